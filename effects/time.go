@@ -19,7 +19,7 @@ type Time int64
 
 // MinTime and MaxTime bound what [ParseTime] and [Time.UnmarshalJSON] accept.
 const (
-	MinTime Time = 1                  // the first millisecond after 1970-01-01T00:00:00Z
+	MinTime Time = 1                   // the first millisecond after 1970-01-01T00:00:00Z
 	MaxTime Time = 253_402_300_799_999 // 9999-12-31T23:59:59.999Z
 )
 

@@ -1,0 +1,310 @@
+// Package store says what Orrery needs of a database: records by kind and id,
+// one due index, ordered list indexes, the journal, the outbox, raw webhooks
+// and claims, all changed in one transaction. No machine's logic lives here,
+// and no caller sees how an implementation lays its data out.
+//
+// Package [github.com/orrery-go/orrery/store/bolt] is the embedded default,
+// [github.com/orrery-go/orrery/store/memory] serves tests, and
+// [github.com/orrery-go/orrery/store/storetest] is the conformance suite that
+// every implementation passes.
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Errors that callers decide on. Implementations wrap them with the operation
+// and the key (A10), so test with [errors.Is].
+var (
+	// ErrNotFound: no record, claim, webhook or outbox entry under that key.
+	ErrNotFound = errors.New("not found")
+	// ErrConflict: the record has another version than the writer expected.
+	ErrConflict = errors.New("version conflict")
+	// ErrClaimed: somebody else holds the claim and it has not lapsed.
+	ErrClaimed = errors.New("claimed by another holder")
+	// ErrFenced: the claim's token is not the caller's: it lapsed and was taken
+	// over (R5). What the caller meant to commit must be dropped.
+	ErrFenced = errors.New("fenced: the claim was taken over")
+	// ErrCorrupt: the stored bytes are not what this package wrote.
+	ErrCorrupt = errors.New("corrupt data")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+// Store is a transactional database. All methods are safe for concurrent use.
+type Store interface {
+	// View calls fn with a consistent, read-only snapshot. The transaction, and
+	// every byte slice that it handed out, must not be used after fn returns.
+	View(ctx context.Context, fn func(ReadTx) error) error
+	// Update calls fn with a transaction that reads its own writes, and commits
+	// when fn returns nil. When Update returns nil the changes are durable; when
+	// it returns an error nothing of them is there. Updates run one after
+	// another; fn must not call Update. fn may be called again from the start
+	// where an implementation retries a conflict, so it must have no side
+	// effects before Update returns.
+	Update(ctx context.Context, fn func(Tx) error) error
+	// Session names this opening of an exclusive store: a claim that carries
+	// another session's name belongs to a process that is certainly gone. It is
+	// empty for a shared store, where only a claim's time tells.
+	Session() string
+	// Backup writes a consistent copy of the live database, in a form that the
+	// implementation can open, without blocking readers or writers for long.
+	Backup(ctx context.Context, w io.Writer) (int64, error)
+	// Close waits for transactions under way, then releases the database.
+	Close() error
+}
+
+// Record is the stored state of one machine.
+type Record struct {
+	Kind    effects.Kind
+	ID      uuid.UUID
+	Version uint64 // counts the writes of this record, from 1
+	Seq     uint64 // the journal batch that wrote it last
+	State   []byte // JSON; valid until the transaction ends
+}
+
+// Term places a record in a list index: all records of one kind with the same
+// Name stand there ordered by At, then id. Names are opaque, at most 512 bytes,
+// such as "all", "status:pending", "scope:ns\x1ftenant".
+type Term struct {
+	Name string
+	At   effects.Time
+	// Counted terms keep a running total, read with ReadTx.Count in O(1). Give
+	// it only to terms of few distinct names: each costs a write per batch.
+	Counted bool
+}
+
+// Write changes one record together with its places in the due index and the
+// list indexes. The caller knows where the record stood before, so that the
+// store need not decode it to find out.
+type Write struct {
+	Kind effects.Kind
+	ID   uuid.UUID
+	// State is the new state; nil deletes the record and all its index entries.
+	State []byte
+	// Due is when the record next needs waking; zero: it does not wait (A6).
+	Due   effects.Time
+	Terms []Term
+	// Prev says how the record stood before; the zero Prev says that there was
+	// none. A stored version other than Prev.Version is ErrConflict.
+	Prev Prev
+}
+
+// Prev is what a Write replaces.
+type Prev struct {
+	Version uint64
+	Seq     uint64
+	Due     effects.Time
+	Terms   []Term
+}
+
+// DueKey is a key of the due index (A5): milliseconds since 1970, big endian,
+// then the id's 16 bytes; so byte order is time order.
+type DueKey [24]byte
+
+// NewDueKey makes the key of a record that is due at that time. A negative
+// time clamps to 0.
+func NewDueKey(at effects.Time, id uuid.UUID) DueKey {
+	var k DueKey
+	binary.BigEndian.PutUint64(k[:8], uint64(max(at, 0)))
+	copy(k[8:], id[:])
+	return k
+}
+
+// DueUpperBound is the greatest key that is due at now: now, then 16 × 0xff.
+func DueUpperBound(now effects.Time) DueKey {
+	var k DueKey
+	binary.BigEndian.PutUint64(k[:8], uint64(max(now, 0)))
+	for i := 8; i < len(k); i++ {
+		k[i] = 0xff
+	}
+	return k
+}
+
+// At gives the time that the key holds.
+func (k DueKey) At() effects.Time { return effects.Time(binary.BigEndian.Uint64(k[:8])) }
+
+// ID gives the id that the key holds.
+func (k DueKey) ID() uuid.UUID { return uuid.UUID(k[8:]) }
+
+// DueEntry is one entry of the due index.
+type DueEntry struct {
+	Key  DueKey
+	Kind effects.Kind
+}
+
+// Cursor is a place in a list index. The zero Cursor stands before the first
+// entry in the direction of the scan.
+type Cursor struct {
+	At effects.Time
+	ID uuid.UUID
+}
+
+// EffectKey names an outer effect: the machine that asked for it and a number
+// that only grows in that machine's state. It is the same in every replay.
+type EffectKey struct {
+	ID uuid.UUID
+	N  uint32
+}
+
+// OutboxEntry is an outer effect that was committed and not yet acknowledged.
+//
+// An entry is either waiting, with no Holder, or handed out. A waiting entry
+// has certainly not been started; one that was handed out may have been.
+type OutboxEntry struct {
+	Key  EffectKey
+	Seq  uint64 // the journal batch that made it: waiting entries of one lane are taken in (Seq, Key) order
+	Kind effects.Kind
+	// Lane is the queue that the entry waits in, such as the tool's name: lanes
+	// do not delay one another.
+	Lane   string
+	Effect []byte // JSON; valid until the transaction ends
+	Holder string // name of the claim of the instance that carries it out
+	Token  uint64 // that claim's token when it was handed out
+}
+
+// Waiting reports whether the entry has not been handed out.
+func (e OutboxEntry) Waiting() bool { return e.Holder == "" }
+
+// Webhook is a request as it arrived: the body raw and untransformed (B4).
+type Webhook struct {
+	ID         uuid.UUID // its key
+	Route      string
+	Header     []byte // JSON object of the headers that are kept
+	ReceivedAt effects.Time
+	Body       []byte // valid until the transaction ends
+}
+
+// Claim is an exclusive right with a time limit. Its Token grows with each
+// change of holder and never repeats, even after a release (R5).
+type Claim struct {
+	Name    string
+	Holder  string
+	Token   uint64
+	Session string       // the session of the store's opening that took it
+	Renewed effects.Time // the holder's last sign of life
+	Until   effects.Time // it lapses then
+}
+
+// Quarantined is a record that could not be decoded and was set aside (A10).
+type Quarantined struct {
+	Kind   effects.Kind
+	ID     uuid.UUID
+	At     effects.Time
+	Reason string
+	Raw    []byte // what stood in the record; valid until the transaction ends
+}
+
+// Epoch is a stretch of the journal. An epoch keeps, beside its batches, the
+// state that each record had before its first change in that epoch, so that
+// the journal can be cut off at an epoch's start and still be replayed.
+type Epoch struct {
+	Number  uint64
+	First   uint64 // the first batch of the epoch
+	Started effects.Time
+}
+
+// ReadTx reads one snapshot.
+type ReadTx interface {
+	// Get reads a record; ErrNotFound where there is none, ErrCorrupt where its
+	// envelope cannot be read.
+	Get(kind effects.Kind, id uuid.UUID) (Record, error)
+	// Due lists what is due up to and including now, in time order, starting
+	// after the given key (nil: at the beginning), at most limit entries. It is
+	// one range scan: O(limit), whatever is stored (A5, A6).
+	Due(after *DueKey, now effects.Time, limit int) ([]DueEntry, error)
+	// NextDue gives the earliest time in the due index that is after the given
+	// time; ok is false where nothing waits.
+	NextDue(after effects.Time) (at effects.Time, ok bool, err error)
+	// Scan lists a list index from the cursor on, exclusive: oldest first, or
+	// newest first where desc; at most limit entries.
+	Scan(kind effects.Kind, term string, from Cursor, desc bool, limit int) ([]Cursor, error)
+	// Count gives how many records have the term, which must be a counted one.
+	Count(kind effects.Kind, term string) (uint64, error)
+	// Seq gives the number of the last journal batch; 0 where there is none.
+	Seq() (uint64, error)
+	// Journal calls fn for each batch from the given number on, in order, until
+	// fn returns an error, which Journal then returns.
+	Journal(from uint64, fn func(seq uint64, batch []byte) error) error
+	// Epochs lists the epochs that the journal still covers, oldest first. The
+	// last one is the current one.
+	Epochs() ([]Epoch, error)
+	// Base calls fn for each record that the epoch keeps as it was before its
+	// first change in that epoch; ordered by kind, then id.
+	Base(epoch uint64, fn func(Record) error) error
+	// Records calls fn for each record, ordered by kind, then id.
+	Records(fn func(Record) error) error
+	// Outbox calls fn for each entry, ordered by key.
+	Outbox(fn func(OutboxEntry) error) error
+	// OutboxEntry reads one entry; ErrNotFound where there is none.
+	OutboxEntry(key EffectKey) (OutboxEntry, error)
+	// Waiting lists entries of a lane that were not handed out, oldest first.
+	Waiting(lane string, limit int) ([]OutboxEntry, error)
+	// WaitingLanes lists the lanes that have a waiting entry, in order.
+	WaitingLanes() ([]string, error)
+	// Webhooks lists raw webhooks in the order of their ids, at most limit.
+	Webhooks(limit int) ([]Webhook, error)
+	// Claim reads a claim, lapsed or not; ErrNotFound where there is none.
+	Claim(name string) (Claim, error)
+	// Claims lists all claims with that prefix, by name.
+	Claims(prefix string) ([]Claim, error)
+	// Quarantine lists what was set aside, oldest first, at most limit.
+	Quarantine(limit int) ([]Quarantined, error)
+	// Meta reads a small value that the shell keeps under a name; nil where
+	// there is none.
+	Meta(name string) ([]byte, error)
+}
+
+// Tx reads and writes. What it reads includes what it wrote.
+type Tx interface {
+	ReadTx
+	// Put carries out the writes. Every write of a transaction belongs to the
+	// batch that AppendJournal is called for: its number, Seq()+1 before the
+	// append and Seq() after it, is stamped into the records. The caller calls
+	// Put at most once for each record of a transaction.
+	Put(seq uint64, writes []Write) error
+	// AppendJournal appends a batch under the given number, which must be
+	// Seq()+1.
+	AppendJournal(seq uint64, at effects.Time, batch []byte) error
+	// BeginEpoch starts a new epoch at the next batch.
+	BeginEpoch(at effects.Time) error
+	// DropEpochs forgets the batches and the kept states of all epochs before
+	// the given one. It may do at most limit deletions in one transaction, and
+	// reports whether more is left to do.
+	DropEpochs(before uint64, limit int) (more bool, err error)
+	// PutOutbox adds an entry or replaces the one under its key: to hand it out,
+	// or to let it wait again.
+	PutOutbox(e OutboxEntry) error
+	// DeleteOutbox removes an entry; ErrNotFound where there is none.
+	DeleteOutbox(key EffectKey) error
+	// PutWebhook stores a raw webhook.
+	PutWebhook(w Webhook) error
+	// DeleteWebhook removes one; ErrNotFound where there is none.
+	DeleteWebhook(id uuid.UUID) error
+	// Acquire takes or renews a claim until now+ttl. Where the holder has it
+	// already the token stays; where it is free, was released or has lapsed, the
+	// token grows; where another holds it, ErrClaimed.
+	Acquire(name, holder string, ttl time.Duration, now effects.Time) (Claim, error)
+	// CheckClaim returns ErrFenced unless the claim is held with that token. A
+	// claim that has lapsed but was not taken over passes: nobody else acts yet.
+	CheckClaim(name string, token uint64) error
+	// Release gives a claim back; ErrFenced where the token is not the current
+	// one. The token's value is remembered.
+	Release(name string, token uint64) error
+	// Fence ends a claim of somebody else who is taken for gone: whoever still
+	// uses the token gets ErrFenced from then on.
+	Fence(name string) error
+	// SetAside moves a record that cannot be decoded into the quarantine, with
+	// its due entry; its list entries are removed where they can be found.
+	SetAside(q Quarantined, due effects.Time) error
+	// SetMeta keeps a small value under a name; nil removes it.
+	SetMeta(name string, value []byte) error
+}
