@@ -1,0 +1,75 @@
+// Package shell is the imperative shell around the pure core: the engine loop,
+// which is the only way for state to change, and the tools that carry effects
+// out.
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Tool does an action's work. It is the one interface that an embedder
+// implements.
+//
+// Run is called in a goroutine of its own, after the state "running" is durable
+// (A8). Its context ends when the action is cancelled, reaches its time limit
+// or loses its lease, or when the engine stops; [context.Cause] tells which:
+// [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return soon after that. A
+// nil error completes the action with the result, which must be valid JSON or
+// empty; an error fails it with the error's text as the reason. A panic is
+// caught and fails the action.
+//
+// A Tool must be safe for concurrent use.
+type Tool interface {
+	Run(ctx context.Context, call Call) (json.RawMessage, error)
+}
+
+// ToolFunc makes a Tool of a function.
+type ToolFunc func(ctx context.Context, call Call) (json.RawMessage, error)
+
+// Run calls f.
+func (f ToolFunc) Run(ctx context.Context, call Call) (json.RawMessage, error) {
+	return f(ctx, call)
+}
+
+// InputValidator is implemented by a [Tool] that can tell a bad input before
+// the action is stored. The error names the field, its value and what would be
+// right; the creation is refused with it.
+type InputValidator interface {
+	ValidateInput(input json.RawMessage) error
+}
+
+// Call is what a [Tool] is told about the action that it carries out.
+type Call struct {
+	ActionID   uuid.UUID
+	Attempt    uint32 // 1 for the first run
+	Namespace  string
+	Tenant     string
+	Label      string
+	Tool       string
+	ActionType string
+	Input      json.RawMessage   // the action's tool_input; must not be written to
+	Payload    []byte            // the raw body, where a webhook triggered the action; must not be written to
+	Header     json.RawMessage   // the webhook's kept headers as a JSON object, or empty
+	DueAt      effects.Time      // when the action was due
+	Metadata   map[string]string // must not be written to
+	Labels     map[string]string // must not be written to
+	// IdempotencyKey is the same for every run of one attempt of one action, and
+	// differs between attempts: "actionID/attempt".
+	IdempotencyKey string
+	Logger         *slog.Logger // carries action_id, tool and attempt
+}
+
+// Causes with which a tool's context ends.
+var (
+	ErrCancelled = errors.New("the action was cancelled")
+	ErrTimeLimit = errors.New("the action reached its time limit")
+	ErrStopping  = errors.New("the engine is stopping")
+	ErrFenced    = errors.New("the engine's lease was taken over by another instance")
+)
