@@ -1,0 +1,131 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"io"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// dump is the form of a backup: what the indexes are made of, in order.
+type dump struct {
+	Format     int
+	Records    []placed
+	Seq        uint64
+	Journal    []batch
+	Epochs     []store.Epoch
+	Base       []based
+	Outbox     []store.OutboxEntry
+	Webhooks   []store.Webhook
+	Claims     []store.Claim
+	Token      uint64
+	Quarantine []store.Quarantined
+	Meta       map[string][]byte
+}
+
+type batch struct {
+	Seq  uint64
+	Data []byte
+}
+
+type based struct {
+	Epoch  uint64
+	Record store.Record
+}
+
+const dumpFormat = 1
+
+// Backup implements [store.Store]. [Restore] reads what it writes.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("backup: %w", context.Cause(ctx))
+	}
+	d, err := s.begin()
+	if err != nil {
+		return 0, fmt.Errorf("backup: %w", err)
+	}
+	defer s.open.Done()
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(d.dump()); err != nil {
+		return 0, fmt.Errorf("backup: %w", err)
+	}
+	n, err := w.Write(b.Bytes())
+	if err != nil {
+		return int64(n), fmt.Errorf("backup: %w", err)
+	}
+	return int64(n), nil
+}
+
+func (d *data) dump() dump {
+	out := dump{Format: dumpFormat, Seq: d.seq, Epochs: d.epochs, Token: d.token, Meta: map[string][]byte{}}
+	for _, r := range d.records.all() {
+		out.Records = append(out.Records, r)
+	}
+	for seq, b := range d.journal.all() {
+		out.Journal = append(out.Journal, batch{seq, b})
+	}
+	for k, r := range d.base.all() {
+		out.Base = append(out.Base, based{k.epoch, r})
+	}
+	for _, e := range d.outbox.all() {
+		out.Outbox = append(out.Outbox, e)
+	}
+	for _, w := range d.webhooks.all() {
+		out.Webhooks = append(out.Webhooks, w)
+	}
+	for _, c := range d.claims.all() {
+		out.Claims = append(out.Claims, c)
+	}
+	for _, q := range d.quarantine.all() {
+		out.Quarantine = append(out.Quarantine, q)
+	}
+	for name, v := range d.meta.all() {
+		out.Meta[name] = v
+	}
+	return out
+}
+
+// Restore makes a store of what [Store.Backup] wrote, with that session. It
+// fails with [store.ErrCorrupt] where r holds something else.
+func Restore(r io.Reader, session string) (*Store, error) {
+	var in dump
+	if err := gob.NewDecoder(r).Decode(&in); err != nil {
+		return nil, fmt.Errorf("restore: %w: %w", store.ErrCorrupt, err)
+	}
+	if in.Format != dumpFormat || len(in.Epochs) == 0 {
+		return nil, fmt.Errorf("restore: %w: format is %d with %d epochs: want format %d", store.ErrCorrupt, in.Format, len(in.Epochs), dumpFormat)
+	}
+	d := newData()
+	d.seq, d.epochs, d.token = in.Seq, in.Epochs, in.Token
+	for _, r := range in.Records {
+		d.place(r)
+	}
+	for _, b := range in.Journal {
+		d.journal.put(b.Seq, notNil(b.Data))
+	}
+	for _, b := range in.Base {
+		d.base.put(baseKey{b.Epoch, recordKey{b.Record.Kind, b.Record.ID}}, b.Record)
+	}
+	for _, e := range in.Outbox {
+		d.putOutbox(e)
+	}
+	for _, w := range in.Webhooks {
+		d.webhooks.put(w.ID, w)
+	}
+	for _, c := range in.Claims {
+		d.claims.put(c.Name, c)
+	}
+	for _, q := range in.Quarantine {
+		d.quarantine.put(quarantineKey{q.At, recordKey{q.Kind, q.ID}}, q)
+	}
+	for name, v := range in.Meta {
+		d.meta.put(name, notNil(v))
+	}
+	return newStore(session, d), nil
+}
+
+// notNil gives back what gob forgets: that an empty value is there.
+func notNil(b []byte) []byte { return append([]byte{}, b...) }

@@ -1,0 +1,359 @@
+package memory
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// tx changes a copy of the data that only it sees.
+type tx struct {
+	readTx
+	session  string
+	put      uint64 // the batch that Put was called for; 0: it was not
+	appended bool   // AppendJournal was called
+}
+
+// unappended fails where records were put for a batch that is not there.
+func (t *tx) unappended() error {
+	if t.put > t.data.seq {
+		return fmt.Errorf("records were put for batch %d, which was not appended to the journal", t.put)
+	}
+	return nil
+}
+
+func (t *tx) Put(seq uint64, writes []store.Write) error {
+	if err := t.check("put"); err != nil {
+		return err
+	}
+	want := t.data.seq + 1
+	if t.appended {
+		want--
+	}
+	if seq != want {
+		return fmt.Errorf("put: batch %d is out of order: want %d", seq, want)
+	}
+	for i := range writes {
+		w := &writes[i]
+		err := w.Validate()
+		if err == nil {
+			err = t.write(seq, w)
+		}
+		if err != nil {
+			return &store.RecordError{Op: "put", Kind: w.Kind, ID: w.ID, Err: err}
+		}
+	}
+	t.put = seq
+	return nil
+}
+
+func (t *tx) write(seq uint64, w *store.Write) error {
+	key := recordKey{w.Kind, w.ID}
+	old, exists := t.data.records.get(key)
+	if old.Version != w.Prev.Version {
+		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
+	}
+	if exists {
+		if err := agree(old, w.Prev); err != nil {
+			return err
+		}
+		current := t.data.epochs[len(t.data.epochs)-1]
+		if old.Seq < current.First {
+			t.data.base.put(baseKey{current.Number, key}, old.Record)
+		}
+		t.erase(old)
+	}
+	if w.State == nil {
+		return nil
+	}
+	t.place(placed{
+		Record: store.Record{Kind: w.Kind, ID: w.ID, Version: w.Prev.Version + 1, Seq: seq, State: bytes.Clone(w.State)},
+		Due:    w.Due,
+		Terms:  slices.Clone(w.Terms),
+	})
+	return nil
+}
+
+// agree holds the writer to say truly where the record stood: a durable store
+// takes its word, and would be left with wrong index entries.
+func agree(old placed, p store.Prev) error {
+	switch {
+	case old.Seq != p.Seq:
+		return fmt.Errorf("prev.seq is %d, but batch %d wrote the record", p.Seq, old.Seq)
+	case old.Due != p.Due:
+		return fmt.Errorf("prev.due is %s, but the record is due at %s", p.Due, old.Due)
+	case len(old.Terms) != len(p.Terms):
+		return fmt.Errorf("prev.terms has %d terms, but the record has %d", len(p.Terms), len(old.Terms))
+	}
+	for i, term := range p.Terms {
+		if !slices.Contains(old.Terms, term) {
+			return fmt.Errorf("prev.terms[%d] is %+v, which the record has not", i, term)
+		}
+	}
+	return nil
+}
+
+// place puts a record and its index entries.
+func (d *data) place(r placed) {
+	d.records.put(recordKey{r.Kind, r.ID}, r)
+	if r.Due != 0 {
+		d.due.put(store.NewDueKey(r.Due, r.ID), r.Kind)
+	}
+	for _, term := range r.Terms {
+		d.lists.put(listKey{r.Kind, term.Name, term.At, r.ID}, struct{}{})
+		if term.Counted {
+			k := countKey{r.Kind, term.Name}
+			n, _ := d.counts.get(k)
+			d.counts.put(k, n+1)
+		}
+	}
+}
+
+// erase removes a record and its index entries.
+func (d *data) erase(r placed) {
+	d.records.del(recordKey{r.Kind, r.ID})
+	if r.Due != 0 {
+		d.due.del(store.NewDueKey(r.Due, r.ID))
+	}
+	for _, term := range r.Terms {
+		d.lists.del(listKey{r.Kind, term.Name, term.At, r.ID})
+		if term.Counted {
+			k := countKey{r.Kind, term.Name}
+			n, _ := d.counts.get(k)
+			d.counts.put(k, n-1)
+		}
+	}
+}
+
+func (t *tx) place(r placed) { t.data.place(r) }
+func (t *tx) erase(r placed) { t.data.erase(r) }
+
+func (t *tx) AppendJournal(seq uint64, _ effects.Time, batch []byte) error {
+	if err := t.check("append journal"); err != nil {
+		return err
+	}
+	if seq != t.data.seq+1 {
+		return fmt.Errorf("append journal: batch %d is out of order: want %d", seq, t.data.seq+1)
+	}
+	t.data.journal.put(seq, append([]byte{}, batch...))
+	t.data.seq, t.appended = seq, true
+	return nil
+}
+
+func (t *tx) BeginEpoch(at effects.Time) error {
+	if err := t.check("begin epoch"); err != nil {
+		return err
+	}
+	if err := t.unappended(); err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	last := t.data.epochs[len(t.data.epochs)-1]
+	t.data.epochs = append(slices.Clone(t.data.epochs), store.Epoch{Number: last.Number + 1, First: t.data.seq + 1, Started: at})
+	return nil
+}
+
+func (t *tx) DropEpochs(before uint64, limit int) (bool, error) {
+	if err := t.check("drop epochs"); err != nil {
+		return false, err
+	}
+	if limit < 1 {
+		return false, fmt.Errorf("drop epochs: limit is %d: want at least 1", limit)
+	}
+	epochs := t.data.epochs
+	if last := epochs[len(epochs)-1].Number; before > last {
+		return false, fmt.Errorf("drop epochs before %d: the current epoch is %d and stays", before, last)
+	}
+	keep := slices.IndexFunc(epochs, func(e store.Epoch) bool { return e.Number >= before })
+	t.data.epochs = slices.Clone(epochs[keep:])
+	first := t.data.epochs[0]
+	for seq := range t.data.journal.all() {
+		if seq >= first.First {
+			break
+		}
+		if limit == 0 {
+			return true, nil
+		}
+		t.data.journal.del(seq)
+		limit--
+	}
+	for k := range t.data.base.all() {
+		if k.epoch >= first.Number {
+			break
+		}
+		if limit == 0 {
+			return true, nil
+		}
+		t.data.base.del(k)
+		limit--
+	}
+	return false, nil
+}
+
+func (t *tx) PutOutbox(e store.OutboxEntry) error {
+	if err := t.check("put outbox"); err != nil {
+		return err
+	}
+	if err := e.Validate(); err != nil {
+		return fmt.Errorf("put outbox %s: %w", e.Key, err)
+	}
+	if old, ok := t.data.outbox.get(e.Key); ok {
+		t.data.waiting.del(waitKey{old.Lane, old.Seq, old.Key})
+	}
+	e.Effect = bytes.Clone(e.Effect)
+	t.data.putOutbox(e)
+	return nil
+}
+
+func (d *data) putOutbox(e store.OutboxEntry) {
+	d.outbox.put(e.Key, e)
+	if e.Waiting() {
+		d.waiting.put(waitKey{e.Lane, e.Seq, e.Key}, struct{}{})
+	}
+}
+
+func (t *tx) DeleteOutbox(key store.EffectKey) error {
+	if err := t.check("delete outbox"); err != nil {
+		return err
+	}
+	old, ok := t.data.outbox.get(key)
+	if !ok {
+		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)
+	}
+	t.data.outbox.del(key)
+	t.data.waiting.del(waitKey{old.Lane, old.Seq, key})
+	return nil
+}
+
+func (t *tx) PutWebhook(w store.Webhook) error {
+	if err := t.check("put webhook"); err != nil {
+		return err
+	}
+	if w.ID == uuid.Nil {
+		return errors.New("put webhook: id is zero")
+	}
+	w.Body, w.Header = bytes.Clone(w.Body), bytes.Clone(w.Header)
+	t.data.webhooks.put(w.ID, w)
+	return nil
+}
+
+func (t *tx) DeleteWebhook(id uuid.UUID) error {
+	if err := t.check("delete webhook"); err != nil {
+		return err
+	}
+	if _, ok := t.data.webhooks.get(id); !ok {
+		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
+	}
+	t.data.webhooks.del(id)
+	return nil
+}
+
+func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (store.Claim, error) {
+	if err := t.check("acquire"); err != nil {
+		return store.Claim{}, err
+	}
+	if err := errors.Join(store.ValidateName("claim", name), store.ValidateName("holder", holder)); err != nil {
+		return store.Claim{}, fmt.Errorf("acquire: %w", err)
+	}
+	if ttl < time.Millisecond {
+		return store.Claim{}, fmt.Errorf("acquire claim %q: ttl is %s: want at least 1ms", name, ttl)
+	}
+	c, held := t.data.claims.get(name)
+	mine := held && c.Holder == holder
+	if held && !mine && now < c.Until {
+		return store.Claim{}, fmt.Errorf("acquire claim %q for %q: %w: %q until %s", name, holder, store.ErrClaimed, c.Holder, c.Until)
+	}
+	if !mine || c.Session != t.session {
+		t.data.token++
+		c = store.Claim{Name: name, Holder: holder, Token: t.data.token, Session: t.session}
+	}
+	c.Renewed, c.Until = now, now.Add(ttl)
+	t.data.claims.put(name, c)
+	return c, nil
+}
+
+func (t *tx) CheckClaim(name string, token uint64) error {
+	if err := t.check("check claim"); err != nil {
+		return err
+	}
+	return t.holds("check claim", name, token)
+}
+
+func (t *tx) holds(op, name string, token uint64) error {
+	c, ok := t.data.claims.get(name)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s %q: %w: it is free, the caller's token is %d", op, name, store.ErrFenced, token)
+	case c.Token != token:
+		return fmt.Errorf("%s %q: %w: token is %d, the caller's is %d", op, name, store.ErrFenced, c.Token, token)
+	}
+	return nil
+}
+
+func (t *tx) Release(name string, token uint64) error {
+	if err := t.check("release"); err != nil {
+		return err
+	}
+	if err := t.holds("release", name, token); err != nil {
+		return err
+	}
+	t.data.claims.del(name)
+	return nil
+}
+
+func (t *tx) Fence(name string) error {
+	if err := t.check("fence"); err != nil {
+		return err
+	}
+	if _, ok := t.data.claims.get(name); !ok {
+		return fmt.Errorf("fence %q: %w", name, store.ErrNotFound)
+	}
+	t.data.claims.del(name)
+	return nil
+}
+
+func (t *tx) SetAside(q store.Quarantined, due effects.Time) error {
+	if err := t.check("set aside"); err != nil {
+		return err
+	}
+	key := recordKey{q.Kind, q.ID}
+	if err := store.ValidateKind(q.Kind); err != nil {
+		return &store.RecordError{Op: "set aside", Kind: q.Kind, ID: q.ID, Err: err}
+	}
+	q.Raw = bytes.Clone(q.Raw)
+	if old, ok := t.data.records.get(key); ok {
+		if current := t.data.epochs[len(t.data.epochs)-1]; old.Seq < current.First {
+			t.data.base.put(baseKey{current.Number, key}, old.Record)
+		}
+		t.erase(old)
+		if q.Raw == nil {
+			q.Raw = old.State
+		}
+	}
+	if due != 0 {
+		t.data.due.del(store.NewDueKey(due, q.ID))
+	}
+	t.data.quarantine.put(quarantineKey{q.At, key}, q)
+	return nil
+}
+
+func (t *tx) SetMeta(name string, value []byte) error {
+	if err := t.check("set meta"); err != nil {
+		return err
+	}
+	if err := store.ValidateName("meta", name); err != nil {
+		return fmt.Errorf("set meta: %w", err)
+	}
+	if value == nil {
+		t.data.meta.del(name)
+		return nil
+	}
+	t.data.meta.put(name, append([]byte{}, value...))
+	return nil
+}
