@@ -1,0 +1,425 @@
+// Package strictjson decodes JSON that comes from outside, and refuses what
+// encoding/json lets pass in silence: unknown fields, names that differ from
+// the field's in case, duplicate keys, null where a value is needed, arrays of
+// the wrong length, nesting without bound, invalid UTF-8, lone surrogates, NUL
+// characters and trailing data. Every refusal names the place and the bad
+// value: `payload.items[3].count: want an integer, got string "x"`.
+package strictjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxDepth is how many arrays and objects may stand inside one another. It
+// bounds the stack that an input can make the program use.
+const MaxDepth = 200
+
+// Error is a refused input. It is the only type of error that an input can
+// cause; a wrong use of this package gives another.
+type Error struct {
+	// Path is where the fault stands, such as `payload.items[3].count`; it is
+	// empty for the whole document.
+	Path string
+	// Problem says what is wrong there, with the bad value, and what would be right.
+	Problem string
+	// Err is what a type's own UnmarshalJSON or UnmarshalText said, or nil.
+	Err error
+}
+
+// Error gives "path: problem", or the problem alone for the whole document.
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Problem
+	}
+	return e.Path + ": " + e.Problem
+}
+
+// Unwrap gives e.Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Decode reads exactly one JSON document from data into dst, a non-nil pointer,
+// by the rules of the package's documentation. On an error dst is as it was.
+//
+// Types are decoded as encoding/json does it. null is accepted for pointers,
+// slices, maps, interfaces, [json.RawMessage] and types with an UnmarshalJSON;
+// elsewhere leave the field out instead. What is decoded into a
+// [json.RawMessage] is checked like the rest, except that its numbers may be of
+// any size. data is not kept. The size of data is the caller's to bound.
+func Decode(data []byte, dst any) error { return DecodeAt("", data, dst) }
+
+// DecodeAt is [Decode] for a document that is itself a field: root is put in
+// front of every path, so that DecodeAt("tool_input", …) says
+// `tool_input.argv: …`.
+func DecodeAt(root string, data []byte, dst any) error {
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fmt.Errorf("strictjson: dst must be a non-nil pointer, got %T", dst)
+	}
+	if err := check(root, data, v.Type().Elem()); err != nil {
+		return err
+	}
+	// Into a value of its own, so that a late failure leaves dst untouched. What
+	// dst holds already stays the default for fields that are not given.
+	fresh := reflect.New(v.Type().Elem())
+	fresh.Elem().Set(v.Elem())
+	if err := json.Unmarshal(data, fresh.Interface()); err != nil {
+		return &Error{Path: root, Problem: strings.TrimPrefix(err.Error(), "json: "), Err: err}
+	}
+	v.Elem().Set(fresh.Elem())
+	return nil
+}
+
+// Check reports whether data is exactly one JSON document that [Decode] would
+// accept into a [json.RawMessage].
+func Check(data []byte) error { return check("", data, nil) }
+
+func check(root string, data []byte, t reflect.Type) error {
+	s := &scanner{data: data, root: root}
+	if !utf8.Valid(data) {
+		return s.problem("the byte at offset %d is not valid UTF-8", invalidOffset(data))
+	}
+	if strings.HasPrefix(string(data[:min(len(data), 3)]), "\ufeff") {
+		return s.problem("starts with a byte order mark: leave it out")
+	}
+	s.space()
+	if s.pos == len(data) {
+		return s.problem("is empty: want %s", wanted(targetOf(t)))
+	}
+	if err := s.value(targetOf(t), 1); err != nil {
+		return err
+	}
+	s.space()
+	if s.pos < len(data) {
+		return s.problem("has more after its end, from offset %d: %s", s.pos, s.here())
+	}
+	return nil
+}
+
+func invalidOffset(data []byte) int {
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(data)
+}
+
+// scanner walks the document once, beside the type that it will be decoded
+// into. Its recursion is bounded by MaxDepth.
+type scanner struct {
+	data []byte
+	pos  int
+	root string
+	path []step
+}
+
+// step is one part of a path: a key, or an index where key is empty and
+// isIndex is set.
+type step struct {
+	key     string
+	index   int
+	isIndex bool
+}
+
+func (s *scanner) pathString() string {
+	var b strings.Builder
+	b.WriteString(s.root)
+	for _, p := range s.path {
+		switch {
+		case p.isIndex:
+			b.WriteByte('[')
+			b.WriteString(strconv.Itoa(p.index))
+			b.WriteByte(']')
+		case plainKey(p.key):
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(p.key)
+		default:
+			b.WriteByte('[')
+			b.WriteString(strconv.QuoteToASCII(clip(p.key)))
+			b.WriteByte(']')
+		}
+	}
+	// A path through 200 objects with long keys is of no use to a reader.
+	if b.Len() > 512 {
+		return strings.ToValidUTF8(b.String()[:512], "") + "…"
+	}
+	return b.String()
+}
+
+func plainKey(k string) bool {
+	for _, r := range k {
+		if r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			return false
+		}
+	}
+	return k != "" && len(k) <= 64
+}
+
+func (s *scanner) problem(format string, args ...any) error {
+	return &Error{Path: s.pathString(), Problem: fmt.Sprintf(format, args...)}
+}
+
+// syntax is a fault in the JSON itself; it says where, since the path alone
+// does not find it.
+func (s *scanner) syntax(want string) error {
+	return s.problem("is not JSON: want %s at offset %d, got %s", want, s.pos, s.here())
+}
+
+// here describes what stands at the current offset.
+func (s *scanner) here() string {
+	if s.pos >= len(s.data) {
+		return "the end of the input"
+	}
+	r, _ := utf8.DecodeRune(s.data[s.pos:])
+	return strconv.QuoteRuneToASCII(r)
+}
+
+func (s *scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// value checks the value at the current offset, where no space stands.
+func (s *scanner) value(t target, depth int) error {
+	if s.pos >= len(s.data) {
+		return s.syntax("a value")
+	}
+	if t.class == custom {
+		return s.customValue(t, depth)
+	}
+	switch c := s.data[s.pos]; {
+	case c == '{':
+		return s.object(t, depth)
+	case c == '[':
+		return s.array(t, depth)
+	case c == '"':
+		return s.stringValue(t)
+	case c == '-' || c >= '0' && c <= '9':
+		return s.number(t)
+	case s.literal("true"), s.literal("false"):
+		if !t.takes(boolean) {
+			return s.mismatch(t, string(s.data[s.pos-4-b2i(c == 'f'):s.pos]))
+		}
+		return nil
+	case s.literal("null"):
+		if !t.nullable {
+			return s.mismatch(t, "null")
+		}
+		return nil
+	default:
+		return s.syntax("a value")
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// literal consumes word if it stands here.
+func (s *scanner) literal(word string) bool {
+	if !strings.HasPrefix(string(s.data[s.pos:min(len(s.data), s.pos+len(word))]), word) {
+		return false
+	}
+	s.pos += len(word)
+	return true
+}
+
+func (s *scanner) mismatch(t target, got string) error {
+	return s.problem("want %s, got %s", wanted(t), got)
+}
+
+// customValue finds the value's extent and lets the type itself judge it.
+func (s *scanner) customValue(t target, depth int) error {
+	start := s.pos
+	if err := s.value(target{class: raw, nullable: true}, depth); err != nil {
+		return err
+	}
+	text := s.data[start:s.pos]
+	if t.nullable && string(text) == "null" {
+		return nil
+	}
+	if err := t.custom(text); err != nil {
+		var inner *Error
+		if errors.As(err, &inner) { // a type that decodes itself with this package
+			return &Error{Path: join(s.pathString(), inner.Path), Problem: inner.Problem, Err: err}
+		}
+		return &Error{Path: s.pathString(), Problem: strings.TrimPrefix(err.Error(), "json: "), Err: err}
+	}
+	return nil
+}
+
+func join(outer, inner string) string {
+	if outer == "" || inner == "" || strings.HasPrefix(inner, "[") {
+		return outer + inner
+	}
+	return outer + "." + inner
+}
+
+func (s *scanner) object(t target, depth int) error {
+	if !t.takes(object) {
+		return s.mismatch(t, "an object")
+	}
+	if depth > MaxDepth {
+		return s.problem("is nested deeper than %d levels", MaxDepth)
+	}
+	s.pos++
+	s.space()
+	if s.pos < len(s.data) && s.data[s.pos] == '}' {
+		s.pos++
+		return nil
+	}
+	var seen keys
+	for {
+		if s.pos >= len(s.data) || s.data[s.pos] != '"' {
+			return s.syntax("a field name in double quotes")
+		}
+		name, err := s.str()
+		if err != nil {
+			return err
+		}
+		s.path = append(s.path, step{key: name})
+		if !seen.add(name) {
+			return s.problem("is given twice")
+		}
+		s.space()
+		if s.pos >= len(s.data) || s.data[s.pos] != ':' {
+			return s.syntax("':' after the field name")
+		}
+		s.pos++
+		s.space()
+		child, err := s.field(t, name)
+		if err != nil {
+			return err
+		}
+		if err := s.value(child, depth+1); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+		s.space()
+		if s.pos >= len(s.data) || s.data[s.pos] != ',' && s.data[s.pos] != '}' {
+			return s.syntax("',' or '}' after the field's value")
+		}
+		s.pos++
+		if s.data[s.pos-1] == '}' {
+			return nil
+		}
+		s.space()
+	}
+}
+
+// field gives what stands under a name of an object that goes into t.
+func (s *scanner) field(t target, name string) (target, error) {
+	switch t.class {
+	case structure:
+		fields := fieldsOf(t.typ)
+		child, ok := fields.byName[name]
+		if !ok {
+			return target{}, s.problem("%s", fields.unknown(name))
+		}
+		return child, nil
+	case dictionary:
+		return targetOf(t.typ.Elem()), nil
+	default:
+		return t, nil
+	}
+}
+
+func (s *scanner) array(t target, depth int) error {
+	if !t.takes(array) {
+		return s.mismatch(t, "an array")
+	}
+	if depth > MaxDepth {
+		return s.problem("is nested deeper than %d levels", MaxDepth)
+	}
+	child := t
+	if t.class == list || t.class == fixed {
+		child = targetOf(t.typ.Elem())
+	}
+	s.pos++
+	s.space()
+	n := 0
+	if s.pos < len(s.data) && s.data[s.pos] == ']' {
+		s.pos++
+		return s.arrayEnd(t, n)
+	}
+	for ; ; n++ {
+		s.path = append(s.path, step{index: n, isIndex: true})
+		if err := s.value(child, depth+1); err != nil {
+			return err
+		}
+		s.path = s.path[:len(s.path)-1]
+		s.space()
+		if s.pos >= len(s.data) || s.data[s.pos] != ',' && s.data[s.pos] != ']' {
+			return s.syntax("',' or ']' after the array's element")
+		}
+		s.pos++
+		if s.data[s.pos-1] == ']' {
+			return s.arrayEnd(t, n+1)
+		}
+		s.space()
+	}
+}
+
+// arrayEnd refuses a length that encoding/json would cut or fill up with zeros.
+func (s *scanner) arrayEnd(t target, n int) error {
+	if t.class == fixed && n != t.typ.Len() {
+		return s.mismatch(t, fmt.Sprintf("%d elements", n))
+	}
+	return nil
+}
+
+// keys is the set of an object's names. Most objects are small: those need no map.
+type keys struct {
+	few  []string
+	many map[string]struct{}
+}
+
+// add reports whether name is new.
+func (k *keys) add(name string) bool {
+	if k.many == nil {
+		for _, f := range k.few {
+			if f == name {
+				return false
+			}
+		}
+		if k.few = append(k.few, name); len(k.few) > 16 {
+			k.many = make(map[string]struct{}, 64)
+			for _, f := range k.few {
+				k.many[f] = struct{}{}
+			}
+		}
+		return true
+	}
+	if _, dup := k.many[name]; dup {
+		return false
+	}
+	k.many[name] = struct{}{}
+	return true
+}
+
+// clip keeps a bad value that is quoted in an error short.
+func clip(v string) string {
+	if len(v) > 64 {
+		return strings.ToValidUTF8(v[:64], "") + "…"
+	}
+	return v
+}
