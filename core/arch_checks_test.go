@@ -161,14 +161,19 @@ var immutablePointers = []string{"*regexp.Regexp", "*time.Location"}
 // mutators write to their first argument.
 var mutators = regexp.MustCompile(`^(sort\.\w+|slices\.(Sort\w*|Reverse|Insert|Delete\w*|Replace|Compact\w*)|maps\.(Copy|DeleteFunc|Insert)|copy|clear|delete)$`)
 
+// readOnly is the remark at a package variable that allows to point to it, since
+// nothing writes through the pointer.
+var readOnly = regexp.MustCompile(`^// read-only: \S`)
+
 // checkGlobals finds package variables that can change after initialisation.
 // It follows assignments, addresses, mutating calls and pointer methods on the
 // variable itself; an alias in a local variable escapes it.
 func checkGlobals(s *source, report func(ast.Node, string)) {
+	hasRemark := s.remarks(readOnly)
 	for id, obj := range s.info.Defs {
-		if v, ok := obj.(*types.Var); ok && isGlobal(v) {
+		if v, ok := obj.(*types.Var); ok && isGlobal(v) && !hasRemark(v.Pos()) {
 			if why := mutableType(v.Type()); why != "" {
-				report(id, "package variable "+v.Name()+" "+why)
+				report(id, "package variable "+v.Name()+" "+why+readOnlyHint)
 			}
 		}
 	}
@@ -192,8 +197,8 @@ func checkGlobals(s *source, report func(ast.Node, string)) {
 			written(n, n.Key, "assigns to")
 			written(n, n.Value, "assigns to")
 		case *ast.UnaryExpr:
-			if n.Op == token.AND {
-				written(n, n.X, "takes the address of")
+			if v := s.globalRoot(n.X); n.Op == token.AND && v != nil && !hasRemark(v.Pos()) {
+				report(n, "takes the address of package variable "+v.Name()+readOnlyHint)
 			}
 		case *ast.CallExpr:
 			if len(n.Args) > 0 && mutators.MatchString(s.callee(n)) {
@@ -206,6 +211,8 @@ func checkGlobals(s *source, report func(ast.Node, string)) {
 		}
 	})
 }
+
+const readOnlyHint = ": make it a value, or say at its declaration why nothing writes to it with // read-only: reason"
 
 // mutableType says why a package variable of that type could change although
 // nothing assigns to it; empty where it could not.
@@ -276,20 +283,9 @@ func holdsAny(t types.Type) bool {
 var orderFree = regexp.MustCompile(`^// order-free: \S`)
 
 func checkMapOrder(s *source, report func(ast.Node, string)) {
-	excused := map[string]bool{} // file:line of the remark and of the line below it
-	for _, f := range s.files {
-		for _, group := range f.Comments {
-			for _, c := range group.List {
-				if orderFree.MatchString(c.Text) {
-					p := s.fset.Position(c.Pos())
-					excused[fmt.Sprint(p.Filename, p.Line)] = true
-					excused[fmt.Sprint(p.Filename, p.Line+1)] = true
-				}
-			}
-		}
-	}
+	excused := s.remarks(orderFree)
 	check := func(n ast.Node, msg string) {
-		if p := s.fset.Position(n.Pos()); !excused[fmt.Sprint(p.Filename, p.Line)] {
+		if !excused(n.Pos()) {
 			report(n, msg+": sort the keys, or say why the order cannot matter with // order-free: reason")
 		}
 	}
@@ -312,6 +308,30 @@ func checkMapOrder(s *source, report func(ast.Node, string)) {
 			}
 		}
 	})
+}
+
+// remarks tells whether a place has a remark on its line or on the line above.
+func (s *source) remarks(remark *regexp.Regexp) func(token.Pos) bool {
+	type line struct {
+		file string
+		n    int
+	}
+	marked := map[line]bool{}
+	for _, f := range s.files {
+		for _, group := range f.Comments {
+			for _, c := range group.List {
+				if remark.MatchString(c.Text) {
+					p := s.fset.Position(c.Pos())
+					marked[line{p.Filename, p.Line}] = true
+					marked[line{p.Filename, p.Line + 1}] = true
+				}
+			}
+		}
+	}
+	return func(pos token.Pos) bool {
+		p := s.fset.Position(pos)
+		return marked[line{p.Filename, p.Line}]
+	}
 }
 
 // inspect walks every file and passes each node with its parents, outermost
