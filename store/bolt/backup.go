@@ -1,0 +1,102 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+)
+
+// Backup implements [store.Store]: it writes a copy of the file as it is at the
+// call, with a read transaction; readers and writers go on. It stops soon after
+// the context ends.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("backup: %w", context.Cause(ctx))
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	btx, err := s.begin("backup", false)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rollback(btx) }()
+	n, err = btx.WriteTo(&cancelled{ctx: ctx, w: w})
+	if err != nil {
+		return n, fmt.Errorf("backup: %w", err)
+	}
+	return n, nil
+}
+
+// cancelled is a writer that fails once its context has ended.
+type cancelled struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (c *cancelled) Write(b []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.w.Write(b)
+}
+
+// BackupFile writes a [Store.Backup] to a new file with mode 0600. The file
+// appears under its name only when it is whole and on the disk. A file that is
+// already there stays, and the error wraps [os.ErrExist].
+func (s *Store) BackupFile(ctx context.Context, path string) (n int64, err error) {
+	n, err = writeNew(path, func(f *os.File) (int64, error) { return s.Backup(ctx, f) })
+	if err != nil {
+		return n, fmt.Errorf("backup to %s: %w", path, err)
+	}
+	return n, nil
+}
+
+// writeNew makes a file by a temporary one beside it.
+func writeNew(path string, write func(*os.File) (int64, error)) (n int64, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return 0, os.ErrExist
+	}
+	folder := filepath.Dir(path)
+	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".tmp-*") // mode 0600
+	if err != nil {
+		return 0, explain(err)
+	}
+	defer func() {
+		if rerr := os.Remove(f.Name()); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	n, err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return n, err
+	}
+	// A link fails where the name was taken meanwhile; a rename would replace it.
+	// Some file systems know no links.
+	err = os.Link(f.Name(), path)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return n, err
+	}
+	return n, syncFolder(folder)
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" { // where a folder cannot be synced
+		return nil
+	}
+	d, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

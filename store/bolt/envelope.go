@@ -1,0 +1,296 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Every value is a JSON object that begins with a checksum (CRC-32C, eight hex
+// digits) of the value's key and of all that follows the checksum:
+//
+//	{"crc":"1a2b3c4d","version":3,"seq":123,"state":{...}}
+//
+// bbolt has none of its own for data, so without it a flipped bit would be read
+// as truth. Values are built and read by hand, field by field in one order: no
+// JSON parser stands on the way of a batch. An embedded part, such as the state,
+// stands as it was given.
+
+const (
+	crcOpen   = `{"crc":"`
+	crcClose  = `",`
+	crcDigits = 8
+	sealed    = len(crcOpen) + crcDigits + len(crcClose) // length of what stands before the first field
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum is the checksum so far: of the key.
+type sum uint32
+
+func sumOf(key []byte) sum { return sum(crc32.Update(0, castagnoli, key)) }
+
+// recordSum is the same for a record and for its copy in an epoch's base.
+func recordSum(kind effects.Kind, id uuid.UUID) sum {
+	var b [store.MaxKind + len(id)]byte
+	return sumOf(append(append(b[:0], kind...), id[:]...))
+}
+
+// openSeal appends the beginning of a value, with room for the checksum.
+func openSeal(b []byte) []byte {
+	return append(b, crcOpen+"00000000"+crcClose...)
+}
+
+// closeSeal ends the value that begins at start: it fills in the checksum.
+func closeSeal(b []byte, start int, s sum) []byte {
+	b = append(b, '}')
+	c := crc32.Update(uint32(s), castagnoli, b[start+sealed:])
+	var raw [4]byte
+	raw[0], raw[1], raw[2], raw[3] = byte(c>>24), byte(c>>16), byte(c>>8), byte(c)
+	hex.Encode(b[start+len(crcOpen):], raw[:])
+	return b
+}
+
+// unseal checks a value and gives its fields, without the last brace.
+func unseal(raw []byte, s sum) ([]byte, error) {
+	if len(raw) <= sealed || string(raw[:len(crcOpen)]) != crcOpen ||
+		string(raw[sealed-len(crcClose):sealed]) != crcClose || raw[len(raw)-1] != '}' {
+		return nil, fmt.Errorf("%w: the value is no envelope of this package", store.ErrCorrupt)
+	}
+	var c [4]byte
+	if _, err := hex.Decode(c[:], raw[len(crcOpen):len(crcOpen)+crcDigits]); err != nil {
+		return nil, fmt.Errorf("%w: the checksum is not hexadecimal", store.ErrCorrupt)
+	}
+	want := uint32(c[0])<<24 | uint32(c[1])<<16 | uint32(c[2])<<8 | uint32(c[3])
+	if got := crc32.Update(uint32(s), castagnoli, raw[sealed:]); got != want {
+		return nil, fmt.Errorf("%w: the checksum is %08x, the content has %08x", store.ErrCorrupt, want, got)
+	}
+	return raw[sealed : len(raw)-1], nil
+}
+
+// fields reads the fields of an unsealed value in their order. The first thing
+// that is not as expected spoils all that follows.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+// name takes the literal that stands before a value.
+func (f *fields) name(s string) {
+	if !f.bad && len(f.rest) >= len(s) && string(f.rest[:len(s)]) == s {
+		f.rest = f.rest[len(s):]
+		return
+	}
+	f.bad = true
+}
+
+func (f *fields) number(name string) uint64 {
+	f.name(name)
+	n := 0
+	for n < len(f.rest) && '0' <= f.rest[n] && f.rest[n] <= '9' {
+		n++
+	}
+	if f.bad || n == 0 || n > 20 {
+		f.bad = true
+		return 0
+	}
+	var v uint64
+	if n < 20 { // cannot overflow
+		for _, c := range f.rest[:n] {
+			v = v*10 + uint64(c-'0')
+		}
+	} else {
+		var err error
+		if v, err = strconv.ParseUint(string(f.rest[:n]), 10, 64); err != nil {
+			f.bad = true
+		}
+	}
+	f.rest = f.rest[n:]
+	return v
+}
+
+// text gives the bytes of a JSON string: part of the value where it holds no
+// escape, else a copy.
+func (f *fields) text(name string) []byte {
+	f.name(name)
+	f.name(`"`)
+	if f.bad {
+		return nil
+	}
+	escaped := false
+	for i := 0; i < len(f.rest); i++ {
+		switch f.rest[i] {
+		case '\\':
+			escaped = true
+			i++
+		case '"':
+			s := f.rest[:i]
+			f.rest = f.rest[i+1:]
+			if !escaped {
+				return s
+			}
+			var out string
+			if json.Unmarshal(append(append([]byte{'"'}, s...), '"'), &out) != nil {
+				f.bad = true
+			}
+			return []byte(out)
+		}
+	}
+	f.bad = true
+	return nil
+}
+
+// remainder gives the last value: all that is left.
+func (f *fields) remainder(name string) []byte {
+	f.name(name)
+	return f.rest
+}
+
+func (f *fields) err() error {
+	if f.bad {
+		return fmt.Errorf("%w: the envelope has other fields than expected", store.ErrCorrupt)
+	}
+	return nil
+}
+
+// appendText appends s as a JSON string. It must be UTF-8.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			q, _ := json.Marshal(s) // a string always encodes
+			return append(b, q...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// appendRecord appends the stored form of a record.
+func appendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
+	start := len(b)
+	b = append(openSeal(b), `"version":`...)
+	b = strconv.AppendUint(b, version, 10)
+	b = append(b, `,"seq":`...)
+	b = strconv.AppendUint(b, seq, 10)
+	b = append(b, `,"state":`...)
+	b = append(b, state...)
+	return closeSeal(b, start, recordSum(kind, id))
+}
+
+// recordRoom is the most that appendRecord adds to the state.
+const recordRoom = sealed + len(`"version":,"seq":,"state":}`) + 2*20
+
+func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte) (store.Record, error) {
+	r := store.Record{Kind: kind, ID: id}
+	rest, err := unseal(raw, recordSum(kind, id))
+	if err != nil {
+		return r, err
+	}
+	f := fields{rest: rest}
+	r.Version = f.number(`"version":`)
+	r.Seq = f.number(`,"seq":`)
+	r.State = f.remainder(`,"state":`)
+	return r, f.err()
+}
+
+func appendBatch(b, key []byte, at effects.Time, batch []byte) []byte {
+	start := len(b)
+	b = append(openSeal(b), `"at":`...)
+	b = clampTime(at).AppendJSON(b)
+	b = append(b, `,"batch":`...)
+	b = append(b, batch...)
+	return closeSeal(b, start, sumOf(key))
+}
+
+func parseBatch(key, raw []byte) ([]byte, error) {
+	rest, err := unseal(raw, sumOf(key))
+	if err != nil {
+		return nil, err
+	}
+	f := fields{rest: rest}
+	if bytes.HasPrefix(rest, []byte(`"at":null`)) {
+		f.name(`"at":null`)
+	} else {
+		f.text(`"at":`)
+	}
+	batch := f.remainder(`,"batch":`)
+	return batch, f.err()
+}
+
+func appendOutbox(b, key []byte, e *store.OutboxEntry) []byte {
+	start := len(b)
+	b = append(openSeal(b), `"seq":`...)
+	b = strconv.AppendUint(b, e.Seq, 10)
+	b = append(b, `,"kind":`...)
+	b = appendText(b, string(e.Kind))
+	b = append(b, `,"lane":`...)
+	b = appendText(b, e.Lane)
+	b = append(b, `,"holder":`...)
+	b = appendText(b, e.Holder)
+	b = append(b, `,"token":`...)
+	b = strconv.AppendUint(b, e.Token, 10)
+	b = append(b, `,"effect":`...)
+	b = append(b, e.Effect...)
+	return closeSeal(b, start, sumOf(key))
+}
+
+// outboxFields is an outbox entry whose names are not yet strings.
+type outboxFields struct {
+	seq, token                 uint64
+	kind, lane, holder, effect []byte
+}
+
+func parseOutbox(key, raw []byte) (o outboxFields, err error) {
+	rest, err := unseal(raw, sumOf(key))
+	if err != nil {
+		return o, err
+	}
+	f := fields{rest: rest}
+	o.seq = f.number(`"seq":`)
+	o.kind = f.text(`,"kind":`)
+	o.lane = f.text(`,"lane":`)
+	o.holder = f.text(`,"holder":`)
+	o.token = f.number(`,"token":`)
+	o.effect = f.remainder(`,"effect":`)
+	return o, f.err()
+}
+
+// appendJSON seals a small value that is not on the way of a batch; v must
+// encode to an object with at least one field.
+func appendJSON(b, key []byte, v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) < 3 || body[0] != '{' {
+		return nil, errors.New("not an object with fields")
+	}
+	start := len(b)
+	b = append(openSeal(b), body[1:len(body)-1]...)
+	return closeSeal(b, start, sumOf(key)), nil
+}
+
+// parseJSON reads what appendJSON made into v.
+func parseJSON(key, raw []byte, v any) error {
+	if _, err := unseal(raw, sumOf(key)); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return nil
+}
+
+// clampTime keeps a time that is no part of a state within what its JSON form
+// can say.
+func clampTime(t effects.Time) effects.Time { return min(max(t, 0), effects.MaxTime) }

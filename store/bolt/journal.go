@@ -1,0 +1,311 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// epochValue is the stored form of an epoch, under its number.
+type epochValue struct {
+	First   uint64       `json:"first"`
+	Started effects.Time `json:"started"`
+}
+
+// readEpochs gives the epochs, at least one; it reads them once.
+func (t *readTx) readEpochs() ([]store.Epoch, error) {
+	if t.epochs != nil {
+		return t.epochs, nil
+	}
+	var found []store.Epoch
+	err := t.scan("epochs", t.table(bucketEpochs), nil, func(k, v []byte) (bool, error) {
+		if len(k) != 8 {
+			return false, fmt.Errorf("epochs: %w: key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
+		}
+		var e epochValue
+		if err := parseJSON(k, v, &e); err != nil {
+			return false, fmt.Errorf("epoch %d: %w", binary.BigEndian.Uint64(k), err)
+		}
+		found = append(found, store.Epoch{Number: binary.BigEndian.Uint64(k), First: e.First, Started: e.Started})
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("epochs: %w: there is none, a store always has one", store.ErrCorrupt)
+	}
+	t.epochs = found
+	return found, nil
+}
+
+func (t *readTx) Epochs() ([]store.Epoch, error) {
+	if err := t.check("epochs"); err != nil {
+		return nil, err
+	}
+	epochs, err := t.readEpochs()
+	return slices.Clone(epochs), err
+}
+
+// current gives the last epoch. Most transactions need only that one.
+func (t *readTx) current() (e store.Epoch, err error) {
+	if n := len(t.epochs); n > 0 {
+		return t.epochs[n-1], nil
+	}
+	epochs, err := t.readEpochs()
+	if err != nil {
+		return e, err
+	}
+	return epochs[len(epochs)-1], nil
+}
+
+func (t *readTx) Seq() (seq uint64, err error) {
+	if err := t.check("seq"); err != nil {
+		return 0, err
+	}
+	return t.lastSeq()
+}
+
+// lastSeq is the last key of the journal. Where retention has dropped all
+// batches, the current epoch still says which one comes next.
+func (t *readTx) lastSeq() (seq uint64, err error) {
+	defer guard("seq", &err)
+	e, err := t.current()
+	if err != nil {
+		return 0, err
+	}
+	seq = e.First - 1
+	if k, _ := t.table(bucketJournal).last(); len(k) == 8 {
+		seq = max(seq, binary.BigEndian.Uint64(k))
+	} else if k != nil {
+		return 0, fmt.Errorf("seq: %w: journal key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
+	}
+	return seq, nil
+}
+
+// lastSeq of a writer is read once.
+func (t *tx) lastSeq() (uint64, error) {
+	if t.seqKnown {
+		return t.seq, nil
+	}
+	seq, err := t.readTx.lastSeq()
+	t.seq, t.seqKnown = seq, err == nil
+	return seq, err
+}
+
+func (t *readTx) Journal(from uint64, fn func(seq uint64, batch []byte) error) error {
+	if err := t.check("journal"); err != nil {
+		return err
+	}
+	epochs, err := t.readEpochs()
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	want := max(from, epochs[0].First) // what stands before is being dropped
+	key := seqKey(want)
+	return t.scan("journal", t.table(bucketJournal), key[:], func(k, v []byte) (bool, error) {
+		if len(k) != 8 {
+			return false, fmt.Errorf("journal: %w: key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
+		}
+		seq := binary.BigEndian.Uint64(k)
+		if seq != want {
+			return false, fmt.Errorf("journal: %w: batch %d is missing, %d comes next", store.ErrCorrupt, want, seq)
+		}
+		want++
+		batch, err := parseBatch(k, v)
+		if err != nil {
+			return false, fmt.Errorf("journal batch %d: %w", seq, err)
+		}
+		return true, fn(seq, batch)
+	})
+}
+
+func (t *tx) AppendJournal(seq uint64, at effects.Time, batch []byte) (err error) {
+	if err := t.check("append journal"); err != nil {
+		return err
+	}
+	defer guard("append journal", &err)
+	last, err := t.lastSeq()
+	if err != nil {
+		return fmt.Errorf("append journal: %w", err)
+	}
+	if seq != last+1 {
+		return fmt.Errorf("append journal: batch %d is out of order: want %d", seq, last+1)
+	}
+	key := seqKey(seq)
+	const room = sealed + len(`"at":"2026-02-10T14:00:00.000Z","batch":}`)
+	v := t.keep(appendBatch(t.room(len(batch)+room), key[:], at, batch))
+	if err := t.table(bucketJournal).bucket.Put(key[:], v); err != nil {
+		return fmt.Errorf("append journal batch %d: %w", seq, err)
+	}
+	t.seq, t.appended = seq, true
+	return nil
+}
+
+// unappended fails where records were put for a batch that is not there.
+func (t *tx) unappended() error {
+	if t.put != 0 && (!t.seqKnown || t.put > t.seq) {
+		return fmt.Errorf("records were put for batch %d, which was not appended to the journal", t.put)
+	}
+	return nil
+}
+
+func (t *tx) BeginEpoch(at effects.Time) (err error) {
+	if err := t.check("begin epoch"); err != nil {
+		return err
+	}
+	defer guard("begin epoch", &err)
+	if err := t.unappended(); err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	last, err := t.current()
+	if err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	seq, err := t.lastSeq()
+	if err != nil {
+		return fmt.Errorf("begin epoch: %w", err)
+	}
+	e := store.Epoch{Number: last.Number + 1, First: seq + 1, Started: clampTime(at)}
+	key := seqKey(e.Number)
+	if err := t.putJSON("begin epoch", bucketEpochs, key[:], epochValue{e.First, e.Started}); err != nil {
+		return err
+	}
+	t.epochs = append(t.epochs, e)
+	return nil
+}
+
+// keepBase copies a record as it stands into the current epoch's base.
+func (t *tx) keepBase(e store.Epoch, kind effects.Kind, id uuid.UUID, raw []byte) error {
+	base, err := t.create(baseBucket(e.Number))
+	if err != nil {
+		return err
+	}
+	key := appendBaseKey(nil, kind, id)
+	if _, ok := base.get(key); ok {
+		return nil
+	}
+	return base.bucket.Put(key, t.keep(append(t.room(len(raw)), raw...)))
+}
+
+func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
+	if err := t.check("base"); err != nil {
+		return err
+	}
+	epochs, err := t.readEpochs()
+	if err != nil {
+		return fmt.Errorf("base of epoch %d: %w", epoch, err)
+	}
+	if !slices.ContainsFunc(epochs, func(e store.Epoch) bool { return e.Number == epoch }) {
+		return fmt.Errorf("base of epoch %d: %w: the journal covers %d to %d", epoch, store.ErrNotFound, epochs[0].Number, epochs[len(epochs)-1].Number)
+	}
+	base, err := t.openNamed("base", baseBucket(epoch))
+	if err != nil {
+		return err
+	}
+	var bad []error
+	err = t.scan("base", base, nil, func(k, v []byte) (bool, error) {
+		kind, id, ok := splitBaseKey(k)
+		r, err := store.Record{}, fmt.Errorf("%w: key %x is no kind and id", store.ErrCorrupt, k)
+		if ok {
+			r, err = parseRecord(effects.Kind(t.text(kind)), id, v)
+		}
+		if err != nil {
+			bad = appendBad(bad, &store.RecordError{Op: "base", Kind: effects.Kind(kind), ID: id, Err: err})
+			return true, nil
+		}
+		return true, fn(r)
+	})
+	return errors.Join(append(bad, err)...)
+}
+
+// openNamed is named for callers without a guard of their own.
+func (t *readTx) openNamed(op, name string) (table *table, err error) {
+	defer guard(op, &err)
+	return t.named(name), nil
+}
+
+func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
+	if err := t.check("drop epochs"); err != nil {
+		return false, err
+	}
+	defer guard("drop epochs", &err)
+	if limit < 1 {
+		return false, fmt.Errorf("drop epochs: limit is %d: want at least 1", limit)
+	}
+	epochs, err := t.readEpochs()
+	if err != nil {
+		return false, fmt.Errorf("drop epochs: %w", err)
+	}
+	if last := epochs[len(epochs)-1].Number; before > last {
+		return false, fmt.Errorf("drop epochs before %d: the current epoch is %d and stays", before, last)
+	}
+	// The epochs go first: no reader may start from a half that is left.
+	for len(epochs) > 0 && epochs[0].Number < before {
+		key := seqKey(epochs[0].Number)
+		if _, err := t.table(bucketEpochs).remove(key[:]); err != nil {
+			return false, fmt.Errorf("drop epoch %d: %w", epochs[0].Number, err)
+		}
+		epochs = epochs[1:]
+	}
+	t.epochs = slices.Clone(epochs)
+	first := seqKey(epochs[0].First)
+	left, err := t.deleteBefore(t.table(bucketJournal), first[:], limit)
+	if err != nil || left == 0 {
+		return true, err
+	}
+	return t.dropBases(epochs[0].Number, left)
+}
+
+// dropBases deletes the bases of all epochs before that one, at most limit
+// entries of them.
+func (t *tx) dropBases(number uint64, limit int) (more bool, err error) {
+	var old []string
+	err = t.buckets(basePrefix, func(name string) bool {
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, basePrefix), 10, 64)
+		if err == nil && n < number {
+			old = append(old, name)
+		}
+		return err == nil && n < number
+	})
+	if err != nil {
+		return false, fmt.Errorf("drop epochs: %w", err)
+	}
+	for _, name := range old {
+		if limit, err = t.deleteBefore(t.named(name), nil, limit); err != nil || limit == 0 {
+			return true, err
+		}
+		if err := t.tx.DeleteBucket([]byte(name)); err != nil {
+			return false, fmt.Errorf("drop epochs: bucket %q: %w", name, err)
+		}
+	}
+	return false, nil
+}
+
+// deleteBefore deletes the entries before end (nil: all), at most limit, and
+// gives how many more it might have deleted; 0 says that some may be left.
+func (t *tx) deleteBefore(table *table, end []byte, limit int) (left int, err error) {
+	if table == nil {
+		return limit, nil
+	}
+	k, _ := table.cursor.First()
+	for ; k != nil && (end == nil || string(k) < string(end)); limit-- {
+		if limit == 0 {
+			return 0, nil
+		}
+		k = slices.Clone(k)
+		if err := table.cursor.Delete(); err != nil {
+			return 0, fmt.Errorf("drop epochs: %w", err)
+		}
+		k, _ = table.cursor.Seek(k) // Next would pass over an entry after a deletion
+	}
+	return max(limit, 0), nil
+}

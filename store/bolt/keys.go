@@ -1,0 +1,163 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// The buckets, all at the top level, so that a batch changes few pages:
+//
+//	system          format: the format of the file; token: the last claim token
+//	records/KIND    id (16) → envelope
+//	lists/KIND      length of the term's name (2), name, at (8), id (16) → "" or "#" where counted
+//	counts          KIND, 0, term's name → decimal
+//	due             milliseconds (8), id (16) → KIND
+//	journal         number (8) → batch
+//	epochs          number (8) → envelope
+//	base/NUMBER     KIND, 0, id (16) → a record's envelope as it was
+//	outbox          id (16), n (4) → envelope
+//	waiting         length of the lane's name (2), name, batch (8), outbox key (20) → ""
+//	webhooks        id (16) → the raw body
+//	webhooks-info   id (16) → envelope
+//	claims          name → envelope
+//	quarantine      at (8), id (16), KIND → envelope
+//	meta            name → envelope
+//
+// Numbers are big endian; times that may be negative have their sign bit
+// flipped, so that byte order is their order.
+const (
+	bucketSystem = iota
+	bucketCounts
+	bucketDue
+	bucketJournal
+	bucketEpochs
+	bucketOutbox
+	bucketWaiting
+	bucketWebhooks
+	bucketWebhooksInfo
+	bucketClaims
+	bucketQuarantine
+	bucketMeta
+	fixedBuckets
+)
+
+var bucketNames = [fixedBuckets]string{
+	"system", "counts", "due", "journal", "epochs", "outbox", "waiting",
+	"webhooks", "webhooks-info", "claims", "quarantine", "meta",
+}
+
+const (
+	recordsPrefix = "records/"
+	listsPrefix   = "lists/"
+	basePrefix    = "base/"
+)
+
+// How full a page is left when it splits: nearly full where keys mostly come in
+// order, so that the next key goes to a new page. Else bbolt's half.
+const (
+	fillAppended = 0.95
+	fillMixed    = 0.5
+)
+
+func fillPercent(bucket string) float64 {
+	switch bucket {
+	case "journal", "epochs", "waiting", "due", "webhooks", "webhooks-info":
+		return fillAppended
+	}
+	if len(bucket) > len(listsPrefix) && bucket[:len(listsPrefix)] == listsPrefix {
+		return fillAppended
+	}
+	return fillMixed
+}
+
+func baseBucket(epoch uint64) string { return fmt.Sprintf("%s%020d", basePrefix, epoch) }
+
+// counted is the value of a list entry whose term is counted.
+const counted = "#"
+
+const (
+	idLen      = len(uuid.UUID{})
+	listTail   = 8 + idLen // at, id
+	effectLen  = idLen + 4
+	waitTail   = 8 + effectLen // batch, outbox key
+	lengthSize = 2
+)
+
+func appendName(b []byte, name string) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(name)))
+	return append(b, name...)
+}
+
+func appendTime(b []byte, t effects.Time) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(t)^(1<<63))
+}
+
+func timeOf(b []byte) effects.Time {
+	return effects.Time(binary.BigEndian.Uint64(b) ^ (1 << 63))
+}
+
+func appendListKey(b []byte, term string, at effects.Time, id uuid.UUID) []byte {
+	b = appendName(b, term)
+	b = appendTime(b, at)
+	return append(b, id[:]...)
+}
+
+func appendCountKey(b []byte, kind effects.Kind, term string) []byte {
+	b = append(b, kind...)
+	b = append(b, 0)
+	return append(b, term...)
+}
+
+func appendBaseKey(b []byte, kind effects.Kind, id uuid.UUID) []byte {
+	b = append(b, kind...)
+	b = append(b, 0)
+	return append(b, id[:]...)
+}
+
+// splitBaseKey reverses appendBaseKey.
+func splitBaseKey(k []byte) (kind []byte, id uuid.UUID, ok bool) {
+	n := len(k) - idLen - 1
+	if n < 1 || k[n] != 0 {
+		return nil, id, false
+	}
+	return k[:n], uuid.UUID(k[n+1:]), true
+}
+
+func seqKey(seq uint64) (k [8]byte) {
+	binary.BigEndian.PutUint64(k[:], seq)
+	return k
+}
+
+func effectKeyBytes(key store.EffectKey) (k [effectLen]byte) {
+	copy(k[:], key.ID[:])
+	binary.BigEndian.PutUint32(k[idLen:], key.N)
+	return k
+}
+
+func effectKeyOf(b []byte) store.EffectKey {
+	return store.EffectKey{ID: uuid.UUID(b[:idLen]), N: binary.BigEndian.Uint32(b[idLen:])}
+}
+
+func appendWaitKey(b []byte, lane string, seq uint64, key []byte) []byte {
+	b = appendName(b, lane)
+	b = binary.BigEndian.AppendUint64(b, seq)
+	return append(b, key...)
+}
+
+func appendQuarantineKey(b []byte, q *store.Quarantined) []byte {
+	b = appendTime(b, q.At)
+	b = append(b, q.ID[:]...)
+	return append(b, q.Kind...)
+}
+
+// firstTime and lastTime bound a term's entries.
+const (
+	firstTime = effects.Time(math.MinInt64)
+	lastTime  = effects.Time(math.MaxInt64)
+)

@@ -1,0 +1,237 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Format is the version of the file's layout that this package writes. It reads
+// older ones and migrates them; a newer one is refused with [ErrNewer].
+const Format = 1
+
+// migrations[n] brings a file of format n to n+1, in one transaction.
+var migrations = map[int]func(*bbolt.Tx) error{}
+
+// formatValue names the program and the format, under formatKey.
+type formatValue struct {
+	Program string `json:"program"`
+	Format  int    `json:"format"`
+}
+
+const program = "orrery"
+
+var formatKey = []byte("format")
+
+// Open opens the database file at path, and creates it, with mode 0600, where
+// there is none. The folder is created too, with mode 0700, where its own parent
+// exists; more is not, since that would hide a mistyped path.
+//
+// It fails with [ErrLocked], [ErrForeign], [ErrNewer], [ErrReadOnly],
+// [store.ErrCorrupt], [fs.ErrPermission] or [fs.ErrNotExist], wrapped with the
+// path. A damaged file is never changed.
+func Open(path string, opts Options) (*Store, error) {
+	s, err := open(path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func open(path string, opts Options) (_ *Store, err error) {
+	isNew, err := prepare(path, opts.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	if err := inspect(path, opts.ReadOnly); err != nil {
+		return nil, err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	db, err := openFile(path, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeFile(db))
+		}
+	}()
+	if err := ensureFormat(db); err != nil {
+		return nil, err
+	}
+	if isNew {
+		folder := filepath.Dir(path)
+		if err := errors.Join(syncFolder(folder), syncFolder(filepath.Dir(folder))); err != nil {
+			return nil, fmt.Errorf("make the new file's name durable: %w", err)
+		}
+	}
+	return newStore(db, path, opts), nil
+}
+
+// prepare says plainly why a path cannot be a database, before bbolt says it
+// otherwise.
+func prepare(path string, readOnly bool) (isNew bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if readOnly {
+			return false, fmt.Errorf("%w, and it is to be opened read-only", fs.ErrNotExist)
+		}
+		folder := filepath.Dir(path)
+		if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return false, fmt.Errorf("create the folder: %w", err)
+		}
+		return true, nil
+	case err != nil:
+		return false, err
+	case info.IsDir():
+		return false, errors.New("it is a directory: want a file")
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("it is not a regular file but %s", info.Mode().Type())
+	}
+	if readOnly {
+		return false, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, explain(err)
+	}
+	return false, f.Close()
+}
+
+// explain adds the sentinel that callers decide on to an error of the system.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: the file system cannot be written to: %w", ErrReadOnly, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: no permission to write: %w", ErrReadOnly, err)
+	}
+	return err
+}
+
+// openFile opens the file with bbolt, which panics on some damage.
+func openFile(path string, opts Options) (db *bbolt.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			db, err = nil, fmt.Errorf("%w: %v", store.ErrCorrupt, p)
+		}
+	}()
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:         opts.lockTimeout(),
+		ReadOnly:        opts.ReadOnly,
+		NoSync:          opts.NoSync,
+		FreelistType:    bbolt.FreelistMapType,
+		InitialMmapSize: opts.mapSize(),
+		NoStatistics:    true,
+	})
+	switch {
+	case err == nil:
+		return db, nil
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, ErrLocked
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return nil, explain(err)
+}
+
+func closeFile(db *bbolt.DB) (err error) {
+	defer guard("close", &err)
+	return db.Close()
+}
+
+// ensureFormat lays out an empty file, and brings an older one to this format.
+func ensureFormat(db *bbolt.DB) (err error) {
+	defer guard("read the format", &err)
+	var have int
+	err = db.View(func(tx *bbolt.Tx) (err error) {
+		have, err = readFormat(tx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case have > Format:
+		return fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, have, Format)
+	case have == Format:
+		return nil
+	case db.IsReadOnly() && have == 0:
+		return fmt.Errorf("%w: it is empty", ErrForeign)
+	case db.IsReadOnly():
+		return fmt.Errorf("%w: format %d must be brought to %d first: open it once for writing", ErrReadOnly, have, Format)
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		if have == 0 {
+			return create(tx)
+		}
+		for n := have; n < Format; n++ {
+			migrate, ok := migrations[n]
+			if !ok {
+				return fmt.Errorf("%w: format %d, this one reads from %d", ErrForeign, n, Format)
+			}
+			if err := migrate(tx); err != nil {
+				return fmt.Errorf("migrate from format %d to %d: %w", n, n+1, err)
+			}
+		}
+		return putFormat(tx)
+	})
+}
+
+// readFormat gives 0 for an empty file.
+func readFormat(tx *bbolt.Tx) (int, error) {
+	system := tx.Bucket([]byte(bucketNames[bucketSystem]))
+	if system == nil {
+		if k, _ := tx.Cursor().First(); k != nil {
+			return 0, fmt.Errorf("%w: a bolt file of another program, with a bucket %q", ErrForeign, k)
+		}
+		return 0, nil
+	}
+	raw := system.Get(formatKey)
+	if raw == nil {
+		return 0, fmt.Errorf("%w: a bolt file that names no format", ErrForeign)
+	}
+	var v formatValue
+	if err := parseJSON(formatKey, raw, &v); err != nil {
+		return 0, fmt.Errorf("format: %w", err)
+	}
+	if v.Program != program || v.Format < 1 {
+		return 0, fmt.Errorf("%w: a file of program %q, format %d", ErrForeign, v.Program, v.Format)
+	}
+	return v.Format, nil
+}
+
+func create(tx *bbolt.Tx) error {
+	for _, name := range bucketNames {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return fmt.Errorf("bucket %q: %w", name, err)
+		}
+	}
+	key := seqKey(1)
+	first, err := appendJSON(nil, key[:], epochValue{First: 1, Started: effects.Time(0)})
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket([]byte(bucketNames[bucketEpochs])).Put(key[:], first); err != nil {
+		return err
+	}
+	return putFormat(tx)
+}
+
+func putFormat(tx *bbolt.Tx) error {
+	v, err := appendJSON(nil, formatKey, formatValue{Program: program, Format: Format})
+	if err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(bucketNames[bucketSystem])).Put(formatKey, v)
+}

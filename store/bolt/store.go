@@ -1,0 +1,242 @@
+// Package bolt is the embedded [store.Store]: one file, opened by one process,
+// on bbolt. What Update returned nil for survives a crash of the process and of
+// the machine. Values are JSON that any bolt browser shows, each with a
+// checksum, so that damage is an error and never a wrong answer.
+package bolt
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+var _ store.Store = (*Store)(nil)
+
+// Errors of Open that callers decide on.
+var (
+	// ErrLocked: another process has the file open, or this one has twice.
+	ErrLocked = errors.New("the file is in use by another process")
+	// ErrForeign: the file belongs to another program.
+	ErrForeign = errors.New("not an Orrery database")
+	// ErrNewer: a newer Orrery wrote the file, in a format unknown to this one.
+	ErrNewer = errors.New("written by a newer Orrery")
+	// ErrReadOnly: the store was opened with Options.ReadOnly, or the file or its
+	// folder cannot be written to.
+	ErrReadOnly = errors.New("read-only")
+	// ErrUnknownOutcome: the disk failed in the last step of a commit, so nobody
+	// knows whether it is durable. The store refuses everything from then on; what
+	// holds is known after it was opened again.
+	ErrUnknownOutcome = errors.New("the disk failed while committing: close the store and open it again")
+)
+
+// Options change how a file is opened. The zero value is right for a daemon.
+type Options struct {
+	// ReadOnly opens an existing file without changing it, beside other readers;
+	// a process that writes must not have it open. Update fails.
+	ReadOnly bool
+	// LockTimeout is how long Open waits for another process to close the file.
+	// Zero: one second. Negative: do not wait.
+	LockTimeout time.Duration
+	// NoSync leaves out the waiting for the disk: fast, and only for tests and
+	// bulk loads, since a crash of the machine can then destroy the file.
+	NoSync bool
+	// MapSize is how many bytes of address space the file is mapped with at
+	// first; where it grows beyond, a commit waits for all readers. It costs no
+	// memory. Zero: 64 GiB, on 32-bit systems 256 MiB, on Windows (where the file
+	// would really grow to it) as much as the file has. Negative: as much as the
+	// file has.
+	MapSize int64
+	// Session names this opening instead of a random name: see store.Session.
+	Session string
+}
+
+const defaultLockTimeout = time.Second
+
+func (o Options) lockTimeout() time.Duration {
+	switch {
+	case o.LockTimeout == 0:
+		return defaultLockTimeout
+	case o.LockTimeout < 0:
+		return time.Nanosecond // bbolt: 0 would be for ever
+	}
+	return o.LockTimeout
+}
+
+func (o Options) mapSize() int {
+	switch {
+	case runtime.GOOS == "windows" || o.MapSize < 0:
+		return 0
+	case o.MapSize > 0:
+		return int(min(o.MapSize, maxMap))
+	case strconv.IntSize == 32:
+		return 256 << 20
+	}
+	return int(min(64<<30, maxMap))
+}
+
+// maxMap is the greatest map that bbolt makes.
+const maxMap int64 = (1<<47)*int64(strconv.IntSize/64) + (1<<30)*int64(1-strconv.IntSize/64)
+
+// Store is an open database file. Its methods are safe for concurrent use. A
+// View never waits for an Update; a commit waits for the Views only where the
+// file outgrows its map (see Options.MapSize).
+type Store struct {
+	db      *bbolt.DB
+	path    string
+	session string
+	writer  chan struct{} // holds one value while an Update runs
+	arena   []byte        // of the last Update, for the next one; the writer's
+
+	mu     sync.RWMutex // held for reading by a transaction while it begins
+	closed bool
+	broken atomic.Pointer[error] // set once nothing can be trusted any more
+}
+
+func newStore(db *bbolt.DB, path string, o Options) *Store {
+	session := o.Session
+	if session == "" {
+		session = rand.Text()
+	}
+	return &Store{db: db, path: path, session: session, writer: make(chan struct{}, 1)}
+}
+
+// Session implements [store.Store]: a random name for each Open.
+func (s *Store) Session() string { return s.session }
+
+// Path gives the file's path, as it was given to Open.
+func (s *Store) Path() string { return s.path }
+
+// begin starts a bbolt transaction.
+func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
+	defer guard(op, &err)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, fmt.Errorf("%s: %w", op, store.ErrClosed)
+	}
+	if broken := s.broken.Load(); broken != nil {
+		return nil, fmt.Errorf("%s: %w", op, *broken)
+	}
+	t, err = s.db.Begin(writable)
+	switch {
+	case errors.Is(err, bbolt.ErrDatabaseReadOnly):
+		return nil, fmt.Errorf("%s: %s: %w", op, s.path, ErrReadOnly)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	return t, nil
+}
+
+// View implements [store.Store].
+func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("view: %w", context.Cause(ctx))
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	btx, err := s.begin("view", false)
+	if err != nil {
+		return err
+	}
+	t := &readTx{ctx: ctx, tx: btx}
+	defer func() {
+		t.tx = nil
+		_ = rollback(btx)
+	}()
+	return fn(t)
+}
+
+// Update implements [store.Store]. A context that ends before the commit begins
+// rolls it back.
+func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("update: %w", context.Cause(ctx))
+	}
+	select {
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-ctx.Done():
+		return fmt.Errorf("update: %w", context.Cause(ctx))
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	btx, err := s.begin("update", true)
+	if err != nil {
+		return err
+	}
+	t := &tx{readTx: readTx{ctx: ctx, tx: btx}, s: s, arena: s.arena[:0]}
+	committed := false
+	defer func() {
+		t.tx = nil
+		if !committed {
+			_ = rollback(btx)
+		}
+		if s.arena = nil; cap(t.arena) <= arenaKept {
+			s.arena = t.arena
+		}
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("commit: %w", context.Cause(ctx))
+	}
+	if err := t.unappended(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	t.tx = nil
+	committed, err = s.commit(btx)
+	return err
+}
+
+// commit ends the transaction; ended is false where it still must be rolled
+// back.
+func (s *Store) commit(btx *bbolt.Tx) (ended bool, err error) {
+	defer guard("commit", &err)
+	id := btx.ID()
+	if err = btx.Commit(); err == nil {
+		return true, nil
+	}
+	// bbolt reports an error after it wrote the meta page but could not sync it:
+	// then it reads the new state, which a crash of the machine may undo.
+	if after, verr := s.db.Begin(false); verr == nil {
+		if after.ID() == id {
+			broken := fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			s.broken.Store(&broken)
+			err = broken
+		}
+		_ = after.Rollback()
+	}
+	return true, fmt.Errorf("commit: %w", err)
+}
+
+// rollback ends a transaction that may stand on damaged pages.
+func rollback(btx *bbolt.Tx) (err error) {
+	defer guard("rollback", &err)
+	return btx.Rollback()
+}
+
+// Close implements [store.Store]. A second Close does nothing.
+func (s *Store) Close() (err error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	defer guard("close", &err)
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package bolt
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// indexOp puts or deletes one entry of an index.
+type indexOp struct {
+	table *table
+	key   []byte
+	value []byte // nil: delete
+}
+
+// Put sorts what it does by bucket and key: bbolt then works through its pages
+// in order, and each is found while it is still in the processor's cache.
+func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
+	if err := t.check("put"); err != nil {
+		return err
+	}
+	defer guard("put", &err)
+	last, err := t.lastSeq()
+	if err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	if !t.appended {
+		last++
+	}
+	if seq != last {
+		return fmt.Errorf("put: batch %d is out of order: want %d", seq, last)
+	}
+	epoch, err := t.current()
+	if err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	p := putter{tx: t, seq: seq, epoch: epoch}
+	for _, w := range inKeyOrder(writes) {
+		err := w.Validate()
+		if err == nil {
+			err = p.write(w)
+		}
+		if err != nil {
+			return &store.RecordError{Op: "put", Kind: w.Kind, ID: w.ID, Err: err}
+		}
+	}
+	t.put = seq
+	if err := p.finish(); err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	return nil
+}
+
+func inKeyOrder(writes []store.Write) []*store.Write {
+	sorted := make([]*store.Write, len(writes))
+	for i := range writes {
+		sorted[i] = &writes[i]
+	}
+	slices.SortFunc(sorted, func(a, b *store.Write) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return sorted
+}
+
+// putter is one Put under way.
+type putter struct {
+	*tx
+	seq    uint64
+	epoch  store.Epoch
+	due    []indexOp
+	lists  []indexOp
+	counts map[countKey]int64
+	keys   []byte // room for index keys, which bbolt copies
+}
+
+type countKey struct {
+	kind effects.Kind
+	term string
+}
+
+func (p *putter) write(w *store.Write) error {
+	tables, err := p.writable(w.Kind)
+	if err != nil {
+		return err
+	}
+	raw, exists := tables.records.get(w.ID[:])
+	var old store.Record
+	if exists {
+		if old, err = parseRecord(w.Kind, w.ID, raw); err != nil {
+			return err
+		}
+	}
+	if old.Version != w.Prev.Version {
+		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
+	}
+	if exists && old.Seq < p.epoch.First {
+		if err := p.keepBase(p.epoch, w.Kind, w.ID, raw); err != nil {
+			return err
+		}
+	}
+	if w.State == nil {
+		if !exists {
+			return nil
+		}
+		if err := tables.records.bucket.Delete(w.ID[:]); err != nil {
+			return err
+		}
+		p.moveDue(w, 0)
+		p.moveTerms(w, tables.lists, nil)
+		return nil
+	}
+	v := p.keep(appendRecord(p.room(len(w.State)+recordRoom), w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State))
+	if err := tables.records.bucket.Put(w.ID[:], v); err != nil {
+		return err
+	}
+	p.moveDue(w, w.Due)
+	p.moveTerms(w, tables.lists, w.Terms)
+	return nil
+}
+
+// key gives room for an index key that is valid until the Put ends.
+func (p *putter) key(n int) []byte {
+	if cap(p.keys)-len(p.keys) < n {
+		p.keys = make([]byte, 0, max(n, 16<<10))
+	}
+	start := len(p.keys)
+	p.keys = p.keys[:start+n]
+	return p.keys[start : start : start+n]
+}
+
+func (p *putter) moveDue(w *store.Write, to effects.Time) {
+	from := w.Prev.Due
+	if from == to {
+		return
+	}
+	table := p.table(bucketDue)
+	if from != 0 {
+		p.due = append(p.due, indexOp{table: table, key: p.dueKey(from, w.ID)})
+	}
+	if to != 0 {
+		p.due = append(p.due, indexOp{table: table, key: p.dueKey(to, w.ID), value: []byte(w.Kind)})
+	}
+}
+
+func (p *putter) dueKey(at effects.Time, id uuid.UUID) []byte {
+	k := store.NewDueKey(at, id)
+	return append(p.key(len(k)), k[:]...)
+}
+
+func (p *putter) moveTerms(w *store.Write, lists *table, terms []store.Term) {
+	for i := range w.Prev.Terms {
+		term := &w.Prev.Terms[i]
+		if slices.Contains(terms, *term) {
+			continue
+		}
+		p.lists = append(p.lists, indexOp{table: lists, key: p.listKey(term, w.ID)})
+		p.count(w.Kind, term, -1)
+	}
+	for i := range terms {
+		term := &terms[i]
+		if slices.Contains(w.Prev.Terms, *term) {
+			continue
+		}
+		value := []byte{}
+		if term.Counted {
+			value = []byte(counted)
+		}
+		p.lists = append(p.lists, indexOp{table: lists, key: p.listKey(term, w.ID), value: value})
+		p.count(w.Kind, term, +1)
+	}
+}
+
+func (p *putter) listKey(term *store.Term, id uuid.UUID) []byte {
+	return appendListKey(p.key(lengthSize+len(term.Name)+listTail), term.Name, term.At, id)
+}
+
+func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
+	if !term.Counted {
+		return
+	}
+	if p.counts == nil {
+		p.counts = make(map[countKey]int64)
+	}
+	p.counts[countKey{kind, term.Name}] += delta
+}
+
+// finish writes the indexes.
+func (p *putter) finish() error {
+	for _, ops := range [][]indexOp{p.due, p.lists} {
+		// Stable: where a term only changes whether it is counted, the deletion
+		// of its key comes before the new entry.
+		slices.SortStableFunc(ops, func(a, b indexOp) int { return bytes.Compare(a.key, b.key) })
+		for i := range ops {
+			op := &ops[i]
+			var err error
+			if op.value == nil {
+				_, err = op.table.remove(op.key)
+			} else {
+				err = op.table.bucket.Put(op.key, op.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for k, delta := range p.counts {
+		if err := p.add(k, delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add changes a count. It stops at 0, where only a damaged count or a wrong
+// Prev can lead; Check finds it.
+func (t *tx) add(k countKey, delta int64) error {
+	if delta == 0 {
+		return nil
+	}
+	key := appendCountKey(nil, k.kind, k.term)
+	old, err := t.count(key)
+	if err != nil {
+		old = 0 // a count is not worth stopping for
+	}
+	n := max(int64(old)+delta, 0)
+	counts := t.table(bucketCounts).bucket
+	if n == 0 {
+		return counts.Delete(key)
+	}
+	return counts.Put(key, strconv.AppendInt(nil, n, 10))
+}
