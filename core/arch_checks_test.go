@@ -218,8 +218,6 @@ const readOnlyHint = ": make it a value, or say at its declaration why nothing w
 // nothing assigns to it; empty where it could not.
 func mutableType(t types.Type) string {
 	switch u := t.Underlying().(type) {
-	case *types.Chan:
-		return "is a channel"
 	case *types.Pointer:
 		if !slices.Contains(immutablePointers, types.TypeString(t, (*types.Package).Name)) {
 			return "is a pointer to what anyone can change"
