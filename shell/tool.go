@@ -60,8 +60,8 @@ type Call struct {
 	DueAt      effects.Time      // when the action was due
 	Metadata   map[string]string // must not be written to
 	Labels     map[string]string // must not be written to
-	// IdempotencyKey is the same for every run of one attempt of one action, and
-	// differs between attempts: "actionID/attempt".
+	// IdempotencyKey is the same for every attempt of one occurrence, so that the
+	// other side can tell a repetition: "actionID/cycle".
 	IdempotencyKey string
 	Logger         *slog.Logger // carries action_id, tool and attempt
 }

@@ -71,16 +71,8 @@ type Record struct {
 	State   []byte // JSON; valid until the transaction ends
 }
 
-// Term places a record in a list index: all records of one kind with the same
-// Name stand there ordered by At, then id. Names are opaque, at most 512 bytes,
-// such as "all", "status:pending", "scope:ns\x1ftenant".
-type Term struct {
-	Name string
-	At   effects.Time
-	// Counted terms keep a running total, read with ReadTx.Count in O(1). Give
-	// it only to terms of few distinct names: each costs a write per batch.
-	Counted bool
-}
+// Term places a record in a list index.
+type Term = effects.Term
 
 // Write changes one record together with its places in the due index and the
 // list indexes. The caller knows where the record stood before, so that the

@@ -1,0 +1,468 @@
+package core
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Action is one piece of work that waits for its time, runs, and ends
+// (000 Action, A1).
+//
+//	      create
+//	        │
+//	        ▼   due, trigger
+//	┌──▶ pending ───────────▶ running ──┬─ complete ──▶ completed
+//	│       │                   │       ├─ fail, interrupt ─▶ failed
+//	│       └── cancel ──┐      │       │
+//	│                    ▼      │       │
+//	│                cancelled ◀┘ cancel│
+//	└───────────────────────────────────┘
+//	   complete or fail of a recurring one; hand_back;
+//	   interrupt where on_interrupt is retry
+//
+// expire leads from completed, failed and cancelled out of existence.
+//
+// Invariants, held by property tests:
+//   - Only a pending action has a deadline, and it is its trigger's key time.
+//   - Run never decreases, and grows by one with each entry into running, which
+//     alone emits [effects.RunTool], carrying the new Run.
+//   - Attempt is at most Policy.MaxAttempts.
+//   - An answer (complete, fail, interrupt, hand_back) changes something only
+//     while running, and only where it carries the current Run.
+//   - A terminal status is never left, but for expire.
+type Action struct {
+	ActionSpec
+	Status    Status `json:"status"`
+	CreatedAt Time   `json:"created_at"`
+	UpdatedAt Time   `json:"updated_at"`
+	// Run counts all runs that were started; it is the number of the effect that
+	// carries the present one out.
+	Run uint32 `json:"run"`
+	// Cycle counts the occurrences of a recurring action, from 1.
+	Cycle uint32 `json:"cycle"`
+	// Attempt counts the runs of the present cycle, from 1; 0 before the first.
+	Attempt    uint32   `json:"attempt"`
+	StartedAt  Time     `json:"started_at"`  // of the last run
+	FinishedAt Time     `json:"finished_at"` // of the last run
+	LastRun    *LastRun `json:"last_run"`    // how the cycle before ended; recurring actions only
+}
+
+// ActionSpec is what a creator says of an action.
+type ActionSpec struct {
+	ID         uuid.UUID         `json:"id"`
+	Namespace  string            `json:"namespace"`
+	Tenant     string            `json:"tenant"`
+	Label      string            `json:"label"`
+	ToolName   string            `json:"tool_name"`
+	ActionType string            `json:"action_type"` // discriminator inside the input (R11)
+	ToolInput  json.RawMessage   `json:"tool_input"`
+	Trigger    Trigger           `json:"trigger"`
+	Recurrence Recurrence        `json:"recurrence"`
+	Policy     RunPolicy         `json:"policy"`
+	DedupKey   string            `json:"dedup_key"`
+	Metadata   map[string]string `json:"metadata"`
+	Labels     map[string]string `json:"labels"`
+	// Occurrence names the [Occurrence] that made this action; zero for one made
+	// by hand or by a webhook.
+	Occurrence uuid.UUID `json:"occurrence"`
+}
+
+// TriggerType tells the triggers apart.
+type TriggerType string
+
+// Trigger types (A2).
+const (
+	TriggerScheduled TriggerType = "scheduled"
+	TriggerWebhook   TriggerType = "webhook"
+)
+
+// Trigger says when an action fires (000 ActionTrigger): a tagged union of
+// scheduled{next_tick_at} and webhook{raw_payload, received_at}.
+type Trigger struct {
+	Type       TriggerType
+	NextTickAt Time // scheduled
+	ReceivedAt Time // webhook
+	// RawPayload is the request's body as it came; base64 in JSON (webhook).
+	RawPayload []byte
+	// Header holds the request's kept headers as a JSON object (webhook).
+	Header json.RawMessage
+	Route  string // webhook
+}
+
+// Scheduled is the trigger of an action that fires at that time.
+func Scheduled(at Time) Trigger { return Trigger{Type: TriggerScheduled, NextTickAt: at} }
+
+// KeyTime is the time under which the action stands in the due index (A2).
+func (t Trigger) KeyTime() Time {
+	if t.Type == TriggerWebhook {
+		return t.ReceivedAt
+	}
+	return t.NextTickAt
+}
+
+// StatusType tells the statuses apart.
+type StatusType string
+
+// Status types (A3).
+const (
+	StatusPending   StatusType = "pending"
+	StatusRunning   StatusType = "running"
+	StatusCompleted StatusType = "completed"
+	StatusFailed    StatusType = "failed"
+	StatusCancelled StatusType = "cancelled"
+)
+
+// Terminal reports whether nothing but expiry follows.
+func (t StatusType) Terminal() bool {
+	return t == StatusCompleted || t == StatusFailed || t == StatusCancelled
+}
+
+// Status says how far an action is (000 ActionStatus, A3): a tagged union of
+// pending, running, completed{result}, failed{reason} and cancelled{reason}.
+type Status struct {
+	Type   StatusType      `json:"type"`
+	Result json.RawMessage `json:"result,omitempty"` // completed; null where the tool gave none
+	Reason string          `json:"reason,omitempty"` // failed, cancelled
+}
+
+// LastRun says how a cycle of a recurring action ended.
+type LastRun struct {
+	Cycle      uint32 `json:"cycle"`
+	Status     Status `json:"status"`
+	DueAt      Time   `json:"due_at"`
+	StartedAt  Time   `json:"started_at"`
+	FinishedAt Time   `json:"finished_at"`
+}
+
+// OnInterrupt says what becomes of a run whose holder is gone (R3).
+type OnInterrupt string
+
+// Interrupt policies.
+const (
+	// InterruptFail ends the action: its tool runs at most once.
+	InterruptFail OnInterrupt = "fail"
+	// InterruptRetry runs the tool again, up to MaxAttempts: it must be safe to
+	// repeat.
+	InterruptRetry OnInterrupt = "retry"
+)
+
+// DefaultMaxAttempts bounds the attempts of one cycle where the policy says
+// nothing.
+const DefaultMaxAttempts = 3
+
+// MaxTimeout is the longest time limit of a run.
+const MaxTimeout = 30 * 24 * time.Hour
+
+// RunPolicy says how an action is run (R3).
+type RunPolicy struct {
+	OnInterrupt OnInterrupt `json:"on_interrupt"` // default fail
+	MaxAttempts uint32      `json:"max_attempts"` // runs per cycle, the first included; default 3
+	// TimeoutMS is the time limit of one run in milliseconds; 0: the tool's own.
+	TimeoutMS int64 `json:"timeout_ms"`
+}
+
+// Timeout gives the time limit of one run; 0: the tool's own.
+func (p RunPolicy) Timeout() time.Duration { return time.Duration(p.TimeoutMS) * time.Millisecond }
+
+// ActionEvent is an event of [Action]. The set is closed.
+//
+//sumtype:decl
+type ActionEvent interface {
+	Event
+	actionEvent()
+}
+
+type (
+	// ActionCreate makes an action. The id must be new.
+	ActionCreate struct{ Spec ActionSpec }
+	// ActionDue says that the action's time has come.
+	ActionDue struct{}
+	// ActionTrigger runs a pending action now, whatever its time.
+	ActionTrigger struct{}
+	// ActionCancel ends an action that is pending or running.
+	ActionCancel struct{ Reason string }
+	// ActionComplete answers a run that succeeded.
+	ActionComplete struct {
+		Run    uint32
+		Result json.RawMessage
+	}
+	// ActionFail answers a run that failed.
+	ActionFail struct {
+		Run    uint32
+		Reason string
+	}
+	// ActionInterrupt says that a run's holder is gone, so that nobody knows how
+	// far it came (A9).
+	ActionInterrupt struct {
+		Run    uint32
+		Reason string
+	}
+	// ActionHandBack gives back a run that certainly was not begun.
+	ActionHandBack struct{ Run uint32 }
+	// ActionExpire ends the retention of a finished action.
+	ActionExpire struct{}
+)
+
+func (ActionCreate) actionEvent()    {}
+func (ActionDue) actionEvent()       {}
+func (ActionTrigger) actionEvent()   {}
+func (ActionCancel) actionEvent()    {}
+func (ActionComplete) actionEvent()  {}
+func (ActionFail) actionEvent()      {}
+func (ActionInterrupt) actionEvent() {}
+func (ActionHandBack) actionEvent()  {}
+func (ActionExpire) actionEvent()    {}
+
+// Apply carries out one transition.
+func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
+	if create, ok := e.(ActionCreate); ok {
+		return a.create(create, c)
+	}
+	if a.ID == uuid.Nil {
+		return a, a.refuse(e, effects.CodeNotFound, "action not found")
+	}
+	switch e := e.(type) {
+	case ActionDue:
+		return a.due(e, c)
+	case ActionTrigger:
+		if a.Status.Type == StatusPending {
+			return a.start(c)
+		}
+	case ActionCancel:
+		return a.cancel(e, c)
+	case ActionComplete:
+		if a.answers(e.Run) {
+			return a.complete(e, c)
+		}
+		return a.refuseStale(e, e.Run)
+	case ActionFail:
+		if a.answers(e.Run) {
+			return a.finish(Status{Type: StatusFailed, Reason: reasonOr(e.Reason, "failed without a reason")}, c)
+		}
+		return a.refuseStale(e, e.Run)
+	case ActionInterrupt:
+		if a.answers(e.Run) {
+			return a.interrupt(e, c)
+		}
+		return a.refuseStale(e, e.Run)
+	case ActionHandBack:
+		if a.answers(e.Run) {
+			return a.handBack(c)
+		}
+		return a.refuseStale(e, e.Run)
+	case ActionExpire:
+		if a.Status.Type.Terminal() {
+			return Action{}, nil
+		}
+	case ActionCreate:
+	}
+	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType()))
+}
+
+// create: (absent) → pending.
+func (a Action) create(e ActionCreate, c Clock) (Action, []effects.Effect) {
+	if a.ID != uuid.Nil {
+		return a, a.refuse(e, effects.CodeExists, fmt.Sprintf("id: action %s exists already", a.ID))
+	}
+	spec := e.Spec.withDefaults()
+	if err := spec.Validate(); err != nil {
+		return a, refused(effects.Ref{Kind: KindAction, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+	}
+	return Action{
+		ActionSpec: spec,
+		Status:     Status{Type: StatusPending},
+		CreatedAt:  c.Now,
+		UpdatedAt:  c.Now,
+		Cycle:      1,
+	}, nil
+}
+
+// due: pending → running, once its time has come.
+func (a Action) due(e ActionDue, c Clock) (Action, []effects.Effect) {
+	if a.Status.Type != StatusPending {
+		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s, not pending", a.ID, a.Status.Type))
+	}
+	if at := a.Deadline(); at.After(c.Now) {
+		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is due at %s, after %s", a.ID, at, c.Now))
+	}
+	return a.start(c)
+}
+
+// start: pending → running. The shell makes this durable before it calls the
+// tool (A8).
+func (a Action) start(c Clock) (Action, []effects.Effect) {
+	a.Run++
+	a.Attempt++
+	a.Status = Status{Type: StatusRunning}
+	a.StartedAt, a.FinishedAt, a.UpdatedAt = c.Now, 0, c.Now
+	return a, []effects.Effect{effects.RunTool{Run: a.Run, Tool: a.ToolName}}
+}
+
+// answers reports whether an answer with that run belongs to what runs now.
+func (a Action) answers(run uint32) bool {
+	return a.Status.Type == StatusRunning && run == a.Run
+}
+
+// complete: running → completed, or pending again where the action recurs (A4).
+func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
+	result := json.RawMessage(bytes.TrimSpace(e.Result))
+	if len(result) == 0 {
+		result = json.RawMessage("null")
+	}
+	if !json.Valid(result) {
+		return a.finish(Status{Type: StatusFailed, Reason: "the tool's result is not valid JSON"}, c)
+	}
+	return a.finish(Status{Type: StatusCompleted, Result: result}, c)
+}
+
+// interrupt: running → pending again where the policy says retry and attempts
+// remain, otherwise → failed (A9, R3).
+func (a Action) interrupt(e ActionInterrupt, c Clock) (Action, []effects.Effect) {
+	reason := reasonOr(e.Reason, ReasonRecovered)
+	if a.Policy.OnInterrupt != InterruptRetry {
+		return a.finish(Status{Type: StatusFailed, Reason: reason}, c)
+	}
+	if a.Attempt >= a.Policy.MaxAttempts {
+		return a.finish(Status{Type: StatusFailed, Reason: fmt.Sprintf("%s; attempt %d of %d was the last", reason, a.Attempt, a.Policy.MaxAttempts)}, c)
+	}
+	a.Status = Status{Type: StatusPending}
+	a.UpdatedAt = c.Now
+	return a, nil
+}
+
+// ReasonRecovered is the reason of a run whose holder is gone (A9).
+const ReasonRecovered = "recovered from restart"
+
+// handBack: running → pending, as if it had not been started.
+func (a Action) handBack(c Clock) (Action, []effects.Effect) {
+	a.Status = Status{Type: StatusPending}
+	a.Attempt--
+	a.UpdatedAt = c.Now
+	return a, nil
+}
+
+// cancel: pending, running → cancelled. What runs is withdrawn.
+func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
+	status := Status{Type: StatusCancelled, Reason: reasonOr(e.Reason, "cancelled")}
+	switch a.Status.Type {
+	case StatusPending:
+		a.StartedAt, a.FinishedAt = 0, 0
+	case StatusRunning:
+		a.FinishedAt = c.Now
+	case StatusCompleted, StatusFailed, StatusCancelled:
+		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s already", a.ID, a.Status.Type))
+	}
+	running := a.Status.Type == StatusRunning
+	a.Status, a.UpdatedAt = status, c.Now
+	effs := a.settled(status)
+	if running {
+		effs = append(effs, effects.Withdraw{N: a.Run})
+	}
+	return a, effs
+}
+
+// finish settles a run: → completed or failed, or pending at the next time of
+// a recurring action. A failure does not end a recurrence.
+func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
+	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
+	if next, ok := a.nextCycle(c); ok {
+		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt}
+		a.Trigger = Scheduled(next)
+		a.Status = Status{Type: StatusPending}
+		a.Cycle++
+		a.Attempt = 0
+		return a, []effects.Effect{a.announce(status)}
+	}
+	a.Status = status
+	return a, a.settled(status)
+}
+
+// nextCycle gives the first time of the recurrence after now, and after the
+// time of the present cycle, so that a clock that jumps back cannot fire the
+// same occurrence twice.
+func (a Action) nextCycle(c Clock) (Time, bool) {
+	if a.Recurrence.IsZero() {
+		return 0, false
+	}
+	return a.Recurrence.next(a.Trigger.KeyTime(), max(c.Now, a.Trigger.KeyTime()))
+}
+
+// settled tells the bus, and whoever waits for this action, that it has ended.
+func (a Action) settled(status Status) []effects.Effect {
+	effs := []effects.Effect{a.announce(status)}
+	if a.Occurrence != uuid.Nil {
+		effs = append(effs, effects.Send{
+			To: effects.Ref{Kind: KindOccurrence, ID: a.Occurrence},
+			Event: OccurrenceSettle{
+				Outcome: status.Type, Reason: status.Reason, StartedAt: a.StartedAt, FinishedAt: a.UpdatedAt,
+			},
+		})
+	}
+	if a.DedupKey != "" {
+		effs = append(effs, effects.Send{To: DedupRef(a.Namespace, a.Tenant, a.DedupKey), Event: DedupRelease{Holder: a.ID}})
+	}
+	return effs
+}
+
+func (a Action) announce(status Status) effects.Effect {
+	return effects.Emit{Event: effects.Event{
+		Kind:   effects.EventKind{Category: "action", Action: string(status.Type)},
+		Source: effects.EventSource{Component: "action", ID: a.ID},
+	}}
+}
+
+// Ref names the action.
+func (a Action) Ref() effects.Ref {
+	if a.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindAction, ID: a.ID}
+}
+
+// Deadline is the trigger's key time while the action is pending.
+func (a Action) Deadline() Time {
+	if a.Status.Type != StatusPending {
+		return 0
+	}
+	return max(a.Trigger.KeyTime(), effects.MinTime)
+}
+
+// Terms lists the action under all, its status and its tenant.
+func (a Action) Terms() []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: a.CreatedAt, Counted: true},
+		{Name: StatusTerm(a.Status.Type), At: a.CreatedAt, Counted: true},
+		{Name: ScopeTerm(a.Namespace, a.Tenant), At: a.CreatedAt},
+	}
+}
+
+func (a Action) apply(e Event, c Clock) (State, []effects.Effect) {
+	ae, ok := e.(ActionEvent)
+	if !ok {
+		return a, a.refuse(e, effects.CodeInvalid, fmt.Sprintf("an action takes no event %q", e.EventType()))
+	}
+	return a.Apply(ae, c)
+}
+
+func (a Action) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindAction, ID: a.ID}, e, code, reason)
+}
+
+func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {
+	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run))
+}
+
+// reasonOr cleans a reason from outside, which must survive JSON unchanged.
+func reasonOr(reason, otherwise string) string {
+	if reason == "" {
+		return otherwise
+	}
+	return strings.ToValidUTF8(reason, "\uFFFD")
+}

@@ -1,0 +1,112 @@
+// Package core holds the machines of Orrery: pure functions from a state, an
+// event and a clock reading to a new state and the effects that are to follow,
+// (State, Event, Clock) → (State, []Effect).
+//
+// Nothing here does I/O, reads a clock, draws a random number or starts a
+// goroutine (F2). States are values: Apply never writes to anything that the
+// old value can see. It never returns an error and never panics, whatever the
+// state and event: an event that a state has no transition for changes nothing
+// and answers with [effects.Refused] (R14).
+//
+// The zero value of each machine's state stands for "does not exist": the
+// create event leads out of it, and a deleted machine is back in it.
+//
+// A [Turn] applies a batch of events to many machines at one instant, carries
+// the inner effects between them, and collects what is to be stored and what is
+// to leave the process. The engine commits a Turn; the replay folds the same
+// Turns over the journal; so both give the same bytes (F3).
+package core
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Version names the behaviour of this package. It is journaled with each batch,
+// so that a replay by a build with other rules can say where they part.
+const Version = "1"
+
+// Time is an instant; see [effects.Time].
+type Time = effects.Time
+
+// Clock is the one instant at which a transition happens. The shell reads the
+// time once per batch and journals it.
+type Clock struct {
+	Now Time
+}
+
+// Event is an input of a machine. Each machine has a closed set of its own, in
+// a sealed interface such as [ActionEvent].
+type Event interface {
+	effects.Message
+	// AppendJSON appends the event's journal form: an object that holds "type".
+	AppendJSON(b []byte) []byte
+}
+
+// State is the state of one machine of any kind, as the kernel and the shell
+// see it. It is implemented by [Action], [RecurringAction], [Occurrence] and
+// [Dedup].
+type State interface {
+	// Ref names the machine; the zero Ref where it does not exist.
+	Ref() effects.Ref
+	// Deadline is when the machine next needs waking by its due event; zero
+	// where it does not wait (A6).
+	Deadline() Time
+	// Terms are the list indexes in which the machine stands.
+	Terms() []effects.Term
+	// AppendJSON appends the stored form.
+	AppendJSON(b []byte) []byte
+	// apply carries out one transition. An event of another machine is refused.
+	apply(e Event, c Clock) (State, []effects.Effect)
+}
+
+// Kinds of machines.
+const (
+	KindAction     effects.Kind = "action"
+	KindRecurring  effects.Kind = "recurring"
+	KindOccurrence effects.Kind = "occurrence"
+	KindDedup      effects.Kind = "dedup"
+)
+
+// Names of list terms. Scope and status terms are made by [ScopeTerm] and
+// [StatusTerm].
+const TermAll = "all"
+
+// ScopeTerm is the list term of all that belongs to one tenant.
+func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + "\x1f" + tenant }
+
+// StatusTerm is the list term of all actions in one status.
+func StatusTerm(s StatusType) string { return "status:" + string(s) }
+
+// RecurringTerm is the list term of the occurrences of one recurring action.
+func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
+
+// EnabledTerm is the list term of recurring actions that are enabled, or not.
+func EnabledTerm(enabled bool) string {
+	if enabled {
+		return "enabled:true"
+	}
+	return "enabled:false"
+}
+
+// idSpace is the root of all derived ids.
+var idSpace = uuid.MustParse("6f727265-7279-5f67-8f2d-6f7272657279")
+
+// ChildID derives the id of what a machine makes (UUID version 5 of the
+// parent's id, a role and a counter in the parent's state), so that a replay
+// makes the same one.
+func ChildID(parent uuid.UUID, role string, n uint64) uuid.UUID {
+	b := make([]byte, 0, 48)
+	b = append(b, parent[:]...)
+	b = append(b, role...)
+	for shift := 56; shift >= 0; shift -= 8 {
+		b = append(b, byte(n>>shift))
+	}
+	return uuid.NewSHA1(idSpace, b)
+}
+
+// refused is the whole answer to an event that changes nothing.
+func refused(to effects.Ref, e Event, code effects.Code, reason string) []effects.Effect {
+	return []effects.Effect{effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: reason}}
+}

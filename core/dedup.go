@@ -1,0 +1,115 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Dedup guards one dedup key of one tenant: while an action that carries the
+// key is live, no second one is made (C4).
+//
+//	(free) ── claim ──▶ held ── release ──▶ (free)
+//
+// Invariants: a key has at most one holder; only the holder's release frees it.
+type Dedup struct {
+	ID     uuid.UUID `json:"id"`     // derived from tenant and key
+	Key    string    `json:"key"`    // for the reader
+	Holder uuid.UUID `json:"holder"` // the live action
+	Since  Time      `json:"since"`
+}
+
+// DedupRef names the guard of a key.
+func DedupRef(namespace, tenant, key string) effects.Ref {
+	name := make([]byte, 0, len(namespace)+len(tenant)+len(key)+2)
+	name = append(name, namespace...)
+	name = append(name, 0x1f)
+	name = append(name, tenant...)
+	name = append(name, 0x1f)
+	name = append(name, key...)
+	return effects.Ref{Kind: KindDedup, ID: uuid.NewSHA1(idSpace, name)}
+}
+
+// DedupEvent is an event of [Dedup]. The set is closed.
+//
+//sumtype:decl
+type DedupEvent interface {
+	Event
+	dedupEvent()
+}
+
+type (
+	// DedupClaim asks for the creation of an action under its dedup key.
+	DedupClaim struct{ Create ActionSpec }
+	// DedupRelease says that the holder has ended.
+	DedupRelease struct{ Holder uuid.UUID }
+)
+
+func (DedupClaim) dedupEvent()   {}
+func (DedupRelease) dedupEvent() {}
+
+// Apply carries out one transition.
+func (d Dedup) Apply(e DedupEvent, c Clock) (Dedup, []effects.Effect) {
+	switch e := e.(type) {
+	case DedupClaim:
+		return d.claim(e, c)
+	case DedupRelease:
+		if d.ID != uuid.Nil && d.Holder == e.Holder {
+			return Dedup{}, nil
+		}
+		return d, d.refuse(e, effects.CodeConflict, fmt.Sprintf("dedup_key: action %s does not hold it", e.Holder))
+	}
+	return d, d.refuse(e, effects.CodeInvalid, fmt.Sprintf("a dedup key takes no event %q", e.EventType()))
+}
+
+// claim: free → held, and the action is created; held: a creation by hand is
+// refused, an occurrence is told.
+func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
+	spec := e.Create
+	if d.ID == uuid.Nil {
+		if err := spec.withDefaults().Validate(); err != nil {
+			return d, d.refuse(e, effects.CodeInvalid, err.Error())
+		}
+		ref := DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey)
+		return Dedup{ID: ref.ID, Key: spec.DedupKey, Holder: spec.ID, Since: c.Now},
+			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}}
+	}
+	if spec.Occurrence == uuid.Nil {
+		return d, d.refuse(e, effects.CodeConflict, fmt.Sprintf("dedup_key: %q is held by action %s, which has not ended", clip(spec.DedupKey), d.Holder))
+	}
+	effs := []effects.Effect{effects.Send{
+		To: effects.Ref{Kind: KindOccurrence, ID: spec.Occurrence}, Event: OccurrenceDeduplicate{Holder: d.Holder},
+	}}
+	if id, err := uuid.Parse(spec.Metadata[MetaRecurringID]); err == nil {
+		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{}})
+	}
+	return d, effs
+}
+
+// Ref names the guard.
+func (d Dedup) Ref() effects.Ref {
+	if d.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindDedup, ID: d.ID}
+}
+
+// Deadline is none: a key waits for its holder.
+func (d Dedup) Deadline() Time { return 0 }
+
+// Terms lists no guard: they are found by their key.
+func (d Dedup) Terms() []effects.Term { return nil }
+
+func (d Dedup) apply(e Event, c Clock) (State, []effects.Effect) {
+	de, ok := e.(DedupEvent)
+	if !ok {
+		return d, d.refuse(e, effects.CodeInvalid, fmt.Sprintf("a dedup key takes no event %q", e.EventType()))
+	}
+	return d.Apply(de, c)
+}
+
+func (d Dedup) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindDedup, ID: d.ID}, e, code, reason)
+}

@@ -1,0 +1,87 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Batch is one entry of the journal: the inputs of one [Turn] that changed
+// something, with all that is needed to make the same Turn again (F3).
+type Batch struct {
+	Seq      uint64
+	At       Time   // the clock reading
+	Core     string // [Version] of the build that decided
+	TZDB     string // version of its time zone database
+	Instance string // the engine that committed it
+	Inputs   []Input
+}
+
+// NewBatch starts the batch of a Turn.
+func NewBatch(seq uint64, at Time, instance string) Batch {
+	return Batch{Seq: seq, At: at, Core: Version, TZDB: schedule.TZVersion, Instance: instance}
+}
+
+// AppendJSON appends the journal form.
+func (b Batch) AppendJSON(dst []byte) []byte {
+	o := begin(dst)
+	o.num("seq", b.Seq)
+	o.time("at", b.At)
+	o.str("core", b.Core)
+	o.str("tzdb", b.TZDB)
+	o.str("instance", b.Instance)
+	o.key("inputs")
+	o.b = append(o.b, '[')
+	for i, in := range b.Inputs {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = in.appendJSON(o.b)
+	}
+	o.b = append(o.b, ']')
+	return o.end()
+}
+
+func (in Input) appendJSON(b []byte) []byte {
+	o := begin(b)
+	o.str("kind", string(in.To.Kind))
+	o.id("id", in.To.ID)
+	o.str("actor", in.Actor)
+	if in.Ack != 0 {
+		o.num("ack", uint64(in.Ack))
+	}
+	o.key("event")
+	o.b = in.Event.AppendJSON(o.b)
+	return o.end()
+}
+
+// DecodeBatch reads the journal form.
+func DecodeBatch(b []byte) (Batch, error) {
+	var w struct {
+		Seq      uint64 `json:"seq"`
+		At       Time   `json:"at"`
+		Core     string `json:"core"`
+		TZDB     string `json:"tzdb"`
+		Instance string `json:"instance"`
+		Inputs   []struct {
+			effects.Ref
+			Actor string          `json:"actor"`
+			Ack   uint32          `json:"ack"`
+			Event json.RawMessage `json:"event"`
+		} `json:"inputs"`
+	}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return Batch{}, fmt.Errorf("decode journal batch: %w", err)
+	}
+	out := Batch{Seq: w.Seq, At: w.At, Core: w.Core, TZDB: w.TZDB, Instance: w.Instance, Inputs: make([]Input, len(w.Inputs))}
+	for i, in := range w.Inputs {
+		e, err := DecodeEvent(in.Kind, in.Event)
+		if err != nil {
+			return Batch{}, fmt.Errorf("journal batch %d, input %d: %w", w.Seq, i, err)
+		}
+		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack}
+	}
+	return out, nil
+}

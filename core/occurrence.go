@@ -1,0 +1,146 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Occurrence is what was decided about one time of a recurring action, or about
+// a run of missed ones, and how it went (C12, R13). It is the history, and the
+// ground of the ledger of G1.
+//
+//	record ──▶ dispatched ── settle ──▶ dispatched, with an outcome
+//	       │        └─────── settle ──▶ deduplicated
+//	       └──▶ missed
+//
+// expire leads out of existence.
+//
+// Invariants: the verdict and the outcome are each written once.
+type Occurrence struct {
+	ID          uuid.UUID `json:"id"`
+	RecurringID uuid.UUID `json:"recurring_id"`
+	DueAt       Time      `json:"due_at"`
+	LastDueAt   Time      `json:"last_due_at"` // differs from DueAt for a run of missed times
+	DecidedAt   Time      `json:"decided_at"`
+	Verdict     Verdict   `json:"verdict"`
+	Count       uint64    `json:"count"`        // how many times this stands for
+	CountCapped bool      `json:"count_capped"` // there were more than Count
+	Manual      bool      `json:"manual"`       // triggered out of turn
+	ActionID    uuid.UUID `json:"action_id"`    // zero where none was made
+	Outcome     string    `json:"outcome"`      // the action's terminal status; empty until it ends
+	Reason      string    `json:"reason"`
+	StartedAt   Time      `json:"started_at"`
+	FinishedAt  Time      `json:"finished_at"`
+}
+
+// Verdict is what was decided about a due time.
+type Verdict string
+
+// Verdicts.
+const (
+	VerdictDispatched   Verdict = "dispatched"
+	VerdictMissed       Verdict = "missed"       // C5
+	VerdictDeduplicated Verdict = "deduplicated" // C4
+)
+
+// OccurrenceEvent is an event of [Occurrence]. The set is closed.
+//
+//sumtype:decl
+type OccurrenceEvent interface {
+	Event
+	occurrenceEvent()
+}
+
+type (
+	// OccurrenceRecord records a verdict.
+	OccurrenceRecord struct{ Occurrence Occurrence }
+	// OccurrenceSettle says how the action ended.
+	OccurrenceSettle struct {
+		Outcome    StatusType
+		Reason     string
+		StartedAt  Time
+		FinishedAt Time
+	}
+	// OccurrenceDeduplicate says that the action was not made, since another
+	// one holds its dedup key.
+	OccurrenceDeduplicate struct{ Holder uuid.UUID }
+	// OccurrenceExpire ends the retention.
+	OccurrenceExpire struct{}
+)
+
+func (OccurrenceRecord) occurrenceEvent()      {}
+func (OccurrenceSettle) occurrenceEvent()      {}
+func (OccurrenceDeduplicate) occurrenceEvent() {}
+func (OccurrenceExpire) occurrenceEvent()      {}
+
+// Apply carries out one transition.
+func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Effect) {
+	if record, ok := e.(OccurrenceRecord); ok {
+		if o.ID != uuid.Nil {
+			return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("occurrence %s exists already", o.ID))
+		}
+		if record.Occurrence.ID == uuid.Nil {
+			return o, o.refuse(e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
+		}
+		return record.Occurrence, nil
+	}
+	if o.ID == uuid.Nil {
+		return o, o.refuse(e, effects.CodeNotFound, "occurrence not found")
+	}
+	open := o.Verdict == VerdictDispatched && o.Outcome == ""
+	switch e := e.(type) {
+	case OccurrenceSettle:
+		if open {
+			o.Outcome, o.Reason = string(e.Outcome), e.Reason
+			o.StartedAt, o.FinishedAt = e.StartedAt, e.FinishedAt
+			return o, nil
+		}
+	case OccurrenceDeduplicate:
+		if open {
+			o.Verdict, o.ActionID, o.Count = VerdictDeduplicated, uuid.Nil, 1
+			o.Reason = fmt.Sprintf("action %s holds the dedup key", e.Holder)
+			o.FinishedAt = c.Now
+			return o, nil
+		}
+	case OccurrenceExpire:
+		if !open {
+			return Occurrence{}, nil
+		}
+	case OccurrenceRecord:
+	}
+	return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("occurrence %s is %s: it cannot take %q", o.ID, o.Verdict, e.EventType()))
+}
+
+// Ref names the occurrence.
+func (o Occurrence) Ref() effects.Ref {
+	if o.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindOccurrence, ID: o.ID}
+}
+
+// Deadline is none: an occurrence waits for nothing.
+func (o Occurrence) Deadline() Time { return 0 }
+
+// Terms lists the occurrence under all and its recurring action.
+func (o Occurrence) Terms() []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: o.DecidedAt, Counted: true},
+		{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt},
+	}
+}
+
+func (o Occurrence) apply(e Event, c Clock) (State, []effects.Effect) {
+	oe, ok := e.(OccurrenceEvent)
+	if !ok {
+		return o, o.refuse(e, effects.CodeInvalid, fmt.Sprintf("an occurrence takes no event %q", e.EventType()))
+	}
+	return o.Apply(oe, c)
+}
+
+func (o Occurrence) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindOccurrence, ID: o.ID}, e, code, reason)
+}

@@ -1,0 +1,613 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// RecurringAction is a definition that makes a concrete [Action] at each of its
+// times (002 RecurringAction, C1).
+//
+//	create ──▶ enabled ◀──── resume, update ────┐
+//	             │ ▲                            │
+//	        due  │ │ trigger, update            │
+//	    (one     └─┘                            │
+//	 occurrence)                                │
+//	             │ pause, update; ends_at       │
+//	             │ reached; no next occurrence  │
+//	             ▼                              │
+//	          disabled ─────────────────────────┘
+//
+// delete leads from both out of existence; trigger works in both.
+//
+// Invariants, held by property tests:
+//   - A deadline exists exactly while enabled, and is never later than EndsAt.
+//   - NextExecutionAt is later than the clock reading of the transition that
+//     computed it: no edit, resume or outage makes a past instant due (R18, C5).
+//   - One due event makes at most one action (C5).
+//   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
+//     that is sent (R13).
+type RecurringAction struct {
+	RecurringSpec
+	CreatedAt       Time   `json:"created_at"`
+	UpdatedAt       Time   `json:"updated_at"`
+	LastExecutedAt  Time   `json:"last_executed_at"`  // null: never
+	NextExecutionAt Time   `json:"next_execution_at"` // null: disabled
+	ExecutionCount  uint64 `json:"execution_count"`   // dispatches made durable (R13)
+	// MissedCount counts the times that passed without a dispatch (C5).
+	MissedCount       uint64 `json:"missed_count"`
+	DeduplicatedCount uint64 `json:"deduplicated_count"` // times whose dedup key was live (C4)
+	DisabledReason    string `json:"disabled_reason"`    // why it is not enabled (C6)
+	// LastDueAt is the latest time that has been decided: none before it, nor
+	// itself, becomes due again, even where the clock jumps back.
+	LastDueAt Time `json:"last_due_at"`
+	// Sequence counts what this definition has made; ids are derived from it.
+	Sequence uint64 `json:"sequence"`
+
+	compiled *schedule.Schedule // of CronExpr in Timezone: derived, never stored
+}
+
+// RecurringSpec is what a creator says of a recurring action.
+type RecurringSpec struct {
+	ID             uuid.UUID               `json:"id"`
+	Namespace      string                  `json:"namespace"`
+	Tenant         string                  `json:"tenant"`
+	CronExpr       string                  `json:"cron_expr"`
+	Timezone       string                  `json:"timezone"`
+	Enabled        bool                    `json:"enabled"`
+	ActionTemplate RecurringActionTemplate `json:"action_template"`
+	EndsAt         Time                    `json:"ends_at"` // null: none
+	Description    string                  `json:"description"`
+	Labels         map[string]string       `json:"labels"`
+	// StartDeadlineSeconds is how late an occurrence may still be dispatched;
+	// later it counts as missed (C5). 0: [DefaultStartDeadline].
+	StartDeadlineSeconds int64     `json:"start_deadline_seconds"`
+	Policy               RunPolicy `json:"policy"` // of the actions that it makes
+}
+
+// RecurringActionTemplate is the action to make (002 RecurringActionTemplate).
+type RecurringActionTemplate struct {
+	Provider   string            `json:"provider"` // the tool's name (R11)
+	ActionType string            `json:"action_type"`
+	Payload    json.RawMessage   `json:"payload"` // a JSON object
+	Metadata   map[string]string `json:"metadata"`
+	// DedupKey is a template: {{recurring_id}} and {{execution_time}} expand (C4).
+	DedupKey string `json:"dedup_key"`
+}
+
+// DefaultStartDeadline is twice the default tick: an occurrence that a slow
+// tick or a restart delays is still dispatched, one of an outage is missed.
+const DefaultStartDeadline = 120 * time.Second
+
+// MaxMissedCounted bounds how many missed times one transition counts, so that
+// it ends soon whatever the schedule and the outage; where there were more, the
+// occurrence says so.
+const MaxMissedCounted = 10_000
+
+// Metadata keys that mark what a recurring action made (C3).
+const (
+	MetaRecurringDispatch = "_recurring_dispatch"
+	MetaRecurringID       = "_recurring_id"
+)
+
+// RecurringEvent is an event of [RecurringAction]. The set is closed.
+//
+//sumtype:decl
+type RecurringEvent interface {
+	Event
+	recurringEvent()
+}
+
+type (
+	// RecurringCreate makes a recurring action. The id must be new.
+	RecurringCreate struct{ Spec RecurringSpec }
+	// RecurringDue says that the next time, or the end, has come.
+	RecurringDue struct{}
+	// RecurringUpdate changes the given fields.
+	RecurringUpdate struct{ Patch RecurringPatch }
+	// RecurringPause disables.
+	RecurringPause struct{ By, Reason string }
+	// RecurringResume enables, from now on.
+	RecurringResume struct{}
+	// RecurringTrigger dispatches one occurrence now, out of turn.
+	RecurringTrigger struct{}
+	// RecurringDelete ends the definition; what it made goes on.
+	RecurringDelete struct{}
+	// RecurringDeduplicated says that the last dispatch met a live dedup key.
+	RecurringDeduplicated struct{}
+)
+
+// RecurringPatch holds the fields to change; nil leaves a field as it is. A
+// zero EndsAt, an empty Description or DedupKey, clear theirs.
+type RecurringPatch struct {
+	CronExpr             *string            `json:"cron_expr,omitempty"`
+	Timezone             *string            `json:"timezone,omitempty"`
+	Enabled              *bool              `json:"enabled,omitempty"`
+	Payload              json.RawMessage    `json:"payload,omitempty"`
+	Metadata             *map[string]string `json:"metadata,omitempty"`
+	DedupKey             *string            `json:"dedup_key,omitempty"`
+	Description          *string            `json:"description,omitempty"`
+	Labels               *map[string]string `json:"labels,omitempty"`
+	EndsAt               *int64             `json:"ends_at_ms,omitempty"` // milliseconds since 1970; 0 clears
+	Provider             *string            `json:"provider,omitempty"`
+	ActionType           *string            `json:"action_type,omitempty"`
+	StartDeadlineSeconds *int64             `json:"start_deadline_seconds,omitempty"`
+	Policy               *RunPolicy         `json:"policy,omitempty"`
+}
+
+func (RecurringCreate) recurringEvent()       {}
+func (RecurringDue) recurringEvent()          {}
+func (RecurringUpdate) recurringEvent()       {}
+func (RecurringPause) recurringEvent()        {}
+func (RecurringResume) recurringEvent()       {}
+func (RecurringTrigger) recurringEvent()      {}
+func (RecurringDelete) recurringEvent()       {}
+func (RecurringDeduplicated) recurringEvent() {}
+
+// Apply carries out one transition.
+func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []effects.Effect) {
+	if create, ok := e.(RecurringCreate); ok {
+		return r.create(create, c)
+	}
+	if r.ID == uuid.Nil {
+		return r, r.refuse(e, effects.CodeNotFound, "recurring action not found")
+	}
+	switch e := e.(type) {
+	case RecurringDue:
+		return r.due(e, c)
+	case RecurringUpdate:
+		return r.update(e, c)
+	case RecurringPause:
+		return r.pause(e, c)
+	case RecurringResume:
+		return r.resume(e, c)
+	case RecurringTrigger:
+		return r.trigger(c)
+	case RecurringDelete:
+		return RecurringAction{}, []effects.Effect{r.announce("deleted")}
+	case RecurringDeduplicated:
+		return r.deduplicated(e)
+	case RecurringCreate:
+	}
+	return r, r.refuse(e, effects.CodeInvalid, fmt.Sprintf("a recurring action takes no event %q", e.EventType()))
+}
+
+// create: (absent) → enabled or disabled.
+func (r RecurringAction) create(e RecurringCreate, c Clock) (RecurringAction, []effects.Effect) {
+	if r.ID != uuid.Nil {
+		return r, r.refuse(e, effects.CodeExists, fmt.Sprintf("id: recurring action %s exists already", r.ID))
+	}
+	spec := e.Spec.withDefaults()
+	n := RecurringAction{RecurringSpec: spec, CreatedAt: c.Now, UpdatedAt: c.Now}
+	n, err := n.scheduled(c)
+	if err != nil {
+		return r, refused(effects.Ref{Kind: KindRecurring, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+	}
+	if !n.Enabled {
+		n.DisabledReason = "created disabled"
+	}
+	return n, []effects.Effect{n.announce("created")}
+}
+
+// scheduled validates the definition and computes its next time from now.
+func (r RecurringAction) scheduled(c Clock) (RecurringAction, error) {
+	if err := r.validate(c); err != nil {
+		return r, err
+	}
+	s, err := schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt)
+	if err != nil {
+		return r, err
+	}
+	next, ok := s.Next(max(c.Now, r.LastDueAt))
+	if !ok {
+		return r, fmt.Errorf("cron_expr: %q never fires after %s", clip(r.CronExpr), c.Now)
+	}
+	r.compiled = s
+	r.NextExecutionAt = 0
+	if r.Enabled {
+		r.NextExecutionAt = next
+		r.DisabledReason = ""
+	}
+	return r, nil
+}
+
+// due: one occurrence, or the end.
+func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
+	at := r.Deadline()
+	switch {
+	case at.IsZero():
+		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s is disabled", r.ID))
+	case at.After(c.Now):
+		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s is due at %s, after %s", r.ID, at, c.Now))
+	}
+	r.UpdatedAt = c.Now
+	if r.ended(c.Now) {
+		return r.expire(c)
+	}
+	s, err := r.schedule()
+	if err != nil { // stored by a build that took this expression
+		return r.disable("cron_expr: " + err.Error()), []effects.Effect{r.announce("no_next")}
+	}
+	r, effs := r.occur(s, c)
+	next, ok := s.Next(max(c.Now, r.LastDueAt))
+	if !ok {
+		r = r.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(r.CronExpr), c.Now))
+		return r, append(effs, r.announce("no_next"))
+	}
+	r.NextExecutionAt = next
+	return r, effs
+}
+
+// occur decides the times from NextExecutionAt to now: the last one is
+// dispatched unless it is later than the start deadline; all others are missed
+// (C5).
+func (r RecurringAction) occur(s *schedule.Schedule, c Clock) (RecurringAction, []effects.Effect) {
+	first := r.NextExecutionAt
+	earliest := c.Now.Add(-r.startDeadline())
+	last, found := lastWithin(s, max(first, earliest), c.Now)
+	missed, capped := s.Count(first-1, c.Now, MaxMissedCounted)
+	if found {
+		missed-- // the one that is dispatched
+	}
+	var effs []effects.Effect
+	if missed > 0 {
+		to := c.Now
+		if found {
+			to = last - 1
+		}
+		r, effs = r.miss(missed, capped, first, to, c)
+	}
+	r.LastDueAt = c.Now
+	if !found {
+		return r, append(effs, r.announce("missed"))
+	}
+	var dispatch []effects.Effect
+	r, dispatch = r.dispatch(last, false, c)
+	return r, append(effs, dispatch...)
+}
+
+// lastWithin gives the last time of s in [from, to]. The span is at most a
+// start deadline long, and a schedule has at most one time a second.
+func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
+	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
+		last, found = t, true
+	}
+	return last, found
+}
+
+// miss records the times that pass without a dispatch, as one occurrence.
+func (r RecurringAction) miss(n int, capped bool, from, to Time, c Clock) (RecurringAction, []effects.Effect) {
+	r.MissedCount = saturatingAdd(r.MissedCount, uint64(max(n, 0)))
+	r.Sequence++
+	id := ChildID(r.ID, "occurrence", r.Sequence)
+	return r, []effects.Effect{effects.Send{
+		To: effects.Ref{Kind: KindOccurrence, ID: id},
+		Event: OccurrenceRecord{Occurrence{
+			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: to, DecidedAt: c.Now,
+			Verdict: VerdictMissed, Count: uint64(max(n, 0)), CountCapped: capped,
+			Reason: fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()),
+		}},
+	}}
+}
+
+// dispatch makes the action of one time, by way of its dedup key where it has
+// one (C3, C4).
+func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringAction, []effects.Effect) {
+	r.Sequence++
+	r.LastExecutedAt, r.UpdatedAt = c.Now, c.Now
+	r.ExecutionCount = saturatingAdd(r.ExecutionCount, 1)
+	occurrence := ChildID(r.ID, "occurrence", r.Sequence)
+	spec := r.actionAt(due, c)
+	spec.Occurrence = occurrence
+	record := Occurrence{
+		ID: occurrence, RecurringID: r.ID, DueAt: due, LastDueAt: due, DecidedAt: c.Now,
+		Verdict: VerdictDispatched, Count: 1, Manual: manual, ActionID: spec.ID,
+	}
+	create := effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}
+	if spec.DedupKey != "" {
+		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec}}
+	}
+	return r, []effects.Effect{
+		effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: occurrence}, Event: OccurrenceRecord{record}},
+		create,
+		r.announce("dispatched"),
+	}
+}
+
+// actionAt builds the concrete action of one time from the template.
+func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
+	t := r.ActionTemplate
+	meta := make(map[string]string, len(t.Metadata)+2)
+	for k, v := range t.Metadata { // order-free: copies into a map
+		meta[k] = v
+	}
+	meta[MetaRecurringDispatch] = "true"
+	meta[MetaRecurringID] = r.ID.String()
+	label := r.Description
+	if label == "" {
+		label = t.ActionType
+	}
+	return ActionSpec{
+		ID:         ChildID(r.ID, "action", r.Sequence),
+		Namespace:  r.Namespace,
+		Tenant:     r.Tenant,
+		Label:      label,
+		ToolName:   t.Provider,
+		ActionType: t.ActionType,
+		ToolInput:  t.Payload,
+		Trigger:    Scheduled(due),
+		Policy:     r.Policy,
+		DedupKey:   r.expandDedupKey(due),
+		Metadata:   meta,
+		Labels:     r.Labels,
+	}
+}
+
+func (r RecurringAction) expandDedupKey(due Time) string {
+	return strings.NewReplacer("{{recurring_id}}", r.ID.String(), "{{execution_time}}", due.String()).Replace(r.ActionTemplate.DedupKey)
+}
+
+// trigger: an occurrence out of turn; the schedule stays as it is.
+func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
+	return r.dispatch(c.Now, true, c)
+}
+
+// deduplicated takes the last dispatch out of the count again.
+func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction, []effects.Effect) {
+	if r.ExecutionCount == 0 {
+		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s has dispatched nothing", r.ID))
+	}
+	r.ExecutionCount--
+	r.DeduplicatedCount = saturatingAdd(r.DeduplicatedCount, 1)
+	return r, nil
+}
+
+// pause: enabled → disabled.
+func (r RecurringAction) pause(e RecurringPause, c Clock) (RecurringAction, []effects.Effect) {
+	reason := "paused"
+	if e.By != "" {
+		reason += " by " + reasonOr(e.By, "")
+	}
+	if e.Reason != "" {
+		reason += ": " + reasonOr(e.Reason, "")
+	}
+	r.UpdatedAt = c.Now
+	return r.disable(reason), []effects.Effect{r.announce("paused")}
+}
+
+// resume: disabled → enabled, with the next time computed from now (R18). An
+// enabled one stays as it is.
+func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []effects.Effect) {
+	if r.Enabled {
+		return r, []effects.Effect{r.announce("resumed")}
+	}
+	n := r
+	n.Enabled = true
+	n.UpdatedAt = c.Now
+	n, err := n.scheduled(c)
+	if err != nil {
+		return r, r.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
+	}
+	return n, []effects.Effect{n.announce("resumed")}
+}
+
+// update changes the given fields; a changed time, zone or state is scheduled
+// from now (R18).
+func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []effects.Effect) {
+	p := e.Patch
+	n := r
+	set(&n.CronExpr, p.CronExpr)
+	set(&n.Timezone, p.Timezone)
+	set(&n.Enabled, p.Enabled)
+	set(&n.ActionTemplate.Metadata, p.Metadata)
+	set(&n.ActionTemplate.DedupKey, p.DedupKey)
+	set(&n.Description, p.Description)
+	set(&n.Labels, p.Labels)
+	set(&n.ActionTemplate.Provider, p.Provider)
+	set(&n.ActionTemplate.ActionType, p.ActionType)
+	set(&n.StartDeadlineSeconds, p.StartDeadlineSeconds)
+	set(&n.Policy, p.Policy)
+	if p.EndsAt != nil {
+		n.EndsAt = Time(*p.EndsAt)
+	}
+	if len(p.Payload) > 0 {
+		n.ActionTemplate.Payload = p.Payload
+	}
+	n.RecurringSpec = n.RecurringSpec.withDefaults()
+	n.UpdatedAt = c.Now
+	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled {
+		var err error
+		if n, err = n.scheduled(c); err != nil {
+			return r, r.refuse(e, effects.CodeInvalid, err.Error())
+		}
+	} else if err := n.validatePatched(r, c); err != nil {
+		return r, r.refuse(e, effects.CodeInvalid, err.Error())
+	}
+	if r.Enabled && !n.Enabled {
+		n.DisabledReason = "disabled by an update"
+	}
+	return n, []effects.Effect{n.announce("updated")}
+}
+
+// validatePatched checks a definition whose schedule stays; an end that was
+// reached meanwhile does not stand in the way of another change.
+func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error {
+	if r.EndsAt == before.EndsAt {
+		r.EndsAt = 0
+	}
+	return r.validate(c)
+}
+
+func set[T any](dst, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+// expire: the end is reached (C6). A time that was due before the end and not
+// dispatched by then is missed.
+func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
+	var effs []effects.Effect
+	if s, err := r.schedule(); err == nil && r.NextExecutionAt.Before(r.EndsAt) {
+		if n, capped := s.Count(r.NextExecutionAt-1, r.EndsAt-1, MaxMissedCounted); n > 0 {
+			r, effs = r.miss(n, capped, r.NextExecutionAt, r.EndsAt-1, c)
+		}
+	}
+	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
+	return r, append(effs, r.announce("expired"))
+}
+
+func (r RecurringAction) disable(reason string) RecurringAction {
+	r.Enabled = false
+	r.NextExecutionAt = 0
+	r.DisabledReason = reason
+	return r
+}
+
+func (r RecurringAction) ended(now Time) bool {
+	return !r.EndsAt.IsZero() && !r.EndsAt.After(now)
+}
+
+func (r RecurringAction) startDeadline() time.Duration {
+	if r.StartDeadlineSeconds == 0 {
+		return DefaultStartDeadline
+	}
+	return time.Duration(r.StartDeadlineSeconds) * time.Second
+}
+
+func (r RecurringAction) schedule() (*schedule.Schedule, error) {
+	if r.compiled != nil {
+		return r.compiled, nil
+	}
+	return schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt)
+}
+
+// withCompiled keeps the parsed schedule beside the definition, so that a hot
+// definition is parsed once. An expression that this build refuses stays
+// unparsed, and is dealt with when it is due.
+func (r RecurringAction) withCompiled() RecurringAction {
+	if s, err := schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt); err == nil {
+		r.compiled = s
+	}
+	return r
+}
+
+func (s RecurringSpec) withDefaults() RecurringSpec {
+	s.Timezone = zoneOr(s.Timezone)
+	s.Policy = s.Policy.withDefaults()
+	if len(s.ActionTemplate.Payload) == 0 {
+		s.ActionTemplate.Payload = json.RawMessage("{}")
+	}
+	// The journal holds the compact form: a replay must see what we see.
+	if compact, err := json.Marshal(s.ActionTemplate.Payload); err == nil {
+		s.ActionTemplate.Payload = compact
+	}
+	return s
+}
+
+// MaxStartDeadline bounds how late an occurrence may be dispatched; it also
+// bounds the work of one due event.
+const MaxStartDeadline = time.Hour
+
+func (r RecurringAction) validate(c Clock) error {
+	t := r.ActionTemplate
+	if r.ID == uuid.Nil {
+		return errors.New("id: must be a UUID that is not all zeros")
+	}
+	if !r.EndsAt.IsZero() && !r.EndsAt.After(c.Now) {
+		return fmt.Errorf("ends_at: %s is not in the future; it is %s", r.EndsAt, c.Now)
+	}
+	if r.EndsAt < 0 || r.EndsAt > maxTime {
+		return checkTime("ends_at", r.EndsAt)
+	}
+	if s := r.StartDeadlineSeconds; s < 0 || s > int64(MaxStartDeadline/time.Second) {
+		return fmt.Errorf("start_deadline_seconds: %d is not between 0 and %d", s, int64(MaxStartDeadline/time.Second))
+	}
+	return errors.Join(
+		checkName("namespace", r.Namespace, false),
+		checkName("tenant", r.Tenant, false),
+		checkName("provider", t.Provider, true),
+		checkName("action_type", t.ActionType, true),
+		checkText("description", r.Description),
+		checkText("dedup_key", r.expandDedupKey(c.Now)),
+		checkObject("payload", t.Payload),
+		checkMap("metadata", t.Metadata),
+		checkMap("labels", r.Labels),
+		r.Policy.validate(),
+	)
+}
+
+func checkObject(field string, v json.RawMessage) error {
+	if err := checkJSON(field, v, MaxInputBytes); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(strings.TrimLeft(string(v[:min(len(v), 64)]), " \t\r\n"), "{") {
+		return fmt.Errorf("%s: %s is not a JSON object", field, clip(string(v)))
+	}
+	return nil
+}
+
+func (r RecurringAction) announce(what string) effects.Effect {
+	return effects.Emit{Event: effects.Event{
+		Kind:   effects.EventKind{Category: "recurring", Action: what},
+		Source: effects.EventSource{Component: "recurring", ID: r.ID},
+	}}
+}
+
+// Ref names the recurring action.
+func (r RecurringAction) Ref() effects.Ref {
+	if r.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindRecurring, ID: r.ID}
+}
+
+// Deadline is the next time, or the end where that comes first.
+func (r RecurringAction) Deadline() Time {
+	switch {
+	case !r.Enabled || r.NextExecutionAt.IsZero():
+		return 0
+	case r.EndsAt.IsZero():
+		return r.NextExecutionAt
+	default:
+		return min(r.NextExecutionAt, r.EndsAt)
+	}
+}
+
+// Terms lists the recurring action under all, its tenant, and whether it is
+// enabled.
+func (r RecurringAction) Terms() []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: r.CreatedAt, Counted: true},
+		{Name: EnabledTerm(r.Enabled), At: r.CreatedAt, Counted: true},
+		{Name: ScopeTerm(r.Namespace, r.Tenant), At: r.CreatedAt},
+	}
+}
+
+func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {
+	re, ok := e.(RecurringEvent)
+	if !ok {
+		return r, r.refuse(e, effects.CodeInvalid, fmt.Sprintf("a recurring action takes no event %q", e.EventType()))
+	}
+	return r.Apply(re, c)
+}
+
+func (r RecurringAction) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindRecurring, ID: r.ID}, e, code, reason)
+}
+
+func saturatingAdd(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}

@@ -1,0 +1,329 @@
+package core
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Input is one event from outside the machines, as it is journaled.
+type Input struct {
+	To    effects.Ref
+	Actor string // who caused it: "api:NAME", "clock", "tool"
+	Event Event
+	// Ack is the number of the outer effect of To that this event answers, or 0.
+	Ack uint32
+}
+
+// Loader gives a Turn the states from before it. It returns nil where the
+// machine does not exist, and an error where its state cannot be had: the input
+// that needs it then fails, and only that one.
+type Loader interface {
+	Load(ref effects.Ref) (State, error)
+}
+
+// Change is what a Turn did to one machine.
+type Change struct {
+	Ref    effects.Ref
+	Before State // nil: it did not exist
+	After  State // nil: it does not exist any more
+}
+
+// Outgoing is an outer effect and the machine that asked for it.
+type Outgoing struct {
+	From   effects.Ref
+	Effect effects.Outer
+}
+
+// Result is the answer to one input.
+type Result struct {
+	// Refused is the first refusal that the input met, at its machine or at one
+	// that it reached; nil where it was taken by all.
+	Refused *effects.Refused
+	// Changed reports whether any machine changed: only then the input belongs
+	// into the journal.
+	Changed bool
+}
+
+// Turn applies inputs to machines at one instant. It is the whole of what the
+// system does between two commits, and it is pure: the engine runs Turns over
+// the store, the replay over the journal.
+//
+// A Turn is not safe for concurrent use.
+type Turn struct {
+	loader Loader
+	clock  Clock
+	seq    uint64
+
+	slots    map[effects.Ref]*slot
+	order    []*slot // in the order in which they were first changed
+	outer    []Outgoing
+	withdraw []Outgone
+	events   []effects.Event
+	queue    []delivery
+	undo     []undone
+}
+
+// Outgone names an outer effect that was taken back.
+type Outgone struct {
+	From effects.Ref
+	N    uint32
+}
+
+type slot struct {
+	ref     effects.Ref
+	before  State
+	now     State // nil: does not exist
+	changed bool
+}
+
+type delivery struct {
+	to    effects.Ref
+	event Event
+}
+
+type undone struct {
+	slot    *slot
+	now     State
+	changed bool
+}
+
+// MaxDeliveries bounds the events that one input may cause inside the system.
+// More would be a loop between machines; the input is then refused as a whole.
+const MaxDeliveries = 10_000
+
+// NewTurn starts a Turn at one instant. seq is the number of the journal batch
+// that it will be.
+func NewTurn(l Loader, c Clock, seq uint64) *Turn {
+	return &Turn{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
+}
+
+// Clock gives the Turn's instant.
+func (t *Turn) Clock() Clock { return t.clock }
+
+// Apply takes one input through its machine and through all that follows from
+// it inside the system. An error means that the input could not be decided, and
+// that it has left no trace; the Turn goes on.
+func (t *Turn) Apply(in Input) (Result, error) {
+	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
+	t.undo = t.undo[:0]
+	res, err := t.run(in)
+	if err != nil {
+		for _, u := range slices.Backward(t.undo) {
+			u.slot.now, u.slot.changed = u.now, u.changed
+		}
+		t.outer, t.withdraw, t.events, t.order = outer, withdraw, events, order
+		return Result{}, err
+	}
+	return res, nil
+}
+
+func (t *Turn) run(in Input) (Result, error) {
+	var res Result
+	t.queue = append(t.queue[:0], delivery{to: in.To, event: in.Event})
+	for i := 0; i < len(t.queue); i++ {
+		if i == MaxDeliveries {
+			return res, fmt.Errorf("event %q to %s caused more than %d events", in.Event.EventType(), in.To, MaxDeliveries)
+		}
+		if err := t.deliver(t.queue[i], &res); err != nil {
+			return res, err
+		}
+	}
+	return res, nil
+}
+
+func (t *Turn) deliver(d delivery, res *Result) error {
+	s, err := t.slot(d.to)
+	if err != nil {
+		return err
+	}
+	state := s.now
+	if state == nil {
+		if state = zero(d.to.Kind); state == nil {
+			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
+		}
+	}
+	next, effs := state.apply(d.event, t.clock)
+	if r := refusal(effs); r != nil {
+		if res.Refused == nil {
+			res.Refused = r
+		}
+		return nil
+	}
+	t.change(s, next)
+	res.Changed = true
+	for _, e := range effs {
+		if err := t.carry(d.to, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func refusal(effs []effects.Effect) *effects.Refused {
+	if len(effs) != 1 {
+		return nil
+	}
+	if r, ok := effs[0].(effects.Refused); ok {
+		return &r
+	}
+	return nil
+}
+
+// carry puts one effect where it belongs.
+func (t *Turn) carry(from effects.Ref, e effects.Effect) error {
+	switch e := e.(type) {
+	case effects.Send:
+		ev, ok := e.Event.(Event)
+		if !ok {
+			return fmt.Errorf("%s sends %T, which is no event of a machine", from, e.Event)
+		}
+		t.queue = append(t.queue, delivery{to: e.To, event: ev})
+	case effects.Emit:
+		ev := e.Event
+		ev.ID = t.eventID(len(t.events))
+		ev.Timestamp = t.clock.Now
+		t.events = append(t.events, ev)
+	case effects.Withdraw:
+		// An effect of this very Turn has not left yet: it just goes.
+		mine := func(o Outgoing) bool { return o.From == from && o.Effect.Number() == e.N }
+		if i := slices.IndexFunc(t.outer, mine); i >= 0 {
+			t.outer = slices.Delete(slices.Clone(t.outer), i, i+1)
+			return nil
+		}
+		t.withdraw = append(t.withdraw, Outgone{From: from, N: e.N})
+	case effects.RunTool:
+		t.outer = append(t.outer, Outgoing{From: from, Effect: e})
+	case effects.Refused:
+		return errors.New("a refusal stands beside other effects")
+	}
+	return nil
+}
+
+// eventID derives the id of an announcement (UUID version 8): 48 bits of the
+// batch's number, then the place in the batch.
+func (t *Turn) eventID(n int) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], t.seq<<16)
+	binary.BigEndian.PutUint64(id[8:], uint64(n))
+	id[6] = 0x80
+	id[8] = 0x80
+	return id
+}
+
+func (t *Turn) slot(ref effects.Ref) (*slot, error) {
+	if s, ok := t.slots[ref]; ok {
+		return s, nil
+	}
+	state, err := t.loader.Load(ref)
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", ref, err)
+	}
+	s := &slot{ref: ref, before: state, now: state}
+	t.slots[ref] = s
+	return s, nil
+}
+
+func (t *Turn) change(s *slot, next State) {
+	t.undo = append(t.undo, undone{slot: s, now: s.now, changed: s.changed})
+	if next.Ref().IsZero() {
+		next = nil
+	}
+	s.now = next
+	if !s.changed {
+		s.changed = true
+		t.order = append(t.order, s)
+	}
+}
+
+// State gives the present state of a machine: as this Turn has left it, or as
+// it was before. It is nil where the machine does not exist.
+func (t *Turn) State(ref effects.Ref) (State, error) {
+	s, err := t.slot(ref)
+	if err != nil {
+		return nil, err
+	}
+	return s.now, nil
+}
+
+// Changes lists what the inputs did, in the order of each machine's first
+// change. A machine that was made and unmade within the Turn is left out.
+func (t *Turn) Changes() []Change {
+	out := make([]Change, 0, len(t.order))
+	for _, s := range t.order {
+		if s.before != nil || s.now != nil {
+			out = append(out, Change{Ref: s.ref, Before: s.before, After: s.now})
+		}
+	}
+	return out
+}
+
+// Due lists the machines that this Turn has left with a deadline that has come.
+func (t *Turn) Due() []effects.Ref {
+	var out []effects.Ref
+	for _, s := range t.order {
+		if s.now == nil {
+			continue
+		}
+		if at := s.now.Deadline(); !at.IsZero() && !at.After(t.clock.Now) {
+			out = append(out, s.ref)
+		}
+	}
+	return out
+}
+
+// Outer lists the outer effects, in the order in which they arose.
+func (t *Turn) Outer() []Outgoing { return t.outer }
+
+// Withdrawn lists the outer effects of earlier Turns that were taken back.
+func (t *Turn) Withdrawn() []Outgone { return t.withdraw }
+
+// Events lists what was announced on the bus, in order.
+func (t *Turn) Events() []effects.Event { return t.events }
+
+// DueEvent is the event that tells a machine of that kind that its deadline has
+// come; nil for a kind that waits for nothing.
+func DueEvent(kind effects.Kind) Event {
+	switch kind {
+	case KindAction:
+		return ActionDue{}
+	case KindRecurring:
+		return RecurringDue{}
+	}
+	return nil
+}
+
+// ExpireEvent is the event that ends the retention of a machine of that kind;
+// nil for a kind that is kept until it is deleted.
+func ExpireEvent(kind effects.Kind) Event {
+	switch kind {
+	case KindAction:
+		return ActionExpire{}
+	case KindOccurrence:
+		return OccurrenceExpire{}
+	}
+	return nil
+}
+
+// InterruptEvent is the event that tells a machine that the holder of its outer
+// effect is gone; nil for a kind that has no outer effects.
+func InterruptEvent(kind effects.Kind, n uint32, reason string) Event {
+	if kind == KindAction {
+		return ActionInterrupt{Run: n, Reason: reason}
+	}
+	return nil
+}
+
+// HandBackEvent is the event that gives back an outer effect that was not
+// begun; nil for a kind that has no outer effects.
+func HandBackEvent(kind effects.Kind, n uint32) Event {
+	if kind == KindAction {
+		return ActionHandBack{Run: n}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// CreateAction stores an action; it fires when its time has come. An id of
+// zeros is replaced by a fresh one, a trigger without a type fires now. The
+// error is a [*Refusal] where the spec is wrong, the id exists, or another live
+// action holds the dedup key.
+func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
+	if spec.ID == uuid.Nil {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return core.Action{}, fmt.Errorf("make an id: %w", err)
+		}
+		spec.ID = id
+	}
+	if spec.Trigger.Type == "" {
+		spec.Trigger = core.Scheduled(wall(e.o.Clock.Now()))
+	}
+	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
+	if err := e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
+		return core.Action{}, err
+	}
+	to, ev := ref, core.Event(core.ActionCreate{Spec: spec})
+	if spec.DedupKey != "" {
+		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
+	}
+	s, err := e.do(ctx, &request{
+		inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}},
+		want:   ref,
+	})
+	return asAction(s, err)
+}
+
+// checkTool refuses what could only fail later: a tool that does not exist, and
+// an input that it knows to be bad.
+func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, input json.RawMessage) error {
+	invalid := func(reason string) error {
+		return &Refusal{To: to, Event: "create", Code: effects.CodeInvalid, Reason: reason}
+	}
+	if name == "" {
+		return invalid(nameField + ": must not be empty: " + e.knownTools())
+	}
+	tool, ok := e.o.Tools[name]
+	if !ok {
+		return invalid(fmt.Sprintf("%s: %q is unknown: %s", nameField, name, e.knownTools()))
+	}
+	v, ok := tool.(InputValidator)
+	if !ok {
+		return nil
+	}
+	if len(input) > core.MaxInputBytes {
+		return invalid(fmt.Sprintf("%s: %d bytes is more than %d", inputField, len(input), core.MaxInputBytes))
+	}
+	if err := v.ValidateInput(input); err != nil {
+		return invalid(strings.ReplaceAll(err.Error(), "tool_input", inputField))
+	}
+	return nil
+}
+
+func (e *Engine) knownTools() string {
+	names := e.Tools()
+	if len(names) == 0 {
+		return "no tool is configured"
+	}
+	return "use one of " + strings.Join(names, ", ")
+}
+
+// Tools lists the names of the configured tools, in order.
+func (e *Engine) Tools() []string { return slices.Sorted(maps.Keys(e.o.Tools)) }
+
+// Action reads an action; [ErrNotFound] where there is none.
+func (e *Engine) Action(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	s, err := e.read(ctx, effects.Ref{Kind: core.KindAction, ID: id})
+	return asAction(s, err)
+}
+
+// CancelAction ends an action that is pending or running.
+func (e *Engine) CancelAction(ctx context.Context, id uuid.UUID, reason string) (core.Action, error) {
+	return e.sendAction(ctx, id, core.ActionCancel{Reason: reason})
+}
+
+// TriggerAction runs a pending action now.
+func (e *Engine) TriggerAction(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	return e.sendAction(ctx, id, core.ActionTrigger{})
+}
+
+// Wait returns the action once it has ended: at once where it has already. A
+// recurring action does not end by completing.
+func (e *Engine) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	c := e.wait.add(id)
+	defer e.wait.remove(id, c)
+	a, err := e.Action(ctx, id)
+	if err != nil || a.Status.Type.Terminal() {
+		return a, err
+	}
+	select {
+	case a := <-c:
+		return a, nil
+	case <-ctx.Done():
+		return a, ctx.Err()
+	case <-e.stopped:
+		return a, ErrStopped
+	}
+}
+
+func (e *Engine) sendAction(ctx context.Context, id uuid.UUID, ev core.ActionEvent) (core.Action, error) {
+	s, err := e.Send(ctx, effects.Ref{Kind: core.KindAction, ID: id}, ev)
+	return asAction(s, err)
+}
+
+func asAction(s core.State, err error) (core.Action, error) {
+	a, _ := s.(core.Action)
+	return a, notFound(err)
+}
+
+// notFound lets a machine's refusal also be an [ErrNotFound].
+func notFound(err error) error {
+	var r *Refusal
+	if errors.As(err, &r) && r.Code == effects.CodeNotFound {
+		return fmt.Errorf("%w: %w", err, ErrNotFound)
+	}
+	return err
+}
+
+// ReceiveWebhook stores a request of a configured route, raw, and returns its
+// id once it is durable (B4). The action that the next tick makes of it has the
+// same id.
+func (e *Engine) ReceiveWebhook(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
+	if _, ok := e.o.Webhooks[route]; !ok {
+		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
+	}
+	if len(body) > core.MaxWebhookBytes {
+		return uuid.Nil, &Refusal{Event: "webhook", Code: effects.CodeInvalid, Reason: fmt.Sprintf("body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("make an id: %w", err)
+	}
+	h, err := json.Marshal(header)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("encode the headers: %w", err)
+	}
+	_, err = e.do(ctx, &request{webhook: &store.Webhook{
+		ID: id, Route: route, Header: h, ReceivedAt: wall(e.o.Clock.Now()), Body: body,
+	}})
+	if err != nil {
+		return uuid.Nil, err
+	}
+	e.stats.webhooks.Add(1)
+	return id, nil
+}

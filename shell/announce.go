@@ -1,0 +1,109 @@
+package shell
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// announce tells subscribers, waiters, counters and the log what a batch has
+// made true.
+func (e *Engine) announce(p *plan) {
+	e.bus.publish(p.turn.Events())
+	for _, ev := range p.turn.Events() {
+		if ev.Kind.Category == "recurring" {
+			e.announceRecurring(p, ev)
+		}
+	}
+	for _, c := range p.changes {
+		if a, ok := c.After.(core.Action); ok {
+			e.announceAction(c, a)
+		}
+	}
+}
+
+func (e *Engine) announceAction(c core.Change, a core.Action) {
+	was := core.StatusType("")
+	if b, ok := c.Before.(core.Action); ok {
+		was = b.Status.Type
+	}
+	status := a.Status
+	if a.Status.Type == core.StatusPending && a.LastRun != nil && was == core.StatusRunning {
+		status = a.LastRun.Status // a cycle of a recurring action has ended
+	}
+	if status.Type == was {
+		return
+	}
+	log := e.log.With("action_id", a.ID, "tool", a.ToolName, "label", a.Label)
+	switch status.Type {
+	case core.StatusPending:
+		log.Debug("action.pending", "due", a.Trigger.KeyTime().String())
+	case core.StatusRunning:
+		log.Debug("action.start", "attempt", a.Attempt, "run", a.Run)
+	case core.StatusCompleted:
+		e.stats.completed.Add(1)
+		log.Debug("action.complete", "attempt", a.Attempt)
+	case core.StatusFailed:
+		e.stats.failed.Add(1)
+		log.Warn("action.fail", "attempt", a.Attempt, "reason", status.Reason)
+		if id, ok := a.Metadata[core.MetaRecurringID]; ok {
+			e.stats.recurringErrors.Add(1)
+			log.Error("recurring.dispatch_error", "recurring_id", id, "reason", status.Reason)
+		}
+	case core.StatusCancelled:
+		e.stats.cancelled.Add(1)
+		log.Info("action.cancel", "reason", status.Reason)
+	}
+	if was == "" {
+		e.stats.created.Add(1)
+	}
+	if a.Status.Type.Terminal() {
+		e.wait.settle(a)
+	}
+}
+
+// recurringLog names the log event of each announcement, and its level
+// (002 section 8).
+var recurringLog = map[string]struct {
+	name  string
+	level slog.Level
+}{
+	"created":    {"recurring.create", slog.LevelInfo},
+	"updated":    {"recurring.update", slog.LevelInfo},
+	"deleted":    {"recurring.delete", slog.LevelInfo},
+	"paused":     {"recurring.pause", slog.LevelInfo},
+	"resumed":    {"recurring.resume", slog.LevelInfo},
+	"dispatched": {"recurring.dispatch", slog.LevelInfo},
+	"missed":     {"recurring.missed", slog.LevelWarn},
+	"expired":    {"recurring.expired", slog.LevelWarn},
+	"no_next":    {"recurring.no_next", slog.LevelWarn},
+}
+
+func (e *Engine) announceRecurring(p *plan, ev effects.Event) {
+	l, ok := recurringLog[ev.Kind.Action]
+	if !ok {
+		return
+	}
+	switch ev.Kind.Action {
+	case "dispatched":
+		e.stats.recurringDispatched.Add(1)
+	case "no_next":
+		e.stats.recurringErrors.Add(1)
+	}
+	attrs := []any{"recurring_id", ev.Source.ID}
+	if s, err := p.turn.State(effects.Ref{Kind: core.KindRecurring, ID: ev.Source.ID}); err == nil {
+		if r, ok := s.(core.RecurringAction); ok {
+			attrs = append(attrs, "namespace", r.Namespace, "tenant", r.Tenant, "cron_expr", r.CronExpr,
+				"next_execution_at", r.NextExecutionAt.String(), "execution_count", r.ExecutionCount)
+			if r.DisabledReason != "" {
+				attrs = append(attrs, "disabled_reason", r.DisabledReason)
+			}
+			if r.MissedCount > 0 {
+				attrs = append(attrs, "missed_count", r.MissedCount)
+			}
+		}
+	}
+	e.log.Log(context.Background(), l.level, l.name, attrs...)
+}

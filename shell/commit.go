@@ -1,0 +1,583 @@
+package shell
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// errNothing ends a transaction in which nothing changed.
+var errNothing = errors.New("nothing to commit")
+
+// plan is one batch while it is being built. All that it does to the loop, it
+// does in committed: a transaction that fails or is repeated leaves no trace.
+type plan struct {
+	l    *loop
+	tx   store.Tx
+	now  effects.Time
+	mono time.Time
+
+	turn    *core.Turn
+	batch   core.Batch
+	dirty   bool // something beside the turn changed
+	meta    map[effects.Ref]cached
+	corrupt []store.Quarantined
+
+	replies  []reply // one for each gathered request
+	acked    []store.EffectKey
+	launches []launch
+	reserved map[string]int  // places of each lane that this batch takes
+	waiting  map[string]bool // lanes whose waiting flag changes
+	renewed  bool
+	recover  time.Time // when to look for lost holders again
+	sweep    sweep
+	nextDue  effects.Time
+	webhooks bool
+	retain   retention
+	changes  []core.Change
+	writes   []store.Write
+}
+
+func (p *plan) build() error {
+	l := p.l
+	if err := p.tx.CheckClaim(l.claim, l.token); err != nil {
+		return fmt.Errorf("claim %s with token %d: %w", l.claim, l.token, err)
+	}
+	seq, err := p.tx.Seq()
+	if err != nil {
+		return err
+	}
+	if seq != l.lastSeq {
+		l.cache.init() // another instance wrote
+	}
+	p.sweep, p.nextDue, p.webhooks, p.retain, p.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
+	p.meta = make(map[effects.Ref]cached)
+	p.reserved = make(map[string]int)
+	p.waiting = make(map[string]bool)
+	p.turn = core.NewTurn(p, core.Clock{Now: p.now}, seq+1)
+	p.batch = core.NewBatch(seq+1, p.now, l.e.name)
+
+	for _, part := range []func() error{
+		p.renew, p.takeRequests, p.takeOutcomes, p.recoverLost,
+		p.sweepDue, p.readWebhooks, p.expire, p.dueNow,
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	p.changes = p.turn.Changes()
+	if err := p.setAside(); err != nil {
+		return err
+	}
+	if err := p.write(seq + 1); err != nil {
+		return err
+	}
+	if err := p.outbox(seq + 1); err != nil {
+		return err
+	}
+	if err := p.startWaiting(); err != nil {
+		return err
+	}
+	if p.sweepDone() {
+		if err := p.findNextDue(); err != nil {
+			return err
+		}
+	}
+	if len(p.batch.Inputs) == 0 && !p.dirty {
+		return errNothing
+	}
+	return nil
+}
+
+// Load gives the turn the states from before it.
+func (p *plan) Load(ref effects.Ref) (core.State, error) {
+	if c, ok := p.l.cache.get(ref); ok {
+		p.meta[ref] = c
+		return c.state, nil
+	}
+	rec, err := p.tx.Get(ref.Kind, ref.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		if errors.Is(err, store.ErrCorrupt) {
+			p.corrupt = append(p.corrupt, store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error()})
+		}
+		return nil, err
+	}
+	s, err := core.DecodeState(ref.Kind, rec.State)
+	if err == nil && s.Ref() != ref {
+		err = fmt.Errorf("the record of %s holds %s", ref, s.Ref())
+	}
+	if err != nil {
+		p.corrupt = append(p.corrupt, store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error(), Raw: slices.Clone(rec.State)})
+		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
+	p.meta[ref] = c
+	return s, nil
+}
+
+// apply takes one input, and puts it into the batch where it changed something.
+func (p *plan) apply(in core.Input) (core.Result, error) {
+	res, err := p.turn.Apply(in)
+	if err != nil {
+		p.l.e.stats.inputErrors.Add(1)
+		p.l.e.log.Error("input not decided", "to", in.To.String(), "event", in.Event.EventType(), "actor", in.Actor, "error", err)
+		return res, err
+	}
+	if res.Refused != nil {
+		p.l.e.stats.refused.Add(1)
+		p.l.e.log.Debug("input refused", "to", res.Refused.To.String(), "event", res.Refused.Event, "actor", in.Actor, "reason", res.Refused.Reason)
+	}
+	if res.Changed {
+		p.batch.Inputs = append(p.batch.Inputs, in)
+	}
+	return res, nil
+}
+
+func (p *plan) renew() error {
+	if p.mono.Before(p.l.nextRenew) {
+		return nil
+	}
+	if _, err := p.tx.Acquire(p.l.claim, p.l.e.name, p.l.e.o.LeaseTTL, p.now); err != nil {
+		return err
+	}
+	p.renewed, p.dirty = true, true
+	return nil
+}
+
+func (p *plan) takeRequests() error {
+	p.replies = make([]reply, len(p.l.requests))
+	for i, r := range p.l.requests {
+		if r.ctx.Err() != nil {
+			p.replies[i].err = r.ctx.Err() // the caller has gone before anything was done
+			continue
+		}
+		if r.webhook != nil {
+			if err := p.tx.PutWebhook(*r.webhook); err != nil {
+				return err
+			}
+			p.webhooks, p.dirty = true, true
+			continue
+		}
+		for _, in := range r.inputs {
+			res, err := p.apply(in)
+			p.replies[i] = reply{result: res, err: err}
+			if err != nil {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (p *plan) takeOutcomes() error {
+	for _, o := range p.l.outcomes {
+		if err := p.ack(o.run.key, core.Input{To: o.run.ref, Actor: "tool", Event: o.event, Ack: o.run.key.N}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ack answers an outer effect: the machine is told, and the entry goes. A late
+// or repeated answer is refused by the machine; the entry has gone then.
+func (p *plan) ack(key store.EffectKey, in core.Input) error {
+	_, applyErr := p.apply(in)
+	if applyErr != nil && !errors.Is(applyErr, store.ErrCorrupt) {
+		return applyErr
+	}
+	err := p.tx.DeleteOutbox(key)
+	if err == nil {
+		p.dirty = true
+	} else if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return err
+}
+
+// sweepDue takes what is due, in time order, up to a batch (B1).
+func (p *plan) sweepDue() error {
+	if !p.sweep.active || p.l.stopping {
+		return nil
+	}
+	limit := p.l.e.o.MaxBatch
+	entries, err := p.tx.Due(p.sweep.after, p.now, limit)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		key := d.Key
+		p.sweep.after = &key
+		if p.skips(d.Kind) || p.sweep.recurring && d.Kind != core.KindRecurring {
+			continue
+		}
+		if err := p.due(d); err != nil {
+			return err
+		}
+	}
+	if len(entries) < limit {
+		p.sweep = sweep{}
+	}
+	return nil
+}
+
+func (p *plan) skips(kind effects.Kind) bool {
+	return kind == core.KindRecurring && p.l.e.o.DisableRecurring
+}
+
+// due wakes one machine. An entry that leads nowhere is set aside, so that it
+// stops nobody (A10, 002 section 6).
+func (p *plan) due(d store.DueEntry) error {
+	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
+	ev := core.DueEvent(d.Kind)
+	before, err := p.turn.State(ref)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrCorrupt):
+		return err
+	case err == nil && before != nil && ev != nil && (before.Deadline() == d.Key.At() || p.decided(ref)):
+		p.observeLateness(d)
+		_, err := p.apply(core.Input{To: ref, Actor: "clock", Event: ev})
+		return err
+	}
+	reason := "the due index names a record that is not there, or waits for another time"
+	var raw []byte
+	if err != nil {
+		reason = err.Error()
+		if n := len(p.corrupt); n > 0 && p.corrupt[n-1].ID == ref.ID {
+			raw, p.corrupt = p.corrupt[n-1].Raw, p.corrupt[:n-1]
+		}
+	}
+	p.dirty = true
+	p.l.e.stats.quarantined.Add(1)
+	p.l.e.log.Error("due entry set aside", "ref", ref.String(), "due", d.Key.At().String(), "reason", reason)
+	return p.tx.SetAside(store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: reason, Raw: raw}, d.Key.At())
+}
+
+// decided reports whether this batch has changed the machine before.
+func (p *plan) decided(ref effects.Ref) bool {
+	return slices.ContainsFunc(p.turn.Changes(), func(c core.Change) bool { return c.Ref == ref })
+}
+
+func (p *plan) observeLateness(d store.DueEntry) {
+	p.l.e.stats.lateness.observe(p.now.Sub(d.Key.At()).Seconds())
+}
+
+// dueNow wakes what this batch itself has left due: what was created for now
+// runs without waiting for another batch. With a strict tick that is done at
+// ticks only.
+func (p *plan) dueNow() error {
+	if p.l.stopping || (p.l.e.o.StrictTick && !p.l.sweep.active) {
+		return nil
+	}
+	const rounds = 4 // recurring → action; the rest waits for the sweep
+	for range rounds {
+		woke := false
+		for _, ref := range p.turn.Due() {
+			if p.skips(ref.Kind) {
+				continue
+			}
+			res, err := p.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
+			if err != nil {
+				return err
+			}
+			woke = woke || res.Changed
+		}
+		if !woke {
+			return nil
+		}
+	}
+	return nil
+}
+
+// readWebhooks turns raw webhooks into actions, and deletes them (B4).
+func (p *plan) readWebhooks() error {
+	if !p.webhooks || p.l.stopping || (p.l.e.o.StrictTick && !p.l.sweep.active) {
+		return nil
+	}
+	const limit = 128
+	hooks, err := p.tx.Webhooks(limit)
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if err := p.readWebhook(h); err != nil {
+			return err
+		}
+	}
+	p.webhooks = len(hooks) == limit
+	return nil
+}
+
+func (p *plan) readWebhook(h store.Webhook) error {
+	p.dirty = true
+	reason := ""
+	if route, ok := p.l.e.o.Webhooks[h.Route]; ok {
+		res, err := p.apply(core.Input{
+			To:    effects.Ref{Kind: core.KindAction, ID: h.ID},
+			Actor: "webhook:" + h.Route,
+			Event: core.ActionCreate{Spec: webhookAction(h, route)},
+		})
+		switch {
+		case err != nil:
+			reason = err.Error()
+		case res.Refused != nil:
+			reason = res.Refused.Reason
+		}
+	} else {
+		reason = fmt.Sprintf("route %q is not configured any more", h.Route)
+	}
+	if reason != "" {
+		p.l.e.stats.quarantined.Add(1)
+		p.l.e.log.Error("webhook set aside", "webhook_id", h.ID, "route", h.Route, "reason", reason)
+		q := store.Quarantined{Kind: "webhook", ID: h.ID, At: p.now, Reason: reason, Raw: slices.Clone(h.Body)}
+		if err := p.tx.SetAside(q, 0); err != nil {
+			return err
+		}
+	}
+	return p.tx.DeleteWebhook(h.ID)
+}
+
+func webhookAction(h store.Webhook, route WebhookRoute) core.ActionSpec {
+	label := route.Label
+	if label == "" {
+		label = "webhook " + h.Route
+	}
+	return core.ActionSpec{
+		ID: h.ID, Namespace: route.Namespace, Tenant: route.Tenant, Label: label,
+		ToolName: route.Tool, ActionType: route.ActionType, ToolInput: slices.Clone(route.ToolInput), Policy: route.Policy,
+		Trigger: core.Trigger{
+			Type: core.TriggerWebhook, ReceivedAt: h.ReceivedAt, Route: h.Route,
+			RawPayload: slices.Clone(h.Body), Header: slices.Clone(json.RawMessage(h.Header)),
+		},
+	}
+}
+
+// setAside moves records that could not be decoded out of the way.
+func (p *plan) setAside() error {
+	seen := make(map[uuid.UUID]bool, len(p.corrupt))
+	for _, q := range p.corrupt {
+		if seen[q.ID] {
+			continue
+		}
+		seen[q.ID] = true
+		p.dirty = true
+		p.l.e.stats.quarantined.Add(1)
+		p.l.e.log.Error("record set aside", "kind", q.Kind, "id", q.ID, "reason", q.Reason)
+		if err := p.tx.SetAside(q, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write stores the changes and the journal.
+func (p *plan) write(seq uint64) error {
+	if len(p.batch.Inputs) == 0 {
+		return nil
+	}
+	p.writes = make([]store.Write, 0, len(p.changes))
+	for _, c := range p.changes {
+		w := store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID}
+		if c.Before != nil {
+			m := p.meta[c.Ref]
+			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
+		}
+		if c.After != nil {
+			w.State = c.After.AppendJSON(nil)
+			w.Due, w.Terms = c.After.Deadline(), c.After.Terms()
+		}
+		p.writes = append(p.writes, w)
+	}
+	if err := p.tx.Put(seq, p.writes); err != nil {
+		return err
+	}
+	return p.tx.AppendJournal(seq, p.now, p.batch.AppendJSON(nil))
+}
+
+// outbox commits the outer effects: handed out where their lane has a free
+// place, to wait where it has none.
+func (p *plan) outbox(seq uint64) error {
+	for _, w := range p.turn.Withdrawn() {
+		key := effectKey(w.From.ID, w.N)
+		if err := p.tx.DeleteOutbox(key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	for _, o := range p.turn.Outer() {
+		e := store.OutboxEntry{
+			Key: effectKey(o.From.ID, o.Effect.Number()), Seq: seq, Kind: o.From.Kind,
+			Lane: o.Effect.Lane(), Effect: o.Effect.AppendJSON(nil),
+		}
+		handed, err := p.handOut(&e, false)
+		if err != nil {
+			return err
+		}
+		if !handed {
+			p.waiting[e.Lane] = true
+		}
+		if err := p.tx.PutOutbox(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOut reserves a place for the entry, and marks it as this instance's. Who
+// has waited goes first.
+func (p *plan) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
+	la := p.l.lane(e.Lane)
+	if p.l.stopping || la.running+p.reserved[e.Lane] >= la.limit || (la.waiting || p.waiting[e.Lane]) && !waited {
+		return false, nil
+	}
+	ref := effects.Ref{Kind: e.Kind, ID: e.Key.ID}
+	s, err := p.turn.State(ref)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return false, err
+	}
+	a, ok := s.(core.Action)
+	if !ok || a.Run != e.Key.N || a.Status.Type != core.StatusRunning {
+		return false, errStale
+	}
+	e.Holder, e.Token = p.l.claim, p.l.token
+	p.reserved[e.Lane]++
+	p.launches = append(p.launches, launch{key: e.Key, lane: e.Lane, action: a})
+	return true, nil
+}
+
+// errStale: the entry's machine does not wait for it any more.
+var errStale = errors.New("outbox entry that nobody waits for")
+
+// startWaiting hands out what waits in lanes that have a free place again.
+func (p *plan) startWaiting() error {
+	if p.l.stopping {
+		return nil
+	}
+	names := make([]string, 0, len(p.l.lanes))
+	for name, la := range p.l.lanes { // the order of lanes does not matter: they share nothing
+		if la.waiting && la.running+p.reserved[name] < la.limit {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		la := p.l.lanes[name]
+		free := la.limit - la.running - p.reserved[name]
+		entries, err := p.tx.Waiting(name, free)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			p.dirty = true
+			e.Effect = slices.Clone(e.Effect)
+			_, err := p.handOut(&e, true)
+			switch {
+			case errors.Is(err, errStale):
+				p.l.e.log.Error("stale outbox entry dropped", "kind", e.Kind, "id", e.Key.ID, "n", e.Key.N)
+				err = p.tx.DeleteOutbox(e.Key)
+			case err == nil:
+				err = p.tx.PutOutbox(e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		p.waiting[name] = len(entries) == free
+	}
+	return nil
+}
+
+func (p *plan) sweepDone() bool { return p.l.sweep.active && !p.sweep.active }
+
+func (p *plan) findNextDue() error {
+	at, ok, err := p.tx.NextDue(p.now)
+	if !ok {
+		at = 0
+	}
+	p.nextDue = at
+	return err
+}
+
+// committed carries the batch over into the loop, answers, and lets the effects
+// go.
+func (l *loop) committed(p *plan) {
+	e := l.e
+	l.failures, l.retryAt = 0, time.Time{}
+	if p.turn == nil {
+		return
+	}
+	l.sweep, l.webhooks, l.retention, l.nextRecover = p.sweep, p.webhooks, p.retain, p.recover
+	l.nextDue = p.nextDue
+	if p.renewed {
+		l.nextRenew = p.mono.Add(l.renewEvery())
+	}
+	if len(p.batch.Inputs) > 0 {
+		l.lastSeq = p.batch.Seq
+		l.remember(p)
+		e.stats.batches.Add(1)
+		e.stats.inputs.Add(uint64(len(p.batch.Inputs)))
+	}
+	for name, w := range p.waiting {
+		l.lane(name).waiting = w
+	}
+	for _, w := range p.turn.Withdrawn() {
+		if r, ok := l.running[effectKey(w.From.ID, w.N)]; ok {
+			r.dropped = true
+			r.cancel(ErrCancelled)
+		}
+	}
+	for _, s := range p.launches {
+		l.lane(s.lane).running++
+		e.stats.running.Add(1)
+		l.start(s)
+	}
+	l.reply(p)
+	clear(l.outcomes)
+	l.outcomes = l.outcomes[:0]
+	e.announce(p)
+}
+
+// remember keeps the new states for the batches that follow.
+func (l *loop) remember(p *plan) {
+	i := 0
+	for _, c := range p.changes {
+		w := p.writes[i]
+		i++
+		if c.After == nil {
+			l.cache.drop(c.Ref)
+			continue
+		}
+		if at := w.Due; !at.IsZero() && (l.nextDue.IsZero() || at < l.nextDue) && !p.skips(c.Ref.Kind) {
+			l.nextDue = at
+		}
+		if a, ok := c.After.(core.Action); ok && a.Status.Type.Terminal() {
+			l.cache.drop(c.Ref)
+			continue
+		}
+		if c.Ref.Kind == core.KindOccurrence {
+			continue // read again at most once
+		}
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: p.batch.Seq, size: len(w.State)})
+	}
+}
+
+func (l *loop) reply(p *plan) {
+	for i, r := range l.requests {
+		rep := p.replies[i]
+		if rep.err == nil && !r.want.IsZero() {
+			rep.state, rep.err = p.turn.State(r.want)
+		}
+		r.done <- rep
+	}
+	clear(l.requests)
+	l.requests = l.requests[:0]
+}

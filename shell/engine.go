@@ -1,0 +1,228 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Errors of the engine's methods, beside a [*Refusal].
+var (
+	// ErrStopped: the engine was stopped, or is stopping: the request was not
+	// taken.
+	ErrStopped = errors.New("the engine is stopped")
+	// ErrNotFound: no such machine.
+	ErrNotFound = errors.New("not found")
+)
+
+// Refusal is the error of a request that a machine refused; it says what is
+// wrong and what would be right.
+type Refusal = effects.Refused
+
+// Engine is the loop around the core: it takes events, applies the machines,
+// commits state, journal and outbox in one transaction, answers, and carries
+// effects out. There is no other way for state to change.
+//
+// Make one with [New], start it with [Engine.Run], and call its other methods
+// from any goroutine: they are all safe for concurrent use. A method that
+// changes something returns once the change is durable.
+type Engine struct {
+	o      Options
+	log    *slog.Logger
+	store  store.Store
+	name   string // this instance: the holder of its claim
+	inbox  chan *request
+	result chan outcome
+
+	started atomic.Bool
+	closing chan struct{} // closed when Run begins to stop
+	stopped chan struct{} // closed when Run returned
+
+	loop  loop // touched by the loop's goroutine alone
+	bus   bus
+	wait  waiters
+	stats stats
+}
+
+// request is something that a caller wants done and waits for.
+type request struct {
+	ctx     context.Context
+	inputs  []core.Input
+	want    effects.Ref    // whose state the caller wants to see afterwards
+	webhook *store.Webhook // or: a raw webhook to be stored
+	done    chan reply     // buffered: the loop never blocks on it
+}
+
+type reply struct {
+	result core.Result
+	state  core.State
+	err    error
+}
+
+// New makes an engine. It touches the store only once Run is called.
+func New(o Options) (*Engine, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		o:       o,
+		log:     o.Logger,
+		store:   o.Store,
+		name:    uuid.NewString(),
+		inbox:   make(chan *request, 4*o.MaxBatch),
+		result:  make(chan outcome, o.MaxBatch),
+		closing: make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	e.loop.init(e)
+	e.wait.init()
+	return e, nil
+}
+
+// Send gives one event to one machine and returns once what followed from it
+// is durable. The answer is the state of the machine afterwards, nil where it
+// does not exist; the error is a [*Refusal] where the machine refused.
+//
+// When ctx ends first, the event may or may not have been taken.
+func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
+	return e.do(ctx, &request{
+		inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}},
+		want:   to,
+	})
+}
+
+func (e *Engine) do(ctx context.Context, r *request) (core.State, error) {
+	r.ctx = ctx
+	r.done = make(chan reply, 1)
+	select {
+	case <-e.closing:
+		return nil, ErrStopped
+	default:
+	}
+	select {
+	case e.inbox <- r:
+	case <-e.closing:
+		return nil, ErrStopped
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case rep := <-r.done:
+		return rep.answer()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-e.stopped:
+		select { // it may have been answered as the last thing
+		case rep := <-r.done:
+			return rep.answer()
+		default:
+			return nil, ErrStopped
+		}
+	}
+}
+
+func (r reply) answer() (core.State, error) {
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case r.result.Refused != nil && !r.result.Changed:
+		return r.state, r.result.Refused
+	default:
+		return r.state, nil
+	}
+}
+
+type actorKey struct{}
+
+// WithActor names who causes what is done under the context: it is journaled
+// with each input.
+func WithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// ActorFrom gives the actor of the context, "embedder" where none was named.
+func ActorFrom(ctx context.Context) string {
+	if a, ok := ctx.Value(actorKey{}).(string); ok && a != "" {
+		return a
+	}
+	return "embedder"
+}
+
+// Instance names this engine among all that share the store.
+func (e *Engine) Instance() string { return e.name }
+
+// Store gives the store that the engine works on.
+func (e *Engine) Store() store.Store { return e.store }
+
+// read loads one machine as it was last committed.
+func (e *Engine) read(ctx context.Context, ref effects.Ref) (core.State, error) {
+	var s core.State
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		rec, err := tx.Get(ref.Kind, ref.ID)
+		if err != nil {
+			return err
+		}
+		s, err = core.DecodeState(ref.Kind, rec.State)
+		if err != nil {
+			return fmt.Errorf("read %s: %w: %w", ref, store.ErrCorrupt, err)
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+	}
+	return s, err
+}
+
+// waiters wakes those who wait for an action's end.
+type waiters struct {
+	mu sync.Mutex
+	m  map[uuid.UUID][]chan core.Action
+}
+
+func (w *waiters) init() { w.m = make(map[uuid.UUID][]chan core.Action) }
+
+func (w *waiters) add(id uuid.UUID) chan core.Action {
+	c := make(chan core.Action, 1)
+	w.mu.Lock()
+	w.m[id] = append(w.m[id], c)
+	w.mu.Unlock()
+	return c
+}
+
+func (w *waiters) remove(id uuid.UUID, c chan core.Action) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.m[id]
+	for i := range list {
+		if list[i] == c {
+			list = append(list[:i:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(w.m, id)
+	} else {
+		w.m[id] = list
+	}
+}
+
+func (w *waiters) settle(a core.Action) {
+	w.mu.Lock()
+	list := w.m[a.ID]
+	delete(w.m, a.ID)
+	w.mu.Unlock()
+	for _, c := range list {
+		c <- a
+	}
+}

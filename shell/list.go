@@ -1,0 +1,190 @@
+package shell
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// ErrPageToken: the page token was not given out for this list.
+var ErrPageToken = errors.New("page_token is not one that this list gave out")
+
+// Scope is one tenant of one namespace.
+type Scope struct {
+	Namespace string
+	Tenant    string
+}
+
+// Page bounds one page of a list.
+type Page struct {
+	Token string // empty: the first page
+	Limit int    // at most MaxPage; 0: DefaultPage
+}
+
+// Bounds of a page.
+const (
+	DefaultPage = 50
+	MaxPage     = 1000
+	// maxExamined bounds the records that one page looks at where a filter has no
+	// index; the page then ends early, with a token to go on.
+	maxExamined = 5000
+)
+
+// ActionFilter chooses actions; zero fields choose all.
+type ActionFilter struct {
+	Scope  *Scope
+	Status core.StatusType
+	Tool   string
+	Labels map[string]string // all of them
+}
+
+// Actions lists actions, newest first (A7). A page may be shorter than its
+// limit, and even empty, while there is more: next tells.
+func (e *Engine) Actions(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
+	term := core.TermAll
+	switch {
+	case f.Scope != nil:
+		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+	case f.Status != "":
+		term = core.StatusTerm(f.Status)
+	}
+	return page(ctx, e.store, core.KindAction, term, p, func(a core.Action) bool {
+		return (f.Status == "" || a.Status.Type == f.Status) &&
+			(f.Tool == "" || a.ToolName == f.Tool) &&
+			hasLabels(a.Labels, f.Labels)
+	})
+}
+
+// RecurringFilter chooses recurring actions; zero fields choose all.
+type RecurringFilter struct {
+	Scope   *Scope
+	Enabled *bool
+	Labels  map[string]string // all of them
+}
+
+// RecurringActions lists recurring actions, newest first.
+func (e *Engine) RecurringActions(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
+	term := core.TermAll
+	switch {
+	case f.Scope != nil:
+		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+	case f.Enabled != nil:
+		term = core.EnabledTerm(*f.Enabled)
+	}
+	return page(ctx, e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
+		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
+	})
+}
+
+// History lists the occurrences of a recurring action, newest first (C12).
+func (e *Engine) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
+	return page(ctx, e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if h, ok := have[k]; !ok || h != v {
+			return false
+		}
+	}
+	return true
+}
+
+func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, term string, p Page, keep func(S) bool) (list []S, next string, err error) {
+	limit := p.Limit
+	if limit <= 0 {
+		limit = DefaultPage
+	}
+	limit = min(limit, MaxPage)
+	from, err := parseToken(kind, term, p.Token)
+	if err != nil {
+		return nil, "", err
+	}
+	list = make([]S, 0, min(limit, DefaultPage))
+	err = st.View(ctx, func(tx store.ReadTx) error {
+		examined := 0
+		for len(list) < limit && examined < maxExamined {
+			want := limit - len(list)
+			entries, err := tx.Scan(kind, term, from, true, want)
+			if err != nil {
+				return err
+			}
+			for _, c := range entries {
+				s, err := decodeAs[S](tx, kind, c.ID)
+				if err != nil {
+					return err
+				}
+				if s != nil && keep(*s) {
+					list = append(list, *s)
+				}
+				from = c
+				examined++
+			}
+			if len(entries) < want {
+				return nil
+			}
+		}
+		next = token(kind, term, from)
+		return nil
+	})
+	return list, next, err
+}
+
+// decodeAs reads one record of a list; nil where it cannot be decoded: one bad
+// record does not take the list away (A10).
+func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (*S, error) {
+	rec, err := tx.Get(kind, id)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := core.DecodeState(kind, rec.State)
+	if err != nil {
+		return nil, nil
+	}
+	s, ok := st.(S)
+	if !ok {
+		return nil, fmt.Errorf("record %s/%s decodes as %T", kind, id, st)
+	}
+	return &s, nil
+}
+
+// token hides a place in a list, bound to that list.
+func token(kind effects.Kind, term string, c store.Cursor) string {
+	b := make([]byte, 0, 28)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
+	b = append(b, c.ID[:]...)
+	b = binary.BigEndian.AppendUint32(b, listSum(kind, term, b))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseToken(kind effects.Kind, term, s string) (store.Cursor, error) {
+	if s == "" {
+		return store.Cursor{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != listSum(kind, term, b[:24]) {
+		return store.Cursor{}, ErrPageToken
+	}
+	return store.Cursor{At: effects.Time(binary.BigEndian.Uint64(b)), ID: uuid.UUID(b[8:24])}, nil
+}
+
+func listSum(kind effects.Kind, term string, place []byte) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(kind))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(term))
+	_, _ = h.Write(place)
+	return h.Sum32()
+}

@@ -1,0 +1,346 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// loop is the state of the one goroutine that decides and commits. Nothing in
+// it is shared.
+type loop struct {
+	e *Engine
+
+	claim   string // the claim of this instance, and
+	token   uint64 // its fencing token (R5)
+	lastSeq uint64 // the batch that this instance last saw: another number means that another one wrote
+	cache   cache
+
+	lanes    map[string]*lane
+	running  map[store.EffectKey]*run
+	requests []*request // gathered, not yet committed
+	outcomes []outcome  // gathered, not yet committed
+
+	nextTick      time.Time
+	nextRecurring time.Time
+	nextRenew     time.Time
+	nextRecover   time.Time    // zero: nobody to recover from
+	nextDue       effects.Time // zero: nothing waits
+	sweep         sweep
+	webhooks      bool // raw webhooks wait to be read
+	retention     retention
+	retryAt       time.Time // after a failed commit, nothing but requests before that
+	failures      int
+
+	stopping  bool
+	stopSoft  time.Time // until then runs may end by themselves
+	stopHard  time.Time // until then cancelled runs may return
+	cancelled bool
+}
+
+// sweep is a walk over the due index that may take several batches.
+type sweep struct {
+	active    bool
+	recurring bool // only recurring actions: a check between two strict ticks
+	after     *store.DueKey
+}
+
+// lane is the queue of one tool.
+type lane struct {
+	limit   int
+	running int
+	waiting bool // the outbox may hold entries of it that were not handed out
+}
+
+func (l *loop) init(e *Engine) {
+	l.e = e
+	l.lanes = make(map[string]*lane)
+	l.running = make(map[store.EffectKey]*run)
+	l.cache.init()
+}
+
+const claimPrefix = "instance/"
+
+// Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
+// to Options.StopTimeout for what runs, cancels the rest and settles it by its
+// policy. It returns nil after a clean stop. An engine runs once.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.started.CompareAndSwap(false, true) {
+		return errors.New("shell: Run was called before: make a new engine with New")
+	}
+	defer close(e.stopped)
+	l := &e.loop
+	if err := l.register(ctx); err != nil {
+		close(e.closing)
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	l.run(ctx)
+	err := l.release()
+	e.log.Info("engine stopped", "instance", e.name)
+	return err
+}
+
+func (l *loop) run(ctx context.Context) {
+	now := l.now()
+	l.nextTick, l.nextRecurring, l.nextRecover = now, now, now
+	l.webhooks = true
+	done := ctx.Done()
+	for {
+		l.gather(done)
+		if !l.stopping && ctx.Err() != nil {
+			done = nil
+			l.beginStop()
+		}
+		if l.stopping && l.finished() {
+			l.refuseRest()
+			return
+		}
+		l.step()
+	}
+}
+
+func (l *loop) now() time.Time { return l.e.o.Clock.Now() }
+
+// register takes a claim of its own for this instance: the lowest free place.
+func (l *loop) register(ctx context.Context) error {
+	return l.e.store.Update(ctx, func(tx store.Tx) error {
+		now := l.now()
+		for n := 0; ; n++ {
+			name := claimPrefix + strconv.Itoa(n)
+			if c, err := tx.Claim(name); err == nil && c.Holder != "" {
+				continue // held, or not settled yet: recover deals with it
+			}
+			c, err := tx.Acquire(name, l.e.name, l.e.o.LeaseTTL, wall(now))
+			if errors.Is(err, store.ErrClaimed) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			l.claim, l.token = name, c.Token
+			l.nextRenew = now.Add(l.renewEvery())
+			lanes, err := tx.WaitingLanes()
+			for _, name := range lanes {
+				l.lane(name).waiting = true
+			}
+			return err
+		}
+	})
+}
+
+// renewEvery is how often the instance gives a sign of life.
+func (l *loop) renewEvery() time.Duration {
+	return max(min(l.e.o.LeaseTTL/3, l.e.o.TickRate), min(time.Second, l.e.o.LeaseTTL/3))
+}
+
+func (l *loop) release() error {
+	err := l.e.store.Update(context.Background(), func(tx store.Tx) error { return tx.Release(l.claim, l.token) })
+	if errors.Is(err, store.ErrFenced) {
+		return nil // somebody took us for gone, and settled what was ours
+	}
+	if err != nil {
+		return fmt.Errorf("release the instance's claim: %w", err)
+	}
+	return nil
+}
+
+// gather collects what has arrived. It waits only while there is nothing to do.
+func (l *loop) gather(done <-chan struct{}) {
+	if l.drain() || l.busy() {
+		return
+	}
+	now := l.now()
+	d := l.untilNext(now)
+	if d <= 0 {
+		return
+	}
+	timer, stop := l.e.o.Clock.Timer(d)
+	defer stop()
+	select {
+	case r := <-l.e.inbox:
+		l.requests = append(l.requests, r)
+		l.drain()
+	case o := <-l.e.result:
+		l.returned(o)
+		l.drain()
+	case <-timer:
+	case <-done:
+	}
+}
+
+// drain takes what is there, up to a batch, and reports whether there was any.
+func (l *loop) drain() bool {
+	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch {
+		select {
+		case r := <-l.e.inbox:
+			l.requests = append(l.requests, r)
+		case o := <-l.e.result:
+			l.returned(o)
+		default:
+			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
+		}
+	}
+	return true
+}
+
+// busy reports whether work is left over from the batch before.
+func (l *loop) busy() bool {
+	if l.stopping || l.now().Before(l.retryAt) {
+		return false
+	}
+	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.more
+}
+
+// untilNext is how long the loop may sleep.
+func (l *loop) untilNext(now time.Time) time.Duration {
+	if now.Before(l.retryAt) {
+		return l.retryAt.Sub(now)
+	}
+	next := l.nextRenew
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if l.stopping {
+		if l.cancelled {
+			earlier(l.stopHard)
+		} else {
+			earlier(l.stopSoft)
+		}
+		return next.Sub(now)
+	}
+	earlier(l.nextTick)
+	earlier(l.nextRecover)
+	if !l.e.o.DisableRecurring && l.e.o.StrictTick {
+		earlier(l.nextRecurring)
+	}
+	if !l.e.o.StrictTick && !l.nextDue.IsZero() {
+		return min(next.Sub(now), l.nextDue.Std().Sub(now))
+	}
+	return next.Sub(now)
+}
+
+// step carries out one batch: what was gathered and what is due.
+func (l *loop) step() {
+	now := l.now()
+	l.beginTick(now)
+	p := &plan{}
+	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
+		*p = plan{l: l, tx: tx, now: wall(now), mono: now}
+		return p.build()
+	})
+	switch {
+	case err == nil, errors.Is(err, errNothing):
+		l.committed(p)
+	case errors.Is(err, store.ErrFenced):
+		l.fenced(err)
+	default:
+		l.failed(p, err)
+	}
+}
+
+// beginTick opens a tick where one is due (B1): after it the loop waits
+// tick_rate - elapsed, and where it took longer the next one follows at once,
+// without a backlog (B2).
+func (l *loop) beginTick(now time.Time) {
+	if l.stopping || now.Before(l.retryAt) {
+		return
+	}
+	switch {
+	case !now.Before(l.nextTick):
+		l.nextTick = now.Add(l.e.o.TickRate)
+		l.nextRecurring = now.Add(l.e.o.RecurringCheckInterval)
+		l.sweep = sweep{active: true}
+		l.webhooks = true
+		l.retention.due = true
+		l.e.stats.ticks.Add(1)
+	case l.e.o.StrictTick && !now.Before(l.nextRecurring):
+		l.nextRecurring = now.Add(l.e.o.RecurringCheckInterval)
+		if !l.sweep.active && !l.e.o.DisableRecurring {
+			l.sweep = sweep{active: true, recurring: true}
+		}
+	case !l.e.o.StrictTick && !l.sweep.active && !l.nextDue.IsZero() && !l.nextDue.After(wall(now)):
+		l.sweep = sweep{active: true}
+	}
+}
+
+// failed keeps what must not be lost, answers who waits, and backs off.
+func (l *loop) failed(p *plan, err error) {
+	l.e.stats.commitErrors.Add(1)
+	l.failures++
+	wait := min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second)
+	l.retryAt = l.now().Add(wait)
+	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", wait)
+	for _, r := range l.requests {
+		r.done <- reply{err: fmt.Errorf("not stored: %w", err)}
+	}
+	clear(l.requests)
+	l.requests = l.requests[:0]
+	l.cache.init()
+	l.lastSeq = 0
+	_ = p // outcomes stay gathered: they are tried again
+}
+
+// fenced: another instance took this one for gone and settled what it ran
+// (R5). What runs here is cancelled, its results are dropped, and the instance
+// starts afresh.
+func (l *loop) fenced(err error) {
+	l.e.log.Warn("another instance took over; dropping what runs here", "error", err, "running", len(l.running))
+	for _, r := range l.running {
+		r.dropped = true
+		r.cancel(ErrFenced)
+	}
+	clear(l.outcomes)
+	l.outcomes = l.outcomes[:0]
+	l.cache.init()
+	l.lastSeq = 0
+	if err := l.register(context.Background()); err != nil {
+		l.failed(nil, err)
+	}
+}
+
+// beginStop stops taking new work.
+func (l *loop) beginStop() {
+	l.stopping = true
+	close(l.e.closing)
+	now := l.now()
+	l.stopSoft = now.Add(l.e.o.StopTimeout)
+	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+}
+
+// finished moves the stop on, and reports whether nothing is left to wait for.
+func (l *loop) finished() bool {
+	now := l.now()
+	if len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0 {
+		return true
+	}
+	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
+		l.cancelled = true
+		l.stopHard = now.Add(l.e.o.AbandonAfter + time.Second)
+		l.e.log.Warn("cancelling what still runs", "running", len(l.running))
+		for _, r := range l.running {
+			r.cancel(ErrStopping)
+		}
+	}
+	return l.cancelled && !now.Before(l.stopHard) && len(l.requests) == 0
+}
+
+// refuseRest answers who came too late.
+func (l *loop) refuseRest() {
+	for {
+		select {
+		case r := <-l.e.inbox:
+			r.done <- reply{err: ErrStopped}
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Options configure an [Engine]. The zero value of each field but Store is a
+// sound default.
+type Options struct {
+	// Store holds everything. Required; the caller closes it after Run returned.
+	Store store.Store
+	// Tools are the tools by name: an action's tool_name picks one.
+	Tools map[string]Tool
+	// Concurrency bounds the runs of a tool at a time, by tool name; where a
+	// tool is not listed, DefaultConcurrency holds (default 64).
+	Concurrency        map[string]int
+	DefaultConcurrency int
+	// Webhooks are the routes of the webhook ingress.
+	Webhooks map[string]WebhookRoute
+
+	// TickRate is the longest gap between sweeps (default 60 s, 001).
+	TickRate time.Duration
+	// StrictTick fires actions at ticks only, as 001 has it literally (R2).
+	// Otherwise the loop also wakes at the next due time (B3).
+	StrictTick bool
+	// DisableRecurring leaves recurring actions where they are (C9).
+	DisableRecurring bool
+	// RecurringCheckInterval is the longest gap between looks at recurring
+	// actions (default 5 s, 002). It matters with StrictTick.
+	RecurringCheckInterval time.Duration
+
+	// LeaseTTL is how long another instance on the same store waits for a sign
+	// of life before it takes over (default 60 s, C8).
+	LeaseTTL time.Duration
+	// RecoverAfter is how long the holder of a run must be gone before the run
+	// is settled by its policy (default 2 × TickRate, A9).
+	RecoverAfter time.Duration
+	// DefaultTimeout is the time limit of a run whose policy gives none; 0: none.
+	DefaultTimeout time.Duration
+	// AbandonAfter is how long a tool may take to return once its context has
+	// ended; after that the engine goes on without it (default 15 s).
+	AbandonAfter time.Duration
+	// StopTimeout is how long Run waits for what runs when it is to stop, before
+	// it cancels it (default 30 s).
+	StopTimeout time.Duration
+
+	// ActionRetention and HistoryRetention say how long finished actions and the
+	// history of recurring actions are kept (default 7 days, C12); negative: for
+	// ever.
+	ActionRetention  time.Duration
+	HistoryRetention time.Duration
+	// JournalRetention says how far back the journal can be replayed, at least
+	// (default 7 days); negative: for ever.
+	JournalRetention time.Duration
+
+	// MaxBatch bounds the inputs of one transaction (default 1024).
+	MaxBatch int
+
+	Clock  Clock        // default SystemClock
+	Logger *slog.Logger // default slog.Default()
+}
+
+// WebhookRoute binds a route of the webhook ingress to a tool (B4).
+type WebhookRoute struct {
+	Tool       string
+	ToolInput  []byte // JSON; empty: null
+	Label      string
+	ActionType string
+	Namespace  string
+	Tenant     string
+	Policy     core.RunPolicy
+}
+
+const week = 7 * 24 * time.Hour
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Store == nil {
+		return o, errors.New("shell: Options.Store is nil: open one with store/bolt")
+	}
+	var errs []error
+	fill := func(name string, d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+		if *d < 0 {
+			errs = append(errs, fmt.Errorf("shell: Options.%s is %s: it must not be negative", name, *d))
+		}
+	}
+	fill("TickRate", &o.TickRate, time.Minute)
+	fill("RecurringCheckInterval", &o.RecurringCheckInterval, 5*time.Second)
+	fill("LeaseTTL", &o.LeaseTTL, time.Minute)
+	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
+	fill("DefaultTimeout", &o.DefaultTimeout, 0)
+	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
+	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
+	for _, d := range []*time.Duration{&o.ActionRetention, &o.HistoryRetention, &o.JournalRetention} {
+		if *d == 0 {
+			*d = week
+		}
+	}
+	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
+		if *n < 0 {
+			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))
+		}
+	}
+	if o.DefaultConcurrency == 0 {
+		o.DefaultConcurrency = 64
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = 1024
+	}
+	for name, n := range o.Concurrency {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
+		}
+	}
+	for route, w := range o.Webhooks {
+		if _, ok := o.Tools[w.Tool]; !ok {
+			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q] names the tool %q, which is not in Tools", route, w.Tool))
+		}
+	}
+	if o.Clock == nil {
+		o.Clock = SystemClock{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, errors.Join(errs...)
+}

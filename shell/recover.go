@@ -1,0 +1,215 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// recoverLost settles what was handed out to instances that are gone (A9, C8):
+// their claims are fenced, so that a holder that only stalled cannot commit any
+// more (R5), and each machine is told by its interrupt event.
+func (p *plan) recoverLost() error {
+	if p.l.stopping || p.l.nextRecover.IsZero() || p.mono.Before(p.l.nextRecover) {
+		return nil
+	}
+	claims, err := p.tx.Claims(claimPrefix)
+	if err != nil {
+		return err
+	}
+	next := p.mono.Add(p.l.e.o.TickRate)
+	live := map[string]uint64{p.l.claim: p.l.token}
+	for _, c := range claims {
+		if c.Holder == "" || c.Name == p.l.claim {
+			continue
+		}
+		if wait := p.goneIn(c); wait > 0 {
+			live[c.Name] = c.Token
+			next = earliest(next, p.mono.Add(wait))
+			continue
+		}
+		p.l.e.log.Warn("an instance is gone; settling what it ran", "claim", c.Name, "holder", c.Holder, "last_seen", c.Renewed.String())
+		if err := p.tx.Fence(c.Name); err != nil {
+			return err
+		}
+		p.dirty = true
+	}
+	more, err := p.interruptOrphans(live)
+	if more {
+		next = p.mono
+	}
+	p.recover = next
+	return err
+}
+
+// goneIn is how long the holder must still be waited for; 0: it is gone.
+func (p *plan) goneIn(c store.Claim) time.Duration {
+	gone := c.Renewed.Add(p.l.e.o.RecoverAfter)
+	if s := p.l.e.store.Session(); s == "" || c.Session == s {
+		gone = max(gone, c.Until) // it may be alive: only its lapsed claim tells
+	}
+	// A clock that was set back must not make us wait for ever.
+	return min(max(gone.Sub(p.now), 0), max(p.l.e.o.RecoverAfter, p.l.e.o.LeaseTTL))
+}
+
+// interruptOrphans settles handed-out effects whose holder is not live.
+func (p *plan) interruptOrphans(live map[string]uint64) (more bool, err error) {
+	var orphans []store.OutboxEntry
+	stop := errors.New("enough")
+	err = p.tx.Outbox(func(o store.OutboxEntry) error {
+		if o.Waiting() {
+			return nil
+		}
+		if token, ok := live[o.Holder]; ok && token == o.Token {
+			return nil
+		}
+		if len(orphans) == p.l.e.o.MaxBatch {
+			more = true
+			return stop
+		}
+		o.Effect = nil // valid in the callback only, and not needed
+		orphans = append(orphans, o)
+		return nil
+	})
+	if err != nil && !errors.Is(err, stop) {
+		return false, err
+	}
+	for _, o := range orphans {
+		ev := core.InterruptEvent(o.Kind, o.Key.N, core.ReasonRecovered)
+		if ev == nil {
+			return false, fmt.Errorf("outbox entry of kind %q has no interrupt event", o.Kind)
+		}
+		p.l.e.stats.recovered.Add(1)
+		if err := p.ack(o.Key, core.Input{To: effects.Ref{Kind: o.Kind, ID: o.Key.ID}, Actor: "recovery", Event: ev, Ack: o.Key.N}); err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// retention walks through what is finished and forgets what is older than it
+// must be kept (C12). It walks a little at a time.
+type retention struct {
+	due     bool // a walk is to be begun
+	more    bool // a walk is under way
+	kind    int
+	from    store.Cursor
+	checked time.Time
+}
+
+const retentionEvery = time.Minute
+
+// expire carries the walk on by at most a batch.
+func (p *plan) expire() error {
+	r := &p.retain
+	if p.l.stopping {
+		return nil
+	}
+	if r.due && !r.more && (r.checked.IsZero() || p.mono.Sub(r.checked) >= retentionEvery) {
+		*r = retention{more: true, checked: p.mono}
+		if err := p.rotateJournal(); err != nil {
+			return err
+		}
+	}
+	r.due = false
+	if !r.more || len(p.batch.Inputs) >= p.l.e.o.MaxBatch/2 {
+		return nil
+	}
+	kinds := []struct {
+		kind effects.Kind
+		keep time.Duration
+	}{{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention}}
+	if r.kind >= len(kinds) {
+		*r = retention{checked: r.checked}
+		return nil
+	}
+	k := kinds[r.kind]
+	if k.keep < 0 {
+		r.kind, r.from = r.kind+1, store.Cursor{}
+		return nil
+	}
+	return p.expireKind(k.kind, p.now.Add(-k.keep))
+}
+
+// expireKind looks at the oldest ones of one kind. Nothing that was created
+// after the cutoff can have ended before it, so the walk ends there.
+func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) error {
+	r := &p.retain
+	limit := max(p.l.e.o.MaxBatch/4, 1)
+	page, err := p.tx.Scan(kind, core.TermAll, r.from, false, limit)
+	if err != nil {
+		return err
+	}
+	for _, c := range page {
+		if c.At.After(cutoff) {
+			page = nil
+			break
+		}
+		r.from = c
+		ref := effects.Ref{Kind: kind, ID: c.ID}
+		s, err := p.turn.State(ref)
+		if err != nil || s == nil || !expired(s, cutoff) {
+			continue // a corrupt one is set aside with the rest of the batch
+		}
+		if _, err := p.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)}); err != nil {
+			return err
+		}
+		p.l.e.stats.expired.Add(1)
+	}
+	if len(page) < limit {
+		r.kind, r.from = r.kind+1, store.Cursor{}
+	}
+	return nil
+}
+
+// expired reports whether the machine ended before the cutoff.
+func expired(s core.State, cutoff effects.Time) bool {
+	switch s := s.(type) {
+	case core.Action:
+		return s.Status.Type.Terminal() && !s.UpdatedAt.After(cutoff)
+	case core.Occurrence:
+		ended := s.Outcome != "" || s.Verdict != core.VerdictDispatched
+		return ended && !s.DecidedAt.After(cutoff)
+	}
+	return false
+}
+
+// rotateJournal begins an epoch a few times per retention, and drops epochs
+// that are wholly older than it.
+func (p *plan) rotateJournal() error {
+	keep := p.l.e.o.JournalRetention
+	if keep < 0 {
+		return nil
+	}
+	epochs, err := p.tx.Epochs()
+	if err != nil || len(epochs) == 0 {
+		return err
+	}
+	if p.now.Sub(epochs[len(epochs)-1].Started) >= keep/7 {
+		if err := p.tx.BeginEpoch(p.now); err != nil {
+			return err
+		}
+		p.dirty = true
+	}
+	for i := len(epochs) - 1; i > 0; i-- {
+		if p.now.Sub(epochs[i].Started) < keep {
+			continue
+		}
+		// Epoch i began so long ago that all before it may go.
+		_, err := p.tx.DropEpochs(epochs[i].Number, 10_000)
+		p.dirty = true
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// run is an outer effect that is being carried out.
+type run struct {
+	key     store.EffectKey
+	ref     effects.Ref
+	lane    string
+	cancel  context.CancelCauseFunc
+	dropped bool // withdrawn or fenced: nobody wants the result; the loop's alone
+}
+
+// outcome is the answer of a run.
+type outcome struct {
+	run   *run
+	event core.Event
+}
+
+// launch is a run that may start once its transaction is committed.
+type launch struct {
+	key    store.EffectKey
+	lane   string
+	action core.Action
+}
+
+func (l *loop) lane(name string) *lane {
+	if la, ok := l.lanes[name]; ok {
+		return la
+	}
+	limit, ok := l.e.o.Concurrency[name]
+	if !ok {
+		limit = l.e.o.DefaultConcurrency
+	}
+	la := &lane{limit: limit}
+	l.lanes[name] = la
+	return la
+}
+
+func (l *loop) canStartWaiting() bool {
+	for _, la := range l.lanes {
+		if la.waiting && la.running < la.limit {
+			return true
+		}
+	}
+	return false
+}
+
+// returned takes the outcome of a run, and frees its place.
+func (l *loop) returned(o outcome) {
+	r := o.run
+	if l.running[r.key] == r {
+		delete(l.running, r.key)
+	}
+	l.lane(r.lane).running--
+	l.e.stats.running.Add(-1)
+	if !r.dropped {
+		l.outcomes = append(l.outcomes, o)
+	}
+}
+
+// start carries out a run whose "running" is durable (A8), beside the loop.
+func (l *loop) start(s launch) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &run{key: s.key, ref: s.action.Ref(), lane: s.lane, cancel: cancel}
+	l.running[s.key] = r
+	go l.e.carryOut(ctx, r, s.action)
+}
+
+// carryOut calls the tool and hands the outcome to the loop, exactly once: also
+// where the tool panics, or does not return after its context has ended.
+func (e *Engine) carryOut(ctx context.Context, r *run, a core.Action) {
+	defer r.cancel(nil)
+	limit := a.Policy.Timeout()
+	if limit == 0 {
+		limit = e.o.DefaultTimeout
+	}
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeLimit)
+		defer stop()
+	}
+	var once sync.Once
+	deliver := func(ev core.Event) {
+		once.Do(func() {
+			select {
+			case e.result <- outcome{run: r, event: ev}:
+			case <-e.stopped:
+			}
+		})
+	}
+	returned := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		c, stop := e.o.Clock.Timer(e.o.AbandonAfter)
+		defer stop()
+		select {
+		case <-c:
+			deliver(e.answer(ctx, a, limit, nil, errors.New("the tool did not return, and was left behind")))
+		case <-returned:
+		}
+	})
+	result, err := e.call(ctx, a)
+	close(returned)
+	unwatch()
+	deliver(e.answer(ctx, a, limit, result, err))
+}
+
+// call runs the tool; a panic becomes an error.
+func (e *Engine) call(ctx context.Context, a core.Action) (result json.RawMessage, err error) {
+	log := e.log.With("action_id", a.ID, "tool", a.ToolName, "attempt", a.Attempt)
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("tool %q panicked: %v", a.ToolName, p)
+		}
+	}()
+	tool, ok := e.o.Tools[a.ToolName]
+	if !ok {
+		return nil, fmt.Errorf("tool %q is not configured", a.ToolName)
+	}
+	return tool.Run(ctx, Call{
+		ActionID: a.ID, Attempt: a.Attempt, Namespace: a.Namespace, Tenant: a.Tenant, Label: a.Label,
+		Tool: a.ToolName, ActionType: a.ActionType, Input: a.ToolInput,
+		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
+		Metadata: a.Metadata, Labels: a.Labels,
+		IdempotencyKey: a.ID.String() + "/" + strconv.FormatUint(uint64(a.Cycle), 10),
+		Logger:         log,
+	})
+}
+
+// maxReason and maxResult bound what one run may put into the store.
+const (
+	maxReason = 4 << 10
+	maxResult = 1 << 20
+)
+
+// answer turns what the tool returned into the machine's event.
+func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration, result json.RawMessage, err error) core.Event {
+	if err == nil {
+		switch {
+		case len(result) > maxResult:
+			return core.ActionFail{Run: a.Run, Reason: fmt.Sprintf("the tool's result of %d bytes is larger than %d", len(result), maxResult)}
+		case len(result) > 0 && !json.Valid(result):
+			return core.ActionFail{Run: a.Run, Reason: "the tool's result is not valid JSON"}
+		}
+		return core.ActionComplete{Run: a.Run, Result: result}
+	}
+	reason := err.Error()
+	if len(reason) > maxReason {
+		reason = reason[:maxReason] + "…"
+	}
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrStopping):
+		return core.ActionInterrupt{Run: a.Run, Reason: "interrupted by a shutdown: " + reason}
+	case errors.Is(cause, ErrTimeLimit) && !errors.Is(err, ErrTimeLimit):
+		reason = fmt.Sprintf("the action reached its time limit of %s: %s", limit, reason)
+	}
+	return core.ActionFail{Run: a.Run, Reason: reason}
+}
+
+func effectKey(id uuid.UUID, n uint32) store.EffectKey { return store.EffectKey{ID: id, N: n} }
