@@ -1,0 +1,323 @@
+// Package command is the built-in tool "command": it runs a program with its
+// arguments, without a shell in between, and gives back what it printed (B7).
+//
+// The input is a JSON object, decoded strictly:
+//
+//	{
+//	  "argv": ["date", "-u"],          the program and its arguments
+//	  "env": {"KEY": "value"},         added to the environment
+//	  "inherit_env": true,             false: nothing of the daemon's environment
+//	  "dir": "/srv/jobs",              the working directory
+//	  "stdin": "text",                 default: a webhook's raw payload, else nothing
+//	  "timeout_seconds": 30,           default: Options.TimeLimit
+//	  "success_codes": [0],            exit codes that complete the action
+//	  "max_output_bytes": 65536        per stream; default: Options.MaxOutput
+//	}
+//
+// The result is
+//
+//	{"exit_code":0,"stdout":"…","stderr":"…","stdout_dropped_bytes":0,"stderr_dropped_bytes":0,"duration_ms":12}
+//
+// # What a program is told
+//
+// Besides the environment that the policy and the input give, these are always
+// set: ORRERY_ACTION_ID, ORRERY_ATTEMPT, ORRERY_IDEMPOTENCY_KEY,
+// ORRERY_NAMESPACE, ORRERY_TENANT, ORRERY_LABEL and ORRERY_DUE_AT (RFC 3339,
+// empty when unknown). The daemon's own environment is not handed on, since it
+// holds secrets: see [Options.InheritEnv].
+//
+// # How a program ends
+//
+// A program runs in a process group of its own. When the action is cancelled,
+// reaches a time limit or the engine stops, the group gets SIGTERM, and SIGKILL
+// after [Options.KillGrace]; an action whose lease was taken over by another
+// instance gets SIGKILL at once. When the program itself has ended, whatever is
+// left of its group is killed too: a finished action leaves nothing running. A
+// program that means to leave a daemon behind must start it in a session of its
+// own (setsid); such a process cannot hold Run up by keeping the output open,
+// but what it prints later is lost.
+//
+// On Linux the program also gets SIGKILL when the daemon dies, even by kill -9
+// (PR_SET_PDEATHSIG). The kernel ties that to the thread that started the
+// program, so the goroutine that starts it keeps its thread until the program
+// has ended; it would sit in a blocking wait there anyway. The program's own
+// children do not inherit the setting and can outlive a daemon that is killed.
+//
+// Run returns when the program is gone, never before: a process in an
+// uninterruptible sleep keeps it until the kernel lets go, because to report an
+// end that has not happened would let the work be done twice.
+//
+// On Windows there are neither groups nor SIGTERM: the program itself is
+// terminated, and its children are left alone.
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+)
+
+// Name is the tool_name under which the tool is registered.
+const Name = "command"
+
+const (
+	defaultTimeLimit = time.Hour
+	defaultMaxOutput = 64 << 10
+	defaultKillGrace = 5 * time.Second
+
+	maxTimeout     = 7 * 24 * time.Hour // what an input may ask for
+	maxOutput      = 1 << 20            // what an input may ask for: results are journaled
+	maxExitCodes   = 256
+	maxStdinInline = 8 << 20
+)
+
+// Options are the operator's choices. The zero value is ready to use.
+type Options struct {
+	// TimeLimit bounds a run whose input has no timeout_seconds. Zero means one
+	// hour, negative means no limit besides the engine's.
+	TimeLimit time.Duration
+	// MaxOutput is how many bytes of each of stdout and stderr are kept: half
+	// from the start, half from the end. An input may ask for another number, up
+	// to 1 MiB or MaxOutput, whichever is more. Zero means 64 KiB, negative means
+	// that nothing is kept.
+	MaxOutput int
+	// KillGrace is the time between SIGTERM and SIGKILL. Zero means 5 seconds,
+	// negative means SIGKILL at once.
+	KillGrace time.Duration
+	// InheritEnv names the variables of the daemon's environment that programs
+	// get; a name that ends with * stands for all with that beginning. Nil means
+	// [DefaultInheritEnv], empty means none.
+	InheritEnv []string
+	// BaseDir, an absolute path, is where programs run whose input has no dir,
+	// and what a relative dir is taken from. A dir that leads out of BaseDir is
+	// refused; that guards against mistakes and is no jail, since symbolic links
+	// are followed. Empty means the daemon's working directory; a dir must then
+	// be absolute.
+	BaseDir string
+	// Executables, if not nil, are all the programs that may be run. argv[0] must
+	// be one of them to the letter: either a bare name, which is looked up in the
+	// daemon's PATH, or a path. Variables by which the dynamic loader can be made
+	// to run other code (LD_*, DYLD_*) are then refused in env. Beware of programs
+	// that run others, such as env or sh.
+	Executables []string
+}
+
+// DefaultInheritEnv is what programs get of the daemon's environment unless
+// [Options.InheritEnv] says otherwise: what a program needs to find its way,
+// nothing that commonly holds a secret.
+func DefaultInheritEnv() []string {
+	names := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"}
+	if runtime.GOOS == "windows" {
+		names = append(names, "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "PATHEXT", "TEMP", "TMP", "USERNAME",
+			"USERPROFILE", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "WINDIR")
+	}
+	return names
+}
+
+// Tool runs programs. Make it with [New]; it is safe for concurrent use and
+// needs no closing.
+type Tool struct {
+	timeLimit   time.Duration // 0: none
+	maxOutput   int
+	killGrace   time.Duration // 0: none
+	inheritEnv  []string
+	baseDir     string
+	executables []string
+	allowAll    bool
+	pipeDelay   time.Duration
+}
+
+var (
+	_ shell.Tool           = (*Tool)(nil)
+	_ shell.InputValidator = (*Tool)(nil)
+)
+
+// New makes a Tool. The error names the option that cannot be right.
+func New(o Options) (*Tool, error) {
+	t := &Tool{
+		timeLimit:   max(0, orDefault(o.TimeLimit, defaultTimeLimit)),
+		maxOutput:   max(0, orDefault(o.MaxOutput, defaultMaxOutput)),
+		killGrace:   max(0, orDefault(o.KillGrace, defaultKillGrace)),
+		inheritEnv:  slices.Clone(o.InheritEnv),
+		executables: slices.Clone(o.Executables),
+		allowAll:    o.Executables == nil,
+		pipeDelay:   pipeDelay,
+	}
+	if o.InheritEnv == nil {
+		t.inheritEnv = DefaultInheritEnv()
+	}
+	for _, name := range t.inheritEnv {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return nil, fmt.Errorf("InheritEnv: %q is not the name of a variable: want one such as %q or %q", name, "PATH", "LC_*")
+		}
+	}
+	if slices.Contains(t.executables, "") {
+		return nil, errors.New("Executables: has an empty name: want a name or a path of a program")
+	}
+	if o.BaseDir != "" {
+		if !filepath.IsAbs(o.BaseDir) {
+			return nil, fmt.Errorf("BaseDir: %q is not an absolute path", o.BaseDir)
+		}
+		if err := dirExists(o.BaseDir); err != nil {
+			return nil, fmt.Errorf("BaseDir: %w", err)
+		}
+		t.baseDir = filepath.Clean(o.BaseDir)
+	}
+	return t, nil
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+func dirExists(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("directory %q does not exist", dir)
+	case err != nil:
+		return fmt.Errorf("directory %q cannot be used: %w", dir, err)
+	case !info.IsDir():
+		return fmt.Errorf("%q is not a directory", dir)
+	}
+	return nil
+}
+
+// input is the tool's JSON input.
+type input struct {
+	Argv           []string          `json:"argv"`
+	Env            map[string]string `json:"env"`
+	InheritEnv     *bool             `json:"inherit_env"`
+	Dir            string            `json:"dir"`
+	Stdin          *string           `json:"stdin"`
+	TimeoutSeconds *float64          `json:"timeout_seconds"`
+	SuccessCodes   []int64           `json:"success_codes"`
+	MaxOutputBytes *int64            `json:"max_output_bytes"`
+}
+
+// ValidateInput checks everything about an input that does not depend on what
+// is installed: the error names the field, its value and what would be right.
+func (t *Tool) ValidateInput(raw json.RawMessage) error {
+	_, err := t.parse(raw)
+	return err
+}
+
+func (t *Tool) parse(raw json.RawMessage) (input, error) {
+	var in input
+	if err := strictjson.DecodeAt("tool_input", raw, &in); err != nil {
+		return input{}, err
+	}
+	for _, check := range []func(input) error{t.checkArgv, t.checkEnv, t.checkDir, t.checkLimits, checkCodes} {
+		if err := check(in); err != nil {
+			return input{}, err
+		}
+	}
+	return in, nil
+}
+
+func (t *Tool) checkArgv(in input) error {
+	if len(in.Argv) == 0 {
+		return errors.New("tool_input.argv: must have at least one element, the program to run")
+	}
+	if in.Argv[0] == "" {
+		return errors.New("tool_input.argv[0]: must name the program to run, is empty")
+	}
+	if !t.allowAll && !slices.Contains(t.executables, in.Argv[0]) {
+		if len(t.executables) == 0 {
+			return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: none is", in.Argv[0])
+		}
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %q", in.Argv[0], t.executables)
+	}
+	return nil
+}
+
+func (t *Tool) checkEnv(in input) error {
+	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
+		upper := strings.ToUpper(name)
+		switch {
+		case name == "":
+			return errors.New("tool_input.env: has a variable with an empty name")
+		case strings.Contains(name, "="):
+			return fmt.Errorf("tool_input.env: variable name %q must not contain '='", name)
+		case strings.HasPrefix(upper, "ORRERY_"):
+			return fmt.Errorf("tool_input.env: variable %q is reserved: Orrery sets those that begin with ORRERY_", name)
+		case !t.allowAll && (strings.HasPrefix(upper, "LD_") || strings.HasPrefix(upper, "DYLD_")):
+			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted", name)
+		}
+	}
+	return nil
+}
+
+func (t *Tool) checkDir(in input) error {
+	_, err := t.workDir(in.Dir)
+	return err
+}
+
+// workDir gives the directory to run in, empty for the daemon's own.
+func (t *Tool) workDir(dir string) (string, error) {
+	switch {
+	case dir == "":
+		return t.baseDir, nil
+	case t.baseDir == "" && !filepath.IsAbs(dir):
+		return "", fmt.Errorf("tool_input.dir: %q must be an absolute path: no base directory is configured", dir)
+	case t.baseDir == "":
+		return filepath.Clean(dir), nil
+	}
+	local := dir
+	if filepath.IsAbs(dir) {
+		var err error
+		if local, err = filepath.Rel(t.baseDir, dir); err != nil {
+			local = ".."
+		}
+	}
+	if !filepath.IsLocal(local) {
+		return "", fmt.Errorf("tool_input.dir: %q leads out of the base directory", dir)
+	}
+	return filepath.Join(t.baseDir, local), nil
+}
+
+func (t *Tool) checkLimits(in input) error {
+	if s := in.TimeoutSeconds; s != nil && (*s < 0.001 || *s > maxTimeout.Seconds()) {
+		return fmt.Errorf("tool_input.timeout_seconds: %v is out of range: want 0.001 to %.0f", *s, maxTimeout.Seconds())
+	}
+	if n, most := in.MaxOutputBytes, max(maxOutput, t.maxOutput); n != nil && (*n < 0 || *n > int64(most)) {
+		return fmt.Errorf("tool_input.max_output_bytes: %d is out of range: want 0 to %d", *n, most)
+	}
+	if in.Stdin != nil && len(*in.Stdin) > maxStdinInline {
+		return fmt.Errorf("tool_input.stdin: has %d bytes: want at most %d", len(*in.Stdin), maxStdinInline)
+	}
+	return nil
+}
+
+func checkCodes(in input) error {
+	most := int64(255)
+	if runtime.GOOS == "windows" {
+		most = 1<<32 - 1
+	}
+	if in.SuccessCodes != nil && len(in.SuccessCodes) == 0 {
+		return errors.New("tool_input.success_codes: must have at least one element, or be left out for [0]")
+	}
+	if len(in.SuccessCodes) > maxExitCodes {
+		return fmt.Errorf("tool_input.success_codes: has %d elements: want at most %d", len(in.SuccessCodes), maxExitCodes)
+	}
+	for i, c := range in.SuccessCodes {
+		if c < 0 || c > most {
+			return fmt.Errorf("tool_input.success_codes[%d]: %d is not an exit code: want 0 to %d", i, c, most)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+//go:build unix
+
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/command"
+)
+
+func run(t *testing.T, tool *command.Tool, in string) (output, error) {
+	raw, err := tool.Run(t.Context(), shell.Call{Input: json.RawMessage(in)})
+	if err != nil {
+		require.Nil(t, raw)
+		return output{}, err
+	}
+	return decode(t, raw), nil
+}
+
+func TestACommandGivesBackWhatItPrintedAndItsExitCode(t *testing.T) {
+	out, err := run(t, newTool(t, command.Options{}),
+		`{"argv":["sh","-c","echo '<out>'; echo err >&2; exit 3"],"success_codes":[0,3]}`)
+	require.NoError(t, err)
+	require.NotNil(t, out.DurationMS)
+	out.DurationMS = nil
+	assert.Equal(t, output{ExitCode: 3, Stdout: "<out>\n", Stderr: "err\n"}, out)
+}
+
+func TestArgumentsReachTheProgramWithoutAShell(t *testing.T) {
+	out, err := run(t, newTool(t, command.Options{}), `{"argv":["printf","%s|","$HOME","a b","*",";ls","-rf"]}`)
+	require.NoError(t, err)
+	assert.Equal(t, "$HOME|a b|*|;ls|-rf|", out.Stdout)
+}
+
+func TestAnInputThatCannotBeRightIsRefusedWithItsField(t *testing.T) {
+	base := t.TempDir()
+	free := command.Options{}
+	boxed := command.Options{BaseDir: base, Executables: []string{"date", "/bin/sh"}}
+	for name, row := range map[string]struct {
+		options  command.Options
+		in, want string
+	}{
+		"no input":              {free, ``, `tool_input: is empty: want an object`},
+		"no argv":               {free, `{}`, `tool_input.argv: must have at least one element, the program to run`},
+		"empty argv":            {free, `{"argv":[]}`, `tool_input.argv: must have at least one element, the program to run`},
+		"empty program":         {free, `{"argv":["","x"]}`, `tool_input.argv[0]: must name the program to run, is empty`},
+		"argv is a string":      {free, `{"argv":"date"}`, `tool_input.argv: want an array, got string "date"`},
+		"number in argv":        {free, `{"argv":["sleep",5]}`, `tool_input.argv[1]: want a string, got number 5`},
+		"NUL in argv":           {free, `{"argv":["a\u0000b"]}`, `tool_input.argv[0]: has a NUL character (\u0000) at offset 11: leave it out`},
+		"unknown field":         {free, `{"argv":["date"],"shell":true}`, `tool_input.shell: unknown field: use one of argv, env, inherit_env, dir, stdin, timeout_seconds, success_codes, max_output_bytes`},
+		"duplicate field":       {free, `{"argv":["date"],"argv":["ls"]}`, `tool_input.argv: is given twice`},
+		"empty variable":        {free, `{"argv":["date"],"env":{"":"x"}}`, `tool_input.env: has a variable with an empty name`},
+		"equals in a variable":  {free, `{"argv":["date"],"env":{"A=B":"x"}}`, `tool_input.env: variable name "A=B" must not contain '='`},
+		"reserved variable":     {free, `{"argv":["date"],"env":{"ORRERY_ACTION_ID":"x"}}`, `tool_input.env: variable "ORRERY_ACTION_ID" is reserved: Orrery sets those that begin with ORRERY_`},
+		"relative dir":          {free, `{"argv":["date"],"dir":"jobs"}`, `tool_input.dir: "jobs" must be an absolute path: no base directory is configured`},
+		"dir out of the base":   {boxed, `{"argv":["date"],"dir":"a/../../b"}`, `tool_input.dir: "a/../../b" leads out of the base directory`},
+		"absolute dir outside":  {boxed, `{"argv":["date"],"dir":"/"}`, `tool_input.dir: "/" leads out of the base directory`},
+		"zero time limit":       {free, `{"argv":["date"],"timeout_seconds":0}`, `tool_input.timeout_seconds: 0 is out of range: want 0.001 to 604800`},
+		"negative time limit":   {free, `{"argv":["date"],"timeout_seconds":-1}`, `tool_input.timeout_seconds: -1 is out of range: want 0.001 to 604800`},
+		"endless time limit":    {free, `{"argv":["date"],"timeout_seconds":1e300}`, `tool_input.timeout_seconds: 1e+300 is out of range: want 0.001 to 604800`},
+		"negative output":       {free, `{"argv":["date"],"max_output_bytes":-1}`, `tool_input.max_output_bytes: -1 is out of range: want 0 to 1048576`},
+		"too much output":       {free, `{"argv":["date"],"max_output_bytes":9000000000}`, `tool_input.max_output_bytes: 9000000000 is out of range: want 0 to 1048576`},
+		"no success code":       {free, `{"argv":["date"],"success_codes":[]}`, `tool_input.success_codes: must have at least one element, or be left out for [0]`},
+		"not an exit code":      {free, `{"argv":["date"],"success_codes":[0,256]}`, `tool_input.success_codes[1]: 256 is not an exit code: want 0 to 255`},
+		"program not allowed":   {boxed, `{"argv":["/usr/bin/date"]}`, `tool_input.argv[0]: program "/usr/bin/date" is not allowed here: use one of ["date" "/bin/sh"]`},
+		"nothing allowed":       {command.Options{Executables: []string{}}, `{"argv":["date"]}`, `tool_input.argv[0]: program "date" is not allowed here: none is`},
+		"loader variable":       {boxed, `{"argv":["date"],"env":{"LD_PRELOAD":"x"}}`, `tool_input.env: variable "LD_PRELOAD" is not allowed where the programs are restricted`},
+		"stdin of eight MB":     {free, `{"argv":["cat"],"stdin":"` + strings.Repeat("x", 8<<20+1) + `"}`, `tool_input.stdin: has 8388609 bytes: want at most 8388608`},
+		"three hundred codes":   {free, `{"argv":["cat"],"success_codes":[` + strings.Repeat("1,", 256) + `1]}`, `tool_input.success_codes: has 257 elements: want at most 256`},
+		"something after the }": {free, `{"argv":["cat"]} x`, `tool_input: has more after its end, from offset 17: 'x'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := newTool(t, row.options)
+			require.EqualError(t, tool.ValidateInput(json.RawMessage(row.in)), row.want)
+			_, err := run(t, tool, row.in)
+			require.EqualError(t, err, row.want, "Run holds the same rules as ValidateInput")
+		})
+	}
+}
+
+func TestAGoodInputIsAccepted(t *testing.T) {
+	base := t.TempDir()
+	tool := newTool(t, command.Options{BaseDir: base, Executables: []string{"date"}, MaxOutput: 2 << 20})
+	for _, in := range []string{
+		`{"argv":["date"]}`,
+		`{"argv":["date","-u"],"env":{"TZ":"UTC"},"inherit_env":false,"dir":"a/b","stdin":"","timeout_seconds":0.5,"success_codes":[0,255],"max_output_bytes":2097152}`,
+		`{"argv":["date"],"dir":` + quote(filepath.Join(base, "x")) + `}`,
+	} {
+		assert.NoError(t, tool.ValidateInput(json.RawMessage(in)), in)
+	}
+}
+
+func quote(s string) string {
+	b, _ := json.Marshal(s)
+	return string(b)
+}
+
+func TestOptionsThatCannotBeRightAreRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for want, o := range map[string]command.Options{
+		`InheritEnv: "A=B" is not the name of a variable: want one such as "PATH" or "LC_*"`: {InheritEnv: []string{"A=B"}},
+		`InheritEnv: "*_X" is not the name of a variable: want one such as "PATH" or "LC_*"`: {InheritEnv: []string{"*_X"}},
+		`Executables: has an empty name: want a name or a path of a program`:                 {Executables: []string{""}},
+		`BaseDir: "jobs" is not an absolute path`:                                            {BaseDir: "jobs"},
+		`BaseDir: directory "/nowhere/at/all" does not exist`:                                {BaseDir: "/nowhere/at/all"},
+		`BaseDir: "` + file + `" is not a directory`:                                         {BaseDir: file},
+	} {
+		_, err := command.New(o)
+		assert.EqualError(t, err, want)
+	}
+}
+
+func environment(t *testing.T, tool *command.Tool, call shell.Call) map[string]string {
+	raw, err := tool.Run(t.Context(), call)
+	require.NoError(t, err)
+	env := map[string]string{}
+	for line := range strings.Lines(decode(t, raw).Stdout) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		env[name] = value
+	}
+	return env
+}
+
+func TestTheDaemonsSecretsAreNotHandedOn(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("ORRERY_TOKEN", "secret")
+	t.Setenv("LC_TIME", "C")
+	t.Setenv("TZ", "UTC")
+	env := environment(t, newTool(t, command.Options{}), shell.Call{Input: json.RawMessage(`{"argv":["env"],"env":{"MINE":"1","TZ":"Europe/Rome"}}`)})
+	assert.NotContains(t, env, "AWS_SECRET_ACCESS_KEY")
+	assert.NotContains(t, env, "ORRERY_TOKEN")
+	assert.Equal(t, os.Getenv("PATH"), env["PATH"])
+	assert.Equal(t, "C", env["LC_TIME"])
+	assert.Equal(t, "1", env["MINE"])
+	assert.Equal(t, "Europe/Rome", env["TZ"], "the input's own value wins")
+}
+
+func TestTheOperatorDecidesWhatIsInheritedAndAnInputCanOnlyTakeLess(t *testing.T) {
+	t.Setenv("CUSTOM_ONE", "1")
+	t.Setenv("TZ", "UTC")
+	call := shell.Call{Input: json.RawMessage(`{"argv":["env"]}`)}
+	names := func(o command.Options, call shell.Call) []string {
+		var own []string
+		for name := range environment(t, newTool(t, o), call) {
+			if !strings.HasPrefix(name, "ORRERY_") {
+				own = append(own, name)
+			}
+		}
+		return own
+	}
+	assert.Equal(t, []string{"CUSTOM_ONE"}, names(command.Options{InheritEnv: []string{"CUSTOM_*"}}, call))
+	assert.Empty(t, names(command.Options{InheritEnv: []string{}}, call))
+	call.Input = json.RawMessage(`{"argv":["env"],"inherit_env":false,"env":{"A":"b"}}`)
+	assert.Equal(t, []string{"A"}, names(command.Options{}, call))
+}
+
+func TestAProgramIsToldWhichActionItCarriesOut(t *testing.T) {
+	id := uuid.MustParse("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+	due, err := effects.ParseTime("2026-02-10T14:00:00Z")
+	require.NoError(t, err)
+	call := shell.Call{
+		ActionID: id, Attempt: 2, Namespace: "ns", Tenant: "acme", Label: "nightly = backup", DueAt: due,
+		IdempotencyKey: id.String() + "/2", Input: json.RawMessage(`{"argv":["env"],"inherit_env":false}`),
+	}
+	want := map[string]string{
+		"ORRERY_ACTION_ID": id.String(), "ORRERY_ATTEMPT": "2", "ORRERY_IDEMPOTENCY_KEY": id.String() + "/2",
+		"ORRERY_NAMESPACE": "ns", "ORRERY_TENANT": "acme", "ORRERY_LABEL": "nightly = backup",
+		"ORRERY_DUE_AT": "2026-02-10T14:00:00.000Z",
+	}
+	assert.Equal(t, want, environment(t, newTool(t, command.Options{}), call))
+	call.DueAt = 0
+	want["ORRERY_DUE_AT"] = ""
+	assert.Equal(t, want, environment(t, newTool(t, command.Options{}), call))
+}
+
+func TestStdinIsTheInputsTextElseTheWebhooksBodyElseEmpty(t *testing.T) {
+	tool := newTool(t, command.Options{})
+	for name, row := range map[string]struct {
+		in      string
+		payload []byte
+		want    string
+	}{
+		"neither":               {`{"argv":["cat"]}`, nil, ""},
+		"webhook body":          {`{"argv":["cat"]}`, []byte(`{"ref":"main"}`), `{"ref":"main"}`},
+		"text":                  {`{"argv":["cat"],"stdin":"text"}`, []byte(`{"ref":"main"}`), "text"},
+		"empty text":            {`{"argv":["cat"],"stdin":""}`, []byte(`{"ref":"main"}`), ""},
+		"body that nobody read": {`{"argv":["true"]}`, make([]byte, 10<<20), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := tool.Run(t.Context(), shell.Call{Input: json.RawMessage(row.in), Payload: row.payload})
+			require.NoError(t, err)
+			assert.Equal(t, row.want, decode(t, raw).Stdout)
+		})
+	}
+}
+
+func TestTheWorkingDirectoryIsTakenFromTheBaseDirectory(t *testing.T) {
+	base, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(base, "sub"), 0o700))
+	other, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	for in, want := range map[string]string{
+		`{"argv":["pwd"]}`:             base,
+		`{"argv":["pwd"],"dir":"sub"}`: filepath.Join(base, "sub"),
+		`{"argv":["pwd"],"dir":` + quote(filepath.Join(base, "sub")) + `}`: filepath.Join(base, "sub"),
+	} {
+		out, err := run(t, newTool(t, command.Options{BaseDir: base}), in)
+		require.NoError(t, err)
+		assert.Equal(t, want+"\n", out.Stdout)
+	}
+	out, err := run(t, newTool(t, command.Options{}), `{"argv":["pwd"],"dir":`+quote(other)+`}`)
+	require.NoError(t, err)
+	assert.Equal(t, other+"\n", out.Stdout)
+}
+
+func TestAFailedRunSaysHowItEndedAndTheEndOfStderr(t *testing.T) {
+	tool := newTool(t, command.Options{})
+	long := strings.Repeat("x", 600)
+	for in, want := range map[string]string{
+		`{"argv":["sh","-c","exit 3"]}`:                            `command "sh" exited with code 3`,
+		`{"argv":["sh","-c","echo a >&2; echo b >&2; exit 1"]}`:    `command "sh" exited with code 1; stderr ends with "a\nb"`,
+		`{"argv":["sh","-c","echo ` + long + ` >&2; exit 1"]}`:     `command "sh" exited with code 1; stderr ends with "` + long[:512] + `"`,
+		`{"argv":["sh","-c","printf '\\033[2J' >&2; exit 1"]}`:     `command "sh" exited with code 1; stderr ends with "\x1b[2J"`,
+		`{"argv":["sh","-c","true"],"success_codes":[4]}`:          `command "sh" exited with code 0`,
+		`{"argv":["sh","-c","kill -SEGV $$"]}`:                     `command "sh" was ended by SIGSEGV`,
+		`{"argv":["sh","-c","echo dying >&2; kill -KILL $$"]}`:     `command "sh" was ended by SIGKILL; stderr ends with "dying"`,
+		`{"argv":["sh","-c","kill -TERM $$"],"success_codes":[0]}`: `command "sh" was ended by SIGTERM`,
+	} {
+		_, err := run(t, tool, in)
+		var exit *command.ExitError
+		require.ErrorAs(t, err, &exit, in)
+		exit.Core = false // whether there is a dump is the system's choice
+		assert.EqualError(t, exit, want)
+	}
+}
+
+func TestAProgramThatCannotBeStartedSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		return path
+	}
+	noInterpreter := write("no-interpreter", "#!/nowhere/sh\n", 0o700)
+	noFormat := write("no-format", "\x7fELF but not really", 0o700)
+	noExec := write("no-exec", "#!/bin/sh\n", 0o600)
+	for name, row := range map[string]struct{ in, want string }{
+		"not in PATH":         {`{"argv":["no-such-program-here"]}`, `command "no-such-program-here" was not started: it is not found in the daemon's PATH: install it or give its full path`},
+		"missing":             {`{"argv":["/nowhere/prog"]}`, `command "/nowhere/prog" was not started: it does not exist`},
+		"missing, relative":   {`{"argv":["./prog"],"dir":` + quote(dir) + `}`, `command "./prog" was not started: it does not exist`},
+		"missing interpreter": {`{"argv":["./no-interpreter"],"dir":` + quote(dir) + `}`, `command "./no-interpreter" was not started: it exists, but the interpreter that its #! line or its loader names does not`},
+		"the same, absolute":  {`{"argv":[` + quote(noInterpreter) + `]}`, `command ` + quote(noInterpreter) + ` was not started: it exists, but the interpreter that its #! line or its loader names does not`},
+		"wrong format":        {`{"argv":[` + quote(noFormat) + `]}`, `command ` + quote(noFormat) + ` was not started: it is not a program that this system can run: a script needs a first line such as #!/bin/sh`},
+		"not executable":      {`{"argv":[` + quote(noExec) + `]}`, `command ` + quote(noExec) + ` was not started: it is not executable for the daemon's user (permission denied)`},
+		"a directory":         {`{"argv":["/tmp"]}`, `command "/tmp" was not started: it is a directory`},
+		"missing dir":         {`{"argv":["date"],"dir":"/nowhere/at/all"}`, `command "date" was not started: tool_input.dir: directory "/nowhere/at/all" does not exist`},
+		"dir is a file":       {`{"argv":["date"],"dir":` + quote(noExec) + `}`, `command "date" was not started: tool_input.dir: ` + quote(noExec) + ` is not a directory`},
+		"arguments too long":  {`{"argv":["true",` + quote(strings.Repeat("x", 4<<20)) + `]}`, `command "true" was not started: its arguments and environment are too long for the system: use stdin or a file (fork/exec`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := run(t, newTool(t, command.Options{}), row.in)
+			var start *command.StartError
+			require.ErrorAs(t, err, &start)
+			assert.False(t, start.Exhausted())
+			if strings.HasSuffix(row.want, "(fork/exec") {
+				assert.Contains(t, err.Error(), row.want)
+				return
+			}
+			assert.EqualError(t, err, row.want)
+		})
+	}
+}
+
+func TestARunWhoseContextHasEndedStartsNothing(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "mark")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(shell.ErrStopping)
+	_, err := newTool(t, command.Options{}).Run(ctx, shell.Call{Input: json.RawMessage(`{"argv":["touch",` + quote(mark) + `]}`)})
+	require.ErrorIs(t, err, shell.ErrStopping)
+	assert.EqualError(t, err, `command "touch" was not started: there is no time left: the engine is stopping`)
+	assert.NoFileExists(t, mark)
+}
+
+func TestAnAllowedProgramRunsAndTheListIsTheToolsOwn(t *testing.T) {
+	allowed := []string{"printf"}
+	tool := newTool(t, command.Options{Executables: allowed})
+	allowed[0] = "sh"
+	out, err := run(t, tool, `{"argv":["printf","x"]}`)
+	require.NoError(t, err)
+	assert.Equal(t, "x", out.Stdout)
+}
+
+func TestTheDefaultEnvironmentHoldsNoPatternThatASecretCouldMatch(t *testing.T) {
+	patterns := slices.DeleteFunc(command.DefaultInheritEnv(), func(n string) bool { return !strings.HasSuffix(n, "*") })
+	assert.Equal(t, []string{"LC_*"}, patterns)
+}
+
+func TestALimitOfNoneLeavesTheCommandToTheEngine(t *testing.T) {
+	out, err := run(t, newTool(t, command.Options{TimeLimit: -1, KillGrace: -1, MaxOutput: -1}), `{"argv":["echo","x"]}`)
+	require.NoError(t, err)
+	assert.Empty(t, out.Stdout)
+	assert.EqualValues(t, 2, out.StdoutDropped)
+}
+
+func TestTheToolsOwnLimitHoldsWhereTheInputNamesNone(t *testing.T) {
+	_, err := run(t, newTool(t, command.Options{TimeLimit: 20 * time.Millisecond}), `{"argv":["sleep","3600"]}`)
+	require.ErrorIs(t, err, shell.ErrTimeLimit)
+	assert.EqualError(t, err, `command "sleep" reached its time limit of 20ms and was killed`)
+}

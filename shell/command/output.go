@@ -1,0 +1,103 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// capture is an [io.Writer] that keeps the first and the last bytes of a stream
+// of any length in constant memory. It never refuses a write: a program must
+// not get SIGPIPE because it prints much.
+type capture struct {
+	headCap, tailCap int
+	head             []byte
+	tail             []byte // a ring once it has tailCap bytes
+	next             int    // where the ring is written next: its oldest byte
+	total            int64
+}
+
+func newCapture(limit int) *capture {
+	return &capture{headCap: limit - limit/2, tailCap: limit / 2}
+}
+
+// Write keeps what there is room for. It never fails.
+func (c *capture) Write(p []byte) (int, error) {
+	n := len(p)
+	c.total += int64(n)
+	if room := c.headCap - len(c.head); room > 0 {
+		k := min(room, len(p))
+		c.head = append(c.head, p[:k]...)
+		p = p[k:]
+	}
+	if len(p) > c.tailCap {
+		p = p[len(p)-c.tailCap:]
+	}
+	if room := c.tailCap - len(c.tail); room > 0 && len(p) > 0 {
+		k := min(room, len(p))
+		c.tail = append(c.tail, p[:k]...)
+		p = p[k:]
+	}
+	for len(p) > 0 {
+		k := copy(c.tail[c.next:], p)
+		c.next = (c.next + k) % c.tailCap
+		p = p[k:]
+	}
+	return n, nil
+}
+
+// text gives what was kept, and how many bytes of the stream are not in it. A
+// gap is marked where it is. A character that the gap cuts in two is dropped
+// whole.
+func (c *capture) text() (string, int64) {
+	tail := append(append(make([]byte, 0, len(c.tail)), c.tail[c.next:]...), c.tail[:c.next]...)
+	dropped := c.total - int64(len(c.head)+len(tail))
+	if dropped == 0 {
+		return clean(string(c.head) + string(tail)), 0
+	}
+	head := trimEnd(c.head)
+	tail = trimStart(tail)
+	dropped = c.total - int64(len(head)+len(tail))
+	if len(head)+len(tail) == 0 {
+		return "", dropped
+	}
+	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", clean(string(head)), dropped, clean(string(tail))), dropped
+}
+
+// clean makes text that any store and any JSON reader takes: what is not UTF-8,
+// and NUL, which PostgreSQL cannot hold, become U+FFFD.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+// trimEnd drops a character that begins but does not end in b.
+func trimEnd(b []byte) []byte {
+	for i := 1; i <= min(utf8.UTFMax-1, len(b)); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-i:]) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// trimStart drops what is left of a character that began before b.
+func trimStart(b []byte) []byte {
+	for i := range min(utf8.UTFMax, len(b)) {
+		if utf8.RuneStart(b[i]) {
+			return b[i:]
+		}
+	}
+	return b
+}
+
+// tailOf gives the end of a text, at most n bytes, without space around it.
+func tailOf(s string, n int) string {
+	s = strings.TrimSpace(s)
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[len(s)-n:], "")
+	}
+	return s
+}

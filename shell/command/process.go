@@ -1,0 +1,78 @@
+package command
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+)
+
+// process is a started program with its group.
+type process struct {
+	cmd  *exec.Cmd
+	done chan error // gets what Wait said, once
+
+	mu   sync.Mutex
+	over bool // the program has ended: its id may soon be another's, so no signal any more
+}
+
+// start starts cmd. The goroutine that it leaves behind ends with the program,
+// after its word in done.
+func start(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan error, 1)}
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) run(started chan<- error) {
+	// The death signal of Linux fires when the thread that started the program
+	// ends, and Go ends a thread when a goroutine that locked it returns: keep
+	// this one to ourselves until the program is gone.
+	runtime.LockOSThread()
+	if err := p.cmd.Start(); err != nil {
+		runtime.UnlockOSThread()
+		started <- err
+		return
+	}
+	started <- nil
+	if awaitEnd(p.cmd.Process.Pid) {
+		p.endGroup() // the ended leader is not yet reaped, so the group's id is still its own
+	}
+	err := p.cmd.Wait()
+	runtime.UnlockOSThread()
+	p.endGroup()
+	p.done <- err
+}
+
+// endGroup kills what is left of the group, once.
+func (p *process) endGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.over = true
+		killGroup(p.cmd.Process)
+	}
+}
+
+// terminate asks the group to end. It reports false when the program had ended.
+func (p *process) terminate() bool { return p.signal(false) }
+
+// kill makes the group end. It reports false when the program had ended.
+func (p *process) kill() bool { return p.signal(true) }
+
+func (p *process) signal(hard bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	if hard {
+		killGroup(p.cmd.Process)
+	} else {
+		terminateGroup(p.cmd.Process)
+	}
+	return true
+}

@@ -1,0 +1,242 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/shell"
+)
+
+const (
+	// pipeDelay is how long a program that has ended may leave its output open in
+	// a process outside its group before the output is closed.
+	pipeDelay  = time.Second
+	stderrTail = 512 // bytes of stderr in an error's text
+)
+
+// result is the tool's JSON result.
+type result struct {
+	ExitCode      int    `json:"exit_code"`
+	Stdout        string `json:"stdout"`
+	Stderr        string `json:"stderr"`
+	StdoutDropped int64  `json:"stdout_dropped_bytes"`
+	StderrDropped int64  `json:"stderr_dropped_bytes"`
+	DurationMS    int64  `json:"duration_ms"`
+}
+
+// Run runs the program and waits for its end. The error is a [*StartError], a
+// [*ExitError] or a [*StoppedError], or names the field of the input that is wrong.
+func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error) {
+	in, err := t.parse(call.Input)
+	if err != nil {
+		return nil, err
+	}
+	limit := t.timeLimit
+	if in.TimeoutSeconds != nil {
+		limit = time.Duration(*in.TimeoutSeconds * float64(time.Second))
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &limitReached{limit})
+		defer cancel()
+	}
+	keep := t.maxOutput
+	if in.MaxOutputBytes != nil {
+		keep = int(*in.MaxOutputBytes)
+	}
+	stdout, stderr := newCapture(keep), newCapture(keep)
+	cmd, err := t.prepare(in, call)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	begin := time.Now()
+	end, err := t.supervise(ctx, cmd)
+	if err != nil {
+		return nil, startError(in.Argv[0], cmd.Dir, err)
+	}
+	res := result{DurationMS: time.Since(begin).Milliseconds()}
+	res.Stdout, res.StdoutDropped = stdout.text()
+	res.Stderr, res.StderrDropped = stderr.text()
+	if err := end.verdict(in, tailOf(res.Stderr, stderrTail)); err != nil {
+		return nil, err
+	}
+	res.ExitCode = end.state.ExitCode()
+	return encode(res)
+}
+
+func encode(res result) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // people read results
+	if err := enc.Encode(res); err != nil {
+		return nil, fmt.Errorf("encode the command's result: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// prepare makes the command, all but its output.
+func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
+	dir, err := t.workDir(in.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if dir != "" {
+		// The system's error for a missing directory is the same as for a missing
+		// program, so look first.
+		if err := dirExists(dir); err != nil {
+			err = fmt.Errorf("tool_input.dir: %w", err)
+			return nil, &StartError{Command: in.Argv[0], Problem: err.Error(), Err: err}
+		}
+	}
+	cmd := exec.Command(in.Argv[0], in.Argv[1:]...) //nolint:gosec // running what the input says is this tool's purpose
+	cmd.Dir = dir
+	cmd.Env = t.environ(in, call)
+	cmd.Stdin = stdin(in, call)
+	cmd.WaitDelay = t.pipeDelay
+	setAttributes(cmd)
+	return cmd, nil
+}
+
+// stdin gives what the program reads, nil for nothing.
+func stdin(in input, call shell.Call) io.Reader {
+	switch {
+	case in.Stdin != nil:
+		return strings.NewReader(*in.Stdin)
+	case len(call.Payload) > 0:
+		return bytes.NewReader(call.Payload)
+	default:
+		return nil
+	}
+}
+
+// environ gives the program's whole environment. Later entries win.
+func (t *Tool) environ(in input, call shell.Call) []string {
+	var env []string
+	if in.InheritEnv == nil || *in.InheritEnv {
+		for _, kv := range os.Environ() {
+			if name, _, _ := strings.Cut(kv, "="); t.inherits(name) {
+				env = append(env, kv)
+			}
+		}
+	}
+	for name, value := range in.Env {
+		env = append(env, name+"="+value)
+	}
+	due := ""
+	if !call.DueAt.IsZero() {
+		due = call.DueAt.String()
+	}
+	return append(env,
+		"ORRERY_ACTION_ID="+call.ActionID.String(),
+		"ORRERY_ATTEMPT="+strconv.FormatUint(uint64(call.Attempt), 10),
+		"ORRERY_IDEMPOTENCY_KEY="+call.IdempotencyKey,
+		"ORRERY_NAMESPACE="+call.Namespace,
+		"ORRERY_TENANT="+call.Tenant,
+		"ORRERY_LABEL="+call.Label,
+		"ORRERY_DUE_AT="+due,
+	)
+}
+
+func (t *Tool) inherits(name string) bool {
+	return slices.ContainsFunc(t.inheritEnv, func(allowed string) bool {
+		if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
+			return strings.HasPrefix(name, prefix)
+		}
+		return name == allowed || caseless && strings.EqualFold(name, allowed)
+	})
+}
+
+// ending is how a program came to its end.
+type ending struct {
+	state   *os.ProcessState
+	waitErr error
+	cause   error         // why it was stopped; nil when it ended by itself
+	grace   time.Duration // how long it ignored SIGTERM, when it was killed
+}
+
+// supervise starts the program, stops it when ctx ends, and returns when it is
+// gone. An error says that it never started.
+func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd) (ending, error) {
+	if ctx.Err() != nil {
+		return ending{}, fmt.Errorf("there is no time left: %w", context.Cause(ctx))
+	}
+	p, err := start(cmd)
+	if err != nil {
+		return ending{}, err
+	}
+	var end ending
+	select {
+	case end.waitErr = <-p.done:
+	case <-ctx.Done():
+		end.cause, end.grace, end.waitErr = t.stop(p, context.Cause(ctx))
+	}
+	end.state = cmd.ProcessState
+	return end, nil
+}
+
+// stop makes the program end, and waits for it. The cause that it returns is
+// nil when the program was faster than the first signal.
+func (t *Tool) stop(p *process, cause error) (error, time.Duration, error) {
+	grace := t.killGrace
+	if errors.Is(cause, shell.ErrFenced) {
+		grace = 0 // another instance may be running the same action by now
+	}
+	if grace == 0 {
+		if !p.kill() {
+			cause = nil
+		}
+		return cause, 0, <-p.done
+	}
+	if !p.terminate() {
+		return nil, 0, <-p.done
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-p.done:
+		return cause, 0, err
+	case <-timer.C:
+		if !p.kill() {
+			grace = 0
+		}
+		return cause, grace, <-p.done
+	}
+}
+
+// verdict gives the error with which the action fails, or nil.
+func (e ending) verdict(in input, stderr string) error {
+	name := in.Argv[0]
+	if e.cause != nil {
+		stopped := &StoppedError{Command: name, Cause: e.cause, Grace: e.grace, Stderr: stderr}
+		var own *limitReached
+		if errors.As(e.cause, &own) {
+			stopped.Limit = own.limit
+		}
+		return stopped
+	}
+	if e.state == nil {
+		return fmt.Errorf("wait for command %q: %w", clip(name), e.waitErr)
+	}
+	if signal, core := endedBy(e.state); signal != "" {
+		return &ExitError{Command: name, Code: -1, Signal: signal, Core: core, Stderr: stderr}
+	}
+	accepted := in.SuccessCodes
+	if accepted == nil {
+		accepted = []int64{0}
+	}
+	if code := e.state.ExitCode(); !slices.Contains(accepted, int64(code)) {
+		return &ExitError{Command: name, Code: code, Stderr: stderr}
+	}
+	return nil
+}
