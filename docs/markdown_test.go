@@ -216,13 +216,23 @@ func TestTheCommandsThatTheDocumentsShowNamePackagesThatExist(t *testing.T) {
 	assert.Equal(t, []string{"gone/x", "a.db", "old"}, missingPackages(commands, func(dir string) bool { return dir == "there/y" }))
 }
 
-// testMark stands above the README's block with the one command that passes the
-// tests (F6). The gate runs that block, so the README is a promise.
-const testMark = "<!-- ci:test -->"
+// marks stand in the README above the blocks with the two commands of F6: one
+// shows the daemon at work, one passes the tests. The gate runs those very
+// blocks, so the README is a promise.
+var marks = []string{"<!-- ci:demo -->", "<!-- ci:test -->"}
 
-func TestTheReadmeMarksTheCommandThatPassesTheTests(t *testing.T) {
+func TestTheReadmeMarksTheTwoCommandsThatTheGateRuns(t *testing.T) {
 	_, fences := splitMarkdown(readFile(t, "README.md"))
-	marked := slices.DeleteFunc(fences, func(f fence) bool { return f.before != testMark })
-	require.Len(t, marked, 1, "README.md needs one fenced block below a line %s", testMark)
-	assert.Contains(t, marked[0].text, "go test", "the block below %s", testMark)
+	for _, mark := range marks {
+		var marked []fence
+		for _, f := range fences {
+			if f.before == mark {
+				marked = append(marked, f)
+			}
+		}
+		require.Len(t, marked, 1, "README.md needs one fenced block below a line %s", mark)
+		lines := strings.Split(strings.TrimSpace(marked[0].text), "\n")
+		assert.Len(t, lines, 1, "F6: one command below %s", mark)
+		assert.Contains(t, lines[0], "go ", "F6: a machine with Go needs nothing else below %s", mark)
+	}
 }
