@@ -83,9 +83,24 @@ func (t Time) String() string {
 	return string(t.append(nil))
 }
 
+// append writes the layout by hand: it is encoded several times per action.
 func (t Time) append(b []byte) []byte {
-	return t.Std().AppendFormat(b, timeLayout)
+	u := t.Std()
+	year, month, day := u.Date()
+	hour, minute, sec := u.Clock()
+	b = append(b,
+		digit(year/1000), digit(year/100), digit(year/10), digit(year), '-',
+		digit(int(month)/10), digit(int(month)), '-',
+		digit(day/10), digit(day), 'T')
+	ms := int(t % 1000)
+	return append(b,
+		digit(hour/10), digit(hour), ':',
+		digit(minute/10), digit(minute), ':',
+		digit(sec/10), digit(sec), '.',
+		digit(ms/100), digit(ms/10), digit(ms), 'Z')
 }
+
+func digit(n int) byte { return byte('0' + n%10) }
 
 // AppendJSON appends the JSON form of t to b.
 func (t Time) AppendJSON(b []byte) []byte {

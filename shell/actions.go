@@ -46,6 +46,25 @@ func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.A
 	return asAction(s, err)
 }
 
+// Execute creates an action and returns it once it has ended. When ctx ends
+// first, the action goes on.
+func (e *Engine) Execute(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
+	if spec.ID == uuid.Nil {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return core.Action{}, fmt.Errorf("make an id: %w", err)
+		}
+		spec.ID = id
+	}
+	c := e.wait.add(spec.ID)
+	defer e.wait.remove(spec.ID, c)
+	a, err := e.CreateAction(ctx, spec)
+	if err != nil {
+		return a, err
+	}
+	return e.await(ctx, c, a)
+}
+
 // checkTool refuses what could only fail later: a tool that does not exist, and
 // an input that it knows to be bad.
 func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, input json.RawMessage) error {
@@ -108,6 +127,10 @@ func (e *Engine) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	if err != nil || a.Status.Type.Terminal() {
 		return a, err
 	}
+	return e.await(ctx, c, a)
+}
+
+func (e *Engine) await(ctx context.Context, c <-chan core.Action, a core.Action) (core.Action, error) {
 	select {
 	case a := <-c:
 		return a, nil

@@ -36,25 +36,23 @@ func (e *Engine) announceAction(c core.Change, a core.Action) {
 	if status.Type == was {
 		return
 	}
-	log := e.log.With("action_id", a.ID, "tool", a.ToolName, "label", a.Label)
 	switch status.Type {
 	case core.StatusPending:
-		log.Debug("action.pending", "due", a.Trigger.KeyTime().String())
 	case core.StatusRunning:
-		log.Debug("action.start", "attempt", a.Attempt, "run", a.Run)
+		e.logAction(slog.LevelDebug, "action.start", a, "")
 	case core.StatusCompleted:
 		e.stats.completed.Add(1)
-		log.Debug("action.complete", "attempt", a.Attempt)
+		e.logAction(slog.LevelDebug, "action.complete", a, "")
 	case core.StatusFailed:
 		e.stats.failed.Add(1)
-		log.Warn("action.fail", "attempt", a.Attempt, "reason", status.Reason)
-		if id, ok := a.Metadata[core.MetaRecurringID]; ok {
+		e.logAction(slog.LevelWarn, "action.fail", a, status.Reason)
+		if _, ok := a.Metadata[core.MetaRecurringID]; ok {
 			e.stats.recurringErrors.Add(1)
-			log.Error("recurring.dispatch_error", "recurring_id", id, "reason", status.Reason)
+			e.logAction(slog.LevelError, "recurring.dispatch_error", a, status.Reason)
 		}
 	case core.StatusCancelled:
 		e.stats.cancelled.Add(1)
-		log.Info("action.cancel", "reason", status.Reason)
+		e.logAction(slog.LevelInfo, "action.cancel", a, status.Reason)
 	}
 	if was == "" {
 		e.stats.created.Add(1)
@@ -62,6 +60,24 @@ func (e *Engine) announceAction(c core.Change, a core.Action) {
 	if a.Status.Type.Terminal() {
 		e.wait.settle(a)
 	}
+}
+
+func (e *Engine) logAction(level slog.Level, name string, a core.Action, reason string) {
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, level) {
+		return // the usual case for an action that goes well: build nothing
+	}
+	attrs := []slog.Attr{
+		slog.Any("action_id", a.ID), slog.String("tool", a.ToolName), slog.String("label", a.Label),
+		slog.Uint64("attempt", uint64(a.Attempt)),
+	}
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
+	}
+	if id, ok := a.Metadata[core.MetaRecurringID]; ok {
+		attrs = append(attrs, slog.String("recurring_id", id))
+	}
+	e.log.LogAttrs(ctx, level, name, attrs...)
 }
 
 // recurringLog names the log event of each announcement, and its level

@@ -393,7 +393,7 @@ func (p *plan) write(seq uint64) error {
 			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
 		}
 		if c.After != nil {
-			w.State = c.After.AppendJSON(nil)
+			w.State = p.encode(c.After)
 			w.Due, w.Terms = c.After.Deadline(), c.After.Terms()
 		}
 		p.writes = append(p.writes, w)
@@ -401,7 +401,16 @@ func (p *plan) write(seq uint64) error {
 	if err := p.tx.Put(seq, p.writes); err != nil {
 		return err
 	}
-	return p.tx.AppendJournal(seq, p.now, p.batch.AppendJSON(nil))
+	return p.tx.AppendJournal(seq, p.now, p.encode(p.batch))
+}
+
+// encode appends a stored form to the loop's buffer, which serves one batch
+// after the other: what it held is no longer used then. Where the buffer moves
+// as it grows, earlier forms stay in the old one.
+func (p *plan) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
+	start := len(p.l.buf)
+	p.l.buf = v.AppendJSON(p.l.buf)
+	return p.l.buf[start:len(p.l.buf):len(p.l.buf)]
 }
 
 // outbox commits the outer effects: handed out where their lane has a free
@@ -416,7 +425,7 @@ func (p *plan) outbox(seq uint64) error {
 	for _, o := range p.turn.Outer() {
 		e := store.OutboxEntry{
 			Key: effectKey(o.From.ID, o.Effect.Number()), Seq: seq, Kind: o.From.Kind,
-			Lane: o.Effect.Lane(), Effect: o.Effect.AppendJSON(nil),
+			Lane: o.Effect.Lane(), Effect: p.encode(o.Effect),
 		}
 		handed, err := p.handOut(&e, false)
 		if err != nil {
@@ -450,7 +459,7 @@ func (p *plan) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
 	}
 	e.Holder, e.Token = p.l.claim, p.l.token
 	p.reserved[e.Lane]++
-	p.launches = append(p.launches, launch{key: e.Key, lane: e.Lane, action: a})
+	p.launches = append(p.launches, launch{key: e.Key, lane: e.Lane, state: s})
 	return true, nil
 }
 

@@ -37,6 +37,7 @@ type loop struct {
 	retention     retention
 	retryAt       time.Time // after a failed commit, nothing but requests before that
 	failures      int
+	buf           []byte // stored forms of the batch that is being built
 
 	stopping  bool
 	stopSoft  time.Time // until then runs may end by themselves
@@ -235,6 +236,7 @@ func (l *loop) step() {
 	p := &plan{}
 	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
 		*p = plan{l: l, tx: tx, now: wall(now), mono: now}
+		l.buf = l.buf[:0]
 		return p.build()
 	})
 	switch {

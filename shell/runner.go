@@ -34,9 +34,9 @@ type outcome struct {
 
 // launch is a run that may start once its transaction is committed.
 type launch struct {
-	key    store.EffectKey
-	lane   string
-	action core.Action
+	key   store.EffectKey
+	lane  string
+	state core.State // a core.Action
 }
 
 func (l *loop) lane(name string) *lane {
@@ -77,14 +77,15 @@ func (l *loop) returned(o outcome) {
 // start carries out a run whose "running" is durable (A8), beside the loop.
 func (l *loop) start(s launch) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &run{key: s.key, ref: s.action.Ref(), lane: s.lane, cancel: cancel}
+	r := &run{key: s.key, ref: s.state.Ref(), lane: s.lane, cancel: cancel}
 	l.running[s.key] = r
-	go l.e.carryOut(ctx, r, s.action)
+	go l.e.carryOut(ctx, r, s.state)
 }
 
 // carryOut calls the tool and hands the outcome to the loop, exactly once: also
 // where the tool panics, or does not return after its context has ended.
-func (e *Engine) carryOut(ctx context.Context, r *run, a core.Action) {
+func (e *Engine) carryOut(ctx context.Context, r *run, s core.State) {
+	a, _ := s.(core.Action) // handOut made sure of it
 	defer r.cancel(nil)
 	limit := a.Policy.Timeout()
 	if limit == 0 {
@@ -114,18 +115,17 @@ func (e *Engine) carryOut(ctx context.Context, r *run, a core.Action) {
 		case <-returned:
 		}
 	})
-	result, err := e.call(ctx, a)
+	result, err := e.call(ctx, &a)
 	close(returned)
 	unwatch()
 	deliver(e.answer(ctx, a, limit, result, err))
 }
 
 // call runs the tool; a panic becomes an error.
-func (e *Engine) call(ctx context.Context, a core.Action) (result json.RawMessage, err error) {
-	log := e.log.With("action_id", a.ID, "tool", a.ToolName, "attempt", a.Attempt)
+func (e *Engine) call(ctx context.Context, a *core.Action) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("tool panicked", "panic", p, "stack", string(debug.Stack()))
+			e.log.Error("tool panicked", "action_id", a.ID, "tool", a.ToolName, "panic", p, "stack", string(debug.Stack()))
 			err = fmt.Errorf("tool %q panicked: %v", a.ToolName, p)
 		}
 	}()
@@ -139,7 +139,7 @@ func (e *Engine) call(ctx context.Context, a core.Action) (result json.RawMessag
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Metadata: a.Metadata, Labels: a.Labels,
 		IdempotencyKey: a.ID.String() + "/" + strconv.FormatUint(uint64(a.Cycle), 10),
-		Logger:         log,
+		log:            e.log,
 	})
 }
 

@@ -63,7 +63,17 @@ type Call struct {
 	// IdempotencyKey is the same for every attempt of one occurrence, so that the
 	// other side can tell a repetition: "actionID/cycle".
 	IdempotencyKey string
-	Logger         *slog.Logger // carries action_id, tool and attempt
+
+	log *slog.Logger
+}
+
+// Logger gives the engine's logger with the action's id, tool and attempt.
+func (c Call) Logger() *slog.Logger {
+	log := c.log
+	if log == nil {
+		log = slog.Default()
+	}
+	return log.With("action_id", c.ActionID, "tool", c.Tool, "attempt", c.Attempt)
 }
 
 // Causes with which a tool's context ends.
