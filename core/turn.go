@@ -123,8 +123,13 @@ func (t *Turn) Apply(in Input) (Result, error) {
 	return res, nil
 }
 
-func (t *Turn) run(in Input) (Result, error) {
-	var res Result
+func (t *Turn) run(in Input) (res Result, err error) {
+	// A machine that panics is a defect; it must not take the others along.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("event %q to %s: the machine panicked: %v", in.Event.EventType(), in.To, p)
+		}
+	}()
 	t.queue = append(t.queue[:0], delivery{to: in.To, event: in.Event})
 	for i := 0; i < len(t.queue); i++ {
 		if i == MaxDeliveries {

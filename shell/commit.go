@@ -32,7 +32,6 @@ type plan struct {
 	corrupt []store.Quarantined
 
 	replies  []reply // one for each gathered request
-	acked    []store.EffectKey
 	launches []launch
 	reserved map[string]int  // places of each lane that this batch takes
 	waiting  map[string]bool // lanes whose waiting flag changes
@@ -91,10 +90,21 @@ func (p *plan) build() error {
 			return err
 		}
 	}
+	p.readWanted()
 	if len(p.batch.Inputs) == 0 && !p.dirty {
 		return errNothing
 	}
 	return nil
+}
+
+// readWanted notes the states that the callers want to see, as the whole batch
+// leaves them.
+func (p *plan) readWanted() {
+	for i, r := range p.l.requests {
+		if rep := &p.replies[i]; rep.err == nil && !r.want.IsZero() {
+			rep.state, rep.err = p.turn.State(r.want)
+		}
+	}
 }
 
 // Load gives the turn the states from before it.
@@ -301,7 +311,7 @@ func (p *plan) dueNow() error {
 
 // readWebhooks turns raw webhooks into actions, and deletes them (B4).
 func (p *plan) readWebhooks() error {
-	if !p.webhooks || p.l.stopping || (p.l.e.o.StrictTick && !p.l.sweep.active) {
+	if !p.webhooks || p.l.stopping || (p.l.e.o.StrictTick && (!p.l.sweep.active || p.l.sweep.recurring)) {
 		return nil
 	}
 	const limit = 128
@@ -581,11 +591,7 @@ func (l *loop) remember(p *plan) {
 
 func (l *loop) reply(p *plan) {
 	for i, r := range l.requests {
-		rep := p.replies[i]
-		if rep.err == nil && !r.want.IsZero() {
-			rep.state, rep.err = p.turn.State(r.want)
-		}
-		r.done <- rep
+		r.done <- p.replies[i]
 	}
 	clear(l.requests)
 	l.requests = l.requests[:0]

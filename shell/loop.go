@@ -41,7 +41,7 @@ type loop struct {
 
 	stopping  bool
 	stopSoft  time.Time // until then runs may end by themselves
-	stopHard  time.Time // until then cancelled runs may return
+	stopHard  time.Time // until then cancelled runs may return and be settled
 	cancelled bool
 }
 
@@ -315,6 +315,7 @@ func (l *loop) beginStop() {
 	close(l.e.closing)
 	now := l.now()
 	l.stopSoft = now.Add(l.e.o.StopTimeout)
+	l.stopHard = l.stopSoft.Add(l.e.o.AbandonAfter + time.Second)
 	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 }
 
@@ -326,13 +327,16 @@ func (l *loop) finished() bool {
 	}
 	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
 		l.cancelled = true
-		l.stopHard = now.Add(l.e.o.AbandonAfter + time.Second)
 		l.e.log.Warn("cancelling what still runs", "running", len(l.running))
 		for _, r := range l.running {
 			r.cancel(ErrStopping)
 		}
 	}
-	return l.cancelled && !now.Before(l.stopHard) && len(l.requests) == 0
+	if now.Before(l.stopHard) {
+		return false
+	}
+	l.e.log.Error("stopping although not all is settled; the next start settles it", "running", len(l.running), "not_stored", len(l.outcomes))
+	return true
 }
 
 // refuseRest answers who came too late.

@@ -17,6 +17,13 @@ func (p *plan) recoverLost() error {
 	if p.l.stopping || p.l.nextRecover.IsZero() || p.mono.Before(p.l.nextRecover) {
 		return nil
 	}
+	lanes, err := p.tx.WaitingLanes() // another instance may have left some behind
+	if err != nil {
+		return err
+	}
+	for _, name := range lanes {
+		p.waiting[name] = true
+	}
 	claims, err := p.tx.Claims(claimPrefix)
 	if err != nil {
 		return err

@@ -115,6 +115,12 @@ func (e *Engine) carryOut(ctx context.Context, r *run, s core.State) {
 		case <-returned:
 		}
 	})
+	if errors.Is(context.Cause(ctx), ErrStopping) { // cancelled before it was begun
+		close(returned)
+		unwatch()
+		deliver(core.HandBackEvent(core.KindAction, a.Run))
+		return
+	}
 	result, err := e.call(ctx, &a)
 	close(returned)
 	unwatch()
