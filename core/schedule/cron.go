@@ -1,0 +1,400 @@
+package schedule
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Limits of the dialect.
+const (
+	maxExpr = 1024 // bytes
+	minYear = 1970
+	maxYear = 2099
+)
+
+// A unit is what one field of a cron expression counts.
+type unit struct {
+	name     string
+	min, max int
+	size     int    // how many different values there are; 7 is another name of 0 in the day of week
+	names    string // three letters each, from min on
+}
+
+// The fields in their canonical order.
+const (
+	second = iota
+	minute
+	hour
+	dayOfMonth
+	month
+	dayOfWeek
+	year
+	fieldCount
+)
+
+var units = [fieldCount]unit{
+	second:     {name: "second", min: 0, max: 59, size: 60},
+	minute:     {name: "minute", min: 0, max: 59, size: 60},
+	hour:       {name: "hour", min: 0, max: 23, size: 24},
+	dayOfMonth: {name: "day-of-month", min: 1, max: 31, size: 31},
+	month:      {name: "month", min: 1, max: 12, size: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC"},
+	dayOfWeek:  {name: "day-of-week", min: 0, max: 7, size: 7, names: "SUNMONTUEWEDTHUFRISAT"},
+	year:       {name: "year", min: minYear, max: maxYear, size: maxYear - minYear + 1},
+}
+
+// A span is one plain item of a field: a value, a range, or either with a step.
+type span struct {
+	lo, hi int // as written; hi < lo wraps around
+	step   int // 1 where none is written
+	star   bool
+	ranged bool // written with "-", "*" or "/"
+}
+
+// A field is what one field of an expression says.
+type field struct {
+	text  string
+	spans []span
+	set   valueSet // the values that the spans name
+	every bool     // "*" or "?": nothing is restricted
+	// elapsed tells that a "*" or a step is in the field: R4 for the hour.
+	elapsed bool
+
+	last        bool     // day of month: L
+	lastWeekday bool     // day of month: LW
+	nearest     valueSet // day of month: 15W
+	lastOf      valueSet // day of week: 5L
+	nth         valueSet // day of week: 1#2 as 7*(n-1)+day
+}
+
+// A cronFields is an expression as our own grammar understands it. Nothing of
+// the text reaches the calendar search that has not been read here.
+type cronFields [fieldCount]field
+
+// alias gives what an "@" word stands for.
+func alias(word string) (expr string, ok bool) {
+	switch word {
+	case "@yearly", "@annually":
+		return "0 0 1 1 *", true
+	case "@monthly":
+		return "0 0 1 * *", true
+	case "@weekly":
+		return "0 0 * * 0", true
+	case "@daily", "@midnight":
+		return "0 0 * * *", true
+	case "@hourly":
+		return "0 * * * *", true
+	}
+	return "", false
+}
+
+// parseCron reads an expression of 5, 6 or 7 fields, or an alias.
+func parseCron(expr string) (*cronFields, error) {
+	if strings.HasPrefix(strings.TrimLeft(expr, " \t"), "@") {
+		word := strings.Trim(expr, " \t")
+		std, ok := alias(strings.ToLower(word))
+		if !ok {
+			return nil, exprError("%s is not known: write @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly or @every with a duration such as %q", quote(word), "@every 90s")
+		}
+		expr = std
+	}
+	texts := strings.FieldsFunc(expr, func(r rune) bool { return r == ' ' || r == '\t' })
+	switch len(texts) {
+	case 5:
+		texts = append([]string{"0"}, append(texts, "*")...)
+	case 6:
+		texts = append(texts, "*")
+	case 7:
+	default:
+		return nil, exprError("%s has %s: write 5 (minute hour day-of-month month day-of-week), 6 (second first) or 7 (second first, year last)", quote(expr), plural(len(texts), "field"))
+	}
+	var c cronFields
+	for i, text := range texts {
+		if err := c[i].parse(i, text); err != nil {
+			return nil, err
+		}
+	}
+	return &c, nil
+}
+
+// parse reads field number i.
+func (f *field) parse(i int, text string) error {
+	u := &units[i]
+	f.text = text
+	if text == "?" {
+		if i != dayOfMonth && i != dayOfWeek {
+			return fieldError(u, text, `"?" is only for day-of-month and day-of-week: write "*"`)
+		}
+		text = "*"
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		if item == "" {
+			return fieldError(u, text, "an item of the list is empty")
+		}
+		special, err := f.parseSpecial(i, item)
+		if err != nil {
+			return err
+		}
+		if special {
+			continue
+		}
+		s, err := parseSpan(u, text, item)
+		if err != nil {
+			return err
+		}
+		f.spans = append(f.spans, s)
+		f.elapsed = f.elapsed || s.star || strings.Contains(item, "/")
+		f.every = f.every || s.star && s.step == 1
+		f.add(u, s)
+	}
+	return nil
+}
+
+// add puts the span's values into the set; a reversed range wraps around.
+func (f *field) add(u *unit, s span) {
+	hi := s.hi
+	if hi < s.lo {
+		hi += u.size
+	}
+	for v := s.lo; v <= hi; v += s.step {
+		f.set.add((v - u.min) % u.size)
+	}
+}
+
+// parseSpan reads "*", "5", "1-5", and each of them with a step.
+func parseSpan(u *unit, text, item string) (span, error) {
+	base, stepText, stepped := strings.Cut(item, "/")
+	s := span{lo: u.min, hi: u.min + u.size - 1, step: 1, star: base == "*", ranged: true}
+	first, last, ranged := strings.Cut(base, "-")
+	var err error
+	switch {
+	case s.star:
+	case ranged && (first == "" || last == ""):
+		return s, fieldError(u, text, "%s is half a range: write both ends", quote(base))
+	case ranged:
+		if s.lo, err = u.value(text, first); err != nil {
+			return s, err
+		}
+		if s.hi, err = u.value(text, last); err != nil {
+			return s, err
+		}
+		if u == &units[year] && s.hi < s.lo {
+			return s, fieldError(u, text, "%s runs backwards: write %s-%s", quote(base), last, first)
+		}
+		if u == &units[dayOfWeek] && s.lo == 7 {
+			s.lo, s.hi = 0, s.hi%7
+		}
+	default:
+		if s.lo, err = u.value(text, base); err != nil {
+			return s, err
+		}
+		s.lo = u.min + (s.lo-u.min)%u.size
+		if !stepped {
+			s.hi, s.ranged = s.lo, false
+		}
+	}
+	if !stepped {
+		return s, nil
+	}
+	s.step, err = parseStep(u, text, stepText, s, ranged)
+	return s, err
+}
+
+// parseStep reads what follows the slash. A step that leads out of its range
+// at once is a mistake that others take silently.
+func parseStep(u *unit, text, stepText string, s span, ranged bool) (int, error) {
+	step, ok := number(stepText)
+	if !ok {
+		return 0, fieldError(u, text, "step %s is not a whole number", quote(stepText))
+	}
+	most := u.size - 1
+	if ranged {
+		most = s.hi - s.lo
+		if most < 0 {
+			most += u.size
+		}
+	}
+	switch {
+	case step == 0:
+		return 0, fieldError(u, text, "step 0 never advances: write a step of 1 or more")
+	case most == 0:
+		return 0, fieldError(u, text, "step %d is beyond the range, which has one value: write the value alone", step)
+	case step > most:
+		return 0, fieldError(u, text, "step %d is beyond the range: at most %d reaches a second value", step, most)
+	}
+	return step, nil
+}
+
+// parseSpecial reads the items that count from the end of the month or by its
+// weeks; it reports false for all others.
+func (f *field) parseSpecial(i int, item string) (bool, error) {
+	u := &units[i]
+	upper := strings.ToUpper(item)
+	switch i {
+	case dayOfMonth:
+		day, nearest := strings.CutSuffix(upper, "W")
+		switch {
+		case upper == "L":
+			f.last = true
+		case upper == "LW":
+			f.lastWeekday = true
+		case strings.HasPrefix(upper, "L"), strings.HasPrefix(upper, "W"):
+			return false, fieldError(u, f.text, "%s is not supported: L (last day), LW (last weekday) and 15W (weekday nearest the 15th) are", quote(item))
+		case nearest:
+			v, err := u.value(f.text, day)
+			if err != nil {
+				return false, err
+			}
+			f.nearest.add(v)
+		default:
+			return false, nil
+		}
+		return true, nil
+	case dayOfWeek:
+		day, nth, numbered := strings.Cut(upper, "#")
+		last := false
+		if !numbered {
+			day, last = strings.CutSuffix(upper, "L")
+		}
+		if !numbered && !last {
+			return false, nil
+		}
+		if day == "" {
+			return false, fieldError(u, f.text, "%s names no day: write one before it, such as 5L (last Friday) or MON#2 (second Monday)", quote(item))
+		}
+		v, err := u.value(f.text, day)
+		if err != nil {
+			return false, err
+		}
+		if last || nth == "L" {
+			f.lastOf.add(v % 7)
+			return true, nil
+		}
+		n, ok := number(nth)
+		if !ok || n < 1 || n > 5 {
+			return false, fieldError(u, f.text, "%s is not a week of the month: write # and 1-5, or #L for the last", quote("#"+nth))
+		}
+		f.nth.add(7*(n-1) + v%7)
+		return true, nil
+	}
+	return false, nil
+}
+
+// value reads a number or a name.
+func (u *unit) value(text, s string) (int, error) {
+	if v, ok := number(s); ok {
+		if v < u.min || v > u.max {
+			return 0, fieldError(u, text, "%s is out of range %d-%d", s, u.min, u.max)
+		}
+		return v, nil
+	}
+	if len(s) == 3 {
+		upper := strings.ToUpper(s)
+		for i := 0; i < len(u.names); i += 3 {
+			if u.names[i:i+3] == upper {
+				return u.min + i/3, nil
+			}
+		}
+	}
+	if u.names != "" {
+		return 0, fieldError(u, text, "%s is neither a number from %d to %d nor a name %s-%s", quote(s), u.min, u.max, u.names[:3], u.names[len(u.names)-3:])
+	}
+	return 0, fieldError(u, text, "%s is not a number from %d to %d", quote(s), u.min, u.max)
+}
+
+// number reads one to four digits and nothing else.
+func number(s string) (int, bool) {
+	if len(s) == 0 || len(s) > 4 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
+}
+
+// checkText refuses what no expression can contain, before anything reads it.
+func checkText(expr string) error {
+	if len(expr) > maxExpr {
+		return exprError("the expression is %d bytes long: at most %d are accepted", len(expr), maxExpr)
+	}
+	for i, c := range []byte(expr) {
+		if (c < ' ' && c != '\t') || c > '~' {
+			return exprError("%s has the byte %#02x at position %d: write plain ASCII on one line", quote(expr), c, i)
+		}
+	}
+	if strings.Trim(expr, " \t") == "" {
+		return exprError(`the expression is empty: write one such as "0 9 * * MON-FRI"`)
+	}
+	return nil
+}
+
+// canonical writes the fields in the form of seven that cronexpr reads as we
+// mean them: no names, no reversed ranges, Sunday as 0.
+func (c *cronFields) canonical() string {
+	b := make([]byte, 0, 64)
+	for i := range c {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = c[i].appendCanonical(b, i)
+	}
+	return string(b)
+}
+
+func (f *field) appendCanonical(b []byte, i int) []byte {
+	u := &units[i]
+	days := i == dayOfMonth || i == dayOfWeek
+	if f.every || !days && f.set.len() == u.size {
+		return append(b, '*')
+	}
+	before := len(b)
+	comma := func() {
+		if len(b) > before {
+			b = append(b, ',')
+		}
+	}
+	for v := 0; v < u.size; {
+		if !f.set.has(v) {
+			v++
+			continue
+		}
+		comma()
+		last, step := f.set.progression(v, u.size)
+		b = strconv.AppendInt(b, int64(u.min+v), 10)
+		if last > v {
+			b = append(b, '-')
+			b = strconv.AppendInt(b, int64(u.min+last), 10)
+		}
+		if step > 1 {
+			b = append(b, '/')
+			b = strconv.AppendInt(b, int64(step), 10)
+		}
+		v = last + 1
+	}
+	if f.last {
+		comma()
+		b = append(b, 'L')
+	}
+	if f.lastWeekday {
+		comma()
+		b = append(b, "LW"...)
+	}
+	for v := range f.nearest.values(32) {
+		comma()
+		b = append(strconv.AppendInt(b, int64(v), 10), 'W')
+	}
+	for v := range f.lastOf.values(7) {
+		comma()
+		b = append(strconv.AppendInt(b, int64(v), 10), 'L')
+	}
+	for v := range f.nth.values(35) {
+		comma()
+		b = append(strconv.AppendInt(b, int64(v%7), 10), '#')
+		b = strconv.AppendInt(b, int64(v/7+1), 10)
+	}
+	return b
+}

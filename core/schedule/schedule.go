@@ -1,0 +1,254 @@
+// Package schedule says when something recurs: cron expressions in IANA time
+// zones, fixed periods and single instants behind one immutable type (C2, A4).
+//
+// It reads neither a clock nor the host's time zone database: what a
+// [Schedule] answers depends on its expression, its zone, its anchor, the
+// arguments and [TZVersion] alone, on every machine (F2).
+//
+// The dialect, and what happens on the days when clocks change (R4), are
+// described in docs/cron.md.
+package schedule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// An Error says what is wrong with an expression, a zone or an anchor, and
+// what would be right.
+type Error struct {
+	// Field is what is wrong: "cron_expr", "timezone" or "anchor".
+	Field string
+	// Problem names the part, the bad value and what is accepted.
+	Problem string
+}
+
+// Error gives "field: problem".
+func (e *Error) Error() string { return e.Field + ": " + e.Problem }
+
+func exprError(format string, args ...any) error {
+	return &Error{Field: "cron_expr", Problem: fmt.Sprintf(format, args...)}
+}
+
+func zoneError(format string, args ...any) error {
+	return &Error{Field: "timezone", Problem: fmt.Sprintf(format, args...)}
+}
+
+func fieldError(u *unit, text, format string, args ...any) error {
+	return exprError("%s field %s: %s", u.name, quote(text), fmt.Sprintf(format, args...))
+}
+
+// A Spec is a schedule as it stands in states and documents: comparable with
+// ==, and the same JSON everywhere. [Spec.Compile] makes it answer questions.
+type Spec struct {
+	// Expr is a cron expression, an alias such as "@daily", "@every" with a Go
+	// duration, or "@at" with an RFC 3339 time.
+	Expr string `json:"expr"`
+	// Zone is the IANA time zone in which Expr is read; empty means "UTC".
+	Zone string `json:"timezone,omitempty"`
+	// Anchor is the first occurrence of an "@every"; zero means
+	// 1970-01-01T00:00:00Z. Other schedules ignore it.
+	Anchor effects.Time `json:"anchor,omitzero"`
+}
+
+// Compile checks the schedule and prepares it, as [Parse] does.
+func (s Spec) Compile() (*Schedule, error) {
+	zone := s.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	return Parse(s.Expr, zone, s.Anchor)
+}
+
+// A Schedule is a compiled schedule. It is immutable and safe for concurrent
+// use. Make one with [Parse], [ParseIn], [Every], [Once] or [Spec.Compile].
+//
+// Its JSON form is that of its [Spec].
+type Schedule struct {
+	spec Spec
+	zone *Zone
+
+	// One of these says when it fires.
+	cron   *cron
+	fields *cronFields   // with cron, for Describe
+	period time.Duration // "@every"
+	at     effects.Time  // "@at"
+}
+
+// Parse compiles an expression, to be read in the wall clock time of an IANA
+// time zone. The anchor is the first occurrence of an "@every" and ignored
+// otherwise; see [Spec]. All errors are of type [*Error].
+//
+// A schedule that can never fire is accepted; ask [Schedule.Impossible].
+func Parse(expr, zone string, anchor effects.Time) (*Schedule, error) {
+	z, err := LoadZone(zone)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIn(expr, z, anchor)
+}
+
+// ParseIn is [Parse] with a zone that is already loaded: schedules that share
+// a [Zone] share the memory that its rules take.
+func ParseIn(expr string, zone *Zone, anchor effects.Time) (*Schedule, error) {
+	if err := checkText(expr); err != nil {
+		return nil, err
+	}
+	if anchor < 0 || anchor > effects.MaxTime {
+		return nil, &Error{Field: "anchor", Problem: fmt.Sprintf("%d ms is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", int64(anchor))}
+	}
+	s := &Schedule{spec: Spec{Expr: expr, Zone: zone.name, Anchor: anchor}, zone: zone}
+	word, rest, _ := strings.Cut(strings.Trim(expr, " \t"), " ")
+	rest = strings.Trim(rest, " \t")
+	var err error
+	switch strings.ToLower(word) {
+	case "@every":
+		s.period, err = parsePeriod(rest)
+	case "@at":
+		if s.at, err = effects.ParseTime(rest); err != nil {
+			err = exprError("@at: %v", err)
+		}
+	default:
+		if s.fields, err = parseCron(expr); err == nil {
+			s.cron, err = newCron(s.fields, zone)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Every makes a schedule that fires at the anchor and at every whole period
+// after it, in elapsed time. The period is a whole number of seconds, at least
+// one. A zero anchor means 1970-01-01T00:00:00Z.
+func Every(period time.Duration, anchor effects.Time) (*Schedule, error) {
+	return ParseIn("@every "+period.String(), utc, anchor)
+}
+
+// Once makes a schedule that fires at one instant.
+func Once(at effects.Time) (*Schedule, error) {
+	return ParseIn("@at "+at.String(), utc, 0)
+}
+
+func parsePeriod(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, exprError(`@every: %s is not a duration: write one such as "90s", "1h30m" or, for a day, "24h"`, quote(s))
+	case d < time.Second:
+		return 0, exprError("@every: %s is too short: write at least 1s", quote(s))
+	case d%time.Second != 0:
+		return 0, exprError("@every: %s is not a whole number of seconds", quote(s))
+	}
+	return d, nil
+}
+
+// Spec gives what the schedule was made of.
+func (s *Schedule) Spec() Spec { return s.spec }
+
+// Expr gives the expression as it was written.
+func (s *Schedule) Expr() string { return s.spec.Expr }
+
+// Zone gives the name of the schedule's time zone.
+func (s *Schedule) Zone() string { return s.spec.Zone }
+
+// Anchor gives the anchor as it was given.
+func (s *Schedule) Anchor() effects.Time { return s.spec.Anchor }
+
+// MarshalJSON encodes the schedule's [Spec].
+func (s *Schedule) MarshalJSON() ([]byte, error) { return json.Marshal(s.spec) }
+
+// UnmarshalJSON decodes a [Spec] and compiles it. Unknown fields are refused.
+func (s *Schedule) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	var spec Spec
+	if err := dec.Decode(&spec); err != nil {
+		return fmt.Errorf("schedule: %w", err)
+	}
+	compiled, err := spec.Compile()
+	if err != nil {
+		return err
+	}
+	*s = *compiled
+	return nil
+}
+
+// Next gives the first occurrence strictly after the given time; ok is false
+// where there is none. It always ends: a cron expression fires from 1970 to
+// 2099 in the zone's wall clock time, the others until [effects.MaxTime].
+func (s *Schedule) Next(after effects.Time) (next effects.Time, ok bool) {
+	after = max(after, 0) // the zero Time is no instant, so none before it counts
+	switch {
+	case s.cron != nil:
+		t, ok := s.cron.next(floorSeconds(after))
+		return effects.Time(t * 1000), ok
+	case s.period > 0:
+		return s.nextPeriod(after)
+	case after < s.at:
+		return s.at, true
+	}
+	return 0, false
+}
+
+func (s *Schedule) nextPeriod(after effects.Time) (effects.Time, bool) {
+	anchor, period := s.spec.Anchor, effects.Time(s.period.Milliseconds())
+	if after < anchor {
+		return anchor, true
+	}
+	next := anchor + ((after-anchor)/period+1)*period
+	return next, next <= effects.MaxTime
+}
+
+// Impossible reports whether nothing occurs after the given time: a schedule
+// for 30 February, for years that are over, or for an instant that has passed.
+func (s *Schedule) Impossible(after effects.Time) bool {
+	_, ok := s.Next(after)
+	return !ok
+}
+
+// Between gives the occurrences in (from, to], oldest first, at most limit;
+// more reports whether others follow in that range. It is the one function
+// that live runs, catch-up and backfill share (G3).
+func (s *Schedule) Between(from, to effects.Time, limit int) (times []effects.Time, more bool) {
+	for t, ok := s.Next(from); ok && t <= to; t, ok = s.Next(t) {
+		if len(times) >= limit {
+			return times, true
+		}
+		times = append(times, t)
+	}
+	return times, false
+}
+
+// Count counts the occurrences in (from, to] up to limit; capped reports
+// whether there are more.
+func (s *Schedule) Count(from, to effects.Time, limit int) (n int, capped bool) {
+	for t, ok := s.Next(from); ok && t <= to; t, ok = s.Next(t) {
+		if n >= limit {
+			return n, true
+		}
+		n++
+	}
+	return n, false
+}
+
+// Preview gives the next n occurrences after the given time, or as many as
+// there are.
+func (s *Schedule) Preview(after effects.Time, n int) []effects.Time {
+	times, _ := s.Between(after, effects.MaxTime, n)
+	return times
+}
+
+// floorSeconds cuts t to the second that it lies in.
+func floorSeconds(t effects.Time) int64 {
+	if t < 0 {
+		return (int64(t) - 999) / 1000
+	}
+	return int64(t) / 1000
+}
