@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes; see the package comment.
+const (
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNoDaemon = 3
+	exitNotFound = 4
+	exitSignal   = 128
+)
+
+// app is what all commands share.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	env      func(string) string
+
+	json    bool   // --json
+	server  string // --server
+	token   string // --token
+	started bool   // a command was found and its arguments are well formed
+}
+
+// exitError is an error that decides the exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is an error in what the user typed.
+func usagef(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// run is the whole program but for the process around it.
+func run(args []string, in io.Reader, out, stderr io.Writer) int {
+	ctx, stop := untilSignal(stderr)
+	defer stop()
+	a := &app{in: in, out: out, err: stderr, env: os.Getenv}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	code := exitFailed
+	var coded *exitError
+	switch {
+	case errors.As(err, &coded):
+		code = coded.code
+	case !a.started:
+		code = exitUsage
+	}
+	fmt.Fprintf(stderr, "orreryd: %s\n", cleanLines(err.Error()))
+	if code == exitUsage {
+		fmt.Fprintf(stderr, "See %s --help\n", cmd.CommandPath())
+	}
+	return code
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "orreryd",
+		Short: "Fire scheduled, recurring and webhook actions, and never lose or repeat one",
+		Long: `orreryd fires actions: at a time, on a cron schedule, or when a webhook comes in.
+Whatever it has acknowledged is on the disk in one file; kill it, start it again,
+and it goes on where it was.
+
+Start with:
+  orreryd orchestrate --demo
+
+Exit codes: 0 done; 1 failed, or a divergence was found; 2 the command line or the
+configuration is wrong; 3 no daemon answers; 4 not found; 128 + n ended at once by
+a second signal n.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.started = true
+		},
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "daemon", Title: "The daemon:"},
+		&cobra.Group{ID: "client", Title: "With a running daemon:"},
+		&cobra.Group{ID: "file", Title: "With a database file:"},
+	)
+	for group, commands := range map[string][]*cobra.Command{
+		"daemon": {a.orchestrateCommand(), a.configCommand()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	return root
+}
+
+// untilSignal gives a context that ends with the first SIGINT or SIGTERM; the
+// second one ends the process at once.
+func untilSignal(stderr io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+			return
+		}
+		if s, ok := <-signals; ok {
+			fmt.Fprintf(stderr, "orreryd: %s again: ending at once\n", s)
+			code := exitSignal + 15
+			if n, ok := s.(syscall.Signal); ok {
+				code = exitSignal + int(n)
+			}
+			os.Exit(code)
+		}
+	})
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+		close(signals)
+		wg.Wait()
+	}
+}
+
+// command fills in what is the same for a group of subcommands.
+func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long:  long,
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names := make([]string, 0, len(cmd.Commands()))
+			for _, sub := range cmd.Commands() {
+				names = append(names, sub.Name())
+			}
+			if len(args) == 0 {
+				return usagef("%s needs a subcommand: %s", cmd.CommandPath(), strings.Join(names, ", "))
+			}
+			return usagef("%s: unknown subcommand %q: use one of %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+		},
+	}
+	c.AddCommand(commands...)
+	return c
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// config is everything that the daemon can be told (C9). Its zero value means
+// nothing: start from [defaultConfig]. Durations are in the unit that the key
+// names; -1 in [retention] means for ever.
+type config struct {
+	DB              string  `toml:"db"`
+	Listen          string  `toml:"listen"`
+	TickRateSeconds float64 `toml:"tick_rate_seconds"`
+	StrictTick      bool    `toml:"strict_tick"`
+	LogLevel        string  `toml:"log_level"`
+	LogFormat       string  `toml:"log_format"`
+
+	Background backgroundConfig         `toml:"background"`
+	Engine     engineConfig             `toml:"engine"`
+	Retention  retentionConfig          `toml:"retention"`
+	HTTP       httpConfig               `toml:"http"`
+	Tools      map[string]toolConfig    `toml:"tools"`
+	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
+	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+}
+
+// backgroundConfig is 002 section 5. Recurring actions are on unless they are
+// switched off: 002 adds them to a gateway that has another purpose, here they
+// are the purpose.
+type backgroundConfig struct {
+	EnableRecurringActions        bool    `toml:"enable_recurring_actions"`
+	RecurringCheckIntervalSeconds float64 `toml:"recurring_check_interval_seconds"`
+}
+
+type engineConfig struct {
+	LeaseTTLSeconds       float64 `toml:"lease_ttl_seconds"`
+	RecoverAfterSeconds   float64 `toml:"recover_after_seconds"` // 0: twice the tick (A9)
+	StopTimeoutSeconds    float64 `toml:"stop_timeout_seconds"`
+	DefaultTimeoutSeconds float64 `toml:"default_timeout_seconds"` // 0: none but the tool's
+	DefaultConcurrency    int     `toml:"default_concurrency"`
+	MaxBatch              int     `toml:"max_batch"`
+}
+
+type retentionConfig struct {
+	ActionsDays float64 `toml:"actions_days"`
+	HistoryDays float64 `toml:"history_days"`
+	JournalDays float64 `toml:"journal_days"`
+}
+
+type httpConfig struct {
+	MaxBodyBytes    int64 `toml:"max_body_bytes"`
+	MaxWebhookBytes int64 `toml:"max_webhook_bytes"`
+}
+
+func defaultConfig() config {
+	return config{
+		DB:              "orrery.db",
+		Listen:          "127.0.0.1:7460",
+		TickRateSeconds: 60,
+		LogLevel:        "info",
+		LogFormat:       "text",
+		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024},
+		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
+		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+	}
+}
+
+// override is a setting that a flag and an environment variable can change.
+type override struct {
+	flag, env, usage string
+	boolean          bool
+	set              func(c *config, v string) error
+}
+
+var overrides = []override{
+	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created where there is none (default orrery.db)",
+		set: func(c *config, v string) error { c.DB = v; return nil }},
+	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
+		set: func(c *config, v string) error { c.Listen = v; return nil }},
+	{flag: "tick-rate", env: "ORRERY_TICK_RATE", usage: "`seconds` between sweeps at most (default 60)",
+		set: func(c *config, v string) (err error) { c.TickRateSeconds, err = parseSeconds(v); return err }},
+	{flag: "strict-tick", env: "ORRERY_STRICT_TICK", boolean: true, usage: "fire at ticks only, not between them",
+		set: func(c *config, v string) (err error) {
+			if c.StrictTick, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
+	{flag: "log-level", env: "ORRERY_LOG_LEVEL", usage: "`level`: debug, info, warn or error (default info; warn with --demo)",
+		set: func(c *config, v string) error { c.LogLevel = v; return nil }},
+	{flag: "log-format", env: "ORRERY_LOG_FORMAT", usage: "`format`: text or json (default text)",
+		set: func(c *config, v string) error { c.LogFormat = v; return nil }},
+}
+
+// addConfigFlags adds what [loadConfig] reads.
+func addConfigFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "TOML configuration `file`")
+	for _, o := range overrides {
+		if o.boolean {
+			flags.Bool(o.flag, false, o.usage)
+		} else {
+			flags.String(o.flag, "", o.usage)
+		}
+	}
+}
+
+// parseSeconds takes a number of seconds, as 001 has it, or a duration of Go.
+func parseSeconds(v string) (float64, error) {
+	if n, err := strconv.ParseFloat(v, 64); err == nil {
+		return n, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number of seconds, such as 60 or 0.5", v)
+	}
+	return d.Seconds(), nil
+}
+
+// loadConfig reads the settings: flags over environment over file over
+// defaults. The result is valid.
+func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
+	c := defaultConfig()
+	path := env("ORRERY_CONFIG")
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		path = f.Value.String()
+	}
+	if path != "" {
+		if err := c.readFile(path); err != nil {
+			return c, usagef("%w", err)
+		}
+	}
+	for _, o := range overrides {
+		if v := env(o.env); v != "" {
+			if err := o.set(&c, v); err != nil {
+				return c, usagef("%s: %w", o.env, err)
+			}
+		}
+	}
+	for _, o := range overrides {
+		if f := flags.Lookup(o.flag); f != nil && f.Changed {
+			if err := o.set(&c, f.Value.String()); err != nil {
+				return c, usagef("--%s: %w", o.flag, err)
+			}
+		}
+	}
+	c.addDefaultTools()
+	if err := c.validate(); err != nil {
+		return c, usagef("%w", err)
+	}
+	return c, nil
+}
+
+// readFile decodes a configuration file over the present settings. An unknown
+// key and a wrong type are errors that name line and column.
+func (c *config) readFile(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	d := toml.NewDecoder(strings.NewReader(string(data))).DisallowUnknownFields()
+	err = d.Decode(c)
+	var unknown *toml.StrictMissingError
+	var wrong *toml.DecodeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unknown):
+		var errs []error
+		for _, e := range unknown.Errors {
+			row, column := e.Position()
+			errs = append(errs, fmt.Errorf("%s:%d:%d: unknown key %q", path, row, column, strings.Join(e.Key(), ".")))
+		}
+		return errors.Join(errs...)
+	case errors.As(err, &wrong):
+		row, column := wrong.Position()
+		key := strings.Join(wrong.Key(), ".")
+		if key != "" {
+			key += ": "
+		}
+		return fmt.Errorf("%s:%d:%d: %s%s", path, row, column, key, strings.TrimPrefix(wrong.Error(), "toml: "))
+	}
+	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "toml: "))
+}
+
+// maxSeconds bounds every duration: ten years.
+const maxSeconds = 10 * 365 * 24 * 60 * 60
+
+// validate names each key whose value cannot be right, and what would be.
+func (c *config) validate() error {
+	return errors.Join(
+		c.validateDaemon(),
+		c.validateEngine(),
+		c.validateTools(),
+		c.validateWebhooks(),
+		c.validateTokens(),
+	)
+}
+
+func (c *config) validateDaemon() error {
+	var errs []error
+	if c.DB == "" {
+		errs = append(errs, errors.New("db: must not be empty: name a file"))
+	}
+	if c.Listen == "" {
+		errs = append(errs, errors.New("listen: must not be empty: use an address such as \"127.0.0.1:7460\""))
+	}
+	if _, err := logLevel(c.LogLevel); err != nil {
+		errs = append(errs, err)
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		errs = append(errs, fmt.Errorf("log_format: %q is unknown: use \"text\" or \"json\"", c.LogFormat))
+	}
+	if n := c.HTTP.MaxBodyBytes; n < 1<<10 || n > 64<<20 {
+		errs = append(errs, fmt.Errorf("http.max_body_bytes: %d is not between %d and %d", n, 1<<10, 64<<20))
+	}
+	if n := c.HTTP.MaxWebhookBytes; n < 1 || n > core.MaxWebhookBytes {
+		errs = append(errs, fmt.Errorf("http.max_webhook_bytes: %d is not between 1 and %d", n, core.MaxWebhookBytes))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *config) validateEngine() error {
+	e := c.Engine
+	errs := []error{
+		checkSeconds("tick_rate_seconds", c.TickRateSeconds, 0.001),
+		checkSeconds("background.recurring_check_interval_seconds", c.Background.RecurringCheckIntervalSeconds, 0.001),
+		checkSeconds("engine.lease_ttl_seconds", e.LeaseTTLSeconds, 1),
+		checkSeconds("engine.recover_after_seconds", e.RecoverAfterSeconds, 0),
+		checkSeconds("engine.stop_timeout_seconds", e.StopTimeoutSeconds, 0.001),
+		checkSeconds("engine.default_timeout_seconds", e.DefaultTimeoutSeconds, 0),
+		checkDays("retention.actions_days", c.Retention.ActionsDays),
+		checkDays("retention.history_days", c.Retention.HistoryDays),
+		checkDays("retention.journal_days", c.Retention.JournalDays),
+	}
+	if e.DefaultConcurrency < 1 {
+		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
+	}
+	if e.MaxBatch < 1 || e.MaxBatch > 1<<16 {
+		errs = append(errs, fmt.Errorf("engine.max_batch: %d is not between 1 and %d", e.MaxBatch, 1<<16))
+	}
+	return errors.Join(errs...)
+}
+
+func checkSeconds(key string, v, least float64) error {
+	if !(v >= least && v <= maxSeconds) { // catches NaN too
+		return fmt.Errorf("%s: %v is not between %v and %d seconds", key, v, least, maxSeconds)
+	}
+	return nil
+}
+
+func checkDays(key string, v float64) error {
+	if v == -1 || v > 0 && v <= maxSeconds/86400 {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is neither -1 (for ever) nor more than 0 and at most %d days", key, v, maxSeconds/86400)
+}
+
+// seconds turns a checked number into a duration.
+func seconds(v float64) time.Duration {
+	return time.Duration(math.Round(v * float64(time.Second)))
+}
+
+// days turns a checked number into a retention, negative for ever.
+func days(v float64) time.Duration {
+	if v < 0 {
+		return -1
+	}
+	return seconds(v * 86400)
+}
+
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+func logLevel(name string) (slog.Level, error) {
+	var l slog.Level
+	if !slices.Contains(logLevels, name) {
+		return l, fmt.Errorf("log_level: %q is unknown: use one of %s", name, strings.Join(logLevels, ", "))
+	}
+	return l, l.UnmarshalText([]byte(name))
+}

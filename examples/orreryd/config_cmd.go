@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	check := &cobra.Command{
+		Use:     "check FILE",
+		Short:   "Check a configuration file, and say what is wrong with it",
+		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nand that secrets are where they are said to be.",
+		Example: "  orreryd config check /etc/orrery.toml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			flags := pflag.NewFlagSet("check", pflag.ContinueOnError)
+			addConfigFlags(flags)
+			if err := flags.Set("config", args[0]); err != nil {
+				return err
+			}
+			c, err := loadConfig(flags, func(string) string { return "" })
+			if err != nil {
+				return err
+			}
+			if err := checkListen(c); err != nil {
+				return usagef("%w", err)
+			}
+			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
+			return err
+		},
+	}
+	show := &cobra.Command{
+		Use:     "show",
+		Short:   "Show the settings that orchestrate would use, without secrets",
+		Example: "  orreryd config show --config /etc/orrery.toml\n  ORRERY_TICK_RATE=5 orreryd config show",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(cmd.Flags(), a.env)
+			if err != nil {
+				return err
+			}
+			b, err := toml.Marshal(c.redacted())
+			if err != nil {
+				return fmt.Errorf("print the settings: %w", err)
+			}
+			_, err = a.out.Write(b)
+			return err
+		},
+	}
+	addConfigFlags(show.Flags())
+	return group("config", "Check or show the configuration", "", check, show)
+}
+
+// redactedText stands where a secret was.
+const redactedText = "(redacted)"
+
+// redacted gives a copy that can be shown.
+func (c config) redacted() config {
+	hide := func(s *string) {
+		if *s != "" {
+			*s = redactedText
+		}
+	}
+	c.Tokens = slices.Clone(c.Tokens)
+	for i := range c.Tokens {
+		hide(&c.Tokens[i].Token)
+		hide(&c.Tokens[i].TokenSHA256)
+	}
+	c.Webhooks = maps.Clone(c.Webhooks)
+	for name, w := range c.Webhooks {
+		hide(&w.Secret)
+		w.Signature = w.signature()
+		c.Webhooks[name] = w
+	}
+	return c
+}

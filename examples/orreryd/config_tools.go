@@ -1,0 +1,332 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/httpcall"
+)
+
+// toolConfig is one [tools.NAME]. Which keys it may have depends on its type.
+type toolConfig struct {
+	Type        string `toml:"type"`
+	Enabled     *bool  `toml:"enabled,omitempty"`     // default true
+	Concurrency *int   `toml:"concurrency,omitempty"` // default engine.default_concurrency
+
+	TimeLimitSeconds *float64 `toml:"time_limit_seconds,omitempty"` // both
+
+	MaxOutputBytes   *int      `toml:"max_output_bytes,omitempty"` // command
+	KillGraceSeconds *float64  `toml:"kill_grace_seconds,omitempty"`
+	InheritEnv       *[]string `toml:"inherit_env,omitempty"`
+	BaseDir          *string   `toml:"base_dir,omitempty"`
+	Executables      *[]string `toml:"executables,omitempty"`
+
+	TotalLimitSeconds *float64  `toml:"total_limit_seconds,omitempty"` // http
+	MaxResponseBytes  *int      `toml:"max_response_bytes,omitempty"`
+	Retries           *int      `toml:"retries,omitempty"`
+	BackoffSeconds    *float64  `toml:"backoff_seconds,omitempty"`
+	DenyPrivate       *bool     `toml:"deny_private,omitempty"`
+	Allow             *[]string `toml:"allow,omitempty"`
+	UserAgent         *string   `toml:"user_agent,omitempty"`
+}
+
+// Types of [toolConfig].
+const (
+	typeCommand = "command"
+	typeHTTP    = "http"
+)
+
+func (t toolConfig) enabled() bool { return t.Enabled == nil || *t.Enabled }
+
+// addDefaultTools adds the tools that exist unless they are switched off.
+func (c *config) addDefaultTools() {
+	c.Tools = maps.Clone(c.Tools)
+	if c.Tools == nil {
+		c.Tools = make(map[string]toolConfig)
+	}
+	for name, typ := range map[string]string{command.Name: typeCommand, httpcall.Name: typeHTTP} {
+		t := c.Tools[name]
+		if t.Type == "" {
+			t.Type = typ
+		}
+		c.Tools[name] = t
+	}
+}
+
+func (c *config) validateTools() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		if err := c.Tools[name].validate("tools." + name); err != nil {
+			errs = append(errs, err)
+		}
+		if name == "" || len(name) > core.MaxNameBytes {
+			errs = append(errs, fmt.Errorf("tools: the name %q has %d bytes: want 1 to %d", short(name, 40), len(name), core.MaxNameBytes))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (t toolConfig) validate(key string) error {
+	foreign := map[string]bool{}
+	switch t.Type {
+	case typeCommand:
+		foreign = map[string]bool{
+			"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
+			"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
+			"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
+		}
+	case typeHTTP:
+		foreign = map[string]bool{
+			"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
+			"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil,
+		}
+	default:
+		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, t.Type, typeCommand, typeHTTP)
+	}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(foreign)) {
+		if foreign[k] {
+			errs = append(errs, fmt.Errorf("%s.%s: a tool of type %q has no such key", key, k, t.Type))
+		}
+	}
+	errs = append(errs, checkAtLeast(key+".concurrency", t.Concurrency, 1), checkAtLeast(key+".max_output_bytes", t.MaxOutputBytes, 0),
+		checkAtLeast(key+".max_response_bytes", t.MaxResponseBytes, 1), checkAtLeast(key+".retries", t.Retries, 0))
+	for k, v := range map[string]*float64{
+		"time_limit_seconds": t.TimeLimitSeconds, "kill_grace_seconds": t.KillGraceSeconds,
+		"total_limit_seconds": t.TotalLimitSeconds, "backoff_seconds": t.BackoffSeconds,
+	} {
+		if v != nil {
+			errs = append(errs, checkSeconds(key+"."+k, *v, 0.001))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	tool, err := t.make(key)
+	if err != nil {
+		return err
+	}
+	return closeTool(tool)
+}
+
+func checkAtLeast(key string, v *int, least int) error {
+	if v != nil && *v < least {
+		return fmt.Errorf("%s: %d is not at least %d", key, *v, least)
+	}
+	return nil
+}
+
+// make builds the tool. A key that is left out keeps the tool's own default.
+func (t toolConfig) make(key string) (shell.Tool, error) {
+	var tool shell.Tool
+	var err error
+	if t.Type == typeCommand {
+		tool, err = command.New(command.Options{
+			TimeLimit:   seconds(deref(t.TimeLimitSeconds)),
+			MaxOutput:   zeroIsNone(t.MaxOutputBytes),
+			KillGrace:   seconds(deref(t.KillGraceSeconds)),
+			InheritEnv:  nilOrList(t.InheritEnv),
+			BaseDir:     deref(t.BaseDir),
+			Executables: nilOrList(t.Executables),
+		})
+	} else {
+		var allow []netip.Prefix
+		for i, s := range deref(t.Allow) {
+			p, perr := netip.ParsePrefix(s)
+			if perr != nil {
+				return nil, fmt.Errorf("%s.allow[%d]: %q is not a network such as \"10.1.0.0/16\"", key, i, s)
+			}
+			allow = append(allow, p)
+		}
+		tool, err = httpcall.New(httpcall.Options{
+			TimeLimit:   seconds(deref(t.TimeLimitSeconds)),
+			TotalLimit:  seconds(deref(t.TotalLimitSeconds)),
+			MaxResponse: deref(t.MaxResponseBytes),
+			Retries:     zeroIsNone(t.Retries),
+			Backoff:     seconds(deref(t.BackoffSeconds)),
+			DenyPrivate: deref(t.DenyPrivate),
+			Allow:       allow,
+			UserAgent:   deref(t.UserAgent),
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return tool, nil
+}
+
+// zeroIsNone says zero to an option where zero would mean its default.
+func zeroIsNone(v *int) int {
+	if v != nil && *v == 0 {
+		return -1
+	}
+	return deref(v)
+}
+
+// nilOrList keeps the difference between a list that is empty and none.
+func nilOrList(v *[]string) []string {
+	if v == nil {
+		return nil
+	}
+	return append([]string{}, *v...)
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}
+
+// tools makes all tools that are enabled.
+func (c *config) tools() (tools map[string]shell.Tool, concurrency map[string]int, err error) {
+	tools, concurrency = make(map[string]shell.Tool), make(map[string]int)
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		t := c.Tools[name]
+		if !t.enabled() {
+			continue
+		}
+		if tools[name], err = t.make("tools." + name); err != nil {
+			return nil, nil, err
+		}
+		if t.Concurrency != nil {
+			concurrency[name] = *t.Concurrency
+		}
+	}
+	return tools, concurrency, nil
+}
+
+// closeTool releases what a tool holds between runs.
+func closeTool(t shell.Tool) error {
+	switch t := t.(type) {
+	case io.Closer:
+		return t.Close()
+	case interface{ Close() }:
+		t.Close()
+	}
+	return nil
+}
+
+// webhookConfig is one [webhooks.NAME]: a route of the webhook ingress (B4).
+type webhookConfig struct {
+	Tool        string         `toml:"tool"`
+	ToolInput   map[string]any `toml:"tool_input,omitempty"`
+	Label       string         `toml:"label,omitempty"`
+	ActionType  string         `toml:"action_type,omitempty"`
+	Namespace   string         `toml:"namespace,omitempty"` // default "default"
+	Tenant      string         `toml:"tenant,omitempty"`    // default "default"
+	OnInterrupt string         `toml:"on_interrupt,omitempty"`
+	MaxAttempts uint32         `toml:"max_attempts,omitempty"`
+	// Signature is how requests are signed: standard (the default), github or none.
+	Signature  string `toml:"signature,omitempty"`
+	Secret     string `toml:"secret,omitempty"`
+	SecretEnv  string `toml:"secret_env,omitempty"`
+	SecretFile string `toml:"secret_file,omitempty"` // one secret a line, all are good: for rotation
+}
+
+// defaultScope is the namespace and the tenant where none is named.
+const defaultScope = "default"
+
+func (c *config) validateWebhooks() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.Webhooks)) {
+		errs = append(errs, c.validateWebhook(name, c.Webhooks[name]))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *config) validateWebhook(name string, w webhookConfig) error {
+	key := "webhooks." + name
+	if !validRoute(name) {
+		return fmt.Errorf("webhooks: the route %q is not made of letters, digits, '-', '_' and '.' alone", short(name, 40))
+	}
+	var errs []error
+	t, ok := c.Tools[w.Tool]
+	switch {
+	case w.Tool == "":
+		errs = append(errs, fmt.Errorf("%s.tool: missing: name one of %q", key, slices.Sorted(maps.Keys(c.Tools))))
+	case !ok || !t.enabled():
+		errs = append(errs, fmt.Errorf("%s.tool: %q is unknown: use one of %q", key, w.Tool, slices.Sorted(maps.Keys(c.Tools))))
+	default:
+		errs = append(errs, w.validateInput(key, t))
+	}
+	if _, err := w.secrets(key); err != nil {
+		errs = append(errs, err)
+	}
+	switch core.OnInterrupt(w.OnInterrupt) {
+	case "", core.InterruptFail, core.InterruptRetry:
+	default:
+		errs = append(errs, fmt.Errorf("%s.on_interrupt: %q is unknown: use %q or %q", key, w.OnInterrupt, core.InterruptFail, core.InterruptRetry))
+	}
+	return errors.Join(errs...)
+}
+
+// validateInput asks the tool, so that a webhook does not fail at its first
+// request only.
+func (w webhookConfig) validateInput(key string, t toolConfig) error {
+	input, err := w.input()
+	if err != nil {
+		return fmt.Errorf("%s.tool_input: %w", key, err)
+	}
+	tool, err := t.make(key)
+	if err != nil {
+		return nil // said at the tool
+	}
+	defer func() { _ = closeTool(tool) }()
+	if v, ok := tool.(shell.InputValidator); ok {
+		if err := v.ValidateInput(input); err != nil {
+			return fmt.Errorf("%s.%w", key, err)
+		}
+	}
+	return nil
+}
+
+// input gives the tool's input as JSON.
+func (w webhookConfig) input() (json.RawMessage, error) {
+	if w.ToolInput == nil {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(w.ToolInput)
+}
+
+func validRoute(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
+			return false
+		}
+	}
+	return s != "" && s != "." && s != ".." && len(s) <= core.MaxNameBytes
+}
+
+// routes gives the webhook routes for the engine.
+func (c *config) routes() (map[string]shell.WebhookRoute, error) {
+	routes := make(map[string]shell.WebhookRoute, len(c.Webhooks))
+	for name, w := range c.Webhooks {
+		input, err := w.input()
+		if err != nil {
+			return nil, fmt.Errorf("webhooks.%s.tool_input: %w", name, err)
+		}
+		routes[name] = shell.WebhookRoute{
+			Tool: w.Tool, ToolInput: input, Label: w.Label, ActionType: w.ActionType,
+			Namespace: or(w.Namespace, defaultScope), Tenant: or(w.Tenant, defaultScope),
+			Policy: core.RunPolicy{OnInterrupt: core.OnInterrupt(w.OnInterrupt), MaxAttempts: w.MaxAttempts},
+		}
+	}
+	return routes, nil
+}
+
+func or(v, otherwise string) string {
+	if v == "" {
+		return otherwise
+	}
+	return v
+}

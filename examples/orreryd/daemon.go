@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+// daemon is what runs under orreryd orchestrate.
+type daemon struct {
+	c      config
+	log    *slog.Logger
+	store  *bolt.Store
+	tools  map[string]shell.Tool
+	engine *shell.Engine
+	api    *apiServer
+}
+
+// newLogger writes to w as the configuration says.
+func newLogger(c config, w io.Writer) (*slog.Logger, error) {
+	level, err := logLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, o)), nil
+}
+
+// openDaemon gets everything that a daemon needs: the file, the tools, the
+// address. Nothing runs yet.
+func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err error) {
+	d := &daemon{c: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	var concurrency map[string]int
+	if d.tools, concurrency, err = c.tools(); err != nil {
+		return nil, err
+	}
+	routes, err := c.routes()
+	if err != nil {
+		return nil, err
+	}
+	if d.store, err = bolt.Open(c.DB, bolt.Options{}); err != nil {
+		if errors.Is(err, bolt.ErrLocked) {
+			err = fmt.Errorf("%w: is another orreryd running on it?", err)
+		}
+		return nil, err
+	}
+	d.engine, err = shell.New(shell.Options{
+		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
+		DefaultConcurrency:     c.Engine.DefaultConcurrency,
+		TickRate:               seconds(c.TickRateSeconds),
+		StrictTick:             c.StrictTick,
+		DisableRecurring:       !c.Background.EnableRecurringActions,
+		RecurringCheckInterval: seconds(c.Background.RecurringCheckIntervalSeconds),
+		LeaseTTL:               seconds(c.Engine.LeaseTTLSeconds),
+		RecoverAfter:           seconds(c.Engine.RecoverAfterSeconds),
+		DefaultTimeout:         seconds(c.Engine.DefaultTimeoutSeconds),
+		StopTimeout:            seconds(c.Engine.StopTimeoutSeconds),
+		ActionRetention:        days(c.Retention.ActionsDays),
+		HistoryRetention:       days(c.Retention.HistoryDays),
+		JournalRetention:       days(c.Retention.JournalDays),
+		MaxBatch:               c.Engine.MaxBatch,
+		Logger:                 log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.api, err = listenAPI(ctx, c, d.engine, log)
+	return d, err
+}
+
+// run works until ctx ends, then stops cleanly. ready is called once requests
+// are answered, stopping once the stop has begun.
+func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var engineErr, apiErr error
+	wg.Go(func() {
+		defer cancel() // an engine that ends takes the rest with it
+		engineErr = d.engine.Run(ctx)
+	})
+	startErr := d.awaitEngine(ctx)
+	if startErr == nil {
+		wg.Go(func() {
+			defer cancel()
+			apiErr = d.api.serve()
+		})
+		ready()
+	} else {
+		cancel()
+	}
+	<-ctx.Done()
+	stopping()
+	// What is being answered may go on for as long as what runs may.
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), seconds(d.c.Engine.StopTimeoutSeconds)+time.Second)
+	defer stop()
+	err := d.api.shutdown(limit)
+	wg.Wait()
+	if engineErr == nil && !errors.Is(startErr, context.Canceled) {
+		engineErr = startErr
+	}
+	return errors.Join(engineErr, apiErr, err)
+}
+
+// awaitEngine waits until the loop answers: a request about an action that
+// cannot exist is refused by the loop, so its answer shows that the loop runs.
+func (d *daemon) awaitEngine(ctx context.Context) error {
+	_, err := d.engine.CancelAction(ctx, uuid.Nil, "")
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// close releases what openDaemon took.
+func (d *daemon) close() error {
+	var errs []error
+	if d.api != nil {
+		errs = append(errs, d.api.close())
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.tools)) {
+		errs = append(errs, closeTool(d.tools[name]))
+	}
+	if d.store != nil {
+		errs = append(errs, d.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// listen opens the address, and says what to do where it is taken.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: the address is in use: is another orreryd running? Choose another one with --listen", addr)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return l, nil
+}
