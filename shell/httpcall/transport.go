@@ -1,0 +1,183 @@
+package httpcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// AddressError says that a connection was not made because of where it leads.
+type AddressError struct {
+	Addr     netip.Addr
+	Word     string // what the address is: "loopback", "link-local"
+	Redirect bool   // a redirect led there
+}
+
+// Error names the address and the rule.
+func (e *AddressError) Error() string {
+	if e.Redirect {
+		return fmt.Sprintf("address %v is %s: a redirect must not lead there", e.Addr, e.Word)
+	}
+	return fmt.Sprintf("address %v is %s: only public addresses are allowed here", e.Addr, e.Word)
+}
+
+// router sends each request over the transport whose connections reach no
+// further than the request may.
+type router struct {
+	direct     scope                        // how far a direct target may be
+	transports [special + 1]*http.Transport // by the narrowest scope that they connect to
+	allow      []netip.Prefix
+	classify   func(netip.Addr) (scope, string)
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
+	reach := r.direct
+	if req.Response != nil { // net/http's sign that this request follows a redirect
+		reach = min(reach, tripOf(req.Context()).origin())
+	}
+	return r.transports[reach].RoundTrip(req)
+}
+
+// control checks each address when the socket is made, just before it is used.
+func (r *router) control(reach scope) func(context.Context, string, string, syscall.RawConn) error {
+	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		ap, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("address %q is not understood: %w", address, err)
+		}
+		addr := ap.Addr().Unmap()
+		if slices.ContainsFunc(r.allow, func(p netip.Prefix) bool { return p.Contains(addr.WithZone("")) }) {
+			return nil
+		}
+		if s, word := r.classify(addr); s > reach {
+			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.direct || tripOf(ctx).redirected()}
+		}
+		return nil
+	}
+}
+
+// trip is what is known of one attempt while it is under way. It travels in the
+// request's context, since net/http hands a redirect's request on with that.
+type trip struct {
+	follow   bool
+	classify func(netip.Addr) (scope, string)
+
+	mu    sync.Mutex
+	sent  bool // the head of a request was written: a server may act on it
+	known bool
+	first scope // of the address that the input led to
+	hops  int
+}
+
+type tripKey struct{}
+
+func tripOf(ctx context.Context) *trip {
+	t, ok := ctx.Value(tripKey{}).(*trip)
+	if !ok { // a dial that net/http goes on with after its request has gone
+		return &trip{}
+	}
+	return t
+}
+
+// watch gives a context that carries t and tells it what happens.
+func (t *trip) watch(ctx context.Context) context.Context {
+	ctx = context.WithValue(ctx, tripKey{}, t)
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { t.connected(info.Conn.RemoteAddr()) },
+		WroteHeaders: func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.sent = true
+		},
+	})
+}
+
+// connected notes the scope of the first connection. An address of unknown
+// form counts as public: the strictest for what follows.
+func (t *trip) connected(remote net.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known {
+		return
+	}
+	t.known = true
+	if tcp, ok := remote.(*net.TCPAddr); ok {
+		t.first, _ = t.classify(tcp.AddrPort().Addr().Unmap())
+	}
+}
+
+func (t *trip) origin() scope {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.first == special {
+		return private // a link-local peer is a neighbour, not this machine
+	}
+	return t.first
+}
+
+func (t *trip) wasSent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sent
+}
+
+func (t *trip) redirected() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hops > 0
+}
+
+// errRedirect is a redirect that is not followed; asking again would not help.
+var errRedirect = errors.New("redirect refused")
+
+// kept are the headers of the input that go along to another origin.
+var kept = []string{"Accept", "Accept-Language", "Content-Language", "Content-Type", "User-Agent", keyHeader}
+
+// checkRedirect is the client's policy: see the package's documentation.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	t := tripOf(req.Context())
+	if !t.follow {
+		return http.ErrUseLastResponse
+	}
+	last := via[len(via)-1].URL
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%w: more than %d in a row", errRedirect, maxRedirects)
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+		return fmt.Errorf("%w: it leads to scheme %q", errRedirect, clip(req.URL.Scheme))
+	case last.Scheme == "https" && req.URL.Scheme == "http":
+		return fmt.Errorf("%w: it leads from https to http", errRedirect)
+	}
+	t.mu.Lock()
+	t.hops++
+	t.mu.Unlock()
+	req.Header.Del("Referer") // its query may hold a secret
+	origin := originOf(via[0].URL)
+	away := func(r *http.Request) bool { return originOf(r.URL) != origin }
+	if away(req) || slices.ContainsFunc(via, away) {
+		for name := range req.Header {
+			if !slices.ContainsFunc(kept, func(k string) bool { return strings.EqualFold(k, name) }) {
+				delete(req.Header, name)
+			}
+		}
+	}
+	return nil
+}
+
+func originOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
