@@ -10,8 +10,11 @@ import (
 // that needs a wall clock that jumps brings its own, and any other test runs
 // the real one under testing/synctest.
 type Clock interface {
-	// Now gives the wall clock, with the monotonic reading where there is one.
+	// Now gives the wall clock. It may jump.
 	Now() time.Time
+	// Steady gives a reading that does not jump when the wall clock is set. Only
+	// differences between two readings count.
+	Steady() time.Time
 	// Timer sends once after d on the channel, unless stop is called before.
 	Timer(d time.Duration) (c <-chan time.Time, stop func())
 }
@@ -21,6 +24,9 @@ type SystemClock struct{}
 
 // Now gives the machine's time.
 func (SystemClock) Now() time.Time { return time.Now() }
+
+// Steady gives the machine's time, which carries a monotonic reading.
+func (SystemClock) Steady() time.Time { return time.Now() }
 
 // Timer starts a timer of the runtime.
 func (SystemClock) Timer(d time.Duration) (<-chan time.Time, func()) {

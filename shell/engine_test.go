@@ -109,6 +109,13 @@ func tools(t shell.Tool) map[string]shell.Tool { return map[string]shell.Tool{"c
 
 func at(d time.Duration) core.Trigger { return core.Scheduled(effects.TimeOf(time.Now().Add(d))) }
 
+// elapse lets the bubble's time pass, and waits until all that it set off has
+// been done.
+func elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func bg() context.Context { return context.Background() }
 
 // B8, the gate of 001.

@@ -79,6 +79,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	l := &e.loop
 	if err := l.register(ctx); err != nil {
 		close(e.closing)
+		if ctx.Err() != nil {
+			return nil // stopped before it began
+		}
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
@@ -93,21 +96,22 @@ func (l *loop) run(ctx context.Context) {
 	l.nextTick, l.nextRecurring, l.nextRecover = now, now, now
 	l.webhooks = true
 	done := ctx.Done()
-	for {
+	for !l.stopping || !l.finished() {
 		l.gather(done)
 		if !l.stopping && ctx.Err() != nil {
 			done = nil
 			l.beginStop()
 		}
-		if l.stopping && l.finished() {
-			l.refuseRest()
-			return
-		}
 		l.step()
 	}
+	l.refuseRest()
 }
 
-func (l *loop) now() time.Time { return l.e.o.Clock.Now() }
+// now is the steady time by which the loop plans its own waking; wall is the
+// time that the machines see.
+func (l *loop) now() time.Time { return l.e.o.Clock.Steady() }
+
+func (l *loop) wall() effects.Time { return wall(l.e.o.Clock.Now()) }
 
 // register takes a claim of its own for this instance: the lowest free place.
 func (l *loop) register(ctx context.Context) error {
@@ -118,7 +122,7 @@ func (l *loop) register(ctx context.Context) error {
 			if c, err := tx.Claim(name); err == nil && c.Holder != "" {
 				continue // held, or not settled yet: recover deals with it
 			}
-			c, err := tx.Acquire(name, l.e.name, l.e.o.LeaseTTL, wall(now))
+			c, err := tx.Acquire(name, l.e.name, l.e.o.LeaseTTL, l.wall())
 			if errors.Is(err, store.ErrClaimed) {
 				continue
 			}
@@ -224,7 +228,7 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 		earlier(l.nextRecurring)
 	}
 	if !l.e.o.StrictTick && !l.nextDue.IsZero() {
-		return min(next.Sub(now), l.nextDue.Std().Sub(now))
+		return min(next.Sub(now), l.nextDue.Std().Sub(l.e.o.Clock.Now()))
 	}
 	return next.Sub(now)
 }
@@ -235,7 +239,7 @@ func (l *loop) step() {
 	l.beginTick(now)
 	p := &plan{}
 	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
-		*p = plan{l: l, tx: tx, now: wall(now), mono: now}
+		*p = plan{l: l, tx: tx, now: l.wall(), mono: now}
 		l.buf = l.buf[:0]
 		return p.build()
 	})
@@ -269,7 +273,7 @@ func (l *loop) beginTick(now time.Time) {
 		if !l.sweep.active && !l.e.o.DisableRecurring {
 			l.sweep = sweep{active: true, recurring: true}
 		}
-	case !l.e.o.StrictTick && !l.sweep.active && !l.nextDue.IsZero() && !l.nextDue.After(wall(now)):
+	case !l.e.o.StrictTick && !l.sweep.active && !l.nextDue.IsZero() && !l.nextDue.After(l.wall()):
 		l.sweep = sweep{active: true}
 	}
 }
