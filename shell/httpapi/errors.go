@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/store"
+)
+
+// failure is an error that the caller is told: its text is meant for them.
+type failure struct {
+	status int
+	text   string
+	header http.Header // or nil
+	cause  error       // for the log; never sent
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.cause }
+
+func failf(status int, format string, args ...any) *failure {
+	return &failure{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+func (f *failure) with(key, value string) *failure {
+	if f.header == nil {
+		f.header = make(http.Header)
+	}
+	f.header.Set(key, value)
+	return f
+}
+
+func unauthorized(challenge, format string, args ...any) *failure {
+	return failf(http.StatusUnauthorized, format, args...).with("WWW-Authenticate", challenge)
+}
+
+// classify turns any error into what the caller is told. What it does not know
+// is an internal error: the text of such an error may hold paths and types, so
+// it goes to the log alone.
+func classify(err error) *failure {
+	var (
+		known   *failure
+		input   *strictjson.Error
+		refusal *shell.Refusal
+		cron    *schedule.Error
+	)
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &input):
+		return failf(http.StatusBadRequest, "%s", inputText(input))
+	case errors.As(err, &refusal):
+		return failf(refusalStatus(refusal.Code), "%s", oneLine(refusal.Reason))
+	case errors.As(err, &cron):
+		return failf(http.StatusBadRequest, "%s", oneLine(cron.Error()))
+	case errors.Is(err, shell.ErrPageToken):
+		return failf(http.StatusBadRequest, "%s", shell.ErrPageToken)
+	case errors.Is(err, shell.ErrNotFound):
+		return failf(http.StatusNotFound, "not found")
+	}
+	if f := classifyBody(err); f != nil {
+		return f
+	}
+	f := unavailable(err)
+	f.cause = err
+	return f
+}
+
+// classifyBody knows what can go wrong while a body is read.
+func classifyBody(err error) *failure {
+	var (
+		tooLarge *http.MaxBytesError
+		timeout  net.Error
+	)
+	switch {
+	case errors.As(err, &tooLarge):
+		return tooLong(tooLarge.Limit)
+	case errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, context.DeadlineExceeded):
+		return failf(http.StatusRequestTimeout, "body: did not arrive in time").with("Connection", "close")
+	}
+	return nil
+}
+
+func tooLong(limit int64) *failure {
+	return failf(http.StatusRequestEntityTooLarge, "body: is larger than the limit of %d bytes", limit).with("Connection", "close")
+}
+
+// unavailable tells faults that pass from those of the program.
+func unavailable(err error) *failure {
+	retry := func(seconds int, text string) *failure {
+		return failf(http.StatusServiceUnavailable, "%s", text).with("Retry-After", strconv.Itoa(seconds))
+	}
+	switch {
+	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
+		return retry(5, "the engine is stopped")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return retry(30, "the disk is full: nothing was stored")
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return retry(30, "the database cannot be written: nothing was stored")
+	case errors.Is(err, context.DeadlineExceeded):
+		return retry(5, "the engine did not answer in time: what was asked may still be carried out")
+	case errors.Is(err, context.Canceled):
+		return retry(5, "the request was given up")
+	}
+	return failf(http.StatusInternalServerError, "internal error")
+}
+
+func refusalStatus(c effects.Code) int {
+	switch c {
+	case effects.CodeNotFound:
+		return http.StatusNotFound
+	case effects.CodeExists, effects.CodeConflict:
+		return http.StatusConflict
+	case effects.CodeInvalid:
+	}
+	return http.StatusBadRequest
+}
+
+// inputText words a fault in a body: "field: problem". A type of the core may
+// have named the field already.
+func inputText(e *strictjson.Error) string {
+	if e.Path == "" {
+		return "body: " + oneLine(e.Problem)
+	}
+	return e.Path + ": " + oneLine(strings.TrimPrefix(e.Problem, e.Path+": "))
+}
+
+// oneLine joins what several checks had to say.
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
+
+// notFound replaces the error of a machine that is not there by the words of
+// its API.
+func notFound(what string, err error) error {
+	var refusal *shell.Refusal
+	if errors.Is(err, shell.ErrNotFound) || errors.As(err, &refusal) && refusal.Code == effects.CodeNotFound {
+		return failf(http.StatusNotFound, "%s not found", what)
+	}
+	return err
+}
+
+type errorBody struct {
+	Error string `json:"error"`
+}
+
+func writeFailure(w http.ResponseWriter, f *failure) {
+	for k, v := range f.header {
+		w.Header()[k] = v
+	}
+	b, _ := json.Marshal(errorBody{Error: f.text}) // a string always encodes
+	writeBytes(w, f.status, b)
+}
+
+// writeJSON answers with v. It is encoded before the first byte leaves, so that
+// a fault is still a whole answer.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	writeBytes(w, status, b)
+	return nil
+}
+
+func writeBytes(w http.ResponseWriter, status int, b []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // the caller has gone: there is nobody to tell
+}
+
+// clip keeps a bad value that stands in an error short.
+func clip(s string) string {
+	if len(s) > 64 {
+		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

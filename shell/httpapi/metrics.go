@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// metrics are those of the API itself; the engine's are read when asked for.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	rejected *prometheus.CounterVec
+	replayed *prometheus.CounterVec
+	handler  http.Handler
+}
+
+func (s *Server) initMetrics() {
+	m := metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orrery_http_requests_total", Help: "Requests by route and status.",
+		}, []string{"route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route"}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orrery_webhooks_rejected_total", Help: "Webhooks whose signature was missing, wrong or too old.",
+		}, []string{"route"}),
+		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orrery_webhooks_replayed_total", Help: "Webhooks that came again and were answered as before.",
+		}, []string{"route"}),
+	}
+	s.registry = prometheus.NewRegistry()
+	s.registry.MustRegister(
+		m.requests, m.duration, m.rejected, m.replayed,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&engineCollector{s},
+	)
+	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),
+		ErrorHandling: promhttp.ContinueOnError,
+	})
+	s.metrics = m
+}
+
+func (m *metrics) observe(route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(route).Observe(took.Seconds())
+}
+
+func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ *call) error {
+	if _, err := readQuery(r, "name[]*"); err != nil {
+		return err
+	}
+	s.metrics.handler.ServeHTTP(w, r)
+	return nil
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Names of 002 section 8 stay as they are there (C10); all others begin with
+// orrery_.
+var (
+	descUp         = desc("orrery_up", "1 where the store answers, else 0.")
+	descBuild      = desc("orrery_build_info", "Always 1; the labels tell what runs.", "version", "core", "tzdb")
+	descDispatched = desc("recurring_dispatched", "Recurring actions dispatched.")
+	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
+	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
+	descActions    = desc("orrery_actions", "Stored actions by status.", "status")
+	descEnded      = desc("orrery_actions_ended_total", "Actions, and cycles of recurring ones, that ended, by outcome.", "outcome")
+	descRunning    = desc("orrery_runs_running", "Runs of tools under way in this process.")
+	descLateness   = desc("orrery_lateness_seconds", "How long after its time a due action or recurring action was taken up.")
+	descJournal    = desc("orrery_journal_batches", "Number of the last batch in the journal.")
+)
+
+// counters are the plain ones of [shell.Stats].
+var counters = []struct {
+	desc *prometheus.Desc
+	read func(*shell.Stats) uint64
+}{
+	{desc("orrery_ticks_total", "Ticks of the loop."), func(s *shell.Stats) uint64 { return s.Ticks }},
+	{desc("orrery_batches_total", "Batches that were committed."), func(s *shell.Stats) uint64 { return s.Batches }},
+	{desc("orrery_inputs_total", "Inputs that changed something."), func(s *shell.Stats) uint64 { return s.Inputs }},
+	{desc("orrery_inputs_refused_total", "Inputs that a machine refused."), func(s *shell.Stats) uint64 { return s.Refused }},
+	{desc("orrery_input_errors_total", "Inputs that could not be decided."), func(s *shell.Stats) uint64 { return s.InputErrors }},
+	{desc("orrery_commit_errors_total", "Batches that could not be committed."), func(s *shell.Stats) uint64 { return s.CommitErrors }},
+	{desc("orrery_quarantined_total", "Records and webhooks that were set aside."), func(s *shell.Stats) uint64 { return s.Quarantined }},
+	{desc("orrery_recovered_total", "Runs whose holder was gone."), func(s *shell.Stats) uint64 { return s.Recovered }},
+	{desc("orrery_expired_total", "Records whose retention ended."), func(s *shell.Stats) uint64 { return s.Expired }},
+	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
+	{desc("orrery_webhooks_received_total", "Webhooks that were stored."), func(s *shell.Stats) uint64 { return s.Webhooks }},
+	{descDispatched, func(s *shell.Stats) uint64 { return s.RecurringDispatched }},
+	{descErrors, func(s *shell.Stats) uint64 { return s.RecurringErrors }},
+}
+
+// engineCollector reads the engine's counters at each scrape.
+type engineCollector struct{ s *Server }
+
+// Describe implements [prometheus.Collector].
+func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descUp, descBuild, descActive, descActions, descEnded, descRunning, descLateness, descJournal} {
+		ch <- d
+	}
+	for _, m := range counters {
+		ch <- m.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge(descBuild, 1, c.s.o.Version, core.Version, schedule.TZVersion)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // Collect is given none
+	defer cancel()
+	st, err := c.s.engine.Stats(ctx)
+	if err != nil {
+		c.s.log.Error("metrics: the store does not answer", "error", err)
+		gauge(descUp, 0)
+		return
+	}
+	gauge(descUp, 1)
+	for _, m := range counters {
+		counter(m.desc, m.read(&st))
+	}
+	counter(descEnded, st.ActionsCompleted, string(core.StatusCompleted))
+	counter(descEnded, st.ActionsFailed, string(core.StatusFailed))
+	counter(descEnded, st.ActionsCancelled, string(core.StatusCancelled))
+	for status, n := range st.ActionsByStatus {
+		gauge(descActions, float64(n), string(status))
+	}
+	gauge(descActive, float64(st.RecurringActive))
+	gauge(descRunning, float64(st.Running))
+	gauge(descJournal, float64(st.JournalSeq))
+	ch <- lateness(st.Lateness)
+}
+
+// lateness makes a Prometheus histogram, whose buckets are cumulative.
+func lateness(h shell.Histogram) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(shell.LatenessBuckets))
+	total := uint64(0)
+	for i, n := range h.Counts {
+		total += n
+		if i < len(shell.LatenessBuckets) {
+			buckets[shell.LatenessBuckets[i]] = total
+		}
+	}
+	return prometheus.MustNewConstHistogram(descLateness, total, h.Sum, buckets)
+}

@@ -1,0 +1,118 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/shell"
+)
+
+const requestIDHeader = "X-Request-Id"
+
+// statusWriter remembers what was answered.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets [http.ResponseController] reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// middleware surrounds the routes: an id for each request, a line in the log,
+// panics caught, requests of other sites refused.
+func (s *Server) middleware(next http.Handler) http.Handler {
+	sites := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		c := &call{id: requestID(r), route: "none"}
+		w := &statusWriter{ResponseWriter: rw}
+		h := w.Header()
+		h.Set(requestIDHeader, c.id)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		defer func() { s.finished(w, r, c, start, recover()) }()
+		if err := s.admit(r, sites); err != nil {
+			s.fail(w, r, c, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admit refuses what no route should see.
+func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error {
+	if err := s.checkLocal(r); err != nil {
+		return err
+	}
+	if err := sites.Check(r); err != nil {
+		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
+	}
+	// net/http would answer with a redirection that no client of an API wants.
+	if p := r.URL.Path; p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
+		return failf(http.StatusNotFound, "path: %q is unknown: see /openapi.json", clip(p))
+	}
+	return nil
+}
+
+// finished closes a request: a panic becomes an answer, and everything is
+// counted and logged.
+func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.Time, panicked any) {
+	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the value of a panic, compared as net/http does
+		s.log.Error("panic in a handler", "request_id", c.id, "route", c.route, "panic", panicked, "stack", string(debug.Stack()))
+		if w.status == 0 {
+			writeFailure(w, failf(http.StatusInternalServerError, "internal error"))
+			panicked = nil
+		} else {
+			panicked = http.ErrAbortHandler
+		}
+	}
+	took := time.Since(start)
+	s.metrics.observe(c.route, w.status, took)
+	s.log.LogAttrs(r.Context(), slog.LevelDebug, "request",
+		slog.String("request_id", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.String("route", c.route), slog.Int("status", w.status), slog.Int64("bytes", w.bytes),
+		slog.Duration("took", took), slog.String("actor", c.actor), slog.String("remote", r.RemoteAddr))
+	if panicked != nil {
+		panic(panicked)
+	}
+}
+
+// requestID takes the caller's id where it is harmless, so that one request can
+// be followed through several programs.
+func requestID(r *http.Request) string {
+	if id := r.Header.Get(requestIDHeader); plainName(id) {
+		return id
+	}
+	return uuid.NewString()
+}
+
+func withActor(ctx context.Context, actor string) context.Context {
+	if actor == "" {
+		return ctx
+	}
+	return shell.WithActor(ctx, actor)
+}

@@ -1,0 +1,176 @@
+// Package httpapi serves a [shell.Engine] over HTTP: actions (B6), recurring
+// actions exactly as 002 section 4 (C7), the webhook ingress (B4), health,
+// metrics (C10) and an OpenAPI document. It decides nothing about machines: it
+// checks who asks and what is asked, hands events to the engine, and reads
+// records.
+//
+// Every answer is JSON, every error {"error":"…"} with the status that says
+// what to do about it. docs/http.md is the reference for its users.
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Defaults and bounds of [Options].
+const (
+	DefaultMaxBodyBytes    = 1 << 20  // of a JSON body
+	DefaultMaxWebhookBytes = 10 << 20 // of a webhook's body
+	DefaultRequestTimeout  = 30 * time.Second
+	maxBodyBytes           = 64 << 20
+)
+
+// Options configure a [Server]. The zero value of each field but Engine is a
+// sound default.
+type Options struct {
+	// Engine answers the requests. Required. It may be started later: until
+	// then requests that change something wait, and /readyz says no.
+	Engine *shell.Engine
+	// Tokens are the bearer tokens that are accepted. Without any, everybody who
+	// connects from loopback may do everything, and nobody else anything; listen
+	// on an address that [CheckListen] accepts.
+	Tokens []Token
+	// Webhooks say for each route of the engine's Options.Webhooks how its
+	// requests prove where they come from. A route that is not named here is
+	// not served.
+	Webhooks map[string]WebhookAuth
+	// MaxBodyBytes bounds the body of a request (default 1 MiB, at most 64 MiB).
+	MaxBodyBytes int64
+	// MaxWebhookBytes bounds the body of a webhook (default 10 MiB, at most
+	// [core.MaxWebhookBytes]).
+	MaxWebhookBytes int64
+	// RequestTimeout is how long a request may wait for the engine (default
+	// 30 s); then it is answered with 503. A backup has no limit.
+	RequestTimeout time.Duration
+	// Logger gets errors, and at debug level one line for each request (default
+	// slog.Default()).
+	Logger *slog.Logger
+	// Version is the program's version, shown by /v1/info and in the metrics.
+	Version string
+	// Ready adds a condition to /readyz: its error is shown as the reason, so it
+	// must not hold secrets. The engine and the store are asked in any case.
+	Ready func() error
+	// Clock tells when tokens expire and how long replayed webhooks are
+	// remembered (default [shell.SystemClock]). The timestamps of Standard
+	// Webhooks are always compared with the machine's clock.
+	Clock shell.Clock
+}
+
+// Server is the HTTP API over one engine. It is safe for concurrent use, starts
+// no goroutines and needs no closing.
+type Server struct {
+	o        Options
+	log      *slog.Logger
+	engine   *shell.Engine
+	handler  http.Handler
+	hooks    map[string]*webhook
+	replays  *replayCache
+	metrics  metrics
+	registry *prometheus.Registry
+	backup   chan struct{} // holds one element while no backup runs
+}
+
+// New checks the options and builds the server. The error names every field
+// that is wrong.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o:      o,
+		log:    o.Logger,
+		engine: o.Engine,
+		hooks:  make(map[string]*webhook, len(o.Webhooks)),
+		backup: make(chan struct{}, 1),
+	}
+	s.backup <- struct{}{}
+	s.replays = newReplayCache(o.Clock)
+	var errs []error
+	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
+		h, err := newWebhook(route, o.Webhooks[route])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("httpapi: Options.Webhooks[%q]: %w", route, err))
+			continue
+		}
+		s.hooks[route] = h
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s.initMetrics()
+	s.handler = s.middleware(s.mux())
+	return s, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Engine == nil {
+		return o, errors.New("httpapi: Options.Engine is nil: make one with shell.New")
+	}
+	var errs []error
+	size := func(name string, n *int64, def, most int64) {
+		if *n == 0 {
+			*n = def
+		}
+		if *n < 1 || *n > most {
+			errs = append(errs, fmt.Errorf("httpapi: Options.%s is %d: it must be between 1 and %d bytes", name, *n, most))
+		}
+	}
+	size("MaxBodyBytes", &o.MaxBodyBytes, DefaultMaxBodyBytes, maxBodyBytes)
+	size("MaxWebhookBytes", &o.MaxWebhookBytes, DefaultMaxWebhookBytes, core.MaxWebhookBytes)
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = DefaultRequestTimeout
+	}
+	if o.RequestTimeout < 0 {
+		errs = append(errs, fmt.Errorf("httpapi: Options.RequestTimeout is %s: it must be positive", o.RequestTimeout))
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = shell.SystemClock{}
+	}
+	o.Tokens = slices.Clone(o.Tokens)
+	errs = append(errs, checkTokens(o.Tokens)...)
+	return o, errors.Join(errs...)
+}
+
+// Handler serves the API. It relies on net/http for the time-outs of slow
+// connections: see [Server.HTTPServer].
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Time-outs of [Server.HTTPServer]: no connection may take up a place for ever
+// by being slow.
+const (
+	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 60 * time.Second
+	writeTimeout      = 90 * time.Second
+	idleTimeout       = 120 * time.Second
+	maxHeaderBytes    = 32 << 10
+)
+
+// HTTPServer gives an [http.Server] for the API with bounds on slow and large
+// requests. The caller starts it and shuts it down.
+func (s *Server) HTTPServer(addr string) *http.Server {
+	return &http.Server{
+		Addr:              addr,
+		Handler:           s.handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+30*time.Second),
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}

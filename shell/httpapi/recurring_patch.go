@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+)
+
+// decidedHere says why some fields of a stored recurring action cannot be given.
+var decidedHere = map[string]string{
+	"id":                "is given at creation, by the server",
+	"recurring_id":      "is given at creation, by the server",
+	"namespace":         "is fixed at creation",
+	"tenant":            "is fixed at creation",
+	"created_at":        "is decided here",
+	"updated_at":        "is decided here",
+	"last_executed_at":  "is decided here",
+	"next_execution_at": "is decided here: change cron_expr or timezone",
+	"execution_count":   "is decided here",
+	"missed_count":      "is decided here", "deduplicated_count": "is decided here",
+	"disabled_reason": "is decided here", "last_due_at": "is decided here", "sequence": "is decided here",
+	"action_template": "is given by its fields: provider, action_type, payload, metadata, dedup_key",
+}
+
+// given is a field that tells "left out" from null.
+type given[T any] struct {
+	set, null bool
+	v         T
+}
+
+// UnmarshalJSON takes null or a T.
+func (g *given[T]) UnmarshalJSON(b []byte) error {
+	g.set = true
+	if string(b) == "null" {
+		g.null = true
+		return nil
+	}
+	return strictjson.Decode(b, &g.v)
+}
+
+// recurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is
+// left out stays; null clears ends_at, dedup_key and description.
+type recurringPatch struct {
+	CronExpr             given[string]            `json:"cron_expr"`
+	Timezone             given[string]            `json:"timezone"`
+	Enabled              given[bool]              `json:"enabled"`
+	Payload              json.RawMessage          `json:"payload"`
+	Metadata             given[map[string]string] `json:"metadata"`
+	DedupKey             given[string]            `json:"dedup_key"`
+	Description          given[string]            `json:"description"`
+	Labels               given[map[string]string] `json:"labels"`
+	EndsAt               given[effects.Time]      `json:"ends_at"`
+	Provider             given[string]            `json:"provider"`
+	ActionType           given[string]            `json:"action_type"`
+	StartDeadlineSeconds given[int64]             `json:"start_deadline_seconds"`
+	Policy               given[core.RunPolicy]    `json:"policy"`
+}
+
+func (b *recurringPatch) patch() (core.RecurringPatch, error) {
+	p := core.RecurringPatch{Payload: b.Payload}
+	clearable(&p.DedupKey, b.DedupKey)
+	clearable(&p.Description, b.Description)
+	if b.EndsAt.set {
+		ms := int64(b.EndsAt.v)
+		p.EndsAt = &ms
+	}
+	for _, err := range []error{
+		required("cron_expr", &p.CronExpr, b.CronExpr),
+		required("timezone", &p.Timezone, b.Timezone),
+		required("enabled", &p.Enabled, b.Enabled),
+		required("metadata", &p.Metadata, b.Metadata),
+		required("labels", &p.Labels, b.Labels),
+		required("provider", &p.Provider, b.Provider),
+		required("action_type", &p.ActionType, b.ActionType),
+		required("start_deadline_seconds", &p.StartDeadlineSeconds, b.StartDeadlineSeconds),
+		required("policy", &p.Policy, b.Policy),
+	} {
+		if err != nil {
+			return p, err
+		}
+	}
+	switch {
+	case p.CronExpr != nil && *p.CronExpr == "":
+		return p, failf(http.StatusBadRequest, "cron_expr: must not be empty: leave it out to keep the present one")
+	case p.Timezone != nil && *p.Timezone == "":
+		return p, failf(http.StatusBadRequest, `timezone: must not be empty: use "UTC", or leave it out to keep the present one`)
+	}
+	return p, nil
+}
+
+// clearable passes a field on whose zero value means none.
+func clearable[T any](dst **T, g given[T]) {
+	if g.set {
+		*dst = &g.v
+	}
+}
+
+// required passes a field on that always has a value.
+func required[T any](name string, dst **T, g given[T]) error {
+	if g.null {
+		return failf(http.StatusBadRequest, "%s: must not be null: leave it out to keep the present one", name)
+	}
+	clearable(dst, g)
+	return nil
+}

@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+type historyList struct {
+	History       []core.Occurrence `json:"history"`
+	NextPageToken string            `json:"next_page_token"`
+}
+
+// recurringHistory lists what became of the times of a recurring action, newest
+// first (C12).
+func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.visibleRecurring(r, c, "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	p, err := q.page(shell.DefaultPage)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.engine.History(r.Context(), a.ID, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, historyList{History: list, NextPageToken: next})
+}
+
+// preview shows when a schedule fires.
+type preview struct {
+	CronExpr    string         `json:"cron_expr"`
+	Timezone    string         `json:"timezone"`
+	Description string         `json:"description"`
+	Times       []effects.Time `json:"times"`
+}
+
+// Bounds of a preview.
+const (
+	defaultPreview = 10
+	maxPreview     = 1000
+)
+
+// previewCron shows the times of an expression that is not stored.
+func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) error {
+	q, err := readQuery(r, "cron_expr", "timezone", "n")
+	if err != nil {
+		return err
+	}
+	expr, zone := q.get("cron_expr"), or(q.opt("timezone"), "UTC")
+	if expr == "" {
+		return failf(http.StatusBadRequest, `cron_expr: missing: give ?cron_expr=…, such as "0 9 * * MON-FRI", percent-encoded`)
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	now := effects.TimeOf(s.o.Clock.Now())
+	p, err := previewOf(expr, zone, now, now, n)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+// previewRecurring shows the next times of a recurring action, up to its end.
+// Of one that is paused it shows when it would fire.
+func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.visibleRecurring(r, c, "n")
+	if err != nil {
+		return err
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	p, err := previewOf(a.CronExpr, a.Timezone, a.CreatedAt, max(effects.TimeOf(s.o.Clock.Now()), a.LastDueAt), n)
+	if err != nil {
+		return err
+	}
+	for i, t := range p.Times {
+		if !a.EndsAt.IsZero() && !t.Before(a.EndsAt) {
+			p.Times = p.Times[:i]
+			break
+		}
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+func previewOf(expr, zone string, anchor, after effects.Time, n int) (preview, error) {
+	sched, err := schedule.Parse(expr, zone, anchor)
+	if err != nil {
+		return preview{}, err
+	}
+	times := sched.Preview(after, n)
+	if times == nil {
+		times = []effects.Time{}
+	}
+	return preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
+}

@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// WebhookScheme says how the requests of a route are signed.
+type WebhookScheme string
+
+// Webhook schemes.
+const (
+	// SchemeStandard is Standard Webhooks: webhook-id, webhook-timestamp (at most
+	// five minutes off) and webhook-signature. Secrets are base64, with or
+	// without "whsec_" in front.
+	SchemeStandard WebhookScheme = "standard"
+	// SchemeGitHub is X-Hub-Signature-256 with X-GitHub-Delivery. Secrets are
+	// taken as they are. GitHub signs neither a time nor the delivery's id, so
+	// whoever has seen a request can send it again under another id.
+	SchemeGitHub WebhookScheme = "github"
+	// SchemeNone takes every request. It must be asked for by name.
+	SchemeNone WebhookScheme = "none"
+)
+
+// WebhookAuth says how the requests of one webhook route prove where they come
+// from.
+type WebhookAuth struct {
+	Scheme WebhookScheme
+	// Secrets are the keys that are accepted; several while one is replaced by
+	// another.
+	Secrets []string
+}
+
+// webhook verifies the requests of one route.
+type webhook struct {
+	scheme   WebhookScheme
+	standard []*standardwebhooks.Webhook
+	github   [][]byte
+}
+
+func newWebhook(route string, a WebhookAuth) (*webhook, error) {
+	if !plainName(route) {
+		return nil, errors.New("the route must be 1 to 64 letters, digits, '.', '-' or '_'")
+	}
+	h := &webhook{scheme: a.Scheme}
+	switch a.Scheme {
+	case SchemeNone:
+		if len(a.Secrets) > 0 {
+			return nil, fmt.Errorf("Secrets are given, but the scheme %q checks none", a.Scheme)
+		}
+		return h, nil
+	case SchemeStandard, SchemeGitHub:
+	default:
+		return nil, fmt.Errorf("Scheme %q is unknown: use %q, %q or %q", clip(string(a.Scheme)), SchemeStandard, SchemeGitHub, SchemeNone)
+	}
+	if len(a.Secrets) == 0 {
+		return nil, fmt.Errorf("Secrets is empty: the scheme %q needs at least one", a.Scheme)
+	}
+	for i, secret := range a.Secrets {
+		if strings.TrimPrefix(secret, "whsec_") == "" {
+			return nil, fmt.Errorf("Secrets[%d] is empty", i)
+		}
+		if a.Scheme == SchemeGitHub {
+			h.github = append(h.github, []byte(secret))
+			continue
+		}
+		wh, err := standardwebhooks.NewWebhook(secret)
+		if err != nil { // the error must not show the secret
+			return nil, fmt.Errorf("Secrets[%d] is not base64, with or without whsec_ in front", i)
+		}
+		h.standard = append(h.standard, wh)
+	}
+	return h, nil
+}
+
+// verify checks the signature, and gives the delivery's id, by which a
+// repetition is known; empty where the scheme has none.
+func (h *webhook) verify(body []byte, header http.Header) (delivery string, err error) {
+	switch h.scheme {
+	case SchemeStandard:
+		return h.verifyStandard(body, header)
+	case SchemeGitHub:
+		return h.verifyGitHub(body, header)
+	case SchemeNone:
+	}
+	return "", nil
+}
+
+func (h *webhook) verifyStandard(body []byte, header http.Header) (string, error) {
+	var err error
+	for _, wh := range h.standard {
+		if err = wh.Verify(body, header); err == nil {
+			return header.Get(standardwebhooks.HeaderWebhookID), nil
+		}
+	}
+	what := "signature: does not match"
+	switch {
+	case errors.Is(err, standardwebhooks.ErrRequiredHeaders):
+		what = "signature: missing: want webhook-id, webhook-timestamp and webhook-signature"
+	case errors.Is(err, standardwebhooks.ErrInvalidHeaders):
+		what = "webhook-timestamp: is not a number of seconds since 1970"
+	case errors.Is(err, standardwebhooks.ErrMessageTooOld):
+		what = "webhook-timestamp: is more than five minutes old"
+	case errors.Is(err, standardwebhooks.ErrMessageTooNew):
+		what = "webhook-timestamp: is more than five minutes ahead"
+	}
+	return "", unauthorized(`Webhook-Signature scheme="standard"`, "%s", what)
+}
+
+func (h *webhook) verifyGitHub(body []byte, header http.Header) (string, error) {
+	const challenge = `Webhook-Signature scheme="github"`
+	given, ok := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
+	if !ok {
+		return "", unauthorized(challenge, "signature: missing: want X-Hub-Signature-256: sha256=HEX")
+	}
+	sum, err := hex.DecodeString(given)
+	if err != nil {
+		return "", unauthorized(challenge, "signature: X-Hub-Signature-256 is not hexadecimal")
+	}
+	good := false
+	for _, secret := range h.github {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(body)
+		good = hmac.Equal(mac.Sum(nil), sum) || good
+	}
+	if !good {
+		return "", unauthorized(challenge, "signature: does not match")
+	}
+	delivery := header.Get("X-Github-Delivery")
+	if delivery == "" {
+		return "", failf(http.StatusBadRequest, "X-GitHub-Delivery: missing: a repeated delivery could not be told")
+	}
+	return delivery, nil
+}

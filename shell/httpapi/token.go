@@ -1,0 +1,152 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Token is a bearer token that is accepted, and what its holder may do. The
+// token itself is not kept, only its hash.
+type Token struct {
+	// Name is what the journal and the logs call the holder: "api:NAME". It must
+	// be unique and not "loopback".
+	Name string
+	// SHA256 is the hash of the token; see [HashToken].
+	SHA256 [sha256.Size]byte
+	// Namespaces, Tenants and Tools bind the token: what belongs to others does
+	// not exist for its holder. An empty list allows all.
+	Namespaces, Tenants, Tools []string
+	// Admin may do everything, also take backups. An admin is bound to nothing.
+	Admin bool
+	// ReadOnly may change nothing.
+	ReadOnly bool
+	// Expires is when the token ends; zero: never.
+	Expires time.Time
+}
+
+// HashToken gives the hash of a token for [Token.SHA256]. A token is a long
+// random string, so one round of SHA-256 hides it.
+func HashToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
+
+// loopback stands for whoever connects from loopback while no token is
+// configured.
+var loopback = Token{Name: "loopback", Admin: true}
+
+func checkTokens(tokens []Token) []error {
+	var errs []error
+	names := make(map[string]bool, len(tokens))
+	hashes := make(map[[sha256.Size]byte]string, len(tokens))
+	for i, t := range tokens {
+		bad := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("httpapi: Options.Tokens[%d] %q: %s", i, t.Name, fmt.Sprintf(format, args...)))
+		}
+		switch {
+		case !plainName(t.Name):
+			bad("Name must be 1 to 64 letters, digits, '.', '-' or '_'")
+		case t.Name == loopback.Name:
+			bad("Name is reserved for access without a token")
+		case names[t.Name]:
+			bad("Name is given twice")
+		}
+		names[t.Name] = true
+		switch other, dup := hashes[t.SHA256]; {
+		case t.SHA256 == [sha256.Size]byte{}, t.SHA256 == HashToken(""):
+			bad("SHA256 is the hash of nothing: use HashToken of a long random string")
+		case dup:
+			bad("SHA256 is that of the token %q: each needs its own", other)
+		}
+		hashes[t.SHA256] = t.Name
+		if t.Admin && !t.unbound() {
+			bad("Admin is bound to namespaces, tenants or tools: an admin may do everything")
+		}
+	}
+	return errs
+}
+
+// plainName reports whether s is harmless in logs, headers and paths.
+func plainName(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '.' && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// unbound reports whether the token sees everything.
+func (t *Token) unbound() bool {
+	return len(t.Namespaces) == 0 && len(t.Tenants) == 0 && len(t.Tools) == 0
+}
+
+// sees reports whether something of that tenant and tool exists for the holder.
+func (t *Token) sees(namespace, tenant, tool string) bool {
+	return in(t.Namespaces, namespace) && in(t.Tenants, tenant) && in(t.Tools, tool)
+}
+
+func in(allowed []string, v string) bool { return len(allowed) == 0 || slices.Contains(allowed, v) }
+
+// permit refuses what the holder asks for by name and may not have. It tells
+// only what the token is, never what exists.
+func (t *Token) permit(namespace, tenant *string, tool string) error {
+	switch {
+	case namespace != nil && !in(t.Namespaces, *namespace):
+		return failf(http.StatusForbidden, "namespace: %q is not one of the token's", clip(*namespace))
+	case tenant != nil && !in(t.Tenants, *tenant):
+		return failf(http.StatusForbidden, "tenant: %q is not one of the token's", clip(*tenant))
+	case tool != "" && !in(t.Tools, tool):
+		return failf(http.StatusForbidden, "tool: %q is not one of the token's", clip(tool))
+	}
+	return nil
+}
+
+// authenticate finds the token of the request. Without configured tokens
+// everybody is the loopback admin; the middleware has checked where the
+// request came from.
+func (s *Server) authenticate(r *http.Request) (*Token, error) {
+	if len(s.o.Tokens) == 0 {
+		return &loopback, nil
+	}
+	given, err := bearer(r)
+	if err != nil {
+		return nil, unauthorized(`Bearer realm="orrery"`, "%s", err)
+	}
+	hash := HashToken(given)
+	found := -1
+	for i := range s.o.Tokens { // all of them, so that the time tells nothing
+		if subtle.ConstantTimeCompare(s.o.Tokens[i].SHA256[:], hash[:]) == 1 {
+			found = i
+		}
+	}
+	if found < 0 {
+		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: not known here")
+	}
+	t := &s.o.Tokens[found]
+	if !t.Expires.IsZero() && !s.o.Clock.Now().Before(t.Expires) {
+		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q expired at %s", t.Name, t.Expires.UTC().Format(time.RFC3339))
+	}
+	return t, nil
+}
+
+func bearer(r *http.Request) (string, error) {
+	const want = `want "Authorization: Bearer TOKEN"`
+	h := r.Header.Values("Authorization")
+	if len(h) == 0 {
+		return "", errors.New("token: missing: " + want)
+	}
+	scheme, token, _ := strings.Cut(h[0], " ")
+	token = strings.TrimSpace(token)
+	if len(h) > 1 || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", errors.New("token: the Authorization header is malformed: " + want)
+	}
+	return token, nil
+}
