@@ -24,24 +24,32 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 		return 0, err
 	}
 	defer func() { _ = rollback(btx) }()
-	n, err = btx.WriteTo(&cancelled{ctx: ctx, w: w})
+	out := &copying{ctx: ctx, w: w}
+	n, err = btx.WriteTo(out)
+	if out.err != nil { // bbolt does not wrap it everywhere
+		err = out.err
+	}
 	if err != nil {
 		return n, fmt.Errorf("backup: %w", err)
 	}
 	return n, nil
 }
 
-// cancelled is a writer that fails once its context has ended.
-type cancelled struct {
+// copying is a writer that fails once its context has ended, and remembers why
+// it failed.
+type copying struct {
 	ctx context.Context
 	w   io.Writer
+	err error
 }
 
-func (c *cancelled) Write(b []byte) (int, error) {
+func (c *copying) Write(b []byte) (n int, err error) {
 	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+		c.err = context.Cause(c.ctx)
+		return 0, c.err
 	}
-	return c.w.Write(b)
+	n, c.err = c.w.Write(b)
+	return n, c.err
 }
 
 // BackupFile writes a [Store.Backup] to a new file with mode 0600. The file

@@ -31,11 +31,8 @@ func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
 	if err != nil {
 		return fmt.Errorf("put: %w", err)
 	}
-	if !t.appended {
-		last++
-	}
-	if seq != last {
-		return fmt.Errorf("put: batch %d is out of order: want %d", seq, last)
+	if seq != last+1 && (!t.appended || seq != last) {
+		return fmt.Errorf("put: batch %d is out of order: want %d", seq, last+1)
 	}
 	epoch, err := t.current()
 	if err != nil {

@@ -33,12 +33,8 @@ func (t *tx) Put(seq uint64, writes []store.Write) error {
 	if err := t.check("put"); err != nil {
 		return err
 	}
-	want := t.data.seq + 1
-	if t.appended {
-		want--
-	}
-	if seq != want {
-		return fmt.Errorf("put: batch %d is out of order: want %d", seq, want)
+	if seq != t.data.seq+1 && (!t.appended || seq != t.data.seq) {
+		return fmt.Errorf("put: batch %d is out of order: want %d", seq, t.data.seq+1)
 	}
 	for i := range writes {
 		w := &writes[i]

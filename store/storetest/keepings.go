@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// keepingCases are about what is kept beside the machines: webhooks, what was
+// set aside, small values.
+var keepingCases = []testCase{
+	{"a webhook reads as it arrived, byte for byte, in the order of the ids", func(s *suite) {
+		second := store.Webhook{ID: id(2), Route: "r\"2", Header: []byte(`{"a": "<b>"}`), ReceivedAt: 1000, Body: []byte("\x00\xff raw <body>")}
+		first := store.Webhook{ID: id(1), Route: "", ReceivedAt: 1}
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutWebhook(second))
+			require.NoError(s, tx.PutWebhook(first))
+		})
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Webhooks(9)
+			require.NoError(s, err)
+			require.Len(s, found, 2)
+			assert.Equal(s, first.ID, found[0].ID)
+			assert.Empty(s, found[0].Body)
+			assert.Equal(s, second, found[1])
+			found, err = tx.Webhooks(1)
+			require.NoError(s, err)
+			assert.Len(s, found, 1)
+			found, err = tx.Webhooks(0)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+	}},
+	{"a deleted webhook is gone, and is not found again", func(s *suite) {
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Body: []byte("b")})) })
+		s.update(func(tx store.Tx) { require.NoError(s, tx.DeleteWebhook(id(1))) })
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Webhooks(9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)
+		s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) })
+	}},
+	{"a record that is set aside leaves its indexes, and its bytes are kept", func(s *suite) {
+		w := created(1, 5, counted("all", 1), term("other", 3))
+		s.write(w, created(2, 5, counted("all", 1)))
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 10, Reason: "why not"}, 5))
+		})
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.Get(kind, id(1))
+			require.ErrorIs(s, err, store.ErrNotFound)
+			due, err := tx.Due(nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(due))
+			for name, want := range map[string]int{"all": 1, "other": 0} {
+				found, err := tx.Scan(kind, name, store.Cursor{}, false, 9)
+				require.NoError(s, err)
+				assert.Len(s, found, want, name)
+			}
+			n, err := tx.Count(kind, "all")
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), n)
+			aside, err := tx.Quarantine(9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.Quarantined{{Kind: kind, ID: id(1), At: 10, Reason: "why not", Raw: []byte(`{"n":1}`)}}, aside)
+		})
+		s.write(created(1, 7))
+	}},
+	{"what is set aside is kept oldest first, with the bytes that the caller gives", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			for n, at := range map[int]effects.Time{1: 30, 2: 10, 3: 20} {
+				require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(n), At: at, Raw: []byte("\x00raw\xff")}, at))
+			}
+		})
+		s.view(func(tx store.ReadTx) {
+			aside, err := tx.Quarantine(2)
+			require.NoError(s, err)
+			require.Len(s, aside, 2)
+			assert.Equal(s, []uuid.UUID{id(2), id(3)}, []uuid.UUID{aside[0].ID, aside[1].ID})
+			assert.Equal(s, []byte("\x00raw\xff"), aside[0].Raw)
+		})
+	}},
+	{"setting aside removes a due entry without a record", func(s *suite) {
+		w := created(1, 5)
+		s.write(w)
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 2}, 5))
+		})
+		s.view(func(tx store.ReadTx) {
+			due, err := tx.Due(nil, 100, 9)
+			require.NoError(s, err)
+			assert.Empty(s, due)
+		})
+	}},
+	{"a record that is set aside still counts for the epoch that changed it", func(s *suite) {
+		s.write(created(1, 0))
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.BeginEpoch(1))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 0))
+		})
+		s.view(func(tx store.ReadTx) { assert.Len(s, base(s, tx, 2), 1) })
+	}},
+	{"a small value is kept, empty or not, until nil removes it", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetMeta("a", []byte("v\x00\xff")))
+			require.NoError(s, tx.SetMeta("b", []byte{}))
+		})
+		s.view(func(tx store.ReadTx) {
+			v, err := tx.Meta("a")
+			require.NoError(s, err)
+			assert.Equal(s, []byte("v\x00\xff"), v)
+			v, err = tx.Meta("b")
+			require.NoError(s, err)
+			assert.NotNil(s, v)
+			assert.Empty(s, v)
+			v, err = tx.Meta("c")
+			require.NoError(s, err)
+			assert.Nil(s, v)
+		})
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetMeta("a", nil))
+			require.NoError(s, tx.SetMeta("never", nil))
+			v, err := tx.Meta("a")
+			require.NoError(s, err)
+			assert.Nil(s, v)
+		})
+		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return tx.SetMeta("", []byte("v")) }), "meta")
+	}},
+}

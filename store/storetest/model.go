@@ -1,0 +1,481 @@
+package storetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// model is a store told in the simplest way: plain maps, and every question
+// answered by looking at everything.
+type model struct {
+	records map[effects.Ref]modelRecord
+	seq     uint64
+	journal map[uint64]string
+	epochs  []store.Epoch
+	base    map[uint64]map[effects.Ref]store.Record
+	outbox  map[store.EffectKey]store.OutboxEntry
+	claims  map[string]store.Claim
+	meta    map[string]string
+}
+
+type modelRecord struct {
+	store.Record
+	due   effects.Time
+	terms []store.Term
+}
+
+func newModel() *model {
+	return &model{
+		records: map[effects.Ref]modelRecord{}, journal: map[uint64]string{}, epochs: []store.Epoch{{Number: 1, First: 1}},
+		base: map[uint64]map[effects.Ref]store.Record{}, outbox: map[store.EffectKey]store.OutboxEntry{},
+		claims: map[string]store.Claim{}, meta: map[string]string{},
+	}
+}
+
+// clone lets a transaction be taken back.
+func (m *model) clone() *model {
+	c := *m
+	c.records, c.journal, c.epochs = maps.Clone(m.records), maps.Clone(m.journal), slices.Clone(m.epochs)
+	c.outbox, c.claims, c.meta = maps.Clone(m.outbox), maps.Clone(m.claims), maps.Clone(m.meta)
+	c.base = map[uint64]map[effects.Ref]store.Record{}
+	for n, records := range m.base {
+		c.base[n] = maps.Clone(records)
+	}
+	return &c
+}
+
+func (m *model) put(w store.Write) {
+	ref := effects.Ref{Kind: w.Kind, ID: w.ID}
+	epoch := m.epochs[len(m.epochs)-1]
+	if old, ok := m.records[ref]; ok && old.Seq < epoch.First {
+		if m.base[epoch.Number] == nil {
+			m.base[epoch.Number] = map[effects.Ref]store.Record{}
+		}
+		m.base[epoch.Number][ref] = old.Record
+	}
+	delete(m.records, ref)
+	if w.State != nil {
+		r := store.Record{Kind: w.Kind, ID: w.ID, Version: w.Prev.Version + 1, Seq: m.seq + 1, State: w.State}
+		m.records[ref] = modelRecord{r, w.Due, w.Terms}
+	}
+}
+
+var (
+	kindGen = rapid.SampledFrom([]effects.Kind{"action", "recurring"})
+	nameGen = rapid.SampledFrom([]string{"all", "all\x00", "al", "status:pending"})
+	timeGen = rapid.Custom(func(t *rapid.T) effects.Time { return effects.Time(rapid.IntRange(-1, 6).Draw(t, "time")) })
+	laneGen = rapid.SampledFrom([]string{"a", "b", "ab"})
+	termGen = rapid.Custom(func(t *rapid.T) store.Term {
+		name := nameGen.Draw(t, "name")
+		return store.Term{Name: name, At: timeGen.Draw(t, "at"), Counted: name == "all" || name == "status:pending"}
+	})
+	termsGen = rapid.SliceOfNDistinct(termGen, 0, 4, func(t store.Term) string { return t.Name })
+)
+
+// ref draws a record's name: an id belongs to one kind.
+func ref(t *rapid.T) effects.Ref {
+	n := rapid.IntRange(0, 11).Draw(t, "id")
+	return effects.Ref{Kind: []effects.Kind{"action", "recurring"}[n%2], ID: id(n)}
+}
+
+// runModel draws transactions, runs them on a store and on the model, rolls
+// some back, and compares all that can be read.
+func runModel(t *testing.T, open func(t *testing.T) store.Store) {
+	ctx := context.Background()
+	s := &suite{T: t, store: open(t)}
+	defer func() { require.NoError(t, s.store.Close()) }()
+	rapid.Check(t, func(rt *rapid.T) {
+		m := emptied(t, s.store)
+		for range rapid.IntRange(1, 8).Draw(rt, "transactions") {
+			next := m.clone()
+			commit := rapid.IntRange(0, 4).Draw(rt, "commit") > 0
+			err := s.store.Update(ctx, func(tx store.Tx) error {
+				for range rapid.IntRange(0, 5).Draw(rt, "steps") {
+					step(rt, next, tx)
+				}
+				compare(rt, next, tx) // it reads its own writes
+				if !commit {
+					return errAbort
+				}
+				return nil
+			})
+			if commit {
+				require.NoError(rt, err)
+				m = next
+			} else {
+				require.ErrorIs(rt, err, errAbort)
+			}
+			require.NoError(rt, s.store.View(ctx, func(tx store.ReadTx) error {
+				compare(rt, m, tx)
+				return nil
+			}))
+		}
+	})
+}
+
+// emptied deletes what the last run left, so that thousands of runs need one
+// store, and gives a model of what cannot be deleted.
+func emptied(t *testing.T, st store.Store) *model {
+	m := newModel()
+	require.NoError(t, st.Update(context.Background(), func(tx store.Tx) error {
+		seq, err := tx.Seq()
+		require.NoError(t, err)
+		var gone []store.Write
+		require.NoError(t, tx.Records(func(r store.Record) error {
+			gone = append(gone, erasing(t, tx, r))
+			return nil
+		}))
+		require.NoError(t, tx.Put(seq+1, gone))
+		require.NoError(t, tx.AppendJournal(seq+1, 1, nil))
+		var keys []store.EffectKey
+		require.NoError(t, tx.Outbox(func(e store.OutboxEntry) error { keys = append(keys, e.Key); return nil }))
+		for _, k := range keys {
+			require.NoError(t, tx.DeleteOutbox(k))
+		}
+		claims, err := tx.Claims("")
+		require.NoError(t, err)
+		for _, c := range claims {
+			require.NoError(t, tx.Fence(c.Name))
+		}
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, tx.SetMeta(name, nil))
+		}
+		require.NoError(t, tx.BeginEpoch(1))
+		epochs, err := tx.Epochs()
+		require.NoError(t, err)
+		last := epochs[len(epochs)-1]
+		more, err := tx.DropEpochs(last.Number, 1<<30)
+		require.NoError(t, err)
+		require.False(t, more)
+		m.seq, m.epochs = seq+1, []store.Epoch{last}
+		return nil
+	}))
+	return m
+}
+
+// erasing finds where a record stands by looking at all indexes.
+func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
+	w := store.Write{Kind: r.Kind, ID: r.ID, Prev: store.Prev{Version: r.Version, Seq: r.Seq}}
+	due, err := tx.Due(nil, effects.MaxTime, 1<<20)
+	require.NoError(t, err)
+	for _, e := range due {
+		if e.Key.ID() == r.ID {
+			w.Prev.Due = e.Key.At()
+			if w.Prev.Due == 0 {
+				w.Prev.Due = -1
+			}
+		}
+	}
+	for _, name := range []string{"all", "all\x00", "al", "status:pending"} {
+		found, err := tx.Scan(r.Kind, name, store.Cursor{}, false, 1<<20)
+		require.NoError(t, err)
+		for _, c := range found {
+			if c.ID == r.ID {
+				w.Prev.Terms = append(w.Prev.Terms, store.Term{Name: name, At: c.At, Counted: name == "all" || name == "status:pending"})
+			}
+		}
+	}
+	return w
+}
+
+// step does one thing to both.
+func step(t *rapid.T, m *model, tx store.Tx) {
+	switch rapid.SampledFrom([]string{"write", "write", "write", "conflict", "outbox", "outbox", "ack", "claim", "release", "epoch", "drop", "meta"}).Draw(t, "do") {
+	case "write":
+		stepWrite(t, m, tx)
+	case "conflict":
+		r := ref(t)
+		w := store.Write{Kind: r.Kind, ID: r.ID, State: []byte(`{}`), Prev: store.Prev{Version: m.records[r].Version + 1}}
+		require.ErrorIs(t, tx.Put(m.seq+1, []store.Write{w}), store.ErrConflict)
+	case "outbox":
+		n := rapid.IntRange(0, 5).Draw(t, "n")
+		e := store.OutboxEntry{
+			Key: store.EffectKey{ID: id(n % 3), N: uint32(n)}, Seq: rapid.Uint64Range(1, 3).Draw(t, "seq"), Kind: kindGen.Draw(t, "kind"),
+			Lane: laneGen.Draw(t, "lane"), Effect: []byte(`{"x":1}`), Holder: rapid.SampledFrom([]string{"", "h"}).Draw(t, "holder"),
+		}
+		require.NoError(t, tx.PutOutbox(e))
+		m.outbox[e.Key] = e
+	case "ack":
+		n := rapid.IntRange(0, 5).Draw(t, "n")
+		key := store.EffectKey{ID: id(n % 3), N: uint32(n)}
+		if _, ok := m.outbox[key]; ok {
+			require.NoError(t, tx.DeleteOutbox(key))
+		} else {
+			require.ErrorIs(t, tx.DeleteOutbox(key), store.ErrNotFound)
+		}
+		delete(m.outbox, key)
+	case "claim":
+		stepClaim(t, m, tx)
+	case "release":
+		name := laneGen.Draw(t, "claim")
+		c, ok := m.claims[name]
+		if err := tx.Release(name, c.Token); ok {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, store.ErrFenced)
+		}
+		delete(m.claims, name)
+	case "epoch":
+		require.NoError(t, tx.BeginEpoch(5))
+		m.epochs = append(m.epochs, store.Epoch{Number: m.epochs[len(m.epochs)-1].Number + 1, First: m.seq + 1, Started: 5})
+	case "drop":
+		stepDrop(t, m, tx)
+	case "meta":
+		name, v := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "meta"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")
+		require.NoError(t, tx.SetMeta(name, []byte(v)))
+		m.meta[name] = v
+	}
+}
+
+func stepWrite(t *rapid.T, m *model, tx store.Tx) {
+	var writes []store.Write
+	seen := map[effects.Ref]bool{}
+	for range rapid.IntRange(1, 6).Draw(t, "writes") {
+		r := ref(t)
+		if seen[r] {
+			continue
+		}
+		seen[r] = true
+		old := m.records[r]
+		w := store.Write{Kind: r.Kind, ID: r.ID, Prev: store.Prev{Version: old.Version, Seq: old.Seq, Due: old.due, Terms: old.terms}}
+		if rapid.IntRange(0, 3).Draw(t, "keep") > 0 {
+			w.State = fmt.Appendf(nil, `{"v":%d}`, rapid.IntRange(0, 99).Draw(t, "v"))
+			w.Due, w.Terms = timeGen.Draw(t, "due"), termsGen.Draw(t, "terms")
+		}
+		writes = append(writes, w)
+	}
+	require.NoError(t, tx.Put(m.seq+1, writes))
+	for _, w := range writes {
+		m.put(w)
+	}
+	batch := fmt.Sprintf(`{"batch":%d}`, len(writes))
+	require.NoError(t, tx.AppendJournal(m.seq+1, timeGen.Draw(t, "at"), []byte(batch)))
+	m.seq++
+	m.journal[m.seq] = batch
+}
+
+func stepClaim(t *rapid.T, m *model, tx store.Tx) {
+	name, holder := laneGen.Draw(t, "claim"), rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "holder")
+	now := effects.Time(rapid.IntRange(1, 30).Draw(t, "now"))
+	old, held := m.claims[name]
+	c, err := tx.Acquire(name, holder, 10*time.Millisecond, now)
+	switch {
+	case held && old.Holder != holder && now < old.Until:
+		require.ErrorIs(t, err, store.ErrClaimed)
+		return
+	case held && old.Holder == holder:
+		require.Equal(t, old.Token, c.Token)
+	default:
+		for _, other := range m.claims {
+			require.Greater(t, c.Token, other.Token)
+		}
+	}
+	require.NoError(t, err)
+	require.Equal(t, now+10, c.Until)
+	require.ErrorIs(t, tx.CheckClaim(name, c.Token+1), store.ErrFenced)
+	m.claims[name] = c
+}
+
+func stepDrop(t *rapid.T, m *model, tx store.Tx) {
+	before := m.epochs[rapid.IntRange(0, len(m.epochs)-1).Draw(t, "epoch")]
+	limit := rapid.IntRange(1, 4).Draw(t, "limit")
+	for rounds := 0; ; rounds++ {
+		require.Less(t, rounds, 1000)
+		more, err := tx.DropEpochs(before.Number, limit)
+		require.NoError(t, err)
+		if !more {
+			break
+		}
+	}
+	m.epochs = slices.DeleteFunc(m.epochs, func(e store.Epoch) bool { return e.Number < before.Number })
+	maps.DeleteFunc(m.journal, func(seq uint64, _ string) bool { return seq < before.First })
+	maps.DeleteFunc(m.base, func(n uint64, _ map[effects.Ref]store.Record) bool { return n < before.Number })
+}
+
+// compare reads everything from both.
+func compare(t *rapid.T, m *model, tx store.ReadTx) {
+	compareRecords(t, m, tx)
+	compareDue(t, m, tx)
+	compareLists(t, m, tx)
+	seq, err := tx.Seq()
+	require.NoError(t, err)
+	require.Equal(t, m.seq, seq)
+	epochs, err := tx.Epochs()
+	require.NoError(t, err)
+	require.Equal(t, m.epochs, epochs)
+	journal := map[uint64]string{}
+	require.NoError(t, tx.Journal(0, func(seq uint64, b []byte) error { journal[seq] = string(b); return nil }))
+	require.Equal(t, m.journal, journal)
+	for _, e := range epochs {
+		got := map[effects.Ref]store.Record{}
+		require.NoError(t, tx.Base(e.Number, func(r store.Record) error {
+			r.State = bytes.Clone(r.State)
+			got[effects.Ref{Kind: r.Kind, ID: r.ID}] = r
+			return nil
+		}))
+		require.Len(t, got, len(m.base[e.Number]))
+		for k, want := range m.base[e.Number] {
+			require.Equal(t, want, got[k])
+		}
+	}
+	compareOutbox(t, m, tx)
+	claims, err := tx.Claims("")
+	require.NoError(t, err)
+	got := map[string]store.Claim{}
+	for _, c := range claims {
+		got[c.Name] = c
+	}
+	require.Equal(t, m.claims, got)
+	for _, name := range []string{"a", "b"} {
+		v, err := tx.Meta(name)
+		require.NoError(t, err)
+		require.Equal(t, m.meta[name], string(v))
+	}
+}
+
+func compareRecords(t *rapid.T, m *model, tx store.ReadTx) {
+	var visited []effects.Ref
+	require.NoError(t, tx.Records(func(r store.Record) error {
+		k := effects.Ref{Kind: r.Kind, ID: r.ID}
+		require.Equal(t, m.records[k].Record, r)
+		visited = append(visited, k)
+		return nil
+	}))
+	require.Len(t, visited, len(m.records))
+	require.True(t, slices.IsSortedFunc(visited, func(a, b effects.Ref) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), bytes.Compare(a.ID[:], b.ID[:]))
+	}))
+	for n := range 12 {
+		k := effects.Ref{Kind: []effects.Kind{"action", "recurring"}[n%2], ID: id(n)}
+		r, err := tx.Get(k.Kind, k.ID)
+		if want, ok := m.records[k]; ok {
+			require.NoError(t, err)
+			require.Equal(t, want.Record, r)
+		} else {
+			require.ErrorIs(t, err, store.ErrNotFound)
+		}
+	}
+}
+
+func compareDue(t *rapid.T, m *model, tx store.ReadTx) {
+	var all []store.DueEntry
+	for _, r := range m.records {
+		if r.due != 0 {
+			all = append(all, store.DueEntry{Key: store.NewDueKey(r.due, r.ID), Kind: r.Kind})
+		}
+	}
+	slices.SortFunc(all, func(a, b store.DueEntry) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	for now := effects.Time(-1); now < 8; now++ {
+		bound := store.DueUpperBound(now)
+		var want []store.DueEntry
+		var next *effects.Time
+		for _, e := range all {
+			if bytes.Compare(e.Key[:], bound[:]) <= 0 {
+				want = append(want, e)
+			}
+			if at := e.Key.At(); at > now && next == nil {
+				next = &at
+			}
+		}
+		var got []store.DueEntry
+		var after *store.DueKey
+		for { // in pages of 2
+			page, err := tx.Due(after, now, 2)
+			require.NoError(t, err)
+			got = append(got, page...)
+			if len(page) < 2 {
+				break
+			}
+			after = &page[1].Key
+		}
+		require.Equal(t, want, got, "due at %d", now)
+		at, ok, err := tx.NextDue(now)
+		require.NoError(t, err)
+		require.Equal(t, next != nil, ok)
+		if next != nil {
+			require.Equal(t, *next, at)
+		}
+	}
+}
+
+func compareLists(t *rapid.T, m *model, tx store.ReadTx) {
+	for _, kind := range []effects.Kind{"action", "recurring"} {
+		for _, name := range []string{"all", "all\x00", "al", "status:pending", "never"} {
+			want := []store.Cursor{}
+			for _, r := range m.records {
+				for _, term := range r.terms {
+					if r.Kind == kind && term.Name == name {
+						want = append(want, store.Cursor{At: term.At, ID: r.ID})
+					}
+				}
+			}
+			slices.SortFunc(want, func(a, b store.Cursor) int { return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(a.ID[:], b.ID[:])) })
+			if name != "al" && name != "all\x00" {
+				n, err := tx.Count(kind, name)
+				require.NoError(t, err)
+				require.Equal(t, uint64(len(want)), n)
+			}
+			for _, desc := range []bool{false, true} {
+				got := []store.Cursor{}
+				var from store.Cursor
+				for { // in pages of 3
+					page, err := tx.Scan(kind, name, from, desc, 3)
+					require.NoError(t, err)
+					got = append(got, page...)
+					if len(page) < 3 {
+						break
+					}
+					from = page[2]
+				}
+				require.Equal(t, want, got, "%s %q desc=%t", kind, name, desc)
+				slices.Reverse(want)
+			}
+		}
+	}
+}
+
+func compareOutbox(t *rapid.T, m *model, tx store.ReadTx) {
+	got := map[store.EffectKey]store.OutboxEntry{}
+	require.NoError(t, tx.Outbox(func(e store.OutboxEntry) error {
+		e.Effect = bytes.Clone(e.Effect)
+		got[e.Key] = e
+		return nil
+	}))
+	require.Equal(t, m.outbox, got)
+	lanes := map[string]bool{}
+	for _, lane := range []string{"a", "b", "ab"} {
+		var want []store.EffectKey
+		for _, e := range m.outbox {
+			if e.Waiting() && e.Lane == lane {
+				want = append(want, e.Key)
+				lanes[lane] = true
+			}
+		}
+		slices.SortFunc(want, func(a, b store.EffectKey) int {
+			return cmp.Or(cmp.Compare(m.outbox[a].Seq, m.outbox[b].Seq), bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.N, b.N))
+		})
+		found, err := tx.Waiting(lane, 99)
+		require.NoError(t, err)
+		var keys []store.EffectKey
+		for _, e := range found {
+			keys = append(keys, e.Key)
+		}
+		require.Equal(t, want, keys)
+	}
+	found, err := tx.WaitingLanes()
+	require.NoError(t, err)
+	assert.Equal(t, slices.Sorted(maps.Keys(lanes)), found)
+}

@@ -1,0 +1,266 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+func outboxEntry(n int, seq uint64, lane string) store.OutboxEntry {
+	return store.OutboxEntry{
+		Key: store.EffectKey{ID: id(n), N: uint32(n)}, Seq: seq, Kind: kind, Lane: lane, Effect: []byte(`{"tool":"x"}`),
+	}
+}
+
+func waitingKeys(s *suite, tx store.ReadTx, lane string, limit int) []int {
+	found, err := tx.Waiting(lane, limit)
+	require.NoError(s, err)
+	out := []int{}
+	for _, e := range found {
+		out = append(out, int(e.Key.N))
+	}
+	return out
+}
+
+var outboxCases = []testCase{
+	{"an entry reads as it was put, and is replaced under its key", func(s *suite) {
+		e := outboxEntry(1, 3, "lane \"quoted\" \\ ü")
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		handed := e
+		handed.Holder, handed.Token = "host\n1", 7
+		s.view(func(tx store.ReadTx) {
+			got, err := tx.OutboxEntry(e.Key)
+			require.NoError(s, err)
+			assert.Equal(s, e, got)
+			assert.True(s, got.Waiting())
+		})
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(handed)) })
+		s.view(func(tx store.ReadTx) {
+			got, err := tx.OutboxEntry(e.Key)
+			require.NoError(s, err)
+			assert.Equal(s, handed, got)
+			assert.False(s, got.Waiting())
+		})
+	}},
+	{"entries are visited by key", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			for _, n := range []int{3, 1, 2} {
+				require.NoError(s, tx.PutOutbox(outboxEntry(n, 1, "l")))
+			}
+			second := outboxEntry(1, 1, "l")
+			second.Key.N = 0
+			require.NoError(s, tx.PutOutbox(second))
+		})
+		s.view(func(tx store.ReadTx) {
+			var seen []uint32
+			require.NoError(s, tx.Outbox(func(e store.OutboxEntry) error {
+				seen = append(seen, e.Key.N)
+				return nil
+			}))
+			assert.Equal(s, []uint32{0, 1, 2, 3}, seen)
+			require.ErrorIs(s, tx.Outbox(func(store.OutboxEntry) error { return errAbort }), errAbort)
+		})
+	}},
+	{"a lane gives its waiting entries by batch, then key", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			for _, e := range []store.OutboxEntry{
+				outboxEntry(5, 1, "a"), outboxEntry(2, 9, "a"), outboxEntry(1, 9, "a"), outboxEntry(4, 300, "a"), outboxEntry(6, 1, "ab"), outboxEntry(7, 1, "b"),
+			} {
+				require.NoError(s, tx.PutOutbox(e))
+			}
+		})
+		s.view(func(tx store.ReadTx) {
+			assert.Equal(s, []int{5, 1, 2, 4}, waitingKeys(s, tx, "a", 9))
+			assert.Equal(s, []int{5, 1}, waitingKeys(s, tx, "a", 2))
+			assert.Empty(s, waitingKeys(s, tx, "a", 0))
+			assert.Equal(s, []int{6}, waitingKeys(s, tx, "ab", 9))
+			assert.Empty(s, waitingKeys(s, tx, "", 9))
+			assert.Empty(s, waitingKeys(s, tx, strings.Repeat("x", 999), 9))
+			lanes, err := tx.WaitingLanes()
+			require.NoError(s, err)
+			assert.Equal(s, []string{"a", "ab", "b"}, lanes)
+		})
+	}},
+	{"lanes come in the order of their names, whatever their length", func(s *suite) {
+		names := []string{"zz", "a", "bbb", "ü", "ab", "\x01"}
+		s.update(func(tx store.Tx) {
+			for n, name := range names {
+				require.NoError(s, tx.PutOutbox(outboxEntry(n, 1, name)))
+			}
+		})
+		s.view(func(tx store.ReadTx) {
+			lanes, err := tx.WaitingLanes()
+			require.NoError(s, err)
+			assert.Equal(s, slices.Sorted(slices.Values(names)), lanes)
+		})
+	}},
+	{"an entry waits no more once it is handed out, and again once it is given back", func(s *suite) {
+		e := outboxEntry(1, 1, "a")
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		e.Holder, e.Token = "h", 1
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutOutbox(e))
+			assert.Empty(s, waitingKeys(s, tx, "a", 9))
+			lanes, err := tx.WaitingLanes()
+			require.NoError(s, err)
+			assert.Empty(s, lanes)
+		})
+		e.Holder, e.Token, e.Lane, e.Seq = "", 0, "b", 4
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.view(func(tx store.ReadTx) {
+			assert.Empty(s, waitingKeys(s, tx, "a", 9))
+			assert.Equal(s, []int{1}, waitingKeys(s, tx, "b", 9))
+		})
+		e.Lane = "c" // it changes lanes while it waits
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutOutbox(e))
+			require.NoError(s, tx.PutOutbox(e))
+		})
+		s.view(func(tx store.ReadTx) {
+			assert.Empty(s, waitingKeys(s, tx, "b", 9))
+			assert.Equal(s, []int{1}, waitingKeys(s, tx, "c", 9))
+		})
+	}},
+	{"a deleted entry is gone, and is not found again", func(s *suite) {
+		e := outboxEntry(1, 1, "a")
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.DeleteOutbox(e.Key))
+			assert.Empty(s, waitingKeys(s, tx, "a", 9))
+		})
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.OutboxEntry(e.Key)
+			require.ErrorIs(s, err, store.ErrNotFound)
+			require.ErrorContains(s, err, id(1).String())
+		})
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteOutbox(e.Key) }), store.ErrNotFound)
+	}},
+	{"a bad entry is refused with its reason", func(s *suite) {
+		for reason, spoil := range map[string]func(e *store.OutboxEntry){
+			"key.id":       func(e *store.OutboxEntry) { e.Key.ID = uuid.Nil },
+			"kind":         func(e *store.OutboxEntry) { e.Kind = "" },
+			"lane":         func(e *store.OutboxEntry) { e.Lane = "" },
+			"not UTF-8":    func(e *store.OutboxEntry) { e.Lane = "\xff" },
+			"holder":       func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", 513) },
+			"effect is em": func(e *store.OutboxEntry) { e.Effect = nil },
+		} {
+			e := outboxEntry(1, 1, "a")
+			spoil(&e)
+			require.ErrorContains(s, s.refused(func(tx store.Tx) error { return tx.PutOutbox(e) }), reason)
+		}
+	}},
+}
+
+// acquired takes a claim that must be free or the holder's own.
+func (s *suite) acquired(name, holder string, now effects.Time) (c store.Claim) {
+	s.Helper()
+	s.update(func(tx store.Tx) {
+		var err error
+		c, err = tx.Acquire(name, holder, time.Minute, now)
+		require.NoError(s, err)
+	})
+	return c
+}
+
+func (s *suite) checkClaim(name string, token uint64) (err error) {
+	s.update(func(tx store.Tx) { err = tx.CheckClaim(name, token) })
+	return err
+}
+
+var claimCases = []testCase{
+	{"a claim is exclusive until it lapses, and then another may take it over", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		assert.Equal(s, store.Claim{Name: "c", Holder: "a", Token: a.Token, Session: s.store.Session(), Renewed: 1000, Until: 61000}, a)
+		assert.NotZero(s, a.Token)
+		err := s.refused(func(tx store.Tx) error { _, err := tx.Acquire("c", "b", time.Minute, 60999); return err })
+		require.ErrorIs(s, err, store.ErrClaimed)
+		require.ErrorContains(s, err, `"a"`)
+		require.NoError(s, s.checkClaim("c", a.Token))
+		b := s.acquired("c", "b", 61000)
+		assert.Greater(s, b.Token, a.Token)
+		require.ErrorIs(s, s.checkClaim("c", a.Token), store.ErrFenced)
+		require.NoError(s, s.checkClaim("c", b.Token))
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.Release("c", a.Token) }), store.ErrFenced)
+	}},
+	{"renewing keeps the token and moves the end, even after a lapse that nobody used", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		again := s.acquired("c", "a", 2000)
+		assert.Equal(s, a.Token, again.Token)
+		assert.Equal(s, effects.Time(62000), again.Until)
+		assert.Equal(s, effects.Time(2000), again.Renewed)
+		late := s.acquired("c", "a", 900_000)
+		assert.Equal(s, a.Token, late.Token)
+	}},
+	{"a claim that lapsed and was not taken over passes the check", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		require.NoError(s, s.checkClaim("c", a.Token))
+		s.view(func(tx store.ReadTx) {
+			got, err := tx.Claim("c")
+			require.NoError(s, err)
+			assert.Equal(s, a, got)
+		})
+	}},
+	{"after a release the token is worth nothing, and the next is greater", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		s.update(func(tx store.Tx) { require.NoError(s, tx.Release("c", a.Token)) })
+		require.ErrorIs(s, s.checkClaim("c", a.Token), store.ErrFenced)
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.Claim("c")
+			require.ErrorIs(s, err, store.ErrNotFound)
+			require.ErrorContains(s, err, `"c"`)
+		})
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.Release("c", a.Token) }), store.ErrFenced)
+		again := s.acquired("c", "a", 1001)
+		assert.Greater(s, again.Token, a.Token)
+	}},
+	{"a fenced holder is refused, and the claim is free at once", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		s.update(func(tx store.Tx) { require.NoError(s, tx.Fence("c")) })
+		require.ErrorIs(s, s.checkClaim("c", a.Token), store.ErrFenced)
+		b := s.acquired("c", "b", 1001)
+		assert.Greater(s, b.Token, a.Token)
+		require.ErrorIs(s, s.checkClaim("c", a.Token), store.ErrFenced)
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.Fence("nobody's") }), store.ErrNotFound)
+	}},
+	{"a token that a rolled back transaction saw never counted", func(s *suite) {
+		a := s.acquired("c", "a", 1000)
+		s.refused(func(tx store.Tx) error {
+			require.NoError(s, tx.Fence("c"))
+			_, err := tx.Acquire("c", "b", time.Minute, 1000)
+			require.NoError(s, err)
+			return errAbort
+		})
+		require.NoError(s, s.checkClaim("c", a.Token))
+	}},
+	{"claims are listed by prefix, in order", func(s *suite) {
+		for _, name := range []string{"x:2", "x:1", "y", "x", "x\xc3\xbc"} {
+			s.acquired(name, "a", 1000)
+		}
+		s.view(func(tx store.ReadTx) {
+			for prefix, want := range map[string][]string{"x:": {"x:1", "x:2"}, "": {"x", "x:1", "x:2", "x\xc3\xbc", "y"}, "z": {}} {
+				found, err := tx.Claims(prefix)
+				require.NoError(s, err)
+				names := []string{}
+				for _, c := range found {
+					names = append(names, c.Name)
+				}
+				assert.Equal(s, want, names, prefix)
+			}
+		})
+	}},
+	{"a claim needs a name, a holder and a time", func(s *suite) {
+		for _, c := range []struct {
+			name, holder string
+			ttl          time.Duration
+		}{{"", "a", time.Minute}, {"c", "", time.Minute}, {"c", "a", 0}, {"c", "a", -time.Second}} {
+			s.refused(func(tx store.Tx) error { _, err := tx.Acquire(c.name, c.holder, c.ttl, 1); return err })
+		}
+	}},
+}

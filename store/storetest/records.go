@@ -1,0 +1,382 @@
+package storetest
+
+import (
+	"math"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+var recordCases = []testCase{
+	{"a record reads as it was written, with version and batch", func(s *suite) {
+		w := created(1, 0)
+		s.write(w)
+		s.write(changed(w, 1, 0))
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, store.Record{Kind: kind, ID: id(1), Version: 2, Seq: 2, State: []byte(`{"n":2}`)}, r)
+		})
+	}},
+	{"a transaction reads its own writes", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			s.writeIn(tx, created(1, 5, counted("all", 1)))
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), r.Version)
+			due, err := tx.Due(nil, 5, 1)
+			require.NoError(s, err)
+			assert.Len(s, due, 1)
+			n, err := tx.Count(kind, "all")
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), n)
+		})
+	}},
+	{"a record that is not there is not found, and the error names it", func(s *suite) {
+		s.write(created(1, 0))
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.Get(kind, id(2))
+			require.ErrorIs(s, err, store.ErrNotFound)
+			require.ErrorContains(s, err, "action/"+id(2).String())
+			_, err = tx.Get("other", id(1))
+			require.ErrorIs(s, err, store.ErrNotFound)
+		})
+	}},
+	{"a write with another version is a conflict that names the record", func(s *suite) {
+		w := created(1, 0)
+		s.write(w)
+		wrong := changed(w, 1, 0)
+		wrong.Prev.Version = 7
+		gone := deleted(w, 1)
+		gone.Prev.Version = 7
+		missing := changed(created(2, 0), 1, 0)
+		for _, w := range []store.Write{w, wrong, gone, missing} {
+			err := s.refused(func(tx store.Tx) error { return tx.Put(2, []store.Write{w}) })
+			require.ErrorIs(s, err, store.ErrConflict)
+			require.ErrorContains(s, err, "action/"+w.ID.String())
+		}
+	}},
+	{"deleting what is not there changes nothing", func(s *suite) {
+		s.write(store.Write{Kind: kind, ID: id(1)})
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.Get(kind, id(1))
+			require.ErrorIs(s, err, store.ErrNotFound)
+		})
+	}},
+	{"a deleted record leaves nothing, and begins again at version 1", func(s *suite) {
+		w := created(1, 5, counted("all", 1))
+		s.write(w)
+		s.write(deleted(w, 1))
+		s.view(func(tx store.ReadTx) {
+			_, err := tx.Get(kind, id(1))
+			require.ErrorIs(s, err, store.ErrNotFound)
+			due, err := tx.Due(nil, effects.MaxTime, 9)
+			require.NoError(s, err)
+			assert.Empty(s, due)
+			found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+			n, err := tx.Count(kind, "all")
+			require.NoError(s, err)
+			assert.Zero(s, n)
+		})
+		s.write(w)
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), r.Version)
+		})
+	}},
+	{"records are visited by kind, then id, until the visitor fails", func(s *suite) {
+		a, b, c := created(2, 0), created(1, 0), created(3, 0)
+		c.Kind = "a-kind-before"
+		s.write(a, b, c)
+		s.view(func(tx store.ReadTx) {
+			var seen []uuid.UUID
+			require.NoError(s, tx.Records(func(r store.Record) error {
+				seen = append(seen, r.ID)
+				return nil
+			}))
+			assert.Equal(s, []uuid.UUID{id(3), id(1), id(2)}, seen)
+			require.ErrorIs(s, tx.Records(func(store.Record) error { return errAbort }), errAbort)
+		})
+	}},
+	{"a write may be used again after Put", func(s *suite) {
+		w := created(1, 0)
+		s.update(func(tx store.Tx) {
+			s.writeIn(tx, w)
+			copy(w.State, "XXXXXXX")
+		})
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.JSONEq(s, `{"n":1}`, string(r.State))
+		})
+	}},
+	{"a bad write is refused with its reason", func(s *suite) {
+		for reason, spoil := range map[string]func(w *store.Write){
+			"kind":             func(w *store.Write) { w.Kind = "" },
+			"want 1 to 64":     func(w *store.Write) { w.Kind = effects.Kind(strings.Repeat("k", 65)) },
+			"printable":        func(w *store.Write) { w.Kind = "a/b" },
+			"id is zero":       func(w *store.Write) { w.ID = uuid.Nil },
+			"state is empty":   func(w *store.Write) { w.State = []byte{} },
+			"at most 512":      func(w *store.Write) { w.Terms = []store.Term{term(strings.Repeat("x", 513), 1)} },
+			"stands there twi": func(w *store.Write) { w.Terms = []store.Term{term("all", 1), term("all", 2)} },
+		} {
+			w := created(1, 0)
+			spoil(&w)
+			err := s.refused(func(tx store.Tx) error { return tx.Put(1, []store.Write{w}) })
+			require.ErrorContains(s, err, reason)
+		}
+	}},
+	{"a state of a megabyte is kept", func(s *suite) {
+		w := created(1, 0)
+		w.State = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+		s.write(w, created(2, 0))
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, w.State, r.State)
+		})
+	}},
+}
+
+func dueIDs(found []store.DueEntry) []uuid.UUID {
+	ids := []uuid.UUID{}
+	for _, e := range found {
+		ids = append(ids, e.Key.ID())
+	}
+	return ids
+}
+
+var dueCases = []testCase{
+	{"what is due comes in time order, then by id, up to and including now", func(s *suite) {
+		s.write(created(1, 30), created(2, 10), created(4, 20), created(3, 20), created(5, 0))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, 20, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{
+				{Key: store.NewDueKey(10, id(2)), Kind: kind},
+				{Key: store.NewDueKey(20, id(3)), Kind: kind},
+				{Key: store.NewDueKey(20, id(4)), Kind: kind},
+			}, found)
+		})
+	}},
+	{"a limit cuts, and the last key goes on from there", func(s *suite) {
+		s.write(created(1, 10), created(2, 10), created(3, 11))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, 20, 2)
+			require.NoError(s, err)
+			require.Equal(s, []uuid.UUID{id(1), id(2)}, dueIDs(found))
+			found, err = tx.Due(&found[1].Key, 20, 2)
+			require.NoError(s, err)
+			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
+			between := store.DueUpperBound(10)
+			found, err = tx.Due(&between, 20, 2)
+			require.NoError(s, err)
+			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
+			found, err = tx.Due(nil, 20, 0)
+			require.NoError(s, err)
+			require.Empty(s, found)
+		})
+	}},
+	{"the greatest id is due at its time", func(s *suite) {
+		s.write(store.Write{Kind: kind, ID: uuid.Max, State: []byte(`1`), Due: 10})
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, 9, 9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+			found, err = tx.Due(nil, 10, 9)
+			require.NoError(s, err)
+			assert.Len(s, found, 1)
+			_, ok, err := tx.NextDue(10)
+			require.NoError(s, err)
+			assert.False(s, ok)
+		})
+	}},
+	{"a negative time clamps to 0, also when it is taken away", func(s *suite) {
+		w := created(1, -5)
+		s.write(w)
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, -9, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(0, id(1)), Kind: kind}}, found)
+			at, ok, err := tx.NextDue(-1)
+			require.NoError(s, err)
+			assert.True(s, ok)
+			assert.Zero(s, at)
+		})
+		s.write(changed(w, 1, 0))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, effects.MaxTime, 9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+	}},
+	{"a changed due time moves the entry, an equal one leaves it", func(s *suite) {
+		a, b := created(1, 10), created(2, 10)
+		s.write(a, b)
+		s.write(changed(a, 1, 30), changed(b, 1, 10))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{
+				{Key: store.NewDueKey(10, id(2)), Kind: kind},
+				{Key: store.NewDueKey(30, id(1)), Kind: kind},
+			}, found)
+		})
+	}},
+	{"the next due time is the earliest after the given one", func(s *suite) {
+		s.write(created(1, 10), created(2, 20), created(3, 20))
+		s.view(func(tx store.ReadTx) {
+			for after, want := range map[effects.Time]effects.Time{0: 10, 9: 10, 10: 20, 19: 20} {
+				at, ok, err := tx.NextDue(after)
+				require.NoError(s, err)
+				assert.True(s, ok)
+				assert.Equal(s, want, at, "after %d", after)
+			}
+			_, ok, err := tx.NextDue(20)
+			require.NoError(s, err)
+			assert.False(s, ok)
+			_, ok, err = tx.NextDue(math.MaxInt64)
+			require.NoError(s, err)
+			assert.False(s, ok)
+		})
+	}},
+	{"an empty index has nothing due", func(s *suite) {
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, math.MaxInt64, 9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+			_, ok, err := tx.NextDue(0)
+			require.NoError(s, err)
+			assert.False(s, ok)
+		})
+	}},
+}
+
+func cursors(ns ...int) []store.Cursor {
+	out := []store.Cursor{}
+	for _, n := range ns {
+		out = append(out, store.Cursor{At: effects.Time(n / 10), ID: id(n % 10)})
+	}
+	return out
+}
+
+var listCases = []testCase{
+	{"a list reads oldest first or newest first, and goes on from a cursor", func(s *suite) {
+		s.write(
+			created(1, 0, term("all", 2)), created(2, 0, term("all", 1)), created(3, 0, term("all", 2)),
+			created(4, 0, term("all2", 1)), created(5, 0, term("al", 9)),
+		)
+		s.view(func(tx store.ReadTx) {
+			for _, c := range []struct {
+				from  store.Cursor
+				desc  bool
+				limit int
+				want  []store.Cursor
+			}{
+				{store.Cursor{}, false, 9, cursors(12, 21, 23)},
+				{store.Cursor{}, true, 9, cursors(23, 21, 12)},
+				{store.Cursor{}, false, 2, cursors(12, 21)},
+				{store.Cursor{}, true, 2, cursors(23, 21)},
+				{cursors(21)[0], false, 9, cursors(23)},
+				{cursors(21)[0], true, 9, cursors(12)},
+				{cursors(22)[0], false, 9, cursors(23)}, // between entries
+				{cursors(22)[0], true, 9, cursors(21, 12)},
+				{cursors(99)[0], false, 9, nil},
+				{cursors(99)[0], true, 9, cursors(23, 21, 12)},
+				{store.Cursor{}, false, 0, nil},
+			} {
+				found, err := tx.Scan(kind, "all", c.from, c.desc, c.limit)
+				require.NoError(s, err)
+				assert.Equal(s, c.want, found, "%+v", c)
+			}
+			found, err := tx.Scan("other", "all", store.Cursor{}, true, 9)
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+	}},
+	{"names are opaque: neither bytes nor prefixes mix them up", func(s *suite) {
+		names := []string{"", "\x00", "\x00\x00", "a", "a\x00", "a\xff", "\xff\xff", "scope:ns\x1ftenant", strings.Repeat("x", store.MaxName)}
+		var terms []store.Term
+		for i, name := range names {
+			terms = append(terms, term(name, effects.Time(i+1)))
+		}
+		s.write(created(1, 0, terms...))
+		s.view(func(tx store.ReadTx) {
+			for i, name := range names {
+				for _, desc := range []bool{false, true} {
+					found, err := tx.Scan(kind, name, store.Cursor{}, desc, 9)
+					require.NoError(s, err)
+					assert.Equal(s, []store.Cursor{{At: effects.Time(i + 1), ID: id(1)}}, found, "%q", name)
+				}
+			}
+		})
+	}},
+	{"times before 1970 and the greatest ones keep their order", func(s *suite) {
+		s.write(created(1, 0, term("all", math.MinInt64)), created(2, 0, term("all", -1)), created(3, 0, term("all", 0)), created(4, 0, term("all", math.MaxInt64)))
+		s.view(func(tx store.ReadTx) {
+			want := []store.Cursor{{At: math.MinInt64, ID: id(1)}, {At: -1, ID: id(2)}, {At: 0, ID: id(3)}, {At: math.MaxInt64, ID: id(4)}}
+			found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
+			require.NoError(s, err)
+			assert.Equal(s, want, found)
+		})
+	}},
+	{"a write moves a record from its old terms to its new ones", func(s *suite) {
+		w := created(1, 0, counted("status:pending", 1), counted("all", 1), term("moved", 1), term("plain", 1))
+		s.write(w, created(2, 0, counted("all", 2)))
+		s.write(changed(w, 1, 0, counted("status:running", 1), counted("all", 1), term("moved", 5), counted("plain", 1)))
+		s.view(func(tx store.ReadTx) {
+			for name, want := range map[string][]store.Cursor{
+				"status:pending": nil, "status:running": cursors(11), "all": cursors(11, 22), "moved": cursors(51), "plain": cursors(11),
+			} {
+				found, err := tx.Scan(kind, name, store.Cursor{}, false, 9)
+				require.NoError(s, err)
+				assert.Equal(s, want, found, name)
+			}
+			for name, want := range map[string]uint64{"status:pending": 0, "status:running": 1, "all": 2, "plain": 1, "never": 0} {
+				n, err := tx.Count(kind, name)
+				require.NoError(s, err)
+				assert.Equal(s, want, n, name)
+			}
+		})
+	}},
+	{"a list reads backwards in the transaction that emptied a part of it", func(s *suite) {
+		var writes, gone []store.Write
+		for n := range 3000 {
+			w := created(n, 0, term("all", effects.Time(n+1)))
+			writes = append(writes, w)
+			if n >= 500 && n < 2500 {
+				gone = append(gone, deleted(w, 1))
+			}
+		}
+		s.write(writes...)
+		s.update(func(tx store.Tx) {
+			s.writeIn(tx, gone...)
+			found, err := tx.Scan(kind, "all", store.Cursor{}, true, 5000)
+			require.NoError(s, err)
+			require.Len(s, found, 1000)
+			assert.Equal(s, id(2999), found[0].ID)
+			assert.Equal(s, id(0), found[999].ID)
+			found, err = tx.Scan(kind, "all", store.Cursor{At: 2400, ID: id(0)}, true, 5000)
+			require.NoError(s, err)
+			require.Len(s, found, 500)
+		})
+	}},
+	{"a counted term of one kind does not count another kind", func(s *suite) {
+		other := created(2, 0, counted("all", 1))
+		other.Kind = "other"
+		s.write(created(1, 0, counted("all", 1)), other)
+		s.view(func(tx store.ReadTx) {
+			n, err := tx.Count("other", "all")
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), n)
+		})
+	}},
+}

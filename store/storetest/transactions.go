@@ -1,0 +1,239 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// everything does one thing of each kind in a transaction.
+func (s *suite) everything(tx store.Tx) {
+	require.NoError(s, tx.BeginEpoch(1))
+	require.NoError(s, tx.Put(s.seq+1, []store.Write{created(1, 5, counted("all", 1))}))
+	require.NoError(s, tx.AppendJournal(s.seq+1, 1, []byte(`{}`)))
+	require.NoError(s, tx.PutOutbox(outboxEntry(1, 1, "a")))
+	require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Route: "r"}))
+	_, err := tx.Acquire("c", "a", 1e9, 1)
+	require.NoError(s, err)
+	require.NoError(s, tx.SetMeta("m", []byte("v")))
+	require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(9), At: 1, Raw: []byte("x")}, 0))
+}
+
+// requireEmpty holds the store to have nothing of everything.
+func (s *suite) requireEmpty() {
+	s.Helper()
+	s.view(func(tx store.ReadTx) {
+		require.NoError(s, tx.Records(func(r store.Record) error { return errors.New("a record is there") }))
+		require.NoError(s, tx.Outbox(func(store.OutboxEntry) error { return errors.New("an outbox entry is there") }))
+		assert.Empty(s, batches(s, tx, 0))
+		due, err := tx.Due(nil, 1000, 9)
+		require.NoError(s, err)
+		assert.Empty(s, due)
+		found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
+		require.NoError(s, err)
+		assert.Empty(s, found)
+		n, err := tx.Count(kind, "all")
+		require.NoError(s, err)
+		assert.Zero(s, n)
+		epochs, err := tx.Epochs()
+		require.NoError(s, err)
+		assert.Len(s, epochs, 1)
+		lanes, err := tx.WaitingLanes()
+		require.NoError(s, err)
+		assert.Empty(s, lanes)
+		hooks, err := tx.Webhooks(9)
+		require.NoError(s, err)
+		assert.Empty(s, hooks)
+		claims, err := tx.Claims("")
+		require.NoError(s, err)
+		assert.Empty(s, claims)
+		aside, err := tx.Quarantine(9)
+		require.NoError(s, err)
+		assert.Empty(s, aside)
+		v, err := tx.Meta("m")
+		require.NoError(s, err)
+		assert.Nil(s, v)
+	})
+}
+
+var transactionCases = []testCase{
+	{"an error rolls everything back and comes out as it is", func(s *suite) {
+		err := s.store.Update(context.Background(), func(tx store.Tx) error {
+			s.everything(tx)
+			return errAbort
+		})
+		require.Equal(s, errAbort, err)
+		s.requireEmpty()
+	}},
+	{"a panic rolls everything back and goes on, and the store stays usable", func(s *suite) {
+		require.PanicsWithValue(s, "boom", func() {
+			_ = s.store.Update(context.Background(), func(tx store.Tx) error {
+				s.everything(tx)
+				panic("boom")
+			})
+		})
+		require.PanicsWithValue(s, "boom", func() {
+			_ = s.store.View(context.Background(), func(store.ReadTx) error { panic("boom") })
+		})
+		s.requireEmpty()
+		s.write(created(1, 0))
+		require.PanicsWithValue(s, "boom", func() {
+			_ = s.store.View(context.Background(), func(tx store.ReadTx) error {
+				return tx.Records(func(store.Record) error { panic("boom") })
+			})
+		})
+	}},
+	{"a view sees one state, whatever is committed meanwhile", func(s *suite) {
+		w := created(1, 5, counted("all", 1))
+		s.write(w)
+		s.view(func(tx store.ReadTx) {
+			s.write(changed(w, 1, 9), created(2, 5, counted("all", 1)))
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), r.Version)
+			due, err := tx.Due(nil, 10, 9)
+			require.NoError(s, err)
+			assert.Len(s, due, 1)
+			n, err := tx.Count(kind, "all")
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), n)
+			seq, err := tx.Seq()
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1), seq)
+		})
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(1))
+			require.NoError(s, err)
+			assert.Equal(s, uint64(2), r.Version)
+		})
+	}},
+	{"a view beside an update sees nothing of it", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			s.everything(tx)
+			done := make(chan error)
+			go func() {
+				done <- s.store.View(context.Background(), func(tx store.ReadTx) error {
+					seq, err := tx.Seq()
+					if seq != 0 {
+						return errors.New("the view sees an uncommitted batch")
+					}
+					return err
+				})
+			}()
+			require.NoError(s, <-done)
+		})
+	}},
+	{"updates run one after another", func(s *suite) {
+		s.write(created(0, 0))
+		var wg sync.WaitGroup
+		const writers, rounds = 8, 10
+		for range writers {
+			wg.Go(func() {
+				for range rounds {
+					assert.NoError(s, s.store.Update(context.Background(), func(tx store.Tx) error {
+						r, err := tx.Get(kind, id(0))
+						if err != nil {
+							return err
+						}
+						seq, err := tx.Seq()
+						if err != nil {
+							return err
+						}
+						w := store.Write{Kind: kind, ID: id(0), State: []byte(`{}`), Prev: store.Prev{Version: r.Version, Seq: r.Seq}}
+						return errors.Join(tx.Put(seq+1, []store.Write{w}), tx.AppendJournal(seq+1, 1, []byte(`{}`)))
+					}))
+				}
+			})
+		}
+		wg.Wait()
+		s.view(func(tx store.ReadTx) {
+			r, err := tx.Get(kind, id(0))
+			require.NoError(s, err)
+			assert.Equal(s, uint64(1+writers*rounds), r.Version)
+		})
+	}},
+	{"a context that has ended refuses, and one that ends meanwhile rolls back", func(s *suite) {
+		reason := errors.New("the caller went home")
+		ended, cancel := context.WithCancelCause(context.Background())
+		cancel(reason)
+		require.ErrorIs(s, s.store.View(ended, func(store.ReadTx) error { panic("called") }), reason)
+		require.ErrorIs(s, s.store.Update(ended, func(store.Tx) error { panic("called") }), reason)
+		_, err := s.store.Backup(ended, &bytes.Buffer{})
+		require.ErrorIs(s, err, reason)
+
+		ctx, cancel := context.WithCancelCause(context.Background())
+		require.ErrorIs(s, s.store.Update(ctx, func(tx store.Tx) error {
+			s.everything(tx)
+			cancel(reason)
+			_, err := tx.Seq()
+			require.ErrorIs(s, err, reason)
+			return nil
+		}), reason)
+		s.requireEmpty()
+	}},
+	{"an update that waits for another gives up when its context ends", func(s *suite) {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		s.update(func(store.Tx) {
+			go func() { done <- s.store.Update(ctx, func(store.Tx) error { return nil }) }()
+			cancel()
+			require.ErrorIs(s, <-done, context.Canceled)
+		})
+	}},
+	{"a transaction cannot be used after its function returned", func(s *suite) {
+		var kept store.ReadTx
+		s.view(func(tx store.ReadTx) { kept = tx })
+		_, err := kept.Get(kind, id(1))
+		require.Error(s, err)
+		require.NotErrorIs(s, err, store.ErrCorrupt)
+		var keptWriter store.Tx
+		s.update(func(tx store.Tx) { keptWriter = tx })
+		require.Error(s, keptWriter.SetMeta("m", []byte("v")))
+		require.NotErrorIs(s, keptWriter.SetMeta("m", []byte("v")), store.ErrCorrupt)
+	}},
+	{"a closed store refuses, and closes again without complaint", func(s *suite) {
+		require.NoError(s, s.store.Close())
+		require.NoError(s, s.store.Close())
+		ctx := context.Background()
+		require.ErrorIs(s, s.store.View(ctx, func(store.ReadTx) error { panic("called") }), store.ErrClosed)
+		require.ErrorIs(s, s.store.Update(ctx, func(store.Tx) error { panic("called") }), store.ErrClosed)
+		_, err := s.store.Backup(ctx, &bytes.Buffer{})
+		require.ErrorIs(s, err, store.ErrClosed)
+	}},
+	{"close waits for the transactions under way", func(s *suite) {
+		begun, closed, ended := make(chan bool), make(chan error), make(chan error)
+		go func() {
+			ended <- s.store.View(context.Background(), func(tx store.ReadTx) error {
+				close(begun)
+				for s.store.View(context.Background(), func(store.ReadTx) error { return nil }) == nil {
+				}
+				_, err := tx.Seq() // Close has begun by now
+				return err
+			})
+		}()
+		<-begun
+		go func() { closed <- s.store.Close() }()
+		require.NoError(s, <-ended)
+		require.NoError(s, <-closed)
+	}},
+	{"a backup writes as much as it says", func(s *suite) {
+		s.write(created(1, 5, counted("all", 1)))
+		var b bytes.Buffer
+		n, err := s.store.Backup(context.Background(), &b)
+		require.NoError(s, err)
+		assert.Equal(s, int64(b.Len()), n)
+		assert.NotZero(s, n)
+		_, err = s.store.Backup(context.Background(), failingWriter{})
+		require.ErrorIs(s, err, errAbort)
+	}},
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errAbort }
