@@ -144,7 +144,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	dir, err := os.MkdirTemp("", "cmd") // t.TempDir is too long for a socket's name
+	dir, err := os.MkdirTemp("", "cmd") //nolint:usetesting // t.TempDir is too long for a socket's name
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &stage{t: t, path: filepath.Join(dir, "s")}

@@ -99,7 +99,7 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 			return nil, &StartError{Command: in.Argv[0], Problem: err.Error(), Err: err}
 		}
 	}
-	cmd := exec.Command(in.Argv[0], in.Argv[1:]...) //nolint:gosec // running what the input says is this tool's purpose
+	cmd := exec.Command(in.Argv[0], in.Argv[1:]...) //nolint:noctx // supervise ends the whole group, which a command's context cannot
 	cmd.Dir = dir
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
@@ -179,38 +179,39 @@ func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd) (ending, error) {
 	select {
 	case end.waitErr = <-p.done:
 	case <-ctx.Done():
-		end.cause, end.grace, end.waitErr = t.stop(p, context.Cause(ctx))
+		end = t.stop(p, context.Cause(ctx))
 	}
 	end.state = cmd.ProcessState
 	return end, nil
 }
 
-// stop makes the program end, and waits for it. The cause that it returns is
-// nil when the program was faster than the first signal.
-func (t *Tool) stop(p *process, cause error) (error, time.Duration, error) {
+// stop makes the program end, and waits for it. The ending has no cause when
+// the program was faster than the first signal.
+func (t *Tool) stop(p *process, cause error) ending {
 	grace := t.killGrace
 	if errors.Is(cause, shell.ErrFenced) {
 		grace = 0 // another instance may be running the same action by now
 	}
+	first := p.terminate
 	if grace == 0 {
-		if !p.kill() {
-			cause = nil
-		}
-		return cause, 0, <-p.done
+		first = p.kill
 	}
-	if !p.terminate() {
-		return nil, 0, <-p.done
+	if !first() {
+		return ending{waitErr: <-p.done}
+	}
+	if grace == 0 {
+		return ending{cause: cause, waitErr: <-p.done}
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case err := <-p.done:
-		return cause, 0, err
+		return ending{cause: cause, waitErr: err}
 	case <-timer.C:
 		if !p.kill() {
 			grace = 0
 		}
-		return cause, grace, <-p.done
+		return ending{cause: cause, grace: grace, waitErr: <-p.done}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -291,7 +291,7 @@ func TestAServerThatSpeaksNoHTTPIsToldApart(t *testing.T) {
 func secure(t *testing.T, config *tls.Config) (*httptest.Server, *x509.CertPool) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	s.TLS = config
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of every bad handshake
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it tells of every bad handshake
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	pool := x509.NewCertPool()
@@ -301,7 +301,7 @@ func secure(t *testing.T, config *tls.Config) (*httptest.Server, *x509.CertPool)
 
 func TestBadTLSIsRefusedOnceAndSaysWhatIsWrong(t *testing.T) {
 	good, pool := secure(t, nil)
-	old, oldPool := secure(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}) //nolint:gosec // the old server of the test
+	old, oldPool := secure(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	late := func() time.Time { return time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for name, row := range map[string]struct {
@@ -313,7 +313,7 @@ func TestBadTLSIsRefusedOnceAndSaysWhatIsWrong(t *testing.T) {
 		"another host":      {strings.Replace(good.URL, "127.0.0.1", "localhost", 1), &tls.Config{RootCAs: pool}, "TLS: the server's certificate does not hold: certificate is valid for example.com"},
 		"expired":           {good.URL, &tls.Config{RootCAs: pool, Time: late}, "TLS: the server's certificate does not hold: certificate has expired or is not yet valid: current time 2400"},
 		"no TLS":            {strings.Replace(plain.URL, "http:", "https:", 1), nil, "TLS: the server does not speak TLS: is its address http instead of https?"},
-		"old TLS":           {old.URL, &tls.Config{RootCAs: oldPool, MinVersion: tls.VersionTLS10}, "TLS: the handshake failed: protocol version not supported"}, //nolint:gosec // must not be heeded
+		"old TLS":           {old.URL, &tls.Config{RootCAs: oldPool, MinVersion: tls.VersionTLS10}, "TLS: the handshake failed: protocol version not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := run(t, newTool(t, httpcall.Options{TLS: row.tls}), in("url", row.url, "retries", 5))

@@ -52,18 +52,20 @@
 // # Where a request may go
 //
 // An input may name any address, unless [Options.DenyPrivate] forbids what is
-// not public. A redirect may stay within the scope of the address that the input
-// led to, or widen it, and never narrow it: public, then private, then loopback;
-// link-local (where clouds serve credentials), multicast, unspecified and
-// reserved addresses are never reached by redirect. The address is checked after
-// the name was resolved, when the connection is made, and connections that were
-// made under a wider rule are not reused under a narrower one, so neither a name
-// that resolves differently the second time nor an open connection gets around
-// it. A redirect from https to http is refused, at most ten are followed, and
-// with the first that leads to another scheme, host or port all headers of the
-// input are left behind except Accept, Accept-Language, Content-Language and
-// Content-Type. No Referer is sent. Proxies of the environment are not used,
-// since they would hide the address.
+// not public. A redirect may stay within the scope of the address that it comes
+// from, or widen it, and no later one may narrow it again: from loopback to
+// private to public, never back. Link-local addresses (where clouds serve
+// credentials), multicast, unspecified and reserved ones are never reached by
+// redirect. The address is checked after the name was resolved, when the
+// connection is made, and connections that were made under a wider rule are not
+// reused under a narrower one, so neither a name that resolves differently the
+// second time nor an open connection gets around it.
+//
+// A redirect from https to http is refused, at most ten are followed, and with
+// the first that leads to another scheme, host or port all headers of the input
+// are left behind except Accept, Accept-Language, Content-Language,
+// Content-Type, User-Agent and Idempotency-Key. No Referer is sent. Proxies of
+// the environment are not used, since they would hide the address.
 package httpcall
 
 import (

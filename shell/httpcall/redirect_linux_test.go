@@ -28,7 +28,7 @@ func standIn(a netip.Addr) (httpcall.Scope, string) { return standIns[a.String()
 func serveOn(t *testing.T, ip string, h http.HandlerFunc) *httptest.Server {
 	l, err := net.Listen("tcp", ip+":0")
 	require.NoError(t, err)
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}} //nolint:gosec // a test's own server
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -67,11 +67,24 @@ func TestARedirectNeverNarrowsTheScope(t *testing.T) {
 	}
 }
 
-func TestTheFirstAddressCountsOverAllRedirects(t *testing.T) {
+func TestTheRuleHoldsOverAChainOfRedirects(t *testing.T) {
 	var hits atomic.Int32
 	inner := serveOn(t, "127.0.0.3", func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	second := serveOn(t, "127.0.0.5", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inner.URL, http.StatusFound) })
 	first := serveOn(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, second.URL, http.StatusFound) })
+	tool := newTool(t, httpcall.Options{})
+	tool.SetClassify(standIn)
+	_, err := run(t, tool, in("url", first.URL))
+	var address *httpcall.AddressError
+	require.ErrorAs(t, err, &address)
+	assert.Zero(t, hits.Load())
+}
+
+func TestAPublicServerCannotSendARequestBackIntoTheSiteItCameFrom(t *testing.T) {
+	var hits atomic.Int32
+	inner := serveOn(t, "127.0.0.2", func(http.ResponseWriter, *http.Request) { hits.Add(1) })
+	outside := serveOn(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inner.URL, http.StatusFound) })
+	first := serveOn(t, "127.0.0.2", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, outside.URL, http.StatusFound) })
 	tool := newTool(t, httpcall.Options{})
 	tool.SetClassify(standIn)
 	_, err := run(t, tool, in("url", first.URL))

@@ -92,7 +92,7 @@ func backoff(base time.Duration, action uuid.UUID, attempt uint32, n int) time.D
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(action[:])
-	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(attempt)<<32|uint64(uint32(n)))) //nolint:gosec // n is at most maxRetries
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(attempt)<<32|uint64(uint32(n))))
 	half := int64(d / 2)
 	if half == 0 {
 		return d

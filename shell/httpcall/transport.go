@@ -73,9 +73,9 @@ type trip struct {
 	classify func(netip.Addr) (scope, string)
 
 	mu    sync.Mutex
-	sent  bool // the head of a request was written: a server may act on it
-	known bool
-	first scope // of the address that the input led to
+	sent  bool  // the head of a request was written: a server may act on it
+	known bool  // there was a connection
+	scope scope // the widest of the addresses that were connected to
 	hops  int
 }
 
@@ -102,27 +102,30 @@ func (t *trip) watch(ctx context.Context) context.Context {
 	})
 }
 
-// connected notes the scope of the first connection. An address of unknown
-// form counts as public: the strictest for what follows.
+// connected notes a connection's scope. An address of unknown form counts as
+// public: the strictest for what follows. The widest counts, not the last or
+// the first: else a public server could send a request from this site back
+// into it.
 func (t *trip) connected(remote net.Addr) {
+	to := public
+	if tcp, ok := remote.(*net.TCPAddr); ok {
+		to, _ = t.classify(tcp.AddrPort().Addr().Unmap())
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.known {
-		return
-	}
-	t.known = true
-	if tcp, ok := remote.(*net.TCPAddr); ok {
-		t.first, _ = t.classify(tcp.AddrPort().Addr().Unmap())
+	if !t.known || to < t.scope {
+		t.known, t.scope = true, to
 	}
 }
 
+// origin gives the scope from which a redirect comes.
 func (t *trip) origin() scope {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.first == special {
+	if t.scope == special {
 		return private // a link-local peer is a neighbour, not this machine
 	}
-	return t.first
+	return t.scope
 }
 
 func (t *trip) wasSent() bool {
