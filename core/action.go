@@ -1,11 +1,10 @@
 package core
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -33,10 +32,14 @@ import (
 //   - Only a pending action has a deadline, and it is its trigger's key time.
 //   - Run never decreases, and grows by one with each entry into running, which
 //     alone emits [effects.RunTool], carrying the new Run.
-//   - Attempt is at most Policy.MaxAttempts.
+//   - Attempt is at most Policy.MaxAttempts, and at least 1 while running.
 //   - An answer (complete, fail, interrupt, hand_back) changes something only
 //     while running, and only where it carries the current Run.
 //   - A terminal status is never left, but for expire.
+//   - The end is told once to the bus, to the occurrence and to the dedup key:
+//     with the entry into a terminal status.
+//   - Once created, of the spec only the trigger of a recurring action changes,
+//     and its key time only grows.
 type Action struct {
 	ActionSpec
 	Status    Status `json:"status"`
@@ -312,12 +315,12 @@ func (a Action) answers(run uint32) bool {
 
 // complete: running → completed, or pending again where the action recurs (A4).
 func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
-	result := json.RawMessage(bytes.TrimSpace(e.Result))
+	result := trimJSON(e.Result)
 	if len(result) == 0 {
 		result = json.RawMessage("null")
 	}
-	if !json.Valid(result) {
-		return a.finish(Status{Type: StatusFailed, Reason: "the tool's result is not valid JSON"}, c)
+	if !storable(result) {
+		return a.finish(Status{Type: StatusFailed, Reason: fmt.Sprintf("the tool's result is not valid JSON of at most %d levels", MaxJSONDepth)}, c)
 	}
 	return a.finish(Status{Type: StatusCompleted, Result: result}, c)
 }
@@ -464,5 +467,14 @@ func reasonOr(reason, otherwise string) string {
 	if reason == "" {
 		return otherwise
 	}
-	return strings.ToValidUTF8(reason, "\uFFFD")
+	return validText(reason)
+}
+
+// validText puts U+FFFD in the place of each invalid byte, as encoding/json
+// does: a replay, which sees the text after JSON, must see what we see.
+func validText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }

@@ -22,13 +22,49 @@ const (
 	MaxInputBytes   = 1 << 20   // tool input, payload
 	MaxWebhookBytes = 16 << 20  // raw payload of a webhook
 	MaxAttemptsEver = 1_000_000 // policy.max_attempts
+	MaxScopeBytes   = 500       // namespace and tenant together: they share the name of a list index
+	// MaxJSONDepth bounds the nesting of a payload or a result, whose levels add
+	// to those of the state and the journal around it: encoding/json reads back
+	// 10,000 levels at most.
+	MaxJSONDepth = 200
 )
+
+// trimJSON cuts JSON's white space, and no other, which would make an invalid
+// value valid.
+func trimJSON(v json.RawMessage) json.RawMessage { return bytes.Trim(v, " \t\r\n") }
+
+// storable reports whether v is JSON that can stand in a state and a journal.
+func storable(v json.RawMessage) bool { return json.Valid(v) && !tooDeep(v) }
+
+// tooDeep reports whether valid JSON is nested deeper than [MaxJSONDepth].
+func tooDeep(v json.RawMessage) bool {
+	if len(v) <= 2*MaxJSONDepth { // each level takes two bytes
+		return false
+	}
+	depth, text := 0, false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			if depth++; depth > MaxJSONDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
 
 // withDefaults fills what the creator left out.
 func (s ActionSpec) withDefaults() ActionSpec {
 	// White space around a value does not survive the journal.
-	s.ToolInput = bytes.TrimSpace(s.ToolInput)
-	s.Trigger.Header = bytes.TrimSpace(s.Trigger.Header)
+	s.ToolInput = trimJSON(s.ToolInput)
+	s.Trigger.Header = trimJSON(s.Trigger.Header)
 	if len(s.ToolInput) == 0 {
 		s.ToolInput = json.RawMessage("null")
 	}
@@ -55,6 +91,7 @@ func (s ActionSpec) Validate() error {
 	return errors.Join(
 		checkName("namespace", s.Namespace, false),
 		checkName("tenant", s.Tenant, false),
+		checkScope(s.Namespace, s.Tenant),
 		checkName("tool_name", s.ToolName, true),
 		checkName("action_type", s.ActionType, false),
 		checkText("label", s.Label),
@@ -128,6 +165,13 @@ func checkName(field, v string, required bool) error {
 	return nil
 }
 
+func checkScope(namespace, tenant string) error {
+	if n := len(namespace) + len(tenant); n > MaxScopeBytes {
+		return fmt.Errorf("namespace and tenant: together %d bytes are longer than %d", n, MaxScopeBytes)
+	}
+	return nil
+}
+
 func checkText(field, v string) error {
 	switch {
 	case len(v) > MaxTextBytes:
@@ -148,6 +192,8 @@ func checkJSON(field string, v json.RawMessage, limit int) error {
 		return fmt.Errorf("%s: %q is not valid JSON", field, clip(string(v)))
 	case !utf8.Valid(v):
 		return fmt.Errorf("%s: not valid UTF-8", field)
+	case tooDeep(v):
+		return fmt.Errorf("%s: nested deeper than %d levels", field, MaxJSONDepth)
 	}
 	return nil
 }
@@ -223,8 +269,7 @@ func (r Recurrence) compile(anchor Time) (*schedule.Schedule, error) {
 
 // next gives the first time after the given one; a period counts from anchor.
 func (r Recurrence) next(anchor, after Time) (Time, bool) {
-	if r.Period > 0 {
-		p := r.Period.Milliseconds()
+	if p := r.Period.Milliseconds(); p > 0 {
 		n := (int64(after)-int64(anchor))/p + 1 // after >= anchor
 		t := int64(anchor) + n*p
 		return Time(t), t <= int64(maxTime)

@@ -46,7 +46,7 @@ func (o *object) key(k string) {
 
 func (o *object) str(k, v string) {
 	o.key(k)
-	o.b = effects.AppendString(o.b, v)
+	o.b = effects.AppendString(o.b, validText(v))
 }
 
 func (o *object) id(k string, v uuid.UUID) {
@@ -74,9 +74,11 @@ func (o *object) bool(k string, v bool) {
 	o.b = strconv.AppendBool(o.b, v)
 }
 
-// raw appends JSON as it is; nothing becomes null.
+// raw appends JSON as it is, without white space around it, which would not
+// survive reading; nothing becomes null.
 func (o *object) raw(k string, v json.RawMessage) {
 	o.key(k)
+	v = trimJSON(v)
 	if len(v) == 0 {
 		o.b = append(o.b, "null"...)
 		return

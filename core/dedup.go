@@ -13,7 +13,11 @@ import (
 //
 //	(free) ── claim ──▶ held ── release ──▶ (free)
 //
-// Invariants: a key has at most one holder; only the holder's release frees it.
+// Invariants, held by property tests:
+//   - A key has at most one holder, and never changes it.
+//   - Only the holder's release frees it.
+//   - An action is made exactly with the step from free to held, and it is the
+//     holder.
 type Dedup struct {
 	ID     uuid.UUID `json:"id"`     // derived from tenant and key
 	Key    string    `json:"key"`    // for the reader
@@ -68,10 +72,13 @@ func (d Dedup) Apply(e DedupEvent, c Clock) (Dedup, []effects.Effect) {
 // refused, an occurrence is told.
 func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 	spec := e.Create
+	if spec.DedupKey == "" { // nobody would release it
+		return d, d.refuse(e, effects.CodeInvalid, "dedup_key: must not be empty")
+	}
+	if err := spec.withDefaults().Validate(); err != nil {
+		return d, d.refuse(e, effects.CodeInvalid, err.Error())
+	}
 	if d.ID == uuid.Nil {
-		if err := spec.withDefaults().Validate(); err != nil {
-			return d, d.refuse(e, effects.CodeInvalid, err.Error())
-		}
 		ref := DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey)
 		return Dedup{ID: ref.ID, Key: spec.DedupKey, Holder: spec.ID, Since: c.Now},
 			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}}

@@ -95,7 +95,7 @@ func (e ActionCancel) AppendJSON(b []byte) []byte {
 func (e ActionComplete) AppendJSON(b []byte) []byte {
 	o := typed(b, typeComplete)
 	o.num("run", uint64(e.Run))
-	if json.Valid(e.Result) {
+	if storable(e.Result) {
 		o.raw("result", e.Result)
 	} else {
 		o.str("invalid_result", string(e.Result))
@@ -129,14 +129,19 @@ func (e ActionHandBack) AppendJSON(b []byte) []byte {
 func (e ActionExpire) AppendJSON(b []byte) []byte { return bare(b, typeExpire) }
 
 // AppendJSON appends the journal form.
-func (e RecurringCreate) AppendJSON(b []byte) []byte { return marshaled(b, typeCreate, "spec", e.Spec) }
+func (e RecurringCreate) AppendJSON(b []byte) []byte {
+	if len(e.Spec.ActionTemplate.Payload) == 0 { // as null it would be refused by a replay
+		e.Spec.ActionTemplate.Payload = json.RawMessage("{}")
+	}
+	return marshaled(b, typeCreate, "spec", e.Spec)
+}
 
 // AppendJSON appends the journal form.
 func (e RecurringDue) AppendJSON(b []byte) []byte { return bare(b, typeDue) }
 
 // AppendJSON appends the journal form.
 func (e RecurringUpdate) AppendJSON(b []byte) []byte {
-	return marshaled(b, typeUpdate, "patch", e.Patch)
+	return marshaled(b, typeUpdate, "patch", e.Patch.withoutNilMaps())
 }
 
 // AppendJSON appends the journal form.

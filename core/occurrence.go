@@ -18,7 +18,12 @@ import (
 //
 // expire leads out of existence.
 //
-// Invariants: the verdict and the outcome are each written once.
+// Invariants, held by property tests:
+//   - The verdict is written once, but for a dispatch that turns out to be
+//     deduplicated.
+//   - The outcome is written once, and only to a dispatched one.
+//   - A dispatched one without outcome never expires.
+//   - It says nothing to others.
 type Occurrence struct {
 	ID          uuid.UUID `json:"id"`
 	RecurringID uuid.UUID `json:"recurring_id"`
@@ -85,6 +90,7 @@ func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Eff
 		if record.Occurrence.ID == uuid.Nil {
 			return o, o.refuse(e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
 		}
+		record.Occurrence.Reason = validText(record.Occurrence.Reason)
 		return record.Occurrence, nil
 	}
 	if o.ID == uuid.Nil {
@@ -94,7 +100,7 @@ func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Eff
 	switch e := e.(type) {
 	case OccurrenceSettle:
 		if open {
-			o.Outcome, o.Reason = string(e.Outcome), e.Reason
+			o.Outcome, o.Reason = string(e.Outcome), validText(e.Reason)
 			o.StartedAt, o.FinishedAt = e.StartedAt, e.FinishedAt
 			return o, nil
 		}

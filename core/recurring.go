@@ -33,9 +33,15 @@ import (
 //   - A deadline exists exactly while enabled, and is never later than EndsAt.
 //   - NextExecutionAt is later than the clock reading of the transition that
 //     computed it: no edit, resume or outage makes a past instant due (R18, C5).
+//   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
+//     again, even where the clock jumps back.
 //   - One due event makes at most one action (C5).
 //   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
 //     that is sent (R13).
+//   - Every time that is decided is recorded as an occurrence, under an id that
+//     was never used; MissedCount grows by what the missed ones stand for.
+//   - Every action that is sent is a valid one, due at once.
+//   - A disabled one says why (C6).
 type RecurringAction struct {
 	RecurringSpec
 	CreatedAt       Time   `json:"created_at"`
@@ -326,12 +332,6 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 // actionAt builds the concrete action of one time from the template.
 func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
 	t := r.ActionTemplate
-	meta := make(map[string]string, len(t.Metadata)+2)
-	for k, v := range t.Metadata { // order-free: copies into a map
-		meta[k] = v
-	}
-	meta[MetaRecurringDispatch] = "true"
-	meta[MetaRecurringID] = r.ID.String()
 	label := r.Description
 	if label == "" {
 		label = t.ActionType
@@ -347,9 +347,20 @@ func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
 		Trigger:    Scheduled(due),
 		Policy:     r.Policy,
 		DedupKey:   r.expandDedupKey(due),
-		Metadata:   meta,
+		Metadata:   marked(t.Metadata, r.ID),
 		Labels:     r.Labels,
 	}
+}
+
+// marked gives the template's metadata with the marks of C3.
+func marked(template map[string]string, id uuid.UUID) map[string]string {
+	meta := make(map[string]string, len(template)+2)
+	for k, v := range template { // order-free: copies into a map
+		meta[k] = v
+	}
+	meta[MetaRecurringDispatch] = "true"
+	meta[MetaRecurringID] = id.String()
+	return meta
 }
 
 func (r RecurringAction) expandDedupKey(due Time) string {
@@ -403,7 +414,7 @@ func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []
 // update changes the given fields; a changed time, zone or state is scheduled
 // from now (R18).
 func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []effects.Effect) {
-	p := e.Patch
+	p := e.Patch.withoutNilMaps()
 	n := r
 	set(&n.CronExpr, p.CronExpr)
 	set(&n.Timezone, p.Timezone)
@@ -447,6 +458,17 @@ func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error 
 	return r.validate(c)
 }
 
+// withoutNilMaps makes a pointer to a nil map one to an empty map: both clear,
+// but only the latter survives the journal.
+func (p RecurringPatch) withoutNilMaps() RecurringPatch {
+	for _, m := range []**map[string]string{&p.Metadata, &p.Labels} {
+		if *m != nil && **m == nil {
+			*m = &map[string]string{}
+		}
+	}
+	return p
+}
+
 func set[T any](dst, v *T) {
 	if v != nil {
 		*dst = *v
@@ -460,6 +482,7 @@ func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
 	if s, err := r.schedule(); err == nil && r.NextExecutionAt.Before(r.EndsAt) {
 		if n, capped := s.Count(r.NextExecutionAt-1, r.EndsAt-1, MaxMissedCounted); n > 0 {
 			r, effs = r.miss(n, capped, r.NextExecutionAt, r.EndsAt-1, c)
+			r.LastDueAt = max(r.LastDueAt, r.EndsAt-1)
 		}
 	}
 	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
@@ -535,12 +558,13 @@ func (r RecurringAction) validate(c Clock) error {
 	return errors.Join(
 		checkName("namespace", r.Namespace, false),
 		checkName("tenant", r.Tenant, false),
+		checkScope(r.Namespace, r.Tenant),
 		checkName("provider", t.Provider, true),
 		checkName("action_type", t.ActionType, true),
 		checkText("description", r.Description),
 		checkText("dedup_key", r.expandDedupKey(c.Now)),
 		checkObject("payload", t.Payload),
-		checkMap("metadata", t.Metadata),
+		checkMap("metadata", marked(t.Metadata, r.ID)), // as the action will have it
 		checkMap("labels", r.Labels),
 		r.Policy.validate(),
 	)

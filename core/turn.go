@@ -113,17 +113,27 @@ func (t *Turn) Apply(in Input) (Result, error) {
 	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
 	t.undo = t.undo[:0]
 	res, err := t.run(in)
-	if err != nil {
+	// A claim is a creation in two steps: where the second is refused, a key
+	// that was taken in the first would have a holder that never releases it.
+	if _, claim := in.Event.(DedupClaim); claim && res.Refused != nil {
+		res.Changed = false
+	}
+	if err != nil || !res.Changed {
 		for _, u := range slices.Backward(t.undo) {
 			u.slot.now, u.slot.changed = u.now, u.changed
 		}
 		t.outer, t.withdraw, t.events, t.order = outer, withdraw, events, order
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	return res, nil
 }
 
 func (t *Turn) run(in Input) (res Result, err error) {
+	if in.Event == nil {
+		return res, fmt.Errorf("input to %s has no event", in.To)
+	}
 	// A machine that panics is a defect; it must not take the others along.
 	defer func() {
 		if p := recover(); p != nil {
@@ -159,6 +169,9 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 			res.Refused = r
 		}
 		return nil
+	}
+	if made := next.Ref(); !made.IsZero() && made != d.to {
+		return fmt.Errorf("event %q to %s would make %s", d.event.EventType(), d.to, made)
 	}
 	t.change(s, next)
 	res.Changed = true

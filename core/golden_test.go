@@ -1,0 +1,202 @@
+package core_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata/golden")
+
+func typeName(v any) string {
+	return strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", v), "core."), "effects.")
+}
+
+func goldenActionSpec() core.ActionSpec {
+	return core.ActionSpec{
+		ID: id(1), Namespace: "notifications", Tenant: "tenant-1", Label: "Größe <3 & \"more\"", ToolName: "http", ActionType: "send_digest",
+		ToolInput: json.RawMessage(`{"to":"team@example.com","n":1.50,"html":"<b>"}`), Trigger: core.Scheduled(start),
+		Recurrence: core.CronRecurrence("0 9 * * MON-FRI", "US/Eastern"),
+		Policy:     core.RunPolicy{OnInterrupt: core.InterruptRetry, MaxAttempts: 3, TimeoutMS: 30_000},
+		DedupKey:   "digest", Metadata: map[string]string{"b": "2", "a": "1"}, Labels: map[string]string{}, Occurrence: id(2),
+	}
+}
+
+func goldenRecurringSpec() core.RecurringSpec {
+	return core.RecurringSpec{
+		ID: id(3), Namespace: "notifications", Tenant: "tenant-1", CronExpr: "0 9 * * MON-FRI", Timezone: "US/Eastern", Enabled: true,
+		ActionTemplate: core.RecurringActionTemplate{
+			Provider: "email", ActionType: "send_digest", Payload: json.RawMessage(`{"to":"team@example.com"}`),
+			Metadata: map[string]string{"k": "v"}, DedupKey: "digest-{{execution_time}}",
+		},
+		EndsAt: start.Add(365 * 24 * time.Hour), Description: "Weekday morning digest", Labels: map[string]string{"team": "engineering"},
+		StartDeadlineSeconds: 60, Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 3},
+	}
+}
+
+func goldenStates() []core.State {
+	clock := core.Clock{Now: start}
+	pending, _ := core.Action{}.Apply(core.ActionCreate{Spec: goldenActionSpec()}, clock)
+	running, _ := pending.Apply(core.ActionDue{}, clock)
+	again, _ := running.Apply(core.ActionFail{Run: 1, Reason: "exit status 1"}, core.Clock{Now: start.Add(1500 * time.Millisecond)})
+	bare, _ := core.Action{}.Apply(core.ActionCreate{Spec: core.ActionSpec{
+		ID: id(4), ToolName: "command", Recurrence: core.Every(time.Hour),
+		Trigger: core.Trigger{Type: core.TriggerWebhook, RawPayload: []byte{0, 0xff, '{'}, ReceivedAt: start, Route: "git", Header: json.RawMessage(`{"X-Event":"push"}`)},
+	}}, clock)
+	once := goldenActionSpec()
+	once.Recurrence = core.Recurrence{}
+	completed, _ := core.Action{}.Apply(core.ActionCreate{Spec: once}, clock)
+	completed, _ = completed.Apply(core.ActionTrigger{}, clock)
+	failed, _ := completed.Apply(core.ActionInterrupt{Run: 1}, clock) // pending again: it retries
+	failed, _ = failed.Apply(core.ActionDue{}, clock)
+	failed, _ = failed.Apply(core.ActionFail{Run: 2, Reason: "no\nroute"}, clock)
+	completed, _ = completed.Apply(core.ActionComplete{Run: 1, Result: json.RawMessage(` {"ok": true} `)}, clock)
+	cancelled, _ := bare.Apply(core.ActionCancel{}, clock)
+
+	recurring, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenRecurringSpec()}, clock)
+	fired, _ := recurring.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(24 * time.Hour)})
+	paused, _ := fired.Apply(core.RecurringPause{By: "ann", Reason: "holidays"}, core.Clock{Now: start.Add(25 * time.Hour)})
+	full := core.Occurrence{
+		ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start.Add(time.Hour), DecidedAt: start.Add(2 * time.Hour), Verdict: core.VerdictMissed,
+		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
+	}
+	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
+	return []core.State{pending, running, again, bare, completed, failed, cancelled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+}
+
+// goldenEvents holds at least one event of each type.
+func goldenEvents() map[effects.Kind][]core.Event {
+	text, metadata := "x", map[string]string{}
+	number, yes := int64(0), true
+	return map[effects.Kind][]core.Event{
+		core.KindAction: {
+			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"},
+			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
+			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
+		},
+		core.KindRecurring: {
+			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringUpdate{},
+			core.RecurringUpdate{Patch: core.RecurringPatch{
+				CronExpr: &text, Timezone: &text, Enabled: &yes, Payload: json.RawMessage(`{}`), Metadata: &metadata, DedupKey: &text, Description: &text,
+				Labels: &metadata, EndsAt: &number, Provider: &text, ActionType: &text, StartDeadlineSeconds: &number,
+				Policy: &core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
+			}},
+			core.RecurringPause{By: "ann", Reason: "holidays"}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringDelete{}, core.RecurringDeduplicated{},
+		},
+		core.KindOccurrence: {
+			core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1)}},
+			core.OccurrenceSettle{Outcome: core.StatusFailed, Reason: "exit status 1", StartedAt: start, FinishedAt: start.Add(time.Second)},
+			core.OccurrenceDeduplicate{Holder: id(1)}, core.OccurrenceExpire{},
+		},
+		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupRelease{Holder: id(1)}},
+	}
+}
+
+func goldenBatch() core.Batch {
+	return core.Batch{
+		Seq: math.MaxUint64, At: start, Core: "1", TZDB: "2026a", Instance: "host-1", Inputs: []core.Input{
+			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "clock", Event: core.ActionDue{}},
+			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "tool", Event: core.ActionComplete{Run: 1, Result: json.RawMessage(`[1, 2]`)}, Ack: 1},
+			{To: effects.Ref{Kind: core.KindRecurring, ID: id(3)}, Actor: "api:ann", Event: core.RecurringPause{By: "ann"}},
+		},
+	}
+}
+
+// golden compares with a file of one JSON document a line, or rewrites it.
+func golden(t *testing.T, name string, lines [][]byte) [][]byte {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	got := append(bytes.Join(lines, []byte("\n")), '\n')
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		require.NoError(t, os.WriteFile(path, got, 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "go test ./core -run Golden -update makes it")
+	assert.Equal(t, string(want), string(got), "the JSON form is a contract: stored data and journals have it")
+	return bytes.Split(bytes.TrimSuffix(want, []byte("\n")), []byte("\n"))
+}
+
+func TestTheStoredFormsOfTheStatesAreTheGoldenOnes(t *testing.T) {
+	byKind := map[effects.Kind][]core.State{}
+	for _, s := range goldenStates() {
+		byKind[s.Ref().Kind] = append(byKind[s.Ref().Kind], s)
+	}
+	for _, kind := range kinds {
+		var lines [][]byte
+		for _, s := range byKind[kind] {
+			lines = append(lines, s.AppendJSON(nil))
+		}
+		for i, line := range golden(t, "state_"+string(kind)+".jsonl", lines) {
+			s, err := core.DecodeState(kind, line)
+			require.NoError(t, err, "line %d", i+1)
+			assert.Equal(t, string(line), encoded(s), "read and written again")
+			checkStateJSON(t, s)
+		}
+	}
+}
+
+func TestTheJournalFormsOfTheEventsAreTheGoldenOnes(t *testing.T) {
+	for _, kind := range kinds {
+		var lines [][]byte
+		for _, e := range goldenEvents()[kind] {
+			lines = append(lines, e.AppendJSON(nil))
+		}
+		for i, line := range golden(t, "event_"+string(kind)+".jsonl", lines) {
+			e, err := core.DecodeEvent(kind, line)
+			require.NoError(t, err, "line %d", i+1)
+			assert.Equal(t, string(line), encoded(e), "read and written again")
+		}
+	}
+}
+
+func TestTheJournalFormOfABatchIsTheGoldenOne(t *testing.T) {
+	for _, line := range golden(t, "batch.jsonl", [][]byte{goldenBatch().AppendJSON(nil), core.Batch{Seq: 1, At: start}.AppendJSON(nil)}) {
+		b, err := core.DecodeBatch(line)
+		require.NoError(t, err)
+		assert.Equal(t, string(line), encoded(b), "read and written again")
+	}
+}
+
+func TestTheOutboxFormOfTheOuterEffectsIsTheGoldenOne(t *testing.T) {
+	outer := []effects.Outer{effects.RunTool{Run: 1, Tool: "http"}, effects.RunTool{Run: math.MaxUint32, Tool: "<Größe>"}}
+	var lines [][]byte
+	for _, e := range outer {
+		lines = append(lines, e.AppendJSON(nil))
+	}
+	for i, line := range golden(t, "effect.jsonl", lines) {
+		e, err := effects.DecodeOuter(line)
+		require.NoError(t, err)
+		assert.Equal(t, outer[i], e)
+	}
+}
+
+func TestTheBusFormOfAnEventIsTheGoldenOne(t *testing.T) {
+	e := effects.Event{
+		ID: id(7), Kind: effects.EventKind{Category: "action", Action: "completed"}, Timestamp: start,
+		Source: effects.EventSource{Component: "action", ID: id(1)},
+	}
+	withData := e
+	withData.Data = json.RawMessage(`{"n":1}`)
+	var lines [][]byte
+	for _, e := range []effects.Event{e, withData} {
+		b, err := json.Marshal(e)
+		require.NoError(t, err)
+		lines = append(lines, b)
+	}
+	golden(t, "bus_event.jsonl", lines)
+	assert.Equal(t, "action:completed", e.Kind.String())
+}

@@ -1,0 +1,249 @@
+package core_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// step is one transition of a machine, as the invariants see it.
+type step struct {
+	before, after core.State
+	event         core.Event
+	clock         core.Clock
+	effs          []effects.Effect
+}
+
+func (s step) emits() int {
+	n := 0
+	for _, e := range s.effs {
+		if _, ok := e.(effects.Emit); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// sends lists the events of type E that the step sends.
+func sends[E core.Event](s step) []E {
+	var out []E
+	for _, e := range s.effs {
+		if send, ok := e.(effects.Send); ok {
+			if ev, ok := send.Event.(E); ok {
+				out = append(out, ev)
+			}
+		}
+	}
+	return out
+}
+
+// created lists the actions that the step makes, with or without dedup key.
+func (s step) created() []core.ActionSpec {
+	var specs []core.ActionSpec
+	for _, e := range sends[core.ActionCreate](s) {
+		specs = append(specs, e.Spec)
+	}
+	for _, e := range sends[core.DedupClaim](s) {
+		specs = append(specs, e.Create)
+	}
+	return specs
+}
+
+// invariant is one sentence of a state's doc comment and what it means. The
+// check gives "" where it holds.
+type invariant struct {
+	sentence string
+	check    func(step) string
+}
+
+// on makes an invariant of one machine's typed check.
+func on[S core.State](sentence string, check func(s step, before, after S) string) invariant {
+	return invariant{sentence, func(s step) string { return check(s, s.before.(S), s.after.(S)) }}
+}
+
+// unless gives "" where it holds, otherwise the message.
+func unless(holds bool, format string, args ...any) string {
+	if holds {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// invariants of each machine, in the words and the order of its doc comment.
+// TestTheInvariantsAreThoseOfTheDocComments holds that neither has one more.
+var invariants = map[effects.Kind][]invariant{
+	core.KindAction: {
+		on("Only a pending action has a deadline, and it is its trigger's key time.", func(_ step, _, a core.Action) string {
+			want := core.Time(0)
+			if a.Status.Type == core.StatusPending {
+				want = a.Trigger.KeyTime()
+			}
+			return unless(a.Deadline() == want, "deadline %s of a %s action, want %s", a.Deadline(), a.Status.Type, want)
+		}),
+		on("Run never decreases, and grows by one with each entry into running, which alone emits [effects.RunTool], carrying the new Run.", func(s step, b, a core.Action) string {
+			if !exists(a) {
+				return ""
+			}
+			enters := a.Status.Type == core.StatusRunning && b.Status.Type != core.StatusRunning
+			want := b.Run
+			var effs []effects.Effect
+			if enters {
+				want++
+				effs = append(effs, effects.RunTool{Run: want, Tool: a.ToolName})
+			}
+			runs := slices.DeleteFunc(slices.Clone(s.effs), func(e effects.Effect) bool { _, ok := e.(effects.RunTool); return !ok })
+			return unless(a.Run == want && slices.Equal(runs, effs), "run %d → %d with %v, want %d with %v", b.Run, a.Run, runs, want, effs)
+		}),
+		on("Attempt is at most Policy.MaxAttempts, and at least 1 while running.", func(_ step, _, a core.Action) string {
+			least := uint32(0)
+			if a.Status.Type == core.StatusRunning {
+				least = 1
+			}
+			return unless(a.Attempt >= least && a.Attempt <= a.Policy.MaxAttempts, "attempt %d of %d while %s", a.Attempt, a.Policy.MaxAttempts, a.Status.Type)
+		}),
+		on("An answer (complete, fail, interrupt, hand_back) changes something only while running, and only where it carries the current Run.", func(s step, b, _ core.Action) string {
+			var run uint32
+			switch e := s.event.(type) {
+			case core.ActionComplete:
+				run = e.Run
+			case core.ActionFail:
+				run = e.Run
+			case core.ActionInterrupt:
+				run = e.Run
+			case core.ActionHandBack:
+				run = e.Run
+			default:
+				return ""
+			}
+			current := b.Status.Type == core.StatusRunning && b.Run == run
+			return unless(current == (refusal(s.effs) == nil), "%s of run %d taken is %t in run %d while %s", s.event.EventType(), run, !current, b.Run, b.Status.Type)
+		}),
+		on("A terminal status is never left, but for expire.", func(s step, b, a core.Action) string {
+			if _, ok := s.event.(core.ActionExpire); ok || !b.Status.Type.Terminal() {
+				return ""
+			}
+			return unless(encoded(a) == encoded(b), "%s → %s", encoded(b), encoded(a))
+		}),
+		on("The end is told once to the bus, to the occurrence and to the dedup key: with the entry into a terminal status.", func(s step, b, a core.Action) string {
+			ends := a.Status.Type.Terminal() && !b.Status.Type.Terminal()
+			settles, releases := 0, 0
+			if ends && a.Occurrence != uuid.Nil {
+				settles = 1
+			}
+			if ends && a.DedupKey != "" {
+				releases = 1
+			}
+			cycled := a.Cycle > b.Cycle && exists(b) // a recurring action's cycle tells the bus alone
+			told := s.emits() == 1
+			return unless(told == (ends || cycled) && len(sends[core.OccurrenceSettle](s)) == settles && len(sends[core.DedupRelease](s)) == releases,
+				"%s → %s with %v", b.Status.Type, a.Status.Type, s.effs)
+		}),
+		on("Once created, of the spec only the trigger of a recurring action changes, and its key time only grows.", func(s step, b, a core.Action) string {
+			if !exists(b) || !exists(a) {
+				return ""
+			}
+			if !b.Recurrence.IsZero() && b.Trigger.KeyTime() < a.Trigger.KeyTime() {
+				a.Trigger = b.Trigger
+			}
+			was, is := string(b.ActionSpec.AppendJSON(nil)), string(a.ActionSpec.AppendJSON(nil))
+			return unless(was == is, "%s → %s", was, is)
+		}),
+	},
+	core.KindRecurring: {
+		on("A deadline exists exactly while enabled, and is never later than EndsAt.", func(_ step, _, a core.RecurringAction) string {
+			ok := a.Deadline().IsZero() != a.Enabled && (a.EndsAt.IsZero() || a.Deadline() <= a.EndsAt)
+			return unless(ok, "deadline %s, enabled %t, ends at %s", a.Deadline(), a.Enabled, a.EndsAt)
+		}),
+		on("NextExecutionAt is later than the clock reading of the transition that computed it: no edit, resume or outage makes a past instant due (R18, C5).", func(s step, b, a core.RecurringAction) string {
+			if a.NextExecutionAt == b.NextExecutionAt || a.NextExecutionAt.IsZero() {
+				return ""
+			}
+			return unless(a.NextExecutionAt > s.clock.Now, "%s computed at %s", a.NextExecutionAt, s.clock.Now)
+		}),
+		on("NextExecutionAt is later than LastDueAt: what was decided never becomes due again, even where the clock jumps back.", func(_ step, b, a core.RecurringAction) string {
+			ok := (a.NextExecutionAt.IsZero() || a.NextExecutionAt > a.LastDueAt) && (!exists(a) || a.LastDueAt >= b.LastDueAt)
+			return unless(ok, "next %s, last %s → %s", a.NextExecutionAt, b.LastDueAt, a.LastDueAt)
+		}),
+		on("One due event makes at most one action (C5).", func(s step, _, _ core.RecurringAction) string {
+			_, due := s.event.(core.RecurringDue)
+			return unless(!due || len(s.created()) <= 1, "%d actions", len(s.created()))
+		}),
+		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13).", func(s step, b, a core.RecurringAction) string {
+			if !exists(a) {
+				return unless(len(s.created()) == 0, "sent by one that is gone")
+			}
+			was, is := b.ExecutionCount+b.DeduplicatedCount, a.ExecutionCount+a.DeduplicatedCount
+			return unless(is == was+uint64(len(s.created())), "%d → %d with %d sent", was, is, len(s.created()))
+		}),
+		on("Every time that is decided is recorded as an occurrence, under an id that was never used; MissedCount grows by what the missed ones stand for.", func(s step, b, a core.RecurringAction) string {
+			if !exists(a) {
+				return ""
+			}
+			missed, n := uint64(0), uint64(0)
+			for _, r := range sends[core.OccurrenceRecord](s) {
+				n++
+				if r.Occurrence.Verdict == core.VerdictMissed {
+					missed += r.Occurrence.Count
+				}
+				if r.Occurrence.ID != core.ChildID(a.ID, "occurrence", b.Sequence+n) || r.Occurrence.Count == 0 {
+					return fmt.Sprintf("occurrence %+v is not number %d", r.Occurrence, b.Sequence+n)
+				}
+			}
+			return unless(a.Sequence == b.Sequence+n && a.MissedCount == b.MissedCount+missed,
+				"sequence %d → %d with %d recorded, missed %d → %d with %d recorded", b.Sequence, a.Sequence, n, b.MissedCount, a.MissedCount, missed)
+		}),
+		on("Every action that is sent is a valid one, due at once.", func(s step, _, _ core.RecurringAction) string {
+			for _, spec := range s.created() {
+				if _, effs := (core.Action{}).Apply(core.ActionCreate{Spec: spec}, s.clock); refusal(effs) != nil {
+					return refusal(effs).Reason
+				}
+				if spec.Trigger.KeyTime() > s.clock.Now {
+					return fmt.Sprintf("due at %s", spec.Trigger.KeyTime())
+				}
+			}
+			return ""
+		}),
+		on("A disabled one says why (C6).", func(_ step, _, a core.RecurringAction) string {
+			return unless(!exists(a) || a.Enabled == (a.DisabledReason == ""), "enabled %t, reason %q", a.Enabled, a.DisabledReason)
+		}),
+	},
+	core.KindOccurrence: {
+		on("The verdict is written once, but for a dispatch that turns out to be deduplicated.", func(_ step, b, a core.Occurrence) string {
+			changed := exists(b) && exists(a) && a.Verdict != b.Verdict
+			return unless(!changed || b.Verdict == core.VerdictDispatched && b.Outcome == "" && a.Verdict == core.VerdictDeduplicated, "%s → %s", b.Verdict, a.Verdict)
+		}),
+		on("The outcome is written once, and only to a dispatched one.", func(_ step, b, a core.Occurrence) string {
+			changed := exists(b) && exists(a) && a.Outcome != b.Outcome
+			return unless(!changed || b.Outcome == "" && b.Verdict == core.VerdictDispatched, "%s: %q → %q", b.Verdict, b.Outcome, a.Outcome)
+		}),
+		on("A dispatched one without outcome never expires.", func(_ step, b, a core.Occurrence) string {
+			open := exists(b) && b.Verdict == core.VerdictDispatched && b.Outcome == ""
+			return unless(!open || exists(a), "gone")
+		}),
+		on("It says nothing to others.", func(s step, _, _ core.Occurrence) string {
+			return unless(len(s.effs) == 0 || refusal(s.effs) != nil, "%v", s.effs)
+		}),
+	},
+	core.KindDedup: {
+		on("A key has at most one holder, and never changes it.", func(_ step, b, a core.Dedup) string {
+			return unless(!exists(b) || !exists(a) || a == b, "%v → %v", b, a)
+		}),
+		on("Only the holder's release frees it.", func(s step, b, a core.Dedup) string {
+			r, _ := s.event.(core.DedupRelease)
+			return unless(!exists(b) || exists(a) || r.Holder == b.Holder, "%s freed by %s", b.Holder, r.Holder)
+		}),
+		on("An action is made exactly with the step from free to held, and it is the holder.", func(s step, b, a core.Dedup) string {
+			made := s.created()
+			took := !exists(b) && exists(a)
+			if took && len(made) == 1 {
+				action, effs := core.Action{}.Apply(core.ActionCreate{Spec: made[0]}, s.clock)
+				return unless(refusal(effs) == nil && action.ID == a.Holder, "%v", effs)
+			}
+			return unless(!took && len(made) == 0, "%v → %v made %v", b, a, made)
+		}),
+	},
+}
