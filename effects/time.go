@@ -2,6 +2,7 @@ package effects
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 )
@@ -41,7 +42,7 @@ func ParseTime(s string) (Time, error) {
 	}
 	ms := Time(t.UnixMilli())
 	if ms < MinTime || ms > MaxTime {
-		return 0, fmt.Errorf("time %q is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", s)
+		return 0, fmt.Errorf("time %q is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", clip(s))
 	}
 	return ms, nil
 }
@@ -60,13 +61,24 @@ func (t Time) Std() time.Time {
 // Add gives t+d, cut to the millisecond and clamped to [MinTime, MaxTime].
 // The sum saturates, it never wraps around.
 func (t Time) Add(d time.Duration) Time {
+	t = min(max(t, 0), MaxTime)
 	ms := d.Milliseconds() // at most 9.2e12, and t at most 2.5e14: the sum fits
 	return min(max(t+Time(ms), MinTime), MaxTime)
 }
 
-// Sub gives t-u.
+// Sub gives t-u. A difference of more than 292 years saturates at the longest
+// [time.Duration], it never wraps around.
 func (t Time) Sub(u Time) time.Duration {
-	return time.Duration(t-u) * time.Millisecond
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	// Both are clamped first, so that their difference fits.
+	ms := int64(min(max(t, -MaxTime), MaxTime) - min(max(u, -MaxTime), MaxTime))
+	switch {
+	case ms > most:
+		return math.MaxInt64
+	case ms < -most:
+		return math.MinInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // Before reports whether t comes before u.
@@ -124,7 +136,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
-		return fmt.Errorf("time %s is not a string in RFC 3339", clip(string(b)))
+		return fmt.Errorf("time %s is not a string in RFC 3339", strconv.QuoteToASCII(clip(string(b))))
 	}
 	v, err := ParseTime(string(b[1 : len(b)-1]))
 	if err != nil {
