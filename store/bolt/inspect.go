@@ -36,7 +36,7 @@ type metaPage struct {
 // through a memory map, and a page that is missing from the file ends the
 // process. The file may be in use by another process meanwhile: bbolt lets the
 // file grow before a meta page says so.
-func inspect(path string, readOnly bool) (err error) {
+func inspect(path string, opts Options) (err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -54,7 +54,7 @@ func inspect(path string, readOnly bool) (err error) {
 		return err
 	}
 	if info.Size() == 0 { // created, and the process ended before it was written to
-		if readOnly {
+		if opts.ReadOnly {
 			return fmt.Errorf("%w: it is empty", ErrForeign)
 		}
 		return nil
@@ -65,7 +65,7 @@ func inspect(path string, readOnly bool) (err error) {
 	if m.root >= m.pages || m.freelist >= m.pages && m.freelist != noFreelist {
 		return fmt.Errorf("%w: the meta page points beyond the file's %d pages", store.ErrCorrupt, m.pages)
 	}
-	return nil
+	return probe(path, opts)
 }
 
 // readMeta finds the meta page that counts.

@@ -53,10 +53,10 @@ func open(path string, opts Options) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inspect(path, opts.ReadOnly); err != nil {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := inspect(path, opts); err != nil {
 		return nil, err
 	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	db, err := openFile(path, opts)
 	if err != nil {
 		return nil, err
