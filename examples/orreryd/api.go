@@ -3,43 +3,105 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi"
 )
-
-const defaultServer = "http://127.0.0.1:7460"
 
 // apiServer answers HTTP requests on one address.
 type apiServer struct {
 	listener net.Listener
 	server   *http.Server
-	once     sync.Once
 }
 
-func checkListen(config) error { return nil }
+// tokens gives the tokens for the API.
+func (c *config) tokens() ([]httpapi.Token, error) {
+	tokens := make([]httpapi.Token, 0, len(c.Tokens))
+	for i, t := range c.Tokens {
+		key := fmt.Sprintf("tokens[%d]", i)
+		sum, err := t.sum(key)
+		if err != nil {
+			return nil, err
+		}
+		expires, err := t.expires(key)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, httpapi.Token{
+			Name: t.Name, SHA256: sum, Namespaces: t.Namespaces, Tenants: t.Tenants, Tools: t.Tools,
+			Admin: t.Admin, ReadOnly: t.ReadOnly, Expires: expires,
+		})
+	}
+	return tokens, nil
+}
 
-func listenAPI(ctx context.Context, c config, _ *shell.Engine, _ *slog.Logger) (*apiServer, error) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+// webhookAuth says how the requests of each route are signed.
+func (c *config) webhookAuth() (map[string]httpapi.WebhookAuth, error) {
+	auth := make(map[string]httpapi.WebhookAuth, len(c.Webhooks))
+	for name, w := range c.Webhooks {
+		secrets, err := w.secrets("webhooks." + name)
+		if err != nil {
+			return nil, err
+		}
+		auth[name] = httpapi.WebhookAuth{Scheme: httpapi.WebhookScheme(w.signature()), Secrets: secrets}
+	}
+	return auth, nil
+}
+
+// checkListen refuses to serve others than this machine without a token.
+func checkListen(c config) error {
+	tokens, err := c.tokens()
+	if err != nil {
+		return err
+	}
+	if err := httpapi.CheckListen(c.Listen, tokens); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return nil
+}
+
+// listenAPI builds the API and takes its address.
+func listenAPI(ctx context.Context, c config, e *shell.Engine, log *slog.Logger) (*apiServer, error) {
+	tokens, err := c.tokens()
+	if err != nil {
+		return nil, err
+	}
+	auth, err := c.webhookAuth()
+	if err != nil {
+		return nil, err
+	}
+	api, err := httpapi.New(httpapi.Options{
+		Engine: e, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
 	l, err := listen(ctx, c.Listen)
 	if err != nil {
 		return nil, err
 	}
-	return &apiServer{listener: l, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
+	return &apiServer{listener: l, server: api.HTTPServer(c.Listen)}, nil
 }
 
 // url is where the server is reached.
-func (s *apiServer) url() string { return "http://" + s.listener.Addr().String() }
+func (s *apiServer) url() string {
+	addr := s.listener.Addr().String()
+	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + strings.TrimSpace(addr)
+}
 
-// serve answers until shutdown or close.
+// serve answers until shutdown.
 func (s *apiServer) serve() error {
 	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+		return fmt.Errorf("serve the HTTP API: %w", err)
 	}
 	return nil
 }
@@ -53,11 +115,10 @@ func (s *apiServer) shutdown(ctx context.Context) error {
 	return nil
 }
 
-// close releases the address where serve was never called.
+// close gives back the address where serve was never called.
 func (s *apiServer) close() error {
-	err := s.listener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
+	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
 	}
-	return err
+	return nil
 }

@@ -104,7 +104,9 @@ a second signal n.`,
 		&cobra.Group{ID: "file", Title: "With a database file:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"daemon": {a.orchestrateCommand(), a.configCommand()},
+		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
+		"client": {a.actionsCommand(), a.recurringCommand(), a.webhookCommand(), a.backupCommand()},
+		"file":   {a.replayCommand(), a.checkCommand(), a.compactCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -145,7 +147,7 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 	}
 }
 
-// command fills in what is the same for a group of subcommands.
+// group makes a command that only has subcommands.
 func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
 		Use:   use,

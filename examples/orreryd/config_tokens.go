@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -113,14 +112,19 @@ func (c *config) validateTokens() error {
 	for i, t := range c.Tokens {
 		key := fmt.Sprintf("tokens[%d]", i)
 		switch {
-		case t.Name == "":
-			errs = append(errs, fmt.Errorf("%s.name: must not be empty: the journal names who did what", key))
+		case !plainName(t.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q is not 1 to 64 letters, digits, '-', '_' and '.': the journal names who did what", key, short(t.Name, 40)))
+		case t.Name == "loopback":
+			errs = append(errs, fmt.Errorf("%s.name: \"loopback\" is reserved for access without a token", key))
 		case names[t.Name]:
 			errs = append(errs, fmt.Errorf("%s.name: %q is there twice", key, t.Name))
 		}
 		names[t.Name] = true
 		if t.Admin && t.ReadOnly {
 			errs = append(errs, fmt.Errorf("%s: admin and read_only exclude each other", key))
+		}
+		if t.Admin && len(t.Namespaces)+len(t.Tenants)+len(t.Tools) > 0 {
+			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
 		}
 		for _, name := range t.Tools {
 			if tool, ok := c.Tools[name]; !ok || !tool.enabled() {
@@ -177,7 +181,12 @@ func (w webhookConfig) secrets(key string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", key, err)
 	}
-	secrets := slices.DeleteFunc(strings.Fields(text), func(s string) bool { return s == "" })
+	var secrets []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			secrets = append(secrets, line)
+		}
+	}
 	for i, s := range secrets {
 		if scheme == signStandard {
 			if _, err := standardwebhooks.NewWebhook(s); err != nil {

@@ -246,8 +246,8 @@ func (c *config) validateWebhooks() error {
 
 func (c *config) validateWebhook(name string, w webhookConfig) error {
 	key := "webhooks." + name
-	if !validRoute(name) {
-		return fmt.Errorf("webhooks: the route %q is not made of letters, digits, '-', '_' and '.' alone", short(name, 40))
+	if !plainName(name) {
+		return fmt.Errorf("webhooks: the route %q is not 1 to 64 letters, digits, '-', '_' and '.'", short(name, 40))
 	}
 	var errs []error
 	t, ok := c.Tools[w.Tool]
@@ -298,13 +298,14 @@ func (w webhookConfig) input() (json.RawMessage, error) {
 	return json.Marshal(w.ToolInput)
 }
 
-func validRoute(s string) bool {
+// plainName reports whether s is harmless in logs, headers and paths.
+func plainName(s string) bool {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
 			return false
 		}
 	}
-	return s != "" && s != "." && s != ".." && len(s) <= core.MaxNameBytes
+	return s != "" && s != "." && s != ".." && len(s) <= 64
 }
 
 // routes gives the webhook routes for the engine.

@@ -48,7 +48,7 @@ func readVersions() versions {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the versions of the program, of Go, of the core and of the time zone database",
 		Args:  cobra.NoArgs,
@@ -66,4 +66,6 @@ func (a *app) versionCommand() *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	return cmd
 }

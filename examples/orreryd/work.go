@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// work are the flags that say what is to be done, shared by actions and
+// recurring actions.
+type work struct {
+	namespace, tenant string
+	tool, actionType  string
+	input             string
+	dedupKey          string
+	meta, labels      []string
+	onInterrupt       string
+	maxAttempts       uint32
+	timeout           time.Duration
+}
+
+// policy is a run policy as the API takes it.
+type policy struct {
+	OnInterrupt string `json:"on_interrupt,omitempty"`
+	MaxAttempts uint32 `json:"max_attempts,omitempty"`
+	TimeoutMS   int64  `json:"timeout_ms,omitempty"`
+}
+
+func (a *app) addScopeFlags(cmd *cobra.Command, namespace, tenant *string) {
+	f := cmd.PersistentFlags()
+	f.StringVar(namespace, "namespace", or(a.env("ORRERY_NAMESPACE"), defaultScope), "`namespace` it belongs to")
+	f.StringVar(tenant, "tenant", or(a.env("ORRERY_TENANT"), defaultScope), "`tenant` it belongs to")
+}
+
+func (w *work) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.tool, "tool", "", "`tool` that does the work (default command, where a command follows --)")
+	f.StringVar(&w.input, "input", "", "the tool's input: `JSON`, @FILE, or - for stdin")
+	f.StringVar(&w.actionType, "type", "", "action `type`, for tools that tell types apart")
+	f.StringVar(&w.dedupKey, "dedup-key", "", "`key` that only one live action may have")
+	f.StringArrayVar(&w.meta, "meta", nil, "metadata `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&w.labels, "label-kv", nil, "label `KEY=VALUE`, to filter by; may be repeated")
+	f.StringVar(&w.onInterrupt, "on-interrupt", "", "what becomes of a run that a crash interrupts: `fail` (default) or retry")
+	f.Uint32Var(&w.maxAttempts, "max-attempts", 0, "runs at most, with --on-interrupt retry (default 3)")
+	f.DurationVar(&w.timeout, "timeout", 0, "time limit of one run, such as 30s")
+	_ = cmd.RegisterFlagCompletionFunc("on-interrupt", cobra.FixedCompletions([]string{"fail", "retry"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// toolInput gives the tool and its input; args are what followed --.
+func (a *app) toolInput(w *work, cmd *cobra.Command, args []string) (tool string, input json.RawMessage, err error) {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return "", nil, usagef("unexpected argument %q: put a command after --, as in: %s -- echo hi", args[0], cmd.CommandPath())
+	}
+	switch {
+	case len(args) > 0 && cmd.Flags().Changed("input"):
+		return "", nil, usagef("give either --input or a command after --, not both")
+	case len(args) > 0:
+		input, err = json.Marshal(map[string][]string{"argv": args})
+		return or(w.tool, typeCommand), input, err
+	case w.tool == "":
+		return "", nil, usagef("say what to do: a command after --, as in: %s -- echo hi; or --tool NAME --input JSON", cmd.CommandPath())
+	case !cmd.Flags().Changed("input"):
+		return w.tool, nil, nil
+	}
+	b, err := a.readArgument("input", w.input)
+	if err != nil {
+		return "", nil, err
+	}
+	if !json.Valid(b) {
+		return "", nil, usagef("--input: %q is not valid JSON", short(string(b), 60))
+	}
+	return w.tool, b, nil
+}
+
+// policy gives the run policy, nil where no flag sets it.
+func (w *work) policy() (*policy, error) {
+	if w.timeout < 0 || w.timeout%time.Millisecond != 0 {
+		return nil, usagef("--timeout: %s is not a whole number of milliseconds", w.timeout)
+	}
+	p := policy{OnInterrupt: w.onInterrupt, MaxAttempts: w.maxAttempts, TimeoutMS: w.timeout.Milliseconds()}
+	if p == (policy{}) {
+		return nil, nil
+	}
+	return &p, nil
+}
