@@ -77,7 +77,7 @@ func (e *Engine) logAction(level slog.Level, name string, a core.Action, reason 
 	if id, ok := a.Metadata[core.MetaRecurringID]; ok {
 		attrs = append(attrs, slog.String("recurring_id", id))
 	}
-	e.log.LogAttrs(ctx, level, name, attrs...)
+	e.log.LogAttrs(ctx, level, name, attrs...) //nolint:sloglint // the names are constants of this file
 }
 
 // recurringLog names the log event of each announcement, and its level
@@ -121,5 +121,5 @@ func (e *Engine) announceRecurring(p *plan, ev effects.Event) {
 			}
 		}
 	}
-	e.log.Log(context.Background(), l.level, l.name, attrs...)
+	e.log.Log(context.Background(), l.level, l.name, attrs...) //nolint:sloglint // the names are those of recurringLog
 }

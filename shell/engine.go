@@ -55,7 +55,7 @@ type Engine struct {
 
 // request is something that a caller wants done and waits for.
 type request struct {
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // the caller's own: the loop only asks whether he has gone
 	inputs  []core.Input
 	want    effects.Ref    // whose state the caller wants to see afterwards
 	webhook *store.Webhook // or: a raw webhook to be stored

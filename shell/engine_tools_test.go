@@ -111,7 +111,7 @@ func TestWhatWaitsForAPlaceStartsInTheOrderOfItsTime(t *testing.T) {
 		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: "blocker"})
 		require.NoError(t, err)
 		for i, label := range []string{"c", "a", "b"} {
-			due := []time.Duration{3, 1, 2}[i] * time.Second
+			due := []time.Duration{3 * time.Second, time.Second, 2 * time.Second}[i]
 			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: label, Trigger: at(due)})
 			require.NoError(t, err)
 		}

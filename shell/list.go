@@ -15,7 +15,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// ErrPageToken: the page token was not given out for this list.
+// ErrPageToken says that a page token was not given out for this list.
 var ErrPageToken = errors.New("page_token is not one that this list gave out")
 
 // Scope is one tenant of one namespace.

@@ -106,7 +106,7 @@ func Verify(ctx context.Context, st store.Store, o Options) (Report, error) {
 
 // fold is one replay.
 type fold struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // lives as long as one call of Verify
 	tx     store.ReadTx
 	limit  int
 	report Report
