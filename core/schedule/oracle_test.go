@@ -258,13 +258,18 @@ func checkAgainst(t *rapid.T, o oracle, expr string, zone *schedule.Zone, from, 
 	require.False(t, more)
 	require.Equal(t, want, got, "%q in %s from %s", expr, zone.Name(), start)
 
-	// Any instant between two occurrences has the later one as its next.
-	at := effects.Time(rapid.Int64Range(int64(start), int64(end)-1).Draw(t, "instant"))
+	for range 8 {
+		checkNext(t, s, want, effects.Time(rapid.Int64Range(int64(start), int64(end)-1).Draw(t, "instant")), end)
+	}
+}
+
+// checkNext asks at any instant, not only at an occurrence, as Between does.
+func checkNext(t require.TestingT, s *schedule.Schedule, want []effects.Time, at, end effects.Time) {
 	i, _ := slices.BinarySearch(want, at+1)
 	next, ok := s.Next(at)
 	if i < len(want) {
 		require.True(t, ok)
-		require.Equal(t, want[i], next, "%q in %s after %s", expr, zone.Name(), at)
+		require.Equal(t, want[i], next, "%q in %s after %s", s.Expr(), s.Zone(), at)
 	} else {
 		require.True(t, !ok || next > end)
 	}
@@ -331,6 +336,9 @@ func TestEveryHardZoneFollowsTheRuleAtAllItsChanges(t *testing.T) {
 			got, _ := s.Between(effects.Time(from*1000), effects.Time(to*1000), 1000)
 			want := oracle{loc: loc, elapsed: e.elapsed, matches: e.has, step: 60}.between(from, to)
 			assert.Equal(t, want, got, "%q in %s around %s", e.text, name, change)
+			for minute := -100; minute < 200; minute += 10 {
+				checkNext(t, s, want, effects.TimeOf(change.Add(time.Duration(minute)*time.Minute)), effects.Time(to*1000))
+			}
 		}
 	}
 }

@@ -71,3 +71,27 @@ func TestACanonicalFieldNamesExactlyTheValuesOfItsSet(t *testing.T) {
 		assert.Equal(t, row.want, c.canonical(), row.in)
 	}
 }
+
+func TestAFixedTimeFiresOnceAlsoWhereClocksAreSetBackTwiceInAShortTime(t *testing.T) {
+	// No zone has done this since 1970: back by three hours, an hour later on by
+	// one, and back by one again before the old reading was reached.
+	const hour = 60 * 60
+	z := &Zone{name: "test"}
+	var b segments
+	b.add(beginning, 6*hour)
+	for i, off := range []int64{3, 4, 3} {
+		b.add(10*day+int64(i)*hour, off*hour)
+	}
+	z.segs = b.list
+	f, err := parseCron("30 0-23 * * *")
+	require.NoError(t, err)
+	c, err := newCron(f, z)
+	require.NoError(t, err)
+	// 05:30 is shown before the change; from 06:00 on nothing is new until the
+	// clocks, three hours behind by then, show 06:30.
+	for at := int64(10*day - hour/2); at < 10*day+3*hour+hour/2; at += 60 {
+		next, ok := c.next(at)
+		require.True(t, ok)
+		require.Equal(t, int64(10*day+3*hour+hour/2), next, "after %d", at)
+	}
+}
