@@ -26,8 +26,8 @@ type Subscription struct {
 }
 
 // Subscribe listens to the events for which matches returns true; nil matches
-// all. matches is called by the engine's loop and must be quick. The buffer is
-// at least 1.
+// all. matches is called by the engine's loop and must be quick; where it
+// panics, the event counts as dropped. The buffer is at least 1.
 func (e *Engine) Subscribe(matches func(effects.Event) bool, buffer int) *Subscription {
 	c := make(chan effects.Event, max(buffer, 1))
 	s := &Subscription{C: c, c: c, matches: matches, bus: &e.bus}
@@ -53,6 +53,19 @@ func (s *Subscription) Close() {
 	}
 }
 
+// wants asks the subscriber, whose panic must not stop the loop.
+func (s *Subscription) wants(ev effects.Event) (wants bool) {
+	if s.matches == nil {
+		return true
+	}
+	defer func() {
+		if recover() != nil {
+			s.dropped.Add(1)
+		}
+	}()
+	return s.matches(ev)
+}
+
 func (b *bus) publish(events []effects.Event) {
 	if len(events) == 0 {
 		return
@@ -61,7 +74,7 @@ func (b *bus) publish(events []effects.Event) {
 	defer b.mu.RUnlock()
 	for s := range b.subs {
 		for _, ev := range events {
-			if s.matches != nil && !s.matches(ev) {
+			if !s.wants(ev) {
 				continue
 			}
 			select {

@@ -14,6 +14,10 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+// maxBatchBytes bounds what one batch takes into memory, beyond its first
+// record: payloads may be large.
+const maxBatchBytes = 16 << 20
+
 // errNothing ends a transaction in which nothing changed.
 var errNothing = errors.New("nothing to commit")
 
@@ -30,6 +34,7 @@ type plan struct {
 	dirty   bool // something beside the turn changed
 	meta    map[effects.Ref]cached
 	corrupt []store.Quarantined
+	loaded  int // bytes of states that were read
 
 	replies  []reply // one for each gathered request
 	launches []launch
@@ -133,6 +138,7 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	}
 	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
 	p.meta[ref] = c
+	p.loaded += c.size
 	return s, nil
 }
 
@@ -226,6 +232,9 @@ func (p *plan) sweepDue() error {
 		return err
 	}
 	for _, d := range entries {
+		if p.loaded > maxBatchBytes {
+			return nil // the next batch goes on from here
+		}
 		key := d.Key
 		p.sweep.after = &key
 		if p.skips(d.Kind) || p.sweep.recurring && d.Kind != core.KindRecurring {
@@ -320,6 +329,10 @@ func (p *plan) readWebhooks() error {
 		return err
 	}
 	for _, h := range hooks {
+		if p.loaded > maxBatchBytes {
+			return nil
+		}
+		p.loaded += len(h.Body)
 		if err := p.readWebhook(h); err != nil {
 			return err
 		}
@@ -438,6 +451,9 @@ func (p *plan) outbox(seq uint64) error {
 			Lane: o.Effect.Lane(), Effect: p.encode(o.Effect),
 		}
 		handed, err := p.handOut(&e, false)
+		if errors.Is(err, errStale) {
+			continue // started and ended within this batch
+		}
 		if err != nil {
 			return err
 		}

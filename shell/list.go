@@ -34,6 +34,8 @@ type Page struct {
 const (
 	DefaultPage = 50
 	MaxPage     = 1000
+	// maxPageBytes ends a page early, with a token to go on.
+	maxPageBytes = 16 << 20
 	// maxExamined bounds the records that one page looks at where a filter has no
 	// index; the page then ends early, with a token to go on.
 	maxExamined = 5000
@@ -111,18 +113,19 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 	}
 	list = make([]S, 0, min(limit, DefaultPage))
 	err = st.View(ctx, func(tx store.ReadTx) error {
-		examined := 0
-		for len(list) < limit && examined < maxExamined {
-			want := limit - len(list)
+		examined, size := 0, 0
+		for len(list) < limit && examined < maxExamined && size < maxPageBytes {
+			want := min(limit-len(list), 64)
 			entries, err := tx.Scan(kind, term, from, true, want)
 			if err != nil {
 				return err
 			}
 			for _, c := range entries {
-				s, err := decodeAs[S](tx, kind, c.ID)
+				s, n, err := decodeAs[S](tx, kind, c.ID)
 				if err != nil {
 					return err
 				}
+				size += n
 				if s != nil && keep(*s) {
 					list = append(list, *s)
 				}
@@ -141,23 +144,23 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 
 // decodeAs reads one record of a list; nil where it cannot be decoded: one bad
 // record does not take the list away (A10).
-func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (*S, error) {
+func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s *S, size int, err error) {
 	rec, err := tx.Get(kind, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-		return nil, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	st, err := core.DecodeState(kind, rec.State)
 	if err != nil {
-		return nil, nil
+		return nil, len(rec.State), nil
 	}
-	s, ok := st.(S)
+	v, ok := st.(S)
 	if !ok {
-		return nil, fmt.Errorf("record %s/%s decodes as %T", kind, id, st)
+		return nil, 0, fmt.Errorf("record %s/%s decodes as %T", kind, id, st)
 	}
-	return &s, nil
+	return &v, len(rec.State), nil
 }
 
 // token hides a place in a list, bound to that list.

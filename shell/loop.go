@@ -182,10 +182,14 @@ func (l *loop) gather(done <-chan struct{}) {
 
 // drain takes what is there, up to a batch, and reports whether there was any.
 func (l *loop) drain() bool {
-	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch {
+	bytes := 0
+	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch && bytes < maxBatchBytes {
 		select {
 		case r := <-l.e.inbox:
 			l.requests = append(l.requests, r)
+			if r.webhook != nil {
+				bytes += len(r.webhook.Body)
+			}
 		case o := <-l.e.result:
 			l.returned(o)
 		default:
