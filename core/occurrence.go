@@ -28,7 +28,7 @@ type Occurrence struct {
 	ID          uuid.UUID `json:"id"`
 	RecurringID uuid.UUID `json:"recurring_id"`
 	DueAt       Time      `json:"due_at"`
-	LastDueAt   Time      `json:"last_due_at"` // differs from DueAt for a run of missed times
+	LastDueAt   Time      `json:"last_due_at"` // differs from DueAt for a run of missed times; where CountCapped, a bound
 	DecidedAt   Time      `json:"decided_at"`
 	Verdict     Verdict   `json:"verdict"`
 	Count       uint64    `json:"count"`        // how many times this stands for

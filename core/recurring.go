@@ -260,18 +260,11 @@ func (r RecurringAction) occur(s *schedule.Schedule, c Clock) (RecurringAction, 
 	first := r.NextExecutionAt
 	earliest := c.Now.Add(-r.startDeadline())
 	last, found := lastWithin(s, max(first, earliest), c.Now)
-	missed, capped := s.Count(first-1, c.Now, MaxMissedCounted)
+	until := c.Now
 	if found {
-		missed-- // the one that is dispatched
+		until = last - 1
 	}
-	var effs []effects.Effect
-	if missed > 0 {
-		to := c.Now
-		if found {
-			to = last - 1
-		}
-		r, effs = r.miss(missed, capped, first, to, c)
-	}
+	r, effs := r.miss(s, first, until, c)
 	r.LastDueAt = c.Now
 	if !found {
 		return r, append(effs, r.announce("missed"))
@@ -290,16 +283,28 @@ func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
 	return last, found
 }
 
-// miss records the times that pass without a dispatch, as one occurrence.
-func (r RecurringAction) miss(n int, capped bool, from, to Time, c Clock) (RecurringAction, []effects.Effect) {
-	r.MissedCount = saturatingAdd(r.MissedCount, uint64(max(n, 0)))
+// miss records the times in [from, to], which pass without a dispatch, as one
+// occurrence.
+func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, c Clock) (RecurringAction, []effects.Effect) {
+	n, last, capped := uint64(0), Time(0), false
+	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
+		if capped = n == MaxMissedCounted; capped {
+			last = to // not a time of the schedule, but none after it was missed
+			break
+		}
+		n, last = n+1, t
+	}
+	if n == 0 {
+		return r, nil
+	}
+	r.MissedCount = saturatingAdd(r.MissedCount, n)
 	r.Sequence++
 	id := ChildID(r.ID, "occurrence", r.Sequence)
 	return r, []effects.Effect{effects.Send{
 		To: effects.Ref{Kind: KindOccurrence, ID: id},
 		Event: OccurrenceRecord{Occurrence{
-			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: to, DecidedAt: c.Now,
-			Verdict: VerdictMissed, Count: uint64(max(n, 0)), CountCapped: capped,
+			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: last, DecidedAt: c.Now,
+			Verdict: VerdictMissed, Count: n, CountCapped: capped,
 			Reason: fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()),
 		}},
 	}}
@@ -480,10 +485,8 @@ func set[T any](dst, v *T) {
 func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
 	var effs []effects.Effect
 	if s, err := r.schedule(); err == nil && r.NextExecutionAt.Before(r.EndsAt) {
-		if n, capped := s.Count(r.NextExecutionAt-1, r.EndsAt-1, MaxMissedCounted); n > 0 {
-			r, effs = r.miss(n, capped, r.NextExecutionAt, r.EndsAt-1, c)
-			r.LastDueAt = max(r.LastDueAt, r.EndsAt-1)
-		}
+		r, effs = r.miss(s, r.NextExecutionAt, r.EndsAt-1, c)
+		r.LastDueAt = max(r.LastDueAt, r.EndsAt-1)
 	}
 	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
 	return r, append(effs, r.announce("expired"))
