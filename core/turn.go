@@ -166,6 +166,7 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 	next, effs := state.apply(d.event, t.clock)
 	if r := refusal(effs); r != nil {
 		if res.Refused == nil {
+			r.To = d.to // a machine that does not exist cannot say its id
 			res.Refused = r
 		}
 		return nil
