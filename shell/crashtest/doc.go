@@ -1,0 +1,25 @@
+// Package crashtest holds the crash suite: tests that kill a working Orrery
+// with SIGKILL at hundreds of moments, under load of all three kinds of
+// trigger, and then ask whether everything that was acknowledged is there,
+// nothing was done twice that must not be, and nothing is stuck (FAULTS
+// "Storage" and "Process").
+//
+// There are two victims. The daemon, examples/orreryd, is driven as a process
+// over HTTP with real programs as its tools. The engine on a bolt file runs in a
+// child that is this very test binary, which dies and starts again many times a
+// second, also at chosen points: right before a commit, and between a commit and
+// its answer. Both are held against the same checks.
+//
+// What a client was told stands in a ledger outside the victim, and each run of
+// a tool leaves one line in a file. The checks compare both with the store.
+//
+// Environment:
+//
+//	ORRERY_SLOW=1    the whole suite: 300 kills of the daemon, 600 of the engine
+//	ORRERY_KILLS=n   that many kills of the daemon, twice as many of the engine
+//	ORRERY_SEED=n    the seed of load and kills, which every run logs
+//
+// A seed fixes what is asked and when it is killed, not what the machine's
+// scheduler makes of it. The files of a run that failed are kept; the log says
+// where.
+package crashtest

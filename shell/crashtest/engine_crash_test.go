@@ -1,0 +1,228 @@
+//go:build unix
+
+package crashtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+func TestAnEngineThatIsKilledAnywhereLosesNothingAndRepeatsNothing(t *testing.T) {
+	s, n := seed(t), kills(t, 40, 600, 2)
+	const perFile = 200 // so that the checks stay quick, and a failure is near its cause
+	for round := 0; n > 0; round++ {
+		dir, l := workDir(t), newLedger()
+		rng := rand.New(rand.NewPCG(s, uint64(round))) //nolint:gosec // a seed must reproduce it
+		begin := time.Now()
+		for life := range min(n, perFile) {
+			liveAndDie(t, childConfig{Dir: dir, Seed: rng.Uint64()}, rng, l)
+			if t.Failed() {
+				t.Fatalf("in life %d of round %d", life, round)
+			}
+		}
+		took := time.Since(begin)
+		drainEngine(t, dir, l)
+		lines := verdict(t, dir, l)
+		t.Logf("round %d: %d kills in %s, %d runs: %s", round, min(n, perFile), took.Round(time.Second), lines, l.summary())
+		if t.Failed() {
+			return
+		}
+		assert.Positive(t, l.total(acked), "no request was acknowledged: the test has tested nothing")
+		n -= perFile
+	}
+}
+
+// liveAndDie runs one child until it is killed: by its own hand at a chosen
+// commit, soon after its start, or in the midst of its work.
+func liveAndDie(t *testing.T, c childConfig, rng *rand.Rand, l *ledger) {
+	t.Helper()
+	const forgotten = 20 * time.Second // of one that is to kill itself
+	delay, early := forgotten, true
+	switch rng.IntN(6) {
+	case 0:
+		delay = time.Duration(rng.Int64N(int64(60 * time.Millisecond)))
+	case 1:
+		c.Death.Before = 1 + rng.IntN(60)
+	case 2:
+		c.Death.After = 1 + rng.IntN(60)
+	default:
+		delay, early = time.Duration(rng.Int64N(int64(200*time.Millisecond))), false
+	}
+	raw, err := json.Marshal(c)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), childEnv+"="+string(raw))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	worked, gone := make(chan struct{}), make(chan error, 1)
+	go func() { gone <- readNotes(bufio.NewReader(out), l, worked) }()
+	ctx, over := context.WithCancel(t.Context())
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		if !early {
+			select {
+			case <-worked:
+			case <-ctx.Done():
+			}
+		}
+		idle(ctx, delay)
+		_ = cmd.Process.Kill()
+	}()
+	err = <-gone
+	over()
+	<-killed
+	_ = cmd.Wait() // it was killed, which is an error
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(t, ok && status.Signaled() && status.Signal() == syscall.SIGKILL, "the child ended by itself: %s: %s", cmd.ProcessState, stderr.String())
+	require.NoError(t, err)
+}
+
+// readNotes reads a child's notes until it is gone, and closes worked after the
+// first. A last line that was cut off was never written: the note came too late.
+func readNotes(r *bufio.Reader, l *ledger, worked chan<- struct{}) error {
+	first := true
+	for {
+		raw, err := r.ReadBytes('\n')
+		if err != nil {
+			if first {
+				close(worked)
+			}
+			return nil //nolint:nilerr // the end of the pipe is the end of the child
+		}
+		var n note
+		if err := json.Unmarshal(raw, &n); err != nil {
+			return fmt.Errorf("note %q: %w", raw, err)
+		}
+		l.write(n)
+		if first {
+			first = false
+			close(worked)
+		}
+	}
+}
+
+// drainEngine starts an engine without load on what the killed ones left, ends
+// what would go on for ever, and waits for the rest.
+func drainEngine(t *testing.T, dir string, l *ledger) {
+	t.Helper()
+	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
+	f, err := openEffects(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	e, err := shell.New(engineOptions(st, f))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	endAll(t, engineTarget{e}, l, func() (*snapshot, error) { return take(t.Context(), st) })
+	await(t, 30*time.Second, func() error { return drained(ctx, e) })
+}
+
+// endAll pauses and cancels what never ends by itself.
+func endAll(t *testing.T, tg target, l *ledger, read func() (*snapshot, error)) {
+	t.Helper()
+	s, err := read()
+	require.NoError(t, err)
+	for id, r := range s.recurring {
+		state := recDisabled
+		if r.Enabled {
+			state = recEnabled
+		}
+		l.write(note{Op: opSeen, Phase: acked, ID: id, State: state})
+		require.NoError(t, tg.changeRecurring(t.Context(), id, opPause))
+		l.rest(id)
+	}
+	for id, a := range s.actions {
+		if !a.Recurrence.IsZero() && !a.Status.Type.Terminal() {
+			require.NoError(t, tg.cancel(t.Context(), id))
+			l.write(note{Op: opCancel, Phase: acked, ID: id})
+		}
+	}
+}
+
+func drained(ctx context.Context, e *shell.Engine) error {
+	s, err := e.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	pending, running := s.ActionsByStatus[core.StatusPending], s.ActionsByStatus[core.StatusRunning]
+	if pending+running > 0 {
+		return fmt.Errorf("%w: %d actions are pending, %d running", errLater, pending, running)
+	}
+	return nil
+}
+
+// verdict checks what a drained victim has left, and gives how many runs there
+// were.
+func verdict(t *testing.T, dir string, l *ledger) int {
+	t.Helper()
+	path := filepath.Join(dir, dbFile)
+	st, err := bolt.Open(path, bolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
+	lines, err := readLines(filepath.Join(dir, effectsFile))
+	require.NoError(t, err)
+	s, err := take(t.Context(), st)
+	require.NoError(t, err)
+	report(t, examine(s, l, lines))
+	sound(t, st)
+	return len(lines)
+}
+
+// sound checks what holds for every database, drained or not: the journal gives
+// what is stored, and the file agrees with itself.
+func sound(t *testing.T, st *bolt.Store) {
+	t.Helper()
+	r, err := replay.Verify(t.Context(), st, replay.Options{})
+	require.NoError(t, err)
+	var bad []string
+	for _, d := range r.Divergences {
+		bad = append(bad, "replay: "+d.String())
+	}
+	found, err := st.Check(t.Context())
+	require.NoError(t, err)
+	for _, f := range found {
+		bad = append(bad, "check: "+f.String())
+	}
+	report(t, bad)
+}
+
+// report fails the test with the first findings, which tell the most.
+func report(t *testing.T, found []string) {
+	t.Helper()
+	const most = 20
+	for _, s := range found[:min(most, len(found))] {
+		t.Error(s)
+	}
+	if len(found) > most {
+		t.Errorf("and %d more", len(found)-most)
+	}
+}

@@ -1,0 +1,290 @@
+//go:build unix
+
+package crashtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+// Names that the victims share.
+const (
+	dbFile      = "orrery.db"
+	effectsFile = "effects.txt"
+	toolName    = "line"
+	routeName   = "hook"
+	scopeName   = "crash"
+)
+
+// lineTool leaves its line with one write, as a program would.
+type lineTool struct{ f *os.File }
+
+func (t lineTool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
+	var w work
+	if err := json.Unmarshal(c.Input, &w); err != nil {
+		return nil, err
+	}
+	idle(ctx, time.Duration(w.BeforeMS)*time.Millisecond)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if _, err := fmt.Fprintf(t.f, "%s %d\n", c.IdempotencyKey, c.Attempt); err != nil {
+		return nil, err
+	}
+	idle(ctx, time.Duration(w.AfterMS)*time.Millisecond)
+	if w.Fails {
+		return nil, errors.New("it was told to fail")
+	}
+	return json.RawMessage(`{"done":true}`), nil
+}
+
+// engineOptions are those of the engine as a victim: everything comes soon, and
+// a batch is small, so that a sweep takes several.
+func engineOptions(st store.Store, f *os.File) shell.Options {
+	input, _ := json.Marshal(work{}) // it always encodes
+	return shell.Options{
+		Store: st, Tools: map[string]shell.Tool{toolName: lineTool{f}}, Concurrency: map[string]int{toolName: 24},
+		Webhooks: map[string]shell.WebhookRoute{routeName: {Tool: toolName, ToolInput: input, Namespace: scopeName, Tenant: scopeName}},
+		TickRate: 50 * time.Millisecond, LeaseTTL: time.Second, RecoverAfter: 10 * time.Millisecond, StopTimeout: 5 * time.Second,
+		MaxBatch: 64, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+// engineTarget is an engine in this process.
+type engineTarget struct{ e *shell.Engine }
+
+func (t engineTarget) fault(err error) error {
+	var r *shell.Refusal
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &r) && r.Code == effects.CodeExists:
+		return fmt.Errorf("%w: %w", errExists, err)
+	case errors.As(err, &r), errors.Is(err, shell.ErrNotFound):
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return err
+}
+
+func (t engineTarget) createAction(ctx context.Context, o order) error {
+	input, err := json.Marshal(o.Work)
+	if err != nil {
+		return err
+	}
+	spec := core.ActionSpec{
+		ID: o.ID, Namespace: scopeName, Tenant: scopeName, Label: "order", ToolName: toolName, ToolInput: input,
+		Policy: core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts}, DedupKey: o.Dedup,
+	}
+	if o.AtMS != 0 {
+		spec.Trigger = core.Scheduled(core.Time(o.AtMS))
+	}
+	if o.Every {
+		spec.Recurrence = core.Every(time.Second)
+	}
+	_, err = t.e.CreateAction(ctx, spec)
+	return t.fault(err)
+}
+
+func (t engineTarget) action(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	a, err := t.e.Action(ctx, id)
+	return a, t.fault(err)
+}
+
+func (t engineTarget) cancel(ctx context.Context, id uuid.UUID) error {
+	_, err := t.e.CancelAction(ctx, id, "for a test")
+	return t.fault(err)
+}
+
+func (t engineTarget) trigger(ctx context.Context, id uuid.UUID) error {
+	_, err := t.e.TriggerAction(ctx, id)
+	return t.fault(err)
+}
+
+func (t engineTarget) webhook(ctx context.Context, body string) (uuid.UUID, error) {
+	id, err := t.e.ReceiveWebhook(ctx, routeName, map[string]string{"content-type": "application/json"}, []byte(body))
+	return id, t.fault(err)
+}
+
+func (t engineTarget) createRecurring(ctx context.Context, r recurringOrder) (uuid.UUID, error) {
+	payload, err := json.Marshal(r.Work)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	a, err := t.e.CreateRecurring(ctx, core.RecurringSpec{
+		Namespace: scopeName, Tenant: scopeName, CronExpr: "* * * * * *", Enabled: true,
+		ActionTemplate: core.RecurringActionTemplate{Provider: toolName, ActionType: "each", Payload: payload, DedupKey: r.Dedup},
+		Policy:         core.RunPolicy{OnInterrupt: retryOf(r.Retry)},
+	})
+	return a.ID, t.fault(err)
+}
+
+func (t engineTarget) recurring(ctx context.Context, id uuid.UUID) (recState, error) {
+	r, err := t.e.Recurring(ctx, id)
+	switch {
+	case errors.Is(err, shell.ErrNotFound):
+		return recGone, nil
+	case err != nil:
+		return "", err
+	case r.Enabled:
+		return recEnabled, nil
+	}
+	return recDisabled, nil
+}
+
+func (t engineTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op) (err error) {
+	switch what {
+	case opPause:
+		_, err = t.e.PauseRecurring(ctx, id, "for a test")
+	case opResume:
+		_, err = t.e.ResumeRecurring(ctx, id)
+	case opFire:
+		_, err = t.e.TriggerRecurring(ctx, id)
+	case opDelete:
+		err = t.e.DeleteRecurring(ctx, id)
+	default:
+		err = fmt.Errorf("%q is nothing that is done to a recurring action", what)
+	}
+	return t.fault(err)
+}
+
+// death is where a child kills itself.
+type death struct {
+	Before int `json:"before,omitempty"` // right before its n-th commit; 0: nowhere
+	After  int `json:"after,omitempty"`  // between its n-th commit and what follows from it
+}
+
+// mortal is a store in which the process dies.
+type mortal struct {
+	store.Store
+	mu      sync.Mutex
+	at      death
+	commits int
+}
+
+func die() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
+
+func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := m.Store.Update(ctx, func(tx store.Tx) error {
+		err := fn(tx)
+		if err == nil {
+			m.mu.Lock()
+			m.commits++
+			if m.commits == m.at.Before {
+				die()
+			}
+			m.mu.Unlock()
+		}
+		return err
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && m.commits == m.at.After {
+		die()
+	}
+	return err
+}
+
+// childConfig is what a child is told.
+type childConfig struct {
+	Dir   string `json:"dir"`
+	Seed  uint64 `json:"seed"`
+	Death death  `json:"death"`
+}
+
+// childMain is the child process: an engine under load, until it is killed. It
+// writes its notes to its standard output.
+func childMain(raw string) int {
+	err := child(raw)
+	fmt.Fprintln(os.Stderr, "child:", err)
+	return 1 // a child that ends by itself has failed
+}
+
+func child(raw string) error {
+	var c childConfig
+	if err := json.Unmarshal([]byte(raw), &c); err != nil {
+		return err
+	}
+	st, err := bolt.Open(filepath.Join(c.Dir, dbFile), bolt.Options{LockTimeout: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	f, err := openEffects(c.Dir)
+	if err != nil {
+		return err
+	}
+	e, err := shell.New(engineOptions(&mortal{Store: st, at: c.Death}, f))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute) // were we forgotten
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	if err := loadChild(ctx, e, c.Seed); err != nil {
+		return err
+	}
+	return fmt.Errorf("nobody killed it: %w", errors.Join(ctx.Err(), <-ended))
+}
+
+func openEffects(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, effectsFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+}
+
+// loadChild lets callers work until ctx ends.
+func loadChild(ctx context.Context, e *shell.Engine, seed uint64) error {
+	const callers = 8
+	book := &pipeBook{w: os.Stdout}
+	list, err := recurringOf(ctx, e)
+	if err != nil {
+		return err
+	}
+	own := make([][]uuid.UUID, callers)
+	for _, r := range list { // by id, so that each is always the same caller's
+		state := recDisabled
+		if r.Enabled {
+			state = recEnabled
+		}
+		book.write(note{Op: opSeen, Phase: acked, ID: r.ID, State: state})
+		n := int(r.ID[15]) % callers
+		own[n] = append(own[n], r.ID)
+	}
+	var wg sync.WaitGroup
+	for n := range callers {
+		c := &caller{
+			t: engineTarget{e}, book: book, rng: rand.New(rand.NewPCG(seed, uint64(n))), //nolint:gosec // a seed must reproduce it
+			now: time.Now, pause: 2 * time.Millisecond, most: 3, slow: 40, own: own[n],
+		}
+		wg.Go(func() { c.run(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// recurringOf lists all recurring actions, oldest first.
+func recurringOf(ctx context.Context, e *shell.Engine) ([]core.RecurringAction, error) {
+	list, next, err := e.RecurringActions(ctx, shell.RecurringFilter{}, shell.Page{Limit: shell.MaxPage})
+	if err == nil && next != "" {
+		err = errors.New("there are more recurring actions than fit a page")
+	}
+	slices.Reverse(list)
+	return list, err
+}

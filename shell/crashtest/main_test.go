@@ -1,0 +1,127 @@
+//go:build unix
+
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// childEnv holds a childConfig in the environment of a child.
+const childEnv = "ORRERY_CRASHTEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if raw := os.Getenv(childEnv); raw != "" {
+		os.Exit(childMain(raw))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if built.dir != "" {
+			_ = os.RemoveAll(built.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// built is the daemon's program, made once.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// daemonProgram builds the daemon, and gives the path of its program.
+func daemonProgram(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "orrery-crash-build-"); built.err != nil {
+			return
+		}
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer stop()
+		cmd := exec.CommandContext(ctx, "go", "build", "-o", built.dir, "github.com/orrery-go/orrery/examples/orreryd")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			built.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	require.NoError(t, built.err, "build the daemon")
+	return filepath.Join(built.dir, "orreryd")
+}
+
+// slow reports whether the whole suite is asked for.
+func slow() bool { return os.Getenv("ORRERY_SLOW") == "1" }
+
+// kills gives how often a victim is killed.
+func kills(t *testing.T, few, many, factor int) int {
+	t.Helper()
+	if v := os.Getenv("ORRERY_KILLS"); v != "" {
+		n, err := strconv.Atoi(v)
+		require.NoError(t, err, "ORRERY_KILLS")
+		return n * factor
+	}
+	if slow() {
+		return many
+	}
+	return few
+}
+
+// seed gives the run's seed, and logs it.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := uint64(time.Now().UnixNano())
+	if v := os.Getenv("ORRERY_SEED"); v != "" {
+		var err error
+		n, err = strconv.ParseUint(v, 10, 64)
+		require.NoError(t, err, "ORRERY_SEED")
+	}
+	t.Logf("ORRERY_SEED=%d", n)
+	return n
+}
+
+// workDir gives a folder that is kept where the test fails.
+func workDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "orrery-crash-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept: %s", dir)
+			return
+		}
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	return dir
+}
+
+// errLater is what a condition says that does not hold yet.
+var errLater = errors.New("not yet")
+
+// await asks until ready gives nil; its error says what is still missing.
+func await(t *testing.T, limit time.Duration, ready func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			require.NoError(t, err, "after %s", limit)
+		}
+	}
+}
