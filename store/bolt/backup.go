@@ -23,6 +23,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	defer s.open.Done()
 	defer func() { _ = rollback(btx) }()
 	out := &copying{ctx: ctx, w: w}
 	n, err = btx.WriteTo(out)

@@ -45,6 +45,7 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.open.Done()
 	defer func() { _ = rollback(btx) }()
 	t := &readTx{ctx: ctx, tx: btx}
 	c := &checker{readTx: t, ids: map[effects.Kind]map[uuid.UUID]struct{}{}}

@@ -86,6 +86,7 @@ func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err
 func guardedGet(op string, t *table, key []byte) (v []byte, ok bool, err error) {
 	defer guard(op, &err)
 	v, ok = t.get(key)
+	touch(v)
 	return v, ok, nil
 }
 

@@ -98,8 +98,9 @@ type Store struct {
 	writer  chan struct{} // holds one value while an Update runs
 	arena   []byte        // of the last Update, for the next one; the writer's
 
-	mu     sync.RWMutex // held for reading by a transaction while it begins
+	mu     sync.Mutex
 	closed bool
+	open   sync.WaitGroup        // transactions under way
 	broken atomic.Pointer[error] // set once nothing can be trusted any more
 }
 
@@ -117,14 +118,30 @@ func (s *Store) Session() string { return s.session }
 // Path gives the file's path, as it was given to Open.
 func (s *Store) Path() string { return s.path }
 
-// begin starts a bbolt transaction.
-func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
-	defer guard(op, &err)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+// enter counts a transaction that Close waits for, until s.open.Done. Bbolt's
+// own waiting would hang where a goroutine ends a View within a View meanwhile.
+func (s *Store) enter(op string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("%s: %w", op, store.ErrClosed)
+		return fmt.Errorf("%s: %w", op, store.ErrClosed)
 	}
+	s.open.Add(1)
+	return nil
+}
+
+// begin starts a bbolt transaction. On success the caller calls s.open.Done
+// when it has ended.
+func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
+	if err := s.enter(op); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.open.Done()
+		}
+	}()
+	defer guard(op, &err)
 	if broken := s.broken.Load(); broken != nil {
 		return nil, fmt.Errorf("%s: %w", op, *broken)
 	}
@@ -152,6 +169,7 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	defer func() {
 		t.tx = nil
 		_ = rollback(btx)
+		s.open.Done()
 	}()
 	return fn(t)
 }
@@ -180,6 +198,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		if !committed {
 			_ = rollback(btx)
 		}
+		s.open.Done()
 		if s.arena = nil; cap(t.arena) <= arenaKept {
 			s.arena = t.arena
 		}
@@ -234,6 +253,7 @@ func (s *Store) Close() (err error) {
 	if closed {
 		return nil
 	}
+	s.open.Wait()
 	defer guard("close", &err)
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)

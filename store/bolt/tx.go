@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"go.etcd.io/bbolt"
 
@@ -163,13 +164,25 @@ func (t *readTx) scan(op string, table *table, from []byte, fn func(k, v []byte)
 func seek(op string, c *bbolt.Cursor, from []byte) (k, v []byte, err error) {
 	defer guard(op, &err)
 	k, v = c.Seek(from)
+	touch(k)
+	touch(v)
 	return k, v, nil
 }
 
 func next(op string, c *bbolt.Cursor) (k, v []byte, err error) {
 	defer guard(op, &err)
 	k, v = c.Next()
+	touch(k)
+	touch(v)
 	return k, v, nil
+}
+
+// touch meets a fault here, under a guard, where a damaged length leads beyond
+// the file, instead of where the bytes are used.
+func touch(b []byte) {
+	if len(b) > 0 && b[len(b)-1] == 0 {
+		runtime.KeepAlive(b)
+	}
 }
 
 // tx also writes.

@@ -1,0 +1,99 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+var testID = uuid.MustParse("01234567-89ab-cdef-0123-456789abcdef")
+
+func TestARecordIsJSONThatAnyoneCanRead(t *testing.T) {
+	raw := appendRecord(nil, "action", testID, 3, 123, []byte(`{"a":1}`))
+	assert.Equal(t, `{"crc":"d4b08c22","version":3,"seq":123,"state":{"a":1}}`, string(raw))
+	assert.True(t, json.Valid(raw))
+	assert.LessOrEqual(t, len(raw), len(`{"a":1}`)+recordRoom)
+}
+
+func TestAValueReadsAsItWasWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		state := rapid.SliceOf(rapid.Byte()).Draw(t, "state")
+		want := store.Record{Kind: "action", ID: testID, Version: rapid.Uint64().Draw(t, "version"), Seq: rapid.Uint64().Draw(t, "seq"), State: state}
+		got, err := parseRecord("action", testID, appendRecord(nil, "action", testID, want.Version, want.Seq, state))
+		require.NoError(t, err)
+		require.Equal(t, want.Version, got.Version)
+		require.Equal(t, want.Seq, got.Seq)
+		require.True(t, bytes.Equal(state, got.State))
+
+		e := store.OutboxEntry{
+			Seq: rapid.Uint64().Draw(t, "batch"), Kind: "k", Lane: rapid.String().Draw(t, "lane"), Holder: rapid.String().Draw(t, "holder"),
+			Token: rapid.Uint64().Draw(t, "token"), Effect: state,
+		}
+		o, err := parseOutbox([]byte("key"), appendOutbox(nil, []byte("key"), &e))
+		require.NoError(t, err)
+		require.Equal(t, []any{e.Seq, e.Lane, e.Holder, e.Token}, []any{o.seq, string(o.lane), string(o.holder), o.token})
+		require.True(t, bytes.Equal(state, o.effect))
+
+		batch, err := parseBatch([]byte("key"), appendBatch(nil, []byte("key"), effects.Time(rapid.Int64().Draw(t, "at")), state))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(state, batch))
+	})
+}
+
+func TestAnyChangeOfAValueOrItsKeyIsNoticed(t *testing.T) {
+	raw := appendRecord(nil, "action", testID, 3, 123, []byte(`{"a":1}`))
+	for i := range raw {
+		for bit := range 8 {
+			bad := bytes.Clone(raw)
+			bad[i] ^= 1 << bit
+			r, err := parseRecord("action", testID, bad)
+			// Only the case of a hexadecimal digit makes no difference.
+			if i >= len(crcOpen) && i < len(crcOpen)+crcDigits && bit == 5 && err == nil {
+				assert.Equal(t, uint64(3), r.Version)
+				continue
+			}
+			require.ErrorIs(t, err, store.ErrCorrupt, "byte %d, bit %d", i, bit)
+		}
+	}
+	_, err := parseRecord("other", testID, raw)
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	_, err = parseRecord("action", uuid.Max, raw)
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	for n := range raw {
+		_, err = parseRecord("action", testID, raw[:n])
+		require.ErrorIs(t, err, store.ErrCorrupt)
+	}
+}
+
+// FuzzEnvelopes holds every parser to take any bytes: an error or what the
+// checksum vouches for, never a panic.
+func FuzzEnvelopes(f *testing.F) {
+	f.Add(appendRecord(nil, "action", testID, 3, 123, []byte(`{}`)), true)
+	f.Add(appendOutbox(nil, testID[:], &store.OutboxEntry{Lane: "l\"", Effect: []byte(`1`)}), true)
+	f.Add(appendBatch(nil, testID[:], 5, []byte(`1`)), true)
+	f.Add(appendWebhookInfo(nil, &store.Webhook{ID: testID, Route: "r"}), true)
+	f.Add(appendMeta(nil, testID[:], []byte("v")), false)
+	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
+		if seal { // what follows the checksum reaches the field parsers
+			start := openSeal(nil)
+			raw = closeSeal(append(start, raw...), 0, sumOf(testID[:]))
+		}
+		_, _ = parseRecord("action", testID, raw)
+		_, _ = parseBatch(testID[:], raw)
+		_, _ = parseOutbox(testID[:], raw)
+		_, _, _ = parseWebhookInfo(testID[:], raw)
+		_, _ = parseMeta(testID[:], raw)
+		var v claimValue
+		_ = parseJSON(testID[:], raw, &v)
+		_, _, _ = splitBaseKey(raw)
+		_, _ = laneOf(raw)
+	})
+}
