@@ -36,8 +36,9 @@ func TimeOf(t time.Time) Time {
 // ParseTime reads an RFC 3339 timestamp with any zone offset, and cuts it to
 // the millisecond. The error names the value and the range that is accepted.
 func ParseTime(s string) (Time, error) {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
+	var t time.Time
+	// Strict, unlike time.Parse, which also takes "T4:00:00,5Z" and "+24:00".
+	if err := t.UnmarshalText([]byte(s)); err != nil {
 		return 0, fmt.Errorf("time %s is not RFC 3339, such as %q", strconv.QuoteToASCII(clip(s)), "2026-02-10T14:00:00Z")
 	}
 	ms := Time(t.UnixMilli())
