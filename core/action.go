@@ -399,7 +399,8 @@ func (a Action) nextCycle(c Clock) (Time, bool) {
 
 // settled tells the bus, and whoever waits for this action, that it has ended.
 func (a Action) settled(status Status) []effects.Effect {
-	effs := []effects.Effect{a.announce(status)}
+	effs := make([]effects.Effect, 1, 2) // with room for the withdrawal of a cancelled run
+	effs[0] = a.announce(status)
 	if a.Occurrence != uuid.Nil {
 		effs = append(effs, effects.Send{
 			To: effects.Ref{Kind: KindOccurrence, ID: a.Occurrence},
