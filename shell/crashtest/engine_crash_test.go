@@ -40,8 +40,8 @@ func TestAnEngineThatIsKilledAnywhereLosesNothingAndRepeatsNothing(t *testing.T)
 		}
 		took := time.Since(begin)
 		drainEngine(t, dir, l)
-		lines := verdict(t, dir, l)
-		t.Logf("round %d: %d kills in %s, %d runs: %s", round, min(n, perFile), took.Round(time.Second), lines, l.summary())
+		runs := verdict(t, filepath.Join(dir, dbFile), filepath.Join(dir, effectsFile), l)
+		t.Logf("round %d: %d kills in %s, %d runs: %s", round, min(n, perFile), took.Round(time.Second), runs, l.summary())
 		if t.Failed() {
 			return
 		}
@@ -182,13 +182,12 @@ func drained(ctx context.Context, e *shell.Engine) error {
 
 // verdict checks what a drained victim has left, and gives how many runs there
 // were.
-func verdict(t *testing.T, dir string, l *ledger) int {
+func verdict(t *testing.T, db, effects string, l *ledger) int {
 	t.Helper()
-	path := filepath.Join(dir, dbFile)
-	st, err := bolt.Open(path, bolt.Options{ReadOnly: true})
+	st, err := bolt.Open(db, bolt.Options{ReadOnly: true})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, st.Close()) }()
-	lines, err := readLines(filepath.Join(dir, effectsFile))
+	lines, err := readLines(effects)
 	require.NoError(t, err)
 	s, err := take(t.Context(), st)
 	require.NoError(t, err)
