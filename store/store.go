@@ -46,7 +46,8 @@ type Store interface {
 	View(ctx context.Context, fn func(ReadTx) error) error
 	// Update calls fn with a transaction that reads its own writes, and commits
 	// when fn returns nil. When Update returns nil the changes are durable; when
-	// it returns an error nothing of them is there. Updates run one after
+	// it returns an error nothing of them is there; a context that ends before
+	// the commit begins is such an error. Updates run one after
 	// another; fn must not call Update. fn may be called again from the start
 	// where an implementation retries a conflict, so it must have no side
 	// effects before Update returns.
@@ -58,7 +59,8 @@ type Store interface {
 	// Backup writes a consistent copy of the live database, in a form that the
 	// implementation can open, without blocking readers or writers for long.
 	Backup(ctx context.Context, w io.Writer) (int64, error)
-	// Close waits for transactions under way, then releases the database.
+	// Close waits for transactions under way, then releases the database. A
+	// second Close does nothing; everything else then fails with ErrClosed.
 	Close() error
 }
 
@@ -198,6 +200,11 @@ type Quarantined struct {
 // Epoch is a stretch of the journal. An epoch keeps, beside its batches, the
 // state that each record had before its first change in that epoch, so that
 // the journal can be cut off at an epoch's start and still be replayed.
+//
+// A new store is in epoch 1, which begins at batch 1 with a zero Started. The
+// state of a record at the start of an epoch is that in the earliest base from
+// this epoch on that has the record, or the stored one where none has it; where
+// that has a Seq of First or later, the record was not there yet.
 type Epoch struct {
 	Number  uint64
 	First   uint64 // the first batch of the epoch
@@ -232,7 +239,9 @@ type ReadTx interface {
 	// Base calls fn for each record that the epoch keeps as it was before its
 	// first change in that epoch; ordered by kind, then id.
 	Base(epoch uint64, fn func(Record) error) error
-	// Records calls fn for each record, ordered by kind, then id.
+	// Records calls fn for each record, ordered by kind, then id. It passes over
+	// those whose envelope cannot be read, and then returns a RecordError for
+	// each of them, joined (A10).
 	Records(fn func(Record) error) error
 	// Outbox calls fn for each entry, ordered by key.
 	Outbox(fn func(OutboxEntry) error) error
@@ -261,16 +270,21 @@ type Tx interface {
 	// Put carries out the writes. Every write of a transaction belongs to the
 	// batch that AppendJournal is called for: its number, Seq()+1 before the
 	// append and Seq() after it, is stamped into the records. The caller calls
-	// Put at most once for each record of a transaction.
+	// Put at most once for each record of a batch. A transaction with a Put for a
+	// batch that was not appended does not commit. A Write of a deletion where
+	// nothing is stored does nothing. An implementation may take the word of
+	// Prev.Seq, Prev.Due and Prev.Terms; a wrong one leaves wrong index entries.
 	Put(seq uint64, writes []Write) error
 	// AppendJournal appends a batch under the given number, which must be
 	// Seq()+1.
 	AppendJournal(seq uint64, at effects.Time, batch []byte) error
-	// BeginEpoch starts a new epoch at the next batch.
+	// BeginEpoch starts a new epoch at the next batch; between a Put and the
+	// append of its batch it fails.
 	BeginEpoch(at effects.Time) error
 	// DropEpochs forgets the batches and the kept states of all epochs before
 	// the given one. It may do at most limit deletions in one transaction, and
-	// reports whether more is left to do.
+	// reports whether more is left to do. Readers see none of it from the first
+	// call on. The current epoch cannot be dropped.
 	DropEpochs(before uint64, limit int) (more bool, err error)
 	// PutOutbox adds an entry or replaces the one under its key: to hand it out,
 	// or to let it wait again.
@@ -282,20 +296,25 @@ type Tx interface {
 	// DeleteWebhook removes one; ErrNotFound where there is none.
 	DeleteWebhook(id uuid.UUID) error
 	// Acquire takes or renews a claim until now+ttl. Where the holder has it
-	// already the token stays; where it is free, was released or has lapsed, the
-	// token grows; where another holds it, ErrClaimed.
+	// already, in this session, the token stays, also after a lapse that nobody
+	// used; where it is free, was released, was taken by the holder's name in
+	// another session, or has lapsed for another holder, the token grows; where
+	// another holds it, ErrClaimed.
 	Acquire(name, holder string, ttl time.Duration, now effects.Time) (Claim, error)
 	// CheckClaim returns ErrFenced unless the claim is held with that token. A
 	// claim that has lapsed but was not taken over passes: nobody else acts yet.
 	CheckClaim(name string, token uint64) error
 	// Release gives a claim back; ErrFenced where the token is not the current
-	// one. The token's value is remembered.
+	// one. No later token is less or equal. The claim is then not found.
 	Release(name string, token uint64) error
 	// Fence ends a claim of somebody else who is taken for gone: whoever still
-	// uses the token gets ErrFenced from then on.
+	// uses the token gets ErrFenced from then on. The claim is free at once;
+	// ErrNotFound where there is none.
 	Fence(name string) error
 	// SetAside moves a record that cannot be decoded into the quarantine, with
-	// its due entry; its list entries are removed where they can be found.
+	// its due entry; its list entries are removed where they can be found. A nil
+	// q.Raw is filled with what stood there. It needs no record: a due entry that
+	// leads nowhere is removed too.
 	SetAside(q Quarantined, due effects.Time) error
 	// SetMeta keeps a small value under a name; nil removes it.
 	SetMeta(name string, value []byte) error

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,9 +30,12 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 	return r, nil
 }
 
-// duePage is how many entries a Due makes room for before it knows how many
-// there are.
-const duePage = 64
+// duePage is how many entries a list makes room for at first, and dueGrowth how
+// many times as many then: growing costs more than the scan itself.
+const (
+	duePage   = 64
+	dueGrowth = 15
+)
 
 func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
 	if err := t.check("due"); err != nil || limit <= 0 {
@@ -62,8 +66,8 @@ func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) (found []
 		if string(v) != string(kind) {
 			kind = effects.Kind(t.text(v))
 		}
-		if found == nil {
-			found = make([]store.DueEntry, 0, min(limit, duePage))
+		if len(found) == cap(found) {
+			found = slices.Grow(found, min(limit-len(found), max(duePage, dueGrowth*len(found))))
 		}
 		found = append(found, store.DueEntry{Key: store.DueKey(k), Kind: kind})
 	}
