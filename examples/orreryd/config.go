@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -164,6 +165,10 @@ func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
 	return c, nil
 }
 
+// wrongType finds what the library says of a value of a wrong type, which names
+// the fields of this program.
+var wrongType = regexp.MustCompile(`^cannot decode TOML (.+) into (?:a )?(?:struct field \S+ of type|Go value of type) (\S+)$`)
+
 // readFile decodes a configuration file over the present settings. An unknown
 // key and a wrong type are errors that name line and column.
 func (c *config) readFile(path string) error {
@@ -191,7 +196,8 @@ func (c *config) readFile(path string) error {
 		if key != "" {
 			key += ": "
 		}
-		return fmt.Errorf("%s:%d:%d: %s%s", path, row, column, key, strings.TrimPrefix(wrong.Error(), "toml: "))
+		what := wrongType.ReplaceAllString(strings.TrimPrefix(wrong.Error(), "toml: "), "got a TOML $1, want a Go $2")
+		return fmt.Errorf("%s:%d:%d: %s%s", path, row, column, key, what)
 	}
 	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "toml: "))
 }

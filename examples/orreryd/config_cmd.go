@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
@@ -56,6 +57,31 @@ func (a *app) configCommand() *cobra.Command {
 	return group("config", "Check or show the configuration", "", check, show)
 }
 
+// secretKey matches the names of values that tend to be secret.
+var secretKey = regexp.MustCompile(`(?i)authorization|cookie|credential|passw|secret|token|api[-_]?key|private`)
+
+// redactValue hides what a tool's input names as secret: headers, variables.
+func redactValue(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, e := range v {
+			if secretKey.MatchString(k) {
+				e = redactedText
+			}
+			out[k] = redactValue(e)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			out[i] = redactValue(e)
+		}
+		return out
+	}
+	return v
+}
+
 // redactedText stands where a secret was.
 const redactedText = "(redacted)"
 
@@ -75,6 +101,7 @@ func (c config) redacted() config {
 	for name, w := range c.Webhooks {
 		hide(&w.Secret)
 		w.Signature = w.signature()
+		w.ToolInput, _ = redactValue(w.ToolInput).(map[string]any)
 		c.Webhooks[name] = w
 	}
 	return c

@@ -117,8 +117,8 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	defer stop()
 	err := d.api.shutdown(limit)
 	wg.Wait()
-	if engineErr == nil && !errors.Is(startErr, context.Canceled) {
-		engineErr = startErr
+	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
+		engineErr = startErr // else it was stopped before it had begun
 	}
 	return errors.Join(engineErr, apiErr, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 )
@@ -48,6 +47,9 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 }
 
 func (a *app) orchestrate(ctx context.Context, c config, withDemo bool) (err error) {
+	if err := checkListen(c); err != nil {
+		return usagef("%w", err)
+	}
 	log, err := newLogger(c, a.err)
 	if err != nil {
 		return err
@@ -71,10 +73,15 @@ func (a *app) orchestrate(ctx context.Context, c config, withDemo bool) (err err
 		log.Info("ready", "listen", d.api.url(), "db", c.DB, "version", version())
 		if withDemo {
 			show.start(ctx, d.api.url(), c.DB)
-		} else if log.Enabled(ctx, slog.LevelInfo) {
-			fmt.Fprintf(a.out, "orreryd: ready at %s\n", d.api.url())
+		} else {
+			fmt.Fprintf(a.out, "orreryd is ready at %s\n", d.api.url())
 		}
 		notify("READY=1")
 	}
-	return d.run(ctx, ready, func() { notify("STOPPING=1") })
+	return d.run(ctx, ready, func() {
+		notify("STOPPING=1")
+		if withDemo {
+			fmt.Fprintf(a.out, "\nStopping. What runs has %s to end; the same signal again ends it at once.\n", seconds(c.Engine.StopTimeoutSeconds))
+		}
+	})
 }
