@@ -64,7 +64,7 @@ func (c *replayCache) once(ctx context.Context, key string, store func() (uuid.U
 
 // enter finds a delivery, or makes it the caller's to fill.
 func (c *replayCache) enter(key [sha256.Size]byte) (d *delivery, mine bool) {
-	now := c.clock.Now()
+	now := c.clock.Steady()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.order) > 0 && (len(c.order) >= maxReplays || now.Sub(c.order[0].at) > replayWindow) {

@@ -1,0 +1,290 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Webhooks = map[string]httpapi.WebhookAuth{"open": {Scheme: httpapi.SchemeNone}, "gh": {Scheme: httpapi.SchemeGitHub, Secrets: []string{"s"}}}
+	}})
+	id := a.do("POST", "/v1/recurring", `{"cron_expr":"@yearly","provider":"fail","action_type":"x"}`).str("recurring_id")
+	require.Equal(t, 201, a.do("POST", "/v1/recurring", `{"cron_expr":"@yearly","provider":"fail","action_type":"x","enabled":false}`).status)
+	sub := a.engine.Subscribe(nil, 16)
+	defer sub.Close()
+	require.Equal(t, 200, a.do("POST", "/v1/recurring/"+id+"/trigger", nil).status)
+	for (<-sub.C).Kind.String() != "action:failed" {
+	}
+	a.ended(a.do("POST", "/v1/webhooks/open", "x").str("action_id"))
+	require.Equal(t, 401, a.do("POST", "/v1/webhooks/gh", "x").status)
+	a.ended(a.do("POST", "/v1/webhooks/gh", "x", gitHub("s", "d", "x")).str("action_id"))
+	require.Equal(t, 202, a.do("POST", "/v1/webhooks/gh", "x", gitHub("s", "d", "x")).status)
+	require.Equal(t, 404, a.do("GET", "/some/path", nil).status)
+	require.Equal(t, 201, a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).status)
+
+	r := a.do("GET", "/metrics", nil)
+	require.Equal(t, http.StatusOK, r.status)
+	assert.Contains(t, r.header.Get("Content-Type"), "text/plain")
+	for _, line := range []string{
+		"recurring_dispatched 1", "recurring_active 1", "recurring_errors 1", "# TYPE recurring_dispatched counter", "# TYPE recurring_active gauge",
+		"orrery_up 1", `orrery_build_info{core="1",tzdb="2025c",version="v1.2.3"} 1`,
+		`orrery_actions{status="running"} 1`, `orrery_actions{status="failed"} 1`, `orrery_actions_ended_total{outcome="failed"} 1`, "orrery_runs_running 1",
+		"orrery_webhooks_received_total 2", `orrery_webhooks_rejected_total{route="gh"} 1`, `orrery_webhooks_replayed_total{route="gh"} 1`,
+		`orrery_http_requests_total{route="POST /v1/recurring",status="201"} 2`, `orrery_http_requests_total{route="/",status="404"} 1`,
+		"# TYPE orrery_lateness_seconds histogram", `orrery_lateness_seconds_bucket{le="+Inf"}`, "orrery_ticks_total 1", "go_goroutines ",
+	} {
+		assert.True(t, strings.Contains(r.body, "\n"+line), line) //nolint:testifylint // the whole page in a message hides the line
+	}
+	assert.NotContains(t, r.body, "/some/path", "a label for each path that somebody tries would grow without bound")
+
+	buckets := regexp.MustCompile(`orrery_lateness_seconds_bucket\{le="[^"]+"\} (\d+)`).FindAllStringSubmatch(r.body, -1)
+	require.Len(t, buckets, len(shell.LatenessBuckets)+1)
+	counts := make([]int, len(buckets))
+	for i, b := range buckets {
+		_, err := fmt.Sscan(b[1], &counts[i])
+		require.NoError(t, err)
+	}
+	assert.True(t, slices.IsSorted(counts), "cumulative: %v", counts)
+	assert.Contains(t, r.body, fmt.Sprintf("\norrery_lateness_seconds_count %d\n", counts[len(counts)-1]))
+}
+
+func TestMetricsSayThatTheStoreIsDown(t *testing.T) {
+	st := &blind{Store: memory.New()}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st, stopped: true})
+	st.err = errors.New("cannot read /var/lib/secret/orrery.db")
+	r := a.do("GET", "/metrics", nil)
+	require.Equal(t, http.StatusOK, r.status)
+	assert.Contains(t, r.body, "\norrery_up 0\n")
+	assert.NotContains(t, r.body, "secret")
+	assert.NotContains(t, r.body, "recurring_dispatched")
+}
+
+// blind is a store that cannot be read.
+type blind struct {
+	store.Store
+	err error
+}
+
+func (b *blind) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.Store.View(ctx, fn)
+}
+
+func TestAnInternalErrorTellsNothingButItsNumber(t *testing.T) {
+	st := &blind{Store: memory.New()}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st, stopped: true})
+	st.err = errors.New("cannot read /var/lib/secret/orrery.db")
+	r := a.do("GET", "/v1/actions", nil, with("X-Request-Id", "req-42"))
+	assert.Equal(t, http.StatusInternalServerError, r.status)
+	assert.Equal(t, "internal error", r.errorText())
+	assert.Equal(t, "req-42", r.header.Get("X-Request-Id"))
+	assert.Contains(t, a.logs.String(), "request_id=req-42")
+	assert.Contains(t, a.logs.String(), "/var/lib/secret", "the log has what the answer has not")
+
+	bad := a.do("GET", "/v1/actions", nil, with("X-Request-Id", "a b\tc"))
+	assert.NotEqual(t, "a b\tc", bad.header.Get("X-Request-Id"), "an id that is no plain name is replaced")
+}
+
+func TestAPanicIsAnsweredAndLogged(t *testing.T) {
+	a := start(t, setup{stopped: true, api: func(o *httpapi.Options) { o.Ready = func() error { panic("secret of the program") } }})
+	r := a.do("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusInternalServerError, r.status)
+	assert.Equal(t, "internal error", r.errorText())
+	assert.Contains(t, a.logs.String(), "secret of the program")
+	assert.Contains(t, a.logs.String(), "ops_test.go", "with the stack")
+	assert.Equal(t, http.StatusOK, a.do("GET", "/healthz", nil).status)
+}
+
+func TestReadinessHasItsReason(t *testing.T) {
+	var reason error
+	a := start(t, setup{api: func(o *httpapi.Options) { o.Ready = func() error { return reason } }})
+	assert.Equal(t, http.StatusOK, a.do("GET", "/readyz", nil).status)
+	reason = errors.New("the configuration is being loaded")
+	r := a.do("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, r.status)
+	assert.Equal(t, "not ready: the configuration is being loaded", r.errorText())
+	reason = nil
+	a.stop()
+	assert.Equal(t, "not ready: the engine is stopped", a.do("GET", "/readyz", nil).errorText())
+}
+
+func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{stopped: true})
+		begin := time.Now()
+		r := a.do("GET", "/readyz", nil)
+		assert.Equal(t, http.StatusServiceUnavailable, r.status)
+		assert.Equal(t, "not ready: the engine did not answer within 5s", r.errorText())
+		assert.Equal(t, 5*time.Second, time.Since(begin)) // the bubble's time
+
+		begin = time.Now()
+		r = a.do("POST", "/v1/actions", `{"tool_name":"echo"}`)
+		assert.Equal(t, http.StatusServiceUnavailable, r.status)
+		assert.Contains(t, r.errorText(), "the engine did not answer in time")
+		assert.Equal(t, 30*time.Second, time.Since(begin))
+	})
+}
+
+func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
+	st := &failing{Store: memory.New()}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st})
+	for _, test := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{store.ErrClosed, 503, "the engine is stopped"},
+		{os.ErrPermission, 503, "the database cannot be written: nothing was stored"},
+		{errors.New("page 7 is torn"), 500, "internal error"},
+	} {
+		st.fail(test.err)
+		r := a.do("POST", "/v1/actions", `{"tool_name":"echo"}`)
+		assert.Equal(t, test.status, r.status)
+		assert.Equal(t, test.says, r.errorText())
+	}
+	st.fail(nil)
+	assert.Equal(t, 201, a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).status)
+}
+
+func TestABackupIsADatabaseThatOpens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	st, err := bolt.Open(path, bolt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st})
+	id := a.do("POST", "/v1/actions", `{"tool_name":"echo","tool_input":{"a":1}}`).str("id")
+	a.ended(id)
+
+	head := a.do("HEAD", "/v1/backup", nil)
+	require.Equal(t, http.StatusOK, head.status)
+	require.Empty(t, head.body)
+	r := a.do("GET", "/v1/backup", nil)
+	require.Equal(t, http.StatusOK, r.status)
+	assert.Equal(t, "application/octet-stream", r.header.Get("Content-Type"))
+	assert.Contains(t, r.header.Get("Content-Disposition"), "attachment")
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	require.NoError(t, os.WriteFile(copied, []byte(r.body), 0o600))
+	second, err := bolt.Open(copied, bolt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = second.Close() })
+	b := start(t, setup{store: second})
+	assert.JSONEq(t, a.do("GET", "/v1/actions/"+id, nil).body, b.do("GET", "/v1/actions/"+id, nil).body)
+}
+
+// slowBackup is a store whose backups wait, or fail, after the first bytes.
+type slowBackup struct {
+	store.Store
+	begun chan struct{}
+	end   chan error
+}
+
+func (s *slowBackup) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, "the first bytes")
+	if err != nil {
+		return int64(n), err
+	}
+	_ = http.NewResponseController(w.(http.ResponseWriter)).Flush()
+	s.begun <- struct{}{}
+	select {
+	case err = <-s.end:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return int64(n), err
+}
+
+func newSlowBackup(t *testing.T) *slowBackup {
+	s := &slowBackup{Store: memory.New(), begun: make(chan struct{}, 1), end: make(chan error)}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestOneBackupRunsAtATime(t *testing.T) {
+	st := newSlowBackup(t)
+	a := start(t, setup{store: st})
+	first := make(chan answer, 1)
+	go func() { first <- a.do("GET", "/v1/backup", nil) }()
+	<-st.begun
+	r := a.do("GET", "/v1/backup", nil)
+	assert.Equal(t, http.StatusTooManyRequests, r.status)
+	assert.Equal(t, "60", r.header.Get("Retry-After"))
+	assert.Contains(t, r.errorText(), "a backup is running")
+	st.end <- nil
+	assert.Equal(t, http.StatusOK, (<-first).status)
+
+	go func() { first <- a.do("GET", "/v1/backup", nil) }()
+	<-st.begun
+	st.end <- nil
+	assert.Equal(t, http.StatusOK, (<-first).status, "the next one may run")
+}
+
+func TestABackupThatFailsBreaksOff(t *testing.T) {
+	st := newSlowBackup(t)
+	a := start(t, setup{store: st})
+	srv := httptest.NewServer(a.server.Handler())
+	defer srv.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/backup", http.NoBody)
+	require.NoError(t, err)
+	res, err := srv.Client().Do(req)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	<-st.begun
+	st.end <- errors.New("a torn page")
+	_, err = io.ReadAll(res.Body)
+	require.Error(t, err, "nobody may take it for whole")
+	srv.Client().CloseIdleConnections()
+	assert.Contains(t, a.logs.String(), "a torn page")
+}
+
+func TestTheOpenAPIDocumentIsServed(t *testing.T) {
+	a := start(t, setup{stopped: true})
+	r := a.do("GET", "/openapi.json", nil)
+	require.Equal(t, http.StatusOK, r.status)
+	assert.Equal(t, "application/json", r.header.Get("Content-Type"))
+	assert.True(t, json.Valid([]byte(r.body)))
+}
+
+func TestTheJournalNamesWhoAsked(t *testing.T) {
+	st := memory.New()
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st})
+	require.Equal(t, 201, a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).status)
+	b := start(t, setup{store: st, api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "alice", SHA256: httpapi.HashToken("s")}}
+	}})
+	require.Equal(t, 201, b.do("POST", "/v1/actions", `{"tool_name":"hold"}`, bearer("s")).status)
+	var journal strings.Builder
+	require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+		return tx.Journal(1, func(_ uint64, batch []byte) error { journal.Write(batch); return nil })
+	}))
+	assert.Contains(t, journal.String(), `"api:loopback"`)
+	assert.Contains(t, journal.String(), `"api:alice"`)
+}

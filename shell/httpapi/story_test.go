@@ -1,0 +1,221 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi"
+)
+
+// TestStories plays testdata/stories: requests against a running engine, and
+// what they are answered, byte for byte but for ids, which are numbered in the
+// order of their appearance. Commands:
+//
+//	do [raw]
+//	METHOD path
+//	Header: value
+//	body
+//
+// sends a request; the answer's JSON is indented unless raw.
+//
+//	errors METHOD path
+//	body
+//	body
+//
+// sends one request for each line, and shows the status and the error.
+//
+//	advance 1h [until=recurring:dispatched]
+//
+// moves the clock, and waits until the bus has announced that.
+//
+//	await {id-1}
+//
+// waits until an action has ended.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, filepath.Join("testdata", "stories"), func(t *testing.T, path string) {
+		s := newStory(t, strings.HasPrefix(filepath.Base(path), "tokens"))
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.api.t = t
+			switch d.Cmd {
+			case "do":
+				return s.do(d)
+			case "errors":
+				return s.errors(d)
+			case "advance":
+				return s.advance(t, d)
+			case "await":
+				return s.await(t, d)
+			case "stop":
+				s.api.stop()
+				return ""
+			default:
+				d.Fatalf(t, "unknown command %q", d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+type story struct {
+	api   *api
+	clock *clock
+	ids   []string
+}
+
+// Tokens of the stories whose names begin with "tokens".
+var storyTokens = []httpapi.Token{
+	{Name: "root", SHA256: httpapi.HashToken("root-secret"), Admin: true},
+	{Name: "alice", SHA256: httpapi.HashToken("alice-secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}},
+	{Name: "bob", SHA256: httpapi.HashToken("bob-secret"), Namespaces: []string{"ns"}, Tenants: []string{"bob", "alice"}, Tools: []string{"echo"}},
+	{Name: "watch", SHA256: httpapi.HashToken("watch-secret"), ReadOnly: true},
+	{Name: "old", SHA256: httpapi.HashToken("old-secret"), Admin: true, Expires: time.Date(2026, 2, 9, 15, 0, 0, 0, time.UTC)},
+}
+
+func newStory(t *testing.T, tokens bool) *story {
+	s := &story{clock: newClock()}
+	s.api = start(t, setup{
+		engine: func(o *shell.Options) { o.Clock = s.clock },
+		api: func(o *httpapi.Options) {
+			o.Clock = s.clock
+			o.Webhooks = map[string]httpapi.WebhookAuth{"open": {Scheme: httpapi.SchemeNone}}
+			if tokens {
+				o.Tokens = storyTokens
+			}
+		},
+	})
+	return s
+}
+
+var (
+	uuidForm = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	// A page token holds an id, so it differs from run to run.
+	tokenForm = regexp.MustCompile(`("next_page_token": ?)"[^"]+"`)
+	nameForm  = regexp.MustCompile(`\{id-(\d+)\}`)
+)
+
+// number replaces ids by their numbers.
+func (s *story) number(text string) string {
+	text = tokenForm.ReplaceAllString(text, `$1"{token}"`)
+	return uuidForm.ReplaceAllStringFunc(text, func(id string) string {
+		if id == uuid.Nil.String() {
+			return id
+		}
+		if !slices.Contains(s.ids, id) {
+			s.ids = append(s.ids, id)
+		}
+		return fmt.Sprintf("{id-%d}", slices.Index(s.ids, id)+1)
+	})
+}
+
+// name replaces numbers by their ids.
+func (s *story) name(text string) string {
+	return nameForm.ReplaceAllStringFunc(text, func(n string) string {
+		var i int
+		_, _ = fmt.Sscanf(n, "{id-%d}", &i)
+		if i < 1 || i > len(s.ids) {
+			return n
+		}
+		return s.ids[i-1]
+	})
+}
+
+var storyHeaders = []string{"Allow", "Location", "Retry-After", "Www-Authenticate"}
+
+func (s *story) do(d *datadriven.TestData) string {
+	head, rest, _ := strings.Cut(s.name(d.Input), "\n")
+	method, target, _ := strings.Cut(head, " ")
+	var opts []func(*http.Request)
+	for {
+		line, more, _ := strings.Cut(rest, "\n")
+		k, v, ok := strings.Cut(line, ": ")
+		if !ok || strings.ContainsAny(k, `{"[ `) {
+			break
+		}
+		if k == "Host" {
+			opts = append(opts, func(r *http.Request) { r.Host = v })
+		} else {
+			opts = append(opts, with(k, v))
+		}
+		rest = more
+	}
+	var body any
+	if rest != "" {
+		body = rest
+	}
+	a := s.api.do(method, target, body, opts...)
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d\n", a.status)
+	for _, h := range storyHeaders {
+		if v := a.header.Get(h); v != "" {
+			fmt.Fprintf(&out, "%s: %s\n", h, v)
+		}
+	}
+	text := strings.TrimSpace(a.body)
+	if buf := new(bytes.Buffer); !d.HasArg("raw") && json.Indent(buf, []byte(text), "", "  ") == nil {
+		text = buf.String()
+	}
+	return s.number(out.String() + text)
+}
+
+func (s *story) errors(d *datadriven.TestData) string {
+	var out strings.Builder
+	for line := range strings.Lines(s.name(d.Input)) {
+		line = strings.TrimSuffix(line, "\n")
+		method, target := d.CmdArgs[0].Key, s.name(d.CmdArgs[1].String())
+		var body any = line
+		if strings.HasPrefix(line, "?") { // a line of parameters instead of a body
+			target, body = target+line, nil
+		}
+		a := s.api.do(method, target, body)
+		if a.status < 400 {
+			fmt.Fprintf(&out, "%d %s\n", a.status, strings.TrimSpace(a.body))
+			continue
+		}
+		fmt.Fprintf(&out, "%d %s\n", a.status, a.errorText())
+	}
+	return s.number(out.String())
+}
+
+func (s *story) advance(t *testing.T, d *datadriven.TestData) string {
+	by, err := time.ParseDuration(d.CmdArgs[0].Key)
+	require.NoError(t, err)
+	var until string
+	d.MaybeScanArgs(t, "until", &until)
+	sub := s.api.engine.Subscribe(func(e effects.Event) bool { return e.Kind.String() == until }, 1)
+	defer sub.Close()
+	s.clock.advance(by)
+	// The loop may just have set a timer for a sleep that it reckoned before: a
+	// request wakes it.
+	require.Equal(t, http.StatusOK, s.api.do("GET", "/readyz", nil).status)
+	if until != "" {
+		select {
+		case <-sub.C:
+		case <-t.Context().Done():
+		}
+	}
+	return s.clock.Now().Format(time.RFC3339)
+}
+
+func (s *story) await(t *testing.T, d *datadriven.TestData) string {
+	id, err := uuid.Parse(s.name(d.CmdArgs[0].Key))
+	require.NoError(t, err)
+	a, err := s.api.engine.Wait(t.Context(), id)
+	require.NoError(t, err)
+	require.NotEqual(t, core.StatusPending, a.Status.Type)
+	return string(a.Status.Type)
+}
