@@ -17,6 +17,7 @@ import (
 var usual = timing{recoverAfter: 1, lease: 5}
 
 func TestADaemonThatIsKilledAtAnyMomentLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	s, n := seed(t), kills(t, 8, 300, 1)
 	const perFile = 150
 	for round := 0; n > 0; round++ {
@@ -35,8 +36,8 @@ func TestADaemonThatIsKilledAtAnyMomentLosesNothingAndRepeatsNothing(t *testing.
 				}
 			}
 			idle(t.Context(), delay)
-			load.link.set("")
 			p.kill()
+			load.link.set("")
 		}
 		took := time.Since(begin)
 		load.stop()
@@ -67,7 +68,7 @@ func startLoad(t *testing.T, h daemonHome, l *ledger, seed uint64, callers int) 
 	for n := range callers {
 		c := &caller{
 			t: target, book: l, rng: rand.New(rand.NewPCG(seed, uint64(n)+1000)), //nolint:gosec // a seed must reproduce it
-			now: time.Now, pause: 35 * time.Millisecond, most: 2, slow: 300,
+			now: time.Now, pause: 20 * time.Millisecond, most: 2, slow: 300,
 			waited: func(ctx context.Context) error { idle(ctx, 10*time.Millisecond); return nil },
 		}
 		wg.Go(func() { c.run(ctx) })

@@ -72,9 +72,15 @@ func newHome(t *testing.T, dbDir string, tm timing) daemonHome {
 		dbDir = h.dir
 	}
 	h.db = filepath.Join(dbDir, dbFile)
+	h.configure(t, tm)
+	return h
+}
+
+// configure writes the configuration.
+func (h daemonHome) configure(t *testing.T, tm timing) {
+	t.Helper()
 	text := fmt.Sprintf(daemonConfig, h.db, tm.recoverAfter, tm.lease, toolScript, h.effects())
 	require.NoError(t, os.WriteFile(h.config(), []byte(text), 0o600))
-	return h
 }
 
 // command makes a command of the daemon's program.

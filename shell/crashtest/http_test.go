@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,8 +26,10 @@ type httpTarget struct {
 	client  *http.Client
 	effects string // the file of the side effects
 	book    notebook
-	// full: the disk may be full, so that 503 is a right answer.
-	full bool
+	// full: the disk may be full, so that 503 is a right answer; how often it
+	// was given with that reason.
+	full          atomic.Bool
+	refusedAsFull atomic.Int64
 }
 
 func newHTTPTarget(at *link, effects string, book notebook) *httpTarget {
@@ -87,6 +90,11 @@ func (t *httpTarget) fault(method, path string, status int, raw []byte) error {
 		return fmt.Errorf("%w: %s", errExists, e.Error)
 	case status == http.StatusConflict || status == http.StatusNotFound:
 		return fmt.Errorf("%w: %s", errRefused, e.Error)
+	case status == http.StatusServiceUnavailable && strings.Contains(e.Error, "disk is full"):
+		t.refusedAsFull.Add(1)
+		if !t.full.Load() {
+			t.book.write(note{Plaint: "the disk is said to be full: " + e.Error})
+		}
 	case status == http.StatusServiceUnavailable:
 	default:
 		t.book.write(note{Plaint: fmt.Sprintf("%s %s: %d %s", method, path, status, e.Error)})
@@ -207,7 +215,8 @@ func (t *httpTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op)
 // snapshot reads, page by page, what endAll and drained need to know.
 func (t *httpTarget) snapshot(ctx context.Context) (*snapshot, error) {
 	s := &snapshot{actions: make(map[uuid.UUID]core.Action), recurring: make(map[uuid.UUID]core.RecurringAction)}
-	for _, status := range []core.StatusType{core.StatusPending, core.StatusRunning} {
+	// Twice, since what is interrupted goes from running to pending meanwhile.
+	for _, status := range []core.StatusType{core.StatusRunning, core.StatusPending, core.StatusRunning} {
 		for token, more := "", true; more; more = token != "" {
 			var page struct {
 				Actions []core.Action `json:"actions"`

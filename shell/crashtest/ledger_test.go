@@ -257,3 +257,15 @@ func (l *ledger) rest(id uuid.UUID) {
 	defer l.mu.Unlock()
 	l.recurringOf(id).possible = map[recState]bool{recDisabled: true}
 }
+
+// endless lists the actions that recur: they must be cancelled to end.
+func (l *ledger) endless() (ids []uuid.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.actions {
+		if a.order.Every {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -115,9 +115,9 @@ func (c *caller) order() order {
 	o := order{ID: c.id(), Retry: c.rng.IntN(2) == 0, Attempts: 3, Work: c.work()}
 	switch c.rng.IntN(4) {
 	case 0: // soon
-		o.AtMS = c.now().UnixMilli() + c.rng.Int64N(1500)
+		o.AtMS = c.now().UnixMilli() + c.rng.Int64N(1000)
 	case 1: // in a while, so that it outlives some kills
-		o.AtMS = c.now().UnixMilli() + c.rng.Int64N(4000)
+		o.AtMS = c.now().UnixMilli() + c.rng.Int64N(2500)
 	}
 	if o.Retry {
 		o.Attempts = 1 + c.rng.Uint32N(4)
