@@ -59,6 +59,8 @@ func checkAcknowledged(f *findings, s *snapshot, l *ledger) {
 			continue
 		case e.cancelled && a.Status.Type != core.StatusCancelled:
 			f.add("action %s was cancelled, which was acknowledged, and is %s", id, a.Status.Type)
+		case e.saw.Status.Terminal() && a.Status.Type != e.saw.Status || a.Run < e.saw.Run || a.Cycle < e.saw.Cycle:
+			f.add("action %s was seen as %+v, and is %s, run %d, cycle %d", id, e.saw, a.Status.Type, a.Run, a.Cycle)
 		case e.ran && a.Run == 0:
 			f.add("action %s was triggered, which was acknowledged, and has never run", id)
 		case a.Cycle == 1 && a.Trigger.KeyTime() != core.Time(e.order.AtMS) && e.order.AtMS != 0:

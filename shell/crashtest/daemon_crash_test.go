@@ -95,13 +95,14 @@ func drainDaemon(t *testing.T, h daemonHome, l *ledger) int {
 	defer target.close()
 	defer p.kill() // a no-op where all went well
 	endAll(t, target, l, func() (*snapshot, error) { return target.snapshot(t.Context()) })
-	await(t, time.Minute, func() error {
+	err := poll(time.Minute, func() error {
 		s, err := target.snapshot(t.Context())
 		if err == nil && len(s.actions) > 0 {
 			err = fmt.Errorf("%w: %d actions have not ended, such as %+v", errLater, len(s.actions), first(s))
 		}
 		return err
 	})
+	assert.NoError(t, err, "it does not drain") // the verdict says more
 	p.stop(t, h)
 	runs := verdict(t, h.db, h.effects(), l)
 	require.Contains(t, h.mustRun(t, "replay", "--verify", "--db", h.db), "divergences")

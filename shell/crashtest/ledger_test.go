@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 // op is what a client asks for.
@@ -25,6 +27,7 @@ const (
 	opDelete    op = "delete"
 	opFire      op = "fire" // trigger a recurring action
 	opSeen      op = "seen" // the state of a recurring action was read
+	opLook      op = "look" // an action was read
 )
 
 // phase says how far a request is. One that was tried, and neither acknowledged
@@ -46,7 +49,15 @@ type note struct {
 	Order  *order    `json:"order,omitempty"`  // action
 	Body   string    `json:"body,omitempty"`   // webhook
 	State  recState  `json:"state,omitempty"`  // seen
+	Saw    *sight    `json:"saw,omitempty"`    // looked
 	Plaint string    `json:"plaint,omitempty"` // something that must never be
+}
+
+// sight is what a client read of an action.
+type sight struct {
+	Status core.StatusType `json:"status"`
+	Run    uint32          `json:"run"`
+	Cycle  uint32          `json:"cycle"`
 }
 
 // order is an action as a client asks for it.
@@ -111,7 +122,8 @@ type ledger struct {
 type actionEntry struct {
 	order          order
 	acked          bool
-	cancelled, ran bool // acknowledged
+	cancelled, ran bool  // acknowledged
+	saw            sight // by the last look
 }
 
 type recurringEntry struct {
@@ -140,7 +152,7 @@ func (l *ledger) write(n note) {
 	}
 	l.counts[n.Op][n.Phase]++
 	switch n.Op {
-	case opAction, opCancel, opTrigger:
+	case opAction, opCancel, opTrigger, opLook:
 		l.action(n)
 	case opWebhook:
 		l.bodies[n.Body] = true
@@ -175,6 +187,11 @@ func (l *ledger) action(n note) {
 	case n.Order != nil:
 		a.order = *n.Order
 	case n.Phase != acked:
+	case n.Op == opLook:
+		if a.saw.Status.Terminal() && a.saw != *n.Saw {
+			l.plaints = append(l.plaints, fmt.Sprintf("action %s was seen as %+v, and later as %+v", n.ID, a.saw, *n.Saw))
+		}
+		a.saw = *n.Saw
 	case n.Op == opAction:
 		a.acked = true
 	case n.Op == opCancel:

@@ -206,6 +206,8 @@ func (c *caller) look(ctx context.Context, o order) error {
 		c.book.write(note{Plaint: fmt.Sprintf("action %s was acknowledged, and is not there: %v", o.ID, err)})
 	case err == nil && a.ID != o.ID:
 		c.book.write(note{Plaint: fmt.Sprintf("action %s reads as %s", o.ID, a.ID)})
+	case err == nil:
+		c.book.write(note{Op: opLook, Phase: acked, ID: o.ID, Saw: &sight{Status: a.Status.Type, Run: a.Run, Cycle: a.Cycle}})
 	}
 	return err
 }

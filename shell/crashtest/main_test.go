@@ -109,6 +109,11 @@ var errLater = errors.New("not yet")
 // await asks until ready gives nil; its error says what is still missing.
 func await(t *testing.T, limit time.Duration, ready func() error) {
 	t.Helper()
+	require.NoError(t, poll(limit, ready), "after %s", limit)
+}
+
+// poll is await without the verdict.
+func poll(limit time.Duration, ready func() error) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -116,12 +121,12 @@ func await(t *testing.T, limit time.Duration, ready func() error) {
 	for {
 		err := ready()
 		if err == nil {
-			return
+			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			require.NoError(t, err, "after %s", limit)
+			return err
 		}
 	}
 }
