@@ -35,6 +35,7 @@ type plan struct {
 	meta    map[effects.Ref]cached
 	corrupt []store.Quarantined
 	loaded  int // bytes of states that were read
+	expired uint64
 
 	replies  []reply // one for each gathered request
 	launches []launch
@@ -559,6 +560,7 @@ func (l *loop) committed(p *plan) {
 		l.lastSeq = p.batch.Seq
 		l.remember(p)
 		e.stats.batches.Add(1)
+		e.stats.expired.Add(p.expired)
 		e.stats.inputs.Add(uint64(len(p.batch.Inputs)))
 	}
 	for name, w := range p.waiting {

@@ -130,38 +130,44 @@ func (p *plan) expire() error {
 		}
 	}
 	r.due = false
-	if !r.more || len(p.batch.Inputs) >= p.l.e.o.MaxBatch/2 {
-		return nil
-	}
 	kinds := []struct {
 		kind effects.Kind
 		keep time.Duration
 	}{{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention}}
-	if r.kind >= len(kinds) {
-		*r = retention{checked: r.checked}
-		return nil
+	for r.more && len(p.batch.Inputs) < p.l.e.o.MaxBatch/2 {
+		if r.kind == len(kinds) {
+			*r = retention{checked: r.checked}
+			return nil
+		}
+		k := kinds[r.kind]
+		if k.keep < 0 {
+			r.nextKind()
+			continue
+		}
+		full, err := p.expireKind(k.kind, p.now.Add(-k.keep))
+		if err != nil || full {
+			return err // the next batch goes on from here
+		}
+		r.nextKind()
 	}
-	k := kinds[r.kind]
-	if k.keep < 0 {
-		r.kind, r.from = r.kind+1, store.Cursor{}
-		return nil
-	}
-	return p.expireKind(k.kind, p.now.Add(-k.keep))
+	return nil
 }
 
-// expireKind looks at the oldest ones of one kind. Nothing that was created
-// after the cutoff can have ended before it, so the walk ends there.
-func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) error {
+func (r *retention) nextKind() { r.kind, r.from = r.kind+1, store.Cursor{} }
+
+// expireKind looks at the oldest ones of one kind, and reports whether there
+// may be more. Nothing that was created after the cutoff can have ended before
+// it, so the walk ends there.
+func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, err error) {
 	r := &p.retain
 	limit := max(p.l.e.o.MaxBatch/4, 1)
 	page, err := p.tx.Scan(kind, core.TermAll, r.from, false, limit)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, c := range page {
 		if c.At.After(cutoff) {
-			page = nil
-			break
+			return false, nil
 		}
 		r.from = c
 		ref := effects.Ref{Kind: kind, ID: c.ID}
@@ -170,14 +176,11 @@ func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) error {
 			continue // a corrupt one is set aside with the rest of the batch
 		}
 		if _, err := p.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)}); err != nil {
-			return err
+			return false, err
 		}
-		p.l.e.stats.expired.Add(1)
+		p.expired++
 	}
-	if len(page) < limit {
-		r.kind, r.from = r.kind+1, store.Cursor{}
-	}
-	return nil
+	return len(page) == limit, nil
 }
 
 // expired reports whether the machine ended before the cutoff.
