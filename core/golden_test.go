@@ -109,7 +109,7 @@ func goldenBatch() core.Batch {
 	return core.Batch{
 		Seq: math.MaxUint64, At: start, Core: "1", TZDB: "2026a", Instance: "host-1", Inputs: []core.Input{
 			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "clock", Event: core.ActionDue{}},
-			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "tool", Event: core.ActionComplete{Run: 1, Result: json.RawMessage(`[1, 2]`)}, Ack: 1},
+			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "tool", Event: core.ActionComplete{Run: 1, Result: json.RawMessage(`[1, 2]`)}, Ack: 7},
 			{To: effects.Ref{Kind: core.KindRecurring, ID: id(3)}, Actor: "api:ann", Event: core.RecurringPause{By: "ann"}},
 		},
 	}

@@ -330,6 +330,37 @@ func TestALoaderThatFailsInTheMiddleOfAnInputUndoesItsBeginning(t *testing.T) {
 	assert.Equal(t, encoded(r), encoded(turn.Changes()[0].Before))
 }
 
+func TestAnEffectOfThisTurnGoesWithItsActionAloneAndComesBackWhereThatFails(t *testing.T) {
+	w := world{}
+	for n := 1; n <= 3; n++ {
+		a := made(core.KindAction).(core.Action)
+		a.ID, a.DedupKey = id(n), ""
+		if n == 1 {
+			a.Occurrence = id(9)
+		}
+		w[a.Ref()] = encoded(a)
+	}
+	ref := func(n int) effects.Ref { return effects.Ref{Kind: core.KindAction, ID: id(n)} }
+	turn := core.NewTurn(broken{w, effects.Ref{Kind: core.KindOccurrence, ID: id(9)}}, core.Clock{Now: start}, 1)
+	for n := 1; n <= 3; n++ {
+		_, err := turn.Apply(core.Input{To: ref(n), Event: core.ActionDue{}})
+		require.NoError(t, err)
+	}
+	run := func(n int) core.Outgoing {
+		return core.Outgoing{From: ref(n), Effect: effects.RunTool{Run: 1, Tool: "http"}}
+	}
+	require.Equal(t, []core.Outgoing{run(1), run(2), run(3)}, turn.Outer())
+
+	_, err := turn.Apply(core.Input{To: ref(1), Event: core.ActionCancel{}})
+	require.ErrorIs(t, err, errDisk, "its occurrence cannot be told")
+	assert.Equal(t, []core.Outgoing{run(1), run(2), run(3)}, turn.Outer(), "so it still runs")
+
+	_, err = turn.Apply(core.Input{To: ref(2), Event: core.ActionCancel{}})
+	require.NoError(t, err)
+	assert.Equal(t, []core.Outgoing{run(1), run(3)}, turn.Outer())
+	assert.Empty(t, turn.Withdrawn(), "it never left")
+}
+
 func TestTheIdsOfAnnouncementsNeverRepeatWithinABatchOrAcrossBatches(t *testing.T) {
 	seen := map[uuid.UUID]bool{}
 	for seq := uint64(1); seq <= 3; seq++ {
