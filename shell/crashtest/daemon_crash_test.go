@@ -23,7 +23,7 @@ func TestADaemonThatIsKilledAtAnyMomentLosesNothingAndRepeatsNothing(t *testing.
 	for round := 0; n > 0; round++ {
 		h, l := newHome(t, "", usual), newLedger()
 		load := startLoad(t, h, l, s+uint64(round), 6)
-		rng := rand.New(rand.NewPCG(s, uint64(round))) //nolint:gosec // a seed must reproduce it
+		rng := rand.New(rand.NewPCG(s, uint64(round)))
 		begin := time.Now()
 		for range min(n, perFile) {
 			p := h.launch(t)
@@ -67,7 +67,7 @@ func startLoad(t *testing.T, h daemonHome, l *ledger, seed uint64, callers int) 
 	var wg sync.WaitGroup
 	for n := range callers {
 		c := &caller{
-			t: target, book: l, rng: rand.New(rand.NewPCG(seed, uint64(n)+1000)), //nolint:gosec // a seed must reproduce it
+			t: target, book: l, rng: rand.New(rand.NewPCG(seed, uint64(n)+1000)),
 			now: time.Now, pause: 20 * time.Millisecond, most: 2, slow: 300,
 			waited: func(ctx context.Context) error { idle(ctx, 10*time.Millisecond); return nil },
 		}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -57,15 +56,22 @@ func (t lineTool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error
 	return json.RawMessage(`{"done":true}`), nil
 }
 
-// engineOptions are those of the engine as a victim: everything comes soon, and
-// a batch is small, so that a sweep takes several.
-func engineOptions(st store.Store, f *os.File) shell.Options {
+// variant is what differs from one engine to the next on the same file.
+type variant struct {
+	Strict    bool  `json:"strict,omitempty"`
+	MaxBatch  int   `json:"max_batch"`            // small, so that a sweep takes several
+	JournalMS int64 `json:"journal_ms,omitempty"` // so short that epochs begin and go; 0: long
+}
+
+// engineOptions are those of the engine as a victim: everything comes soon.
+func engineOptions(st store.Store, f *os.File, v variant) shell.Options {
 	input, _ := json.Marshal(work{}) // it always encodes
 	return shell.Options{
 		Store: st, Tools: map[string]shell.Tool{toolName: lineTool{f}}, Concurrency: map[string]int{toolName: 24},
 		Webhooks: map[string]shell.WebhookRoute{routeName: {Tool: toolName, ToolInput: input, Namespace: scopeName, Tenant: scopeName}},
 		TickRate: 50 * time.Millisecond, LeaseTTL: time.Second, RecoverAfter: 10 * time.Millisecond, StopTimeout: 5 * time.Second,
-		MaxBatch: 64, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		StrictTick: v.Strict, RecurringCheckInterval: 20 * time.Millisecond, JournalRetention: time.Duration(v.JournalMS) * time.Millisecond,
+		MaxBatch: v.MaxBatch, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -208,6 +214,7 @@ type childConfig struct {
 	Dir   string `json:"dir"`
 	Seed  uint64 `json:"seed"`
 	Death death  `json:"death"`
+	variant
 }
 
 // childMain is the child process: an engine under load, until it is killed. It
@@ -231,7 +238,7 @@ func child(raw string) error {
 	if err != nil {
 		return err
 	}
-	e, err := shell.New(engineOptions(&mortal{Store: st, at: c.Death}, f))
+	e, err := shell.New(engineOptions(&mortal{Store: st, at: c.Death}, f, c.variant))
 	if err != nil {
 		return err
 	}
@@ -270,7 +277,7 @@ func loadChild(ctx context.Context, e *shell.Engine, seed uint64) error {
 	var wg sync.WaitGroup
 	for n := range callers {
 		c := &caller{
-			t: engineTarget{e}, book: book, rng: rand.New(rand.NewPCG(seed, uint64(n))), //nolint:gosec // a seed must reproduce it
+			t: engineTarget{e}, book: book, rng: rand.New(rand.NewPCG(seed, uint64(n))),
 			now: time.Now, pause: 2 * time.Millisecond, most: 3, slow: 40, own: own[n],
 		}
 		wg.Go(func() { c.run(ctx) })

@@ -35,7 +35,7 @@ func TestABackupThatIsCutOffLeavesNoFileOrAWholeOne(t *testing.T) {
 	s := seed(t)
 	h, l := newHome(t, "", usual), newLedger()
 	load := startLoad(t, h, l, s, 6)
-	rng := rand.New(rand.NewPCG(s, 1)) //nolint:gosec // a seed must reproduce it
+	rng := rand.New(rand.NewPCG(s, 1))
 	whole := 0
 	for n := range times(4, 40) {
 		p := h.launch(t)
@@ -105,7 +105,7 @@ func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 	load.stop()
 	want := checkFile(t, h.db)
 	require.NotEmpty(t, want)
-	rng := rand.New(rand.NewPCG(s, 2)) //nolint:gosec // a seed must reproduce it
+	rng := rand.New(rand.NewPCG(s, 2))
 	for range times(6, 60) {
 		cmd := h.command(t.Context(), "compact", "--db", h.db)
 		require.NoError(t, cmd.Start())
@@ -124,7 +124,7 @@ func TestADaemonThatIsKilledWhileItStopsLosesNothing(t *testing.T) {
 	s := seed(t)
 	h, l := newHome(t, "", usual), newLedger()
 	load := startLoad(t, h, l, s, 6)
-	rng := rand.New(rand.NewPCG(s, 3)) //nolint:gosec // a seed must reproduce it
+	rng := rand.New(rand.NewPCG(s, 3))
 	for range times(4, 40) {
 		p := h.launch(t)
 		load.link.set(p.url(t, h))

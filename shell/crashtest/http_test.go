@@ -203,11 +203,11 @@ func (t *httpTarget) recurring(ctx context.Context, id uuid.UUID) (recState, err
 
 func (t *httpTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op) error {
 	path := "/v1/recurring/" + id.String()
-	switch what {
-	case opDelete:
+	if what == opDelete {
 		return t.do(ctx, http.MethodDelete, path+scope, nil, nil)
-	case opFire:
-		what = "trigger"
+	}
+	if what == opFire {
+		what = opTrigger
 	}
 	return t.post(ctx, path+"/"+string(what)+scope, nil, nil)
 }

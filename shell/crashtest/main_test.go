@@ -44,6 +44,7 @@ var built struct {
 func daemonProgram(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
+		//nolint:usetesting // it outlives the test that happens to build
 		if built.dir, built.err = os.MkdirTemp("", "orrery-crash-build-"); built.err != nil {
 			return
 		}
@@ -91,7 +92,7 @@ func seed(t *testing.T) uint64 {
 // workDir gives a folder that is kept where the test fails.
 func workDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "orrery-crash-")
+	dir, err := os.MkdirTemp("", "orrery-crash-") //nolint:usetesting // the folder of a failed test is kept
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
