@@ -69,11 +69,6 @@ func (o *object) int(k string, v int64) {
 	o.b = strconv.AppendInt(o.b, v, 10)
 }
 
-func (o *object) bool(k string, v bool) {
-	o.key(k)
-	o.b = strconv.AppendBool(o.b, v)
-}
-
 // raw appends JSON as it is, without white space around it, which would not
 // survive reading; nothing becomes null.
 func (o *object) raw(k string, v json.RawMessage) {

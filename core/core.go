@@ -69,8 +69,7 @@ const (
 	KindDedup      effects.Kind = "dedup"
 )
 
-// Names of list terms. Scope and status terms are made by [ScopeTerm] and
-// [StatusTerm].
+// TermAll is the list term of all machines of a kind.
 const TermAll = "all"
 
 // ScopeTerm is the list term of all that belongs to one tenant.

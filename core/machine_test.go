@@ -71,9 +71,9 @@ func checkStateJSON(t tb, s core.State) {
 	require.Equal(t, s.Ref(), decoded.Ref())
 	require.Equal(t, s.Deadline(), decoded.Deadline())
 	require.Equal(t, s.Terms(), decoded.Terms())
-	viaJSON, err := json.Marshal(plain(s))
+	byFields, err := json.Marshal(plain(s))
 	require.NoError(t, err)
-	require.Equal(t, string(viaJSON), compacted(b), "encoding/json's view of the fields")
+	require.Equal(t, string(byFields), compacted(b), "encoding/json's view of the fields")
 	viaMarshaler, err := json.Marshal(s)
 	require.NoError(t, err)
 	require.Equal(t, string(viaMarshaler), compacted(b))
@@ -265,9 +265,9 @@ func TestACounterAtItsEndStaysThereInsteadOfStartingAgain(t *testing.T) {
 	r := made(core.KindRecurring).(core.RecurringAction)
 	r.ExecutionCount, r.MissedCount = math.MaxUint64, math.MaxUint64-1
 	after, _ := r.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(24 * 60 * 60 * 1e9)})
-	assert.EqualValues(t, uint64(math.MaxUint64), after.MissedCount)
+	assert.Equal(t, uint64(math.MaxUint64), after.MissedCount)
 	after, _ = after.Apply(core.RecurringTrigger{}, core.Clock{Now: start})
-	assert.EqualValues(t, uint64(math.MaxUint64), after.ExecutionCount)
+	assert.Equal(t, uint64(math.MaxUint64), after.ExecutionCount)
 }
 
 // docInvariants reads the list of invariants out of a type's doc comment.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -317,7 +318,7 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 	r.LastExecutedAt, r.UpdatedAt = c.Now, c.Now
 	r.ExecutionCount = saturatingAdd(r.ExecutionCount, 1)
 	occurrence := ChildID(r.ID, "occurrence", r.Sequence)
-	spec := r.actionAt(due, c)
+	spec := r.actionAt(due)
 	spec.Occurrence = occurrence
 	record := Occurrence{
 		ID: occurrence, RecurringID: r.ID, DueAt: due, LastDueAt: due, DecidedAt: c.Now,
@@ -335,7 +336,7 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 }
 
 // actionAt builds the concrete action of one time from the template.
-func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
+func (r RecurringAction) actionAt(due Time) ActionSpec {
 	t := r.ActionTemplate
 	label := r.Description
 	if label == "" {
@@ -360,9 +361,7 @@ func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
 // marked gives the template's metadata with the marks of C3.
 func marked(template map[string]string, id uuid.UUID) map[string]string {
 	meta := make(map[string]string, len(template)+2)
-	for k, v := range template { // order-free: copies into a map
-		meta[k] = v
-	}
+	maps.Copy(meta, template)
 	meta[MetaRecurringDispatch] = "true"
 	meta[MetaRecurringID] = id.String()
 	return meta

@@ -94,7 +94,8 @@ func TestTheAbsentTimeIsNull(t *testing.T) {
 	assert.Equal(t, "none", none.String())
 	b, err := json.Marshal(struct{ A, B effects.Time }{B: noon})
 	require.NoError(t, err)
-	assert.Equal(t, `{"A":null,"B":"2026-02-10T12:00:00.000Z"}`, string(b))
+	want := []byte(`{"A":null,"B":"2026-02-10T12:00:00.000Z"}`)
+	assert.Equal(t, want, b)
 	at := noon
 	require.NoError(t, json.Unmarshal([]byte("null"), &at))
 	assert.Zero(t, at)
