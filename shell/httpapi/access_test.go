@@ -91,13 +91,13 @@ func TestOptionsThatCannotWorkAreRefusedByName(t *testing.T) {
 		"no hash":            {tokens(httpapi.Token{Name: "a"}), "SHA256 is the hash of nothing"},
 		"an empty token":     {tokens(httpapi.Token{Name: "a", SHA256: httpapi.HashToken("")}), "SHA256 is the hash of nothing"},
 		"a bound admin":      {tokens(httpapi.Token{Name: "a", SHA256: good.SHA256, Admin: true, Tools: []string{"x"}}), "Admin is bound"},
-		"no scheme":          {hook(httpapi.WebhookAuth{}), `Options.Webhooks["r"]: Scheme "" is unknown`},
+		"no scheme":          {hook(httpapi.WebhookAuth{}), `Options.Webhooks["r"].Scheme "" is unknown`},
 		"no secret":          {hook(httpapi.WebhookAuth{Scheme: "github"}), "Secrets is empty"},
 		"an empty secret":    {hook(httpapi.WebhookAuth{Scheme: "github", Secrets: []string{""}}), "Secrets[0] is empty"},
 		"an empty key":       {hook(httpapi.WebhookAuth{Scheme: "standard", Secrets: []string{"whsec_"}}), "Secrets[0] is empty"},
 		"no base64":          {hook(httpapi.WebhookAuth{Scheme: "standard", Secrets: []string{"p@ssword"}}), "Secrets[0] is not base64"},
 		"a needless secret":  {hook(httpapi.WebhookAuth{Scheme: "none", Secrets: []string{"x"}}), "checks none"},
-		"a route with slash": {func(o *httpapi.Options) { o.Webhooks = map[string]httpapi.WebhookAuth{"a/b": {Scheme: "none"}} }, "the route must be"},
+		"a route with slash": {func(o *httpapi.Options) { o.Webhooks = map[string]httpapi.WebhookAuth{"a/b": {Scheme: "none"}} }, `Options.Webhooks["a/b"]: the route must be`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -173,6 +173,7 @@ func (a *api) do(method, target string, body any, opts ...func(*http.Request)) a
 	}
 	rec := httptest.NewRecorder()
 	a.server.Handler().ServeHTTP(rec, req)
+	checkDescribed(a.t, req, rec.Code)
 	return answer{t: a.t, status: rec.Code, header: rec.Header(), body: rec.Body.String()}
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path"
@@ -56,7 +57,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		defer func() { s.finished(w, r, c, start, recover()) }()
 		if err := s.admit(r, sites); err != nil {
-			s.fail(w, r, c, err)
+			s.fail(w, c, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -81,7 +82,7 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 // finished closes a request: a panic becomes an answer, and everything is
 // counted and logged.
 func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.Time, panicked any) {
-	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the value of a panic, compared as net/http does
+	if cause, ok := panicked.(error); panicked != nil && (!ok || !errors.Is(cause, http.ErrAbortHandler)) {
 		s.log.Error("panic in a handler", "request_id", c.id, "route", c.route, "panic", panicked, "stack", string(debug.Stack()))
 		if w.status == 0 {
 			writeFailure(w, failf(http.StatusInternalServerError, "internal error"))

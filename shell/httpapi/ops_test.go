@@ -105,6 +105,8 @@ func TestAnInternalErrorTellsNothingButItsNumber(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, r.status)
 	assert.Equal(t, "internal error", r.errorText())
 	assert.Equal(t, "req-42", r.header.Get("X-Request-Id"))
+	assert.Equal(t, "nosniff", r.header.Get("X-Content-Type-Options"))
+	assert.Equal(t, "no-store", r.header.Get("Cache-Control"))
 	assert.Contains(t, a.logs.String(), "request_id=req-42")
 	assert.Contains(t, a.logs.String(), "/var/lib/secret", "the log has what the answer has not")
 

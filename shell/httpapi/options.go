@@ -101,7 +101,7 @@ func New(o Options) (*Server, error) {
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		h, err := newWebhook(route, o.Webhooks[route])
 		if err != nil {
-			errs = append(errs, fmt.Errorf("httpapi: Options.Webhooks[%q]: %w", route, err))
+			errs = append(errs, err)
 			continue
 		}
 		s.hooks[route] = h

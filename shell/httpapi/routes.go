@@ -140,7 +140,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 			err = rt.serve(w, r.WithContext(ctx), c)
 		}
 		if err != nil {
-			s.fail(w, r, c, err)
+			s.fail(w, c, err)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 }
 
 // fail answers with an error, and logs what the caller is not told.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, err error) {
+func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
 	switch {
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
@@ -177,6 +177,5 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, err error
 	if sw, ok := w.(*statusWriter); ok && sw.status != 0 {
 		panic(http.ErrAbortHandler) // half an answer has left: break it off, so that nobody takes it for whole
 	}
-	_ = r
 	writeFailure(w, f)
 }

@@ -46,26 +46,29 @@ type webhook struct {
 }
 
 func newWebhook(route string, a WebhookAuth) (*webhook, error) {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("httpapi: Options.Webhooks[%q]%s", clip(route), fmt.Sprintf(format, args...))
+	}
 	if !plainName(route) {
-		return nil, errors.New("the route must be 1 to 64 letters, digits, '.', '-' or '_'")
+		return nil, bad(": the route must be 1 to 64 letters, digits, '.', '-' or '_'")
 	}
 	h := &webhook{scheme: a.Scheme}
 	switch a.Scheme {
 	case SchemeNone:
 		if len(a.Secrets) > 0 {
-			return nil, fmt.Errorf("Secrets are given, but the scheme %q checks none", a.Scheme)
+			return nil, bad(".Secrets are given, but the scheme %q checks none", a.Scheme)
 		}
 		return h, nil
 	case SchemeStandard, SchemeGitHub:
 	default:
-		return nil, fmt.Errorf("Scheme %q is unknown: use %q, %q or %q", clip(string(a.Scheme)), SchemeStandard, SchemeGitHub, SchemeNone)
+		return nil, bad(".Scheme %q is unknown: use %q, %q or %q", clip(string(a.Scheme)), SchemeStandard, SchemeGitHub, SchemeNone)
 	}
 	if len(a.Secrets) == 0 {
-		return nil, fmt.Errorf("Secrets is empty: the scheme %q needs at least one", a.Scheme)
+		return nil, bad(".Secrets is empty: the scheme %q needs at least one", a.Scheme)
 	}
 	for i, secret := range a.Secrets {
 		if strings.TrimPrefix(secret, "whsec_") == "" {
-			return nil, fmt.Errorf("Secrets[%d] is empty", i)
+			return nil, bad(".Secrets[%d] is empty", i)
 		}
 		if a.Scheme == SchemeGitHub {
 			h.github = append(h.github, []byte(secret))
@@ -73,7 +76,7 @@ func newWebhook(route string, a WebhookAuth) (*webhook, error) {
 		}
 		wh, err := standardwebhooks.NewWebhook(secret)
 		if err != nil { // the error must not show the secret
-			return nil, fmt.Errorf("Secrets[%d] is not base64, with or without whsec_ in front", i)
+			return nil, bad(".Secrets[%d] is not base64, with or without whsec_ in front", i)
 		}
 		h.standard = append(h.standard, wh)
 	}

