@@ -8,3 +8,11 @@ func FormatValue(program string, format int) []byte {
 	}
 	return v
 }
+
+// SetFullWalk changes the size up to which Open looks at all pages, and gives
+// what changes it back.
+func SetFullWalk(size int64) (undo func()) {
+	old := fullWalk
+	fullWalk = size
+	return func() { fullWalk = old }
+}

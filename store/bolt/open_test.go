@@ -249,7 +249,7 @@ func TestAFlippedBitIsAnErrorOrMakesNoDifference(t *testing.T) {
 	whole = whole[:usedBytes(whole)]
 	path := filepath.Join(t.TempDir(), "flipped.db")
 	r := rand.New(rand.NewPCG(1, 2))
-	rounds := 1500
+	rounds := 500
 	if testing.Short() {
 		rounds = 150
 	}
@@ -348,7 +348,7 @@ func writeUntilKilled(path string) {
 
 func TestAProcessThatIsKilledLosesNothingThatItWasToldIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orrery.db")
-	rounds := 60
+	rounds := 100
 	if testing.Short() {
 		rounds = 10
 	}

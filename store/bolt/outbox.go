@@ -107,7 +107,9 @@ func (t *readTx) WaitingLanes() (lanes []string, err error) {
 		lanes = append(lanes, string(lane))
 		// The next lane begins after the greatest key of this one.
 		end := append(slices.Clone(k[:lengthSize+len(lane)]), bytes.Repeat([]byte{0xff}, waitTail+1)...)
-		k, _ = waiting.cursor.Seek(end)
+		if k, _ = waiting.cursor.Seek(end); k != nil && bytes.Compare(k, end) < 0 {
+			return nil, fmt.Errorf("waiting lanes: %w: key %x is out of order", store.ErrCorrupt, k)
+		}
 	}
 	slices.Sort(lanes)
 	return lanes, nil

@@ -298,7 +298,7 @@ func (w *walker) freelist(id uint64) error {
 // fullWalk is the size of a file whose pages are all looked at when it is
 // opened, a matter of a fifth of a second. In a greater one a damaged leaf page
 // is found when it is read, or by Check.
-const fullWalk = 256 << 20
+var fullWalk int64 = 256 << 20 // a variable for the tests
 
 // probe opens the file for reading alone and walks its pages, before anything
 // changes it.

@@ -167,6 +167,10 @@ func walkDown(t *table, bound []byte) func(func([]byte) bool) {
 	}
 }
 
+// maxEmptyPages bounds the pages that one transaction can have emptied; only on
+// damaged pages is there no end.
+const maxEmptyPages = 1 << 20
+
 // before steps from key k to the key before it. Prev alone would not do: in a
 // transaction that deleted all of a page's entries it stops at that page as if
 // it were the beginning (see bbolt's Cursor.Last on empty pages).
@@ -176,7 +180,10 @@ func before(t *table, k []byte) []byte {
 		return p
 	}
 	first, _ := t.bucket.Cursor().First()
-	for p == nil && bytes.Compare(first, k) < 0 {
+	for range maxEmptyPages {
+		if p != nil || bytes.Compare(first, k) >= 0 {
+			break
+		}
 		p, _ = t.cursor.Prev()
 	}
 	return p
