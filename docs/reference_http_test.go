@@ -434,3 +434,28 @@ func TestTheHTTPPageHasEveryRouteParameterFieldAndStatus(t *testing.T) {
 		assert.True(t, listed[status], "status %s", status)
 	}
 }
+
+func TestTheHTTPPageHasEveryMetric(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(root, "shell", "httpapi", "*.go"))
+	require.NoError(t, err)
+	var metrics []string
+	literal := regexp.MustCompile(`"((?:orrery|recurring)_[a-z_]+)", *(?:Help: *)?"`)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range literal.FindAllStringSubmatch(string(b), -1) {
+			metrics = append(metrics, m[1])
+		}
+	}
+	require.NotEmpty(t, metrics)
+	var rows []string
+	for _, tb := range tablesOf(readFile(t, httpPage), "metric") {
+		for _, row := range tb.rows {
+			rows = append(rows, spans(row[0])...)
+		}
+	}
+	assert.ElementsMatch(t, metrics, rows)
+}
