@@ -268,6 +268,8 @@ func (p *plan) due(d store.DueEntry) error {
 		p.observeLateness(d)
 		_, err := p.apply(core.Input{To: ref, Actor: "clock", Event: ev})
 		return err
+	case err == nil && before == nil && p.decided(ref):
+		return nil // this batch has ended it: its entry goes with it
 	}
 	reason := "the due index names a record that is not there, or waits for another time"
 	var raw []byte
