@@ -53,19 +53,21 @@ func TestAnEngineThatIsKilledAnywhereLosesNothingAndRepeatsNothing(t *testing.T)
 	}
 }
 
-// liveAndDie runs one child until it is killed: by its own hand at a chosen
-// commit, soon after its start, or in the midst of its work.
+// liveAndDie runs one child until it is killed: by its own hand before, during
+// or after a chosen commit, soon after its start, or in the midst of its work.
 func liveAndDie(t *testing.T, c childConfig, rng *rand.Rand, l *ledger) {
 	t.Helper()
 	const forgotten = 20 * time.Second // of one that is to kill itself
 	delay, early := forgotten, true
-	switch rng.IntN(6) {
+	switch rng.IntN(8) {
 	case 0:
 		delay = time.Duration(rng.Int64N(int64(60 * time.Millisecond)))
 	case 1:
 		c.Death.Before = 1 + rng.IntN(60)
 	case 2:
 		c.Death.After = 1 + rng.IntN(60)
+	case 3, 4:
+		c.Death.Before, c.Death.During = 1+rng.IntN(60), 1+rng.IntN(4000)
 	default:
 		delay, early = time.Duration(rng.Int64N(int64(200*time.Millisecond))), false
 	}

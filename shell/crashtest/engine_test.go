@@ -176,6 +176,7 @@ func (t engineTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op
 type death struct {
 	Before int `json:"before,omitempty"` // right before its n-th commit; 0: nowhere
 	After  int `json:"after,omitempty"`  // between its n-th commit and what follows from it
+	During int `json:"during,omitempty"` // so many microseconds after Before, while it commits
 }
 
 // mortal is a store in which the process dies.
@@ -184,6 +185,19 @@ type mortal struct {
 	mu      sync.Mutex
 	at      death
 	commits int
+}
+
+// strike kills the process: at once, or soon, while this thread goes on.
+func (d death) strike() {
+	if d.During == 0 {
+		die()
+	}
+	at := time.Now().Add(time.Duration(d.During) * time.Microsecond)
+	go func() {
+		for time.Now().Before(at) { // a timer is not this exact
+		}
+		die()
+	}()
 }
 
 func die() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
@@ -195,7 +209,7 @@ func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
 			m.mu.Lock()
 			m.commits++
 			if m.commits == m.at.Before {
-				die()
+				m.at.strike()
 			}
 			m.mu.Unlock()
 		}
