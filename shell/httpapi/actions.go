@@ -131,18 +131,7 @@ func (a *actionRequest) spec() (core.ActionSpec, error) {
 			return spec, failf(http.StatusBadRequest, "metadata.%s: names that begin with _recurring_ are set by recurring actions alone", clip(k))
 		}
 	}
-	return spec, checkScopeSize(spec.Namespace, spec.Tenant)
-}
-
-// maxScopeBytes keeps namespace and tenant together within the name of a list
-// in the store.
-const maxScopeBytes = 500
-
-func checkScopeSize(namespace, tenant string) error {
-	if n := len(namespace) + len(tenant); n > maxScopeBytes {
-		return failf(http.StatusBadRequest, "tenant: namespace and tenant have %d bytes together: at most %d", n, maxScopeBytes)
-	}
-	return nil
+	return spec, nil
 }
 
 func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -53,6 +53,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set(requestIDHeader, c.id)
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		defer func() { s.finished(w, r, c, start, recover()) }()
@@ -70,6 +71,11 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 		return err
 	}
 	if err := sites.Check(r); err != nil {
+		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
+	}
+	// Without tokens the way to this machine is all that a browser needs, so that
+	// reading, too, is not for other sites: they could not see a backup, but start it.
+	if site := r.Header.Get("Sec-Fetch-Site"); len(s.o.Tokens) == 0 && (site == "cross-site" || site == "same-site") {
 		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
 	}
 	// net/http would answer with a redirection that no client of an API wants.

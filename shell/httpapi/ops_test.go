@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,16 +57,31 @@ func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
 		assert.True(t, strings.Contains(r.body, "\n"+line), line) //nolint:testifylint // the whole page in a message hides the line
 	}
 	assert.NotContains(t, r.body, "/some/path", "a label for each path that somebody tries would grow without bound")
+}
 
-	buckets := regexp.MustCompile(`orrery_lateness_seconds_bucket\{le="[^"]+"\} (\d+)`).FindAllStringSubmatch(r.body, -1)
-	require.Len(t, buckets, len(shell.LatenessBuckets)+1)
-	counts := make([]int, len(buckets))
-	for i, b := range buckets {
-		_, err := fmt.Sscan(b[1], &counts[i])
-		require.NoError(t, err)
+func TestLatenessIsACumulativeHistogram(t *testing.T) {
+	c := newClock()
+	a := start(t, setup{engine: func(o *shell.Options) { o.Clock = c }})
+	at := func(d time.Duration) map[string]any {
+		return map[string]any{"type": "scheduled", "next_tick_at": c.Now().Add(d)}
 	}
-	assert.True(t, slices.IsSorted(counts), "cumulative: %v", counts)
-	assert.Contains(t, r.body, fmt.Sprintf("\norrery_lateness_seconds_count %d\n", counts[len(counts)-1]))
+	var ids []string
+	for _, d := range []time.Duration{time.Second, 3900 * time.Millisecond} {
+		ids = append(ids, a.do("POST", "/v1/actions", map[string]any{"tool_name": "echo", "trigger": at(d)}).str("id"))
+	}
+	c.advance(4 * time.Second) // 3 s and 100 ms late
+	require.Equal(t, http.StatusOK, a.do("GET", "/readyz", nil).status)
+	for _, id := range ids {
+		a.ended(id)
+	}
+	body := a.do("GET", "/metrics", nil).body
+	buckets := regexp.MustCompile(`orrery_lateness_seconds_bucket\{le="([^"]+)"\} (\d+)`).FindAllStringSubmatch(body, -1)
+	got := make([]string, len(buckets))
+	for i, b := range buckets {
+		got[i] = b[1] + ":" + b[2]
+	}
+	assert.Equal(t, "0.001:0 0.002:0 0.005:0 0.01:0 0.025:0 0.05:0 0.1:1 0.25:1 0.5:1 1:1 2.5:1 5:2 10:2 30:2 60:2 300:2 +Inf:2", strings.Join(got, " "))
+	assert.Contains(t, body, "\norrery_lateness_seconds_sum 3.1\norrery_lateness_seconds_count 2\n")
 }
 
 func TestMetricsSayThatTheStoreIsDown(t *testing.T) {

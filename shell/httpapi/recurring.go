@@ -50,7 +50,7 @@ func (b *recurringRequest) spec() (core.RecurringSpec, error) {
 	case spec.Timezone == "":
 		return spec, failf(http.StatusBadRequest, emptyZone)
 	}
-	return spec, checkScopeSize(spec.Namespace, spec.Tenant)
+	return spec, nil
 }
 
 // recurringCreated is the answer to POST /v1/recurring.

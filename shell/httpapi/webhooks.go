@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,6 +37,10 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	c.actor = "webhook:" + name
 	ctx := withActor(r.Context(), c.actor)
 	store := func() (uuid.UUID, error) {
+		// A sender that hangs up leaves no doubt whether its delivery was stored:
+		// it will come again, and must find the answer to the first.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.RequestTimeout)
+		defer cancel()
 		return s.engine.ReceiveWebhook(ctx, name, safeHeader(r.Header), body)
 	}
 	var id uuid.UUID

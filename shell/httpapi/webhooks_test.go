@@ -228,6 +228,19 @@ func TestADeliveryThatCouldNotBeStoredIsTakenAgain(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, r.status, r.body)
 }
 
+func TestASenderThatHangsUpFindsItsDeliveryStored(t *testing.T) {
+	a := webhookAPI(t, setup{})
+	sign := gitHub(gitHubSecret, "d", "x")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := a.do("POST", "/v1/webhooks/gh", "x", sign, func(r *http.Request) { *r = *r.WithContext(gone) })
+	require.Equal(t, http.StatusAccepted, r.status, r.body) // nobody hears it
+	assert.Equal(t, r.body, a.do("POST", "/v1/webhooks/gh", "x", sign).body)
+	st, err := a.engine.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, st.Webhooks)
+}
+
 func TestEqualDeliveriesAtOnceAreOne(t *testing.T) {
 	a := webhookAPI(t, setup{})
 	sign := gitHub(gitHubSecret, "same", "x")
