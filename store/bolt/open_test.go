@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -130,15 +129,12 @@ func TestAPathThatCannotBeADatabaseIsRefusedWithItsReason(t *testing.T) {
 	makeBolt(t, foreign, func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("pets")); return err })
 	unnamed := filepath.Join(dir, "unnamed.bolt")
 	makeBolt(t, unnamed, func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("system")); return err })
-	nested := filepath.Join(dir, "wrongmagic")
-	require.NoError(t, syscall.Mkfifo(nested, 0o600))
 	for _, c := range []struct {
 		path, text string
 		is         error
 		opts       bolt.Options
 	}{
 		{path: dir, text: "directory"},
-		{path: nested, text: "not a regular file"},
 		{path: file("sqlite.db", append([]byte("SQLite format 3\x00"), make([]byte, 20000)...)), is: bolt.ErrForeign},
 		{path: file("short", []byte("x")), is: bolt.ErrForeign},
 		{path: file("zeros", make([]byte, 1<<16)), is: bolt.ErrForeign},
@@ -383,37 +379,6 @@ func TestAProcessThatIsKilledLosesNothingThatItWasToldIsDurable(t *testing.T) {
 		require.NoError(t, s.Close())
 	}
 	requireSound(t, path)
-}
-
-func TestAFullDiskIsAnErrorThatLosesNothing(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("mounting a small tmpfs is not permitted: %v", err)
-	}
-	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, 0)) })
-	s, err := bolt.Open(filepath.Join(dir, "orrery.db"), bolt.Options{})
-	require.NoError(t, err)
-	batches, full := 0, error(nil)
-	for full == nil {
-		require.Less(t, batches, 1000)
-		if full = commit(s, batchOf(20*batches, 20)); full == nil {
-			batches++
-		}
-	}
-	require.ErrorIs(t, full, syscall.ENOSPC)
-	require.Error(t, commit(s, batchOf(20*batches, 20)))
-	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
-		n, err := tx.Count("action", "all")
-		assert.Equal(t, uint64(20*batches), n)
-		return err
-	}))
-	// Room comes back, and the same store goes on.
-	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=20m"))
-	require.NoError(t, commit(s, batchOf(20*batches, 20)))
-	found, err := s.Check(ctx)
-	require.NoError(t, err)
-	assert.Empty(t, found)
-	require.NoError(t, s.Close())
 }
 
 func TestARoundTripThroughNamesThatLookAlikeIsTold(t *testing.T) {
