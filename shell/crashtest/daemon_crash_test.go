@@ -105,6 +105,7 @@ func drainDaemon(t *testing.T, h daemonHome, l *ledger) int {
 	assert.NoError(t, err, "it does not drain") // the verdict says more
 	p.stop(t, h)
 	runs := verdict(t, h.db, h.effects(), l)
+	report(t, h.complaints(t))
 	require.Contains(t, h.mustRun(t, "replay", "--verify", "--db", h.db), "divergences")
 	h.mustRun(t, "check", "--db", h.db)
 	return runs

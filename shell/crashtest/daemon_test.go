@@ -186,6 +186,27 @@ func (h daemonHome) tail(t *testing.T) string {
 	return string(b[max(0, len(b)-most):])
 }
 
+// complaints gives what the daemon's log holds that a run of this suite gives no
+// reason for.
+func (h daemonHome) complaints(t *testing.T) (found []string) {
+	t.Helper()
+	b, err := os.ReadFile(h.log())
+	require.NoError(t, err)
+	for s := range strings.Lines(string(b)) {
+		switch {
+		case strings.Contains(s, "DATA RACE"), strings.HasPrefix(s, "panic:"), strings.HasPrefix(s, "fatal error:"):
+		case !strings.Contains(s, "level=ERROR"):
+			continue
+		case strings.Contains(s, "msg=recurring.dispatch_error"): // tools that fail are part of the load
+			continue
+		case strings.Contains(s, "no space left on device"):
+			continue
+		}
+		found = append(found, "the daemon's log: "+strings.TrimSpace(s))
+	}
+	return found
+}
+
 // link tells the clients where the daemon is, while it comes and goes.
 type link struct {
 	mu      sync.Mutex

@@ -114,6 +114,9 @@ func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 		_ = cmd.Wait()
 		require.Equal(t, want, checkFile(t, h.db))
 	}
+	left, err := filepath.Glob(filepath.Join(h.dir, ".*.tmp-*"))
+	require.NoError(t, err)
+	t.Logf("%d compactions were cut off and left their temporary file", len(left))
 	h.mustRun(t, "compact", "--db", h.db)
 	require.Equal(t, want, checkFile(t, h.db))
 	drainDaemon(t, h, l)

@@ -50,7 +50,8 @@ func daemonProgram(t *testing.T) string {
 		}
 		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer stop()
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", built.dir, "github.com/orrery-go/orrery/examples/orreryd")
+		args := append([]string{"build", "-o", built.dir}, raceFlags...)
+		cmd := exec.CommandContext(ctx, "go", append(args, "github.com/orrery-go/orrery/examples/orreryd")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
