@@ -50,10 +50,10 @@ func usagef(format string, args ...any) error {
 }
 
 // run is the whole program but for the process around it.
-func run(args []string, in io.Reader, out, stderr io.Writer) int {
+func run(args []string, env func(string) string, in io.Reader, out, stderr io.Writer) int {
 	ctx, stop := untilSignal(stderr)
 	defer stop()
-	a := &app{in: in, out: out, err: stderr, env: os.Getenv}
+	a := &app{in: in, out: out, err: stderr, env: env}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,13 +27,17 @@ appears under its name only when it is whole and on the disk; an existing one is
 not overwritten.
 
 To restore, stop the daemon and start it on a copy of the file. Check a backup
-with: orreryd check --db FILE, and: orreryd replay --verify --db FILE`,
+with
+  orreryd check --db FILE
+  orreryd replay --verify --db FILE`,
 		Example: "  orreryd backup --to orrery-monday.db\n  orreryd backup --db orrery.db --to orrery-monday.db",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case to == "":
 				return usagef("--to: missing: name the file to write")
+			case !isFolder(filepath.Dir(to)):
+				return usagef("--to: there is no folder %s", filepath.Dir(to))
 			case db != "":
 				return a.backupFile(cmd.Context(), db, to)
 			}
@@ -44,6 +49,11 @@ with: orreryd check --db FILE, and: orreryd replay --verify --db FILE`,
 	cmd.Flags().StringVar(&to, "to", "", "`file` to write; it must not exist")
 	cmd.Flags().StringVar(&db, "db", "", "database `file` that no daemon has open")
 	return a.addClientFlags(cmd)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // backupFile copies a database that nobody writes to.
@@ -144,6 +154,9 @@ func syncFolder(folder string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// stoppedWait is how long a file may still be in use: nobody is expected there.
+const stoppedWait = 100 * time.Millisecond
+
 // openStopped opens a database file that no daemon may have open.
 func openStopped(path string, o bolt.Options) (*bolt.Store, error) {
 	if path == "" {
@@ -152,6 +165,7 @@ func openStopped(path string, o bolt.Options) (*bolt.Store, error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no file %s", path)}
 	}
+	o.LockTimeout = stoppedWait
 	st, err := bolt.Open(path, o)
 	if errors.Is(err, bolt.ErrLocked) {
 		return nil, fmt.Errorf("%w: stop the daemon first, or take a backup of it and use that", err)

@@ -178,7 +178,9 @@ func (c *client) refused(resp *http.Response) error {
 	case http.StatusNotFound:
 		return &exitError{code: exitNotFound, err: err}
 	case http.StatusUnauthorized:
-		return fmt.Errorf("%w: give the token with --token or ORRERY_TOKEN", err)
+		if strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
+			return fmt.Errorf("%w: give the right one with --token or ORRERY_TOKEN", err)
+		}
 	}
 	return err
 }

@@ -181,17 +181,21 @@ type result struct {
 	code     int
 }
 
-// cli runs a command of orreryd that ends by itself.
+// cli runs a command of orreryd that ends by itself, in this process: only the
+// daemon needs one of its own.
 func cli(t *testing.T, env []string, stdin string, args ...string) result {
 	t.Helper()
-	cmd := program(t, args...)
-	cmd.Env = append(cmd.Env, env...)
-	cmd.Stdin = strings.NewReader(stdin)
+	get := func(k string) string {
+		for _, v := range env {
+			if name, value, _ := strings.Cut(v, "="); name == k {
+				return value
+			}
+		}
+		return ""
+	}
 	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	cmd.WaitDelay = patience
-	_ = cmd.Run()
-	return result{out: out.String(), err: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	code := run(args, get, strings.NewReader(stdin), &out, &stderr)
+	return result{out: out.String(), err: stderr.String(), code: code}
 }
 
 // do runs a client command against the daemon.

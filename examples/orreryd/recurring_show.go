@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +55,7 @@ func occurrenceRow(o core.Occurrence) []string {
 		took = o.FinishedAt.Sub(o.StartedAt).String()
 	}
 	if o.Manual {
-		text = "triggered by hand " + text
+		text = strings.TrimSpace("triggered by hand " + text)
 	}
 	return []string{shortTime(o.DueAt), short(string(o.Verdict), 14), count, orDash(short(o.Outcome, 12)), took, action, orDash(short(text, 60))}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"time"
 
@@ -47,7 +46,7 @@ next tick makes of it has the id that is printed.`,
 		}
 		key := secret
 		if cmd.Flags().Changed("secret-env") {
-			if key = os.Getenv(secretEnv); key == "" {
+			if key = a.env(secretEnv); key == "" {
 				return usagef("--secret-env: the environment variable %q is not set", secretEnv)
 			}
 		}
