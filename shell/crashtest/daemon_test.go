@@ -107,20 +107,20 @@ type process struct {
 	ready chan string   // gets the address once it answers
 	gone  chan struct{} // closed when it has ended
 	err   error         // then: how
-	log   *os.File
 }
 
 // launch starts the daemon. Its log goes to a file.
-func (h daemonHome) launch(t *testing.T, args ...string) *process {
+func (h daemonHome) launch(t *testing.T) *process {
 	t.Helper()
 	log, err := os.OpenFile(h.log(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	cmd := h.command(context.Background(), append([]string{"orchestrate", "--config", h.config()}, args...)...)
+	cmd := h.command(context.Background(), "orchestrate", "--config", h.config())
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	p := &process{cmd: cmd, ready: make(chan string, 1), gone: make(chan struct{}), log: log}
+	p := &process{cmd: cmd, ready: make(chan string, 1), gone: make(chan struct{})}
+	t.Cleanup(p.kill) // where the test ends early
 	go func() {
 		defer close(p.gone)
 		r := bufio.NewReader(out)

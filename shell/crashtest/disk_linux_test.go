@@ -64,6 +64,16 @@ func TestAFullDiskRefusesWhatIsNewAndLosesNothingOld(t *testing.T) {
 	load.link.set("")
 	load.stop()
 
+	// A start on the full disk works, or says why it does not.
+	again := h.launch(t)
+	select {
+	case <-again.ready:
+		again.kill()
+	case <-again.gone:
+		require.Error(t, again.err)
+		assert.Contains(t, h.tail(t), "no space left on device")
+	}
+
 	// What it has left is drained where there is room.
 	moved := h
 	moved.db = filepath.Join(h.dir, dbFile)
