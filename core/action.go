@@ -284,7 +284,20 @@ func (a Action) create(e ActionCreate, c Clock) (Action, []effects.Effect) {
 		CreatedAt:  c.Now,
 		UpdatedAt:  c.Now,
 		Cycle:      1,
-	}, nil
+	}, spec.dispatched()
+}
+
+// dispatched announces an action that a recurring action has made: only now it
+// is certain that no other one holds its dedup key.
+func (s ActionSpec) dispatched() []effects.Effect {
+	id, err := uuid.Parse(s.Metadata[MetaRecurringID])
+	if s.Occurrence == uuid.Nil || err != nil {
+		return nil
+	}
+	return []effects.Effect{effects.Emit{Event: effects.Event{
+		Kind:   effects.EventKind{Category: "recurring", Action: "dispatched"},
+		Source: effects.EventSource{Component: "recurring", ID: id},
+	}}}
 }
 
 // due: pending → running, once its time has come.
@@ -356,7 +369,6 @@ func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
 	status := Status{Type: StatusCancelled, Reason: reasonOr(e.Reason, "cancelled")}
 	switch a.Status.Type {
 	case StatusPending:
-		a.StartedAt, a.FinishedAt = 0, 0
 	case StatusRunning:
 		a.FinishedAt = c.Now
 	case StatusCompleted, StatusFailed, StatusCancelled:

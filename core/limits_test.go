@@ -210,3 +210,18 @@ func TestEveryTermFitsIntoAStore(t *testing.T) {
 		assert.LessOrEqual(t, len(term.Name), 512)
 	}
 }
+
+func TestATemplateOfADedupKeyWithAnotherPlaceholderIsRefused(t *testing.T) {
+	r := made(core.KindRecurring).(core.RecurringAction)
+	for template, want := range map[string]string{
+		"{{recurring_id}}/{{execution_time}}": "",
+		"plain":                               "",
+		"{{execution_tme}}":                   `dedup_key: "{{execution_tme}}" has the placeholder "{{execution_tme}}": use {{recurring_id}} or {{execution_time}}`,
+		"{{recurring_id}}-{{x":                `dedup_key: "{{recurring_id}}-{{x" has the placeholder "{{x": use {{recurring_id}} or {{execution_time}}`,
+	} {
+		_, effs := r.Apply(core.RecurringUpdate{Patch: core.RecurringPatch{DedupKey: &template}}, core.Clock{Now: start})
+		refusal, refused := effs[0].(effects.Refused)
+		assert.Equal(t, want != "", refused, template)
+		assert.Equal(t, want, refusal.Reason)
+	}
+}

@@ -35,7 +35,8 @@ import (
 //   - NextExecutionAt is later than the clock reading of the transition that
 //     computed it: no edit, resume or outage makes a past instant due (R18, C5).
 //   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
-//     again, even where the clock jumps back.
+//     again, even where the clock jumps back; where it had been ahead by more than
+//     48 hours, until somebody resumes or edits the schedule.
 //   - One due event makes at most one action (C5).
 //   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
 //     that is sent (R13).
@@ -180,7 +181,8 @@ func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []ef
 	case RecurringTrigger:
 		return r.trigger(c)
 	case RecurringDelete:
-		return RecurringAction{}, []effects.Effect{r.announce("deleted")}
+		r, effs := r.overdue("deleted before it was dispatched", c)
+		return RecurringAction{}, append(effs, r.announce("deleted"))
 	case RecurringDeduplicated:
 		return r.deduplicated(e)
 	case RecurringCreate:
@@ -265,7 +267,7 @@ func (r RecurringAction) occur(s *schedule.Schedule, c Clock) (RecurringAction, 
 	if found {
 		until = last - 1
 	}
-	r, effs := r.miss(s, first, until, c)
+	r, effs := r.miss(s, first, until, fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()), c)
 	r.LastDueAt = c.Now
 	if !found {
 		return r, append(effs, r.announce("missed"))
@@ -284,9 +286,24 @@ func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
 	return last, found
 }
 
+// overdue records the times that have come and were not yet dispatched when the
+// definition is paused, changed or deleted: they will not be.
+func (r RecurringAction) overdue(reason string, c Clock) (RecurringAction, []effects.Effect) {
+	if !r.Enabled || r.NextExecutionAt.IsZero() || r.NextExecutionAt.After(c.Now) {
+		return r, nil
+	}
+	s, err := r.schedule()
+	if err != nil {
+		return r, nil // it has no times
+	}
+	r, effs := r.miss(s, r.NextExecutionAt, c.Now, reason, c)
+	r.LastDueAt = c.Now
+	return r, effs
+}
+
 // miss records the times in [from, to], which pass without a dispatch, as one
 // occurrence.
-func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, c Clock) (RecurringAction, []effects.Effect) {
+func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (RecurringAction, []effects.Effect) {
 	n, last, capped := uint64(0), Time(0), false
 	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
 		if capped = n == MaxMissedCounted; capped {
@@ -305,8 +322,7 @@ func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, c Clock) (Rec
 		To: effects.Ref{Kind: KindOccurrence, ID: id},
 		Event: OccurrenceRecord{Occurrence{
 			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: last, DecidedAt: c.Now,
-			Verdict: VerdictMissed, Count: n, CountCapped: capped,
-			Reason: fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()),
+			Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason,
 		}},
 	}}
 }
@@ -331,7 +347,6 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 	return r, []effects.Effect{
 		effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: occurrence}, Event: OccurrenceRecord{record}},
 		create,
-		r.announce("dispatched"),
 	}
 }
 
@@ -395,8 +410,9 @@ func (r RecurringAction) pause(e RecurringPause, c Clock) (RecurringAction, []ef
 	if e.Reason != "" {
 		reason += ": " + reasonOr(e.Reason, "")
 	}
+	r, effs := r.overdue("paused before it was dispatched", c)
 	r.UpdatedAt = c.Now
-	return r.disable(reason), []effects.Effect{r.announce("paused")}
+	return r.disable(reason), append(effs, r.announce("paused"))
 }
 
 // resume: disabled → enabled, with the next time computed from now (R18). An
@@ -405,7 +421,7 @@ func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []
 	if r.Enabled {
 		return r, []effects.Effect{r.announce("resumed")}
 	}
-	n := r
+	n := r.fromNow(c)
 	n.Enabled = true
 	n.UpdatedAt = c.Now
 	n, err := n.scheduled(c)
@@ -413,6 +429,19 @@ func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []
 		return r, r.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
 	}
 	return n, []effects.Effect{n.announce("resumed")}
+}
+
+// maxClockLead is how far ahead decided times may lie, after the clock was set
+// back, to be still respected. Beyond it the clock had been plainly wrong.
+const maxClockLead = 48 * time.Hour
+
+// fromNow lets a definition that a wrong clock has led years ahead start again
+// when somebody resumes or edits it, instead of staying silent for years.
+func (r RecurringAction) fromNow(c Clock) RecurringAction {
+	if r.LastDueAt.After(c.Now.Add(maxClockLead)) {
+		r.LastDueAt = c.Now
+	}
+	return r
 }
 
 // update changes the given fields; a changed time, zone or state is scheduled
@@ -439,9 +468,13 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	}
 	n.RecurringSpec = n.RecurringSpec.withDefaults()
 	n.UpdatedAt = c.Now
+	var effs []effects.Effect
 	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled {
+		var was RecurringAction
+		was, effs = r.overdue("the schedule was changed before it was dispatched", c)
+		n.MissedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.Sequence, was.LastDueAt
 		var err error
-		if n, err = n.scheduled(c); err != nil {
+		if n, err = n.fromNow(c).scheduled(c); err != nil {
 			return r, r.refuse(e, effects.CodeInvalid, err.Error())
 		}
 	} else if err := n.validatePatched(r, c); err != nil {
@@ -450,7 +483,7 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	if r.Enabled && !n.Enabled {
 		n.DisabledReason = "disabled by an update"
 	}
-	return n, []effects.Effect{n.announce("updated")}
+	return n, append(effs, n.announce("updated"))
 }
 
 // validatePatched checks a definition whose schedule stays; an end that was
@@ -484,7 +517,7 @@ func set[T any](dst, v *T) {
 func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
 	var effs []effects.Effect
 	if s, err := r.schedule(); err == nil && r.NextExecutionAt.Before(r.EndsAt) {
-		r, effs = r.miss(s, r.NextExecutionAt, r.EndsAt-1, c)
+		r, effs = r.miss(s, r.NextExecutionAt, r.EndsAt-1, "ends_at was reached before it was dispatched", c)
 		r.LastDueAt = max(r.LastDueAt, r.EndsAt-1)
 	}
 	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
@@ -564,12 +597,23 @@ func (r RecurringAction) validate(c Clock) error {
 		checkName("provider", t.Provider, true),
 		checkName("action_type", t.ActionType, true),
 		checkText("description", r.Description),
+		checkDedupTemplate(t.DedupKey),
 		checkText("dedup_key", r.expandDedupKey(c.Now)),
 		checkObject("payload", t.Payload),
 		checkMap("metadata", marked(t.Metadata, r.ID)), // as the action will have it
 		checkMap("labels", r.Labels),
 		r.Policy.validate(),
 	)
+}
+
+// checkDedupTemplate refuses a placeholder that would stay as it is: a typing
+// error would make the key the same for all occurrences.
+func checkDedupTemplate(template string) error {
+	rest := strings.NewReplacer("{{recurring_id}}", "", "{{execution_time}}", "").Replace(template)
+	if i := strings.Index(rest, "{{"); i >= 0 {
+		return fmt.Errorf("dedup_key: %q has the placeholder %q: use {{recurring_id}} or {{execution_time}}", clip(template), clip(rest[i:]))
+	}
+	return nil
 }
 
 func checkObject(field string, v json.RawMessage) error {

@@ -324,7 +324,8 @@ func TestALoaderThatFailsInTheMiddleOfAnInputUndoesItsBeginning(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, encoded(r), encoded(now))
 
-	_, err = turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringPause{By: "ann"}})
+	text := "an edit that touches no other machine"
+	_, err = turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringUpdate{Patch: core.RecurringPatch{Description: &text}}})
 	require.NoError(t, err, "the Turn goes on")
 	require.Len(t, turn.Changes(), 1)
 	assert.Equal(t, encoded(r), encoded(turn.Changes()[0].Before))

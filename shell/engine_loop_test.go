@@ -258,10 +258,11 @@ func TestOptionsThatCannotWorkAreRefusedByName(t *testing.T) {
 		o    shell.Options
 		want string
 	}{
-		"no store":            {shell.Options{}, "Options.Store is nil"},
-		"negative tick":       {shell.Options{Store: ok, TickRate: -1}, "Options.TickRate is -1ns"},
-		"no place for a tool": {shell.Options{Store: ok, Concurrency: map[string]int{"x": 0}}, `Options.Concurrency["x"] is 0`},
-		"webhook of no tool":  {shell.Options{Store: ok, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "none"}}}, `Options.Webhooks["r"] names the tool "none"`},
+		"no store":                         {shell.Options{}, "Options.Store is nil"},
+		"negative tick":                    {shell.Options{Store: ok, TickRate: -1}, "Options.TickRate is -1ns"},
+		"no place for a tool":              {shell.Options{Store: ok, Concurrency: map[string]int{"x": 0}}, `Options.Concurrency["x"] is 0`},
+		"webhook that no action can carry": {shell.Options{Store: ok, Tools: tools(&counting{}), Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count", Policy: core.RunPolicy{MaxAttempts: 99_999_999}}}}, `Options.Webhooks["r"]: policy.max_attempts: 99999999`},
+		"webhook of no tool":               {shell.Options{Store: ok, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "none"}}}, `Options.Webhooks["r"] names the tool "none"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := shell.New(tc.o)

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -77,6 +80,19 @@ type WebhookRoute struct {
 	Policy     core.RunPolicy
 }
 
+// validate makes sure that each request of the route can become an action:
+// what is acknowledged must not fail later.
+func (w WebhookRoute) validate(route string) error {
+	spec := webhookAction(store.Webhook{ID: uuid.Max, Route: route, ReceivedAt: effects.MinTime}, w)
+	_, effs := core.Action{}.Apply(core.ActionCreate{Spec: spec}, core.Clock{Now: effects.MinTime})
+	for _, e := range effs {
+		if r, ok := e.(effects.Refused); ok {
+			return errors.New(r.Reason)
+		}
+	}
+	return nil
+}
+
 const week = 7 * 24 * time.Hour
 
 func (o Options) withDefaults() (Options, error) {
@@ -123,6 +139,8 @@ func (o Options) withDefaults() (Options, error) {
 	for route, w := range o.Webhooks {
 		if _, ok := o.Tools[w.Tool]; !ok {
 			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q] names the tool %q, which is not in Tools", route, w.Tool))
+		} else if err := w.validate(route); err != nil {
+			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q]: %w", route, err))
 		}
 	}
 	if o.Clock == nil {

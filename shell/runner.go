@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,7 +165,7 @@ func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration,
 		case len(result) > 0 && !json.Valid(result):
 			return core.ActionFail{Run: a.Run, Reason: "the tool's result is not valid JSON"}
 		}
-		return core.ActionComplete{Run: a.Run, Result: result}
+		return core.ActionComplete{Run: a.Run, Result: bytes.ToValidUTF8(result, []byte("\uFFFD"))}
 	}
 	reason := err.Error()
 	if len(reason) > maxReason {

@@ -32,6 +32,7 @@ const (
 	fieldCount
 )
 
+// read-only: the parser only looks up what a field is called and may hold.
 var units = [fieldCount]unit{
 	second:     {name: "second", min: 0, max: 59, size: 60},
 	minute:     {name: "minute", min: 0, max: 59, size: 60},

@@ -51,6 +51,8 @@ type segment struct {
 }
 
 // utc needs no data.
+//
+// read-only: a Zone is immutable, no method writes to it.
 var utc = &Zone{name: "UTC", segs: []segment{{start: beginning, high: beginning}}}
 
 // LoadZone finds an IANA time zone, such as "Europe/Berlin" or "UTC", in the
