@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -18,7 +17,7 @@ func main() {
 	greet := func(_ context.Context, c shell.Call) (json.RawMessage, error) { return json.Marshal("hi " + c.Label) }
 	engine, newErr := shell.New(shell.Options{Store: st, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)}})
 	if err := errors.Join(openErr, newErr); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)

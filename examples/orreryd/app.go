@@ -71,9 +71,9 @@ func run(args []string, env func(string) string, in io.Reader, out, stderr io.Wr
 	case !a.started:
 		code = exitUsage
 	}
-	fmt.Fprintf(stderr, "orreryd: %s\n", cleanLines(err.Error()))
+	sayf(stderr, "orreryd: %s\n", cleanLines(err.Error()))
 	if code == exitUsage {
-		fmt.Fprintf(stderr, "See %s --help\n", cmd.CommandPath())
+		sayf(stderr, "See %s --help\n", cmd.CommandPath())
 	}
 	return code
 }
@@ -131,7 +131,7 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 			return
 		}
 		if s, ok := <-signals; ok {
-			fmt.Fprintf(stderr, "orreryd: %s again: ending at once\n", s)
+			sayf(stderr, "orreryd: %s again: ending at once\n", s)
 			code := exitSignal + 15
 			if n, ok := s.(syscall.Signal); ok {
 				code = exitSignal + int(n)

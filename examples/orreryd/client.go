@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -100,9 +101,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for k, v := range r.header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, r.header)
 	req.Header.Set("User-Agent", "orreryd/"+version())
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
@@ -155,8 +154,7 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	why := ""
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "dial" || op.Timeout() {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		why = fmt.Sprintf(" (%v)", err)

@@ -75,7 +75,7 @@ func (c *config) validateTools() error {
 }
 
 func (t toolConfig) validate(key string) error {
-	foreign := map[string]bool{}
+	var foreign map[string]bool
 	switch t.Type {
 	case typeCommand:
 		foreign = map[string]bool{

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -225,10 +227,8 @@ func TestAWrongDatabaseFileIsNamed(t *testing.T) {
 }
 
 func TestSystemdIsToldWhenTheDaemonIsReadyAndWhenItStops(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sd") // a socket's path must be short
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
+	t.Chdir(t.TempDir()) // a socket's path must be short
+	socket := "s"
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -239,7 +239,10 @@ func TestSystemdIsToldWhenTheDaemonIsReadyAndWhenItStops(t *testing.T) {
 		require.NoError(t, err)
 		return string(b[:n])
 	}
-	p := begin(t, []string{"NOTIFY_SOCKET=" + socket}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	abs := filepath.Join(here, socket)
+	p := begin(t, []string{"NOTIFY_SOCKET=" + abs}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
 	assert.Equal(t, "READY=1", told())
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, "STOPPING=1", told())

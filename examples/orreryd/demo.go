@@ -62,7 +62,7 @@ func (d *demo) start(ctx context.Context, url, db string) {
 	if url != defaultServer {
 		server = " --server " + url
 	}
-	fmt.Fprintf(d.out, `Orrery is running: database %s, API %s
+	sayf(d.out, `Orrery is running: database %s, API %s
 %s
 In another terminal, try next:
   %[4]s recurring list%[5]s
@@ -119,7 +119,7 @@ func (d *demo) print(ctx context.Context, id uuid.UUID) {
 	a, err := d.engine.Action(ctx, id)
 	if err != nil {
 		if !errors.Is(err, shell.ErrNotFound) { // it may have gone by its retention
-			fmt.Fprintf(d.out, "orreryd: action %s cannot be shown: %s\n", id, cleanLines(err.Error()))
+			sayf(d.out, "orreryd: action %s cannot be shown: %s\n", id, cleanLines(err.Error()))
 		}
 		return
 	}
@@ -128,7 +128,7 @@ func (d *demo) print(ctx context.Context, id uuid.UUID) {
 		st, due, started, finished = r.Status, r.DueAt, r.StartedAt, r.FinishedAt
 	}
 	if started.IsZero() { // cancelled before it ran
-		fmt.Fprintf(d.out, "%s  %s  %s\n", a.UpdatedAt.Std().Format(time.TimeOnly), or(short(a.Label, 40), id.String()), short(string(st.Type)+": "+st.Reason, 200))
+		sayf(d.out, "%s  %s  %s\n", a.UpdatedAt.Std().Format(time.TimeOnly), or(short(a.Label, 40), id.String()), short(string(st.Type)+": "+st.Reason, 200))
 		return
 	}
 	outcome := string(st.Type)
@@ -138,7 +138,7 @@ func (d *demo) print(ctx context.Context, id uuid.UUID) {
 	case st.Type == core.StatusCompleted:
 		outcome += ": " + short(summary(st.Result), 200)
 	}
-	fmt.Fprintf(d.out, "%s  %s  %s  (%s late, took %s)\n", started.Std().Format(time.TimeOnly),
+	sayf(d.out, "%s  %s  %s  (%s late, took %s)\n", started.Std().Format(time.TimeOnly),
 		or(short(a.Label, 40), id.String()), outcome, max(started.Sub(due), 0), finished.Sub(started))
 }
 

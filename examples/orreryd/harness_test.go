@@ -228,7 +228,6 @@ var (
 	anID   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	aStamp = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
 	aTime  = regexp.MustCompile(`20\d\d-\d\d-\d\d \d\d:\d\d:\d\d`)
-	aTook  = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s)( |\b)`)
 )
 
 // masked hides what differs from run to run, and keeps the widths of columns.

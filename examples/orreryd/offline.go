@@ -80,7 +80,7 @@ question: orreryd replay --verify answers it.`,
 				err = a.printJSON(map[string]any{"file": db, "findings": list})
 			} else {
 				for _, f := range list {
-					fmt.Fprintln(a.out, clean(f))
+					sayf(a.out, "%s\n", clean(f))
 				}
 				if len(list) == 0 {
 					_, err = fmt.Fprintf(a.out, "%s is sound\n", clean(db))
@@ -174,12 +174,12 @@ func (a *app) printReplay(r replayReport) error {
 		}
 	}
 	if r.Truncated {
-		fmt.Fprintln(a.out, "… and more: --max-divergences shows them")
+		sayf(a.out, "… and more: --max-divergences shows them\n")
 	}
 	others := func(what, mine string, seen map[string]uint64) {
 		for v, n := range seen {
 			if v != mine {
-				fmt.Fprintf(a.out, "%d batches were decided with %s %s; this program has %s\n", n, what, clean(v), mine)
+				sayf(a.out, "%d batches were decided with %s %s; this program has %s\n", n, what, clean(v), mine)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 )
@@ -74,14 +73,14 @@ func (a *app) orchestrate(ctx context.Context, c config, withDemo bool) (err err
 		if withDemo {
 			show.start(ctx, d.api.url(), c.DB)
 		} else {
-			fmt.Fprintf(a.out, "orreryd is ready at %s\n", d.api.url())
+			sayf(a.out, "orreryd is ready at %s\n", d.api.url())
 		}
 		notify("READY=1")
 	}
 	return d.run(ctx, ready, func() {
 		notify("STOPPING=1")
 		if withDemo {
-			fmt.Fprintf(a.out, "\nStopping. What runs has %s to end; the same signal again ends it at once.\n", seconds(c.Engine.StopTimeoutSeconds))
+			sayf(a.out, "\nStopping. What runs has %s to end; the same signal again ends it at once.\n", seconds(c.Engine.StopTimeoutSeconds))
 		}
 	})
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
+
+// sayf prints for people. Where nobody listens any more, nobody can be told.
+func sayf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // clean makes a stored text safe to show: whatever could steer a terminal or
 // change the reading order is written as an escape.

@@ -83,7 +83,7 @@ func run(ctx context.Context, db string, runs int, out io.Writer) (err error) {
 	stop() // Run waits for what is under way
 	err = errors.Join(err, <-stopped)
 	if err == nil {
-		fmt.Fprintln(out, "stopped cleanly")
+		_, err = fmt.Fprintln(out, "stopped cleanly")
 	}
 	return err
 }
@@ -119,7 +119,9 @@ func follow(ctx context.Context, e *shell.Engine, ended *shell.Subscription, run
 				}
 				return err
 			}
-			fmt.Fprintf(out, "%s: %s%s\n", a.Status.Type, a.Status.Result, a.Status.Reason)
+			if _, err := fmt.Fprintf(out, "%s: %s%s\n", a.Status.Type, a.Status.Result, a.Status.Reason); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

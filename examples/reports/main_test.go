@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestReportsAreWrittenUntilThereAreEnough(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "reports.db")
 	for range 2 { // the second start finds the schedule of the first
-		lines := start(t, t.Context(), db, 1)
+		lines := start(t.Context(), t, db, 1)
 		assert.Regexp(t, `^completed: "report for astronomy, due .+\.000Z"$`, <-lines)
 		assert.Equal(t, "stopped cleanly", <-lines)
 		_, more := <-lines
@@ -28,7 +28,7 @@ func TestReportsAreWrittenUntilThereAreEnough(t *testing.T) {
 func TestReportsStopCleanlyWhenTheyAreTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	lines := start(t, ctx, filepath.Join(t.TempDir(), "reports.db"), 0)
+	lines := start(ctx, t, filepath.Join(t.TempDir(), "reports.db"), 0)
 	assert.Contains(t, <-lines, "completed: ")
 	stop()
 	var last string
@@ -39,7 +39,7 @@ func TestReportsStopCleanlyWhenTheyAreTold(t *testing.T) {
 }
 
 // start runs the program and gives the lines that it prints.
-func start(t *testing.T, ctx context.Context, db string, runs int) <-chan string {
+func start(ctx context.Context, t *testing.T, db string, runs int) <-chan string {
 	t.Helper()
 	r, w := io.Pipe()
 	done := make(chan error, 1)
