@@ -228,7 +228,8 @@ func (p *plan) sweepDue() error {
 		return nil
 	}
 	limit := p.l.e.o.MaxBatch
-	entries, err := p.tx.Due(p.sweep.after, p.now, limit)
+	entries, err := p.tx.Due(p.l.due[:0], p.sweep.after, p.now, limit)
+	p.l.due = entries // room for the next sweep
 	if err != nil {
 		return err
 	}

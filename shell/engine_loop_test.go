@@ -78,7 +78,7 @@ func TestOnlyWhatWaitsForItsTimeStandsInTheDueIndex(t *testing.T) {
 		due := func() int {
 			var n int
 			require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
-				entries, err := tx.Due(nil, effects.MaxTime, 100)
+				entries, err := tx.Due(nil, nil, effects.MaxTime, 100)
 				n = len(entries)
 				return err
 			}))
@@ -120,7 +120,7 @@ func TestADueEntryWithoutARecordIsCleanedUp(t *testing.T) {
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
 		elapse(time.Minute)
 		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
-			entries, err := tx.Due(nil, effects.MaxTime, 10)
+			entries, err := tx.Due(nil, nil, effects.MaxTime, 10)
 			assert.Empty(t, entries)
 			return err
 		}))

@@ -294,7 +294,7 @@ func TestAnUndecodableRecordIsSetAsideAndStopsNobody(t *testing.T) {
 			require.Len(t, q, 1)
 			assert.Equal(t, bad, q[0].ID)
 			assert.JSONEq(t, `{"id":7}`, string(q[0].Raw))
-			due, err2 := tx.Due(nil, effects.MaxTime, 10)
+			due, err2 := tx.Due(nil, nil, effects.MaxTime, 10)
 			assert.Empty(t, due)
 			return errors.Join(err, err2)
 		}))

@@ -37,7 +37,8 @@ type loop struct {
 	retention     retention
 	retryAt       time.Time // after a failed commit, nothing but requests before that
 	failures      int
-	buf           []byte // stored forms of the batch that is being built
+	due           []store.DueEntry // room for a sweep
+	buf           []byte           // stored forms of the batch that is being built
 
 	stopping  bool
 	stopSoft  time.Time // until then runs may end by themselves

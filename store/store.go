@@ -216,10 +216,10 @@ type ReadTx interface {
 	// Get reads a record; ErrNotFound where there is none, ErrCorrupt where its
 	// envelope cannot be read.
 	Get(kind effects.Kind, id uuid.UUID) (Record, error)
-	// Due lists what is due up to and including now, in time order, starting
-	// after the given key (nil: at the beginning), at most limit entries. It is
+	// Due appends to dst what is due up to and including now, in time order,
+	// starting after the given key (nil: at the beginning), at most limit entries. It is
 	// one range scan: O(limit), whatever is stored (A5, A6).
-	Due(after *DueKey, now effects.Time, limit int) ([]DueEntry, error)
+	Due(dst []DueEntry, after *DueKey, now effects.Time, limit int) ([]DueEntry, error)
 	// NextDue gives the earliest time in the due index that is after the given
 	// time; ok is false where nothing waits.
 	NextDue(after effects.Time) (at effects.Time, ok bool, err error)

@@ -103,7 +103,7 @@ func take(ctx context.Context, st store.Store) (*snapshot, error) {
 		for _, q := range aside {
 			s.quarantine = append(s.quarantine, fmt.Sprintf("%s/%s: %s", q.Kind, q.ID, q.Reason))
 		}
-		due, err := tx.Due(nil, effects.MaxTime, all)
+		due, err := tx.Due(nil, nil, effects.MaxTime, all)
 		for _, d := range due {
 			s.due = append(s.due, d.Key)
 		}

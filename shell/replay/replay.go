@@ -337,7 +337,7 @@ func (f *fold) compareDue(places map[uuid.UUID]effects.Time) error {
 	var after *store.DueKey
 	const page = 10_000
 	for {
-		entries, err := f.tx.Due(after, effects.MaxTime, page)
+		entries, err := f.tx.Due(nil, after, effects.MaxTime, page)
 		if err != nil {
 			return err
 		}

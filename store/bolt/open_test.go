@@ -303,7 +303,7 @@ func readAll(t *testing.T, s *bolt.Store, at int) {
 			return nil
 		})
 		_ = tx.Outbox(func(e store.OutboxEntry) error { return nil })
-		_, _ = tx.Due(nil, effects.MaxTime, 10_000)
+		_, _ = tx.Due(nil, nil, effects.MaxTime, 10_000)
 		_, _ = tx.Scan("action", "all", store.Cursor{}, true, 10_000)
 		_, _ = tx.Waiting("http", 10_000)
 		_, _ = tx.WaitingLanes()

@@ -37,15 +37,16 @@ const (
 	dueGrowth = 15
 )
 
-func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
+func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
 	if err := t.check("due"); err != nil || limit <= 0 {
-		return nil, err
+		return dst, err
 	}
 	defer guard("due", &err)
 	due := t.table(bucketDue)
 	if due == nil {
-		return nil, nil
+		return dst, nil
 	}
+	found, limit = dst, len(dst)+limit
 	var from store.DueKey
 	if after != nil {
 		from = *after
@@ -58,7 +59,7 @@ func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) (found []
 	var kind effects.Kind
 	for ; k != nil && len(found) < limit; k, v = due.cursor.Next() {
 		if len(k) != len(from) {
-			return nil, fmt.Errorf("due: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(from))
+			return dst, fmt.Errorf("due: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(from))
 		}
 		if binary.BigEndian.Uint64(k) > until {
 			break
@@ -67,7 +68,7 @@ func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) (found []
 			kind = effects.Kind(t.text(v))
 		}
 		if len(found) == cap(found) {
-			found = slices.Grow(found, min(limit-len(found), max(duePage, dueGrowth*len(found))))
+			found = slices.Grow(found, min(limit-len(found), max(duePage, dueGrowth*(len(found)-len(dst)))))
 		}
 		found = append(found, store.DueEntry{Key: store.DueKey(k), Kind: kind})
 	}

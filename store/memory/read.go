@@ -43,24 +43,24 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
 	return r.Record, nil
 }
 
-func (t *readTx) Due(after *store.DueKey, now effects.Time, limit int) ([]store.DueEntry, error) {
+func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) ([]store.DueEntry, error) {
 	if err := t.check("due"); err != nil || limit <= 0 {
-		return nil, err
+		return dst, err
 	}
+	limit += len(dst)
 	var from store.DueKey
 	if after != nil {
 		from = *after
 	}
-	var found []store.DueEntry
 	for k, kind := range t.data.due.from(from) {
-		if k.At() > max(now, 0) || len(found) == limit {
+		if k.At() > max(now, 0) || len(dst) == limit {
 			break
 		}
 		if after == nil || k != *after {
-			found = append(found, store.DueEntry{Key: k, Kind: kind})
+			dst = append(dst, store.DueEntry{Key: k, Kind: kind})
 		}
 	}
-	return found, nil
+	return dst, nil
 }
 
 func (t *readTx) NextDue(after effects.Time) (effects.Time, bool, error) {

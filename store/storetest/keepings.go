@@ -54,7 +54,7 @@ var keepingCases = []testCase{
 		s.view(func(tx store.ReadTx) {
 			_, err := tx.Get(kind, id(1))
 			require.ErrorIs(s, err, store.ErrNotFound)
-			due, err := tx.Due(nil, 100, 9)
+			due, err := tx.Due(nil, nil, 100, 9)
 			require.NoError(s, err)
 			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(due))
 			for name, want := range map[string]int{"all": 1, "other": 0} {
@@ -93,7 +93,7 @@ var keepingCases = []testCase{
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 2}, 5))
 		})
 		s.view(func(tx store.ReadTx) {
-			due, err := tx.Due(nil, 100, 9)
+			due, err := tx.Due(nil, nil, 100, 9)
 			require.NoError(s, err)
 			assert.Empty(s, due)
 		})

@@ -169,7 +169,7 @@ func emptied(t *testing.T, st store.Store) *model {
 // erasing finds where a record stands by looking at all indexes.
 func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
 	w := store.Write{Kind: r.Kind, ID: r.ID, Prev: store.Prev{Version: r.Version, Seq: r.Seq}}
-	due, err := tx.Due(nil, effects.MaxTime, 1<<20)
+	due, err := tx.Due(nil, nil, effects.MaxTime, 1<<20)
 	require.NoError(t, err)
 	for _, e := range due {
 		if e.Key.ID() == r.ID {
@@ -393,7 +393,7 @@ func compareDue(t *rapid.T, m *model, tx store.ReadTx) {
 		var got []store.DueEntry
 		var after *store.DueKey
 		for { // in pages of 2
-			page, err := tx.Due(after, now, 2)
+			page, err := tx.Due(nil, after, now, 2)
 			require.NoError(t, err)
 			got = append(got, page...)
 			if len(page) < 2 {

@@ -29,7 +29,7 @@ var recordCases = []testCase{
 			r, err := tx.Get(kind, id(1))
 			require.NoError(s, err)
 			assert.Equal(s, uint64(1), r.Version)
-			due, err := tx.Due(nil, 5, 1)
+			due, err := tx.Due(nil, nil, 5, 1)
 			require.NoError(s, err)
 			assert.Len(s, due, 1)
 			n, err := tx.Count(kind, "all")
@@ -75,7 +75,7 @@ var recordCases = []testCase{
 		s.view(func(tx store.ReadTx) {
 			_, err := tx.Get(kind, id(1))
 			require.ErrorIs(s, err, store.ErrNotFound)
-			due, err := tx.Due(nil, effects.MaxTime, 9)
+			due, err := tx.Due(nil, nil, effects.MaxTime, 9)
 			require.NoError(s, err)
 			assert.Empty(s, due)
 			found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
@@ -158,7 +158,7 @@ var dueCases = []testCase{
 	{"what is due comes in time order, then by id, up to and including now", func(s *suite) {
 		s.write(created(1, 30), created(2, 10), created(4, 20), created(3, 20), created(5, 0))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, 20, 9)
+			found, err := tx.Due(nil, nil, 20, 9)
 			require.NoError(s, err)
 			assert.Equal(s, []store.DueEntry{
 				{Key: store.NewDueKey(10, id(2)), Kind: kind},
@@ -167,20 +167,32 @@ var dueCases = []testCase{
 			}, found)
 		})
 	}},
+	{"what is due is appended to what the caller has, and the limit counts only what is new", func(s *suite) {
+		s.write(created(1, 10), created(2, 11))
+		s.view(func(tx store.ReadTx) {
+			had := store.DueEntry{Key: store.NewDueKey(5, id(9)), Kind: "other"}
+			found, err := tx.Due([]store.DueEntry{had}, nil, 20, 1)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{had, {Key: store.NewDueKey(10, id(1)), Kind: kind}}, found)
+			found, err = tx.Due([]store.DueEntry{had}, nil, 20, 0)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{had}, found)
+		})
+	}},
 	{"a limit cuts, and the last key goes on from there", func(s *suite) {
 		s.write(created(1, 10), created(2, 10), created(3, 11))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, 20, 2)
+			found, err := tx.Due(nil, nil, 20, 2)
 			require.NoError(s, err)
 			require.Equal(s, []uuid.UUID{id(1), id(2)}, dueIDs(found))
-			found, err = tx.Due(&found[1].Key, 20, 2)
+			found, err = tx.Due(nil, &found[1].Key, 20, 2)
 			require.NoError(s, err)
 			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
 			between := store.DueUpperBound(10)
-			found, err = tx.Due(&between, 20, 2)
+			found, err = tx.Due(nil, &between, 20, 2)
 			require.NoError(s, err)
 			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
-			found, err = tx.Due(nil, 20, 0)
+			found, err = tx.Due(nil, nil, 20, 0)
 			require.NoError(s, err)
 			require.Empty(s, found)
 		})
@@ -188,10 +200,10 @@ var dueCases = []testCase{
 	{"the greatest id is due at its time", func(s *suite) {
 		s.write(store.Write{Kind: kind, ID: uuid.Max, State: []byte(`1`), Due: 10})
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, 9, 9)
+			found, err := tx.Due(nil, nil, 9, 9)
 			require.NoError(s, err)
 			assert.Empty(s, found)
-			found, err = tx.Due(nil, 10, 9)
+			found, err = tx.Due(nil, nil, 10, 9)
 			require.NoError(s, err)
 			assert.Len(s, found, 1)
 			_, ok, err := tx.NextDue(10)
@@ -203,7 +215,7 @@ var dueCases = []testCase{
 		w := created(1, -5)
 		s.write(w)
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, -9, 9)
+			found, err := tx.Due(nil, nil, -9, 9)
 			require.NoError(s, err)
 			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(0, id(1)), Kind: kind}}, found)
 			at, ok, err := tx.NextDue(-1)
@@ -213,7 +225,7 @@ var dueCases = []testCase{
 		})
 		s.write(changed(w, 1, 0))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, effects.MaxTime, 9)
+			found, err := tx.Due(nil, nil, effects.MaxTime, 9)
 			require.NoError(s, err)
 			assert.Empty(s, found)
 		})
@@ -223,7 +235,7 @@ var dueCases = []testCase{
 		s.write(a, b)
 		s.write(changed(a, 1, 30), changed(b, 1, 10))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, 100, 9)
+			found, err := tx.Due(nil, nil, 100, 9)
 			require.NoError(s, err)
 			assert.Equal(s, []store.DueEntry{
 				{Key: store.NewDueKey(10, id(2)), Kind: kind},
@@ -250,7 +262,7 @@ var dueCases = []testCase{
 	}},
 	{"an empty index has nothing due", func(s *suite) {
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, math.MaxInt64, 9)
+			found, err := tx.Due(nil, nil, math.MaxInt64, 9)
 			require.NoError(s, err)
 			assert.Empty(s, found)
 			_, ok, err := tx.NextDue(0)
