@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,9 +159,7 @@ func (tr *transcript) match(page, got string) bool {
 		}
 		learned[id] = found[i+1]
 	}
-	for id, mine := range learned {
-		tr.ids[id] = mine
-	}
+	maps.Copy(tr.ids, learned)
 	return true
 }
 

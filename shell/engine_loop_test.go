@@ -45,22 +45,22 @@ func (s *slowStore) Update(ctx context.Context, fn func(store.Tx) error) error {
 func TestAfterATickTheLoopWaitsTheRestOfTheTickRateAndALateTickIsFollowedAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		take time.Duration
-		want []time.Duration // when ticks begin
+		want []int64 // the seconds when ticks begin
 	}{
-		{3 * time.Second, []time.Duration{3, 13, 23, 33}},    // registration takes 3 s, then one tick each 10 s
-		{25 * time.Second, []time.Duration{25, 50, 75, 100}}, // longer than the tick rate: at once, and no more
+		{3 * time.Second, []int64{3, 13, 23, 33}},    // registration takes 3 s, then one tick each 10 s
+		{25 * time.Second, []int64{25, 50, 75, 100}}, // longer than the tick rate: at once, and no more
 	} {
 		t.Run(fmt.Sprintf("a tick that takes %s", tc.take), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &slowStore{Store: inMemory(t), take: tc.take, from: time.Now()}
 				_, stop := start(t, shell.Options{Store: s, TickRate: 10 * time.Second, LeaseTTL: 24 * time.Hour, StrictTick: true, DisableRecurring: true})
-				elapse(tc.want[len(tc.want)-1]*time.Second + time.Second)
+				elapse(time.Duration(tc.want[len(tc.want)-1]+1) * time.Second)
 				s.mu.Lock()
 				ticks := slices.Clone(s.at[1:])
 				s.mu.Unlock()
 				var want []time.Duration
 				for _, w := range tc.want {
-					want = append(want, w*time.Second)
+					want = append(want, time.Duration(w)*time.Second)
 				}
 				assert.Equal(t, want, ticks)
 				require.NoError(t, stop())

@@ -21,7 +21,7 @@ func TestADeleteThatMeetsItsOwnDueTimeInOneBatchIsNoFault(t *testing.T) {
 		e := running(t, shell.Options{Store: s, Tools: tools(&counting{})})
 		r, err := e.CreateRecurring(bg(), everyMinute())
 		require.NoError(t, err)
-		elapse(r.NextExecutionAt.Std().Sub(time.Now()) - 10*time.Second)
+		elapse(time.Until(r.NextExecutionAt.Std()) - 10*time.Second)
 
 		s.mu.Lock()
 		s.take = 20 * time.Second

@@ -61,7 +61,7 @@ func plural(n int, noun string) string {
 // describeTime puts the second, minute and hour fields into words.
 func describeTime(c *cronFields) []string {
 	if times := clockTimes(c); times != nil {
-		return []string{"at " + list(times, "and")}
+		return []string{"at " + list(times)}
 	}
 	s, m, h := &c[second], &c[minute], &c[hour]
 	var parts []string
@@ -152,9 +152,9 @@ func describeHours(f *field, wholeHours bool) string {
 		names = append(names, fmt.Sprintf("%02d", v))
 	}
 	if wholeHours {
-		return "throughout " + countedNoun(len(names), "hour") + " " + list(names, "and")
+		return "throughout " + countedNoun(len(names), "hour") + " " + list(names)
 	}
-	return "in " + countedNoun(len(names), "hour") + " " + list(names, "and")
+	return "in " + countedNoun(len(names), "hour") + " " + list(names)
 }
 
 func countedNoun(n int, noun string) string {
@@ -193,7 +193,7 @@ func describeDaysOfMonth(f *field) string {
 	if f.lastWeekday {
 		parts = append(parts, "the last weekday")
 	}
-	return "on " + list(parts, "and") + " of the month"
+	return "on " + list(parts) + " of the month"
 }
 
 func describeDaysOfWeek(f *field, alone bool) string {
@@ -220,7 +220,7 @@ func describeDaysOfWeek(f *field, alone bool) string {
 	for v := range f.lastOf.values(7) {
 		parts = append(parts, "the last "+weekday(v)+" of the month")
 	}
-	text := list(parts, "and")
+	text := list(parts)
 	if alone && len(f.spans) == 1 && len(parts) == 1 && f.spans[0].ranged {
 		return text // "Monday through Friday"
 	}
@@ -262,9 +262,9 @@ func describeSpans(f *field, noun string, name func(int) string) string {
 		}
 	}
 	if noun == "" {
-		return list(parts, "and")
+		return list(parts)
 	}
-	return countedNoun(f.set.len(), noun) + " " + list(parts, "and")
+	return countedNoun(f.set.len(), noun) + " " + list(parts)
 }
 
 // single gives the field's value where it has only one and that is written.
@@ -309,11 +309,11 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + "th"
 }
 
-// list joins with commas and, before the last, a word.
-func list(parts []string, word string) string {
+// list joins with commas and, before the last, "and".
+func list(parts []string) string {
 	if len(parts) < 2 {
 		return strings.Join(parts, "")
 	}
 	last := len(parts) - 1
-	return strings.Join(parts[:last], ", ") + " " + word + " " + parts[last]
+	return strings.Join(parts[:last], ", ") + " and " + parts[last]
 }

@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,7 +27,7 @@ func FuzzParse(f *testing.F) {
 		s, err := schedule.Parse(expr, zone, 0)
 		if err != nil {
 			var bad *schedule.Error
-			require.True(t, errors.As(err, &bad))
+			require.ErrorAs(t, err, &bad)
 			assert.True(t, utf8.ValidString(err.Error()))
 			assert.False(t, strings.ContainsRune(err.Error(), 0))
 			assert.Less(t, len(err.Error()), 600)

@@ -2,7 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
-	"math/rand"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -315,7 +315,7 @@ func TestEveryHardZoneFollowsTheRuleAtAllItsChanges(t *testing.T) {
 		{"*/15 * * * *", true, func(w time.Time) bool { return w.Minute()%15 == 0 }},
 		{"10 */2 * * *", true, func(w time.Time) bool { return w.Hour()%2 == 0 && w.Minute() == 10 }},
 	}
-	random := rand.New(rand.NewSource(1))
+	random := rand.New(rand.NewPCG(1, 1))
 	for _, name := range hardZones {
 		zone, err := schedule.LoadZone(name)
 		require.NoError(t, err)
@@ -326,10 +326,10 @@ func TestEveryHardZoneFollowsTheRuleAtAllItsChanges(t *testing.T) {
 				break
 			}
 			at = later(at, change)
-			if random.Intn(8) > 0 {
+			if random.IntN(8) > 0 {
 				continue
 			}
-			e := exprs[random.Intn(len(exprs))]
+			e := exprs[random.IntN(len(exprs))]
 			s, err := schedule.ParseIn(e.text, zone, 0)
 			require.NoError(t, err)
 			from, to := change.Unix()-4*3600, change.Unix()+4*3600

@@ -39,7 +39,8 @@ func TestTheEmbeddedTimeZoneDatabaseIsTheOneThatTZVersionNames(t *testing.T) {
 	require.NoError(t, err)
 	data := regexp.MustCompile(`(?m)^DATA=(\S+)$`).FindSubmatch(script)
 	require.NotNil(t, data)
-	assert.Equal(t, string(data[1]), schedule.TZVersion)
+	taken := string(data[1])
+	assert.Equal(t, schedule.TZVersion, taken)
 }
 
 func TestEveryZoneChangesItsClocksWhenTheStandardLibrarySays(t *testing.T) {

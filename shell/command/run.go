@@ -220,8 +220,7 @@ func (e ending) verdict(in input, stderr string) error {
 	name := in.Argv[0]
 	if e.cause != nil {
 		stopped := &StoppedError{Command: name, Cause: e.cause, Grace: e.grace, Stderr: stderr}
-		var own *limitReached
-		if errors.As(e.cause, &own) {
+		if own, ok := errors.AsType[*limitReached](e.cause); ok {
 			stopped.Limit = own.limit
 		}
 		return stopped

@@ -86,8 +86,7 @@ var fromOutside = map[string]string{
 
 // explain words the refusal of fields that do exist, but not here.
 func explain(err error, reasons map[string]string) error {
-	var e *strictjson.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*strictjson.Error](err); ok {
 		if why, ok := reasons[e.Path]; ok && strings.HasPrefix(e.Problem, "unknown field") {
 			return failf(http.StatusBadRequest, "%s: %s", e.Path, why)
 		}

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -155,17 +157,15 @@ type errorBody struct {
 }
 
 func writeFailure(w http.ResponseWriter, f *failure) {
-	for k, v := range f.header {
-		w.Header()[k] = v
-	}
-	b, _ := json.Marshal(errorBody{Error: f.text}) // a string always encodes
+	maps.Copy(w.Header(), f.header)
+	b, _ := encode(errorBody{Error: f.text}) // a string always encodes
 	writeBytes(w, f.status, b)
 }
 
 // writeJSON answers with v. It is encoded before the first byte leaves, so that
 // a fault is still a whole answer.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
@@ -173,10 +173,22 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
+// encode leaves <, > and & as they are: the answers are JSON, never part of a
+// page, and people read them.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
 func writeBytes(w http.ResponseWriter, status int, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // the caller has gone: there is nobody to tell
+	_, _ = w.Write(append(b, '\n')) //nolint:gosec // JSON under its own media type, with nosniff; the caller has gone: there is nobody to tell
 }
 
 // clip keeps a bad value that stands in an error short.

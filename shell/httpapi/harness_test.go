@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -165,9 +166,7 @@ func (a *api) do(method, target string, body any, opts ...func(*http.Request)) a
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	for k, v := range a.header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, a.header)
 	for _, o := range opts {
 		o(req)
 	}
@@ -179,10 +178,6 @@ func (a *api) do(method, target string, body any, opts ...func(*http.Request)) a
 
 func with(key, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(key, value) }
-}
-
-func without(key string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Del(key) }
 }
 
 func bearer(token string) func(*http.Request) { return with("Authorization", "Bearer "+token) }

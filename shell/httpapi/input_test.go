@@ -59,10 +59,10 @@ func TestBodiesThatNoStoryCanHold(t *testing.T) {
 		"the longest scope":        {"/v1/actions", `{"tool_name":"hold","namespace":` + long(250) + `,"tenant":` + long(250) + `}`, 201, ""},
 		"a number beyond 64 bits":  {"/v1/actions", action("recurrence", "99999999999999999999999"), 400, "recurrence:"},
 		"a huge number as input":   {"/v1/actions", action("tool_input", "1e999999"), 201, ""},
-		"10 kB of commas as cron":  {"/v1/recurring", `{"cron_expr":"` + strings.Repeat(",", 10_000) + `","provider":"hold","action_type":"x"}`, 400, "cron_expr:"},
-		"many lists as cron":       {"/v1/recurring", `{"cron_expr":"` + strings.Repeat("1,", 5_000) + `1 * * * *","provider":"hold","action_type":"x"}`, 400, "cron_expr:"},
-		"a long zone":              {"/v1/recurring", `{"cron_expr":"@daily","timezone":` + long(10_000) + `,"provider":"hold","action_type":"x"}`, 400, "timezone:"},
-		"a zone with a path in it": {"/v1/recurring", `{"cron_expr":"@daily","timezone":"../../etc/passwd","provider":"hold","action_type":"x"}`, 400, "timezone:"},
+		"10 kB of commas as cron":  {"/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"` + strings.Repeat(",", 10_000) + `","provider":"hold","action_type":"x"}`, 400, "cron_expr:"},
+		"many lists as cron":       {"/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"` + strings.Repeat("1,", 5_000) + `1 * * * *","provider":"hold","action_type":"x"}`, 400, "cron_expr:"},
+		"a long zone":              {"/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"@daily","timezone":` + long(10_000) + `,"provider":"hold","action_type":"x"}`, 400, "timezone:"},
+		"a zone with a path in it": {"/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"@daily","timezone":"../../etc/passwd","provider":"hold","action_type":"x"}`, 400, "timezone:"},
 	}
 	a := start(t, setup{})
 	for name, test := range tests {
@@ -115,7 +115,7 @@ func TestNoInputIsAnsweredWithAnInternalError(t *testing.T) {
 	}
 	params := []string{"namespace", "tenant", "status", "tool", "label", "limit", "page_token", "enabled", "cron_expr", "timezone", "n", "x"}
 	ids := []string{a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).str("id")}
-	ids = append(ids, a.do("POST", "/v1/recurring", `{"cron_expr":"@yearly","provider":"hold","action_type":"x"}`).str("recurring_id"), "x", "0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10")
+	ids = append(ids, a.do("POST", "/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"@yearly","provider":"hold","action_type":"x"}`).str("recurring_id"), "x", "0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10")
 	rapid.Check(t, func(t *rapid.T) {
 		method, path, _ := strings.Cut(rapid.SampledFrom(targets).Draw(t, "target"), " ")
 		path = strings.Replace(path, "ID", rapid.SampledFrom(ids).Draw(t, "id"), 1)

@@ -186,8 +186,8 @@ var wireTypes = map[string]reflect.Type{
 	"RecurringCreated":        reflect.TypeFor[recurringCreated](),
 	"RecurringSummary":        reflect.TypeFor[recurringSummary](),
 	"RecurringList":           reflect.TypeFor[recurringList](),
-	"RecurringActionTemplate": reflect.TypeFor[core.RecurringActionTemplate](),
-	"RecurringAction":         reflect.TypeFor[core.RecurringAction](),
+	"RecurringActionTemplate": reflect.TypeFor[templateDetail](),
+	"RecurringAction":         reflect.TypeFor[recurringDetail](),
 	"RecurringState":          reflect.TypeFor[recurringState](),
 	"Occurrence":              reflect.TypeFor[core.Occurrence](),
 	"HistoryList":             reflect.TypeFor[historyList](),
@@ -197,16 +197,22 @@ var wireTypes = map[string]reflect.Type{
 	"Health":                  reflect.TypeFor[health](),
 }
 
-// jsonNames lists the names of a struct's fields in JSON.
+// jsonNames lists the names of a struct's fields in JSON, each once: an outer
+// field hides one of the same name in an embedded struct.
 func jsonNames(typ reflect.Type) []string {
-	var names []string
+	var names, inner []string
 	for f := range typ.Fields() {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && tag == "":
-			names = append(names, jsonNames(f.Type)...)
+			inner = append(inner, jsonNames(f.Type)...)
 		case f.IsExported():
 			names = append(names, tag)
+		}
+	}
+	for _, name := range inner {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names

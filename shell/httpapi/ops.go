@@ -56,8 +56,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 // cannot exist. The refusal shows that the loop turns.
 func (s *Server) probe(ctx context.Context) error {
 	_, err := s.engine.Send(ctx, effects.Ref{Kind: core.KindAction, ID: probeID}, core.ActionTrigger{})
-	var refusal *shell.Refusal
-	if errors.As(err, &refusal) {
+	if _, ok := errors.AsType[*shell.Refusal](err); ok {
 		return nil
 	}
 	return err

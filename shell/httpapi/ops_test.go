@@ -29,8 +29,8 @@ func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
 	a := start(t, setup{api: func(o *httpapi.Options) {
 		o.Webhooks = map[string]httpapi.WebhookAuth{"open": {Scheme: httpapi.SchemeNone}, "gh": {Scheme: httpapi.SchemeGitHub, Secrets: []string{"s"}}}
 	}})
-	id := a.do("POST", "/v1/recurring", `{"cron_expr":"@yearly","provider":"fail","action_type":"x"}`).str("recurring_id")
-	require.Equal(t, 201, a.do("POST", "/v1/recurring", `{"cron_expr":"@yearly","provider":"fail","action_type":"x","enabled":false}`).status)
+	id := a.do("POST", "/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"@yearly","provider":"fail","action_type":"x"}`).str("recurring_id")
+	require.Equal(t, 201, a.do("POST", "/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"@yearly","provider":"fail","action_type":"x","enabled":false}`).status)
 	sub := a.engine.Subscribe(nil, 16)
 	defer sub.Close()
 	require.Equal(t, 200, a.do("POST", "/v1/recurring/"+id+"/trigger", nil).status)

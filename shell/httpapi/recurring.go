@@ -49,6 +49,10 @@ func (b *recurringRequest) spec() (core.RecurringSpec, error) {
 		return spec, failf(http.StatusBadRequest, `cron_expr: must not be empty: give five to seven fields, such as "0 9 * * MON-FRI"`)
 	case spec.Timezone == "":
 		return spec, failf(http.StatusBadRequest, emptyZone)
+	case spec.Namespace == "":
+		return spec, failf(http.StatusBadRequest, "namespace: must not be empty")
+	case spec.Tenant == "":
+		return spec, failf(http.StatusBadRequest, "tenant: must not be empty")
 	}
 	return spec, nil
 }
@@ -113,7 +117,7 @@ type recurringSummary struct {
 	CronExpr        string            `json:"cron_expr"`
 	Timezone        string            `json:"timezone"`
 	Enabled         bool              `json:"enabled"`
-	Description     string            `json:"description"`
+	Description     *string           `json:"description"` // null: none
 	Provider        string            `json:"provider"`
 	ActionType      string            `json:"action_type"`
 	NextExecutionAt effects.Time      `json:"next_execution_at"`
@@ -129,16 +133,49 @@ type recurringList struct {
 }
 
 func summary(a core.RecurringAction) recurringSummary {
-	labels := a.Labels
-	if labels == nil {
-		labels = map[string]string{}
-	}
 	return recurringSummary{
-		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled, Description: a.Description,
+		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled, Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
 		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
-		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: labels,
+		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: orEmpty(a.Labels),
 	}
+}
+
+// recurringDetail is a whole recurring action, with null where 002 has an
+// Option that is none, and {} where it has an empty map.
+type recurringDetail struct {
+	core.RecurringAction
+	Description    *string           `json:"description"`
+	Labels         map[string]string `json:"labels"`
+	ActionTemplate templateDetail    `json:"action_template"`
+}
+
+type templateDetail struct {
+	core.RecurringActionTemplate
+	Metadata map[string]string `json:"metadata"`
+	DedupKey *string           `json:"dedup_key"`
+}
+
+func detail(a core.RecurringAction) recurringDetail {
+	t := a.ActionTemplate
+	return recurringDetail{
+		RecurringAction: a, Description: orNull(a.Description), Labels: orEmpty(a.Labels),
+		ActionTemplate: templateDetail{RecurringActionTemplate: t, Metadata: orEmpty(t.Metadata), DedupKey: orNull(t.DedupKey)},
+	}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
 }
 
 func (s *Server) listRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -212,7 +249,7 @@ func (s *Server) getRecurring(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, a)
+	return writeJSON(w, http.StatusOK, detail(a))
 }
 
 func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -237,7 +274,7 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
-	return writeJSON(w, http.StatusOK, a)
+	return writeJSON(w, http.StatusOK, detail(a))
 }
 
 func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -309,5 +346,5 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
-	return writeJSON(w, http.StatusOK, a)
+	return writeJSON(w, http.StatusOK, detail(a))
 }

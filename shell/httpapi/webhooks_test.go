@@ -206,7 +206,8 @@ func TestARepeatedDeliveryIsStoredOnceAndAnsweredTheSame(t *testing.T) {
 	hub := send("gh", gitHub(gitHubSecret, "msg", body))
 	assert.NotEqual(t, first, hub, "another route")
 	assert.Equal(t, hub, send("gh", gitHub(gitHubSecret, "msg", body)))
-	assert.NotEqual(t, send("open", func(*http.Request) {}), send("open", func(*http.Request) {}), "nothing tells a repetition")
+	unsigned := send("open", func(*http.Request) {})
+	assert.NotEqual(t, unsigned, send("open", func(*http.Request) {}), "nothing tells a repetition")
 
 	c.advance(10 * time.Minute)
 	assert.Equal(t, first, send("std", standard(t, standardSecret, "msg", now, body)), "still within the window")
@@ -302,7 +303,7 @@ func TestWebhookBodiesOfEverySizeUpToTheLimit(t *testing.T) {
 		body := bytes.Repeat([]byte("w"), n)
 		r := a.do("POST", "/v1/webhooks/gh", body, gitHub(gitHubSecret, strconv.Itoa(n), string(body)))
 		require.Equal(t, http.StatusAccepted, r.status, "%d bytes: %s", n, r.body)
-		assert.Equal(t, n, len(a.ended(r.str("action_id")).Trigger.RawPayload))
+		assert.Len(t, a.ended(r.str("action_id")).Trigger.RawPayload, n)
 	}
 	over := bytes.Repeat([]byte("w"), 10<<20+1)
 	for name, body := range map[string]io.Reader{"with its length": bytes.NewReader(over), "without": io.MultiReader(bytes.NewReader(over))} {

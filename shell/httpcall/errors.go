@@ -84,8 +84,7 @@ func (l *limitReached) Unwrap() error { return shell.ErrTimeLimit }
 type stopped struct{ cause error }
 
 func (s *stopped) Error() string {
-	var own *limitReached
-	if errors.As(s.cause, &own) {
+	if own, ok := errors.AsType[*limitReached](s.cause); ok {
 		return own.Error()
 	}
 	return "was stopped: " + s.cause.Error()
@@ -151,8 +150,7 @@ func statusFailure(resp *http.Response, body []byte) *failure {
 // connectionFailure judges an attempt that got no whole answer.
 func connectionFailure(ctx context.Context, p plan, tr *trip, err error) *failure {
 	f := &failure{err: err, maybeDone: tr.wasSent()}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) { // its text has the whole URL, with the query
+	if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL, with the query
 		f.err = wrapped.Err
 		if to, parseErr := url.Parse(wrapped.URL); parseErr == nil && tr.redirected() {
 			f.err = &redirectedTo{shown(to), f.err}
@@ -176,16 +174,13 @@ func lasting(err error) bool {
 
 // problem says in words what went wrong with a connection.
 func problem(err error) string {
-	var ended *stopped
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*stopped](err); ok {
 		return ended.Error()
 	}
-	var broken *brokenOff
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*brokenOff](err); ok {
 		return broken.Error()
 	}
-	var to *redirectedTo
-	if errors.As(err, &to) {
+	if to, ok := errors.AsType[*redirectedTo](err); ok {
 		return "redirected to " + to.url + ": " + problem(to.err)
 	}
 	if text := tlsProblem(err); text != "" {

@@ -106,8 +106,7 @@ func checkURL(in *input) error {
 	}
 	u, err := url.Parse(in.URL)
 	if err != nil {
-		var inner *url.Error
-		if errors.As(err, &inner) {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
 		return fmt.Errorf("tool_input.url: %q is not a URL: %w", clip(in.URL), err)

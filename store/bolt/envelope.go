@@ -265,9 +265,9 @@ func parseOutbox(key, raw []byte) (o outboxFields, err error) {
 	return o, f.err()
 }
 
-// appendJSON seals a small value that is not on the way of a batch; v must
+// sealJSON seals a small value that is not on the way of a batch; v must
 // encode to an object with at least one field.
-func appendJSON(b, key []byte, v any) ([]byte, error) {
+func sealJSON(key []byte, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -275,12 +275,11 @@ func appendJSON(b, key []byte, v any) ([]byte, error) {
 	if len(body) < 3 || body[0] != '{' {
 		return nil, errors.New("not an object with fields")
 	}
-	start := len(b)
-	b = append(openSeal(b), body[1:len(body)-1]...)
-	return closeSeal(b, start, sumOf(key)), nil
+	b := append(openSeal(nil), body[1:len(body)-1]...)
+	return closeSeal(b, 0, sumOf(key)), nil
 }
 
-// parseJSON reads what appendJSON made into v.
+// parseJSON reads what sealJSON made into v.
 func parseJSON(key, raw []byte, v any) error {
 	if _, err := unseal(raw, sumOf(key)); err != nil {
 		return err

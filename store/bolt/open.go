@@ -218,7 +218,7 @@ func create(tx *bbolt.Tx) error {
 		}
 	}
 	key := seqKey(1)
-	first, err := appendJSON(nil, key[:], epochValue{First: 1, Started: effects.Time(0)})
+	first, err := sealJSON(key[:], epochValue{First: 1, Started: effects.Time(0)})
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func create(tx *bbolt.Tx) error {
 }
 
 func putFormat(tx *bbolt.Tx) error {
-	v, err := appendJSON(nil, formatKey, formatValue{Program: program, Format: Format})
+	v, err := sealJSON(formatKey, formatValue{Program: program, Format: Format})
 	if err != nil {
 		return err
 	}

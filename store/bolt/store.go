@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -147,7 +148,7 @@ func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
 	}
 	t, err = s.db.Begin(writable)
 	switch {
-	case errors.Is(err, bbolt.ErrDatabaseReadOnly):
+	case errors.Is(err, berrors.ErrDatabaseReadOnly):
 		return nil, fmt.Errorf("%s: %s: %w", op, s.path, ErrReadOnly)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", op, err)

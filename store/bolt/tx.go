@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
@@ -242,11 +243,11 @@ func (t *tx) keep(b []byte) []byte {
 		return b
 	}
 	t.arena = t.arena[:len(t.arena)+len(b)]
-	return b[:len(b):len(b)]
+	return slices.Clip(b)
 }
 
 func (t *tx) putJSON(op string, bucket int, key []byte, v any) error {
-	b, err := appendJSON(nil, key, v)
+	b, err := sealJSON(key, v)
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -82,9 +83,7 @@ func (d *data) dump() dump {
 	for _, q := range d.quarantine.all() {
 		out.Quarantine = append(out.Quarantine, q)
 	}
-	for name, v := range d.meta.all() {
-		out.Meta[name] = v
-	}
+	maps.Insert(out.Meta, d.meta.all())
 	return out
 }
 

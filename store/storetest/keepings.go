@@ -43,7 +43,7 @@ var keepingCases = []testCase{
 			assert.Empty(s, found)
 		})
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)
-		s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) })
+		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) }))
 	}},
 	{"a record that is set aside leaves its indexes, and its bytes are kept", func(s *suite) {
 		w := created(1, 5, counted("all", 1), term("other", 3))

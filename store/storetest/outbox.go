@@ -231,12 +231,12 @@ var claimCases = []testCase{
 	}},
 	{"a token that a rolled back transaction saw never counted", func(s *suite) {
 		a := s.acquired("c", "a", 1000)
-		s.refused(func(tx store.Tx) error {
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error {
 			require.NoError(s, tx.Fence("c"))
 			_, err := tx.Acquire("c", "b", time.Minute, 1000)
 			require.NoError(s, err)
 			return errAbort
-		})
+		}), errAbort)
 		require.NoError(s, s.checkClaim("c", a.Token))
 	}},
 	{"claims are listed by prefix, in order", func(s *suite) {
@@ -260,7 +260,8 @@ var claimCases = []testCase{
 			name, holder string
 			ttl          time.Duration
 		}{{"", "a", time.Minute}, {"c", "", time.Minute}, {"c", "a", 0}, {"c", "a", -time.Second}} {
-			s.refused(func(tx store.Tx) error { _, err := tx.Acquire(c.name, c.holder, c.ttl, 1); return err })
+			err := s.refused(func(tx store.Tx) error { _, err := tx.Acquire(c.name, c.holder, c.ttl, 1); return err })
+			assert.NotErrorIs(s, err, store.ErrFenced)
 		}
 	}},
 }

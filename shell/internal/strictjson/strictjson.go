@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -258,8 +259,7 @@ func (s *scanner) customValue(t target, depth int) error {
 		return nil
 	}
 	if err := t.custom(text); err != nil {
-		var inner *Error
-		if errors.As(err, &inner) { // a type that decodes itself with this package
+		if inner, ok := errors.AsType[*Error](err); ok { // a type that decodes itself with this package
 			return &Error{Path: join(s.pathString(), inner.Path), Problem: inner.Problem, Err: err}
 		}
 		return &Error{Path: s.pathString(), Problem: strings.TrimPrefix(err.Error(), "json: "), Err: err}
@@ -396,10 +396,8 @@ type keys struct {
 // add reports whether name is new.
 func (k *keys) add(name string) bool {
 	if k.many == nil {
-		for _, f := range k.few {
-			if f == name {
-				return false
-			}
+		if slices.Contains(k.few, name) {
+			return false
 		}
 		if k.few = append(k.few, name); len(k.few) > 16 {
 			k.many = make(map[string]struct{}, 64)

@@ -3,7 +3,6 @@ package strictjson_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -193,7 +192,7 @@ func TestADestinationThatCannotBeWrittenIsTheCallersFault(t *testing.T) {
 		err := strictjson.Decode([]byte(`{}`), dst)
 		require.ErrorContains(t, err, "dst must be a non-nil pointer")
 		var typed *strictjson.Error
-		assert.False(t, errors.As(err, &typed))
+		assert.NotErrorAs(t, err, &typed)
 	}
 }
 

@@ -178,8 +178,7 @@ func (f *fields) collect(t reflect.Type, visited map[reflect.Type]bool) {
 	}
 	visited[t] = true
 	var embedded []reflect.Type
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		tag, present := sf.Tag.Lookup("json")
 		if present && tag == "-" {
 			continue
