@@ -59,10 +59,7 @@ func checkListen(c config) error {
 	if err != nil {
 		return err
 	}
-	if err := httpapi.CheckListen(c.Listen, tokens); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	return nil
+	return httpapi.CheckListen(c.Listen, tokens)
 }
 
 // listenAPI builds the API and takes its address.

@@ -113,7 +113,23 @@ a second signal n.`,
 			root.AddCommand(c)
 		}
 	}
+	root.SetHelpCommand(helpCommand(root))
 	return root
+}
+
+// helpCommand is cobra's, but that an unknown topic is an error.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("there is no command %q", strings.Join(args, " "))
+			}
+			return cmd.Help()
+		},
+	}
 }
 
 // untilSignal gives a context that ends with the first SIGINT or SIGTERM; the

@@ -305,4 +305,9 @@ func TestTheProgramEndsWithTheCodeThatItPromises(t *testing.T) {
 	p = begin(t, nil, "fly")
 	assert.Equal(t, exitUsage, p.code())
 	await(t, p.errs, `unknown command "fly" for "orreryd"`)
+	p = begin(t, nil, "help", "actions", "fly")
+	assert.Equal(t, exitUsage, p.code())
+	await(t, p.errs, `there is no command "actions fly"`)
+	p = begin(t, nil, "help", "actions", "add")
+	assert.Zero(t, p.code())
 }

@@ -169,6 +169,24 @@ func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
 // the fields of this program.
 var wrongType = regexp.MustCompile(`^cannot decode TOML (.+) into (?:a )?(?:struct field \S+ of type|Go value of type) (\S+)$`)
 
+// tomlType gives the TOML type that a Go type is written as.
+func tomlType(goType string) string {
+	goType = strings.TrimLeft(goType, "*")
+	switch {
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "integer"
+	case strings.HasPrefix(goType, "float"):
+		return "float"
+	case goType == "bool":
+		return "boolean"
+	case goType == "string":
+		return "string"
+	case strings.HasPrefix(goType, "[]"):
+		return "array"
+	}
+	return "table"
+}
+
 // readFile decodes a configuration file over the present settings. An unknown
 // key and a wrong type are errors that name line and column.
 func (c *config) readFile(path string) error {
@@ -196,7 +214,10 @@ func (c *config) readFile(path string) error {
 		if key != "" {
 			key += ": "
 		}
-		what := wrongType.ReplaceAllString(strings.TrimPrefix(wrong.Error(), "toml: "), "got a TOML $1, want a Go $2")
+		what := strings.TrimPrefix(wrong.Error(), "toml: ")
+		if m := wrongType.FindStringSubmatch(what); m != nil {
+			what = fmt.Sprintf("got a TOML %s, want a TOML %s", m[1], tomlType(m[2]))
+		}
 		return fmt.Errorf("%s:%d:%d: %s%s", path, row, column, key, what)
 	}
 	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "toml: "))

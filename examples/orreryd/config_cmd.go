@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -31,6 +32,11 @@ func (a *app) configCommand() *cobra.Command {
 			if err := checkListen(c); err != nil {
 				return usagef("%w", err)
 			}
+			for i, t := range c.Tokens {
+				if at, _ := t.expires(""); !at.IsZero() && !at.After(time.Now()) {
+					sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))
+				}
+			}
 			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
 			return err
 		},
@@ -44,6 +50,9 @@ func (a *app) configCommand() *cobra.Command {
 			c, err := loadConfig(cmd.Flags(), a.env)
 			if err != nil {
 				return err
+			}
+			if err := checkListen(c); err != nil {
+				return usagef("%w", err)
 			}
 			b, err := toml.Marshal(c.redacted())
 			if err != nil {

@@ -95,8 +95,8 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"an unknown key in a table", "\n[engine]\nlease = 5", `:3:1: unknown key "engine.lease"`},
 		{"an unknown table", "[motor]\na = 1", `unknown key "motor`},
 		{"two unknown keys", "a = 1\nb = 2", "unknown key \"a\"\n"},
-		{"a wrong type", "db = 5", ":1:6: db: got a TOML integer, want a Go string"},
-		{"a wrong type in a table", "[engine]\nmax_batch = 'x'", "engine.max_batch: got a TOML string, want a Go int"},
+		{"a wrong type", "db = 5", ":1:6: db: got a TOML integer, want a TOML string"},
+		{"a wrong type in a table", "[engine]\nmax_batch = 'x'", "engine.max_batch: got a TOML string, want a TOML integer"},
 		{"bad syntax", "db = ", ":1:5: expected value"},
 		{"a key given twice", "db = 'a'\ndb = 'b'", ":2:1: "},
 		{"an empty database", "db = ''", "db: must not be empty"},
@@ -124,8 +124,14 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a tool of no known type", "[tools.mine]\ntype = 'soap'", `tools.mine.type: "soap" is unknown`},
 		{"a command with an http key", "[tools.command]\nretries = 1", `tools.command.retries: a tool of type "command" has no such key`},
 		{"an http tool with a command key", "[tools.http]\nexecutables = ['date']", `tools.http.executables: a tool of type "http" has no such key`},
-		{"a tool that may not run", "[tools.command]\nconcurrency = 0", "tools.command.concurrency: 0 is not at least 1"},
-		{"a relative base directory", "[tools.command]\nbase_dir = 'here'", `tools.command: BaseDir: "here" is not an absolute path`},
+		{"a tool that may not run", "[tools.command]\nconcurrency = 0", "tools.command.concurrency: 0 is not between 1 and"},
+		{"a relative base directory", "[tools.command]\nbase_dir = 'here'", `tools.command.base_dir: "here" is not an absolute path`},
+		{"an endless output", "[tools.command]\nmax_output_bytes = 100000000000000", "tools.command.max_output_bytes: 100000000000000 is not between 0 and 67108864"},
+		{"a built-in tool of another type", "[tools.command]\ntype = 'http'", `tools.command.type: "command" is always of type "command"`},
+		{"a number where a list stands", "[tools.command]\nexecutables = 5", "want a TOML array"},
+		{"text where a table stands", "engine = 'x'", "want a TOML table"},
+		{"text where a number stands", "tick_rate_seconds = 'x'", "want a TOML float"},
+		{"a number where a truth stands", "strict_tick = 1", "want a TOML boolean"},
 		{"a bad network", "[tools.http]\nallow = ['10.1.0.0/16', 'x']", `tools.http.allow[1]: "x" is not a network`},
 		{"a tool's negative limit", "[tools.http]\ntime_limit_seconds = -1", "tools.http.time_limit_seconds: -1 is not"},
 
@@ -192,6 +198,16 @@ func TestWrongFlagsAndVariablesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, `ORRERY_STRICT_TICK: "maybe" is neither true nor false`)
 	_, err = load(t, "", map[string]string{"ORRERY_CONFIG": "/nowhere/orrery.toml"})
 	require.ErrorContains(t, err, "read the configuration: open /nowhere/orrery.toml")
+}
+
+func TestWhatWouldNotServeIsSaidByCheckAndShow(t *testing.T) {
+	r := cli(t, nil, "", "config", "show", "--listen", ":7460")
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.err, `listen address ":7460" means all interfaces: without a token only loopback is served`)
+	path := write(t, "orrery.toml", "[[tokens]]\nname = 'old'\ntoken = '0123456789abcdef'\nexpires = 2020-01-31T00:00:00Z")
+	r = cli(t, nil, "", "config", "check", path)
+	assert.Zero(t, r.code)
+	assert.Contains(t, r.err, `warning: tokens[0] "old" expired at 2020-01-31T00:00:00Z`)
 }
 
 func TestATokenIsKnownByItsHashWhereverItStands(t *testing.T) {

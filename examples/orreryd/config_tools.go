@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -44,6 +45,16 @@ const (
 	typeHTTP    = "http"
 )
 
+// builtIn are the tools that exist unless they are switched off.
+var builtIn = map[string]string{command.Name: typeCommand, httpcall.Name: typeHTTP}
+
+// optionKeys are the keys that set the options of tools that their own check
+// may refuse.
+var optionKeys = strings.NewReplacer(
+	"InheritEnv: ", "inherit_env: ", "BaseDir: ", "base_dir: ", "Executables: ", "executables: ",
+	"MaxResponse: ", "max_response_bytes: ", "Retries: ", "retries: ", "UserAgent: ", "user_agent: ",
+)
+
 func (t toolConfig) enabled() bool { return t.Enabled == nil || *t.Enabled }
 
 // addDefaultTools adds the tools that exist unless they are switched off.
@@ -52,7 +63,7 @@ func (c *config) addDefaultTools() {
 	if c.Tools == nil {
 		c.Tools = make(map[string]toolConfig)
 	}
-	for name, typ := range map[string]string{command.Name: typeCommand, httpcall.Name: typeHTTP} {
+	for name, typ := range builtIn {
 		t := c.Tools[name]
 		if t.Type == "" {
 			t.Type = typ
@@ -92,13 +103,22 @@ func (t toolConfig) validate(key string) error {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, t.Type, typeCommand, typeHTTP)
 	}
 	var errs []error
+	for name, typ := range builtIn {
+		if key == "tools."+name && t.Type != typ {
+			return fmt.Errorf("%s.type: %q is always of type %q: give a tool of type %q another name", key, name, typ, t.Type)
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(foreign)) {
 		if foreign[k] {
 			errs = append(errs, fmt.Errorf("%s.%s: a tool of type %q has no such key", key, k, t.Type))
 		}
 	}
-	errs = append(errs, checkAtLeast(key+".concurrency", t.Concurrency, 1), checkAtLeast(key+".max_output_bytes", t.MaxOutputBytes, 0),
-		checkAtLeast(key+".max_response_bytes", t.MaxResponseBytes, 1), checkAtLeast(key+".retries", t.Retries, 0))
+	errs = append(errs,
+		checkBetween(key+".concurrency", t.Concurrency, 1, 1<<16),
+		checkBetween(key+".max_output_bytes", t.MaxOutputBytes, 0, maxCaptured),
+		checkBetween(key+".max_response_bytes", t.MaxResponseBytes, 1, maxCaptured),
+		checkBetween(key+".retries", t.Retries, 0, 1<<16),
+	)
 	for k, v := range map[string]*float64{
 		"time_limit_seconds": t.TimeLimitSeconds, "kill_grace_seconds": t.KillGraceSeconds,
 		"total_limit_seconds": t.TotalLimitSeconds, "backoff_seconds": t.BackoffSeconds,
@@ -117,9 +137,12 @@ func (t toolConfig) validate(key string) error {
 	return closeTool(tool)
 }
 
-func checkAtLeast(key string, v *int, least int) error {
-	if v != nil && *v < least {
-		return fmt.Errorf("%s: %d is not at least %d", key, *v, least)
+// maxCaptured bounds what is kept of a run's output: it is a part of a record.
+const maxCaptured = 64 << 20
+
+func checkBetween(key string, v *int, least, most int) error {
+	if v != nil && (*v < least || *v > most) {
+		return fmt.Errorf("%s: %d is not between %d and %d", key, *v, least, most)
 	}
 	return nil
 }
@@ -158,7 +181,7 @@ func (t toolConfig) make(key string) (shell.Tool, error) {
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s.%s", key, optionKeys.Replace(err.Error()))
 	}
 	return tool, nil
 }

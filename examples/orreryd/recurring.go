@@ -309,7 +309,7 @@ func (r *recurring) list() *cobra.Command {
 		return r.a.printPage([]string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
 			rows, fmt.Sprintf("no recurring actions of tenant %s in namespace %s", clean(r.tenant), clean(r.namespace)), next)
 	})
-	cmd.Flags().BoolVar(&enabled, "enabled", true, "only enabled ones, or only disabled ones")
+	cmd.Flags().BoolVar(&enabled, "enabled", false, "only those that are enabled, or with --enabled=false only those that are not; both without the flag")
 	addPageFlags(cmd, &limit, &token, &all)
 	return cmd
 }

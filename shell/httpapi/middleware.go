@@ -21,6 +21,7 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	gone   bool // a write failed: nobody reads on
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -36,6 +37,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
+	w.gone = w.gone || err != nil
 	return n, err
 }
 

@@ -279,6 +279,14 @@ func TestABackupThatFailsBreaksOff(t *testing.T) {
 	assert.Contains(t, a.logs.String(), "a torn page")
 }
 
+func TestAStopIsNoFaultInTheLog(t *testing.T) {
+	a := start(t, setup{})
+	a.stop()
+	assert.Equal(t, http.StatusServiceUnavailable, a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).status)
+	assert.Contains(t, a.logs.String(), "request ended early")
+	assert.NotContains(t, a.logs.String(), "ERROR")
+}
+
 func TestTheOpenAPIDocumentIsServed(t *testing.T) {
 	a := start(t, setup{stopped: true})
 	r := a.do("GET", "/openapi.json", nil)

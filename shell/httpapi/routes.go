@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 // access says who may use a route.
@@ -168,13 +170,16 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
+	sw, counted := w.(*statusWriter)
 	switch {
+	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon's stop and a client's leave are no faults
+		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
 		s.log.Error("request failed", "request_id", c.id, "route", c.route, "actor", c.actor, "status", f.status, "error", err)
 	case f.cause != nil:
 		s.log.Debug("request refused", "request_id", c.id, "route", c.route, "status", f.status, "error", fmt.Sprint(f.cause))
 	}
-	if sw, ok := w.(*statusWriter); ok && sw.status != 0 {
+	if counted && sw.status != 0 {
 		panic(http.ErrAbortHandler) // half an answer has left: break it off, so that nobody takes it for whole
 	}
 	writeFailure(w, f)

@@ -76,6 +76,22 @@ func TestABackupFileIsPrivateWholeAndNeverReplacesAnother(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
+func TestACompactionRemovesWhatOneThatWasKilledLeftBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a[b].db")
+	s, err := bolt.Open(path, bolt.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	folder := filepath.Dir(path)
+	mine, others := filepath.Join(folder, ".a[b].db.tmp-1"), filepath.Join(folder, ".ab.db.tmp-1")
+	for _, name := range []string{mine, others} {
+		require.NoError(t, os.WriteFile(name, []byte("half a copy"), 0o600))
+	}
+	_, err = bolt.CompactFile(t.Context(), path)
+	require.NoError(t, err)
+	assert.NoFileExists(t, mine)
+	assert.FileExists(t, others)
+}
+
 func TestACompactedDatabaseHoldsTheSameInLessRoom(t *testing.T) {
 	path := filled(t, 60)
 	s, err := bolt.Open(path, bolt.Options{NoSync: true})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -57,7 +58,13 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	folder := filepath.Dir(dst)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(dst)+".tmp-*")
+	pattern := "." + filepath.Base(dst) + ".tmp-*"
+	if src == dst { // the lock is ours alone: what stands there is of a compaction that was killed
+		if err := removeAll(folder, pattern); err != nil {
+			return sizes, err
+		}
+	}
+	f, err := os.CreateTemp(folder, pattern)
 	if err != nil {
 		return sizes, explain(err)
 	}
@@ -88,6 +95,23 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 		return sizes, err
 	}
 	return sizes, syncFolder(folder)
+}
+
+// removeAll removes the files of a folder that match "prefix*". A name may hold
+// what filepath.Glob takes for a pattern.
+func removeAll(folder, pattern string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), strings.TrimSuffix(pattern, "*")) && e.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // copyCompact copies all buckets into the empty file at path.
