@@ -202,15 +202,19 @@ func checkMap(field string, m map[string]string) error {
 	if len(m) > MaxMapEntries {
 		return fmt.Errorf("%s: %d entries are more than %d", field, len(m), MaxMapEntries)
 	}
-	for _, k := range sortedKeys(m) {
-		if err := checkName(field+" key", k, true); err != nil {
-			return err
-		}
-		if err := checkText(field+"."+k, m[k]); err != nil {
-			return err
+	found, bad := false, ""
+	for k, v := range m { // order-free: of the bad entries, the first in order is reported
+		if (!found || k < bad) && (checkName("", k, true) != nil || checkText("", v) != nil) {
+			found, bad = true, k
 		}
 	}
-	return nil
+	if !found {
+		return nil
+	}
+	if err := checkName(field+" key", bad, true); err != nil {
+		return err
+	}
+	return checkText(field+"."+bad, m[bad])
 }
 
 // Recurrence says when an action runs again after it ended (A4): a fixed period

@@ -21,7 +21,10 @@ const maxTime = effects.MaxTime
 // value.
 
 func sortedKeys(m map[string]string) []string {
-	return slices.Sorted(maps.Keys(m))
+	// order-free: sorted below
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
+	slices.Sort(keys)
+	return keys
 }
 
 // object appends fields to a JSON object.

@@ -383,7 +383,12 @@ func marked(template map[string]string, id uuid.UUID) map[string]string {
 }
 
 func (r RecurringAction) expandDedupKey(due Time) string {
-	return strings.NewReplacer("{{recurring_id}}", r.ID.String(), "{{execution_time}}", due.String()).Replace(r.ActionTemplate.DedupKey)
+	key := r.ActionTemplate.DedupKey
+	if !strings.Contains(key, "{{") {
+		return key
+	}
+	key = strings.ReplaceAll(key, "{{recurring_id}}", r.ID.String())
+	return strings.ReplaceAll(key, "{{execution_time}}", due.String())
 }
 
 // trigger: an occurrence out of turn; the schedule stays as it is.
