@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,9 +78,9 @@ func (a *app) backupLive(ctx context.Context, c *client, to string) (err error) 
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	n, err := writeBackup(to, resp.Body)
+	n, err := bolt.ReceiveBackup(to, resp.Body)
 	if err != nil {
-		return existsHint(fmt.Errorf("backup to %s: %w", to, err))
+		return existsHint(err)
 	}
 	return a.wroteBackup(to, n)
 }
@@ -100,58 +98,6 @@ func existsHint(err error) error {
 		return fmt.Errorf("%w: it is not overwritten: choose another name", err)
 	}
 	return err
-}
-
-// writeBackup writes a database that comes from elsewhere under a temporary
-// name beside the file, opens it to see that it is whole, and only then gives it
-// its name.
-func writeBackup(to string, from io.Reader) (n int64, err error) {
-	folder := filepath.Dir(to)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(to)+".tmp-*") // mode 0600
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if rerr := os.Remove(f.Name()); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
-	}()
-	n, err = io.Copy(f, from)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return n, err
-	}
-	st, err := bolt.Open(f.Name(), bolt.Options{ReadOnly: true})
-	if err != nil {
-		return n, fmt.Errorf("what came is no whole database: %w", err)
-	}
-	if err := st.Close(); err != nil {
-		return n, err
-	}
-	// A link fails where the name was taken meanwhile; a rename would replace it.
-	// Some file systems know no links.
-	err = os.Link(f.Name(), to)
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		err = os.Rename(f.Name(), to)
-	}
-	if err != nil {
-		return n, err
-	}
-	return n, syncFolder(folder)
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(folder string) error {
-	if runtime.GOOS == "windows" { // where a folder cannot be synced
-		return nil
-	}
-	d, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // stoppedWait is how long a file may still be in use: nobody is expected there.

@@ -64,6 +64,27 @@ func (s *Store) BackupFile(ctx context.Context, path string) (n int64, err error
 	return n, nil
 }
 
+// ReceiveBackup writes what a [Store.Backup] somewhere else gave, as
+// [Store.BackupFile] does, once it has been opened and found to be whole. It
+// returns how many bytes came.
+func ReceiveBackup(path string, from io.Reader) (n int64, err error) {
+	n, err = writeNew(path, func(f *os.File) (int64, error) {
+		n, err := io.Copy(f, from)
+		if err != nil {
+			return n, err
+		}
+		s, err := Open(f.Name(), Options{ReadOnly: true})
+		if err != nil {
+			return n, fmt.Errorf("what came is no whole database: %w", err)
+		}
+		return n, s.Close()
+	})
+	if err != nil {
+		return n, fmt.Errorf("backup to %s: %w", path, err)
+	}
+	return n, nil
+}
+
 // writeNew makes a file by a temporary one beside it.
 func writeNew(path string, write func(*os.File) (int64, error)) (n int64, err error) {
 	if _, err := os.Lstat(path); err == nil {

@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -90,6 +91,31 @@ func TestACompactionRemovesWhatOneThatWasKilledLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoFileExists(t, mine)
 	assert.FileExists(t, others)
+}
+
+func TestABackupThatIsReceivedIsWholeOrIsNot(t *testing.T) {
+	s, err := bolt.Open(filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{})
+	require.NoError(t, err)
+	var sent bytes.Buffer
+	_, err = s.Backup(t.Context(), &sent)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+
+	to := filepath.Join(t.TempDir(), "copy.db")
+	_, err = bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()[:sent.Len()/2]))
+	require.ErrorContains(t, err, "what came is no whole database")
+	left, err := os.ReadDir(filepath.Dir(to))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	n, err := bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()))
+	require.NoError(t, err)
+	assert.EqualValues(t, sent.Len(), n)
+	written, err := os.ReadFile(to)
+	require.NoError(t, err)
+	assert.Equal(t, sent.Bytes(), written)
+	_, err = bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()))
+	require.ErrorIs(t, err, os.ErrExist)
 }
 
 func TestACompactedDatabaseHoldsTheSameInLessRoom(t *testing.T) {
