@@ -38,8 +38,10 @@ import (
 //   - A terminal status is never left, but for expire.
 //   - The end is told once to the bus, to the occurrence and to the dedup key:
 //     with the entry into a terminal status.
-//   - Once created, of the spec only the trigger of a recurring action changes,
-//     and its key time only grows.
+//   - Once created, of the spec only the trigger's time changes: with a trigger
+//     before it, and with a cycle.
+//   - The time that a recurring action stands for, resume_at or else its key
+//     time, never goes back, and each cycle that was not triggered moves it on.
 type Action struct {
 	ActionSpec
 	Status    Status `json:"status"`
@@ -55,6 +57,7 @@ type Action struct {
 	StartedAt  Time     `json:"started_at"`  // of the last run
 	FinishedAt Time     `json:"finished_at"` // of the last run
 	LastRun    *LastRun `json:"last_run"`    // how the cycle before ended; recurring actions only
+	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger out of turn put aside; recurring actions only
 }
 
 // ActionSpec is what a creator says of an action.
@@ -131,7 +134,9 @@ func (t StatusType) Terminal() bool {
 // pending, running, completed{result}, failed{reason} and cancelled{reason}.
 type Status struct {
 	Type   StatusType      `json:"type"`
-	Result json.RawMessage `json:"result,omitempty"` // completed; null where the tool gave none
+	// Result is what the tool gave: of a completed action null where it gave
+	// nothing, of a failed one empty.
+	Result json.RawMessage `json:"result,omitempty"`
 	Reason string          `json:"reason,omitempty"` // failed, cancelled
 }
 
@@ -196,10 +201,12 @@ type (
 		Run    uint32
 		Result json.RawMessage
 	}
-	// ActionFail answers a run that failed.
+	// ActionFail answers a run that failed. A Result that cannot be stored is left
+	// out.
 	ActionFail struct {
 		Run    uint32
 		Reason string
+		Result json.RawMessage // what the tool gave nevertheless; may be empty
 	}
 	// ActionInterrupt says that a run's holder is gone, so that nobody knows how
 	// far it came (A9).
@@ -236,7 +243,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		return a.due(e, c)
 	case ActionTrigger:
 		if a.Status.Type == StatusPending {
-			return a.start(c)
+			return a.trigger(c)
 		}
 	case ActionCancel:
 		return a.cancel(e, c)
@@ -247,7 +254,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		return a.refuseStale(e, e.Run)
 	case ActionFail:
 		if a.answers(e.Run) {
-			return a.finish(Status{Type: StatusFailed, Reason: reasonOr(e.Reason, "failed without a reason")}, c)
+			return a.finish(Status{Type: StatusFailed, Reason: reasonOr(e.Reason, "failed without a reason"), Result: e.result()}, c)
 		}
 		return a.refuseStale(e, e.Run)
 	case ActionInterrupt:
@@ -311,6 +318,18 @@ func (a Action) due(e ActionDue, c Clock) (Action, []effects.Effect) {
 	return a.start(c)
 }
 
+// trigger: pending → running before its time, which is now from here on, so that
+// a run that is given back is not put off. What recurs keeps its schedule.
+func (a Action) trigger(c Clock) (Action, []effects.Effect) {
+	if at := a.Trigger.NextTickAt; at.After(c.Now) {
+		if !a.Recurrence.IsZero() && a.ResumeAt.IsZero() {
+			a.ResumeAt = at
+		}
+		a.Trigger.NextTickAt = c.Now
+	}
+	return a.start(c)
+}
+
 // start: pending → running. The shell makes this durable before it calls the
 // tool (A8).
 func (a Action) start(c Clock) (Action, []effects.Effect) {
@@ -338,15 +357,21 @@ func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
 	return a.finish(Status{Type: StatusCompleted, Result: result}, c)
 }
 
+// result gives what is kept of the result.
+func (e ActionFail) result() json.RawMessage {
+	result := trimJSON(e.Result)
+	if len(result) == 0 || string(result) == "null" || !storable(result) || !utf8.Valid(result) {
+		return nil
+	}
+	return result
+}
+
 // interrupt: running → pending again where the policy says retry and attempts
 // remain, otherwise → failed (A9, R3).
 func (a Action) interrupt(e ActionInterrupt, c Clock) (Action, []effects.Effect) {
 	reason := reasonOr(e.Reason, ReasonRecovered)
-	if a.Policy.OnInterrupt != InterruptRetry {
+	if a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {
 		return a.finish(Status{Type: StatusFailed, Reason: reason}, c)
-	}
-	if a.Attempt >= a.Policy.MaxAttempts {
-		return a.finish(Status{Type: StatusFailed, Reason: fmt.Sprintf("%s; attempt %d of %d was the last", reason, a.Attempt, a.Policy.MaxAttempts)}, c)
 	}
 	a.Status = Status{Type: StatusPending}
 	a.UpdatedAt = c.Now
@@ -389,7 +414,7 @@ func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
 	if next, ok := a.nextCycle(c); ok {
 		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt}
-		a.Trigger = Scheduled(next)
+		a.Trigger, a.ResumeAt = Scheduled(next), 0
 		a.Status = Status{Type: StatusPending}
 		a.Cycle++
 		a.Attempt = 0
@@ -406,7 +431,14 @@ func (a Action) nextCycle(c Clock) (Time, bool) {
 	if a.Recurrence.IsZero() {
 		return 0, false
 	}
-	return a.Recurrence.next(a.Trigger.KeyTime(), max(c.Now, a.Trigger.KeyTime()))
+	last := a.Trigger.KeyTime()
+	if !a.ResumeAt.IsZero() {
+		if a.ResumeAt.After(c.Now) {
+			return a.ResumeAt, true
+		}
+		last = a.ResumeAt
+	}
+	return a.Recurrence.next(last, max(c.Now, last))
 }
 
 // settled tells the bus, and whoever waits for this action, that it has ended.

@@ -141,6 +141,7 @@ func (a Action) AppendJSON(b []byte) []byte {
 	} else {
 		o.b = a.LastRun.appendJSON(o.b)
 	}
+	o.time("resume_at", a.ResumeAt)
 	return o.end()
 }
 
@@ -203,6 +204,9 @@ func (s Status) appendJSON(b []byte) []byte {
 	case StatusCompleted:
 		o.raw("result", s.Result)
 	case StatusFailed, StatusCancelled:
+		if len(s.Result) > 0 {
+			o.raw("result", s.Result)
+		}
 		o.str("reason", s.Reason)
 	case StatusPending, StatusRunning:
 	}

@@ -46,7 +46,12 @@ type DedupEvent interface {
 
 type (
 	// DedupClaim asks for the creation of an action under its dedup key.
-	DedupClaim struct{ Create ActionSpec }
+	DedupClaim struct {
+		Create ActionSpec
+		// LastExecutedAt is what the recurring action, if it is one that asks, goes
+		// back to where the key is held.
+		LastExecutedAt Time
+	}
 	// DedupRelease says that the holder has ended.
 	DedupRelease struct{ Holder uuid.UUID }
 )
@@ -90,7 +95,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 		To: effects.Ref{Kind: KindOccurrence, ID: spec.Occurrence}, Event: OccurrenceDeduplicate{Holder: d.Holder},
 	}}
 	if id, err := uuid.Parse(spec.Metadata[MetaRecurringID]); err == nil {
-		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{}})
+		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{LastExecutedAt: e.LastExecutedAt}})
 	}
 	return d, effs
 }

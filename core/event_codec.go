@@ -104,18 +104,25 @@ func (e ActionComplete) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e ActionFail) AppendJSON(b []byte) []byte { return runReason(b, typeFail, e.Run, e.Reason) }
+func (e ActionFail) AppendJSON(b []byte) []byte {
+	o := runReason(b, typeFail, e.Run, e.Reason)
+	if result := e.result(); result != nil {
+		o.raw("result", result)
+	}
+	return o.end()
+}
 
 // AppendJSON appends the journal form.
 func (e ActionInterrupt) AppendJSON(b []byte) []byte {
-	return runReason(b, typeInterrupt, e.Run, e.Reason)
+	o := runReason(b, typeInterrupt, e.Run, e.Reason)
+	return o.end()
 }
 
-func runReason(b []byte, typ string, run uint32, reason string) []byte {
+func runReason(b []byte, typ string, run uint32, reason string) object {
 	o := typed(b, typ)
 	o.num("run", uint64(run))
 	o.str("reason", reason)
-	return o.end()
+	return o
 }
 
 // AppendJSON appends the journal form.
@@ -162,7 +169,11 @@ func (e RecurringTrigger) AppendJSON(b []byte) []byte { return bare(b, typeTrigg
 func (e RecurringDelete) AppendJSON(b []byte) []byte { return bare(b, typeDelete) }
 
 // AppendJSON appends the journal form.
-func (e RecurringDeduplicated) AppendJSON(b []byte) []byte { return bare(b, typeDeduplicated) }
+func (e RecurringDeduplicated) AppendJSON(b []byte) []byte {
+	o := typed(b, typeDeduplicated)
+	o.time("last_executed_at", e.LastExecutedAt)
+	return o.end()
+}
 
 // AppendJSON appends the journal form.
 func (e OccurrenceRecord) AppendJSON(b []byte) []byte {
@@ -194,6 +205,7 @@ func (e DedupClaim) AppendJSON(b []byte) []byte {
 	o := typed(b, typeClaim)
 	o.key("create")
 	o.b = e.Create.AppendJSON(o.b)
+	o.time("last_executed_at", e.LastExecutedAt)
 	return o.end()
 }
 
@@ -250,6 +262,7 @@ type wire struct {
 	StartedAt     Time            `json:"started_at"`
 	FinishedAt    Time            `json:"finished_at"`
 	Holder        uuid.UUID       `json:"holder"`
+	LastExecuted  Time            `json:"last_executed_at"`
 }
 
 // DecodeEvent reads the journal form of an event for a machine of that kind.
@@ -299,7 +312,7 @@ func (w wire) action() (Event, error) {
 		}
 		return ActionComplete{Run: w.Run, Result: w.Result}, nil
 	case typeFail:
-		return ActionFail{Run: w.Run, Reason: w.Reason}, nil
+		return ActionFail{Run: w.Run, Reason: w.Reason, Result: w.Result}, nil
 	case typeInterrupt:
 		return ActionInterrupt{Run: w.Run, Reason: w.Reason}, nil
 	case typeHandBack:
@@ -331,7 +344,7 @@ func (w wire) recurring() (Event, error) {
 	case typeDelete:
 		return RecurringDelete{}, nil
 	case typeDeduplicated:
-		return RecurringDeduplicated{}, nil
+		return RecurringDeduplicated{LastExecutedAt: w.LastExecuted}, nil
 	}
 	return nil, nil
 }
@@ -355,7 +368,7 @@ func (w wire) occurrence() (Event, error) {
 func (w wire) dedup() (Event, error) {
 	switch w.Type {
 	case typeClaim:
-		var e DedupClaim
+		e := DedupClaim{LastExecutedAt: w.LastExecuted}
 		err := json.Unmarshal(w.Create, &e.Create)
 		return e, err
 	case typeRelease:

@@ -62,7 +62,7 @@ func goldenStates() []core.State {
 	completed, _ = completed.Apply(core.ActionTrigger{}, clock)
 	failed, _ := completed.Apply(core.ActionInterrupt{Run: 1}, clock) // pending again: it retries
 	failed, _ = failed.Apply(core.ActionDue{}, clock)
-	failed, _ = failed.Apply(core.ActionFail{Run: 2, Reason: "no\nroute"}, clock)
+	failed, _ = failed.Apply(core.ActionFail{Run: 2, Reason: "no\nroute", Result: json.RawMessage(`{"status":502}`)}, clock)
 	completed, _ = completed.Apply(core.ActionComplete{Run: 1, Result: json.RawMessage(` {"ok": true} `)}, clock)
 	cancelled, _ := bare.Apply(core.ActionCancel{}, clock)
 
@@ -85,7 +85,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 		core.KindAction: {
 			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"},
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
-			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
+			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
 		},
 		core.KindRecurring: {
 			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringUpdate{},
@@ -94,14 +94,14 @@ func goldenEvents() map[effects.Kind][]core.Event {
 				Labels: &metadata, EndsAt: &number, Provider: &text, ActionType: &text, StartDeadlineSeconds: &number,
 				Policy: &core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
 			}},
-			core.RecurringPause{By: "ann", Reason: "holidays"}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringDelete{}, core.RecurringDeduplicated{},
+			core.RecurringPause{By: "ann", Reason: "holidays"}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringDelete{}, core.RecurringDeduplicated{}, core.RecurringDeduplicated{LastExecutedAt: start},
 		},
 		core.KindOccurrence: {
 			core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1)}},
 			core.OccurrenceSettle{Outcome: core.StatusFailed, Reason: "exit status 1", StartedAt: start, FinishedAt: start.Add(time.Second)},
 			core.OccurrenceDeduplicate{Holder: id(1)}, core.OccurrenceExpire{},
 		},
-		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupRelease{Holder: id(1)}},
+		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupClaim{Create: goldenActionSpec(), LastExecutedAt: start}, core.DedupRelease{Holder: id(1)}},
 	}
 }
 

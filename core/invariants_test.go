@@ -143,15 +143,23 @@ var invariants = map[effects.Kind][]invariant{
 			return unless(told == (ends || cycled) && len(sends[core.OccurrenceSettle](s)) == settles && len(sends[core.DedupRelease](s)) == releases,
 				"%s → %s with %v", b.Status.Type, a.Status.Type, s.effs)
 		}),
-		on("Once created, of the spec only the trigger of a recurring action changes, and its key time only grows.", func(s step, b, a core.Action) string {
+		on("Once created, of the spec only the trigger's time changes: with a trigger before it, and with a cycle.", func(s step, b, a core.Action) string {
 			if !exists(b) || !exists(a) {
 				return ""
 			}
-			if !b.Recurrence.IsZero() && b.Trigger.KeyTime() < a.Trigger.KeyTime() {
+			if _, ok := s.event.(core.ActionTrigger); ok && b.Trigger.KeyTime().After(s.clock.Now) || a.Cycle > b.Cycle {
 				a.Trigger = b.Trigger
 			}
 			was, is := string(b.ActionSpec.AppendJSON(nil)), string(a.ActionSpec.AppendJSON(nil))
 			return unless(was == is, "%s → %s", was, is)
+		}),
+		on("The time that a recurring action stands for, resume_at or else its key time, never goes back, and each cycle that was not triggered moves it on.", func(_ step, b, a core.Action) string {
+			if !exists(b) || !exists(a) || a.Recurrence.IsZero() {
+				return ""
+			}
+			was, is := standsFor(b), standsFor(a)
+			moved := a.Cycle == b.Cycle || !b.ResumeAt.IsZero() || was < is
+			return unless(was <= is && moved, "%s → %s", was, is)
 		}),
 	},
 	core.KindRecurring: {
@@ -250,4 +258,12 @@ var invariants = map[effects.Kind][]invariant{
 			return unless(!took && len(made) == 0, "%v → %v made %v", b, a, made)
 		}),
 	},
+}
+
+// standsFor gives the time of the schedule at which a recurring action is.
+func standsFor(a core.Action) core.Time {
+	if !a.ResumeAt.IsZero() {
+		return a.ResumeAt
+	}
+	return a.Trigger.KeyTime()
 }

@@ -272,7 +272,7 @@ func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {
 	case "complete":
 		return core.ActionComplete{Run: run, Result: drawJSON(t, "result")}
 	case "fail":
-		return core.ActionFail{Run: run, Reason: drawText(t, "reason")}
+		return core.ActionFail{Run: run, Reason: drawText(t, "reason"), Result: drawJSON(t, "result")}
 	case "interrupt":
 		return core.ActionInterrupt{Run: run, Reason: drawText(t, "reason")}
 	case "hand_back":
@@ -299,7 +299,7 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 	case "trigger":
 		return core.RecurringTrigger{}
 	case "deduplicated":
-		return core.RecurringDeduplicated{}
+		return core.RecurringDeduplicated{LastExecutedAt: c.Now}
 	case "delete":
 		return core.RecurringDelete{}
 	}
@@ -333,7 +333,7 @@ func drawOccurrenceEvent(t *rapid.T, o core.Occurrence, c core.Clock) core.Event
 
 func drawDedupEvent(t *rapid.T, d core.Dedup, c core.Clock) core.Event {
 	if rapid.Bool().Draw(t, "claim") {
-		return core.DedupClaim{Create: drawActionSpec(t, c)}
+		return core.DedupClaim{Create: drawActionSpec(t, c), LastExecutedAt: c.Now}
 	}
 	return core.DedupRelease{Holder: rapid.OneOf(rapid.Just(d.Holder), rapid.Just(id(1)), rapid.Just(uuid.Nil)).Draw(t, "holder")}
 }

@@ -131,7 +131,7 @@ type (
 	// RecurringDelete ends the definition; what it made goes on.
 	RecurringDelete struct{}
 	// RecurringDeduplicated says that the last dispatch met a live dedup key.
-	RecurringDeduplicated struct{}
+	RecurringDeduplicated struct{ LastExecutedAt Time }
 )
 
 // RecurringPatch holds the fields to change; nil leaves a field as it is. A
@@ -331,6 +331,7 @@ func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string
 // one (C3, C4).
 func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringAction, []effects.Effect) {
 	r.Sequence++
+	before := r.LastExecutedAt
 	r.LastExecutedAt, r.UpdatedAt = c.Now, c.Now
 	r.ExecutionCount = saturatingAdd(r.ExecutionCount, 1)
 	occurrence := ChildID(r.ID, "occurrence", r.Sequence)
@@ -342,7 +343,7 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 	}
 	create := effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}
 	if spec.DedupKey != "" {
-		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec}}
+		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec, LastExecutedAt: before}}
 	}
 	return r, []effects.Effect{
 		effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: occurrence}, Event: OccurrenceRecord{record}},
@@ -396,12 +397,13 @@ func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
 	return r.dispatch(c.Now, true, c)
 }
 
-// deduplicated takes the last dispatch out of the count again.
+// deduplicated takes the last dispatch back, which was none.
 func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction, []effects.Effect) {
 	if r.ExecutionCount == 0 {
 		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s has dispatched nothing", r.ID))
 	}
 	r.ExecutionCount--
+	r.LastExecutedAt = e.LastExecutedAt
 	r.DeduplicatedCount = saturatingAdd(r.DeduplicatedCount, 1)
 	return r, nil
 }

@@ -236,3 +236,7 @@ func TestTheReadmeMarksTheTwoCommandsThatTheGateRuns(t *testing.T) {
 		assert.Contains(t, lines[0], "go ", "F6: a machine with Go needs nothing else below %s", mark)
 	}
 }
+
+func TestTheReadmeShowsTheSmallExampleAsItIs(t *testing.T) {
+	assert.Contains(t, readFile(t, "README.md"), "```go\n"+readFile(t, "examples/embed/main.go")+"```\n")
+}

@@ -25,21 +25,25 @@ func (e *Engine) announce(p *plan) {
 }
 
 func (e *Engine) announceAction(c core.Change, a core.Action) {
-	was := core.StatusType("")
-	if b, ok := c.Before.(core.Action); ok {
-		was = b.Status.Type
+	was, _ := c.Before.(core.Action)
+	if c.Before == nil {
+		e.stats.created.Add(1)
 	}
-	status := a.Status
-	if a.Status.Type == core.StatusPending && a.LastRun != nil && was == core.StatusRunning {
-		status = a.LastRun.Status // a cycle of a recurring action has ended
+	if l := a.LastRun; l != nil && (was.LastRun == nil || was.LastRun.Cycle != l.Cycle) {
+		e.announceEnd(a, l.Status) // a cycle of a recurring action
 	}
-	if status.Type == was {
-		return
-	}
-	switch status.Type {
-	case core.StatusPending:
-	case core.StatusRunning:
+	if a.Status.Type == core.StatusRunning && a.Run != was.Run {
 		e.logAction(slog.LevelDebug, "action.start", a, "")
+	}
+	if a.Status.Type.Terminal() && !was.Status.Type.Terminal() {
+		e.announceEnd(a, a.Status)
+		e.wait.settle(a)
+	}
+}
+
+func (e *Engine) announceEnd(a core.Action, status core.Status) {
+	switch status.Type {
+	case core.StatusPending, core.StatusRunning:
 	case core.StatusCompleted:
 		e.stats.completed.Add(1)
 		e.logAction(slog.LevelDebug, "action.complete", a, "")
@@ -53,12 +57,6 @@ func (e *Engine) announceAction(c core.Change, a core.Action) {
 	case core.StatusCancelled:
 		e.stats.cancelled.Add(1)
 		e.logAction(slog.LevelInfo, "action.cancel", a, status.Reason)
-	}
-	if was == "" {
-		e.stats.created.Add(1)
-	}
-	if a.Status.Type.Terminal() {
-		e.wait.settle(a)
 	}
 }
 
@@ -102,11 +100,8 @@ func (e *Engine) announceRecurring(p *plan, ev effects.Event) {
 	if !ok {
 		return
 	}
-	switch ev.Kind.Action {
-	case "dispatched":
+	if ev.Kind.Action == "dispatched" {
 		e.stats.recurringDispatched.Add(1)
-	case "no_next":
-		e.stats.recurringErrors.Add(1)
 	}
 	attrs := []any{"recurring_id", ev.Source.ID}
 	if s, err := p.turn.State(effects.Ref{Kind: core.KindRecurring, ID: ev.Source.ID}); err == nil {

@@ -63,7 +63,7 @@ func TestARunWhoseHolderIsGoneIsSettledByItsPolicyAfterTwoTicks(t *testing.T) {
 		}{
 			{core.RunPolicy{}, core.StatusFailed, core.ReasonRecovered, 0},
 			{core.RunPolicy{OnInterrupt: core.InterruptRetry}, core.StatusCompleted, "", 1},
-			{core.RunPolicy{OnInterrupt: core.InterruptRetry, MaxAttempts: 1}, core.StatusFailed, core.ReasonRecovered + "; attempt 1 of 1 was the last", 0},
+			{core.RunPolicy{OnInterrupt: core.InterruptRetry, MaxAttempts: 1}, core.StatusFailed, core.ReasonRecovered, 0},
 		} {
 			st := memory.NewSession("first")
 			gate, c := newGate(), &counting{}

@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -226,6 +227,32 @@ func TestDeletingARecurringActionLeavesItsHistory(t *testing.T) {
 }
 
 // C12.
+func TestTheRetentionOfHistoryCountsFromTheEndOfItsAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) {
+			elapse(30 * time.Hour)
+			return nil, nil
+		})
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(slow), TickRate: time.Hour, HistoryRetention: 24 * time.Hour})
+		spec := everyMinute()
+		spec.Enabled = false
+		r, err := e.CreateRecurring(bg(), spec)
+		require.NoError(t, err)
+		_, err = e.TriggerRecurring(bg(), r.ID)
+		require.NoError(t, err)
+		history := func() []core.Occurrence {
+			h, _, err := e.History(bg(), r.ID, shell.Page{})
+			require.NoError(t, err)
+			return h
+		}
+		elapse(40 * time.Hour)
+		require.Len(t, history(), 1)
+		assert.Equal(t, "completed", history()[0].Outcome)
+		elapse(16 * time.Hour)
+		assert.Empty(t, history())
+	})
+}
+
 func TestHistoryAndFinishedActionsAreForgottenAfterTheirRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{}

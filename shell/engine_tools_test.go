@@ -369,3 +369,21 @@ func TestActionsAreListedNewestFirstWithFiltersAndPages(t *testing.T) {
 		require.ErrorIs(t, err, shell.ErrPageToken, "a token belongs to its list")
 	})
 }
+
+func TestWhatAToolGivesBesideItsErrorIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		output := json.RawMessage(`{"exit_code":1}`)
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+			if c.Label == "huge" {
+				return json.RawMessage(`"` + strings.Repeat("x", 2<<20) + `"`), errBoom
+			}
+			return output, errBoom
+		}))})
+		a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+		require.NoError(t, err)
+		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: errBoom.Error(), Result: output}, a.Status)
+		a, err = e.Execute(bg(), core.ActionSpec{ToolName: "count", Label: "huge"})
+		require.NoError(t, err)
+		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: errBoom.Error()}, a.Status)
+	})
+}

@@ -190,7 +190,7 @@ func expired(s core.State, cutoff effects.Time) bool {
 		return s.Status.Type.Terminal() && !s.UpdatedAt.After(cutoff)
 	case core.Occurrence:
 		ended := s.Outcome != "" || s.Verdict != core.VerdictDispatched
-		return ended && !s.DecidedAt.After(cutoff)
+		return ended && !max(s.DecidedAt, s.FinishedAt).After(cutoff)
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -177,7 +178,10 @@ func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration,
 	case errors.Is(cause, ErrTimeLimit) && !errors.Is(err, ErrTimeLimit):
 		reason = fmt.Sprintf("the action reached its time limit of %s: %s", limit, reason)
 	}
-	return core.ActionFail{Run: a.Run, Reason: reason}
+	if len(result) > maxResult || !utf8.Valid(result) {
+		result = nil // the reason matters more
+	}
+	return core.ActionFail{Run: a.Run, Reason: reason, Result: result}
 }
 
 func effectKey(id uuid.UUID, n uint32) store.EffectKey { return store.EffectKey{ID: id, N: n} }

@@ -22,8 +22,8 @@ import (
 // or loses its lease, or when the engine stops; [context.Cause] tells which:
 // [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return soon after that. A
 // nil error completes the action with the result, which must be valid JSON or
-// empty; an error fails it with the error's text as the reason. A panic is
-// caught and fails the action.
+// empty; an error fails it with the error's text as the reason, and keeps a
+// result that came beside it. A panic is caught and fails the action.
 //
 // A Tool must be safe for concurrent use.
 type Tool interface {

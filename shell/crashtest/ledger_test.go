@@ -123,6 +123,7 @@ type actionEntry struct {
 	order          order
 	acked          bool
 	cancelled, ran bool  // acknowledged
+	hurried        bool  // a trigger was tried, which brings its time forward
 	saw            sight // by the last look
 }
 
@@ -183,6 +184,7 @@ func (l *ledger) action(n note) {
 		a = &actionEntry{}
 		l.actions[n.ID] = a
 	}
+	a.hurried = a.hurried || n.Op == opTrigger
 	switch {
 	case n.Order != nil:
 		a.order = *n.Order
