@@ -18,6 +18,10 @@
 //
 //	{"exit_code":0,"stdout":"…","stderr":"…","stdout_dropped_bytes":0,"stderr_dropped_bytes":0,"duration_ms":12}
 //
+// A program that was started gives one however it ends: where it failed or was
+// stopped, Run returns it beside the error. Where a signal ended it, exit_code
+// is -1 and "signal" names it: "SIGKILL".
+//
 // # What a program is told
 //
 // Besides the environment that the policy and the input give, these are always
@@ -35,7 +39,8 @@
 // left of its group is killed too: a finished action leaves nothing running. A
 // program that means to leave a daemon behind must start it in a session of its
 // own (setsid); such a process cannot hold Run up by keeping the output open,
-// but what it prints later is lost.
+// but what it prints later is lost. Where the program is stopped, Linux ends
+// such processes too, if they can be told: see below.
 //
 // On Linux the program also gets SIGKILL when the daemon dies, even by kill -9
 // (PR_SET_PDEATHSIG). The kernel ties that to the thread that started the
@@ -43,9 +48,37 @@
 // has ended; it would sit in a blocking wait there anyway. The program's own
 // children do not inherit the setting and can outlive a daemon that is killed.
 //
+// # What a program leaves behind
+//
+// On Linux the processes of an action can be told by ORRERY_ACTION_ID in the
+// environment with which they were started (/proc/PID/environ), wherever they
+// went, together with ORRERY_IDEMPOTENCY_KEY, which stands for the cycle, and
+// ORRERY_ATTEMPT. By that, those of the daemon's user get SIGKILL
+//
+//   - before an attempt that is not the first, whatever earlier attempts of the
+//     same cycle have left, such as what outlived a daemon that was killed. If
+//     one is not gone within [Options.KillGrace] (5 seconds, where that is
+//     negative), the attempt fails without having started, with a [*StartError]
+//     that names the process;
+//   - when a program was stopped, for whatever reason, and has ended: what it
+//     started outside its group.
+//
+// In both cases the rest of their process groups is ended with them, be it
+// marked or not. The daemon and its ancestors are never touched.
+//
+// Not found are processes that were started without the variable, or have
+// written over it, and left the group of those that have it; those of another
+// user (sudo, setuid programs); those on another machine or in a container that
+// the program asked a service to start; and all, where there is no /proc, which
+// is logged. A daemon that is to outlive even this is started with
+// "env -u ORRERY_ACTION_ID setsid". Elsewhere than on Linux nothing is looked for.
+//
+// # How long Run takes
+//
 // Run returns when the program is gone, never before: a process in an
 // uninterruptible sleep keeps it until the kernel lets go, because to report an
-// end that has not happened would let the work be done twice.
+// end that has not happened would let the work be done twice. Only for what
+// left the program's group it waits no longer than [Options.KillGrace].
 //
 // On Windows there are neither groups nor SIGTERM: the program itself is
 // terminated, and its children are left alone.
@@ -60,6 +93,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,8 +125,9 @@ type Options struct {
 	// to 1 MiB or MaxOutput, whichever is more. Zero means 64 KiB, negative means
 	// that nothing is kept.
 	MaxOutput int
-	// KillGrace is the time between SIGTERM and SIGKILL. Zero means 5 seconds,
-	// negative means SIGKILL at once.
+	// KillGrace is the time between SIGTERM and SIGKILL, and the longest time that
+	// what an earlier attempt left may take to be gone after SIGKILL. Zero means 5
+	// seconds, negative means SIGKILL at once.
 	KillGrace time.Duration
 	// InheritEnv names the variables of the daemon's environment that programs
 	// get; a name that ends with * stands for all with that beginning. Nil means
@@ -106,10 +141,14 @@ type Options struct {
 	BaseDir string
 	// Executables, if not nil, are all the programs that may be run. argv[0] must
 	// be one of them to the letter: either a bare name, which is looked up in the
-	// daemon's PATH, or a path. Variables by which the dynamic loader can be made
-	// to run other code (LD_*, DYLD_*) are then refused in env. Beware of programs
-	// that run others, such as env or sh.
+	// daemon's PATH, or an absolute path. An input may then set only the variables
+	// that AllowEnv lists. Beware of programs that run others, such as env or sh.
 	Executables []string
+	// AllowEnv names the variables that an input may set where Executables says
+	// what may be run; a name that ends with * stands for all with that beginning.
+	// Many variables make a program run other code: LD_PRELOAD, BASH_ENV,
+	// PYTHONSTARTUP. Without Executables it means nothing.
+	AllowEnv []string
 }
 
 // DefaultInheritEnv is what programs get of the daemon's environment unless
@@ -134,7 +173,9 @@ type Tool struct {
 	baseDir     string
 	executables []string
 	allowAll    bool
+	allowEnv    []string
 	pipeDelay   time.Duration
+	sigkill     func(*os.Process) error
 }
 
 var (
@@ -151,18 +192,23 @@ func New(o Options) (*Tool, error) {
 		inheritEnv:  slices.Clone(o.InheritEnv),
 		executables: slices.Clone(o.Executables),
 		allowAll:    o.Executables == nil,
+		allowEnv:    slices.Clone(o.AllowEnv),
 		pipeDelay:   pipeDelay,
+		sigkill:     (*os.Process).Kill,
 	}
 	if o.InheritEnv == nil {
 		t.inheritEnv = DefaultInheritEnv()
 	}
-	for _, name := range t.inheritEnv {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			return nil, fmt.Errorf("InheritEnv: %q is not the name of a variable: want one such as %q or %q", name, "PATH", "LC_*")
-		}
+	if err := errors.Join(checkNames("InheritEnv", t.inheritEnv), checkNames("AllowEnv", t.allowEnv)); err != nil {
+		return nil, err
 	}
-	if slices.Contains(t.executables, "") {
-		return nil, errors.New("Executables: has an empty name: want a name or a path of a program")
+	for _, name := range t.executables {
+		switch {
+		case name == "":
+			return nil, errors.New("Executables: has an empty name: want a name or a path of a program")
+		case filepath.Base(name) != name && !filepath.IsAbs(name):
+			return nil, fmt.Errorf("Executables: %q would mean another program in each directory: want a bare name or an absolute path", name)
+		}
 	}
 	if o.BaseDir != "" {
 		if !filepath.IsAbs(o.BaseDir) {
@@ -174,6 +220,15 @@ func New(o Options) (*Tool, error) {
 		t.baseDir = filepath.Clean(o.BaseDir)
 	}
 	return t, nil
+}
+
+func checkNames(option string, names []string) error {
+	for _, name := range names {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			return fmt.Errorf("%s: %q is not the name of a variable: want one such as %q or %q", option, name, "PATH", "LC_*")
+		}
+	}
+	return nil
 }
 
 func orDefault[T comparable](v, def T) T {
@@ -240,9 +295,17 @@ func (t *Tool) checkArgv(in input) error {
 		if len(t.executables) == 0 {
 			return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: none is", in.Argv[0])
 		}
-		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %q", in.Argv[0], t.executables)
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %s", in.Argv[0], quoted(t.executables))
 	}
 	return nil
+}
+
+func quoted(names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = strconv.Quote(name)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkEnv(in input) error {
@@ -255,11 +318,18 @@ func (t *Tool) checkEnv(in input) error {
 			return fmt.Errorf("tool_input.env: variable name %q must not contain '='", name)
 		case strings.HasPrefix(upper, "ORRERY_"):
 			return fmt.Errorf("tool_input.env: variable %q is reserved: Orrery sets those that begin with ORRERY_", name)
-		case !t.allowAll && (strings.HasPrefix(upper, "LD_") || strings.HasPrefix(upper, "DYLD_")):
-			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted", name)
+		case !t.allowAll && !listed(t.allowEnv, name):
+			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted: %s", name, allowed(t.allowEnv))
 		}
 	}
 	return nil
+}
+
+func allowed(names []string) string {
+	if len(names) == 0 {
+		return "none is"
+	}
+	return "use one of " + quoted(names)
 }
 
 func (t *Tool) checkDir(in input) error {

@@ -23,11 +23,11 @@ import (
 
 func run(t *testing.T, tool *command.Tool, in string) (output, error) {
 	raw, err := tool.Run(t.Context(), shell.Call{Input: json.RawMessage(in)})
-	if err != nil {
-		require.Nil(t, raw)
+	if raw == nil {
+		require.Error(t, err)
 		return output{}, err
 	}
-	return decode(t, raw), nil
+	return decode(t, raw), err
 }
 
 func TestACommandGivesBackWhatItPrintedAndItsExitCode(t *testing.T) {
@@ -75,9 +75,9 @@ func TestAnInputThatCannotBeRightIsRefusedWithItsField(t *testing.T) {
 		"too much output":       {free, `{"argv":["date"],"max_output_bytes":9000000000}`, `tool_input.max_output_bytes: 9000000000 is out of range: want 0 to 1048576`},
 		"no success code":       {free, `{"argv":["date"],"success_codes":[]}`, `tool_input.success_codes: must have at least one element, or be left out for [0]`},
 		"not an exit code":      {free, `{"argv":["date"],"success_codes":[0,256]}`, `tool_input.success_codes[1]: 256 is not an exit code: want 0 to 255`},
-		"program not allowed":   {boxed, `{"argv":["/usr/bin/date"]}`, `tool_input.argv[0]: program "/usr/bin/date" is not allowed here: use one of ["date" "/bin/sh"]`},
+		"program not allowed":   {boxed, `{"argv":["/usr/bin/date"]}`, `tool_input.argv[0]: program "/usr/bin/date" is not allowed here: use one of "date", "/bin/sh"`},
 		"nothing allowed":       {command.Options{Executables: []string{}}, `{"argv":["date"]}`, `tool_input.argv[0]: program "date" is not allowed here: none is`},
-		"loader variable":       {boxed, `{"argv":["date"],"env":{"LD_PRELOAD":"x"}}`, `tool_input.env: variable "LD_PRELOAD" is not allowed where the programs are restricted`},
+		"loader variable":       {boxed, `{"argv":["date"],"env":{"LD_PRELOAD":"x"}}`, `tool_input.env: variable "LD_PRELOAD" is not allowed where the programs are restricted: none is`},
 		"stdin of eight MB":     {free, `{"argv":["cat"],"stdin":"` + strings.Repeat("x", 8<<20+1) + `"}`, `tool_input.stdin: has 8388609 bytes: want at most 8388608`},
 		"three hundred codes":   {free, `{"argv":["cat"],"success_codes":[` + strings.Repeat("1,", 256) + `1]}`, `tool_input.success_codes: has 257 elements: want at most 256`},
 		"something after the }": {free, `{"argv":["cat"]} x`, `tool_input: has more after its end, from offset 17: 'x'`},
@@ -85,7 +85,8 @@ func TestAnInputThatCannotBeRightIsRefusedWithItsField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tool := newTool(t, row.options)
 			require.EqualError(t, tool.ValidateInput(json.RawMessage(row.in)), row.want)
-			_, err := run(t, tool, row.in)
+			out, err := run(t, tool, row.in)
+			assert.Empty(t, out, "there is no result where nothing was started")
 			require.EqualError(t, err, row.want, "Run holds the same rules as ValidateInput")
 		})
 	}
@@ -93,7 +94,7 @@ func TestAnInputThatCannotBeRightIsRefusedWithItsField(t *testing.T) {
 
 func TestAGoodInputIsAccepted(t *testing.T) {
 	base := t.TempDir()
-	tool := newTool(t, command.Options{BaseDir: base, Executables: []string{"date"}, MaxOutput: 2 << 20})
+	tool := newTool(t, command.Options{BaseDir: base, Executables: []string{"date"}, AllowEnv: []string{"TZ"}, MaxOutput: 2 << 20})
 	for _, in := range []string{
 		`{"argv":["date"]}`,
 		`{"argv":["date","-u"],"env":{"TZ":"UTC"},"inherit_env":false,"dir":"a/b","stdin":"","timeout_seconds":0.5,"success_codes":[0,255],"max_output_bytes":2097152}`,
@@ -228,24 +229,48 @@ func TestTheWorkingDirectoryIsTakenFromTheBaseDirectory(t *testing.T) {
 	assert.Equal(t, other+"\n", out.Stdout)
 }
 
-func TestAFailedRunSaysHowItEndedAndTheEndOfStderr(t *testing.T) {
+func TestAFailedRunSaysHowItEndedAndItsLastLines(t *testing.T) {
 	tool := newTool(t, command.Options{})
-	long := strings.Repeat("x", 600)
+	long := strings.Repeat("x", 1100)
 	for in, want := range map[string]string{
-		`{"argv":["sh","-c","exit 3"]}`:                            `command "sh" exited with code 3`,
-		`{"argv":["sh","-c","echo a >&2; echo b >&2; exit 1"]}`:    `command "sh" exited with code 1; stderr ends with "a\nb"`,
-		`{"argv":["sh","-c","echo ` + long + ` >&2; exit 1"]}`:     `command "sh" exited with code 1; stderr ends with "` + long[:512] + `"`,
-		`{"argv":["sh","-c","printf '\\033[2J' >&2; exit 1"]}`:     `command "sh" exited with code 1; stderr ends with "\x1b[2J"`,
-		`{"argv":["sh","-c","true"],"success_codes":[4]}`:          `command "sh" exited with code 0`,
-		`{"argv":["sh","-c","kill -SEGV $$"]}`:                     `command "sh" was ended by SIGSEGV`,
-		`{"argv":["sh","-c","echo dying >&2; kill -KILL $$"]}`:     `command "sh" was ended by SIGKILL; stderr ends with "dying"`,
-		`{"argv":["sh","-c","kill -TERM $$"],"success_codes":[0]}`: `command "sh" was ended by SIGTERM`,
+		`{"argv":["sh","-c","exit 3"]}`:                                  `command "sh" exited with code 3`,
+		`{"argv":["sh","-c","echo a >&2; echo b >&2; exit 1"]}`:          `command "sh" exited with code 1; stderr ends with "a\nb"`,
+		`{"argv":["sh","-c","echo no; echo a >&2; exit 1"]}`:             `command "sh" exited with code 1; stderr ends with "a"`,
+		`{"argv":["sh","-c","echo a; echo b; echo >&2; exit 1"]}`:        `command "sh" exited with code 1; stdout ends with "a\nb"`,
+		`{"argv":["sh","-c","seq 30 >&2; exit 1"]}`:                      `command "sh" exited with code 1; stderr ends with "21\n22\n23\n24\n25\n26\n27\n28\n29\n30"`,
+		`{"argv":["sh","-c","echo ` + long + ` >&2; echo b; exit 1"]}`:   `command "sh" exited with code 1; stderr ends with "…` + long[:1021] + `"`,
+		`{"argv":["sh","-c","echo ` + long + `; echo short; exit 1"]}`:   `command "sh" exited with code 1; stdout ends with "short"`,
+		`{"argv":["sh","-c","printf '\\033[2J' >&2; exit 1"]}`:           `command "sh" exited with code 1; stderr ends with "\x1b[2J"`,
+		`{"argv":["sh","-c","true"],"success_codes":[4]}`:                `command "sh" exited with code 0`,
+		`{"argv":["sh","-c","kill -SEGV $$"]}`:                           `command "sh" was ended by SIGSEGV`,
+		`{"argv":["sh","-c","echo dying >&2; kill -KILL $$"]}`:           `command "sh" was ended by SIGKILL; stderr ends with "dying"`,
+		`{"argv":["sh","-c","echo dying; kill -KILL $$"]}`:               `command "sh" was ended by SIGKILL; stdout ends with "dying"`,
+		`{"argv":["sh","-c","kill -TERM $$"],"success_codes":[0]}`:       `command "sh" was ended by SIGTERM`,
+		`{"argv":["sh","-c","echo a >&2; exit 1"],"max_output_bytes":0}`: `command "sh" exited with code 1`,
 	} {
 		_, err := run(t, tool, in)
 		var exit *command.ExitError
 		require.ErrorAs(t, err, &exit, in)
 		exit.Core = false // whether there is a dump is the system's choice
 		assert.EqualError(t, exit, want)
+		assert.True(t, exit.Stderr == "" || exit.Stdout == "", "the text has room for one of them")
+	}
+}
+
+func TestAFailedRunHasTheResultThatASuccessfulOneHas(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"argv":["sh","-c","echo '<o>'; echo e >&2; exit 3"]}`:                     `{"exit_code":3,"stdout":"<o>\n","stderr":"e\n","stdout_dropped_bytes":0,"stderr_dropped_bytes":0,`,
+		`{"argv":["sh","-c","echo o; kill -KILL $$"]}`:                              `{"exit_code":-1,"signal":"SIGKILL","stdout":"o\n","stderr":"","stdout_dropped_bytes":0,"stderr_dropped_bytes":0,`,
+		`{"argv":["sh","-c","printf 0123456789; exit 3"],"max_output_bytes":4}`:     `{"exit_code":3,"stdout":"01\n[… 6 bytes dropped …]\n89","stderr":"","stdout_dropped_bytes":6,"stderr_dropped_bytes":0,`,
+		`{"argv":["sh","-c","printf '\\377\\000' >&2; exit 3"]}`:                    `{"exit_code":3,"stdout":"","stderr":"��","stdout_dropped_bytes":0,"stderr_dropped_bytes":0,`,
+		`{"argv":["sh","-c","echo o; echo e >&2; exit 3"],"max_output_bytes":0}`:    `{"exit_code":3,"stdout":"","stderr":"","stdout_dropped_bytes":2,"stderr_dropped_bytes":2,`,
+		`{"argv":["sh","-c","head -c 3000000 /dev/zero; exit 3"],"stdin":"unread"}`: `{"exit_code":3,"stdout":"` + strings.Repeat("\ufffd", 32<<10),
+	} {
+		raw, err := newTool(t, command.Options{}).Run(t.Context(), shell.Call{Input: json.RawMessage(in)})
+		require.Error(t, err, in)
+		require.Truef(t, json.Valid(raw), "%s", raw)
+		assert.True(t, strings.HasPrefix(string(raw), want), string(raw[:min(len(raw), 300)]))
+		assert.Less(t, len(raw), 3*64<<10+500, "a character that is replaced takes three bytes")
 	}
 }
 
@@ -321,4 +346,56 @@ func TestTheToolsOwnLimitHoldsWhereTheInputNamesNone(t *testing.T) {
 	_, err := run(t, newTool(t, command.Options{TimeLimit: 20 * time.Millisecond}), `{"argv":["sleep","3600"]}`)
 	require.ErrorIs(t, err, shell.ErrTimeLimit)
 	assert.EqualError(t, err, `command "sleep" reached its time limit of 20ms and was killed`)
+}
+
+func TestARestrictedToolRunsNoOtherCode(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "nightly.sh")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/bash\necho harmless \"$REPORT_DAY\"\n"), 0o700))
+	tool, err := command.New(command.Options{Executables: []string{script}, AllowEnv: []string{"REPORT_*"}})
+	require.NoError(t, err)
+	for name, value := range map[string]string{
+		"BASH_ENV": "$(touch " + dir + "/ran)", "BASH_FUNC_echo%%": "() { touch " + dir + "/ran; }", "PATH": dir,
+	} {
+		input, err := json.Marshal(map[string]any{"argv": []string{script}, "env": map[string]string{name: value}})
+		require.NoError(t, err)
+		require.ErrorContains(t, tool.ValidateInput(input), `is not allowed where the programs are restricted: use one of "REPORT_*"`)
+		_, err = tool.Run(t.Context(), shell.Call{Input: input})
+		require.Error(t, err)
+	}
+	assert.NoFileExists(t, filepath.Join(dir, "ran"))
+	input, err := json.Marshal(map[string]any{"argv": []string{script}, "env": map[string]string{"REPORT_DAY": "today"}})
+	require.NoError(t, err)
+	raw, err := tool.Run(t.Context(), shell.Call{Input: input})
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "harmless today")
+
+	_, err = command.New(command.Options{Executables: []string{"./bin/run.sh"}})
+	require.ErrorContains(t, err, `Executables: "./bin/run.sh" would mean another program in each directory`)
+}
+
+func TestAResultIsNoLargerThanTheEngineTakes(t *testing.T) {
+	const most = 1 << 20
+	tool, err := command.New(command.Options{})
+	require.NoError(t, err)
+	for _, script := range []string{
+		`head -c 3000000 /dev/zero | tr '\0' a`,
+		`head -c 1000000 /dev/zero | tr '\0' '\1'`,
+		`head -c 1000000 /dev/zero | tr '\0' '"'; head -c 1000000 /dev/zero | tr '\0' '\1' >&2; echo END >&2`,
+	} {
+		input, err := json.Marshal(map[string]any{"argv": []string{"sh", "-c", script}, "max_output_bytes": most})
+		require.NoError(t, err)
+		raw, err := tool.Run(t.Context(), shell.Call{Input: input})
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(raw), most, script)
+		assert.Greater(t, len(raw), most/3, script)
+		var res struct {
+			Stdout, Stderr string
+			StdoutDropped  int64 `json:"stdout_dropped_bytes"`
+		}
+		require.NoError(t, json.Unmarshal(raw, &res))
+		assert.Positive(t, res.StdoutDropped)
+		assert.Contains(t, res.Stdout, "bytes dropped")
+		assert.True(t, res.Stderr == "" || strings.HasSuffix(res.Stderr, "END\n"), "both ends are kept")
+	}
 }

@@ -25,7 +25,7 @@ func TestWhatIsLeftOfAGroupIsKilledBeforeItsOutputIsAwaited(t *testing.T) {
 func TestAProgramDiesWithTheDaemonEvenByKillMinus9(t *testing.T) {
 	s := newStage(t)
 	daemon := self("daemon")
-	daemon.Env = append(daemon.Env, socketVar+"="+s.path)
+	daemon.Env = append(daemon.Env, socketVar+"="+s.path, programVar+"=wait")
 	require.NoError(t, daemon.Start())
 	program := s.await()
 	require.Equal(t, "wait", program.role)

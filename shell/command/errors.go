@@ -86,10 +86,11 @@ type ExitError struct {
 	Code    int    // the exit code, -1 when a signal ended it
 	Signal  string // the signal that ended it, such as "SIGSEGV", or empty
 	Core    bool   // it left a core dump
-	Stderr  string // the end of what it wrote to stderr, at most 512 bytes
+	Stderr  string // the last lines that it wrote to stderr, at most 1 KiB
+	Stdout  string // the last lines that it wrote to stdout, where stderr is empty
 }
 
-// Error names the program, how it ended and the end of its stderr.
+// Error names the program, how it ended and the last lines that it wrote.
 func (e *ExitError) Error() string {
 	how := fmt.Sprintf("exited with code %d", e.Code)
 	if e.Signal != "" {
@@ -98,7 +99,7 @@ func (e *ExitError) Error() string {
 			how += ", with a core dump"
 		}
 	}
-	return fmt.Sprintf("command %q %s%s", clip(e.Command), how, stderrSuffix(e.Stderr))
+	return fmt.Sprintf("command %q %s%s", clip(e.Command), how, lastWords(e.Stderr, e.Stdout))
 }
 
 // StoppedError says that a program was made to end.
@@ -107,10 +108,11 @@ type StoppedError struct {
 	Cause   error         // why: one of the causes of package shell
 	Limit   time.Duration // the time limit of the input or of Options, if that was it
 	Grace   time.Duration // how long it ignored SIGTERM before it got SIGKILL, or 0
-	Stderr  string        // the end of what it wrote to stderr, at most 512 bytes
+	Stderr  string        // the last lines that it wrote to stderr, at most 1 KiB
+	Stdout  string        // the last lines that it wrote to stdout, where stderr is empty
 }
 
-// Error names the program, why it was stopped and the end of its stderr.
+// Error names the program, why it was stopped and the last lines that it wrote.
 func (e *StoppedError) Error() string {
 	var b strings.Builder
 	if e.Limit > 0 {
@@ -121,7 +123,7 @@ func (e *StoppedError) Error() string {
 	if e.Grace > 0 {
 		fmt.Fprintf(&b, "; it did not end within %v of SIGTERM", e.Grace)
 	}
-	b.WriteString(stderrSuffix(e.Stderr))
+	b.WriteString(lastWords(e.Stderr, e.Stdout))
 	return b.String()
 }
 
@@ -134,13 +136,16 @@ type limitReached struct{ limit time.Duration }
 func (l *limitReached) Error() string { return fmt.Sprintf("it reached its time limit of %v", l.limit) }
 func (l *limitReached) Unwrap() error { return shell.ErrTimeLimit }
 
-// stderrSuffix quotes the text, so that what a program prints cannot forge
-// lines of a log or drive a terminal.
-func stderrSuffix(tail string) string {
-	if tail == "" {
-		return ""
+// lastWords quotes the text, so that what a program prints cannot forge lines of
+// a log or drive a terminal.
+func lastWords(stderr, stdout string) string {
+	switch {
+	case stderr != "":
+		return fmt.Sprintf("; stderr ends with %q", stderr)
+	case stdout != "":
+		return fmt.Sprintf("; stdout ends with %q", stdout)
 	}
-	return fmt.Sprintf("; stderr ends with %q", tail)
+	return ""
 }
 
 func clip(s string) string {

@@ -32,7 +32,8 @@ func TestACommandThatHangsIsStoppedAndTheErrorSaysWhy(t *testing.T) {
 			program.dead(t)
 			require.ErrorIs(t, r.err, cause)
 			assert.Regexp(t, `^command "[^"]+" was killed: `+cause.Error()+`$`, r.err.Error())
-			assert.Nil(t, r.result)
+			assert.Equal(t, -1, decode(t, r.result).ExitCode)
+			assert.Contains(t, []string{"SIGTERM", "SIGKILL"}, decode(t, r.result).Signal)
 		})
 	}
 }
@@ -54,6 +55,8 @@ func TestACommandThatEndsPolitelyOnSIGTERMHasStillFailed(t *testing.T) {
 	r := <-out
 	require.ErrorIs(t, r.err, shell.ErrCancelled)
 	assert.Contains(t, r.err.Error(), `was killed: the action was cancelled; stderr ends with "bye`)
+	assert.Equal(t, 0, decode(t, r.result).ExitCode, "that is what it ended with, success or not")
+	assert.Equal(t, "bye\n", decode(t, r.result).Stderr)
 }
 
 func TestACommandThatIgnoresSIGTERMIsKilledAfterTheGrace(t *testing.T) {
@@ -65,6 +68,8 @@ func TestACommandThatIgnoresSIGTERMIsKilledAfterTheGrace(t *testing.T) {
 	program.dead(t)
 	require.ErrorIs(t, r.err, shell.ErrCancelled)
 	assert.Contains(t, r.err.Error(), `was killed: the action was cancelled; it did not end within 30ms of SIGTERM; stderr ends with "not yet"`)
+	assert.Equal(t, "SIGKILL", decode(t, r.result).Signal)
+	assert.Equal(t, "not yet\n", decode(t, r.result).Stderr)
 }
 
 func TestACommandThatLostItsLeaseGetsNoGrace(t *testing.T) {

@@ -13,10 +13,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -27,15 +30,37 @@ import (
 // The test binary is also the program that the tests run: these variables say
 // which part it plays and where the test listens.
 const (
-	roleVar   = "COMMAND_TEST_ROLE"
-	socketVar = "COMMAND_TEST_SOCKET"
+	roleVar    = "COMMAND_TEST_ROLE"
+	programVar = "COMMAND_TEST_PROGRAM" // the role of a daemon's program
+	socketVar  = "COMMAND_TEST_SOCKET"
+	idVar      = "COMMAND_TEST_ACTION"
 )
+
+// theAction is the action that daemons carry out. Each run of the tests has its
+// own, as two at once on one machine would end each other's processes.
+var (
+	theAction = actionID()
+	theCycle  = theAction.String() + "/1"
+)
+
+func actionID() uuid.UUID {
+	if id, err := uuid.Parse(os.Getenv(idVar)); err == nil {
+		return id
+	}
+	return uuid.New()
+}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
 		play(role)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+func init() {
+	if os.Getenv(roleVar) == "headless" {
+		runtime.LockOSThread() // the main goroutine keeps the first thread
+	}
 }
 
 func play(role string) {
@@ -53,13 +78,18 @@ func play(role string) {
 		<-terms
 		fmt.Fprintln(os.Stderr, "bye")
 		os.Exit(0)
-	case "leave-child", "leave-session": // a child that holds the output open
+	case "leave-child", "leave-session", "leave-two": // a child that holds the output open
 		child := self("wait")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		if role == "leave-session" {
 			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		}
 		check(child.Start())
+		if role == "leave-two" { // and one in the same group that nothing marks
+			second := self("ignore")
+			second.Env = []string{roleVar + "=ignore", socketVar + "=" + os.Getenv(socketVar)}
+			check(second.Start())
+		}
 		fmt.Println("leader was here")
 		conn := report(role)
 		_, _ = conn.Read(make([]byte, 1)) // until the test has seen the child
@@ -79,9 +109,30 @@ func play(role string) {
 	case "daemon": // runs a program by the tool, as the daemon does
 		tool, err := command.New(command.Options{InheritEnv: []string{socketVar}})
 		check(err)
-		in := fmt.Sprintf(`{"argv":[%q],"env":{%q:"wait"}}`, os.Args[0], roleVar)
-		_, err = tool.Run(context.Background(), shell.Call{Input: json.RawMessage(in)})
+		in := fmt.Sprintf(`{"argv":[%q],"env":{%q:%q}}`, os.Args[0], roleVar, os.Getenv(programVar))
+		_, err = tool.Run(context.Background(), attempt(1, json.RawMessage(in)))
 		check(err)
+	case "ancestor": // a daemon's parent, with the mark of the action that the daemon carries out
+		daemon := self("second-attempt")
+		daemon.Stdout, daemon.Stderr = os.Stdout, os.Stderr
+		check(daemon.Run())
+		os.Exit(0)
+	case "second-attempt":
+		tool, err := command.New(command.Options{})
+		check(err)
+		_, err = tool.Run(context.Background(), attempt(2, json.RawMessage(`{"argv":["true"]}`)))
+		check(err)
+		os.Exit(0)
+	case "headless": // goes on when its first thread has ended
+		conn := report(role)
+		ended := make(chan struct{})
+		go func() {
+			<-ended
+			_, _ = conn.Read(make([]byte, 1))
+			os.Exit(0)
+		}()
+		close(ended)
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	case "descriptors":
 		exhaustDescriptors()
 	}
@@ -113,9 +164,14 @@ func exhaustDescriptors() {
 	os.Exit(0)
 }
 
+// attempt is a call that carries out theAction.
+func attempt(n uint32, in json.RawMessage) shell.Call {
+	return shell.Call{ActionID: theAction, Attempt: n, IdempotencyKey: theCycle, Input: in}
+}
+
 func self(role string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	cmd.Env = append(os.Environ(), roleVar+"="+role, idVar+"="+theAction.String())
 	return cmd
 }
 
@@ -151,6 +207,9 @@ func newStage(t *testing.T) *stage {
 	s.listener, err = net.Listen("unix", s.path)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.listener.Close() })
+	unix, ok := s.listener.(*net.UnixListener)
+	require.True(t, ok)
+	require.NoError(t, unix.SetDeadline(time.Now().Add(2*time.Minute)), "a process that never reports must not hang the tests")
 	return s
 }
 
@@ -222,11 +281,15 @@ type ran struct {
 
 // background starts a run and gives the way to cancel it and to its outcome.
 func background(t *testing.T, tool *command.Tool, in json.RawMessage) (context.CancelCauseFunc, <-chan ran) {
+	return backgroundCall(t, tool, shell.Call{Input: in})
+}
+
+func backgroundCall(t *testing.T, tool *command.Tool, call shell.Call) (context.CancelCauseFunc, <-chan ran) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
 	out := make(chan ran, 1)
 	go func() {
-		res, err := tool.Run(ctx, shell.Call{Input: in})
+		res, err := tool.Run(ctx, call)
 		out <- ran{res, err}
 	}()
 	return cancel, out
@@ -234,6 +297,7 @@ func background(t *testing.T, tool *command.Tool, in json.RawMessage) (context.C
 
 type output struct {
 	ExitCode      int    `json:"exit_code"`
+	Signal        string `json:"signal"`
 	Stdout        string `json:"stdout"`
 	Stderr        string `json:"stderr"`
 	StdoutDropped int64  `json:"stdout_dropped_bytes"`

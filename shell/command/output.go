@@ -2,6 +2,8 @@ package command
 
 import (
 	"fmt"
+	"sort"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -64,6 +66,27 @@ func (c *capture) text() (string, int64) {
 	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", clean(string(head)), dropped, clean(string(tail))), dropped
 }
 
+// jsonLen is how long a text is as JSON.
+func jsonLen(s string) int {
+	b, _ := marshal(s) // a string always encodes
+	return len(b)
+}
+
+// shorten takes out the middle of a text, so that it is at most room bytes long
+// as JSON, and says how many bytes it took.
+func shorten(s string, room int) (string, int) {
+	if jsonLen(s) <= room {
+		return s, 0
+	}
+	const mark = 64
+	room = room/2 - mark
+	head := sort.Search(len(s), func(n int) bool { return jsonLen(s[:n+1]) > room })
+	tail := sort.Search(len(s), func(n int) bool { return jsonLen(s[len(s)-n-1:]) > room })
+	begin, end := string(trimEnd([]byte(s[:head]))), string(trimStart([]byte(s[len(s)-tail:])))
+	dropped := len(s) - len(begin) - len(end)
+	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", begin, dropped, end), dropped
+}
+
 // clean makes text that any store and any JSON reader takes: what is not UTF-8,
 // and NUL, which PostgreSQL cannot hold, become U+FFFD.
 func clean(s string) string {
@@ -93,11 +116,28 @@ func trimStart(b []byte) []byte {
 	return b
 }
 
-// tailOf gives the end of a text, at most n bytes, without space around it.
-func tailOf(s string, n int) string {
-	s = strings.TrimSpace(s)
-	if len(s) > n {
-		s = strings.ToValidUTF8(s[len(s)-n:], "")
+// tailOf gives the last lines of a text, without space around them: as many as
+// are allowed and fit into n bytes when they are quoted. Of a last line that
+// does not fit, it gives the end.
+func tailOf(text string, lines, n int) string {
+	fits := func(s string) bool { return len(s) <= n && len(strconv.Quote(s))-len(`""`) <= n }
+	text = strings.TrimSpace(text)
+	tail := ""
+	for from, line := len(text), 0; from >= 0 && line < lines; line++ {
+		from = strings.LastIndexByte(text[:from], '\n')
+		if !fits(text[from+1:]) {
+			break
+		}
+		tail = text[from+1:]
 	}
-	return s
+	if tail != "" || text == "" {
+		return tail
+	}
+	const cut = "…"
+	tail = string(trimStart([]byte(text[max(0, len(text)-n):])))
+	for !fits(cut + tail) {
+		_, size := utf8.DecodeRuneInString(tail)
+		tail = tail[size:]
+	}
+	return cut + tail
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -73,7 +74,39 @@ func TestWhatIsNotTextIsReplaced(t *testing.T) {
 	assert.Zero(t, dropped)
 }
 
-func TestTheTailOfAnErrorBeginsWithAWholeCharacter(t *testing.T) {
-	assert.Equal(t, "b", tailOf("€b", 2))
-	assert.Equal(t, "€b", tailOf(" €b\n\n", 4))
+func TestTheTailOfAnErrorHasWholeLinesThatFit(t *testing.T) {
+	for name, row := range map[string]struct {
+		text     string
+		lines, n int
+		want     string
+	}{
+		"nothing":                            {"", 3, 10, ""},
+		"nothing but space":                  {" \n\t\n", 3, 10, ""},
+		"all of it":                          {"a\nb\n", 3, 10, "a\nb"},
+		"as many lines as are allowed":       {"a\nb\nc\nd\n", 3, 10, "b\nc\nd"},
+		"as many lines as fit":               {"abcd\nefgh\nij\n", 3, 8, "efgh\nij"},
+		"one more would not fit":             {"abcd\nefgh\nij\n", 3, 7, "ij"},
+		"what quoting adds counts":           {"ab\n\x01\x02\n", 3, 11, "\x01\x02"},
+		"an empty line is a line":            {"a\n\nb\n", 2, 10, "\nb"},
+		"the end of a last line too long":    {"ab\nabcdefgh\n", 3, 7, "…efgh"},
+		"a character that the cut would cut": {"ab\na€€b\n", 3, 6, "…b"},
+		"quoted, a last line too long":       {"\x01\x02\x03", 3, 8, "…\x03"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, row.want, tailOf(row.text, row.lines, row.n))
+		})
+	}
+}
+
+func TestTheTailOfAnErrorIsBoundedAndValidWhateverWasPrinted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := clean(string(rapid.SliceOf(rapid.Byte()).Draw(t, "text")))
+		n := rapid.IntRange(3, 60).Draw(t, "n")
+		tail := tailOf(text, 4, n)
+		require.True(t, utf8.ValidString(tail))
+		require.LessOrEqual(t, len(strconv.Quote(tail))-2, n)
+		require.Less(t, strings.Count(tail, "\n"), 4)
+		require.True(t, strings.HasSuffix(strings.TrimSpace(text), strings.TrimPrefix(tail, "…")))
+		require.Equal(t, strings.TrimSpace(text) == "", tail == "")
+	})
 }

@@ -11,14 +11,17 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan error // gets what Wait said, once
 
-	mu   sync.Mutex
-	over bool // the program has ended: its id may soon be another's, so no signal any more
+	endEscaped func() // ends what left the group of a program that was stopped
+
+	mu      sync.Mutex
+	stopped bool // the program got a signal from us
+	over    bool // the program has ended: its id may soon be another's, so no signal any more
 }
 
 // start starts cmd. The goroutine that it leaves behind ends with the program,
 // after its word in done.
-func start(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, done: make(chan error, 1)}
+func start(cmd *exec.Cmd, endEscaped func()) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan error, 1), endEscaped: endEscaped}
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
@@ -39,22 +42,34 @@ func (p *process) run(started chan<- error) {
 	}
 	started <- nil
 	if awaitEnd(p.cmd.Process.Pid) {
-		p.endGroup() // the ended leader is not yet reaped, so the group's id is still its own
+		p.endRest() // the ended leader is not yet reaped, so the group's id is still its own
 	}
 	err := p.cmd.Wait()
 	runtime.UnlockOSThread()
-	p.endGroup()
+	p.endRest()
 	p.done <- err
 }
 
-// endGroup kills what is left of the group, once.
-func (p *process) endGroup() {
+// endRest kills, once, what is left of the group, and of a program that was
+// stopped also what left the group. A program that ended by itself may leave a
+// session of its own behind.
+func (p *process) endRest() {
+	if p.endGroup() {
+		p.endEscaped()
+	}
+}
+
+// endGroup kills what is left of the group, once, and then reports whether the
+// program was stopped.
+func (p *process) endGroup() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.over {
-		p.over = true
-		killGroup(p.cmd.Process)
+	if p.over {
+		return false
 	}
+	p.over = true
+	killGroup(p.cmd.Process)
+	return p.stopped
 }
 
 // terminate asks the group to end. It reports false when the program had ended.
@@ -69,6 +84,7 @@ func (p *process) signal(hard bool) bool {
 	if p.over {
 		return false
 	}
+	p.stopped = true
 	if hard {
 		killGroup(p.cmd.Process)
 	} else {

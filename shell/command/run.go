@@ -20,13 +20,16 @@ import (
 const (
 	// pipeDelay is how long a program that has ended may leave its output open in
 	// a process outside its group before the output is closed.
-	pipeDelay  = time.Second
-	stderrTail = 512 // bytes of stderr in an error's text
+	pipeDelay = time.Second
+	// What an error's text has of the output; the whole stands in the result.
+	tailLines = 10
+	tailBytes = 1 << 10
 )
 
 // result is the tool's JSON result.
 type result struct {
 	ExitCode      int    `json:"exit_code"`
+	Signal        string `json:"signal,omitempty"`
 	Stdout        string `json:"stdout"`
 	Stderr        string `json:"stderr"`
 	StdoutDropped int64  `json:"stdout_dropped_bytes"`
@@ -35,7 +38,9 @@ type result struct {
 }
 
 // Run runs the program and waits for its end. The error is a [*StartError], a
-// [*ExitError] or a [*StoppedError], or names the field of the input that is wrong.
+// [*ExitError] or a [*StoppedError], or names the field of the input that is
+// wrong. With the second and the third there is a result: what the program
+// printed is what one needs most when it has failed.
 func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error) {
 	in, err := t.parse(call.Input)
 	if err != nil {
@@ -60,26 +65,54 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := t.clearWay(ctx, in.Argv[0], call); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
-	end, err := t.supervise(ctx, cmd)
+	end, err := t.supervise(ctx, cmd, call)
 	if err != nil {
 		return nil, startError(in.Argv[0], cmd.Dir, err)
 	}
-	res := result{DurationMS: time.Since(begin).Milliseconds()}
+	res := result{ExitCode: end.state.ExitCode(), DurationMS: time.Since(begin).Milliseconds()}
+	if end.state != nil {
+		res.Signal, _ = endedBy(end.state)
+	}
 	res.Stdout, res.StdoutDropped = stdout.text()
 	res.Stderr, res.StderrDropped = stderr.text()
-	if err := end.verdict(in, tailOf(res.Stderr, stderrTail)); err != nil {
-		return nil, err
+	raw, err := encode(res)
+	if failure := end.verdict(in, res); failure != nil {
+		return raw, failure
 	}
-	res.ExitCode = end.state.ExitCode()
-	return encode(res)
+	return raw, err
 }
 
+// maxResult is how large a result gets as JSON: the 1 MiB that the engine takes
+// of a run, less some room. It would fail a run for a larger one, although the
+// program has done its work.
+const maxResult = 1<<20 - 1<<10
+
+// encode gives a result of at most maxResult bytes: as JSON, output may be
+// several times as long as it was.
 func encode(res result) (json.RawMessage, error) {
+	raw, err := marshal(res)
+	if err != nil || len(raw) <= maxResult {
+		return raw, err
+	}
+	half := maxResult/2 - 1<<10
+	out, errs := jsonLen(res.Stdout), jsonLen(res.Stderr)
+	var cut int
+	res.Stdout, cut = shorten(res.Stdout, max(half, 2*half-errs))
+	res.StdoutDropped += int64(cut)
+	res.Stderr, cut = shorten(res.Stderr, max(half, 2*half-out))
+	res.StderrDropped += int64(cut)
+	return marshal(res)
+}
+
+func marshal(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // people read results
-	if err := enc.Encode(res); err != nil {
+	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode the command's result: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
@@ -138,9 +171,9 @@ func (t *Tool) environ(in input, call shell.Call) []string {
 		due = call.DueAt.String()
 	}
 	return append(env,
-		"ORRERY_ACTION_ID="+call.ActionID.String(),
-		"ORRERY_ATTEMPT="+strconv.FormatUint(uint64(call.Attempt), 10),
-		"ORRERY_IDEMPOTENCY_KEY="+call.IdempotencyKey,
+		actionVar+"="+call.ActionID.String(),
+		attemptVar+"="+strconv.FormatUint(uint64(call.Attempt), 10),
+		keyVar+"="+call.IdempotencyKey,
 		"ORRERY_NAMESPACE="+call.Namespace,
 		"ORRERY_TENANT="+call.Tenant,
 		"ORRERY_LABEL="+call.Label,
@@ -149,7 +182,12 @@ func (t *Tool) environ(in input, call shell.Call) []string {
 }
 
 func (t *Tool) inherits(name string) bool {
-	return slices.ContainsFunc(t.inheritEnv, func(allowed string) bool {
+	return listed(t.inheritEnv, name)
+}
+
+// listed reports whether a variable is in a list of names and beginnings.
+func listed(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(allowed string) bool {
 		if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
 			return strings.HasPrefix(name, prefix)
 		}
@@ -167,11 +205,11 @@ type ending struct {
 
 // supervise starts the program, stops it when ctx ends, and returns when it is
 // gone. An error says that it never started.
-func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd) (ending, error) {
+func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd, call shell.Call) (ending, error) {
 	if ctx.Err() != nil {
-		return ending{}, fmt.Errorf("there is no time left: %w", context.Cause(ctx))
+		return ending{}, noTimeLeft(ctx)
 	}
-	p, err := start(cmd)
+	p, err := start(cmd, func() { t.endEscaped(call) })
 	if err != nil {
 		return ending{}, err
 	}
@@ -183,6 +221,10 @@ func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd) (ending, error) {
 	}
 	end.state = cmd.ProcessState
 	return end, nil
+}
+
+func noTimeLeft(ctx context.Context) error {
+	return fmt.Errorf("there is no time left: %w", context.Cause(ctx))
 }
 
 // stop makes the program end, and waits for it. The ending has no cause when
@@ -216,10 +258,14 @@ func (t *Tool) stop(p *process, cause error) ending {
 }
 
 // verdict gives the error with which the action fails, or nil.
-func (e ending) verdict(in input, stderr string) error {
+func (e ending) verdict(in input, res result) error {
 	name := in.Argv[0]
+	stderr, stdout := tailOf(res.Stderr, tailLines, tailBytes), ""
+	if stderr == "" {
+		stdout = tailOf(res.Stdout, tailLines, tailBytes)
+	}
 	if e.cause != nil {
-		stopped := &StoppedError{Command: name, Cause: e.cause, Grace: e.grace, Stderr: stderr}
+		stopped := &StoppedError{Command: name, Cause: e.cause, Grace: e.grace, Stderr: stderr, Stdout: stdout}
 		if own, ok := errors.AsType[*limitReached](e.cause); ok {
 			stopped.Limit = own.limit
 		}
@@ -229,14 +275,14 @@ func (e ending) verdict(in input, stderr string) error {
 		return fmt.Errorf("wait for command %q: %w", clip(name), e.waitErr)
 	}
 	if signal, core := endedBy(e.state); signal != "" {
-		return &ExitError{Command: name, Code: -1, Signal: signal, Core: core, Stderr: stderr}
+		return &ExitError{Command: name, Code: -1, Signal: signal, Core: core, Stderr: stderr, Stdout: stdout}
 	}
 	accepted := in.SuccessCodes
 	if accepted == nil {
 		accepted = []int64{0}
 	}
 	if code := e.state.ExitCode(); !slices.Contains(accepted, int64(code)) {
-		return &ExitError{Command: name, Code: code, Stderr: stderr}
+		return &ExitError{Command: name, Code: code, Stderr: stderr, Stdout: stdout}
 	}
 	return nil
 }

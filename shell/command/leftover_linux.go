@@ -1,0 +1,246 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// find gives the processes of our user that carry the mark, and those of a
+// group in which one does: a program may have written over its environment, as
+// those do that show what they are at in their name.
+//
+// Left out are this process, its ancestors and their groups, whatever they
+// carry: a daemon may itself be started by an action.
+func find(m mark) ([]leftover, error) {
+	kin, kinGroups := family()
+	var found []leftover
+	var others []int
+	groups := map[int]bool{}
+	seen := map[int]bool{}
+	// One that starts another and ends while we read does not show us the other:
+	// look at what is new, until nothing is. A system that is never without new
+	// processes must not keep us for ever.
+	for range 10 {
+		all, err := processes()
+		if err != nil {
+			return nil, err
+		}
+		fresh := slices.DeleteFunc(all, func(pid int) bool { return seen[pid] })
+		if len(fresh) == 0 {
+			break
+		}
+		for _, pid := range fresh {
+			seen[pid] = true
+			if kin[pid] || !ours(pid) {
+				continue
+			}
+			carries, started, err := m.onProcess(pid)
+			switch {
+			case err != nil:
+				return nil, err
+			case !carries:
+				others = append(others, pid)
+				continue
+			}
+			found = append(found, leftover{pid: pid, started: started})
+			if g, err := unix.Getpgid(pid); err == nil && !kinGroups[g] {
+				groups[g] = true
+			}
+		}
+	}
+	rest, err := members(others, groups)
+	return append(found, rest...), err
+}
+
+// onProcess reports whether a process carries the mark, and when it was started.
+func (m mark) onProcess(pid int) (carries bool, started string, err error) {
+	env, err := environ(pid)
+	if err != nil || !m.carried(env) {
+		return false, "", err
+	}
+	st, err := status(procDir(pid))
+	return true, st.started, err
+}
+
+// members gives those of the processes that are in one of the groups and run.
+func members(all []int, groups map[int]bool) ([]leftover, error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	var found []leftover
+	for _, pid := range all {
+		g, err := unix.Getpgid(pid)
+		if err != nil || !groups[g] {
+			continue
+		}
+		st, err := status(procDir(pid))
+		if err != nil {
+			return nil, err
+		}
+		if l := (leftover{pid: pid, started: st.started, group: g}); l.running() {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+// isStill looks again, right before the kill.
+func (l leftover) isStill(m mark) bool {
+	if l.group != 0 {
+		g, err := unix.Getpgid(l.pid)
+		return err == nil && g == l.group
+	}
+	env, err := environ(l.pid)
+	return err == nil && m.carried(env)
+}
+
+// processes lists the ids of all processes.
+func processes() ([]int, error) {
+	names, err := readNames("/proc")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: %w", errCannotLook, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := numbers(names)
+	if !slices.Contains(ids, os.Getpid()) {
+		return nil, fmt.Errorf("%w: /proc does not show this process", errCannotLook)
+	}
+	return ids, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.Readdirnames(-1)
+	_ = f.Close()
+	return names, err
+}
+
+func numbers(names []string) []int {
+	var ids []int
+	for _, name := range names {
+		if id, err := strconv.Atoi(name); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// ours reports whether a process belongs to our user. One whose memory is
+// closed to its own user counts as root's: we could not read it anyway.
+func ours(pid int) bool {
+	var st unix.Stat_t
+	return unix.Stat(procDir(pid), &st) == nil && int(st.Uid) == os.Geteuid()
+}
+
+func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
+
+// environ reads the environment with which a process was started. It is empty
+// for one that has ended or may not be read. An error says that we do not know.
+func environ(pid int) (string, error) {
+	env, err := readEnviron(procDir(pid))
+	if err != nil || env != "" {
+		return env, err
+	}
+	// A process goes on when its first thread has ended; then the others show
+	// what it has.
+	tasks, err := readNames(filepath.Join(procDir(pid), "task"))
+	if err != nil {
+		return "", ignorable(err)
+	}
+	for _, tid := range numbers(tasks) {
+		if tid == pid {
+			continue
+		}
+		env, err := readEnviron(filepath.Join(procDir(pid), "task", strconv.Itoa(tid)))
+		if err != nil || env != "" {
+			return env, err
+		}
+	}
+	return "", nil
+}
+
+func readEnviron(dir string) (string, error) {
+	b, err := os.ReadFile(dir + "/environ")
+	return string(b), ignorable(err)
+}
+
+// ignorable drops the errors that only say that a process is gone, or not ours
+// to look at. What remains, such as a lack of file descriptors, must not pass
+// for "nothing is left".
+func ignorable(err error) error {
+	for _, known := range []error{fs.ErrNotExist, fs.ErrPermission, unix.ESRCH} {
+		if errors.Is(err, known) {
+			return nil
+		}
+	}
+	return err
+}
+
+// family gives this process and its ancestors, and the groups that they are in.
+func family() (ids, groups map[int]bool) {
+	ids, groups = map[int]bool{}, map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !ids[pid]; {
+		ids[pid] = true
+		if g, err := unix.Getpgid(pid); err == nil {
+			groups[g] = true
+		}
+		st, _ := status(procDir(pid))
+		pid = st.parent
+	}
+	return ids, groups
+}
+
+// running reports whether a thread of the process has not ended. What has ended
+// may stay listed until its parent looks after it. Where we cannot know, it runs.
+func (l leftover) running() bool {
+	st, err := status(procDir(l.pid))
+	if err != nil {
+		return true
+	}
+	if st.started == "" || st.started != l.started {
+		return false
+	}
+	dir := filepath.Join(procDir(l.pid), "task")
+	tasks, err := readNames(dir)
+	if ignorable(err) != nil {
+		return true
+	}
+	return slices.ContainsFunc(tasks, func(tid string) bool {
+		st, err := status(filepath.Join(dir, tid))
+		return err != nil || st.state != "" && st.state != "Z" && st.state != "X"
+	})
+}
+
+// processStatus is what we need of /proc/PID/stat.
+type processStatus struct {
+	state   string // "Z" and "X": has ended
+	parent  int
+	started string // in ticks since the system's start
+}
+
+// status gives the status of a process or thread, nothing where it is gone.
+func status(dir string) (processStatus, error) {
+	b, err := os.ReadFile(dir + "/stat")
+	// The second field is the name in parentheses, which may hold anything, such
+	// as ") Z 1".
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if err != nil || len(fields) < 20 {
+		return processStatus{}, ignorable(err)
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return processStatus{state: fields[0], parent: parent, started: fields[19]}, nil
+}
