@@ -133,7 +133,7 @@ func (t StatusType) Terminal() bool {
 // Status says how far an action is (000 ActionStatus, A3): a tagged union of
 // pending, running, completed{result}, failed{reason} and cancelled{reason}.
 type Status struct {
-	Type   StatusType      `json:"type"`
+	Type StatusType `json:"type"`
 	// Result is what the tool gave: of a completed action null where it gave
 	// nothing, of a failed one empty.
 	Result json.RawMessage `json:"result,omitempty"`
@@ -245,6 +245,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		if a.Status.Type == StatusPending {
 			return a.trigger(c)
 		}
+		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type))
 	case ActionCancel:
 		return a.cancel(e, c)
 	case ActionComplete:

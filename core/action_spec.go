@@ -132,7 +132,7 @@ func (p RunPolicy) validate() error {
 		return fmt.Errorf("policy.on_interrupt: %q is unknown: use %q or %q", clip(string(p.OnInterrupt)), InterruptFail, InterruptRetry)
 	}
 	if p.MaxAttempts < 1 || p.MaxAttempts > MaxAttemptsEver {
-		return fmt.Errorf("policy.max_attempts: %d is not between 1 and %d", p.MaxAttempts, MaxAttemptsEver)
+		return fmt.Errorf("policy.max_attempts: %d is not between 1 and %d; 0 means the default, %d", p.MaxAttempts, MaxAttemptsEver, DefaultMaxAttempts)
 	}
 	if p.TimeoutMS < 0 || p.TimeoutMS > MaxTimeout.Milliseconds() {
 		return fmt.Errorf("policy.timeout_ms: %d is not between 0 and %d", p.TimeoutMS, MaxTimeout.Milliseconds())
@@ -256,12 +256,26 @@ func (r Recurrence) validate(anchor Time) error {
 	}
 	s, err := r.compile(anchor)
 	if err != nil {
-		return fmt.Errorf("recurrence: %w", err)
+		return recurrenceError(err)
 	}
 	if _, ok := s.Next(anchor); !ok {
-		return fmt.Errorf("recurrence: cron %q never fires after %s", clip(r.Cron), anchor)
+		return fmt.Errorf("recurrence.cron: %q never fires after %s", clip(r.Cron), anchor)
 	}
 	return nil
+}
+
+// recurrenceError names the field of the recurrence that is wrong; the schedule
+// calls it by the name that it has in a recurring action.
+func recurrenceError(err error) error {
+	var e *schedule.Error
+	switch {
+	case !errors.As(err, &e):
+		return fmt.Errorf("recurrence: %w", err)
+	case e.Field == "cron_expr":
+		return errors.New("recurrence.cron: " + e.Problem)
+	default:
+		return fmt.Errorf("recurrence.%w", e)
+	}
 }
 
 func (r Recurrence) compile(anchor Time) (*schedule.Schedule, error) {
@@ -320,7 +334,7 @@ func (r *Recurrence) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("recurrence: %w", err)
 		}
 		if v.Cron == "" {
-			return errors.New(`recurrence: cron must not be empty, such as {"cron":"0 9 * * MON-FRI","timezone":"UTC"}`)
+			return errors.New(`recurrence.cron: must not be empty: give one such as {"cron":"0 9 * * MON-FRI","timezone":"UTC"}`)
 		}
 		*r = Recurrence{Cron: v.Cron, Timezone: zoneOr(v.Timezone)}
 		return nil

@@ -18,6 +18,8 @@
 package core
 
 import (
+	"encoding/binary"
+
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
@@ -34,6 +36,10 @@ type Time = effects.Time
 // time once per batch and journals it.
 type Clock struct {
 	Now Time
+	// Step is the logical time: it numbers the inputs of a journal, and is never
+	// the same for two of them, whatever the clock on the wall does. The [Turn]
+	// sets it; it is 0 outside of one.
+	Step uint64
 }
 
 // Event is an input of a machine. Each machine has a closed set of its own, in
@@ -78,6 +84,10 @@ func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + 
 // StatusTerm is the list term of all actions in one status.
 func StatusTerm(s StatusType) string { return "status:" + string(s) }
 
+// HolderTerm is the list term of the dedup keys that an action holds: how they are
+// found, and released, where the action itself cannot be read any more.
+func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
+
 // RecurringTerm is the list term of the occurrences of one recurring action.
 func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
 
@@ -92,16 +102,17 @@ func EnabledTerm(enabled bool) string {
 // idSpace is the root of all derived ids.
 var idSpace = uuid.MustParse("6f727265-7279-5f67-8f2d-6f7272657279")
 
-// ChildID derives the id of what a machine makes (UUID version 5 of the
-// parent's id, a role and a counter in the parent's state), so that a replay
-// makes the same one.
-func ChildID(parent uuid.UUID, role string, n uint64) uuid.UUID {
+// ChildID derives the id of what a machine makes: UUID version 5 of the parent's
+// id, a role, the [Clock]'s step and a counter in the parent's state. A replay
+// makes the same one. No other input of the journal does, since none has the same
+// step: not even one to a parent that was deleted and made again under its id,
+// whose counter begins again.
+func ChildID(parent uuid.UUID, role string, step, n uint64) uuid.UUID {
 	b := make([]byte, 0, 48)
 	b = append(b, parent[:]...)
 	b = append(b, role...)
-	for shift := 56; shift >= 0; shift -= 8 {
-		b = append(b, byte(n>>shift))
-	}
+	b = binary.BigEndian.AppendUint64(b, step)
+	b = binary.BigEndian.AppendUint64(b, n)
 	return uuid.NewSHA1(idSpace, b)
 }
 

@@ -17,7 +17,8 @@ import (
 //   - A key has at most one holder, and never changes it.
 //   - Only the holder's release frees it.
 //   - An action is made exactly with the step from free to held, and it is the
-//     holder.
+//     holder; where it cannot be made, the [Turn] undoes the step.
+//   - A held key stands in the list of its holder, and in no other.
 type Dedup struct {
 	ID     uuid.UUID `json:"id"`     // derived from tenant and key
 	Key    string    `json:"key"`    // for the reader
@@ -111,8 +112,13 @@ func (d Dedup) Ref() effects.Ref {
 // Deadline is none: a key waits for its holder.
 func (d Dedup) Deadline() Time { return 0 }
 
-// Terms lists no guard: they are found by their key.
-func (d Dedup) Terms() []effects.Term { return nil }
+// Terms lists the guard under its holder. All else finds it by its key.
+func (d Dedup) Terms() []effects.Term {
+	if d.ID == uuid.Nil {
+		return nil
+	}
+	return []effects.Term{{Name: HolderTerm(d.Holder), At: d.Since}}
+}
 
 func (d Dedup) apply(e Event, c Clock) (State, []effects.Effect) {
 	de, ok := e.(DedupEvent)

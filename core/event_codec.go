@@ -144,7 +144,14 @@ func (e RecurringCreate) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e RecurringDue) AppendJSON(b []byte) []byte { return bare(b, typeDue) }
+func (e RecurringDue) AppendJSON(b []byte) []byte {
+	if e.Refusal == "" {
+		return bare(b, typeDue)
+	}
+	o := typed(b, typeDue)
+	o.str("refusal", e.Refusal)
+	return o.end()
+}
 
 // AppendJSON appends the journal form.
 func (e RecurringUpdate) AppendJSON(b []byte) []byte {
@@ -258,6 +265,7 @@ type wire struct {
 	InvalidResult *string         `json:"invalid_result"`
 	Reason        string          `json:"reason"`
 	By            string          `json:"by"`
+	Refusal       string          `json:"refusal"`
 	Outcome       StatusType      `json:"outcome"`
 	StartedAt     Time            `json:"started_at"`
 	FinishedAt    Time            `json:"finished_at"`
@@ -330,7 +338,7 @@ func (w wire) recurring() (Event, error) {
 		err := json.Unmarshal(w.Spec, &e.Spec)
 		return e, err
 	case typeDue:
-		return RecurringDue{}, nil
+		return RecurringDue{Refusal: w.Refusal}, nil
 	case typeUpdate:
 		var e RecurringUpdate
 		err := json.Unmarshal(w.Patch, &e.Patch)

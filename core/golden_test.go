@@ -88,7 +88,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
 		},
 		core.KindRecurring: {
-			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringUpdate{},
+			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringDue{Refusal: "id: action exists already"}, core.RecurringUpdate{},
 			core.RecurringUpdate{Patch: core.RecurringPatch{
 				CronExpr: &text, Timezone: &text, Enabled: &yes, Payload: json.RawMessage(`{}`), Metadata: &metadata, DedupKey: &text, Description: &text,
 				Labels: &metadata, EndsAt: &number, Provider: &text, ActionType: &text, StartDeadlineSeconds: &number,

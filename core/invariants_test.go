@@ -167,8 +167,17 @@ var invariants = map[effects.Kind][]invariant{
 			ok := a.Deadline().IsZero() != a.Enabled && (a.EndsAt.IsZero() || a.Deadline() <= a.EndsAt)
 			return unless(ok, "deadline %s, enabled %t, ends at %s", a.Deadline(), a.Enabled, a.EndsAt)
 		}),
+		on("No time of the schedule at or after EndsAt is decided: neither dispatched nor missed.", func(s step, b, _ core.RecurringAction) string {
+			for _, r := range sends[core.OccurrenceRecord](s) {
+				if o := r.Occurrence; !o.Manual && !b.EndsAt.IsZero() && o.LastDueAt >= b.EndsAt {
+					return fmt.Sprintf("%s of %s to %s, which ends at %s", o.Verdict, o.DueAt, o.LastDueAt, b.EndsAt)
+				}
+			}
+			return ""
+		}),
 		on("NextExecutionAt is later than the clock reading of the transition that computed it: no edit, resume or outage makes a past instant due (R18, C5).", func(s step, b, a core.RecurringAction) string {
-			if a.NextExecutionAt == b.NextExecutionAt || a.NextExecutionAt.IsZero() {
+			ended := !b.EndsAt.IsZero() && b.EndsAt <= s.clock.Now && a.EndsAt != b.EndsAt // what it held back must not be due either
+			if a.NextExecutionAt == b.NextExecutionAt && !ended || a.NextExecutionAt.IsZero() {
 				return ""
 			}
 			return unless(a.NextExecutionAt > s.clock.Now, "%s computed at %s", a.NextExecutionAt, s.clock.Now)
@@ -184,7 +193,7 @@ var invariants = map[effects.Kind][]invariant{
 			_, due := s.event.(core.RecurringDue)
 			return unless(!due || len(s.created()) <= 1, "%d actions", len(s.created()))
 		}),
-		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13).", func(s step, b, a core.RecurringAction) string {
+		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13); where that cannot be made, the [Turn] undoes it all.", func(s step, b, a core.RecurringAction) string {
 			if !exists(a) {
 				return unless(len(s.created()) == 0, "sent by one that is gone")
 			}
@@ -201,7 +210,7 @@ var invariants = map[effects.Kind][]invariant{
 				if r.Occurrence.Verdict == core.VerdictMissed {
 					missed += r.Occurrence.Count
 				}
-				if r.Occurrence.ID != core.ChildID(a.ID, "occurrence", b.Sequence+n) || r.Occurrence.Count == 0 {
+				if r.Occurrence.ID != core.ChildID(a.ID, "occurrence", s.clock.Step, b.Sequence+n) || r.Occurrence.Count == 0 {
 					return fmt.Sprintf("occurrence %+v is not number %d", r.Occurrence, b.Sequence+n)
 				}
 			}
@@ -219,7 +228,10 @@ var invariants = map[effects.Kind][]invariant{
 			}
 			return ""
 		}),
-		on("A disabled one says why (C6).", func(_ step, _, a core.RecurringAction) string {
+		on("A disabled one says why (C6), and a pause without a reason of its own does not wipe that out.", func(s step, b, a core.RecurringAction) string {
+			if p, ok := s.event.(core.RecurringPause); ok && exists(b) && !b.Enabled && p.Reason == "" && a.DisabledReason != b.DisabledReason {
+				return fmt.Sprintf("%q → %q", b.DisabledReason, a.DisabledReason)
+			}
 			return unless(!exists(a) || a.Enabled == (a.DisabledReason == ""), "enabled %t, reason %q", a.Enabled, a.DisabledReason)
 		}),
 	},
@@ -248,7 +260,7 @@ var invariants = map[effects.Kind][]invariant{
 			r, _ := s.event.(core.DedupRelease)
 			return unless(!exists(b) || exists(a) || r.Holder == b.Holder, "%s freed by %s", b.Holder, r.Holder)
 		}),
-		on("An action is made exactly with the step from free to held, and it is the holder.", func(s step, b, a core.Dedup) string {
+		on("An action is made exactly with the step from free to held, and it is the holder; where it cannot be made, the [Turn] undoes the step.", func(s step, b, a core.Dedup) string {
 			made := s.created()
 			took := !exists(b) && exists(a)
 			if took && len(made) == 1 {
@@ -256,6 +268,13 @@ var invariants = map[effects.Kind][]invariant{
 				return unless(refusal(effs) == nil && action.ID == a.Holder, "%v", effs)
 			}
 			return unless(!took && len(made) == 0, "%v → %v made %v", b, a, made)
+		}),
+		on("A held key stands in the list of its holder, and in no other.", func(_ step, _, a core.Dedup) string {
+			var want []effects.Term
+			if exists(a) {
+				want = []effects.Term{{Name: core.HolderTerm(a.Holder), At: a.Since}}
+			}
+			return unless(slices.Equal(a.Terms(), want), "%v", a.Terms())
 		}),
 	},
 }

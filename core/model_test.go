@@ -75,7 +75,7 @@ func drawClock(t *rapid.T, c core.Clock) core.Clock {
 		0, time.Millisecond, time.Second, 59 * time.Second, time.Minute, time.Hour, 25 * time.Hour,
 		-time.Millisecond, -time.Hour, -24 * time.Hour, 40 * 24 * time.Hour, 30 * 365 * 24 * time.Hour, -30 * 365 * 24 * time.Hour,
 	}).Draw(t, "jump")
-	return core.Clock{Now: c.Now.Add(jump)}
+	return core.Clock{Now: c.Now.Add(jump), Step: c.Step + 1}
 }
 
 // drawTime gives an instant near the clock, or now and then far from it.
@@ -289,7 +289,7 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 	}
 	switch rapid.SampledFrom([]string{"due", "due", "due", "due", "update", "update", "pause", "resume", "resume", "trigger", "deduplicated", "delete", "create"}).Draw(t, "event") {
 	case "due":
-		return core.RecurringDue{}
+		return core.RecurringDue{Refusal: rapid.SampledFrom([]string{"", "", "", "id: action exists already", "\xff"}).Draw(t, "refusal")}
 	case "update":
 		return core.RecurringUpdate{Patch: drawPatch(t, c)}
 	case "pause":

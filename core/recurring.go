@@ -32,6 +32,8 @@ import (
 //
 // Invariants, held by property tests:
 //   - A deadline exists exactly while enabled, and is never later than EndsAt.
+//   - No time of the schedule at or after EndsAt is decided: neither dispatched
+//     nor missed.
 //   - NextExecutionAt is later than the clock reading of the transition that
 //     computed it: no edit, resume or outage makes a past instant due (R18, C5).
 //   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
@@ -39,11 +41,12 @@ import (
 //     48 hours, until somebody resumes or edits the schedule.
 //   - One due event makes at most one action (C5).
 //   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
-//     that is sent (R13).
+//     that is sent (R13); where that cannot be made, the [Turn] undoes it all.
 //   - Every time that is decided is recorded as an occurrence, under an id that
 //     was never used; MissedCount grows by what the missed ones stand for.
 //   - Every action that is sent is a valid one, due at once.
-//   - A disabled one says why (C6).
+//   - A disabled one says why (C6), and a pause without a reason of its own does
+//     not wipe that out.
 type RecurringAction struct {
 	RecurringSpec
 	CreatedAt       Time   `json:"created_at"`
@@ -58,7 +61,8 @@ type RecurringAction struct {
 	// LastDueAt is the latest time that has been decided: none before it, nor
 	// itself, becomes due again, even where the clock jumps back.
 	LastDueAt Time `json:"last_due_at"`
-	// Sequence counts what this definition has made; ids are derived from it.
+	// Sequence counts what this definition has recorded; ids are derived from it,
+	// see [ChildID].
 	Sequence uint64 `json:"sequence"`
 
 	compiled *schedule.Schedule // of CronExpr in Timezone: derived, never stored
@@ -119,7 +123,12 @@ type (
 	// RecurringCreate makes a recurring action. The id must be new.
 	RecurringCreate struct{ Spec RecurringSpec }
 	// RecurringDue says that the next time, or the end, has come.
-	RecurringDue struct{}
+	RecurringDue struct {
+		// Refusal is why the action of that time could not be made. Only the [Turn]
+		// gives one, see [Turn.Apply]: the time then counts as missed, instead of
+		// being due for ever.
+		Refusal string
+	}
 	// RecurringUpdate changes the given fields.
 	RecurringUpdate struct{ Patch RecurringPatch }
 	// RecurringPause disables.
@@ -246,7 +255,7 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 	if err != nil { // stored by a build that took this expression
 		return r.disable("cron_expr: " + err.Error()), []effects.Effect{r.announce("no_next")}
 	}
-	r, effs := r.occur(s, c)
+	r, effs := r.occur(s, e.Refusal, c)
 	next, ok := s.Next(max(c.Now, r.LastDueAt))
 	if !ok {
 		r = r.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(r.CronExpr), c.Now))
@@ -257,9 +266,9 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 }
 
 // occur decides the times from NextExecutionAt to now: the last one is
-// dispatched unless it is later than the start deadline; all others are missed
-// (C5).
-func (r RecurringAction) occur(s *schedule.Schedule, c Clock) (RecurringAction, []effects.Effect) {
+// dispatched unless it is later than the start deadline, or its action was
+// refused; all others are missed (C5).
+func (r RecurringAction) occur(s *schedule.Schedule, refusal string, c Clock) (RecurringAction, []effects.Effect) {
 	first := r.NextExecutionAt
 	earliest := c.Now.Add(-r.startDeadline())
 	last, found := lastWithin(s, max(first, earliest), c.Now)
@@ -272,9 +281,13 @@ func (r RecurringAction) occur(s *schedule.Schedule, c Clock) (RecurringAction, 
 	if !found {
 		return r, append(effs, r.announce("missed"))
 	}
-	var dispatch []effects.Effect
-	r, dispatch = r.dispatch(last, false, c)
-	return r, append(effs, dispatch...)
+	var decided []effects.Effect
+	if refusal == "" {
+		r, decided = r.dispatch(last, false, c)
+		return r, append(effs, decided...)
+	}
+	r, decided = r.miss(s, last, last, "its action was refused: "+validText(refusal), c)
+	return r, append(append(effs, decided...), r.announce("missed"))
 }
 
 // lastWithin gives the last time of s in [from, to]. The span is at most a
@@ -286,18 +299,23 @@ func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
 	return last, found
 }
 
-// overdue records the times that have come and were not yet dispatched when the
-// definition is paused, changed or deleted: they will not be.
+// overdue records the times that have come, before the end, and were not yet
+// dispatched when the definition is paused, changed or deleted, or ends: they
+// will not be.
 func (r RecurringAction) overdue(reason string, c Clock) (RecurringAction, []effects.Effect) {
-	if !r.Enabled || r.NextExecutionAt.IsZero() || r.NextExecutionAt.After(c.Now) {
+	until := c.Now
+	if r.ended(c.Now) {
+		until = r.EndsAt - 1
+	}
+	if !r.Enabled || r.NextExecutionAt.IsZero() || r.NextExecutionAt.After(until) {
 		return r, nil
 	}
 	s, err := r.schedule()
 	if err != nil {
 		return r, nil // it has no times
 	}
-	r, effs := r.miss(s, r.NextExecutionAt, c.Now, reason, c)
-	r.LastDueAt = c.Now
+	r, effs := r.miss(s, r.NextExecutionAt, until, reason, c)
+	r.LastDueAt = max(r.LastDueAt, until)
 	return r, effs
 }
 
@@ -317,7 +335,7 @@ func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string
 	}
 	r.MissedCount = saturatingAdd(r.MissedCount, n)
 	r.Sequence++
-	id := ChildID(r.ID, "occurrence", r.Sequence)
+	id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
 	return r, []effects.Effect{effects.Send{
 		To: effects.Ref{Kind: KindOccurrence, ID: id},
 		Event: OccurrenceRecord{Occurrence{
@@ -334,8 +352,8 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 	before := r.LastExecutedAt
 	r.LastExecutedAt, r.UpdatedAt = c.Now, c.Now
 	r.ExecutionCount = saturatingAdd(r.ExecutionCount, 1)
-	occurrence := ChildID(r.ID, "occurrence", r.Sequence)
-	spec := r.actionAt(due)
+	occurrence := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
+	spec := r.actionAt(due, c)
 	spec.Occurrence = occurrence
 	record := Occurrence{
 		ID: occurrence, RecurringID: r.ID, DueAt: due, LastDueAt: due, DecidedAt: c.Now,
@@ -352,14 +370,14 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 }
 
 // actionAt builds the concrete action of one time from the template.
-func (r RecurringAction) actionAt(due Time) ActionSpec {
+func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
 	t := r.ActionTemplate
 	label := r.Description
 	if label == "" {
 		label = t.ActionType
 	}
 	return ActionSpec{
-		ID:         ChildID(r.ID, "action", r.Sequence),
+		ID:         ChildID(r.ID, "action", c.Step, r.Sequence),
 		Namespace:  r.Namespace,
 		Tenant:     r.Tenant,
 		Label:      label,
@@ -408,8 +426,11 @@ func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction,
 	return r, nil
 }
 
-// pause: enabled → disabled.
+// pause: enabled → disabled. A disabled one stays as it is, but for a new reason.
 func (r RecurringAction) pause(e RecurringPause, c Clock) (RecurringAction, []effects.Effect) {
+	if !r.Enabled && e.Reason == "" {
+		return r, []effects.Effect{r.announce("paused")}
+	}
 	reason := "paused"
 	if e.By != "" {
 		reason += " by " + reasonOr(e.By, "")
@@ -476,7 +497,8 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	n.RecurringSpec = n.RecurringSpec.withDefaults()
 	n.UpdatedAt = c.Now
 	var effs []effects.Effect
-	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled {
+	lifted := r.Enabled && r.ended(c.Now) && n.EndsAt != r.EndsAt // what the end held back must not be due now
+	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled || lifted {
 		var was RecurringAction
 		was, effs = r.overdue("the schedule was changed before it was dispatched", c)
 		n.MissedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.Sequence, was.LastDueAt
@@ -522,11 +544,7 @@ func set[T any](dst, v *T) {
 // expire: the end is reached (C6). A time that was due before the end and not
 // dispatched by then is missed.
 func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
-	var effs []effects.Effect
-	if s, err := r.schedule(); err == nil && r.NextExecutionAt.Before(r.EndsAt) {
-		r, effs = r.miss(s, r.NextExecutionAt, r.EndsAt-1, "ends_at was reached before it was dispatched", c)
-		r.LastDueAt = max(r.LastDueAt, r.EndsAt-1)
-	}
+	r, effs := r.overdue("ends_at was reached before it was dispatched", c)
 	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
 	return r, append(effs, r.announce("expired"))
 }

@@ -30,19 +30,29 @@ import (
 //
 // An event is its journal form, or its type followed by the other members:
 // "due", `fail {"run":1,"reason":"x"}`. Ids are written #1, what they make
-// #1/action/1 and #1/occurrence/1. What comes out: the fields that changed (of
+// #1/action/1 and #1/occurrence/1; in Turns with the step at which they make it,
+// #1/action/1@2 by the first input of the second batch that changes something,
+// #1/action/1@2.1 by the next one. What comes out: the fields that changed (of
 // a new machine all that are not empty), then the effects. go test -rewrite
 // writes the output.
 
 var (
-	shortID = regexp.MustCompile(`#(\d+)(?:/(action|occurrence)/(\d+))?`)
+	shortID = regexp.MustCompile(`#(\d+)(?:/(action|occurrence)/(\d+)(?:@(\d+)(?:\.(\d+))?)?)?`)
 	longIDs = func() *strings.Replacer {
 		var pairs []string
 		for n := 1; n <= 9; n++ {
 			pairs = append(pairs, id(n).String(), fmt.Sprintf("#%d", n))
 			for k := 1; k <= 30; k++ {
 				for _, role := range []string{"action", "occurrence"} {
-					pairs = append(pairs, core.ChildID(id(n), role, uint64(k)).String(), fmt.Sprintf("#%d/%s/%d", n, role, k))
+					name := fmt.Sprintf("#%d/%s/%d", n, role, k)
+					pairs = append(pairs, core.ChildID(id(n), role, 0, uint64(k)).String(), name)
+					for batch := 1; batch <= 12 && n <= 2 && k <= 9; batch++ {
+						at := fmt.Sprintf("%s@%d", name, batch)
+						pairs = append(pairs, core.ChildID(id(n), role, stepOf(batch, 0), uint64(k)).String(), at)
+						for place := 1; place <= 4; place++ {
+							pairs = append(pairs, core.ChildID(id(n), role, stepOf(batch, place), uint64(k)).String(), fmt.Sprintf("%s.%d", at, place))
+						}
+					}
 				}
 			}
 		}
@@ -53,6 +63,10 @@ var (
 	}()
 	shortKey = regexp.MustCompile(`KEY\((\w+)\)`)
 )
+
+// stepOf gives the step of an input by its place among those of a batch that
+// change something.
+func stepOf(batch, place int) uint64 { return uint64(batch)<<20 + uint64(place) }
 
 // expand writes short ids out.
 func expand(s string) string {
@@ -66,7 +80,9 @@ func expand(s string) string {
 			return id(n).String()
 		}
 		k, _ := strconv.ParseUint(part[3], 10, 64)
-		return core.ChildID(id(n), part[2], k).String()
+		batch, _ := strconv.Atoi(part[4])
+		place, _ := strconv.Atoi(part[5])
+		return core.ChildID(id(n), part[2], stepOf(batch, place), k).String()
 	})
 }
 

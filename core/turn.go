@@ -42,8 +42,9 @@ type Outgoing struct {
 
 // Result is the answer to one input.
 type Result struct {
-	// Refused is the first refusal that the input met, at its machine or at one
-	// that it reached; nil where it was taken by all.
+	// Refused is the refusal for which the input was undone, or else the first one
+	// that it met, at its machine or at one that it reached; nil where it was taken
+	// by all.
 	Refused *effects.Refused
 	// Changed reports whether any machine changed: only then the input belongs
 	// into the journal.
@@ -67,6 +68,7 @@ type Turn struct {
 	events   []effects.Event
 	queue    []delivery
 	undo     []undone
+	taken    uint64 // inputs that have changed something: those that are journaled
 }
 
 // Outgone names an outer effect that was taken back.
@@ -93,6 +95,11 @@ type undone struct {
 	changed bool
 }
 
+// stepBits is the room for the inputs of one batch in a [Clock]'s step. Steps are
+// all different as long as no batch has 1,048,576 inputs that change something,
+// and the journal fewer than 2⁴⁴ batches.
+const stepBits = 20
+
 // MaxDeliveries bounds the events that one input may cause inside the system.
 // More would be a loop between machines; the input is then refused as a whole.
 const MaxDeliveries = 10_000
@@ -109,25 +116,61 @@ func (t *Turn) Clock() Clock { return t.clock }
 // Apply takes one input through its machine and through all that follows from
 // it inside the system. An error means that the input could not be decided, and
 // that it has left no trace; the Turn goes on.
+//
+// A refusal on the way is noted, and the rest goes on: an action ends although
+// its occurrence is gone. But a dispatch is made whole or not at all. Where one
+// of its parts is refused, the input is undone and refused as a whole: no dedup
+// key is held by an action that was not made, no occurrence waits for one, and
+// no dispatch counts that was none. A due event of a recurring action, which
+// would then be due for ever, is applied once more with the refusal, and records
+// a missed time; its result has both, the refusal and the change.
 func (t *Turn) Apply(in Input) (Result, error) {
+	t.clock.Step = t.seq<<stepBits + t.taken
+	res, err := t.attempt(in)
+	if _, due := in.Event.(RecurringDue); due && errors.Is(err, errHalf) {
+		refused := res.Refused
+		in.Event = RecurringDue{Refusal: refused.Reason}
+		res, err = t.attempt(in)
+		res.Refused = refused
+	}
+	if err != nil && !errors.Is(err, errHalf) {
+		return Result{}, err
+	}
+	if res.Changed {
+		t.taken++
+	}
+	return res, nil
+}
+
+// errHalf: a part of a dispatch was refused.
+var errHalf = errors.New("the dispatch was refused")
+
+// belongsToDispatch reports whether the event is a part of a dispatch: its
+// record, the claim of its dedup key, the action, and the word that the key is
+// held.
+func belongsToDispatch(e Event) bool {
+	switch e := e.(type) {
+	case ActionCreate, DedupClaim, OccurrenceDeduplicate, RecurringDeduplicated:
+		return true
+	case OccurrenceRecord:
+		return e.Occurrence.Verdict == VerdictDispatched
+	}
+	return false
+}
+
+// attempt runs one input, and undoes it where it fails or comes to nothing.
+func (t *Turn) attempt(in Input) (Result, error) {
 	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
 	t.undo = t.undo[:0]
 	res, err := t.run(in)
-	// A claim is a creation in two steps: where the second is refused, a key
-	// that was taken in the first would have a holder that never releases it.
-	if _, claim := in.Event.(DedupClaim); claim && res.Refused != nil {
-		res.Changed = false
-	}
 	if err != nil || !res.Changed {
 		for _, u := range slices.Backward(t.undo) {
 			u.slot.now, u.slot.changed = u.now, u.changed
 		}
 		t.outer, t.withdraw, t.events, t.order = outer, withdraw, events, order
+		res.Changed = false
 	}
-	if err != nil {
-		return Result{}, err
-	}
-	return res, nil
+	return res, err
 }
 
 func (t *Turn) run(in Input) (res Result, err error) {
@@ -165,8 +208,12 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 	}
 	next, effs := state.apply(d.event, t.clock)
 	if r := refusal(effs); r != nil {
+		r.To = d.to // a machine that does not exist cannot say its id
+		if belongsToDispatch(d.event) {
+			res.Refused = r
+			return errHalf
+		}
 		if res.Refused == nil {
-			r.To = d.to // a machine that does not exist cannot say its id
 			res.Refused = r
 		}
 		return nil

@@ -52,6 +52,7 @@ func (w world) refs() []effects.Ref {
 //	               the machines; "ack=N" before the event where it answers effect N
 //	fire [at=…]    Turns of due events until nothing is due any more
 //	list           all machines that exist
+//	show REF       one machine, whole
 //
 // What comes out: the answer to each input, what changed, what is to leave the
 // process, what is withdrawn, what the bus hears, and what is due at once.
@@ -73,6 +74,9 @@ func TestTurnTraces(t *testing.T) {
 						fmt.Fprintf(&out, "%s %s\n", shortRef(ref), phase(s))
 					}
 					return strings.ReplaceAll(out.String(), ".000Z", "Z")
+				case "show":
+					kind, name, _ := strings.Cut(expand(d.CmdArgs[0].Key), "/")
+					return brief([]byte(w[effects.Ref{Kind: effects.Kind(kind), ID: uuid.MustParse(name)}])) + "\n"
 				case "turn":
 					for line := range strings.Lines(d.Input) {
 						inputs = append(inputs, parseInput(t, strings.TrimSpace(line)))
@@ -288,7 +292,7 @@ func TestAnInputThatCannotBeDecidedLeavesNoTraceAndTheTurnGoesOn(t *testing.T) {
 			clock = drawClock(t, clock)
 			inputs := drawInputs(t, w, clock)
 			// A Turn with a hole, and one that is given only what the first decided.
-			hole := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", 1)}
+			hole := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", stepOf(int(seq), 0), 1)}
 			if refs := w.refs(); len(refs) > 0 && rapid.Bool().Draw(t, "other hole") {
 				hole = rapid.SampledFrom(refs).Draw(t, "hole")
 			}
@@ -313,7 +317,7 @@ func TestAnInputThatCannotBeDecidedLeavesNoTraceAndTheTurnGoesOn(t *testing.T) {
 
 func TestALoaderThatFailsInTheMiddleOfAnInputUndoesItsBeginning(t *testing.T) {
 	r := made(core.KindRecurring)
-	occurrence := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", 1)}
+	occurrence := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", stepOf(1, 0), 1)}
 	w := world{r.Ref(): encoded(r)}
 	turn := core.NewTurn(broken{w, occurrence}, core.Clock{Now: start.Add(60e9)}, 1)
 	_, err := turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringDue{}})
@@ -385,15 +389,17 @@ func TestTheIdsOfAnnouncementsNeverRepeatWithinABatchOrAcrossBatches(t *testing.
 	}
 }
 
-func TestDerivedIdsDifferByParentRoleAndCounter(t *testing.T) {
+func TestDerivedIdsDifferByParentRoleStepAndCounter(t *testing.T) {
 	seen := map[uuid.UUID]string{}
 	for parent := range 3 {
 		for _, role := range []string{"action", "occurrence", ""} {
-			for _, n := range []uint64{0, 1, 255, 256, 1 << 63} {
-				child := core.ChildID(id(parent), role, n)
-				assert.Equal(t, child, core.ChildID(id(parent), role, n))
-				assert.Empty(t, seen[child])
-				seen[child] = fmt.Sprint(parent, role, n)
+			for _, step := range []uint64{0, 1, 255, 256, 1 << 63} {
+				for _, n := range []uint64{0, 1, 255, 256, 1 << 63} {
+					child := core.ChildID(id(parent), role, step, n)
+					assert.Equal(t, child, core.ChildID(id(parent), role, step, n))
+					assert.Empty(t, seen[child])
+					seen[child] = fmt.Sprint(parent, role, step, n)
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,7 +20,8 @@ import (
 // CreateAction stores an action; it fires when its time has come. An id of
 // zeros is replaced by a fresh one, a trigger without a type fires now. The
 // error is a [*Refusal] where the spec is wrong, the id exists, or another live
-// action holds the dedup key.
+// action holds the dedup key. The spec may be changed afterwards; what the
+// engine returns, here and elsewhere, must not be written to.
 func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
 	if spec.ID == uuid.Nil {
 		id, err := uuid.NewV7()
@@ -35,6 +37,9 @@ func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.A
 	if err := e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
 		return core.Action{}, err
 	}
+	spec.ToolInput = slices.Clone(spec.ToolInput)
+	spec.Metadata, spec.Labels = maps.Clone(spec.Metadata), maps.Clone(spec.Labels)
+	spec.Trigger.RawPayload, spec.Trigger.Header = slices.Clone(spec.Trigger.RawPayload), slices.Clone(spec.Trigger.Header)
 	to, ev := ref, core.Event(core.ActionCreate{Spec: spec})
 	if spec.DedupKey != "" {
 		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
@@ -130,14 +135,29 @@ func (e *Engine) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return e.await(ctx, c, a)
 }
 
+// waitPoll is how often a waiter looks for itself: another instance on the same
+// store may end the action.
+const waitPoll = 10 * time.Second
+
 func (e *Engine) await(ctx context.Context, c <-chan core.Action, a core.Action) (core.Action, error) {
-	select {
-	case a := <-c:
-		return a, nil
-	case <-ctx.Done():
-		return a, ctx.Err()
-	case <-e.stopped:
-		return a, ErrStopped
+	for {
+		look, stop := e.o.Clock.Timer(waitPoll)
+		select {
+		case a := <-c:
+			stop()
+			return a, nil
+		case <-ctx.Done():
+			stop()
+			return a, ctx.Err()
+		case <-e.stopped:
+			stop()
+			return a, ErrStopped
+		case <-look:
+		}
+		now, err := e.Action(ctx, a.ID)
+		if err != nil || now.Status.Type.Terminal() {
+			return now, err
+		}
 	}
 }
 

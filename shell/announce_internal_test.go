@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"io"
 	"log/slog"
 	"testing"
 
@@ -14,7 +13,7 @@ import (
 // A cycle is counted when it ends, and only then: a run that is given back, or
 // repeated, is not the end of the cycle before it.
 func TestOnlyTheEndOfACycleIsCountedAsItsEnd(t *testing.T) {
-	e := &Engine{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	e := &Engine{log: slog.New(slog.DiscardHandler)}
 	done := core.Status{Type: core.StatusCompleted}
 	action := func(status core.StatusType, run uint32, last *core.LastRun) core.Action {
 		return core.Action{ActionSpec: core.ActionSpec{ID: uuid.Max}, Status: core.Status{Type: status}, Run: run, LastRun: last}

@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,7 +12,7 @@ import (
 // bus hands what machines announce to subscribers in this process, after the
 // transaction that made it true is durable.
 type bus struct {
-	mu   sync.RWMutex
+	mu   sync.Mutex
 	subs map[*Subscription]struct{}
 }
 
@@ -23,6 +25,8 @@ type Subscription struct {
 	matches func(effects.Event) bool
 	dropped atomic.Uint64
 	bus     *bus
+	mu      sync.Mutex // guards closed, and c against a send after its close
+	closed  bool
 }
 
 // Subscribe listens to the events for which matches returns true; nil matches
@@ -46,10 +50,27 @@ func (s *Subscription) Dropped() uint64 { return s.dropped.Load() }
 // Close ends the subscription and closes C. It may be called more than once.
 func (s *Subscription) Close() {
 	s.bus.mu.Lock()
-	defer s.bus.mu.Unlock()
-	if _, ok := s.bus.subs[s]; ok {
-		delete(s.bus.subs, s)
+	delete(s.bus.subs, s)
+	s.bus.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
 		close(s.c)
+	}
+}
+
+// offer delivers an event where there is room.
+func (s *Subscription) offer(ev effects.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	select {
+	case s.c <- ev:
+	default:
+		s.dropped.Add(1)
 	}
 }
 
@@ -70,17 +91,13 @@ func (b *bus) publish(events []effects.Event) {
 	if len(events) == 0 {
 		return
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for s := range b.subs {
+	b.mu.Lock()
+	subs := slices.Collect(maps.Keys(b.subs)) // matches is called unlocked: it may close its subscription
+	b.mu.Unlock()
+	for _, s := range subs {
 		for _, ev := range events {
-			if !s.wants(ev) {
-				continue
-			}
-			select {
-			case s.c <- ev:
-			default:
-				s.dropped.Add(1)
+			if s.wants(ev) {
+				s.offer(ev)
 			}
 		}
 	}

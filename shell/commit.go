@@ -34,7 +34,9 @@ type plan struct {
 	dirty   bool // something beside the turn changed
 	meta    map[effects.Ref]cached
 	corrupt []store.Quarantined
-	loaded  int // bytes of states that were read
+	broken  error       // the store could not be read: nothing more can be decided
+	aside   []uuid.UUID // actions that were set aside: their keys are to be freed
+	loaded  int         // bytes of states that were read
 	expired uint64
 
 	replies  []reply // one for each gathered request
@@ -72,7 +74,7 @@ func (p *plan) build() error {
 
 	for _, part := range []func() error{
 		p.renew, p.takeRequests, p.takeOutcomes, p.recoverLost,
-		p.sweepDue, p.readWebhooks, p.expire, p.dueNow,
+		p.sweepDue, p.readWebhooks, p.expire, p.dueNow, p.freeKeys,
 	} {
 		if err := part(); err != nil {
 			return err
@@ -126,6 +128,8 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	if err != nil {
 		if errors.Is(err, store.ErrCorrupt) {
 			p.corrupt = append(p.corrupt, store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error()})
+		} else {
+			p.broken = err
 		}
 		return nil, err
 	}
@@ -144,8 +148,17 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 }
 
 // apply takes one input, and puts it into the batch where it changed something.
+// A record that it meets and that cannot be decoded is moved out of its way. An
+// error says that the input alone cannot be decided, unless p.broken is set.
 func (p *plan) apply(in core.Input) (core.Result, error) {
+	p.broken = nil
 	res, err := p.turn.Apply(in)
+	for errors.Is(err, store.ErrCorrupt) && len(p.corrupt) > 0 {
+		if err := p.setAside(); err != nil {
+			return res, err
+		}
+		res, err = p.turn.Apply(in)
+	}
 	if err != nil {
 		p.l.e.stats.inputErrors.Add(1)
 		p.l.e.log.Error("input not decided", "to", in.To.String(), "event", in.Event.EventType(), "actor", in.Actor, "error", err)
@@ -161,8 +174,10 @@ func (p *plan) apply(in core.Input) (core.Result, error) {
 	return res, nil
 }
 
+// renew gives a sign of life when it is time, and after a failed commit, to see
+// whether the store takes one again.
 func (p *plan) renew() error {
-	if p.mono.Before(p.l.nextRenew) {
+	if p.mono.Before(p.l.nextRenew) && p.l.lastErr == nil {
 		return nil
 	}
 	if _, err := p.tx.Acquire(p.l.claim, p.l.e.name, p.l.e.o.LeaseTTL, p.now); err != nil {
@@ -209,9 +224,8 @@ func (p *plan) takeOutcomes() error {
 // ack answers an outer effect: the machine is told, and the entry goes. A late
 // or repeated answer is refused by the machine; the entry has gone then.
 func (p *plan) ack(key store.EffectKey, in core.Input) error {
-	_, applyErr := p.apply(in)
-	if applyErr != nil && !errors.Is(applyErr, store.ErrCorrupt) {
-		return applyErr
+	if _, err := p.apply(in); err != nil {
+		return p.broken // else the effect stays outstanding, and the next start asks again
 	}
 	err := p.tx.DeleteOutbox(key)
 	if err == nil {
@@ -267,16 +281,24 @@ func (p *plan) due(d store.DueEntry) error {
 		return err
 	case err == nil && before != nil && ev != nil && (before.Deadline() == d.Key.At() || p.decided(ref)):
 		p.observeLateness(d)
-		_, err := p.apply(core.Input{To: ref, Actor: "clock", Event: ev})
-		return err
+		_, _ = p.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
+		return p.broken
 	case err == nil && before == nil && p.decided(ref):
 		return nil // this batch has ended it: its entry goes with it
 	}
-	reason := "the due index names a record that is not there, or waits for another time"
+	if err == nil && before != nil && ev != nil { // a sound record: only the entry is wrong
+		p.dirty = true
+		p.l.e.log.Error("stray due entry removed", "ref", ref.String(), "due", d.Key.At().String(), "waits_for", before.Deadline().String())
+		return p.tx.RemoveDue(d)
+	}
+	reason := "the due index names a record that is not there"
 	var raw []byte
 	if err != nil {
+		if ref.Kind == core.KindAction {
+			p.aside = append(p.aside, ref.ID)
+		}
 		reason = err.Error()
-		if n := len(p.corrupt); n > 0 && p.corrupt[n-1].ID == ref.ID {
+		if n := len(p.corrupt); n > 0 && p.corrupt[n-1].Kind == ref.Kind && p.corrupt[n-1].ID == ref.ID {
 			raw, p.corrupt = p.corrupt[n-1].Raw, p.corrupt[:n-1]
 		}
 	}
@@ -309,9 +331,9 @@ func (p *plan) dueNow() error {
 			if p.skips(ref.Kind) {
 				continue
 			}
-			res, err := p.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
-			if err != nil {
-				return err
+			res, _ := p.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
+			if p.broken != nil {
+				return p.broken
 			}
 			woke = woke || res.Changed
 		}
@@ -328,8 +350,13 @@ func (p *plan) readWebhooks() error {
 		return nil
 	}
 	const limit = 128
+	defer func() {
+		if p.webhooks && p.l.e.o.StrictTick {
+			p.sweep.active = true // the tick goes on until all are read
+		}
+	}()
 	hooks, err := p.tx.Webhooks(limit)
-	if err != nil {
+	if err := p.passOver(err); err != nil {
 		return err
 	}
 	for _, h := range hooks {
@@ -355,6 +382,8 @@ func (p *plan) readWebhook(h store.Webhook) error {
 			Event: core.ActionCreate{Spec: webhookAction(h, route)},
 		})
 		switch {
+		case p.broken != nil:
+			return p.broken
 		case err != nil:
 			reason = err.Error()
 		case res.Refused != nil:
@@ -391,17 +420,75 @@ func webhookAction(h store.Webhook, route WebhookRoute) core.ActionSpec {
 
 // setAside moves records that could not be decoded out of the way.
 func (p *plan) setAside() error {
-	seen := make(map[uuid.UUID]bool, len(p.corrupt))
-	for _, q := range p.corrupt {
-		if seen[q.ID] {
+	corrupt := p.corrupt
+	p.corrupt = nil
+	seen := make(map[effects.Ref]bool, len(corrupt))
+	for _, q := range corrupt {
+		ref := effects.Ref{Kind: q.Kind, ID: q.ID}
+		if seen[ref] {
 			continue
 		}
-		seen[q.ID] = true
+		seen[ref] = true
+		if q.Kind == core.KindAction {
+			p.aside = append(p.aside, q.ID)
+		}
 		p.dirty = true
 		p.l.e.stats.quarantined.Add(1)
 		p.l.e.log.Error("record set aside", "kind", q.Kind, "id", q.ID, "reason", q.Reason)
 		if err := p.tx.SetAside(q, 0); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// passOver sets aside what a listing could not read, and gives what else was
+// wrong with it. The machine of an outbox entry is told that it is lost.
+func (p *plan) passOver(err error) error {
+	bad, rest := store.Unreadable(err)
+	if rest != nil {
+		return rest
+	}
+	for _, q := range bad {
+		q.At = p.now
+		p.dirty = true
+		p.l.e.stats.quarantined.Add(1)
+		p.l.e.log.Error("entry set aside", "kind", q.Kind, "id", q.ID, "n", q.N, "reason", q.Reason)
+		if err := p.tx.SetAside(q, 0); err != nil {
+			return err
+		}
+		var err error
+		switch q.Kind {
+		case store.KindWebhook:
+			err = p.tx.DeleteWebhook(q.ID)
+		case store.KindOutbox:
+			to := effects.Ref{Kind: core.KindAction, ID: q.ID} // the one kind with outer effects
+			ev := core.InterruptEvent(to.Kind, q.N, "what was to be carried out could not be read")
+			err = p.ack(effectKey(q.ID, q.N), core.Input{To: to, Actor: "recovery", Event: ev, Ack: q.N})
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeKeys releases the dedup keys of actions that were set aside: they will
+// not do it themselves.
+func (p *plan) freeKeys() error {
+	if err := p.setAside(); err != nil {
+		return err
+	}
+	for _, id := range p.aside {
+		held, err := p.tx.Scan(core.KindDedup, core.HolderTerm(id), store.Cursor{}, false, p.l.e.o.MaxBatch)
+		if err != nil {
+			return err
+		}
+		for _, c := range held {
+			ref := effects.Ref{Kind: core.KindDedup, ID: c.ID}
+			if _, err := p.apply(core.Input{To: ref, Actor: "recovery", Event: core.DedupRelease{Holder: id}}); p.broken != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -512,7 +599,7 @@ func (p *plan) startWaiting() error {
 		la := p.l.lanes[name]
 		free := la.limit - la.running - p.reserved[name]
 		entries, err := p.tx.Waiting(name, free)
-		if err != nil {
+		if err := p.passOver(err); err != nil {
 			return err
 		}
 		for _, e := range entries {
@@ -550,7 +637,6 @@ func (p *plan) findNextDue() error {
 // go.
 func (l *loop) committed(p *plan) {
 	e := l.e
-	l.failures, l.retryAt = 0, time.Time{}
 	if p.turn == nil {
 		return
 	}

@@ -42,6 +42,7 @@ type Engine struct {
 	name   string // this instance: the holder of its claim
 	inbox  chan *request
 	result chan outcome
+	health chan chan error
 
 	started atomic.Bool
 	closing chan struct{} // closed when Run begins to stop
@@ -81,6 +82,7 @@ func New(o Options) (*Engine, error) {
 		name:    uuid.NewString(),
 		inbox:   make(chan *request, 4*o.MaxBatch),
 		result:  make(chan outcome, o.MaxBatch),
+		health:  make(chan chan error),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -89,9 +91,30 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
+// Health returns nil where the loop turns and the last commit went well, and
+// else why not: [ErrStopped], the store's error, or that of a ctx that ended
+// while the loop did not answer. It commits nothing, and may be asked often.
+func (e *Engine) Health(ctx context.Context) error {
+	c := make(chan error, 1)
+	select {
+	case <-e.closing:
+		return ErrStopped
+	default:
+	}
+	select {
+	case e.health <- c:
+		return <-c // the loop answers at once
+	case <-e.closing:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Send gives one event to one machine and returns once what followed from it
 // is durable. The answer is the state of the machine afterwards, nil where it
-// does not exist; the error is a [*Refusal] where the machine refused.
+// does not exist; the error is a [*Refusal] where the machine refused. The
+// engine keeps the event: nothing in it may be changed afterwards.
 //
 // When ctx ends first, the event may or may not have been taken.
 func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {

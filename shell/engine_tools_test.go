@@ -83,6 +83,7 @@ func TestASlowToolDelaysNoOther(t *testing.T) {
 			assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		}
 		assert.Zero(t, time.Since(begin))
+		synctest.Wait()
 		assert.EqualValues(t, 2, slow.n.Load(), "no more than its concurrency")
 		slow.open()
 		synctest.Wait()

@@ -120,7 +120,11 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 			if err != nil {
 				return err
 			}
-			for _, c := range entries {
+			for i, c := range entries {
+				if size >= maxPageBytes {
+					entries, want = entries[:i], i // a short page, and not the last one
+					break
+				}
 				s, n, err := decodeAs[S](tx, kind, c.ID)
 				if err != nil {
 					return err

@@ -32,11 +32,13 @@ type loop struct {
 	nextRenew     time.Time
 	nextRecover   time.Time    // zero: nobody to recover from
 	nextDue       effects.Time // zero: nothing waits
+	sightings     map[string]sighting
 	sweep         sweep
 	webhooks      bool // raw webhooks wait to be read
 	retention     retention
 	retryAt       time.Time // after a failed commit, nothing but requests before that
 	failures      int
+	lastErr       error            // why the last commit failed; nil once one went well
 	due           []store.DueEntry // room for a sweep
 	buf           []byte           // stored forms of the batch that is being built
 
@@ -64,6 +66,7 @@ func (l *loop) init(e *Engine) {
 	l.e = e
 	l.lanes = make(map[string]*lane)
 	l.running = make(map[store.EffectKey]*run)
+	l.sightings = make(map[string]sighting)
 	l.cache.init()
 }
 
@@ -136,6 +139,7 @@ func (l *loop) register(ctx context.Context) error {
 			for _, name := range lanes {
 				l.lane(name).waiting = true
 			}
+			_, err = store.Unreadable(err) // what cannot be read is set aside by the first batch
 			return err
 		}
 	})
@@ -159,25 +163,45 @@ func (l *loop) release() error {
 
 // gather collects what has arrived. It waits only while there is nothing to do.
 func (l *loop) gather(done <-chan struct{}) {
+	l.answerHealth()
 	if l.drain() || l.busy() {
 		return
 	}
-	now := l.now()
-	d := l.untilNext(now)
+	d := l.untilNext(l.now())
 	if d <= 0 {
 		return
 	}
 	timer, stop := l.e.o.Clock.Timer(d)
 	defer stop()
-	select {
-	case r := <-l.e.inbox:
-		l.requests = append(l.requests, r)
-		l.drain()
-	case o := <-l.e.result:
-		l.returned(o)
-		l.drain()
-	case <-timer:
-	case <-done:
+	for {
+		select {
+		case r := <-l.e.inbox:
+			l.requests = append(l.requests, r)
+			l.drain()
+		case o := <-l.e.result:
+			l.returned(o)
+			if !l.drain() {
+				continue // the store is given time
+			}
+		case c := <-l.e.health: // no reason to try a commit
+			c <- l.lastErr
+			continue
+		case <-timer:
+		case <-done:
+		}
+		return
+	}
+}
+
+// answerHealth answers who asks while the loop is busy.
+func (l *loop) answerHealth() {
+	for {
+		select {
+		case c := <-l.e.health:
+			c <- l.lastErr
+		default:
+			return
+		}
 	}
 }
 
@@ -197,7 +221,7 @@ func (l *loop) drain() bool {
 			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
 		}
 	}
-	return true
+	return len(l.requests) > 0 || !l.now().Before(l.retryAt)
 }
 
 // busy reports whether work is left over from the batch before.
@@ -205,7 +229,7 @@ func (l *loop) busy() bool {
 	if l.stopping || l.now().Before(l.retryAt) {
 		return false
 	}
-	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.more
+	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.more || l.retention.drop != 0
 }
 
 // untilNext is how long the loop may sleep.
@@ -249,7 +273,10 @@ func (l *loop) step() {
 		return p.build()
 	})
 	switch {
-	case err == nil, errors.Is(err, errNothing):
+	case err == nil:
+		l.failures, l.retryAt, l.lastErr = 0, time.Time{}, nil
+		l.committed(p)
+	case errors.Is(err, errNothing):
 		l.committed(p)
 	case errors.Is(err, store.ErrFenced):
 		l.fenced(err)
@@ -286,10 +313,12 @@ func (l *loop) beginTick(now time.Time) {
 // failed keeps what must not be lost, answers who waits, and backs off.
 func (l *loop) failed(p *plan, err error) {
 	l.e.stats.commitErrors.Add(1)
-	l.failures++
-	wait := min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second)
-	l.retryAt = l.now().Add(wait)
-	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", wait)
+	l.lastErr = err
+	if now := l.now(); !now.Before(l.retryAt) { // a request in between does not put it off
+		l.failures++
+		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
+	}
+	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", l.retryAt.Sub(l.now()))
 	for _, r := range l.requests {
 		r.done <- reply{err: fmt.Errorf("not stored: %w", err)}
 	}

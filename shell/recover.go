@@ -18,7 +18,7 @@ func (p *plan) recoverLost() error {
 		return nil
 	}
 	lanes, err := p.tx.WaitingLanes() // another instance may have left some behind
-	if err != nil {
+	if err := p.passOver(err); err != nil {
 		return err
 	}
 	for _, name := range lanes {
@@ -53,14 +53,28 @@ func (p *plan) recoverLost() error {
 	return err
 }
 
-// goneIn is how long the holder must still be waited for; 0: it is gone.
+// sighting is when this instance, by its steady clock, first saw a claim of
+// another one as it still is.
+type sighting struct {
+	token   uint64
+	renewed effects.Time
+	at      time.Time
+}
+
+// goneIn is how long the holder must still be waited for; 0: it is gone. Where
+// the wall clock was set back, its silence while we watched tells, too.
 func (p *plan) goneIn(c store.Claim) time.Duration {
-	gone := c.Renewed.Add(p.l.e.o.RecoverAfter)
-	if s := p.l.e.store.Session(); s == "" || c.Session == s {
-		gone = max(gone, c.Until) // it may be alive: only its lapsed claim tells
+	seen := p.l.sightings[c.Name]
+	if seen.token != c.Token || seen.renewed != c.Renewed || seen.at.IsZero() {
+		seen = sighting{token: c.Token, renewed: c.Renewed, at: p.mono}
+		p.l.sightings[c.Name] = seen
 	}
-	// A clock that was set back must not make us wait for ever.
-	return min(max(gone.Sub(p.now), 0), max(p.l.e.o.RecoverAfter, p.l.e.o.LeaseTTL))
+	gone, patience := c.Renewed.Add(p.l.e.o.RecoverAfter), p.l.e.o.RecoverAfter
+	if s := p.l.e.store.Session(); s == "" || c.Session == s { // it may be alive: only its lapsed claim tells
+		gone = max(gone, c.Until)
+		patience = max(patience, p.l.e.o.LeaseTTL)
+	}
+	return max(min(gone.Sub(p.now), patience-p.mono.Sub(seen.at)), 0)
 }
 
 // interruptOrphans settles handed-out effects whose holder is not live.
@@ -82,8 +96,10 @@ func (p *plan) interruptOrphans(live map[string]uint64) (more bool, err error) {
 		orphans = append(orphans, o)
 		return nil
 	})
-	if err != nil && !errors.Is(err, stop) {
-		return false, err
+	if !errors.Is(err, stop) {
+		if err := p.passOver(err); err != nil {
+			return false, err
+		}
 	}
 	for _, o := range orphans {
 		ev := core.InterruptEvent(o.Kind, o.Key.N, core.ReasonRecovered)
@@ -108,8 +124,9 @@ func earliest(a, b time.Time) time.Time {
 // retention walks through what is finished and forgets what is older than it
 // must be kept (C12). It walks a little at a time.
 type retention struct {
-	due     bool // a walk is to be begun
-	more    bool // a walk is under way
+	due     bool   // a walk is to be begun
+	more    bool   // a walk is under way
+	drop    uint64 // the epochs of the journal before this one are to go; 0: none
 	kind    int
 	from    store.Cursor
 	checked time.Time
@@ -124,19 +141,23 @@ func (p *plan) expire() error {
 		return nil
 	}
 	if r.due && !r.more && (r.checked.IsZero() || p.mono.Sub(r.checked) >= retentionEvery) {
-		*r = retention{more: true, checked: p.mono}
-		if err := p.rotateJournal(); err != nil {
+		first := r.checked.IsZero() // a stop may have come before all was dropped
+		*r = retention{more: true, checked: p.mono, drop: r.drop}
+		if err := p.rotateJournal(first); err != nil {
 			return err
 		}
 	}
 	r.due = false
+	if err := p.dropJournal(); err != nil {
+		return err
+	}
 	kinds := []struct {
 		kind effects.Kind
 		keep time.Duration
 	}{{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention}}
 	for r.more && len(p.batch.Inputs) < p.l.e.o.MaxBatch/2 {
 		if r.kind == len(kinds) {
-			*r = retention{checked: r.checked}
+			*r = retention{checked: r.checked, drop: r.drop}
 			return nil
 		}
 		k := kinds[r.kind]
@@ -169,6 +190,9 @@ func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, er
 		if c.At.After(cutoff) {
 			return false, nil
 		}
+		if p.loaded > maxBatchBytes {
+			return true, nil
+		}
 		r.from = c
 		ref := effects.Ref{Kind: kind, ID: c.ID}
 		s, err := p.turn.State(ref)
@@ -176,7 +200,10 @@ func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, er
 			continue // a corrupt one is set aside with the rest of the batch
 		}
 		if _, err := p.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)}); err != nil {
-			return false, err
+			if p.broken != nil {
+				return false, p.broken
+			}
+			continue
 		}
 		p.expired++
 	}
@@ -195,9 +222,10 @@ func expired(s core.State, cutoff effects.Time) bool {
 	return false
 }
 
-// rotateJournal begins an epoch a few times per retention, and drops epochs
-// that are wholly older than it.
-func (p *plan) rotateJournal() error {
+// rotateJournal begins an epoch a few times per retention, and finds the epochs
+// that are wholly older than it. A clock that was ahead for a while has left an
+// epoch of the future behind: the next one begins at once.
+func (p *plan) rotateJournal(first bool) error {
 	keep := p.l.e.o.JournalRetention
 	if keep < 0 {
 		return nil
@@ -206,20 +234,38 @@ func (p *plan) rotateJournal() error {
 	if err != nil || len(epochs) == 0 {
 		return err
 	}
-	if p.now.Sub(epochs[len(epochs)-1].Started) >= keep/7 {
+	if age := p.now.Sub(epochs[len(epochs)-1].Started); age >= keep/7 || age < 0 {
 		if err := p.tx.BeginEpoch(p.now); err != nil {
 			return err
 		}
 		p.dirty = true
 	}
-	for i := len(epochs) - 1; i > 0; i-- {
-		if p.now.Sub(epochs[i].Started) < keep {
-			continue
+	oldest := 0 // the first epoch that stays
+	for i, e := range epochs {
+		if p.now.Sub(e.Started) >= keep {
+			oldest = i
 		}
-		// Epoch i began so long ago that all before it may go.
-		_, err := p.tx.DropEpochs(epochs[i].Number, 10_000)
-		p.dirty = true
+	}
+	if oldest > 0 || first {
+		p.retain.drop = epochs[oldest].Number
+	}
+	return nil
+}
+
+// dropJournal forgets a part of what is older than the journal must reach, so
+// that no batch takes long over it.
+func (p *plan) dropJournal() error {
+	const limit = 2000
+	if p.retain.drop == 0 {
+		return nil
+	}
+	more, err := p.tx.DropEpochs(p.retain.drop, limit)
+	if err != nil {
 		return err
+	}
+	p.dirty = true
+	if !more {
+		p.retain.drop = 0
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package shell
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -20,6 +22,8 @@ func (e *Engine) CreateRecurring(ctx context.Context, spec core.RecurringSpec) (
 	if err := e.checkTool(ref, "provider", t.Provider, "payload", t.Payload); err != nil {
 		return core.RecurringAction{}, err
 	}
+	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
+	spec.ActionTemplate, spec.Labels = t, maps.Clone(spec.Labels)
 	return e.sendRecurring(ctx, spec.ID, core.RecurringCreate{Spec: spec})
 }
 
@@ -47,7 +51,16 @@ func (e *Engine) UpdateRecurring(ctx context.Context, id uuid.UUID, p core.Recur
 			return r, err
 		}
 	}
+	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), cloned(p.Metadata), cloned(p.Labels)
 	return e.sendRecurring(ctx, id, core.RecurringUpdate{Patch: p})
+}
+
+func cloned(m *map[string]string) *map[string]string {
+	if m == nil {
+		return nil
+	}
+	c := maps.Clone(*m)
+	return &c
 }
 
 // PauseRecurring disables a recurring action. The actor of ctx and the reason

@@ -188,13 +188,73 @@ type Claim struct {
 	Until   effects.Time // it lapses then
 }
 
-// Quarantined is a record that could not be decoded and was set aside (A10).
+// Kinds of what is no record and can be damaged like one: they stand in a
+// [RecordError] and in a [Quarantined]. No record may have them.
+const (
+	KindWebhook effects.Kind = "webhook" // a raw webhook, by its id
+	KindOutbox  effects.Kind = "outbox"  // an outbox entry, by its machine's id and its number
+)
+
+// OutboxError is a [RecordError] about an outbox entry: Kind is [KindOutbox], ID
+// is the machine's, N the effect's number. [errors.As] finds it as a RecordError
+// too.
+type OutboxError struct {
+	RecordError
+	N uint32
+}
+
+// NewOutboxError says what was tried with the entry, and why it failed.
+func NewOutboxError(op string, key EffectKey, err error) *OutboxError {
+	return &OutboxError{RecordError: RecordError{Op: op, Kind: KindOutbox, ID: key.ID, Err: err}, N: key.N}
+}
+
+// Key gives the entry's key.
+func (e *OutboxError) Key() EffectKey { return EffectKey{ID: e.ID, N: e.N} }
+
+// Error gives "op outbox/id#n: reason".
+func (e *OutboxError) Error() string {
+	return e.Op + " " + string(e.Kind) + "/" + e.Key().String() + ": " + e.Err.Error()
+}
+
+// Unwrap gives the error without the number.
+func (e *OutboxError) Unwrap() error { return &e.RecordError }
+
+// Unreadable takes the error of a listing (see [ReadTx]) apart: into what the
+// listing passed over since it is corrupt, ready for SetAside but for its At, and
+// the rest, which is nil where nothing else went wrong.
+func Unreadable(err error) (bad []Quarantined, rest error) {
+	// The error's own type counts here: what wraps one of these was not made by a listing.
+	switch e := err.(type) { //nolint:errorlint // see above
+	case *OutboxError:
+		if errors.Is(e, ErrCorrupt) {
+			return []Quarantined{{Kind: e.Kind, ID: e.ID, N: e.N, Reason: e.Error()}}, nil
+		}
+	case *RecordError:
+		if errors.Is(e, ErrCorrupt) {
+			return []Quarantined{{Kind: e.Kind, ID: e.ID, Reason: e.Error()}}, nil
+		}
+	case interface{ Unwrap() []error }:
+		var left []error
+		for _, part := range e.Unwrap() {
+			more, other := Unreadable(part)
+			bad, left = append(bad, more...), append(left, other)
+		}
+		if len(bad) > 0 {
+			return bad, errors.Join(left...)
+		}
+	}
+	return nil, err
+}
+
+// Quarantined is what could not be read or decoded and was set aside (A10): a
+// record, a webhook ([KindWebhook]) or an outbox entry ([KindOutbox]).
 type Quarantined struct {
 	Kind   effects.Kind
 	ID     uuid.UUID
+	N      uint32 // of an outbox entry: the effect's number
 	At     effects.Time
 	Reason string
-	Raw    []byte // what stood in the record; valid until the transaction ends
+	Raw    []byte // what stood there, see SetAside; valid until the transaction ends
 }
 
 // Epoch is a stretch of the journal. An epoch keeps, beside its batches, the
@@ -212,6 +272,21 @@ type Epoch struct {
 }
 
 // ReadTx reads one snapshot.
+//
+// Damage stops no listing (A10). Records, Outbox, Waiting, WaitingLanes and
+// Webhooks give all that can be read, and then return an error for each
+// entry that they passed over, joined: a [RecordError] with the Kind and the ID,
+// for an outbox entry an [OutboxError], each of them [ErrCorrupt]. So what they
+// give counts also where there is such an error; [Unreadable] takes it apart. It
+// names the first hundred: more are named once those are gone. A limit counts
+// what is given, not what was passed over, so that nothing hides behind damage.
+// Where the damage is in the key itself, the ID and the number are what is left
+// of it, filled up with 0xff.
+//
+// SetAside keeps the bytes of what they name, and takes the record away;
+// DeleteWebhook and DeleteOutbox then take away the webhook and the outbox
+// entry, in the transaction of the listing. Two listings may name the same entry:
+// what the one had removed is ErrNotFound for the other.
 type ReadTx interface {
 	// Get reads a record; ErrNotFound where there is none, ErrCorrupt where its
 	// envelope cannot be read.
@@ -219,6 +294,11 @@ type ReadTx interface {
 	// Due appends to dst what is due up to and including now, in time order,
 	// starting after the given key (nil: at the beginning), at most limit entries. It is
 	// one range scan: O(limit), whatever is stored (A5, A6).
+	//
+	// Records of several kinds that have the same id and are due at the same time
+	// share a key: each has its entry, in the order of the kinds. They are never
+	// parted, since who goes on after that key would miss the others: where limit
+	// would end a page between them, the page is longer by the rest.
 	Due(dst []DueEntry, after *DueKey, now effects.Time, limit int) ([]DueEntry, error)
 	// NextDue gives the earliest time in the due index that is after the given
 	// time; ok is false where nothing waits.
@@ -237,21 +317,31 @@ type ReadTx interface {
 	// last one is the current one.
 	Epochs() ([]Epoch, error)
 	// Base calls fn for each record that the epoch keeps as it was before its
-	// first change in that epoch; ordered by kind, then id.
+	// first change in that epoch; ordered by kind, then id. What cannot be read is
+	// passed over and named at the end.
 	Base(epoch uint64, fn func(Record) error) error
-	// Records calls fn for each record, ordered by kind, then id. It passes over
-	// those whose envelope cannot be read, and then returns a RecordError for
-	// each of them, joined (A10).
+	// Records calls fn for each record, ordered by kind, then id, until fn returns
+	// an error, which Records then returns. Those whose envelope cannot be read are
+	// passed over and named at the end.
 	Records(fn func(Record) error) error
-	// Outbox calls fn for each entry, ordered by key.
+	// Outbox calls fn for each entry, ordered by key, until fn returns an error,
+	// which Outbox then returns. What cannot be read is passed over and named at the
+	// end.
 	Outbox(fn func(OutboxEntry) error) error
-	// OutboxEntry reads one entry; ErrNotFound where there is none.
+	// OutboxEntry reads one entry; ErrNotFound where there is none, an OutboxError
+	// with ErrCorrupt where it cannot be read.
 	OutboxEntry(key EffectKey) (OutboxEntry, error)
-	// Waiting lists entries of a lane that were not handed out, oldest first.
+	// Waiting lists entries of a lane that were not handed out, oldest first, at
+	// most limit. What cannot be read is passed over and named; so is an entry that
+	// has a place in the lane and is not there, or whose place cannot be read.
 	Waiting(lane string, limit int) ([]OutboxEntry, error)
-	// WaitingLanes lists the lanes that have a waiting entry, in order.
+	// WaitingLanes lists the lanes that have a waiting entry, in order. An entry
+	// whose place cannot be read, so that nobody knows its lane, is passed over and
+	// named.
 	WaitingLanes() ([]string, error)
-	// Webhooks lists raw webhooks in the order of their ids, at most limit.
+	// Webhooks lists raw webhooks in the order of their ids, at most limit. One
+	// whose body or other part is missing or cannot be read is passed over and
+	// named.
 	Webhooks(limit int) ([]Webhook, error)
 	// Claim reads a claim, lapsed or not; ErrNotFound where there is none.
 	Claim(name string) (Claim, error)
@@ -286,14 +376,17 @@ type Tx interface {
 	// reports whether more is left to do. Readers see none of it from the first
 	// call on. The current epoch cannot be dropped.
 	DropEpochs(before uint64, limit int) (more bool, err error)
-	// PutOutbox adds an entry or replaces the one under its key: to hand it out,
-	// or to let it wait again.
+	// PutOutbox adds an entry or replaces the one under its key, readable or not:
+	// to hand it out, or to let it wait again.
 	PutOutbox(e OutboxEntry) error
-	// DeleteOutbox removes an entry; ErrNotFound where there is none.
+	// DeleteOutbox removes an entry with its place in its lane, readable or not;
+	// ErrNotFound where there is none. What Waiting or WaitingLanes has named in
+	// this transaction it removes also where only the place in the lane is left.
 	DeleteOutbox(key EffectKey) error
 	// PutWebhook stores a raw webhook.
 	PutWebhook(w Webhook) error
-	// DeleteWebhook removes one; ErrNotFound where there is none.
+	// DeleteWebhook removes one, readable or not; ErrNotFound where nothing of it
+	// is there.
 	DeleteWebhook(id uuid.UUID) error
 	// Acquire takes or renews a claim until now+ttl. Where the holder has it
 	// already, in this session, the token stays, also after a lapse that nobody
@@ -313,9 +406,21 @@ type Tx interface {
 	Fence(name string) error
 	// SetAside moves a record that cannot be decoded into the quarantine, with
 	// its due entry; its list entries are removed where they can be found. A nil
-	// q.Raw is filled with what stood there. It needs no record: a due entry that
-	// leads nowhere is removed too.
+	// q.Raw is filled with what stood there: the state, or all that is stored where
+	// that cannot be read. It needs no record: a due entry that leads nowhere is
+	// removed too, also one whose kind is damaged and could be no record's. Only the
+	// due entry of that kind is removed.
+	//
+	// Of a webhook (KindWebhook) or an outbox entry (KindOutbox, with q.N) it keeps
+	// the bytes only: the caller deletes it afterwards. A nil q.Raw is filled with
+	// the body or the effect; where it cannot be read, with all that is stored of
+	// it, in the implementation's own form. It stays nil where nothing is found;
+	// then what was set aside under the same name at the same time stays as it is.
 	SetAside(q Quarantined, due effects.Time) error
+	// RemoveDue takes one entry out of the due index and leaves all else as it is:
+	// for an entry under which its record does not wait. Where it is not there,
+	// nothing happens.
+	RemoveDue(d DueEntry) error
 	// SetMeta keeps a small value under a name; nil removes it.
 	SetMeta(name string, value []byte) error
 }

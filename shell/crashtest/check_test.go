@@ -64,7 +64,7 @@ func checkAcknowledged(f *findings, s *snapshot, l *ledger) {
 		case e.ran && a.Run == 0:
 			f.add("action %s was triggered, which was acknowledged, and has never run", id)
 		case a.Cycle == 1 && a.Trigger.KeyTime() != core.Time(e.order.AtMS) && e.order.AtMS != 0 &&
-			!(e.hurried && a.Trigger.KeyTime() < core.Time(e.order.AtMS)):
+			(!e.hurried || a.Trigger.KeyTime() > core.Time(e.order.AtMS)):
 			f.add("action %s was asked for at %s, and is for %s", id, core.Time(e.order.AtMS), a.Trigger.KeyTime())
 		}
 		if want := retryOf(e.order.Retry); there && a.Policy.OnInterrupt != want {

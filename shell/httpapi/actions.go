@@ -30,7 +30,7 @@ type actionRequest struct {
 	ToolInput  json.RawMessage    `json:"tool_input"`
 	Trigger    *triggerRequest    `json:"trigger"`
 	Recurrence *recurrenceRequest `json:"recurrence"`
-	Policy     *core.RunPolicy    `json:"policy"`
+	Policy     *policyRequest     `json:"policy"`
 	DedupKey   *string            `json:"dedup_key"`
 	Metadata   map[string]string  `json:"metadata"`
 	Labels     map[string]string  `json:"labels"`
@@ -57,15 +57,15 @@ func (r *recurrenceRequest) UnmarshalJSON(b []byte) error {
 	}
 	switch {
 	case v.Cron == "":
-		return errors.New(`cron must not be empty, such as {"cron":"0 9 * * MON-FRI","timezone":"UTC"}`)
+		return &strictjson.Error{Path: "cron", Problem: `must not be empty: give five to seven fields, such as "0 9 * * MON-FRI"`}
 	case v.Timezone != nil && *v.Timezone == "":
-		return errors.New(emptyZone)
+		return &strictjson.Error{Path: "timezone", Problem: emptyZone}
 	}
 	r.Recurrence = core.CronRecurrence(v.Cron, or(v.Timezone, "UTC"))
 	return nil
 }
 
-const emptyZone = `timezone: must not be empty: leave it out for "UTC"`
+const emptyZone = `must not be empty: leave it out for "UTC"`
 
 func or[T any](v *T, otherwise T) T {
 	if v == nil {
@@ -94,11 +94,13 @@ func explain(err error, reasons map[string]string) error {
 	return err
 }
 
+// spec gives the action that was asked for. Its namespace and tenant depend on
+// who asks: see home.
 func (a *actionRequest) spec() (core.ActionSpec, error) {
 	spec := core.ActionSpec{
-		Namespace: or(a.Namespace, ""), Tenant: or(a.Tenant, ""), Label: or(a.Label, ""),
+		Label:    or(a.Label, ""),
 		ToolName: a.ToolName, ActionType: or(a.ActionType, ""), ToolInput: a.ToolInput,
-		Policy: or(a.Policy, core.RunPolicy{}), DedupKey: or(a.DedupKey, ""),
+		Policy: a.Policy.policy(), DedupKey: or(a.DedupKey, ""),
 		Metadata: a.Metadata, Labels: a.Labels,
 	}
 	if a.Recurrence != nil {
@@ -143,6 +145,12 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 	}
 	spec, err := body.spec()
 	if err != nil {
+		return err
+	}
+	if spec.Namespace, err = home("namespace", body.Namespace, c.token.Namespaces); err != nil {
+		return err
+	}
+	if spec.Tenant, err = home("tenant", body.Tenant, c.token.Tenants); err != nil {
 		return err
 	}
 	if err := c.token.permit(&spec.Namespace, &spec.Tenant, spec.ToolName); err != nil {
@@ -298,9 +306,9 @@ func (s *Server) visibleAction(r *http.Request, c *call) (core.Action, error) {
 	if err != nil {
 		return core.Action{}, err
 	}
-	id, err := pathID(r, anAction)
+	id, err := parseID(r.PathValue("id"))
 	if err != nil {
-		return core.Action{}, err
+		return core.Action{}, failf(http.StatusBadRequest, "id: %s", err)
 	}
 	a, err := s.engine.Action(r.Context(), id)
 	if err != nil {

@@ -204,15 +204,6 @@ func (q query) labels() (map[string]string, error) {
 	return out, nil
 }
 
-// pathID reads the {id} of a path. What is no UUID names nothing.
-func pathID(r *http.Request, what string) (uuid.UUID, error) {
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return uuid.Nil, failf(http.StatusNotFound, "%s not found", what)
-	}
-	return id, nil
-}
-
 // parseID takes the one usual form of a UUID; uuid.Parse alone takes several.
 func parseID(s string) (uuid.UUID, error) {
 	id, err := uuid.Parse(s)

@@ -107,16 +107,26 @@ func unavailable(err error) *failure {
 	switch {
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
 		return retry(5, "the engine is stopped")
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return retry(30, "the disk is full: nothing was stored")
-	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		return retry(30, "the database cannot be written: nothing was stored")
+	case cannotWrite(err) != "":
+		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):
 		return retry(5, "the engine did not answer in time: what was asked may still be carried out")
 	case errors.Is(err, context.Canceled):
 		return retry(5, "the request was given up")
 	}
 	return failf(http.StatusInternalServerError, "internal error")
+}
+
+// cannotWrite says why the database takes nothing more, although it may be read;
+// nothing where it is not that.
+func cannotWrite(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "the disk is full"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return "the database cannot be written"
+	}
+	return ""
 }
 
 func refusalStatus(c effects.Code) int {

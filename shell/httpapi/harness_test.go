@@ -14,10 +14,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/store"
@@ -133,6 +136,15 @@ func (a *api) run() {
 	})
 	a.t.Cleanup(a.stop)
 	require.Equal(a.t, http.StatusOK, a.do("GET", "/readyz", nil).status)
+}
+
+// wake makes the loop look at the clock: it may just have set a timer for a
+// sleep that it reckoned before.
+func (a *api) wake() {
+	a.t.Helper()
+	_, err := a.engine.Send(a.t.Context(), effects.Ref{Kind: core.KindAction, ID: uuid.New()}, core.ActionTrigger{})
+	var refused *shell.Refusal
+	require.ErrorAs(a.t, err, &refused)
 }
 
 // answer is what came back.

@@ -41,6 +41,10 @@ func (s *Server) initMetrics() {
 			Name: "orrery_webhooks_replayed_total", Help: "Webhooks that came again and were answered as before.",
 		}, []string{"route"}),
 	}
+	for route := range s.hooks { // from 0 on: a rate needs something to rise from
+		m.rejected.WithLabelValues(route)
+		m.replayed.WithLabelValues(route)
+	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
 		m.requests, m.duration, m.rejected, m.replayed,

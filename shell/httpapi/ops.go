@@ -10,12 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
 )
 
 type health struct {
@@ -30,8 +28,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *call) error 
 // readyTimeout is how long the engine may take to answer.
 const readyTimeout = 5 * time.Second
 
-// readyz says whether the engine takes requests: one goes through its loop and
-// a transaction of the store.
+// readyz says whether the engine takes requests: its loop turns, its last commit
+// went well, and the store can be read.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Ready != nil {
 		if err := s.o.Ready(); err != nil {
@@ -40,30 +38,36 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	switch err := s.probe(ctx); {
-	case err == nil:
-		return writeJSON(w, http.StatusOK, health{Status: "ready"})
-	case errors.Is(err, shell.ErrStopped):
-		return &failure{status: http.StatusServiceUnavailable, text: "not ready: the engine is stopped", cause: err}
+	if err := s.probe(ctx); err != nil {
+		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + whyNotReady(err), cause: err}
+	}
+	return writeJSON(w, http.StatusOK, health{Status: "ready"})
+}
+
+// whyNotReady says what is wrong, without what only the log may hold.
+func whyNotReady(err error) string {
+	switch why := cannotWrite(err); {
+	case why != "":
+		return why + ": nothing can be stored"
+	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
+		return "the engine is stopped"
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{status: http.StatusServiceUnavailable, text: fmt.Sprintf("not ready: the engine did not answer within %s", readyTimeout), cause: err}
-	default:
-		return &failure{status: http.StatusServiceUnavailable, text: "not ready: the store does not answer", cause: err}
+		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)
 	}
+	return "the database fails: the daemon's log says how"
 }
 
-// probe sends the loop an event that no machine takes: that of an action that
-// cannot exist. The refusal shows that the loop turns.
+// probe asks the loop, and reads from the store. It writes nothing: a probe that
+// comes every second must not keep a full disk busy.
 func (s *Server) probe(ctx context.Context) error {
-	_, err := s.engine.Send(ctx, effects.Ref{Kind: core.KindAction, ID: probeID}, core.ActionTrigger{})
-	if _, ok := errors.AsType[*shell.Refusal](err); ok {
-		return nil
+	if err := s.engine.Health(ctx); err != nil {
+		return err
 	}
-	return err
+	return s.engine.Store().View(ctx, func(tx store.ReadTx) error {
+		_, err := tx.Seq()
+		return err
+	})
 }
-
-// probeID names nothing, and nothing can be created under it.
-var probeID = uuid.NewSHA1(uuid.NameSpaceURL, []byte("orrery:readiness-probe"))
 
 // info says what runs here.
 type info struct {

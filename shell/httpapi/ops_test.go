@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
 		"orrery_up 1", `orrery_build_info{core="1",tzdb="2025c",version="v1.2.3"} 1`,
 		`orrery_actions{status="running"} 1`, `orrery_actions{status="failed"} 1`, `orrery_actions_ended_total{outcome="failed"} 1`, "orrery_runs_running 1",
 		"orrery_webhooks_received_total 2", `orrery_webhooks_rejected_total{route="gh"} 1`, `orrery_webhooks_replayed_total{route="gh"} 1`,
+		`orrery_webhooks_rejected_total{route="open"} 0`, `orrery_webhooks_replayed_total{route="open"} 0`,
 		`orrery_http_requests_total{route="POST /v1/recurring",status="201"} 2`, `orrery_http_requests_total{route="/",status="404"} 1`,
 		"# TYPE orrery_lateness_seconds histogram", `orrery_lateness_seconds_bucket{le="+Inf"}`, "orrery_ticks_total 1", "go_goroutines ",
 	} {
@@ -70,7 +72,7 @@ func TestLatenessIsACumulativeHistogram(t *testing.T) {
 		ids = append(ids, a.do("POST", "/v1/actions", map[string]any{"tool_name": "echo", "trigger": at(d)}).str("id"))
 	}
 	c.advance(4 * time.Second) // 3 s and 100 ms late
-	require.Equal(t, http.StatusOK, a.do("GET", "/readyz", nil).status)
+	a.wake()
 	for _, id := range ids {
 		a.ended(id)
 	}
@@ -165,6 +167,34 @@ func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 		assert.Contains(t, r.errorText(), "the engine did not answer in time")
 		assert.Equal(t, 30*time.Second, time.Since(begin))
 	})
+}
+
+func TestReadinessSaysWhyNothingCanBeStored(t *testing.T) {
+	for want, err := range map[string]error{
+		"not ready: the disk is full: nothing can be stored":               syscall.ENOSPC,
+		"not ready: the database cannot be written: nothing can be stored": os.ErrPermission,
+		"not ready: the engine is stopped":                                 store.ErrClosed,
+		"not ready: the database fails: the daemon's log says how":         errors.New("page 7 is torn"),
+	} {
+		st := &failing{Store: memory.New()}
+		t.Cleanup(func() { _ = st.Close() })
+		a := start(t, setup{store: st})
+		st.fail(err)
+		require.GreaterOrEqual(t, a.do("POST", "/v1/actions", `{"tool_name":"echo"}`).status, 500)
+		before, statsErr := a.engine.Stats(t.Context())
+		require.NoError(t, statsErr)
+		for range 5 {
+			assert.Equal(t, want, a.do("GET", "/readyz", nil).errorText())
+		}
+		after, statsErr := a.engine.Stats(t.Context())
+		require.NoError(t, statsErr)
+		assert.Equal(t, before.CommitErrors, after.CommitErrors, "a probe tries nothing")
+		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/actions", nil).status, "what is stored can still be read")
+		assert.Contains(t, a.logs.String(), "/var/lib/secret", "the log has what the answer has not")
+		st.fail(nil)
+		require.Equal(t, 201, a.do("POST", "/v1/actions", `{"tool_name":"echo"}`).status)
+		assert.Equal(t, http.StatusOK, a.do("GET", "/readyz", nil).status)
+	}
 }
 
 func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {

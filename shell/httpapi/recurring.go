@@ -29,7 +29,7 @@ type recurringRequest struct {
 	EndsAt               *effects.Time     `json:"ends_at"`
 	Enabled              *bool             `json:"enabled"`
 	StartDeadlineSeconds *int64            `json:"start_deadline_seconds"`
-	Policy               *core.RunPolicy   `json:"policy"`
+	Policy               *policyRequest    `json:"policy"`
 }
 
 func (b *recurringRequest) spec() (core.RecurringSpec, error) {
@@ -42,13 +42,13 @@ func (b *recurringRequest) spec() (core.RecurringSpec, error) {
 			Metadata: b.Metadata, DedupKey: or(b.DedupKey, ""),
 		},
 		EndsAt: or(b.EndsAt, 0), Description: or(b.Description, ""), Labels: b.Labels,
-		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: or(b.Policy, core.RunPolicy{}),
+		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: b.Policy.policy(),
 	}
 	switch {
 	case b.CronExpr == "":
 		return spec, failf(http.StatusBadRequest, `cron_expr: must not be empty: give five to seven fields, such as "0 9 * * MON-FRI"`)
 	case spec.Timezone == "":
-		return spec, failf(http.StatusBadRequest, emptyZone)
+		return spec, failf(http.StatusBadRequest, "timezone: %s", emptyZone)
 	case spec.Namespace == "":
 		return spec, failf(http.StatusBadRequest, "namespace: must not be empty")
 	case spec.Tenant == "":
@@ -230,9 +230,10 @@ func (s *Server) visibleRecurring(r *http.Request, c *call, params ...string) (c
 	if err != nil {
 		return none, q, err
 	}
-	id, err := pathID(r, aRecurring)
+	id, err := parseID(r.PathValue("id"))
 	if err != nil {
-		return none, q, err
+		// To 002 section 4 an id is any text, and 404 is what one of nothing answers.
+		return none, q, failf(http.StatusNotFound, "%s not found", aRecurring)
 	}
 	a, err := s.engine.Recurring(r.Context(), id)
 	if err != nil {

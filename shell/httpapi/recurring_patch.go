@@ -56,11 +56,12 @@ type recurringPatch struct {
 	Provider             given[string]            `json:"provider"`
 	ActionType           given[string]            `json:"action_type"`
 	StartDeadlineSeconds given[int64]             `json:"start_deadline_seconds"`
-	Policy               given[core.RunPolicy]    `json:"policy"`
+	Policy               given[policyRequest]     `json:"policy"`
 }
 
 func (b *recurringPatch) patch() (core.RecurringPatch, error) {
 	p := core.RecurringPatch{Payload: b.Payload}
+	var policy *policyRequest
 	clearable(&p.DedupKey, b.DedupKey)
 	clearable(&p.Description, b.Description)
 	if b.EndsAt.set {
@@ -76,11 +77,14 @@ func (b *recurringPatch) patch() (core.RecurringPatch, error) {
 		required("provider", &p.Provider, b.Provider),
 		required("action_type", &p.ActionType, b.ActionType),
 		required("start_deadline_seconds", &p.StartDeadlineSeconds, b.StartDeadlineSeconds),
-		required("policy", &p.Policy, b.Policy),
+		required("policy", &policy, b.Policy),
 	} {
 		if err != nil {
 			return p, err
 		}
+	}
+	if policy != nil {
+		p.Policy = &policy.RunPolicy
 	}
 	switch {
 	case p.CronExpr != nil && *p.CronExpr == "":

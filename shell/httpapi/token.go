@@ -109,6 +109,25 @@ func (t *Token) permit(namespace, tenant *string, tool string) error {
 	return nil
 }
 
+// defaultScope is the namespace, and the tenant, of an action that names none:
+// the same as for the daemon's webhooks and its command line, so that a dedup
+// key is one key, whichever way an action comes.
+const defaultScope = "default"
+
+// home gives the namespace or tenant of a new action: what is asked for, else
+// the one that the token is bound to, else the default.
+func home(name string, asked *string, bound []string) (string, error) {
+	switch {
+	case asked != nil:
+		return *asked, nil
+	case len(bound) == 1:
+		return bound[0], nil
+	case !in(bound, defaultScope):
+		return "", failf(http.StatusBadRequest, "%s: missing: use one of the token's: %s", name, strings.Join(bound, ", "))
+	}
+	return defaultScope, nil
+}
+
 // authenticate finds the token of the request. Without configured tokens
 // everybody is the loopback admin; the middleware has checked where the
 // request came from.

@@ -10,7 +10,7 @@ import (
 )
 
 // webhookAccepted is the answer to POST /v1/webhooks/{route}. The action that
-// the next tick makes has the webhook's id.
+// the webhook becomes, at once or with a strict tick at the next one, has its id.
 type webhookAccepted struct {
 	WebhookID uuid.UUID `json:"webhook_id"`
 	ActionID  uuid.UUID `json:"action_id"`

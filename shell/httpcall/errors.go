@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -119,16 +120,21 @@ type failure struct {
 	maybeDone bool
 }
 
-// final gives the error with which the action fails.
-func (f *failure) final(p plan, attempts int) error {
+// final gives the error with which the action fails, and beside it the last
+// answer where that is the reason.
+func (f *failure) final(p plan, last result) (json.RawMessage, error) {
 	var status *StatusError
 	var ended *stopped
 	if errors.As(f.err, &status) && !errors.As(f.err, &ended) {
-		status.Attempts = attempts
-		return status
+		status.Attempts = last.Attempts
+		raw, err := encode(last)
+		if err != nil {
+			raw = nil // the status matters more
+		}
+		return raw, status
 	}
-	return &RequestError{
-		Method: p.method, URL: shown(p.url), Problem: problem(f.err), Attempts: attempts, MaybeDone: f.maybeDone, Err: f.err,
+	return nil, &RequestError{
+		Method: p.method, URL: shown(p.url), Problem: problem(f.err), Attempts: last.Attempts, MaybeDone: f.maybeDone, Err: f.err,
 	}
 }
 

@@ -30,5 +30,11 @@ func Backoff(base time.Duration, action uuid.UUID, attempt uint32, n int) time.D
 	return backoff(base, action, attempt, n)
 }
 
+// MaxResult is how large a result gets as JSON.
+const MaxResult = maxResult
+
+// Cut gives the beginning of a text that has room in JSON.
+func Cut(s string, room int) string { return cut(s, room) }
+
 // SetTransport replaces the network in one tool.
 func (t *Tool) SetTransport(rt http.RoundTripper) { t.client.Transport = rt }

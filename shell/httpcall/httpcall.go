@@ -12,7 +12,7 @@
 //	  "timeout_seconds": 30,           for each attempt, to the last byte of the answer
 //	  "total_timeout_seconds": 600,    for all attempts with the waits between
 //	  "success_codes": [200, "3xx", "500-503"],   default: ["2xx"]
-//	  "max_response_bytes": 65536,     of the body; what is more is cut off
+//	  "max_response_bytes": 65536,     of the body, at most 1 MiB; what is more is cut off
 //	  "retries": 2,
 //	  "idempotent": false,             the server takes a repeated request for the same one
 //	  "follow_redirects": true
@@ -26,7 +26,13 @@
 //
 // where body is JSON when the answer says that it is and it is whole and valid,
 // and text else, in which bytes that are not text are replaced. headers are a
-// fixed selection; "url" is there too when redirects led elsewhere.
+// fixed selection; "url" is there too when redirects led elsewhere. The engine
+// takes 1 MiB of a run, and text may be longer as JSON than it was: a body that
+// has no room in that is cut further, as text, and truncated is true.
+//
+// An answer whose status is none of success_codes fails the action, and is its
+// status.result nevertheless, in the same form: what a server says about a
+// failure stands in the body. Where no whole answer came there is no result.
 //
 // # What is sent twice, and what is not
 //
@@ -92,7 +98,7 @@ const (
 	defaultBackoff     = 500 * time.Millisecond
 
 	maxTimeout    = 24 * time.Hour // what an input may ask for
-	maxResponse   = 1 << 20        // what an input may ask for: results are journaled
+	maxResponse   = 1 << 20        // what an input may ask for: results are journaled; see maxResult
 	maxRetries    = 10
 	maxBackoff    = 10 * time.Second
 	maxRetryAfter = time.Minute
@@ -109,7 +115,8 @@ type Options struct {
 	TotalLimit time.Duration
 	// MaxResponse is how many bytes of an answer's body are kept, after
 	// decompression. An input may ask for another number, up to 1 MiB or
-	// MaxResponse, whichever is more. Zero means 64 KiB.
+	// MaxResponse, whichever is more; a result has at most 1 MiB in any case. Zero
+	// means 64 KiB.
 	MaxResponse int
 	// Retries is how often an attempt is repeated when the input has no retries.
 	// Zero means 2, negative means never.

@@ -1,15 +1,12 @@
 package httpcall
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,21 +15,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
-// result is the tool's JSON result.
-type result struct {
-	Status    int               `json:"status"`
-	URL       string            `json:"url,omitempty"` // where redirects led, without the query
-	Headers   map[string]string `json:"headers"`
-	Body      any               `json:"body"` // json.RawMessage or string
-	Truncated bool              `json:"truncated"`
-	Attempts  int               `json:"attempts"`
-}
-
 // Run makes the request and reads the answer. The error is a [*StatusError] or a
-// [*RequestError], or names the field of the input that is wrong.
+// [*RequestError], or names the field of the input that is wrong. With the first
+// there is a result: what a server says about a failure is in its answer.
 func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error) {
 	in, err := t.parse(call.Input)
 	if err != nil {
@@ -43,32 +30,22 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		res, failed := t.attempt(ctx, p)
+		res.Attempts = attempt
 		if failed == nil {
-			res.Attempts = attempt
 			return encode(res)
 		}
 		if attempt > p.retries || !failed.repeat || ctx.Err() != nil {
-			return nil, failed.final(p, attempt)
+			return failed.final(p, res)
 		}
 		wait := max(failed.after, backoff(t.backoff, call.ActionID, call.Attempt, attempt))
 		if deadline, ok := ctx.Deadline(); failed.after > maxRetryAfter || ok && time.Until(deadline) < wait {
-			return nil, failed.final(p, attempt) // there would be no time left to try
+			return failed.final(p, res) // there would be no time left to try
 		}
 		if cause := pause(ctx, wait); cause != nil {
 			failed.err = errors.Join(&stopped{cause}, failed.err)
-			return nil, failed.final(p, attempt)
+			return failed.final(p, res)
 		}
 	}
-}
-
-func encode(res result) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read results
-	if err := enc.Encode(res); err != nil {
-		return nil, fmt.Errorf("encode the answer: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // pause waits, and gives the context's cause when that ends first.
@@ -101,7 +78,8 @@ func backoff(base time.Duration, action uuid.UUID, attempt uint32, n int) time.D
 	return time.Duration(half + int64(h.Sum64()%uint64(half)))
 }
 
-// attempt sends the request once, with the redirects that follow.
+// attempt sends the request once, with the redirects that follow. An answer of
+// the wrong status is given, too, beside the failure.
 func (t *Tool) attempt(ctx context.Context, p plan) (result, *failure) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, &limitReached{p.limit, ""})
 	defer cancel()
@@ -119,18 +97,13 @@ func (t *Tool) attempt(ctx context.Context, p plan) (result, *failure) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, truncated, err := read(resp.Body, p.keep)
-	if !p.succeeds(resp.StatusCode) {
-		return result{}, statusFailure(resp, text)
-	}
-	if err != nil {
+	switch {
+	case !p.succeeds(resp.StatusCode): // also where not all of it came: the status says enough
+		return answer(resp, tr, text, truncated || err != nil), statusFailure(resp, text)
+	case err != nil:
 		return result{}, connectionFailure(ctx, p, tr, &brokenOff{len(text), err})
 	}
-	res := result{Status: resp.StatusCode, Headers: selected(resp.Header), Truncated: truncated}
-	res.Body = decoded(resp.Header.Get("Content-Type"), text, truncated)
-	if tr.redirected() {
-		res.URL = shown(resp.Request.URL)
-	}
-	return res, nil
+	return answer(resp, tr, text, truncated), nil
 }
 
 // read reads at most keep bytes of a body, and leaves the rest.
@@ -140,36 +113,6 @@ func read(body io.Reader, keep int) ([]byte, bool, error) {
 		return b[:keep], true, nil
 	}
 	return b, false, err
-}
-
-// decoded gives a body as JSON where it is that, and as text else.
-func decoded(contentType string, b []byte, truncated bool) any {
-	media, _, _ := mime.ParseMediaType(contentType)
-	isJSON := media == "application/json" || strings.HasSuffix(media, "+json")
-	if isJSON && !truncated && strictjson.Check(b) == nil {
-		return json.RawMessage(b)
-	}
-	return clean(string(b))
-}
-
-// clean makes text that any store and any JSON reader takes: what is not UTF-8,
-// and NUL, which PostgreSQL cannot hold, become U+FFFD.
-func clean(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
-}
-
-// selected are the headers of an answer that a result keeps: those that say
-// what it is and where it stands. Cookies and the like are not for a journal.
-func selected(h http.Header) map[string]string {
-	kept := map[string]string{}
-	for _, name := range []string{
-		"Content-Type", "Content-Language", "Date", "Etag", "Last-Modified", "Link", "Location", "Retry-After", "X-Request-Id",
-	} {
-		if v := h.Get(name); v != "" {
-			kept[name] = clean(v[:min(len(v), 1024)])
-		}
-	}
-	return kept
 }
 
 // retryAfter reads the header's two forms.

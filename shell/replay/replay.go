@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
@@ -270,7 +268,7 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 
 // compare holds the end of the replay against the store.
 func (f *fold) compare() error {
-	places := make(map[uuid.UUID]effects.Time)
+	places := make(map[effects.Ref]effects.Time)
 	found := make(map[effects.Ref]bool, len(f.states))
 	err := f.tx.Records(func(r store.Record) error {
 		ref := effects.Ref{Kind: r.Kind, ID: r.ID}
@@ -294,7 +292,7 @@ func (f *fold) compare() error {
 			}
 		}
 		if at := s.Deadline(); !at.IsZero() {
-			places[ref.ID] = at
+			places[ref] = at
 		}
 		return nil
 	})
@@ -313,17 +311,17 @@ func (f *fold) compare() error {
 // compareMissing names what the replay has and the store has not. What was set
 // aside as undecodable is not missing: it was reported then.
 func (f *fold) compareMissing(found map[effects.Ref]bool) error {
-	aside := make(map[uuid.UUID]bool)
+	aside := make(map[effects.Ref]bool)
 	list, err := f.tx.Quarantine(1 << 20)
 	if err != nil {
 		return err
 	}
 	for _, q := range list {
-		aside[q.ID] = true
+		aside[effects.Ref{Kind: q.Kind, ID: q.ID}] = true
 	}
 	for ref, want := range f.states { // the order of divergences of one kind does not matter
 		f.report.Entities++
-		if want == nil || found[ref] || aside[ref.ID] {
+		if want == nil || found[ref] || aside[ref] {
 			continue
 		}
 		if err := f.diverge(Divergence{Ref: ref, What: "the record is missing", Want: want}); err != nil {
@@ -333,7 +331,7 @@ func (f *fold) compareMissing(found map[effects.Ref]bool) error {
 	return nil
 }
 
-func (f *fold) compareDue(places map[uuid.UUID]effects.Time) error {
+func (f *fold) compareDue(places map[effects.Ref]effects.Time) error {
 	var after *store.DueKey
 	const page = 10_000
 	for {
@@ -345,19 +343,19 @@ func (f *fold) compareDue(places map[uuid.UUID]effects.Time) error {
 			key := d.Key
 			after = &key
 			ref := effects.Ref{Kind: d.Kind, ID: key.ID()}
-			if at, ok := places[ref.ID]; !ok || at != key.At() {
+			if at, ok := places[ref]; !ok || at != key.At() {
 				if err := f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("it stands in the due index at %s, but waits for %s", key.At(), at)}); err != nil {
 					return err
 				}
 			}
-			delete(places, ref.ID)
+			delete(places, ref)
 		}
 		if len(entries) < page {
 			break
 		}
 	}
-	for id, at := range places {
-		if err := f.diverge(Divergence{What: fmt.Sprintf("machine %s waits for %s, but does not stand in the due index", id, at)}); err != nil {
+	for ref, at := range places {
+		if err := f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("it waits for %s, but does not stand in the due index", at)}); err != nil {
 			return err
 		}
 	}

@@ -149,10 +149,14 @@ func (c *checker) checkDue() error {
 			return errors.New("the key is no due key")
 		}
 		id := store.DueKey(k).ID()
-		if _, ok := c.ids[effects.Kind(v)][id]; !ok {
-			return fmt.Errorf("record %s/%s is not there", v, id)
+		for kind, others := cutKinds(string(v)); ; kind, others = cutKinds(others) {
+			if _, ok := c.ids[kind][id]; !ok {
+				return fmt.Errorf("record %s/%s is not there", kind, id)
+			}
+			if others == "" {
+				return nil
+			}
 		}
-		return nil
 	})
 }
 

@@ -50,6 +50,13 @@ func CompactFile(ctx context.Context, path string) (Sizes, error) {
 }
 
 func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
+	// Opened for writing, what is missing or empty would become a database.
+	switch n, err := fileSize(src); {
+	case err != nil:
+		return sizes, err
+	case n == 0:
+		return sizes, fmt.Errorf("%w: it is empty", ErrForeign)
+	}
 	// Where the copy is to replace the source, its lock must be exclusive: what
 	// another process wrote meanwhile would be lost.
 	from, err := open(src, Options{ReadOnly: src != dst})

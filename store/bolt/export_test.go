@@ -16,3 +16,6 @@ func SetFullWalk(size int64) (undo func()) {
 	fullWalk = size
 	return func() { fullWalk = old }
 }
+
+// Explain is what Open says of an error of the system.
+var Explain = explain

@@ -17,7 +17,7 @@ import (
 //	records/KIND    id (16) → envelope
 //	lists/KIND      length of the term's name (2), name, at (8), id (16) → "" or "#" where counted
 //	counts          KIND, 0, term's name → decimal
-//	due             milliseconds (8), id (16) → KIND
+//	due             milliseconds (8), id (16) → KIND, or several with blanks between
 //	journal         number (8) → batch
 //	epochs          number (8) → envelope
 //	base/NUMBER     KIND, 0, id (16) → a record's envelope as it was
@@ -26,7 +26,7 @@ import (
 //	webhooks        id (16) → the raw body
 //	webhooks-info   id (16) → envelope
 //	claims          name → envelope
-//	quarantine      at (8), id (16), KIND → envelope
+//	quarantine      at (8), id (16), KIND, of an outbox entry n (4) → envelope
 //	meta            name → envelope
 //
 // Numbers are big endian; times that may be negative have their sign bit
@@ -153,7 +153,11 @@ func appendWaitKey(b []byte, lane string, seq uint64, key []byte) []byte {
 func appendQuarantineKey(b []byte, q *store.Quarantined) []byte {
 	b = appendTime(b, q.At)
 	b = append(b, q.ID[:]...)
-	return append(b, q.Kind...)
+	b = append(b, q.Kind...)
+	if q.Kind == store.KindOutbox {
+		b = binary.BigEndian.AppendUint32(b, q.N)
+	}
+	return b
 }
 
 // firstTime and lastTime bound a term's entries.

@@ -59,6 +59,9 @@ func open(path string, opts Options) (_ *Store, err error) {
 	}
 	db, err := openFile(path, opts)
 	if err != nil {
+		if isNew && errors.Is(err, ErrReadOnly) {
+			return nil, fmt.Errorf("there is no such file, and none can be made in the folder %s: %w", filepath.Dir(path), err)
+		}
 		return nil, err
 	}
 	defer func() {
@@ -88,8 +91,11 @@ func prepare(path string, readOnly bool) (isNew bool, err error) {
 			return false, fmt.Errorf("%w, and it is to be opened read-only", fs.ErrNotExist)
 		}
 		folder := filepath.Dir(path)
-		if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, fmt.Errorf("create the folder: %w", err)
+		switch err := os.Mkdir(folder, 0o700); {
+		case errors.Is(err, fs.ErrNotExist):
+			return false, fmt.Errorf("the folder %s does not exist, nor the one above it: make it first: %w", folder, fs.ErrNotExist)
+		case err != nil && !errors.Is(err, fs.ErrExist):
+			return false, fmt.Errorf("make the folder %s: %w", folder, explain(err))
 		}
 		return true, nil
 	case err != nil:
@@ -109,8 +115,12 @@ func prepare(path string, readOnly bool) (isNew bool, err error) {
 	return false, f.Close()
 }
 
-// explain adds the sentinel that callers decide on to an error of the system.
+// explain adds the sentinel that callers decide on to an error of the system,
+// and leaves out the path, which the caller names.
 func explain(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: the file system cannot be written to: %w", ErrReadOnly, err)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -99,6 +100,7 @@ func TestOpenCreatesAPrivateFileAndItsFolderButNoMore(t *testing.T) {
 	assert.Equal(t, path, s.Path())
 	_, err = bolt.Open(filepath.Join(dir, "a", "b", "orrery.db"), bolt.Options{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "the folder "+filepath.Join(dir, "a", "b")+" does not exist")
 	_, err = os.Stat(filepath.Join(dir, "a"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
@@ -153,6 +155,37 @@ func TestAPathThatCannotBeADatabaseIsRefusedWithItsReason(t *testing.T) {
 	s, err := bolt.Open(file("empty-for-writing", nil), bolt.Options{})
 	require.NoError(t, err, "a process that ended while creating the file leaves an empty one")
 	require.NoError(t, s.Close())
+}
+
+func TestCompactionMakesNoDatabaseOfWhatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	empty, missing := filepath.Join(dir, "empty.db"), filepath.Join(dir, "missing.db")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	_, err := bolt.CompactFile(ctx, empty)
+	require.ErrorIs(t, err, bolt.ErrForeign)
+	require.ErrorContains(t, err, "it is empty")
+	_, err = bolt.CompactFile(ctx, missing)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	info, err := os.Stat(empty)
+	require.NoError(t, err)
+	assert.Zero(t, info.Size())
+	_, err = os.Stat(missing)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestAPermissionThatIsMissingIsSaidOnceWithThePath(t *testing.T) {
+	err := bolt.Explain(&fs.PathError{Op: "open", Path: "r.db", Err: syscall.EACCES})
+	require.ErrorIs(t, err, bolt.ErrReadOnly)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	assert.Equal(t, "read-only: no permission to write: permission denied", err.Error(), "Open names the path")
+	if os.Getuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o500))
+	_, err = bolt.Open(filepath.Join(dir, "orrery.db"), bolt.Options{})
+	require.ErrorIs(t, err, bolt.ErrReadOnly)
+	require.ErrorContains(t, err, "none can be made in the folder "+dir)
 }
 
 func makeBolt(t testing.TB, path string, fn func(tx *bbolt.Tx) error) {

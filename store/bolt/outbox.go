@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,18 +11,18 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// entry makes an outbox entry of its stored form.
+// entry makes an outbox entry of its stored form. The caller says in its error
+// which one it is.
 func (t *readTx) entry(k, raw []byte) (e store.OutboxEntry, err error) {
 	if len(k) != effectLen {
-		return e, fmt.Errorf("outbox: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), effectLen)
+		return e, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), effectLen)
 	}
-	key := effectKeyOf(k)
 	o, err := parseOutbox(k, raw)
 	if err != nil {
-		return e, fmt.Errorf("outbox entry %s: %w", key, err)
+		return e, err
 	}
 	return store.OutboxEntry{
-		Key: key, Seq: o.seq, Kind: effects.Kind(t.text(o.kind)), Lane: t.text(o.lane),
+		Key: effectKeyOf(k), Seq: o.seq, Kind: effects.Kind(t.text(o.kind)), Lane: t.text(o.lane),
 		Effect: o.effect, Holder: t.text(o.holder), Token: o.token,
 	}, nil
 }
@@ -30,13 +31,19 @@ func (t *readTx) Outbox(fn func(store.OutboxEntry) error) error {
 	if err := t.check("outbox"); err != nil {
 		return err
 	}
-	return t.scan("outbox", t.table(bucketOutbox), nil, func(k, v []byte) (bool, error) {
+	var bad []error
+	err := t.scan("outbox", t.table(bucketOutbox), nil, func(k, v []byte) (bool, error) {
 		e, err := t.entry(k, v)
 		if err != nil {
-			return false, err
+			bad = appendBad(bad, store.NewOutboxError("outbox", effectKeyOf(fit(k, effectLen)), err))
+			return true, nil
 		}
 		return true, fn(e)
 	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(bad...)
 }
 
 func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err error) {
@@ -49,7 +56,10 @@ func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err erro
 	if !ok {
 		return e, fmt.Errorf("outbox entry %s: %w", key, store.ErrNotFound)
 	}
-	return t.entry(k[:], raw)
+	if e, err = t.entry(k[:], raw); err != nil {
+		return e, store.NewOutboxError("outbox entry", key, err)
+	}
+	return e, nil
 }
 
 func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err error) {
@@ -57,30 +67,68 @@ func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err
 		return nil, err
 	}
 	prefix := appendName(nil, lane)
-	outbox := t.table(bucketOutbox)
+	var bad []error
 	err = t.scan("waiting", t.table(bucketWaiting), prefix, func(k, _ []byte) (bool, error) {
 		if !bytes.HasPrefix(k, prefix) || len(found) == limit {
 			return false, nil
 		}
-		if len(k) != len(prefix)+waitTail {
-			return false, fmt.Errorf("waiting: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(prefix)+waitTail)
+		key, e, err := t.waitingEntry(k)
+		switch {
+		case err != nil:
+			bad = appendBad(bad, t.stray("waiting", k, key, err))
+		case e.Waiting(): // else the place is damaged and not its own: it must not be handed out twice
+			found = append(found, e)
 		}
-		key := k[len(prefix)+8:]
-		raw, ok, err := guardedGet("waiting", outbox, key)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			return false, fmt.Errorf("waiting: %w: outbox entry %s is not there", store.ErrCorrupt, effectKeyOf(key))
-		}
-		e, err := t.entry(key, raw)
-		found = append(found, e)
-		return true, err
+		return true, nil
 	})
-	if err != nil {
-		return nil, err
+	return found, errors.Join(append(bad, err)...)
+}
+
+// waitingEntry gives the entry that a key of the waiting index leads to. The
+// index has no checksum: the entry itself says whether it waits.
+func (t *readTx) waitingEntry(k []byte) (key []byte, e store.OutboxEntry, err error) {
+	key, sound := t.effectOf(k)
+	if !sound {
+		return key, e, fmt.Errorf("%w: its place in the waiting index, %x, cannot be read", store.ErrCorrupt, k)
 	}
-	return found, nil
+	raw, ok, err := guardedGet("waiting", t.table(bucketOutbox), key)
+	switch {
+	case err != nil:
+		return key, e, err
+	case !ok:
+		return key, e, fmt.Errorf("%w: it has a place in the waiting index, and is not there", store.ErrCorrupt)
+	}
+	e, err = t.entry(key, raw)
+	return key, e, err
+}
+
+// effectOf gives the outbox key that a key of the waiting index leads to. It is
+// not sound where that key, or the length of the lane in it, is damaged: then
+// either its beginning or its end says which entry it is most likely about.
+func (t *readTx) effectOf(k []byte) (key []byte, sound bool) {
+	if _, ok := laneOf(k); ok {
+		return k[len(k)-effectLen:], true
+	}
+	if len(k) >= lengthSize {
+		if at := lengthSize + int(binary.BigEndian.Uint16(k)) + 8; at < len(k) {
+			key = fit(k[at:], effectLen)
+			if _, ok, err := guardedGet("waiting", t.table(bucketOutbox), key); ok && err == nil {
+				return key, false
+			}
+		}
+	}
+	return fit(k[max(len(k)-effectLen, 0):], effectLen), false
+}
+
+// stray makes the error about an entry that the waiting index leads to, and
+// notes from where: nobody else knows how to find that place again.
+func (t *readTx) stray(op string, place, key []byte, err error) error {
+	k := effectKeyOf(key)
+	if t.strays == nil {
+		t.strays = make(map[store.EffectKey][][]byte)
+	}
+	t.strays[k] = append(t.strays[k], bytes.Clone(place))
+	return store.NewOutboxError(op, k, err)
 }
 
 func guardedGet(op string, t *table, key []byte) (v []byte, ok bool, err error) {
@@ -99,20 +147,26 @@ func (t *readTx) WaitingLanes() (lanes []string, err error) {
 	if waiting == nil {
 		return nil, nil
 	}
+	var bad []error
 	for k, _ := waiting.cursor.First(); k != nil; {
-		lane, ok := laneOf(k)
-		if !ok {
-			return nil, fmt.Errorf("waiting lanes: %w: key %x", store.ErrCorrupt, k)
+		end := slices.Clone(k)
+		if lane, ok := laneOf(k); ok {
+			lanes = append(lanes, string(lane))
+			// The next lane begins after the greatest key of this one.
+			end = append(end[:lengthSize+len(lane)], bytes.Repeat([]byte{0xff}, waitTail+1)...)
+			k, _ = waiting.cursor.Seek(end)
+		} else {
+			key, _, err := t.waitingEntry(k)
+			bad = appendBad(bad, t.stray("waiting lanes", k, key, err))
+			k, _ = waiting.cursor.Next()
 		}
-		lanes = append(lanes, string(lane))
-		// The next lane begins after the greatest key of this one.
-		end := append(slices.Clone(k[:lengthSize+len(lane)]), bytes.Repeat([]byte{0xff}, waitTail+1)...)
-		if k, _ = waiting.cursor.Seek(end); k != nil && bytes.Compare(k, end) < 0 {
-			return nil, fmt.Errorf("waiting lanes: %w: key %x is out of order", store.ErrCorrupt, k)
+		if k != nil && bytes.Compare(k, end) <= 0 {
+			bad = append(bad, fmt.Errorf("waiting lanes: %w: key %x is out of order", store.ErrCorrupt, k))
+			break // else it might go in a circle
 		}
 	}
 	slices.Sort(lanes)
-	return lanes, nil
+	return lanes, errors.Join(bad...)
 }
 
 func laneOf(k []byte) ([]byte, bool) {
@@ -137,7 +191,7 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	outbox, waiting := t.table(bucketOutbox), t.table(bucketWaiting)
 	key := effectKeyBytes(e.Key)
 	stays := false // its place in the waiting index
-	if raw, ok := outbox.get(key[:]); ok {
+	if raw, ok := outbox.get(key[:]); ok || t.strays[e.Key] != nil {
 		if stays, err = t.unwait(key[:], raw, &e); err != nil {
 			return fmt.Errorf("put outbox %s: %w", e.Key, err)
 		}
@@ -157,11 +211,16 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 }
 
 // unwait takes the stored entry out of the waiting index, unless its successor
-// (nil: none) has the same place there.
+// (nil: none) has the same place there. Where the entry cannot say its place, or
+// is not at it, the place is looked for.
 func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, err error) {
+	if places := t.strays[effectKeyOf(key)]; places != nil {
+		delete(t.strays, effectKeyOf(key))
+		return false, t.removePlaces(places)
+	}
 	o, err := parseOutbox(key, raw)
 	if err != nil {
-		return false, err
+		return false, t.removeWaiting(key)
 	}
 	if len(o.holder) > 0 {
 		return false, nil
@@ -170,8 +229,38 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 		return true, nil
 	}
 	var b [128]byte
-	_, err = t.table(bucketWaiting).remove(appendWaitKey(b[:0], string(o.lane), o.seq, key))
+	ok, err := t.table(bucketWaiting).remove(appendWaitKey(b[:0], string(o.lane), o.seq, key))
+	if err == nil && !ok {
+		err = t.removeWaiting(key)
+	}
 	return false, err
+}
+
+// removeWaiting looks for the places that an entry has in the waiting index. As
+// with SetAside, in a greater index than maxListSweep one may stay.
+func (t *tx) removeWaiting(key []byte) error {
+	var places [][]byte
+	swept := 0
+	err := t.scan("waiting", t.table(bucketWaiting), nil, func(k, _ []byte) (bool, error) {
+		if at, _ := t.effectOf(k); bytes.Equal(at, key) {
+			places = append(places, bytes.Clone(k))
+		}
+		swept++
+		return swept < maxListSweep, nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.removePlaces(places)
+}
+
+func (t *tx) removePlaces(places [][]byte) error {
+	for _, k := range places {
+		if _, err := t.table(bucketWaiting).remove(k); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
@@ -181,14 +270,17 @@ func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
 	defer guard("delete outbox", &err)
 	k := effectKeyBytes(key)
 	outbox := t.table(bucketOutbox)
-	raw, ok := outbox.get(k[:])
-	if !ok {
+	at, raw := outbox.find(k[:])
+	if at == nil && t.strays[key] == nil { // late answers come this way: no search of the index
 		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)
 	}
 	if _, err := t.unwait(k[:], raw, nil); err != nil {
 		return fmt.Errorf("delete outbox %s: %w", key, err)
 	}
-	if err := outbox.bucket.Delete(k[:]); err != nil {
+	if at == nil {
+		return nil
+	}
+	if err := outbox.bucket.Delete(at); err != nil {
 		return fmt.Errorf("delete outbox %s: %w", key, err)
 	}
 	return nil

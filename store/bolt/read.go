@@ -65,6 +65,10 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 			break
 		}
 		if string(v) != string(kind) {
+			if bytes.Contains(v, []byte(kindSeparator)) {
+				found = t.appendKinds(found, store.DueKey(k), v)
+				continue
+			}
 			kind = effects.Kind(t.text(v))
 		}
 		if len(found) == cap(found) {
@@ -73,6 +77,17 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 		found = append(found, store.DueEntry{Key: store.DueKey(k), Kind: kind})
 	}
 	return found, nil
+}
+
+// appendKinds appends the entries of a key with several kinds, also beyond a
+// limit: they must not be parted (see store.ReadTx).
+func (t *readTx) appendKinds(found []store.DueEntry, key store.DueKey, value []byte) []store.DueEntry {
+	for rest := t.text(value); rest != ""; {
+		var kind effects.Kind
+		kind, rest = cutKinds(rest)
+		found = append(found, store.DueEntry{Key: key, Kind: kind})
+	}
+	return found
 }
 
 func (t *readTx) NextDue(after effects.Time) (at effects.Time, ok bool, err error) {
@@ -224,12 +239,13 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	var bad []error
 	for _, kind := range kinds {
 		err := t.scan("records", t.kind(kind).records, nil, func(k, v []byte) (bool, error) {
+			id := uuid.UUID(fit(k, idLen))
 			r, err := store.Record{}, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
 			if len(k) == idLen {
-				r, err = parseRecord(kind, uuid.UUID(k), v)
+				r, err = parseRecord(kind, id, v)
 			}
 			if err != nil {
-				bad = appendBad(bad, &store.RecordError{Op: "records", Kind: kind, ID: r.ID, Err: err})
+				bad = appendBad(bad, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err})
 				return true, nil
 			}
 			return true, fn(r)

@@ -40,6 +40,48 @@ func (t *table) get(key []byte) (value []byte, ok bool) {
 	return v, true
 }
 
+// find gives the entry of a key, also of one that damage has made longer or
+// shorter, so that fit gives key; nil where there is none.
+func (t *table) find(key []byte) (k, v []byte) {
+	if t == nil {
+		return nil, nil
+	}
+	if k, v = t.cursor.Seek(key); bytes.HasPrefix(k, key) {
+		return k, v
+	}
+	for n := len(key) - 1; n > 0 && key[n] == 0xff; n-- {
+		if v, ok := t.get(key[:n]); ok {
+			return key[:n], v
+		}
+	}
+	return nil, nil
+}
+
+// has reports whether find finds anything. It stands outside of other guards.
+func (t *table) has(op string, key []byte) (ok bool, err error) {
+	defer guard(op, &err)
+	k, _ := t.find(key)
+	return k != nil, nil
+}
+
+// drop removes what find finds, and reports whether it was there.
+func (t *table) drop(key []byte) (bool, error) {
+	k, _ := t.find(key)
+	if k == nil {
+		return false, nil
+	}
+	return t.remove(k)
+}
+
+// fit gives n bytes of a key: cut off, or filled up with 0xff, which leads to no
+// other entry's key, as zeros might to that of an effect number 0.
+func fit(key []byte, n int) []byte {
+	if len(key) >= n {
+		return key[:n]
+	}
+	return append(bytes.Clone(key), bytes.Repeat([]byte{0xff}, n-len(key))...)
+}
+
 // remove deletes a key, and reports whether it was there.
 func (t *table) remove(key []byte) (bool, error) {
 	if t == nil {
@@ -71,8 +113,9 @@ type readTx struct {
 	tx     *bbolt.Tx       // nil once the transaction has ended
 	fixed  [fixedBuckets]*table
 	kinds  []*kindTables
-	names  map[string]string // strings made of stored names
-	epochs []store.Epoch     // nil: not read yet
+	names  map[string]string            // strings made of stored names
+	epochs []store.Epoch                // nil: not read yet
+	strays map[store.EffectKey][][]byte // places in the waiting index that lead to what a listing named
 	steps  int
 }
 

@@ -46,25 +46,43 @@ func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
 	if err := t.check("webhooks"); err != nil || limit <= 0 {
 		return nil, err
 	}
-	bodies := t.table(bucketWebhooks)
-	err = t.scan("webhooks", t.table(bucketWebhooksInfo), nil, func(k, v []byte) (bool, error) {
-		if len(k) != idLen {
-			return false, fmt.Errorf("webhooks: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
-		}
-		w, sum, err := parseWebhookInfo(k, v)
-		if err == nil {
-			w.Body, err = body(bodies, k, sum)
-		}
+	infos, bodies := t.table(bucketWebhooksInfo), t.table(bucketWebhooks)
+	var bad []error
+	passOver := func(k []byte, err error) {
+		bad = appendBad(bad, &store.RecordError{Op: "webhooks", Kind: store.KindWebhook, ID: uuid.UUID(fit(k, idLen)), Err: err})
+	}
+	err = t.scan("webhooks", infos, nil, func(k, v []byte) (bool, error) {
+		w, err := webhook(k, v, bodies)
 		if err != nil {
-			return false, fmt.Errorf("webhook %s: %w", uuid.UUID(k), err)
+			passOver(k, err)
+			return true, nil
 		}
 		found = append(found, w)
 		return len(found) < limit, nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && len(found) < limit {
+		// A body alone is what is left where the key of the other part is damaged.
+		err = t.scan("webhooks", bodies, nil, func(k, _ []byte) (bool, error) {
+			ok, err := infos.has("webhooks", fit(k, idLen))
+			if err == nil && !ok {
+				passOver(k, fmt.Errorf("%w: there is a body, and nothing beside it", store.ErrCorrupt))
+			}
+			return true, err
+		})
 	}
-	return found, nil
+	return found, errors.Join(append(bad, err)...)
+}
+
+// webhook makes a webhook of its stored parts.
+func webhook(k, info []byte, bodies *table) (w store.Webhook, err error) {
+	if len(k) != idLen {
+		return w, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
+	}
+	w, sum, err := parseWebhookInfo(k, info)
+	if err == nil {
+		w.Body, err = body(bodies, k, sum)
+	}
+	return w, err
 }
 
 func body(bodies *table, key []byte, sum uint64) (b []byte, err error) {
@@ -99,15 +117,16 @@ func (t *tx) DeleteWebhook(id uuid.UUID) (err error) {
 		return err
 	}
 	defer guard("delete webhook", &err)
-	ok, err := t.table(bucketWebhooksInfo).remove(id[:])
+	info, err := t.table(bucketWebhooksInfo).drop(id[:])
 	if err != nil {
 		return fmt.Errorf("delete webhook %s: %w", id, err)
 	}
-	if !ok {
-		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
-	}
-	if _, err := t.table(bucketWebhooks).remove(id[:]); err != nil {
+	body, err := t.table(bucketWebhooks).drop(id[:])
+	if err != nil {
 		return fmt.Errorf("delete webhook %s: %w", id, err)
+	}
+	if !info && !body {
+		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
 	}
 	return nil
 }
@@ -117,6 +136,7 @@ func (t *tx) DeleteWebhook(id uuid.UUID) (err error) {
 type quarantineValue struct {
 	Kind   effects.Kind `json:"kind"`
 	ID     uuid.UUID    `json:"id"`
+	N      uint32       `json:"n,omitempty"`
 	At     effects.Time `json:"at"`
 	Reason string       `json:"reason"`
 	Raw    []byte       `json:"raw"`
@@ -157,29 +177,81 @@ func (t *tx) SetAside(q store.Quarantined, due effects.Time) (err error) {
 	return nil
 }
 
+// RemoveDue implements [store.Tx].
+func (t *tx) RemoveDue(d store.DueEntry) (err error) {
+	if err := t.check("remove due"); err != nil {
+		return err
+	}
+	defer guard("remove due", &err)
+	if err := t.putDue([]dueOp{{key: d.Key[:], kind: d.Kind}}); err != nil {
+		return &store.RecordError{Op: "remove due", Kind: d.Kind, ID: d.Key.ID(), Err: err}
+	}
+	return nil
+}
+
 func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
-	if err := store.ValidateKind(q.Kind); err != nil {
-		return err
-	}
-	tables, err := t.writable(q.Kind)
-	if err != nil {
-		return err
-	}
-	if raw, ok := tables.records.get(q.ID[:]); ok {
-		if err := t.removeRecord(q, tables, raw); err != nil {
-			return err
+	bad := store.ValidateKind(q.Kind)
+	switch {
+	case bad != nil && due == 0:
+		return bad
+	case bad != nil: // no record's: the value of the due entry is damaged
+	case q.Kind == store.KindWebhook || q.Kind == store.KindOutbox:
+		if q.Raw == nil {
+			q.Raw, _ = t.standing(q) // what cannot be read even so must not hold up the rest
+		}
+	default:
+		tables := t.kind(q.Kind)
+		if k, raw := tables.records.find(q.ID[:]); k != nil {
+			if err := t.removeRecord(q, tables, k, raw); err != nil {
+				return err
+			}
 		}
 	}
 	if due != 0 {
 		key := store.NewDueKey(due, q.ID)
-		if _, err := t.table(bucketDue).remove(key[:]); err != nil {
+		if err := t.putDue([]dueOp{{key: key[:], kind: q.Kind}}); err != nil {
 			return err
 		}
 	}
-	return t.putJSON("set aside", bucketQuarantine, appendQuarantineKey(nil, q), quarantineValue(*q))
+	key := appendQuarantineKey(nil, q)
+	if _, ok := t.table(bucketQuarantine).get(key); ok && q.Raw == nil {
+		return nil // set aside before, perhaps with its bytes
+	}
+	return t.putJSON("set aside", bucketQuarantine, key, quarantineValue(*q))
 }
 
-func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, raw []byte) error {
+// standing gives what is stored of a webhook or an outbox entry: the body or the
+// effect, or all of it where it cannot be read, a webhook's in two parts with a
+// line break between.
+func (t *tx) standing(q *store.Quarantined) (raw []byte, err error) {
+	defer guard("set aside", &err)
+	if q.Kind == store.KindOutbox {
+		key := effectKeyBytes(store.EffectKey{ID: q.ID, N: q.N})
+		_, v := t.table(bucketOutbox).find(key[:])
+		if o, err := parseOutbox(key[:], v); err == nil {
+			v = o.effect
+		}
+		return bytes.Clone(v), nil
+	}
+	bodies := t.table(bucketWebhooks)
+	k, info := t.table(bucketWebhooksInfo).find(q.ID[:])
+	if w, err := webhook(k, info, bodies); err == nil {
+		return bytes.Clone(w.Body), nil
+	}
+	parts := [][]byte{}
+	if k != nil {
+		parts = append(parts, bytes.Clone(info))
+	}
+	if k, body := bodies.find(q.ID[:]); k != nil {
+		parts = append(parts, body)
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	return bytes.Join(parts, []byte("\n")), nil
+}
+
+func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []byte) error {
 	epoch, err := t.current()
 	if err != nil {
 		return err
@@ -197,7 +269,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, raw []byte) 
 			q.Raw = r.State
 		}
 	}
-	if err := tables.records.bucket.Delete(q.ID[:]); err != nil {
+	if err := tables.records.bucket.Delete(key); err != nil {
 		return err
 	}
 	return t.removeTerms(q.Kind, tables.lists, q.ID)

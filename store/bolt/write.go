@@ -13,7 +13,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// indexOp puts or deletes one entry of an index.
+// indexOp puts or deletes one entry of a list index.
 type indexOp struct {
 	table *table
 	key   []byte
@@ -71,7 +71,7 @@ type putter struct {
 	*tx
 	seq    uint64
 	epoch  store.Epoch
-	due    []indexOp
+	due    []dueOp
 	lists  []indexOp
 	counts map[countKey]int64
 	keys   []byte // room for index keys, which bbolt copies
@@ -137,12 +137,11 @@ func (p *putter) moveDue(w *store.Write, to effects.Time) {
 	if from == to {
 		return
 	}
-	table := p.table(bucketDue)
 	if from != 0 {
-		p.due = append(p.due, indexOp{table: table, key: p.dueKey(from, w.ID)})
+		p.due = append(p.due, dueOp{key: p.dueKey(from, w.ID), kind: w.Kind})
 	}
 	if to != 0 {
-		p.due = append(p.due, indexOp{table: table, key: p.dueKey(to, w.ID), value: []byte(w.Kind)})
+		p.due = append(p.due, dueOp{key: p.dueKey(to, w.ID), kind: w.Kind, waits: true})
 	}
 }
 
@@ -190,21 +189,22 @@ func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
 
 // finish writes the indexes.
 func (p *putter) finish() error {
-	for _, ops := range [][]indexOp{p.due, p.lists} {
-		// Stable: where a term only changes whether it is counted, the deletion
-		// of its key comes before the new entry.
-		slices.SortStableFunc(ops, func(a, b indexOp) int { return bytes.Compare(a.key, b.key) })
-		for i := range ops {
-			op := &ops[i]
-			var err error
-			if op.value == nil {
-				_, err = op.table.remove(op.key)
-			} else {
-				err = op.table.bucket.Put(op.key, op.value)
-			}
-			if err != nil {
-				return err
-			}
+	if err := p.putDue(p.due); err != nil {
+		return err
+	}
+	// Stable: where a term only changes whether it is counted, the deletion of
+	// its key comes before the new entry.
+	slices.SortStableFunc(p.lists, func(a, b indexOp) int { return bytes.Compare(a.key, b.key) })
+	for i := range p.lists {
+		op := &p.lists[i]
+		var err error
+		if op.value == nil {
+			_, err = op.table.remove(op.key)
+		} else {
+			err = op.table.bucket.Put(op.key, op.value)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for k, delta := range p.counts {

@@ -118,7 +118,7 @@ func Restore(r io.Reader, session string) (*Store, error) {
 		d.claims.put(c.Name, c)
 	}
 	for _, q := range in.Quarantine {
-		d.quarantine.put(quarantineKey{q.At, recordKey{q.Kind, q.ID}}, q)
+		d.quarantine.put(quarantineKey{q.At, recordKey{q.Kind, q.ID}, q.N}, q)
 	}
 	for name, v := range in.Meta {
 		d.meta.put(name, notNil(v))

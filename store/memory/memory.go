@@ -143,7 +143,7 @@ var errEnded = errors.New("the transaction has ended")
 // data is all that is stored. A committed value is never changed.
 type data struct {
 	records    tree[recordKey, placed]
-	due        tree[store.DueKey, effects.Kind]
+	due        tree[dueKey, struct{}]
 	lists      tree[listKey, struct{}]
 	counts     tree[countKey, uint64]
 	seq        uint64
@@ -171,6 +171,10 @@ type (
 		kind effects.Kind
 		id   uuid.UUID
 	}
+	dueKey struct {
+		store.DueKey
+		kind effects.Kind // of several records with the same id that are due at the same time
+	}
 	countKey struct {
 		kind effects.Kind
 		term string
@@ -193,13 +197,14 @@ type (
 	quarantineKey struct {
 		at effects.Time
 		recordKey
+		n uint32
 	}
 )
 
 func newData() *data {
 	return &data{
 		records:    tree[recordKey, placed]{cmp: compareRecords},
-		due:        tree[store.DueKey, effects.Kind]{cmp: func(a, b store.DueKey) int { return bytes.Compare(a[:], b[:]) }},
+		due:        tree[dueKey, struct{}]{cmp: compareDue},
 		lists:      tree[listKey, struct{}]{cmp: compareLists},
 		counts:     tree[countKey, uint64]{cmp: compareCounts},
 		journal:    tree[uint64, []byte]{cmp: cmp.Compare[uint64]},
@@ -218,6 +223,10 @@ func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 func compareRecords(a, b recordKey) int {
 	return cmp.Or(cmp.Compare(a.kind, b.kind), compareIDs(a.id, b.id))
+}
+
+func compareDue(a, b dueKey) int {
+	return cmp.Or(bytes.Compare(a.DueKey[:], b.DueKey[:]), cmp.Compare(a.kind, b.kind))
 }
 
 func compareCounts(a, b countKey) int {
@@ -241,5 +250,5 @@ func compareWaiting(a, b waitKey) int {
 }
 
 func compareQuarantine(a, b quarantineKey) int {
-	return cmp.Or(cmp.Compare(a.at, b.at), compareRecords(a.recordKey, b.recordKey))
+	return cmp.Or(cmp.Compare(a.at, b.at), compareRecords(a.recordKey, b.recordKey), cmp.Compare(a.n, b.n))
 }

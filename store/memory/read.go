@@ -52,12 +52,12 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 	if after != nil {
 		from = *after
 	}
-	for k, kind := range t.data.due.from(from) {
-		if k.At() > max(now, 0) || len(dst) == limit {
+	for k := range t.data.due.from(dueKey{DueKey: from}) {
+		if k.At() > max(now, 0) || len(dst) >= limit && k.DueKey != dst[len(dst)-1].Key { // entries of one key are not parted
 			break
 		}
-		if after == nil || k != *after {
-			dst = append(dst, store.DueEntry{Key: k, Kind: kind})
+		if after == nil || k.DueKey != *after {
+			dst = append(dst, store.DueEntry{Key: k.DueKey, Kind: k.kind})
 		}
 	}
 	return dst, nil
@@ -71,7 +71,7 @@ func (t *readTx) NextDue(after effects.Time) (effects.Time, bool, error) {
 	if after >= 0 {
 		from = store.DueUpperBound(after)
 	}
-	for k := range t.data.due.from(from) {
+	for k := range t.data.due.from(dueKey{DueKey: from}) {
 		if k.At() > after {
 			return k.At(), true, nil
 		}

@@ -100,7 +100,7 @@ func agree(old placed, p store.Prev) error {
 func (d *data) place(r placed) {
 	d.records.put(recordKey{r.Kind, r.ID}, r)
 	if r.Due != 0 {
-		d.due.put(store.NewDueKey(r.Due, r.ID), r.Kind)
+		d.due.put(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind}, struct{}{})
 	}
 	for _, term := range r.Terms {
 		d.lists.put(listKey{r.Kind, term.Name, term.At, r.ID}, struct{}{})
@@ -116,7 +116,7 @@ func (d *data) place(r placed) {
 func (d *data) erase(r placed) {
 	d.records.del(recordKey{r.Kind, r.ID})
 	if r.Due != 0 {
-		d.due.del(store.NewDueKey(r.Due, r.ID))
+		d.due.del(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind})
 	}
 	for _, term := range r.Terms {
 		d.lists.del(listKey{r.Kind, term.Name, term.At, r.ID})
@@ -314,29 +314,55 @@ func (t *tx) Fence(name string) error {
 	return nil
 }
 
+// RemoveDue implements [store.Tx].
+func (t *tx) RemoveDue(d store.DueEntry) error {
+	if err := t.check("remove due"); err != nil {
+		return err
+	}
+	t.data.due.del(dueKey{d.Key, d.Kind})
+	return nil
+}
+
 func (t *tx) SetAside(q store.Quarantined, due effects.Time) error {
 	if err := t.check("set aside"); err != nil {
 		return err
 	}
 	key := recordKey{q.Kind, q.ID}
-	if err := store.ValidateKind(q.Kind); err != nil {
+	if err := store.ValidateKind(q.Kind); err != nil && due == 0 { // else it is of a damaged due entry
 		return &store.RecordError{Op: "set aside", Kind: q.Kind, ID: q.ID, Err: err}
 	}
-	q.Raw = bytes.Clone(q.Raw)
+	if q.Raw = bytes.Clone(q.Raw); q.Raw == nil {
+		q.Raw = t.standing(q)
+	}
 	if old, ok := t.data.records.get(key); ok {
 		if current := t.data.epochs[len(t.data.epochs)-1]; old.Seq < current.First {
 			t.data.base.put(baseKey{current.Number, key}, old.Record)
 		}
 		t.erase(old)
-		if q.Raw == nil {
-			q.Raw = old.State
-		}
 	}
 	if due != 0 {
-		t.data.due.del(store.NewDueKey(due, q.ID))
+		t.data.due.del(dueKey{store.NewDueKey(due, q.ID), q.Kind})
 	}
-	t.data.quarantine.put(quarantineKey{q.At, key}, q)
+	aside := quarantineKey{q.At, key, q.N}
+	if _, ok := t.data.quarantine.get(aside); !ok || q.Raw != nil { // else it was set aside before, perhaps with its bytes
+		t.data.quarantine.put(aside, q)
+	}
 	return nil
+}
+
+// standing gives the bytes of what is set aside; nil where there is none.
+func (t *tx) standing(q store.Quarantined) []byte {
+	switch q.Kind {
+	case store.KindWebhook:
+		w, _ := t.data.webhooks.get(q.ID)
+		return w.Body
+	case store.KindOutbox:
+		e, _ := t.data.outbox.get(store.EffectKey{ID: q.ID, N: q.N})
+		return e.Effect
+	default:
+		r, _ := t.data.records.get(recordKey{q.Kind, q.ID})
+		return r.State
+	}
 }
 
 func (t *tx) SetMeta(name string, value []byte) error {

@@ -71,6 +71,79 @@ var keepingCases = []testCase{
 		})
 		s.write(created(1, 7))
 	}},
+	{"a webhook or an outbox entry that is set aside keeps its bytes, and stays until it is deleted", func(s *suite) {
+		first, second := outboxEntry(1, 1, "a"), outboxEntry(1, 1, "a")
+		second.Key.N, second.Effect = 2, []byte(`{"tool":"y"}`)
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Route: "r", Body: []byte("\x00body")}))
+			require.NoError(s, tx.PutOutbox(first))
+			require.NoError(s, tx.PutOutbox(second))
+		})
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindWebhook, ID: id(1), At: 1, Reason: "r"}, 0))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindOutbox, ID: id(1), N: 1, At: 1}, 0))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindOutbox, ID: id(1), N: 2, At: 1}, 0))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindWebhook, ID: id(9), At: 2}, 0), "nothing is there")
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindOutbox, ID: id(9), At: 2, Raw: []byte("given")}, 0))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindOutbox, ID: id(9), At: 2}, 0), "a second time, without its bytes")
+		})
+		s.view(func(tx store.ReadTx) {
+			aside, err := tx.Quarantine(9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.Quarantined{
+				{Kind: store.KindOutbox, ID: id(1), N: 1, At: 1, Raw: first.Effect},
+				{Kind: store.KindOutbox, ID: id(1), N: 2, At: 1, Raw: second.Effect},
+				{Kind: store.KindWebhook, ID: id(1), At: 1, Reason: "r", Raw: []byte("\x00body")},
+				{Kind: store.KindOutbox, ID: id(9), At: 2, Raw: []byte("given")},
+				{Kind: store.KindWebhook, ID: id(9), At: 2},
+			}, aside)
+			_, err = tx.OutboxEntry(first.Key)
+			require.NoError(s, err)
+			hooks, err := tx.Webhooks(9)
+			require.NoError(s, err)
+			assert.Len(s, hooks, 1)
+		})
+	}},
+	{"setting aside takes only the due entry of that kind", func(s *suite) {
+		a, b := created(1, 5), created(1, 5)
+		b.Kind = "other"
+		s.write(a, b)
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5))
+		})
+		s.view(func(tx store.ReadTx) {
+			due, err := tx.Due(nil, nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(5, id(1)), Kind: "other"}}, due)
+		})
+	}},
+	{"a due entry is removed alone, and its record stays", func(s *suite) {
+		a, b := created(1, 5), created(1, 5)
+		b.Kind = "other"
+		s.write(a, b)
+		entry := store.DueEntry{Key: store.NewDueKey(5, id(1)), Kind: kind}
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.RemoveDue(store.DueEntry{Key: store.NewDueKey(6, id(1)), Kind: kind}), "not there")
+			require.NoError(s, tx.RemoveDue(entry))
+		})
+		s.view(func(tx store.ReadTx) {
+			due, err := tx.Due(nil, nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: entry.Key, Kind: "other"}}, due)
+			_, err = tx.Get(kind, id(1))
+			require.NoError(s, err)
+		})
+	}},
+	{"a kind that no record can have is set aside with a due entry only", func(s *suite) {
+		q := store.Quarantined{Kind: "acti/n", ID: id(1), At: 1}
+		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return tx.SetAside(q, 0) }), "without blank or slash")
+		s.update(func(tx store.Tx) { require.NoError(s, tx.SetAside(q, 5)) })
+		s.view(func(tx store.ReadTx) {
+			aside, err := tx.Quarantine(9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.Quarantined{q}, aside)
+		})
+	}},
 	{"what is set aside is kept oldest first, with the bytes that the caller gives", func(s *suite) {
 		s.update(func(tx store.Tx) {
 			for n, at := range map[int]effects.Time{1: 30, 2: 10, 3: 20} {

@@ -128,6 +128,20 @@ var outboxCases = []testCase{
 			assert.Equal(s, []int{1}, waitingKeys(s, tx, "c", 9))
 		})
 	}},
+	{"an entry that waits anew for a later batch goes behind those of earlier ones", func(s *suite) {
+		first, second := outboxEntry(1, 1, "a"), outboxEntry(2, 2, "a")
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutOutbox(first))
+			require.NoError(s, tx.PutOutbox(second))
+		})
+		first.Seq = 3 // the lane stays the same
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(first)) })
+		s.view(func(tx store.ReadTx) { assert.Equal(s, []int{2, 1}, waitingKeys(s, tx, "a", 9)) })
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.DeleteOutbox(first.Key))
+			assert.Equal(s, []int{2}, waitingKeys(s, tx, "a", 9))
+		})
+	}},
 	{"a deleted entry is gone, and is not found again", func(s *suite) {
 		e := outboxEntry(1, 1, "a")
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })

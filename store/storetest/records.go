@@ -243,6 +243,67 @@ var dueCases = []testCase{
 			}, found)
 		})
 	}},
+	{"records of two kinds with one id that are due at one time are both woken, in the order of their kinds", func(s *suite) {
+		a, b := created(1, 10), created(1, 10)
+		a.Kind, b.Kind = "recurring", "action"
+		s.write(a)
+		s.write(b) // of a later transaction: it must find the other there
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, nil, 10, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "action"}, {Key: store.NewDueKey(10, id(1)), Kind: "recurring"}}, found)
+		})
+	}},
+	{"a record takes only its own entry out of the due index, whatever else happens in its batch", func(s *suite) {
+		var writes []store.Write
+		for _, k := range []effects.Kind{"a", "b", "c"} {
+			w := created(1, 10)
+			w.Kind = k
+			writes = append(writes, w)
+		}
+		s.write(writes...)
+		later := changed(writes[0], 1, 20)
+		s.write(later, deleted(writes[1], 1))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "c"}, {Key: store.NewDueKey(20, id(1)), Kind: "a"}}, found)
+		})
+		moved := created(1, 10)
+		moved.Kind = "b"
+		s.write(changed(later, 2, 10), moved, deleted(writes[2], 1)) // one comes back as another goes
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "a"}, {Key: store.NewDueKey(10, id(1)), Kind: "b"}}, found)
+		})
+	}},
+	{"a page of what is due never ends between the kinds of one key", func(s *suite) {
+		var writes []store.Write
+		for _, k := range []effects.Kind{"a", "b", "c"} {
+			w := created(1, 10)
+			w.Kind = k
+			writes = append(writes, w)
+		}
+		s.write(append(writes, created(2, 10))...)
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, nil, 10, 1)
+			require.NoError(s, err)
+			require.Equal(s, []uuid.UUID{id(1), id(1), id(1)}, dueIDs(found))
+			found, err = tx.Due(nil, &found[2].Key, 10, 1)
+			require.NoError(s, err)
+			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(found))
+		})
+	}},
+	{"new due times before, between and after those that are there are all kept", func(s *suite) {
+		s.write(created(1, 20), created(2, 40))
+		s.write(created(3, 10), created(4, 15), created(5, 30), created(6, 35), created(7, 50), created(8, 60))
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Due(nil, nil, 100, 9)
+			require.NoError(s, err)
+			assert.Equal(s, []uuid.UUID{id(3), id(4), id(1), id(5), id(6), id(2), id(7), id(8)}, dueIDs(found))
+		})
+	}},
 	{"the next due time is the earliest after the given one", func(s *suite) {
 		s.write(created(1, 10), created(2, 20), created(3, 20))
 		s.view(func(tx store.ReadTx) {

@@ -1,0 +1,297 @@
+package shell_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// spoil puts bytes that are no state in the place of a record, and leaves its
+// places in the indexes.
+func spoil(t *testing.T, st store.Store, s core.State) {
+	t.Helper()
+	require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
+		seq, err := tx.Seq()
+		if err != nil {
+			return err
+		}
+		w := store.Write{Kind: s.Ref().Kind, ID: s.Ref().ID, State: []byte(`{"id":7}`), Due: s.Deadline(), Terms: s.Terms()}
+		if rec, err := tx.Get(w.Kind, w.ID); err == nil {
+			w.Prev = store.Prev{Version: rec.Version, Seq: rec.Seq, Due: w.Due, Terms: w.Terms}
+		}
+		now := effects.TimeOf(time.Now())
+		if err := tx.AppendJournal(seq+1, now, core.NewBatch(seq+1, now, "test").AppendJSON(nil)); err != nil {
+			return err
+		}
+		return tx.Put(seq+1, []store.Write{w})
+	}))
+}
+
+func guard(key string, holder uuid.UUID) core.Dedup {
+	return core.Dedup{ID: core.DedupRef("", "", key).ID, Key: key, Holder: holder}
+}
+
+func TestADedupKeyThatCannotBeReadStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, c := memory.New(), &counting{}
+		spoil(t, st, guard("k", id(1)))
+		e, stop := start(t, shell.Options{Store: st, Tools: tools(c), TickRate: time.Second})
+		spec := everyMinute()
+		spec.Namespace, spec.Tenant, spec.ActionTemplate.DedupKey = "", "", "k"
+		_, err := e.CreateRecurring(bg(), spec)
+		require.NoError(t, err)
+		other, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(90 * time.Second)})
+		require.NoError(t, err)
+		elapse(10*time.Minute + time.Second)
+		other, err = e.Action(bg(), other.ID)
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, other.Status.Type)
+		assert.EqualValues(t, 11, c.n.Load(), "the recurring one too")
+		require.NoError(t, stop())
+	})
+}
+
+func TestAResultThatMeetsADamagedRecordIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, g := memory.New(), newGate()
+		e, stop := start(t, shell.Options{Store: st, Tools: tools(g), TickRate: time.Second})
+		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+		require.NoError(t, err)
+		synctest.Wait()
+		held := guard("k", a.ID)
+		held.Since = a.CreatedAt
+		spoil(t, st, held)
+		g.open()
+		elapse(time.Minute)
+		a, err = e.Action(bg(), a.ID)
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, a.Status.Type)
+		require.NoError(t, stop())
+	})
+}
+
+func TestTheDedupKeyOfAnActionThatWasSetAsideIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, c := memory.New(), &counting{}
+		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
+		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Trigger: at(time.Minute)})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		spoil(t, st, a)
+		e, stop = start(t, shell.Options{Store: st, Tools: tools(c)})
+		elapse(2 * time.Minute)
+		_, err = e.Action(bg(), a.ID)
+		require.ErrorIs(t, err, shell.ErrNotFound)
+		_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+	})
+}
+
+// damaged opens a bolt file in which change has spoilt something.
+func damaged(t *testing.T, path string, change func(tx *bbolt.Tx) error) store.Store {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(change))
+	require.NoError(t, db.Close())
+	st, err := bolt.Open(path, bolt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
+}
+
+func TestADueEntryForAnotherTimeLeavesItsRecordAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	synctest.Test(t, func(t *testing.T) {
+		st, err := bolt.Open(path, bolt.Options{})
+		require.NoError(t, err)
+		c := &counting{}
+		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
+		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		require.NoError(t, st.Close())
+		stray := store.NewDueKey(effects.TimeOf(time.Now().Add(time.Minute)), a.ID)
+		again := damaged(t, path, func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte("due")).Put(stray[:], []byte("action"))
+		})
+		e, stop = start(t, shell.Options{Store: again, Tools: tools(c)})
+		elapse(2 * time.Minute)
+		require.NoError(t, again.View(bg(), func(tx store.ReadTx) error {
+			due, err := tx.Due(nil, nil, effects.MaxTime, 9)
+			require.Len(t, due, 1)
+			assert.Equal(t, a.Deadline(), due[0].Key.At())
+			return err
+		}))
+		elapse(2 * time.Hour)
+		a, err = e.Action(bg(), a.ID)
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, a.Status.Type)
+		assert.EqualValues(t, 1, c.n.Load())
+		require.NoError(t, stop())
+		verify(t, again)
+	})
+}
+
+func TestADamagedWebhookOrOutboxEntryStopsNobody(t *testing.T) {
+	for _, bucket := range []string{"webhooks", "outbox"} {
+		t.Run(bucket, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "orrery.db")
+			synctest.Test(t, func(t *testing.T) {
+				st, err := bolt.Open(path, bolt.Options{})
+				require.NoError(t, err)
+				require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
+					for i := range byte(2) {
+						if bucket == "outbox" {
+							err = tx.PutOutbox(store.OutboxEntry{Key: store.EffectKey{ID: id(i + 1), N: 1}, Seq: 1, Kind: core.KindAction, Lane: "count", Effect: []byte("{}"), Holder: "instance/7", Token: 9})
+						} else {
+							err = tx.PutWebhook(store.Webhook{ID: id(i + 1), Route: "r", Header: []byte("{}"), ReceivedAt: effects.TimeOf(time.Now()), Body: []byte("body")})
+						}
+						require.NoError(t, err)
+					}
+					return nil
+				}))
+				require.NoError(t, st.Close())
+				again := damaged(t, path, func(tx *bbolt.Tx) error {
+					b := tx.Bucket([]byte(bucket))
+					k, v := b.Cursor().First()
+					v = append([]byte(nil), v...)
+					v[len(v)/2] ^= 1
+					return b.Put(append([]byte(nil), k...), v)
+				})
+				c := &counting{}
+				e, stop := start(t, shell.Options{Store: again, Tools: tools(c), TickRate: time.Second, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count"}}})
+				elapse(time.Minute)
+				_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+				require.NoError(t, err)
+				want := map[string]int64{"webhooks": 2, "outbox": 1}[bucket]
+				assert.Equal(t, want, c.n.Load(), "the undamaged one is read")
+				require.NoError(t, again.View(bg(), func(tx store.ReadTx) error {
+					aside, err := tx.Quarantine(9)
+					require.NoError(t, err)
+					assert.Len(t, aside, 1)
+					hooks, err := tx.Webhooks(9)
+					require.NoError(t, err)
+					assert.Empty(t, hooks)
+					return tx.Outbox(func(o store.OutboxEntry) error { return fmt.Errorf("%v is left", o.Key) })
+				}))
+				require.NoError(t, stop())
+			})
+		})
+	}
+}
+
+func id(n byte) uuid.UUID { return uuid.UUID{6: 0x40, 8: 0x80, 15: n} }
+
+// full is a store whose disk is full for a while.
+type full struct {
+	store.Store
+	is    atomic.Bool
+	tries atomic.Int64
+}
+
+func (f *full) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if f.is.Load() {
+		if f.tries.Add(1) > 10_000 {
+			panic("the loop spins")
+		}
+		return errors.New("no space left on device")
+	}
+	return f.Store.Update(ctx, fn)
+}
+
+func TestAFullDiskIsTriedAgainAtLongerAndLongerIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, g := &full{Store: inMemory(t)}, newGate()
+		e, stop := start(t, shell.Options{Store: f, Tools: tools(g), MaxBatch: 8})
+		for range 8 { // as many results as a batch takes
+			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		f.is.Store(true)
+		g.open()
+		elapse(time.Minute)
+		assert.Less(t, f.tries.Load(), int64(10))
+		f.is.Store(false)
+		elapse(time.Minute)
+		s, err := e.Stats(bg())
+		require.NoError(t, err)
+		assert.EqualValues(t, 8, s.ActionsByStatus[core.StatusCompleted])
+		require.NoError(t, stop())
+	})
+}
+
+func TestRetentionReadsNoMoreAtATimeThanABatchMayHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		e := running(t, shell.Options{Store: st, Tools: tools(&counting{}), TickRate: time.Hour, ActionRetention: time.Hour})
+		for range 6 {
+			_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
+				Type: core.TriggerWebhook, ReceivedAt: effects.TimeOf(time.Now()), RawPayload: []byte(strings.Repeat("x", 4<<20)),
+			}})
+			require.NoError(t, err)
+		}
+		elapse(3 * time.Hour)
+		expired, most := 0, 0
+		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+			return tx.Journal(0, func(_ uint64, raw []byte) error {
+				b, err := core.DecodeBatch(raw)
+				require.NoError(t, err)
+				n := 0
+				for _, in := range b.Inputs {
+					if _, ok := in.Event.(core.ActionExpire); ok {
+						n++
+					}
+				}
+				expired, most = expired+n, max(most, n)
+				return nil
+			})
+		}))
+		assert.Equal(t, 6, expired)
+		assert.LessOrEqual(t, most, 4, "16 MiB, of which each takes 5.3")
+	})
+}
+
+func TestAPageEndsWhereItHasBecomeLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		for range 6 {
+			_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
+				Type: core.TriggerWebhook, ReceivedAt: effects.TimeOf(time.Now()), RawPayload: []byte(strings.Repeat("x", 4<<20)),
+			}})
+			require.NoError(t, err)
+		}
+		seen := map[uuid.UUID]bool{}
+		for next, first := "", true; first || next != ""; first = false {
+			list, token, err := e.Actions(bg(), shell.ActionFilter{}, shell.Page{Limit: 1000, Token: next})
+			require.NoError(t, err)
+			assert.LessOrEqual(t, len(list), 4)
+			for _, a := range list {
+				assert.False(t, seen[a.ID])
+				seen[a.ID] = true
+			}
+			next = token
+		}
+		assert.Len(t, seen, 6)
+	})
+}

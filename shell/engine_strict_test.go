@@ -1,0 +1,72 @@
+package shell_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// R2.
+func TestWithAStrictTickAnActionForNowWaitsForTheTickToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counting{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), TickRate: time.Minute, StrictTick: true})
+		synctest.Wait() // the first tick has passed
+		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusPending, a.Status.Type)
+		elapse(59 * time.Second)
+		assert.Zero(t, c.n.Load())
+		elapse(time.Second)
+		assert.EqualValues(t, 1, c.n.Load())
+	})
+}
+
+// C9.
+func TestADisabledRecurringActionThatIsTriggeredDispatchesThatOneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counting{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), DisableRecurring: true})
+		r, err := e.CreateRecurring(bg(), everyMinute())
+		require.NoError(t, err)
+		elapse(10*time.Minute + 30*time.Second)
+		got, err := e.TriggerRecurring(bg(), r.ID)
+		require.NoError(t, err)
+		assert.Equal(t, r.NextExecutionAt, got.NextExecutionAt, "its times are left where they are")
+		assert.Zero(t, got.MissedCount)
+		elapse(10 * time.Minute)
+		assert.EqualValues(t, 1, c.n.Load())
+		history, _, err := e.History(bg(), r.ID, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, history, 1)
+		assert.True(t, history[0].Manual)
+	})
+}
+
+// C9.
+func TestDisabledRecurringActionsDoNotWakeTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowStore{Store: inMemory(t), from: time.Now()}
+		e := running(t, shell.Options{Store: s, Tools: tools(&counting{}), TickRate: time.Hour, LeaseTTL: 24 * time.Hour, DisableRecurring: true})
+		elapse(10 * time.Minute)
+		r, err := e.CreateRecurring(bg(), everyMinute())
+		require.NoError(t, err)
+		require.Less(t, r.NextExecutionAt, effects.TimeOf(time.Now().Add(2*time.Minute)))
+		begun := func() int {
+			synctest.Wait()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.at)
+		}
+		before := begun()
+		elapse(49 * time.Minute)
+		assert.Equal(t, before, begun(), "transactions until the next tick")
+	})
+}
