@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -89,12 +88,11 @@ func (w when) resolve(cmd *cobra.Command, now time.Time) (*trigger, any, error) 
 		}
 		recurrence = int64(w.every / time.Second)
 	case given("cron"):
-		zone := or(w.tz, "UTC")
-		s, err := schedule.Parse(w.cron, zone, effects.TimeOf(now))
+		s, err := parseCron(w.cron, w.tz)
 		if err != nil {
-			return nil, nil, usagef("--cron: %w", err)
+			return nil, nil, err
 		}
-		recurrence = cronRecurrence{Cron: w.cron, Timezone: zone}
+		recurrence = cronRecurrence{Cron: w.cron, Timezone: or(w.tz, "UTC")}
 		if first.IsZero() { // an action without a time fires at once, a schedule at its next time
 			next, ok := s.Next(effects.TimeOf(now))
 			if !ok {
@@ -121,7 +119,11 @@ func (a *app) actionsAdd() *cobra.Command {
 it fires again and again, first now; with --cron at the times of the expression.
 
 What follows -- is a command for the tool "command": the program and its
-arguments, without a shell in between.`,
+arguments, without a shell in between.
+
+A run that fails is never repeated: the action is "failed", which is announced,
+and you can add it again. --on-interrupt retry is about runs that a crash or a
+stop of the daemon interrupts, and about nothing else.`,
 		Example: `  orreryd actions add -- echo hi
   orreryd actions add --wait --timeout 30s -- date -u
   orreryd actions add --in 30s --label "say hi" -- echo hi
@@ -139,7 +141,12 @@ arguments, without a shell in between.`,
 		if body.Trigger, body.Recurrence, err = t.resolve(cmd, time.Now()); err != nil {
 			return err
 		}
-		if body.Policy, err = w.policy(); err != nil {
+		if id != "" {
+			if err := checkID(id); err != nil {
+				return usagef("--id: %w", err)
+			}
+		}
+		if body.Policy, err = w.policy(cmd); err != nil {
 			return err
 		}
 		if body.Metadata, err = parsePairs("meta", w.meta); err != nil {
@@ -168,9 +175,12 @@ arguments, without a shell in between.`,
 	f.DurationVar(&t.every, "every", 0, "fire again after each `duration`, in whole seconds")
 	f.StringVar(&t.cron, "cron", "", "fire at the times of a cron `expression` of 5, 6 or 7 fields")
 	f.StringVar(&t.tz, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default UTC)")
-	f.BoolVar(&wait, "wait", false, "wait for its end, and print what came of it")
+	f.BoolVar(&wait, "wait", false, waitUsage)
+	completeZone(cmd)
 	return cmd
 }
+
+const waitUsage = "wait for its end, print what came of it, and end with 1 if it failed or was cancelled"
 
 // pollFirst and pollMost are the pauses between two looks at an action.
 const (
@@ -242,13 +252,18 @@ func (a *app) actionsList() *cobra.Command {
 		Use:     "list",
 		Short:   "List actions, newest first",
 		Example: "  orreryd actions list\n  orreryd actions list --status failed --limit 20\n  orreryd actions list --label-kv team=web --json --all",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
 		q := url.Values{}
 		for _, f := range []string{"namespace", "tenant", "status", "tool"} {
 			if cmd.Flags().Changed(f) {
 				q.Set(f, cmd.Flags().Lookup(f).Value.String())
+			}
+		}
+		if cmd.Flags().Changed("status") {
+			if err := checkOneOf("status", status, statuses); err != nil {
+				return err
 			}
 		}
 		if _, err := parsePairs("label-kv", labels); err != nil {
@@ -278,9 +293,12 @@ func (a *app) actionsList() *cobra.Command {
 	f.StringVar(&tool, "tool", "", "only of that `tool`")
 	f.StringArrayVar(&labels, "label-kv", nil, "only with that label `KEY=VALUE`; may be repeated")
 	addPageFlags(cmd, &limit, &token, &all)
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(
-		[]string{"pending", "running", "completed", "failed", "cancelled"}, cobra.ShellCompDirectiveNoFileComp))
+	fixed(cmd, "status", statuses)
 	return cmd
+}
+
+var statuses = []string{
+	string(core.StatusPending), string(core.StatusRunning), string(core.StatusCompleted), string(core.StatusFailed), string(core.StatusCancelled),
 }
 
 // note says in short why an action stands as it does.
@@ -326,7 +344,7 @@ func (a *app) actionsTrigger() *cobra.Command {
 			return a.wait(ctx, c, ac)
 		})(cmd, args)
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait for its end, and print what came of it")
+	cmd.Flags().BoolVar(&wait, "wait", false, waitUsage)
 	return cmd
 }
 
@@ -361,14 +379,10 @@ func (a *app) printAction(raw json.RawMessage, ac core.Action) error {
 	if !ac.Recurrence.IsZero() {
 		recurrence = note(core.Action{ActionSpec: core.ActionSpec{Recurrence: ac.Recurrence}})
 	}
-	policy := fmt.Sprintf("on interrupt %s, at most %d attempts", ac.Policy.OnInterrupt, ac.Policy.MaxAttempts)
-	if ac.Policy.TimeoutMS > 0 {
-		policy += ", time limit " + ac.Policy.Timeout().String()
-	}
 	fields := [][2]string{
 		{"id", ac.ID.String()}, {"status", string(ac.Status.Type)}, {"reason", ac.Status.Reason}, {"label", ac.Label},
 		{"scope", ac.Namespace + "/" + ac.Tenant}, {"tool", ac.ToolName}, {"type", ac.ActionType}, {"input", string(ac.ToolInput)},
-		{"due", timeText(ac.Trigger.KeyTime())}, {"recurrence", recurrence}, {"policy", policy},
+		{"due", timeText(ac.Trigger.KeyTime())}, {"recurrence", recurrence}, {"policy", policyText(ac.Policy)},
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},

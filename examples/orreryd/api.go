@@ -62,8 +62,8 @@ func checkListen(c config) error {
 	return httpapi.CheckListen(c.Listen, tokens)
 }
 
-// listenAPI builds the API and takes its address.
-func listenAPI(ctx context.Context, c config, e *shell.Engine, log *slog.Logger) (*apiServer, error) {
+// newAPI builds the API on an address that was taken.
+func newAPI(l net.Listener, c config, e *shell.Engine, log *slog.Logger) (*apiServer, error) {
 	tokens, err := c.tokens()
 	if err != nil {
 		return nil, err
@@ -76,10 +76,6 @@ func listenAPI(ctx context.Context, c config, e *shell.Engine, log *slog.Logger)
 		Engine: e, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 	})
-	if err != nil {
-		return nil, err
-	}
-	l, err := listen(ctx, c.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +104,6 @@ func (s *apiServer) serve() error {
 func (s *apiServer) shutdown(ctx context.Context) error {
 	if err := s.server.Shutdown(ctx); err != nil {
 		return s.server.Close()
-	}
-	return nil
-}
-
-// close gives back the address where serve was never called.
-func (s *apiServer) close() error {
-	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return err
 	}
 	return nil
 }

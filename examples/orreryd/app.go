@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -114,6 +115,15 @@ a second signal n.`,
 		}
 	}
 	root.SetHelpCommand(helpCommand(root))
+	root.SetFlagErrorFunc(flagError)
+	root.SetOut(a.out) // the scripts of completion go where they are told to now
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = cobra.ArbitraryArgs, needSubcommand
+		for _, shell := range completion.Commands() {
+			shell.Args = noArgs
+		}
+	}
 	return root
 }
 
@@ -132,6 +142,10 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
+// sameSignal is how soon after the first signal another one counts as the same:
+// timeout(1) and some shells send it to the process and to its group.
+const sameSignal = 300 * time.Millisecond
+
 // untilSignal gives a context that ends with the first SIGINT or SIGTERM; the
 // second one ends the process at once.
 func untilSignal(stderr io.Writer) (context.Context, func()) {
@@ -140,13 +154,18 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		var first time.Time
 		select {
 		case <-signals:
+			first = time.Now()
 			cancel()
 		case <-ctx.Done():
 			return
 		}
-		if s, ok := <-signals; ok {
+		for s := range signals {
+			if time.Since(first) < sameSignal {
+				continue
+			}
 			sayf(stderr, "orreryd: %s again: ending at once\n", s)
 			code := exitSignal + 15
 			if n, ok := s.(syscall.Signal); ok {
@@ -170,17 +189,19 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 		Short: short,
 		Long:  long,
 		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			names := make([]string, 0, len(cmd.Commands()))
-			for _, sub := range cmd.Commands() {
-				names = append(names, sub.Name())
-			}
-			if len(args) == 0 {
-				return usagef("%s needs a subcommand: %s", cmd.CommandPath(), strings.Join(names, ", "))
-			}
-			return usagef("%s: unknown subcommand %q: use one of %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
-		},
+		RunE:  needSubcommand,
 	}
 	c.AddCommand(commands...)
 	return c
+}
+
+func needSubcommand(cmd *cobra.Command, args []string) error {
+	names := make([]string, 0, len(cmd.Commands()))
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if len(args) == 0 {
+		return usagef("%s needs a subcommand: %s", cmd.CommandPath(), strings.Join(names, ", "))
+	}
+	return usagef("%s: unknown subcommand %q: use one of %s", cmd.CommandPath(), short(args[0], 60), strings.Join(names, ", "))
 }

@@ -29,7 +29,7 @@ with
   orreryd check --db FILE
   orreryd replay --verify --db FILE`,
 		Example: "  orreryd backup --to orrery-monday.db\n  orreryd backup --db orrery.db --to orrery-monday.db",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case to == "":

@@ -14,9 +14,9 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 )
 
@@ -151,15 +151,13 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted while waiting for %s: %w", c.base, context.Cause(ctx))
 	}
-	why := ""
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Op != "dial" || op.Timeout() {
-		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err
-		}
-		why = fmt.Sprintf(" (%v)", err)
+	if errors.Is(err, syscall.ECONNREFUSED) { // the machine is there, and nobody listens
+		return &exitError{code: exitNoDaemon, err: fmt.Errorf("no daemon answers at %s: start one with `orreryd orchestrate`", c.base)}
 	}
-	return &exitError{code: exitNoDaemon, err: fmt.Errorf("no daemon answers at %s%s: start one with `orreryd orchestrate`", c.base, why)}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return &exitError{code: exitNoDaemon, err: fmt.Errorf("no answer from %s: %w", c.base, err)}
 }
 
 // refused turns an answer that is an error into one.
@@ -193,24 +191,6 @@ func (a *app) withClient(run func(ctx context.Context, c *client, args []string)
 		defer c.close()
 		return run(cmd.Context(), c, args)
 	}
-}
-
-// parseID reads an id that the user typed.
-func parseID(s string) (uuid.UUID, error) {
-	id, err := uuid.Parse(s)
-	if err != nil {
-		return id, usagef("%q is not an id: want a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", short(s, 60))
-	}
-	return id, nil
-}
-
-// oneID is the argument of most commands.
-func oneID(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("want one id, got %d arguments", len(args))
-	}
-	_, err := parseID(args[0])
-	return err
 }
 
 // readArgument reads a value that may be given as @FILE or as - for stdin.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -61,7 +62,7 @@ func TestWhatDoesNotAnswerAsADaemonIsSaid(t *testing.T) {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 		}, `answered "302 Found", not as orreryd does`, exitFailed},
 		{"a connection that breaks", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			"no daemon answers at http://", exitNoDaemon},
+			": EOF\n", exitNoDaemon},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := against(t, row.h, "actions", "list")
@@ -70,6 +71,13 @@ func TestWhatDoesNotAnswerAsADaemonIsSaid(t *testing.T) {
 			assert.Empty(t, r.out)
 		})
 	}
+}
+
+func TestANetworkThatFailsIsNotADaemonThatIsToBeStarted(t *testing.T) {
+	p := begin(t, nil, "actions", "list", "--server", "http://nowhere.invalid:7460") // in a process without a proxy
+	assert.Equal(t, exitNoDaemon, p.code())
+	await(t, p.errs, "no answer from http://nowhere.invalid:7460: dial tcp: lookup nowhere.invalid")
+	assert.NotContains(t, p.stderr.String(), "start one")
 }
 
 func TestTheTokenIsSentAndNeverShown(t *testing.T) {
@@ -258,6 +266,91 @@ func TestIdsAreCompletedByTheShell(t *testing.T) {
 	r := cli(t, []string{"ORRERY_SERVER=http://127.0.0.1:1"}, "", "__complete", "actions", "show", "")
 	assert.Equal(t, ":4\n", r.out, "without a daemon there is nothing to offer, and no complaint")
 	assert.Contains(t, cli(t, nil, "", "completion", "bash").out, "orreryd")
+}
+
+func TestTheWordsThatAFlagTakesAreCompletedByTheShell(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"orchestrate", "--log-level"}, "debug\ninfo\nwarn\nerror\n:4\n"},
+		{[]string{"config", "show", "--log-format"}, "text\njson\n:4\n"},
+		{[]string{"webhook", "send", "--signature"}, "standard\ngithub\nnone\n:4\n"},
+		{[]string{"actions", "add", "--on-interrupt"}, "fail\nretry\n:4\n"},
+		{[]string{"actions", "add", "--tz"}, "\nEurope/Berlin\n"},
+		{[]string{"recurring", "update", "--tz"}, "\nEurope/Berlin\n"},
+		{[]string{"recurring", "preview", "--tz"}, "\nEurope/Berlin\n"},
+	} {
+		r := cli(t, nil, "", append(append([]string{"__complete"}, row.args...), "")...)
+		assert.Contains(t, r.out, row.want, row.args)
+	}
+}
+
+// TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon holds for every
+// row that there is no daemon to ask.
+func TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon(t *testing.T) {
+	const id = "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
+	for _, row := range []struct{ line, want string }{
+		{"actions add --max-attempts x -- echo", `--max-attempts: "x" is not a whole number in range`},
+		{"actions add --max-attempts 99999999999999999999 -- echo", `--max-attempts: "99999999999999999999" is not a whole number in range`},
+		{"actions add --max-attempts 0 --on-interrupt retry -- echo", "--max-attempts: 0 is not between 1 and 1000000"},
+		{"actions add --max-attempts 5 -- echo", "--max-attempts has an effect with --on-interrupt retry only"},
+		{"actions add --max-attempts 5 --on-interrupt fail -- echo", "--max-attempts has an effect with --on-interrupt retry only"},
+		{"recurring add --cron @hourly --max-attempts 5 -- echo", "--max-attempts has an effect with --on-interrupt retry only"},
+		{"recurring update " + id + " --on-interrupt fail --max-attempts 5", "--max-attempts has an effect with --on-interrupt retry only"},
+		{"actions add --in 5 -- echo", `--in: "5" is not a duration such as 30s, 5m or 24h`},
+		{"actions add --in 1d -- echo", `--in: "1d" is not a duration such as 30s, 5m or 24h`},
+		{"actions add --in", "--in: needs a value"},
+		{"actions add --on-interrupt x -- echo", `--on-interrupt: "x" is unknown: use fail or retry`},
+		{"recurring add --cron @hourly --on-interrupt x -- echo", `--on-interrupt: "x" is unknown: use fail or retry`},
+		{"actions add --id x -- echo", `--id: "x" is not an id`},
+		{"actions add --cron bad -- echo", "--cron: "},
+		{"actions add --cron @hourly --tz PST -- echo", "--tz: "},
+		{"recurring add --cron bad -- echo", "--cron: "},
+		{"recurring add --cron @hourly --tz PST -- echo", "--tz: "},
+		{"recurring update " + id + " --cron bad", "--cron: "},
+		{"recurring update " + id + " --tz PST", "--tz: "},
+		{"recurring preview --cron @hourly --tz PST", "--tz: "},
+		{"recurring preview " + id + " --tz UTC", "--tz belongs to --cron: a recurring action has its own time zone"},
+		{"recurring preview --cron @hourly -n x", `--number: "x" is not a whole number in range`},
+		{"recurring preview " + id + " extra", "want one ID, got 2 arguments"},
+		{"recurring list extra", `orreryd recurring list takes no arguments: "extra" is one too many`},
+		{"recurring show", "ID is missing, as in: orreryd recurring show ID"},
+		{"actions list --limit x", `--limit: "x" is not a whole number in range`},
+		{"actions list --status x", `--status: "x" is unknown: use pending, running, completed, failed or cancelled`},
+		{"orchestrate --strict-tick=maybe", `--strict-tick: "maybe" is neither true nor false`},
+		{"orchestrate extra", `orreryd orchestrate takes no arguments: "extra" is one too many`},
+		{"orchestrate --tick-rate 0", "--tick-rate: 0 is not between"},
+		{"webhook send", "ROUTE is missing, as in: orreryd webhook send ROUTE"},
+		{"webhook send plain --signature md5", `--signature: "md5" is unknown: use standard, github or none`},
+		{"config check", "FILE is missing, as in: orreryd config check FILE"},
+		{"config check a b", "want one FILE, got 2 arguments"},
+		{"completion", "orreryd completion needs a subcommand: bash, fish, powershell, zsh"},
+		{"completion ksh", `orreryd completion: unknown subcommand "ksh": use one of bash, fish, powershell, zsh`},
+		{"completion bash extra", `orreryd completion bash takes no arguments`},
+	} {
+		t.Run(row.line, func(t *testing.T) {
+			r := cli(t, []string{"ORRERY_SERVER=http://127.0.0.1:1"}, "", strings.Fields(row.line)...)
+			assert.Equal(t, exitUsage, r.code, r.out)
+			assert.Contains(t, r.err, "orreryd: "+row.want)
+			assert.NotRegexp(t, `strconv|uint|arg\(s\)|cron_expr|timezone: `, r.err)
+		})
+	}
+}
+
+func TestTheHelpNamesWhatAFlagTakesAndNotItsType(t *testing.T) {
+	for _, c := range commands(newRoot()) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			assert.NotContains(t, []string{"int", "uint32", "fail", "standard", "string", "float"}, name, "%s --%s", c.CommandPath(), f.Name)
+		})
+	}
+	help := func(args ...string) string { return cli(t, nil, "", append(args, "--help")...).out }
+	assert.Contains(t, help("actions", "add"), "and end with 1 if it failed")
+	assert.Contains(t, help("actions", "add"), "A run that fails is never repeated")
+	assert.Contains(t, help("orchestrate"), "300 ms")
+	assert.NotContains(t, help("compact"), "or a backup")
+	assert.NotContains(t, cli(t, []string{"ORRERY_DB=x.db"}, "", "check", "--help").out, "x.db", "the default is the variable")
 }
 
 // commands lists every command.

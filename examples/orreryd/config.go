@@ -1,18 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
-	"regexp"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
@@ -81,19 +81,34 @@ func defaultConfig() config {
 }
 
 // override is a setting that a flag and an environment variable can change.
+// What is wrong with the value is said of where it came from.
 type override struct {
 	flag, env, usage string
 	boolean          bool
 	set              func(c *config, v string) error
+	check            func(c *config) error // nil: every value is right
+}
+
+// apply sets a value that came from there.
+func (o override) apply(c *config, from, v string) error {
+	err := o.set(c, v)
+	if err == nil && o.check != nil {
+		err = o.check(c)
+	}
+	if err != nil {
+		return usagef("%s: %w", from, err)
+	}
+	return nil
 }
 
 var overrides = []override{
 	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created where there is none (default orrery.db)",
-		set: func(c *config, v string) error { c.DB = v; return nil }},
+		set: func(c *config, v string) error { c.DB = v; return nil }, check: (*config).checkDB},
 	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
-		set: func(c *config, v string) error { c.Listen = v; return nil }},
+		set: func(c *config, v string) error { c.Listen = v; return nil }, check: (*config).checkAddress},
 	{flag: "tick-rate", env: "ORRERY_TICK_RATE", usage: "`seconds` between sweeps at most (default 60)",
-		set: func(c *config, v string) (err error) { c.TickRateSeconds, err = parseSeconds(v); return err }},
+		set:   func(c *config, v string) (err error) { c.TickRateSeconds, err = parseSeconds(v); return err },
+		check: (*config).checkTick},
 	{flag: "strict-tick", env: "ORRERY_STRICT_TICK", boolean: true, usage: "fire at ticks only, not between them",
 		set: func(c *config, v string) (err error) {
 			if c.StrictTick, err = strconv.ParseBool(v); err != nil {
@@ -102,9 +117,15 @@ var overrides = []override{
 			return nil
 		}},
 	{flag: "log-level", env: "ORRERY_LOG_LEVEL", usage: "`level`: debug, info, warn or error (default info; warn with --demo)",
-		set: func(c *config, v string) error { c.LogLevel = v; return nil }},
+		set: func(c *config, v string) error { c.LogLevel = v; return nil }, check: (*config).checkLogLevel},
 	{flag: "log-format", env: "ORRERY_LOG_FORMAT", usage: "`format`: text or json (default text)",
-		set: func(c *config, v string) error { c.LogFormat = v; return nil }},
+		set: func(c *config, v string) error { c.LogFormat = v; return nil }, check: (*config).checkLogFormat},
+}
+
+// completeConfigFlags completes what [addConfigFlags] adds.
+func completeConfigFlags(cmd *cobra.Command) {
+	fixed(cmd, "log-level", logLevels)
+	fixed(cmd, "log-format", logFormats)
 }
 
 // addConfigFlags adds what [loadConfig] reads.
@@ -146,15 +167,15 @@ func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
 	}
 	for _, o := range overrides {
 		if v := env(o.env); v != "" {
-			if err := o.set(&c, v); err != nil {
-				return c, usagef("%s: %w", o.env, err)
+			if err := o.apply(&c, o.env, v); err != nil {
+				return c, err
 			}
 		}
 	}
 	for _, o := range overrides {
 		if f := flags.Lookup(o.flag); f != nil && f.Changed {
-			if err := o.set(&c, f.Value.String()); err != nil {
-				return c, usagef("--%s: %w", o.flag, err)
+			if err := o.apply(&c, "--"+o.flag, f.Value.String()); err != nil {
+				return c, err
 			}
 		}
 	}
@@ -163,64 +184,6 @@ func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
 		return c, usagef("%w", err)
 	}
 	return c, nil
-}
-
-// wrongType finds what the library says of a value of a wrong type, which names
-// the fields of this program.
-var wrongType = regexp.MustCompile(`^cannot decode TOML (.+) into (?:a )?(?:struct field \S+ of type|Go value of type) (\S+)$`)
-
-// tomlType gives the TOML type that a Go type is written as.
-func tomlType(goType string) string {
-	goType = strings.TrimLeft(goType, "*")
-	switch {
-	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
-		return "integer"
-	case strings.HasPrefix(goType, "float"):
-		return "float"
-	case goType == "bool":
-		return "boolean"
-	case goType == "string":
-		return "string"
-	case strings.HasPrefix(goType, "[]"):
-		return "array"
-	}
-	return "table"
-}
-
-// readFile decodes a configuration file over the present settings. An unknown
-// key and a wrong type are errors that name line and column.
-func (c *config) readFile(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read the configuration: %w", err)
-	}
-	d := toml.NewDecoder(strings.NewReader(string(data))).DisallowUnknownFields()
-	err = d.Decode(c)
-	var unknown *toml.StrictMissingError
-	var wrong *toml.DecodeError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &unknown):
-		var errs []error
-		for _, e := range unknown.Errors {
-			row, column := e.Position()
-			errs = append(errs, fmt.Errorf("%s:%d:%d: unknown key %q", path, row, column, strings.Join(e.Key(), ".")))
-		}
-		return errors.Join(errs...)
-	case errors.As(err, &wrong):
-		row, column := wrong.Position()
-		key := strings.Join(wrong.Key(), ".")
-		if key != "" {
-			key += ": "
-		}
-		what := strings.TrimPrefix(wrong.Error(), "toml: ")
-		if m := wrongType.FindStringSubmatch(what); m != nil {
-			what = fmt.Sprintf("got a TOML %s, want a TOML %s", m[1], tomlType(m[2]))
-		}
-		return fmt.Errorf("%s:%d:%d: %s%s", path, row, column, key, what)
-	}
-	return fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "toml: "))
 }
 
 // maxSeconds bounds every duration: ten years.
@@ -237,19 +200,58 @@ func (c *config) validate() error {
 	)
 }
 
-func (c *config) validateDaemon() error {
-	var errs []error
+func (c *config) checkDB() error {
 	if c.DB == "" {
-		errs = append(errs, errors.New("db: must not be empty: name a file"))
+		return errors.New("must not be empty: name a file")
 	}
+	return nil
+}
+
+func (c *config) checkAddress() error {
 	if c.Listen == "" {
-		errs = append(errs, errors.New("listen: must not be empty: use an address such as \"127.0.0.1:7460\""))
+		return errors.New("must not be empty: use an address such as \"127.0.0.1:7460\"")
 	}
-	if _, err := logLevel(c.LogLevel); err != nil {
-		errs = append(errs, err)
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("%q is not an address such as \"127.0.0.1:7460\": want host:port", short(c.Listen, 80))
 	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		errs = append(errs, fmt.Errorf("log_format: %q is unknown: use \"text\" or \"json\"", c.LogFormat))
+	// A name of a service is a port too, where this machine knows it.
+	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
+		return fmt.Errorf("%q: the port %q is not a number from 0 to 65535", short(c.Listen, 80), short(port, 40))
+	}
+	return nil
+}
+
+func (c *config) checkTick() error { return inSeconds(c.TickRateSeconds, 0.001) }
+
+func (c *config) checkLogLevel() error {
+	_, err := logLevel(c.LogLevel)
+	return err
+}
+
+var logFormats = []string{"text", "json"}
+
+func (c *config) checkLogFormat() error {
+	if !slices.Contains(logFormats, c.LogFormat) {
+		return fmt.Errorf("%q is unknown: use \"text\" or \"json\"", short(c.LogFormat, 40))
+	}
+	return nil
+}
+
+// keyed says of which key an error speaks.
+func keyed(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+func (c *config) validateDaemon() error {
+	errs := []error{
+		keyed("db", c.checkDB()),
+		keyed("listen", c.checkAddress()),
+		keyed("log_level", c.checkLogLevel()),
+		keyed("log_format", c.checkLogFormat()),
 	}
 	if n := c.HTTP.MaxBodyBytes; n < 1<<10 || n > 64<<20 {
 		errs = append(errs, fmt.Errorf("http.max_body_bytes: %d is not between %d and %d", n, 1<<10, 64<<20))
@@ -263,7 +265,7 @@ func (c *config) validateDaemon() error {
 func (c *config) validateEngine() error {
 	e := c.Engine
 	errs := []error{
-		checkSeconds("tick_rate_seconds", c.TickRateSeconds, 0.001),
+		keyed("tick_rate_seconds", c.checkTick()),
 		checkSeconds("background.recurring_check_interval_seconds", c.Background.RecurringCheckIntervalSeconds, 0.001),
 		checkSeconds("engine.lease_ttl_seconds", e.LeaseTTLSeconds, 1),
 		checkSeconds("engine.recover_after_seconds", e.RecoverAfterSeconds, 0),
@@ -282,9 +284,11 @@ func (c *config) validateEngine() error {
 	return errors.Join(errs...)
 }
 
-func checkSeconds(key string, v, least float64) error {
+func checkSeconds(key string, v, least float64) error { return keyed(key, inSeconds(v, least)) }
+
+func inSeconds(v, least float64) error {
 	if !(v >= least && v <= maxSeconds) { // catches NaN too
-		return fmt.Errorf("%s: %v is not between %v and %d seconds", key, v, least, maxSeconds)
+		return fmt.Errorf("%v is not between %v and %d seconds", v, least, maxSeconds)
 	}
 	return nil
 }
@@ -314,7 +318,7 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 func logLevel(name string) (slog.Level, error) {
 	var l slog.Level
 	if !slices.Contains(logLevels, name) {
-		return l, fmt.Errorf("log_level: %q is unknown: use one of %s", name, strings.Join(logLevels, ", "))
+		return l, fmt.Errorf("%q is unknown: use one of %s", short(name, 40), strings.Join(logLevels, ", "))
 	}
 	return l, l.UnmarshalText([]byte(name))
 }

@@ -16,9 +16,9 @@ func (a *app) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE",
 		Short:   "Check a configuration file, and say what is wrong with it",
-		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nand that secrets are where they are said to be.",
+		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nenvironment and flags are not looked at.",
 		Example: "  orreryd config check /etc/orrery.toml",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			flags := pflag.NewFlagSet("check", pflag.ContinueOnError)
 			addConfigFlags(flags)
@@ -45,7 +45,7 @@ func (a *app) configCommand() *cobra.Command {
 		Use:     "show",
 		Short:   "Show the settings that orchestrate would use, without secrets",
 		Example: "  orreryd config show --config /etc/orrery.toml\n  ORRERY_TICK_RATE=5 orreryd config show",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags(), a.env)
 			if err != nil {
@@ -63,6 +63,7 @@ func (a *app) configCommand() *cobra.Command {
 		},
 	}
 	addConfigFlags(show.Flags())
+	completeConfigFlags(show)
 	return group("config", "Check or show the configuration", "", check, show)
 }
 

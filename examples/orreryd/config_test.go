@@ -101,6 +101,28 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a key given twice", "db = 'a'\ndb = 'b'", ":2:1: "},
 		{"an empty database", "db = ''", "db: must not be empty"},
 		{"an empty address", "listen = ''", "listen: must not be empty"},
+		{"a port that is none", "listen = '127.0.0.1:99999'", `listen: "127.0.0.1:99999": the port "99999" is not a number from 0 to 65535`},
+		{"an address without a port", "listen = 'localhost'", `listen: "localhost" is not an address such as "127.0.0.1:7460": want host:port`},
+		{"a key in another case", "DB = 'x'", `:1:1: unknown key "DB": write "db": upper and lower case differ`},
+		{"a key in either case", "db = 'x'\nDB = 'y'", `:2:1: unknown key "DB": write "db"`},
+		{"a table in another case", "[Engine]\nmax_batch = 5", `:1:2: unknown key "Engine": write "engine"`},
+		{"a key of a list in another case", "[[tokens]]\nName = 'a'", `:2:1: unknown key "tokens.Name": write "name"`},
+		{"an unknown key in an inline table", "engine = { max_batch = 5, Lease = 1 }", `:1:27: unknown key "engine.Lease"`},
+		{"a number where a tool stands", "[tools]\ncommand = 1", ":2:11: tools.command: got a TOML integer, want a TOML table"},
+		{"a number where a webhook stands", "[webhooks]\na = 1", ":2:5: webhooks.a: got a TOML integer, want a TOML table"},
+		{"text where a tool's input stands", "[webhooks.a]\ntool_input = 'x'", ":2:14: webhooks.a.tool_input: got a TOML string, want a TOML table"},
+		{"a list of one tool", "[[tools.command]]", ":1:9: tools.command: got a TOML array of tables, want a TOML table: write [tools.command] in single brackets"},
+		{"a list of webhooks", "[[webhooks]]", ":1:3: webhooks: got a TOML array of tables, want a TOML table: write [webhooks.NAME] in single brackets"},
+		{"one table of tokens", "[tokens]\nname = 'a'", ":1:2: tokens: got a TOML table, want a TOML array of tables: write [[tokens]] in double brackets"},
+		{"a dotted key into the tokens", "tokens.name = 'a'", ":1:8: tokens: got a TOML table, want a TOML array of tables"},
+		{"numbers where tokens stand", "tokens = [1]", ":1:11: tokens[0]: got a TOML integer, want a TOML table"},
+		{"numbers where texts stand", "[tools.command]\nexecutables = ['a', 5]", ":2:21: tools.command.executables[1]: got a TOML integer, want a TOML string"},
+		{"a table where text stands", "[db]\nx = 1", ":1:2: db: got a TOML table, want a TOML string"},
+		{"a dotted key into text", "db.x = 1", ":1:4: db: got a TOML table, want a TOML string"},
+		{"a list where a table stands", "engine = []", ":1:1: engine: got a TOML array, want a TOML table"},
+		{"a time where text stands", "db = 2020-01-01", "db: got a TOML date or time, want a TOML string"},
+		{"a number with a fraction where none may be", "[engine]\nmax_batch = 1.5", "engine.max_batch: got a TOML float, want a TOML integer"},
+		{"a number that is too long", "[engine]\nmax_batch = 99999999999999999999", "too large"},
 		{"a tick of zero", "tick_rate_seconds = 0", "tick_rate_seconds: 0 is not between 0.001 and"},
 		{"a negative tick", "tick_rate_seconds = -1", "tick_rate_seconds: -1 is not between"},
 		{"a tick that is no number", "tick_rate_seconds = nan", "tick_rate_seconds: NaN is not between"},
@@ -130,14 +152,21 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a built-in tool of another type", "[tools.command]\ntype = 'http'", `tools.command.type: "command" is always of type "command"`},
 		{"a number where a list stands", "[tools.command]\nexecutables = 5", "want a TOML array"},
 		{"text where a table stands", "engine = 'x'", "want a TOML table"},
-		{"text where a number stands", "tick_rate_seconds = 'x'", "want a TOML float"},
+		{"text where a number stands", "tick_rate_seconds = 'x'", ":1:21: tick_rate_seconds: got a TOML string, want a number"},
 		{"a number where a truth stands", "strict_tick = 1", "want a TOML boolean"},
 		{"a bad network", "[tools.http]\nallow = ['10.1.0.0/16', 'x']", `tools.http.allow[1]: "x" is not a network`},
 		{"a tool's negative limit", "[tools.http]\ntime_limit_seconds = -1", "tools.http.time_limit_seconds: -1 is not"},
 
-		{"a webhook without a tool", "[webhooks.a]\nsignature = 'none'", `webhooks.a.tool: missing: name one of ["command" "http"]`},
+		{"a webhook without a tool", "[webhooks.a]\nsignature = 'none'", `webhooks.a.tool: missing: name one of "command", "http"`},
 		{"a webhook with an unknown tool", "[webhooks.a]\ntool = 'x'\nsignature = 'none'", `webhooks.a.tool: "x" is unknown`},
-		{"a webhook whose tool is off", "[tools.http]\nenabled = false\n[webhooks.a]\ntool = 'http'\nsignature = 'none'", `webhooks.a.tool: "http" is unknown`},
+		{"a webhook whose tool is off", "[tools.http]\nenabled = false\n[webhooks.a]\ntool = 'http'\nsignature = 'none'", `webhooks.a.tool: "http" is disabled: set tools.http.enabled = true, or name another tool`},
+		{"a webhook whose unknown tool cannot be one that is off", "[tools.http]\nenabled = false\n[webhooks.a]\ntool = 'x'\nsignature = 'none'", `webhooks.a.tool: "x" is unknown: use one of "command"`},
+		{"a webhook that runs too often", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\nmax_attempts = 2000000\ntool_input = { argv = ['cat'] }", "webhooks.a.max_attempts: 2000000 is not between 1 and 1000000"},
+		{"a webhook that runs less than never", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\nmax_attempts = -1\ntool_input = { argv = ['cat'] }", "webhooks.a.max_attempts: -1 is not between 1 and 1000000"},
+		{"a webhook that never runs", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\nmax_attempts = 0\ntool_input = { argv = ['cat'] }", "webhooks.a.max_attempts: 0 is not between"},
+		{"a webhook's namespace of two lines", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\nnamespace = \"a\\nb\"\ntool_input = { argv = ['cat'] }", `webhooks.a.namespace: "a\nb" has the control character`},
+		{"a webhook's long tenant", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\ntenant = '" + strings.Repeat("t", 265) + "'\ntool_input = { argv = ['cat'] }", "webhooks.a.tenant: 265 bytes is longer than 255"},
+		{"a webhook's label that is a book", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\nlabel = '" + strings.Repeat("t", 5000) + "'\ntool_input = { argv = ['cat'] }", "webhooks.a.label: 5000 bytes is longer than 4096"},
 		{"a webhook with a bad input", "[webhooks.a]\ntool = 'command'\nsignature = 'none'\ntool_input = { argv = [] }", "webhooks.a.tool_input.argv: must have at least one element"},
 		{"a webhook with a bad name", "[webhooks.'a/b']\ntool = 'command'", `webhooks: the route "a/b" is not 1 to 64 letters`},
 		{"a webhook without a secret", "[webhooks.a]\ntool = 'command'\ntool_input = { argv = ['cat'] }", `webhooks.a: signature "standard" needs exactly one of secret`},
@@ -159,6 +188,11 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a bad hash", "[[tokens]]\nname = 'a'\ntoken_sha256 = 'abc'", "tokens[0].token_sha256: want the 64 hex digits"},
 		{"a token in no file", "[[tokens]]\nname = 'a'\ntoken_file = '/nowhere/token'", "tokens[0].token_file: open /nowhere/token"},
 		{"a token for an unknown tool", "[[tokens]]\nname = 'a'\ntools = ['x']\n" + token, `tokens[0].tools: "x" is not a configured tool`},
+		{"a token for a tool that is off", "[tools.http]\nenabled = false\n[[tokens]]\nname = 'a'\ntools = ['http']\n" + token, `tokens[0].tools: "http" is disabled`},
+		{"a token for no namespace", "[[tokens]]\nname = 'a'\nnamespaces = []\n" + token, "tokens[0].namespaces: the list is empty: leave it out for all, or name some"},
+		{"a token for no tenant", "[[tokens]]\nname = 'a'\ntenants = []\n" + token, "tokens[0].tenants: the list is empty: leave it out for all, or name some"},
+		{"a token for no tool", "[[tokens]]\nname = 'a'\ntools = []\n" + token, "tokens[0].tools: the list is empty: leave it out for all, or name some"},
+		{"the hash of nothing", "[[tokens]]\nname = 'a'\ntoken_sha256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'", "tokens[0].token_sha256: is the hash of nothing"},
 		{"a bound admin", "[[tokens]]\nname = 'a'\nadmin = true\ntenants = ['t']\n" + token, "tokens[0]: an admin may do everything"},
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
@@ -168,6 +202,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 			_, err := load(t, row.toml, nil)
 			require.ErrorContains(t, err, row.want)
 			assert.NotContains(t, err.Error(), "toml: ", "the library's prefix tells users nothing")
+			assert.NotRegexp(t, `main\.|interface|struct|\bmap\b|uint|int64|float64`, strings.ReplaceAll(err.Error(), t.Name(), ""), "Go's types tell users nothing")
 			var coded *exitError
 			require.ErrorAs(t, err, &coded)
 			assert.Equal(t, exitUsage, coded.code)
@@ -194,6 +229,14 @@ func TestWrongFlagsAndVariablesAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, `--tick-rate: "often" is not a number of seconds, such as 60 or 0.5`)
 	_, err = load(t, "", map[string]string{"ORRERY_TICK_RATE": "often"})
 	require.ErrorContains(t, err, `ORRERY_TICK_RATE: "often"`)
+	_, err = load(t, "", nil, "--tick-rate", "0")
+	require.ErrorContains(t, err, "--tick-rate: 0 is not between 0.001 and")
+	_, err = load(t, "", map[string]string{"ORRERY_TICK_RATE": "0"})
+	require.ErrorContains(t, err, "ORRERY_TICK_RATE: 0 is not between 0.001 and")
+	_, err = load(t, "", map[string]string{"ORRERY_LOG_LEVEL": "loud"})
+	require.ErrorContains(t, err, `ORRERY_LOG_LEVEL: "loud" is unknown`)
+	_, err = load(t, "", nil, "--listen", "127.0.0.1:99999")
+	require.ErrorContains(t, err, `--listen: "127.0.0.1:99999": the port`)
 	_, err = load(t, "", map[string]string{"ORRERY_STRICT_TICK": "maybe"})
 	require.ErrorContains(t, err, `ORRERY_STRICT_TICK: "maybe" is neither true nor false`)
 	_, err = load(t, "", map[string]string{"ORRERY_CONFIG": "/nowhere/orrery.toml"})
@@ -282,6 +325,19 @@ token = 'hush-hush-hush-hush'
 	assert.Contains(t, r, redactedText)
 	assert.Contains(t, c.Webhooks["a"].Secret, "aHVzaA", "the settings themselves are as they were")
 	assert.Equal(t, "Bearer hush", c.Webhooks["a"].ToolInput["headers"].(map[string]any)["Authorization"])
+}
+
+func TestAnEmptyListIsShownAsTheEmptyListThatItIs(t *testing.T) {
+	const empty = "executables = []"
+	c, err := load(t, "[tools.command]\n"+empty+"\n", nil)
+	require.NoError(t, err)
+	assert.Contains(t, runConfigShow(t, c), empty, "left out it would mean all")
+}
+
+func TestWhatIsUnderAToolsInputIsItsOwnAffair(t *testing.T) {
+	c, err := load(t, "[webhooks.a]\ntool = 'http'\nsignature = 'none'\n[webhooks.a.tool_input]\nmethod = 'POST'\nurl = 'https://example.com'\nheaders.Accept = 'text/plain'\n[webhooks.a.tool_input.body]\nDB = 1\n[[webhooks.a.tool_input.body.list]]\nMotor = true\n", nil)
+	require.NoError(t, err)
+	assert.Contains(t, c.Webhooks["a"].ToolInput["body"], "DB")
 }
 
 func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {

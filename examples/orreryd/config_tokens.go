@@ -12,8 +12,9 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// tokenConfig is one [[tokens]]: who may use the HTTP API, and for what. Empty
-// lists mean all. Exactly one of the first four says what the token is.
+// tokenConfig is one [[tokens]]: who may use the HTTP API, and for what. A list
+// that is left out means all; an empty one is refused, since it reads as none.
+// Exactly one of the first four says what the token is.
 type tokenConfig struct {
 	Token       string `toml:"token,omitempty"`
 	TokenSHA256 string `toml:"token_sha256,omitempty"` // in hex
@@ -49,7 +50,10 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 		if err != nil || len(b) != sha256.Size {
 			return sum, fmt.Errorf("%s.token_sha256: want the %d hex digits that sha256sum prints", key, 2*sha256.Size)
 		}
-		return [sha256.Size]byte(b), nil
+		if sum = [sha256.Size]byte(b); sum == sha256.Sum256(nil) || sum == [sha256.Size]byte{} {
+			return sum, fmt.Errorf("%s.token_sha256: is the hash of nothing: hash a token such as openssl rand -hex 32 prints", key)
+		}
+		return sum, nil
 	}
 	secret, field, err := readSecret(t.Token, t.TokenEnv, t.TokenFile, "token")
 	if err != nil {
@@ -127,10 +131,14 @@ func (c *config) validateTokens() error {
 			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
 		}
 		for _, name := range t.Tools {
-			if tool, ok := c.Tools[name]; !ok || !tool.enabled() {
-				errs = append(errs, fmt.Errorf("%s.tools: %q is not a configured tool", key, name))
+			if tool, ok := c.Tools[name]; !ok {
+				errs = append(errs, fmt.Errorf("%s.tools: %q is not a configured tool: use one of %s", key, short(name, 40), c.enabledTools()))
+			} else if !tool.enabled() {
+				errs = append(errs, fmt.Errorf("%s.tools: %w", key, disabledTool(name)))
 			}
 		}
+		errs = append(errs,
+			refuseEmpty(key+".namespaces", t.Namespaces), refuseEmpty(key+".tenants", t.Tenants), refuseEmpty(key+".tools", t.Tools))
 		_, err := t.expires(key)
 		errs = append(errs, err)
 		sum, err := t.sum(key)
@@ -144,6 +152,15 @@ func (c *config) validateTokens() error {
 		sums[sum] = key
 	}
 	return errors.Join(errs...)
+}
+
+// refuseEmpty refuses a list that is written without anything in it: it reads as
+// nothing, and would be everything.
+func refuseEmpty(key string, list []string) error {
+	if list != nil && len(list) == 0 {
+		return fmt.Errorf("%s: the list is empty: leave it out for all, or name some", key)
+	}
+	return nil
 }
 
 // Schemes of webhook signatures.

@@ -8,9 +8,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 	"github.com/orrery-go/orrery/shell/httpcall"
@@ -29,6 +33,7 @@ type toolConfig struct {
 	InheritEnv       *[]string `toml:"inherit_env,omitempty"`
 	BaseDir          *string   `toml:"base_dir,omitempty"`
 	Executables      *[]string `toml:"executables,omitempty"`
+	AllowEnv         *[]string `toml:"allow_env,omitempty"`
 
 	TotalLimitSeconds *float64  `toml:"total_limit_seconds,omitempty"` // http
 	MaxResponseBytes  *int      `toml:"max_response_bytes,omitempty"`
@@ -51,7 +56,7 @@ var builtIn = map[string]string{command.Name: typeCommand, httpcall.Name: typeHT
 // optionKeys are the keys that set the options of tools that their own check
 // may refuse.
 var optionKeys = strings.NewReplacer(
-	"InheritEnv: ", "inherit_env: ", "BaseDir: ", "base_dir: ", "Executables: ", "executables: ",
+	"InheritEnv: ", "inherit_env: ", "BaseDir: ", "base_dir: ", "Executables: ", "executables: ", "AllowEnv: ", "allow_env: ",
 	"MaxResponse: ", "max_response_bytes: ", "Retries: ", "retries: ", "UserAgent: ", "user_agent: ",
 )
 
@@ -97,7 +102,7 @@ func (t toolConfig) validate(key string) error {
 	case typeHTTP:
 		foreign = map[string]bool{
 			"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
-			"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil,
+			"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
 		}
 	default:
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, t.Type, typeCommand, typeHTTP)
@@ -159,6 +164,7 @@ func (t toolConfig) make(key string) (shell.Tool, error) {
 			InheritEnv:  nilOrList(t.InheritEnv),
 			BaseDir:     deref(t.BaseDir),
 			Executables: nilOrList(t.Executables),
+			AllowEnv:    nilOrList(t.AllowEnv),
 		})
 	} else {
 		var allow []netip.Prefix
@@ -248,7 +254,7 @@ type webhookConfig struct {
 	Namespace   string         `toml:"namespace,omitempty"` // default "default"
 	Tenant      string         `toml:"tenant,omitempty"`    // default "default"
 	OnInterrupt string         `toml:"on_interrupt,omitempty"`
-	MaxAttempts uint32         `toml:"max_attempts,omitempty"`
+	MaxAttempts *int           `toml:"max_attempts,omitempty"`
 	// Signature is how requests are signed: standard (the default), github or none.
 	Signature  string `toml:"signature,omitempty"`
 	Secret     string `toml:"secret,omitempty"`
@@ -276,9 +282,11 @@ func (c *config) validateWebhook(name string, w webhookConfig) error {
 	t, ok := c.Tools[w.Tool]
 	switch {
 	case w.Tool == "":
-		errs = append(errs, fmt.Errorf("%s.tool: missing: name one of %q", key, slices.Sorted(maps.Keys(c.Tools))))
-	case !ok || !t.enabled():
-		errs = append(errs, fmt.Errorf("%s.tool: %q is unknown: use one of %q", key, w.Tool, slices.Sorted(maps.Keys(c.Tools))))
+		errs = append(errs, fmt.Errorf("%s.tool: missing: name one of %s", key, c.enabledTools()))
+	case !ok:
+		errs = append(errs, fmt.Errorf("%s.tool: %q is unknown: use one of %s", key, short(w.Tool, 40), c.enabledTools()))
+	case !t.enabled():
+		errs = append(errs, fmt.Errorf("%s.tool: %w", key, disabledTool(w.Tool)))
 	default:
 		errs = append(errs, w.validateInput(key, t))
 	}
@@ -288,9 +296,43 @@ func (c *config) validateWebhook(name string, w webhookConfig) error {
 	switch core.OnInterrupt(w.OnInterrupt) {
 	case "", core.InterruptFail, core.InterruptRetry:
 	default:
-		errs = append(errs, fmt.Errorf("%s.on_interrupt: %q is unknown: use %q or %q", key, w.OnInterrupt, core.InterruptFail, core.InterruptRetry))
+		errs = append(errs, fmt.Errorf("%s.on_interrupt: %q is unknown: use %q or %q", key, short(w.OnInterrupt, 40), core.InterruptFail, core.InterruptRetry))
 	}
+	errs = append(errs, checkBetween(key+".max_attempts", w.MaxAttempts, 1, core.MaxAttemptsEver), w.validateSpec(key))
 	return errors.Join(errs...)
+}
+
+// validateSpec asks the core whether an action can carry what the route says;
+// else the daemon would not start.
+func (w webhookConfig) validateSpec(key string) error {
+	err := core.ActionSpec{
+		ID: uuid.Max, Namespace: w.Namespace, Tenant: w.Tenant, Label: w.Label, ActionType: w.ActionType,
+		ToolName: typeCommand, ToolInput: json.RawMessage("null"), // what is wrong with the real ones has been said
+		Trigger: core.Scheduled(effects.MinTime), Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
+	}.Validate()
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, e := range joined.Unwrap() {
+			errs = append(errs, fmt.Errorf("%s.%w", key, e))
+		}
+		return errors.Join(errs...)
+	}
+	return err
+}
+
+// enabledTools names the tools that may be used.
+func (c *config) enabledTools() string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		if c.Tools[name].enabled() {
+			names = append(names, strconv.Quote(name))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func disabledTool(name string) error {
+	return fmt.Errorf("%q is disabled: set tools.%s.enabled = true, or name another tool", name, name)
 }
 
 // validateInput asks the tool, so that a webhook does not fail at its first
@@ -342,7 +384,7 @@ func (c *config) routes() (map[string]shell.WebhookRoute, error) {
 		routes[name] = shell.WebhookRoute{
 			Tool: w.Tool, ToolInput: input, Label: w.Label, ActionType: w.ActionType,
 			Namespace: or(w.Namespace, defaultScope), Tenant: or(w.Tenant, defaultScope),
-			Policy: core.RunPolicy{OnInterrupt: core.OnInterrupt(w.OnInterrupt), MaxAttempts: w.MaxAttempts},
+			Policy: core.RunPolicy{OnInterrupt: core.OnInterrupt(w.OnInterrupt), MaxAttempts: uint32(deref(w.MaxAttempts))},
 		}
 	}
 	return routes, nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -21,12 +22,13 @@ import (
 
 // daemon is what runs under orreryd orchestrate.
 type daemon struct {
-	c      config
-	log    *slog.Logger
-	store  *bolt.Store
-	tools  map[string]shell.Tool
-	engine *shell.Engine
-	api    *apiServer
+	c        config
+	log      *slog.Logger
+	store    *bolt.Store
+	listener net.Listener
+	tools    map[string]shell.Tool
+	engine   *shell.Engine
+	api      *apiServer
 }
 
 // newLogger writes to w as the configuration says.
@@ -59,10 +61,7 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if err != nil {
 		return nil, err
 	}
-	if d.store, err = bolt.Open(c.DB, bolt.Options{}); err != nil {
-		if errors.Is(err, bolt.ErrLocked) {
-			err = fmt.Errorf("%w: is another orreryd running on it?", err)
-		}
+	if err := d.take(ctx); err != nil {
 		return nil, err
 	}
 	d.engine, err = shell.New(shell.Options{
@@ -85,8 +84,33 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if err != nil {
 		return nil, err
 	}
-	d.api, err = listenAPI(ctx, c, d.engine, log)
+	d.api, err = newAPI(d.listener, c, d.engine, log)
 	return d, err
+}
+
+// take takes the file and the address. A database that exists comes first: where
+// another daemon has both, the error names the file. One that is yet to be made
+// comes last, so that nothing is left behind where the address cannot be had.
+func (d *daemon) take(ctx context.Context) (err error) {
+	address := func() error {
+		d.listener, err = listen(ctx, d.c.Listen)
+		return err
+	}
+	if _, err := os.Stat(d.c.DB); errors.Is(err, os.ErrNotExist) {
+		if err := address(); err != nil {
+			return err
+		}
+	}
+	if d.store, err = bolt.Open(d.c.DB, bolt.Options{}); err != nil {
+		if errors.Is(err, bolt.ErrLocked) {
+			err = fmt.Errorf("%w: is another orreryd running on it?", err)
+		}
+		return err
+	}
+	if d.listener == nil {
+		return address()
+	}
+	return nil
 }
 
 // run works until ctx ends, then stops cleanly. ready is called once requests
@@ -96,7 +120,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	var engineErr, apiErr error
+	engineDone := make(chan struct{})
 	wg.Go(func() {
+		defer close(engineDone)
 		defer cancel() // an engine that ends takes the rest with it
 		engineErr = d.engine.Run(ctx)
 	})
@@ -112,9 +138,11 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	}
 	<-ctx.Done()
 	stopping()
-	// What is being answered may go on for as long as what runs may.
+	// What is being answered, a backup for one, may go on for as long as what runs
+	// may; and who asks meanwhile is told that this is a stop, not a death.
 	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), seconds(d.c.Engine.StopTimeoutSeconds)+time.Second)
 	defer stop()
+	<-engineDone
 	err := d.api.shutdown(limit)
 	wg.Wait()
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
@@ -136,8 +164,10 @@ func (d *daemon) awaitEngine(ctx context.Context) error {
 // close releases what openDaemon took.
 func (d *daemon) close() error {
 	var errs []error
-	if d.api != nil {
-		errs = append(errs, d.api.close())
+	if d.listener != nil {
+		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) { // the server may have closed it
+			errs = append(errs, err)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.tools)) {
 		errs = append(errs, closeTool(d.tools[name]))

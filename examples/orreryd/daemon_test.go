@@ -107,6 +107,10 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 	id := p.add("--", "cat", gate)
 	p.signal(syscall.SIGTERM)
 	await(t, p.errs, `msg=stopping running=1`)
+	assert.Contains(t, p.ok("actions", "list"), "running", "it answers while it waits")
+	r := p.do("actions", "add", "--", "true")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "the engine is stopped")
 	open(t, gate, "well done")
 	assert.Zero(t, p.code())
 
@@ -147,6 +151,11 @@ func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 			await(t, p.errs, `action\.start`)
 			p.signal(sig)
 			await(t, p.errs, `msg=stopping running=1`)
+			select {
+			case <-p.exited:
+				require.Fail(t, "one signal ended it at once")
+			case <-time.After(sameSignal):
+			}
 			p.signal(sig)
 			assert.Equal(t, code, p.code())
 			assert.Contains(t, p.stderr.String(), "again: ending at once")
@@ -159,6 +168,18 @@ func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 			verified(t, db)
 		})
 	}
+}
+
+func TestASignalThatComesTwiceAtOnceCountsOnce(t *testing.T) { // as timeout(1) sends it
+	gate := fifo(t)
+	p := start(t, "--db", database(t))
+	p.add("--", "cat", gate)
+	p.signal(syscall.SIGTERM)
+	await(t, p.errs, `msg=stopping running=1`)
+	p.signal(syscall.SIGTERM)
+	open(t, gate, "well done")
+	assert.Zero(t, p.code())
+	assert.NotContains(t, p.stderr.String(), "ending at once")
 }
 
 func TestAKilledDaemonGoesOnWhereItWas(t *testing.T) {
@@ -196,6 +217,64 @@ func TestAnAddressBelongsToOneDaemon(t *testing.T) {
 	r := cli(t, nil, "", "orchestrate", "--db", database(t), "--listen", strings.TrimPrefix(p.url, "http://"))
 	assert.Equal(t, exitFailed, r.code)
 	assert.Contains(t, r.err, "the address is in use: is another orreryd running? Choose another one with --listen")
+}
+
+func TestADaemonThatCannotStartLeavesNoDatabaseBehind(t *testing.T) {
+	p := start(t, "--db", database(t))
+	taken := strings.TrimPrefix(p.url, "http://")
+	free := "127.0.0.1:0"
+	hook := "[webhooks.a]\ntool = 'command'\nsignature = 'none'\ntool_input = { argv = ['cat'] }\n"
+	for name, row := range map[string]struct {
+		listen, toml, want string
+		code               int
+	}{
+		"the address is taken":  {taken, "", "the address is in use", exitFailed},
+		"the port is none":      {"127.0.0.1:99999", "", `the port "99999"`, exitUsage},
+		"too many attempts":     {free, hook + "max_attempts = 2000000", "webhooks.a.max_attempts: 2000000", exitUsage},
+		"a namespace of lines":  {free, hook + "namespace = \"a\\nb\"", "webhooks.a.namespace: ", exitUsage},
+		"a tenant that is long": {free, hook + "tenant = '" + strings.Repeat("t", 265) + "'", "webhooks.a.tenant: 265 bytes", exitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := database(t)
+			c := write(t, "orrery.toml", row.toml)
+			r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", row.listen, "--config", c)
+			assert.Equal(t, row.code, r.code)
+			assert.Contains(t, r.err, row.want)
+			assert.NoFileExists(t, db)
+			if row.toml != "" {
+				check := cli(t, nil, "", "config", "check", c)
+				assert.Equal(t, exitUsage, check.code, "config check says what orchestrate says")
+				assert.Contains(t, check.err, row.want)
+			}
+		})
+	}
+}
+
+func TestTwoDaemonsOfOneConfigurationAreToldOfTheFile(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "orrery.db: the file is in use by another process: is another orreryd running on it?")
+}
+
+func TestAnEmptyFileIsNotCompacted(t *testing.T) {
+	db := write(t, "orrery.db", "")
+	for _, args := range [][]string{{"check", "--db", db}, {"compact", "--db", db}, {"backup", "--db", db, "--to", db + ".copy"}} {
+		r := cli(t, nil, "", args...)
+		assert.Equal(t, exitFailed, r.code, args)
+		assert.Contains(t, r.err, "not an Orrery database: it is empty", args)
+		info, err := os.Stat(db)
+		require.NoError(t, err)
+		assert.Zero(t, info.Size(), "%q changed it", args)
+	}
+}
+
+func TestTheDemonstrationSaysWhereATokenIsNeeded(t *testing.T) {
+	c := write(t, "orrery.toml", "[[tokens]]\nname = 'ops'\ntoken = 'a-token-of-the-tests'\n")
+	p := start(t, "--demo", "--db", database(t), "--config", c)
+	await(t, p.out, `actions add --wait`)
+	await(t, p.out, `ORRERY_TOKEN=.*--token`)
 }
 
 func TestWithoutATokenOnlyLoopbackIsServed(t *testing.T) {

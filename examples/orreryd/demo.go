@@ -24,13 +24,14 @@ type demo struct {
 	engine  *shell.Engine
 	out     io.Writer
 	command string // how this program is called in what is to be typed next
+	tokens  bool   // whether the API asks for one
 	sub     *shell.Subscription
 	wg      sync.WaitGroup
 }
 
 // newDemo listens from the start, so that it misses no firing.
-func newDemo(e *shell.Engine, out io.Writer, command string) *demo {
-	return &demo{engine: e, out: out, command: command, sub: e.Subscribe(func(ev effects.Event) bool {
+func newDemo(e *shell.Engine, out io.Writer, command string, tokens bool) *demo {
+	return &demo{engine: e, out: out, command: command, tokens: tokens, sub: e.Subscribe(func(ev effects.Event) bool {
 		return ev.Kind.Category == "action"
 	}, 1024)}
 }
@@ -62,14 +63,18 @@ func (d *demo) start(ctx context.Context, url, db string) {
 	if url != defaultServer {
 		server = " --server " + url
 	}
+	needs := ""
+	if d.tokens {
+		needs = "\nBoth need a token of the configuration: export ORRERY_TOKEN=…, or add --token …"
+	}
 	sayf(d.out, `Orrery is running: database %s, API %s
 %s
 In another terminal, try next:
   %[4]s recurring list%[5]s
-  %[4]s actions add --wait%[5]s -- echo hello
+  %[4]s actions add --wait%[5]s -- echo hello%[6]s
 Ctrl-C stops it cleanly. After a kill -9, start it again: nothing is lost or fired twice.
 
-`, clean(db), url, note, d.command, server)
+`, clean(db), url, note, d.command, server, needs)
 	d.wg.Go(func() {
 		for ev := range d.sub.C {
 			d.print(context.WithoutCancel(ctx), ev.Source.ID)

@@ -13,9 +13,16 @@ import (
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
+// Usages of --db, for commands that change the file and for those that do not.
+const (
+	ownFile = "database `file` that no daemon has open (default $ORRERY_DB)"
+	anyFile = "database `file` that no daemon has open, or a backup (default $ORRERY_DB)"
+)
+
 // addFileFlags adds what the commands about a database file have in common.
-func (a *app) addFileFlags(cmd *cobra.Command, db *string) *cobra.Command {
-	cmd.Flags().StringVar(db, "db", a.env("ORRERY_DB"), "database `file` that no daemon has open, or a backup (default $ORRERY_DB)")
+func (a *app) addFileFlags(cmd *cobra.Command, db *string, usage string) *cobra.Command {
+	cmd.Flags().StringVar(db, "db", a.env("ORRERY_DB"), usage)
+	cmd.Flags().Lookup("db").DefValue = "" // the usage names the variable
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return cmd
 }
@@ -29,9 +36,10 @@ func (a *app) compactCommand() *cobra.Command {
 have it open. The new file takes the old one's place in one step; until then the
 old one stays as it was. The folder needs room for both.`,
 		Example: "  orreryd compact --db orrery.db",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := openStopped(db, bolt.Options{}) // says plainly what is wrong with the file
+			// It says plainly what is wrong with the file, and makes none of an empty one.
+			st, err := openStopped(db, bolt.Options{ReadOnly: true})
 			if err != nil {
 				return err
 			}
@@ -48,7 +56,7 @@ old one stays as it was. The folder needs room for both.`,
 			_, err = fmt.Fprintf(a.out, "%s had %d bytes, and has %d now\n", clean(db), sizes.Before, sizes.After)
 			return err
 		},
-	}, &db)
+	}, &db, ownFile)
 }
 
 func (a *app) checkCommand() *cobra.Command {
@@ -61,7 +69,7 @@ indexes agree with the records. Nothing is changed. It exits with 1 where
 anything is wrong. Whether the states are what the journal says is another
 question: orreryd replay --verify answers it.`,
 		Example: "  orreryd check --db orrery.db",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			st, err := openStopped(db, bolt.Options{ReadOnly: true})
 			if err != nil {
@@ -91,7 +99,7 @@ question: orreryd replay --verify answers it.`,
 			}
 			return err
 		},
-	}, &db)
+	}, &db, anyFile)
 }
 
 // replayReport is what replay --verify --json prints.
@@ -123,7 +131,7 @@ exits with 1 on any.
 Run it with a new version on a backup before an upgrade: it names the first
 decision that the new version would have made otherwise.`,
 		Example: "  orreryd replay --verify --db orrery.db\n  orreryd backup --to b.db && orreryd replay --verify --db b.db",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !verify {
 				return usagef("say what to do with the journal: --verify")
@@ -136,7 +144,7 @@ decision that the new version would have made otherwise.`,
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "compare with what is stored")
 	cmd.Flags().IntVar(&most, "max-divergences", 100, "end after that `number` of divergences")
-	return a.addFileFlags(cmd, &db)
+	return a.addFileFlags(cmd, &db, anyFile)
 }
 
 func (a *app) verify(ctx context.Context, db string, most int) (err error) {

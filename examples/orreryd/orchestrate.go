@@ -17,7 +17,8 @@ func (a *app) orchestrateCommand() *cobra.Command {
 SIGTERM or SIGINT. Then it takes nothing new, waits for what runs (up to
 engine.stop_timeout_seconds, 30 by default), settles the rest by its policy, and
 ends with 0. A second signal ends it at once; nothing acknowledged is lost then
-either.
+either. What comes within 300 ms of the first one is taken for the same signal:
+programs such as timeout send it to the process and to its group.
 
 Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
@@ -28,7 +29,7 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 		Example: `  orreryd orchestrate --demo
   orreryd orchestrate --tick-rate 60 --db /var/lib/orrery/orrery.db --config /etc/orrery.toml
   ORRERY_LISTEN=127.0.0.1:8000 orreryd orchestrate`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := loadConfig(cmd.Flags(), a.env)
 			if err != nil {
@@ -41,6 +42,7 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 		},
 	}
 	addConfigFlags(cmd.Flags())
+	completeConfigFlags(cmd)
 	cmd.Flags().BoolVar(&demo, "demo", false, "add a schedule that fires every 5 seconds, if there is none, and print what fires")
 	return cmd
 }
@@ -60,7 +62,7 @@ func (a *app) orchestrate(ctx context.Context, c config, withDemo bool) (err err
 	defer func() { err = errors.Join(err, d.close()) }()
 	var show *demo
 	if withDemo {
-		show = newDemo(d.engine, a.out, a.command())
+		show = newDemo(d.engine, a.out, a.command(), len(c.Tokens) > 0)
 		defer show.close()
 	}
 	notify := func(state string) {

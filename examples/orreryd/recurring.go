@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -100,7 +101,8 @@ func (d *definition) addFlags(cmd *cobra.Command) {
 	f.StringVar(&d.tz, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default UTC)")
 	f.StringVar(&d.description, "description", "", "`text` that says what it is")
 	f.StringVar(&d.endsAt, "ends-at", "", "disable it at that `time`, in RFC 3339")
-	f.DurationVar(&d.startDeadline, "start-deadline", 0, "how late an occurrence may still start; later it is missed (default 2m)")
+	f.DurationVar(&d.startDeadline, "start-deadline", 0, "`duration` that an occurrence may be late; later it is missed (default 2m)")
+	completeZone(cmd)
 }
 
 // request turns the flags that were given into a body.
@@ -118,6 +120,9 @@ func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
 			*f.to = f.from
 		}
 	}
+	if err := d.checkSchedule(given("cron"), given("tz")); err != nil {
+		return body, err
+	}
 	if given("ends-at") && d.endsAt != "" {
 		if _, err := effects.ParseTime(d.endsAt); err != nil {
 			return body, usagef("--ends-at: %w", err)
@@ -131,7 +136,7 @@ func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
 		body.StartDeadlineSeconds = &s
 	}
 	var err error
-	if body.Policy, err = d.policy(); err != nil {
+	if body.Policy, err = d.policy(cmd); err != nil {
 		return body, err
 	}
 	if body.Metadata, err = parsePairs("meta", d.meta); err != nil {
@@ -139,6 +144,19 @@ func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
 	}
 	body.Labels, err = parsePairs("label-kv", d.labels)
 	return body, err
+}
+
+// checkSchedule looks at what is given: an update may change either alone.
+func (d *definition) checkSchedule(cron, tz bool) error {
+	switch {
+	case cron:
+		_, err := parseCron(d.cron, d.tz)
+		return err
+	case tz:
+		_, err := schedule.LoadZone(d.tz)
+		return cronError(err)
+	}
+	return nil
 }
 
 func (r *recurring) add() *cobra.Command {
@@ -156,12 +174,12 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
   orreryd recurring add --cron @hourly --tool http --input '{"method":"GET","url":"https://example.com/health"}'`,
 	}
 	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		if d.cron == "" {
+			return usagef("--cron: missing: say when, as in --cron \"0 9 * * MON-FRI\"")
+		}
 		body, err := d.request(cmd)
 		if err != nil {
 			return err
-		}
-		if d.cron == "" {
-			return usagef("--cron: missing: say when, as in --cron \"0 9 * * MON-FRI\"")
 		}
 		tool, input, err := r.a.toolInput(&d.work, cmd, args)
 		if err != nil {
@@ -218,6 +236,9 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		ValidArgsFunction: r.complete,
 	}
 	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		if err := r.keepPolicy(ctx, c, cmd, args[0], &d.work); err != nil {
+			return err
+		}
 		body, err := d.request(cmd)
 		if err != nil {
 			return err
@@ -254,6 +275,34 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 	return cmd
 }
 
+// keepPolicy fills in what is not given of the policy, which the API takes as a
+// whole.
+func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Command, id string, w *work) error {
+	given := cmd.Flags().Changed
+	if !given("on-interrupt") && !given("max-attempts") && !given("timeout") {
+		return nil
+	}
+	if given("on-interrupt") {
+		if _, err := w.policy(cmd); err != nil {
+			return err // without asking the daemon
+		}
+	}
+	var ra core.RecurringAction
+	if _, err := c.json(ctx, request{method: http.MethodGet, path: recurringPath(id), query: r.scope()}, &ra); err != nil {
+		return err
+	}
+	if !given("on-interrupt") {
+		w.onInterrupt = string(ra.Policy.OnInterrupt)
+	}
+	if !given("max-attempts") && w.onInterrupt == string(core.InterruptRetry) {
+		w.maxAttempts = int(ra.Policy.MaxAttempts)
+	}
+	if !given("timeout") {
+		w.timeout = ra.Policy.Timeout()
+	}
+	return nil
+}
+
 // clearing gives the fields of a PUT; an empty text clears what can be cleared.
 func clearing(body recurringRequest) (map[string]json.RawMessage, error) {
 	b, err := json.Marshal(body)
@@ -281,7 +330,7 @@ func (r *recurring) list() *cobra.Command {
 		Use:     "list",
 		Short:   "List the recurring actions of a tenant, newest first",
 		Example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 	}
 	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, _ []string) error {
 		q := r.scope()

@@ -72,11 +72,13 @@ those of an expression.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch byCron := cmd.Flags().Changed("cron"); {
 			case byCron && len(args) > 0:
-				return usagef("give either an id or --cron, not both")
+				return usagef("give either an ID or --cron, not both")
 			case byCron:
 				return nil
 			case len(args) == 0:
-				return usagef("give an id, or an expression with --cron")
+				return usagef("give an ID, or an expression with --cron")
+			case cmd.Flags().Changed("tz"):
+				return usagef("--tz belongs to --cron: a recurring action has its own time zone")
 			}
 			return oneID(cmd, args)
 		},
@@ -84,7 +86,7 @@ those of an expression.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if n < 1 || n > 1000 {
-			return usagef("-n: %d is not between 1 and 1000", n)
+			return usagef("--number: %d is not between 1 and 1000", n)
 		}
 		if len(args) == 0 {
 			p, err := previewOf(cron, or(tz, "UTC"), n, effects.TimeOf(time.Now()))
@@ -101,7 +103,8 @@ those of an expression.`,
 	f := cmd.Flags()
 	f.StringVar(&cron, "cron", "", "cron `expression` to look at")
 	f.StringVar(&tz, "tz", "", "time `zone` of --cron (default UTC)")
-	f.IntVarP(&n, "number", "n", 5, "how many times to show")
+	f.IntVarP(&n, "number", "n", 5, "`number` of times to show")
+	completeZone(cmd)
 	return cmd
 }
 
@@ -114,9 +117,9 @@ type preview struct {
 }
 
 func previewOf(expr, zone string, n int, now effects.Time) (preview, error) {
-	s, err := schedule.Parse(expr, zone, now)
+	s, err := parseCron(expr, zone)
 	if err != nil {
-		return preview{}, usagef("--cron: %w", err)
+		return preview{}, err
 	}
 	return preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n)}, nil
 }
@@ -172,7 +175,7 @@ func (a *app) printRecurring(raw json.RawMessage, r core.RecurringAction) error 
 		{"deduplicated", strconv.FormatUint(r.DeduplicatedCount, 10)},
 		{"tool", t.Provider}, {"type", t.ActionType}, {"payload", string(t.Payload)}, {"dedup key", t.DedupKey},
 		{"labels", pairs(r.Labels)}, {"metadata", pairs(t.Metadata)},
-		{"policy", fmt.Sprintf("on interrupt %s, at most %d attempts", r.Policy.OnInterrupt, r.Policy.MaxAttempts)},
+		{"policy", policyText(r.Policy)},
 		{"created", timeText(r.CreatedAt)}, {"updated", timeText(r.UpdatedAt)},
 	})
 }

@@ -31,7 +31,7 @@ next tick makes of it has the id that is printed.`,
 		Example: `  orreryd webhook send deploys --data '{"ref":"main"}' --secret-env DEPLOY_SECRET
   orreryd webhook send deploys --data @event.json --signature github --secret-env DEPLOY_SECRET
   echo '{"n":1}' | orreryd webhook send plain --data -`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("ROUTE"),
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
 		if !plainName(args[0]) {
@@ -80,15 +80,21 @@ next tick makes of it has the id that is printed.`,
 	f.StringVar(&data, "data", "", "the body: `TEXT`, @FILE, or - for stdin")
 	f.StringVar(&secret, "secret", "", "sign with that `secret`; other users can see it, --secret-env hides it")
 	f.StringVar(&secretEnv, "secret-env", "", "sign with the secret in that environment `variable`")
-	f.StringVar(&signature, "signature", signStandard, "how it is signed: `standard`, github or none")
+	f.StringVar(&signature, "signature", signStandard, "`scheme` of the signature: standard, github or none")
+	fixed(cmd, "signature", schemes)
 	f.StringVar(&contentType, "content-type", "application/json", "content `type` of the body")
 	f.StringVar(&delivery, "delivery", "", "`id` of the delivery (default a fresh one); the same one again is not stored again")
 	return cmd
 }
 
+var schemes = []string{signStandard, signGitHub, signNone}
+
 // sign gives the headers that prove where a webhook comes from.
 func sign(scheme, secret, id string, body []byte, now time.Time) (http.Header, error) {
 	h := http.Header{}
+	if err := checkOneOf("signature", scheme, schemes); err != nil {
+		return nil, err
+	}
 	if scheme != signNone && secret == "" {
 		return nil, usagef("--signature %s needs --secret or --secret-env", scheme)
 	}
@@ -111,8 +117,6 @@ func sign(scheme, secret, id string, body []byte, now time.Time) (http.Header, e
 		mac.Write(body)
 		h.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 		h.Set("X-GitHub-Delivery", id)
-	default:
-		return nil, usagef("--signature: %q is unknown: use %s, %s or %s", scheme, signStandard, signGitHub, signNone)
 	}
 	return h, nil
 }

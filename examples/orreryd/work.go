@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 // work are the flags that say what is to be done, shared by actions and
@@ -16,14 +19,14 @@ type work struct {
 	dedupKey          string
 	meta, labels      []string
 	onInterrupt       string
-	maxAttempts       uint32
+	maxAttempts       int
 	timeout           time.Duration
 }
 
 // policy is a run policy as the API takes it.
 type policy struct {
 	OnInterrupt string `json:"on_interrupt,omitempty"`
-	MaxAttempts uint32 `json:"max_attempts,omitempty"`
+	MaxAttempts int    `json:"max_attempts,omitempty"`
 	TimeoutMS   int64  `json:"timeout_ms,omitempty"`
 }
 
@@ -41,10 +44,23 @@ func (w *work) addFlags(cmd *cobra.Command) {
 	f.StringVar(&w.dedupKey, "dedup-key", "", "`key` that only one live action may have")
 	f.StringArrayVar(&w.meta, "meta", nil, "metadata `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&w.labels, "label-kv", nil, "label `KEY=VALUE`, to filter by; may be repeated")
-	f.StringVar(&w.onInterrupt, "on-interrupt", "", "what becomes of a run that a crash interrupts: `fail` (default) or retry")
-	f.Uint32Var(&w.maxAttempts, "max-attempts", 0, "runs at most, with --on-interrupt retry (default 3)")
+	f.StringVar(&w.onInterrupt, "on-interrupt", "", "`policy` for a run that a crash or a stop interrupts: fail (default) or retry; a run that failed is never repeated")
+	f.IntVar(&w.maxAttempts, "max-attempts", 0, "`number` of runs at most, the interrupted ones included; only with --on-interrupt retry (default 3)")
 	f.DurationVar(&w.timeout, "timeout", 0, "time limit of one run, such as 30s")
-	_ = cmd.RegisterFlagCompletionFunc("on-interrupt", cobra.FixedCompletions([]string{"fail", "retry"}, cobra.ShellCompDirectiveNoFileComp))
+	fixed(cmd, "on-interrupt", interruptPolicies)
+}
+
+// policyText says what a policy does; the bound on attempts means something
+// under retry only.
+func policyText(p core.RunPolicy) string {
+	text := fmt.Sprintf("on interrupt %s", p.OnInterrupt)
+	if p.OnInterrupt == core.InterruptRetry {
+		text += fmt.Sprintf(", at most %d attempts", p.MaxAttempts)
+	}
+	if p.TimeoutMS > 0 {
+		text += ", time limit " + p.Timeout().String()
+	}
+	return text
 }
 
 // toolInput gives the tool and its input; args are what followed --.
@@ -73,8 +89,23 @@ func (a *app) toolInput(w *work, cmd *cobra.Command, args []string) (tool string
 	return w.tool, b, nil
 }
 
+var interruptPolicies = []string{string(core.InterruptFail), string(core.InterruptRetry)}
+
 // policy gives the run policy, nil where no flag sets it.
-func (w *work) policy() (*policy, error) {
+func (w *work) policy(cmd *cobra.Command) (*policy, error) {
+	if cmd.Flags().Changed("on-interrupt") {
+		if err := checkOneOf("on-interrupt", w.onInterrupt, interruptPolicies); err != nil {
+			return nil, err
+		}
+	}
+	if cmd.Flags().Changed("max-attempts") {
+		if w.maxAttempts < 1 || w.maxAttempts > core.MaxAttemptsEver {
+			return nil, usagef("--max-attempts: %d is not between 1 and %d", w.maxAttempts, core.MaxAttemptsEver)
+		}
+		if w.onInterrupt != string(core.InterruptRetry) {
+			return nil, usagef("--max-attempts has an effect with --on-interrupt retry only: give that too, or leave it out")
+		}
+	}
 	if w.timeout < 0 || w.timeout%time.Millisecond != 0 {
 		return nil, usagef("--timeout: %s is not a whole number of milliseconds", w.timeout)
 	}
