@@ -328,7 +328,7 @@ func (p *plan) dueNow() error {
 	for range rounds {
 		woke := false
 		for _, ref := range p.turn.Due() {
-			if p.skips(ref.Kind) {
+			if p.skips(ref.Kind) || p.mustWait(ref) {
 				continue
 			}
 			res, _ := p.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
@@ -342,6 +342,17 @@ func (p *plan) dueNow() error {
 		}
 	}
 	return nil
+}
+
+// mustWait reports whether a machine that is due waits for the tick: between two
+// strict ticks only recurring actions and what they have dispatched are woken.
+func (p *plan) mustWait(ref effects.Ref) bool {
+	if !p.l.e.o.StrictTick || !p.l.sweep.recurring || ref.Kind == core.KindRecurring {
+		return false
+	}
+	s, err := p.turn.State(ref)
+	a, ok := s.(core.Action)
+	return err != nil || !ok || a.Occurrence == uuid.Nil
 }
 
 // readWebhooks turns raw webhooks into actions, and deletes them (B4).

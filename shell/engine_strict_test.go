@@ -70,3 +70,35 @@ func TestDisabledRecurringActionsDoNotWakeTheLoop(t *testing.T) {
 		assert.Equal(t, before, begun(), "transactions until the next tick")
 	})
 }
+
+// R2.
+func TestACheckOfRecurringActionsBetweenTwoTicksFiresNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := &counting{}, &slowStore{Store: inMemory(t), from: time.Now()}
+		e := running(t, shell.Options{Store: s, Tools: tools(c), TickRate: time.Hour, StrictTick: true, LeaseTTL: 24 * time.Hour})
+		_, err := e.CreateRecurring(bg(), everyMinute())
+		require.NoError(t, err)
+		elapse(54 * time.Second)
+		s.mu.Lock()
+		s.take = 20 * time.Second
+		s.mu.Unlock()
+		later := make(chan error, 1)
+		go func() {
+			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Hour)})
+			later <- err
+		}()
+		elapse(2 * time.Second) // the batch is being stored; the next one holds the check and the request below
+		_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: "for now"})
+		require.NoError(t, err)
+		require.NoError(t, <-later)
+		s.mu.Lock()
+		s.take = 0
+		s.mu.Unlock()
+		elapse(30 * time.Second)
+		list, _, err := e.Actions(bg(), shell.ActionFilter{Status: core.StatusPending}, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		assert.Equal(t, "for now", list[0].Label, "it waits for the tick")
+		assert.GreaterOrEqual(t, c.n.Load(), int64(1), "the recurring one has fired")
+	})
+}

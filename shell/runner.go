@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -170,7 +171,7 @@ func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration,
 	}
 	reason := err.Error()
 	if len(reason) > maxReason {
-		reason = reason[:maxReason] + "…"
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrStopping):

@@ -390,7 +390,7 @@ func (a *app) printAction(raw json.RawMessage, ac core.Action) error {
 	if ac.Attempt > 0 {
 		fields = append(fields, [2]string{"attempt", strconv.FormatUint(uint64(ac.Attempt), 10)})
 	}
-	if ac.Status.Type == core.StatusCompleted {
+	if len(ac.Status.Result) > 0 { // of a failed action, too
 		fields = append(fields, [2]string{"result", string(ac.Status.Result)})
 	}
 	if r := ac.LastRun; r != nil {

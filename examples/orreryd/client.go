@@ -88,7 +88,7 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 	body := r.raw
 	if r.body != nil {
 		var err error
-		if body, err = json.Marshal(r.body); err != nil {
+		if body, err = plainJSON(r.body); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 	}

@@ -349,3 +349,13 @@ func TestRecurringActionsRestWhereTheyAreSwitchedOff(t *testing.T) { // C9
 	p = start(t, "--db", db, "--demo")
 	await(t, p.out, "completed: hi")
 }
+
+func TestWhatAFailedCommandPrintedIsShown(t *testing.T) {
+	p := start(t, "--db", database(t))
+	const id = "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
+	r := p.do("actions", "add", "--wait", "--id", id, "--", "sh", "-c", `echo "a > b & c"; echo FATAL >&2; exit 3`)
+	assert.Equal(t, exitFailed, r.code)
+	shown := p.ok("actions", "show", id)
+	assert.Contains(t, shown, `echo \"a > b & c\"`, "the input as it was typed")
+	assert.Contains(t, shown, `"exit_code":3,"stdout":"a > b & c\n","stderr":"FATAL\n"`)
+}

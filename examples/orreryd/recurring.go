@@ -247,7 +247,7 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		case len(argv) > 0 && cmd.Flags().Changed("input"):
 			return usagef("give either --input or a command after --, not both")
 		case len(argv) > 0:
-			body.Payload, err = json.Marshal(map[string][]string{"argv": argv})
+			body.Payload, err = commandInput(argv)
 		case cmd.Flags().Changed("input"):
 			body.Payload, err = r.a.readArgument("input", d.input)
 		}

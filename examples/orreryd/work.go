@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -63,6 +64,20 @@ func policyText(p core.RunPolicy) string {
 	return text
 }
 
+// commandInput is the input of the tool "command".
+func commandInput(argv []string) (json.RawMessage, error) {
+	return plainJSON(map[string][]string{"argv": argv})
+}
+
+// plainJSON leaves <, > and & as they are: people read it again.
+func plainJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
 // toolInput gives the tool and its input; args are what followed --.
 func (a *app) toolInput(w *work, cmd *cobra.Command, args []string) (tool string, input json.RawMessage, err error) {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
@@ -72,7 +87,7 @@ func (a *app) toolInput(w *work, cmd *cobra.Command, args []string) (tool string
 	case len(args) > 0 && cmd.Flags().Changed("input"):
 		return "", nil, usagef("give either --input or a command after --, not both")
 	case len(args) > 0:
-		input, err = json.Marshal(map[string][]string{"argv": args})
+		input, err = commandInput(args)
 		return or(w.tool, typeCommand), input, err
 	case w.tool == "":
 		return "", nil, usagef("say what to do: a command after --, as in: %s -- echo hi; or --tool NAME --input JSON", cmd.CommandPath())

@@ -109,3 +109,20 @@ func TestAnOutboxEntryThatAsksForSomethingElseIsNamed(t *testing.T) {
 		assert.JSONEq(t, `{"type":"run_tool","run":1,"tool":"ok"}`, string(d.Found))
 	})
 }
+
+func TestAnOutboxEntryInAnotherLaneIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := lived(t, 0)
+		require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+			waiting, err := tx.Waiting("hang", 1)
+			require.NoError(t, err)
+			require.Len(t, waiting, 1)
+			waiting[0].Lane = "ok"
+			return tx.PutOutbox(waiting[0])
+		}))
+		rep, err := replay.Verify(t.Context(), st, replay.Options{})
+		require.NoError(t, err)
+		require.Len(t, rep.Divergences, 1)
+		assert.Equal(t, "outbox entry 1 stands in the wrong lane", rep.Divergences[0].What)
+	})
+}

@@ -88,7 +88,7 @@ func Verify(ctx context.Context, st store.Store, o Options) (Report, error) {
 	f := &fold{
 		ctx: ctx, limit: o.MaxDivergences,
 		states: make(map[effects.Ref][]byte), base: make(map[effects.Ref][]byte),
-		live: make(map[effects.Ref]core.State), outbox: make(map[store.EffectKey]string),
+		live: make(map[effects.Ref]core.State), outbox: make(map[store.EffectKey]outer),
 		report: Report{OtherCores: map[string]uint64{}, OtherTZDBs: map[string]uint64{}},
 	}
 	err := st.View(ctx, func(tx store.ReadTx) error {
@@ -114,8 +114,13 @@ type fold struct {
 	base   map[effects.Ref][]byte // states before their first change in that epoch
 	states map[effects.Ref][]byte // every machine touched so far; nil: gone
 	live   map[effects.Ref]core.State
-	outbox map[store.EffectKey]string // outer effects not answered, by lane and form
+	outbox map[store.EffectKey]outer // outer effects that were not answered
 }
+
+// outer is an outer effect as the outbox has it.
+type outer struct{ lane, form string }
+
+func formOf(e effects.Outer) outer { return outer{lane: e.Lane(), form: string(e.AppendJSON(nil))} }
 
 func (f *fold) run() error {
 	epochs, err := f.tx.Epochs()
@@ -215,7 +220,7 @@ func (f *fold) turn(b core.Batch) error {
 		delete(f.outbox, store.EffectKey{ID: w.From.ID, N: w.N})
 	}
 	for _, o := range turn.Outer() {
-		f.outbox[store.EffectKey{ID: o.From.ID, N: o.Effect.Number()}] = string(o.Effect.AppendJSON(nil))
+		f.outbox[store.EffectKey{ID: o.From.ID, N: o.Effect.Number()}] = formOf(o.Effect)
 	}
 	return nil
 }
@@ -261,7 +266,7 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 	f.live[ref], f.states[ref] = s, raw
 	if a, ok := s.(core.Action); ok && a.Status.Type == core.StatusRunning {
 		// It was handed out before the journal begins.
-		f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = string(effects.RunTool{Run: a.Run, Tool: a.ToolName}.AppendJSON(nil))
+		f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = formOf(effects.RunTool{Run: a.Run, Tool: a.ToolName})
 	}
 	return s, nil
 }
@@ -288,7 +293,7 @@ func (f *fold) compare() error {
 				return f.diverge(Divergence{Ref: ref, What: err.Error()})
 			}
 			if a, ok := s.(core.Action); ok && a.Status.Type == core.StatusRunning {
-				f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = string(effects.RunTool{Run: a.Run, Tool: a.ToolName}.AppendJSON(nil))
+				f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = formOf(effects.RunTool{Run: a.Run, Tool: a.ToolName})
 			}
 		}
 		if at := s.Deadline(); !at.IsZero() {
@@ -370,8 +375,10 @@ func (f *fold) compareOutbox() error {
 		switch {
 		case !ok:
 			return f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("outbox entry %d is not outstanding in the replay", e.Key.N), Found: bytes.Clone(e.Effect)})
-		case want != string(e.Effect):
-			return f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("outbox entry %d differs", e.Key.N), Want: []byte(want), Found: bytes.Clone(e.Effect)})
+		case want.form != string(e.Effect):
+			return f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("outbox entry %d differs", e.Key.N), Want: []byte(want.form), Found: bytes.Clone(e.Effect)})
+		case want.lane != e.Lane:
+			return f.diverge(Divergence{Ref: ref, What: fmt.Sprintf("outbox entry %d stands in the wrong lane", e.Key.N), Want: []byte(want.lane), Found: []byte(e.Lane)})
 		}
 		return nil
 	})
@@ -379,7 +386,7 @@ func (f *fold) compareOutbox() error {
 		return err
 	}
 	for key, want := range f.outbox {
-		if err := f.diverge(Divergence{What: fmt.Sprintf("outbox entry %d of %s is missing", key.N, key.ID), Want: []byte(want)}); err != nil {
+		if err := f.diverge(Divergence{What: fmt.Sprintf("outbox entry %d of %s is missing", key.N, key.ID), Want: []byte(want.form)}); err != nil {
 			return err
 		}
 	}
