@@ -152,18 +152,19 @@ func (e *Engine) call(ctx context.Context, a *core.Action) (result json.RawMessa
 	})
 }
 
-// maxReason and maxResult bound what one run may put into the store.
-const (
-	maxReason = 4 << 10
-	maxResult = 1 << 20
-)
+// MaxResultBytes bounds the result of one run: a larger one fails it, and is
+// left out where it comes beside an error.
+const MaxResultBytes = 1 << 20
+
+// maxReason bounds the reason of a failure; the rest of it is cut.
+const maxReason = 4 << 10
 
 // answer turns what the tool returned into the machine's event.
 func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration, result json.RawMessage, err error) core.Event {
 	if err == nil {
 		switch {
-		case len(result) > maxResult:
-			return core.ActionFail{Run: a.Run, Reason: fmt.Sprintf("the tool's result of %d bytes is larger than %d", len(result), maxResult)}
+		case len(result) > MaxResultBytes:
+			return core.ActionFail{Run: a.Run, Reason: fmt.Sprintf("the tool's result of %d bytes is larger than %d", len(result), MaxResultBytes)}
 		case len(result) > 0 && !json.Valid(result):
 			return core.ActionFail{Run: a.Run, Reason: "the tool's result is not valid JSON"}
 		}
@@ -179,7 +180,7 @@ func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration,
 	case errors.Is(cause, ErrTimeLimit) && !errors.Is(err, ErrTimeLimit):
 		reason = fmt.Sprintf("the action reached its time limit of %s: %s", limit, reason)
 	}
-	if len(result) > maxResult || !utf8.Valid(result) {
+	if len(result) > MaxResultBytes || !utf8.Valid(result) {
 		result = nil // the reason matters more
 	}
 	return core.ActionFail{Run: a.Run, Reason: reason, Result: result}

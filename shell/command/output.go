@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // capture is an [io.Writer] that keeps the first and the last bytes of a stream
@@ -55,7 +57,7 @@ func (c *capture) text() (string, int64) {
 	tail := append(append(make([]byte, 0, len(c.tail)), c.tail[c.next:]...), c.tail[:c.next]...)
 	dropped := c.total - int64(len(c.head)+len(tail))
 	if dropped == 0 {
-		return clean(string(c.head) + string(tail)), 0
+		return plainjson.Text(string(c.head) + string(tail)), 0
 	}
 	head := trimEnd(c.head)
 	tail = trimStart(tail)
@@ -63,12 +65,12 @@ func (c *capture) text() (string, int64) {
 	if len(head)+len(tail) == 0 {
 		return "", dropped
 	}
-	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", clean(string(head)), dropped, clean(string(tail))), dropped
+	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", plainjson.Text(string(head)), dropped, plainjson.Text(string(tail))), dropped
 }
 
 // jsonLen is how long a text is as JSON.
 func jsonLen(s string) int {
-	b, _ := marshal(s) // a string always encodes
+	b, _ := plainjson.Marshal(s) // a string always encodes
 	return len(b)
 }
 
@@ -85,12 +87,6 @@ func shorten(s string, room int) (string, int) {
 	begin, end := string(trimEnd([]byte(s[:head]))), string(trimStart([]byte(s[len(s)-tail:])))
 	dropped := len(s) - len(begin) - len(end)
 	return fmt.Sprintf("%s\n[… %d bytes dropped …]\n%s", begin, dropped, end), dropped
-}
-
-// clean makes text that any store and any JSON reader takes: what is not UTF-8,
-// and NUL, which PostgreSQL cannot hold, become U+FFFD.
-func clean(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
 
 // trimEnd drops a character that begins but does not end in b.

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 func TestACaptureKeepsTheHeadAndTheTailOfAnyStream(t *testing.T) {
@@ -100,7 +102,7 @@ func TestTheTailOfAnErrorHasWholeLinesThatFit(t *testing.T) {
 
 func TestTheTailOfAnErrorIsBoundedAndValidWhateverWasPrinted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := clean(string(rapid.SliceOf(rapid.Byte()).Draw(t, "text")))
+		text := plainjson.Text(string(rapid.SliceOf(rapid.Byte()).Draw(t, "text")))
 		n := rapid.IntRange(3, 60).Draw(t, "n")
 		tail := tailOf(text, 4, n)
 		require.True(t, utf8.ValidString(tail))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 const (
@@ -86,10 +87,10 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	return raw, err
 }
 
-// maxResult is how large a result gets as JSON: the 1 MiB that the engine takes
-// of a run, less some room. It would fail a run for a larger one, although the
-// program has done its work.
-const maxResult = 1<<20 - 1<<10
+// maxResult is how large a result gets as JSON: what the engine takes of a run,
+// less some room. It would fail a run for a larger one, although the program has
+// done its work.
+const maxResult = shell.MaxResultBytes - 1<<10
 
 // encode gives a result of at most maxResult bytes: as JSON, output may be
 // several times as long as it was.
@@ -108,14 +109,12 @@ func encode(res result) (json.RawMessage, error) {
 	return marshal(res)
 }
 
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read results
-	if err := enc.Encode(v); err != nil {
+func marshal(res result) (json.RawMessage, error) {
+	raw, err := plainjson.Marshal(res)
+	if err != nil {
 		return nil, fmt.Errorf("encode the command's result: %w", err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return raw, nil
 }
 
 // prepare makes the command, all but its output.

@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/store"
 )
@@ -168,31 +167,19 @@ type errorBody struct {
 
 func writeFailure(w http.ResponseWriter, f *failure) {
 	maps.Copy(w.Header(), f.header)
-	b, _ := encode(errorBody{Error: f.text}) // a string always encodes
+	b, _ := plainjson.Marshal(errorBody{Error: f.text}) // a string always encodes
 	writeBytes(w, f.status, b)
 }
 
 // writeJSON answers with v. It is encoded before the first byte leaves, so that
 // a fault is still a whole answer.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	b, err := encode(v)
+	b, err := plainjson.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
 	writeBytes(w, status, b)
 	return nil
-}
-
-// encode leaves <, > and & as they are: the answers are JSON, never part of a
-// page, and people read them.
-func encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 func writeBytes(w http.ResponseWriter, status int, b []byte) {

@@ -1,7 +1,6 @@
 package httpcall
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -10,13 +9,15 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
-// maxResult is how large a result gets as JSON: the 1 MiB that the engine takes
-// of a run, less some room. It would fail a request for a larger one, although
+// maxResult is how large a result gets as JSON: what the engine takes of a run,
+// less some room. It would fail a request for a larger one, although
 // the server has carried it out.
-const maxResult = 1<<20 - 1<<10
+const maxResult = shell.MaxResultBytes - 1<<10
 
 // result is the tool's JSON result.
 type result struct {
@@ -59,13 +60,11 @@ func encode(res result) (json.RawMessage, error) {
 }
 
 func marshal(res result) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // people read results
-	if err := enc.Encode(res); err != nil {
+	raw, err := plainjson.Marshal(res)
+	if err != nil {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return raw, nil
 }
 
 // cut gives the longest beginning of a text that takes at most room bytes
@@ -98,13 +97,7 @@ func decoded(contentType string, b []byte, truncated bool) any {
 	if isJSON && !truncated && strictjson.Check(b) == nil && strictjson.Check(slices.Concat([]byte("["), b, []byte("]"))) == nil {
 		return json.RawMessage(b)
 	}
-	return clean(string(b))
-}
-
-// clean makes text that any store and any JSON reader takes: what is not UTF-8,
-// and NUL, which PostgreSQL cannot hold, become U+FFFD.
-func clean(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+	return plainjson.Text(string(b))
 }
 
 // selected are the headers of an answer that a result keeps: those that say
@@ -115,7 +108,7 @@ func selected(h http.Header) map[string]string {
 		"Content-Type", "Content-Language", "Date", "Etag", "Last-Modified", "Link", "Location", "Retry-After", "X-Request-Id",
 	} {
 		if v := h.Get(name); v != "" {
-			kept[name] = clean(v[:min(len(v), 1024)])
+			kept[name] = plainjson.Text(v[:min(len(v), 1024)])
 		}
 	}
 	return kept

@@ -1,0 +1,27 @@
+// Package plainjson writes JSON that people read, and text that any reader of
+// JSON and any store takes.
+package plainjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Marshal is [json.Marshal], but that <, > and & stay as they are: what it
+// writes is never part of a page.
+func Marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Text puts U+FFFD in the place of what is not UTF-8, and of NUL, which
+// PostgreSQL cannot hold.
+func Text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
