@@ -23,12 +23,8 @@ import (
 // action holds the dedup key. The spec may be changed afterwards; what the
 // engine returns, here and elsewhere, must not be written to.
 func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
-	if spec.ID == uuid.Nil {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return core.Action{}, fmt.Errorf("make an id: %w", err)
-		}
-		spec.ID = id
+	if err := fillID(&spec.ID); err != nil {
+		return core.Action{}, err
 	}
 	if spec.Trigger.Type == "" {
 		spec.Trigger = core.Scheduled(wall(e.o.Clock.Now()))
@@ -51,15 +47,23 @@ func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.A
 	return asAction(s, err)
 }
 
+// fillID gives an action an id where it has none: version 7, so that new records
+// stand together in the store.
+func fillID(id *uuid.UUID) (err error) {
+	if *id != uuid.Nil {
+		return nil
+	}
+	if *id, err = uuid.NewV7(); err != nil {
+		return fmt.Errorf("make an id: %w", err)
+	}
+	return nil
+}
+
 // Execute creates an action and returns it once it has ended. When ctx ends
 // first, the action goes on.
 func (e *Engine) Execute(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
-	if spec.ID == uuid.Nil {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return core.Action{}, fmt.Errorf("make an id: %w", err)
-		}
-		spec.ID = id
+	if err := fillID(&spec.ID); err != nil {
+		return core.Action{}, err
 	}
 	c := e.wait.add(spec.ID)
 	defer e.wait.remove(spec.ID, c)
@@ -190,9 +194,9 @@ func (e *Engine) ReceiveWebhook(ctx context.Context, route string, header map[st
 	if len(body) > core.MaxWebhookBytes {
 		return uuid.Nil, &Refusal{Event: "webhook", Code: effects.CodeInvalid, Reason: fmt.Sprintf("body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)}
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("make an id: %w", err)
+	var id uuid.UUID
+	if err := fillID(&id); err != nil {
+		return uuid.Nil, err
 	}
 	h, err := json.Marshal(header)
 	if err != nil {

@@ -81,9 +81,6 @@ func (p *plan) build() error {
 		}
 	}
 	p.changes = p.turn.Changes()
-	if err := p.setAside(); err != nil {
-		return err
-	}
 	if err := p.write(seq + 1); err != nil {
 		return err
 	}
@@ -277,35 +274,29 @@ func (p *plan) due(d store.DueEntry) error {
 	ev := core.DueEvent(d.Kind)
 	before, err := p.turn.State(ref)
 	switch {
-	case err != nil && !errors.Is(err, store.ErrCorrupt):
+	case errors.Is(err, store.ErrCorrupt): // the record is set aside like any other, and the entry led to it alone
+		if err := p.setAside(); err != nil {
+			return err
+		}
+		return p.tx.RemoveDue(d)
+	case err != nil:
 		return err
-	case err == nil && before != nil && ev != nil && (before.Deadline() == d.Key.At() || p.decided(ref)):
+	case before != nil && ev != nil && (before.Deadline() == d.Key.At() || p.decided(ref)):
 		p.observeLateness(d)
 		_, _ = p.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
 		return p.broken
-	case err == nil && before == nil && p.decided(ref):
+	case before == nil && p.decided(ref):
 		return nil // this batch has ended it: its entry goes with it
-	}
-	if err == nil && before != nil && ev != nil { // a sound record: only the entry is wrong
+	case before != nil && ev != nil: // a sound record: only the entry is wrong
 		p.dirty = true
 		p.l.e.log.Error("stray due entry removed", "ref", ref.String(), "due", d.Key.At().String(), "waits_for", before.Deadline().String())
 		return p.tx.RemoveDue(d)
 	}
-	reason := "the due index names a record that is not there"
-	var raw []byte
-	if err != nil {
-		if ref.Kind == core.KindAction {
-			p.aside = append(p.aside, ref.ID)
-		}
-		reason = err.Error()
-		if n := len(p.corrupt); n > 0 && p.corrupt[n-1].Kind == ref.Kind && p.corrupt[n-1].ID == ref.ID {
-			raw, p.corrupt = p.corrupt[n-1].Raw, p.corrupt[:n-1]
-		}
-	}
+	const reason = "the due index names a record that is not there"
 	p.dirty = true
 	p.l.e.stats.quarantined.Add(1)
 	p.l.e.log.Error("due entry set aside", "ref", ref.String(), "due", d.Key.At().String(), "reason", reason)
-	return p.tx.SetAside(store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: reason, Raw: raw}, d.Key.At())
+	return p.tx.SetAside(store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: reason}, d.Key.At())
 }
 
 // decided reports whether this batch has changed the machine before.
@@ -406,7 +397,7 @@ func (p *plan) readWebhook(h store.Webhook) error {
 	if reason != "" {
 		p.l.e.stats.quarantined.Add(1)
 		p.l.e.log.Error("webhook set aside", "webhook_id", h.ID, "route", h.Route, "reason", reason)
-		q := store.Quarantined{Kind: "webhook", ID: h.ID, At: p.now, Reason: reason, Raw: slices.Clone(h.Body)}
+		q := store.Quarantined{Kind: store.KindWebhook, ID: h.ID, At: p.now, Reason: reason, Raw: slices.Clone(h.Body)}
 		if err := p.tx.SetAside(q, 0); err != nil {
 			return err
 		}

@@ -108,10 +108,9 @@ func (t toolConfig) validate(key string) error {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, t.Type, typeCommand, typeHTTP)
 	}
 	var errs []error
-	for name, typ := range builtIn {
-		if key == "tools."+name && t.Type != typ {
-			return fmt.Errorf("%s.type: %q is always of type %q: give a tool of type %q another name", key, name, typ, t.Type)
-		}
+	name := strings.TrimPrefix(key, "tools.")
+	if typ, ok := builtIn[name]; ok && t.Type != typ {
+		return fmt.Errorf("%s.type: %q is always of type %q: give a tool of type %q another name", key, name, typ, t.Type)
 	}
 	for _, k := range slices.Sorted(maps.Keys(foreign)) {
 		if foreign[k] {
