@@ -78,6 +78,8 @@ type ActionSpec struct {
 	// Occurrence names the [Occurrence] that made this action; zero for one made
 	// by hand or by a webhook.
 	Occurrence uuid.UUID `json:"occurrence"`
+	// Owner is the machine that made this action and waits for its end.
+	Owner Owner `json:"owner"`
 }
 
 // TriggerType tells the triggers apart.
@@ -456,6 +458,17 @@ func (a Action) settled(status Status) []effects.Effect {
 	}
 	if a.DedupKey != "" {
 		effs = append(effs, effects.Send{To: DedupRef(a.Namespace, a.Tenant, a.DedupKey), Event: DedupRelease{Holder: a.ID}})
+	}
+	if !a.Owner.IsZero() {
+		outcome := ChildSucceeded
+		switch status.Type {
+		case StatusFailed:
+			outcome = ChildFailed
+		case StatusCancelled:
+			outcome = ChildCancelled
+		case StatusPending, StatusRunning, StatusCompleted:
+		}
+		effs = append(effs, a.Owner.ended(ChildEnded{Child: a.Ref(), Outcome: outcome, Result: status.Result, Reason: status.Reason})...)
 	}
 	return effs
 }

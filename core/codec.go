@@ -166,6 +166,8 @@ func (s ActionSpec) appendFields(o *object) {
 	o.strings("metadata", s.Metadata)
 	o.strings("labels", s.Labels)
 	o.id("occurrence", s.Occurrence)
+	o.key("owner")
+	o.b = s.Owner.appendJSON(o.b)
 }
 
 // AppendJSON appends the form that stands in the create event.

@@ -73,6 +73,14 @@ const (
 	KindRecurring  effects.Kind = "recurring"
 	KindOccurrence effects.Kind = "occurrence"
 	KindDedup      effects.Kind = "dedup"
+	KindPipeline   effects.Kind = "pipeline"
+	KindQueue      effects.Kind = "queue"
+	KindTask       effects.Kind = "task"
+	KindStrategy   effects.Kind = "strategy"
+	KindWorker     effects.Kind = "worker"
+	KindLock       effects.Kind = "lock"
+	KindSemaphore  effects.Kind = "semaphore"
+	KindBus        effects.Kind = "bus"
 )
 
 // TermAll is the list term of all machines of a kind.
@@ -114,6 +122,15 @@ func ChildID(parent uuid.UUID, role string, step, n uint64) uuid.UUID {
 	b = binary.BigEndian.AppendUint64(b, step)
 	b = binary.BigEndian.AppendUint64(b, n)
 	return uuid.NewSHA1(idSpace, b)
+}
+
+// namedID derives the id of a machine that is known by its name within a tenant.
+func namedID(role, namespace, tenant, name string) uuid.UUID {
+	b := make([]byte, 0, len(role)+len(namespace)+len(tenant)+len(name)+3)
+	for _, part := range []string{role, namespace, tenant} {
+		b = append(append(b, part...), 0x1f)
+	}
+	return uuid.NewSHA1(idSpace, append(b, name...))
 }
 
 // refused is the whole answer to an event that changes nothing.

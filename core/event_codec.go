@@ -290,6 +290,22 @@ func DecodeEvent(kind effects.Kind, b []byte) (Event, error) {
 		e, err = w.occurrence()
 	case KindDedup:
 		e, err = w.dedup()
+	case KindPipeline:
+		e, err = decodePipelineEvent(w.Type, b)
+	case KindTask:
+		e, err = decodeTaskEvent(w.Type, b)
+	case KindStrategy:
+		e, err = decodeStrategyEvent(w.Type, b)
+	case KindWorker:
+		e, err = decodeWorkerEvent(w.Type, b)
+	case KindLock:
+		e, err = decodeLockEvent(w.Type, b)
+	case KindSemaphore:
+		e, err = decodeSemaphoreEvent(w.Type, b)
+	case KindBus:
+		e, err = decodeBusEvent(w.Type, b)
+	case KindQueue:
+		e, err = decodeQueueEvent(w.Type, b)
 	default:
 		return nil, fmt.Errorf("decode event: kind %q is unknown", clip(string(kind)))
 	}
@@ -408,6 +424,22 @@ func DecodeState(kind effects.Kind, b []byte) (State, error) {
 		var d Dedup
 		err = json.Unmarshal(b, &d)
 		s = d
+	case KindPipeline:
+		s, err = decodeStateAs[Pipeline](b)
+	case KindTask:
+		s, err = decodeStateAs[Task](b)
+	case KindStrategy:
+		s, err = decodeStateAs[Strategy](b)
+	case KindWorker:
+		s, err = decodeStateAs[Worker](b)
+	case KindLock:
+		s, err = decodeStateAs[Lock](b)
+	case KindSemaphore:
+		s, err = decodeStateAs[Semaphore](b)
+	case KindBus:
+		s, err = decodeStateAs[Bus](b)
+	case KindQueue:
+		s, err = decodeStateAs[Queue](b)
 	default:
 		return nil, fmt.Errorf("decode state: kind %q is unknown", clip(string(kind)))
 	}
@@ -431,6 +463,29 @@ func zero(kind effects.Kind) State {
 		return Occurrence{}
 	case KindDedup:
 		return Dedup{}
+	case KindPipeline:
+		return Pipeline{}
+	case KindTask:
+		return Task{}
+	case KindStrategy:
+		return Strategy{}
+	case KindWorker:
+		return Worker{}
+	case KindLock:
+		return Lock{}
+	case KindSemaphore:
+		return Semaphore{}
+	case KindBus:
+		return Bus{}
+	case KindQueue:
+		return Queue{}
 	}
 	return nil
+}
+
+// decodeStateAs reads a state whose stored form is that of encoding/json.
+func decodeStateAs[S State](b []byte) (State, error) {
+	var s S
+	err := json.Unmarshal(b, &s)
+	return s, err
 }

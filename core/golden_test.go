@@ -74,14 +74,20 @@ func goldenStates() []core.State {
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	return []core.State{pending, running, again, bare, completed, failed, cancelled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+	out := []core.State{pending, running, again, bare, completed, failed, cancelled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+	for _, kind := range kinds {
+		if k, ok := kits[kind]; ok {
+			out = append(out, k.states()...)
+		}
+	}
+	return out
 }
 
 // goldenEvents holds at least one event of each type.
 func goldenEvents() map[effects.Kind][]core.Event {
 	text, metadata := "x", map[string]string{}
 	number, yes := int64(0), true
-	return map[effects.Kind][]core.Event{
+	all := map[effects.Kind][]core.Event{
 		core.KindAction: {
 			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"},
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
@@ -103,6 +109,10 @@ func goldenEvents() map[effects.Kind][]core.Event {
 		},
 		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupClaim{Create: goldenActionSpec(), LastExecutedAt: start}, core.DedupRelease{Holder: id(1)}},
 	}
+	for kind, k := range kits {
+		all[kind] = k.events()
+	}
+	return all
 }
 
 func goldenBatch() core.Batch {

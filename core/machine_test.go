@@ -185,6 +185,8 @@ func made(kind effects.Kind) core.State {
 		s, _ = core.Occurrence{}.Apply(core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(1), RecurringID: id(2), DueAt: start, Verdict: core.VerdictDispatched, Count: 1}}, clock)
 	case core.KindDedup:
 		s, _ = core.Dedup{}.Apply(core.DedupClaim{Create: spec}, clock)
+	default:
+		return kitOf(kind).made()
 	}
 	return s
 }
@@ -216,6 +218,9 @@ func hostile(t *rapid.T, kind effects.Kind) core.State {
 		}
 	case core.KindOccurrence:
 		return drawOccurrence(t, c)
+	}
+	if k, ok := kits[kind]; ok {
+		return k.hostile(t)
 	}
 	return core.Dedup{ID: drawID(t, "id"), Key: drawText(t, "key"), Holder: drawID(t, "holder"), Since: drawTime(t, c)}
 }
@@ -249,6 +254,9 @@ func TestTheEventsOfOneMachineAreRefusedByEveryOther(t *testing.T) {
 				e = core.OccurrenceSettle{}
 			case core.KindDedup:
 				e = core.DedupRelease{}
+			case core.KindAction:
+			default:
+				e = kitOf(from).own
 			}
 			turn := core.NewTurn(loader{state.Ref(): state}, core.Clock{Now: start}, 1)
 			res, err := turn.Apply(core.Input{To: state.Ref(), Event: e})
@@ -317,9 +325,13 @@ func parseCore(t *testing.T) []*ast.File {
 }
 
 func TestTheInvariantsAreThoseOfTheDocComments(t *testing.T) {
-	for kind, typ := range map[effects.Kind]string{
+	types := map[effects.Kind]string{
 		core.KindAction: "Action", core.KindRecurring: "RecurringAction", core.KindOccurrence: "Occurrence", core.KindDedup: "Dedup",
-	} {
+	}
+	for kind, k := range kits {
+		types[kind] = k.typ
+	}
+	for kind, typ := range types {
 		var tested []string
 		for _, inv := range invariants[kind] {
 			tested = append(tested, inv.sentence)

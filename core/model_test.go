@@ -38,7 +38,7 @@ func absent(kind effects.Kind) core.State {
 	case core.KindDedup:
 		return core.Dedup{}
 	}
-	panic("unknown kind " + kind)
+	return kitOf(kind).absent
 }
 
 // apply carries out one transition of whatever machine it is.
@@ -53,7 +53,7 @@ func apply(s core.State, e core.Event, c core.Clock) (core.State, []effects.Effe
 	case core.Dedup:
 		return s.Apply(e.(core.DedupEvent), c)
 	}
-	panic(fmt.Sprintf("unknown state %T", s))
+	return kitOf(kindOf(s)).apply(s, e, c)
 }
 
 // exists reports whether the machine exists.
@@ -254,7 +254,7 @@ func drawEvent(t *rapid.T, s core.State, c core.Clock) core.Event {
 	case core.Dedup:
 		return drawDedupEvent(t, s, c)
 	}
-	panic(fmt.Sprintf("unknown state %T", s))
+	return kitOf(kindOf(s)).draw(t, s, c)
 }
 
 func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {

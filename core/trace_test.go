@@ -37,13 +37,13 @@ import (
 // writes the output.
 
 var (
-	shortID = regexp.MustCompile(`#(\d+)(?:/(action|occurrence)/(\d+)(?:@(\d+)(?:\.(\d+))?)?)?`)
+	shortID = regexp.MustCompile(`#(\d+)(?:/(action|occurrence|task|strategy|pipeline)/(\d+)(?:@(\d+)(?:\.(\d+))?)?)?`)
 	longIDs = func() *strings.Replacer {
 		var pairs []string
 		for n := 1; n <= 9; n++ {
 			pairs = append(pairs, id(n).String(), fmt.Sprintf("#%d", n))
 			for k := 1; k <= 30; k++ {
-				for _, role := range []string{"action", "occurrence"} {
+				for _, role := range []string{"action", "occurrence", "task", "strategy", "pipeline"} {
 					name := fmt.Sprintf("#%d/%s/%d", n, role, k)
 					pairs = append(pairs, core.ChildID(id(n), role, 0, uint64(k)).String(), name)
 					for batch := 1; batch <= 12 && n <= 2 && k <= 9; batch++ {
@@ -231,8 +231,13 @@ func writeEffect(w *strings.Builder, e effects.Effect) {
 		fmt.Fprintf(w, "  withdraw run %d\n", e.N)
 	case effects.Refused:
 		fmt.Fprintf(w, "  refused, %s: %s\n", e.Code, longIDs.Replace(e.Reason))
-	default:
-		fmt.Fprintf(w, "  %T\n", e)
+	case effects.Answer:
+		fmt.Fprintf(w, "  answer %s\n", brief(e.Value.AppendJSON(nil)))
+	case effects.Outer:
+		fmt.Fprintf(w, "  effect %s\n", brief(e.AppendJSON(nil)))
+	default: // inner effects of 003
+		b, _ := json.Marshal(e)
+		fmt.Fprintf(w, "  %s %s\n", strings.TrimPrefix(fmt.Sprintf("%T", e), "effects."), brief(b))
 	}
 }
 
@@ -292,8 +297,10 @@ func phase(s core.State) string {
 			return "settled"
 		}
 		return string(s.Verdict)
+	case core.Dedup:
+		return "held"
 	}
-	return "held"
+	return kitOf(kindOf(s)).phase(s)
 }
 
 // phases are all states of each machine's diagram.

@@ -49,6 +49,9 @@ type Result struct {
 	// Changed reports whether any machine changed: only then the input belongs
 	// into the journal.
 	Changed bool
+	// Answer is what a machine answered to the sender, such as the items that it
+	// took; nil where it answered nothing ([effects.Answer]).
+	Answer effects.Value
 }
 
 // Turn applies inputs to machines at one instant. It is the whole of what the
@@ -85,6 +88,7 @@ type slot struct {
 }
 
 type delivery struct {
+	from  effects.Ref // who sends it; zero: it comes from outside
 	to    effects.Ref
 	event Event
 }
@@ -216,6 +220,9 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 		if res.Refused == nil {
 			res.Refused = r
 		}
+		if owner := ownerOf(d.event); !owner.IsZero() { // who waits for it must not wait for ever
+			t.send(d.to, owner.Ref, ChildEnded{Child: d.to, N: owner.N, Outcome: ChildRefused, Reason: r.Reason})
+		}
 		return nil
 	}
 	if made := next.Ref(); !made.IsZero() && made != d.to {
@@ -224,11 +231,27 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 	t.change(s, next)
 	res.Changed = true
 	for _, e := range effs {
-		if err := t.carry(d.to, e); err != nil {
+		if err := t.carry(d.to, e, res); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// send queues an event for another machine.
+func (t *Turn) send(from, to effects.Ref, e Event) {
+	t.queue = append(t.queue, delivery{from: from, to: to, event: e})
+}
+
+// ownerOf gives who waits for the machine that the event is to make.
+func ownerOf(e Event) Owner {
+	switch e := e.(type) {
+	case ActionCreate:
+		return e.Spec.Owner
+	case interface{ owner() Owner }:
+		return e.owner()
+	}
+	return Owner{}
 }
 
 func refusal(effs []effects.Effect) *effects.Refused {
@@ -242,19 +265,16 @@ func refusal(effs []effects.Effect) *effects.Refused {
 }
 
 // carry puts one effect where it belongs.
-func (t *Turn) carry(from effects.Ref, e effects.Effect) error {
+func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 	switch e := e.(type) {
 	case effects.Send:
 		ev, ok := e.Event.(Event)
 		if !ok {
 			return fmt.Errorf("%s sends %T, which is no event of a machine", from, e.Event)
 		}
-		t.queue = append(t.queue, delivery{to: e.To, event: ev})
+		t.send(from, e.To, ev)
 	case effects.Emit:
-		ev := e.Event
-		ev.ID = t.eventID(len(t.events))
-		ev.Timestamp = t.clock.Now
-		t.events = append(t.events, ev)
+		return t.emit(e.Event, res)
 	case effects.Withdraw:
 		// An effect of this very Turn has not left yet: it just goes.
 		mine := func(o Outgoing) bool { return o.From == from && o.Effect.Number() == e.N }
@@ -263,10 +283,69 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect) error {
 			return nil
 		}
 		t.withdraw = append(t.withdraw, Outgone{From: from, N: e.N})
-	case effects.RunTool:
-		t.outer = append(t.outer, Outgoing{From: from, Effect: e})
+	case effects.Answer:
+		res.Answer = e.Value
 	case effects.Refused:
 		return errors.New("a refusal stands beside other effects")
+	case effects.AcquireLock, effects.ReleaseLock, effects.AcquireSemaphore, effects.ReleaseSemaphore,
+		effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
+		return t.translate(from, e)
+	case effects.RunTool, effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge,
+		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
+		t.outer = append(t.outer, Outgoing{From: from, Effect: e.(effects.Outer)})
+	}
+	return nil
+}
+
+// emit gives an announcement its id and time, and routes it on the bus (003).
+func (t *Turn) emit(ev effects.Event, res *Result) error {
+	ev.ID = t.eventID(len(t.events))
+	ev.Timestamp = t.clock.Now
+	t.events = append(t.events, ev)
+	s, err := t.slot(BusRef())
+	if err != nil {
+		return err
+	}
+	bus, ok := s.now.(Bus)
+	if !ok {
+		return nil
+	}
+	for _, e := range bus.Route(ev) {
+		if err := t.carry(BusRef(), e, res); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// translate turns the inner effects that 003 names into the events that they
+// are for other machines.
+func (t *Turn) translate(from effects.Ref, e effects.Effect) error {
+	switch e := e.(type) {
+	case effects.AcquireLock:
+		t.send(from, LockRef(e.Namespace, e.Tenant, e.Name), LockAcquire{
+			Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: Owner{Ref: from, N: e.N}, TTLMS: e.TTLMS,
+		})
+	case effects.ReleaseLock:
+		t.send(from, LockRef(e.Namespace, e.Tenant, e.Name), LockRelease{Owner: Owner{Ref: from, N: e.N}})
+	case effects.AcquireSemaphore:
+		t.send(from, SemaphoreRef(e.Namespace, e.Tenant, e.Name), SemaphoreAcquire{
+			Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: Owner{Ref: from, N: e.N}, Slots: e.Slots, TTLMS: e.TTLMS,
+		})
+	case effects.ReleaseSemaphore:
+		t.send(from, SemaphoreRef(e.Namespace, e.Tenant, e.Name), SemaphoreRelease{Owner: Owner{Ref: from, N: e.N}})
+	case effects.DeadLetter:
+		item, ok := e.Item.(QueueItem)
+		if !ok {
+			return fmt.Errorf("%s dead-letters %T, which is no item of a queue", from, e.Item)
+		}
+		t.send(from, e.Queue, QueueDeadLetter{Item: item})
+	case effects.WakeWorker:
+		t.send(from, e.Worker, WorkerWake{})
+	case effects.Checkpoint:
+		t.send(from, effects.Ref{Kind: KindPipeline, ID: e.Pipeline}, PipelineCheckpoint{Message: e.Message})
+	default:
+		return fmt.Errorf("%s asks for %T, which nobody carries out", from, e)
 	}
 	return nil
 }
@@ -379,8 +458,11 @@ func ExpireEvent(kind effects.Kind) Event {
 // InterruptEvent is the event that tells a machine that the holder of its outer
 // effect is gone; nil for a kind that has no outer effects.
 func InterruptEvent(kind effects.Kind, n uint32, reason string) Event {
-	if kind == KindAction {
+	switch kind {
+	case KindAction:
 		return ActionInterrupt{Run: n, Reason: reason}
+	case KindPipeline, KindTask, KindStrategy:
+		return EffectInterrupted{N: n, Reason: reason}
 	}
 	return nil
 }
@@ -388,8 +470,11 @@ func InterruptEvent(kind effects.Kind, n uint32, reason string) Event {
 // HandBackEvent is the event that gives back an outer effect that was not
 // begun; nil for a kind that has no outer effects.
 func HandBackEvent(kind effects.Kind, n uint32) Event {
-	if kind == KindAction {
+	switch kind {
+	case KindAction:
 		return ActionHandBack{Run: n}
+	case KindPipeline, KindTask, KindStrategy:
+		return EffectHandedBack{N: n}
 	}
 	return nil
 }

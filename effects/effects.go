@@ -82,6 +82,7 @@ const (
 	CodeNotFound Code = "not_found" // the machine does not exist
 	CodeExists   Code = "exists"    // the machine exists already
 	CodeConflict Code = "conflict"  // not in the machine's present state
+	CodeEmpty    Code = "empty"     // nothing is there to be taken at the moment
 )
 
 // Error makes a refusal usable as an error.
@@ -131,7 +132,7 @@ func DecodeOuter(b []byte) (Outer, error) {
 	case "run_tool":
 		return RunTool{Run: head.Run, Tool: head.Tool}, nil
 	default:
-		return nil, fmt.Errorf("decode outer effect: unknown type %q", clip(head.Type))
+		return decodeRunbookOuter(head.Type, b)
 	}
 }
 

@@ -1,0 +1,62 @@
+package core_test
+
+import (
+	"fmt"
+
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// kit is what the tests of all machines need to know of one kind.
+type kit struct {
+	typ        string // the Go type whose doc comment lists the invariants
+	absent     core.State
+	apply      func(core.State, core.Event, core.Clock) (core.State, []effects.Effect)
+	made       func() core.State                                 // one that exists
+	hostile    func(*rapid.T) core.State                         // one that no sequence of events leads to
+	draw       func(*rapid.T, core.State, core.Clock) core.Event // any event, mostly a sensible one
+	own        core.Event                                        // one that every other machine refuses
+	states     func() []core.State                               // for the golden file
+	events     func() []core.Event                               // for the golden file: at least one of each type
+	phase      func(core.State) string                           // of a state that exists, as the diagram names it
+	phases     []string                                          // all of the diagram, "absent" included
+	invariants []invariant                                       // in the order of the doc comment
+}
+
+var kits = map[effects.Kind]kit{}
+
+// register adds a machine to all that is tested of every machine.
+func register(kind effects.Kind, k kit) struct{} {
+	kits[kind] = k
+	kinds = append(kinds, kind)
+	invariants[kind] = k.invariants
+	phases[kind] = k.phases
+	return struct{}{}
+}
+
+// applying makes a kit's apply of a machine's own.
+func applying[S core.State, E core.Event](apply func(S, E, core.Clock) (S, []effects.Effect)) func(core.State, core.Event, core.Clock) (core.State, []effects.Effect) {
+	return func(s core.State, e core.Event, c core.Clock) (core.State, []effects.Effect) {
+		return apply(s.(S), e.(E), c)
+	}
+}
+
+func kitOf(kind effects.Kind) kit {
+	k, ok := kits[kind]
+	if !ok {
+		panic(fmt.Sprintf("unknown kind %q", kind))
+	}
+	return k
+}
+
+// kindOf gives the kind of a state, also of one that does not exist.
+func kindOf(s core.State) effects.Kind {
+	for kind, k := range kits {
+		if fmt.Sprintf("%T", k.absent) == fmt.Sprintf("%T", s) {
+			return kind
+		}
+	}
+	panic(fmt.Sprintf("unknown state %T", s))
+}
