@@ -291,6 +291,23 @@ func Outstanding(s State) []effects.Outer {
 	return nil
 }
 
+// Awaited gives the outer effect with that number that a machine waits for; nil
+// where it waits for none.
+func Awaited(s State, n uint32) effects.Outer {
+	if a, ok := s.(Action); ok { // the usual case
+		if a.answers(n) {
+			return effects.RunTool{Run: a.Run, Tool: a.ToolName}
+		}
+		return nil
+	}
+	for _, e := range Outstanding(s) {
+		if e.Number() == n {
+			return e
+		}
+	}
+	return nil
+}
+
 // AnswerEvent is the event that answers an outer effect of a machine of that
 // kind; permanent says that trying again is pointless. A result beside a reason
 // is what there is in spite of the failure.
@@ -305,4 +322,18 @@ func AnswerEvent(kind effects.Kind, n uint32, result json.RawMessage, reason str
 	default:
 		return EffectFailed{N: n, Reason: reason, Result: result, Permanent: permanent}
 	}
+}
+
+// EndedAt tells whether a machine has come to its end, and when: from then on it
+// only waits for its retention to end. The shell forgets it by [ExpireEvent].
+func EndedAt(s State) (Time, bool) {
+	switch s := s.(type) {
+	case Action:
+		return s.UpdatedAt, s.Status.Type.Terminal()
+	case Occurrence:
+		return max(s.DecidedAt, s.FinishedAt), s.Outcome != "" || s.Verdict != VerdictDispatched
+	case interface{ endedAt() (Time, bool) }:
+		return s.endedAt()
+	}
+	return 0, false
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -65,13 +64,15 @@ func (e *Engine) Execute(ctx context.Context, spec core.ActionSpec) (core.Action
 	if err := fillID(&spec.ID); err != nil {
 		return core.Action{}, err
 	}
-	c := e.wait.add(spec.ID)
-	defer e.wait.remove(spec.ID, c)
+	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
+	c := e.wait.add(ref)
+	defer e.wait.remove(ref, c)
 	a, err := e.CreateAction(ctx, spec)
 	if err != nil {
 		return a, err
 	}
-	return e.await(ctx, c, a)
+	s, err := e.await(ctx, c, a)
+	return asAction(s, err)
 }
 
 // checkTool refuses what could only fail later: a tool that does not exist, and
@@ -130,39 +131,8 @@ func (e *Engine) TriggerAction(ctx context.Context, id uuid.UUID) (core.Action, 
 // Wait returns the action once it has ended: at once where it has already. A
 // recurring action does not end by completing.
 func (e *Engine) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	c := e.wait.add(id)
-	defer e.wait.remove(id, c)
-	a, err := e.Action(ctx, id)
-	if err != nil || a.Status.Type.Terminal() {
-		return a, err
-	}
-	return e.await(ctx, c, a)
-}
-
-// waitPoll is how often a waiter looks for itself: another instance on the same
-// store may end the action.
-const waitPoll = 10 * time.Second
-
-func (e *Engine) await(ctx context.Context, c <-chan core.Action, a core.Action) (core.Action, error) {
-	for {
-		look, stop := e.o.Clock.Timer(waitPoll)
-		select {
-		case a := <-c:
-			stop()
-			return a, nil
-		case <-ctx.Done():
-			stop()
-			return a, ctx.Err()
-		case <-e.stopped:
-			stop()
-			return a, ErrStopped
-		case <-look:
-		}
-		now, err := e.Action(ctx, a.ID)
-		if err != nil || now.Status.Type.Terminal() {
-			return now, err
-		}
-	}
+	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindAction, ID: id})
+	return asAction(s, err)
 }
 
 func (e *Engine) sendAction(ctx context.Context, id uuid.UUID, ev core.ActionEvent) (core.Action, error) {

@@ -21,6 +21,12 @@ func (e *Engine) announce(p *plan) {
 		if a, ok := c.After.(core.Action); ok {
 			e.announceAction(c, a)
 		}
+		if c.After == nil {
+			continue
+		}
+		if _, ended := core.EndedAt(c.After); ended {
+			e.wait.settle(c.After)
+		}
 	}
 }
 
@@ -37,7 +43,6 @@ func (e *Engine) announceAction(c core.Change, a core.Action) {
 	}
 	if a.Status.Type.Terminal() && !was.Status.Type.Terminal() {
 		e.announceEnd(a, a.Status)
-		e.wait.settle(a)
 	}
 }
 

@@ -464,7 +464,7 @@ func (p *plan) passOver(err error) error {
 		case store.KindWebhook:
 			err = p.tx.DeleteWebhook(q.ID)
 		case store.KindOutbox:
-			to := effects.Ref{Kind: core.KindAction, ID: q.ID} // the one kind with outer effects
+			to := p.asker(q.ID)
 			ev := core.InterruptEvent(to.Kind, q.N, "what was to be carried out could not be read")
 			err = p.ack(effectKey(q.ID, q.N), core.Input{To: to, Actor: "recovery", Event: ev, Ack: q.N})
 		}
@@ -473,6 +473,18 @@ func (p *plan) passOver(err error) error {
 		}
 	}
 	return nil
+}
+
+// asker finds whose outer effect it is where only the machine's id is left: ids
+// are unique across kinds.
+func (p *plan) asker(id uuid.UUID) effects.Ref {
+	for _, kind := range []effects.Kind{core.KindPipeline, core.KindTask, core.KindStrategy} {
+		ref := effects.Ref{Kind: kind, ID: id}
+		if s, err := p.turn.State(ref); err == nil && s != nil {
+			return ref
+		}
+	}
+	return effects.Ref{Kind: core.KindAction, ID: id}
 }
 
 // freeKeys releases the dedup keys of actions that were set aside: they will
@@ -572,13 +584,13 @@ func (p *plan) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return false, err
 	}
-	a, ok := s.(core.Action)
-	if !ok || a.Run != e.Key.N || a.Status.Type != core.StatusRunning {
+	effect := core.Awaited(s, e.Key.N)
+	if effect == nil {
 		return false, errStale
 	}
 	e.Holder, e.Token = p.l.claim, p.l.token
 	p.reserved[e.Lane]++
-	p.launches = append(p.launches, launch{key: e.Key, lane: e.Lane, state: s})
+	p.launches = append(p.launches, launch{key: e.Key, lane: e.Lane, effect: effect, state: s})
 	return true, nil
 }
 
@@ -687,7 +699,7 @@ func (l *loop) remember(p *plan) {
 		if at := w.Due; !at.IsZero() && (l.nextDue.IsZero() || at < l.nextDue) && !p.skips(c.Ref.Kind) {
 			l.nextDue = at
 		}
-		if a, ok := c.After.(core.Action); ok && a.Status.Type.Terminal() {
+		if _, ended := core.EndedAt(c.After); ended {
 			l.cache.drop(c.Ref)
 			continue
 		}

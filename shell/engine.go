@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -207,26 +208,26 @@ func (e *Engine) read(ctx context.Context, ref effects.Ref) (core.State, error) 
 	return s, err
 }
 
-// waiters wakes those who wait for an action's end.
+// waiters wakes those who wait for a machine's end.
 type waiters struct {
 	mu sync.Mutex
-	m  map[uuid.UUID][]chan core.Action
+	m  map[effects.Ref][]chan core.State
 }
 
-func (w *waiters) init() { w.m = make(map[uuid.UUID][]chan core.Action) }
+func (w *waiters) init() { w.m = make(map[effects.Ref][]chan core.State) }
 
-func (w *waiters) add(id uuid.UUID) chan core.Action {
-	c := make(chan core.Action, 1)
+func (w *waiters) add(ref effects.Ref) chan core.State {
+	c := make(chan core.State, 1)
 	w.mu.Lock()
-	w.m[id] = append(w.m[id], c)
+	w.m[ref] = append(w.m[ref], c)
 	w.mu.Unlock()
 	return c
 }
 
-func (w *waiters) remove(id uuid.UUID, c chan core.Action) {
+func (w *waiters) remove(ref effects.Ref, c chan core.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := w.m[id]
+	list := w.m[ref]
 	for i := range list {
 		if list[i] == c {
 			list = append(list[:i:i], list[i+1:]...)
@@ -234,18 +235,65 @@ func (w *waiters) remove(id uuid.UUID, c chan core.Action) {
 		}
 	}
 	if len(list) == 0 {
-		delete(w.m, id)
+		delete(w.m, ref)
 	} else {
-		w.m[id] = list
+		w.m[ref] = list
 	}
 }
 
-func (w *waiters) settle(a core.Action) {
+func (w *waiters) settle(s core.State) {
+	ref := s.Ref()
 	w.mu.Lock()
-	list := w.m[a.ID]
-	delete(w.m, a.ID)
+	list := w.m[ref]
+	delete(w.m, ref)
 	w.mu.Unlock()
 	for _, c := range list {
-		c <- a
+		c <- s
 	}
+}
+
+// waitPoll is how often a waiter looks for itself: another instance on the same
+// store may end the machine.
+const waitPoll = 10 * time.Second
+
+// await returns the machine's state once it has ended, or the last one seen.
+func (e *Engine) await(ctx context.Context, c <-chan core.State, last core.State) (core.State, error) {
+	for {
+		look, stop := e.o.Clock.Timer(waitPoll)
+		select {
+		case s := <-c:
+			stop()
+			return s, nil
+		case <-ctx.Done():
+			stop()
+			return last, ctx.Err()
+		case <-e.stopped:
+			stop()
+			return last, ErrStopped
+		case <-look:
+		}
+		now, err := e.read(ctx, last.Ref())
+		if err != nil {
+			return last, err
+		}
+		if _, ended := core.EndedAt(now); ended {
+			return now, nil
+		}
+		last = now
+	}
+}
+
+// waitFor returns the machine's state once it has ended: at once where it has
+// already.
+func (e *Engine) waitFor(ctx context.Context, ref effects.Ref) (core.State, error) {
+	c := e.wait.add(ref)
+	defer e.wait.remove(ref, c)
+	s, err := e.read(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if _, ended := core.EndedAt(s); ended {
+		return s, nil
+	}
+	return e.await(ctx, c, s)
 }

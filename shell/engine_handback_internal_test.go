@@ -29,7 +29,7 @@ func TestARunThatIsCancelledByAStopBeforeItWasBegunIsHandedBack(t *testing.T) {
 		a := core.Action{ActionSpec: core.ActionSpec{ID: uuid.Max, ToolName: "count"}, Status: core.Status{Type: core.StatusRunning}, Run: 3}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(ErrStopping)
-		e.carryOut(ctx, &run{key: effectKey(a.ID, a.Run), ref: a.Ref(), lane: "count", cancel: cancel}, a)
+		e.carryOut(ctx, &run{key: effectKey(a.ID, a.Run), ref: a.Ref(), lane: "count", cancel: cancel}, e.job(launch{state: a}))
 		require.Len(t, e.result, 1)
 		assert.Equal(t, core.ActionHandBack{Run: 3}, (<-e.result).event)
 		assert.False(t, called)

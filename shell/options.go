@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +21,11 @@ type Options struct {
 	Store store.Store
 	// Tools are the tools by name: an action's tool_name picks one.
 	Tools map[string]Tool
-	// Concurrency bounds the runs of a tool at a time, by tool name; where a
-	// tool is not listed, DefaultConcurrency holds (default 64).
+	// Interpreters carry out the outer effects that are no tools' runs, by lane
+	// ([effects.LaneSession] and its like). What has none fails for good.
+	Interpreters map[string]Interpreter
+	// Concurrency bounds the runs of a tool at a time, by tool name, or the effects
+	// of a lane; where it is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
 	// Webhooks are the routes of the webhook ingress.
@@ -46,6 +50,9 @@ type Options struct {
 	RecoverAfter time.Duration
 	// DefaultTimeout is the time limit of a run whose policy gives none; 0: none.
 	DefaultTimeout time.Duration
+	// EffectTimeout is the time limit of an outer effect that is no tool's run
+	// (default 10 min).
+	EffectTimeout time.Duration
 	// AbandonAfter is how long a tool may take to return once its context has
 	// ended; after that the engine goes on without it (default 15 s).
 	AbandonAfter time.Duration
@@ -113,6 +120,7 @@ func (o Options) withDefaults() (Options, error) {
 	fill("LeaseTTL", &o.LeaseTTL, time.Minute)
 	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
+	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
 	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
 	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
 	for _, d := range []*time.Duration{&o.ActionRetention, &o.HistoryRetention, &o.JournalRetention} {
@@ -134,6 +142,11 @@ func (o Options) withDefaults() (Options, error) {
 	for name, n := range o.Concurrency {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
+		}
+	}
+	for name := range o.Tools {
+		if strings.HasPrefix(name, "@") {
+			errs = append(errs, fmt.Errorf("shell: Options.Tools[%q]: a name that begins with \"@\" is a lane's", name))
 		}
 	}
 	for route, w := range o.Webhooks {

@@ -154,7 +154,10 @@ func (p *plan) expire() error {
 	kinds := []struct {
 		kind effects.Kind
 		keep time.Duration
-	}{{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention}}
+	}{
+		{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention},
+		{core.KindPipeline, p.l.e.o.ActionRetention}, {core.KindTask, p.l.e.o.ActionRetention}, {core.KindStrategy, p.l.e.o.ActionRetention},
+	}
 	for r.more && len(p.batch.Inputs) < p.l.e.o.MaxBatch/2 {
 		if r.kind == len(kinds) {
 			*r = retention{checked: r.checked, drop: r.drop}
@@ -212,14 +215,8 @@ func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, er
 
 // expired reports whether the machine ended before the cutoff.
 func expired(s core.State, cutoff effects.Time) bool {
-	switch s := s.(type) {
-	case core.Action:
-		return s.Status.Type.Terminal() && !s.UpdatedAt.After(cutoff)
-	case core.Occurrence:
-		ended := s.Outcome != "" || s.Verdict != core.VerdictDispatched
-		return ended && !max(s.DecidedAt, s.FinishedAt).After(cutoff)
-	}
-	return false
+	at, ended := core.EndedAt(s)
+	return ended && !at.After(cutoff)
 }
 
 // rotateJournal begins an epoch a few times per retention, and finds the epochs

@@ -37,9 +37,10 @@ type outcome struct {
 
 // launch is a run that may start once its transaction is committed.
 type launch struct {
-	key   store.EffectKey
-	lane  string
-	state core.State // a core.Action
+	key    store.EffectKey
+	lane   string
+	effect effects.Outer
+	state  core.State // of the machine that asked for it
 }
 
 func (l *loop) lane(name string) *lane {
@@ -82,21 +83,38 @@ func (l *loop) start(s launch) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := &run{key: s.key, ref: s.state.Ref(), lane: s.lane, cancel: cancel}
 	l.running[s.key] = r
-	go l.e.carryOut(ctx, r, s.state)
+	go l.e.carryOut(ctx, r, l.e.job(s))
 }
 
-// carryOut calls the tool and hands the outcome to the loop, exactly once: also
-// where the tool panics, or does not return after its context has ended.
-func (e *Engine) carryOut(ctx context.Context, r *run, s core.State) {
-	a, _ := s.(core.Action) // handOut made sure of it
-	defer r.cancel(nil)
+// job is an outer effect as the runner carries it out.
+type job struct {
+	what  string // for the reader: "tool", "effect"
+	limit time.Duration
+	call  func(context.Context) (json.RawMessage, error)
+}
+
+// job makes one of a launch: the run of a tool, or the effect of another machine.
+func (e *Engine) job(s launch) job {
+	a, ok := s.state.(core.Action)
+	if !ok {
+		return job{what: "effect", limit: e.o.EffectTimeout, call: func(ctx context.Context) (json.RawMessage, error) {
+			return e.interpret(ctx, s.state.Ref(), s.lane, s.effect)
+		}}
+	}
 	limit := a.Policy.Timeout()
 	if limit == 0 {
 		limit = e.o.DefaultTimeout
 	}
-	if limit > 0 {
+	return job{what: "tool", limit: limit, call: func(ctx context.Context) (json.RawMessage, error) { return e.call(ctx, &a) }}
+}
+
+// carryOut does the job and hands the outcome to the loop, exactly once: also
+// where it panics, or does not return after its context has ended.
+func (e *Engine) carryOut(ctx context.Context, r *run, j job) {
+	defer r.cancel(nil)
+	if j.limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, limit, ErrTimeLimit)
+		ctx, stop = context.WithTimeoutCause(ctx, j.limit, ErrTimeLimit)
 		defer stop()
 	}
 	var once sync.Once
@@ -114,20 +132,36 @@ func (e *Engine) carryOut(ctx context.Context, r *run, s core.State) {
 		defer stop()
 		select {
 		case <-c:
-			deliver(e.answer(ctx, a, limit, nil, errors.New("the tool did not return, and was left behind")))
+			deliver(answer(ctx, r, j, nil, fmt.Errorf("the %s did not return, and was left behind", j.what)))
 		case <-returned:
 		}
 	})
 	if errors.Is(context.Cause(ctx), ErrStopping) { // cancelled before it was begun
 		close(returned)
 		unwatch()
-		deliver(core.HandBackEvent(core.KindAction, a.Run))
+		deliver(core.HandBackEvent(r.ref.Kind, r.key.N))
 		return
 	}
-	result, err := e.call(ctx, &a)
+	result, err := j.call(ctx)
 	close(returned)
 	unwatch()
-	deliver(e.answer(ctx, a, limit, result, err))
+	deliver(answer(ctx, r, j, result, err))
+}
+
+// interpret carries out an effect that is no tool's run; a panic becomes an
+// error.
+func (e *Engine) interpret(ctx context.Context, ref effects.Ref, lane string, effect effects.Outer) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("interpreter panicked", "ref", ref.String(), "lane", lane, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the interpreter of %q panicked: %v", lane, p)
+		}
+	}()
+	i, ok := e.o.Interpreters[lane]
+	if !ok {
+		return nil, permanentError{fmt.Errorf("no interpreter of %q is configured", lane)}
+	}
+	return i.Carry(ctx, ref, effect)
 }
 
 // call runs the tool; a panic becomes an error.
@@ -159,16 +193,17 @@ const MaxResultBytes = 1 << 20
 // maxReason bounds the reason of a failure; the rest of it is cut.
 const maxReason = 4 << 10
 
-// answer turns what the tool returned into the machine's event.
-func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration, result json.RawMessage, err error) core.Event {
+// answer turns what came back into the machine's event.
+func answer(ctx context.Context, r *run, j job, result json.RawMessage, err error) core.Event {
+	kind, n := r.ref.Kind, r.key.N
 	if err == nil {
 		switch {
 		case len(result) > MaxResultBytes:
-			return core.ActionFail{Run: a.Run, Reason: fmt.Sprintf("the tool's result of %d bytes is larger than %d", len(result), MaxResultBytes)}
+			return core.AnswerEvent(kind, n, nil, fmt.Sprintf("the %s's result of %d bytes is larger than %d", j.what, len(result), MaxResultBytes), true)
 		case len(result) > 0 && !json.Valid(result):
-			return core.ActionFail{Run: a.Run, Reason: "the tool's result is not valid JSON"}
+			return core.AnswerEvent(kind, n, nil, fmt.Sprintf("the %s's result is not valid JSON", j.what), true)
 		}
-		return core.ActionComplete{Run: a.Run, Result: bytes.ToValidUTF8(result, []byte("\uFFFD"))}
+		return core.AnswerEvent(kind, n, bytes.ToValidUTF8(result, []byte("\uFFFD")), "", false)
 	}
 	reason := err.Error()
 	if len(reason) > maxReason {
@@ -176,14 +211,30 @@ func (e *Engine) answer(ctx context.Context, a core.Action, limit time.Duration,
 	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrStopping):
-		return core.ActionInterrupt{Run: a.Run, Reason: "interrupted by a shutdown: " + reason}
+		return core.InterruptEvent(kind, n, "interrupted by a shutdown: "+reason)
 	case errors.Is(cause, ErrTimeLimit) && !errors.Is(err, ErrTimeLimit):
-		reason = fmt.Sprintf("the action reached its time limit of %s: %s", limit, reason)
+		subject := "action"
+		if kind != core.KindAction {
+			subject = j.what
+		}
+		reason = fmt.Sprintf("the %s reached its time limit of %s: %s", subject, j.limit, reason)
+	case reason == "":
+		reason = "failed without a reason"
 	}
 	if len(result) > MaxResultBytes || !utf8.Valid(result) {
 		result = nil // the reason matters more
 	}
-	return core.ActionFail{Run: a.Run, Reason: reason, Result: result}
+	var p interface{ Permanent() bool }
+	return core.AnswerEvent(kind, n, result, reason, errors.As(err, &p) && p.Permanent())
 }
+
+// permanentError says that trying again is pointless.
+type permanentError struct{ error }
+
+// Permanent is true.
+func (permanentError) Permanent() bool { return true }
+
+// Unwrap gives what was wrong.
+func (e permanentError) Unwrap() error { return e.error }
 
 func effectKey(id uuid.UUID, n uint32) store.EffectKey { return store.EffectKey{ID: id, N: n} }

@@ -83,3 +83,18 @@ var (
 	ErrStopping  = errors.New("the engine is stopping")
 	ErrFenced    = errors.New("the engine's lease was taken over by another instance")
 )
+
+// Interpreter carries out the outer effects of one lane that are no tools' runs:
+// sessions, git, notifications.
+//
+// Carry is called in a goroutine of its own, after the state that asks for the
+// effect is durable. Its context ends as that of a [Tool]'s run does. A nil error
+// answers the machine with the result, which must be valid JSON or empty. An
+// error with a method Permanent() bool that returns true says that trying again
+// is pointless. After a crash an effect may be carried out again: it must find
+// out how far it came. A panic is caught, and fails the effect.
+//
+// An Interpreter must be safe for concurrent use.
+type Interpreter interface {
+	Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error)
+}
