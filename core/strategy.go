@@ -208,7 +208,7 @@ type evaluation struct {
 func (s Strategy) evaluate(r evaluation, c Clock) (Strategy, []effects.Effect) {
 	a := s.approach()
 	took := betweenMS(s.StartedAt, c.Now)
-	s, effs := s.giveUp("another way was found: the approach is over")
+	s, effs := s.giveUp("the strategy has given this approach up")
 	switch {
 	case r.err == "":
 		s = s.settle(OutcomeSuccess, r, c)

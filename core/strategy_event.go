@@ -73,12 +73,15 @@ func (e StrategyDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType())
 
 // AppendJSON appends the journal form.
 func (e StrategyEvaluate) AppendJSON(b []byte) []byte {
-	e.Output = trimJSON(e.Output)
+	e.Output, e.Error = trimJSON(e.Output), validText(e.Error)
 	return appendEvent(b, e.EventType(), e)
 }
 
 // AppendJSON appends the journal form.
-func (e StrategyCancel) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e StrategyCancel) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e StrategyExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }

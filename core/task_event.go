@@ -140,7 +140,10 @@ func (e TaskHeartbeat) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e TaskRecover) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e TaskRecover) AppendJSON(b []byte) []byte {
+	e.Message = validText(e.Message)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e TaskComplete) AppendJSON(b []byte) []byte {
@@ -149,10 +152,16 @@ func (e TaskComplete) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e TaskFail) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e TaskFail) AppendJSON(b []byte) []byte {
+	e.Error = validText(e.Error)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
-func (e TaskCancel) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e TaskCancel) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e TaskInput) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
