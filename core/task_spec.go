@@ -1,0 +1,275 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Limits and defaults of a [TaskSpec].
+const (
+	DefaultHeartbeatTimeoutMS  = 60_000  // 1 minute
+	DefaultIdleTimeoutMS       = 300_000 // 5 minutes
+	DefaultRecoveryIntervalMS  = 60_000  // 1 minute
+	DefaultMaxRecoveryAttempts = 3
+	// NoRecovery as max_recovery_attempts: what is stuck is escalated and fails,
+	// nothing is tried before.
+	NoRecovery = math.MaxUint32
+
+	MaxRecoveries    = 1000      // max_recovery_attempts
+	MaxPromptBytes   = 64 << 10  // a prompt, an input, a command with its arguments
+	MaxCommandArgs   = 256       // arguments of a command, its name included
+	MaxScreenBytes   = 64 << 10  // what is kept of a session's screen: its end
+	MaxOpenInputs    = 8         // inputs that a session has not taken yet
+	MaxSpecBytes     = 512 << 10 // a task's spec as JSON, a strategy's approaches
+	MaxEffectRepeats = 5         // how often an interrupted effect is asked for again
+)
+
+// TaskSpec is what a creator says of a task.
+type TaskSpec struct {
+	ID         uuid.UUID         `json:"id"`
+	Namespace  string            `json:"namespace"`
+	Tenant     string            `json:"tenant"`
+	Label      string            `json:"label"`
+	PipelineID uuid.UUID         `json:"pipeline_id"` // zero: of no pipeline
+	Owner      Owner             `json:"owner"`
+	Workspace  string            `json:"workspace"` // the session's directory, under the workspace root
+	Command    []string          `json:"command"`   // of the session; empty: no session, whoever does the work says so by events
+	Env        map[string]string `json:"env"`
+	Prompt     string            `json:"prompt"` // typed into the session once it runs; again after a restart
+	Config     TaskConfig        `json:"config"`
+}
+
+// TaskConfig bounds a task (003 TaskConfig). Times are in milliseconds, at most
+// [MaxTimeout].
+type TaskConfig struct {
+	// HeartbeatTimeoutMS without any heartbeat make the task stuck; 0: 1 minute.
+	HeartbeatTimeoutMS int64 `json:"heartbeat_timeout_ms"`
+	// IdleTimeoutMS without progress make it stuck, whatever its heart does; 0: 5
+	// minutes.
+	IdleTimeoutMS int64 `json:"idle_timeout_ms"`
+	// MaxRecoveryAttempts bounds nudges and restarts together, over the whole
+	// task; 0: 3. [NoRecovery]: none.
+	MaxRecoveryAttempts uint32 `json:"max_recovery_attempts"`
+	// RecoveryIntervalMS lies between two steps of the recovery; 0: 1 minute.
+	RecoveryIntervalMS int64 `json:"recovery_interval_ms"`
+	// CheckpointIntervalMS lies between two checkpoints in the pipeline, while the
+	// task runs; 0, or of no pipeline: no checkpoints.
+	CheckpointIntervalMS int64 `json:"checkpoint_interval_ms"`
+	// TimeoutMS ends the whole task, counted from its creation, restarts included;
+	// 0: never.
+	TimeoutMS int64  `json:"timeout_ms"`
+	Nudge     string `json:"nudge"` // what is typed to nudge; empty: return alone
+}
+
+// recoveries is how many attempts there are.
+func (c TaskConfig) recoveries() uint32 {
+	if c.MaxRecoveryAttempts == NoRecovery {
+		return 0
+	}
+	return c.MaxRecoveryAttempts
+}
+
+func (c TaskConfig) withDefaults() TaskConfig {
+	if c.HeartbeatTimeoutMS == 0 {
+		c.HeartbeatTimeoutMS = DefaultHeartbeatTimeoutMS
+	}
+	if c.IdleTimeoutMS == 0 {
+		c.IdleTimeoutMS = DefaultIdleTimeoutMS
+	}
+	if c.RecoveryIntervalMS == 0 {
+		c.RecoveryIntervalMS = DefaultRecoveryIntervalMS
+	}
+	if c.MaxRecoveryAttempts == 0 {
+		c.MaxRecoveryAttempts = DefaultMaxRecoveryAttempts
+	}
+	return c
+}
+
+func (c TaskConfig) validate() error {
+	if n := c.MaxRecoveryAttempts; n > MaxRecoveries && n != NoRecovery {
+		return fmt.Errorf("config.max_recovery_attempts: %d is not between 0 and %d; %d means none", n, MaxRecoveries, uint32(NoRecovery))
+	}
+	return errors.Join(
+		checkSpan("config.heartbeat_timeout_ms", c.HeartbeatTimeoutMS),
+		checkSpan("config.idle_timeout_ms", c.IdleTimeoutMS),
+		checkSpan("config.recovery_interval_ms", c.RecoveryIntervalMS),
+		checkSpan("config.checkpoint_interval_ms", c.CheckpointIntervalMS),
+		checkSpan("config.timeout_ms", c.TimeoutMS),
+		checkText("config.nudge", c.Nudge),
+	)
+}
+
+// checkSpan checks a length of time in milliseconds.
+func checkSpan(field string, ms int64) error {
+	if ms < 0 || ms > MaxTimeout.Milliseconds() {
+		return fmt.Errorf("%s: %d is not between 0 and %d", field, ms, MaxTimeout.Milliseconds())
+	}
+	return nil
+}
+
+// withDefaults fills what the creator left out, and makes nothing of what is
+// empty, so that JSON changes nothing.
+func (s TaskSpec) withDefaults() TaskSpec {
+	if len(s.Command) == 0 {
+		s.Command = nil
+	}
+	if len(s.Env) == 0 {
+		s.Env = nil
+	}
+	s.Config = s.Config.withDefaults()
+	return s
+}
+
+// Validate tells what is wrong with the spec: the field, its value, and what
+// would be right.
+func (s TaskSpec) Validate() error {
+	if s.ID == uuid.Nil {
+		return errors.New("id: must be a UUID that is not all zeros")
+	}
+	return errors.Join(
+		checkName("namespace", s.Namespace, false),
+		checkName("tenant", s.Tenant, false),
+		checkScope(s.Namespace, s.Tenant),
+		checkText("label", s.Label),
+		s.Owner.validate(),
+		checkText("workspace", s.Workspace),
+		checkCommand("command", s.Command),
+		checkEnv("env", s.Env),
+		checkLongText("prompt", s.Prompt),
+		s.Config.validate(),
+		checkSize("spec", s),
+	)
+}
+
+// validate refuses an owner that could never be told: the end would not go
+// through.
+func (o Owner) validate() error {
+	if !o.IsZero() && (o.Ref.ID == uuid.Nil || zero(o.Ref.Kind) == nil) {
+		return fmt.Errorf("owner: %q with id %s names no machine", clip(string(o.Ref.Kind)), o.Ref.ID)
+	}
+	return nil
+}
+
+func checkCommand(field string, argv []string) error {
+	if len(argv) > MaxCommandArgs {
+		return fmt.Errorf("%s: %d arguments are more than %d", field, len(argv), MaxCommandArgs)
+	}
+	size := 0
+	for i, arg := range argv {
+		if i == 0 && arg == "" {
+			return fmt.Errorf("%s[0]: must not be empty: it names the program", field)
+		}
+		if err := checkLongText(fmt.Sprintf("%s[%d]", field, i), arg); err != nil {
+			return err
+		}
+		if size += len(arg); size > MaxPromptBytes {
+			return fmt.Errorf("%s: its arguments are together longer than %d bytes", field, MaxPromptBytes)
+		}
+	}
+	return nil
+}
+
+func checkEnv(field string, env map[string]string) error {
+	if err := checkMap(field, env); err != nil {
+		return err
+	}
+	for _, k := range sortedKeys(env) {
+		if strings.Contains(k, "=") {
+			return fmt.Errorf("%s key: %q has an equals sign, which no variable's name can have", field, clip(k))
+		}
+	}
+	return nil
+}
+
+func checkLongText(field, v string) error {
+	switch {
+	case len(v) > MaxPromptBytes:
+		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), MaxPromptBytes)
+	case !utf8.ValidString(v):
+		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(v))
+	case strings.ContainsRune(v, 0):
+		return fmt.Errorf("%s: %q has a NUL byte", field, clip(v))
+	}
+	return nil
+}
+
+// checkSize bounds what a spec takes in state and journal.
+func checkSize(field string, spec any) error {
+	if b, err := json.Marshal(spec); err != nil || len(b) > MaxSpecBytes {
+		return fmt.Errorf("%s: as JSON its %d bytes are more than %d", field, len(b), MaxSpecBytes)
+	}
+	return nil
+}
+
+// firstText cleans a text and cuts it at the end.
+func firstText(s string, limit int) string {
+	s = validText(s)
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// lastText cleans a text and cuts it at the beginning.
+func lastText(s string, limit int) string {
+	s = validText(s)
+	if len(s) <= limit {
+		return s
+	}
+	from := len(s) - limit
+	for from < len(s) && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return s[from:]
+}
+
+// boundedReason cleans a reason from outside, and keeps it short.
+func boundedReason(reason, otherwise string) string {
+	return firstText(reasonOr(reason, otherwise), MaxTextBytes)
+}
+
+// boundedJSON gives the form in which a value from outside is stored, nil for
+// none. What is measured is what encoding/json makes of it, so that a replay
+// measures the same.
+func boundedJSON(field string, v json.RawMessage) (json.RawMessage, error) {
+	v = trimJSON(v)
+	if len(v) == 0 || string(v) == "null" {
+		return nil, nil
+	}
+	if err := checkJSON(field, v, MaxInputBytes); err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return plain, checkJSON(field, plain, MaxInputBytes)
+}
+
+// laterMS gives an instant some milliseconds later, or earlier, clamped to what
+// a Time can be.
+func laterMS(t Time, ms int64) Time {
+	const most = int64(maxTime)
+	return min(max(min(max(t, 0), maxTime)+Time(min(max(ms, -most), most)), effects.MinTime), maxTime)
+}
+
+// betweenMS gives the milliseconds from one instant to a later one, at least 0.
+func betweenMS(from, to Time) int64 { return max(to.Sub(from).Milliseconds(), 0) }
+
+// span prints milliseconds as a length of time.
+func span(ms int64) string {
+	const most = int64(math.MaxInt64 / time.Millisecond)
+	return (time.Duration(min(max(ms, -most), most)) * time.Millisecond).String()
+}
