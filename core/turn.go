@@ -154,7 +154,9 @@ var errHalf = errors.New("the dispatch was refused")
 // held.
 func belongsToDispatch(e Event) bool {
 	switch e := e.(type) {
-	case ActionCreate, DedupClaim, OccurrenceDeduplicate, RecurringDeduplicated:
+	case ActionCreate:
+		return e.Spec.Owner.IsZero() // an owner is told, and decides
+	case DedupClaim, OccurrenceDeduplicate, RecurringDeduplicated:
 		return true
 	case OccurrenceRecord:
 		return e.Occurrence.Verdict == VerdictDispatched
@@ -439,6 +441,10 @@ func DueEvent(kind effects.Kind) Event {
 		return ActionDue{}
 	case KindRecurring:
 		return RecurringDue{}
+	case KindPipeline:
+		return PipelineDue{}
+	case KindWorker:
+		return WorkerDue{}
 	}
 	return nil
 }
@@ -451,6 +457,8 @@ func ExpireEvent(kind effects.Kind) Event {
 		return ActionExpire{}
 	case KindOccurrence:
 		return OccurrenceExpire{}
+	case KindPipeline:
+		return PipelineExpire{}
 	}
 	return nil
 }
