@@ -150,12 +150,15 @@ func (e EffectDone) AppendJSON(b []byte) []byte {
 
 // AppendJSON appends the journal form.
 func (e EffectFailed) AppendJSON(b []byte) []byte {
-	e.Result = storedResult(e.Result)
+	e.Result, e.Reason = storedResult(e.Result), validText(e.Reason)
 	return appendEvent(b, e.EventType(), e)
 }
 
 // AppendJSON appends the journal form.
-func (e EffectInterrupted) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e EffectInterrupted) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e EffectHandedBack) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
@@ -164,7 +167,10 @@ func (e EffectHandedBack) AppendJSON(b []byte) []byte { return appendEvent(b, e.
 func (e Granted) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // AppendJSON appends the journal form.
-func (e Lost) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e Lost) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // storedResult is what is kept of a result from outside: nothing where it cannot
 // be stored. A machine must use it too before it looks at a result, so that a

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -270,12 +271,8 @@ func (s PipelineSpec) normal() (PipelineSpec, error) {
 		checkName("runbook", s.Runbook, false), checkText("label", s.Label)); err != nil {
 		return s, err
 	}
-	b, err := json.Marshal(s)
+	out, err := throughJSON(s)
 	if err != nil {
-		return s, fmt.Errorf("definition and context: %w", err)
-	}
-	var out PipelineSpec
-	if err := json.Unmarshal(b, &out); err != nil {
 		return s, fmt.Errorf("definition and context: %w", err)
 	}
 	for _, in := range out.Definition.Inputs {
@@ -288,6 +285,23 @@ func (s PipelineSpec) normal() (PipelineSpec, error) {
 	}
 	if len(out.DependsOn) == 0 {
 		out.DependsOn = nil
+	}
+	return out, nil
+}
+
+// throughJSON gives a value as it reads after one way through JSON, and an error
+// where it is not the same after another.
+func throughJSON[T any](v T) (T, error) {
+	var out T
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return v, err
+	}
+	if again, err := json.Marshal(out); err != nil || !bytes.Equal(b, again) {
+		return v, errors.New("a text is not valid UTF-8")
 	}
 	return out, nil
 }

@@ -153,7 +153,10 @@ func (e PhaseComplete) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e PhaseFailed) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e PhaseFailed) AppendJSON(b []byte) []byte {
+	e.Error = validText(e.Error)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e PipelineRetry) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
@@ -162,7 +165,10 @@ func (e PipelineRetry) AppendJSON(b []byte) []byte { return bare(b, e.EventType(
 func (e PipelineUnblock) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
 
 // AppendJSON appends the journal form.
-func (e PipelineCancel) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e PipelineCancel) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e PipelineSignal) AppendJSON(b []byte) []byte {
@@ -171,10 +177,16 @@ func (e PipelineSignal) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e PipelineApprove) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e PipelineApprove) AppendJSON(b []byte) []byte {
+	e.By, e.Comment = validText(e.By), validText(e.Comment)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
-func (e PipelineCheckpoint) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e PipelineCheckpoint) AppendJSON(b []byte) []byte {
+	e.Message = validText(e.Message)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e PipelineWatch) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }

@@ -396,6 +396,7 @@ func contextSize(context map[string]json.RawMessage) int {
 
 // bounded cuts a text that came from outside, and makes it valid.
 func bounded(s string, most int) string {
+	s = validText(s) // first: a replay sees the text so
 	if len(s) > most {
 		const cut = "…"
 		n := max(most-len(cut), 0)
@@ -404,5 +405,5 @@ func bounded(s string, most int) string {
 		}
 		s = s[:n] + cut
 	}
-	return validText(s)
+	return s
 }

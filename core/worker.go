@@ -172,12 +172,8 @@ func (s WorkerSpec) normal() (WorkerSpec, error) {
 		checkName("name", s.Name, true), checkName("queue", s.Queue, true), checkScope(s.Namespace, s.Tenant)); err != nil {
 		return s, err
 	}
-	b, err := json.Marshal(s)
+	out, err := throughJSON(s)
 	if err != nil {
-		return s, fmt.Errorf("do: %w", err)
-	}
-	var out WorkerSpec
-	if err := json.Unmarshal(b, &out); err != nil {
 		return s, fmt.Errorf("do: %w", err)
 	}
 	if out.Concurrency == 0 {
@@ -396,6 +392,11 @@ func (w Worker) childEnded(e ChildEnded, c Clock) (Worker, []effects.Effect) {
 	i := slices.IndexFunc(w.Running, func(j WorkerJob) bool { return j.N == e.N })
 	if i < 0 || e.N == 0 {
 		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("n: worker %q has no job with the number %d", clip(w.Name), e.N))
+	}
+	switch e.Outcome {
+	case ChildSucceeded, ChildFailed, ChildCancelled, ChildRefused:
+	default:
+		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
 	}
 	job := w.Running[i]
 	if w.Running = slices.Concat(w.Running[:i], w.Running[i+1:]); len(w.Running) == 0 {
