@@ -430,7 +430,7 @@ func (w Worker) fail(job WorkerJob, reason string, permanent bool) effects.Effec
 
 // drained: a worker that drains goes with the last of what it had in hand.
 func (w Worker) drained(effs []effects.Effect) (Worker, []effects.Effect) {
-	if w.Draining && len(w.Running) == 0 && w.Taking == 0 {
+	if w.Draining && len(w.Running) == 0 {
 		return Worker{}, effs
 	}
 	return w, effs
@@ -439,7 +439,7 @@ func (w Worker) drained(effs []effects.Effect) (Worker, []effects.Effect) {
 // remove: idle → (absent); with something in hand it drains first, or is refused.
 func (w Worker) remove(e WorkerDelete, c Clock) (Worker, []effects.Effect) {
 	switch {
-	case len(w.Running) == 0 && w.Taking == 0:
+	case len(w.Running) == 0: // a take under way would have been answered in its own transition
 		return Worker{}, nil
 	case !e.Drain:
 		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("worker %q has %d jobs in hand: drain it", clip(w.Name), len(w.Running)))
