@@ -167,7 +167,10 @@ func (e EffectHandedBack) AppendJSON(b []byte) []byte { return appendEvent(b, e.
 func (e Granted) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // AppendJSON appends the journal form.
-func (e Lost) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e Lost) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // storedResult is what is kept of a result from outside: nothing where it cannot
 // be stored. A machine must use it too before it looks at a result, so that a
@@ -294,9 +297,9 @@ func Outstanding(s State) []effects.Outer {
 	return nil
 }
 
-// Awaited gives the outer effect with that number that a machine waits for; nil
+// OutstandingEffect gives the outer effect with that number that a machine waits for; nil
 // where it waits for none.
-func Awaited(s State, n uint32) effects.Outer {
+func OutstandingEffect(s State, n uint32) effects.Outer {
 	if a, ok := s.(Action); ok { // the usual case
 		if a.answers(n) {
 			return effects.RunTool{Run: a.Run, Tool: a.ToolName}
@@ -339,4 +342,36 @@ func EndedAt(s State) (Time, bool) {
 		return s.endedAt()
 	}
 	return 0, false
+}
+
+// renumbered gives the same effect to be asked for once more; nil for one that no
+// machine asks for again.
+func renumbered(e effects.Outer, n uint32) effects.Outer {
+	switch e := e.(type) {
+	case effects.Spawn:
+		e.N = n
+		return e
+	case effects.SendInput:
+		e.N = n
+		return e
+	case effects.Kill:
+		e.N = n
+		return e
+	case effects.Nudge:
+		e.N = n
+		return e
+	case effects.WorktreeAdd:
+		e.N = n
+		return e
+	case effects.WorktreeRemove:
+		e.N = n
+		return e
+	case effects.Merge:
+		e.N = n
+		return e
+	case effects.Notify:
+		e.N = n
+		return e
+	}
+	return nil
 }

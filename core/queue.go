@@ -88,7 +88,13 @@ type QueueDeadLetter struct {
 
 // QueueItem is one item (003 QueueItem).
 type QueueItem struct {
-	ID uuid.UUID `json:"id"`
+	ID        uuid.UUID       `json:"id"`
+	Queue     uuid.UUID       `json:"queue_id"`
+	Data      json.RawMessage `json:"data"`
+	Priority  int32           `json:"priority"`
+	Key       string          `json:"key"`
+	Attempts  uint32          `json:"attempts"`
+	CreatedAt Time            `json:"created_at"`
 }
 
 // QueueItems are items in the order in which they were taken.

@@ -354,25 +354,3 @@ func (t Task) effectHandedBack(e EffectHandedBack, c Clock) (Task, []effects.Eff
 	t.Asked, t.UpdatedAt = asked, c.Now
 	return t.ask(renumbered(effect, t.Asked.next()), nil)
 }
-
-// renumbered gives an effect of a task or a strategy another number.
-func renumbered(e effects.Outer, n uint32) effects.Outer {
-	switch e := e.(type) {
-	case effects.Spawn:
-		e.N = n
-		return e
-	case effects.SendInput:
-		e.N = n
-		return e
-	case effects.Kill:
-		e.N = n
-		return e
-	case effects.Nudge:
-		e.N = n
-		return e
-	case effects.Merge:
-		e.N = n
-		return e
-	}
-	return e
-}

@@ -445,6 +445,10 @@ func DueEvent(kind effects.Kind) Event {
 		return TaskDue{}
 	case KindStrategy:
 		return StrategyDue{}
+	case KindPipeline:
+		return PipelineDue{}
+	case KindWorker:
+		return WorkerDue{}
 	}
 	return nil
 }
@@ -461,6 +465,8 @@ func ExpireEvent(kind effects.Kind) Event {
 		return TaskExpire{}
 	case KindStrategy:
 		return StrategyExpire{}
+	case KindPipeline:
+		return PipelineExpire{}
 	}
 	return nil
 }

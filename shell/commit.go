@@ -584,7 +584,7 @@ func (p *plan) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return false, err
 	}
-	effect := core.Awaited(s, e.Key.N)
+	effect := core.OutstandingEffect(s, e.Key.N)
 	if effect == nil {
 		return false, errStale
 	}

@@ -1,0 +1,366 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T) {
+	run := &core.ToolRun{Tool: "command"}
+	for _, row := range []struct {
+		name, want string
+		change     func(*core.PipelineDef)
+	}{
+		{"no name", "name: must not be empty", func(d *core.PipelineDef) { d.Name = "" }},
+		{"no phases", "phases: 0 phases are not between 1 and 1000", func(d *core.PipelineDef) { d.Phases = nil }},
+		{"too many phases", "phases: 1001 phases are not between", func(d *core.PipelineDef) { d.Phases = chain(1001) }},
+		{"two of one name", `phases[1].name: there are two phases "a"`, func(d *core.PipelineDef) { d.Phases[1].Name = "a" }},
+		{"a name that no reference can name", `phases[1].name: "b.c" has one of`, func(d *core.PipelineDef) { d.Phases[1].Name = "b.c" }},
+		{"a name that is taken", `phases[1].name: "phase" is taken`, func(d *core.PipelineDef) { d.Phases[1].Name = "phase" }},
+		{"no action", `phase "b" (phases[1]): has no action`, func(d *core.PipelineDef) { d.Phases[1].Run = nil }},
+		{"two actions", `phase "b" (phases[1]): has several actions, run and manual`, func(d *core.PipelineDef) { d.Phases[1].Manual = &core.ManualPhase{} }},
+		{"no tool", `phase "b" (phases[1]): run.tool: must not be empty`, func(d *core.PipelineDef) { d.Phases[1].Run = &core.ToolRun{} }},
+		{"bad input", `phase "b" (phases[1]): run.input: "{" is not valid JSON`, func(d *core.PipelineDef) { d.Phases[1].Run = &core.ToolRun{Tool: "x", Input: json.RawMessage("{")} }},
+		{"unknown next", `next: there is no phase "z"`, func(d *core.PipelineDef) { d.Phases[1].Next = "z" }},
+		{"a cycle", `phase "c" (phases[2]): next: "a" does not stand later, which makes a cycle: c → a → b → c`, func(d *core.PipelineDef) { d.Phases[2].Next = "a" }},
+		{"itself", `next: "c" does not stand later, which makes a cycle: c → c`, func(d *core.PipelineDef) { d.Phases[2].Next = "c" }},
+		{"a way around that goes back", `on_failure: "a" does not stand later`, func(d *core.PipelineDef) { d.Phases[2].OnFailure = "a" }},
+		{"unknown cleaning up", `on_failure: there is no phase "z"`, func(d *core.PipelineDef) { d.OnFailure = "z" }},
+		{"bad pattern", `retry.no_retry[0]: "(" is no regular expression`, func(d *core.PipelineDef) { d.Phases[0].Retry.NoRetry = []string{"("} }},
+		{"negative limit", `timeout_ms: -1 is not between`, func(d *core.PipelineDef) { d.Phases[0].TimeoutMS = -1 }},
+		{"a reference to a later phase", `run.tool: ${c}: "c" is neither an input nor the output of an earlier phase`, func(d *core.PipelineDef) { d.Phases[1].Run = &core.ToolRun{Tool: "${c}"} }},
+		{"a reference that is none", `run.tool: "${c" has no closing`, func(d *core.PipelineDef) { d.Phases[1].Run = &core.ToolRun{Tool: "${c"} }},
+		{"an unknown condition", `when.ref: ${z}: "z" is neither`, func(d *core.PipelineDef) { d.Phases[1].When = &core.When{Ref: "z", Equals: json.RawMessage("1")} }},
+		{"a merge by an agent", "merge.strategy: \"agent\" is not", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Merge: &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent}}
+		}},
+		{"an unlock of nothing", `unlock.name: no earlier phase takes a lock or a semaphore "x"`, func(d *core.PipelineDef) {
+			d.Phases[2] = core.PhaseDef{Name: "c", Unlock: &core.UnlockPhase{Name: "x"}}
+		}},
+		{"both waits", "wait: give one of for_ms and until", func(d *core.PipelineDef) { d.Phases[0] = core.PhaseDef{Name: "a", Wait: &core.WaitPhase{}} }},
+		{"a bad time", "wait.until: time \"tomorrow\" is not RFC 3339", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Wait: &core.WaitPhase{Until: "tomorrow"}}
+		}},
+		{"no pipelines", "pipelines: 0 pipelines are not between 1 and 64", func(d *core.PipelineDef) { d.Phases[0] = core.PhaseDef{Name: "a", Pipelines: &core.PipelinesPhase{}} }},
+		{"a bad pipeline within", `pipelines.start[0].definition: name: must not be empty`, func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Pipelines: &core.PipelinesPhase{Start: []core.PipelineStartDef{{Definition: core.PipelineDef{Phases: chain(1)}}}}}
+		}},
+		{"a context beyond all limits", "context_limit: 1048577 is not between", func(d *core.PipelineDef) { d.ContextLimit = core.MaxContextLimit + 1 }},
+		{"an unknown result", `result: "z" is neither`, func(d *core.PipelineDef) { d.Result = "z" }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			d := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Run: run}, {Name: "b", Run: run}, {Name: "c", Run: run}}}
+			require.NoError(t, d.Validate())
+			row.change(&d)
+			assert.ErrorContains(t, d.Validate(), row.want)
+			_, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: d}}, core.Clock{Now: start})
+			require.NotNil(t, refusal(effs))
+			assert.Equal(t, effects.CodeInvalid, refusal(effs).Code)
+		})
+	}
+}
+
+func TestAPipelineIsRefusedWithTheFieldThatIsWrong(t *testing.T) {
+	for _, row := range []struct {
+		name, want string
+		change     func(*core.PipelineSpec)
+	}{
+		{"no id", "id: must be a UUID", func(s *core.PipelineSpec) { s.ID = uuid.Nil }},
+		{"depends on itself", "depends_on[0]", func(s *core.PipelineSpec) { s.DependsOn = []uuid.UUID{s.ID} }},
+		{"depends twice on one", "depends_on[1]", func(s *core.PipelineSpec) { s.DependsOn = []uuid.UUID{id(2), id(2)} }},
+		{"missing input", "context.target: the input is missing", func(s *core.PipelineSpec) { s.Definition.Inputs = []core.InputDef{{Name: "target", Required: true}} }},
+		{"context too long", "context: 65541 bytes are more than 65536", func(s *core.PipelineSpec) {
+			s.Context = map[string]json.RawMessage{"abc": json.RawMessage(`"` + strings.Repeat("x", core.DefaultContextLimit) + `"`)}
+		}},
+		{"context no JSON", "definition and context: ", func(s *core.PipelineSpec) { s.Context = map[string]json.RawMessage{"x": json.RawMessage("{")} }},
+		{"invalid text deep inside", "a text is not valid UTF-8", func(s *core.PipelineSpec) { s.Definition.Phases[0].Manual.Instructions = "\xff" }},
+		{"a definition too long", "definition: ", func(s *core.PipelineSpec) {
+			for i := range s.Definition.Phases {
+				s.Definition.Phases[i].Manual = &core.ManualPhase{Instructions: strings.Repeat("x", 60_000)}
+			}
+			s.Definition.Phases = append(s.Definition.Phases, chain(1)...)
+			for i := range 8 {
+				s.Definition.Phases = append(s.Definition.Phases, core.PhaseDef{Name: fmt.Sprint("m", i), Manual: &core.ManualPhase{Instructions: strings.Repeat("x", 60_000)}})
+			}
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			spec := core.PipelineSpec{ID: id(1), Definition: manualDef()}
+			row.change(&spec)
+			_, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: spec}, core.Clock{Now: start})
+			require.NotNil(t, refusal(effs))
+			assert.Contains(t, refusal(effs).Reason, row.want)
+		})
+	}
+}
+
+// chain gives phases that end at once.
+func chain(n int) []core.PhaseDef {
+	phases := make([]core.PhaseDef, n)
+	for i := range phases {
+		phases[i] = core.PhaseDef{Name: fmt.Sprint("p", i), Set: &core.SetPhase{Values: map[string]json.RawMessage{"last": json.RawMessage(fmt.Sprint(i))}}, Output: "out"}
+	}
+	return phases
+}
+
+// fire runs Turns of due events until nothing is due at that instant, and gives
+// how many there were.
+func (w world) fire(t *testing.T, now core.Time, seq *uint64) int {
+	t.Helper()
+	for turns := range 1000 {
+		*seq++
+		turn := core.NewTurn(w, core.Clock{Now: now}, *seq)
+		due := 0
+		for _, ref := range w.refs() {
+			s, err := w.Load(ref)
+			require.NoError(t, err)
+			if at := s.Deadline(); !at.IsZero() && at <= now {
+				due++
+				res, err := turn.Apply(core.Input{To: ref, Event: core.DueEvent(ref.Kind)})
+				require.NoError(t, err)
+				require.True(t, res.Changed, "%s is due, and its due event changes nothing: %v", ref, res.Refused)
+			}
+		}
+		w.store(turn)
+		if due == 0 {
+			return turns
+		}
+	}
+	t.Fatal("something is due for ever")
+	return 0
+}
+
+// send applies one event in a Turn of its own.
+func (w world) send(t *testing.T, to effects.Ref, e core.Event, now core.Time, seq *uint64) core.Result {
+	t.Helper()
+	*seq++
+	turn := core.NewTurn(w, core.Clock{Now: now}, *seq)
+	res, err := turn.Apply(core.Input{To: to, Event: e})
+	require.NoError(t, err)
+	w.store(turn)
+	return res
+}
+
+func (w world) pipeline(t *testing.T, n int) core.Pipeline {
+	t.Helper()
+	s, err := w.Load(pipelineRef(n))
+	require.NoError(t, err)
+	require.NotNil(t, s)
+	return s.(core.Pipeline)
+}
+
+func pipelineRef(n int) effects.Ref { return effects.Ref{Kind: core.KindPipeline, ID: id(n)} }
+
+func TestAThousandPhasesThatEndAtOnceRunInAFewTransitions(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	def := core.PipelineDef{Name: "long", Phases: chain(core.MaxPhases)}
+	res := w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, start, &seq)
+	require.Nil(t, res.Refused)
+	turns := w.fire(t, start, &seq)
+	p := w.pipeline(t, 1)
+	assert.Equal(t, core.PhaseDone, p.Phase.Type)
+	assert.JSONEq(t, "999", string(p.Context["last"]))
+	assert.Len(t, p.History, core.MaxHistory)
+	assert.LessOrEqual(t, turns, 22, "a transition runs many, but not all")
+	assert.Greater(t, turns, 10, "a transition must not run them all")
+}
+
+func TestPipelinesWaitForEachOtherThroughTurns(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	create := func(n int, def core.PipelineDef, depends ...uuid.UUID) {
+		res := w.send(t, pipelineRef(n), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(n), Definition: def, DependsOn: depends}}, start, &seq)
+		require.Nil(t, res.Refused)
+		w.fire(t, start, &seq)
+	}
+	create(1, manualDef())
+	create(2, manualDef(), id(1))
+	create(3, manualDef(), id(1), id(9))
+	create(4, core.PipelineDef{Name: "waits", Phases: []core.PhaseDef{{Name: "for", Pipelines: &core.PipelinesPhase{Await: []string{id(1).String()}}}}})
+	assert.Equal(t, core.PhaseBlocked, w.pipeline(t, 2).Phase.Type)
+	assert.Contains(t, w.pipeline(t, 3).Phase.Reason, id(9).String(), "it names the one that is unknown")
+
+	for _, phase := range []string{"build", "ship"} {
+		require.Nil(t, w.send(t, pipelineRef(1), core.PhaseComplete{Phase: phase}, start, &seq).Refused)
+	}
+	assert.Equal(t, core.PhaseDone, w.pipeline(t, 1).Phase.Type)
+	assert.Equal(t, core.PhaseRunning, w.pipeline(t, 2).Phase.Type, "what it depends on is done")
+	assert.Equal(t, core.PhaseBlocked, w.pipeline(t, 3).Phase.Type, "the unknown one still blocks")
+	assert.Equal(t, core.PhaseDone, w.pipeline(t, 4).Phase.Type, "what it waited for is done")
+	require.Nil(t, w.send(t, pipelineRef(3), core.PipelineUnblock{}, start, &seq).Refused)
+	assert.Equal(t, core.PhaseRunning, w.pipeline(t, 3).Phase.Type)
+	create(5, manualDef(), id(1))
+	assert.Equal(t, core.PhaseRunning, w.pipeline(t, 5).Phase.Type, "one that is done already answers at once")
+}
+
+func TestCancellingAPipelineCancelsAllThatItRunsAndMeetsNoRefusal(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	inner := core.PipelineDef{Name: "inner", Phases: []core.PhaseDef{{Name: "work", Run: &core.ToolRun{Tool: "command"}}}}
+	def := core.PipelineDef{Name: "outer", Phases: []core.PhaseDef{{Name: "both", Pipelines: &core.PipelinesPhase{Start: []core.PipelineStartDef{{Definition: inner}, {Definition: inner}}, Wait: true}}}}
+	require.Nil(t, w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, start, &seq).Refused)
+	w.fire(t, start, &seq)
+	require.Len(t, w, 5, "the pipeline, two more, and an action of each")
+
+	res := w.send(t, pipelineRef(1), core.PipelineCancel{Reason: "not needed"}, start, &seq)
+	assert.Nil(t, res.Refused)
+	for _, ref := range w.refs() {
+		s, err := w.Load(ref)
+		require.NoError(t, err)
+		assert.Equal(t, "cancelled", phase(s), ref)
+		assert.True(t, s.Deadline().IsZero())
+	}
+	assert.Empty(t, w.pipeline(t, 1).Leaving, "both have ended")
+}
+
+func TestAChildThatCannotBeMadeFailsItsPhaseInsteadOfBeingDueForEver(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	def := core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "tool"}}, Phases: []core.PhaseDef{{Name: "work", Run: &core.ToolRun{Tool: "${tool}"}}}}
+	spec := core.PipelineSpec{ID: id(1), Definition: def, Context: map[string]json.RawMessage{"tool": json.RawMessage(`""`)}}
+	require.Nil(t, w.send(t, pipelineRef(1), core.PipelineCreate{Spec: spec}, start, &seq).Refused)
+	w.fire(t, start, &seq)
+	p := w.pipeline(t, 1)
+	assert.Equal(t, core.PhaseFailure, p.Phase.Type)
+	assert.Equal(t, "run.tool: must not be empty", p.Phase.Error)
+	assert.False(t, p.Phase.Recoverable)
+}
+
+func TestAPipelineEndsWhateverTheAnswers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := core.Clock{Now: start}
+		def := everyPhase()
+		for i := range def.Phases {
+			def.Phases[i].TimeoutMS = rapid.SampledFrom([]int64{0, 0, 1000}).Draw(t, "timeout_ms")
+			def.Phases[i].Retry = core.Retry{MaxAttempts: rapid.Uint32Range(1, 3).Draw(t, "max_attempts")}
+			def.Phases[i].IgnoreFailure = rapid.IntRange(0, 3).Draw(t, "ignore_failure") > 0
+		}
+		p, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+		held := map[uint32]bool{} // locks and slots, as those who give them see it
+		for range 500 {
+			for _, e := range effs {
+				switch e := e.(type) {
+				case effects.AcquireLock:
+					held[e.N] = true
+				case effects.AcquireSemaphore:
+					held[e.N] = true
+				case effects.ReleaseLock:
+					require.True(t, held[e.N], "what it does not have is given back")
+					delete(held, e.N)
+				case effects.ReleaseSemaphore:
+					require.True(t, held[e.N], "what it does not have is given back")
+					delete(held, e.N)
+				}
+			}
+			if p.Phase.Type.Ended() {
+				break
+			}
+			clock.Step++
+			e := answerFor(t, p)
+			if lost, ok := e.(core.Lost); ok {
+				delete(held, lost.N)
+			}
+			if at := p.Deadline(); !at.IsZero() {
+				clock.Now = max(clock.Now, at)
+			}
+			before := p
+			p, effs = p.Apply(e, clock)
+			require.Nil(t, refusal(effs), "%s", encoded(before))
+		}
+		require.True(t, p.Phase.Type.Ended(), "%s", encoded(p))
+		require.Empty(t, held, "locks and slots are given back at the end")
+		require.Zero(t, p.Deadline())
+	})
+}
+
+// answerFor gives an event that the pipeline takes: an answer, or its due event.
+func answerFor(t *rapid.T, p core.Pipeline) core.PipelineEvent {
+	if !p.Deadline().IsZero() && rapid.IntRange(0, 3).Draw(t, "due") == 0 {
+		return core.PipelineDue{}
+	}
+	outcome := rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildSucceeded, core.ChildFailed, core.ChildRefused}).Draw(t, "outcome")
+	good := outcome == core.ChildSucceeded
+	switch p.Waiting.For {
+	case core.WaitChild:
+		for _, child := range p.Waiting.Children {
+			if !child.Ended {
+				return core.ChildEnded{N: child.N, Outcome: outcome, Reason: "no", Result: json.RawMessage(`{"x":1}`)}
+			}
+		}
+	case core.WaitEffect:
+		switch {
+		case good:
+			return core.EffectDone{N: p.Waiting.N}
+		case rapid.Bool().Draw(t, "interrupted"):
+			return core.EffectInterrupted{N: p.Waiting.N}
+		}
+		return core.EffectFailed{N: p.Waiting.N, Reason: "no"}
+	case core.WaitSignal:
+		return core.PipelineSignal{Name: p.Waiting.Name}
+	case core.WaitApproval:
+		return core.PipelineApprove{Phase: p.Phase.Name, Approved: good}
+	case core.WaitManual:
+		if good {
+			return core.PhaseComplete{Phase: p.Phase.Name}
+		}
+		return core.PhaseFailed{Phase: p.Phase.Name, Error: "no"}
+	case core.WaitHold, core.WaitRegain:
+		for _, h := range p.Holds {
+			if !h.Granted && good {
+				return core.Granted{N: h.N, Name: h.Name, Token: 1}
+			}
+			if !h.Granted {
+				return core.Lost{N: h.N, Name: h.Name}
+			}
+		}
+	case core.WaitTime, core.WaitRetry, core.WaitTurn:
+	}
+	return core.PipelineDue{}
+}
+
+func TestSignalsAndCheckpointsAreKeptOnlyUpToTheirLimits(t *testing.T) {
+	s := kitOf(core.KindPipeline).made().(core.Pipeline)
+	var effs []effects.Effect
+	for i := range core.MaxCheckpoints + 5 {
+		s, effs = s.Apply(core.PipelineCheckpoint{Message: fmt.Sprint(i, strings.Repeat("é", 1000))}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+	}
+	assert.Len(t, s.Checkpoints, core.MaxCheckpoints)
+	assert.True(t, strings.HasPrefix(s.Checkpoints[0].Message, "5é"), "the last ones are kept")
+	assert.LessOrEqual(t, len(s.Checkpoints[0].Message), core.MaxCheckpointBytes)
+	for i := range core.MaxSignals {
+		s, effs = s.Apply(core.PipelineSignal{Name: fmt.Sprint(i)}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+	}
+	_, effs = s.Apply(core.PipelineSignal{Name: "more"}, core.Clock{Now: start})
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "64 signals wait for their phases already")
+}
+
+func TestThePhaseThatFailedIsTriedAgainByItsRetryOnly(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Manual: &core.ManualPhase{}, Retry: core.Retry{MaxAttempts: 3, BackoffMS: 1000, NoRetry: []string{"^forbidden"}}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	final, _ := p.Apply(core.PhaseFailed{Phase: "a", Error: "forbidden by ann"}, clock)
+	assert.Equal(t, core.PhaseFailure, final.Phase.Type, "no attempt follows after that error")
+	assert.True(t, final.Phase.Recoverable, "a person may still retry")
+	for attempt, wait := range []time.Duration{time.Second, 2 * time.Second} {
+		p, _ = p.Apply(core.PhaseFailed{Phase: "a", Error: "no"}, clock)
+		require.Equal(t, core.WaitRetry, p.Waiting.For)
+		assert.Equal(t, clock.Now.Add(wait), p.Deadline())
+		clock.Now = p.Deadline()
+		p, _ = p.Apply(core.PipelineDue{}, clock)
+		assert.Equal(t, uint32(attempt+2), p.Attempt)
+	}
+	p, _ = p.Apply(core.PhaseFailed{Phase: "a", Error: "no"}, clock)
+	assert.Equal(t, core.PhaseFailure, p.Phase.Type, "three attempts are all")
+}

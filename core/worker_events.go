@@ -1,0 +1,145 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// WorkerEvent is an event of [Worker]. The set is closed.
+//
+//sumtype:decl
+type WorkerEvent interface {
+	Event
+	workerEvent()
+}
+
+type (
+	// WorkerConfigure declares a worker, or replaces what was declared under its
+	// name.
+	WorkerConfigure struct {
+		Spec WorkerSpec `json:"spec"`
+	}
+	// WorkerWake lets a worker look for work (003 WakeWorker).
+	WorkerWake struct{}
+	// WorkerDue says that the worker's deadline has come.
+	WorkerDue struct{}
+	// WorkerPause lets a worker take no more items; those in hand go on.
+	WorkerPause struct{}
+	// WorkerResume ends a pause.
+	WorkerResume struct{}
+	// WorkerDelete ends a worker.
+	WorkerDelete struct {
+		Drain bool `json:"drain,omitempty"` // end what is in hand first, instead of being refused
+	}
+)
+
+func (WorkerConfigure) workerEvent() {}
+func (WorkerWake) workerEvent()      {}
+func (WorkerDue) workerEvent()       {}
+func (WorkerPause) workerEvent()     {}
+func (WorkerResume) workerEvent()    {}
+func (WorkerDelete) workerEvent()    {}
+func (QueueTaken) workerEvent()      {}
+func (ChildEnded) workerEvent()      {}
+
+// EventType gives the discriminator.
+func (WorkerConfigure) EventType() string { return "configure" }
+
+// EventType gives the discriminator.
+func (WorkerWake) EventType() string { return "wake" }
+
+// EventType gives the discriminator.
+func (WorkerDue) EventType() string { return typeDue }
+
+// EventType gives the discriminator.
+func (WorkerPause) EventType() string { return typePause }
+
+// EventType gives the discriminator.
+func (WorkerResume) EventType() string { return typeResume }
+
+// EventType gives the discriminator.
+func (WorkerDelete) EventType() string { return typeDelete }
+
+// AppendJSON appends the journal form.
+func (e WorkerConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e WorkerWake) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e WorkerDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e WorkerPause) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e WorkerResume) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e WorkerDelete) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+func decodeWorkerEvent(typ string, b []byte) (Event, error) {
+	switch typ {
+	case WorkerConfigure{}.EventType():
+		return decodeAs[WorkerConfigure](b)
+	case WorkerWake{}.EventType():
+		return WorkerWake{}, nil
+	case WorkerDue{}.EventType():
+		return WorkerDue{}, nil
+	case WorkerPause{}.EventType():
+		return WorkerPause{}, nil
+	case WorkerResume{}.EventType():
+		return WorkerResume{}, nil
+	case WorkerDelete{}.EventType():
+		return decodeAs[WorkerDelete](b)
+	case QueueTaken{}.EventType():
+		return decodeAs[QueueTaken](b)
+	}
+	return decodeShared(typ, b)
+}
+
+// Ref names the worker.
+func (w Worker) Ref() effects.Ref {
+	if w.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindWorker, ID: w.ID}
+}
+
+// Deadline is when it looks for work without being woken.
+func (w Worker) Deadline() Time {
+	if w.Paused || w.Draining || w.free() == 0 || w.PollAt.IsZero() {
+		return 0
+	}
+	return max(w.PollAt, effects.MinTime)
+}
+
+// Terms lists the worker under all, its status and its tenant.
+func (w Worker) Terms() []effects.Term {
+	if w.ID == uuid.Nil {
+		return nil
+	}
+	return []effects.Term{
+		{Name: TermAll, At: w.CreatedAt, Counted: true},
+		{Name: StatusTerm(StatusType(w.Status())), At: w.CreatedAt, Counted: true},
+		{Name: ScopeTerm(w.Namespace, w.Tenant), At: w.CreatedAt},
+	}
+}
+
+// AppendJSON appends the stored form.
+func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
+
+func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
+	own, ok := e.(WorkerEvent)
+	if !ok {
+		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("a worker takes no event %q", e.EventType()))
+	}
+	return w.Apply(own, c)
+}
+
+func (w Worker) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindWorker, ID: w.ID}, e, code, reason)
+}
