@@ -59,7 +59,7 @@ var (
 		for _, key := range []string{"k", "digest"} {
 			pairs = append(pairs, core.DedupRef("", "", key).ID.String(), "KEY("+key+")")
 		}
-		return strings.NewReplacer(pairs...)
+		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()
 	shortKey = regexp.MustCompile(`KEY\((\w+)\)`)
 )
@@ -70,6 +70,7 @@ func stepOf(batch, place int) uint64 { return uint64(batch)<<20 + uint64(place) 
 
 // expand writes short ids out.
 func expand(s string) string {
+	s = expandQueueIDs.Replace(s)
 	s = shortKey.ReplaceAllStringFunc(s, func(m string) string {
 		return core.DedupRef("", "", shortKey.FindStringSubmatch(m)[1]).ID.String()
 	})
