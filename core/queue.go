@@ -213,6 +213,15 @@ func (q Queue) Ref() effects.Ref {
 // be forgotten.
 func (q Queue) Deadline() Time { return q.Wake }
 
+// NextTake is when the rate of the queue allows the next take; zero where it has
+// none, and not after now where that may come at once.
+func (q Queue) NextTake(now Time) Time { return q.Config.Rate.next(q.RateTAT, now) }
+
+// QueueDedupRef names the record of a dedup key of a queue.
+func QueueDedupRef(queue uuid.UUID, key string) effects.Ref {
+	return effects.Ref{Kind: KindQueueDedup, ID: partID(queue, "dedup", key)}
+}
+
 // QueueStatusTerm is the list term of the queues that are paused, or not.
 func QueueStatusTerm(paused bool) string {
 	if paused {
