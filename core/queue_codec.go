@@ -343,7 +343,10 @@ func (e QueueRelease) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e QueueCancelItem) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e QueueCancelItem) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e QueueRedrive) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
@@ -359,6 +362,7 @@ func (e QueuePurge) AppendJSON(b []byte) []byte {
 	if e.States = slices.Clone(e.States); len(e.States) == 0 {
 		e.States = []ItemStateType{}
 	}
+	e.Reason = validText(e.Reason)
 	return appendEvent(b, e.EventType(), e)
 }
 

@@ -19,7 +19,9 @@ type QueueConfig struct {
 }
 
 // QueueRate bounds takes: Limit in PerMS milliseconds, spread evenly, but that
-// after a rest Burst of them may go at once. The zero QueueRate: no bound.
+// after a rest Burst of them may go at once: give it a burst of what may go between
+// two looks at the queue. It is kept to the microsecond, and more than 1000 a
+// millisecond are no more than that. The zero QueueRate: no bound.
 type QueueRate struct {
 	Limit uint32 `json:"limit,omitempty"`
 	PerMS int64  `json:"per_ms,omitempty"` // default 1 s
@@ -100,11 +102,24 @@ func checkBetween(field string, v, least, most int64) error {
 // more than a burst's intervals ahead of the clock. Microseconds, since rates of
 // more than one a millisecond are common.
 
-// interval is the time between two takes, and that by which a burst may be early.
+// interval is the time between two takes, and that by which one may be early: a
+// burst's intervals, and at least what the clock does not tell apart.
 func (r QueueRate) interval() (each, early int64) {
 	per := min(max(r.PerMS, 1), maxRatePerMS) * 1000
 	each = (per + int64(r.Limit) - 1) / int64(max(r.Limit, 1)) // rounded up: never more than Limit
-	return each, each * int64(min(max(r.Burst, 1), maxRateBurst)-1)
+	return each, max(each*int64(min(max(r.Burst, 1), maxRateBurst)-1), 999)
+}
+
+// sane gives the time of a take again where the clock cannot have led to it: it
+// went back by more than a minute, or the rate was slower. Else that would stop
+// the queue until then.
+func (r QueueRate) sane(tat int64, now Time) int64 {
+	const minute = 60_000_000
+	each, early := r.interval()
+	if us := micros(now); tat > us+early+each+minute {
+		return us
+	}
+	return tat
 }
 
 // next is when the next take conforms: not after now where it may go at once.
@@ -112,9 +127,8 @@ func (r QueueRate) next(tat int64, now Time) Time {
 	if r.Limit == 0 {
 		return 0
 	}
-	each, early := r.interval()
-	at := min(tat, micros(now)+each+early) - early // a clock that went back does not block for long
-	return Time(max(at+999, 0) / 1000)
+	_, early := r.interval()
+	return Time(max(r.sane(tat, now)-early+999, 0) / 1000)
 }
 
 // took gives the time after a take.
@@ -122,9 +136,8 @@ func (r QueueRate) took(tat int64, now Time) int64 {
 	if r.Limit == 0 {
 		return 0
 	}
-	each, early := r.interval()
-	us := micros(now)
-	return min(max(tat, us), us+early) + each
+	each, _ := r.interval()
+	return max(r.sane(tat, now), micros(now)) + each
 }
 
 func micros(t Time) int64 { return int64(min(max(t, 0), maxTime)) * 1000 }

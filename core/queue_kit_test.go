@@ -310,3 +310,37 @@ var expandQueueIDs = func() *strings.Replacer {
 	}
 	return strings.NewReplacer(pairs...)
 }()
+
+// queueParts writes what changes of each item, key and dedup key of a queue.
+func queueParts(q core.Queue, values map[string]string) (names []string) {
+	add := func(name, value string) {
+		name = longIDs.Replace(name)
+		names, values[name] = append(names, name), longIDs.Replace(value)
+	}
+	for _, i := range q.Items {
+		state, _ := json.Marshal(i.State)
+		text := strings.TrimSuffix(strings.TrimPrefix(brief(state), `{"type":`), "}")
+		if i.Attempts > 0 {
+			text += fmt.Sprintf(", attempt %d", i.Attempts)
+		}
+		text += fmt.Sprintf(", turn %d", i.Turn)
+		if i.Place > 0 {
+			text += fmt.Sprintf(", place %d", i.Place)
+		}
+		if i.LastError != "" {
+			text += fmt.Sprintf(", last error %q", i.LastError)
+		}
+		add("item "+i.ID.String(), text)
+	}
+	for _, k := range q.Keys {
+		front := "none"
+		if k.Front != uuid.Nil {
+			front = k.Front.String()
+		}
+		add(fmt.Sprintf("key %q", k.Key), fmt.Sprintf("%d in flight, %d waiting, front %s, until %s", k.InFlight, k.Waiting, front, k.Until))
+	}
+	for _, d := range q.Dedups {
+		add(fmt.Sprintf("dedup key %q", d.Key), fmt.Sprintf("held by %s, until %s", d.Item, d.Until))
+	}
+	return names
+}

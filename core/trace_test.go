@@ -153,6 +153,11 @@ func fields(s core.State) (names []string, values map[string]string) {
 	if s == nil || !exists(s) {
 		return nil, values
 	}
+	whole, isQueue := s.(core.Queue)
+	if isQueue {
+		s = whole.Header()
+		defer func() { names = append(names, queueParts(whole, values)...) }()
+	}
 	d := json.NewDecoder(bytes.NewReader(s.AppendJSON(nil)))
 	_, _ = d.Token()
 	for d.More() {
