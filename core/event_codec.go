@@ -276,11 +276,21 @@ type wire struct {
 // DecodeEvent reads the journal form of an event for a machine of that kind.
 func DecodeEvent(kind effects.Kind, b []byte) (Event, error) {
 	var w wire
-	if err := json.Unmarshal(b, &w); err != nil {
+	var err error
+	switch kind {
+	case KindAction, KindRecurring, KindOccurrence, KindDedup:
+		err = json.Unmarshal(b, &w)
+	default: // the members of the others are their own
+		var head struct {
+			Type string `json:"type"`
+		}
+		err = json.Unmarshal(b, &head)
+		w.Type = head.Type
+	}
+	if err != nil {
 		return nil, fmt.Errorf("decode event of %s: %w", kind, err)
 	}
 	var e Event
-	var err error
 	switch kind {
 	case KindAction:
 		e, err = w.action()
@@ -440,6 +450,12 @@ func DecodeState(kind effects.Kind, b []byte) (State, error) {
 		s, err = decodeStateAs[Bus](b)
 	case KindQueue:
 		s, err = decodeStateAs[Queue](b)
+	case KindQueueItem:
+		s, err = decodeStateAs[QueueItem](b)
+	case KindQueueKey:
+		s, err = decodeStateAs[QueueKey](b)
+	case KindQueueDedup:
+		s, err = decodeStateAs[QueueDedup](b)
 	default:
 		return nil, fmt.Errorf("decode state: kind %q is unknown", clip(string(kind)))
 	}
@@ -479,6 +495,12 @@ func zero(kind effects.Kind) State {
 		return Bus{}
 	case KindQueue:
 		return Queue{}
+	case KindQueueItem:
+		return QueueItem{}
+	case KindQueueKey:
+		return QueueKey{}
+	case KindQueueDedup:
+		return QueueDedup{}
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -9,138 +8,196 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Queue is a stub.
+// Queue holds work items with order, visibility and retry (003 Queue).
+//
+//	 create, push,              pause
+//	 dead_letter   ┌────────┐ ─────────▶ ┌────────┐
+//	──────────────▶│ active │            │ paused │
+//	               └────────┘ ◀───────── └────────┘
+//	                            resume
+//
+// delete leads from both out of existence, once no item is left. What happens
+// to an item is drawn at [QueueItem].
+//
+// A queue is one machine and pure over all that it holds. But no transition
+// needs more than a few of its items: a [Turn] keeps items, keys and dedup keys as
+// records of their own, and gives a transition those that it asks for. A property
+// test holds that what comes out is the same as with all of them. The stored
+// record of a queue is its header: it has neither items nor keys nor dedup keys.
+//
+// Invariants, held by property tests:
+//   - Every gauge equals what a count over all items gives.
+//   - An item is held by at most one holder, and only a take gives it to one.
+//   - No item is lost or duplicated: one comes by push or dead_letter, and goes by complete,
+//     cancel_item, purge or redrive, as a dead letter, or once it was kept long enough.
+//   - A take never lets the attempts of an item exceed max_attempts.
+//   - What is taken comes first in the order: the highest priority, and within it the first
+//     pushed of those that may run.
+//   - A take leaves no more items in flight than concurrency and key_concurrency allow.
+//   - Of each key at most one item stands in line, and it is the first of those that wait.
+//   - The deadline is never after the first time at which something is to happen.
 type Queue struct {
-	ID uuid.UUID `json:"id"`
+	ID        uuid.UUID   `json:"id"`
+	Namespace string      `json:"namespace"`
+	Tenant    string      `json:"tenant"`
+	Name      string      `json:"name"`
+	Config    QueueConfig `json:"config"`
+	CreatedAt Time        `json:"created_at"`
+	Paused    bool        `json:"paused"`
+	PausedBy  string      `json:"paused_by"`
+	Reason    string      `json:"reason"` // of the pause
+
+	// Turn is the last turn that was given out: a place in the line of what waits,
+	// within its priority. It begins again when nothing waits and nothing can come
+	// back.
+	Turn uint32 `json:"turn"`
+	// RateTAT is when the next take would conform to the rate without any burst, in
+	// microseconds since 1970.
+	RateTAT int64 `json:"rate_tat"`
+	// Limited is when the rate lets the next item go, where a machine was given
+	// less than it asked for.
+	Limited Time `json:"limited"`
+	// Wake is a lower bound of the first time at which something is to happen here.
+	Wake Time `json:"wake"`
+
+	// Counters of what has happened. They saturate.
+	Pushed       uint64 `json:"pushed"` // also numbers the items
+	Taken        uint64 `json:"taken"`
+	Completed    uint64 `json:"completed"`
+	Failed       uint64 `json:"failed"` // attempts
+	TimedOut     uint64 `json:"timed_out"`
+	DeadLettered uint64 `json:"dead_lettered"` // moved to the dead letter queue
+	Cancelled    uint64 `json:"cancelled"`     // by cancel_item and purge
+	Redriven     uint64 `json:"redriven"`
+
+	// Gauges of what is here now.
+	Ready    uint64 `json:"ready"`     // pending, in line
+	Waiting  uint64 `json:"waiting"`   // pending, behind another one of their key
+	Delayed  uint64 `json:"delayed"`   // pending, until their time
+	InFlight uint64 `json:"in_flight"` // processing
+	Retrying uint64 `json:"retrying"`  // failed, until their back-off has passed
+	Kept     uint64 `json:"kept"`      // completed
+	Dead     uint64 `json:"dead"`
+	KeyCount uint64 `json:"keys_count"`
+	Windows  uint64 `json:"dedups_count"`
+
+	// What a stored header leaves out, see [Queue].
+	Items  []QueueItem  `json:"items,omitempty"`  // ordered by id, which is the order of their push
+	Keys   []QueueKey   `json:"keys,omitempty"`   // ordered by id
+	Dedups []QueueDedup `json:"dedups,omitempty"` // ordered by id
 }
-
-// QueueConfig bounds a queue (003 QueueConfig). Times are in milliseconds.
-type QueueConfig struct {
-	VisibilityTimeoutMS int64     `json:"visibility_timeout_ms"` // default 30 s
-	Retry               Retry     `json:"retry"`                 // max_attempts: default 3
-	DeadLetterQueue     string    `json:"dead_letter_queue"`     // its name in the same tenant; empty: dead items stay here
-	Concurrency         uint32    `json:"concurrency"`           // items in flight at once; 0: any number
-	KeyConcurrency      uint32    `json:"key_concurrency"`       // the same for each key
-	Rate                QueueRate `json:"rate"`                  // of takes
-	KeyRate             QueueRate `json:"key_rate"`
-	KeepCompletedMS     int64     `json:"keep_completed_ms"` // how long completed items are kept; 0: not at all
-	DedupWindowMS       int64     `json:"dedup_window_ms"`   // how long a dedup key is held after the push; 0: while its item lives
-}
-
-// QueueRate bounds takes: at most Limit in any stretch of PerMS, spread evenly
-// but for a burst of Burst. The zero QueueRate: no bound.
-type QueueRate struct {
-	Limit uint32 `json:"limit,omitempty"`
-	PerMS int64  `json:"per_ms,omitempty"`
-	Burst uint32 `json:"burst,omitempty"` // default 1
-}
-
-// QueuePush adds an item. The queue gives it its id, and answers with it
-// ([effects.Answer] of a [QueueItem]).
-type QueuePush struct {
-	Namespace string          `json:"namespace"`
-	Tenant    string          `json:"tenant"`
-	Name      string          `json:"name"`
-	Data      json.RawMessage `json:"data"`
-	Priority  int32           `json:"priority"`
-	Key       string          `json:"key"`       // items with the same key share limits and turns; empty: none
-	DedupKey  string          `json:"dedup_key"` // empty: none
-	DelayMS   int64           `json:"delay_ms"`
-	Owner     Owner           `json:"owner"` // told when the item is completed or dead
-}
-
-// QueueTake takes up to Max items ([effects.Answer] of [QueueItems]). Where
-// there is none it is refused with [effects.CodeEmpty].
-type QueueTake struct {
-	Holder       string `json:"holder"`
-	Max          uint32 `json:"max"`           // default 1
-	VisibilityMS int64  `json:"visibility_ms"` // 0: the queue's own
-	Owner        Owner  `json:"owner"`         // a machine that takes gets the items by [QueueTaken]
-}
-
-// QueueTaken gives a machine the items that it took; none where there was none.
-type QueueTaken struct {
-	N     uint32      `json:"n"`
-	Items []QueueItem `json:"items"`
-}
-
-// QueueComplete says that an item is done.
-type QueueComplete struct {
-	Item    uuid.UUID       `json:"item"`
-	Holder  string          `json:"holder"`
-	Attempt uint32          `json:"attempt"` // of the take: a late answer is told by it
-	Result  json.RawMessage `json:"result,omitempty"`
-}
-
-// QueueFail says that an attempt failed.
-type QueueFail struct {
-	Item      uuid.UUID `json:"item"`
-	Holder    string    `json:"holder"`
-	Attempt   uint32    `json:"attempt"`
-	Error     string    `json:"error"`
-	Permanent bool      `json:"permanent"` // no further attempt
-}
-
-// QueueDeadLetter hands over an item that another queue gave up.
-type QueueDeadLetter struct {
-	Item QueueItem `json:"item"`
-}
-
-// QueueItem is one item (003 QueueItem).
-type QueueItem struct {
-	ID        uuid.UUID       `json:"id"`
-	Queue     uuid.UUID       `json:"queue_id"`
-	Data      json.RawMessage `json:"data"`
-	Priority  int32           `json:"priority"`
-	Key       string          `json:"key"`
-	Attempts  uint32          `json:"attempts"`
-	CreatedAt Time            `json:"created_at"`
-}
-
-// QueueItems are items in the order in which they were taken.
-type QueueItems []QueueItem
-
-// AppendJSON appends the stored form.
-func (i QueueItem) AppendJSON(b []byte) []byte { return appendMarshaled(b, i) }
-
-// AppendJSON appends a list of stored forms.
-func (s QueueItems) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 // QueueRef names the queue of that name.
 func QueueRef(namespace, tenant, name string) effects.Ref {
 	return effects.Ref{Kind: KindQueue, ID: namedID("queue", namespace, tenant, name)}
 }
 
-func (QueuePush) EventType() string                  { return "push" }
-func (QueueTake) EventType() string                  { return "take" }
-func (QueueTaken) EventType() string                 { return "queue_taken" }
-func (QueueComplete) EventType() string              { return "complete" }
-func (QueueFail) EventType() string                  { return "fail" }
-func (QueueDeadLetter) EventType() string            { return "dead_letter" }
-func (e QueuePush) AppendJSON(b []byte) []byte       { return appendEvent(b, e.EventType(), e) }
-func (e QueueTake) AppendJSON(b []byte) []byte       { return appendEvent(b, e.EventType(), e) }
-func (e QueueTaken) AppendJSON(b []byte) []byte      { return appendEvent(b, e.EventType(), e) }
-func (e QueueComplete) AppendJSON(b []byte) []byte   { return appendEvent(b, e.EventType(), e) }
-func (e QueueFail) AppendJSON(b []byte) []byte       { return appendEvent(b, e.EventType(), e) }
-func (e QueueDeadLetter) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// QueueEvent is an event of [Queue]. The set is closed.
-//
-//sumtype:decl
-type QueueEvent interface {
-	Event
-	queueEvent()
+// Held is how many items the queue has in whatever state.
+func (q Queue) Held() uint64 {
+	return q.live() + q.Kept + q.Dead
 }
 
-func (QueuePush) queueEvent()       {}
-func (QueueTake) queueEvent()       {}
-func (QueueComplete) queueEvent()   {}
-func (QueueFail) queueEvent()       {}
-func (QueueDeadLetter) queueEvent() {}
+// live counts the items that may be taken now or later.
+func (q Queue) live() uint64 {
+	return q.Ready + q.Waiting + q.Delayed + q.InFlight + q.Retrying
+}
 
 // Apply carries out one transition.
 func (q Queue) Apply(e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	return q, q.refuse(e, effects.CodeInvalid, "not written yet")
+	w := whole{items: q.Items, keys: q.Keys, dedups: q.Dedups}
+	next, effs := q.header().over(&w, e, c)
+	if refusal(effs) != nil {
+		return q, effs
+	}
+	next.Items, next.Keys, next.Dedups = w.items, w.keys, w.dedups
+	return next, effs
+}
+
+// header is the queue without what a stored header leaves out.
+func (q Queue) header() Queue {
+	q.Items, q.Keys, q.Dedups = nil, nil, nil
+	return q
+}
+
+// over carries out one transition of a header over what the view shows of its
+// items, and writes to. Where it gives a refusal, what was written to the view is
+// to be dropped.
+func (q Queue) over(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
+	r := queueRun{q: q, v: v, c: c, ev: e}
+	if q.ID == uuid.Nil {
+		r.absent(e)
+	} else {
+		r.present(e)
+	}
+	if r.refusal != nil {
+		return q, r.refusal
+	}
+	if r.readied && r.q.Ready > 0 && !r.q.Paused {
+		r.emit("ready", uuid.Nil)
+	}
+	return r.q, r.effs
+}
+
+// absent: create, push and dead_letter lead out of not existing.
+func (r *queueRun) absent(e QueueEvent) {
+	switch e := e.(type) {
+	case QueueCreate:
+		r.create(e)
+	case QueuePush:
+		if r.make(e.Namespace, e.Tenant, e.Name, QueueConfig{}) {
+			r.push(e)
+		}
+	case QueueDeadLetter:
+		if o := e.Item.origin(); r.make(o.Namespace, o.Tenant, o.To, QueueConfig{}) {
+			r.deadLetter(e)
+		}
+	case QueueTake:
+		if !e.Owner.IsZero() { // who waits for items of a queue to come gets none
+			r.send(e.Owner.Ref, QueueTaken{N: e.Owner.N})
+			return
+		}
+		r.refuse(effects.CodeNotFound, "queue not found")
+	case QueueConfigure, QueueComplete, QueueFail, QueueExtend, QueueRelease, QueueCancelItem,
+		QueueRedrive, QueuePause, QueueResume, QueuePurge, QueueDelete, QueueDue:
+		r.refuse(effects.CodeNotFound, "queue not found")
+	}
+}
+
+func (r *queueRun) present(e QueueEvent) {
+	switch e := e.(type) {
+	case QueueCreate:
+		r.refuse(effects.CodeExists, fmt.Sprintf("name: queue %q exists already", clip(r.q.Name)))
+	case QueueConfigure:
+		r.configure(e)
+	case QueuePush:
+		r.push(e)
+	case QueueTake:
+		r.take(e)
+	case QueueComplete:
+		r.complete(e)
+	case QueueFail:
+		r.fail(e)
+	case QueueExtend:
+		r.extend(e)
+	case QueueRelease:
+		r.release(e)
+	case QueueCancelItem:
+		r.cancelItem(e)
+	case QueueRedrive:
+		r.redrive(e)
+	case QueuePause:
+		r.pause(e)
+	case QueueResume:
+		r.resume()
+	case QueuePurge:
+		r.purge(e)
+	case QueueDelete:
+		r.remove()
+	case QueueDue:
+		r.due()
+	case QueueDeadLetter:
+		r.deadLetter(e)
+	}
 }
 
 // Ref names the queue.
@@ -151,39 +208,41 @@ func (q Queue) Ref() effects.Ref {
 	return effects.Ref{Kind: KindQueue, ID: q.ID}
 }
 
-// Deadline is none.
-func (q Queue) Deadline() Time { return 0 }
+// Deadline is when something is to happen here by itself, or before: an item's
+// delay, back-off or visibility ends, a key may run again, or what is kept is to
+// be forgotten.
+func (q Queue) Deadline() Time { return q.Wake }
 
-// Terms lists the queue under all.
-func (q Queue) Terms() []effects.Term { return nil }
+// NextTake is when the rate of the queue allows the next take; zero where it has
+// none, and not after now where that may come at once.
+func (q Queue) NextTake(now Time) Time { return q.Config.Rate.next(q.RateTAT, now) }
 
-// AppendJSON appends the stored form.
-func (q Queue) AppendJSON(b []byte) []byte { return appendMarshaled(b, q) }
+// QueueDedupRef names the record of a dedup key of a queue.
+func QueueDedupRef(queue uuid.UUID, key string) effects.Ref {
+	return effects.Ref{Kind: KindQueueDedup, ID: partID(queue, "dedup", key)}
+}
+
+// QueueStatusTerm is the list term of the queues that are paused, or not.
+func QueueStatusTerm(paused bool) string {
+	if paused {
+		return "status:paused"
+	}
+	return "status:active"
+}
+
+// Terms lists the queue under all, its status and its tenant.
+func (q Queue) Terms() []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: q.CreatedAt, Counted: true},
+		{Name: QueueStatusTerm(q.Paused), At: q.CreatedAt, Counted: true},
+		{Name: ScopeTerm(q.Namespace, q.Tenant), At: q.CreatedAt},
+	}
+}
 
 func (q Queue) apply(e Event, c Clock) (State, []effects.Effect) {
 	own, ok := e.(QueueEvent)
 	if !ok {
-		return q, q.refuse(e, effects.CodeInvalid, fmt.Sprintf("a queue takes no event %q", e.EventType()))
+		return q, refused(effects.Ref{Kind: KindQueue, ID: q.ID}, e, effects.CodeInvalid, fmt.Sprintf("a queue takes no event %q", e.EventType()))
 	}
 	return q.Apply(own, c)
-}
-
-func (q Queue) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindQueue, ID: q.ID}, e, code, reason)
-}
-
-func decodeQueueEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case QueuePush{}.EventType():
-		return decodeAs[QueuePush](b)
-	case QueueTake{}.EventType():
-		return decodeAs[QueueTake](b)
-	case QueueComplete{}.EventType():
-		return decodeAs[QueueComplete](b)
-	case QueueFail{}.EventType():
-		return decodeAs[QueueFail](b)
-	case QueueDeadLetter{}.EventType():
-		return decodeAs[QueueDeadLetter](b)
-	}
-	return decodeShared(typ, b)
 }

@@ -59,7 +59,7 @@ var (
 		for _, key := range []string{"k", "digest"} {
 			pairs = append(pairs, core.DedupRef("", "", key).ID.String(), "KEY("+key+")")
 		}
-		return strings.NewReplacer(pairs...)
+		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()
 	shortKey = regexp.MustCompile(`KEY\((\w+)\)`)
 )
@@ -70,6 +70,7 @@ func stepOf(batch, place int) uint64 { return uint64(batch)<<20 + uint64(place) 
 
 // expand writes short ids out.
 func expand(s string) string {
+	s = expandQueueIDs.Replace(s)
 	s = shortKey.ReplaceAllStringFunc(s, func(m string) string {
 		return core.DedupRef("", "", shortKey.FindStringSubmatch(m)[1]).ID.String()
 	})
@@ -151,6 +152,11 @@ func fields(s core.State) (names []string, values map[string]string) {
 	values = map[string]string{}
 	if s == nil || !exists(s) {
 		return nil, values
+	}
+	whole, isQueue := s.(core.Queue)
+	if isQueue {
+		s = whole.Header()
+		defer func() { names = append(names, queueParts(whole, values)...) }()
 	}
 	d := json.NewDecoder(bytes.NewReader(s.AppendJSON(nil)))
 	_, _ = d.Token()

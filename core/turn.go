@@ -25,6 +25,11 @@ type Input struct {
 // that needs it then fails, and only that one.
 type Loader interface {
 	Load(ref effects.Ref) (State, error)
+	// Scan lists a list index in its order, as it was before the Turn, from a place
+	// on, exclusive; the zero Place: from the beginning. At most limit entries, and
+	// fewer only where there are no more. A Turn reads each list once: each call
+	// goes on where the one before ended.
+	Scan(kind effects.Kind, term string, after Place, limit int) ([]Place, error)
 }
 
 // Change is what a Turn did to one machine.
@@ -71,7 +76,8 @@ type Turn struct {
 	events   []effects.Event
 	queue    []delivery
 	undo     []undone
-	taken    uint64 // inputs that have changed something: those that are journaled
+	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
+	taken    uint64                    // inputs that have changed something: those that are journaled
 }
 
 // Outgone names an outer effect that was taken back.
@@ -170,9 +176,7 @@ func (t *Turn) attempt(in Input) (Result, error) {
 	t.undo = t.undo[:0]
 	res, err := t.run(in)
 	if err != nil || !res.Changed {
-		for _, u := range slices.Backward(t.undo) {
-			u.slot.now, u.slot.changed = u.now, u.changed
-		}
+		t.rollback(0)
 		t.outer, t.withdraw, t.events, t.order = outer, withdraw, events, order
 		res.Changed = false
 	}
@@ -212,7 +216,15 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
 		}
 	}
-	next, effs := state.apply(d.event, t.clock)
+	var next State
+	var effs []effects.Effect
+	if e, ok := d.event.(QueueEvent); ok && d.to.Kind == KindQueue {
+		if next, effs, err = t.applyQueue(state.(Queue), e); err != nil {
+			return err
+		}
+	} else {
+		next, effs = state.apply(d.event, t.clock)
+	}
 	if r := refusal(effs); r != nil {
 		r.To = d.to // a machine that does not exist cannot say its id
 		if belongsToDispatch(d.event) {
@@ -233,6 +245,12 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 	t.change(s, next)
 	res.Changed = true
 	for _, e := range effs {
+		if a, ok := e.(effects.Answer); ok {
+			if d.from.IsZero() { // machines are answered by events
+				res.Answer = a.Value
+			}
+			continue
+		}
 		if err := t.carry(d.to, e, res); err != nil {
 			return err
 		}
@@ -285,8 +303,7 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 			return nil
 		}
 		t.withdraw = append(t.withdraw, Outgone{From: from, N: e.N})
-	case effects.Answer:
-		res.Answer = e.Value
+	case effects.Answer: // taken by deliver
 	case effects.Refused:
 		return errors.New("a refusal stands beside other effects")
 	case effects.AcquireLock, effects.ReleaseLock, effects.AcquireSemaphore, effects.ReleaseSemaphore,
@@ -382,6 +399,7 @@ func (t *Turn) change(s *slot, next State) {
 		next = nil
 	}
 	s.now = next
+	t.place(next)
 	if !s.changed {
 		s.changed = true
 		t.order = append(t.order, s)
@@ -449,6 +467,8 @@ func DueEvent(kind effects.Kind) Event {
 		return PipelineDue{}
 	case KindWorker:
 		return WorkerDue{}
+	case KindQueue:
+		return QueueDue{}
 	}
 	return nil
 }

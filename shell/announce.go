@@ -13,8 +13,11 @@ import (
 func (e *Engine) announce(p *plan) {
 	e.bus.publish(p.turn.Events())
 	for _, ev := range p.turn.Events() {
-		if ev.Kind.Category == "recurring" {
+		switch ev.Kind.Category {
+		case "recurring":
 			e.announceRecurring(p, ev)
+		case "queue":
+			e.takes.hear(ev)
 		}
 	}
 	for _, c := range p.changes {

@@ -80,6 +80,8 @@ type nothing struct{}
 
 func (nothing) Load(effects.Ref) (core.State, error) { return nil, nil }
 
+func (nothing) Scan(effects.Kind, string, core.Place, int) ([]core.Place, error) { return nil, nil }
+
 // BenchmarkLateness fires 100 actions a second, each at a time of its own, and
 // reports how much later than its time a tool is called; beside it, how late a
 // bare timer of the runtime is on this machine in the same run.

@@ -144,6 +144,21 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	return s, nil
 }
 
+// Scan gives the turn the list indexes from before it: nothing of the batch is
+// written before the turn is over.
+func (p *plan) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+	found, err := p.tx.Scan(kind, term, store.Cursor(after), false, limit)
+	if err != nil {
+		p.broken = err
+		return nil, err
+	}
+	out := make([]core.Place, len(found))
+	for i, c := range found {
+		out[i] = core.Place(c)
+	}
+	return out, nil
+}
+
 // apply takes one input, and puts it into the batch where it changed something.
 // A record that it meets and that cannot be decoded is moved out of its way. An
 // error says that the input alone cannot be decided, unless p.broken is set.
@@ -703,8 +718,14 @@ func (l *loop) remember(p *plan) {
 			l.cache.drop(c.Ref)
 			continue
 		}
-		if c.Ref.Kind == core.KindOccurrence {
+		switch c.Ref.Kind {
+		case core.KindOccurrence, core.KindQueueDedup:
 			continue // read again at most once
+		case core.KindQueueItem:
+			if i, ok := c.After.(core.QueueItem); ok && (i.State.Type == core.ItemCompleted || i.State.Type == core.ItemDead) {
+				l.cache.drop(c.Ref)
+				continue
+			}
 		}
 		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: p.batch.Seq, size: len(w.State)})
 	}

@@ -52,6 +52,7 @@ type Engine struct {
 	loop  loop // touched by the loop's goroutine alone
 	bus   bus
 	wait  waiters
+	takes takers
 	stats stats
 }
 
@@ -89,6 +90,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.loop.init(e)
 	e.wait.init()
+	e.takes.init()
 	return e, nil
 }
 
@@ -126,31 +128,40 @@ func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.
 }
 
 func (e *Engine) do(ctx context.Context, r *request) (core.State, error) {
+	rep, err := e.ask(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return rep.answer()
+}
+
+// ask hands a request to the loop and waits for the whole reply.
+func (e *Engine) ask(ctx context.Context, r *request) (reply, error) {
 	r.ctx = ctx
 	r.done = make(chan reply, 1)
 	select {
 	case <-e.closing:
-		return nil, ErrStopped
+		return reply{}, ErrStopped
 	default:
 	}
 	select {
 	case e.inbox <- r:
 	case <-e.closing:
-		return nil, ErrStopped
+		return reply{}, ErrStopped
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return reply{}, ctx.Err()
 	}
 	select {
 	case rep := <-r.done:
-		return rep.answer()
+		return rep, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return reply{}, ctx.Err()
 	case <-e.stopped:
 		select { // it may have been answered as the last thing
 		case rep := <-r.done:
-			return rep.answer()
+			return rep, nil
 		default:
-			return nil, ErrStopped
+			return reply{}, ErrStopped
 		}
 	}
 }

@@ -89,6 +89,7 @@ func Verify(ctx context.Context, st store.Store, o Options) (Report, error) {
 		ctx: ctx, limit: o.MaxDivergences,
 		states: make(map[effects.Ref][]byte), base: make(map[effects.Ref][]byte),
 		live: make(map[effects.Ref]core.State), outbox: make(map[store.EffectKey]outer),
+		first: make(map[effects.Ref][]byte), lists: make(map[listKey]*list),
 		report: Report{OtherCores: map[string]uint64{}, OtherTZDBs: map[string]uint64{}},
 	}
 	err := st.View(ctx, func(tx store.ReadTx) error {
@@ -109,12 +110,15 @@ type fold struct {
 	limit  int
 	report Report
 
-	epochs []store.Epoch
-	epoch  int                    // index of the epoch that is being folded
-	base   map[effects.Ref][]byte // states before their first change in that epoch
-	states map[effects.Ref][]byte // every machine touched so far; nil: gone
-	live   map[effects.Ref]core.State
-	outbox map[store.EffectKey]outer // outer effects that were not answered
+	epochs  []store.Epoch
+	epoch   int                    // index of the epoch that is being folded
+	base    map[effects.Ref][]byte // states before their first change in that epoch
+	first   map[effects.Ref][]byte // states from before the journal, of what it touches somewhere
+	states  map[effects.Ref][]byte // every machine touched so far; nil: gone
+	live    map[effects.Ref]core.State
+	outbox  map[store.EffectKey]outer // outer effects that were not answered
+	lists   map[listKey]*list
+	scanned []*list // those that the present Turn has read
 }
 
 // outer is an outer effect as the outbox has it.
@@ -128,6 +132,9 @@ func (f *fold) run() error {
 		return err
 	}
 	f.epochs, f.epoch = epochs, -1
+	if err := f.readFirst(); err != nil {
+		return err
+	}
 	err = f.tx.Journal(0, func(seq uint64, raw []byte) error {
 		if err := f.ctx.Err(); err != nil {
 			return err
@@ -208,12 +215,14 @@ func (f *fold) turn(b core.Batch) error {
 			delete(f.outbox, store.EffectKey{ID: in.To.ID, N: in.Ack})
 		}
 	}
+	f.endScans()
 	for _, c := range turn.Changes() {
 		f.states[c.Ref] = nil
 		delete(f.live, c.Ref)
 		if c.After != nil {
 			f.states[c.Ref] = c.After.AppendJSON(nil)
 			f.live[c.Ref] = c.After
+			f.place(c.Ref, c.After)
 		}
 	}
 	for _, w := range turn.Withdrawn() {
@@ -255,20 +264,48 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 	if _, ok := f.states[ref]; ok {
 		return nil, nil // gone
 	}
-	raw, ok := f.base[ref]
-	if !ok {
-		return nil, nil
+	raw, touched := f.base[ref]
+	if !touched {
+		var err error
+		if raw, err = f.before(ref); err != nil || raw == nil {
+			return nil, err
+		}
 	}
 	s, err := core.DecodeState(ref.Kind, raw)
 	if err != nil {
 		return nil, err
 	}
-	f.live[ref], f.states[ref] = s, raw
-	if a, ok := s.(core.Action); ok && a.Status.Type == core.StatusRunning {
-		// It was handed out before the journal begins.
-		f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = formOf(effects.RunTool{Run: a.Run, Tool: a.ToolName})
+	f.live[ref] = s
+	if touched {
+		f.states[ref] = raw
 	}
+	f.outstanding(ref, s)
 	return s, nil
+}
+
+// before gives the state of a record from before the journal: where a Turn looks
+// at one that it does not change, no base of this epoch has it.
+func (f *fold) before(ref effects.Ref) ([]byte, error) {
+	if raw, ok := f.first[ref]; ok {
+		return raw, nil
+	}
+	rec, err := f.tx.Get(ref.Kind, ref.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case rec.Seq >= f.report.FirstBatch:
+		return nil, nil // the journal will make it
+	}
+	return bytes.Clone(rec.State), nil
+}
+
+// outstanding notes what was handed out before the journal begins.
+func (f *fold) outstanding(ref effects.Ref, s core.State) {
+	for _, e := range core.Outstanding(s) {
+		f.outbox[store.EffectKey{ID: ref.ID, N: e.Number()}] = formOf(e)
+	}
 }
 
 // compare holds the end of the replay against the store.
@@ -292,9 +329,7 @@ func (f *fold) compare() error {
 			if s, err = core.DecodeState(r.Kind, r.State); err != nil {
 				return f.diverge(Divergence{Ref: ref, What: err.Error()})
 			}
-			if a, ok := s.(core.Action); ok && a.Status.Type == core.StatusRunning {
-				f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = formOf(effects.RunTool{Run: a.Run, Tool: a.ToolName})
-			}
+			f.outstanding(ref, s)
 		}
 		if at := s.Deadline(); !at.IsZero() {
 			places[ref] = at

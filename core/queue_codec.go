@@ -1,0 +1,381 @@
+package core
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// AppendJSON appends the stored form.
+func (q Queue) AppendJSON(b []byte) []byte {
+	o := begin(b)
+	o.id("id", q.ID)
+	o.str("namespace", q.Namespace)
+	o.str("tenant", q.Tenant)
+	o.str("name", q.Name)
+	o.key("config")
+	o.b = q.Config.appendJSON(o.b)
+	o.time("created_at", q.CreatedAt)
+	o.bool("paused", q.Paused)
+	o.str("paused_by", q.PausedBy)
+	o.str("reason", q.Reason)
+	o.num("turn", uint64(q.Turn))
+	o.int("rate_tat", q.RateTAT)
+	o.time("limited", q.Limited)
+	o.time("wake", q.Wake)
+	o.num("pushed", q.Pushed)
+	o.num("taken", q.Taken)
+	o.num("completed", q.Completed)
+	o.num("failed", q.Failed)
+	o.num("timed_out", q.TimedOut)
+	o.num("dead_lettered", q.DeadLettered)
+	o.num("cancelled", q.Cancelled)
+	o.num("redriven", q.Redriven)
+	o.num("ready", q.Ready)
+	o.num("waiting", q.Waiting)
+	o.num("delayed", q.Delayed)
+	o.num("in_flight", q.InFlight)
+	o.num("retrying", q.Retrying)
+	o.num("kept", q.Kept)
+	o.num("dead", q.Dead)
+	o.num("keys_count", q.KeyCount)
+	o.num("dedups_count", q.Windows)
+	if len(q.Items) > 0 {
+		o.key("items")
+		o.b = appendList(o.b, q.Items)
+	}
+	if len(q.Keys) > 0 {
+		o.key("keys")
+		o.b = appendList(o.b, q.Keys)
+	}
+	if len(q.Dedups) > 0 {
+		o.key("dedups")
+		o.b = appendList(o.b, q.Dedups)
+	}
+	return o.end()
+}
+
+func appendList[T interface{ AppendJSON([]byte) []byte }](b []byte, list []T) []byte {
+	b = append(b, '[')
+	for i, e := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = e.AppendJSON(b)
+	}
+	return append(b, ']')
+}
+
+func (o *object) bool(k string, v bool) {
+	o.key(k)
+	if v {
+		o.b = append(o.b, "true"...)
+	} else {
+		o.b = append(o.b, "false"...)
+	}
+}
+
+func (o *object) owner(k string, v Owner) {
+	o.key(k)
+	o.b = v.appendJSON(o.b)
+}
+
+func (c QueueConfig) appendJSON(b []byte) []byte {
+	o := begin(b)
+	o.int("visibility_timeout_ms", c.VisibilityTimeoutMS)
+	o.key("retry")
+	o.b = c.Retry.appendJSON(o.b)
+	o.str("dead_letter_queue", c.DeadLetterQueue)
+	o.num("concurrency", uint64(c.Concurrency))
+	o.num("key_concurrency", uint64(c.KeyConcurrency))
+	o.key("rate")
+	o.b = c.Rate.appendJSON(o.b)
+	o.key("key_rate")
+	o.b = c.KeyRate.appendJSON(o.b)
+	o.int("keep_completed_ms", c.KeepCompletedMS)
+	o.int("dedup_window_ms", c.DedupWindowMS)
+	return o.end()
+}
+
+func (r QueueRate) appendJSON(b []byte) []byte {
+	o := begin(b)
+	if r.Limit != 0 {
+		o.num("limit", uint64(r.Limit))
+	}
+	if r.PerMS != 0 {
+		o.int("per_ms", r.PerMS)
+	}
+	if r.Burst != 0 {
+		o.num("burst", uint64(r.Burst))
+	}
+	return o.end()
+}
+
+// appendJSON appends the form that encoding/json gives, without its cost.
+func (r Retry) appendJSON(b []byte) []byte {
+	if len(r.NoRetry) > 0 {
+		return appendMarshaled(b, r)
+	}
+	o := begin(b)
+	if r.MaxAttempts != 0 {
+		o.num("max_attempts", uint64(r.MaxAttempts))
+	}
+	if r.BackoffMS != 0 {
+		o.int("backoff_ms", r.BackoffMS)
+	}
+	if r.FactorPercent != 0 {
+		o.num("factor_percent", uint64(r.FactorPercent))
+	}
+	if r.MaxBackoffMS != 0 {
+		o.int("max_backoff_ms", r.MaxBackoffMS)
+	}
+	if r.JitterPercent != 0 {
+		o.num("jitter_percent", uint64(r.JitterPercent))
+	}
+	return o.end()
+}
+
+// AppendJSON appends the stored form.
+func (i QueueItem) AppendJSON(b []byte) []byte {
+	o := begin(b)
+	o.id("id", i.ID)
+	o.id("queue", i.Queue)
+	o.raw("data", i.Data)
+	o.int("priority", int64(i.Priority))
+	o.str("key", i.Key)
+	o.str("dedup_key", i.DedupKey)
+	o.time("created_at", i.CreatedAt)
+	o.num("attempts", uint64(i.Attempts))
+	o.key("state")
+	o.b = i.State.appendJSON(o.b)
+	o.str("last_error", i.LastError)
+	o.num("turn", uint64(i.Turn))
+	o.num("place", uint64(i.Place))
+	o.owner("owner", i.Owner)
+	o.key("origin")
+	if i.Origin == nil {
+		o.b = append(o.b, "null"...)
+	} else {
+		o.b = i.Origin.appendJSON(o.b)
+	}
+	return o.end()
+}
+
+func (s ItemState) appendJSON(b []byte) []byte {
+	o := begin(b)
+	o.str("type", string(s.Type))
+	switch s.Type {
+	case ItemPending:
+		if !s.Until.IsZero() {
+			o.time("until", s.Until)
+		}
+	case ItemProcessing:
+		o.time("until", s.Until)
+		o.str("holder", s.Holder)
+		o.time("taken_at", s.TakenAt)
+	case ItemCompleted:
+		o.time("until", s.Until)
+		o.time("at", s.At)
+		if len(s.Result) > 0 {
+			o.raw("result", s.Result)
+		}
+	case ItemFailed:
+		o.time("until", s.Until)
+		o.str("error", s.Error)
+	case ItemDead:
+		o.time("at", s.At)
+		o.str("reason", s.Reason)
+	}
+	return o.end()
+}
+
+func (g QueueOrigin) appendJSON(b []byte) []byte {
+	o := begin(b)
+	o.str("namespace", g.Namespace)
+	o.str("tenant", g.Tenant)
+	o.str("name", g.Name)
+	o.str("to", g.To)
+	o.id("item", g.Item)
+	o.num("attempts", uint64(g.Attempts))
+	o.str("error", g.Error)
+	o.time("dead_at", g.DeadAt)
+	o.num("hops", uint64(g.Hops))
+	return o.end()
+}
+
+// AppendJSON appends a list of stored forms.
+func (s QueueItems) AppendJSON(b []byte) []byte { return appendList(b, s) }
+
+// AppendJSON appends the stored form.
+func (k QueueKey) AppendJSON(b []byte) []byte {
+	o := begin(b)
+	o.id("id", k.ID)
+	o.id("queue", k.Queue)
+	o.str("key", k.Key)
+	o.num("in_flight", k.InFlight)
+	o.num("waiting", k.Waiting)
+	o.id("front", k.Front)
+	o.int("rate_tat", k.RateTAT)
+	o.time("until", k.Until)
+	return o.end()
+}
+
+// AppendJSON appends the stored form.
+func (d QueueDedup) AppendJSON(b []byte) []byte {
+	o := begin(b)
+	o.id("id", d.ID)
+	o.id("queue", d.Queue)
+	o.str("key", d.Key)
+	o.id("item", d.Item)
+	o.time("until", d.Until)
+	return o.end()
+}
+
+// MarshalJSON encodes the stored form.
+func (i QueueItem) MarshalJSON() ([]byte, error) { return i.AppendJSON(nil), nil }
+
+// MarshalJSON encodes the tagged union.
+func (s ItemState) MarshalJSON() ([]byte, error) { return s.appendJSON(nil), nil }
+
+// UnmarshalJSON decodes the tagged union: what does not belong to the state is
+// left out.
+func (s *ItemState) UnmarshalJSON(b []byte) error {
+	type fields ItemState
+	var f fields
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	v := ItemState{Type: f.Type}
+	switch f.Type {
+	case ItemPending:
+		v.Until = f.Until
+	case ItemProcessing:
+		v.Until, v.Holder, v.TakenAt = f.Until, f.Holder, f.TakenAt
+	case ItemCompleted:
+		v.Until, v.At, v.Result = f.Until, f.At, f.Result
+	case ItemFailed:
+		v.Until, v.Error = f.Until, f.Error
+	case ItemDead:
+		v.At, v.Reason = f.At, f.Reason
+	}
+	*s = v
+	return nil
+}
+
+// AppendJSON appends the journal form.
+func (e QueueCreate) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e QueueConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e QueuePush) AppendJSON(b []byte) []byte {
+	o := typed(b, e.EventType())
+	o.str("namespace", e.Namespace)
+	o.str("tenant", e.Tenant)
+	o.str("name", e.Name)
+	o.raw("data", e.Data)
+	o.int("priority", int64(e.Priority))
+	o.str("key", e.Key)
+	o.str("dedup_key", e.DedupKey)
+	o.int("delay_ms", e.DelayMS)
+	o.owner("owner", e.Owner)
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueTake) AppendJSON(b []byte) []byte {
+	o := typed(b, e.EventType())
+	o.str("holder", e.Holder)
+	o.num("max", uint64(e.Max))
+	o.int("visibility_ms", e.VisibilityMS)
+	o.owner("owner", e.Owner)
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueTaken) AppendJSON(b []byte) []byte {
+	o := typed(b, e.EventType())
+	o.num("n", uint64(e.N))
+	o.key("items")
+	o.b = appendList(o.b, e.Items)
+	return o.end()
+}
+
+// holding begins the journal form of an event of a holder.
+func holding(b []byte, typ string, item uuid.UUID, holder string, attempt uint32) object {
+	o := typed(b, typ)
+	o.id("item", item)
+	o.str("holder", holder)
+	o.num("attempt", uint64(attempt))
+	return o
+}
+
+// AppendJSON appends the journal form.
+func (e QueueComplete) AppendJSON(b []byte) []byte {
+	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+	if result := storedResult(e.Result); len(result) > 0 {
+		o.raw("result", result)
+	}
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueFail) AppendJSON(b []byte) []byte {
+	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+	o.str("error", e.Error)
+	o.bool("permanent", e.Permanent)
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueExtend) AppendJSON(b []byte) []byte {
+	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+	o.int("visibility_ms", e.VisibilityMS)
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueRelease) AppendJSON(b []byte) []byte {
+	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+	return o.end()
+}
+
+// AppendJSON appends the journal form.
+func (e QueueCancelItem) AppendJSON(b []byte) []byte {
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
+
+// AppendJSON appends the journal form.
+func (e QueueRedrive) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e QueuePause) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e QueueResume) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e QueuePurge) AppendJSON(b []byte) []byte {
+	if e.States = slices.Clone(e.States); len(e.States) == 0 {
+		e.States = []ItemStateType{}
+	}
+	e.Reason = validText(e.Reason)
+	return appendEvent(b, e.EventType(), e)
+}
+
+// AppendJSON appends the journal form.
+func (e QueueDelete) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e QueueDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e QueueDeadLetter) AppendJSON(b []byte) []byte {
+	o := typed(b, e.EventType())
+	o.key("item")
+	o.b = e.Item.AppendJSON(o.b)
+	return o.end()
+}
