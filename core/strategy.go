@@ -320,7 +320,7 @@ func (s Strategy) childEnded(e ChildEnded, c Clock) (Strategy, []effects.Effect)
 		return s.evaluate(evaluation{output: boundedResult(e.Result)}, c)
 	case ChildFailed, ChildRefused:
 	case ChildCancelled:
-		reason = firstText("cancelled: "+reason, MaxTextBytes)
+		reason = firstText("cancelled: " + reason)
 	default:
 		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
 	}

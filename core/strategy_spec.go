@@ -338,5 +338,5 @@ func (s StrategySpec) labelOf(a Approach) string {
 	if s.Label == "" {
 		return a.Name
 	}
-	return firstText(s.Label+": "+a.Name, MaxTextBytes)
+	return firstText(s.Label + ": " + a.Name)
 }

@@ -284,7 +284,7 @@ func (t Task) report(c Clock) string {
 	if t.Progress != "" {
 		text += ": " + t.Progress
 	}
-	return firstText(text, MaxTextBytes)
+	return firstText(text)
 }
 
 // stuck: running → stuck. The first step of the recovery follows after an

@@ -141,17 +141,17 @@ func numbered(s step, before, after core.Asked, most int) string {
 		open[o.Effect.Number()] = string(o.Effect.AppendJSON(nil))
 	}
 	for _, e := range s.effs {
-		switch e := e.(type) {
-		case effects.Withdraw:
-			if open[e.N] == "" {
-				return fmt.Sprintf("%d is withdrawn, which nobody waits for", e.N)
+		if w, ok := e.(effects.Withdraw); ok {
+			if open[w.N] == "" {
+				return fmt.Sprintf("%d is withdrawn, which nobody waits for", w.N)
 			}
-			delete(open, e.N)
-		case effects.Outer:
-			if e.Number() <= last {
-				return fmt.Sprintf("number %d after %d", e.Number(), last)
+			delete(open, w.N)
+		}
+		if o, ok := e.(effects.Outer); ok {
+			if o.Number() <= last {
+				return fmt.Sprintf("number %d after %d", o.Number(), last)
 			}
-			last, open[e.Number()] = e.Number(), string(e.AppendJSON(nil))
+			last, open[o.Number()] = o.Number(), string(o.AppendJSON(nil))
 		}
 	}
 	switch e := s.event.(type) {
@@ -196,8 +196,6 @@ func madeTask(spec core.TaskSpec, events ...core.TaskEvent) core.Task {
 	return task
 }
 
-func exit(code int32) *int32 { return &code }
-
 func goldenTaskStates() []core.State {
 	spec := goldenTaskSpec()
 	up := []core.TaskEvent{core.TaskStart{}, core.EffectDone{N: 1}}
@@ -208,7 +206,7 @@ func goldenTaskStates() []core.State {
 		madeTask(spec), madeTask(spec, core.TaskStart{}), madeTask(core.TaskSpec{ID: id(3)}, core.TaskStart{}),
 		with(core.TaskHeartbeat{Status: core.LivenessActive, Output: "<$ ", Progress: "1/2"}, core.TaskInput{Text: "y"}),
 		with(core.TaskHeartbeat{Status: core.LivenessIdle, IdleMS: 300_001}, core.TaskRecover{Action: core.RecoverNudge}),
-		with(core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: exit(-1)}),
+		with(core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: new(int32(-1))}),
 		with(core.TaskRecover{Action: core.RecoverRestart}, core.EffectInterrupted{N: 2}),
 		with(core.TaskComplete{Output: json.RawMessage(` {"a": "<"} `)}), with(core.TaskFail{Error: "no"}), with(core.TaskCancel{}, core.EffectDone{N: 2}),
 		madeTask(spec, core.TaskStart{}, core.EffectFailed{N: 1, Reason: "tmux: not found"}),
@@ -219,7 +217,7 @@ func goldenTaskEvents() []core.Event {
 	return []core.Event{
 		core.TaskCreate{Spec: goldenTaskSpec()}, core.TaskCreate{Spec: core.TaskSpec{ID: id(3)}}, core.TaskStart{}, core.TaskDue{},
 		core.TaskHeartbeat{Status: core.LivenessActive}, core.TaskHeartbeat{Status: core.LivenessIdle, Session: "s", IdleMS: 1, Output: "<$ ", Progress: "1/2"},
-		core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: exit(0)},
+		core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: new(int32(0))},
 		core.TaskRecover{Action: core.RecoverNudge}, core.TaskRecover{Action: core.RecoverEscalate, Message: "look"},
 		core.TaskComplete{}, core.TaskComplete{Output: json.RawMessage(`{"a":1}`)}, core.TaskFail{Error: "no"}, core.TaskCancel{Reason: "not needed"},
 		core.TaskInput{Text: "y"}, core.TaskExpire{}, core.EffectDone{N: 1}, core.EffectDone{N: 1, Result: json.RawMessage(`{}`)},

@@ -210,9 +210,10 @@ func checkSize(field string, spec any) error {
 	return nil
 }
 
-// firstText cleans a text and cuts it at the end.
-func firstText(s string, limit int) string {
+// firstText cleans a text and cuts it at the end, to [MaxTextBytes].
+func firstText(s string) string {
 	s = validText(s)
+	limit := MaxTextBytes
 	if len(s) <= limit {
 		return s
 	}
@@ -237,7 +238,7 @@ func lastText(s string, limit int) string {
 
 // boundedReason cleans a reason from outside, and keeps it short.
 func boundedReason(reason, otherwise string) string {
-	return firstText(reasonOr(reason, otherwise), MaxTextBytes)
+	return firstText(reasonOr(reason, otherwise))
 }
 
 // boundedJSON gives the form in which a value from outside is stored, nil for
