@@ -151,7 +151,7 @@ func (s Strategy) due(e StrategyDue, c Clock) (Strategy, []effects.Effect) {
 	case s.StartedAt.IsZero():
 		return s.begin([]effects.Effect{s.announce("started", nil)}, c)
 	}
-	return s.evaluate(evaluation{err: "timed out after " + span(s.approach().limit()), timedOut: true}, c)
+	return s.evaluate(evaluation{err: "timed out after " + lengthText(s.approach().limit()), timedOut: true}, c)
 }
 
 // approach is the present one.
@@ -384,7 +384,7 @@ func (s Strategy) effectHandedBack(e EffectHandedBack, c Clock) (Strategy, []eff
 }
 
 func (s Strategy) again(asked Asked, effect effects.Outer, c Clock) (Strategy, []effects.Effect) {
-	effect = renumbered(effect, asked.next())
+	effect = askedAs(effect, asked.next())
 	s.Asked, s.UpdatedAt = asked.ask(effect), c.Now
 	return s, []effects.Effect{effect}
 }

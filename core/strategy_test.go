@@ -151,6 +151,14 @@ func TestTheChildOfAReplayedStrategyIsTheSame(t *testing.T) {
 	}
 }
 
+func TestAFailureWithAnOutputThatIsNoJSONIsReplayedAsTheFailureThatItWas(t *testing.T) {
+	running := madeStrategy(commandSpec(), core.StrategyDue{})
+	e := core.StrategyEvaluate{N: 1, Error: "exit status 1", Output: json.RawMessage("{")}
+	live, effs := running.Apply(e, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, encoded(live), encoded(reapply(t, core.KindStrategy, running, e, core.Clock{Now: start})))
+}
+
 // However its approaches come out, a strategy tries each at most once, in order,
 // through its real children, and ends.
 func TestAStrategyEndsWhateverItsApproachesComeTo(t *testing.T) {

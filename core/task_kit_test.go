@@ -30,7 +30,7 @@ var _ = register(core.KindTask, kit{
 			if _, ok := s.event.(core.TaskExpire); ok || b.State.Type != core.TaskDone {
 				return ""
 			}
-			was, is := marshaled(b.State), marshaled(a.State)
+			was, is := fieldsOf(b.State), fieldsOf(a.State)
 			return unless(was == is, "%s → %s", was, is)
 		}),
 		on("The end is told once to the bus and to the owner: with the entry into done.", func(s step, b, a core.Task) string {
@@ -65,9 +65,9 @@ var _ = register(core.KindTask, kit{
 		}),
 		on("A session is spawned only where the one before it was killed.", func(s step, b, a core.Task) string {
 			for _, e := range outers[effects.Spawn](s.effs) {
-				again := len(outers[effects.Spawn](asked(b))) == 1 && e.Session == b.SessionID // of one that was not begun, or is not known to be
-				if !again && (b.Spawned || len(outers[effects.Kill](asked(b))) > 0 || e.Session == b.SessionID) {
-					return fmt.Sprintf("%v beside %v, spawned %t", e, asked(b), b.Spawned)
+				again := len(outers[effects.Spawn](waitedFor(b))) == 1 && e.Session == b.SessionID // of one that was not begun, or is not known to be
+				if !again && (b.Spawned || len(outers[effects.Kill](waitedFor(b))) > 0 || e.Session == b.SessionID) {
+					return fmt.Sprintf("%v beside %v, spawned %t", e, waitedFor(b), b.Spawned)
 				}
 			}
 			return ""
@@ -76,26 +76,26 @@ var _ = register(core.KindTask, kit{
 			if a.State.Type != core.TaskDone || b.State.Type == core.TaskDone || !a.Spawned {
 				return ""
 			}
-			kills := outers[effects.Kill](asked(a))
-			return unless(len(kills) == 1 && kills[0].Session == a.SessionID, "%v is asked for", asked(a))
+			kills := outers[effects.Kill](waitedFor(a))
+			return unless(len(kills) == 1 && kills[0].Session == a.SessionID, "%v is asked for", waitedFor(a))
 		}),
 		on("The numbers of outer effects only grow, each is asked for with the event that notes it, and what is noted is bounded.", func(s step, b, a core.Task) string {
 			if !exists(a) {
-				return unless(len(asked(b)) == 0, "%v is lost", asked(b))
+				return unless(len(waitedFor(b)) == 0, "%v is lost", waitedFor(b))
 			}
 			return numbered(s, b.Asked, a.Asked, 4+core.MaxOpenInputs)
 		}),
 		on("Without a command nothing is asked of a session.", func(s step, _, a core.Task) string {
-			return unless(len(a.Command) > 0 || len(asked(a)) == 0 && len(outers[effects.Outer](s.effs)) == 0, "%v", s.effs)
+			return unless(len(a.Command) > 0 || len(waitedFor(a)) == 0 && len(outers[effects.Outer](s.effs)) == 0, "%v", s.effs)
 		}),
 		on("Once created, the spec never changes.", func(_ step, b, a core.Task) string {
-			was, is := marshaled(b.TaskSpec), marshaled(a.TaskSpec)
+			was, is := fieldsOf(b.TaskSpec), fieldsOf(a.TaskSpec)
 			return unless(!exists(b) || !exists(a) || was == is, "%s → %s", was, is)
 		}),
 	},
 })
 
-func marshaled(v any) string {
+func fieldsOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
@@ -125,8 +125,8 @@ func outers[E effects.Outer](effs []effects.Effect) []E {
 	return out
 }
 
-// asked lists the outer effects that a machine waits for.
-func asked(s core.State) []effects.Effect {
+// waitedFor lists the outer effects that a machine waits for.
+func waitedFor(s core.State) []effects.Effect {
 	var out []effects.Effect
 	for _, e := range core.Outstanding(s) {
 		out = append(out, e)

@@ -342,7 +342,7 @@ func (t Task) effectInterrupted(e EffectInterrupted, c Clock) (Task, []effects.E
 	}
 	t.Asked, t.UpdatedAt = asked, c.Now
 	t.Repeats++
-	return t.ask(renumbered(effect, t.Asked.next()), nil)
+	return t.ask(askedAs(effect, t.Asked.next()), nil)
 }
 
 // effectHandedBack asks once more for what was not begun.
@@ -352,11 +352,11 @@ func (t Task) effectHandedBack(e EffectHandedBack, c Clock) (Task, []effects.Eff
 		return t.refuseAnswer(e, e.N)
 	}
 	t.Asked, t.UpdatedAt = asked, c.Now
-	return t.ask(renumbered(effect, t.Asked.next()), nil)
+	return t.ask(askedAs(effect, t.Asked.next()), nil)
 }
 
-// renumbered gives an effect of a task or a strategy another number.
-func renumbered(e effects.Outer, n uint32) effects.Outer {
+// askedAs gives an effect of a task or a strategy another number.
+func askedAs(e effects.Outer, n uint32) effects.Outer {
 	switch e := e.(type) {
 	case effects.Spawn:
 		e.N = n
