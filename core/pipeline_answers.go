@@ -225,7 +225,7 @@ func (p Pipeline) due(e PipelineDue, c Clock) (Pipeline, []effects.Effect) {
 	case !w.Until.IsZero() && w.Until == earliest(w.Until, w.Deadline):
 		a.goOn(i, w.For)
 	default:
-		a.proceed(i, outcome{err: fmt.Sprintf("timed out after %s", span(a.Definition.Phases[i].TimeoutMS))})
+		a.proceed(i, outcome{err: fmt.Sprintf("timed out after %s", lengthText(a.Definition.Phases[i].TimeoutMS))})
 	}
 	return a.end()
 }
@@ -246,7 +246,7 @@ func (a *advance) goOn(i int, w WaitFor) {
 // overtime: the whole run took too long; it still cleans up.
 func (a *advance) overtime(i int) {
 	a.EndsBy = 0
-	err := "the pipeline timed out after " + span(a.Definition.TimeoutMS)
+	err := "the pipeline timed out after " + lengthText(a.Definition.TimeoutMS)
 	if a.Phase.Type != PhaseRunning {
 		a.dependenciesLeft()
 		a.fail(a.Phase.Name, err, true)

@@ -85,7 +85,7 @@ func (v *defChecker) head() {
 	if d.ContextLimit < 0 || d.ContextLimit > MaxContextLimit {
 		v.problem(fmt.Errorf("context_limit: %d is not between 0 and %d bytes", d.ContextLimit, MaxContextLimit))
 	}
-	v.problem(checkSpan("timeout_ms", d.TimeoutMS))
+	v.problem(checkLengthMS("timeout_ms", d.TimeoutMS))
 }
 
 func (v *defChecker) inputs() {
@@ -130,7 +130,7 @@ func (v *defChecker) phase(i int) {
 	}
 	v.problem(v.jump(i, where+"next", d.Next))
 	v.problem(v.jump(i, where+"on_failure", d.OnFailure))
-	v.problem(checkSpan(where+"timeout_ms", d.TimeoutMS))
+	v.problem(checkLengthMS(where+"timeout_ms", d.TimeoutMS))
 	v.problem(d.Retry.validate(where + "retry"))
 	if d.Output != "" {
 		v.problem(checkContextName(where+"output", d.Output))
@@ -211,7 +211,7 @@ func (d PhaseDef) checkAction(where string) error {
 	case d.Strategy != nil:
 		return d.Strategy.validate(where + "strategy")
 	case d.Push != nil:
-		return errors.Join(checkName(where+"push.queue", d.Push.Queue, true), checkSpan(where+"push.delay_ms", d.Push.DelayMS))
+		return errors.Join(checkName(where+"push.queue", d.Push.Queue, true), checkLengthMS(where+"push.delay_ms", d.Push.DelayMS))
 	case d.Wait != nil:
 		return d.Wait.validate(where + "wait")
 	case d.Signal != nil:
@@ -219,11 +219,11 @@ func (d PhaseDef) checkAction(where string) error {
 	case d.Pipelines != nil:
 		return d.Pipelines.validate(where + "pipelines")
 	case d.Lock != nil:
-		return errors.Join(checkName(where+"lock.name", d.Lock.Name, true), checkSpan(where+"lock.ttl_ms", d.Lock.TTLMS))
+		return errors.Join(checkName(where+"lock.name", d.Lock.Name, true), checkLengthMS(where+"lock.ttl_ms", d.Lock.TTLMS))
 	case d.Unlock != nil:
 		return checkName(where+"unlock.name", d.Unlock.Name, true)
 	case d.Semaphore != nil:
-		return errors.Join(checkName(where+"semaphore.name", d.Semaphore.Name, true), checkSpan(where+"semaphore.ttl_ms", d.Semaphore.TTLMS))
+		return errors.Join(checkName(where+"semaphore.name", d.Semaphore.Name, true), checkLengthMS(where+"semaphore.ttl_ms", d.Semaphore.TTLMS))
 	case d.Worktree != nil:
 		return d.Worktree.validate(where + "worktree")
 	case d.Merge != nil:
@@ -285,7 +285,7 @@ func (a WaitPhase) validate(field string) error {
 	if (a.ForMS != 0) == (a.Until != "") {
 		return fmt.Errorf("%s: give one of for_ms and until", field)
 	}
-	if err := checkSpan(field+".for_ms", a.ForMS); err != nil || a.Until == "" || strings.Contains(a.Until, "${") {
+	if err := checkLengthMS(field+".for_ms", a.ForMS); err != nil || a.Until == "" || strings.Contains(a.Until, "${") {
 		return err
 	}
 	if _, err := effects.ParseTime(a.Until); err != nil {

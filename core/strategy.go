@@ -151,7 +151,7 @@ func (s Strategy) due(e StrategyDue, c Clock) (Strategy, []effects.Effect) {
 	case s.StartedAt.IsZero():
 		return s.begin([]effects.Effect{s.announce("started", nil)}, c)
 	}
-	return s.evaluate(evaluation{err: "timed out after " + span(s.approach().limit()), timedOut: true}, c)
+	return s.evaluate(evaluation{err: "timed out after " + lengthText(s.approach().limit()), timedOut: true}, c)
 }
 
 // approach is the present one.
@@ -320,7 +320,7 @@ func (s Strategy) childEnded(e ChildEnded, c Clock) (Strategy, []effects.Effect)
 		return s.evaluate(evaluation{output: boundedResult(e.Result)}, c)
 	case ChildFailed, ChildRefused:
 	case ChildCancelled:
-		reason = firstText("cancelled: "+reason, MaxTextBytes)
+		reason = firstText("cancelled: " + reason)
 	default:
 		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
 	}

@@ -74,6 +74,9 @@ func (e StrategyDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType())
 // AppendJSON appends the journal form.
 func (e StrategyEvaluate) AppendJSON(b []byte) []byte {
 	e.Output, e.Error = trimJSON(e.Output), validText(e.Error)
+	if !e.Success { // it is not looked at, and need not be JSON
+		e.Output = nil
+	}
 	return appendEvent(b, e.EventType(), e)
 }
 

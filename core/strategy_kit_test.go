@@ -92,12 +92,12 @@ var _ = register(core.KindStrategy, kit{
 				}
 			}
 			if !exists(a) {
-				return unless(!exists(b) || b.Child.IsZero() && len(asked(b)) == 0, "%s and %v are lost", b.Child, asked(b))
+				return unless(!exists(b) || b.Child.IsZero() && len(waitedFor(b)) == 0, "%s and %v are lost", b.Child, waitedFor(b))
 			}
 			if problem := numbered(s, b.Asked, a.Asked, 1); problem != "" {
 				return problem
 			}
-			waits := len(asked(a))
+			waits := len(waitedFor(a))
 			if !a.Child.IsZero() {
 				waits++
 			}
@@ -105,7 +105,7 @@ var _ = register(core.KindStrategy, kit{
 			if a.Status == core.StrategyRunning && a.N > 0 {
 				want = 1
 			}
-			return unless(waits == want, "%s waits for %d: %s and %v", a.Status, waits, a.Child, asked(a))
+			return unless(waits == want, "%s waits for %d: %s and %v", a.Status, waits, a.Child, waitedFor(a))
 		}),
 		on("A due event leaves no deadline that has come.", func(s step, _, a core.Strategy) string {
 			if _, due := s.event.(core.StrategyDue); !due || refusal(s.effs) != nil {
@@ -114,7 +114,7 @@ var _ = register(core.KindStrategy, kit{
 			return unless(a.Deadline().IsZero() || a.Deadline() > s.clock.Now, "due at %s, at %s", a.Deadline(), s.clock.Now)
 		}),
 		on("Once created, the spec never changes.", func(_ step, b, a core.Strategy) string {
-			was, is := marshaled(b.StrategySpec), marshaled(a.StrategySpec)
+			was, is := fieldsOf(b.StrategySpec), fieldsOf(a.StrategySpec)
 			return unless(!exists(b) || !exists(a) || was == is, "%s → %s", was, is)
 		}),
 	},

@@ -208,7 +208,7 @@ func (s StrategySpec) Validate() error {
 }
 
 func (s StrategySpec) checkApproach(field string, a Approach) error {
-	if err := errors.Join(checkName(field+".name", a.Name, true), checkSpan(field+".timeout_ms", a.TimeoutMS)); err != nil {
+	if err := errors.Join(checkName(field+".name", a.Name, true), checkLengthMS(field+".timeout_ms", a.TimeoutMS)); err != nil {
 		return err
 	}
 	if len(a.FallbackOn) > MaxFallbacks {
@@ -238,7 +238,7 @@ func (f FallbackCondition) validate(field string) error {
 	case f.Error != "" && !f.AnyError && f.TimeoutMS == 0:
 		return checkPattern(field+".error", f.Error)
 	case f.TimeoutMS != 0 && !f.AnyError && f.Error == "":
-		return checkSpan(field+".timeout_ms", f.TimeoutMS)
+		return checkLengthMS(field+".timeout_ms", f.TimeoutMS)
 	}
 	return fmt.Errorf("%s: give exactly one of error, any_error and timeout_ms", field)
 }
@@ -338,5 +338,5 @@ func (s StrategySpec) labelOf(a Approach) string {
 	if s.Label == "" {
 		return a.Name
 	}
-	return firstText(s.Label+": "+a.Name, MaxTextBytes)
+	return firstText(s.Label + ": " + a.Name)
 }

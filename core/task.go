@@ -113,7 +113,7 @@ func (r StuckReason) String() string {
 	case StuckNoHeartbeat:
 		return "no heartbeat since " + r.LastSeen.String()
 	case StuckNoProgress:
-		return "no progress for " + span(r.DurationMS)
+		return "no progress for " + lengthText(r.DurationMS)
 	case StuckSessionDead:
 	}
 	switch {
@@ -247,7 +247,7 @@ func (t Task) due(e TaskDue, c Clock) (Task, []effects.Effect) {
 		return t, t.refuse(e, effects.CodeConflict, fmt.Sprintf("task %s is due at %s, after %s", t.ID, at, c.Now))
 	}
 	if end := t.timeoutAt(); !end.IsZero() && !end.After(c.Now) {
-		return t.fail("timed out after "+span(t.Config.TimeoutMS), c)
+		return t.fail("timed out after "+lengthText(t.Config.TimeoutMS), c)
 	}
 	switch t.State.Type {
 	case TaskPending:
@@ -280,11 +280,11 @@ func (t Task) watch(c Clock) (Task, []effects.Effect) {
 
 // report is what a checkpoint says.
 func (t Task) report(c Clock) string {
-	text := fmt.Sprintf("%s: running for %s, last progress %s ago", t.title(), span(betweenMS(t.State.StartedAt, c.Now)), span(betweenMS(t.LastProgress, c.Now)))
+	text := fmt.Sprintf("%s: running for %s, last progress %s ago", t.title(), lengthText(betweenMS(t.State.StartedAt, c.Now)), lengthText(betweenMS(t.LastProgress, c.Now)))
 	if t.Progress != "" {
 		text += ": " + t.Progress
 	}
-	return firstText(text, MaxTextBytes)
+	return firstText(text)
 }
 
 // stuck: running → stuck. The first step of the recovery follows after an

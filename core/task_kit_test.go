@@ -30,7 +30,7 @@ var _ = register(core.KindTask, kit{
 			if _, ok := s.event.(core.TaskExpire); ok || b.State.Type != core.TaskDone {
 				return ""
 			}
-			was, is := marshaled(b.State), marshaled(a.State)
+			was, is := fieldsOf(b.State), fieldsOf(a.State)
 			return unless(was == is, "%s → %s", was, is)
 		}),
 		on("The end is told once to the bus and to the owner: with the entry into done.", func(s step, b, a core.Task) string {
@@ -65,9 +65,9 @@ var _ = register(core.KindTask, kit{
 		}),
 		on("A session is spawned only where the one before it was killed.", func(s step, b, a core.Task) string {
 			for _, e := range outers[effects.Spawn](s.effs) {
-				again := len(outers[effects.Spawn](asked(b))) == 1 && e.Session == b.SessionID // of one that was not begun, or is not known to be
-				if !again && (b.Spawned || len(outers[effects.Kill](asked(b))) > 0 || e.Session == b.SessionID) {
-					return fmt.Sprintf("%v beside %v, spawned %t", e, asked(b), b.Spawned)
+				again := len(outers[effects.Spawn](waitedFor(b))) == 1 && e.Session == b.SessionID // of one that was not begun, or is not known to be
+				if !again && (b.Spawned || len(outers[effects.Kill](waitedFor(b))) > 0 || e.Session == b.SessionID) {
+					return fmt.Sprintf("%v beside %v, spawned %t", e, waitedFor(b), b.Spawned)
 				}
 			}
 			return ""
@@ -76,26 +76,26 @@ var _ = register(core.KindTask, kit{
 			if a.State.Type != core.TaskDone || b.State.Type == core.TaskDone || !a.Spawned {
 				return ""
 			}
-			kills := outers[effects.Kill](asked(a))
-			return unless(len(kills) == 1 && kills[0].Session == a.SessionID, "%v is asked for", asked(a))
+			kills := outers[effects.Kill](waitedFor(a))
+			return unless(len(kills) == 1 && kills[0].Session == a.SessionID, "%v is asked for", waitedFor(a))
 		}),
 		on("The numbers of outer effects only grow, each is asked for with the event that notes it, and what is noted is bounded.", func(s step, b, a core.Task) string {
 			if !exists(a) {
-				return unless(len(asked(b)) == 0, "%v is lost", asked(b))
+				return unless(len(waitedFor(b)) == 0, "%v is lost", waitedFor(b))
 			}
 			return numbered(s, b.Asked, a.Asked, 4+core.MaxOpenInputs)
 		}),
 		on("Without a command nothing is asked of a session.", func(s step, _, a core.Task) string {
-			return unless(len(a.Command) > 0 || len(asked(a)) == 0 && len(outers[effects.Outer](s.effs)) == 0, "%v", s.effs)
+			return unless(len(a.Command) > 0 || len(waitedFor(a)) == 0 && len(outers[effects.Outer](s.effs)) == 0, "%v", s.effs)
 		}),
 		on("Once created, the spec never changes.", func(_ step, b, a core.Task) string {
-			was, is := marshaled(b.TaskSpec), marshaled(a.TaskSpec)
+			was, is := fieldsOf(b.TaskSpec), fieldsOf(a.TaskSpec)
 			return unless(!exists(b) || !exists(a) || was == is, "%s → %s", was, is)
 		}),
 	},
 })
 
-func marshaled(v any) string {
+func fieldsOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
@@ -125,8 +125,8 @@ func outers[E effects.Outer](effs []effects.Effect) []E {
 	return out
 }
 
-// asked lists the outer effects that a machine waits for.
-func asked(s core.State) []effects.Effect {
+// waitedFor lists the outer effects that a machine waits for.
+func waitedFor(s core.State) []effects.Effect {
 	var out []effects.Effect
 	for _, e := range core.Outstanding(s) {
 		out = append(out, e)
@@ -141,17 +141,17 @@ func numbered(s step, before, after core.Asked, most int) string {
 		open[o.Effect.Number()] = string(o.Effect.AppendJSON(nil))
 	}
 	for _, e := range s.effs {
-		switch e := e.(type) {
-		case effects.Withdraw:
-			if open[e.N] == "" {
-				return fmt.Sprintf("%d is withdrawn, which nobody waits for", e.N)
+		if w, ok := e.(effects.Withdraw); ok {
+			if open[w.N] == "" {
+				return fmt.Sprintf("%d is withdrawn, which nobody waits for", w.N)
 			}
-			delete(open, e.N)
-		case effects.Outer:
-			if e.Number() <= last {
-				return fmt.Sprintf("number %d after %d", e.Number(), last)
+			delete(open, w.N)
+		}
+		if o, ok := e.(effects.Outer); ok {
+			if o.Number() <= last {
+				return fmt.Sprintf("number %d after %d", o.Number(), last)
 			}
-			last, open[e.Number()] = e.Number(), string(e.AppendJSON(nil))
+			last, open[o.Number()] = o.Number(), string(o.AppendJSON(nil))
 		}
 	}
 	switch e := s.event.(type) {
@@ -196,8 +196,6 @@ func madeTask(spec core.TaskSpec, events ...core.TaskEvent) core.Task {
 	return task
 }
 
-func exit(code int32) *int32 { return &code }
-
 func goldenTaskStates() []core.State {
 	spec := goldenTaskSpec()
 	up := []core.TaskEvent{core.TaskStart{}, core.EffectDone{N: 1}}
@@ -208,7 +206,7 @@ func goldenTaskStates() []core.State {
 		madeTask(spec), madeTask(spec, core.TaskStart{}), madeTask(core.TaskSpec{ID: id(3)}, core.TaskStart{}),
 		with(core.TaskHeartbeat{Status: core.LivenessActive, Output: "<$ ", Progress: "1/2"}, core.TaskInput{Text: "y"}),
 		with(core.TaskHeartbeat{Status: core.LivenessIdle, IdleMS: 300_001}, core.TaskRecover{Action: core.RecoverNudge}),
-		with(core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: exit(-1)}),
+		with(core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: new(int32(-1))}),
 		with(core.TaskRecover{Action: core.RecoverRestart}, core.EffectInterrupted{N: 2}),
 		with(core.TaskComplete{Output: json.RawMessage(` {"a": "<"} `)}), with(core.TaskFail{Error: "no"}), with(core.TaskCancel{}, core.EffectDone{N: 2}),
 		madeTask(spec, core.TaskStart{}, core.EffectFailed{N: 1, Reason: "tmux: not found"}),
@@ -219,7 +217,7 @@ func goldenTaskEvents() []core.Event {
 	return []core.Event{
 		core.TaskCreate{Spec: goldenTaskSpec()}, core.TaskCreate{Spec: core.TaskSpec{ID: id(3)}}, core.TaskStart{}, core.TaskDue{},
 		core.TaskHeartbeat{Status: core.LivenessActive}, core.TaskHeartbeat{Status: core.LivenessIdle, Session: "s", IdleMS: 1, Output: "<$ ", Progress: "1/2"},
-		core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: exit(0)},
+		core.TaskHeartbeat{Status: core.LivenessSessionDead, ExitCode: new(int32(0))},
 		core.TaskRecover{Action: core.RecoverNudge}, core.TaskRecover{Action: core.RecoverEscalate, Message: "look"},
 		core.TaskComplete{}, core.TaskComplete{Output: json.RawMessage(`{"a":1}`)}, core.TaskFail{Error: "no"}, core.TaskCancel{Reason: "not needed"},
 		core.TaskInput{Text: "y"}, core.TaskExpire{}, core.EffectDone{N: 1}, core.EffectDone{N: 1, Result: json.RawMessage(`{}`)},

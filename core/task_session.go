@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -16,9 +15,10 @@ import (
 // that it waits for.
 
 // sessionName derives the name of a task's session; that after the first
-// restart ends in "-2".
+// restart ends in "-2". The last digits of an id differ also among those that
+// were made in the same millisecond (UUID version 7).
 func sessionName(id uuid.UUID, restarts uint32) string {
-	name := "orrery-" + strings.ReplaceAll(id.String(), "-", "")[:12]
+	name := "orrery-" + id.String()[24:]
 	if restarts > 0 {
 		name += fmt.Sprintf("-%d", uint64(restarts)+1)
 	}
@@ -28,7 +28,7 @@ func sessionName(id uuid.UUID, restarts uint32) string {
 // bounded gives what is kept of a heartbeat.
 func (e TaskHeartbeat) bounded() TaskHeartbeat {
 	e.Output = lastText(e.Output, MaxScreenBytes)
-	e.Progress = firstText(e.Progress, MaxTextBytes)
+	e.Progress = firstText(e.Progress)
 	return e
 }
 
@@ -145,8 +145,8 @@ func (t Task) step(c Clock) (Task, []effects.Effect) {
 	switch {
 	case len(t.Command) == 0, t.RecoveryAttempts >= t.Config.recoveries():
 		why := t.State.Reason.String() + t.tried()
-		escalate := t.escalate(firstText(t.title()+": "+why, MaxTextBytes))
-		t, effs := t.fail(firstText(why, MaxTextBytes), c)
+		escalate := t.escalate(firstText(t.title() + ": " + why))
+		t, effs := t.fail(firstText(why), c)
 		return t, append([]effects.Effect{escalate}, effs...)
 	case t.State.Reason.Type == StuckSessionDead, t.Nudged, t.waits(isSpawn):
 		return t.restart(c)
@@ -188,7 +188,7 @@ func (t Task) restart(c Clock) (Task, []effects.Effect) {
 		if t.State.Type == TaskStuck {
 			why = t.State.Reason.String()
 		}
-		return t.fail(firstText(why+t.tried(), MaxTextBytes), c)
+		return t.fail(firstText(why+t.tried()), c)
 	}
 	t, effs := t.attempt().endSession()
 	t.Restarts = min(t.Restarts, math.MaxUint32-1) + 1
@@ -306,11 +306,11 @@ func (t Task) effectFailed(e EffectFailed, c Clock) (Task, []effects.Effect) {
 		return t.notSpawned(reason, e.Permanent, c)
 	case isKill(effect):
 		t.Spawned = false // it is not tried again
-		why := firstText(fmt.Sprintf("session %s could not be ended: %s", t.SessionID, reason), MaxTextBytes)
+		why := firstText(fmt.Sprintf("session %s could not be ended: %s", t.SessionID, reason))
 		if t.State.Type == TaskPending {
 			return t.fail(why, c)
 		}
-		return t, []effects.Effect{t.escalate(firstText(t.title()+": "+why, MaxTextBytes))}
+		return t, []effects.Effect{t.escalate(firstText(t.title() + ": " + why))}
 	case isInput(effect):
 		return t, []effects.Effect{t.announce("input_lost", said("reason", reason))}
 	}
@@ -319,7 +319,7 @@ func (t Task) effectFailed(e EffectFailed, c Clock) (Task, []effects.Effect) {
 
 func (t Task) notSpawned(reason string, permanent bool, c Clock) (Task, []effects.Effect) {
 	if permanent {
-		return t.fail(firstText("the session could not be started: "+reason, MaxTextBytes), c)
+		return t.fail(firstText("the session could not be started: "+reason), c)
 	}
 	stuck := StuckReason{Type: StuckSessionDead, Detail: reason}
 	if t.State.Type == TaskRunning {

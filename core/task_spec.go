@@ -99,17 +99,17 @@ func (c TaskConfig) validate() error {
 		return fmt.Errorf("config.max_recovery_attempts: %d is not between 0 and %d; %d means none", n, MaxRecoveries, uint32(NoRecovery))
 	}
 	return errors.Join(
-		checkSpan("config.heartbeat_timeout_ms", c.HeartbeatTimeoutMS),
-		checkSpan("config.idle_timeout_ms", c.IdleTimeoutMS),
-		checkSpan("config.recovery_interval_ms", c.RecoveryIntervalMS),
-		checkSpan("config.checkpoint_interval_ms", c.CheckpointIntervalMS),
-		checkSpan("config.timeout_ms", c.TimeoutMS),
+		checkLengthMS("config.heartbeat_timeout_ms", c.HeartbeatTimeoutMS),
+		checkLengthMS("config.idle_timeout_ms", c.IdleTimeoutMS),
+		checkLengthMS("config.recovery_interval_ms", c.RecoveryIntervalMS),
+		checkLengthMS("config.checkpoint_interval_ms", c.CheckpointIntervalMS),
+		checkLengthMS("config.timeout_ms", c.TimeoutMS),
 		checkText("config.nudge", c.Nudge),
 	)
 }
 
-// checkSpan checks a length of time in milliseconds.
-func checkSpan(field string, ms int64) error {
+// checkLengthMS checks a length of time in milliseconds.
+func checkLengthMS(field string, ms int64) error {
 	if ms < 0 || ms > MaxTimeout.Milliseconds() {
 		return fmt.Errorf("%s: %d is not between 0 and %d", field, ms, MaxTimeout.Milliseconds())
 	}
@@ -210,9 +210,10 @@ func checkSize(field string, spec any) error {
 	return nil
 }
 
-// firstText cleans a text and cuts it at the end.
-func firstText(s string, limit int) string {
+// firstText cleans a text and cuts it at the end, to [MaxTextBytes].
+func firstText(s string) string {
 	s = validText(s)
+	limit := MaxTextBytes
 	if len(s) <= limit {
 		return s
 	}
@@ -237,7 +238,7 @@ func lastText(s string, limit int) string {
 
 // boundedReason cleans a reason from outside, and keeps it short.
 func boundedReason(reason, otherwise string) string {
-	return firstText(reasonOr(reason, otherwise), MaxTextBytes)
+	return firstText(reasonOr(reason, otherwise))
 }
 
 // boundedJSON gives the form in which a value from outside is stored, nil for
@@ -268,8 +269,8 @@ func laterMS(t Time, ms int64) Time {
 // betweenMS gives the milliseconds from one instant to a later one, at least 0.
 func betweenMS(from, to Time) int64 { return max(to.Sub(from).Milliseconds(), 0) }
 
-// span prints milliseconds as a length of time.
-func span(ms int64) string {
+// lengthText prints milliseconds as a length of time.
+func lengthText(ms int64) string {
 	const most = int64(math.MaxInt64 / time.Millisecond)
 	return (time.Duration(min(max(ms, -most), most)) * time.Millisecond).String()
 }

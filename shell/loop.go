@@ -89,7 +89,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	watching := e.startWatching(ctx)
 	l.run(ctx)
+	watching.Wait()
 	err := l.release()
 	e.log.Info("engine stopped", "instance", e.name)
 	return err

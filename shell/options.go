@@ -24,6 +24,10 @@ type Options struct {
 	// Interpreters carry out the outer effects that are no tools' runs, by lane
 	// ([effects.LaneSession] and its like). What has none fails for good.
 	Interpreters map[string]Interpreter
+	// Sessions looks at terminal sessions every WatchEvery (default 2 s), so that the
+	// tasks that have one get their heartbeats; nil: tasks get them from outside only.
+	Sessions   SessionObserver
+	WatchEvery time.Duration
 	// Concurrency bounds the runs of a tool at a time, by tool name, or the effects
 	// of a lane; where it is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
@@ -120,6 +124,7 @@ func (o Options) withDefaults() (Options, error) {
 	fill("LeaseTTL", &o.LeaseTTL, time.Minute)
 	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
+	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
 	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
 	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
 	fill("StopTimeout", &o.StopTimeout, 30*time.Second)

@@ -1,0 +1,340 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// ErrLeaseLost is the cause with which a handler's context ends where its item
+// is no longer its own: the visibility timeout ran out, or somebody took the item
+// away. Whatever the handler returns then is dropped.
+var ErrLeaseLost = errors.New("the item is no longer held: its visibility timeout ran out or it was taken away")
+
+// Handler works on one item of a queue. A nil error completes the item with the
+// result, which must be valid JSON or empty; an error fails the attempt, for good
+// where it is [Permanent]. A panic is caught, and fails the attempt. The context
+// ends when the lease is lost ([ErrLeaseLost]) or the worker is told to hurry with
+// its stop ([ErrStopping]).
+type Handler func(ctx context.Context, item core.QueueItem) (json.RawMessage, error)
+
+// Permanent marks an error as one after which no further attempt makes sense.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+// WorkOptions configure [Engine.Work]. The zero value is a sound default.
+type WorkOptions struct {
+	// Concurrency is how many items are worked on at a time (default 1).
+	Concurrency int
+	// Prefetch is how many more items are taken than are worked on (default 0): for
+	// handlers that are quicker than a commit. What was taken and not begun is given
+	// back at the end.
+	Prefetch int
+	// Holder names the worker to whoever looks at the queue (default: a fresh name
+	// that begins with the engine's).
+	Holder string
+	// Visibility is how long an item is held without a sign of life; it is extended
+	// at a third of that for as long as the handler works (default: the queue's).
+	Visibility time.Duration
+	// StopTimeout is how long handlers may go on once the context of Work has
+	// ended; then theirs end, and what does not complete is given back (default
+	// Options.StopTimeout of the engine).
+	StopTimeout time.Duration
+}
+
+func (o WorkOptions) withDefaults(e *Engine) (WorkOptions, error) {
+	if o.Concurrency < 0 || o.Concurrency > MaxWorkConcurrency {
+		return o, fmt.Errorf("shell: WorkOptions.Concurrency is %d: it must be between 1 and %d", o.Concurrency, MaxWorkConcurrency)
+	}
+	if o.Prefetch < 0 || o.Prefetch > MaxWorkConcurrency {
+		return o, fmt.Errorf("shell: WorkOptions.Prefetch is %d: it must be between 0 and %d", o.Prefetch, MaxWorkConcurrency)
+	}
+	if o.Visibility < 0 || o.StopTimeout < 0 {
+		return o, fmt.Errorf("shell: WorkOptions.Visibility (%s) and StopTimeout (%s) must not be negative", o.Visibility, o.StopTimeout)
+	}
+	o.Concurrency = max(o.Concurrency, 1)
+	if o.StopTimeout == 0 {
+		o.StopTimeout = e.o.StopTimeout
+	}
+	if o.Holder == "" {
+		id, err := uuid.NewRandom()
+		if err != nil {
+			return o, fmt.Errorf("make a name for the worker: %w", err)
+		}
+		o.Holder = "worker-" + id.String()
+	}
+	return o, nil
+}
+
+// MaxWorkConcurrency bounds WorkOptions.Concurrency and Prefetch.
+const MaxWorkConcurrency = 4096
+
+// worker is one call of Work.
+type worker struct {
+	e      *Engine
+	queue  effects.Ref
+	handle Handler
+	o      WorkOptions
+
+	mu    sync.Mutex
+	held  map[uuid.UUID]*holding
+	began chan struct{} // buffered: something new is held
+	free  chan struct{} // a token for each item that may be taken
+	run   chan struct{} // a token for each handler that may run
+	wg    sync.WaitGroup
+}
+
+// holding is an item that is being worked on.
+type holding struct {
+	item   core.QueueItem
+	cancel context.CancelCauseFunc
+	due    time.Time // of the next extension, by the steady clock; under the worker's lock
+}
+
+// Work takes items of the queue and hands them to the handler, until ctx ends;
+// then it takes nothing new, waits for what runs, and returns nil. It returns
+// early, with the error, where the engine has stopped. The engine must run.
+func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOptions) error {
+	o, err := o.withDefaults(e)
+	if err != nil {
+		return err
+	}
+	w := &worker{
+		e: e, queue: queue, handle: h, o: o,
+		held: make(map[uuid.UUID]*holding), began: make(chan struct{}, 1),
+		free: make(chan struct{}, o.Concurrency+o.Prefetch), run: make(chan struct{}, o.Concurrency),
+	}
+	for range o.Concurrency + o.Prefetch {
+		w.free <- struct{}{}
+	}
+	for range o.Concurrency {
+		w.run <- struct{}{}
+	}
+	// Handlers outlive ctx for up to StopTimeout.
+	work, hurry := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer hurry(nil)
+	extending := make(chan struct{})
+	go func() {
+		defer close(extending)
+		w.extendAll(work)
+	}()
+	err = w.takeAll(ctx, work)
+	done := make(chan struct{})
+	go func() {
+		w.wg.Wait()
+		close(done)
+	}()
+	timer, stop := e.o.Clock.Timer(o.StopTimeout)
+	defer stop()
+	select {
+	case <-done:
+	case <-e.stopped:
+		hurry(ErrStopping)
+	case <-timer:
+		hurry(ErrStopping)
+	}
+	<-done
+	hurry(nil)
+	<-extending
+	return err
+}
+
+// takeAll takes as many items as there are free places, again and again.
+func (w *worker) takeAll(ctx, work context.Context) error {
+	for {
+		n := 0
+		select {
+		case <-w.free:
+			n = 1
+		case <-ctx.Done():
+			return nil
+		}
+		for more := true; more && n < core.MaxQueueTake; {
+			select {
+			case <-w.free:
+				n++
+			default:
+				more = false
+			}
+		}
+		items, err := w.e.Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
+		for range n - len(items) {
+			w.free <- struct{}{}
+		}
+		for _, item := range items {
+			w.begin(ctx, work, item)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrStopped):
+			return err
+		case err != nil:
+			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
+			if !w.pause(ctx) {
+				return nil
+			}
+		}
+	}
+}
+
+// workWait is how long one take waits for an item; then it asks again.
+const workWait = time.Minute
+
+// pause waits a moment, so that a fault is not met at full speed.
+func (w *worker) pause(ctx context.Context) bool {
+	timer, stop := w.e.o.Clock.Timer(time.Second)
+	defer stop()
+	select {
+	case <-timer:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-w.e.stopped:
+		return false
+	}
+}
+
+// begin works on an item beside the others: as soon as the handler has returned
+// another one may be taken, while the answer is being stored.
+func (w *worker) begin(taking, work context.Context, item core.QueueItem) {
+	ctx, cancel := context.WithCancelCause(work)
+	h := &holding{item: item, cancel: cancel}
+	w.mu.Lock()
+	h.due = w.e.o.Clock.Steady().Add(h.third())
+	w.held[item.ID] = h
+	w.mu.Unlock()
+	select {
+	case w.began <- struct{}{}:
+	default:
+	}
+	w.wg.Go(func() {
+		defer cancel(nil)
+		result, err := w.inTurn(ctx, taking, item)
+		w.mu.Lock()
+		if w.held[item.ID] == h {
+			delete(w.held, item.ID)
+		}
+		w.mu.Unlock()
+		w.free <- struct{}{}
+		w.answer(ctx, item, result, err)
+	})
+}
+
+// errNotBegun: the item was taken, and the worker stops.
+var errNotBegun = errors.New("the worker stops before the item was begun")
+
+// inTurn calls the handler once there is a place for it.
+func (w *worker) inTurn(ctx, taking context.Context, item core.QueueItem) (json.RawMessage, error) {
+	select {
+	case <-w.run:
+	case <-taking.Done():
+		return nil, errNotBegun
+	case <-ctx.Done():
+		return nil, errNotBegun
+	}
+	defer func() { w.run <- struct{}{} }()
+	return w.call(ctx, item)
+}
+
+// call runs the handler; a panic becomes an error.
+func (w *worker) call(ctx context.Context, item core.QueueItem) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.e.log.Error("handler panicked", "queue", w.queue.String(), "item", item.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	return w.handle(ctx, item)
+}
+
+// answer tells the queue. It goes through also while the worker stops.
+func (w *worker) answer(ctx context.Context, item core.QueueItem, result json.RawMessage, err error) {
+	cause := context.Cause(ctx)
+	bg := context.WithoutCancel(ctx)
+	var told error
+	switch {
+	case errors.Is(cause, ErrLeaseLost):
+		return // somebody else has it, or will
+	case errors.Is(err, errNotBegun), err != nil && errors.Is(cause, ErrStopping):
+		told = w.e.Release(bg, HoldOf(item))
+	case err != nil:
+		var p interface{ Permanent() bool }
+		told = w.e.Fail(bg, HoldOf(item), err.Error(), errors.As(err, &p) && p.Permanent())
+	case len(result) > 0 && !json.Valid(result):
+		told = w.e.Fail(bg, HoldOf(item), "the handler's result is not valid JSON", true)
+	default:
+		told = w.e.Complete(bg, HoldOf(item), result)
+	}
+	if told != nil {
+		w.e.log.Warn("the queue did not take the answer", "queue", w.queue.String(), "item", item.ID, "attempt", item.Attempts, "error", told)
+	}
+}
+
+// extendAll keeps the leases of what is worked on, each at a third of its time,
+// and ends the work on what is held no longer.
+func (w *worker) extendAll(ctx context.Context) {
+	for {
+		list, wait := w.due()
+		var wg sync.WaitGroup
+		for _, h := range list { // at once: they are committed together
+			wg.Go(func() { w.extend(ctx, h) })
+		}
+		wg.Wait()
+		if len(list) > 0 {
+			continue
+		}
+		timer, stop := w.e.o.Clock.Timer(wait)
+		select {
+		case <-timer:
+		case <-w.began:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+	}
+}
+
+// due lists whose lease is to be extended now, or how long to wait for the next.
+func (w *worker) due() (list []*holding, wait time.Duration) {
+	now := w.e.o.Clock.Steady()
+	wait = time.Hour
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.held {
+		if d := h.due.Sub(now); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		h.due = now.Add(h.third())
+		list = append(list, h)
+	}
+	return list, wait
+}
+
+// third is how long after one sign of life the next one follows.
+func (h *holding) third() time.Duration {
+	return max(h.item.State.Until.Sub(h.item.State.TakenAt)/3, 10*time.Millisecond)
+}
+
+func (w *worker) extend(ctx context.Context, h *holding) {
+	_, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
+	var refused *Refusal
+	if errors.As(err, &refused) {
+		h.cancel(ErrLeaseLost)
+	}
+}
