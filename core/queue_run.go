@@ -169,9 +169,10 @@ func (r *queueRun) move(before, after *QueueItem) {
 
 // moveInKey does for the item's key what move does for the queue.
 func (r *queueRun) moveInKey(id uuid.UUID, key string, before, after *QueueItem) {
-	k, there := r.v.key(partID(r.q.ID, "key", key))
+	keyID := partID(r.q.ID, "key", key)
+	k, there := r.v.key(keyID)
 	if !there {
-		k = QueueKey{ID: partID(r.q.ID, "key", key), Queue: r.q.ID, Key: key}
+		k = QueueKey{ID: keyID, Queue: r.q.ID, Key: key}
 	}
 	was := before != nil && before.State.Type == ItemProcessing
 	is := after != nil && after.State.Type == ItemProcessing

@@ -142,3 +142,8 @@ func TestADueQueueIsNotDueAtOnceAgain(t *testing.T) {
 	assert.Equal(t, 3, rounds)
 	assert.EqualValues(t, 300, q.Ready)
 }
+
+func TestNamesAreHashedAsUUIDVersion5(t *testing.T) {
+	space := uuid.MustParse("6f727265-7279-5f67-8f2d-6f7272657279")
+	assert.Equal(t, uuid.NewSHA1(space, []byte("queue\x1fns\x1ft\x1fname")), core.QueueRef("ns", "t", "name").ID)
+}
