@@ -35,6 +35,7 @@ type queueRun struct {
 	ev      QueueEvent
 	effs    []effects.Effect
 	refusal []effects.Effect
+	moved   int  // bytes of data of the items that were moved
 	readied bool // something became takeable that was not just pushed
 }
 
@@ -147,6 +148,7 @@ func (r *queueRun) move(before, after *QueueItem) {
 	var id uuid.UUID
 	key := ""
 	if after != nil {
+		r.moved += len(after.Data)
 		l, at := after.list()
 		up(r.q.gauge(l))
 		switch l {
@@ -159,6 +161,7 @@ func (r *queueRun) move(before, after *QueueItem) {
 		r.v.putItem(*after)
 		id, key = after.ID, after.Key
 	} else {
+		r.moved += len(before.Data)
 		r.v.dropItem(before.ID)
 		id, key = before.ID, before.Key
 	}
@@ -350,7 +353,7 @@ func (r *queueRun) sweep() {
 	if r.q.Wake.IsZero() || r.q.Wake > r.c.Now {
 		return
 	}
-	for range maxDueItems {
+	for n := 0; n < maxDueItems && r.moved < maxMovedBytes; n++ {
 		at, l := r.nextTimed()
 		if at.IsZero() || at > r.c.Now {
 			r.q.Wake = at
