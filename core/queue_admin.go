@@ -30,7 +30,7 @@ func (r *queueRun) redrive(e QueueRedrive) {
 		return
 	}
 	m := QueueMoved{}
-	for limit := batchOf(e.Limit); m.Moved < limit; m.Moved++ {
+	for limit := batchOf(e.Limit); m.Moved < limit && r.moved < maxMovedBytes; m.Moved++ {
 		i, ok := r.first(listOrigin)
 		if !ok {
 			i, ok = r.first(listDead)
@@ -123,7 +123,7 @@ func (r *queueRun) purge(e QueuePurge) {
 			continue
 		}
 		for _, l := range p.lists {
-			for m.Moved < limit {
+			for m.Moved < limit && r.moved < maxMovedBytes {
 				i, ok := r.first(l)
 				if !ok {
 					break

@@ -25,8 +25,11 @@ const (
 	// sign of life.
 	MaxVisibilityMS = 30 * 24 * 60 * 60 * 1000
 	maxDueItems     = 128 // that one event lets happen because their time has come
-	maxHops         = 4   // dead letter queues that one item may pass through
-	maxTurn         = 1<<31 - 1
+	// maxMovedBytes bounds the data of the items that one event moves, beyond its
+	// first one: it gives, removes or revives fewer where they are large.
+	maxMovedBytes = 16 << 20
+	maxHops       = 4 // dead letter queues that one item may pass through
+	maxTurn       = 1<<31 - 1
 )
 
 type (

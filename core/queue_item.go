@@ -141,11 +141,9 @@ func mix(z uint64) uint64 {
 
 // partID names what a queue keeps under a name: a key or a dedup key.
 func partID(queue uuid.UUID, role, name string) uuid.UUID {
-	b := make([]byte, 0, 128)
-	b = append(b, queue[:]...)
-	b = append(b, role...)
-	b = append(b, 0x1f)
-	return uuid.NewSHA1(idSpace, append(b, name...))
+	var buf [128]byte
+	b := append(append(append(buf[:0], queue[:]...), role...), 0x1f)
+	return hashID(append(b, name...))
 }
 
 // order is the place of an item among those that wait: by priority, then by turn.

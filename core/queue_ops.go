@@ -180,7 +180,7 @@ func (r *queueRun) takeUpTo(e QueueTake, most int) (taken []QueueItem, why strin
 	}
 	until := r.c.Now.Add(ms(visible))
 	for range most + maxDueItems {
-		if len(taken) == most {
+		if len(taken) == most || len(taken) > 0 && r.moved >= maxMovedBytes {
 			return taken, ""
 		}
 		if n := r.q.Config.Concurrency; n > 0 && r.q.InFlight >= uint64(n) {

@@ -35,6 +35,7 @@ type queueRun struct {
 	ev      QueueEvent
 	effs    []effects.Effect
 	refusal []effects.Effect
+	moved   int  // bytes of data of the items that were moved
 	readied bool // something became takeable that was not just pushed
 }
 
@@ -147,6 +148,7 @@ func (r *queueRun) move(before, after *QueueItem) {
 	var id uuid.UUID
 	key := ""
 	if after != nil {
+		r.moved += len(after.Data)
 		l, at := after.list()
 		up(r.q.gauge(l))
 		switch l {
@@ -159,6 +161,7 @@ func (r *queueRun) move(before, after *QueueItem) {
 		r.v.putItem(*after)
 		id, key = after.ID, after.Key
 	} else {
+		r.moved += len(before.Data)
 		r.v.dropItem(before.ID)
 		id, key = before.ID, before.Key
 	}
@@ -169,9 +172,10 @@ func (r *queueRun) move(before, after *QueueItem) {
 
 // moveInKey does for the item's key what move does for the queue.
 func (r *queueRun) moveInKey(id uuid.UUID, key string, before, after *QueueItem) {
-	k, there := r.v.key(partID(r.q.ID, "key", key))
+	keyID := partID(r.q.ID, "key", key)
+	k, there := r.v.key(keyID)
 	if !there {
-		k = QueueKey{ID: partID(r.q.ID, "key", key), Queue: r.q.ID, Key: key}
+		k = QueueKey{ID: keyID, Queue: r.q.ID, Key: key}
 	}
 	was := before != nil && before.State.Type == ItemProcessing
 	is := after != nil && after.State.Type == ItemProcessing
@@ -349,7 +353,7 @@ func (r *queueRun) sweep() {
 	if r.q.Wake.IsZero() || r.q.Wake > r.c.Now {
 		return
 	}
-	for range maxDueItems {
+	for n := 0; n < maxDueItems && r.moved < maxMovedBytes; n++ {
 		at, l := r.nextTimed()
 		if at.IsZero() || at > r.c.Now {
 			r.q.Wake = at

@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,4 +143,25 @@ func TestADueQueueIsNotDueAtOnceAgain(t *testing.T) {
 	}
 	assert.Equal(t, 3, rounds)
 	assert.EqualValues(t, 300, q.Ready)
+}
+
+func TestNamesAreHashedAsUUIDVersion5(t *testing.T) {
+	space := uuid.MustParse("6f727265-7279-5f67-8f2d-6f7272657279")
+	assert.Equal(t, uuid.NewSHA1(space, []byte("queue\x1fns\x1ft\x1fname")), core.QueueRef("ns", "t", "name").ID)
+}
+
+func TestOneEventMovesNoMoreThanABoundedAmountOfData(t *testing.T) {
+	q, clock := core.Queue{}, core.Clock{Now: start}
+	large := json.RawMessage(`"` + strings.Repeat("x", core.MaxInputBytes-2) + `"`)
+	for range 40 {
+		q, _ = applied(t, q, core.QueuePush{Name: "q", Data: large}, clock)
+	}
+	q, effs := applied(t, q, core.QueueTake{Holder: "w", Max: 256}, clock)
+	assert.Len(t, takenBy(step{effs: effs}), 16)
+	q, effs = applied(t, q, core.QueuePurge{}, clock)
+	assert.Contains(t, effs, effects.Effect(effects.Answer{Value: core.QueueMoved{Moved: 16, More: true}}))
+	assert.EqualValues(t, 8, q.Ready)
+	_, effs = q.Apply(core.QueuePush{Name: "q", Data: append(large, ' ', '1')}, clock)
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "data:")
 }
