@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -312,8 +310,11 @@ func (a PipelinesPhase) validate(field string) error {
 		}
 	}
 	for i, id := range a.Await {
-		if _, err := uuid.Parse(id); err != nil && !strings.Contains(id, "${") {
-			return fmt.Errorf("%s.await[%d]: %q is no UUID", field, i, clip(id))
+		if strings.Contains(id, "${") {
+			continue
+		}
+		if _, err := pipelineIDs([]string{id}); err != nil {
+			return fmt.Errorf("%s.await[%d]: %w", field, i, err)
 		}
 	}
 	return nil
