@@ -247,18 +247,16 @@ func TestAPipelineEndsWhateverTheAnswers(t *testing.T) {
 		held := map[uint32]bool{} // locks and slots, as those who give them see it
 		for range 500 {
 			for _, e := range effs {
-				switch e := e.(type) {
-				case effects.AcquireLock:
-					held[e.N] = true
-				case effects.AcquireSemaphore:
-					held[e.N] = true
-				case effects.ReleaseLock:
-					require.True(t, held[e.N], "what it does not have is given back")
-					delete(held, e.N)
-				case effects.ReleaseSemaphore:
-					require.True(t, held[e.N], "what it does not have is given back")
-					delete(held, e.N)
+				if lock, ok := e.(effects.AcquireLock); ok {
+					held[lock.N] = true
 				}
+				if slots, ok := e.(effects.AcquireSemaphore); ok {
+					held[slots.N] = true
+				}
+			}
+			for _, n := range given(step{effs: effs}) {
+				require.True(t, held[n], "what it does not have is given back")
+				delete(held, n)
 			}
 			if p.Phase.Type.Ended() {
 				break
