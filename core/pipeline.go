@@ -327,7 +327,7 @@ func (s PipelineSpec) validate() error {
 			return fmt.Errorf("depends_on[%d]: %s is no id, this pipeline's own, or there twice", i, id)
 		}
 	}
-	for _, name := range sortedNames(s.Context) {
+	for _, name := range contextNames(s.Context) {
 		if err := checkJSON("context."+name, s.Context[name], MaxContextLimit); err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func (s PipelineSpec) validate() error {
 		return fmt.Errorf("context: %d bytes are more than %d", n, most)
 	}
 	return errors.Join(checkScope(s.Namespace, s.Tenant), checkContextNames("context", s.Context),
-		s.Definition.ValidateWith(sortedNames(s.Context)...))
+		s.Definition.ValidateWith(contextNames(s.Context)...))
 }
 
 // Ref names the pipeline.

@@ -105,10 +105,10 @@ func (a *advance) beginChild(d PhaseDef) outcome {
 }
 
 // taskSpec is the child task that a prompt stands for.
-func (p AgentPrompt) taskSpec(id uuid.UUID, namespace, tenant, label string, pipeline uuid.UUID, owner Owner) TaskSpec {
+func (a AgentPrompt) taskSpec(id uuid.UUID, namespace, tenant, label string, pipeline uuid.UUID, owner Owner) TaskSpec {
 	return TaskSpec{
 		ID: id, Namespace: namespace, Tenant: tenant, Label: label, PipelineID: pipeline, Owner: owner,
-		Workspace: p.Workspace, Command: p.Command, Env: p.Env, Prompt: p.Prompt, Config: p.Config,
+		Workspace: a.Workspace, Command: a.Command, Env: a.Env, Prompt: a.Prompt, Config: a.Config,
 	}
 }
 
@@ -344,7 +344,7 @@ func (a *advance) mark(message string) {
 // set puts values into the context: all of them or none.
 func (a *advance) set(d SetPhase) outcome {
 	before := a.Context
-	for _, name := range sortedNames(d.Values) {
+	for _, name := range contextNames(d.Values) {
 		if v := d.Values[name]; !storable(v) || !a.put(name, canonical(v)) {
 			a.Context = before
 			return outcome{err: fmt.Sprintf("set.values.%s: the context would be longer than %d bytes, or nested too deeply", clip(name), a.Definition.contextLimit()), final: true}

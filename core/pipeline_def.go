@@ -293,6 +293,11 @@ func (d PhaseDef) rewrite(w rewriter) PhaseDef {
 	d.Strategy = rewritten(d.Strategy, w, "strategy", StrategyPhase.rewrite)
 	d.Merge = rewritten(d.Merge, w, "merge", MergeRun.rewrite)
 	d.Pipelines = rewritten(d.Pipelines, w, "pipelines", PipelinesPhase.rewrite)
+	return d.rewriteWaits(w).rewriteRest(w)
+}
+
+// rewriteWaits takes the templates of phases that wait through w.
+func (d PhaseDef) rewriteWaits(w rewriter) PhaseDef {
 	d.Push = rewritten(d.Push, w, "push", func(a PushPhase, w rewriter, f string) PushPhase {
 		a.Queue, a.Data = w.text(f+".queue", a.Queue), w.json(f+".data", a.Data)
 		a.Key, a.DedupKey = w.text(f+".key", a.Key), w.text(f+".dedup_key", a.DedupKey)
@@ -322,6 +327,11 @@ func (d PhaseDef) rewrite(w rewriter) PhaseDef {
 		a.Name = w.text(f+".name", a.Name)
 		return a
 	})
+	return d
+}
+
+// rewriteRest takes the templates of all other phases through w.
+func (d PhaseDef) rewriteRest(w rewriter) PhaseDef {
 	d.Worktree = rewritten(d.Worktree, w, "worktree", func(a WorktreePhase, w rewriter, f string) WorktreePhase {
 		a.Repo, a.Branch = w.text(f+".repo", a.Repo), w.text(f+".branch", a.Branch)
 		a.Path, a.Base = w.text(f+".path", a.Path), w.text(f+".base", a.Base)
@@ -364,7 +374,7 @@ func rewriteValues(values map[string]json.RawMessage, w rewriter, field string) 
 		return nil
 	}
 	out := make(map[string]json.RawMessage, len(values))
-	for _, name := range sortedNames(values) {
+	for _, name := range contextNames(values) {
 		out[name] = w.json(field+"."+name, values[name])
 	}
 	return out
@@ -426,8 +436,8 @@ func (a PipelinesPhase) rewrite(w rewriter, f string) PipelinesPhase {
 	return a
 }
 
-// sortedNames gives the names of a context in order.
-func sortedNames(m map[string]json.RawMessage) []string {
+// contextNames gives the names of a context in order.
+func contextNames(m map[string]json.RawMessage) []string {
 	names := make([]string, 0, len(m))
 	// order-free: sorted below
 	for name := range m {

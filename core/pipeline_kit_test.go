@@ -132,13 +132,10 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 		core.WaitTime: {"due"}, core.WaitSignal: {"signal"}, core.WaitApproval: {"approve"}, core.WaitManual: {"phase_complete", "phase_failed"},
 		core.WaitHold: {"granted", "lost"}, core.WaitRegain: {"granted", "lost"}, core.WaitRetry: {"due"}, core.WaitTurn: {"due"},
 	}[p.Waiting.For]
-	switch p.Phase.Type {
-	case core.PhaseInit:
-		likely = []string{"due", "start"}
-	case core.PhaseBlocked:
-		likely = []string{"child", "child", "unblock"}
-	case core.PhaseFailure:
-		likely = []string{"retry"}
+	if more := map[core.PhaseType][]string{
+		core.PhaseInit: {"due", "start"}, core.PhaseBlocked: {"child", "child", "unblock"}, core.PhaseFailure: {"retry"},
+	}[p.Phase.Type]; more != nil {
+		likely = more
 	}
 	all := []string{
 		"due", "start", "phase_complete", "phase_failed", "retry", "unblock", "cancel", "signal", "approve", "checkpoint", "watch", "expire",
@@ -147,7 +144,11 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	if len(likely) > 0 && rapid.IntRange(0, 3).Draw(t, "likely") > 0 {
 		all = likely
 	}
-	switch rapid.SampledFrom(all).Draw(t, "event") {
+	event := rapid.SampledFrom(all).Draw(t, "event")
+	if e := drawAnswer(t, event, n); e != nil {
+		return e
+	}
+	switch event {
 	case "due":
 		return core.PipelineDue{}
 	case "start":
@@ -172,6 +173,13 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 		return core.PipelineWatch{Owner: core.Owner{Ref: effects.Ref{Kind: core.KindPipeline, ID: drawID(t, "watcher")}, N: 1}}
 	case "expire":
 		return core.PipelineExpire{}
+	}
+	return core.PipelineCreate{Spec: drawPipelineSpec(t)}
+}
+
+// drawAnswer gives an answer with that number; nil where the event is none.
+func drawAnswer(t *rapid.T, event string, n uint32) core.Event {
+	switch event {
 	case "child":
 		outcome := rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildSucceeded, core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome")
 		return core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(5)}, N: n, Outcome: outcome, Result: drawJSON(t, "result"), Reason: drawText(t, "reason")}
@@ -188,7 +196,7 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	case "lost":
 		return core.Lost{N: n, Name: "main", Reason: drawText(t, "reason")}
 	}
-	return core.PipelineCreate{Spec: drawPipelineSpec(t)}
+	return nil
 }
 
 func hostilePipeline(t *rapid.T) core.Pipeline {
@@ -263,42 +271,50 @@ func pipelineEvents() []core.Event {
 func numbersAsked(s step) []uint32 {
 	var out []uint32
 	for _, e := range s.effs {
-		switch e := e.(type) {
-		case effects.Outer:
-			out = append(out, e.Number())
-		case effects.AcquireLock:
-			out = append(out, e.N)
-		case effects.AcquireSemaphore:
-			out = append(out, e.N)
-		case effects.Send:
-			switch ev := e.Event.(type) {
-			case core.ActionCreate:
-				out = append(out, ev.Spec.Owner.N)
-			case core.TaskCreate:
-				out = append(out, ev.Spec.Owner.N)
-			case core.StrategyCreate:
-				out = append(out, ev.Spec.Owner.N)
-			case core.PipelineWatch:
-				out = append(out, ev.Owner.N)
-			case core.PipelineCreate:
-				out = append(out, ev.Spec.Owner.N)
-			case core.QueuePush:
-				out = append(out, ev.Owner.N)
-			}
+		if outer, ok := e.(effects.Outer); ok {
+			out = append(out, outer.Number())
+		}
+		if lock, ok := e.(effects.AcquireLock); ok {
+			out = append(out, lock.N)
+		}
+		if slots, ok := e.(effects.AcquireSemaphore); ok {
+			out = append(out, slots.N)
+		}
+		if send, ok := e.(effects.Send); ok {
+			out = append(out, ownerNumber(send.Event))
 		}
 	}
 	return slices.DeleteFunc(out, func(n uint32) bool { return n == 0 })
+}
+
+// ownerNumber is the number under which the sender of an event waits; 0: it does not.
+func ownerNumber(e effects.Message) uint32 {
+	switch e := e.(type) {
+	case core.ActionCreate:
+		return e.Spec.Owner.N
+	case core.TaskCreate:
+		return e.Spec.Owner.N
+	case core.StrategyCreate:
+		return e.Spec.Owner.N
+	case core.PipelineWatch:
+		return e.Owner.N
+	case core.PipelineCreate:
+		return e.Spec.Owner.N
+	case core.QueuePush:
+		return e.Owner.N
+	}
+	return 0
 }
 
 // given lists the locks and semaphores, by number, that a step gives back.
 func given(s step) []uint32 {
 	var out []uint32
 	for _, e := range s.effs {
-		switch e := e.(type) {
-		case effects.ReleaseLock:
-			out = append(out, e.N)
-		case effects.ReleaseSemaphore:
-			out = append(out, e.N)
+		if lock, ok := e.(effects.ReleaseLock); ok {
+			out = append(out, lock.N)
+		}
+		if slots, ok := e.(effects.ReleaseSemaphore); ok {
+			out = append(out, slots.N)
 		}
 	}
 	return out

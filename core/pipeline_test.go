@@ -247,18 +247,16 @@ func TestAPipelineEndsWhateverTheAnswers(t *testing.T) {
 		held := map[uint32]bool{} // locks and slots, as those who give them see it
 		for range 500 {
 			for _, e := range effs {
-				switch e := e.(type) {
-				case effects.AcquireLock:
-					held[e.N] = true
-				case effects.AcquireSemaphore:
-					held[e.N] = true
-				case effects.ReleaseLock:
-					require.True(t, held[e.N], "what it does not have is given back")
-					delete(held, e.N)
-				case effects.ReleaseSemaphore:
-					require.True(t, held[e.N], "what it does not have is given back")
-					delete(held, e.N)
+				if lock, ok := e.(effects.AcquireLock); ok {
+					held[lock.N] = true
 				}
+				if slots, ok := e.(effects.AcquireSemaphore); ok {
+					held[slots.N] = true
+				}
+			}
+			for _, n := range given(step{effs: effs}) {
+				require.True(t, held[n], "what it does not have is given back")
+				delete(held, n)
 			}
 			if p.Phase.Type.Ended() {
 				break
@@ -363,4 +361,71 @@ func TestThePhaseThatFailedIsTriedAgainByItsRetryOnly(t *testing.T) {
 	}
 	p, _ = p.Apply(core.PhaseFailed{Phase: "a", Error: "no"}, clock)
 	assert.Equal(t, core.PhaseFailure, p.Phase.Type, "three attempts are all")
+}
+
+func TestAPipelineThatTakesTooLongCleansUpAndFails(t *testing.T) {
+	def := manualDef()
+	def.TimeoutMS, def.OnFailure = 1000, "ship"
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	clock.Now = p.Deadline()
+	assert.Equal(t, start.Add(time.Second), clock.Now)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	require.Equal(t, "ship", p.Phase.Name, "it cleans up")
+	assert.Zero(t, p.Deadline(), "without a limit")
+	p, _ = p.Apply(core.PhaseComplete{Phase: "ship"}, clock)
+	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "build", Error: "the pipeline timed out after 1s", Recoverable: true}, p.Phase)
+}
+
+func TestALockThatIsHeldIsNotAskedForAgainAndLostOnesAreForgotten(t *testing.T) {
+	lock := &core.LockPhase{Name: "main"}
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Lock: lock}, {Name: "b", Lock: lock}, {Name: "c", Manual: &core.ManualPhase{}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, effs := p.Apply(core.Granted{N: 1, Token: 5}, clock)
+	require.Equal(t, "c", p.Phase.Name)
+	assert.JSONEq(t, `{"name":"main","token":5}`, string(p.Context["b"]))
+	for _, e := range effs {
+		_, asks := e.(effects.AcquireLock)
+		assert.False(t, asks, "%v", e)
+	}
+	refusedLock, effs := p.Apply(core.ChildEnded{N: 1, Outcome: core.ChildRefused}, clock)
+	require.NotNil(t, refusal(effs), "a lock that is granted was not refused")
+	assert.Len(t, refusedLock.Holds, 1)
+}
+
+func TestAnEffectThatKillsItsHolderIsNotRepeatedForEver(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Notify: &core.NotifyPhase{Title: "t"}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	for n := range uint32(core.DefaultMaxAttempts) {
+		require.Equal(t, core.PhaseRunning, p.Phase.Type)
+		require.Equal(t, n+1, p.Waiting.N)
+		p, _ = p.Apply(core.EffectInterrupted{N: n + 1, Reason: core.ReasonRecovered}, clock)
+	}
+	assert.Equal(t, core.PhaseFailure, p.Phase.Type)
+	assert.Equal(t, core.ReasonRecovered, p.Phase.Error)
+}
+
+func TestAnItemCanBePushedWithoutWaitingAndAnyListOfIDsAwaited(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "ids"}}, Phases: []core.PhaseDef{
+		{Name: "push", Push: &core.PushPhase{Queue: "q"}},
+		{Name: "until", Wait: &core.WaitPhase{Until: "2020-01-01T00:00:00Z"}},
+		{Name: "start", Pipelines: &core.PipelinesPhase{Start: []core.PipelineStartDef{{Definition: manualDef()}}}},
+		{Name: "await", Pipelines: &core.PipelinesPhase{Await: []string{"${ids}", "${start}"}}},
+	}}
+	clock := core.Clock{Now: start}
+	spec := core.PipelineSpec{ID: id(1), Definition: def, Context: map[string]json.RawMessage{"ids": json.RawMessage(`["` + id(2).String() + `"]`)}}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: spec}, clock)
+	p, effs := p.Apply(core.PipelineDue{}, clock)
+	require.Equal(t, "await", p.Phase.Name, p.Phase.Error)
+	require.Len(t, p.Waiting.Children, 2)
+	assert.Equal(t, pipelineRef(2), p.Waiting.Children[0].Ref)
+	s := step{effs: effs}
+	assert.Len(t, sends[core.PipelineWatch](s), 2)
+	require.Len(t, sends[core.QueuePush](s), 1)
+	assert.True(t, sends[core.QueuePush](s)[0].Owner.IsZero())
 }

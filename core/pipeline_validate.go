@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -146,7 +144,7 @@ func (v *defChecker) phase(i int) {
 	v.locking(d, where)
 	v.known[d.output()] = true
 	if d.Set != nil {
-		for _, name := range sortedNames(d.Set.Values) {
+		for _, name := range contextNames(d.Set.Values) {
 			v.problem(checkContextName(where+"set.values", name))
 			v.known[name] = true
 		}
@@ -185,7 +183,7 @@ func (v *defChecker) jump(i int, field, to string) error {
 
 // locking notes locks, and checks that what is given back was taken.
 func (v *defChecker) locking(d PhaseDef, where string) {
-	taken := ""
+	var taken string
 	switch {
 	case d.Lock != nil:
 		taken = d.Lock.Name
@@ -307,13 +305,16 @@ func (a PipelinesPhase) validate(field string) error {
 		if err := checkContextNames(at+".context", start.Context); err != nil {
 			return err
 		}
-		if err := start.Definition.ValidateWith(sortedNames(start.Context)...); err != nil {
+		if err := start.Definition.ValidateWith(contextNames(start.Context)...); err != nil {
 			return fmt.Errorf("%s.definition: %w", at, err)
 		}
 	}
 	for i, id := range a.Await {
-		if _, err := uuid.Parse(id); err != nil && !strings.Contains(id, "${") {
-			return fmt.Errorf("%s.await[%d]: %q is no UUID", field, i, clip(id))
+		if strings.Contains(id, "${") {
+			continue
+		}
+		if _, err := pipelineIDs([]string{id}); err != nil {
+			return fmt.Errorf("%s.await[%d]: %w", field, i, err)
 		}
 	}
 	return nil
@@ -365,7 +366,7 @@ func checkContextName(field, name string) error {
 }
 
 func checkContextNames(field string, values map[string]json.RawMessage) error {
-	for _, name := range sortedNames(values) {
+	for _, name := range contextNames(values) {
 		if err := checkContextName(field, name); err != nil {
 			return err
 		}

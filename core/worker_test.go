@@ -1,0 +1,91 @@
+package core_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// configured gives a Turn's world with a worker whose take is under way.
+func configured(t *testing.T, do core.WorkerDo) (world, effects.Ref, *uint64) {
+	t.Helper()
+	w, seq := world{}, new(uint64)
+	ref := core.WorkerRef("", "", "merge")
+	spec := core.WorkerSpec{Name: "merge", Queue: "merges", Do: do}
+	s, effs := core.Worker{}.Apply(core.WorkerConfigure{Spec: spec}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	require.Equal(t, ref, s.Ref())
+	w[ref] = encoded(s)
+	return w, ref, seq
+}
+
+func item(data string) core.QueueItem {
+	return core.QueueItem{ID: id(5), Data: json.RawMessage(data), Attempts: 1}
+}
+
+func TestAnItemWhoseJobCannotBeMadeFailsAndFreesItsPlace(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{}}}}
+	w, ref, seq := configured(t, core.WorkerDo{Pipeline: &def})
+	big := `"` + strings.Repeat("x", core.DefaultContextLimit) + `"` // no context has room for it
+	w.send(t, ref, core.QueueTaken{N: 1, Items: []core.QueueItem{item(big)}}, start, seq)
+	s, err := w.Load(ref)
+	require.NoError(t, err)
+	worker := s.(core.Worker)
+	assert.Empty(t, worker.Running)
+	assert.Equal(t, uint64(1), worker.Failed)
+	assert.Equal(t, start.Add(100*time.Millisecond), worker.Deadline(), "it takes the next one a little later, in another transition")
+	assert.Len(t, w, 1, "no pipeline was made")
+}
+
+func TestAJobRunsToItsEndThroughTurns(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{Instructions: "at ${item.data.branch}"}}}, Result: "look"}
+	w, ref, seq := configured(t, core.WorkerDo{Pipeline: &def})
+	w.send(t, ref, core.QueueTaken{N: 1, Items: []core.QueueItem{item(`{"branch":"b"}`)}}, start, seq)
+	w.fire(t, start, seq)
+	require.Len(t, w, 2)
+	for _, other := range w.refs() {
+		if other.Kind != core.KindPipeline {
+			continue
+		}
+		s, err := w.Load(other)
+		require.NoError(t, err)
+		assert.Equal(t, "at b", s.(core.Pipeline).Waiting.Name)
+		w.send(t, other, core.PhaseComplete{Phase: "look", Result: json.RawMessage(`{"ok":true}`)}, start, seq)
+	}
+	s, err := w.Load(ref)
+	require.NoError(t, err)
+	assert.Empty(t, s.(core.Worker).Running)
+	assert.Equal(t, uint64(1), s.(core.Worker).Completed)
+}
+
+func TestATakeThatIsNeverAnsweredIsAskedAgain(t *testing.T) {
+	s := kitOf(core.KindWorker).made().(core.Worker)
+	require.NotZero(t, s.Taking)
+	again, effs := s.Apply(core.WorkerDue{}, core.Clock{Now: s.Deadline()})
+	require.Nil(t, refusal(effs))
+	assert.Greater(t, again.Taking, s.Taking)
+	assert.Greater(t, again.Deadline(), s.Deadline())
+	_, effs = again.Apply(core.QueueTaken{N: s.Taking}, core.Clock{Now: start})
+	assert.NotNil(t, refusal(effs), "the answer to the first one comes too late")
+}
+
+func TestWhoWaitsForAnActionThatCannotBeMadeIsTold(t *testing.T) {
+	w, ref, seq := configured(t, core.WorkerDo{Run: &core.ToolRun{Tool: "command"}})
+	w.send(t, ref, core.QueueTaken{N: 1, Items: []core.QueueItem{item(`1`)}}, start, seq)
+	s, err := w.Load(ref)
+	require.NoError(t, err)
+	job := s.(core.Worker).Running[0]
+	// Its action is made once more, as no machine does: the id exists.
+	w.send(t, job.Child, core.ActionCreate{Spec: core.ActionSpec{ID: job.Child.ID, Owner: core.Owner{Ref: ref, N: job.N}}}, start, seq)
+	s, err = w.Load(ref)
+	require.NoError(t, err)
+	assert.Empty(t, s.(core.Worker).Running)
+	assert.Equal(t, uint64(1), s.(core.Worker).Failed)
+}
