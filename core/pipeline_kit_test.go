@@ -145,7 +145,7 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 		all = likely
 	}
 	event := rapid.SampledFrom(all).Draw(t, "event")
-	if e := drawAnswer(t, event, n); e != nil {
+	if e := drawPipelineAnswer(t, event, n); e != nil {
 		return e
 	}
 	switch event {
@@ -177,8 +177,8 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	return core.PipelineCreate{Spec: drawPipelineSpec(t)}
 }
 
-// drawAnswer gives an answer with that number; nil where the event is none.
-func drawAnswer(t *rapid.T, event string, n uint32) core.Event {
+// drawPipelineAnswer gives an answer with that number; nil where the event is none.
+func drawPipelineAnswer(t *rapid.T, event string, n uint32) core.Event {
 	switch event {
 	case "child":
 		outcome := rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildSucceeded, core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome")
