@@ -331,7 +331,10 @@ func (s Semaphore) broken(e SemaphoreBreak, c Clock) (Semaphore, []effects.Effec
 	meant := func(h SemaphoreHolder) (string, bool) {
 		return brokenReason(e.By, e.Reason), e.Token == 0 || e.Token == h.Token
 	}
-	if !slices.ContainsFunc(s.Holders, func(h SemaphoreHolder) bool { _, ok := meant(h); return ok }) {
+	switch {
+	case len(s.Holders) == 0:
+		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("nobody holds slots of semaphore %q: there is nothing to break", clip(s.Name)))
+	case !slices.ContainsFunc(s.Holders, func(h SemaphoreHolder) bool { _, ok := meant(h); return ok }):
 		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("token: nobody holds slots of semaphore %q by %d", clip(s.Name), e.Token))
 	}
 	return s.take(c, "broken", meant)

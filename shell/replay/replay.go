@@ -115,6 +115,9 @@ type fold struct {
 	states map[effects.Ref][]byte // every machine touched so far; nil: gone
 	live   map[effects.Ref]core.State
 	outbox map[store.EffectKey]outer // outer effects that were not answered
+	seq    uint64                    // the batch that is being made again
+	bus    []busForm                 // what is known of the bus, oldest first; see unchangedBus
+	asked  bool                      // bus was looked up
 }
 
 // outer is an outer effect as the outbox has it.
@@ -185,6 +188,7 @@ func (f *fold) batch(seq uint64, raw []byte) error {
 }
 
 func (f *fold) turn(b core.Batch) error {
+	f.seq = b.Seq
 	turn := core.NewTurn(f, core.Clock{Now: b.At}, b.Seq)
 	for i, in := range b.Inputs {
 		f.report.Inputs++
@@ -256,6 +260,13 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 		return nil, nil // gone
 	}
 	raw, ok := f.base[ref]
+	if !ok && ref == core.BusRef() {
+		var err error
+		if raw, err = f.unchangedBus(); err != nil {
+			return nil, err
+		}
+		ok = raw != nil
+	}
 	if !ok {
 		return nil, nil
 	}
@@ -269,6 +280,62 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 		f.outbox[store.EffectKey{ID: ref.ID, N: a.Run}] = formOf(effects.RunTool{Run: a.Run, Tool: a.ToolName})
 	}
 	return s, nil
+}
+
+// busForm is the bus as an epoch kept it before its first change in it, or as it
+// is stored.
+type busForm struct {
+	epoch   int    // index of the epoch; that after the last one: as it is stored
+	written uint64 // the batch that wrote it last
+	state   []byte
+}
+
+// unchangedBus gives the bus where the present epoch does not change it: every
+// event is routed by it, so that it is read without being written, which is why
+// the base of the epoch lacks it. It stands in the base of the next epoch that
+// changes it, or else in its record; where that was written at this batch or
+// later, there was none before.
+func (f *fold) unchangedBus() ([]byte, error) {
+	if !f.asked {
+		f.asked = true
+		if err := f.readBus(); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range f.bus {
+		if b.epoch <= f.epoch {
+			continue
+		}
+		if b.written < f.seq {
+			return b.state, nil
+		}
+		return nil, nil
+	}
+	return nil, nil
+}
+
+func (f *fold) readBus() error {
+	ref := core.BusRef()
+	note := func(epoch int) func(store.Record) error {
+		return func(r store.Record) error {
+			if r.Kind == ref.Kind && r.ID == ref.ID {
+				f.bus = append(f.bus, busForm{epoch: epoch, written: r.Seq, state: bytes.Clone(r.State)})
+			}
+			return nil
+		}
+	}
+	for i := f.epoch + 1; i < len(f.epochs); i++ {
+		if err := f.tx.Base(f.epochs[i].Number, note(i)); err != nil {
+			return err
+		}
+	}
+	r, err := f.tx.Get(ref.Kind, ref.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return note(len(f.epochs))(r)
 }
 
 // compare holds the end of the replay against the store.
