@@ -1,26 +1,45 @@
 package core
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Bus is a stub.
+// Bus routes the events that machines announce to subscribers (003 EventBus, D7).
+// There is one.
+//
+//	            subscribe                 subscribe, unsubscribe
+//	(empty) ────────────────▶ listening ──┐
+//	 │ ▲ ▲                      │  ▲ └────┘
+//	 └─┘ └── unsubscribe ───────┘  └─ publish
+//	publish   of the last one
+//
+// A [Turn] routes each event as soon as it is announced, and carries out what
+// comes of it in the same transaction. What the bus itself announces it does not
+// route.
+//
+// Invariants, held by property tests:
+//   - Each subscriber has a name of its own, and is one that would be accepted.
+//   - There are at most MaxSubscribers, of at most MaxBusBytes together.
+//   - A subscriber that is replaced keeps its place, a new one comes last.
+//   - Only a publication announces anything, and it changes nothing.
+//   - A bus without subscribers does not exist.
 type Bus struct {
-	ID uuid.UUID `json:"id"`
+	ID          uuid.UUID      `json:"id"`
+	Subscribers []Subscription `json:"subscribers"` // in the order of subscription
+	CreatedAt   Time           `json:"created_at"`
 }
 
 // BusRef names the one event bus.
 func BusRef() effects.Ref {
 	return effects.Ref{Kind: KindBus, ID: namedID("bus", "", "", "")}
 }
-
-// Route gives what the subscribers make of an event (003 EventBus). It is pure:
-// the effects are carried out by whoever asked.
-func (s Bus) Route(e effects.Event) []effects.Effect { return nil }
 
 // BusEvent is an event of [Bus]. The set is closed.
 //
@@ -30,9 +49,172 @@ type BusEvent interface {
 	busEvent()
 }
 
+type (
+	// BusSubscribe adds a subscriber, or replaces the one of that name.
+	BusSubscribe struct {
+		Subscriber Subscription `json:"subscriber"`
+	}
+	// BusUnsubscribe removes the subscriber of that name.
+	BusUnsubscribe struct {
+		Name string `json:"name"`
+	}
+	// BusPublish announces an event of a runbook's own (003 Custom). Its category
+	// must not be a reserved one ([effects.ReservedCategory]).
+	BusPublish struct {
+		Kind   effects.EventKind   `json:"kind"`
+		Source effects.EventSource `json:"source"`
+		Data   json.RawMessage     `json:"data,omitempty"`
+	}
+)
+
+func (BusSubscribe) busEvent()   {}
+func (BusUnsubscribe) busEvent() {}
+func (BusPublish) busEvent()     {}
+
+// EventType gives the discriminator.
+func (BusSubscribe) EventType() string { return typeSubscribe }
+
+// EventType gives the discriminator.
+func (BusUnsubscribe) EventType() string { return typeUnsubscribe }
+
+// EventType gives the discriminator.
+func (BusPublish) EventType() string { return typePublish }
+
+const (
+	typeSubscribe   = "subscribe"
+	typeUnsubscribe = "unsubscribe"
+	typePublish     = "publish"
+)
+
+// AppendJSON appends the journal form.
+func (e BusSubscribe) AppendJSON(b []byte) []byte {
+	e.Subscriber = e.Subscriber.normalised()
+	return appendEvent(b, e.EventType(), e)
+}
+
+// AppendJSON appends the journal form.
+func (e BusUnsubscribe) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e BusPublish) AppendJSON(b []byte) []byte {
+	e.Data = storedResult(e.Data)
+	return appendEvent(b, e.EventType(), e)
+}
+
 // Apply carries out one transition.
 func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
-	return s, s.refuse(e, effects.CodeInvalid, "not written yet")
+	switch e := e.(type) {
+	case BusSubscribe:
+		return s.subscribe(e, c)
+	case BusUnsubscribe:
+		return s.unsubscribe(e)
+	case BusPublish:
+		return s.publish(e)
+	}
+	return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a bus takes no event %q", e.EventType()))
+}
+
+func (s Bus) find(name string) int {
+	return slices.IndexFunc(s.Subscribers, func(sub Subscription) bool { return sub.Name == name })
+}
+
+// subscribe: → listening.
+func (s Bus) subscribe(e BusSubscribe, c Clock) (Bus, []effects.Effect) {
+	sub := e.Subscriber.normalised()
+	if err := sub.Validate(); err != nil {
+		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+	}
+	if n := len(appendMarshaled(nil, sub)); n > MaxSubscriberBytes {
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("subscriber %q: %d bytes are more than %d", clip(sub.Name), n, MaxSubscriberBytes))
+	}
+	next := s
+	if next.ID == uuid.Nil {
+		next.ID, next.CreatedAt = BusRef().ID, c.Now
+	}
+	next.Subscribers = slices.Clone(s.Subscribers)
+	if i := s.find(sub.Name); i >= 0 {
+		next.Subscribers[i] = sub
+	} else {
+		next.Subscribers = append(next.Subscribers, sub)
+	}
+	if n := len(next.Subscribers); n > MaxSubscribers {
+		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("subscriber %q would be number %d: at most %d are possible", clip(sub.Name), n, MaxSubscribers))
+	}
+	if n := len(next.AppendJSON(nil)); n > MaxBusBytes {
+		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("subscriber %q: all subscribers together would have %d bytes, which are more than %d", clip(sub.Name), n, MaxBusBytes))
+	}
+	return next, nil
+}
+
+// unsubscribe: listening → listening, or empty.
+func (s Bus) unsubscribe(e BusUnsubscribe) (Bus, []effects.Effect) {
+	i := s.find(e.Name)
+	if i < 0 {
+		return s, s.refuse(e, effects.CodeNotFound, fmt.Sprintf("name: no subscriber is called %q", clip(e.Name)))
+	}
+	s.Subscribers = without(s.Subscribers, i)
+	if s.Subscribers == nil {
+		return Bus{}, nil
+	}
+	return s, nil
+}
+
+// publish announces an event from outside.
+func (s Bus) publish(e BusPublish) (Bus, []effects.Effect) {
+	if err := e.validate(); err != nil {
+		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+	}
+	var data json.RawMessage
+	if v := storedResult(e.Data); v != nil {
+		data = compacted(v)
+	}
+	return s, []effects.Effect{effects.Emit{Event: effects.Event{Kind: e.Kind, Source: e.Source, Data: data}}}
+}
+
+func (e BusPublish) validate() error {
+	for _, part := range []struct{ field, v string }{{"kind.category", e.Kind.Category}, {"kind.action", e.Kind.Action}} {
+		if err := checkName(part.field, part.v, true); err != nil {
+			return err
+		}
+		if strings.ContainsAny(part.v, ":*") {
+			return fmt.Errorf("%s: %q must not have %q or %q in it", part.field, clip(part.v), ":", "*")
+		}
+	}
+	if effects.ReservedCategory(e.Kind.Category) {
+		return fmt.Errorf("kind.category: %q is reserved for what the machines announce: use one of your own", e.Kind.Category)
+	}
+	if err := checkName("source.component", e.Source.Component, true); err != nil {
+		return err
+	}
+	if len(trimJSON(e.Data)) == 0 {
+		return nil
+	}
+	return checkJSON("data", e.Data, MaxPublishDataBytes)
+}
+
+// Route gives what the subscribers make of an event, in the order of their
+// subscription (003 EventBus). It is pure: the effects are carried out by
+// whoever asked. What the bus itself announces concerns nobody.
+func (s Bus) Route(e effects.Event) []effects.Effect {
+	if len(s.Subscribers) == 0 || e.Source.ID == s.ID {
+		return nil
+	}
+	var effs []effects.Effect
+	view := seen{Event: e}
+	for i := range s.Subscribers {
+		if s.Subscribers[i].Match.matches(&view) {
+			effs = append(effs, s.Subscribers[i].Handle(e)...)
+		}
+	}
+	return effs
+}
+
+// escalate is what the bus announces of an event that it routes no further.
+func (s Bus) escalate(e effects.Event) effects.Event {
+	data := begin(nil)
+	data.str("message", fmt.Sprintf("event %s of %s %s arose from %d routings in a row and was not routed: subscribers feed one another", e.Kind, e.Source.Component, e.Source.ID, MaxRoutings))
+	data.id("event", e.ID)
+	return effects.Event{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "bus", ID: s.ID}, Data: data.end()}
 }
 
 // Ref names the bus.
@@ -43,11 +225,13 @@ func (s Bus) Ref() effects.Ref {
 	return effects.Ref{Kind: KindBus, ID: s.ID}
 }
 
-// Deadline is none.
+// Deadline is none: the bus waits for nothing.
 func (s Bus) Deadline() Time { return 0 }
 
 // Terms lists the bus under all.
-func (s Bus) Terms() []effects.Term { return nil }
+func (s Bus) Terms() []effects.Term {
+	return []effects.Term{{Name: TermAll, At: s.CreatedAt, Counted: true}}
+}
 
 // AppendJSON appends the stored form.
 func (s Bus) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
@@ -61,11 +245,17 @@ func (s Bus) apply(e Event, c Clock) (State, []effects.Effect) {
 }
 
 func (s Bus) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindBus, ID: s.ID}, e, code, reason)
+	return refused(BusRef(), e, code, reason)
 }
 
 func decodeBusEvent(typ string, b []byte) (Event, error) {
 	switch typ {
+	case BusSubscribe{}.EventType():
+		return decodeAs[BusSubscribe](b)
+	case BusUnsubscribe{}.EventType():
+		return decodeAs[BusUnsubscribe](b)
+	case BusPublish{}.EventType():
+		return decodeAs[BusPublish](b)
 	}
 	return decodeShared(typ, b)
 }

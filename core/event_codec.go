@@ -275,18 +275,7 @@ type wire struct {
 
 // DecodeEvent reads the journal form of an event for a machine of that kind.
 func DecodeEvent(kind effects.Kind, b []byte) (Event, error) {
-	var w wire
-	var err error
-	switch kind {
-	case KindAction, KindRecurring, KindOccurrence, KindDedup:
-		err = json.Unmarshal(b, &w)
-	default: // the members of the others are their own
-		var head struct {
-			Type string `json:"type"`
-		}
-		err = json.Unmarshal(b, &head)
-		w.Type = head.Type
-	}
+	w, err := decodeWire(kind, b)
 	if err != nil {
 		return nil, fmt.Errorf("decode event of %s: %w", kind, err)
 	}
@@ -326,6 +315,22 @@ func DecodeEvent(kind effects.Kind, b []byte) (Event, error) {
 		return nil, fmt.Errorf("decode event of %s: type %q is unknown", kind, clip(w.Type))
 	}
 	return e, nil
+}
+
+// decodeWire reads the members that the events of a kind share. Those of 003's
+// machines read their own, which have the same names for other things.
+func decodeWire(kind effects.Kind, b []byte) (w wire, err error) {
+	switch kind {
+	case KindAction, KindRecurring, KindOccurrence, KindDedup:
+		err = json.Unmarshal(b, &w)
+	default:
+		var head struct {
+			Type string `json:"type"`
+		}
+		err = json.Unmarshal(b, &head)
+		w.Type = head.Type
+	}
+	return w, err
 }
 
 func (w wire) action() (Event, error) {

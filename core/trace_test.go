@@ -23,7 +23,9 @@ import (
 
 // The traces in testdata/KIND/*.txt show each machine by itself:
 //
-//	apply [at=TIME|+DURATION|-DURATION]   events, one a line, applied in order
+//	apply [at=TIME|+DURATION|-DURATION]   events, one a line, applied in order;
+//	      [step=N]                        the logical time of the first one, which
+//	                                      from then on grows by 1 with each
 //	save NAME                             remember the present state
 //	from NAME [at=…]                      events, each applied to the remembered state
 //	show                                  the present state, whole
@@ -59,9 +61,17 @@ var (
 		for _, key := range []string{"k", "digest"} {
 			pairs = append(pairs, core.DedupRef("", "", key).ID.String(), "KEY("+key+")")
 		}
+		for _, name := range []string{"merge", "build"} {
+			pairs = append(pairs, core.LockRef("", "", name).ID.String(), "LOCK("+name+")")
+			pairs = append(pairs, core.SemaphoreRef("", "", name).ID.String(), "SEMAPHORE("+name+")")
+			pairs = append(pairs, core.QueueRef("", "", name).ID.String(), "QUEUE("+name+")")
+			pairs = append(pairs, core.WorkerRef("", "", name).ID.String(), "WORKER("+name+")")
+		}
+		pairs = append(pairs, core.BusRef().ID.String(), "BUS")
 		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()
-	shortKey = regexp.MustCompile(`KEY\((\w+)\)`)
+	shortKey  = regexp.MustCompile(`KEY\((\w+)\)`)
+	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER)\((\w+)\)|\bBUS\b`)
 )
 
 // stepOf gives the step of an input by its place among those of a batch that
@@ -73,6 +83,20 @@ func expand(s string) string {
 	s = expandQueueIDs.Replace(s)
 	s = shortKey.ReplaceAllStringFunc(s, func(m string) string {
 		return core.DedupRef("", "", shortKey.FindStringSubmatch(m)[1]).ID.String()
+	})
+	s = shortName.ReplaceAllStringFunc(s, func(m string) string {
+		part := shortName.FindStringSubmatch(m)
+		switch part[1] {
+		case "LOCK":
+			return core.LockRef("", "", part[2]).ID.String()
+		case "SEMAPHORE":
+			return core.SemaphoreRef("", "", part[2]).ID.String()
+		case "QUEUE":
+			return core.QueueRef("", "", part[2]).ID.String()
+		case "WORKER":
+			return core.WorkerRef("", "", part[2]).ID.String()
+		}
+		return core.BusRef().ID.String()
 	})
 	return shortID.ReplaceAllStringFunc(s, func(m string) string {
 		part := shortID.FindStringSubmatch(m)
@@ -346,12 +370,18 @@ func runTrace(t *testing.T, kind effects.Kind, path string, saw func(core.State,
 	clock := core.Clock{Now: start}
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		var out strings.Builder
+		if d.HasArg("step") {
+			d.ScanArgs(t, "step", &clock.Step)
+		}
 		one := func(s core.State, line string) core.State {
 			e := parseEvent(t, kind, line)
 			saw(s, e)
 			after, effs := checkedApply(t, s, e, clock)
 			for _, inv := range invariants[kind] {
 				assert.Empty(t, inv.check(step{before: s, after: after, event: e, clock: clock, effs: effs}), inv.sentence)
+			}
+			if clock.Step > 0 {
+				clock.Step++
 			}
 			out.WriteString(e.EventType() + "\n")
 			writeDiff(&out, s, after)

@@ -75,6 +75,7 @@ type Turn struct {
 	withdraw []Outgone
 	events   []effects.Event
 	queue    []delivery
+	hops     int // of the delivery that is being made
 	undo     []undone
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
@@ -97,6 +98,7 @@ type delivery struct {
 	from  effects.Ref // who sends it; zero: it comes from outside
 	to    effects.Ref
 	event Event
+	hops  int // how many times in a row the bus has routed to come here
 }
 
 type undone struct {
@@ -113,6 +115,11 @@ const stepBits = 20
 // MaxDeliveries bounds the events that one input may cause inside the system.
 // More would be a loop between machines; the input is then refused as a whole.
 const MaxDeliveries = 10_000
+
+// MaxRoutings bounds how often in a row the bus routes what arose from its own
+// routing, within one input. More would be subscribers that feed one another:
+// the event is announced, but no subscriber hears it, and an escalation says so.
+const MaxRoutings = 8
 
 // NewTurn starts a Turn at one instant. seq is the number of the journal batch
 // that it will be.
@@ -206,6 +213,7 @@ func (t *Turn) run(in Input) (res Result, err error) {
 }
 
 func (t *Turn) deliver(d delivery, res *Result) error {
+	t.hops = d.hops
 	s, err := t.slot(d.to)
 	if err != nil {
 		return err
@@ -237,6 +245,7 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 		if owner := ownerOf(d.event); !owner.IsZero() { // who waits for it must not wait for ever
 			t.send(d.to, owner.Ref, ChildEnded{Child: d.to, N: owner.N, Outcome: ChildRefused, Reason: r.Reason})
 		}
+		t.giveBack(d)
 		return nil
 	}
 	if made := next.Ref(); !made.IsZero() && made != d.to {
@@ -258,9 +267,25 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 	return nil
 }
 
+// giveBack releases a lock, or slots of a semaphore, that was granted to a
+// machine which does not want it any more, or is gone: nobody else would.
+func (t *Turn) giveBack(d delivery) {
+	g, ok := d.event.(Granted)
+	if !ok {
+		return
+	}
+	owner := Owner{Ref: d.to, N: g.N}
+	switch d.from.Kind {
+	case KindLock:
+		t.send(d.to, d.from, LockRelease{Owner: owner, Token: g.Token})
+	case KindSemaphore:
+		t.send(d.to, d.from, SemaphoreRelease{Owner: owner, Token: g.Token})
+	}
+}
+
 // send queues an event for another machine.
 func (t *Turn) send(from, to effects.Ref, e Event) {
-	t.queue = append(t.queue, delivery{from: from, to: to, event: e})
+	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops})
 }
 
 // ownerOf gives who waits for the machine that the event is to make.
@@ -318,9 +343,7 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 
 // emit gives an announcement its id and time, and routes it on the bus (003).
 func (t *Turn) emit(ev effects.Event, res *Result) error {
-	ev.ID = t.eventID(len(t.events))
-	ev.Timestamp = t.clock.Now
-	t.events = append(t.events, ev)
+	ev = t.announce(ev)
 	s, err := t.slot(BusRef())
 	if err != nil {
 		return err
@@ -329,12 +352,30 @@ func (t *Turn) emit(ev effects.Event, res *Result) error {
 	if !ok {
 		return nil
 	}
-	for _, e := range bus.Route(ev) {
+	routed := bus.Route(ev)
+	if len(routed) == 0 {
+		return nil
+	}
+	if t.hops == MaxRoutings {
+		t.announce(bus.escalate(ev))
+		return nil
+	}
+	t.hops++
+	defer func() { t.hops-- }()
+	for _, e := range routed {
 		if err := t.carry(BusRef(), e, res); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// announce gives an announcement its id and time.
+func (t *Turn) announce(ev effects.Event) effects.Event {
+	ev.ID = t.eventID(len(t.events))
+	ev.Timestamp = t.clock.Now
+	t.events = append(t.events, ev)
+	return ev
 }
 
 // translate turns the inner effects that 003 names into the events that they
@@ -349,7 +390,7 @@ func (t *Turn) translate(from effects.Ref, e effects.Effect) error {
 		t.send(from, LockRef(e.Namespace, e.Tenant, e.Name), LockRelease{Owner: Owner{Ref: from, N: e.N}})
 	case effects.AcquireSemaphore:
 		t.send(from, SemaphoreRef(e.Namespace, e.Tenant, e.Name), SemaphoreAcquire{
-			Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: Owner{Ref: from, N: e.N}, Slots: e.Slots, TTLMS: e.TTLMS,
+			Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: Owner{Ref: from, N: e.N}, Slots: e.Slots, Total: e.Total, TTLMS: e.TTLMS,
 		})
 	case effects.ReleaseSemaphore:
 		t.send(from, SemaphoreRef(e.Namespace, e.Tenant, e.Name), SemaphoreRelease{Owner: Owner{Ref: from, N: e.N}})
@@ -469,6 +510,10 @@ func DueEvent(kind effects.Kind) Event {
 		return WorkerDue{}
 	case KindQueue:
 		return QueueDue{}
+	case KindLock:
+		return LockDue{}
+	case KindSemaphore:
+		return SemaphoreDue{}
 	}
 	return nil
 }

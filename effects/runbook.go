@@ -56,6 +56,7 @@ type AcquireSemaphore struct {
 	Holder    string
 	N         uint32
 	Slots     uint32 // how many are wanted; 0: one
+	Total     uint32 // declares the semaphore where it was not declared; 0: it must have been
 	TTLMS     int64
 }
 

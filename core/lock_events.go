@@ -1,0 +1,121 @@
+package core
+
+import "errors"
+
+// LockEvent is an event of [Lock]. The set is closed.
+//
+//sumtype:decl
+type LockEvent interface {
+	Event
+	lockEvent()
+}
+
+type (
+	// LockAcquire asks for a lock. With an owner it waits its turn and is told by
+	// [Granted]; without one it is refused with [effects.CodeConflict] while another
+	// one holds it, and answered with the lock otherwise ([effects.Answer] of a
+	// [Lock]). A holder without owner that holds it already renews its lease, and
+	// keeps its token.
+	LockAcquire struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+		Tenant    string `json:"tenant"`
+		Holder    string `json:"holder"` // of an owner it may be empty
+		Owner     Owner  `json:"owner"`
+		TTLMS     int64  `json:"ttl_ms"` // 0: until it is released
+	}
+	// LockRelease gives a lock back, or ends the waiting for it.
+	LockRelease struct {
+		Holder string `json:"holder"`
+		Owner  Owner  `json:"owner"`
+		Token  uint64 `json:"token,omitempty"` // 0: whichever the holder has
+	}
+	// LockRenew lets a lease last from now on. Without owner it is answered with
+	// the lock.
+	LockRenew struct {
+		Holder string `json:"holder"`
+		Owner  Owner  `json:"owner"`
+		Token  uint64 `json:"token"`  // 0: whichever the holder has
+		TTLMS  int64  `json:"ttl_ms"` // 0: as long as it was asked for
+	}
+	// LockDue says that the lease has lapsed, or that a free lock can be forgotten.
+	LockDue struct{}
+	// LockBreak takes a lock away from its holder: an operator's last resort.
+	LockBreak struct {
+		Reason string `json:"reason"`
+		By     string `json:"by"` // the operator
+	}
+)
+
+func (LockAcquire) lockEvent() {}
+func (LockRelease) lockEvent() {}
+func (LockRenew) lockEvent()   {}
+func (LockDue) lockEvent()     {}
+func (LockBreak) lockEvent()   {}
+
+// EventType gives the discriminator.
+func (LockAcquire) EventType() string { return typeAcquire }
+
+// EventType gives the discriminator.
+func (LockRelease) EventType() string { return typeRelease }
+
+// EventType gives the discriminator.
+func (LockRenew) EventType() string { return typeRenew }
+
+// EventType gives the discriminator.
+func (LockDue) EventType() string { return typeDue }
+
+// EventType gives the discriminator.
+func (LockBreak) EventType() string { return typeBreak }
+
+const (
+	typeAcquire = "acquire"
+	typeRenew   = "renew"
+	typeBreak   = "break"
+)
+
+// AppendJSON appends the journal form.
+func (e LockAcquire) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e LockRelease) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e LockRenew) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e LockDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e LockBreak) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// owner is who is told where the lock is refused.
+func (e LockAcquire) owner() Owner { return e.Owner }
+
+func (e LockAcquire) claimant() claimant { return claimant{e.Holder, e.Owner} }
+func (e LockRelease) claimant() claimant { return claimant{e.Holder, e.Owner} }
+func (e LockRenew) claimant() claimant   { return claimant{e.Holder, e.Owner} }
+
+func (e LockAcquire) validate() error {
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), e.claimant().validate(), checkTTL(e.TTLMS))
+}
+
+func (e LockBreak) validate() error {
+	return errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))
+}
+
+func decodeLockEvent(typ string, b []byte) (Event, error) {
+	switch typ {
+	case LockAcquire{}.EventType():
+		return decodeAs[LockAcquire](b)
+	case LockRelease{}.EventType():
+		return decodeAs[LockRelease](b)
+	case LockRenew{}.EventType():
+		return decodeAs[LockRenew](b)
+	case LockDue{}.EventType():
+		return LockDue{}, nil
+	case LockBreak{}.EventType():
+		return decodeAs[LockBreak](b)
+	}
+	return decodeShared(typ, b)
+}

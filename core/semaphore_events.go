@@ -1,0 +1,150 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+)
+
+// SemaphoreEvent is an event of [Semaphore]. The set is closed.
+//
+//sumtype:decl
+type SemaphoreEvent interface {
+	Event
+	semaphoreEvent()
+}
+
+type (
+	// SemaphoreConfigure declares a semaphore, or changes its total. A lower total
+	// takes no slots away. With 0 slots it is declared no longer: it goes when the
+	// last slot is given back.
+	SemaphoreConfigure struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+		Tenant    string `json:"tenant"`
+		Slots     uint32 `json:"slots"` // in total
+	}
+	// SemaphoreAcquire asks for slots, as [LockAcquire] asks for a lock.
+	SemaphoreAcquire struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+		Tenant    string `json:"tenant"`
+		Holder    string `json:"holder"`
+		Owner     Owner  `json:"owner"`
+		Slots     uint32 `json:"slots"` // wanted; 0: 1
+		// Total declares the semaphore for as long as it is used, where it was not
+		// declared; otherwise it is ignored.
+		Total uint32 `json:"total"`
+		TTLMS int64  `json:"ttl_ms"`
+	}
+	// SemaphoreRelease gives slots back, or ends the waiting for them.
+	SemaphoreRelease struct {
+		Holder string `json:"holder"`
+		Owner  Owner  `json:"owner"`
+		Token  uint64 `json:"token,omitempty"` // 0: whichever the holder has
+	}
+	// SemaphoreRenew lets a lease last from now on, as [LockRenew].
+	SemaphoreRenew struct {
+		Holder string `json:"holder"`
+		Owner  Owner  `json:"owner"`
+		Token  uint64 `json:"token"`
+		TTLMS  int64  `json:"ttl_ms"`
+	}
+	// SemaphoreDue says that a lease has lapsed, or that a free semaphore can be
+	// forgotten.
+	SemaphoreDue struct{}
+	// SemaphoreBreak takes the slots of one holder away, or those of all.
+	SemaphoreBreak struct {
+		Token  uint64 `json:"token"` // of the holder; 0: all of them
+		Reason string `json:"reason"`
+		By     string `json:"by"` // the operator
+	}
+)
+
+const typeConfigure = "configure"
+
+func (SemaphoreConfigure) semaphoreEvent() {}
+func (SemaphoreAcquire) semaphoreEvent()   {}
+func (SemaphoreRelease) semaphoreEvent()   {}
+func (SemaphoreRenew) semaphoreEvent()     {}
+func (SemaphoreDue) semaphoreEvent()       {}
+func (SemaphoreBreak) semaphoreEvent()     {}
+
+// EventType gives the discriminator.
+func (SemaphoreConfigure) EventType() string { return typeConfigure }
+
+// EventType gives the discriminator.
+func (SemaphoreAcquire) EventType() string { return typeAcquire }
+
+// EventType gives the discriminator.
+func (SemaphoreRelease) EventType() string { return typeRelease }
+
+// EventType gives the discriminator.
+func (SemaphoreRenew) EventType() string { return typeRenew }
+
+// EventType gives the discriminator.
+func (SemaphoreDue) EventType() string { return typeDue }
+
+// EventType gives the discriminator.
+func (SemaphoreBreak) EventType() string { return typeBreak }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreAcquire) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreRelease) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreRenew) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+// AppendJSON appends the journal form.
+func (e SemaphoreBreak) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// owner is who is told where the slots are refused.
+func (e SemaphoreAcquire) owner() Owner { return e.Owner }
+
+func (e SemaphoreAcquire) claimant() claimant { return claimant{e.Holder, e.Owner} }
+func (e SemaphoreRelease) claimant() claimant { return claimant{e.Holder, e.Owner} }
+func (e SemaphoreRenew) claimant() claimant   { return claimant{e.Holder, e.Owner} }
+
+func (e SemaphoreConfigure) validate() error {
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), checkSlots("slots", e.Slots))
+}
+
+func (e SemaphoreAcquire) validate() error {
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), e.claimant().validate(), checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total))
+}
+
+func (e SemaphoreBreak) validate() error {
+	return errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))
+}
+
+func checkSlots(field string, n uint32) error {
+	if n > MaxSemaphoreSlots {
+		return fmt.Errorf("%s: %d are more than %d", field, n, MaxSemaphoreSlots)
+	}
+	return nil
+}
+
+func decodeSemaphoreEvent(typ string, b []byte) (Event, error) {
+	switch typ {
+	case SemaphoreConfigure{}.EventType():
+		return decodeAs[SemaphoreConfigure](b)
+	case SemaphoreAcquire{}.EventType():
+		return decodeAs[SemaphoreAcquire](b)
+	case SemaphoreRelease{}.EventType():
+		return decodeAs[SemaphoreRelease](b)
+	case SemaphoreRenew{}.EventType():
+		return decodeAs[SemaphoreRenew](b)
+	case SemaphoreDue{}.EventType():
+		return SemaphoreDue{}, nil
+	case SemaphoreBreak{}.EventType():
+		return decodeAs[SemaphoreBreak](b)
+	}
+	return decodeShared(typ, b)
+}
