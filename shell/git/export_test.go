@@ -1,5 +1,7 @@
 package git
 
+import "os"
+
 // OnStep calls f at the steps of an operation.
 func OnStep(g *Git, f func(step string)) { g.step = f }
 
@@ -8,3 +10,11 @@ func CheckBranch(name string) error { return checkBranch("branch", name) }
 
 // Resolve is the check of a path.
 func Resolve(g *Git, path string) (string, error) { return g.resolve("path", path) }
+
+// NoteAdd says that a worktree is being made at a path.
+func NoteAdd(gitDir, path string) {
+	r := &repo{git: gitDir}
+	if err := os.WriteFile(r.noteOfAdd(path), nil, 0o600); err != nil {
+		panic(err)
+	}
+}

@@ -3,6 +3,7 @@ package git_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +23,8 @@ import (
 const (
 	roleVar  = "ORRERY_TEST_ROLE" // makes a process of this test a daemon that carries out one effect
 	rootVar  = "ORRERY_TEST_ROOT"
-	stepVar  = "ORRERY_TEST_STEP" // at which it stops and waits to be killed
+	stepVar  = "ORRERY_TEST_STEP"  // at which it stops and waits to be killed
+	blockVar = "ORRERY_TEST_BLOCK" // a file that it makes at that step instead, so that a filter of git's blocks
 	fakeName = "Ada Tester"
 )
 
@@ -53,7 +55,13 @@ func play() {
 		panic(err)
 	}
 	git.OnStep(g, func(step string) {
-		if step == os.Getenv(stepVar) {
+		switch {
+		case step != os.Getenv(stepVar):
+		case os.Getenv(blockVar) != "":
+			if err := os.WriteFile(os.Getenv(blockVar), nil, 0o600); err != nil {
+				panic(err)
+			}
+		default:
 			fmt.Println("here")
 			_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed
 		}
@@ -221,4 +229,9 @@ func failure(t *testing.T, err error, permanent bool, contains ...string) *git.E
 	}
 	assert.Equal(t, permanent, e.Permanent(), "permanent: %v", err)
 	return e
+}
+
+func newCancel(t *testing.T) (ctx context.Context, cancel func()) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	return ctx, func() { stop(errors.New("enough")) }
 }
