@@ -263,3 +263,27 @@ func TestWhatAnotherProcessIsAtWorkOnIsWaitedForAndThenNamed(t *testing.T) {
 	require.NoError(t, err)
 	checkMerged(t, w)
 }
+
+func TestACancelledWorktreeIsTakenBackWithItsBranch(t *testing.T) {
+	w, _ := diverged(t)
+	w.commit("repo", "slow", "slow\n", "slow")
+	before := w.state()
+	ctx, cancel := newCancel(t)
+	git.OnStep(w.g, func(step string) {
+		if step == "add: noted" {
+			w.write("block", "")
+		}
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.g.Carry(ctx, effects.Ref{}, effects.WorktreeAdd{Repo: "repo", Branch: "new", Path: "new"})
+		done <- err
+	}()
+	_, err := os.ReadFile(w.path("reached"))
+	require.NoError(t, err)
+	cancel()
+	failure(t, <-done, false, "enough")
+	assert.Equal(t, before, w.state())
+	assert.NoDirExists(t, w.path("new"))
+	w.noTraces()
+}

@@ -115,6 +115,18 @@ func exitCode(err error) int {
 	return -1
 }
 
+// said gives what git wrote to stderr, clipped, without its advice: that speaks
+// of conflicts also where there are none.
+func said(err error) string {
+	var kept []string
+	for line := range strings.Lines(stderrOf(err)) {
+		if !strings.HasPrefix(line, "hint:") {
+			kept = append(kept, line)
+		}
+	}
+	return clip(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
+}
+
 func stderrOf(err error) string {
 	if c, ok := errors.AsType[*commandError](err); ok {
 		return c.stderr
@@ -137,7 +149,7 @@ func (o operation) refuse(format string, args ...any) *Error {
 // fail makes an error that may go away by itself.
 func (o operation) fail(err error, format string, args ...any) *Error {
 	e := &Error{Op: o.name, Repo: o.repo, Branch: o.branch, Reason: fmt.Sprintf(format, args...), Err: err}
-	e.Stderr = clip(strings.TrimSpace(stderrOf(err)), maxStderr)
+	e.Stderr = said(err)
 	return e
 }
 

@@ -69,7 +69,7 @@ import (
 const (
 	defaultLockWait  = 10 * time.Second
 	defaultTimeLimit = 10 * time.Minute
-	cleanUpLimit     = time.Minute // for taking back what a cancelled operation has begun
+	cleanUpLimit     = 5 * time.Minute // for taking back what a cancelled operation has begun
 	versionLimit     = 10 * time.Second
 
 	oldestMajor, oldestMinor = 2, 30 // rev-parse --end-of-options

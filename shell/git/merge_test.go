@@ -462,3 +462,49 @@ func TestAnEffectOfAnotherKindIsRefused(t *testing.T) {
 	_, err = json.Marshal(err)
 	assert.NoError(t, err)
 }
+
+func TestACheckoutThatFailsHalfwayIsTakenBack(t *testing.T) {
+	w := newWorkspace(t, git.Options{})
+	w.commit("repo", ".gitattributes", "z filter=bad\n", "attributes")
+	w.git("repo", "checkout", "--quiet", "-b", "feature")
+	w.commit("repo", "README", "two\n", "two")
+	w.commit("repo", "new", "new\n", "new")
+	w.commit("repo", "z", "z\n", "z")
+	w.git("repo", "checkout", "--quiet", "main")
+	w.git("repo", "config", "filter.bad.smudge", "false")
+	w.git("repo", "config", "filter.bad.required", "true")
+	before := w.state()
+
+	_, err := w.merge("feature", "main", ff)
+
+	failure(t, err, false, "update a checkout", "smudge filter bad failed")
+	assert.Equal(t, before, w.state())
+	assert.Equal(t, "one\n", w.read("repo/README"))
+	assert.NoFileExists(t, w.path("repo/new"))
+	w.noTraces()
+}
+
+func TestWhoWaitsForAnotherMergeCanBeCancelled(t *testing.T) {
+	w := newWorkspace(t, git.Options{})
+	w.branch("feature", "a", "a\n")
+	ctx, cancel := newCancel(t)
+	done := make(chan error, 1)
+	git.OnStep(w.g, func(step string) {
+		switch step {
+		case "waits its turn":
+			cancel()
+		case "merge: read":
+			_, err := w.g.Carry(ctx, effects.Ref{}, effects.Merge{Repo: "repo", Branch: "feature", Into: "main", Strategy: ff})
+			done <- err
+		}
+	})
+	_, err := w.merge("feature", "main", ff)
+	require.NoError(t, err)
+	failure(t, <-done, false, "enough", "another operation was at work")
+}
+
+func TestTheTimeLimitEndsAnEffect(t *testing.T) {
+	w := newWorkspace(t, git.Options{TimeLimit: time.Nanosecond})
+	_, err := w.merge("feature", "main", ff)
+	failure(t, err, false, "the time limit of 1ns is over")
+}

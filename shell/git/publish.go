@@ -90,7 +90,7 @@ func (r *repo) takeBack(ctx context.Context, moves []move, trees []checkout, cau
 	err := r.moveRefs(ctx, undo)
 	for _, t := range trees {
 		if err == nil {
-			err = r.settle(ctx, t.back())
+			err = errors.Join(r.settle(ctx, t.back()), r.removeMade(ctx, t))
 		}
 	}
 	if err != nil {
@@ -98,6 +98,24 @@ func (r *repo) takeBack(ctx context.Context, moves []move, trees []checkout, cau
 	}
 	_ = os.Remove(r.noteOfMove())
 	return r.op.wrap(ctx, cause, "update a checkout")
+}
+
+// removeMade removes the files that a checkout which failed has made, now that
+// it is back at t.From, where they are none of git's.
+func (r *repo) removeMade(ctx context.Context, t checkout) error {
+	files, err := r.inTheWay(ctx, t)
+	if err != nil {
+		return err
+	}
+	moved, err := r.movedFiles(ctx, t)
+	for _, name := range files {
+		ours, explainErr := r.explained(ctx, t.Path, name, moved[name])
+		err = errors.Join(err, explainErr)
+		if ours {
+			err = errors.Join(err, os.Remove(filepath.Join(t.Path, filepath.FromSlash(name))))
+		}
+	}
+	return err
 }
 
 func (r *repo) writeNote(trees []checkout) error {
@@ -122,7 +140,7 @@ func (r *repo) moveRefs(ctx context.Context, moves []move) error {
 		fmt.Fprintf(&in, "update refs/heads/%s\x00%s\x00%s\x00", m.branch, m.to, m.from)
 		names[i] = m.branch
 	}
-	_, err := r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "-m", "orrery: merge", "--stdin", "-z"}, stdin: in.String()})
+	_, err := r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "-m", "orrery: merge", "--stdin", "-z"}, whole: true, stdin: in.String()})
 	if exitCode(err) > 0 {
 		refs, readErr := r.branches(ctx, names...)
 		if readErr == nil && slices.ContainsFunc(moves, func(m move) bool {
@@ -225,7 +243,7 @@ func (r *repo) rehearse(ctx context.Context, t checkout) error {
 		return r.op.wrap(ctx, err, "look at the files of a checkout")
 	}
 	if len(files) == 0 {
-		_, err = r.exec(ctx, command{dir: t.Path, args: []string{"read-tree", "-n", "-m", "-u", t.From, t.To}})
+		_, err = r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-n", "-m", "-u", t.From, t.To}})
 		if exitCode(err) <= 0 {
 			return r.op.wrap(ctx, err, "look at the files of a checkout")
 		}

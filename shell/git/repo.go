@@ -65,7 +65,7 @@ func (r *repo) find(ctx context.Context) error {
 	if err != nil {
 		if exitCode(err) > 0 {
 			e := r.op.refuse("repo: %q cannot be used as a git repository", clip(r.op.repo, 200))
-			e.Stderr = clip(strings.TrimSpace(stderrOf(err)), maxStderr)
+			e.Stderr = said(err)
 			return e
 		}
 		return r.op.wrap(ctx, err, "look for the repository")
@@ -93,6 +93,12 @@ func (g *Git) await(ctx context.Context, key string) error {
 	}
 	t.users++
 	g.mu.Unlock()
+	select {
+	case <-t.free:
+		return nil
+	default:
+		g.step("waits its turn")
+	}
 	select {
 	case <-t.free:
 		return nil
@@ -172,6 +178,11 @@ func (r *repo) close() {
 
 func (r *repo) exec(ctx context.Context, c command) (string, error) {
 	c.lock = r.lock
+	if c.whole && ctx.Err() == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+		defer cancel()
+	}
 	return r.g.exec(ctx, c)
 }
 

@@ -53,6 +53,7 @@ type command struct {
 	args  []string // without the options before the git command
 	stdin string
 	env   []string
+	whole bool     // once begun it is not stopped by a cancellation, only after cleanUpLimit
 	lock  *os.File // the repository's lock, which the command keeps held
 }
 
@@ -114,6 +115,9 @@ func supervise(cmd *exec.Cmd) error {
 	}
 	cmd.WaitDelay = killGrace + pipeDelay
 	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // git is done, and what it has left behind does not matter
+	}
 	select {
 	case <-done: // Run waits for Cancel
 		hard.Stop()
@@ -125,33 +129,31 @@ func supervise(cmd *exec.Cmd) error {
 
 // capped keeps the beginning of what is written to it.
 type capped struct {
-	bytes.Buffer
+	buf     bytes.Buffer
 	limit   int
 	dropped bool
 }
 
 func (c *capped) Write(p []byte) (int, error) {
-	keep := min(len(p), c.limit-c.Len())
+	keep := min(len(p), c.limit-c.buf.Len())
 	if keep < len(p) {
 		c.dropped = true
 	}
-	_, _ = c.Buffer.Write(p[:keep]) // never fails
+	_, _ = c.buf.Write(p[:keep]) // never fails
 	return len(p), nil
 }
 
+func (c *capped) String() string { return c.buf.String() }
+
 // lockPattern finds the lock file of git's that a command met.
-var lockPattern = regexp.MustCompile(`Unable to create '(.+\.lock)': File exists|could not lock (?:config )?file '?([^':\n]+)'?: File exists`)
+var lockPattern = regexp.MustCompile(`Unable to create '(.+\.lock)': File exists`)
 
 // lockFile names the lock file at which a command failed, or is empty.
 func lockFile(err error) string {
-	m := lockPattern.FindStringSubmatch(stderrOf(err))
-	switch {
-	case m == nil:
-		return ""
-	case m[1] != "":
+	if m := lockPattern.FindStringSubmatch(stderrOf(err)); m != nil {
 		return m[1]
 	}
-	return m[2] + ".lock"
+	return ""
 }
 
 // waitFor runs a command that takes a lock of git's until it gets it or LockWait

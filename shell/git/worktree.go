@@ -257,11 +257,11 @@ func (r *repo) createBranch(ctx context.Context, branch, base string) (string, e
 		return "", r.op.wrap(ctx, err, "look for the base")
 	}
 	head := strings.TrimSpace(out)
-	_, err = r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "--stdin", "-z"},
+	_, err = r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "--stdin", "-z"}, whole: true,
 		stdin: "option no-deref\x00create refs/heads/" + branch + "\x00" + head + "\x00"})
 	if exitCode(err) > 0 {
 		e := r.op.refuse("branch: it cannot be made")
-		e.Stderr = clip(strings.TrimSpace(stderrOf(err)), maxStderr)
+		e.Stderr = said(err)
 		return "", e
 	}
 	return head, r.op.wrap(ctx, err, "make the branch")
