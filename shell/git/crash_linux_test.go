@@ -27,7 +27,7 @@ type daemon struct {
 
 func (w *workspace) daemon(e effects.Outer, env ...string) *daemon {
 	w.t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // the test kills it
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), append(env, roleVar+"=daemon", rootVar+"="+w.root)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -65,7 +65,7 @@ func (w *workspace) slow() {
 	w.t.Helper()
 	require.NoError(w.t, syscall.Mkfifo(w.path("reached"), 0o600))
 	w.write("filter", "#!/bin/sh\nif [ -e '"+w.path("block")+"' ]; then echo x > '"+w.path("reached")+"'; fi\nwhile [ -e '"+w.path("block")+"' ]; do sleep 0.02; done\nexec cat\n")
-	require.NoError(w.t, os.Chmod(w.path("filter"), 0o700)) //nolint:gosec // a program
+	require.NoError(w.t, os.Chmod(w.path("filter"), 0o700))
 	w.git("repo", "config", "filter.slow.smudge", w.path("filter"))
 	w.commit("repo", ".gitattributes", "slow filter=slow\n", "attributes")
 }

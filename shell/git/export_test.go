@@ -11,6 +11,9 @@ func CheckBranch(name string) error { return checkBranch("branch", name) }
 // Resolve is the check of a path.
 func Resolve(g *Git, path string) (string, error) { return g.resolve("path", path) }
 
+// Pretend makes a Git behave as with version 2.minor.
+func Pretend(g *Git, minor int) { g.minor = minor }
+
 // NoteAdd says that a worktree is being made at a path.
 func NoteAdd(gitDir, path string) {
 	r := &repo{git: gitDir}

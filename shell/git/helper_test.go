@@ -220,7 +220,7 @@ func (w *workspace) noTraces() {
 }
 
 // failure checks the kind of an error and gives it.
-func failure(t *testing.T, err error, permanent bool, contains ...string) *git.Error {
+func failure(t *testing.T, err error, permanent bool, contains ...string) git.Error {
 	t.Helper()
 	var e *git.Error
 	require.ErrorAs(t, err, &e)
@@ -228,7 +228,7 @@ func failure(t *testing.T, err error, permanent bool, contains ...string) *git.E
 		require.ErrorContains(t, err, text)
 	}
 	assert.Equal(t, permanent, e.Permanent(), "permanent: %v", err)
-	return e
+	return *e
 }
 
 func newCancel(t *testing.T) (ctx context.Context, cancel func()) {

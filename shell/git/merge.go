@@ -128,7 +128,7 @@ func (r *repo) rebase(ctx context.Context, branch, into ref) (string, error) {
 	_, _ = rand.Read(random[:]) // never fails
 	dir := filepath.Join(r.git, tmpName, tmpTree+hex.EncodeToString(random[:]))
 	defer r.removeTemporary()
-	if _, err := r.waitFor(ctx, command{dir: r.dir, args: []string{"worktree", "add", "--quiet", "--detach", "--", dir, branch.id}}); err != nil {
+	if err := r.waitFor(ctx, command{dir: r.dir, args: []string{"worktree", "add", "--quiet", "--detach", "--", dir, branch.id}}); err != nil {
 		return "", r.op.wrap(ctx, err, "make a temporary worktree")
 	}
 	r.g.step("rebase: worktree made")

@@ -131,7 +131,7 @@ func (g *Git) inside(path string) bool {
 func realPath(path string) (string, error) {
 	rest := ""
 	for dir := path; ; {
-		_, err := os.Lstat(dir)
+		_, err := os.Lstat(dir) //nolint:gosec // it is looked at to be checked
 		switch {
 		case err == nil:
 			real, err := filepath.EvalSymlinks(dir)

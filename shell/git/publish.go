@@ -140,7 +140,7 @@ func (r *repo) moveRefs(ctx context.Context, moves []move) error {
 		fmt.Fprintf(&in, "update refs/heads/%s\x00%s\x00%s\x00", m.branch, m.to, m.from)
 		names[i] = m.branch
 	}
-	_, err := r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "-m", "orrery: merge", "--stdin", "-z"}, whole: true, stdin: in.String()})
+	err := r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "-m", "orrery: merge", "--stdin", "-z"}, whole: true, stdin: in.String()})
 	if exitCode(err) > 0 {
 		refs, readErr := r.branches(ctx, names...)
 		if readErr == nil && slices.ContainsFunc(moves, func(m move) bool {
@@ -235,7 +235,7 @@ var untrackedPattern = regexp.MustCompile(`(?m)^error: Untracked working tree fi
 // rehearse reports an error where the files of a checkout could not follow.
 func (r *repo) rehearse(ctx context.Context, t checkout) error {
 	// A file that was touched but is the same would be in the way.
-	if _, err := r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}}); err != nil && exitCode(err) != 1 {
+	if err := r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}}); err != nil && exitCode(err) != 1 {
 		return r.op.wrap(ctx, err, "look at the files of a checkout")
 	}
 	files, err := r.inTheWay(ctx, t)
@@ -243,7 +243,7 @@ func (r *repo) rehearse(ctx context.Context, t checkout) error {
 		return r.op.wrap(ctx, err, "look at the files of a checkout")
 	}
 	if len(files) == 0 {
-		_, err = r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-n", "-m", "-u", t.From, t.To}})
+		err = r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-n", "-m", "-u", t.From, t.To}})
 		if exitCode(err) <= 0 {
 			return r.op.wrap(ctx, err, "look at the files of a checkout")
 		}
@@ -285,7 +285,7 @@ func (r *repo) inTheWay(ctx context.Context, t checkout) ([]string, error) {
 
 // follow brings files and index of a clean checkout to the branch's new commit.
 func (r *repo) follow(ctx context.Context, t checkout) error {
-	_, err := r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-m", "-u", t.From, t.To}})
+	err := r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-m", "-u", t.From, t.To}})
 	return err
 }
 
@@ -357,7 +357,7 @@ func (r *repo) settle(ctx context.Context, t checkout) error {
 	if len(foreign) > 0 {
 		return r.op.fail(nil, "dirty worktree at %q: a merge into branch %q was interrupted there, and files have changed since: put them aside", t.Path, t.Branch).withFiles(foreign)
 	}
-	_, err = r.waitFor(ctx, command{dir: t.Path, args: []string{"reset", "--quiet", "--hard", t.To}})
+	err = r.waitFor(ctx, command{dir: t.Path, args: []string{"reset", "--quiet", "--hard", t.To}})
 	return err
 }
 
@@ -380,7 +380,7 @@ func (r *repo) foreign(ctx context.Context, t checkout) ([]string, error) {
 	if !staged {
 		return foreign, nil
 	}
-	_, _ = r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}})
+	_ = r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}})
 	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-files", "--name-only", "--ignore-submodules", "-z"}})
 	if err != nil {
 		return nil, err

@@ -270,11 +270,33 @@ func (r *repo) worktrees(ctx context.Context) ([]worktree, error) {
 			w.detached = true
 		case "bare":
 			w.bare = true
-		case "locked":
+		case "locked": // and why
 			w.locked, w.reason = true, value
 		}
 	}
+	if r.g.minor < 31 { // which do not list it
+		r.readLocked(all)
+	}
 	return all, nil
+}
+
+// readLocked looks in git's own data which worktrees are locked.
+func (r *repo) readLocked(all []worktree) {
+	data := filepath.Join(r.git, "worktrees")
+	entries, _ := os.ReadDir(data)
+	for _, e := range entries {
+		link, _ := os.ReadFile(filepath.Join(data, e.Name(), "gitdir"))
+		reason, err := os.ReadFile(filepath.Join(data, e.Name(), "locked"))
+		if err != nil {
+			continue
+		}
+		path, err := realPath(filepath.Dir(strings.TrimSpace(string(link))))
+		for i := range all {
+			if err == nil && all[i].path == path && !all[i].main {
+				all[i].locked, all[i].reason = true, strings.TrimSpace(string(reason))
+			}
+		}
+	}
 }
 
 // ref is a branch's present value.

@@ -158,20 +158,20 @@ func lockFile(err error) string {
 
 // waitFor runs a command that takes a lock of git's until it gets it or LockWait
 // is over. Such a command does nothing before it has its locks.
-func (r *repo) waitFor(ctx context.Context, c command) (string, error) {
+func (r *repo) waitFor(ctx context.Context, c command) error {
 	deadline := time.Now().Add(r.g.lockWait)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		out, err := r.exec(ctx, c)
+		_, err := r.exec(ctx, c)
 		lock := lockFile(err)
 		if lock == "" {
-			return out, err
+			return err
 		}
 		if left := time.Until(deadline); left <= 0 {
-			return out, r.op.fail(nil, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
+			return r.op.fail(nil, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
 		}
 		r.g.step("waits")
 		if err := pauseFor(ctx, pause); err != nil {
-			return out, err
+			return err
 		}
 	}
 }

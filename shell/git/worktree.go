@@ -226,13 +226,13 @@ func (r *repo) create(ctx context.Context, path, branch, base string) (*AddResul
 		return nil, r.op.fail(err, "write a note")
 	}
 	r.g.step("add: noted")
-	if _, err = r.waitFor(ctx, command{dir: r.dir, args: []string{"worktree", "add", "--quiet", "--", path, branch}}); err != nil {
+	if err = r.waitFor(ctx, command{dir: r.dir, args: []string{"worktree", "add", "--quiet", "--", path, branch}}); err != nil {
 		err = r.op.wrap(ctx, err, "make the worktree")
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 		defer cancel()
 		_ = r.finishAdd(late, path)
 		if made {
-			_, _ = r.waitFor(late, command{dir: r.dir, args: []string{"update-ref", "-d", "refs/heads/" + branch, head}})
+			_ = r.waitFor(late, command{dir: r.dir, args: []string{"update-ref", "-d", "refs/heads/" + branch, head}})
 		}
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (r *repo) createBranch(ctx context.Context, branch, base string) (string, e
 		return "", r.op.wrap(ctx, err, "look for the base")
 	}
 	head := strings.TrimSpace(out)
-	_, err = r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "--stdin", "-z"}, whole: true,
+	err = r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "--stdin", "-z"}, whole: true,
 		stdin: "option no-deref\x00create refs/heads/" + branch + "\x00" + head + "\x00"})
 	if exitCode(err) > 0 {
 		e := r.op.refuse("branch: it cannot be made")

@@ -285,7 +285,7 @@ func TestIgnoredFilesGoWithTheirWorktree(t *testing.T) {
 	_, err := w.add("feature", "wt")
 	require.NoError(t, err)
 	w.write("wt/ro/x.o", "x")
-	require.NoError(t, os.Chmod(w.path("wt/ro"), 0o500)) //nolint:gosec // a directory that cannot be emptied
+	require.NoError(t, os.Chmod(w.path("wt/ro"), 0o500))
 	_, err = w.remove("wt", false)
 	require.NoError(t, err)
 	entries, err := os.ReadDir(w.root)
@@ -317,7 +317,7 @@ func TestOptionsThatCannotBeAreNamed(t *testing.T) {
 	root := t.TempDir()
 	fake := filepath.Join(root, "fake")
 	script := func(text string) string {
-		require.NoError(t, os.WriteFile(fake, []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // a program
+		require.NoError(t, os.WriteFile(fake, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 		return fake
 	}
 	for want, make := range map[string]func() git.Options{
@@ -347,4 +347,17 @@ func TestAnErrorTellsItsPartsApart(t *testing.T) {
 	assert.False(t, e.Permanent())
 	e = &git.Error{Op: "merge", Reason: "conflict", Files: strings.Split(strings.Repeat("f ", 30), " ")}
 	assert.ErrorContains(t, e, `"f" and 11 more`)
+}
+
+func TestTheOldestGitThatIsTakenTellsEnough(t *testing.T) {
+	w := newWorkspace(t, git.Options{})
+	git.Pretend(w.g, 30)
+	_, err := w.add("feature", "Über uns/wt")
+	require.NoError(t, err)
+	w.git("repo", "worktree", "lock", "--reason", "mine", w.path("Über uns/wt"))
+	_, err = w.remove("Über uns/wt", true)
+	failure(t, err, true, "is locked (mine): unlock it first")
+	w.git("repo", "worktree", "unlock", w.path("Über uns/wt"))
+	_, err = w.remove("Über uns/wt", false)
+	require.NoError(t, err)
 }
