@@ -287,3 +287,28 @@ func TestACancelledWorktreeIsTakenBackWithItsBranch(t *testing.T) {
 	assert.NoDirExists(t, w.path("new"))
 	w.noTraces()
 }
+
+func TestAnyOperationClearsAwayWhatAKilledRebaseHasLeft(t *testing.T) {
+	w, e := diverged(t)
+	before := w.state()
+	w.killAt(e, "rebase: done")
+	require.NotEqual(t, before, w.state())
+	_, err := w.remove("nothing", false)
+	require.NoError(t, err)
+	assert.Equal(t, before, w.state())
+	w.noTraces()
+}
+
+func TestWhatAFilterLeavesBehindDoesNotKeepTheLock(t *testing.T) {
+	w, e := diverged(t)
+	w.write("linger", "")
+	w.write("filter", "#!/bin/sh\n(while [ -e '"+w.path("linger")+"' ]; do sleep 0.02; done) >/dev/null 2>&1 &\nexec cat\n")
+	t.Cleanup(func() { _ = os.Remove(w.path("linger")) })
+	_, err := w.carry(e)
+	require.NoError(t, err)
+	hasty, err := git.New(git.Options{Root: w.root, LockWait: -1})
+	require.NoError(t, err)
+	_, err = hasty.Carry(t.Context(), effects.Ref{}, e)
+	require.NoError(t, err)
+	checkMerged(t, w)
+}
