@@ -29,6 +29,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(roleVar) != "" {
+		play() // with the environment that its parent has set
+	}
 	// Never the configuration of whoever runs the tests.
 	home, err := os.MkdirTemp("", "orrery-git-home-")
 	if err != nil {
@@ -38,9 +41,6 @@ func TestMain(m *testing.M) {
 		"HOME": home, "XDG_CONFIG_HOME": home, "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1",
 	} {
 		_ = os.Setenv(name, value)
-	}
-	if os.Getenv(roleVar) != "" {
-		play()
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(home)
