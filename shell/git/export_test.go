@@ -1,0 +1,23 @@
+package git
+
+import "os"
+
+// OnStep calls f at the steps of an operation.
+func OnStep(g *Git, f func(step string)) { g.step = f }
+
+// CheckBranch is the check of a branch's name.
+func CheckBranch(name string) error { return checkBranch("branch", name) }
+
+// Resolve is the check of a path.
+func Resolve(g *Git, path string) (string, error) { return g.resolve("path", path) }
+
+// Pretend makes a Git behave as with version 2.minor.
+func Pretend(g *Git, minor int) { g.minor = minor }
+
+// NoteAdd says that a worktree is being made at a path.
+func NoteAdd(gitDir, path string) {
+	r := &repo{git: gitDir}
+	if err := os.WriteFile(r.noteOfAdd(path), nil, 0o600); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package git
+
+import "os"
+
+const inheritsLock = false
+
+// Without such locks only the operations of one Git are kept apart.
+func tryLock(*os.File) (bool, error) { return true, nil }
+
+func unlock(*os.File) {}

@@ -1,0 +1,167 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxBranchBytes    = 255
+	maxComponentBytes = 240 // a file's name has 255, of which git needs some for ".lock"
+	maxPathBytes      = 4096
+)
+
+// checkBranch holds a branch's name against the rules of git check-ref-format,
+// and some of our own: whatever passes can stand in an argument of git and means
+// that branch and nothing else.
+func checkBranch(field, name string) error {
+	bad := func(what string) error {
+		return fmt.Errorf("%s: %q %s", field, clip(name, 100), what)
+	}
+	switch {
+	case name == "":
+		return fmt.Errorf("%s: must name a branch, is empty", field)
+	case len(name) > maxBranchBytes:
+		return bad(fmt.Sprintf("is longer than %d bytes", maxBranchBytes))
+	case !utf8.ValidString(name):
+		return bad("is not valid UTF-8")
+	case strings.HasPrefix(name, "-"):
+		return bad("begins with '-', like an option")
+	case name == "@" || name == "HEAD":
+		return bad("means the present commit: give a branch's name")
+	case strings.Contains(name, ".."):
+		return bad(`has "..", which stands for a range`)
+	case strings.Contains(name, "@{"):
+		return bad(`has "@{", which stands for an earlier value`)
+	case strings.HasSuffix(name, "."):
+		return bad("ends with '.'")
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }); i >= 0 {
+		return bad(fmt.Sprintf("has the character %q, which git forbids in names", name[i]))
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "":
+			return bad("begins or ends with '/', or has \"//\"")
+		case len(part) > maxComponentBytes:
+			return bad(fmt.Sprintf("has a part of more than %d bytes", maxComponentBytes))
+		case strings.HasPrefix(part, "."):
+			return bad("has a part that begins with '.'")
+		case strings.HasSuffix(part, ".lock"):
+			return bad(`has a part that ends with ".lock"`)
+		}
+	}
+	return nil
+}
+
+// checkBase checks what a new branch starts from: any revision, as long as it
+// cannot be read as an option.
+func checkBase(base string) error {
+	switch {
+	case len(base) > maxBranchBytes:
+		return fmt.Errorf("base: %q is longer than %d bytes", clip(base, 100), maxBranchBytes)
+	case !utf8.ValidString(base):
+		return fmt.Errorf("base: %q is not valid UTF-8", clip(base, 100))
+	case strings.HasPrefix(base, "-"):
+		return fmt.Errorf("base: %q begins with '-', like an option", clip(base, 100))
+	case strings.ContainsFunc(base, isControl):
+		return fmt.Errorf("base: %q has a control character", clip(base, 100))
+	}
+	return nil
+}
+
+func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// checkPath checks the text of a path.
+func checkPath(field, value string) error {
+	switch {
+	case value == "":
+		return fmt.Errorf("%s: must be a path under the workspace root, is empty", field)
+	case len(value) > maxPathBytes:
+		return fmt.Errorf("%s: %q is longer than %d bytes", field, clip(value, 100), maxPathBytes)
+	case !utf8.ValidString(value):
+		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(value, 100))
+	case strings.ContainsFunc(value, isControl):
+		return fmt.Errorf("%s: %q has a control character", field, clip(value, 100))
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(value), "/") {
+		if part == ".." {
+			return fmt.Errorf("%s: %q has \"..\": give the path without it", field, clip(value, 200))
+		}
+	}
+	return nil
+}
+
+// resolve gives the place under the root that a path means, with all symbolic
+// links resolved. What does not exist yet is taken as it is written.
+func (g *Git) resolve(field, value string) (string, error) {
+	if err := checkPath(field, value); err != nil {
+		return "", err
+	}
+	path := filepath.Clean(value)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(g.root, path)
+	}
+	real, err := realPath(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %q cannot be used: %w", field, clip(value, 200), err)
+	}
+	if real == g.root {
+		return "", fmt.Errorf("%s: %q is the workspace root itself: give a path under it", field, clip(value, 200))
+	}
+	if !g.inside(real) {
+		return "", fmt.Errorf("%s: %q is not under the workspace root %q", field, clip(value, 200), g.root)
+	}
+	return real, nil
+}
+
+// inside reports whether a real path lies under the root.
+func (g *Git) inside(path string) bool {
+	rel, err := filepath.Rel(g.root, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// realPath resolves the links of the part of an absolute path that exists. A
+// link that leads nowhere is an error: it cannot be told where it will lead.
+func realPath(path string) (string, error) {
+	rest := ""
+	for dir := path; ; {
+		_, err := os.Lstat(dir) //nolint:gosec // it is looked at to be checked
+		switch {
+		case err == nil:
+			real, err := filepath.EvalSymlinks(dir)
+			if err != nil {
+				return "", err
+			}
+			return filepath.Join(real, rest), nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return path, nil
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+		dir = parent
+	}
+}
+
+// inGitDir reports whether a path under the root leads through a directory
+// ".git", where a worktree would damage a repository.
+func (g *Git) inGitDir(path string) bool {
+	rel, err := filepath.Rel(g.root, path)
+	if err != nil {
+		return true
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if strings.EqualFold(part, ".git") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,470 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// move is a change of a branch from one commit to another.
+type move struct {
+	branch, from, to string
+}
+
+// checkout is a worktree whose files follow a branch that moves.
+type checkout struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
+// back is the same way backwards.
+func (c checkout) back() checkout {
+	c.From, c.To = c.To, c.From
+	return c
+}
+
+// noteOfMove is the file that says which checkouts are to follow, from before
+// the branches move until the files have followed.
+func (r *repo) noteOfMove() string { return filepath.Join(r.git, tmpName, "move.json") }
+
+// publish moves branches, all or none and only if they are what they were, and
+// lets their checkouts follow. The error is errMoved where they are not.
+//
+// The branches move first: from then on an interruption is mended by going on,
+// up to then by doing nothing.
+func (r *repo) publish(ctx context.Context, moves []move) error {
+	trees, err := r.checkouts(ctx, moves)
+	if err != nil {
+		return err
+	}
+	for _, t := range trees {
+		if err := r.rehearse(ctx, t); err != nil {
+			return err
+		}
+	}
+	if len(trees) > 0 {
+		if err := r.writeNote(trees); err != nil {
+			return r.op.fail(err, "write a note")
+		}
+	}
+	r.g.step("publish: noted")
+	if err := r.moveRefs(ctx, moves); err != nil {
+		_ = os.Remove(r.noteOfMove())
+		return err
+	}
+	r.g.step("publish: moved")
+	// There is no turning back for a cancellation any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	for i, t := range trees {
+		if err := r.follow(ctx, t); err != nil {
+			return r.takeBack(ctx, moves, trees[:i+1], err)
+		}
+		r.g.step("publish: followed")
+	}
+	if len(trees) > 0 {
+		if err := os.Remove(r.noteOfMove()); err != nil {
+			return r.op.fail(err, "the merge is done, but remove a note")
+		}
+	}
+	return nil
+}
+
+// takeBack undoes a publication whose files could not follow.
+func (r *repo) takeBack(ctx context.Context, moves []move, trees []checkout, cause error) error {
+	undo := make([]move, len(moves))
+	for i, m := range moves {
+		undo[i] = move{m.branch, m.to, m.from}
+	}
+	err := r.moveRefs(ctx, undo)
+	for _, t := range trees {
+		if err == nil {
+			err = errors.Join(r.settle(ctx, t.back()), r.removeMade(ctx, t))
+		}
+	}
+	if err != nil {
+		return r.op.fail(errors.Join(cause, err), "the files of a checkout could not follow, nor could the branches be taken back: the next merge in this repository tries again")
+	}
+	_ = os.Remove(r.noteOfMove())
+	return r.op.wrap(ctx, cause, "update a checkout")
+}
+
+// removeMade removes the files that a checkout which failed has made, now that
+// it is back at t.From, where they are none of git's.
+func (r *repo) removeMade(ctx context.Context, t checkout) error {
+	files, err := r.inTheWay(ctx, t)
+	if err != nil {
+		return err
+	}
+	moved, err := r.movedFiles(ctx, t)
+	for _, name := range files {
+		ours, explainErr := r.explained(ctx, t.Path, name, moved[name])
+		err = errors.Join(err, explainErr)
+		if ours {
+			err = errors.Join(err, os.Remove(filepath.Join(t.Path, filepath.FromSlash(name))))
+		}
+	}
+	return err
+}
+
+func (r *repo) writeNote(trees []checkout) error {
+	b, err := json.Marshal(trees)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(r.noteOfMove(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// moveRefs moves the branches in one transaction that compares them with what
+// they were.
+func (r *repo) moveRefs(ctx context.Context, moves []move) error {
+	var in strings.Builder
+	names := make([]string, len(moves))
+	for i, m := range moves {
+		fmt.Fprintf(&in, "update refs/heads/%s\x00%s\x00%s\x00", m.branch, m.to, m.from)
+		names[i] = m.branch
+	}
+	err := r.waitFor(ctx, command{dir: r.dir, args: []string{"update-ref", "-m", "orrery: merge", "--stdin", "-z"}, whole: true, stdin: in.String()})
+	if exitCode(err) > 0 {
+		refs, readErr := r.branches(ctx, names...)
+		if readErr == nil && slices.ContainsFunc(moves, func(m move) bool {
+			return !slices.Contains(refs, ref{m.branch, m.from})
+		}) {
+			return errMoved
+		}
+	}
+	return r.op.wrap(ctx, err, "move the branches")
+}
+
+// checkouts finds the worktrees that must follow, and reports an error if one of
+// them cannot.
+func (r *repo) checkouts(ctx context.Context, moves []move) ([]checkout, error) {
+	all, err := r.worktrees(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var trees []checkout
+	for _, w := range all {
+		if w.bare || strings.HasPrefix(filepath.Base(w.path), tmpTree) {
+			continue
+		}
+		if !w.exists() {
+			if w.locked && slices.ContainsFunc(moves, func(m move) bool { return m.branch == w.branch }) {
+				return nil, r.op.fail(nil, "branch %q is checked out at %q, which is missing, and locked%s", w.branch, w.path, because(w.reason))
+			}
+			continue
+		}
+		if err := r.checkIdle(ctx, w, moves); err != nil {
+			return nil, err
+		}
+		for _, m := range moves {
+			if w.branch == m.branch {
+				trees = append(trees, checkout{Path: w.path, Branch: m.branch, From: m.from, To: m.to})
+			}
+		}
+	}
+	for _, t := range trees {
+		if err := r.checkClean(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return trees, nil
+}
+
+// checkIdle reports an error where a person is in the middle of something with
+// one of the branches.
+func (r *repo) checkIdle(ctx context.Context, w worktree, moves []move) error {
+	if !w.detached && !slices.ContainsFunc(moves, func(m move) bool { return m.branch == w.branch }) {
+		return nil
+	}
+	what, busy, err := r.unfinished(ctx, w.path)
+	if err != nil {
+		if w.detached {
+			return nil // another worktree's damage is not ours
+		}
+		return r.op.wrap(ctx, err, "look at a checkout")
+	}
+	for _, m := range moves {
+		if what != "" && (w.branch == m.branch || busy == m.branch) {
+			return r.op.fail(nil, "dirty worktree at %q: %s with branch %q is not finished", w.path, what, m.branch)
+		}
+	}
+	return nil
+}
+
+func (r *repo) checkClean(ctx context.Context, t checkout) error {
+	top, err := r.exec(ctx, command{dir: t.Path, args: []string{"rev-parse", "--show-toplevel"}})
+	if err != nil {
+		return r.op.wrap(ctx, err, "look at a checkout")
+	}
+	real, err := realPath(filepath.FromSlash(strings.TrimSuffix(top, "\n")))
+	if err != nil {
+		return r.op.fail(err, "look at a checkout")
+	}
+	if !r.g.inside(real) {
+		return r.op.refuse("branch %q is checked out at %q, which is not under the workspace root %q", t.Branch, real, r.g.root)
+	}
+	files, err := r.changed(ctx, t.Path, false)
+	if err != nil {
+		return r.op.wrap(ctx, err, "look for changes in a checkout")
+	}
+	if len(files) > 0 {
+		return r.op.fail(nil, "dirty worktree at %q, where branch %q is checked out: %d changed files", t.Path, t.Branch, len(files)).withFiles(files)
+	}
+	return nil
+}
+
+var untrackedPattern = regexp.MustCompile(`(?m)^error: Untracked working tree file '(.+)' would be`)
+
+// rehearse reports an error where the files of a checkout could not follow.
+func (r *repo) rehearse(ctx context.Context, t checkout) error {
+	// A file that was touched but is the same would be in the way.
+	if err := r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}}); err != nil && exitCode(err) != 1 {
+		return r.op.wrap(ctx, err, "look at the files of a checkout")
+	}
+	files, err := r.inTheWay(ctx, t)
+	if err != nil {
+		return r.op.wrap(ctx, err, "look at the files of a checkout")
+	}
+	if len(files) == 0 {
+		err = r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-n", "-m", "-u", t.From, t.To}})
+		if exitCode(err) <= 0 {
+			return r.op.wrap(ctx, err, "look at the files of a checkout")
+		}
+		for _, m := range untrackedPattern.FindAllStringSubmatch(stderrOf(err), -1) {
+			files = append(files, m[1])
+		}
+	}
+	if len(files) == 0 {
+		return r.op.fail(err, "dirty worktree at %q, where branch %q is checked out", t.Path, t.Branch)
+	}
+	return r.op.fail(nil, "dirty worktree at %q, where branch %q is checked out: untracked files are in the way", t.Path, t.Branch).withFiles(files)
+}
+
+// maxInTheWay bounds the arguments of one command.
+const maxInTheWay = 200
+
+// inTheWay lists files that git does not know where a move is to make some. Git
+// itself would overwrite those that it ignores.
+func (r *repo) inTheWay(ctx context.Context, t checkout) ([]string, error) {
+	moved, err := r.movedFiles(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for _, name := range slices.Sorted(maps.Keys(moved)) {
+		if strings.Trim(moved[name][0], "0") != "" || len(there) == maxInTheWay {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(t.Path, filepath.FromSlash(name))); err == nil {
+			there = append(there, name)
+		}
+	}
+	if len(there) == 0 {
+		return nil, nil
+	}
+	out, err := r.exec(ctx, command{dir: t.Path, args: append([]string{"--literal-pathspecs", "ls-files", "--others", "-z", "--"}, there...)})
+	return split(out), err
+}
+
+// follow brings files and index of a clean checkout to the branch's new commit.
+func (r *repo) follow(ctx context.Context, t checkout) error {
+	err := r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-m", "-u", t.From, t.To}})
+	return err
+}
+
+// recoverMove finishes what an interrupted merge has left: checkouts whose
+// branch has moved and whose files have not, or not all.
+func (r *repo) recoverMove(ctx context.Context) error {
+	b, err := os.ReadFile(r.noteOfMove())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return r.op.fail(err, "read a note")
+	}
+	var trees []checkout
+	if err := json.Unmarshal(b, &trees); err != nil {
+		trees = nil // it was not written to its end, so nothing has moved
+	}
+	for _, t := range trees {
+		if err := r.recoverTree(ctx, t); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(r.noteOfMove()); err != nil {
+		return r.op.fail(err, "remove a note")
+	}
+	return nil
+}
+
+func (r *repo) recoverTree(ctx context.Context, t checkout) error {
+	all, err := r.worktrees(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		if w.path != t.Path || w.branch != t.Branch || !w.exists() {
+			continue // a person has moved on
+		}
+		files, err := r.changed(ctx, t.Path, false)
+		switch {
+		case err != nil:
+			return r.op.wrap(ctx, err, "look at a checkout")
+		case len(files) == 0:
+			return nil
+		case w.head == t.To:
+			return r.op.wrap(ctx, r.settle(ctx, t), "finish an interrupted merge")
+		case w.head == t.From:
+			// Nothing had moved, or all was on its way back: what else there is is a
+			// person's, so do no more than what harms no change.
+			_ = r.follow(ctx, t.back())
+		}
+	}
+	return nil
+}
+
+// settle brings a checkout to the commit t.To of its branch, wherever between
+// t.From and there its files are. It touches nothing where there is something
+// else in them.
+func (r *repo) settle(ctx context.Context, t checkout) error {
+	if files, err := r.changed(ctx, t.Path, false); err == nil && len(files) == 0 {
+		return nil // the branch is at t.To already, and so are the files
+	}
+	if r.follow(ctx, t) == nil {
+		return nil
+	}
+	foreign, err := r.foreign(ctx, t)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		return r.op.fail(nil, "dirty worktree at %q: a merge into branch %q was interrupted there, and files have changed since: put them aside", t.Path, t.Branch).withFiles(foreign)
+	}
+	err = r.waitFor(ctx, command{dir: t.Path, args: []string{"reset", "--quiet", "--hard", t.To}})
+	return err
+}
+
+// foreign lists files of a checkout that a move between its two commits cannot
+// explain.
+func (r *repo) foreign(ctx context.Context, t checkout) ([]string, error) {
+	var foreign []string
+	staged := false
+	for _, id := range []string{t.From, t.To} {
+		out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-index", "--cached", "--name-only", "--no-renames", "-z", id}})
+		if err != nil {
+			return nil, err
+		}
+		if out == "" {
+			staged = true
+		} else if !staged {
+			foreign = split(out)
+		}
+	}
+	if !staged {
+		return foreign, nil
+	}
+	_ = r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}})
+	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-files", "--name-only", "--ignore-submodules", "-z"}})
+	if err != nil {
+		return nil, err
+	}
+	differ := split(out)
+	moved, err := r.movedFiles(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	foreign = slices.DeleteFunc(differ, func(name string) bool {
+		_, ok := moved[name]
+		return ok
+	})
+	for name, blobs := range moved {
+		ok, err := r.explained(ctx, t.Path, name, blobs)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			foreign = append(foreign, name)
+		}
+	}
+	slices.Sort(foreign)
+	return foreign, nil
+}
+
+// movedFiles gives the blobs, before and after, of each file that a move
+// changes.
+func (r *repo) movedFiles(ctx context.Context, t checkout) (map[string][2]string, error) {
+	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-tree", "-r", "-z", "--no-renames", t.From, t.To}})
+	if err != nil {
+		return nil, err
+	}
+	moved := map[string][2]string{}
+	fields := split(out)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if f := strings.Fields(fields[i]); len(f) == 5 {
+			moved[fields[i+1]] = [2]string{f[2], f[3]}
+		}
+	}
+	return moved, nil
+}
+
+// explained reports whether a file is as one of two blobs, missing, or the
+// beginning of the second one, as a checkout leaves it that is killed.
+func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string) (bool, error) {
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	var content []byte
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return false, err
+		}
+		content = []byte(target)
+	case info.Mode().IsRegular():
+		out, err := r.exec(ctx, command{dir: dir, args: []string{"hash-object", "--", path}})
+		if err != nil {
+			return false, err
+		}
+		if slices.Contains(blobs[:], strings.TrimSpace(out)) {
+			return true, nil
+		}
+		if content, err = os.ReadFile(path); err != nil {
+			return false, err
+		}
+	default:
+		return false, nil
+	}
+	for _, id := range blobs {
+		if strings.Trim(id, "0") == "" {
+			continue
+		}
+		blob, err := r.exec(ctx, command{dir: dir, args: []string{"cat-file", "blob", id}})
+		if err == nil && bytes.HasPrefix([]byte(blob), content) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
