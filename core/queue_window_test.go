@@ -75,11 +75,11 @@ func TestAQueueWithAWindowOfItemsEqualsTheQueueWithAllItems(t *testing.T) {
 				var announced []effects.EventKind
 				var answer effects.Value
 				for _, eff := range effs {
-					switch eff := eff.(type) {
-					case effects.Emit:
-						announced = append(announced, eff.Event.Kind)
-					case effects.Answer:
-						answer = eff.Value
+					if e, ok := eff.(effects.Emit); ok {
+						announced = append(announced, e.Event.Kind)
+					}
+					if a, ok := eff.(effects.Answer); ok {
+						answer = a.Value
 					}
 				}
 				require.Equal(t, answer, res.Answer)
