@@ -35,6 +35,7 @@ import (
 //     pushed of those that may run.
 //   - A take leaves no more items in flight than concurrency and key_concurrency allow.
 //   - Of each key at most one item stands in line, and it is the first of those that wait.
+//   - A dedup key without a window is held only by an item that has not ended.
 //   - The deadline is never after the first time at which something is to happen.
 type Queue struct {
 	ID        uuid.UUID   `json:"id"`

@@ -283,5 +283,14 @@ var queueInvariants = []invariant{
 	on("What is taken comes first in the order: the highest priority, and within it the first pushed of those that may run.", checkOrder),
 	on("A take leaves no more items in flight than concurrency and key_concurrency allow.", checkLimits),
 	on("Of each key at most one item stands in line, and it is the first of those that wait.", checkLine),
+	on("A dedup key without a window is held only by an item that has not ended.", func(_ step, _, a core.Queue) string {
+		for _, d := range a.Dedups {
+			i, there := itemsOf(a)[d.Item]
+			if live := there && i.State.Type != core.ItemDead && i.State.Type != core.ItemCompleted; d.Until.IsZero() && !live {
+				return encoded(d)
+			}
+		}
+		return ""
+	}),
 	on("The deadline is never after the first time at which something is to happen.", checkWake),
 }

@@ -252,6 +252,7 @@ func (i *QueueItem) at(l queueList, of uuid.UUID) (Time, bool) {
 		return order(i.Priority, i.Turn), i.queued() // the key of an item never changes
 	case listOrigin:
 		return i.CreatedAt, i.returnable() && i.Queue == of
+	case listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead, listBlocked, listWindow:
 	}
 	in, at := i.list()
 	return at, in == l && i.Queue == of

@@ -145,8 +145,7 @@ func (r *queueRun) move(before, after *QueueItem) {
 		down(r.q.gauge(l))
 		r.readied = r.readied || full && l == listFlight
 	}
-	var id uuid.UUID
-	key := ""
+	it := after
 	if after != nil {
 		r.moved += len(after.Data)
 		l, at := after.list()
@@ -159,14 +158,13 @@ func (r *queueRun) move(before, after *QueueItem) {
 		case listWaiting, listKey, listDead, listOrigin, listBlocked, listWindow:
 		}
 		r.v.putItem(*after)
-		id, key = after.ID, after.Key
 	} else {
+		it = before
 		r.moved += len(before.Data)
 		r.v.dropItem(before.ID)
-		id, key = before.ID, before.Key
 	}
-	if key != "" {
-		r.moveInKey(id, key, before, after)
+	if it.Key != "" {
+		r.moveInKey(it.ID, it.Key, before, after)
 	}
 }
 

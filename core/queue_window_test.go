@@ -3,6 +3,7 @@ package core_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -74,11 +75,11 @@ func TestAQueueWithAWindowOfItemsEqualsTheQueueWithAllItems(t *testing.T) {
 				var announced []effects.EventKind
 				var answer effects.Value
 				for _, eff := range effs {
-					switch eff := eff.(type) {
-					case effects.Emit:
-						announced = append(announced, eff.Event.Kind)
-					case effects.Answer:
-						answer = eff.Value
+					if e, ok := eff.(effects.Emit); ok {
+						announced = append(announced, e.Event.Kind)
+					}
+					if a, ok := eff.(effects.Answer); ok {
+						answer = a.Value
 					}
 				}
 				require.Equal(t, answer, res.Answer)
@@ -218,11 +219,34 @@ func TestATurnLooksAtNoMoreOfAQueueThanItsEventsTouch(t *testing.T) {
 	}
 	states.loads, states.entries = 0, 0
 	turn = core.NewTurn(states, core.Clock{Now: start}, 2)
-	for range 100 {
+	for range 2000 {
 		res, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
 		require.NoError(t, err)
 		require.True(t, res.Changed)
 	}
-	assert.LessOrEqual(t, states.loads, 110)
-	assert.LessOrEqual(t, states.entries, 250)
+	assert.LessOrEqual(t, states.loads, 2010)
+	assert.LessOrEqual(t, states.entries, 2700)
+}
+
+func TestATakeThatIsRefusedLeavesWhatHasTimedOutToOthersOfItsTurn(t *testing.T) {
+	ref := core.QueueRef("", "", "q")
+	w := world{}
+	turn := core.NewTurn(w, core.Clock{Now: start}, 1)
+	for _, e := range []core.Event{core.QueuePush{Name: "q"}, core.QueueTake{Holder: "h"}, core.QueuePush{Name: "q"}, core.QueueTake{Holder: "h", VisibilityMS: 120_000}, core.QueuePause{}} {
+		_, err := turn.Apply(core.Input{To: ref, Event: e})
+		require.NoError(t, err)
+	}
+	w.store(turn)
+	turn = core.NewTurn(w, core.Clock{Now: start.Add(time.Minute)}, 2)
+	res, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
+	require.NoError(t, err)
+	require.Equal(t, effects.CodeEmpty, res.Refused.Code)
+	res, err = turn.Apply(core.Input{To: ref, Event: core.QueueDue{}})
+	require.NoError(t, err)
+	require.True(t, res.Changed)
+	w.store(turn)
+	q := w.gathered(ref)
+	assert.EqualValues(t, 1, q.TimedOut)
+	assert.EqualValues(t, 1, q.Ready)
+	assert.Equal(t, start.Add(2*time.Minute), q.Deadline())
 }

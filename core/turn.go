@@ -224,14 +224,9 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
 		}
 	}
-	var next State
-	var effs []effects.Effect
-	if e, ok := d.event.(QueueEvent); ok && d.to.Kind == KindQueue {
-		if next, effs, err = t.applyQueue(state.(Queue), e); err != nil {
-			return err
-		}
-	} else {
-		next, effs = state.apply(d.event, t.clock)
+	next, effs, err := t.step(state, d.event)
+	if err != nil {
+		return err
 	}
 	if r := refusal(effs); r != nil {
 		r.To = d.to // a machine that does not exist cannot say its id

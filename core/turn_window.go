@@ -51,8 +51,19 @@ const (
 	lastPage  = 512
 )
 
+// step carries out one transition; of a queue over the window.
+func (t *Turn) step(s State, e Event) (State, []effects.Effect, error) {
+	if q, ok := s.(Queue); ok {
+		if own, ok := e.(QueueEvent); ok {
+			return t.applyQueue(q, own)
+		}
+	}
+	next, effs := s.apply(e, t.clock)
+	return next, effs, nil
+}
+
 // applyQueue carries out one transition of a queue over the window.
-func (t *Turn) applyQueue(q Queue, e QueueEvent) (Queue, []effects.Effect, error) {
+func (t *Turn) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error) {
 	mark, order := len(t.undo), t.order
 	w := window{t: t, queue: q.ID}
 	next, effs := q.header().over(&w, e, t.clock)

@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -139,7 +140,7 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := inMemory(t)
 			e := running(t, shell.Options{Store: st, TickRate: time.Hour, JournalRetention: keep})
-			rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed sequence
+			rnd := rand.New(rand.NewPCG(1, 2))
 			_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{
 				Retry: core.Retry{MaxAttempts: 2, BackoffMS: 60_000}, DeadLetterQueue: "dlq", KeyConcurrency: 1, KeyRate: core.QueueRate{Limit: 20, PerMS: 3_600_000},
 				KeepCompletedMS: 3_600_000, DedupWindowMS: 4 * 3_600_000, VisibilityTimeoutMS: 600_000,
@@ -179,4 +180,90 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 			assert.Equal(t, keep > 0, rep.Untouched > 0, "what the journal does not touch any more")
 		})
 	}
+}
+
+func TestAnOperatorSeesPausesPurgesAndDeletesAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), TickRate: time.Hour})
+		var pushed []uuid.UUID
+		for n := range 5 {
+			pushed = append(pushed, push(t, e, shell.PushOptions{Data: json.RawMessage(fmt.Sprint(n))}).ID)
+		}
+		push(t, e, shell.PushOptions{Delay: time.Hour, Key: "k"})
+
+		var listed []uuid.UUID
+		for p := (shell.Page{Limit: 2}); ; {
+			items, next, err := e.QueueItems(bg(), work, "ready", p)
+			require.NoError(t, err)
+			for _, i := range items {
+				listed = append(listed, i.ID)
+			}
+			if p.Token = next; next == "" {
+				break
+			}
+		}
+		assert.Equal(t, pushed, listed, "in the order in which they will be taken")
+		_, _, err := e.QueueItems(bg(), work, "ready", shell.Page{Token: "forged"})
+		require.ErrorIs(t, err, shell.ErrPageToken)
+		_, _, err = e.QueueItems(bg(), work, "odd", shell.Page{})
+		require.ErrorContains(t, err, `state: "odd" is unknown`)
+		_, err = e.QueueItem(bg(), core.QueueRef("", "", "other"), pushed[0])
+		require.ErrorIs(t, err, shell.ErrNotFound, "the item of another queue")
+
+		_, err = e.PauseQueue(bg(), work, "ann", "holidays")
+		require.NoError(t, err)
+		paused := true
+		queues, _, err := e.Queues(bg(), shell.QueueFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: "t"}, Paused: &paused}, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, queues, 1)
+		assert.EqualValues(t, 5, queues[0].Ready)
+		got := make(chan []core.QueueItem)
+		go func() { got <- take(t, e, shell.TakeOptions{Max: 2, Wait: time.Minute}) }()
+		synctest.Wait()
+		begin := time.Now()
+		_, err = e.ResumeQueue(bg(), work)
+		require.NoError(t, err)
+		held := <-got
+		assert.Len(t, held, 2)
+		assert.Zero(t, time.Since(begin), "who waits is woken")
+
+		i, err := e.Extend(bg(), shell.HoldOf(held[0]), time.Hour)
+		require.NoError(t, err)
+		assert.Equal(t, effects.TimeOf(time.Now().Add(time.Hour)), i.State.Until)
+		require.NoError(t, e.CancelItem(bg(), work, pushed[4], "not needed"))
+		moved, err := e.PurgeQueue(bg(), work, nil, 2, "")
+		require.NoError(t, err)
+		assert.Equal(t, core.QueueMoved{Moved: 2, More: true}, moved)
+		require.ErrorContains(t, e.DeleteQueue(bg(), work), "holds 3 items")
+		require.NoError(t, e.Complete(bg(), shell.HoldOf(held[0]), nil))
+		require.NoError(t, e.Complete(bg(), shell.HoldOf(held[1]), nil))
+		moved, err = e.PurgeQueue(bg(), work, nil, 0, "")
+		require.NoError(t, err)
+		assert.Equal(t, core.QueueMoved{Moved: 1}, moved)
+		moved, err = e.PurgeQueue(bg(), work, nil, 0, "")
+		require.NoError(t, err)
+		assert.Zero(t, moved, "nothing to purge is no error")
+		require.NoError(t, e.DeleteQueue(bg(), work))
+		_, err = e.Queue(bg(), "ns", "t", "work")
+		require.ErrorIs(t, err, shell.ErrNotFound)
+		_, err = e.Take(bg(), work, shell.TakeOptions{Holder: "w"})
+		require.ErrorIs(t, err, shell.ErrNotFound)
+	})
+}
+
+func TestATakerThatGivesUpLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), TickRate: time.Hour})
+		ctx, cancel := context.WithTimeout(bg(), 2*time.Second)
+		defer cancel()
+		_, err := e.Take(ctx, work, shell.TakeOptions{Holder: "impatient", Wait: time.Hour})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		got := make(chan []core.QueueItem)
+		go func() { got <- take(t, e, shell.TakeOptions{Wait: time.Minute}) }()
+		synctest.Wait()
+		begin := time.Now()
+		push(t, e, shell.PushOptions{})
+		assert.Len(t, <-got, 1)
+		assert.Zero(t, time.Since(begin))
+	})
 }

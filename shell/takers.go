@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -50,12 +51,12 @@ func (t *takers) remove(queue uuid.UUID, c chan struct{}) {
 
 // hear wakes who is concerned by an announcement of a queue.
 func (t *takers) hear(ev effects.Event) {
-	n := 0
+	var n int
 	switch ev.Kind.Action {
 	case "push":
 		n = 1
 	case "ready":
-		n = 1 << 30
+		n = math.MaxInt
 	default:
 		return
 	}
