@@ -138,7 +138,7 @@ func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	assert.Equal(t, specs, created())
 	assert.NotEqual(t, specs[0].ID, specs[1].ID, "each subscriber starts one of its own")
 	assert.Equal(t, "t", specs[0].Tenant)
-	assert.Equal(t, `{"a":"\u003c1\u003e"}`, string(specs[0].Context["env"]), "as it is stored")
+	assert.Equal(t, json.RawMessage(`{"a":"\u003c1\u003e"}`), specs[0].Context["env"], "as it is stored")
 	assert.Contains(t, string(specs[0].Context["event"]), `"phase":"merge"`)
 }
 
