@@ -120,7 +120,7 @@ func TestTheBusGivesTheEffectsInTheOrderOfSubscription(t *testing.T) {
 func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	start := func(name string) core.Subscription {
 		return core.Subscription{Name: name, Match: core.EventMatch{SourceID: id(1)}, Do: core.Reaction{StartPipeline: &core.PipelineReaction{
-			Tenant: "t", Definition: core.PipelineDef{Name: "deploy"}, Context: map[string]json.RawMessage{"env": json.RawMessage(` "prod" `)},
+			Tenant: "t", Definition: core.PipelineDef{Name: "deploy"}, Context: map[string]json.RawMessage{"env": json.RawMessage(` {"a" : "<1>"} `)},
 		}}}
 	}
 	bus := busOf(t, start("one"), start("two"))
@@ -138,7 +138,7 @@ func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	assert.Equal(t, specs, created())
 	assert.NotEqual(t, specs[0].ID, specs[1].ID, "each subscriber starts one of its own")
 	assert.Equal(t, "t", specs[0].Tenant)
-	assert.JSONEq(t, `"prod"`, string(specs[0].Context["env"]))
+	assert.Equal(t, json.RawMessage(`{"a":"\u003c1\u003e"}`), specs[0].Context["env"], "as it is stored")
 	assert.Contains(t, string(specs[0].Context["event"]), `"phase":"merge"`)
 }
 
@@ -241,6 +241,14 @@ func TestRoutingGivesTheSameAfterTheStoredForms(t *testing.T) {
 		require.Equal(t, e, again[0].(effects.Emit).Event)
 		require.Equal(t, bus.Route(e), stored.(core.Bus).Route(e))
 	})
+}
+
+func TestWhatTheBusItselfAnnouncesIsRoutedToNobody(t *testing.T) {
+	bus := busOf(t, core.WorkerWakeSubscriber{Worker: core.MachineName{Name: "merge"}}.Subscription("all"))
+	e := effects.Event{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "task", ID: id(1)}}
+	assert.Len(t, bus.Route(e), 1)
+	e.Source = effects.EventSource{Component: "bus", ID: core.BusRef().ID}
+	assert.Empty(t, bus.Route(e))
 }
 
 func TestABusWithoutSubscribersCostsNothing(t *testing.T) {

@@ -74,11 +74,11 @@ func SemaphoreRef(namespace, tenant, name string) effects.Ref {
 
 // Apply carries out one transition.
 func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect) {
-	switch e := e.(type) {
-	case SemaphoreConfigure:
-		return s.configure(e, c)
-	case SemaphoreAcquire:
-		return s.acquire(e, c)
+	if configure, ok := e.(SemaphoreConfigure); ok {
+		return s.configure(configure, c)
+	}
+	if acquire, ok := e.(SemaphoreAcquire); ok {
+		return s.acquire(acquire, c)
 	}
 	if s.ID == uuid.Nil {
 		return s, s.refuse(e, effects.CodeNotFound, "semaphore not found: "+howToDeclare)
@@ -217,7 +217,8 @@ func (s Semaphore) again(e SemaphoreAcquire, i int, c Clock) (Semaphore, []effec
 	case e.Slots != 0 && e.Slots != h.Slots:
 		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("slots: %q holds %d of semaphore %q, not %d: release them first", clip(h.Holder), h.Slots, clip(s.Name), e.Slots))
 	}
-	return s.prolonged(i, e.TTLMS, c), s.prolonged(i, e.TTLMS, c).answer(e.Owner)
+	s = s.prolonged(i, e.TTLMS, c)
+	return s, s.answer(e.Owner)
 }
 
 // prolonged lets a holder's lease last from now on.

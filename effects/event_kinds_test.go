@@ -1,0 +1,21 @@
+package effects_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+func TestTheKindsOf003AreWrittenAsItWritesThem(t *testing.T) {
+	for want, kind := range map[string]effects.EventKind{
+		"pipeline:started": effects.KindPipelineStarted, "pipeline:phase": effects.KindPipelinePhase,
+		"pipeline:complete": effects.KindPipelineComplete, "pipeline:failed": effects.KindPipelineFailed,
+		"task:started": effects.KindTaskStarted, "task:stuck": effects.KindTaskStuck, "task:recovered": effects.KindTaskRecovered, "task:complete": effects.KindTaskComplete,
+		"queue:push": effects.KindQueuePush, "queue:take": effects.KindQueueTake, "queue:complete": effects.KindQueueComplete, "queue:dead": effects.KindQueueDead,
+		"system:escalate": effects.KindEscalate, "system:heartbeat": effects.KindHeartbeat, "deploy:done": effects.Custom("deploy", "done"),
+	} {
+		assert.Equal(t, want, kind.String())
+	}
+}

@@ -1,0 +1,173 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/command"
+)
+
+// CommandOptions say which program tells people.
+type CommandOptions struct {
+	// Argv is the program and its arguments. No shell reads it.
+	Argv []string
+	// Dir is where it runs; empty: the daemon's working directory.
+	Dir string
+	// Env is added to its environment, which has of the daemon's own what
+	// [command.DefaultInheritEnv] lists.
+	Env map[string]string
+	// Timeout bounds a run. Zero means 10 seconds.
+	Timeout time.Duration
+}
+
+// Command is a channel that runs a program. It reads the title, an empty line and
+// the message, and has them as ORRERY_TITLE and ORRERY_MESSAGE, besides
+// ORRERY_SOUND, which is true or false. Exit code 0 is a success.
+//
+// The program runs in a process group of its own, which is killed when it has
+// reached its time limit or the engine stops. What it leaves behind otherwise is
+// its own affair.
+type Command struct {
+	argv    []string
+	dir     string
+	env     map[string]string
+	inherit []string
+	timeout time.Duration
+	// arguments gives further ones for a notification; nil: none.
+	arguments func(n effects.Notify) []string
+}
+
+const (
+	// maxEnvText is how much of a text a program has in its environment: Linux
+	// starts none with a variable of 128 KiB. The whole stands on its input.
+	maxEnvText = 32 << 10
+	// maxWords is how much of what a program prints stands in an error.
+	maxWords = 512
+)
+
+// NewCommand makes a Command. The error names the option that cannot be right.
+// Whether there is such a program shows when it is run.
+func NewCommand(o CommandOptions) (*Command, error) {
+	if len(o.Argv) == 0 || o.Argv[0] == "" {
+		return nil, errors.New("Argv: must name a program")
+	}
+	for i, arg := range o.Argv {
+		if strings.ContainsRune(arg, 0) {
+			return nil, fmt.Errorf("Argv[%d]: %q has a NUL byte", i, clip(arg))
+		}
+	}
+	for name, value := range o.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", clip(name))
+		}
+	}
+	switch {
+	case o.Timeout < 0:
+		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
+	case o.Timeout == 0:
+		o.Timeout = 10 * time.Second
+	}
+	return &Command{
+		argv: slices.Clone(o.Argv), dir: o.Dir, env: maps.Clone(o.Env), timeout: o.Timeout, inherit: command.DefaultInheritEnv(),
+	}, nil
+}
+
+// Notify runs the program and waits for its end.
+func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("it reached its time limit of %v", c.timeout))
+	defer cancel()
+	argv := c.argv
+	if c.arguments != nil {
+		argv = slices.Concat(argv, c.arguments(n))
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = c.dir
+	cmd.Env = c.environ(n)
+	cmd.Stdin = strings.NewReader(n.Title + "\n\n" + n.Message + "\n")
+	var said words
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = time.Second // a child that keeps the output open holds nobody up
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("program %q was not started: %w", clip(argv[0]), cause)
+		}
+		err = fmt.Errorf("program %q was not started: %w", clip(argv[0]), err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return permanentError{err}
+		}
+		return err
+	}
+	err := cmd.Wait()
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return fmt.Errorf("program %q was killed: %w", clip(argv[0]), cause)
+	}
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a child behind
+		return nil
+	}
+	err = fmt.Errorf("program %q: %w", clip(argv[0]), err)
+	if text := said.text(); text != "" {
+		err = fmt.Errorf("%w: %q", err, text)
+	}
+	return err
+}
+
+// environ gives the program's whole environment. Later entries win.
+func (c *Command) environ(n effects.Notify) []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.ContainsFunc(c.inherit, func(allowed string) bool {
+			prefix, open := strings.CutSuffix(allowed, "*")
+			return name == allowed || open && strings.HasPrefix(name, prefix)
+		}) {
+			env = append(env, kv)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.env)) {
+		env = append(env, name+"="+c.env[name])
+	}
+	return append(env,
+		"ORRERY_TITLE="+envText(n.Title),
+		"ORRERY_MESSAGE="+envText(n.Message),
+		fmt.Sprintf("ORRERY_SOUND=%t", n.Sound),
+	)
+}
+
+// envText is what of a text can stand in a variable or an argument.
+func envText(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	if len(s) > maxEnvText {
+		s = strings.ToValidUTF8(s[:maxEnvText], "") + "…"
+	}
+	return s
+}
+
+// words keeps the end of what a program prints. Output and errors are one writer,
+// so that exec writes to it from one goroutine.
+type words struct{ b []byte }
+
+var _ io.Writer = (*words)(nil)
+
+func (w *words) Write(p []byte) (int, error) {
+	w.b = append(w.b, p...)
+	if len(w.b) > 2*maxWords {
+		w.b = append(w.b[:0], w.b[len(w.b)-maxWords:]...)
+	}
+	return len(p), nil
+}
+
+func (w *words) text() string {
+	b := w.b[max(0, len(w.b)-maxWords):]
+	return strings.ToValidUTF8(string(bytes.TrimSpace(b)), "\uFFFD")
+}

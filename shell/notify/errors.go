@@ -1,0 +1,50 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Error says why a notification was not delivered.
+type Error struct {
+	Channel string // its name; empty where none was found out
+	Problem string
+	Err     error // what the channel said; nil where none was asked
+
+	permanent bool
+}
+
+// Error names the channel and the problem.
+func (e *Error) Error() string {
+	if e.Channel == "" {
+		return "notify: " + e.Problem
+	}
+	return fmt.Sprintf("notify channel %q: %s", clip(e.Channel), e.Problem)
+}
+
+// Unwrap gives what the channel said.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Permanent reports whether trying again is pointless.
+func (e *Error) Permanent() bool { return e.permanent }
+
+// permanentError is a channel's error that no repetition mends.
+type permanentError struct{ error }
+
+func (permanentError) Permanent() bool { return true }
+func (e permanentError) Unwrap() error { return e.error }
+
+func permanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+// clip bounds what is quoted in an error.
+func clip(s string) string {
+	const most = 512
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,133 @@
+// Package notify tells people things: it carries out [effects.Notify] by way of
+// channels, which are a webhook, a command, the desktop, the log, or an
+// embedder's own (003 Notify).
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Channel is a way to reach people. It must be safe for concurrent use, and
+// return soon after its context has ended.
+//
+// An error with a method Permanent() bool that gives true says that trying again
+// is pointless; after any other one the notification may be tried again. One
+// whose sender died may be sent twice.
+type Channel interface {
+	Notify(ctx context.Context, n effects.Notify) error
+}
+
+// ChannelFunc makes a Channel of a function.
+type ChannelFunc func(ctx context.Context, n effects.Notify) error
+
+// Notify calls f.
+func (f ChannelFunc) Notify(ctx context.Context, n effects.Notify) error { return f(ctx, n) }
+
+// DefaultTimeLimit bounds a notification where [Options.TimeLimit] is zero.
+const DefaultTimeLimit = 30 * time.Second
+
+// Options are the operator's choices.
+type Options struct {
+	// Channels are all channels by the name that a notification gives.
+	Channels map[string]Channel
+	// Default names the channel of notifications that name none. Empty: the only
+	// one, where there is one channel; otherwise such notifications fail.
+	Default string
+	// TimeLimit bounds one notification. Zero means [DefaultTimeLimit], negative
+	// means none besides the channel's own.
+	TimeLimit time.Duration
+}
+
+// Interpreter carries out notifications. It is safe for concurrent use and needs
+// no closing.
+type Interpreter struct {
+	channels  map[string]Channel
+	otherwise string
+	limit     time.Duration
+}
+
+// New makes an Interpreter. The error names the option that cannot be right.
+func New(o Options) (*Interpreter, error) {
+	i := &Interpreter{channels: maps.Clone(o.Channels), otherwise: o.Default, limit: o.TimeLimit}
+	if i.limit == 0 {
+		i.limit = DefaultTimeLimit
+	}
+	for _, name := range i.names() {
+		if name == "" {
+			return nil, errors.New("Channels: one has no name")
+		}
+		if i.channels[name] == nil {
+			return nil, fmt.Errorf("Channels: %q is nil", name)
+		}
+	}
+	if _, ok := i.channels[o.Default]; o.Default != "" && !ok {
+		return nil, fmt.Errorf("Default: there is no channel %q: %s", o.Default, i.known())
+	}
+	if o.Default == "" && len(i.channels) == 1 {
+		i.otherwise = i.names()[0]
+	}
+	return i, nil
+}
+
+func (i *Interpreter) names() []string { return slices.Sorted(maps.Keys(i.channels)) }
+
+func (i *Interpreter) known() string {
+	if len(i.channels) == 0 {
+		return "none is configured"
+	}
+	return "use one of " + strings.Join(i.names(), ", ")
+}
+
+// Carry carries out a notification of the machine ref. The result is
+// {"channel":"ops"}. An error that is an [*Error] tells by Permanent whether
+// trying again is pointless; an effect that is no notification is one.
+func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
+	n, ok := e.(effects.Notify)
+	if !ok {
+		return nil, &Error{Problem: fmt.Sprintf("%s asks for %T, which is no notification", ref, e), permanent: true}
+	}
+	name := n.Channel
+	if name == "" {
+		name = i.otherwise
+	}
+	channel, ok := i.channels[name]
+	switch {
+	case !ok && name == "":
+		return nil, &Error{Problem: "the notification names no channel, and there is no default one: " + i.known(), permanent: true}
+	case !ok:
+		return nil, &Error{Channel: name, Problem: "there is no such channel: " + i.known(), permanent: true}
+	}
+	if i.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
+		defer cancel()
+	}
+	if err := channel.Notify(ctx, n); err != nil {
+		return nil, &Error{Channel: name, Problem: err.Error(), permanent: permanent(err), Err: err}
+	}
+	return json.Marshal(struct {
+		Channel string `json:"channel"`
+	}{name})
+}
+
+// NewLog gives a channel that writes to a log; nil: the default one.
+func NewLog(log *slog.Logger) Channel {
+	return ChannelFunc(func(ctx context.Context, n effects.Notify) error {
+		to := log
+		if to == nil {
+			to = slog.Default()
+		}
+		to.InfoContext(ctx, "notification", "title", n.Title, "message", n.Message)
+		return nil
+	})
+}

@@ -1,0 +1,232 @@
+package notify_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/notify"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	sender = effects.Ref{Kind: "pipeline", ID: uuid.MustParse("00000000-0000-4000-8000-000000000001")}
+	stuck  = effects.Notify{N: 1, Title: "Task stuck", Message: "merge <main> & more", Sound: true}
+)
+
+// interpreter is what the engine asks of one.
+type interpreter interface {
+	Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error)
+}
+
+var _ interpreter = (*notify.Interpreter)(nil)
+
+func isPermanent(err error) bool {
+	var p interface{ Permanent() bool }
+	return errors.As(err, &p) && p.Permanent()
+}
+
+// heard is a channel that remembers what it was told.
+type heard struct{ got []effects.Notify }
+
+func (h *heard) Notify(_ context.Context, n effects.Notify) error {
+	h.got = append(h.got, n)
+	return nil
+}
+
+func TestANotificationGoesToItsChannelOrElseToTheDefaultOne(t *testing.T) {
+	ops, dev := &heard{}, &heard{}
+	i, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": ops, "dev": dev}, Default: "dev"})
+	require.NoError(t, err)
+
+	res, err := i.Carry(t.Context(), sender, stuck)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"channel":"dev"}`, string(res))
+	named := stuck
+	named.Channel = "ops"
+	res, err = i.Carry(t.Context(), sender, named)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"channel":"ops"}`, string(res))
+
+	assert.Equal(t, []effects.Notify{stuck}, dev.got)
+	assert.Equal(t, []effects.Notify{named}, ops.got)
+}
+
+func TestTheOnlyChannelIsTheDefaultOne(t *testing.T) {
+	ops := &heard{}
+	i, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": ops}})
+	require.NoError(t, err)
+	_, err = i.Carry(t.Context(), sender, stuck)
+	require.NoError(t, err)
+	assert.Len(t, ops.got, 1)
+}
+
+func TestAChannelThatIsNotThereIsAPermanentErrorThatNamesThoseThatAre(t *testing.T) {
+	two := map[string]notify.Channel{"ops": &heard{}, "dev": &heard{}}
+	for name, row := range map[string]struct {
+		channels map[string]notify.Channel
+		channel  string
+		want     string
+	}{
+		"unknown":    {two, "pager", `notify channel "pager": there is no such channel: use one of dev, ops`},
+		"none named": {two, "", "notify: the notification names no channel, and there is no default one: use one of dev, ops"},
+		"none there": {nil, "ops", `notify channel "ops": there is no such channel: none is configured`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, err := notify.New(notify.Options{Channels: row.channels})
+			require.NoError(t, err)
+			_, err = i.Carry(t.Context(), sender, effects.Notify{N: 1, Channel: row.channel})
+			require.EqualError(t, err, row.want)
+			assert.True(t, isPermanent(err))
+		})
+	}
+}
+
+func TestAnEffectThatIsNoNotificationIsAPermanentError(t *testing.T) {
+	i, err := notify.New(notify.Options{})
+	require.NoError(t, err)
+	_, err = i.Carry(t.Context(), sender, effects.Kill{N: 1, Session: "x"})
+	require.ErrorContains(t, err, "effects.Kill, which is no notification")
+	assert.True(t, isPermanent(err))
+}
+
+func TestWrongOptionsAreRefusedByName(t *testing.T) {
+	for want, o := range map[string]notify.Options{
+		`Default: there is no channel "x": use one of ops`:     {Channels: map[string]notify.Channel{"ops": &heard{}}, Default: "x"},
+		`Default: there is no channel "x": none is configured`: {Default: "x"},
+		`Channels: "ops" is nil`:                               {Channels: map[string]notify.Channel{"ops": nil}},
+		"Channels: one has no name":                            {Channels: map[string]notify.Channel{"": &heard{}}},
+	} {
+		_, err := notify.New(o)
+		assert.EqualError(t, err, want)
+	}
+}
+
+func TestANotificationThatHangsIsEnded(t *testing.T) {
+	hangs := notify.ChannelFunc(func(ctx context.Context, _ effects.Notify) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	i, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": hangs}, TimeLimit: time.Millisecond})
+	require.NoError(t, err)
+	_, err = i.Carry(t.Context(), sender, stuck)
+	require.EqualError(t, err, `notify channel "ops": it reached the time limit of 1ms`)
+	assert.False(t, isPermanent(err))
+}
+
+func TestTheLogHasTitleAndMessage(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, notify.NewLog(slog.New(slog.NewJSONHandler(&out, nil))).Notify(t.Context(), stuck))
+	var line map[string]any
+	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
+	assert.Equal(t, "Task stuck", line["title"])
+	assert.Equal(t, "merge <main> & more", line["message"])
+}
+
+// server answers all requests so, and gives what it was asked.
+func server(t *testing.T, answer http.HandlerFunc) (url string, requests chan *http.Request, bodies chan []byte) {
+	t.Helper()
+	requests, bodies = make(chan *http.Request, 10), make(chan []byte, 10)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- r
+		bodies <- body
+		answer(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, requests, bodies
+}
+
+// webhook makes a channel whose connections are closed at the test's end.
+func webhook(t *testing.T, o notify.WebhookOptions) *notify.Webhook {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	o.Transport = transport
+	w, err := notify.NewWebhook(o)
+	require.NoError(t, err)
+	return w
+}
+
+func TestAWebhookPostsTheNotificationWithItsHeaders(t *testing.T) {
+	url, requests, bodies := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	w := webhook(t, notify.WebhookOptions{URL: url + "/hook?token=secret", Headers: map[string]string{"authorization": "Bearer x", "Host": "hooks.example"}})
+	require.NoError(t, w.Notify(t.Context(), stuck))
+	r := <-requests
+	assert.Equal(t, http.MethodPost, r.Method)
+	assert.Equal(t, "/hook?token=secret", r.RequestURI)
+	assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
+	assert.Equal(t, "Bearer x", r.Header.Get("Authorization"))
+	assert.Equal(t, "hooks.example", r.Host)
+	assert.JSONEq(t, `{"title":"Task stuck","message":"merge <main> & more","sound":true}`, string(<-bodies))
+}
+
+func TestWhetherAWebhookIsTriedAgainDependsOnTheAnswer(t *testing.T) {
+	for status, permanent := range map[int]bool{
+		http.StatusFound: true, http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusNotFound: true, http.StatusGone: true,
+		http.StatusRequestTimeout: false, http.StatusTooManyRequests: false, http.StatusInternalServerError: false, http.StatusServiceUnavailable: false,
+	} {
+		url, requests, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "no\nluck")
+		})
+		err := webhook(t, notify.WebhookOptions{URL: url + "/secret"}).Notify(t.Context(), stuck)
+		require.ErrorContains(t, err, http.StatusText(status)+`: "no\nluck"`)
+		assert.Equal(t, permanent, isPermanent(err), "%d", status)
+		assert.NotContains(t, err.Error(), "secret")
+		assert.Len(t, requests, 1, "no redirect is followed")
+	}
+}
+
+func TestAWebhookThatCannotBeReachedNamesItsHostAlone(t *testing.T) {
+	s := httptest.NewServer(nil)
+	url := s.URL
+	s.Close()
+	err := webhook(t, notify.WebhookOptions{URL: url + "/secret"}).Notify(t.Context(), stuck)
+	require.ErrorContains(t, err, "post to "+url+": dial tcp")
+	assert.NotContains(t, err.Error(), "secret")
+	assert.False(t, isPermanent(err))
+}
+
+func TestAWebhookThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	release := make(chan struct{})
+	url, _, _ := server(t, func(http.ResponseWriter, *http.Request) { <-release })
+	t.Cleanup(func() { close(release) })
+	err := webhook(t, notify.WebhookOptions{URL: url, Timeout: 10 * time.Millisecond}).Notify(t.Context(), stuck)
+	require.EqualError(t, err, "post to "+url+": no answer within 10ms")
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the engine is stopping"))
+	err = webhook(t, notify.WebhookOptions{URL: url}).Notify(ctx, stuck)
+	require.EqualError(t, err, "post to "+url+": the engine is stopping")
+	assert.False(t, isPermanent(err))
+}
+
+func TestWrongOptionsOfAWebhookAreRefusedByName(t *testing.T) {
+	for want, o := range map[string]notify.WebhookOptions{
+		"URL: ":                                  {URL: "example.com"},
+		"URL: it is not the URL of a web server": {URL: "file:///etc/passwd"},
+		"URL":                                    {URL: "http://\x00"},
+		`Headers: "a b" is not the name of a header`:     {URL: "http://x", Headers: map[string]string{"a b": ""}},
+		`Headers: the value of "a" has a character that`: {URL: "http://x", Headers: map[string]string{"a": "b\r\nc: d"}},
+		"Timeout: -1ns is negative":                      {URL: "http://x", Timeout: -1},
+	} {
+		_, err := notify.NewWebhook(o)
+		assert.ErrorContains(t, err, want)
+	}
+}
