@@ -1,0 +1,149 @@
+//go:build unix
+
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// end ends all of the tree: SIGHUP and SIGTERM, SIGKILL after a grace. It
+// returns when nothing of it is left.
+func (t tree) end(ctx context.Context, grace time.Duration) error {
+	known := map[identity]bool{}
+	polite := time.Now().Add(max(0, grace))
+	patience := max(grace, defaultPatience)
+	if grace < 0 {
+		patience = defaultPatience
+	}
+	deadline := polite.Add(patience)
+	asked := map[identity]bool{}
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		left, err := t.members(known)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		switch {
+		case len(left) == 0:
+			return nil
+		case !now.Before(deadline):
+			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", joined(pids(left)), patience)
+		case now.Before(polite):
+			for _, p := range left {
+				if !asked[p.identity()] {
+					asked[p.identity()] = true
+					// SIGCONT, since one that is stopped does not hear the others.
+					p.signal(syscall.SIGHUP, syscall.SIGTERM, syscall.SIGCONT)
+				}
+			}
+		default:
+			for _, p := range left {
+				p.signal(syscall.SIGKILL)
+			}
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// members gives what is left of the tree, and adds it to what is known: a
+// process keeps belonging to it when its parent has ended.
+func (t tree) members(known map[identity]bool) ([]process, error) {
+	all, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	kin := family(all, os.Getpid())
+	delete(kin, 0)
+	if t.spare != 0 {
+		kin[t.spare] = true
+	}
+	session := t.terminalSession(all, known)
+	belongs := map[int]bool{}
+	for _, p := range all {
+		marked := p.name != "" && p.name == t.name && p.instance == t.instance
+		if marked || known[p.identity()] || session != 0 && p.session == session {
+			belongs[p.pid] = true
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !belongs[p.pid] && belongs[p.parent] && !kin[p.parent] {
+				belongs[p.pid], grown = true, true
+			}
+		}
+	}
+	var left []process
+	for _, p := range all {
+		if belongs[p.pid] && !kin[p.pid] && p.pid > 1 {
+			known[p.identity()] = true
+			left = append(left, p)
+		}
+	}
+	return left, nil
+}
+
+// terminalSession gives the id of the terminal's session, which is its leader's,
+// or 0 where it may be another's by now. The id is not given out again while a
+// process is in the session: so one that has it, and is not the leader that we
+// have seen alive, shows that no other of the session is left.
+func (t tree) terminalSession(all []process, known map[identity]bool) int {
+	if t.leader <= 1 {
+		return 0
+	}
+	i := slices.IndexFunc(all, func(p process) bool { return p.pid == t.leader })
+	switch {
+	case i < 0:
+		return t.leader
+	case t.alive && (len(known) == 0 || known[all[i].identity()]):
+		return t.leader
+	default:
+		return 0
+	}
+}
+
+// family gives a process and its ancestors.
+func family(all []process, pid int) map[int]bool {
+	parents := map[int]int{}
+	for _, p := range all {
+		parents[p.pid] = p.parent
+	}
+	ids := map[int]bool{}
+	for ; pid > 0 && !ids[pid]; pid = parents[pid] {
+		ids[pid] = true
+	}
+	return ids
+}
+
+// signal sends signals to the process, if it still is what it was.
+func (p process) signal(signals ...os.Signal) {
+	// The handle comes first: where the system has such (pidfd), a process that
+	// takes over the id later cannot be hit by it.
+	handle, err := os.FindProcess(p.pid)
+	if err != nil {
+		return
+	}
+	defer func() { _ = handle.Release() }()
+	if !p.isStill() {
+		return
+	}
+	for _, sig := range signals {
+		_ = handle.Signal(sig)
+	}
+}
+
+func pids(all []process) []int {
+	ids := make([]int, len(all))
+	for i, p := range all {
+		ids[i] = p.pid
+	}
+	slices.Sort(ids)
+	return ids
+}

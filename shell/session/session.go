@@ -1,0 +1,325 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Backends, for [Options.Backend].
+const (
+	Tmux = "tmux"
+	PTY  = "pty"
+)
+
+// The variables by which a session's processes can be told from all others.
+const (
+	sessionVar  = "ORRERY_SESSION"
+	instanceVar = "ORRERY_SESSIONS"
+)
+
+const (
+	// prefix is what the names of our sessions begin with in tmux.
+	prefix = "orrery-"
+	// typedKept is how many typed effects a session remembers.
+	typedKept = 16
+
+	defaultColumns = 200
+	defaultRows    = 50
+	maxCells       = 1000 // columns or rows
+)
+
+// Options are the operator's choices. Only Root must be given.
+type Options struct {
+	// Backend is [Tmux] or [PTY]. Empty means tmux where a usable one is
+	// installed (3.2 or later), else pty.
+	Backend string
+	// Root is the directory under which all workspaces lie; it must exist.
+	Root string
+	// CreateWorkspace makes a workspace that does not exist, with mode 0750.
+	CreateWorkspace bool
+	// Instance tells this daemon's sessions from those of others on the machine:
+	// the path of its database, say. Empty means Root.
+	Instance string
+	// Socket is tmux's socket: a name (tmux -L) or, with a slash, a path
+	// (tmux -S). Empty means a name that is derived from Instance.
+	Socket string
+	// Tmux is the tmux program. Empty means the one in PATH.
+	Tmux string
+	// Columns and Rows are the size of the terminals. Zero means 200 and 50.
+	Columns, Rows int
+	// KillGrace is the time between SIGTERM and SIGKILL, and how long processes
+	// may take to be gone after that. Zero means 5 seconds; negative means
+	// SIGKILL at once, and 5 seconds to be gone.
+	KillGrace time.Duration
+	// InputWait is how long a new session may take to show something before its
+	// first input is typed: a program that sets up its terminal may throw away
+	// what came before. Zero means 1 second, negative means not to wait.
+	InputWait time.Duration
+	// EnterDelay is the time between text and return: programs take both together
+	// for one paste. Zero means 100 milliseconds, negative means none.
+	EnterDelay time.Duration
+	// CommandTimeout bounds each call of tmux. Zero means 10 seconds.
+	CommandTimeout time.Duration
+	// Shell runs where a Spawn has no command. Empty means $SHELL, or /bin/sh.
+	Shell string
+	// InheritEnv names the variables of the daemon's environment that programs
+	// get; a name that ends with * stands for all with that beginning. Nil means
+	// [DefaultInheritEnv], empty means none.
+	InheritEnv []string
+}
+
+// DefaultInheritEnv is what programs get of the daemon's environment unless
+// [Options.InheritEnv] says otherwise: what a program needs to find its way,
+// nothing that commonly holds a secret.
+func DefaultInheritEnv() []string {
+	return []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"}
+}
+
+// Sessions are the terminal sessions of one daemon. Make them with [New]; they
+// are safe for concurrent use.
+type Sessions struct {
+	root            string // without links
+	namedRoot       string // as configured
+	createWorkspace bool
+	instance        string // a hash
+	killGrace       time.Duration
+	inputWait       time.Duration
+	enterDelay      time.Duration
+	shell           string
+	inheritEnv      []string
+	backend         backend
+	locks           keyedLock
+}
+
+// New makes Sessions. The error names the option that cannot be right, or says
+// why the backend cannot be had.
+func New(o Options) (*Sessions, error) {
+	root, err := resolveRoot(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	named, err := filepath.Abs(o.Root)
+	if err != nil {
+		return nil, fmt.Errorf("Root: %w", err)
+	}
+	o.Columns, o.Rows = orDefault(o.Columns, defaultColumns), orDefault(o.Rows, defaultRows)
+	if o.Columns < 1 || o.Columns > maxCells || o.Rows < 1 || o.Rows > maxCells {
+		return nil, fmt.Errorf("Columns, Rows: %d x %d is no size of a terminal: want 1 to %d each", o.Columns, o.Rows, maxCells)
+	}
+	o.CommandTimeout = orDefault(o.CommandTimeout, 10*time.Second)
+	if o.CommandTimeout < 0 {
+		return nil, fmt.Errorf("CommandTimeout: %v is negative", o.CommandTimeout)
+	}
+	if o.InheritEnv == nil {
+		o.InheritEnv = DefaultInheritEnv()
+	}
+	sum := sha256.Sum256([]byte(orDefault(o.Instance, root)))
+	s := &Sessions{
+		root:            root,
+		namedRoot:       named,
+		createWorkspace: o.CreateWorkspace,
+		instance:        hex.EncodeToString(sum[:8]),
+		killGrace:       orDefault(o.KillGrace, 5*time.Second),
+		inputWait:       orDefault(o.InputWait, time.Second),
+		enterDelay:      orDefault(o.EnterDelay, 100*time.Millisecond),
+		shell:           orDefault(orDefault(o.Shell, os.Getenv("SHELL")), "/bin/sh"),
+		inheritEnv:      slices.Clone(o.InheritEnv),
+	}
+	if s.backend, err = newBackend(o, s.instance, s.environ()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func resolveRoot(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("Root: is empty: want the directory under which workspaces lie")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("Root: %w", err)
+	}
+	root, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", fmt.Errorf("Root: %w", err)
+	}
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("Root: %q is not a directory", dir)
+	}
+	return root, nil
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// Backend is [Tmux] or [PTY].
+func (s *Sessions) Backend() string { return s.backend.kind() }
+
+// AttachCommand gives the command by which a person joins a session, empty where
+// the backend knows none. The session need not exist.
+func (s *Sessions) AttachCommand(name string) []string { return s.backend.attach(name) }
+
+// Close ends the sessions of backend pty, and waits for them. Those of tmux go
+// on.
+func (s *Sessions) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*max(s.killGrace, defaultPatience)+time.Second)
+	defer cancel()
+	last := s.backend.close()
+	errs := make([]error, 0, len(last))
+	for _, p := range last {
+		errs = append(errs, s.end(ctx, p.Name, p))
+	}
+	return errors.Join(errs...)
+}
+
+// Info says what is known of a session without looking at its screen.
+type Info struct {
+	Name         string    `json:"name"`
+	Alive        bool      `json:"alive"`               // its first program runs
+	ExitCode     *int      `json:"exit_code,omitempty"` // of one that has ended, where no signal ended it
+	Signal       string    `json:"signal,omitempty"`    // such as "SIGKILL", where one did and the backend knows
+	Created      time.Time `json:"created"`
+	LastActivity time.Time `json:"last_activity"` // when it last wrote something
+	PID          int       `json:"pid"`           // of its first program
+}
+
+// Screen is what a session shows.
+type Screen struct {
+	Text         string `json:"text"` // the rows, without what is blank at their and its end
+	Rows         int    `json:"rows"` // the terminal's size
+	Columns      int    `json:"columns"`
+	CursorRow    int    `json:"cursor_row"` // from 0
+	CursorColumn int    `json:"cursor_column"`
+	Title        string `json:"title"`
+}
+
+// List gives the sessions, alive or ended, by name.
+func (s *Sessions) List(ctx context.Context) ([]Info, error) {
+	panes, err := s.backend.look(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the sessions: %w", err)
+	}
+	all := make([]Info, 0, len(panes))
+	for _, p := range panes {
+		all = append(all, p.Info)
+	}
+	slices.SortFunc(all, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Capture gives what a session shows, also one that has ended. The error is
+// [ErrNotFound] where there is none.
+func (s *Sessions) Capture(ctx context.Context, name string) (Screen, error) {
+	screen, err := s.capture(ctx, name)
+	if err != nil {
+		return Screen{}, &Error{Op: "capture", Session: name, Err: err}
+	}
+	return screen, nil
+}
+
+func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
+	if err := checkName(name); err != nil {
+		return Screen{}, err
+	}
+	p, err := s.find(ctx, name)
+	if err != nil {
+		return Screen{}, err
+	}
+	if p == nil {
+		return Screen{}, ErrNotFound
+	}
+	texts, err := s.backend.texts(ctx, []*pane{p})
+	if err != nil {
+		return Screen{}, err
+	}
+	text, ok := texts[name]
+	if !ok {
+		return Screen{}, ErrNotFound
+	}
+	return Screen{Text: text, Rows: p.rows, Columns: p.columns, CursorRow: p.cursorY, CursorColumn: p.cursorX, Title: p.title}, nil
+}
+
+// Cleanup kills the sessions that keep does not want, such as those that are
+// left over from before a crash, and gives their names. It goes on after an
+// error. On Linux it also ends processes of sessions that are themselves gone.
+func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]string, error) {
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, info := range all {
+		names[info.Name] = true
+	}
+	marked, err := markedNames(s.instance)
+	if err != nil {
+		return nil, fmt.Errorf("look for left over processes: %w", err)
+	}
+	for _, name := range marked {
+		names[name] = true
+	}
+	var killed []string
+	var errs []error
+	for _, name := range sortedKeys(names) {
+		if keep(name) {
+			continue
+		}
+		if err := s.kill(ctx, name); err != nil {
+			errs = append(errs, &Error{Op: "kill", Session: name, Err: err})
+			continue
+		}
+		killed = append(killed, name)
+	}
+	return killed, errors.Join(errs...)
+}
+
+func sortedKeys(set map[string]bool) []string {
+	keys := make([]string, 0, len(set))
+	for k := range set {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// environ gives what programs get of the daemon's environment. What ties the
+// daemon itself to a session, or to a tmux, is never handed on.
+func (s *Sessions) environ() map[string]string {
+	env := map[string]string{}
+	for _, entry := range os.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		reserved := name == sessionVar || name == instanceVar || name == "TMUX" || name == "TMUX_PANE"
+		if goodVar.MatchString(name) && !reserved && s.inherits(name) {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func (s *Sessions) inherits(name string) bool {
+	return slices.ContainsFunc(s.inheritEnv, func(allowed string) bool {
+		if begin, ok := strings.CutSuffix(allowed, "*"); ok {
+			return strings.HasPrefix(name, begin)
+		}
+		return name == allowed
+	})
+}
+
+// errUnsupported is why New fails where there are no terminals of this kind.
+func errUnsupported() error {
+	return fmt.Errorf("terminal sessions are not supported on %s: run the daemon on Linux or macOS", runtime.GOOS)
+}
