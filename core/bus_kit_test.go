@@ -35,7 +35,7 @@ func drawSubscription(t *rapid.T) core.Subscription {
 	case 2:
 		s.Do.Signal = &core.SignalReaction{Pipeline: drawID(t, "pipeline"), Name: machine.Name}
 	case 3:
-		s.Do.StartPipeline = &core.PipelineReaction{Definition: core.PipelineDef{Name: machine.Name}, Context: map[string]json.RawMessage{"x": drawJSON(t, "x")}}
+		s.Do.StartPipeline = &core.PipelineReaction{Definition: onePhase(machine.Name), Context: map[string]json.RawMessage{"x": drawJSON(t, "x")}}
 	default:
 		s.Do.WakeWorker = &machine
 	}
@@ -72,7 +72,7 @@ func goldenSubscriptions() []core.Subscription {
 		{Name: "push", Match: core.EventMatch{Component: "task*"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: "review"}, Priority: -1}}},
 		{Name: "signal", Match: core.EventMatch{SourceID: id(2)}, Do: core.Reaction{Signal: &core.SignalReaction{Pipeline: id(3), Name: "go"}}},
 		{Name: "start", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{StartPipeline: &core.PipelineReaction{
-			Namespace: "dev", Tenant: "tenant-1", Definition: core.PipelineDef{Name: "roll out"}, Context: map[string]json.RawMessage{"b": json.RawMessage(`"<b>"`), "a": json.RawMessage(` {"n" : 1.50} `)},
+			Namespace: "dev", Tenant: "tenant-1", Definition: onePhase("roll out"), Context: map[string]json.RawMessage{"b": json.RawMessage(`"<b>"`), "a": json.RawMessage(` {"n" : 1.50} `)},
 		}}},
 	}
 }
@@ -145,3 +145,8 @@ var _ = register(core.KindBus, kit{
 		}),
 	},
 })
+
+// onePhase is the smallest definition there is.
+func onePhase(name string) core.PipelineDef {
+	return core.PipelineDef{Name: name, Phases: []core.PhaseDef{{Name: "only", Checkpoint: &core.CheckpointPhase{Message: "there"}}}}
+}

@@ -307,7 +307,9 @@ func (r Reaction) validate() error {
 	}
 	errs := []error{
 		checkName("do.start_pipeline.namespace", p.Namespace, false), checkName("do.start_pipeline.tenant", p.Tenant, false), checkScope(p.Namespace, p.Tenant),
-		checkName("do.start_pipeline.definition.name", p.Definition.Name, true),
+	}
+	if err := p.Definition.ValidateWith(append(sortedNames(p.Context), "event")...); err != nil {
+		errs = append(errs, fmt.Errorf("do.start_pipeline.definition.%w", err))
 	}
 	for _, name := range sortedNames(p.Context) {
 		errs = append(errs, checkName("do.start_pipeline.context key", name, true), checkJSON("do.start_pipeline.context."+clip(name), p.Context[name], MaxSubscriberBytes))

@@ -120,7 +120,7 @@ func TestTheBusGivesTheEffectsInTheOrderOfSubscription(t *testing.T) {
 func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	start := func(name string) core.Subscription {
 		return core.Subscription{Name: name, Match: core.EventMatch{SourceID: id(1)}, Do: core.Reaction{StartPipeline: &core.PipelineReaction{
-			Tenant: "t", Definition: core.PipelineDef{Name: "deploy"}, Context: map[string]json.RawMessage{"env": json.RawMessage(` {"a" : "<1>"} `)},
+			Tenant: "t", Definition: onePhase("deploy"), Context: map[string]json.RawMessage{"env": json.RawMessage(` {"a" : "<1>"} `)},
 		}}}
 	}
 	bus := busOf(t, start("one"), start("two"))
@@ -138,7 +138,7 @@ func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	assert.Equal(t, specs, created())
 	assert.NotEqual(t, specs[0].ID, specs[1].ID, "each subscriber starts one of its own")
 	assert.Equal(t, "t", specs[0].Tenant)
-	assert.Equal(t, json.RawMessage(`{"a":"\u003c1\u003e"}`), specs[0].Context["env"], "as it is stored")
+	assert.Equal(t, `{"a":"\u003c1\u003e"}`, string(specs[0].Context["env"]), "as it is stored")
 	assert.Contains(t, string(specs[0].Context["event"]), `"phase":"merge"`)
 }
 
@@ -160,9 +160,6 @@ func TestAPublicationReachesTheSubscribersInItsTurn(t *testing.T) {
 }
 
 func TestQueuesThatFeedOneAnotherEndWithAnEscalation(t *testing.T) {
-	if _, effs := (core.Queue{}).Apply(core.QueuePush{Name: "a", Data: json.RawMessage("1")}, core.Clock{Now: start}); refusal(effs) != nil && refusal(effs).Reason == "not written yet" {
-		t.Skip("the queue is a stub")
-	}
 	feed := func(from, to string) core.Subscription {
 		return core.Subscription{Name: from, Match: core.EventMatch{Category: "queue", Action: "push", SourceID: core.QueueRef("", "", from).ID}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: to}}}}
 	}
@@ -197,7 +194,7 @@ func TestTheBusHasALimitOfSubscribersAndOfBytes(t *testing.T) {
 	assert.Nil(t, refusal(effs), "one is replaced")
 
 	large := core.Subscription{Name: "large", Match: core.EventMatch{Category: "x"}, Do: core.Reaction{StartPipeline: &core.PipelineReaction{
-		Definition: core.PipelineDef{Name: "p"}, Context: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", core.MaxSubscriberBytes-500) + `"`)},
+		Definition: onePhase("p"), Context: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", core.MaxSubscriberBytes-500) + `"`)},
 	}}}
 	bus = core.Bus{}
 	for i := 0; ; i++ {

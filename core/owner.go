@@ -344,10 +344,12 @@ func EndedAt(s State) (Time, bool) {
 	return 0, false
 }
 
-// renumbered gives the same effect to be asked for once more; nil for one that no
-// machine asks for again.
+// renumbered gives the same effect to be asked for once more.
 func renumbered(e effects.Outer, n uint32) effects.Outer {
 	switch e := e.(type) {
+	case effects.RunTool:
+		e.Run = n
+		return e
 	case effects.Spawn:
 		e.N = n
 		return e
@@ -373,5 +375,5 @@ func renumbered(e effects.Outer, n uint32) effects.Outer {
 		e.N = n
 		return e
 	}
-	return nil
+	return e
 }

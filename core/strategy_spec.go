@@ -302,10 +302,10 @@ func checkBranch(field, v string) error {
 
 // prompt is what an agent that merges is told: the task, then what the creator
 // adds.
-func (m MergeRun) prompt() AgentPrompt {
-	p := *m.Agent
+func (a MergeRun) prompt() AgentPrompt {
+	p := *a.Agent
 	text := fmt.Sprintf("Merge branch %s into %s of the repository %s: rebase %s onto %s, resolve the conflicts, commit all, "+
-		"and leave %s itself as it is: it is moved on for you.", m.Branch, m.Into, m.Repo, m.Branch, m.Into, m.Into)
+		"and leave %s itself as it is: it is moved on for you.", a.Branch, a.Into, a.Repo, a.Branch, a.Into, a.Into)
 	if p.Prompt != "" {
 		text += "\n\n" + p.Prompt
 	}

@@ -263,9 +263,9 @@ func writeEffect(w *strings.Builder, e effects.Effect) {
 		fmt.Fprintf(w, "  refused, %s: %s\n", e.Code, longIDs.Replace(e.Reason))
 	case effects.Answer:
 		fmt.Fprintf(w, "  answer %s\n", brief(e.Value.AppendJSON(nil)))
-	case effects.Outer:
-		fmt.Fprintf(w, "  effect %s\n", brief(e.AppendJSON(nil)))
-	default: // inner effects of 003
+	case effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge, effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
+		fmt.Fprintf(w, "  effect %s\n", brief(e.(effects.Outer).AppendJSON(nil)))
+	case effects.AcquireLock, effects.ReleaseLock, effects.AcquireSemaphore, effects.ReleaseSemaphore, effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
 		b, _ := json.Marshal(e)
 		fmt.Fprintf(w, "  %s %s\n", strings.TrimPrefix(fmt.Sprintf("%T", e), "effects."), brief(b))
 	}

@@ -328,7 +328,7 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 		return errors.New("a refusal stands beside other effects")
 	case effects.AcquireLock, effects.ReleaseLock, effects.AcquireSemaphore, effects.ReleaseSemaphore,
 		effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
-		return t.translate(from, e)
+		return t.translate(from, e.(effects.Inner)) // all of them are
 	case effects.RunTool, effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge,
 		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
 		t.outer = append(t.outer, Outgoing{From: from, Effect: e.(effects.Outer)})
@@ -375,7 +375,7 @@ func (t *Turn) announce(ev effects.Event) effects.Event {
 
 // translate turns the inner effects that 003 names into the events that they
 // are for other machines.
-func (t *Turn) translate(from effects.Ref, e effects.Effect) error {
+func (t *Turn) translate(from effects.Ref, e effects.Inner) error {
 	switch e := e.(type) {
 	case effects.AcquireLock:
 		t.send(from, LockRef(e.Namespace, e.Tenant, e.Name), LockAcquire{

@@ -36,7 +36,7 @@ func take(t testing.TB, e *shell.Engine, o shell.TakeOptions) []core.QueueItem {
 		o.Holder = "w"
 	}
 	items, err := e.Take(bg(), work, o)
-	require.NoError(t, err)
+	assert.NoError(t, err) // also beside the test's own goroutine
 	return items
 }
 

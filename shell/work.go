@@ -155,10 +155,9 @@ func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkO
 // takeAll takes as many items as there are free places, again and again.
 func (w *worker) takeAll(ctx, work context.Context) error {
 	for {
-		n := 0
+		n := 1
 		select {
 		case <-w.free:
-			n = 1
 		case <-ctx.Done():
 			return nil
 		}
@@ -333,8 +332,7 @@ func (h *holding) third() time.Duration {
 
 func (w *worker) extend(ctx context.Context, h *holding) {
 	_, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
-	var refused *Refusal
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*Refusal](err); refused {
 		h.cancel(ErrLeaseLost)
 	}
 }

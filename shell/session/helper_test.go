@@ -51,8 +51,8 @@ func play(role string) {
 		select {}
 	case "family": // leaves no way to hide untried
 		self("ignore", nil, false)
-		self("ignore", nil, true)                  // in a session of its own
-		self("orphan", nil, true)                  // whose child loses its parent
+		self("ignore", nil, true)                   // in a session of its own
+		self("orphan", nil, true)                   // whose child loses its parent
 		self("ignore", []string{"PATH=/bin"}, true) // without the mark
 		signal.Ignore(syscall.SIGHUP, syscall.SIGTERM)
 		select {}
