@@ -28,11 +28,17 @@ type config struct {
 	StrictTick      bool    `toml:"strict_tick"`
 	LogLevel        string  `toml:"log_level"`
 	LogFormat       string  `toml:"log_format"`
+	// Workspace is the directory of repositories, worktrees and sessions; empty:
+	// none, so that no runbook can have any.
+	Workspace string `toml:"workspace"`
 
 	Background backgroundConfig         `toml:"background"`
 	Engine     engineConfig             `toml:"engine"`
 	Retention  retentionConfig          `toml:"retention"`
 	HTTP       httpConfig               `toml:"http"`
+	Sessions   sessionsConfig           `toml:"sessions"`
+	Git        gitConfig                `toml:"git"`
+	Notify     notifyConfig             `toml:"notify"`
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
@@ -77,6 +83,8 @@ func defaultConfig() config {
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
 		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
+		Git:             gitConfig{LockWaitSeconds: 10},
 	}
 }
 
@@ -120,6 +128,8 @@ var overrides = []override{
 		set: func(c *config, v string) error { c.LogLevel = v; return nil }, check: (*config).checkLogLevel},
 	{flag: "log-format", env: "ORRERY_LOG_FORMAT", usage: "`format`: text or json (default text)",
 		set: func(c *config, v string) error { c.LogFormat = v; return nil }, check: (*config).checkLogFormat},
+	{flag: "workspace", env: "ORRERY_WORKSPACE", usage: "`directory` of repositories, worktrees and sessions; created where there is none (default none)",
+		set: func(c *config, v string) error { c.Workspace = v; return nil }},
 }
 
 // completeConfigFlags completes what [addConfigFlags] adds.
@@ -197,6 +207,7 @@ func (c *config) validate() error {
 		c.validateTools(),
 		c.validateWebhooks(),
 		c.validateTokens(),
+		c.validateRunbooks(),
 	)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -27,6 +28,7 @@ type daemon struct {
 	store    *bolt.Store
 	listener net.Listener
 	tools    map[string]shell.Tool
+	sessions *session.Sessions // nil: none
 	engine   *shell.Engine
 	api      *apiServer
 }
@@ -64,8 +66,13 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if err := d.take(ctx); err != nil {
 		return nil, err
 	}
+	interpreters, err := d.interpreters()
+	if err != nil {
+		return nil, err
+	}
 	d.engine, err = shell.New(shell.Options{
 		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
+		Interpreters: interpreters, Sessions: d.observer(), WatchEvery: seconds(c.Sessions.WatchSeconds),
 		DefaultConcurrency:     c.Engine.DefaultConcurrency,
 		TickRate:               seconds(c.TickRateSeconds),
 		StrictTick:             c.StrictTick,
@@ -128,6 +135,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	})
 	startErr := d.awaitEngine(ctx)
 	if startErr == nil {
+		if err := d.sweepSessions(ctx); err != nil {
+			d.log.Warn("sessions that were left over may go on", "error", err)
+		}
 		wg.Go(func() {
 			defer cancel()
 			apiErr = d.api.serve()
@@ -171,6 +181,9 @@ func (d *daemon) close() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.tools)) {
 		errs = append(errs, closeTool(d.tools[name]))
+	}
+	if d.sessions != nil {
+		errs = append(errs, d.sessions.Close())
 	}
 	if d.store != nil {
 		errs = append(errs, d.store.Close())
