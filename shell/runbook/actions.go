@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -16,12 +15,14 @@ import (
 type agent struct {
 	prompt core.AgentPrompt
 	used   bool
+	bytes  int
 }
 
 // strategy is a [strategies.NAME].
 type strategy struct {
 	approaches []core.Approach
 	used       bool
+	bytes      int
 }
 
 // toolCommand is the tool that runs programs, see shell/command.
@@ -151,6 +152,7 @@ func (c *compiler) agent(in named) *agent {
 	in.promptInto(&a.prompt)
 	in.done()
 	c.checkTask("agent", a.prompt)
+	a.bytes = len(encode(a.prompt))
 	return a
 }
 
@@ -175,17 +177,14 @@ func (t *table) agentTask() *core.AgentPrompt {
 		a := t.c.agents[n.text]
 		if a == nil {
 			t.say(n, "agent", "there is no [agents.%s]%s", clip(n.text), didYouMean(n.text, t.c.names.agents, true))
-		} else {
+		} else if t.c.expand(a.bytes, n.off, join(t.field, "agent")) {
 			a.used = true
 			p = a.prompt
 			p.Env = maps.Clone(p.Env)
 		}
 	}
 	t.promptInto(&p)
-	typed := slices.Clone(p.Command)
-	if p.Command = withPrompt(&p); t.typed && !slices.Equal(typed, p.Command) {
-		t.c.say(t.off, t.field, "its command has %s: an agent that merges is told by typing what to do", promptRef)
-	}
+	t.withPrompt(&p)
 	t.c.checkTask(t.core, p)
 	return &p
 }
@@ -229,20 +228,28 @@ func set[V any](t *table, key string, to *V, read func(string) V) {
 // session: claude -p "${prompt}".
 const promptRef = "${prompt}"
 
-func withPrompt(p *core.AgentPrompt) []string {
+func (t *table) withPrompt(p *core.AgentPrompt) {
 	var out []string
-	found := false
+	count := 0
 	for _, arg := range p.Command {
-		if strings.Contains(arg, promptRef) && !strings.Contains(arg, "$"+promptRef) {
-			found = true
+		n := strings.Count(arg, promptRef)
+		if strings.Contains(arg, "$"+promptRef) {
+			n = 0
+		}
+		if count += n; n > 0 && count*len(p.Prompt) <= core.MaxPromptBytes {
 			arg = strings.ReplaceAll(arg, promptRef, p.Prompt)
 		}
 		out = append(out, arg)
 	}
-	if found {
-		p.Prompt = ""
+	switch {
+	case count == 0:
+		return
+	case t.typed:
+		t.c.say(t.off, t.field, "its command has %s: an agent that merges is told by typing what to do", promptRef)
+	case count*len(p.Prompt) > core.MaxPromptBytes:
+		t.c.say(t.off, t.field, "with the prompt its command has more than %d bytes", core.MaxPromptBytes)
 	}
-	return out
+	p.Command, p.Prompt = out, ""
 }
 
 // checkTask asks core whether a task could begin so.
@@ -279,6 +286,7 @@ func (c *compiler) strategy(in named) *strategy {
 	case len(c.errs) == before:
 		c.checkStrategy("", s.approaches)
 	}
+	s.bytes = len(encode(s.approaches))
 	return s
 }
 

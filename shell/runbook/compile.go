@@ -3,7 +3,6 @@ package runbook
 import (
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,20 @@ type compiler struct {
 	names      struct{ agents, strategies, pipelines, queues, workers, semaphores []string }
 	slots      map[string]uint32 // of the semaphores
 	uses       []use             // of queues, workers and semaphores by phases
+	expanded   int               // bytes of what is named in several places
+}
+
+// expand counts what is put where it is named, so that a small file does not
+// become a huge one; false: it has.
+func (c *compiler) expand(n, off int, field string) bool {
+	was := c.expanded
+	if c.expanded += n; c.expanded <= maxExpanded {
+		return true
+	}
+	if was <= maxExpanded {
+		c.say(off, field, "with this, agents, strategies and pipelines make more than %d bytes in all the places that name them", maxExpanded)
+	}
+	return false
 }
 
 // use is where a phase names something that the file may declare.
@@ -313,11 +326,18 @@ func (c *compiler) step(at, line string) (string, bool) {
 // crossCheck looks for names that nothing in the file has. What one file
 // declares another may use: they are warnings.
 func (c *compiler) crossCheck() {
+	declared := map[use]bool{}
+	all := map[string][]string{"queue": c.names.queues, "worker": c.names.workers, "semaphore": c.names.semaphores}
+	for what, names := range all { // order-free: into another map
+		for _, name := range names {
+			declared[use{what: what, name: name}] = true
+		}
+	}
 	for _, u := range c.uses {
-		names := map[string][]string{"queue": c.names.queues, "worker": c.names.workers, "semaphore": c.names.semaphores}[u.what]
-		if strings.Contains(u.name, "${") || slices.Contains(names, u.name) {
+		if strings.Contains(u.name, "${") || declared[use{what: u.what, name: u.name}] || len(c.warnings) >= maxNoted {
 			continue
 		}
+		names := all[u.what]
 		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip(u.name), didYouMean(u.name, names, false))
 	}
 }

@@ -98,6 +98,10 @@ func (c *compiler) validate(p *pipeline) {
 		}
 		key := strings.Join(slices.Sorted(slices.Values(u.names)), "\x00")
 		err, ok := seen[key]
+		if !ok && len(seen) == maxStarters {
+			c.say(u.off, u.field, "pipeline %q is started with more than %d different sets of values", clip(u.child), maxStarters)
+			break
+		}
 		if !ok {
 			err = d.ValidateWith(u.names...)
 			seen[key] = err
@@ -162,7 +166,7 @@ func (c *compiler) fill(p *pipeline, path []string) {
 		c.say(p.in.off, p.in.field, "with the pipelines that it starts it has more than %d bytes of JSON", maxDefinition)
 	case p.levels > maxLevels && (within || len(children) == 0):
 		c.say(p.in.off, p.in.field, "with the pipelines that it starts it is nested deeper than %d levels", maxLevels)
-	case len(c.errs) == 0:
+	case len(c.errs) == 0 && c.expand(p.bytes, p.in.off, p.in.field):
 		p.putIn(c)
 	}
 	p.visiting, p.linked = false, true

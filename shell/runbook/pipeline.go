@@ -200,6 +200,9 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			return nil
 		}
 		s.used = true
+		if !t.c.expand(s.bytes, e.value.off, join(t.field, key)) {
+			return nil
+		}
 		return &core.StrategyPhase{Approaches: s.approaches}
 	case e.value.kind == kindArray:
 		inner := *t

@@ -44,6 +44,9 @@ const (
 	MaxNesting   = 100 // of arrays and tables
 	MaxErrors    = 50  // that are reported; of warnings too
 	maxKeyParts  = 32  // of a dotted key
+	maxList      = core.MaxPhases
+	maxExpanded  = 64 << 20 // bytes, once everything is where it is named
+	maxStarters  = 256      // sets of values with which one pipeline is started
 )
 
 // Runbook is what a file says, in the order of the file. It belongs to no tenant:

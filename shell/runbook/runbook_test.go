@@ -170,6 +170,18 @@ func hostile() map[string]string {
 	for i := range 3000 {
 		fmt.Fprintf(&chain, "[[pipelines.p%d.phases]]\nname = \"x\"\npipelines = { start = [\"p%d\"] }\n", i, i+1)
 	}
+	var starts, prompts strings.Builder
+	starts.WriteString("[pipelines.b]\n")
+	for i := range core.MaxPhases {
+		fmt.Fprintf(&starts, "[[pipelines.b.phases]]\nname = \"n%d\"\ncheckpoint = \"x\"\n", i)
+	}
+	for i := range 400 {
+		fmt.Fprintf(&starts, "[[pipelines.a%d.phases]]\nname = \"x\"\npipelines = { start = [{ pipeline = \"b\", context = { c%d = 1 } }] }\n", i, i)
+	}
+	fmt.Fprintf(&prompts, "[agents.a]\ncommand = [\"${prompt}${prompt}\"]\nprompt = \"%s\"\n", strings.Repeat("x", 60<<10))
+	for i := range 2000 {
+		fmt.Fprintf(&prompts, "[workers.w%d]\nqueue = \"q\"\ntask = \"a\"\n", i)
+	}
 	chain.WriteString("[[pipelines.p3000.phases]]\nname = \"x\"\ncheckpoint = \"end\"\n")
 	return map[string]string{
 		"deep array":     "a = " + strings.Repeat("[", 1<<20),
@@ -179,6 +191,10 @@ func hostile() map[string]string {
 		"long header":    "[" + strings.Repeat("a.", 1<<20) + "a]",
 		"doubling":       wide.String(),
 		"long chain":     chain.String(),
+		"many starters":  starts.String(),
+		"many prompts":   prompts.String(),
+		"many inputs":    "[pipelines.p]\ninputs = [" + strings.Repeat("{},", 1<<20) + "]",
+		"many words":     "[queues.p]\nno_retry = [" + strings.Repeat("'',", 1<<20) + "]",
 		"many errors":    strings.Repeat("[x]\n", 1<<18),
 		"one long line":  "a = [" + strings.Repeat("1,", 1<<20) + "]",
 		"not UTF-8":      "name = \"\xff\"",

@@ -192,7 +192,9 @@ func (t *table) textsOf(n *node, key string) []string {
 	var out []string
 	for i, item := range n.items {
 		at := fmt.Sprintf("%s[%d]", key, i)
-		t.as(at, item, at)
+		if i < maxList {
+			t.as(at, item, at)
+		}
 		if t.is(item, at, kindText, "a TOML string") {
 			out = append(out, item.text)
 		}
@@ -311,8 +313,13 @@ func (t *table) listAs(key, name string) []*table {
 	if !t.is(e.value, key, kindArray, want) {
 		return nil
 	}
-	out := make([]*table, 0, len(e.value.items))
-	for i, item := range e.value.items {
+	items := e.value.items
+	if len(items) > maxList {
+		t.say(items[maxList], fmt.Sprintf("%s[%d]", key, maxList), "%d are more than %d", len(items), maxList)
+		items = items[:maxList]
+	}
+	out := make([]*table, 0, len(items))
+	for i, item := range items {
 		at := fmt.Sprintf("[%d]", i)
 		if !t.is(item, key+at, kindTable, "a table") {
 			continue
@@ -396,6 +403,9 @@ func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
 // are few, all of them.
 func didYouMean(name string, names []string, list bool) string {
 	best, distance := "", 3
+	if len(names) > maxList {
+		return "" // it would take long, for each that is wrong
+	}
 	for _, n := range names {
 		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance && d < max(len(n), 2) {
 			best, distance = n, d

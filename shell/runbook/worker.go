@@ -106,7 +106,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 				c.subscribe(core.WorkerWakeSubscriber{Match: m, Worker: core.MachineName{Name: asked.Name}}.Subscription(wakeName("", asked.Name, i+2)))
 			}
 		}
-		if p := c.pipelines[r.start.child]; p != nil {
+		if p := c.pipelines[r.start.child]; p != nil && c.expand(p.bytes, r.start.off, r.start.field) {
 			d := p.def
 			r.of.Do.Pipeline = &d
 		}
@@ -175,9 +175,6 @@ func (c *compiler) subscribers(list []*table) []reading[core.Subscription] {
 		}
 		names[r.of.Name] = true
 		out = append(out, r)
-	}
-	if len(out) > core.MaxSubscribers {
-		c.say(list[core.MaxSubscribers].off, "subscribers", "%d are more than %d", len(out), core.MaxSubscribers)
 	}
 	return out
 }
@@ -261,6 +258,10 @@ func (c *compiler) finishSubscribers(list []reading[core.Subscription]) []core.S
 	var out []core.Subscription
 	for _, r := range list {
 		if p := c.pipelines[r.start.child]; p != nil && r.of.Do.StartPipeline != nil {
+			if p.bytes > core.MaxSubscriberBytes {
+				c.say(r.start.off, r.start.field, "pipeline %q has %d bytes of JSON, of which a subscriber can have %d: let it push to a queue with a worker", clip(r.start.child), p.bytes, core.MaxSubscriberBytes)
+				r.sound = false
+			}
 			r.of.Do.StartPipeline.Definition = p.def
 		}
 		if c.marks = r.marks; r.sound && (r.start.child == "" || c.pipelines[r.start.child] != nil) {
