@@ -3,6 +3,7 @@ package runbook
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ type compiler struct {
 	names      struct{ agents, strategies, pipelines, queues, workers, semaphores []string }
 	slots      map[string]uint32 // of the semaphores
 	uses       []use             // of queues, workers and semaphores by phases
+	said       int               // errors from before core was asked
 	expanded   int               // bytes of what is named in several places
 }
 
@@ -259,6 +261,7 @@ func (c *compiler) machine(effs []effects.Effect) {
 // refused notes what core says is wrong, at the place of the file that it is
 // about.
 func (c *compiler) refused(reason string) {
+	c.said = len(c.errs)
 	for line := range strings.SplitSeq(reason, "\n") {
 		c.locate(line)
 	}
@@ -269,6 +272,7 @@ func (c *compiler) check(prefix string, err error) {
 	if err == nil {
 		return
 	}
+	c.said = len(c.errs)
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		c.locate(under(prefix, line))
 	}
@@ -306,7 +310,16 @@ func (c *compiler) locate(line string) {
 		}
 	}
 	m := c.marks[at]
+	if slices.ContainsFunc(c.errs[:c.said], func(e Error) bool { return within(e.Field, m.field) }) {
+		return // what comes of what was said when it was read
+	}
 	c.say(m.off, m.field, "%s", strings.NewReplacer("timeout_ms", "timeout", "for_ms", "for").Replace(line))
+}
+
+// within reports whether a field is another one or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // step follows the path with which a text begins, if the file has all of it.

@@ -48,8 +48,8 @@ func (c *compiler) child(s start) *pipeline {
 	return p
 }
 
-// shallow is the definition with stubs for what it starts, and for phases of
-// which has been said what is wrong.
+// shallow is the definition with stubs for what it starts, and for what phases
+// do where that could not be read.
 func (p *pipeline) shallow() core.PipelineDef {
 	d := p.def
 	if p.headless {
@@ -59,12 +59,8 @@ func (p *pipeline) shallow() core.PipelineDef {
 	d.Phases = slices.Clone(d.Phases)
 	for i, phase := range d.Phases {
 		switch {
-		case p.broken[i]:
-			kept := core.PhaseDef{Name: phase.Name, Output: phase.Output, Set: phase.Set, Lock: phase.Lock, Semaphore: phase.Semaphore}
-			if kept.Kind() == "" {
-				kept.Checkpoint = &core.CheckpointPhase{Message: "stub"}
-			}
-			d.Phases[i] = kept
+		case phase.Kind() == "": // it has been said what is wrong
+			d.Phases[i] = core.PhaseDef{Name: phase.Name, Output: phase.Output, Checkpoint: &core.CheckpointPhase{Message: "stub"}}
 		case phase.Pipelines != nil:
 			pipelines := *phase.Pipelines
 			pipelines.Start = slices.Clone(pipelines.Start)

@@ -14,7 +14,6 @@ type pipeline struct {
 	def      core.PipelineDef
 	in       *table
 	marks    map[string]mark
-	broken   []bool  // of the phases: what is wrong has been said
 	headless bool    // there are no phases, and it has been said why
 	starts   []start // of other pipelines
 	users    []start // who starts it, workers and subscribers too
@@ -54,11 +53,9 @@ func (c *compiler) pipeline(in named) *pipeline {
 	p.headless = len(c.errs) > said && len(phases) == 0
 	in.done()
 	for i, phase := range phases {
-		before := len(c.errs)
 		d := phase.phase(p, i)
 		phase.done()
 		p.def.Phases = append(p.def.Phases, d)
-		p.broken = append(p.broken, len(c.errs) > before)
 	}
 	return p
 }
