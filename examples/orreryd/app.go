@@ -103,11 +103,13 @@ a second signal n.`,
 		&cobra.Group{ID: "daemon", Title: "The daemon:"},
 		&cobra.Group{ID: "client", Title: "With a running daemon:"},
 		&cobra.Group{ID: "file", Title: "With a database file:"},
+		&cobra.Group{ID: "runbook", Title: "With a runbook file:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
-		"client": {a.actionsCommand(), a.recurringCommand(), a.webhookCommand(), a.backupCommand()},
-		"file":   {a.replayCommand(), a.checkCommand(), a.compactCommand()},
+		"daemon":  {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
+		"client":  {a.actionsCommand(), a.recurringCommand(), a.webhookCommand(), a.backupCommand()},
+		"file":    {a.replayCommand(), a.checkCommand(), a.compactCommand()},
+		"runbook": {a.runbookCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

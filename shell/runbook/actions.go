@@ -1,0 +1,359 @@
+package runbook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// agent is an [agents.NAME]: what tasks that name it begin with.
+type agent struct {
+	prompt core.AgentPrompt
+	used   bool
+	bytes  int
+}
+
+// strategy is a [strategies.NAME].
+type strategy struct {
+	approaches []core.Approach
+	used       bool
+	bytes      int
+}
+
+// toolCommand is the tool that runs programs, see shell/command.
+const toolCommand = "command"
+
+// commandInput is its input.
+type commandInput struct {
+	Argv      []string          `json:"argv"`
+	Dir       string            `json:"dir,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Inherit   *bool             `json:"inherit_env,omitempty"`
+	Stdin     string            `json:"stdin,omitempty"`
+	ExitCodes []int64           `json:"success_codes,omitempty"`
+	MaxOutput int64             `json:"max_output_bytes,omitempty"`
+}
+
+// run reads what a tool does: ["program", "argument"], or a table with command or
+// shell, or one with tool and input.
+func (t *table) run(key string) *core.ToolRun { return t.runAs(key, key) }
+
+func (t *table) runAs(key, name string) *core.ToolRun {
+	e := t.entry(key)
+	switch {
+	case e.value == nil:
+		return nil
+	case e.value.kind == kindArray:
+		t.as(name, e.value, key)
+		t.as(name+".input", e.value, key)
+		argv := t.textsOf(e.value, key)
+		if len(argv) == 0 && len(e.value.items) == 0 {
+			t.say(e.value, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
+		}
+		return &core.ToolRun{Tool: toolCommand, Input: encode(commandInput{Argv: argv})}
+	case e.value.kind == kindText:
+		t.say(e.value, key, `got a TOML string, want an array such as ["make", "test"]: or { shell = "make test | tee log" } for a shell`)
+		return nil
+	case e.value.kind != kindTable:
+		t.say(e.value, key, `got a TOML %s, want an array such as ["make", "test"], or a table with command, shell or tool`, e.value.kind)
+		return nil
+	}
+	in := t.into(e, key, name)
+	r := in.toolRun()
+	in.done()
+	if r == nil {
+		in.c.say(in.off, in.field, `say what to run: command = ["make", "test"], shell = "make test", or tool = "http" and input = { … }`)
+	}
+	return r
+}
+
+// toolRun reads the keys of a run of a tool; nil: there are none.
+func (t *table) toolRun() *core.ToolRun {
+	command, shell, tool := t.get("command"), t.get("shell"), t.get("tool")
+	given := 0
+	for _, n := range []*node{command, shell, tool} {
+		if n != nil {
+			given++
+		}
+	}
+	if given == 0 {
+		return nil
+	}
+	if given > 1 {
+		t.c.say(t.off, t.field, "give one of command, shell and tool, not %d of them", given)
+	}
+	r := &core.ToolRun{OnInterrupt: core.OnInterrupt(t.text("on_interrupt")), TimeoutMS: t.duration("timeout")}
+	if tool != nil {
+		r.Tool, r.Input = t.text("tool"), t.json("input")
+		if r.Input == nil {
+			r.Input = json.RawMessage("{}")
+		}
+		return r
+	}
+	in := commandInput{
+		Dir: t.text("dir"), Env: t.textMap("env"), Stdin: t.text("stdin"), ExitCodes: t.integers("success_codes"),
+		MaxOutput: t.integer("max_output_bytes", 0, 1<<20),
+	}
+	if t.get("inherit_env") != nil {
+		inherit := t.boolean("inherit_env")
+		in.Inherit = &inherit
+	}
+	key := "command"
+	if shell != nil {
+		key = "shell"
+		// What a shell calls ${HOME} is its own. A value of the context comes to a
+		// script by its environment, where nothing in it is read as a command.
+		in.Argv = []string{"sh", "-c", strings.ReplaceAll(t.text("shell"), "${", "$${")}
+	} else if in.Argv = t.texts("command"); len(in.Argv) == 0 && len(command.items) == 0 && command.kind == kindArray {
+		t.say(command, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
+	}
+	if m, ok := t.c.marks[under(t.core, key)]; ok {
+		t.c.marks[under(t.core, "input")] = m
+	}
+	r.Tool, r.Input = toolCommand, encode(in)
+	return r
+}
+
+// integers reads an array of whole numbers.
+func (t *table) integers(key string) []int64 {
+	n := t.get(key)
+	if !t.is(n, key, kindArray, "an array of whole numbers") {
+		return nil
+	}
+	var out []int64
+	for i, item := range n.items {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		one := &table{c: t.c, n: &node{kind: kindTable, keys: []entry{{at, item.off, item}}}, field: t.field, core: t.core}
+		out = append(out, one.integer(at, 0, 255))
+	}
+	return out
+}
+
+// encode gives the JSON of a value that has one; "<" and "&" stay readable.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return json.RawMessage("null") // strings and numbers always encode
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// agent reads an [agents.NAME].
+func (c *compiler) agent(in named) *agent {
+	c.fresh(in.table, "agent")
+	a := &agent{}
+	in.promptInto(&a.prompt)
+	in.done()
+	c.checkTask("agent", a.prompt)
+	a.bytes = len(encode(a.prompt))
+	return a
+}
+
+// task reads a task for an agent: a table that may name one of the file's, and
+// overrides what it says.
+func (t *table) task(key, name string) *core.AgentPrompt {
+	in := t.orText(key, "agent", `a table such as { agent = "claude", prompt = "…" }`)
+	if in == nil {
+		return nil
+	}
+	in.core, in.typed = under(t.core, name), t.typed
+	t.c.marks[in.core] = mark{in.off, in.field}
+	p := in.agentTask()
+	in.done()
+	return p
+}
+
+// agentTask reads the keys of a task.
+func (t *table) agentTask() *core.AgentPrompt {
+	var p core.AgentPrompt
+	if n := t.get("agent"); t.is(n, "agent", kindText, "the name of an agent") {
+		a := t.c.agents[n.text]
+		if a == nil {
+			t.say(n, "agent", "there is no [agents.%s]%s", clip(n.text), didYouMean(n.text, t.c.names.agents, true))
+		} else if t.c.expand(a.bytes, n.off, join(t.field, "agent")) {
+			a.used = true
+			p = a.prompt
+			p.Env = maps.Clone(p.Env)
+		}
+	}
+	t.promptInto(&p)
+	t.withPrompt(&p)
+	t.c.checkTask(t.core, p)
+	return &p
+}
+
+// promptInto reads what is given, and leaves the rest as it is.
+func (t *table) promptInto(p *core.AgentPrompt) {
+	set(t, "prompt", &p.Prompt, t.text)
+	set(t, "command", &p.Command, t.texts)
+	set(t, "workspace", &p.Workspace, t.text)
+	if env := t.textMap("env"); env != nil {
+		if p.Env == nil {
+			p.Env = map[string]string{}
+		}
+		maps.Copy(p.Env, env)
+	}
+	outer := t.core
+	t.core = under(outer, "config")
+	defer func() { t.core = outer }()
+	c := &p.Config
+	set(t, "heartbeat_timeout", &c.HeartbeatTimeoutMS, t.duration)
+	set(t, "idle_timeout", &c.IdleTimeoutMS, t.duration)
+	set(t, "recovery_interval", &c.RecoveryIntervalMS, t.duration)
+	set(t, "checkpoint_interval", &c.CheckpointIntervalMS, t.duration)
+	set(t, "timeout", &c.TimeoutMS, t.duration)
+	set(t, "nudge", &c.Nudge, t.text)
+	if t.get("max_recovery_attempts") != nil {
+		if c.MaxRecoveryAttempts = uint32(t.integer("max_recovery_attempts", 0, core.MaxRecoveries)); c.MaxRecoveryAttempts == 0 {
+			c.MaxRecoveryAttempts = core.NoRecovery // in core, 0 is what nobody said
+		}
+	}
+}
+
+// set reads a key that is there.
+func set[V any](t *table, key string, to *V, read func(string) V) {
+	if t.get(key) != nil {
+		*to = read(key)
+	}
+}
+
+// promptRef in a command stands for the prompt, which is then not typed into the
+// session: claude -p "${prompt}".
+const promptRef = "${prompt}"
+
+func (t *table) withPrompt(p *core.AgentPrompt) {
+	var out []string
+	count := 0
+	for _, arg := range p.Command {
+		n := strings.Count(arg, promptRef)
+		if strings.Contains(arg, "$"+promptRef) {
+			n = 0
+		}
+		if count += n; n > 0 && count*len(p.Prompt) <= core.MaxPromptBytes {
+			arg = strings.ReplaceAll(arg, promptRef, p.Prompt)
+		}
+		out = append(out, arg)
+	}
+	switch {
+	case count == 0:
+		return
+	case t.typed:
+		t.c.say(t.off, t.field, "its command has %s: an agent that merges is told by typing what to do", promptRef)
+	case count*len(p.Prompt) > core.MaxPromptBytes:
+		t.c.say(t.off, t.field, "with the prompt its command has more than %d bytes", core.MaxPromptBytes)
+	}
+	p.Command, p.Prompt = out, ""
+}
+
+// checkTask asks core whether a task could begin so.
+func (c *compiler) checkTask(prefix string, p core.AgentPrompt) {
+	spec := core.TaskSpec{ID: anyID, Workspace: p.Workspace, Command: p.Command, Env: p.Env, Prompt: p.Prompt, Config: p.Config}
+	c.check(prefix, spec.Validate())
+}
+
+// merge reads a merge of a branch.
+func (t *table) merge(key, name string) *core.MergeRun {
+	e := t.entry(key)
+	if !t.is(e.value, key, kindTable, `a table such as { repo = "repo", branch = "${branch}", into = "main", strategy = "rebase" }`) {
+		return nil
+	}
+	in := t.into(e, key, name)
+	m := &core.MergeRun{Repo: in.text("repo"), Branch: in.text("branch"), Into: in.text("into"), Strategy: effects.MergeStrategy(in.text("strategy"))}
+	if in.get("agent") != nil {
+		in.typed = true
+		m.Agent = in.task("agent", "agent")
+	}
+	in.done()
+	return m
+}
+
+// strategy reads a [strategies.NAME].
+func (c *compiler) strategy(in named) *strategy {
+	c.fresh(in.table, "")
+	before := len(c.errs)
+	s := &strategy{approaches: in.approaches("approaches")}
+	in.done()
+	switch _, ok := in.n.get("approaches"); {
+	case !ok:
+		in.missing("approaches", "write [["+in.field+".approaches]] for each way to try")
+	case len(c.errs) == before:
+		c.checkStrategy("", s.approaches)
+	}
+	s.bytes = len(encode(s.approaches))
+	return s
+}
+
+func (c *compiler) checkStrategy(prefix string, approaches []core.Approach) {
+	c.check(prefix, core.StrategySpec{ID: anyID, Approaches: approaches}.Validate())
+}
+
+// approaches reads the ways that a strategy tries.
+func (t *table) approaches(key string) []core.Approach {
+	var out []core.Approach
+	for _, in := range t.list(key) {
+		out = append(out, in.approach())
+	}
+	return out
+}
+
+// ways are the keys of what an approach can do.
+var ways = [...]string{"run", "command", "shell", "tool", "merge", "agent"}
+
+// approach reads one way: a run of a tool, a merge or an agent.
+func (t *table) approach() core.Approach {
+	a := core.Approach{Name: t.text("name")}
+	var given []string
+	for _, way := range ways {
+		if t.get(way) != nil {
+			given = append(given, way)
+		}
+	}
+	if len(given) != 1 {
+		t.c.say(t.off, t.field, "give one of %s, not %d of them", strings.Join(ways[:], ", "), len(given))
+		return a
+	}
+	t.action(given[0], &a)
+	if t.get("timeout") != nil { // an approach that runs out of time may fall back
+		a.TimeoutMS = t.duration("timeout")
+	}
+	for _, in := range t.list("fallback_on") {
+		f := core.FallbackCondition{Error: in.text("error"), AnyError: in.boolean("any_error"), TimeoutMS: in.duration("timeout")}
+		in.done()
+		a.FallbackOn = append(a.FallbackOn, f)
+	}
+	t.done()
+	return a
+}
+
+// action reads what an approach does. Some of it may stand among the keys of the
+// approach itself.
+func (t *table) action(way string, a *core.Approach) {
+	in := *t
+	in.core = under(t.core, "action")
+	switch way {
+	case "merge":
+		a.Action.Merge = in.merge(way, way)
+	case "agent":
+		if t.get(way).kind != kindText {
+			a.Action.AgentPrompt = in.task(way, "agent_prompt")
+			break
+		}
+		in.core = under(in.core, "agent_prompt")
+		a.Action.AgentPrompt = in.agentTask()
+		a.Action.AgentPrompt.Config.TimeoutMS = 0 // the approach has it
+	case "run":
+		a.Action.Command = in.runAs(way, "command")
+	default:
+		in.core = under(in.core, "command")
+		a.Action.Command = in.toolRun()
+		a.Action.Command.TimeoutMS = 0
+	}
+	t.asked = in.asked
+}

@@ -1,0 +1,373 @@
+package runbook
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// compiler makes values of core of a file.
+type compiler struct {
+	file     string
+	data     []byte
+	lines    []int // where each begins
+	errs     []Error
+	warnings []Error
+	marks    map[string]mark // of the definition at hand
+
+	agents     map[string]*agent
+	strategies map[string]*strategy
+	pipelines  map[string]*pipeline
+	names      struct{ agents, strategies, pipelines, queues, workers, semaphores []string }
+	slots      map[string]uint32 // of the semaphores
+	uses       []use             // of queues, workers and semaphores by phases
+	said       int               // errors from before core was asked
+	expanded   int               // bytes of what is named in several places
+}
+
+// expand counts what is put where it is named, so that a small file does not
+// become a huge one; false: it has.
+func (c *compiler) expand(n, off int, field string) bool {
+	was := c.expanded
+	if c.expanded += n; c.expanded <= maxExpanded {
+		return true
+	}
+	if was <= maxExpanded {
+		c.say(off, field, "with this, agents, strategies and pipelines make more than %d bytes in all the places that name them", maxExpanded)
+	}
+	return false
+}
+
+// use is where a phase names something that the file may declare.
+type use struct {
+	what, name string
+	mark
+}
+
+func newCompiler(file string, data []byte) *compiler {
+	c := &compiler{
+		file: file, data: data[:len(data):len(data)], lines: []int{0}, marks: map[string]mark{},
+		agents: map[string]*agent{}, strategies: map[string]*strategy{}, pipelines: map[string]*pipeline{}, slots: map[string]uint32{},
+	}
+	for i, b := range data {
+		if b == '\n' {
+			c.lines = append(c.lines, i+1)
+		}
+	}
+	return c
+}
+
+// runbook reads the file from the top.
+func (c *compiler) runbook(root *node) *Runbook {
+	t := &table{c: c, n: root}
+	book := &Runbook{Name: t.text("name"), Description: t.text("description")}
+	if n := t.get("name"); n != nil && n.kind == kindText {
+		c.checkBookName(t, n)
+	}
+	sections := map[string][]named{}
+	for _, name := range []string{"queues", "semaphores", "agents", "strategies", "pipelines", "workers"} {
+		if in := t.subOr(name, "tables: write ["+name+".NAME]"); in != nil {
+			sections[name] = in.named()
+		}
+	}
+	subscribers := t.list("subscribers")
+	t.done()
+	c.names.queues, c.names.workers, c.names.agents = namesOf(sections["queues"]), namesOf(sections["workers"]), namesOf(sections["agents"])
+	c.names.pipelines, c.names.strategies, c.names.semaphores = namesOf(sections["pipelines"]), namesOf(sections["strategies"]), namesOf(sections["semaphores"])
+
+	for _, in := range sections["queues"] {
+		book.Queues = append(book.Queues, c.queue(in))
+	}
+	for _, in := range sections["semaphores"] {
+		book.Semaphores = append(book.Semaphores, c.semaphore(in))
+	}
+	for _, in := range sections["agents"] {
+		c.agents[in.name] = c.agent(in)
+	}
+	for _, in := range sections["strategies"] {
+		s := c.strategy(in)
+		c.strategies[in.name] = s
+		book.Strategies = append(book.Strategies, Strategy{in.name, s.approaches})
+	}
+	for _, in := range sections["pipelines"] {
+		c.pipelines[in.name] = c.pipeline(in)
+	}
+	workers := c.workers(sections["workers"])
+	subs := c.subscribers(subscribers)
+	book.Pipelines = c.link()
+	book.Workers = c.finishWorkers(workers)
+	book.Subscribers = c.finishSubscribers(subs)
+	c.crossCheck()
+	c.unused(sections)
+	book.Warnings = sorted(c.warnings)
+	return book
+}
+
+func (c *compiler) checkBookName(t *table, n *node) {
+	if strings.TrimSpace(n.text) == "" || len(n.text) > 100 || strings.ContainsFunc(n.text, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+		t.say(n, "name", "%q is not 1 to 100 bytes of plain text", clip(n.text))
+	}
+}
+
+func namesOf(section []named) []string {
+	var out []string
+	for _, in := range section {
+		out = append(out, in.name)
+	}
+	return out
+}
+
+// fresh begins a definition, whose errors core will report by the paths noted
+// from now on.
+func (c *compiler) fresh(in *table, path string) {
+	c.marks = map[string]mark{"": {in.off, in.field}}
+	in.core = path
+	if path != "" {
+		c.marks[path] = mark{in.off, in.field}
+	}
+}
+
+// queue reads a [queues.NAME].
+func (c *compiler) queue(in named) Queue {
+	c.fresh(in.table, "config")
+	q := Queue{Name: in.name, Config: core.QueueConfig{
+		VisibilityTimeoutMS: in.duration("visibility_timeout"),
+		DeadLetterQueue:     in.text("dead_letter_queue"),
+		Concurrency:         in.number("concurrency"),
+		KeyConcurrency:      in.number("key_concurrency"),
+		Rate:                in.rate("rate"),
+		KeyRate:             in.rate("key_rate"),
+		KeepCompletedMS:     in.durationBetween("keep_completed", 0, maxDelay),
+		DedupWindowMS:       in.durationBetween("dedup_window", 0, maxDelay),
+	}}
+	retry := *in.table
+	retry.core = "config.retry"
+	q.Config.Retry = retry.retry()
+	in.asked = retry.asked
+	in.done()
+	_, effs := core.Queue{}.Apply(core.QueueCreate{Name: in.name, Config: q.Config}, core.Clock{Now: effects.MinTime})
+	c.machine(effs)
+	if to := q.Config.DeadLetterQueue; to != "" {
+		m := c.marks["config.dead_letter_queue"]
+		c.uses = append(c.uses, use{"queue", to, m})
+	}
+	return q
+}
+
+const maxDelay = core.MaxDelayMS * 1e6 // as a time.Duration
+
+// retry reads how often something is tried.
+func (t *table) retry() core.Retry {
+	return core.Retry{
+		MaxAttempts:   uint32(t.integer("max_attempts", 1, core.MaxAttemptsEver)),
+		BackoffMS:     t.durationBetween("backoff", 0, core.MaxBackoffMS*1e6),
+		FactorPercent: t.factor("factor"),
+		MaxBackoffMS:  t.durationBetween("max_backoff", 0, core.MaxBackoffMS*1e6),
+		JitterPercent: uint32(t.integer("jitter_percent", 0, 100)),
+		NoRetry:       t.texts("no_retry"),
+	}
+}
+
+// factor reads a number such as 1.5, and gives it in percent.
+func (t *table) factor(key string) uint32 {
+	n := t.get(key)
+	if n == nil {
+		return 0
+	}
+	t.as(key+"_percent", n, key)
+	if n.kind != kindFloat && n.kind != kindInteger {
+		t.say(n, key, "got a TOML %s, want a number such as 2 or 1.5", n.kind)
+		return 0
+	}
+	v, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+	if percent := math.Round(v * 100); err == nil && percent >= 100 && percent <= 10_000 {
+		return uint32(percent)
+	}
+	t.say(n, key, "%s is not between 1 and 100", clip(n.text))
+	return 0
+}
+
+var rateText = regexp.MustCompile(`^(\d{1,10})/(.+)$`)
+
+// rate reads "100/1m", or a table with limit, per and burst.
+func (t *table) rate(key string) core.QueueRate {
+	e := t.entry(key)
+	n := e.value
+	switch {
+	case n == nil:
+		return core.QueueRate{}
+	case n.kind == kindTable:
+		in := t.into(e, key, key)
+		defer in.done()
+		return core.QueueRate{Limit: uint32(in.integer("limit", 1, math.MaxUint32)), PerMS: in.duration("per"), Burst: in.number("burst")}
+	case n.kind != kindText:
+		t.say(n, key, `got a TOML %s, want a rate such as "100/1m", or { limit = 100, per = "1m", burst = 10 }`, n.kind)
+		return core.QueueRate{}
+	}
+	t.as(key, n, key)
+	m := rateText.FindStringSubmatch(n.text)
+	if m == nil {
+		t.say(n, key, `%q is not a rate such as "100/1m"`, clip(n.text))
+		return core.QueueRate{}
+	}
+	per := m[2]
+	if per[0] < '0' || per[0] > '9' {
+		per = "1" + per
+	}
+	limit, err := strconv.ParseUint(m[1], 10, 32)
+	if err != nil || limit == 0 {
+		t.say(n, key, `%q is not a rate such as "100/1m": the number before the slash is not between 1 and %d`, clip(n.text), uint32(math.MaxUint32))
+		return core.QueueRate{}
+	}
+	return core.QueueRate{Limit: uint32(limit), PerMS: t.parseDuration(n, key, per, time.Millisecond, core.MaxTimeout)}
+}
+
+// semaphore reads a [semaphores.NAME].
+func (c *compiler) semaphore(in named) Semaphore {
+	c.fresh(in.table, "")
+	if n, ok := in.n.get("slots"); !ok {
+		in.missing("slots", "say how many there are, such as slots = 2")
+	} else if n.value.kind == kindInteger {
+		in.as("slots", n.value, "slots")
+	}
+	s := Semaphore{in.name, uint32(in.integer("slots", 1, math.MaxUint32))}
+	in.done()
+	if s.Slots > 0 {
+		_, effs := core.Semaphore{}.Apply(core.SemaphoreConfigure{Name: s.Name, Slots: s.Slots}, core.Clock{Now: effects.MinTime})
+		c.machine(effs)
+		c.slots[s.Name] = s.Slots
+	}
+	return s
+}
+
+// machine asks a machine of core that does not exist yet whether it would begin
+// so, and notes what it refuses.
+func (c *compiler) machine(effs []effects.Effect) {
+	for _, e := range effs {
+		if r, ok := e.(effects.Refused); ok {
+			c.refused(r.Reason)
+		}
+	}
+}
+
+// refused notes what core says is wrong, at the place of the file that it is
+// about.
+func (c *compiler) refused(reason string) {
+	c.said = len(c.errs)
+	for line := range strings.SplitSeq(reason, "\n") {
+		c.locate(line)
+	}
+}
+
+// check notes what a validation of core found.
+func (c *compiler) check(prefix string, err error) {
+	if err == nil {
+		return
+	}
+	c.said = len(c.errs)
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		c.locate(under(prefix, line))
+	}
+}
+
+// ofPhase is how core names the phase that an error is about.
+var ofPhase = regexp.MustCompile(`^(.*?)phase "(?:[^"\\]|\\.)*" \((phases\[\d+\])\): (.*)$`)
+
+// pathText is what a path of core looks like; "key" follows where a name is
+// wrong and not its value.
+var pathText = regexp.MustCompile(`^([a-z_][^ ":]*|\[\d+\])( key)?$`)
+
+// locate finds the place of an error of core. Its texts begin with the path of
+// the field; what of that path the file does not have is left in the text.
+func (c *compiler) locate(line string) {
+	if m := ofPhase.FindStringSubmatch(line); m != nil {
+		line = m[1] + m[2] + ": " + m[3]
+	}
+	at := ""
+	for known := true; known; { // one path may follow another: run: policy.on_interrupt:
+		var next string
+		next, known = c.step(at, line)
+		if known {
+			at, line = next, line[strings.Index(line, ": ")+2:]
+		}
+	}
+	field, problem, ok := strings.Cut(line, ": ")
+	if m := pathText.FindStringSubmatch(field); ok && m != nil {
+		field, key := strings.TrimPrefix(under(at, m[1]), "."), m[2]
+		for i := len(field); i > len(at); i = strings.LastIndexAny(field[:i], ".[") {
+			if _, known := c.marks[field[:i]]; known {
+				at, line = field[:i], strings.TrimPrefix(field[i:]+key, ".")+": "+problem
+				break
+			}
+		}
+	}
+	m := c.marks[at]
+	if slices.ContainsFunc(c.errs[:c.said], func(e Error) bool { return within(e.Field, m.field) }) {
+		return // what comes of what was said when it was read
+	}
+	c.say(m.off, m.field, "%s", strings.NewReplacer("timeout_ms", "timeout", "for_ms", "for").Replace(line))
+}
+
+// within reports whether a field is another one or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// step follows the path with which a text begins, if the file has all of it.
+func (c *compiler) step(at, line string) (string, bool) {
+	field, _, ok := strings.Cut(line, ": ")
+	if !ok || !pathText.MatchString(field) {
+		return "", false
+	}
+	for _, f := range []string{field, strings.TrimPrefix(field, "policy."), strings.TrimSuffix(field, " key")} {
+		if _, known := c.marks[under(at, f)]; known {
+			return under(at, f), true
+		}
+	}
+	return "", false
+}
+
+// crossCheck looks for names that nothing in the file has. What one file
+// declares another may use: they are warnings.
+func (c *compiler) crossCheck() {
+	declared := map[use]bool{}
+	all := map[string][]string{"queue": c.names.queues, "worker": c.names.workers, "semaphore": c.names.semaphores}
+	for what, names := range all { // order-free: into another map
+		for _, name := range names {
+			declared[use{what: what, name: name}] = true
+		}
+	}
+	for _, u := range c.uses {
+		if strings.Contains(u.name, "${") || declared[use{what: u.what, name: u.name}] || len(c.warnings) >= maxNoted {
+			continue
+		}
+		names := all[u.what]
+		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip(u.name), didYouMean(u.name, names, false))
+	}
+}
+
+// unused looks for strategies and agents that nothing uses.
+func (c *compiler) unused(sections map[string][]named) {
+	for _, in := range sections["strategies"] {
+		if !c.strategies[in.name].used {
+			c.warn(in.off, in.field, "nothing in this file uses it")
+		}
+	}
+	for _, in := range sections["agents"] {
+		if !c.agents[in.name].used {
+			c.warn(in.off, in.field, "nothing in this file uses it")
+		}
+	}
+}
+
+// anyID stands for the id of a machine that is only asked whether it would be.
+var anyID = uuid.Max

@@ -1,0 +1,447 @@
+package runbook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// table reads the keys of a table. Which keys there are is known from those that
+// are asked for; the others are unknown, see [table.done].
+type table struct {
+	c     *compiler
+	n     *node
+	off   int    // of the key that it stands at
+	field string // for messages
+	core  string // what core calls it in its errors
+	asked []string
+	typed bool // an agent below it gets its prompt by typing alone
+}
+
+// mark is the place in the file of what core calls by a path.
+type mark struct {
+	off   int
+	field string
+}
+
+func under(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// get gives the value of a key, and where the key stands; nil: it is not there.
+func (t *table) get(key string) *node {
+	e := t.entry(key)
+	return e.value
+}
+
+func (t *table) entry(key string) entry {
+	t.asked = append(t.asked, key)
+	e, _ := t.n.get(key)
+	return e
+}
+
+// as notes what core calls a value.
+func (t *table) as(name string, n *node, key string) {
+	t.c.marks[under(t.core, name)] = mark{n.off, join(t.field, key)}
+}
+
+func (t *table) say(n *node, key, format string, args ...any) {
+	t.c.say(n.off, join(t.field, key), format, args...)
+}
+
+// missing says that a key is not there.
+func (t *table) missing(key, want string) {
+	t.c.say(t.off, t.field, "%s is missing: %s", key, want)
+}
+
+// done says which keys are unknown.
+func (t *table) done() {
+	for _, e := range t.n.keys {
+		if slices.Contains(t.asked, e.name) {
+			continue
+		}
+		t.c.say(e.off, join(t.field, e.name), "unknown key%s", didYouMean(e.name, t.asked, true))
+	}
+}
+
+// is checks the kind of a value.
+func (t *table) is(n *node, key string, want kind, text string) bool {
+	if n == nil {
+		return false
+	}
+	if n.kind != want {
+		t.say(n, key, "got a TOML %s, want %s", n.kind, text)
+		return false
+	}
+	return true
+}
+
+// text reads a string.
+func (t *table) text(key string) string { return t.textAs(key, key) }
+
+func (t *table) textAs(key, name string) string {
+	n := t.get(key)
+	if n != nil {
+		t.as(name, n, key)
+	}
+	if !t.is(n, key, kindText, "a TOML string") {
+		return ""
+	}
+	return n.text
+}
+
+// boolean reads true or false.
+func (t *table) boolean(key string) bool {
+	n := t.get(key)
+	if !t.is(n, key, kindBoolean, "true or false") {
+		return false
+	}
+	t.as(key, n, key)
+	return n.text == "true"
+}
+
+// integer reads a whole number between two bounds.
+func (t *table) integer(key string, least, most int64) int64 {
+	n := t.get(key)
+	if !t.is(n, key, kindInteger, "a whole number") {
+		return 0
+	}
+	t.as(key, n, key)
+	v, err := strconv.ParseInt(n.text, 0, 64)
+	if err != nil || v < least || v > most {
+		t.say(n, key, "%s is not between %d and %d", clip(n.text), least, most)
+		return 0
+	}
+	return v
+}
+
+func (t *table) number(key string) uint32 { return uint32(t.integer(key, 0, math.MaxUint32)) }
+
+// duration reads a stretch of time, in milliseconds. In core the name ends in
+// _ms.
+func (t *table) duration(key string) int64 { return t.durationBetween(key, 0, core.MaxTimeout) }
+
+func (t *table) durationBetween(key string, least, most time.Duration) int64 {
+	n := t.get(key)
+	if n != nil {
+		t.as(key+"_ms", n, key)
+	}
+	if !t.is(n, key, kindText, `a duration in quotes such as "90s", "5m" or "1h30m"`) {
+		return 0
+	}
+	return t.parseDuration(n, key, n.text, least, most)
+}
+
+var days = regexp.MustCompile(`^(\d{1,5})d(.*)$`)
+
+func (t *table) parseDuration(n *node, key, s string, least, most time.Duration) int64 {
+	rest, whole := s, time.Duration(0)
+	if m := days.FindStringSubmatch(s); m != nil {
+		count, _ := strconv.Atoi(m[1]) // digits, and few
+		whole, rest = time.Duration(count)*24*time.Hour, m[2]
+		if rest == "" {
+			rest = "0s"
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	switch d += whole; {
+	case err != nil:
+		t.say(n, key, `%q is not a duration such as "90s", "5m", "1h30m" or "7d"`, clip(s))
+	case d < least || d > most:
+		t.say(n, key, "%s is not between %s and %s", clip(s), readable(least), readable(most))
+	case d%time.Millisecond != 0:
+		t.say(n, key, "%s is no whole number of milliseconds", clip(s))
+	default:
+		return d.Milliseconds()
+	}
+	return 0
+}
+
+// readable writes a duration as a file would.
+func readable(d time.Duration) string {
+	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	return d.String()
+}
+
+// texts reads an array of strings.
+func (t *table) texts(key string) []string {
+	n := t.get(key)
+	if n != nil {
+		t.as(key, n, key)
+	}
+	if !t.is(n, key, kindArray, "an array of strings") {
+		return nil
+	}
+	return t.textsOf(n, key)
+}
+
+func (t *table) textsOf(n *node, key string) []string {
+	var out []string
+	for i, item := range n.items {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		if i < maxList {
+			t.as(at, item, at)
+		}
+		if t.is(item, at, kindText, "a TOML string") {
+			out = append(out, item.text)
+		}
+	}
+	return out
+}
+
+// textMap reads a table of strings.
+func (t *table) textMap(key string) map[string]string {
+	n := t.get(key)
+	if n != nil {
+		t.as(key, n, key)
+	}
+	if !t.is(n, key, kindTable, "a table of strings") || len(n.keys) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(n.keys))
+	in := t.into(entry{value: n}, key, key)
+	for _, e := range n.keys {
+		in.as(e.name, e.value, e.name)
+		if in.is(e.value, e.name, kindText, "a TOML string") {
+			out[e.name] = e.value.text
+		}
+	}
+	return out
+}
+
+// json reads any value; nil: it is not there.
+func (t *table) json(key string) json.RawMessage {
+	n := t.get(key)
+	if n == nil {
+		return nil
+	}
+	t.as(key, n, key)
+	return t.jsonOf(n, key)
+}
+
+func (t *table) jsonOf(n *node, key string) json.RawMessage {
+	var b bytes.Buffer
+	if bad, problem := appendJSON(&b, n); bad != nil {
+		t.say(bad, key, "%s", problem)
+		return nil
+	}
+	return b.Bytes()
+}
+
+// jsonMap reads a table of any values.
+func (t *table) jsonMap(key string) map[string]json.RawMessage {
+	n := t.get(key)
+	if n != nil {
+		t.as(key, n, key)
+	}
+	if !t.is(n, key, kindTable, "a table") || len(n.keys) == 0 {
+		return nil
+	}
+	out := make(map[string]json.RawMessage, len(n.keys))
+	in := t.into(entry{value: n}, key, key)
+	for _, e := range n.keys {
+		in.as(e.name, e.value, e.name)
+		out[e.name] = in.jsonOf(e.value, e.name)
+	}
+	return out
+}
+
+// into reads the table at a key; what is none is said, and read as empty.
+func (t *table) into(e entry, key, name string) *table {
+	off := e.off
+	if off == 0 {
+		off = e.value.off
+	}
+	in := &table{c: t.c, n: e.value, off: off, field: join(t.field, key), core: under(t.core, name)}
+	t.as(name, &node{off: off}, key)
+	return in
+}
+
+// sub reads the table at a key; nil: it is not there, or is none.
+func (t *table) sub(key string) *table { return t.subOr(key, "a table") }
+
+func (t *table) subOr(key, want string) *table {
+	e := t.entry(key)
+	if !t.is(e.value, key, kindTable, want) {
+		return nil
+	}
+	return t.into(e, key, key)
+}
+
+// orText reads the table at a key, or a string that stands for its member of
+// that name.
+func (t *table) orText(key, member, want string) *table {
+	e := t.entry(key)
+	switch {
+	case e.value == nil:
+		return nil
+	case e.value.kind == kindText:
+		short := &node{kind: kindTable, off: e.value.off}
+		short.set(member, e.value.off, e.value)
+		in := t.into(entry{key, e.off, short}, key, key)
+		return in
+	case e.value.kind == kindTable:
+		return t.into(e, key, key)
+	}
+	t.say(e.value, key, "got a TOML %s, want %s", e.value.kind, want)
+	return nil
+}
+
+// list reads an array of tables.
+func (t *table) list(key string) []*table { return t.listAs(key, key) }
+
+func (t *table) listAs(key, name string) []*table {
+	e := t.entry(key)
+	if e.value == nil {
+		return nil
+	}
+	t.as(name, &node{off: e.off}, key)
+	want := "an array of tables: write [[" + join(t.field, key) + "]] in double brackets"
+	if !t.is(e.value, key, kindArray, want) {
+		return nil
+	}
+	items := e.value.items
+	if len(items) > maxList {
+		t.say(items[maxList], fmt.Sprintf("%s[%d]", key, maxList), "%d are more than %d", len(items), maxList)
+		items = items[:maxList]
+	}
+	out := make([]*table, 0, len(items))
+	for i, item := range items {
+		at := fmt.Sprintf("[%d]", i)
+		if !t.is(item, key+at, kindTable, "a table") {
+			continue
+		}
+		in := &table{c: t.c, n: item, off: item.off, field: join(t.field, key) + at, core: under(t.core, name) + at}
+		t.c.marks[in.core] = mark{item.off, in.field}
+		out = append(out, in)
+	}
+	return out
+}
+
+// named gives the tables of a table of tables.
+func (t *table) named() []named {
+	out := make([]named, 0, len(t.n.keys))
+	for _, e := range t.n.keys {
+		if t.is(e.value, e.name, kindTable, "a table: write ["+join(t.field, e.name)+"]") {
+			in := &table{c: t.c, n: e.value, off: e.off, field: join(t.field, e.name)}
+			out = append(out, named{e.name, in})
+		}
+	}
+	return out
+}
+
+// named is a table of a table of tables.
+type named struct {
+	name string
+	*table
+}
+
+// appendJSON writes a value as JSON. Where it cannot, it gives the node that it
+// cannot write and says why.
+func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
+	switch n.kind {
+	case kindText, kindDate:
+		text, _ := json.Marshal(n.text) // a string always encodes
+		b.Write(text)
+	case kindBoolean:
+		b.WriteString(n.text)
+	case kindInteger:
+		v, err := strconv.ParseInt(n.text, 0, 64)
+		if err != nil {
+			return n, fmt.Sprintf("%s is no number of 64 bits", clip(n.text))
+		}
+		b.WriteString(strconv.FormatInt(v, 10))
+	case kindFloat:
+		v, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
+		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+			return n, fmt.Sprintf("%s is no number that JSON has", clip(n.text))
+		}
+		text, _ := json.Marshal(v) // finite
+		b.Write(text)
+	case kindArray:
+		b.WriteByte('[')
+		for i, item := range n.items {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if bad, problem := appendJSON(b, item); bad != nil {
+				return bad, problem
+			}
+		}
+		b.WriteByte(']')
+	case kindTable:
+		b.WriteByte('{')
+		for i, e := range n.keys {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			key, _ := json.Marshal(e.name)
+			b.Write(append(key, ':'))
+			if bad, problem := appendJSON(b, e.value); bad != nil {
+				return bad, problem
+			}
+		}
+		b.WriteByte('}')
+	}
+	return nil, ""
+}
+
+// didYouMean suggests the name that was probably meant; otherwise, where they
+// are few, all of them.
+func didYouMean(name string, names []string, list bool) string {
+	best, distance := "", 3
+	if len(names) > maxList {
+		return "" // it would take long, for each that is wrong
+	}
+	for _, n := range names {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance && d < max(len(n), 2) {
+			best, distance = n, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf(": did you mean %q?", best)
+	case list && len(names) > 0:
+		sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+		if len(sorted) <= 24 {
+			return ": known are " + strings.Join(sorted, ", ")
+		}
+	}
+	return ""
+}
+
+// editDistance counts the letters to change; a lot where the lengths differ much.
+func editDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > 2 || len(b)-len(a) > 2 {
+		return 99
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

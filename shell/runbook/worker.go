@@ -1,0 +1,273 @@
+package runbook
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Names in the context of what a worker or a subscriber starts.
+const (
+	itemName  = "item"
+	eventName = "event"
+)
+
+const minPoll = 100 * time.Millisecond // core's
+
+// reading is a worker or a subscriber before the pipeline that it names is put
+// into it.
+type reading[T any] struct {
+	of    T
+	in    *table
+	marks map[string]mark
+	start start // child empty: it names none
+	sound bool
+}
+
+// workers reads the [workers.NAME].
+func (c *compiler) workers(section []named) []reading[Worker] {
+	var out []reading[Worker]
+	for _, in := range section {
+		out = append(out, c.worker(in))
+	}
+	return out
+}
+
+func (c *compiler) worker(in named) reading[Worker] {
+	c.fresh(in.table, "")
+	before := len(c.errs)
+	r := reading[Worker]{in: in.table, marks: c.marks, of: Worker{
+		Name: in.name, Queue: in.text("queue"), Concurrency: uint32(in.integer("concurrency", 1, core.MaxWorkerConcurrency)), PollMS: in.durationBetween("poll", minPoll, core.MaxTimeout),
+	}}
+	in.use("queue", "queue")
+	if in.get("queue") == nil {
+		in.missing("queue", "name the queue whose items it takes")
+	}
+	do := *in.table
+	do.core = "do"
+	var given []string
+	for _, key := range []string{"pipeline", "run", "strategy", "task"} {
+		if do.get(key) != nil {
+			given = append(given, key)
+		}
+	}
+	if len(given) != 1 {
+		c.say(in.off, in.field, "give one of pipeline, run, strategy and task, not %d of them", len(given))
+	} else {
+		do.does(given[0], &r)
+	}
+	in.asked = do.asked
+	for _, match := range in.list("wake_on") {
+		r.of.WakeOn = append(r.of.WakeOn, match.match())
+		match.done()
+	}
+	in.done()
+	r.sound = len(c.errs) == before
+	return r
+}
+
+// does reads what a worker does for an item.
+func (t *table) does(key string, r *reading[Worker]) {
+	switch key {
+	case "pipeline":
+		r.start = start{child: t.text(key), names: []string{itemName}}
+		r.start.mark = mark{t.get(key).off, join(t.field, key)}
+		if child := t.c.child(r.start); child != nil {
+			child.users = append(child.users, r.start)
+		}
+	case "run":
+		r.of.Do.Run = t.run(key)
+	case "strategy":
+		r.of.Do.Strategy = t.strategyOf(key)
+	case "task":
+		r.of.Do.Task = t.task(key, key)
+	}
+}
+
+// finishWorkers puts the pipelines in, and asks core.
+func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
+	var out []Worker
+	for _, r := range list {
+		c.marks = r.marks
+		if r.sound {
+			asked := r.of
+			if r.start.child != "" {
+				d := stub("stub")
+				asked.Do.Pipeline = &d
+			}
+			_, effs := core.Worker{}.Apply(core.WorkerConfigure{Spec: asked.Spec("", "")}, core.Clock{Now: effects.MinTime})
+			c.machine(effs)
+			for i, m := range r.of.WakeOn {
+				c.subscribe(core.WorkerWakeSubscriber{Match: m, Worker: core.MachineName{Name: asked.Name}}.Subscription(wakeName("", asked.Name, i+2)))
+			}
+		}
+		if p := c.pipelines[r.start.child]; p != nil && c.expand(p.bytes, r.start.off, r.start.field) {
+			d := p.def
+			r.of.Do.Pipeline = &d
+		}
+		out = append(out, r.of)
+	}
+	return out
+}
+
+// subscribe asks the bus whether it would take a subscriber.
+func (c *compiler) subscribe(s core.Subscription) {
+	_, effs := core.Bus{}.Apply(core.BusSubscribe{Subscriber: s}, core.Clock{Now: effects.MinTime})
+	c.machine(effs)
+}
+
+// match reads which events are meant.
+func (t *table) match() core.EventMatch {
+	var m core.EventMatch
+	event := t.get("event")
+	if event == nil {
+		t.missing("event", `say which, such as event = "pipeline:phase", or "queue:*"`)
+	} else {
+		m.Category, m.Action, _ = strings.Cut(t.text("event"), ":")
+		for _, name := range []string{"category", "action"} {
+			t.as(name, event, "event")
+		}
+		if event.kind == kindText && m.Category == "" {
+			t.say(event, "event", `%q is not "category:action", such as "pipeline:phase" or "queue:*"`, clip(event.text))
+		}
+	}
+	m.Component = t.text("component")
+	if n := t.get("source"); n != nil {
+		text := t.textAs("source", "source_id")
+		id, err := uuid.Parse(text)
+		if n.kind == kindText && (err != nil || id == uuid.Nil) {
+			t.say(n, "source", "%q is no id of a machine: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip(text))
+		}
+		m.SourceID = id
+	}
+	data := t.jsonMap("data")
+	for name, v := range data { // order-free: into another map
+		if m.Data == nil {
+			m.Data = make(map[string]string, len(data))
+		}
+		m.Data[name] = plainText(v)
+	}
+	return m
+}
+
+// plainText is how a member is compared: a text as it is, another value as JSON.
+func plainText(v json.RawMessage) string {
+	var s string
+	if json.Unmarshal(v, &s) == nil && string(v) != "null" {
+		return s
+	}
+	return string(v)
+}
+
+// subscribers reads the [[subscribers]].
+func (c *compiler) subscribers(list []*table) []reading[core.Subscription] {
+	var out []reading[core.Subscription]
+	names := map[string]bool{}
+	for _, in := range list {
+		r := c.subscriber(in)
+		if name := r.of.Name; name != "" && names[name] {
+			c.say(r.marks["name"].off, r.marks["name"].field, "there are two subscribers %q", clip(name))
+		}
+		names[r.of.Name] = true
+		out = append(out, r)
+	}
+	return out
+}
+
+func (c *compiler) subscriber(in *table) reading[core.Subscription] {
+	c.fresh(in, "")
+	before := len(c.errs)
+	r := reading[core.Subscription]{in: in, marks: c.marks}
+	r.of.Name = in.text("name")
+	switch n := in.get("match"); {
+	case n == nil:
+		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
+	default:
+		if match := in.orText("match", "event", `a table such as { event = "pipeline:failed" }`); match != nil {
+			r.of.Match = match.match()
+			match.done()
+		}
+	}
+	do := *in
+	do.core = "do"
+	var given []string
+	for _, key := range []string{"wake", "push", "signal", "start"} {
+		if do.get(key) != nil {
+			given = append(given, key)
+		}
+	}
+	if len(given) != 1 {
+		c.say(in.off, in.field, "give one of wake, push, signal and start, not %d of them", len(given))
+	} else {
+		do.reacts(given[0], &r)
+	}
+	in.asked = do.asked
+	in.done()
+	r.sound = len(c.errs) == before
+	return r
+}
+
+// reacts reads what an event leads to.
+func (t *table) reacts(key string, r *reading[core.Subscription]) {
+	member := map[string]string{"wake": "worker", "push": "queue", "signal": "name", "start": "pipeline"}[key]
+	in := t.orText(key, member, "a table")
+	if in == nil {
+		return
+	}
+	name := map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key]
+	if name != "" {
+		in.core = under(t.core, name)
+		t.c.marks[in.core] = mark{in.off, in.field}
+	}
+	switch do := &r.of.Do; key {
+	case "wake":
+		do.WakeWorker = &core.MachineName{Name: in.textAs("worker", "name")}
+		in.use("worker", "worker")
+	case "push":
+		do.Push = &core.PushReaction{MachineName: core.MachineName{Name: in.textAs("queue", "name")}, Priority: int32(in.integer("priority", -1<<31, 1<<31-1))}
+		in.use("queue", "queue")
+	case "signal":
+		do.Signal = &core.SignalReaction{Name: in.text("name")}
+		id, err := uuid.Parse(in.text("pipeline"))
+		if n := in.get("pipeline"); n == nil {
+			in.missing("pipeline", "name the run by its id")
+		} else if err != nil && n.kind == kindText {
+			in.say(n, "pipeline", "%q is no id of a run: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip(n.text))
+		}
+		do.Signal.Pipeline = id
+	case "start":
+		def, s := in.startOne()
+		do.StartPipeline = &core.PipelineReaction{Context: def.Context}
+		s.names, s.always = append(s.names, eventName), false
+		r.start = s
+		if child := t.c.child(s); child != nil {
+			child.users = append(child.users, s)
+		}
+		return
+	}
+	in.done()
+}
+
+// finishSubscribers puts the pipelines in, and asks core.
+func (c *compiler) finishSubscribers(list []reading[core.Subscription]) []core.Subscription {
+	var out []core.Subscription
+	for _, r := range list {
+		if p := c.pipelines[r.start.child]; p != nil && r.of.Do.StartPipeline != nil {
+			if p.bytes > core.MaxSubscriberBytes {
+				c.say(r.start.off, r.start.field, "pipeline %q has %d bytes of JSON, of which a subscriber can have %d: let it push to a queue with a worker", clip(r.start.child), p.bytes, core.MaxSubscriberBytes)
+				r.sound = false
+			}
+			r.of.Do.StartPipeline.Definition = p.def
+		}
+		if c.marks = r.marks; r.sound && (r.start.child == "" || c.pipelines[r.start.child] != nil) {
+			c.subscribe(r.of)
+		}
+		out = append(out, r.of)
+	}
+	return out
+}
