@@ -151,6 +151,13 @@ func order(priority int32, turn uint32) Time {
 	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(turn, maxTurn)))
 }
 
+// BelowPriority gives the place after all ready items of the priority of the one
+// at p: a list of ready items that goes on from there begins with the first item
+// of the next lower priority.
+func BelowPriority(p Place) Place {
+	return Place{At: (p.At>>31+1)<<31 - 1, ID: uuid.Max}
+}
+
 // queueList is an order in which a queue looks at what it keeps.
 type queueList uint8
 

@@ -263,6 +263,34 @@ func (e *Engine) QueueItem(ctx context.Context, queue effects.Ref, item uuid.UUI
 	return i, err
 }
 
+// maxPriorities bounds how many priorities [Engine.OldestReady] looks at.
+const maxPriorities = 64
+
+// OldestReady gives the item that waits longest, by its push, of the first ones
+// of each priority; ok is false where none is ready.
+func (e *Engine) OldestReady(ctx context.Context, queue effects.Ref) (oldest core.QueueItem, ok bool, err error) {
+	term := core.QueueItemTerm(queue.ID, "ready")
+	err = e.store.View(ctx, func(tx store.ReadTx) error {
+		var from store.Cursor
+		for range maxPriorities {
+			first, err := tx.Scan(core.KindQueueItem, term, from, false, 1)
+			if err != nil || len(first) == 0 {
+				return err
+			}
+			i, _, err := decodeAs[core.QueueItem](tx, core.KindQueueItem, first[0].ID)
+			if err != nil {
+				return err
+			}
+			if i != nil && (!ok || i.CreatedAt < oldest.CreatedAt) {
+				oldest, ok = *i, true
+			}
+			from = store.Cursor(core.BelowPriority(core.Place(first[0])))
+		}
+		return nil
+	})
+	return oldest, ok, err
+}
+
 // QueueFilter chooses queues; zero fields choose all.
 type QueueFilter struct {
 	Scope  *Scope

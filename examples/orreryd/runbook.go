@@ -80,7 +80,7 @@ func (a *app) checkRunbooks(files []string) error {
 		return err
 	}
 	if bad > 0 {
-		unread = append(unread, fmt.Errorf("%s cannot be used", count(bad, "runbook")))
+		unread = append(unread, fmt.Errorf("%s cannot be used", counted(bad, "runbook")))
 	}
 	return errors.Join(unread...)
 }
@@ -114,7 +114,7 @@ func contents(r *runbook.Runbook) string {
 		{len(r.Semaphores), "semaphore"}, {len(r.Subscribers), "subscriber"},
 	} {
 		if part.n > 0 {
-			parts = append(parts, count(part.n, part.what))
+			parts = append(parts, counted(part.n, part.what))
 		}
 	}
 	if len(parts) == 0 {
@@ -123,8 +123,8 @@ func contents(r *runbook.Runbook) string {
 	return strings.Join(parts, ", ")
 }
 
-// count writes a number of things.
-func count(n int, what string) string {
+// counted writes a number of things.
+func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

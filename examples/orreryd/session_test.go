@@ -76,6 +76,7 @@ var (
 	aDuration = regexp.MustCompile(`(\b\d+(\.\d+)?(ms|s)|TOOK) {2,}`)
 	aGain     = regexp.MustCompile(`has \d+ now`)
 	aNumber   = regexp.MustCompile(`\b\d+ (bytes|events in \d+ batches|entities \(\d+ more untouched\))`)
+	anAge     = regexp.MustCompile(`(?m)((?:^oldest ready|\b(?:paused|active)\s[\d ]*) +)\d+s$|("oldest_ready_seconds"): ?[0-9.e-]+`)
 	aVersion  = regexp.MustCompile(`go1\S+ \S+`)
 	aSize     = regexp.MustCompile(`("duration_ms"|"bytes\w*"): ?\d+`)
 )
@@ -99,6 +100,7 @@ func shown(r result, dir, url string) string {
 	s = aGain.ReplaceAllString(s, "has N now")
 	s = regexp.MustCompile(`--page-token \S+,`).ReplaceAllString(s, "--page-token TOKEN,")
 	s = regexp.MustCompile(`"Date":"[^"]*"`).ReplaceAllString(s, `"Date":"DATE"`)
+	s = anAge.ReplaceAllString(s, "$1${2}TOOK")
 	s = aVersion.ReplaceAllString(s, "GO")
 	return aSize.ReplaceAllString(s, "$1:N")
 }

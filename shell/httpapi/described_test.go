@@ -50,8 +50,14 @@ func checkDescribed(t *testing.T, r *http.Request, status int) {
 	statuses, ok := described()[method+" "+r.URL.Path]
 	if parts := strings.Split(r.URL.Path, "/"); !ok && len(parts) > 3 {
 		parts[3] = "{id}"
-		if parts[2] == "webhooks" {
+		switch parts[2] {
+		case "webhooks":
 			parts[3] = "{route}"
+		case "queues":
+			parts[3] = "{name}"
+			if len(parts) > 5 {
+				parts[5] = "{id}"
+			}
 		}
 		statuses, ok = described()[method+" "+strings.Join(parts, "/")]
 	}

@@ -195,6 +195,28 @@ var wireTypes = map[string]reflect.Type{
 	"WebhookAccepted":         reflect.TypeFor[webhookAccepted](),
 	"Info":                    reflect.TypeFor[info](),
 	"Health":                  reflect.TypeFor[health](),
+	"QueueRate":               reflect.TypeFor[core.QueueRate](),
+	"Retry":                   reflect.TypeFor[core.Retry](),
+	"QueueConfig":             reflect.TypeFor[core.QueueConfig](),
+	"QueueGauges":             reflect.TypeFor[queueGauges](),
+	"QueueTotals":             reflect.TypeFor[queueTotals](),
+	"Queue":                   reflect.TypeFor[queueDetail](),
+	"QueueList":               reflect.TypeFor[queueList](),
+	"PushRequest":             reflect.TypeFor[pushRequest](),
+	"Pushed":                  reflect.TypeFor[pushed](),
+	"ItemState":               reflect.TypeFor[core.ItemState](),
+	"ItemOrigin":              reflect.TypeFor[core.QueueOrigin](),
+	"Item":                    reflect.TypeFor[core.QueueItem](),
+	"ItemList":                reflect.TypeFor[itemList](),
+	"TakeRequest":             reflect.TypeFor[takeRequest](),
+	"Taken":                   reflect.TypeFor[taken](),
+	"HoldRequest":             reflect.TypeFor[holdRequest](),
+	"CompleteRequest":         reflect.TypeFor[completeRequest](),
+	"FailRequest":             reflect.TypeFor[failRequest](),
+	"ExtendRequest":           reflect.TypeFor[extendRequest](),
+	"RedriveRequest":          reflect.TypeFor[redriveRequest](),
+	"PurgeRequest":            reflect.TypeFor[purgeRequest](),
+	"Moved":                   reflect.TypeFor[core.QueueMoved](),
 }
 
 // jsonNames lists the names of a struct's fields in JSON, each once: an outer
@@ -228,7 +250,7 @@ func TestOpenAPISchemasHaveTheFieldsOfTheGoTypes(t *testing.T) {
 		for _, r := range s.Required {
 			assert.Contains(t, s.Properties, r, name)
 		}
-		strict := strings.HasSuffix(name, "Request") || name == "RecurringPatch" || name == "Reason" || name == "RunPolicy"
+		strict := strings.HasSuffix(name, "Request") || slices.Contains([]string{"RecurringPatch", "Reason", "RunPolicy", "QueueConfig", "QueueRate", "Retry"}, name)
 		assert.Equal(t, strict, s.AdditionalProperties != nil && !*s.AdditionalProperties, "%s: unknown fields are refused", name)
 	}
 }

@@ -1,6 +1,6 @@
 // Package httpapi serves a [shell.Engine] over HTTP: actions (B6), recurring
-// actions exactly as 002 section 4 (C7), the webhook ingress (B4), health,
-// metrics (C10) and an OpenAPI document. It decides nothing about machines: it
+// actions exactly as 002 section 4 (C7), the webhook ingress (B4), queues (003
+// Queue), health, metrics (C10) and an OpenAPI document. It decides nothing about machines: it
 // checks who asks and what is asked, hands events to the engine, and reads
 // records.
 //
@@ -51,7 +51,8 @@ type Options struct {
 	// [core.MaxWebhookBytes]).
 	MaxWebhookBytes int64
 	// RequestTimeout is how long a request may wait for the engine (default
-	// 30 s); then it is answered with 503. A backup has no limit.
+	// 30 s); then it is answered with 503. A take may wait for items beside that; a
+	// backup has no limit.
 	RequestTimeout time.Duration
 	// Logger gets errors, and at debug level one line for each request (default
 	// slog.Default()).
@@ -168,7 +169,7 @@ func (s *Server) HTTPServer(addr string) *http.Server {
 		Handler:           s.handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
-		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+30*time.Second),
+		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+maxTakeWait+30*time.Second),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -20,6 +20,7 @@ const (
 	signed                // a webhook: its signature is checked by the handler
 	reading               // any token
 	writing               // any token that is not read-only
+	taking                // the same; the request may wait for items, see maxTakeWait
 	overall               // a token that is bound to nothing: totals over all tenants
 	admin                 // an admin's token
 )
@@ -73,6 +74,25 @@ func (s *Server) routes() []route {
 		{"POST", "/v1/recurring/{id}/trigger", writing, s.triggerRecurring},
 		{"GET", "/v1/recurring/{id}/history", reading, s.recurringHistory},
 		{"GET", "/v1/recurring/{id}/preview", reading, s.previewRecurring},
+
+		{"GET", "/v1/queues", reading, s.listQueues},
+		{"GET", "/v1/queues/{name}", reading, s.getQueue},
+		{"PUT", "/v1/queues/{name}", writing, s.putQueue},
+		{"DELETE", "/v1/queues/{name}", writing, s.deleteQueue},
+		{"POST", "/v1/queues/{name}/pause", writing, s.pauseQueue},
+		{"POST", "/v1/queues/{name}/resume", writing, s.resumeQueue},
+		{"POST", "/v1/queues/{name}/redrive", writing, s.redriveQueue},
+		{"POST", "/v1/queues/{name}/purge", writing, s.purgeQueue},
+		{"POST", "/v1/queues/{name}/take", taking, s.takeItems},
+		{"POST", "/v1/queues/{name}/items", writing, s.pushItem},
+		{"GET", "/v1/queues/{name}/items", reading, s.listItems},
+		{"GET", "/v1/queues/{name}/items/{id}", reading, s.getItem},
+		{"DELETE", "/v1/queues/{name}/items/{id}", writing, s.deleteItem},
+		{"POST", "/v1/queues/{name}/items/{id}/complete", writing, s.completeItem},
+		{"POST", "/v1/queues/{name}/items/{id}/fail", writing, s.failItem},
+		{"POST", "/v1/queues/{name}/items/{id}/extend", writing, s.extendItem},
+		{"POST", "/v1/queues/{name}/items/{id}/heartbeat", writing, s.heartbeatItem},
+		{"POST", "/v1/queues/{name}/items/{id}/release", writing, s.releaseItem},
 
 		{"POST", "/v1/webhooks/{route}", signed, s.receiveWebhook},
 
@@ -135,8 +155,12 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
 			if rt.access != admin { // a backup takes as long as it takes
+				limit := s.o.RequestTimeout
+				if rt.access == taking {
+					limit += maxTakeWait
+				}
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, s.o.RequestTimeout)
+				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
 			}
 			err = rt.serve(w, r.WithContext(ctx), c)
@@ -157,7 +181,7 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	}
 	c.token, c.actor = t, "api:"+t.Name
 	switch {
-	case a == writing && t.ReadOnly:
+	case (a == writing || a == taking) && t.ReadOnly:
 		return failf(http.StatusForbidden, "token: %q is read-only", t.Name)
 	case a == overall && !t.unbound():
 		return failf(http.StatusForbidden, "token: %q is bound to some namespaces, tenants or tools: this is about all of them", t.Name)
