@@ -175,7 +175,10 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
 	_, errAction := s.engine.Action(ctx, id)
 	_, errRecurring := s.engine.Recurring(ctx, id)
-	for _, err := range []error{errAction, errRecurring} {
+	_, errPipeline := s.engine.Pipeline(ctx, id)
+	_, errTask := s.engine.Task(ctx, id)
+	_, errStrategy := s.engine.Strategy(ctx, id)
+	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
 		switch {
 		case err == nil:
 			return failf(http.StatusConflict, "id: %s exists already", id)
