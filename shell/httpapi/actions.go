@@ -76,8 +76,8 @@ func or[T any](v *T, otherwise T) T {
 
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
-	"occurrence": "is set by a recurring action alone",
-	"status":     "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
+	"occurrence": "is set by a recurring action alone", "owner": "is set by machines alone",
+	"status": "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
 	"run": "is decided here", "cycle": "is decided here", "attempt": "is decided here",
 	"started_at": "is decided here", "finished_at": "is decided here", "last_run": "is decided here",
 	"trigger.raw_payload": "comes with a webhook alone", "trigger.received_at": "comes with a webhook alone",
