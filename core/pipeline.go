@@ -384,6 +384,9 @@ func earliest(a, b Time) Time {
 	return min(a, b)
 }
 
+// endedAt: see [EndedAt].
+func (p Pipeline) endedAt() (Time, bool) { return p.FinishedAt, p.Phase.Type.Ended() }
+
 // Terms lists the pipeline under all, its phase's type and its tenant.
 func (p Pipeline) Terms() []effects.Term {
 	if p.ID == uuid.Nil {

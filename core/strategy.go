@@ -423,6 +423,9 @@ func (s Strategy) Deadline() Time {
 	return 0
 }
 
+// endedAt: see [EndedAt].
+func (s Strategy) endedAt() (Time, bool) { return s.FinishedAt, s.Status.Ended() }
+
 // Terms lists the strategy under all, its status and its tenant.
 func (s Strategy) Terms() []effects.Term {
 	return []effects.Term{

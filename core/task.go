@@ -409,6 +409,9 @@ func (t Task) Deadline() Time {
 	return 0
 }
 
+// endedAt: see [EndedAt].
+func (t Task) endedAt() (Time, bool) { return t.FinishedAt, t.State.Type == TaskDone }
+
 // Terms lists the task under all, its state and its tenant.
 func (t Task) Terms() []effects.Term {
 	return []effects.Term{

@@ -94,6 +94,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
+// Stopped gives a channel that is closed once Run has returned.
+func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
+
 // Health returns nil where the loop turns and the last commit went well, and
 // else why not: [ErrStopped], the store's error, or that of a ctx that ended
 // while the loop did not answer. It commits nothing, and may be asked often.

@@ -76,8 +76,8 @@ func or[T any](v *T, otherwise T) T {
 
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
-	"occurrence": "is set by a recurring action alone",
-	"status":     "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
+	"occurrence": "is set by a recurring action alone", "owner": "is set by machines alone",
+	"status": "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
 	"run": "is decided here", "cycle": "is decided here", "attempt": "is decided here",
 	"started_at": "is decided here", "finished_at": "is decided here", "last_run": "is decided here",
 	"trigger.raw_payload": "comes with a webhook alone", "trigger.received_at": "comes with a webhook alone",
@@ -175,7 +175,10 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
 	_, errAction := s.engine.Action(ctx, id)
 	_, errRecurring := s.engine.Recurring(ctx, id)
-	for _, err := range []error{errAction, errRecurring} {
+	_, errPipeline := s.engine.Pipeline(ctx, id)
+	_, errTask := s.engine.Task(ctx, id)
+	_, errStrategy := s.engine.Strategy(ctx, id)
+	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
 		switch {
 		case err == nil:
 			return failf(http.StatusConflict, "id: %s exists already", id)

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,6 +81,7 @@ type Server struct {
 	metrics  metrics
 	registry *prometheus.Registry
 	backup   chan struct{} // holds one element while no backup runs
+	streams  atomic.Int32  // of events, that are open
 }
 
 // New checks the options and builds the server. The error names every field

@@ -16,13 +16,15 @@ import (
 type access uint8
 
 const (
-	open    access = iota // anybody who may connect: says nothing about what is stored
-	signed                // a webhook: its signature is checked by the handler
-	reading               // any token
-	writing               // any token that is not read-only
-	taking                // the same; the request may wait for items, see maxTakeWait
-	overall               // a token that is bound to nothing: totals over all tenants
-	admin                 // an admin's token
+	open           access = iota // anybody who may connect: says nothing about what is stored
+	signed                       // a webhook: its signature is checked by the handler
+	reading                      // any token
+	writing                      // any token that is not read-only
+	taking                       // the same; the request may wait for items, see maxTakeWait
+	overall                      // a token that is bound to nothing: totals over all tenants
+	overallWriting               // such a token, that is not read-only
+	streaming                    // as overall; the answer goes on until its reader leaves
+	admin                        // an admin's token
 )
 
 // call is what a handler is told about a request beside the request itself.
@@ -56,7 +58,7 @@ type route struct {
 // routes is the whole API; openapi.json describes each of them, and a test
 // holds the two together.
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.runbookRoutes(), []route{
 		{"POST", "/v1/actions", writing, s.createAction},
 		{"GET", "/v1/actions", reading, s.listActions},
 		{"GET", "/v1/actions/{id}", reading, s.getAction},
@@ -102,7 +104,7 @@ func (s *Server) routes() []route {
 		{"GET", "/readyz", open, s.readyz},
 		{"GET", "/metrics", overall, s.serveMetrics},
 		{"GET", "/openapi.json", open, s.openAPI},
-	}
+	}...)
 }
 
 // mux routes requests by path, and for each path by method, so that what is not
@@ -154,7 +156,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		err := s.authorize(rt.access, r, c)
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access != admin { // a backup takes as long as it takes
+			if rt.access != admin && rt.access != streaming { // a backup takes as long as it takes
 				limit := s.o.RequestTimeout
 				if rt.access == taking {
 					limit += maxTakeWait
@@ -181,9 +183,9 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	}
 	c.token, c.actor = t, "api:"+t.Name
 	switch {
-	case (a == writing || a == taking) && t.ReadOnly:
+	case (a == writing || a == taking || a == overallWriting) && t.ReadOnly:
 		return failf(http.StatusForbidden, "token: %q is read-only", t.Name)
-	case a == overall && !t.unbound():
+	case (a == overall || a == overallWriting || a == streaming) && !t.unbound():
 		return failf(http.StatusForbidden, "token: %q is bound to some namespaces, tenants or tools: this is about all of them", t.Name)
 	case a == admin && !t.Admin:
 		return failf(http.StatusForbidden, "token: %q is not an admin's", t.Name)

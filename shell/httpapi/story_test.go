@@ -26,12 +26,13 @@ import (
 // what they are answered, byte for byte but for ids, which are numbered in the
 // order of their appearance. Commands:
 //
-//	do [raw]
+//	do [raw] [until=TEXT]
 //	METHOD path
 //	Header: value
 //	body
 //
-// sends a request; the answer's JSON is indented unless raw.
+// sends a request, again and again until the answer has the text; the answer's
+// JSON is indented unless raw.
 //
 //	errors METHOD path
 //	body
@@ -158,6 +159,11 @@ func (s *story) do(d *datadriven.TestData) string {
 		body = rest
 	}
 	a := s.api.do(method, target, body, opts...)
+	var until string
+	d.MaybeScanArgs(s.api.t, "until", &until)
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(a.body, until) && time.Now().Before(deadline); {
+		a = s.api.do(method, target, body, opts...)
+	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d\n", a.status)
 	for _, h := range storyHeaders {

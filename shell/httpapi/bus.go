@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
+)
+
+// The bus is over all tenants, so that all of this takes a token that is bound
+// to nothing.
+func (s *Server) busRoutes() []route {
+	return []route{
+		{"GET", "/v1/subscribers", overall, s.listSubscribers},
+		{"PUT", "/v1/subscribers/{name}", overallWriting, s.putSubscriber},
+		{"DELETE", "/v1/subscribers/{name}", overallWriting, s.deleteSubscriber},
+		{"POST", "/v1/events", overallWriting, s.publishEvent},
+		{"GET", "/v1/events", streaming, s.streamEvents},
+	}
+}
+
+type subscriberList struct {
+	Subscribers []core.Subscription `json:"subscribers"`
+}
+
+func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	b, err := s.engine.EventBus(r.Context())
+	if err != nil && !errors.Is(err, shell.ErrNotFound) {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, subscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...)})
+}
+
+// subscriberRequest is the body of PUT /v1/subscribers/{name}.
+type subscriberRequest struct {
+	Match core.EventMatch `json:"match"`
+	Do    core.Reaction   `json:"do"`
+}
+
+func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	var body subscriberRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return err
+	}
+	sub := core.Subscription{Name: r.PathValue("name"), Match: body.Match, Do: body.Do}
+	if p := body.Do.StartPipeline; p != nil {
+		if err := s.permitUses(c.token, usesOf("do.start_pipeline.definition", p.Definition)); err != nil {
+			return err
+		}
+	}
+	b, err := s.engine.SendBus(r.Context(), core.BusSubscribe{Subscriber: sub})
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(b.Subscribers, func(s core.Subscription) bool { return s.Name == sub.Name }); i >= 0 {
+		sub = b.Subscribers[i]
+	}
+	return writeJSON(w, http.StatusOK, sub)
+}
+
+func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	if _, err := s.engine.SendBus(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")}); err != nil {
+		return notFound("subscriber", err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// eventRequest is the body of POST /v1/events: an event of a runbook's own.
+type eventRequest struct {
+	Kind   effects.EventKind `json:"kind"`
+	Source *sourceRequest    `json:"source"`
+	Data   json.RawMessage   `json:"data"`
+}
+
+type sourceRequest struct {
+	Component string  `json:"component"`
+	ID        *string `json:"id"`
+}
+
+func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	var body eventRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return err
+	}
+	source := effects.EventSource{Component: c.actor}
+	if body.Source != nil {
+		source.Component = body.Source.Component
+		if body.Source.ID != nil {
+			id, err := parseID(*body.Source.ID)
+			if err != nil {
+				return failf(http.StatusBadRequest, "source.id: %s", err)
+			}
+			source.ID = id
+		}
+	}
+	if _, err := s.engine.SendBus(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusAccepted, eventAccepted{Kind: body.Kind, Source: source})
+}
+
+// eventAccepted says that an event was announced, and as whose.
+type eventAccepted struct {
+	Kind   effects.EventKind   `json:"kind"`
+	Source effects.EventSource `json:"source"`
+}
+
+const (
+	eventBuffer = 1024             // events that a slow reader may lag behind
+	eventPulse  = 15 * time.Second // between two signs of life of a silent stream
+	eventWrite  = 30 * time.Second // how long a reader may take none
+	maxStreams  = 64
+)
+
+// streamEvents sends what the machines announce from now on, as server-sent
+// events. Delivery is at most once; where the reader is too slow, it is told how
+// many it has missed.
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ *call) error {
+	q, err := readQuery(r, "category*", "action")
+	if err != nil {
+		return err
+	}
+	if n := s.streams.Add(1); n > maxStreams {
+		s.streams.Add(-1)
+		return failf(http.StatusTooManyRequests, "%d streams of events are open: close one", maxStreams).with("Retry-After", "60")
+	}
+	defer s.streams.Add(-1)
+	sub := s.engine.Subscribe(eventFilter(q.v["category"], q.opt("action")), eventBuffer)
+	defer sub.Close()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	untimed(w)
+	out := &eventStream{w: w, rc: http.NewResponseController(w)}
+	if !out.write(": events from now on\n\n") {
+		return nil
+	}
+	pulse := time.NewTicker(eventPulse)
+	defer pulse.Stop()
+	told := uint64(0)
+	for {
+		select {
+		case ev := <-sub.C:
+			if !out.event(ev) {
+				return nil
+			}
+		case <-pulse.C:
+			if !out.write(": \n\n") {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		case <-s.engine.Stopped():
+			return nil
+		}
+		if n := sub.Dropped(); n != told {
+			if !out.write(fmt.Sprintf("event: dropped\ndata: {\"dropped\":%d}\n\n", n)) {
+				return nil
+			}
+			told = n
+		}
+	}
+}
+
+func eventFilter(categories []string, action *string) func(effects.Event) bool {
+	return func(e effects.Event) bool {
+		return (len(categories) == 0 || slices.Contains(categories, e.Kind.Category)) && or(action, e.Kind.Action) == e.Kind.Action
+	}
+}
+
+// eventStream writes server-sent events, each at once.
+type eventStream struct {
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+func (o *eventStream) event(ev effects.Event) bool {
+	b, err := plainjson.Marshal(ev)
+	if err != nil { // its data is JSON: it was journaled as such
+		return true
+	}
+	id := ""
+	if ev.ID != uuid.Nil {
+		id = "id: " + ev.ID.String() + "\n"
+	}
+	return o.write(id + "data: " + string(b) + "\n\n")
+}
+
+// write reports whether the reader is still there.
+func (o *eventStream) write(text string) bool {
+	// A deadline for each write instead of one for the whole answer; a recorder of
+	// tests has none.
+	_ = o.rc.SetWriteDeadline(time.Now().Add(eventWrite))
+	if _, err := io.WriteString(o.w, text); err != nil {
+		return false
+	}
+	return o.rc.Flush() == nil
+}

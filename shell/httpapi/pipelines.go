@@ -1,0 +1,323 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+const aPipeline = "pipeline"
+
+func (s *Server) pipelineRoutes() []route {
+	return []route{
+		{"POST", "/v1/pipelines", writing, s.createPipeline},
+		{"GET", "/v1/pipelines", reading, s.listPipelines},
+		{"GET", "/v1/pipelines/{id}", reading, s.getPipeline},
+		{"POST", "/v1/pipelines/{id}/start", writing, s.tellPipeline(s.bare(core.PipelineStart{}))},
+		{"POST", "/v1/pipelines/{id}/retry", writing, s.tellPipeline(s.bare(core.PipelineRetry{}))},
+		{"POST", "/v1/pipelines/{id}/unblock", writing, s.tellPipeline(s.bare(core.PipelineUnblock{}))},
+		{"POST", "/v1/pipelines/{id}/cancel", writing, s.tellPipeline(s.cancelPipeline)},
+		{"POST", "/v1/pipelines/{id}/signal", writing, s.tellPipeline(s.signalPipeline)},
+		{"POST", "/v1/pipelines/{id}/approve", writing, s.tellPipeline(s.approvePipeline)},
+		{"POST", "/v1/pipelines/{id}/checkpoint", writing, s.tellPipeline(s.checkpointPipeline)},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writing, s.tellPipeline(s.completePhase)},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writing, s.tellPipeline(s.failPhase)},
+	}
+}
+
+// pipelineRequest is the body of POST /v1/pipelines: the fields of
+// [core.PipelineSpec] that may come from outside.
+type pipelineRequest struct {
+	ID         *string                    `json:"id"`
+	Namespace  *string                    `json:"namespace"`
+	Tenant     *string                    `json:"tenant"`
+	Label      *string                    `json:"label"`
+	Runbook    *string                    `json:"runbook"`
+	Definition *core.PipelineDef          `json:"definition"`
+	Context    map[string]json.RawMessage `json:"context"`
+	DependsOn  []string                   `json:"depends_on"`
+	Hold       *bool                      `json:"hold"`
+}
+
+// madeHere says why some fields of a stored machine cannot be given.
+var madeHere = map[string]string{
+	"owner": "is set by machines alone", "pipeline_id": "is set by a pipeline alone",
+	"phase": "is decided here", "state": "is decided here", "status": "is decided here",
+	"created_at": "is decided here", "updated_at": "is decided here", "attempt": "is decided here",
+	"session_id": "is decided here", "current": "is decided here",
+}
+
+func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	var body pipelineRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return explain(err, madeHere)
+	}
+	if body.Definition == nil {
+		return failf(http.StatusBadRequest, "definition: missing: give a name and phases")
+	}
+	id, err := createdID(body.ID)
+	if err != nil {
+		return err
+	}
+	scope, err := c.token.homeOf(body.Namespace, body.Tenant)
+	if err != nil {
+		return err
+	}
+	if err := s.permitUses(c.token, usesOf("definition", *body.Definition)); err != nil {
+		return err
+	}
+	spec := core.PipelineSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Runbook: or(body.Runbook, ""),
+		Definition: *body.Definition, Context: body.Context, Hold: or(body.Hold, false),
+	}
+	if spec.DependsOn, err = s.dependencies(r.Context(), c, body.DependsOn); err != nil {
+		return err
+	}
+	if id != uuid.Nil {
+		if err := s.idIsFree(r.Context(), id); err != nil {
+			return err
+		}
+	}
+	p, err := s.engine.CreatePipeline(r.Context(), spec)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/pipelines/"+p.ID.String())
+	return writeJSON(w, http.StatusCreated, p)
+}
+
+// dependencies reads the ids of pipelines that must be done first. The result of
+// one is told to who waits for it, so the caller must be able to see it.
+func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uuid.UUID, error) {
+	if len(ids) > core.MaxDependencies {
+		return nil, failf(http.StatusBadRequest, "depends_on: %d pipelines are more than %d", len(ids), core.MaxDependencies)
+	}
+	out := make([]uuid.UUID, 0, len(ids))
+	for i, v := range ids {
+		id, err := parseID(v)
+		if err != nil {
+			return nil, failf(http.StatusBadRequest, "depends_on[%d]: %s", i, err)
+		}
+		p, err := s.engine.Pipeline(ctx, id)
+		switch {
+		case errors.Is(err, shell.ErrNotFound) || err == nil && !c.token.seesPipeline(p):
+			return nil, failf(http.StatusBadRequest, "depends_on[%d]: pipeline %s not found", i, id)
+		case err != nil:
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// seesPipeline reports whether a pipeline exists for the holder: one that they
+// could have started.
+func (t *Token) seesPipeline(p core.Pipeline) bool {
+	return t.seesScope(p.Namespace, p.Tenant) && t.mayUse(usesOf("definition", p.Definition)) == nil
+}
+
+// pipelineSummary is a pipeline as lists show it: without its definition, its
+// context and what only its machine needs.
+type pipelineSummary struct {
+	ID             uuid.UUID    `json:"id"`
+	Namespace      string       `json:"namespace"`
+	Tenant         string       `json:"tenant"`
+	Label          string       `json:"label"`
+	Runbook        string       `json:"runbook"`
+	Name           string       `json:"name"`
+	Phase          core.Phase   `json:"phase"`
+	PhaseStartedAt core.Time    `json:"phase_started_at"`
+	Attempt        uint32       `json:"attempt"`
+	WaitsFor       core.WaitFor `json:"waits_for"`
+	CreatedAt      core.Time    `json:"created_at"`
+	UpdatedAt      core.Time    `json:"updated_at"`
+	StartedAt      core.Time    `json:"started_at"`
+	FinishedAt     core.Time    `json:"finished_at"`
+}
+
+func summaryOfPipeline(p core.Pipeline) pipelineSummary {
+	return pipelineSummary{
+		ID: p.ID, Namespace: p.Namespace, Tenant: p.Tenant, Label: p.Label, Runbook: p.Runbook, Name: p.Definition.Name,
+		Phase: p.Phase, PhaseStartedAt: p.PhaseStartedAt, Attempt: p.Attempt, WaitsFor: p.Waiting.For,
+		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
+	}
+}
+
+type pipelineList struct {
+	Pipelines     []pipelineSummary `json:"pipelines"`
+	NextPageToken string            `json:"next_page_token"`
+}
+
+func (s *Server) listPipelines(w http.ResponseWriter, r *http.Request, c *call) error {
+	list, next, err := lister[core.Pipeline, pipelineSummary]{
+		statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
+		list:     s.engine.Pipelines,
+		scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+		sees:     (*Token).seesPipeline,
+		out:      summaryOfPipeline,
+		size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+	}.page(r, c)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, pipelineList{Pipelines: list, NextPageToken: next})
+}
+
+// visiblePipeline loads the pipeline of the path. One that the token does not
+// see does not exist for it.
+func (s *Server) visiblePipeline(r *http.Request, c *call, known ...string) (core.Pipeline, query, error) {
+	id, q, err := pathID(r, known...)
+	if err != nil {
+		return core.Pipeline{}, q, err
+	}
+	p, err := s.engine.Pipeline(r.Context(), id)
+	if err == nil && (!c.token.seesPipeline(p) || !matches(q, p.Namespace, p.Tenant)) {
+		err = shell.ErrNotFound
+	}
+	return p, q, notFound(aPipeline, err)
+}
+
+func (s *Server) getPipeline(w http.ResponseWriter, r *http.Request, c *call) error {
+	p, q, err := s.visiblePipeline(r, c, "wait_seconds")
+	if err != nil {
+		return err
+	}
+	p, err = await(r.Context(), w, s, q, p, p.Phase.Type.Ended(), func(ctx context.Context) (core.Pipeline, error) {
+		return s.engine.WaitPipeline(ctx, p.ID)
+	})
+	if errors.Is(err, errStillGoing) {
+		p, err = s.engine.Pipeline(r.Context(), p.ID)
+	}
+	if err != nil {
+		return notFound(aPipeline, err)
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+// pipelineEvent reads from a request what a pipeline is to be told.
+type pipelineEvent func(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error)
+
+// tellPipeline gives an event to the pipeline of the path, and answers with it.
+func (s *Server) tellPipeline(read pipelineEvent) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		p, _, err := s.visiblePipeline(r, c)
+		if err != nil {
+			return err
+		}
+		ev, err := read(w, r, c)
+		if err != nil {
+			return err
+		}
+		p, err = s.engine.SendPipeline(r.Context(), p.ID, ev)
+		if err != nil {
+			return notFound(aPipeline, err)
+		}
+		return writeJSON(w, http.StatusOK, p)
+	}
+}
+
+// bare is an event that has nothing to say but its name.
+func (s *Server) bare(ev core.PipelineEvent) pipelineEvent {
+	return func(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
+		return ev, s.noBody(w, r)
+	}
+}
+
+// reason reads the optional body of cancel and its like; without one it says
+// who did it.
+func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
+	var body reasonRequest
+	if err := s.decode(w, r, &body, true); err != nil {
+		return "", err
+	}
+	reason, err := body.text()
+	if err == nil && reason == "" {
+		reason = fmt.Sprintf("%s by %s", did, c.actor)
+	}
+	return reason, err
+}
+
+func (s *Server) cancelPipeline(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
+	reason, err := s.reason(w, r, c, "cancelled")
+	return core.PipelineCancel{Reason: reason}, err
+}
+
+type signalRequest struct {
+	Name    string          `json:"name"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+func (s *Server) signalPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
+	var body signalRequest
+	err := s.decode(w, r, &body, false)
+	return core.PipelineSignal{Name: body.Name, Payload: body.Payload}, err
+}
+
+type approvalRequest struct {
+	Phase    string  `json:"phase"`
+	Approved *bool   `json:"approved"`
+	By       *string `json:"by"`
+	Comment  string  `json:"comment"`
+}
+
+// approvePipeline answers an approval. Whether it is given must be said: a
+// forgotten field decides nothing.
+func (s *Server) approvePipeline(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
+	var body approvalRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return nil, err
+	}
+	switch {
+	case body.Phase == "":
+		return nil, failf(http.StatusBadRequest, "phase: missing: name the phase that waits for the approval")
+	case body.Approved == nil:
+		return nil, failf(http.StatusBadRequest, "approved: missing: say true or false")
+	}
+	return core.PipelineApprove{Phase: body.Phase, By: or(body.By, c.token.Name), Approved: *body.Approved, Comment: body.Comment}, nil
+}
+
+type checkpointRequest struct {
+	Message string `json:"message"`
+}
+
+func (s *Server) checkpointPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
+	var body checkpointRequest
+	err := s.decode(w, r, &body, false)
+	return core.PipelineCheckpoint{Message: body.Message}, err
+}
+
+type phaseCompleteRequest struct {
+	Attempt uint32          `json:"attempt"`
+	Result  json.RawMessage `json:"result"`
+}
+
+func (s *Server) completePhase(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
+	var body phaseCompleteRequest
+	err := s.decode(w, r, &body, true)
+	return core.PhaseComplete{Phase: r.PathValue("phase"), Attempt: body.Attempt, Result: body.Result}, err
+}
+
+type phaseFailRequest struct {
+	Attempt   uint32 `json:"attempt"`
+	Error     string `json:"error"`
+	Permanent bool   `json:"permanent"`
+}
+
+func (s *Server) failPhase(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
+	var body phaseFailRequest
+	err := s.decode(w, r, &body, true)
+	if body.Error == "" {
+		body.Error = "failed by " + c.actor
+	}
+	return core.PhaseFailed{Phase: r.PathValue("phase"), Attempt: body.Attempt, Error: body.Error, Permanent: body.Permanent}, err
+}

@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+const aStrategy = "strategy"
+
+func (s *Server) strategyRoutes() []route {
+	return []route{
+		{"POST", "/v1/strategies", writing, s.createStrategy},
+		{"GET", "/v1/strategies", reading, s.listStrategies},
+		{"GET", "/v1/strategies/{id}", reading, s.getStrategy},
+		{"POST", "/v1/strategies/{id}/cancel", writing, s.tellStrategy(s.cancelStrategy)},
+		{"POST", "/v1/strategies/{id}/evaluate", writing, s.tellStrategy(s.evaluateStrategy)},
+	}
+}
+
+// strategyRequest is the body of POST /v1/strategies: the fields of
+// [core.StrategySpec] that may come from outside.
+type strategyRequest struct {
+	ID         *string         `json:"id"`
+	Namespace  *string         `json:"namespace"`
+	Tenant     *string         `json:"tenant"`
+	Label      *string         `json:"label"`
+	Approaches []core.Approach `json:"approaches"`
+}
+
+func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	var body strategyRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return explain(err, madeHere)
+	}
+	id, err := createdID(body.ID)
+	if err != nil {
+		return err
+	}
+	scope, err := c.token.homeOf(body.Namespace, body.Tenant)
+	if err != nil {
+		return err
+	}
+	if err := s.permitUses(c.token, usesOfStrategy(body.Approaches)); err != nil {
+		return err
+	}
+	if id != uuid.Nil {
+		if err := s.idIsFree(r.Context(), id); err != nil {
+			return err
+		}
+	}
+	st, err := s.engine.CreateStrategy(r.Context(), core.StrategySpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Approaches: body.Approaches,
+	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/strategies/"+st.ID.String())
+	return writeJSON(w, http.StatusCreated, st)
+}
+
+func (t *Token) seesStrategy(s core.Strategy) bool {
+	return t.seesScope(s.Namespace, s.Tenant) && t.mayUse(usesOfStrategy(s.Approaches)) == nil
+}
+
+// strategySummary is a strategy as lists show it.
+type strategySummary struct {
+	ID         uuid.UUID           `json:"id"`
+	Namespace  string              `json:"namespace"`
+	Tenant     string              `json:"tenant"`
+	Label      string              `json:"label"`
+	PipelineID uuid.UUID           `json:"pipeline_id"`
+	Status     core.StrategyStatus `json:"status"`
+	Current    uint32              `json:"current"`
+	Approach   string              `json:"approach"`
+	Approaches int                 `json:"approaches"`
+	Error      string              `json:"error"`
+	CreatedAt  core.Time           `json:"created_at"`
+	UpdatedAt  core.Time           `json:"updated_at"`
+	FinishedAt core.Time           `json:"finished_at"`
+}
+
+func summaryOfStrategy(s core.Strategy) strategySummary {
+	out := strategySummary{
+		ID: s.ID, Namespace: s.Namespace, Tenant: s.Tenant, Label: s.Label, PipelineID: s.PipelineID, Status: s.Status,
+		Current: s.Current, Approaches: len(s.Approaches), Error: s.Error,
+		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, FinishedAt: s.FinishedAt,
+	}
+	if int(s.Current) < len(s.Approaches) {
+		out.Approach = s.Approaches[s.Current].Name
+	}
+	return out
+}
+
+type strategyList struct {
+	Strategies    []strategySummary `json:"strategies"`
+	NextPageToken string            `json:"next_page_token"`
+}
+
+func (s *Server) listStrategies(w http.ResponseWriter, r *http.Request, c *call) error {
+	list, next, err := lister[core.Strategy, strategySummary]{
+		statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
+		list:     s.engine.Strategies,
+		scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+		sees:     (*Token).seesStrategy,
+		out:      summaryOfStrategy,
+		size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+	}.page(r, c)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, strategyList{Strategies: list, NextPageToken: next})
+}
+
+func (s *Server) visibleStrategy(r *http.Request, c *call, known ...string) (core.Strategy, query, error) {
+	id, q, err := pathID(r, known...)
+	if err != nil {
+		return core.Strategy{}, q, err
+	}
+	st, err := s.engine.Strategy(r.Context(), id)
+	if err == nil && (!c.token.seesStrategy(st) || !matches(q, st.Namespace, st.Tenant)) {
+		err = shell.ErrNotFound
+	}
+	return st, q, notFound(aStrategy, err)
+}
+
+func (s *Server) getStrategy(w http.ResponseWriter, r *http.Request, c *call) error {
+	st, q, err := s.visibleStrategy(r, c, "wait_seconds")
+	if err != nil {
+		return err
+	}
+	st, err = await(r.Context(), w, s, q, st, st.Status.Ended(), func(ctx context.Context) (core.Strategy, error) {
+		return s.engine.WaitStrategy(ctx, st.ID)
+	})
+	if errors.Is(err, errStillGoing) {
+		st, err = s.engine.Strategy(r.Context(), st.ID)
+	}
+	if err != nil {
+		return notFound(aStrategy, err)
+	}
+	return writeJSON(w, http.StatusOK, st)
+}
+
+// tellStrategy gives an event to the strategy of the path, and answers with it.
+func (s *Server) tellStrategy(read func(http.ResponseWriter, *http.Request, *call) (core.StrategyEvent, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		st, _, err := s.visibleStrategy(r, c)
+		if err != nil {
+			return err
+		}
+		ev, err := read(w, r, c)
+		if err != nil {
+			return err
+		}
+		st, err = s.engine.SendStrategy(r.Context(), st.ID, ev)
+		if err != nil {
+			return notFound(aStrategy, err)
+		}
+		return writeJSON(w, http.StatusOK, st)
+	}
+}
+
+func (s *Server) cancelStrategy(w http.ResponseWriter, r *http.Request, c *call) (core.StrategyEvent, error) {
+	reason, err := s.reason(w, r, c, "cancelled")
+	return core.StrategyCancel{Reason: reason}, err
+}
+
+type evaluateRequest struct {
+	N       *uint32         `json:"n"`
+	Success *bool           `json:"success"`
+	Output  json.RawMessage `json:"output"`
+	Error   string          `json:"error"`
+}
+
+// evaluateStrategy says how the present approach came out. Which one is meant
+// must be said: another one may have begun meanwhile.
+func (s *Server) evaluateStrategy(w http.ResponseWriter, r *http.Request, _ *call) (core.StrategyEvent, error) {
+	var b evaluateRequest
+	if err := s.decode(w, r, &b, false); err != nil {
+		return nil, err
+	}
+	switch {
+	case b.N == nil:
+		return nil, failf(http.StatusBadRequest, "n: missing: give the strategy's n, so that no other approach is meant")
+	case b.Success == nil:
+		return nil, failf(http.StatusBadRequest, "success: missing: say true or false")
+	}
+	return core.StrategyEvaluate{N: *b.N, Success: *b.Success, Output: b.Output, Error: b.Error}, nil
+}

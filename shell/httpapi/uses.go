@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// use is one thing that a definition has done outside of the system.
+type use struct {
+	field string
+	tool  string // a run of it; empty: a session or git, which no list of tools names
+	what  string // where there is no tool
+}
+
+// usesOf lists what a pipeline would do, with all pipelines that it starts.
+func usesOf(field string, d core.PipelineDef) iter.Seq[use] {
+	return func(yield func(use) bool) { walkPipeline(field, d, yield) }
+}
+
+func walkPipeline(field string, d core.PipelineDef, yield func(use) bool) bool {
+	for i, p := range d.Phases {
+		if !walkPhase(fmt.Sprintf("%s.phases[%d]", field, i), p, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
+	switch {
+	case p.Run != nil && !yield(use{field: field + ".run.tool", tool: p.Run.Tool}),
+		p.Task != nil && !yield(use{field: field + ".task", what: "a terminal session"}),
+		p.Merge != nil && !yield(use{field: field + ".merge", what: "git"}),
+		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "git"}),
+		p.Strategy != nil && !walkApproaches(field+".strategy", p.Strategy.Approaches, yield):
+		return false
+	}
+	if p.Pipelines != nil {
+		for i, start := range p.Pipelines.Start {
+			if !walkPipeline(fmt.Sprintf("%s.pipelines.start[%d].definition", field, i), start.Definition, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// walkApproaches lists what a strategy would do. The field is what holds the
+// approaches; empty: the whole body.
+func walkApproaches(field string, list []core.Approach, yield func(use) bool) bool {
+	if field != "" {
+		field += "."
+	}
+	for i, a := range list {
+		at := fmt.Sprintf("%sapproaches[%d].action", field, i)
+		switch {
+		case a.Action.Command != nil && !yield(use{field: at + ".command.tool", tool: a.Action.Command.Tool}),
+			a.Action.Merge != nil && !yield(use{field: at + ".merge", what: "git"}),
+			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", what: "a terminal session"}):
+			return false
+		}
+	}
+	return true
+}
+
+// usesOfWorker lists what a worker would do for an item.
+func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
+	return func(yield func(use) bool) {
+		switch {
+		case do.Run != nil && !yield(use{field: "do.run.tool", tool: do.Run.Tool}),
+			do.Task != nil && !yield(use{field: "do.task", what: "a terminal session"}),
+			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
+			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield):
+		}
+	}
+}
+
+// usesOfStrategy lists what a strategy would do.
+func usesOfStrategy(list []core.Approach) iter.Seq[use] {
+	return func(yield func(use) bool) { walkApproaches("", list, yield) }
+}
+
+// mayUse refuses what a token that is bound to tools may not have done: other
+// tools, also those that only the context will name, and everything that no
+// tool's name stands for.
+func (t *Token) mayUse(uses iter.Seq[use]) error {
+	if len(t.Tools) == 0 {
+		return nil
+	}
+	for u := range uses {
+		switch {
+		case u.tool == "" && u.what != "":
+			return failf(http.StatusForbidden, "%s: is %s: the token is bound to tools", u.field, u.what)
+		case !in(t.Tools, u.tool):
+			return failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
+		}
+	}
+	return nil
+}
+
+// checkTools refuses tools that do not exist: they could only fail later.
+func (s *Server) checkTools(uses iter.Seq[use]) error {
+	known := s.engine.Tools()
+	for u := range uses {
+		if u.what != "" || strings.Contains(u.tool, "${") || slices.Contains(known, u.tool) {
+			continue
+		}
+		hint := "no tool is configured"
+		if len(known) > 0 {
+			hint = "use one of " + strings.Join(known, ", ")
+		}
+		return failf(http.StatusBadRequest, "%s: %q is unknown: %s", u.field, clip(u.tool), hint)
+	}
+	return nil
+}
+
+// permitUses is [Token.mayUse], and then [Server.checkTools]: a token learns of
+// no tools but its own.
+func (s *Server) permitUses(t *Token, uses iter.Seq[use]) error {
+	if err := t.mayUse(uses); err != nil {
+		return err
+	}
+	return s.checkTools(uses)
+}
