@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +135,7 @@ func (t toolConfig) validate(key string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	tool, err := t.make(key)
+	tool, err := t.make(key, "")
 	if err != nil {
 		return err
 	}
@@ -151,8 +152,9 @@ func checkBetween(key string, v *int, least, most int) error {
 	return nil
 }
 
-// make builds the tool. A key that is left out keeps the tool's own default.
-func (t toolConfig) make(key string) (shell.Tool, error) {
+// make builds the tool. A key that is left out keeps the tool's own default. What
+// a runbook calls a relative directory lies in the workspace.
+func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
 	if t.Type == typeCommand {
@@ -162,6 +164,7 @@ func (t toolConfig) make(key string) (shell.Tool, error) {
 			KillGrace:   seconds(deref(t.KillGraceSeconds)),
 			InheritEnv:  nilOrList(t.InheritEnv),
 			BaseDir:     deref(t.BaseDir),
+			RelativeTo:  workspace,
 			Executables: nilOrList(t.Executables),
 			AllowEnv:    nilOrList(t.AllowEnv),
 		})
@@ -217,13 +220,19 @@ func deref[T any](p *T) T {
 
 // tools makes all tools that are enabled.
 func (c *config) tools() (tools map[string]shell.Tool, concurrency map[string]int, err error) {
+	workspace := ""
+	if c.Workspace != "" {
+		if workspace, err = filepath.Abs(c.Workspace); err != nil {
+			return nil, nil, fmt.Errorf("workspace: %w", err)
+		}
+	}
 	tools, concurrency = make(map[string]shell.Tool), make(map[string]int)
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
 		t := c.Tools[name]
 		if !t.enabled() {
 			continue
 		}
-		if tools[name], err = t.make("tools." + name); err != nil {
+		if tools[name], err = t.make("tools."+name, workspace); err != nil {
 			return nil, nil, err
 		}
 		if t.Concurrency != nil {
@@ -341,7 +350,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key)
+	tool, err := t.make(key, "")
 	if err != nil {
 		return nil // said at the tool
 	}

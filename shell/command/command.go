@@ -139,6 +139,10 @@ type Options struct {
 	// are followed. Empty means the daemon's working directory; a dir must then
 	// be absolute.
 	BaseDir string
+	// RelativeTo, an absolute path, is what a relative dir is taken from where there
+	// is no BaseDir; such a dir may not lead out of it. Empty: a relative dir is
+	// refused.
+	RelativeTo string
 	// Executables, if not nil, are all the programs that may be run. argv[0] must
 	// be one of them to the letter: either a bare name, which is looked up in the
 	// daemon's PATH, or an absolute path. An input may then set only the variables
@@ -171,6 +175,7 @@ type Tool struct {
 	killGrace   time.Duration // 0: none
 	inheritEnv  []string
 	baseDir     string
+	relativeTo  string
 	executables []string
 	allowAll    bool
 	allowEnv    []string
@@ -218,6 +223,12 @@ func New(o Options) (*Tool, error) {
 			return nil, fmt.Errorf("BaseDir: %w", err)
 		}
 		t.baseDir = filepath.Clean(o.BaseDir)
+	}
+	if o.RelativeTo != "" {
+		if !filepath.IsAbs(o.RelativeTo) {
+			return nil, fmt.Errorf("RelativeTo: %q is not an absolute path", o.RelativeTo)
+		}
+		t.relativeTo = filepath.Clean(o.RelativeTo)
 	}
 	return t, nil
 }
@@ -342,6 +353,10 @@ func (t *Tool) workDir(dir string) (string, error) {
 	switch {
 	case dir == "":
 		return t.baseDir, nil
+	case t.baseDir == "" && t.relativeTo != "" && filepath.IsLocal(dir):
+		return filepath.Join(t.relativeTo, dir), nil
+	case t.baseDir == "" && t.relativeTo != "" && !filepath.IsAbs(dir):
+		return "", fmt.Errorf("tool_input.dir: %q leads out of the directory from which it is taken", dir)
 	case t.baseDir == "" && !filepath.IsAbs(dir):
 		return "", fmt.Errorf("tool_input.dir: %q must be an absolute path: no base directory is configured", dir)
 	case t.baseDir == "":

@@ -229,6 +229,28 @@ func TestTheWorkingDirectoryIsTakenFromTheBaseDirectory(t *testing.T) {
 	assert.Equal(t, other+"\n", out.Stdout)
 }
 
+func TestARelativeDirectoryMayBeTakenFromAnotherPlaceThanProgramsRunIn(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(root, "sub"), 0o700))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	tool := newTool(t, command.Options{RelativeTo: root})
+	for in, want := range map[string]string{
+		`{"argv":["pwd"]}`:             here,
+		`{"argv":["pwd"],"dir":"sub"}`: filepath.Join(root, "sub"),
+		`{"argv":["pwd"],"dir":"/"}`:   "/",
+	} {
+		out, err := run(t, tool, in)
+		require.NoError(t, err)
+		assert.Equal(t, want+"\n", out.Stdout)
+	}
+	_, err = run(t, tool, `{"argv":["pwd"],"dir":"sub/../.."}`)
+	assert.EqualError(t, err, `tool_input.dir: "sub/../.." leads out of the directory from which it is taken`)
+	_, err = command.New(command.Options{RelativeTo: "jobs"})
+	assert.EqualError(t, err, `RelativeTo: "jobs" is not an absolute path`)
+}
+
 func TestAFailedRunSaysHowItEndedAndItsLastLines(t *testing.T) {
 	tool := newTool(t, command.Options{})
 	long := strings.Repeat("x", 1100)
