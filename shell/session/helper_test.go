@@ -51,8 +51,8 @@ func play(role string) {
 		select {}
 	case "family": // leaves no way to hide untried
 		self("ignore", nil, false)
-		self("ignore", nil, true)                  // in a session of its own
-		self("orphan", nil, true)                  // whose child loses its parent
+		self("ignore", nil, true)                   // in a session of its own
+		self("orphan", nil, true)                   // whose child loses its parent
 		self("ignore", []string{"PATH=/bin"}, true) // without the mark
 		signal.Ignore(syscall.SIGHUP, syscall.SIGTERM)
 		select {}
@@ -163,7 +163,7 @@ func again(t *testing.T, o session.Options) *session.Sessions {
 // until waits for something to become true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {
