@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -317,9 +316,4 @@ func (s *Sessions) inherits(name string) bool {
 		}
 		return name == allowed
 	})
-}
-
-// errUnsupported is why New fails where there are no terminals of this kind.
-func errUnsupported() error {
-	return fmt.Errorf("terminal sessions are not supported on %s: run the daemon on Linux or macOS", runtime.GOOS)
 }
