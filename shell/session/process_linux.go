@@ -116,6 +116,12 @@ func (p process) isStill() bool {
 	return err == nil && ok && now.started == p.started
 }
 
+// hasEnded reports whether a process has, be it waited for or not.
+func hasEnded(pid int) bool {
+	_, ok, err := readProcess(pid)
+	return err == nil && !ok
+}
+
 // markedNames gives the sessions whose mark some process carries.
 func markedNames(instance string) ([]string, error) {
 	all, err := processes()

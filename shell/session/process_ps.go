@@ -5,6 +5,7 @@ package session
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os/exec"
 
@@ -25,9 +26,8 @@ func processes() ([]process, error) {
 		if n, _ := fmt.Sscan(lines.Text(), &p.pid, &p.parent, &state); n < 3 || state[0] == 'Z' {
 			continue
 		}
-		if p.session, err = unix.Getsid(p.pid); err == nil {
-			all = append(all, p)
-		}
+		p.session, _ = unix.Getsid(p.pid) // 0 for one that is not ours to ask
+		all = append(all, p)
 	}
 	return all, nil
 }
@@ -35,6 +35,9 @@ func processes() ([]process, error) {
 // isStill cannot tell: ids are given out in turn, so that another process with
 // this one is many thousand processes away.
 func (process) isStill() bool { return true }
+
+// hasEnded reports whether a process has, and has been waited for.
+func hasEnded(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
 // markedNames gives nothing: the environment of other processes is not shown.
 func markedNames(string) ([]string, error) { return nil, nil }

@@ -301,7 +301,7 @@ func TestCleanupKillsWhatNobodyWants(t *testing.T) {
 
 func TestADaemonFindsTheSessionsOfTheOneBefore(t *testing.T) {
 	p := open(t, session.Tmux)
-	spawn := effects.Spawn{N: 1, Session: "a", Command: []string{"cat"}, Input: "hello"}
+	spawn := effects.Spawn{N: 1, Session: "a", Command: []string{"sh", "-c", "echo ready; exec cat"}, Input: "hello"}
 	send := effects.SendInput{N: 2, Session: "a", Input: "again"}
 	p.carry(spawn)
 	p.carry(send)
@@ -312,7 +312,7 @@ func TestADaemonFindsTheSessionsOfTheOneBefore(t *testing.T) {
 	p.carry(spawn)
 	p.carry(send)
 	p.carry(effects.SendInput{N: 3, Session: "a", Input: "end"})
-	assert.Equal(t, "hello\nhello\nagain\nagain\nend\nend", p.shows("a", "end\nend").Text)
+	assert.Equal(t, "ready\nhello\nhello\nagain\nagain\nend\nend", p.shows("a", "end\nend").Text)
 	assert.Equal(t, pid, p.info("a").PID)
 	p.carry(effects.Kill{N: 4, Session: "a"})
 	until(t, "the server has gone with its last session", func() bool {

@@ -168,7 +168,7 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("tmux %s: no answer within %v", args[0], t.timeout)
-	case has("no server running on"), has("error connecting to") && (has("No such file") || has("Connection refused")):
+	case has("no server running on"), has("no current target"), has("error connecting to") && (has("No such file") || has("Connection refused")):
 		return "", errNoServer
 	case has("server exited"), has("lost server"):
 		return "", errServerEnds
@@ -261,6 +261,9 @@ func (t *tmux) start(ctx context.Context, l launch) error {
 		create,
 		// Globally set, this ends tmux 3.3a.
 		{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
+		// Only where there is a pipe, tmux reads what a program wrote last when it
+		// hears of the program's end before.
+		{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
 	}
 	_, err := t.run(ctx, script(append(commands, remember(l.name, l.notes)...)...), "start-server", ";", "source-file", "-")
 	return err
@@ -311,32 +314,46 @@ func (t *tmux) forget(ctx context.Context, p *pane) error {
 	return err
 }
 
-// look asks again, for a while, where a program has ended and tmux does not know
-// yet how: it sees the end of the terminal before that of the program.
+// look asks again, for a while, where a program has ended and tmux does not tell
+// how. It sees the end of the terminal before that of the program; and 3.3a at
+// times misses the signal that tells it of the second, until the next one.
 func (t *tmux) look(ctx context.Context) (map[string]*pane, error) {
 	for tries := 0; ; tries++ {
 		all, err := t.list(ctx)
-		if err != nil || tries == 20 {
-			return all, err
+		if err != nil {
+			return nil, err
 		}
-		unclear := false
-		for _, p := range all {
-			if p.Alive || p.ExitCode != nil || p.Signal != "" {
-				continue
-			}
-			if sid, err := unix.Getsid(p.PID); err == nil && sid == p.PID {
-				p.Alive = true // it has only let go of the terminal
-			} else if t.tellsSignals {
-				unclear = true
-			}
-		}
-		if !unclear {
+		servers := t.settle(all)
+		if len(servers) == 0 || tries == 20 {
 			return all, nil
+		}
+		if tries >= 10 {
+			for _, server := range servers {
+				_ = unix.Kill(server, unix.SIGCHLD)
+			}
 		}
 		if err := pause(ctx, lookAgain/2); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// settle sets who is alive by the programs themselves. It gives the server where
+// it has still to say how one has ended.
+func (t *tmux) settle(all map[string]*pane) (servers []int) {
+	for _, p := range all {
+		if p.ExitCode != nil || p.Signal != "" {
+			continue
+		}
+		sid, err := unix.Getsid(p.PID)
+		// A program may also let go of its terminal and run on.
+		p.Alive = err == nil && sid == p.PID && !hasEnded(p.PID)
+		if !p.Alive && t.tellsSignals {
+			servers = append(servers, p.server)
+		}
+	}
+	slices.Sort(servers)
+	return slices.Compact(servers)
 }
 
 func (t *tmux) list(ctx context.Context) (map[string]*pane, error) {
