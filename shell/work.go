@@ -101,12 +101,18 @@ type worker struct {
 type holding struct {
 	item   core.QueueItem
 	cancel context.CancelCauseFunc
-	due    time.Time // of the next extension, by the steady clock; under the worker's lock
+	third  time.Duration // after one sign of life the next one follows; under the worker's lock
+	due    time.Time     // of the next one, by the steady clock; under the worker's lock
 }
 
 // Work takes items of the queue and hands them to the handler, until ctx ends;
-// then it takes nothing new, waits for what runs, and returns nil. It returns
-// early, with the error, where the engine has stopped. The engine must run.
+// then it takes nothing new, waits for what runs, and returns nil. A queue that does
+// not exist is waited for.
+//
+// It returns early, with the error, where a take is wrong in itself, and where the
+// engine stops: nothing can be stored then, so that handlers are told to stop at
+// once, and what they had will be taken again after its visibility timeout. End ctx
+// and wait for Work to return before you stop the engine.
 func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOptions) error {
 	o, err := o.withDefaults(e)
 	if err != nil {
@@ -141,7 +147,7 @@ func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkO
 	defer stop()
 	select {
 	case <-done:
-	case <-e.stopped:
+	case <-e.closing:
 		hurry(ErrStopping)
 	case <-timer:
 		hurry(ErrStopping)
@@ -160,6 +166,8 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case <-w.free:
 		case <-ctx.Done():
 			return nil
+		case <-w.e.closing: // also while all places are in use
+			return ErrStopped
 		}
 		for more := true; more && n < core.MaxQueueTake; {
 			select {
@@ -179,8 +187,9 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrStopped):
+		case errors.Is(err, ErrStopped), refusedFor(err, effects.CodeInvalid):
 			return err
+		case refusedFor(err, effects.CodeNotFound): // it waited for the queue to come
 		case err != nil:
 			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
 			if !w.pause(ctx) {
@@ -188,6 +197,11 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 			}
 		}
 	}
+}
+
+func refusedFor(err error, code effects.Code) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Code == code
 }
 
 // workWait is how long one take waits for an item; then it asks again.
@@ -202,7 +216,7 @@ func (w *worker) pause(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	case <-w.e.stopped:
+	case <-w.e.closing:
 		return false
 	}
 }
@@ -211,9 +225,9 @@ func (w *worker) pause(ctx context.Context) bool {
 // another one may be taken, while the answer is being stored.
 func (w *worker) begin(taking, work context.Context, item core.QueueItem) {
 	ctx, cancel := context.WithCancelCause(work)
-	h := &holding{item: item, cancel: cancel}
+	h := &holding{item: item, cancel: cancel, third: third(item.State.Until.Sub(item.State.TakenAt))}
 	w.mu.Lock()
-	h.due = w.e.o.Clock.Steady().Add(h.third())
+	h.due = w.e.o.Clock.Steady().Add(h.third)
 	w.held[item.ID] = h
 	w.mu.Unlock()
 	select {
@@ -222,16 +236,22 @@ func (w *worker) begin(taking, work context.Context, item core.QueueItem) {
 	}
 	w.wg.Go(func() {
 		defer cancel(nil)
-		result, err := w.inTurn(ctx, taking, item)
-		w.mu.Lock()
-		if w.held[item.ID] == h {
-			delete(w.held, item.ID)
-		}
-		w.mu.Unlock()
-		w.free <- struct{}{}
-		w.answer(ctx, item, result, err)
+		result, err := json.RawMessage(nil), errExited
+		defer func() { // also where the handler ends its goroutine
+			w.mu.Lock()
+			if w.held[item.ID] == h {
+				delete(w.held, item.ID)
+			}
+			w.mu.Unlock()
+			w.free <- struct{}{}
+			w.answer(ctx, item, result, err)
+		}()
+		result, err = w.inTurn(ctx, taking, item)
 	})
 }
+
+// errExited: the handler called runtime.Goexit, as a failing test does.
+var errExited = errors.New("the handler ended its goroutine")
 
 // errNotBegun: the item was taken, and the worker stops.
 var errNotBegun = errors.New("the worker stops before the item was begun")
@@ -246,6 +266,9 @@ func (w *worker) inTurn(ctx, taking context.Context, item core.QueueItem) (json.
 		return nil, errNotBegun
 	}
 	defer func() { w.run <- struct{}{} }()
+	if taking.Err() != nil || ctx.Err() != nil { // both were ready
+		return nil, errNotBegun
+	}
 	return w.call(ctx, item)
 }
 
@@ -319,20 +342,26 @@ func (w *worker) due() (list []*holding, wait time.Duration) {
 			wait = min(wait, d)
 			continue
 		}
-		h.due = now.Add(h.third())
+		h.due = now.Add(h.third)
 		list = append(list, h)
 	}
 	return list, wait
 }
 
-// third is how long after one sign of life the next one follows.
-func (h *holding) third() time.Duration {
-	return max(h.item.State.Until.Sub(h.item.State.TakenAt)/3, 10*time.Millisecond)
-}
+// third of a lease is how long after one sign of life the next one follows.
+func third(lease time.Duration) time.Duration { return max(lease/3, 10*time.Millisecond) }
 
 func (w *worker) extend(ctx context.Context, h *holding) {
-	_, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
-	if _, refused := errors.AsType[*Refusal](err); refused {
+	begin, now := w.e.o.Clock.Steady(), wall(w.e.o.Clock.Now())
+	i, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
+	var refused *Refusal
+	switch {
+	case err == nil: // the queue's own timeout may be another one now
+		w.mu.Lock()
+		h.third = third(i.State.Until.Sub(now))
+		h.due = begin.Add(h.third)
+		w.mu.Unlock()
+	case errors.As(err, &refused):
 		h.cancel(ErrLeaseLost)
 	}
 }

@@ -51,6 +51,7 @@ func (s *Server) initMetrics() {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&engineCollector{s},
+		&queueCollector{s},
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),
@@ -111,6 +112,9 @@ var counters = []struct {
 	{descErrors, func(s *shell.Stats) uint64 { return s.RecurringErrors }},
 }
 
+// collectTimeout bounds how long a scrape reads: Collect is given no context.
+const collectTimeout = 5 * time.Second
+
 // engineCollector reads the engine's counters at each scrape.
 type engineCollector struct{ s *Server }
 
@@ -133,7 +137,7 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge(descBuild, 1, c.s.o.Version, core.Version, schedule.TZVersion)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // Collect is given none
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
 	st, err := c.s.engine.Stats(ctx)
 	if err != nil {

@@ -185,3 +185,37 @@ func TestTheOldestReadyItemIsFoundBehindThoseOfAHigherPriority(t *testing.T) {
 	v := a.do("GET", "/v1/queues/work", nil).object()
 	assert.InDelta(t, 120, v["oldest_ready_seconds"], 0)
 }
+
+func TestTheMetricsTellWhatIsInEachQueueAndWhatHasHappened(t *testing.T) {
+	c := newClock()
+	a := start(t, setup{engine: func(o *shell.Options) { o.Clock = c }, api: func(o *httpapi.Options) { o.Clock = c }})
+	_, err := a.engine.ConfigureQueue(t.Context(), "default", "default", "idle \"q\"\n", core.QueueConfig{})
+	require.Error(t, err, "a name has no control characters")
+	_, err = a.engine.ConfigureQueue(t.Context(), "default", "default", `idle "q"`, core.QueueConfig{})
+	require.NoError(t, err)
+	for range 3 {
+		a.push(shell.PushOptions{})
+	}
+	a.push(shell.PushOptions{Delay: time.Hour})
+	items, err := a.engine.Take(t.Context(), core.QueueRef("default", "default", "work"), shell.TakeOptions{Holder: "w", Max: 2})
+	require.NoError(t, err)
+	require.NoError(t, a.engine.Complete(t.Context(), shell.HoldOf(items[0]), nil))
+	require.NoError(t, a.engine.Fail(t.Context(), shell.HoldOf(items[1]), "no", true))
+	c.advance(90 * time.Second)
+	text := a.do("GET", "/metrics", nil).body
+	const of = `{namespace="default",queue="work",tenant="default"`
+	for _, want := range []string{
+		`orrery_queue_items{namespace="default",queue="work",state="ready",tenant="default"} 1`,
+		`orrery_queue_items{namespace="default",queue="work",state="delayed",tenant="default"} 1`,
+		`orrery_queue_items{namespace="default",queue="work",state="dead",tenant="default"} 1`,
+		`orrery_queue_items{namespace="default",queue="work",state="processing",tenant="default"} 0`,
+		`orrery_queue_oldest_ready_seconds` + of + `} 90`,
+		`orrery_queue_oldest_ready_seconds{namespace="default",queue="idle \"q\"",tenant="default"} 0`,
+		`orrery_queue_total{event="pushed",namespace="default",queue="work",tenant="default"} 4`,
+		`orrery_queue_total{event="taken",namespace="default",queue="work",tenant="default"} 2`,
+		`orrery_queue_total{event="completed",namespace="default",queue="work",tenant="default"} 1`,
+		`orrery_queue_total{event="failed",namespace="default",queue="work",tenant="default"} 1`,
+	} {
+		assert.Contains(t, text, want+"\n")
+	}
+}
