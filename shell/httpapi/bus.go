@@ -157,7 +157,6 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ *call) e
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	untimed(w)
 	out := &eventStream{w: w, rc: http.NewResponseController(w)}
 	if !out.write(": events from now on\n\n") {
 		return nil

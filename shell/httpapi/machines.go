@@ -142,7 +142,7 @@ const maxWaitSeconds = 60
 
 // await reads a machine and, where the caller asks for it, waits for its end:
 // never longer than a request may take, so that the answer still gets through.
-func await[S any](ctx context.Context, w http.ResponseWriter, s *Server, q query, before S, ended bool, wait func(context.Context) (S, error)) (S, error) {
+func await[S any](ctx context.Context, s *Server, q query, before S, ended bool, wait func(context.Context) (S, error)) (S, error) {
 	if ended || q.opt("wait_seconds") == nil {
 		return before, nil
 	}
@@ -150,7 +150,6 @@ func await[S any](ctx context.Context, w http.ResponseWriter, s *Server, q query
 	if err != nil {
 		return before, err
 	}
-	untimed(w)
 	waiting, cancel := context.WithTimeout(ctx, min(time.Duration(n)*time.Second, s.o.RequestTimeout*9/10))
 	defer cancel()
 	after, err := wait(waiting)
@@ -158,12 +157,6 @@ func await[S any](ctx context.Context, w http.ResponseWriter, s *Server, q query
 		return before, errStillGoing
 	}
 	return after, err
-}
-
-// untimed lets a connection live on though its client has nothing more to say:
-// the time limit is that of a request on its way in.
-func untimed(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder of tests has none
 }
 
 // errStillGoing says that the wait is over and the machine has not ended.

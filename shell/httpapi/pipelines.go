@@ -192,7 +192,7 @@ func (s *Server) getPipeline(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	p, err = await(r.Context(), w, s, q, p, p.Phase.Type.Ended(), func(ctx context.Context) (core.Pipeline, error) {
+	p, err = await(r.Context(), s, q, p, p.Phase.Type.Ended(), func(ctx context.Context) (core.Pipeline, error) {
 		return s.engine.WaitPipeline(ctx, p.ID)
 	})
 	if errors.Is(err, errStillGoing) {

@@ -138,7 +138,7 @@ func (s *Server) getStrategy(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	st, err = await(r.Context(), w, s, q, st, st.Status.Ended(), func(ctx context.Context) (core.Strategy, error) {
+	st, err = await(r.Context(), s, q, st, st.Status.Ended(), func(ctx context.Context) (core.Strategy, error) {
 		return s.engine.WaitStrategy(ctx, st.ID)
 	})
 	if errors.Is(err, errStillGoing) {

@@ -149,7 +149,7 @@ func (s *Server) getTask(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	t, err = await(r.Context(), w, s, q, t, t.State.Type == core.TaskDone, func(ctx context.Context) (core.Task, error) {
+	t, err = await(r.Context(), s, q, t, t.State.Type == core.TaskDone, func(ctx context.Context) (core.Task, error) {
 		return s.engine.WaitTask(ctx, t.ID)
 	})
 	if errors.Is(err, errStillGoing) {
