@@ -23,7 +23,7 @@
 // this very Spawn that started it: what ran and ended while nobody looked does
 // not run again. Text is typed once for each effect, told by its machine and
 // number: with tmux that is remembered in the session, together with the typing,
-// for the last [typedKept] of them. A Kill of a session that is gone is no error.
+// for the last 16 of them. A Kill of a session that is gone is no error.
 //
 // # What a program is told
 //

@@ -22,6 +22,7 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 	}
 	deadline := polite.Add(patience)
 	asked := map[identity]bool{}
+	nothing := 0
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		left, err := t.members(known)
 		if err != nil {
@@ -30,7 +31,11 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 		now := time.Now()
 		switch {
 		case len(left) == 0:
-			return nil
+			// A process that is amid an exec shows no environment for a moment: only
+			// two looks in a row tell that nothing is left.
+			if nothing++; nothing == 2 {
+				return nil
+			}
 		case !now.Before(deadline):
 			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", joined(pids(left)), patience)
 		case now.Before(polite):
@@ -45,6 +50,9 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 			for _, p := range left {
 				p.signal(syscall.SIGKILL)
 			}
+		}
+		if len(left) > 0 {
+			nothing = 0
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err
