@@ -399,17 +399,17 @@ func (a MergeRun) rewrite(w rewriter, f string) MergeRun {
 	return a
 }
 
-func (p AgentPrompt) rewrite(w rewriter, f string) AgentPrompt {
-	p.Prompt, p.Workspace = w.text(f+".prompt", p.Prompt), w.text(f+".workspace", p.Workspace)
-	p.Command = rewriteTexts(p.Command, w, f+".command")
-	if len(p.Env) > 0 {
-		env := make(map[string]string, len(p.Env))
-		for _, name := range sortedKeys(p.Env) {
-			env[name] = w.text(f+".env."+name, p.Env[name])
+func (a AgentPrompt) rewrite(w rewriter, f string) AgentPrompt {
+	a.Prompt, a.Workspace = w.text(f+".prompt", a.Prompt), w.text(f+".workspace", a.Workspace)
+	a.Command = rewriteTexts(a.Command, w, f+".command")
+	if len(a.Env) > 0 {
+		env := make(map[string]string, len(a.Env))
+		for _, name := range sortedKeys(a.Env) {
+			env[name] = w.text(f+".env."+name, a.Env[name])
 		}
-		p.Env = env
+		a.Env = env
 	}
-	return p
+	return a
 }
 
 func (a StrategyPhase) rewrite(w rewriter, f string) StrategyPhase {

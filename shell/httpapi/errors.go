@@ -132,7 +132,7 @@ func refusalStatus(c effects.Code) int {
 	switch c {
 	case effects.CodeNotFound:
 		return http.StatusNotFound
-	case effects.CodeExists, effects.CodeConflict:
+	case effects.CodeExists, effects.CodeConflict, effects.CodeEmpty:
 		return http.StatusConflict
 	case effects.CodeInvalid:
 	}

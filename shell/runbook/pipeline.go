@@ -188,8 +188,7 @@ func (t *table) when(key string) *core.When {
 // strategyOf reads the name of a strategy, or its approaches.
 func (t *table) strategyOf(key string) *core.StrategyPhase {
 	e := t.entry(key)
-	switch {
-	case e.value.kind == kindText:
+	if e.value.kind == kindText {
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
@@ -201,7 +200,8 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			return nil
 		}
 		return &core.StrategyPhase{Approaches: s.approaches}
-	case e.value.kind == kindArray:
+	}
+	if e.value.kind == kindArray {
 		inner := *t
 		inner.core = under(t.core, key)
 		var out []core.Approach
