@@ -106,8 +106,11 @@ a second signal n.`,
 		&cobra.Group{ID: "runbook", Title: "With a runbook file:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"daemon":  {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
-		"client":  {a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.webhookCommand(), a.backupCommand()},
+		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
+		"client": {
+			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.webhookCommand(), a.backupCommand(),
+			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(), a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(),
+		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.compactCommand()},
 		"runbook": {a.runbookCommand()},
 	} {

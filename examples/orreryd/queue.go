@@ -147,8 +147,6 @@ func (q *queue) list() *cobra.Command {
 	return cmd
 }
 
-func count(n uint64) string { return strconv.FormatUint(n, 10) }
-
 func (q *queue) show() *cobra.Command {
 	return q.aboutQueue("show NAME", "Show a queue: its configuration, what is in it, what has happened", http.MethodGet, "", nil)
 }
