@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -82,12 +83,15 @@ func unpack(s string) (items []modelItem) {
 	return items
 }
 
+var hashSeed = maphash.MakeSeed()
+
 // model gives the checker what the queue may do.
 func (r queueRules) model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init:  func() []any { return []any{modelQueue{}} },
 		Step:  func(s, in, out any) []any { return r.step(s.(modelQueue), in.(queueAsk), out.(queueSaid)) },
 		Equal: func(a, b any) bool { return a.(modelQueue) == b.(modelQueue) },
+		Hash:  func(s any) uint64 { return maphash.Comparable(hashSeed, s.(modelQueue)) },
 		DescribeOperation: func(in, out any) string {
 			return fmt.Sprintf("%+v -> %+v", in, out)
 		},

@@ -47,6 +47,7 @@ type lab struct {
 	ids     map[int]uuid.UUID
 	numbers map[uuid.UUID]int
 	asked   atomic.Int64
+	left    atomic.Int64 // callers that went away
 }
 
 func newLab(t *testing.T, r queueRules) (l *lab, restart func(), stop func()) {
@@ -196,6 +197,14 @@ func (l *lab) some(rng *rand.Rand) (int, bool) {
 	return known[rng.IntN(len(known))], true
 }
 
+// mayLeave lets a caller go away before the answer. Few do: each may have been
+// heard at any time later, which is much to try for the checker.
+func (l *lab) mayLeave(rng *rand.Rand, cancel func()) {
+	if rng.IntN(15) == 0 && l.left.Add(1) <= 2 {
+		go cancel()
+	}
+}
+
 // client asks this and that: it takes more than it pushes, so that the queue is
 // often nearly empty, where mistakes are seen; it answers late, and twice, and for
 // others.
@@ -206,14 +215,10 @@ func (l *lab) client(n, operations int, rng *rand.Rand) {
 		in := queueAsk{op: "push", item: n*1000 + k, prio: int32(rng.IntN(3)), holder: n}
 		switch pick := rng.IntN(100); {
 		case pick < 25:
-			if rng.IntN(15) == 0 {
-				go cancel() // the caller does not wait for the answer
-			}
+			l.mayLeave(rng, cancel)
 		case pick < 55:
 			in = queueAsk{op: "take", holder: n, max: 1 + rng.IntN(2), ticks: 1 + rng.IntN(2)}
-			if rng.IntN(20) == 0 {
-				go cancel()
-			}
+			l.mayLeave(rng, cancel)
 		case pick < 60:
 			in = queueAsk{op: "count"}
 		case pick < 68:
@@ -244,7 +249,7 @@ func (l *lab) client(n, operations int, rng *rand.Rand) {
 // record lets clients work at once, while the clock jumps and, where asked for,
 // the engine is stopped and started again, and gives the history.
 func record(t *testing.T, r queueRules, seed uint64, restarts int) []porcupine.Operation {
-	const clients, each = 5, 40
+	const clients, each = 4, 50
 	l, restart, stop := newLab(t, r)
 	var wg sync.WaitGroup
 	for n := 1; n <= clients; n++ {
@@ -277,26 +282,38 @@ func (l *lab) await(operations int64) {
 
 // check holds the history against the model, for so long.
 func check(r queueRules, history []porcupine.Operation) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(r.model(), history, 40*time.Second)
+	return porcupine.CheckOperationsTimeout(r.model(), history, 10*time.Second)
+}
+
+// hold records histories until the checker decides about one: there are some that
+// have too many orders to try.
+func hold(t *testing.T, r queueRules, seed uint64, restarts int) {
+	t.Helper()
+	for n := range uint64(4) {
+		history := record(t, r, 100*n+seed, restarts)
+		switch check(r, history) {
+		case porcupine.Ok:
+			t.Logf("%d operations: %s", len(history), summary(history))
+			return
+		case porcupine.Illegal:
+			t.Fatalf("nobody alone could have seen this:\n%s", told(history))
+		case porcupine.Unknown:
+			t.Logf("undecided: %d operations", len(history))
+		}
+	}
+	t.Fatal("the checker did not decide about any history")
 }
 
 // 003 Queue: any number of workers at once see what one after the other could
 // have seen, with time-outs, and with callers that go away.
 func TestWhatConcurrentWorkersSeeOfAQueueIsWhatOneAfterTheOtherCouldSee(t *testing.T) {
 	for seed, r := range []queueRules{{attempts: 3}, {attempts: 2}, {attempts: 3, concurrency: 3}, {attempts: 1}} {
-		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
-			history := record(t, r, uint64(seed), 0)
-			require.Equal(t, porcupine.Ok, check(r, history), "%s", told(history))
-			t.Logf("%d operations: %s", len(history), summary(history))
-		})
+		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) { hold(t, r, uint64(seed), 0) }) //nolint:gosec // small
 	}
 }
 
 func TestWhatWorkersSeeOfAQueueIsTheSameAcrossRestartsOfTheEngine(t *testing.T) {
-	r := queueRules{attempts: 3}
-	history := record(t, r, 11, 4)
-	require.Equal(t, porcupine.Ok, check(r, history), "%s", told(history))
-	t.Logf("%d operations: %s", len(history), summary(history))
+	hold(t, queueRules{attempts: 3}, 11, 4)
 }
 
 // The checker must see what it is there for: each of these tampers with one
