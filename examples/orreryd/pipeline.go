@@ -48,17 +48,24 @@ func (a *app) pipelineStart(m machine[core.Pipeline]) *cobra.Command {
 	var inputs []string
 	var wait bool
 	cmd := &cobra.Command{
-		Use:   "start --definition FILE",
-		Short: "Start a pipeline from its definition",
-		Long: `Start a pipeline. The definition is JSON, with a name and phases; the run keeps
-it as it is now. Inputs are JSON where they can be read as such, and texts where
+		Use:   "start FILE [PIPELINE] | start --definition FILE",
+		Short: "Start a pipeline of a runbook file",
+		Long: `Start a pipeline of a runbook file, after what the file declares was declared at
+the daemon: queues, semaphores, workers. The name of the pipeline is needed where
+the file has several. With --definition the pipeline alone is read, as JSON. A run
+keeps its definition as it is now: editing the file never changes it. Inputs are JSON where they can be read as such, and texts where
 they cannot: --input n=7 is a number, --input who=ann a text.`,
-		Example: `  orreryd pipeline start --definition release.json --input version=7 --wait
+		Example: `  orreryd pipeline start release.toml build --input branch=feature --wait
+  orreryd pipeline start --definition release.json --input version=7 --wait
   orreryd pipeline start --definition - --label nightly < nightly.json`,
-		Args: noArgs,
+		Args: runbookArgs,
 	}
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		if err := a.readDefinition(definition, &body); err != nil {
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
+		read := func() error { return a.readDefinition(definition, &body) }
+		if len(args) > 0 {
+			read = func() error { return a.fromRunbook(ctx, c, args, &body) }
+		}
+		if err := read(); err != nil {
 			return err
 		}
 		given, err := parsePairs("input", inputs)
@@ -85,7 +92,7 @@ they cannot: --input n=7 is a number, --input who=ann a text.`,
 	})
 	a.addScopeFlags(cmd, &body.Namespace, &body.Tenant)
 	f := cmd.Flags()
-	f.StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin")
+	f.StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
 	f.StringArrayVar(&inputs, "input", nil, "value `NAME=VALUE` that the context begins with; may be repeated")
 	f.StringVar(&body.ID, "id", "", "`id` of the pipeline, a UUID (default a fresh one)")
 	f.StringVar(&body.Label, "label", "", "`text` that says what it is")

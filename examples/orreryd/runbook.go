@@ -14,9 +14,9 @@ import (
 // runbookCommand groups what is done with a runbook file alone, without a daemon
 // (003, D1).
 func (a *app) runbookCommand() *cobra.Command {
-	return group("runbook", "Check, draw or show a runbook file",
-		"Check, draw or show a runbook file: pipelines, queues, workers and strategies, in\nTOML. No daemon is asked.",
-		a.runbookCheckCommand(), a.runbookGraphCommand(), a.runbookShowCommand())
+	return group("runbook", "Check, draw, show or apply a runbook file",
+		"Check, draw or show a runbook file: pipelines, queues, workers and strategies, in\nTOML. Only apply asks a daemon.",
+		a.runbookCheckCommand(), a.runbookGraphCommand(), a.runbookShowCommand(), a.runbookApplyCommand())
 }
 
 // checkedRunbook is what check says of a file, for programs.
