@@ -139,7 +139,7 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st := inMemory(t)
 			e := running(t, shell.Options{Store: st, TickRate: time.Hour, JournalRetention: keep})
-			rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed sequence
+			rnd := rand.New(rand.NewPCG(1, 2))
 			_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{
 				Retry: core.Retry{MaxAttempts: 2, BackoffMS: 60_000}, DeadLetterQueue: "dlq", KeyConcurrency: 1, KeyRate: core.QueueRate{Limit: 20, PerMS: 3_600_000},
 				KeepCompletedMS: 3_600_000, DedupWindowMS: 4 * 3_600_000, VisibilityTimeoutMS: 600_000,

@@ -50,7 +50,7 @@ func (t *takers) remove(queue uuid.UUID, c chan struct{}) {
 
 // hear wakes who is concerned by an announcement of a queue.
 func (t *takers) hear(ev effects.Event) {
-	n := 0
+	var n int
 	switch ev.Kind.Action {
 	case "push":
 		n = 1

@@ -161,10 +161,9 @@ func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkO
 // takeAll takes as many items as there are free places, again and again.
 func (w *worker) takeAll(ctx, work context.Context) error {
 	for {
-		n := 0
+		n := 1
 		select {
 		case <-w.free:
-			n = 1
 		case <-ctx.Done():
 			return nil
 		case <-w.e.closing: // also while all places are in use

@@ -141,10 +141,10 @@ func TestTheContextOfAHandlerEndsWhenItsLeaseIsLostAndItsResultIsDropped(t *test
 func TestAPanicFailsTheAttemptAndTheWorkerGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *shell.Engine) {
 		c := employ(t, e, shell.WorkOptions{}, func(_ context.Context, i core.QueueItem) (json.RawMessage, error) {
-			switch {
-			case i.Attempts == 1:
+			switch i.Attempts {
+			case 1:
 				panic("boom")
-			case i.Attempts == 2:
+			case 2:
 				runtime.Goexit()
 			}
 			return nil, nil

@@ -37,7 +37,7 @@ func hire(t *testing.T, p *process, name string, env []string, args ...string) *
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(context.Background(), filepath.Join("..", "workers", args[0]), args[1:]...) //nolint:gosec // our own examples
+	cmd := exec.CommandContext(context.Background(), filepath.Join("..", "workers", args[0]), args[1:]...)
 	cmd.Env = append(environment(env...), "ORRERY_SERVER="+p.url, "ORRERY_HOLDER="+name, "ORRERYD="+exe, "WORKER_BEAT_SECONDS=0.2", "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log := &lockedBuffer{}
