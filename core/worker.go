@@ -238,7 +238,7 @@ func (d WorkerDo) rewrite(r rewriter) WorkerDo {
 
 // free is how many more items may be in hand.
 func (w Worker) free() uint32 {
-	busy := uint32(min(len(w.Running), math.MaxUint32))
+	busy := uint32(min(uint64(len(w.Running)), math.MaxUint32))
 	if places := min(w.Concurrency, MaxWorkerConcurrency); busy < places {
 		return places - busy
 	}

@@ -298,7 +298,7 @@ func replayCLI(t *testing.T, tr *transcript, url string, e example) {
 		command, want, _ := strings.Cut(typed, "\n")
 		line, ok := strings.CutPrefix(tr.here(command), "orreryd ")
 		require.True(t, ok, "%s:%d: %s", e.page, e.fence.line, command)
-		cmd := exec.CommandContext(t.Context(), "sh", "-euc", `"$0" `+line, daemonBinary(t)) //nolint:gosec // what the page shows
+		cmd := exec.CommandContext(t.Context(), "sh", "-euc", `"$0" `+line, daemonBinary(t))
 		cmd.Env = plainEnv("ORRERY_SERVER="+url, "NO_PROXY=*")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s:%d: %s: %s", e.page, e.fence.line, command, out)

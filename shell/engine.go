@@ -63,6 +63,7 @@ type request struct {
 	want    effects.Ref    // whose state the caller wants to see afterwards
 	webhook *store.Webhook // or: a raw webhook to be stored
 	done    chan reply     // buffered: the loop never blocks on it
+	linger  time.Duration  // how long to wait for the answer of what is under way when ctx ends
 }
 
 type reply struct {
@@ -158,7 +159,7 @@ func (e *Engine) ask(ctx context.Context, r *request) (reply, error) {
 	case rep := <-r.done:
 		return rep, nil
 	case <-ctx.Done():
-		return reply{}, ctx.Err()
+		return e.lateAnswer(r)
 	case <-e.stopped:
 		select { // it may have been answered as the last thing
 		case rep := <-r.done:
@@ -167,6 +168,22 @@ func (e *Engine) ask(ctx context.Context, r *request) (reply, error) {
 			return reply{}, ErrStopped
 		}
 	}
+}
+
+// lateAnswer waits a little longer for the answer to a caller who has gone, where
+// somebody must know what became of the request.
+func (e *Engine) lateAnswer(r *request) (reply, error) {
+	if r.linger > 0 {
+		timer, stop := e.o.Clock.Timer(r.linger)
+		defer stop()
+		select {
+		case rep := <-r.done:
+			return rep, nil
+		case <-timer:
+		case <-e.stopped:
+		}
+	}
+	return reply{}, r.ctx.Err()
 }
 
 func (r reply) answer() (core.State, error) {

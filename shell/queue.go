@@ -87,8 +87,8 @@ const takePoll = 5 * time.Second
 // visibility timeout; the holder keeps them by [Engine.Extend] and ends with
 // [Engine.Complete] or [Engine.Fail]. A queue that does not exist is waited for.
 //
-// When ctx ends first, items may have been taken: they come back once their
-// visibility timeout is over.
+// When ctx ends first, what was taken meanwhile is given back at once; only where
+// the store does not answer within seconds it comes back with the visibility timeout.
 func (e *Engine) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
 	if o.Max < 0 || o.Max > core.MaxQueueTake {
 		return nil, &Refusal{To: queue, Event: "take", Code: effects.CodeInvalid, Reason: fmt.Sprintf("max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)}
@@ -100,7 +100,12 @@ func (e *Engine) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]
 		if o.Wait > 0 {
 			woken = e.takes.add(queue.ID)
 		}
-		res, s, err := e.tellQueue(ctx, queue, ev)
+		res, s, err := e.askQueue(ctx, queue, ev, takeLinger)
+		if gone := ctx.Err(); gone != nil {
+			e.takes.remove(queue.ID, woken)
+			e.giveBack(ctx, res)
+			return nil, gone
+		}
 		var r *Refusal
 		nothing := errors.As(err, &r) && (r.Code == effects.CodeEmpty || r.Code == effects.CodeNotFound)
 		left := end.Sub(e.o.Clock.Steady())
@@ -117,6 +122,27 @@ func (e *Engine) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]
 		e.takes.remove(queue.ID, woken)
 		if err != nil {
 			return nil, err
+		}
+	}
+}
+
+// takeLinger is how long a take waits for what became of it when its caller has
+// gone.
+const takeLinger = 5 * time.Second
+
+// giveBack releases what was taken for a caller who has gone: else it would be out
+// of sight for the visibility timeout, and an attempt less.
+func (e *Engine) giveBack(ctx context.Context, taken core.Result) {
+	items, _ := taken.Answer.(core.QueueItems)
+	for _, i := range items {
+		ev := core.QueueRelease{Item: i.ID, Holder: i.State.Holder, Attempt: i.Attempts}
+		ref := effects.Ref{Kind: core.KindQueue, ID: i.Queue}
+		// Nobody waits for the answer: the loop alone must have it.
+		r := &request{ctx: context.WithoutCancel(ctx), done: make(chan reply, 1), inputs: []core.Input{{To: ref, Actor: ActorFrom(ctx), Event: ev}}, want: ref}
+		select {
+		case e.inbox <- r:
+		case <-e.closing:
+			return
 		}
 	}
 }
@@ -239,7 +265,11 @@ func asQueue(s core.State, err error) (core.Queue, error) {
 // tellQueue sends an event, and gives what it was answered and the queue's
 // header afterwards.
 func (e *Engine) tellQueue(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.Result, core.State, error) {
-	rep, err := e.ask(ctx, &request{inputs: []core.Input{{To: queue, Actor: ActorFrom(ctx), Event: ev}}, want: queue})
+	return e.askQueue(ctx, queue, ev, 0)
+}
+
+func (e *Engine) askQueue(ctx context.Context, queue effects.Ref, ev core.QueueEvent, linger time.Duration) (core.Result, core.State, error) {
+	rep, err := e.ask(ctx, &request{inputs: []core.Input{{To: queue, Actor: ActorFrom(ctx), Event: ev}}, want: queue, linger: linger})
 	if err != nil {
 		return core.Result{}, nil, err
 	}

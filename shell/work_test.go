@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
 )
 
 // crew is a call of Work that a test stops.
@@ -323,5 +324,45 @@ func TestTwoWorkersNeverHoldOneItem(t *testing.T) {
 		}
 		assert.Equal(t, 60, done)
 		assert.Zero(t, twice)
+	})
+}
+
+// lingering answers only a while after it has committed.
+type lingering struct {
+	store.Store
+	take atomic.Int64
+}
+
+func (l *lingering) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := l.Store.Update(ctx, fn)
+	<-time.After(time.Duration(l.take.Load()))
+	return err
+}
+
+func TestWhatIsTakenForACallerWhoGoesMeanwhileIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &lingering{Store: inMemory(t)}
+		e := running(t, shell.Options{Store: st, TickRate: time.Hour})
+		pushed := push(t, e, shell.PushOptions{})
+		synctest.Wait()
+		st.take.Store(int64(time.Second))
+		ctx, cancel := context.WithCancel(bg())
+		gone := make(chan error, 1)
+		go func() {
+			items, err := e.Take(ctx, work, shell.TakeOptions{Holder: "gone", Wait: time.Minute})
+			assert.Empty(t, items)
+			gone <- err
+		}()
+		elapse(500 * time.Millisecond)
+		held, err := e.QueueItem(bg(), work, pushed.ID)
+		require.NoError(t, err)
+		require.Equal(t, "gone", held.State.Holder, "it is taken, and not yet answered")
+		cancel()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		st.take.Store(0)
+		synctest.Wait()
+		items := take(t, e, shell.TakeOptions{})
+		require.Len(t, items, 1)
+		assert.EqualValues(t, 1, items[0].Attempts)
 	})
 }

@@ -70,7 +70,7 @@ func (f *queueFlags) body(a *app, cmd *cobra.Command) (any, error) {
 		{"concurrency", f.concurrency, &c.Concurrency},
 		{"key-concurrency", f.keyRunning, &c.KeyConcurrency},
 	} {
-		if n.from < 0 || n.from > math.MaxUint32 {
+		if n.from < 0 || int64(n.from) > math.MaxUint32 {
 			return nil, usagef("--%s: %d is not a number in range", n.flag, n.from)
 		}
 		*n.to = uint32(n.from)

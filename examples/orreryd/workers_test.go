@@ -107,14 +107,14 @@ func TestTheItemOfAWorkerThatIsKilledIsDoneByAnother(t *testing.T) {
 	for _, worker := range []string{"worker.sh", "worker.py"} {
 		t.Run(worker, func(t *testing.T) {
 			p := start(t, "--db", database(t))
-			p.ok("queue", "declare", "work", "--visibility", "2s", "--keep-completed", "1h")
+			p.ok("queue", "declare", "work", "--visibility", "4s", "--keep-completed", "1h")
 			gate := filepath.Join(t.TempDir(), "gate")
 			args := []string{worker, "work"}
 			if worker == "worker.sh" { // who is killed hangs; the other one finds the gate open
 				args = append(args, "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done; echo '{}'`, gate)
 			}
 			doomed := hire(t, p, "doomed", nil, args...)
-			p.ok("queue", "push", "work", "--data", `{"seconds": 5}`)
+			p.ok("queue", "push", "work", "--data", `{"seconds": 6}`)
 			p.until("work", "it is taken", func(v queueView) bool { return v.Items.Processing == 1 })
 			require.NoError(t, syscall.Kill(-doomed.Process.Pid, syscall.SIGKILL))
 			require.NoError(t, os.WriteFile(gate, nil, 0o600))

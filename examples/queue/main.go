@@ -41,7 +41,7 @@ func main() {
 			return nil, errors.New("not in the mood") // tried again after the back-off
 		}
 		left <- strings.ToUpper(string(i.Data))
-		return nil, nil
+		return json.RawMessage(`{"loud": true}`), nil
 	}
 	worked := make(chan error)
 	go func() {

@@ -134,7 +134,7 @@ func refusalStatus(c effects.Code) int {
 		return http.StatusNotFound
 	case effects.CodeExists, effects.CodeConflict, effects.CodeEmpty:
 		return http.StatusConflict
-	case effects.CodeInvalid:
+	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
 	return http.StatusBadRequest
 }

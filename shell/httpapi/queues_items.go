@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,9 +108,6 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return notFound(aQueue, err)
 	}
-	if err := r.Context().Err(); err != nil { // nobody is there to work on them
-		return errors.Join(err, s.giveBack(r.Context(), items))
-	}
 	if items == nil {
 		items = []core.QueueItem{} // [] and not null
 	}
@@ -127,18 +123,6 @@ func (s *Server) untilTaken(w http.ResponseWriter, wait time.Duration) error {
 		return fmt.Errorf("lift the time limit of a take: %w", err)
 	}
 	return nil
-}
-
-// giveBack releases what was taken for a client that has gone, so that it need
-// not wait for its visibility timeout.
-func (s *Server) giveBack(ctx context.Context, items []core.QueueItem) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.RequestTimeout)
-	defer cancel()
-	var errs []error
-	for _, i := range items {
-		errs = append(errs, s.engine.Release(ctx, shell.HoldOf(i)))
-	}
-	return errors.Join(errs...)
 }
 
 const anItem = "item"

@@ -15,7 +15,7 @@ const maxQueueMetrics = 1000
 
 var (
 	descQueueItems  = desc("orrery_queue_items", "Items of a queue by state.", "namespace", "tenant", "queue", "state")
-	descQueueOldest = desc("orrery_queue_oldest_ready_seconds", "Since when the ready item that waits longest is there; 0 where none is ready.", "namespace", "tenant", "queue")
+	descQueueOldest = desc("orrery_queue_oldest_ready_seconds", "For how long the ready item waits that waits longest.", "namespace", "tenant", "queue")
 	descQueueTotal  = desc("orrery_queue_total", "What has happened to the items of a queue.", "namespace", "tenant", "queue", "event")
 )
 
