@@ -12,12 +12,15 @@ import (
 // made true.
 func (e *Engine) announce(p *plan) {
 	e.bus.publish(p.turn.Events())
+	e.runbooks.count(p.turn.Events(), p.changes)
 	for _, ev := range p.turn.Events() {
 		switch ev.Kind.Category {
 		case "recurring":
 			e.announceRecurring(p, ev)
 		case "queue":
 			e.takes.hear(ev)
+		default:
+			e.announceRunbook(p, ev)
 		}
 	}
 	for _, c := range p.changes {

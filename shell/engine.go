@@ -49,11 +49,12 @@ type Engine struct {
 	closing chan struct{} // closed when Run begins to stop
 	stopped chan struct{} // closed when Run returned
 
-	loop  loop // touched by the loop's goroutine alone
-	bus   bus
-	wait  waiters
-	takes takers
-	stats stats
+	loop     loop // touched by the loop's goroutine alone
+	bus      bus
+	wait     waiters
+	takes    takers
+	stats    stats
+	runbooks runbookStats
 }
 
 // request is something that a caller wants done and waits for.

@@ -1,6 +1,9 @@
 package shell_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -61,5 +65,80 @@ func TestMachinesOfRunbooksGoWhenTheirRetentionEnds(t *testing.T) {
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		_, err = e.Strategy(bg(), st.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
+	})
+}
+
+func TestPhasesAreTimedByWhatTheyDoAndEventsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _, _, _ := ended(t)
+		_, err := e.SendBus(bg(), core.BusPublish{Kind: effects.Custom("deploys", "wanted"), Source: effects.EventSource{Component: "test"}})
+		require.NoError(t, err)
+		p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Manual: &core.ManualPhase{}}, {Name: "b", Manual: &core.ManualPhase{}},
+		}}})
+		require.NoError(t, err)
+		elapse(2 * time.Second)
+		for _, ev := range []core.PipelineEvent{
+			core.PhaseFailed{Phase: "a", Error: "no"}, core.PipelineRetry{}, core.PhaseComplete{Phase: "a"}, core.PhaseComplete{Phase: "b"},
+		} {
+			_, err = e.SendPipeline(bg(), p.ID, ev)
+			require.NoError(t, err)
+		}
+		st, err := e.RunbookStats(bg())
+		require.NoError(t, err)
+		count := func(kind string, outcome core.PhaseOutcome) (n uint64) {
+			for _, c := range st.Phases[shell.PhaseKey{Kind: kind, Outcome: outcome}].Counts {
+				n += c
+			}
+			return n
+		}
+		assert.EqualValues(t, 1, count("wait", core.HistoryDone))
+		assert.EqualValues(t, 1, count("run", core.HistoryDone))
+		assert.EqualValues(t, 1, count("manual", core.HistoryFailed))
+		assert.EqualValues(t, 2, count("manual", core.HistoryDone))
+		assert.InDelta(t, 60, st.Phases[shell.PhaseKey{Kind: "wait", Outcome: core.HistoryDone}].Sum, 0.001)
+		assert.EqualValues(t, 1, st.Phases[shell.PhaseKey{Kind: "wait", Outcome: core.HistoryDone}].Counts[6], "up to a minute")
+		assert.EqualValues(t, 2, st.Events[effects.KindPipelineComplete])
+		assert.EqualValues(t, 1, st.Events[shell.OtherEvents])
+		assert.NotContains(t, st.Events, effects.Custom("deploys", "wanted"), "of those there may be any number")
+		assert.Equal(t, map[core.PhaseType]uint64{
+			core.PhaseInit: 0, core.PhaseBlocked: 0, core.PhaseRunning: 0, core.PhaseDone: 2, core.PhaseFailure: 0, core.PhaseCancelled: 0,
+		}, st.Pipelines)
+		assert.EqualValues(t, 1, st.Tasks[core.TaskDone])
+		assert.EqualValues(t, 1, st.Strategies[core.StrategySucceeded])
+	})
+}
+
+func TestTheLogTellsOfRunbooksAtTheLevelOfTheirWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		plain := func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || strings.HasSuffix(a.Key, "_id") {
+				return slog.Attr{}
+			}
+			return a
+		}
+		log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: plain}))
+		e, stop := start(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Logger: log})
+		p, err := e.CreatePipeline(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Manual: &core.ManualPhase{}},
+		}}})
+		require.NoError(t, err)
+		_, err = e.SendPipeline(bg(), p.ID, core.PhaseFailed{Phase: "a", Error: "no disk"})
+		require.NoError(t, err)
+		task, err := e.CreateTask(bg(), core.TaskSpec{Label: "t"})
+		require.NoError(t, err)
+		synctest.Wait()
+		_, err = e.SendTask(bg(), task.ID, core.TaskRecover{Action: core.RecoverEscalate, Message: "look\nhere"})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		for _, line := range []string{
+			`level=INFO msg=pipeline.start namespace=ns tenant=t1 label=l pipeline=p` + "\n",
+			`level=WARN msg=pipeline.fail namespace=ns tenant=t1 label=l pipeline=p error="no disk" phase=a` + "\n",
+			`level=ERROR msg=system.escalate namespace="" tenant="" label=t message="look\nhere"`,
+		} {
+			assert.Contains(t, b.String(), line)
+		}
+		assert.NotContains(t, b.String(), "pipeline.phase", "that is for debugging")
 	})
 }

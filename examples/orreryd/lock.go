@@ -149,7 +149,7 @@ func (a *app) lockList() *cobra.Command {
 		row: func(l core.Lock) []string {
 			return []string{
 				short(l.Name, 40), short(l.Namespace+"/"+l.Tenant, 40), orDash(short(l.Holder, 48)),
-				shortTime(l.Since), shortTime(l.Until), count(uint64(len(l.Waiters))),
+				shortTime(l.Since), shortTime(l.Until), number(uint64(len(l.Waiters))),
 			}
 		},
 	}.command(a)
@@ -160,8 +160,8 @@ func (a *app) printLock(raw json.RawMessage, l core.Lock) error {
 		return a.printJSON(raw)
 	}
 	err := a.printFields([][2]string{
-		{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"fencing", count(l.Token)},
-		{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", count(uint64(len(l.Waiters)))},
+		{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"fencing", number(l.Token)},
+		{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", number(uint64(len(l.Waiters)))},
 	})
 	if err != nil || len(l.Waiters) == 0 {
 		return err
@@ -182,8 +182,8 @@ func (a *app) semaphoreList() *cobra.Command {
 		header: []string{"NAME", "SCOPE", "HELD", "OF", "HOLDERS", "WAITING"},
 		row: func(s core.Semaphore) []string {
 			return []string{
-				short(s.Name, 40), short(s.Namespace+"/"+s.Tenant, 40), count(s.Held()), count(uint64(s.Total)),
-				count(uint64(len(s.Holders))), count(uint64(len(s.Waiters))),
+				short(s.Name, 40), short(s.Namespace+"/"+s.Tenant, 40), number(s.Held()), number(uint64(s.Total)),
+				number(uint64(len(s.Holders))), number(uint64(len(s.Waiters))),
 			}
 		},
 	}.command(a)
@@ -195,14 +195,14 @@ func (a *app) printSemaphore(raw json.RawMessage, s core.Semaphore) error {
 	}
 	err := a.printFields([][2]string{
 		{"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"held", fmt.Sprintf("%d of %d", s.Held(), s.Total)},
-		{"waiting", count(uint64(len(s.Waiters)))},
+		{"waiting", number(uint64(len(s.Waiters)))},
 	})
 	if err != nil || len(s.Holders)+len(s.Waiters) == 0 {
 		return err
 	}
 	var rows [][]string
 	for _, h := range s.Holders {
-		rows = append(rows, []string{short(h.Holder, 60), "holds", attempts(h.Slots), count(h.Token), shortTime(h.Since), shortTime(h.Until)})
+		rows = append(rows, []string{short(h.Holder, 60), "holds", attempts(h.Slots), number(h.Token), shortTime(h.Since), shortTime(h.Until)})
 	}
 	for _, w := range s.Waiters {
 		rows = append(rows, []string{short(w.Holder, 60), "waits", attempts(w.Slots), "-", shortTime(w.Since), "-"})

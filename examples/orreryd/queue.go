@@ -135,8 +135,8 @@ func (q *queue) list() *cobra.Command {
 		rows := make([][]string, 0, len(list))
 		for _, v := range list {
 			rows = append(rows, []string{
-				short(v.Name, 40), v.state(), count(v.Items.Ready), count(v.Items.Waiting), count(v.Items.Delayed),
-				count(v.Items.Processing), count(v.Items.Failed), count(v.Items.Dead), orDash(v.oldest()),
+				short(v.Name, 40), v.state(), number(v.Items.Ready), number(v.Items.Waiting), number(v.Items.Delayed),
+				number(v.Items.Processing), number(v.Items.Failed), number(v.Items.Dead), orDash(v.oldest()),
 			})
 		}
 		return q.a.printPage([]string{"NAME", "STATE", "READY", "WAITING", "DELAYED", "PROCESSING", "FAILED", "DEAD", "OLDEST"},
@@ -220,7 +220,7 @@ func limited(n uint32) string {
 	if n == 0 {
 		return ""
 	}
-	return count(uint64(n))
+	return number(uint64(n))
 }
 
 func rateText(r core.QueueRate) string {

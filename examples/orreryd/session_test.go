@@ -74,6 +74,7 @@ func TestSessions(t *testing.T) {
 
 var (
 	aDuration = regexp.MustCompile(`(\b\d+(\.\d+)?(ms|s)|TOOK) {2,}`)
+	aFence    = regexp.MustCompile(`\b\d{7}\b`) // it counts batches, of which there may be more
 	aGain     = regexp.MustCompile(`has \d+ now`)
 	aNumber   = regexp.MustCompile(`\b\d+ (bytes|events in \d+ batches|entities \(\d+ more untouched\))`)
 	anAge     = regexp.MustCompile(`(?m)((?:^oldest ready|\b(?:paused|active)\s[\d ]*) +)\d+s$|("oldest_ready_seconds"): ?[0-9.e-]+`)
@@ -97,6 +98,7 @@ func shown(r result, dir, url string) string {
 	s = aNumber.ReplaceAllString(s, "N $1")
 	s = regexp.MustCompile(`events in \d+ batches`).ReplaceAllString(s, "events in N batches")
 	s = regexp.MustCompile(`\(\d+ more`).ReplaceAllString(s, "(N more")
+	s = aFence.ReplaceAllString(s, "FENCING")
 	s = aGain.ReplaceAllString(s, "has N now")
 	s = regexp.MustCompile(`--page-token \S+,`).ReplaceAllString(s, "--page-token TOKEN,")
 	s = regexp.MustCompile(`"Date":"[^"]*"`).ReplaceAllString(s, `"Date":"DATE"`)

@@ -150,4 +150,4 @@ func (a *app) taskFail(m machine[core.Task]) *cobra.Command {
 	return cmd
 }
 
-func count(n uint64) string { return strconv.FormatUint(n, 10) }
+func number(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -48,7 +48,7 @@ func (a *app) workerList() *cobra.Command {
 		row: func(w core.Worker) []string {
 			return []string{
 				short(w.Name, 40), short(w.Namespace+"/"+w.Tenant, 40), workerState(w), short(w.Queue, 40), workerDoes(w.Do),
-				fmt.Sprintf("%d/%d", len(w.Running), w.Concurrency), count(w.Completed), count(w.Failed),
+				fmt.Sprintf("%d/%d", len(w.Running), w.Concurrency), number(w.Completed), number(w.Failed),
 			}
 		},
 	}.command(a)
@@ -87,7 +87,7 @@ func (a *app) printWorker(raw json.RawMessage, w core.Worker) error {
 	err := a.printFields([][2]string{
 		{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", workerState(w)}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
 		{"in hand", fmt.Sprintf("%d of at most %d", len(w.Running), w.Concurrency)},
-		{"completed", count(w.Completed)}, {"failed", count(w.Failed)}, {"created", timeText(w.CreatedAt)},
+		{"completed", number(w.Completed)}, {"failed", number(w.Failed)}, {"created", timeText(w.CreatedAt)},
 	})
 	if err != nil || len(w.Running) == 0 {
 		return err

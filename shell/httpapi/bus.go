@@ -22,10 +22,10 @@ import (
 func (s *Server) busRoutes() []route {
 	return []route{
 		{"GET", "/v1/subscribers", overall, s.listSubscribers},
-		{"PUT", "/v1/subscribers/{name}", overallWriting, s.putSubscriber},
-		{"DELETE", "/v1/subscribers/{name}", overallWriting, s.deleteSubscriber},
-		{"POST", "/v1/events", overallWriting, s.publishEvent},
-		{"GET", "/v1/events", streaming, s.streamEvents},
+		{"PUT", "/v1/subscribers/{name}", ruling, s.putSubscriber},
+		{"DELETE", "/v1/subscribers/{name}", ruling, s.deleteSubscriber},
+		{"POST", "/v1/events", ruling, s.publishEvent},
+		{"GET", "/v1/events", follows, s.streamEvents},
 	}
 }
 

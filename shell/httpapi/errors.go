@@ -132,7 +132,7 @@ func refusalStatus(c effects.Code) int {
 	switch c {
 	case effects.CodeNotFound:
 		return http.StatusNotFound
-	case effects.CodeExists, effects.CodeConflict, effects.CodeEmpty:
+	case effects.CodeExists, effects.CodeConflict:
 		return http.StatusConflict
 	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}

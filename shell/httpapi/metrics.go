@@ -52,6 +52,7 @@ func (s *Server) initMetrics() {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&engineCollector{s},
 		&queueCollector{s},
+		&runbookCollector{s},
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),
@@ -163,13 +164,5 @@ func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
 
 // lateness makes a Prometheus histogram, whose buckets are cumulative.
 func lateness(h shell.Histogram) prometheus.Metric {
-	buckets := make(map[float64]uint64, len(shell.LatenessBuckets))
-	total := uint64(0)
-	for i, n := range h.Counts {
-		total += n
-		if i < len(shell.LatenessBuckets) {
-			buckets[shell.LatenessBuckets[i]] = total
-		}
-	}
-	return prometheus.MustNewConstHistogram(descLateness, total, h.Sum, buckets)
+	return cumulated(descLateness, shell.LatenessBuckets[:], h)
 }

@@ -64,7 +64,7 @@ var runbookTypes = map[string]reflect.Type{
 	"RecoverRequest":       reflect.TypeFor[recoverRequest](),
 	"Ref":                  reflect.TypeFor[effects.Ref](),
 	"ReleaseRequest":       reflect.TypeFor[releaseRequest](),
-	"Retry":                reflect.TypeFor[core.Retry](),
+	"PhaseRetry":           reflect.TypeFor[core.Retry](),
 	"Semaphore":            reflect.TypeFor[core.Semaphore](),
 	"SemaphoreHolder":      reflect.TypeFor[core.SemaphoreHolder](),
 	"SemaphoreList":        reflect.TypeFor[semaphoreList](),

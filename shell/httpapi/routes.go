@@ -16,15 +16,15 @@ import (
 type access uint8
 
 const (
-	open           access = iota // anybody who may connect: says nothing about what is stored
-	signed                       // a webhook: its signature is checked by the handler
-	reading                      // any token
-	writing                      // any token that is not read-only
-	taking                       // the same; the request may wait for items, see maxTakeWait
-	overall                      // a token that is bound to nothing: totals over all tenants
-	overallWriting               // such a token, that is not read-only
-	streaming                    // as overall; the answer goes on until its reader leaves
-	admin                        // an admin's token
+	open    access = iota // anybody who may connect: says nothing about what is stored
+	signed                // a webhook: its signature is checked by the handler
+	reading               // any token
+	writing               // any token that is not read-only
+	taking                // the same; the request may wait for items, see maxTakeWait
+	overall               // a token that is bound to nothing: totals over all tenants
+	ruling                // such a token, that is not read-only
+	follows               // as overall; the answer goes on until its reader leaves
+	admin                 // an admin's token
 )
 
 // call is what a handler is told about a request beside the request itself.
@@ -156,7 +156,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		err := s.authorize(rt.access, r, c)
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access != admin && rt.access != streaming { // a backup takes as long as it takes
+			if rt.access != admin && rt.access != follows { // a backup takes as long as it takes
 				limit := s.o.RequestTimeout
 				if rt.access == taking {
 					limit += maxTakeWait
@@ -183,9 +183,9 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	}
 	c.token, c.actor = t, "api:"+t.Name
 	switch {
-	case (a == writing || a == taking || a == overallWriting) && t.ReadOnly:
+	case (a == writing || a == taking || a == ruling) && t.ReadOnly:
 		return failf(http.StatusForbidden, "token: %q is read-only", t.Name)
-	case (a == overall || a == overallWriting || a == streaming) && !t.unbound():
+	case (a == overall || a == ruling || a == follows) && !t.unbound():
 		return failf(http.StatusForbidden, "token: %q is bound to some namespaces, tenants or tools: this is about all of them", t.Name)
 	case a == admin && !t.Admin:
 		return failf(http.StatusForbidden, "token: %q is not an admin's", t.Name)

@@ -106,12 +106,15 @@ var (
 	uuidForm = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	// A page token holds an id, so it differs from run to run.
 	tokenForm = regexp.MustCompile(`("next_page_token": ?)"[^"]+"`)
+	// A fencing token counts batches, of which there may be more.
+	fenceForm = regexp.MustCompile(`("token": ?|holds lock "deploy" by )\d{5,}`)
 	nameForm  = regexp.MustCompile(`\{id-(\d+)\}`)
 )
 
 // number replaces ids by their numbers.
 func (s *story) number(text string) string {
 	text = tokenForm.ReplaceAllString(text, `$1"{token}"`)
+	text = fenceForm.ReplaceAllString(text, `${1}N`)
 	return uuidForm.ReplaceAllStringFunc(text, func(id string) string {
 		if id == uuid.Nil.String() {
 			return id
