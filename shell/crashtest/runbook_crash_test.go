@@ -64,6 +64,7 @@ func runbookDir(t *testing.T) string {
 // left.
 func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
 	t.Helper()
+	removeStale(t, dir)
 	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, st.Close()) }()
@@ -84,6 +85,33 @@ func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
 	stop()
 	require.NoError(t, <-ended)
 	sound(t, st)
+}
+
+// removeStale removes what an operator has to remove: lock files of git itself
+// whose git died as it made them. Git takes note of a lock file for its own
+// cleaning up only after it has made it, so a git that is told to end in between,
+// as its daemon dies, leaves it; package shell/git waits for such a file and never
+// removes it, since it cannot know that nobody is at work.
+func removeStale(t *testing.T, dir string) {
+	t.Helper()
+	find := func() (found []string) {
+		for _, glob := range []string{"*.lock", "worktrees/*/*.lock", "refs/heads/*.lock"} {
+			more, err := filepath.Glob(filepath.Join(dir, rootDir, repoName, ".git", glob))
+			require.NoError(t, err)
+			found = append(found, more...)
+		}
+		return found
+	}
+	_ = poll(3*time.Second, func() error { // of a git that is about to end
+		if len(find()) > 0 {
+			return errLater
+		}
+		return nil
+	})
+	for _, path := range find() {
+		t.Logf("a git that died has left %s", path)
+		require.NoError(t, os.Remove(path))
+	}
 }
 
 // examineRunbooks says what does not hold once all pipelines have ended.
