@@ -228,6 +228,8 @@ type childConfig struct {
 	Dir   string `json:"dir"`
 	Seed  uint64 `json:"seed"`
 	Death death  `json:"death"`
+	// Runbooks: it carries runbooks out, instead of actions.
+	Runbooks bool `json:"runbooks,omitempty"`
 	variant
 }
 
@@ -252,7 +254,13 @@ func child(raw string) error {
 	if err != nil {
 		return err
 	}
-	e, err := shell.New(engineOptions(&mortal{Store: st, at: c.Death}, f, c.variant))
+	o := engineOptions(&mortal{Store: st, at: c.Death}, f, c.variant)
+	if c.Runbooks {
+		if o, err = runbookOptions(c.Dir, o.Store, f, c.variant); err != nil {
+			return err
+		}
+	}
+	e, err := shell.New(o)
 	if err != nil {
 		return err
 	}
@@ -260,7 +268,16 @@ func child(raw string) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	if err := loadChild(ctx, e, c.Seed); err != nil {
+	if c.Runbooks {
+		book := &pipeBook{w: os.Stdout}
+		err = playRunbooks(ctx, e, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { book.write(note{Op: opRunbooks, Phase: acked}) })
+		if err == nil {
+			<-ctx.Done() // all have ended: it waits to be killed
+		}
+	} else {
+		err = loadChild(ctx, e, c.Seed)
+	}
+	if err != nil {
 		return err
 	}
 	return fmt.Errorf("nobody killed it: %w", errors.Join(ctx.Err(), <-ended))

@@ -28,6 +28,7 @@ const (
 	opFire      op = "fire" // trigger a recurring action
 	opSeen      op = "seen" // the state of a recurring action was read
 	opLook      op = "look" // an action was read
+	opRunbooks  op = "runbooks"
 )
 
 // phase says how far a request is. One that was tried, and neither acknowledged
@@ -175,6 +176,7 @@ func (l *ledger) write(n note) {
 		}
 	case opPause, opResume, opDelete, opFire, opSeen:
 		l.change(n)
+	case opRunbooks: // only counted
 	}
 }
 
