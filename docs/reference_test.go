@@ -200,7 +200,7 @@ func tomlKeys(files []*ast.File, top string) (map[string]string, error) {
 // typeWords says what the page calls a Go type.
 var typeWords = map[string]string{
 	"string": "text", "float64": "number", "int": "whole number", "int64": "whole number", "uint32": "whole number",
-	"bool": "true or false", "[]string": "list of text", "map[string]any": "table", "any": "time",
+	"bool": "true or false", "[]string": "list of text", "map[string]any": "table", "map[string]string": "table of text", "any": "time",
 }
 
 // documentedKeys gives the rows of the page by key. The heading of a table says
@@ -267,7 +267,7 @@ func flatten(v any, keys map[string]string) map[string]any {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, below := range v {
-				if key == "tools" || key == "webhooks" {
+				if key == "tools" || key == "webhooks" || key == "notify.channels" {
 					name = "NAME"
 				}
 				walk(strings.TrimPrefix(key+"."+name, "."), below)
