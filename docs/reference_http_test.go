@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	httpPage   = "docs/http.md"
-	pageServer = "http://127.0.0.1:7460" // where the page's examples go
+	httpPage      = "docs/http.md"
+	pipelinesPage = "docs/pipelines.md"
+	pageServer    = "http://127.0.0.1:7460" // where the page's examples go
 )
 
 // Marks of the page's blocks. What one daemon was told is still there in the
@@ -33,6 +34,7 @@ const (
 	markDaemon = "<!-- daemon -->" // the configuration of the daemon from here on
 	markRun    = "<!-- run -->"    // an example; the answer follows
 	markPoll   = "<!-- run until -->"
+	markCLI    = "<!-- cli -->" // lines after "$ " are commands, and what follows is what they print
 )
 
 // startDaemon runs a daemon on a free port until the test ends, and gives its
@@ -197,7 +199,8 @@ func (tr *transcript) is(page, got answer) bool {
 // example is a marked block with its answer.
 type example struct {
 	markedBlock
-	poll bool
+	page      string
+	poll, cli bool
 }
 
 // chapter is one daemon of the page, with its examples.
@@ -206,7 +209,7 @@ type chapter struct {
 	examples []example
 }
 
-func chapters(doc string) []chapter {
+func chapters(page, doc string) []chapter {
 	var all []chapter
 	_, fences := splitMarkdown(doc)
 	for i, f := range fences {
@@ -214,8 +217,8 @@ func chapters(doc string) []chapter {
 		switch mark {
 		case markDaemon:
 			all = append(all, chapter{config: f})
-		case markRun, markPoll:
-			e := example{markedBlock: markedBlock{fence: f}, poll: mark == markPoll}
+		case markRun, markPoll, markCLI:
+			e := example{markedBlock: markedBlock{fence: f}, page: page, poll: mark == markPoll, cli: mark == markCLI}
 			if i+1 < len(fences) {
 				e.next = fences[i+1]
 			}
@@ -261,33 +264,54 @@ func (sh shell) run(ctx context.Context, script string) (answer, error) {
 	return got, nil
 }
 
-func TestTheExamplesOfTheHTTPPageAreAnsweredAsItSays(t *testing.T) {
+func TestTheExamplesOfTheHTTPPagesAreAnsweredAsTheySay(t *testing.T) {
 	for _, program := range []string{"sh", "curl", "openssl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("the page's examples need %s: %v", program, err)
 		}
 	}
-	all := chapters(readFile(t, httpPage))
-	require.NotEmpty(t, all)
-	for _, ch := range all {
-		t.Run(fmt.Sprintf("the daemon of line %d", ch.config.line), func(t *testing.T) {
-			url := startDaemon(t, ch.config.text)
-			sh := newShell(t)
-			tr := &transcript{ids: map[string]string{}}
-			require.NotEmpty(t, ch.examples)
-			for _, e := range ch.examples {
-				replay(t, sh, tr, url, e)
-			}
-		})
+	for _, page := range []string{httpPage, pipelinesPage} {
+		all := chapters(page, readFile(t, page))
+		require.NotEmpty(t, all)
+		for _, ch := range all {
+			t.Run(fmt.Sprintf("%s, the daemon of line %d", page, ch.config.line), func(t *testing.T) {
+				url := startDaemon(t, ch.config.text)
+				sh := newShell(t)
+				tr := &transcript{ids: map[string]string{}}
+				require.NotEmpty(t, ch.examples)
+				for _, e := range ch.examples {
+					if e.cli {
+						replayCLI(t, tr, url, e)
+						continue
+					}
+					replay(t, sh, tr, url, e)
+				}
+			})
+		}
+	}
+}
+
+// replayCLI types the commands of one example at the daemon.
+func replayCLI(t *testing.T, tr *transcript, url string, e example) {
+	t.Helper()
+	for _, typed := range strings.Split("\n"+e.fence.text, "\n$ ")[1:] {
+		command, want, _ := strings.Cut(typed, "\n")
+		line, ok := strings.CutPrefix(tr.here(command), "orreryd ")
+		require.True(t, ok, "%s:%d: %s", e.page, e.fence.line, command)
+		cmd := exec.CommandContext(t.Context(), "sh", "-euc", `"$0" `+line, daemonBinary(t))
+		cmd.Env = plainEnv("ORRERY_SERVER="+url, "NO_PROXY=*")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s:%d: %s: %s", e.page, e.fence.line, command, out)
+		require.True(t, tr.match(want, string(out)), "%s:%d: %s\nthe page says\n%s\nbut it is\n%s", e.page, e.fence.line, command, want, out)
 	}
 }
 
 // replay runs one example.
 func replay(t *testing.T, sh shell, tr *transcript, url string, e example) {
 	t.Helper()
-	require.Equal(t, "http", e.next.lang, "%s:%d: the answer must follow", httpPage, e.fence.line)
+	require.Equal(t, "http", e.next.lang, "%s:%d: the answer must follow", e.page, e.fence.line)
 	script := strings.ReplaceAll(tr.here(e.fence.text), pageServer, url)
-	require.NotContains(t, script, ":7460", "%s:%d", httpPage, e.fence.line)
+	require.NotContains(t, script, ":7460", "%s:%d", e.page, e.fence.line)
 	want := parseAnswer(e.next.text)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -300,12 +324,12 @@ func replay(t *testing.T, sh shell, tr *transcript, url string, e example) {
 		}
 		if err != nil || !e.poll {
 			require.FailNow(t, "another answer", "%s:%d: %v\n%s\nthe page says\n%s\nbut it is\n%s\n%s\n\n%s",
-				httpPage, e.fence.line, err, e.fence.text, e.next.text, got.status, strings.Join(got.headers, "\n"), got.body)
+				e.page, e.fence.line, err, e.fence.text, e.next.text, got.status, strings.Join(got.headers, "\n"), got.body)
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			require.FailNow(t, "never the answer of the page", "%s:%d: the last one was\n%s\n%s", httpPage, e.fence.line, got.status, got.body)
+			require.FailNow(t, "never the answer of the page", "%s:%d: the last one was\n%s\n%s", e.page, e.fence.line, got.status, got.body)
 		}
 	}
 }
@@ -374,10 +398,10 @@ type openAPI struct {
 	} `json:"components"`
 }
 
-func TestTheHTTPPageHasEveryRouteParameterFieldAndStatus(t *testing.T) {
+func TestTheHTTPPagesHaveEveryRouteParameterFieldAndStatus(t *testing.T) {
 	var api openAPI
 	require.NoError(t, json.Unmarshal([]byte(readFile(t, "shell/httpapi/openapi.json")), &api))
-	doc := readFile(t, httpPage)
+	doc := readFile(t, httpPage) + "\n" + readFile(t, pipelinesPage)
 	prose, _ := splitMarkdown(doc)
 	page := strings.Join(prose, "\n")
 
@@ -415,7 +439,9 @@ func TestTheHTTPPageHasEveryRouteParameterFieldAndStatus(t *testing.T) {
 	}
 	assert.ElementsMatch(t, routes, headings)
 
-	for _, schema := range []string{"ActionRequest", "RecurringRequest", "RecurringPatch", "RunPolicy", "Reason", "TriggerRequest", "Occurrence", "Info"} {
+	for _, schema := range []string{"ActionRequest", "RecurringRequest", "RecurringPatch", "RunPolicy", "Reason", "TriggerRequest", "Occurrence", "Info",
+		"PipelineRequest", "ApprovalRequest", "SignalRequest", "PhaseCompleteRequest", "PhaseFailRequest", "HeartbeatRequest", "RecoverRequest",
+		"EvaluateRequest", "WorkerRequest", "AcquireSlotsRequest", "HolderRequest", "SubscriberRequest", "EventRequest", "EventMatch", "Reaction"} {
 		require.NotEmpty(t, api.Components.Schemas[schema].Properties, schema)
 		for field := range api.Components.Schemas[schema].Properties {
 			assert.True(t, strings.Contains(page, "`"+field+"`") || strings.Contains(doc, `"`+field+`"`), "the field %s of %s", field, schema)
