@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	httpPage   = "docs/http.md"
-	queuesPage = "docs/queues.md"
-	pageServer = "http://127.0.0.1:7460" // where the page's examples go
+	httpPage      = "docs/http.md"
+	queuesPage    = "docs/queues.md"
+	pipelinesPage = "docs/pipelines.md"
+	pageServer    = "http://127.0.0.1:7460" // where the page's examples go
 )
 
 // Marks of the page's blocks. What one daemon was told is still there in the
@@ -270,7 +271,7 @@ func TestTheExamplesOfTheHTTPPagesAreAnsweredAsTheySay(t *testing.T) {
 			t.Skipf("the page's examples need %s: %v", program, err)
 		}
 	}
-	for _, page := range []string{httpPage, queuesPage} {
+	for _, page := range []string{httpPage, queuesPage, pipelinesPage} {
 		all := chapters(page, readFile(t, page))
 		require.NotEmpty(t, all)
 		for _, ch := range all {
@@ -401,7 +402,7 @@ type openAPI struct {
 func TestTheHTTPPagesHaveEveryRouteParameterFieldAndStatus(t *testing.T) {
 	var api openAPI
 	require.NoError(t, json.Unmarshal([]byte(readFile(t, "shell/httpapi/openapi.json")), &api))
-	doc := readFile(t, httpPage) + "\n" + readFile(t, queuesPage)
+	doc := readFile(t, httpPage) + "\n" + readFile(t, queuesPage) + "\n" + readFile(t, pipelinesPage)
 	prose, _ := splitMarkdown(doc)
 	page := strings.Join(prose, "\n")
 
@@ -440,7 +441,9 @@ func TestTheHTTPPagesHaveEveryRouteParameterFieldAndStatus(t *testing.T) {
 	assert.ElementsMatch(t, routes, headings)
 
 	for _, schema := range []string{"ActionRequest", "RecurringRequest", "RecurringPatch", "RunPolicy", "Reason", "TriggerRequest", "Occurrence", "Info",
-		"QueueConfig", "QueueRate", "Retry", "PushRequest", "TakeRequest", "FailRequest", "CompleteRequest", "ExtendRequest", "RedriveRequest", "PurgeRequest"} {
+		"QueueConfig", "QueueRate", "Retry", "PushRequest", "TakeRequest", "FailRequest", "CompleteRequest", "ExtendRequest", "RedriveRequest", "PurgeRequest",
+		"PipelineRequest", "ApprovalRequest", "SignalRequest", "PhaseCompleteRequest", "PhaseFailRequest", "HeartbeatRequest", "RecoverRequest",
+		"EvaluateRequest", "WorkerRequest", "AcquireSlotsRequest", "HolderRequest", "SubscriberRequest", "EventRequest", "EventMatch", "Reaction"} {
 		require.NotEmpty(t, api.Components.Schemas[schema].Properties, schema)
 		for field := range api.Components.Schemas[schema].Properties {
 			assert.True(t, strings.Contains(page, "`"+field+"`") || strings.Contains(doc, `"`+field+`"`), "the field %s of %s", field, schema)

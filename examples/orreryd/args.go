@@ -27,7 +27,7 @@ func flagError(_ *cobra.Command, err error) error {
 	}
 	f, value := bad.GetFlag(), short(bad.GetValue(), 60)
 	switch f.Value.Type() {
-	case "int":
+	case "int", "uint32", "uint64":
 		return usagef("--%s: %q is not a whole number in range", f.Name, value)
 	case "bool":
 		return usagef("--%s: %q is neither true nor false", f.Name, value)

@@ -120,7 +120,7 @@ func semaphoreDeclare(m machine[core.Semaphore]) *cobra.Command {
 	cmd := m.verb("declare", "Declare how many slots there are; 0 takes that back", http.MethodPut, "", func() (any, error) {
 		return map[string]uint32{"slots": slots}, nil
 	})
-	cmd.Flags().Uint32Var(&slots, "slots", 1, "slots in total")
+	cmd.Flags().Uint32Var(&slots, "slots", 1, "`number` of slots in total")
 	return cmd
 }
 
@@ -137,8 +137,8 @@ func semaphoreAcquire(m machine[core.Semaphore]) *cobra.Command {
 	})
 	h.addName(cmd)
 	h.addTTL(cmd)
-	cmd.Flags().Uint32Var(&slots, "slots", 1, "how many are wanted")
-	cmd.Flags().Uint32Var(&total, "total", 0, "slots in total, where it was not declared")
+	cmd.Flags().Uint32Var(&slots, "slots", 1, "`number` of slots that are wanted")
+	cmd.Flags().Uint32Var(&total, "total", 0, "`number` of slots in total, where it was not declared")
 	return cmd
 }
 

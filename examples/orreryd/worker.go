@@ -123,7 +123,7 @@ func (a *app) workerDeclare(m machine[core.Worker]) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&queue, "queue", "", "`name` of the queue whose items it takes")
-	f.Uint32Var(&concurrency, "concurrency", 1, "most items in hand at once, up to 256")
+	f.Uint32Var(&concurrency, "concurrency", 1, "most `items` in hand at once, up to 256")
 	f.StringVar(&do, "do", "", "`JSON` with one of pipeline, run, strategy and task; @FILE or - for stdin")
 	return cmd
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -75,6 +77,9 @@ func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call)
 	}
 	if err := s.permitUses(c.token, usesOf("definition", *body.Definition)); err != nil {
 		return err
+	}
+	if err := body.Definition.ValidateWith(slices.Sorted(maps.Keys(body.Context))...); err != nil {
+		return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine says the same, but not where
 	}
 	spec := core.PipelineSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Runbook: or(body.Runbook, ""),
