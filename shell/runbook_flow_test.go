@@ -183,10 +183,10 @@ func TestACancelledPipelineTakesItsChildrenAndItsLocksAlong(t *testing.T) {
 	})
 }
 
-// misbehaving is an interpreter of notifications that does what it is told to.
-type misbehaving func(ctx context.Context) (json.RawMessage, error)
+// carrying is an interpreter that does what it is told to.
+type carrying func(ctx context.Context) (json.RawMessage, error)
 
-func (m misbehaving) Carry(ctx context.Context, _ effects.Ref, _ effects.Outer) (json.RawMessage, error) {
+func (m carrying) Carry(ctx context.Context, _ effects.Ref, _ effects.Outer) (json.RawMessage, error) {
 	return m(ctx)
 }
 
@@ -196,7 +196,7 @@ func TestAnInterpreterThatMisbehavesFailsItsPhaseAndNothingElse(t *testing.T) {
 		big[1+i] = 'x'
 	}
 	for name, c := range map[string]struct {
-		does misbehaving
+		does carrying
 		want string // a part of the error; empty: the phase is done
 	}{
 		"it panics":            {func(context.Context) (json.RawMessage, error) { panic("oh dear") }, "oh dear"},
