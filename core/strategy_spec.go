@@ -159,11 +159,11 @@ func plainInput(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-func (p *AgentPrompt) withDefaults() *AgentPrompt {
-	if p == nil {
+func (a *AgentPrompt) withDefaults() *AgentPrompt {
+	if a == nil {
 		return nil
 	}
-	out := *p
+	out := *a
 	if len(out.Command) == 0 {
 		out.Command = nil
 	}

@@ -39,7 +39,7 @@ func TestTheRunbookPageHasEveryKeyOfARunbookFile(t *testing.T) {
 	var shown []string
 	word := regexp.MustCompile(`[a-z_]+`)
 	doc := readFile(t, runbookPage)
-	for _, line := range strings.Split(doc, "\n") {
+	for line := range strings.SplitSeq(doc, "\n") {
 		for _, s := range codeSpan.FindAllStringSubmatch(line, -1) {
 			shown = append(shown, word.FindAllString(s[1], -1)...)
 		}

@@ -78,7 +78,7 @@ func newLab(t *testing.T, r queueRules) (l *lab, restart func(), stop func()) {
 	}
 	up()
 	_, err := l.engine.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{
-		Retry: core.Retry{MaxAttempts: r.attempts}, Concurrency: uint32(r.concurrency), VisibilityTimeoutMS: outOfSight(1).Milliseconds(), //nolint:gosec // small
+		Retry: core.Retry{MaxAttempts: r.attempts}, Concurrency: uint32(r.concurrency), VisibilityTimeoutMS: outOfSight(1).Milliseconds(),
 	})
 	require.NoError(t, err)
 	return l, func() { down(); up() }, func() {
@@ -253,7 +253,7 @@ func record(t *testing.T, r queueRules, seed uint64, restarts int) []porcupine.O
 	l, restart, stop := newLab(t, r)
 	var wg sync.WaitGroup
 	for n := 1; n <= clients; n++ {
-		wg.Go(func() { l.client(n, each, rand.New(rand.NewPCG(seed, uint64(n)))) }) //nolint:gosec // a fixed sequence
+		wg.Go(func() { l.client(n, each, rand.New(rand.NewPCG(seed, uint64(n)))) })
 	}
 	var besides sync.WaitGroup
 	besides.Go(func() { // the clock, each time so many operations were done
@@ -308,7 +308,7 @@ func hold(t *testing.T, r queueRules, seed uint64, restarts int) {
 // have seen, with time-outs, and with callers that go away.
 func TestWhatConcurrentWorkersSeeOfAQueueIsWhatOneAfterTheOtherCouldSee(t *testing.T) {
 	for seed, r := range []queueRules{{attempts: 3}, {attempts: 2}, {attempts: 3, concurrency: 3}, {attempts: 1}} {
-		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) { hold(t, r, uint64(seed), 0) }) //nolint:gosec // small
+		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) { hold(t, r, uint64(seed), 0) })
 	}
 }
 

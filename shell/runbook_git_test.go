@@ -117,7 +117,7 @@ func TestABranchIsMergedByFastForwardThenRebaseThenAnAgent(t *testing.T) {
 				_, err = e.SendTask(bg(), tasks[0].ID, core.TaskComplete{Output: json.RawMessage(`{"resolved":["file"]}`)})
 				require.NoError(t, err)
 			}
-			p = pipelineIn(t, e, p.ID, "it is done", endedAs(core.PhaseDone))
+			pipelineIn(t, e, p.ID, "it is done", endedAs(core.PhaseDone))
 			strategies, _, err := e.Strategies(bg(), shell.MachineFilter{}, shell.Page{})
 			require.NoError(t, err)
 			require.Len(t, strategies, 1)

@@ -37,7 +37,7 @@ func TestTheRunbookExampleMergesEachBranchInItsWayAlsoWhenTheDaemonIsKilled(t *t
 	for _, name := range []string{"release.toml", "prepare.sh", "agent.sh"} {
 		b, err := os.ReadFile(filepath.Join("..", "runbook", name))
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o700)) //nolint:gosec // they are programs
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o700))
 	}
 	prepare := exec.CommandContext(t.Context(), "./prepare.sh")
 	prepare.Dir = dir
