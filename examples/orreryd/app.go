@@ -106,16 +106,17 @@ a second signal n.`,
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
-		"client": {
-			a.actionsCommand(), a.recurringCommand(), a.webhookCommand(), a.backupCommand(),
-			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(), a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(),
-		},
-		"file": {a.replayCommand(), a.checkCommand(), a.compactCommand()},
+		"client": {a.actionsCommand(), a.recurringCommand(), a.webhookCommand(), a.backupCommand()},
+		"file":   {a.replayCommand(), a.checkCommand(), a.compactCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
 			root.AddCommand(c)
 		}
+	}
+	for _, c := range a.machineCommands() {
+		c.GroupID = "client"
+		root.AddCommand(c)
 	}
 	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(flagError)
