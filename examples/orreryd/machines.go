@@ -14,6 +14,14 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
+// machineCommands are the commands about the machines of runbooks (003).
+func (a *app) machineCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
+		a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(),
+	}
+}
+
 // machine is what the commands about one kind of machine share.
 type machine[S any] struct {
 	a    *app

@@ -157,6 +157,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ *call) e
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	out := &eventStream{w: w, rc: http.NewResponseController(w)}
 	if !out.write(": events from now on\n\n") {
 		return nil

@@ -93,6 +93,33 @@ func TestAStreamOfEventsEndsWithTheEngine(t *testing.T) {
 	})
 }
 
+func TestTheHeadOfAStreamDoesNotWaitForIt(t *testing.T) {
+	a := start(t, setup{})
+	r := a.do("HEAD", "/v1/events", nil)
+	assert.Equal(t, http.StatusOK, r.status)
+	assert.Equal(t, "text/event-stream", r.header.Get("Content-Type"))
+}
+
+func TestStreamsOfEventsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{})
+		p := serve(t, a)
+		open := func() string {
+			conn := p.dial()
+			t.Cleanup(func() { _ = conn.Close() })
+			_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			require.NoError(t, err)
+			status, err := bufio.NewReader(conn).ReadString('\n')
+			require.NoError(t, err)
+			return strings.TrimSpace(status)
+		}
+		for range 64 {
+			assert.Equal(t, "HTTP/1.1 200 OK", open())
+		}
+		assert.Equal(t, "HTTP/1.1 429 Too Many Requests", open())
+	})
+}
+
 func TestAWaitEndsWithThePipelineOrBeforeTheRequestsTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{})
