@@ -232,6 +232,9 @@ func (l *lab) client(n, operations int, rng *rand.Rand) {
 				break
 			}
 			in = mine[max(0, len(mine)-1-rng.IntN(3))]
+			if rng.IntN(2) == 0 { // one of long ago, which it may hold again
+				in = mine[rng.IntN(len(mine))]
+			}
 			in.op = []string{"complete", "complete", "complete", "fail", "extend", "release"}[rng.IntN(6)]
 			in.ticks = 1 + rng.IntN(2)
 			if rng.IntN(10) == 0 {
