@@ -45,7 +45,6 @@ type lab struct {
 	engine  *shell.Engine // nil while it is restarted
 	history []porcupine.Operation
 	ids     map[int]uuid.UUID
-	numbers map[uuid.UUID]int
 	asked   atomic.Int64
 	left    atomic.Int64 // callers that went away
 }
@@ -53,7 +52,7 @@ type lab struct {
 func newLab(t *testing.T, r queueRules) (l *lab, restart func(), stop func()) {
 	l = &lab{
 		t: t, path: filepath.Join(t.TempDir(), "orrery.db"), clock: &jumping{}, begin: time.Now(),
-		ids: make(map[int]uuid.UUID), numbers: make(map[uuid.UUID]int),
+		ids: make(map[int]uuid.UUID),
 	}
 	l.changed = sync.NewCond(&l.mu)
 	var st store.Store
@@ -100,7 +99,7 @@ func (l *lab) running() *shell.Engine {
 
 // ask does one operation, and writes it down. One that the stopping engine did
 // not take has not been: it is asked again.
-func (l *lab) ask(client int, in queueAsk, ctx context.Context) queueSaid { //nolint:revive // the context is a part of what is asked
+func (l *lab) ask(ctx context.Context, client int, in queueAsk) queueSaid {
 	for {
 		e := l.running()
 		call := time.Since(l.begin).Nanoseconds()
@@ -173,7 +172,7 @@ func (l *lab) carry(ctx context.Context, e *shell.Engine, in queueAsk) (out queu
 func (l *lab) know(n int, id uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ids[n], l.numbers[id] = id, n
+	l.ids[n] = id
 }
 
 func (l *lab) id(n int) uuid.UUID {
@@ -232,13 +231,16 @@ func (l *lab) client(n, operations int, rng *rand.Rand) {
 				break
 			}
 			in = mine[max(0, len(mine)-1-rng.IntN(3))]
+			if rng.IntN(2) == 0 { // one of long ago, which it may hold again
+				in = mine[rng.IntN(len(mine))]
+			}
 			in.op = []string{"complete", "complete", "complete", "fail", "extend", "release"}[rng.IntN(6)]
 			in.ticks = 1 + rng.IntN(2)
 			if rng.IntN(10) == 0 {
 				in.holder++ // a stranger
 			}
 		}
-		out := l.ask(n, in, ctx)
+		out := l.ask(ctx, n, in)
 		cancel()
 		for _, i := range out.taken {
 			mine = append(mine, queueAsk{item: i.item, attempt: i.attempt, holder: n})
@@ -259,7 +261,7 @@ func record(t *testing.T, r queueRules, seed uint64, restarts int) []porcupine.O
 	besides.Go(func() { // the clock, each time so many operations were done
 		for at := int64(20); at < clients*each-20; at += 20 {
 			l.await(at)
-			l.ask(0, queueAsk{op: "tick"}, bg())
+			l.ask(bg(), 0, queueAsk{op: "tick"})
 		}
 	})
 	for n := range restarts {

@@ -18,6 +18,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
 )
 
 var flow = shell.Scope{Namespace: "ns", Tenant: "t"}
@@ -261,4 +262,43 @@ func itemOf(t *testing.T, e *shell.Engine, id uuid.UUID) core.QueueItem {
 	i, err := e.QueueItem(bg(), work, id)
 	require.NoError(t, err)
 	return i
+}
+
+// An effect of a runbook that cannot be read is set aside, and who asked for it is
+// told, so that it does not wait for ever.
+func TestAMachineIsToldOfItsEffectThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		hangs := carrying(func(ctx context.Context) (json.RawMessage, error) { <-ctx.Done(); return nil, ctx.Err() })
+		o := shell.Options{Store: st, TickRate: time.Minute, StopTimeout: time.Second, Interpreters: map[string]shell.Interpreter{effects.LaneNotify: hangs, effects.LaneGit: hangs}}
+		e, stop := start(t, o)
+		p := begin(t, e, core.PhaseDef{Name: "tell", Notify: &core.NotifyPhase{Title: "x"}})
+		s, err := e.CreateStrategy(bg(), core.StrategySpec{Approaches: []core.Approach{{Name: "merge", Action: core.ApproachAction{
+			Merge: &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeRebase},
+		}}}})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, stop())
+		var entries []store.OutboxEntry
+		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+			return tx.Outbox(func(o store.OutboxEntry) error { entries = append(entries, o); return nil })
+		}))
+		require.Len(t, entries, 2)
+		require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
+			for _, o := range entries {
+				o.Effect = []byte(`{"type":"of a later build"}`)
+				if err := tx.PutOutbox(o); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		e, stop = start(t, o)
+		elapse(10 * time.Minute)
+		assert.Equal(t, core.PhaseFailure, state(t, e, p.ID).Phase.Type, "%+v", state(t, e, p.ID).Phase)
+		s, err = e.Strategy(bg(), s.ID)
+		require.NoError(t, err)
+		assert.True(t, s.Status.Ended(), "strategy %s", s.Status)
+		require.NoError(t, stop())
+	})
 }

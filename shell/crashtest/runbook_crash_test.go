@@ -25,7 +25,7 @@ func trim(s string) string { return strings.TrimSpace(s) }
 
 func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 30, 300, 1)
+	s, n := seed(t), kills(t, 15, 300, 1)
 	const perRound = 60 // more, and the pipelines have all ended
 	for round := 0; n > 0; round++ {
 		dir, l := runbookDir(t), newLedger()
