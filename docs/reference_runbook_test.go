@@ -58,6 +58,8 @@ func TestWhatTheRunbookPageShowsIsWhatTheCommandsPrint(t *testing.T) {
 		switch {
 		case f.lang == "toml" && isFile:
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(f.text), 0o600))
+			_, code := orreryd(t, dir, nil, "runbook", "check", name)
+			assert.Equal(t, name == "wrong.toml", code != 0, "%s:%d", runbookPage, f.line)
 		case f.lang == "console":
 			command, want, _ := strings.Cut(f.text, "\n")
 			args := strings.Fields(strings.TrimPrefix(command, "$ orreryd "))
