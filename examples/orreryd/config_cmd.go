@@ -114,5 +114,20 @@ func (c config) redacted() config {
 		w.ToolInput, _ = redactValue(w.ToolInput).(map[string]any)
 		c.Webhooks[name] = w
 	}
+	c.Notify.Channels = maps.Clone(c.Notify.Channels)
+	for name, ch := range c.Notify.Channels {
+		hide(&ch.URL) // many services have the secret in it
+		ch.Headers, ch.Env = redactTexts(ch.Headers), redactTexts(ch.Env)
+		c.Notify.Channels[name] = ch
+	}
 	return c
+}
+
+// redactTexts hides all values: what needs one here is mostly a secret.
+func redactTexts(m map[string]string) map[string]string {
+	out := maps.Clone(m)
+	for k := range out {
+		out[k] = redactedText
+	}
+	return out
 }

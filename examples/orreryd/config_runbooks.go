@@ -96,6 +96,10 @@ const (
 	channelLog     = "log"
 )
 
+// channelKeys are the keys that set the options of channels that their own check
+// may refuse.
+var channelKeys = strings.NewReplacer("URL: ", "url: ", "Headers: ", "headers: ", "Argv: ", "command: ", "Dir: ", "dir: ", "Env: ", "env: ", "Timeout: ", "timeout_seconds: ")
+
 func (c channelConfig) make(log *slog.Logger) (notify.Channel, error) {
 	if c.TimeoutSeconds != 0 {
 		if err := checkSeconds("timeout_seconds", c.TimeoutSeconds, 0.001); err != nil {
@@ -134,8 +138,11 @@ func (c channelConfig) make(log *slog.Logger) (notify.Channel, error) {
 
 // orNil keeps a nil pointer from becoming a channel that is not nil.
 func orNil[C notify.Channel](c C, err error) (notify.Channel, error) {
-	if err != nil {
+	if errors.Is(err, notify.ErrNoDesktop) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, errors.New(channelKeys.Replace(err.Error()))
 	}
 	return c, nil
 }

@@ -136,6 +136,14 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a negative time limit", "[engine]\ndefault_timeout_seconds = -5", "engine.default_timeout_seconds: -5 is not"},
 		{"no concurrency", "[engine]\ndefault_concurrency = 0", "engine.default_concurrency: 0 is not at least 1"},
 		{"no batch", "[engine]\nmax_batch = 0", "engine.max_batch: 0 is not between 1 and 65536"},
+		{"an unknown backend", "[sessions]\nbackend = 'screen'", `sessions.backend: "screen" is unknown: use "tmux" or "pty"`},
+		{"no look at sessions", "[sessions]\nwatch_seconds = 0", "sessions.watch_seconds: 0 is not between 0.01 and"},
+		{"a terminal without rows", "[sessions]\nrows = 0", "sessions.rows: 0 is not between 1 and 1000"},
+		{"no patience with git", "[git]\nlock_wait_seconds = 0", "git.lock_wait_seconds: 0 is not"},
+		{"an unknown channel", "[notify.channels.a]\ntype = 'pigeon'", `notify.channels.a: type: "pigeon" is unknown: use "webhook", "command", "desktop" or "log"`},
+		{"a key of another channel", "[notify.channels.a]\ntype = 'log'\nurl = 'https://example.com'", `notify.channels.a: url: a channel of type "log" has no such key`},
+		{"a webhook to nowhere", "[notify.channels.a]\ntype = 'webhook'", "notify.channels.a: url: "},
+		{"a default that is no channel", "[notify]\ndefault = 'b'\n[notify.channels.a]\ntype = 'log'", `notify.default: "b" is not one of the channels: a`},
 		{"a retention of zero", "[retention]\nactions_days = 0", "retention.actions_days: 0 is neither -1 (for ever) nor"},
 		{"a retention of minus two", "[retention]\njournal_days = -2", "retention.journal_days: -2 is neither"},
 		{"a history of minus a half", "[retention]\nhistory_days = -0.5", "retention.history_days: -0.5 is neither"},
@@ -310,6 +318,14 @@ concurrency = 2
 tool = 'http'
 secret = 'aHVzaA=='
 tool_input = { method = 'POST', url = 'https://example.com', headers = { Authorization = 'Bearer hush', Accept = 'text/plain' }, body = { list = [ { api_key = 'hush' } ] } }
+[notify.channels.ops]
+type = 'webhook'
+url = 'https://example.com/hush'
+headers = { Authorization = 'Bearer hush' }
+[notify.channels.mail]
+type = 'command'
+command = ['mail', 'ops@example.com']
+env = { MAIL_PASSWORD = 'hush' }
 [[tokens]]
 name = 'a'
 token = 'hush-hush-hush-hush'
