@@ -60,7 +60,7 @@ func (a *advance) block(resume string) {
 	unmet := slices.Clone(a.Unmet)
 	for i, d := range unmet {
 		unmet[i].N = a.number()
-		a.do(effects.Send{To: d.Ref, Event: PipelineWatch{Owner: Owner{Ref: a.Ref(), N: unmet[i].N}}})
+		a.do(effects.Send{To: d.Ref, Event: PipelineWatch{Owner: Owner{Ref: a.Ref(), N: unmet[i].N}, Namespace: a.Namespace, Tenant: a.Tenant}})
 	}
 	a.Unmet = unmet
 	a.Phase.Reason = a.waitsFor()
@@ -364,6 +364,9 @@ func (p Pipeline) checkpoint(e PipelineCheckpoint, c Clock) (Pipeline, []effects
 func (p Pipeline) watch(e PipelineWatch, c Clock) (Pipeline, []effects.Effect) {
 	if e.Owner.Ref.ID == uuid.Nil || e.Owner.Ref.Kind == "" {
 		return p, p.refuse(e, effects.CodeInvalid, "owner: missing: it names the machine that is to be told")
+	}
+	if e.Namespace != p.Namespace || e.Tenant != p.Tenant {
+		return p, p.refuse(e, effects.CodeNotFound, "pipeline not found")
 	}
 	told := ChildEnded{Child: p.Ref()}
 	switch p.Phase.Type {

@@ -184,7 +184,7 @@ func (a *advance) beginPipelines(d PipelinesPhase) outcome {
 		n := a.number()
 		to := effects.Ref{Kind: KindPipeline, ID: id}
 		children = append(children, Awaited{Ref: to, N: n})
-		a.do(effects.Send{To: to, Event: PipelineWatch{Owner: Owner{Ref: a.Ref(), N: n}}})
+		a.do(effects.Send{To: to, Event: PipelineWatch{Owner: Owner{Ref: a.Ref(), N: n}, Namespace: a.Namespace, Tenant: a.Tenant}})
 	}
 	if len(children) == 0 {
 		return outcome{result: json.RawMessage("[]")}

@@ -66,7 +66,9 @@ type (
 	// PipelineWatch asks to be told by [ChildEnded] when the pipeline ends. One that
 	// has ended tells it at once.
 	PipelineWatch struct {
-		Owner Owner `json:"owner"`
+		Owner     Owner  `json:"owner"`
+		Namespace string `json:"namespace,omitempty"` // of who asks: of another tenant there is no such pipeline
+		Tenant    string `json:"tenant,omitempty"`
 	}
 	// PipelineDue says that the pipeline's deadline has come.
 	PipelineDue struct{}

@@ -429,3 +429,15 @@ func TestAnItemCanBePushedWithoutWaitingAndAnyListOfIDsAwaited(t *testing.T) {
 	require.Len(t, sends[core.QueuePush](s), 1)
 	assert.True(t, sends[core.QueuePush](s)[0].Owner.IsZero())
 }
+
+func TestAPipelineOfAnotherTenantIsAsIfItWereNotThere(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "wait", Signal: &core.SignalPhase{Name: "go"}}}}
+	p, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Tenant: "a", Definition: def}}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	owner := core.Owner{Ref: effects.Ref{Kind: core.KindPipeline, ID: id(2)}, N: 1}
+	_, effs = p.Apply(core.PipelineWatch{Owner: owner, Tenant: "b"}, core.Clock{Now: start})
+	require.NotNil(t, refusal(effs))
+	assert.Equal(t, effects.CodeNotFound, refusal(effs).Code)
+	_, effs = p.Apply(core.PipelineWatch{Owner: owner, Tenant: "a"}, core.Clock{Now: start})
+	assert.Nil(t, refusal(effs))
+}
