@@ -45,6 +45,19 @@ func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T)
 		{"a merge by an agent", "merge.strategy: \"agent\" is not", func(d *core.PipelineDef) {
 			d.Phases[0] = core.PhaseDef{Name: "a", Merge: &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent}}
 		}},
+		{"an agent without a program", "strategy.approaches[0].action.agent_prompt.command: must not be empty: a prompt needs a session", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "x", Action: core.ApproachAction{AgentPrompt: &core.AgentPrompt{Prompt: "p"}}}}}}
+		}},
+		{"a merging agent without a program", "strategy.approaches[0].action.merge.agent.command: must not be empty", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "x", Action: core.ApproachAction{Merge: &core.MergeRun{
+				Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent, Agent: &core.AgentPrompt{Prompt: "p"},
+			}}}}}}
+		}},
+		{"a merge by nobody", "strategy.approaches[0].action.merge.agent: missing", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "x", Action: core.ApproachAction{Merge: &core.MergeRun{
+				Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent,
+			}}}}}}
+		}},
 		{"an unlock of nothing", `unlock.name: no earlier phase takes a lock or a semaphore "x"`, func(d *core.PipelineDef) {
 			d.Phases[2] = core.PhaseDef{Name: "c", Unlock: &core.UnlockPhase{Name: "x"}}
 		}},

@@ -267,6 +267,9 @@ func (a StrategyPhase) validate(field string) error {
 		if set != 1 {
 			return fmt.Errorf("%s.action: give one of command, merge and agent_prompt, not %d of them", at, set)
 		}
+		if err := approach.Action.checkAgents(at + ".action"); err != nil {
+			return err
+		}
 		for j, on := range approach.FallbackOn {
 			if on.Error == "" {
 				continue
@@ -275,6 +278,20 @@ func (a StrategyPhase) validate(field string) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkAgents finds agents that could not be started once their turn comes.
+func (a ApproachAction) checkAgents(field string) error {
+	switch {
+	case a.AgentPrompt != nil && len(a.AgentPrompt.Command) == 0:
+		return fmt.Errorf("%s.agent_prompt.command: must not be empty: a prompt needs a session", field)
+	case a.Merge == nil || a.Merge.Strategy != effects.MergeAgent:
+	case a.Merge.Agent == nil:
+		return fmt.Errorf("%s.merge.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Merge.Strategy)
+	case len(a.Merge.Agent.Command) == 0:
+		return fmt.Errorf("%s.merge.agent.command: must not be empty: a prompt needs a session", field)
 	}
 	return nil
 }
