@@ -257,5 +257,5 @@ func decodeBusEvent(typ string, b []byte) (Event, error) {
 	case BusPublish{}.EventType():
 		return decodeAs[BusPublish](b)
 	}
-	return decodeShared(typ, b)
+	return decodeShared[BusEvent](typ, b)
 }

@@ -117,5 +117,5 @@ func decodeLockEvent(typ string, b []byte) (Event, error) {
 	case LockBreak{}.EventType():
 		return decodeAs[LockBreak](b)
 	}
-	return decodeShared(typ, b)
+	return decodeShared[LockEvent](typ, b)
 }

@@ -180,8 +180,16 @@ func storedResult(v json.RawMessage) json.RawMessage {
 }
 
 // decodeShared reads an event that several machines take; nil where the type is
-// none of them.
-func decodeShared(typ string, b []byte) (Event, error) {
+// none of those that this one takes.
+func decodeShared[E Event](typ string, b []byte) (Event, error) {
+	e, err := decodeAnyShared(typ, b)
+	if own, ok := e.(E); ok {
+		return own, err
+	}
+	return nil, nil
+}
+
+func decodeAnyShared(typ string, b []byte) (Event, error) {
 	switch typ {
 	case ChildEnded{}.EventType():
 		return decodeAs[ChildEnded](b)

@@ -228,7 +228,7 @@ func decodePipelineEvent(typ string, b []byte) (Event, error) {
 	case PipelineExpire{}.EventType():
 		return PipelineExpire{}, nil
 	}
-	return decodeShared(typ, b)
+	return decodeShared[PipelineEvent](typ, b)
 }
 
 // PipelineSpec is what a creator says of a pipeline.

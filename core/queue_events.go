@@ -257,5 +257,5 @@ func decodeQueueEvent(typ string, b []byte) (Event, error) {
 	case QueueDeadLetter{}.EventType():
 		return decodeAs[QueueDeadLetter](b)
 	}
-	return decodeShared(typ, b)
+	return decodeShared[QueueEvent](typ, b)
 }

@@ -146,5 +146,5 @@ func decodeSemaphoreEvent(typ string, b []byte) (Event, error) {
 	case SemaphoreBreak{}.EventType():
 		return decodeAs[SemaphoreBreak](b)
 	}
-	return decodeShared(typ, b)
+	return decodeShared[SemaphoreEvent](typ, b)
 }

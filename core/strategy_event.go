@@ -102,5 +102,5 @@ func decodeStrategyEvent(typ string, b []byte) (Event, error) {
 	case StrategyExpire{}.EventType():
 		return StrategyExpire{}, nil
 	}
-	return decodeShared(typ, b)
+	return decodeShared[StrategyEvent](typ, b)
 }

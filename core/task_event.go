@@ -192,5 +192,5 @@ func decodeTaskEvent(typ string, b []byte) (Event, error) {
 	case TaskExpire{}.EventType():
 		return TaskExpire{}, nil
 	}
-	return decodeShared(typ, b)
+	return decodeShared[TaskEvent](typ, b)
 }

@@ -98,7 +98,7 @@ func decodeWorkerEvent(typ string, b []byte) (Event, error) {
 	case QueueTaken{}.EventType():
 		return decodeAs[QueueTaken](b)
 	}
-	return decodeShared(typ, b)
+	return decodeShared[WorkerEvent](typ, b)
 }
 
 // Ref names the worker.

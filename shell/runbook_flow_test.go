@@ -129,7 +129,7 @@ func TestAFailedPipelineGoesOnAtItsPhaseAndOneThatWaitsForItFollows(t *testing.T
 		o := shell.Options{Store: st, Tools: map[string]shell.Tool{"count": first, "flaky": flaky}, TickRate: time.Hour}
 		e, stop := start(t, o)
 		p := begin(t, e, core.PhaseDef{Name: "one", Run: run("count")}, core.PhaseDef{Name: "two", Run: run("flaky")})
-		after, err := e.CreatePipeline(bg(), core.PipelineSpec{DependsOn: []uuid.UUID{p.ID}, Definition: core.PipelineDef{Name: "after", Phases: []core.PhaseDef{{Name: "one", Run: run("count")}}}})
+		after, err := e.CreatePipeline(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t", DependsOn: []uuid.UUID{p.ID}, Definition: core.PipelineDef{Name: "after", Phases: []core.PhaseDef{{Name: "one", Run: run("count")}}}})
 		require.NoError(t, err)
 		synctest.Wait()
 		got := state(t, e, p.ID)
