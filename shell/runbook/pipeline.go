@@ -164,7 +164,7 @@ func (t *table) actShort(key string, d *core.PhaseDef) {
 // use notes a name that the file may declare.
 func (t *table) use(key, what string) {
 	if e, ok := t.n.get(key); ok && e.value.kind == kindText && e.value.text != "" {
-		t.c.uses = append(t.c.uses, use{what, e.value.text, mark{e.value.off, join(t.field, key)}})
+		t.c.uses = append(t.c.uses, use{what, e.value.text, mark{off: e.value.off, field: join(t.field, key)}})
 	}
 }
 
@@ -335,7 +335,7 @@ func (t *table) startPipelines(key string, p *pipeline, i int) *core.PipelinesPh
 			} else if !in.is(item, at, kindTable, "the name of a pipeline, or a table") {
 				continue
 			}
-			t.c.marks[one.core] = mark{item.off, one.field}
+			t.c.marks[one.core] = mark{off: item.off, field: one.field}
 			child, s := one.startOne()
 			s.phase, s.place = i, len(ph.Start)
 			p.starts = append(p.starts, s)
@@ -350,9 +350,9 @@ func (t *table) startPipelines(key string, p *pipeline, i int) *core.PipelinesPh
 func (t *table) startOne() (core.PipelineStartDef, start) {
 	e, _ := t.n.get("pipeline")
 	d := core.PipelineStartDef{Label: t.text("label"), Context: t.jsonMap("context")}
-	s := start{mark: mark{t.off, t.field}, child: t.text("pipeline"), always: true}
+	s := start{mark: mark{off: t.off, field: t.field}, child: t.text("pipeline"), always: true}
 	if e.value != nil {
-		s.mark = mark{e.value.off, join(t.field, "pipeline")}
+		s.mark = mark{off: e.value.off, field: join(t.field, "pipeline")}
 	} else {
 		t.missing("pipeline", "name one of this file")
 	}

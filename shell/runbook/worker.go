@@ -76,7 +76,7 @@ func (t *table) does(key string, r *reading[Worker]) {
 	switch key {
 	case "pipeline":
 		r.start = start{child: t.text(key), names: []string{itemName}}
-		r.start.mark = mark{t.get(key).off, join(t.field, key)}
+		r.start.mark = mark{off: t.get(key).off, field: join(t.field, key)}
 		if child := t.c.child(r.start); child != nil {
 			child.users = append(child.users, r.start)
 		}
@@ -222,7 +222,7 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 	name := map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key]
 	if name != "" {
 		in.core = under(t.core, name)
-		t.c.marks[in.core] = mark{in.off, in.field}
+		t.c.marks[in.core] = mark{off: in.off, field: in.field}
 	}
 	switch do := &r.of.Do; key {
 	case "wake":
