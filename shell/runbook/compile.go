@@ -54,7 +54,7 @@ type use struct {
 
 func newCompiler(file string, data []byte) *compiler {
 	c := &compiler{
-		file: file, data: data[:len(data):len(data)], lines: []int{0}, marks: map[string]mark{},
+		file: file, data: slices.Clip(data), lines: []int{0}, marks: map[string]mark{},
 		agents: map[string]*agent{}, strategies: map[string]*strategy{}, pipelines: map[string]*pipeline{}, slots: map[string]uint32{},
 	}
 	for i, b := range data {

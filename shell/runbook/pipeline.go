@@ -188,8 +188,8 @@ func (t *table) when(key string) *core.When {
 // strategyOf reads the name of a strategy, or its approaches.
 func (t *table) strategyOf(key string) *core.StrategyPhase {
 	e := t.entry(key)
-	switch {
-	case e.value.kind == kindText:
+	switch e.value.kind {
+	case kindText:
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
@@ -201,7 +201,7 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			return nil
 		}
 		return &core.StrategyPhase{Approaches: s.approaches}
-	case e.value.kind == kindArray:
+	case kindArray:
 		inner := *t
 		inner.core = under(t.core, key)
 		var out []core.Approach
@@ -209,6 +209,7 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			out = append(out, in.approach())
 		}
 		return t.checked(key, out)
+	default:
 	}
 	in := t.orText(key, "approaches", "the name of a strategy, or { approaches = [ … ] }")
 	if in == nil {

@@ -184,14 +184,11 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	before := len(c.errs)
 	r := reading[core.Subscription]{in: in, marks: c.marks}
 	r.of.Name = in.text("name")
-	switch n := in.get("match"); {
-	case n == nil:
+	if match := in.orText("match", "event", `a table such as { event = "pipeline:failed" }`); match != nil {
+		r.of.Match = match.match()
+		match.done()
+	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
-	default:
-		if match := in.orText("match", "event", `a table such as { event = "pipeline:failed" }`); match != nil {
-			r.of.Match = match.match()
-			match.done()
-		}
 	}
 	do := *in
 	do.core = "do"
