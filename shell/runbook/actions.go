@@ -113,6 +113,7 @@ func (t *table) toolRun() *core.ToolRun {
 		t.say(command, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
 	}
 	if m, ok := t.c.marks[under(t.core, key)]; ok {
+		m.n = t.n // a reference may stand in any of its keys
 		t.c.marks[under(t.core, "input")] = m
 	}
 	r.Tool, r.Input = toolCommand, encode(in)
@@ -164,7 +165,7 @@ func (t *table) task(key, name string) *core.AgentPrompt {
 		return nil
 	}
 	in.core, in.typed = under(t.core, name), t.typed
-	t.c.marks[in.core] = mark{in.off, in.field}
+	t.c.marks[in.core] = mark{off: in.off, field: in.field}
 	p := in.agentTask()
 	in.done()
 	return p

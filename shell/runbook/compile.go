@@ -128,10 +128,10 @@ func namesOf(section []named) []string {
 // fresh begins a definition, whose errors core will report by the paths noted
 // from now on.
 func (c *compiler) fresh(in *table, path string) {
-	c.marks = map[string]mark{"": {in.off, in.field}}
+	c.marks = map[string]mark{"": {off: in.off, field: in.field}}
 	in.core = path
 	if path != "" {
-		c.marks[path] = mark{in.off, in.field}
+		c.marks[path] = mark{off: in.off, field: in.field}
 	}
 }
 
@@ -313,7 +313,33 @@ func (c *compiler) locate(line string) {
 	if slices.ContainsFunc(c.errs[:c.said], func(e Error) bool { return within(e.Field, m.field) }) {
 		return // what comes of what was said when it was read
 	}
+	if ref := reference.FindString(line); ref != "" && m.n != nil {
+		if n := m.n.find(strings.TrimSuffix(ref, ":")); n != nil {
+			m.off = n.off
+		}
+	}
 	c.say(m.off, m.field, "%s", strings.NewReplacer("timeout_ms", "timeout", "for_ms", "for").Replace(line))
+}
+
+// reference is how an error about a reference begins.
+var reference = regexp.MustCompile(`^\$\{[^}]*\}:`)
+
+// find gives the first string in a value that has a text in it.
+func (n *node) find(text string) *node {
+	if n.kind == kindText && strings.Contains(n.text, text) {
+		return n
+	}
+	for _, e := range n.keys {
+		if found := e.value.find(text); found != nil {
+			return found
+		}
+	}
+	for _, item := range n.items {
+		if found := item.find(text); found != nil {
+			return found
+		}
+	}
+	return nil
 }
 
 // within reports whether a field is another one or a part of it.

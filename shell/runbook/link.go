@@ -138,7 +138,6 @@ func (c *compiler) fill(p *pipeline, path []string) {
 	}
 	p.visiting = true
 	path = append(path, p.def.Name)
-	p.def.Phases = slices.Clone(p.def.Phases)
 	within := p.bytes <= maxDefinition && p.levels <= maxLevels
 	var children []*pipeline
 	for _, s := range p.starts {
@@ -171,13 +170,7 @@ func (c *compiler) fill(p *pipeline, path []string) {
 // putIn puts in the definitions, which are whole by now.
 func (p *pipeline) putIn(c *compiler) {
 	for _, s := range p.starts {
-		phase := &p.def.Phases[s.phase]
-		if s.place == 0 { // its own copy, since the first definition is put in
-			pipelines := *phase.Pipelines
-			pipelines.Start = slices.Clone(pipelines.Start)
-			phase.Pipelines = &pipelines
-		}
-		phase.Pipelines.Start[s.place].Definition = c.pipelines[s.child].def
+		p.def.Phases[s.phase].Pipelines.Start[s.place].Definition = c.pipelines[s.child].def
 	}
 }
 

@@ -164,7 +164,7 @@ func (t *table) actShort(key string, d *core.PhaseDef) {
 // use notes a name that the file may declare.
 func (t *table) use(key, what string) {
 	if e, ok := t.n.get(key); ok && e.value.kind == kindText && e.value.text != "" {
-		t.c.uses = append(t.c.uses, use{what, e.value.text, mark{e.value.off, join(t.field, key)}})
+		t.c.uses = append(t.c.uses, use{what, e.value.text, mark{off: e.value.off, field: join(t.field, key)}})
 	}
 }
 
@@ -188,7 +188,8 @@ func (t *table) when(key string) *core.When {
 // strategyOf reads the name of a strategy, or its approaches.
 func (t *table) strategyOf(key string) *core.StrategyPhase {
 	e := t.entry(key)
-	if e.value.kind == kindText {
+	switch e.value.kind {
+	case kindText:
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
@@ -200,8 +201,7 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			return nil
 		}
 		return &core.StrategyPhase{Approaches: s.approaches}
-	}
-	if e.value.kind == kindArray {
+	case kindArray:
 		inner := *t
 		inner.core = under(t.core, key)
 		var out []core.Approach
@@ -209,6 +209,7 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 			out = append(out, in.approach())
 		}
 		return t.checked(key, out)
+	default:
 	}
 	in := t.orText(key, "approaches", "the name of a strategy, or { approaches = [ … ] }")
 	if in == nil {
@@ -335,7 +336,7 @@ func (t *table) startPipelines(key string, p *pipeline, i int) *core.PipelinesPh
 			} else if !in.is(item, at, kindTable, "the name of a pipeline, or a table") {
 				continue
 			}
-			t.c.marks[one.core] = mark{item.off, one.field}
+			t.c.marks[one.core] = mark{off: item.off, field: one.field}
 			child, s := one.startOne()
 			s.phase, s.place = i, len(ph.Start)
 			p.starts = append(p.starts, s)
@@ -350,9 +351,9 @@ func (t *table) startPipelines(key string, p *pipeline, i int) *core.PipelinesPh
 func (t *table) startOne() (core.PipelineStartDef, start) {
 	e, _ := t.n.get("pipeline")
 	d := core.PipelineStartDef{Label: t.text("label"), Context: t.jsonMap("context")}
-	s := start{mark: mark{t.off, t.field}, child: t.text("pipeline"), always: true}
+	s := start{mark: mark{off: t.off, field: t.field}, child: t.text("pipeline"), always: true}
 	if e.value != nil {
-		s.mark = mark{e.value.off, join(t.field, "pipeline")}
+		s.mark = mark{off: e.value.off, field: join(t.field, "pipeline")}
 	} else {
 		t.missing("pipeline", "name one of this file")
 	}

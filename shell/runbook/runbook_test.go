@@ -213,6 +213,40 @@ func TestHostileFilesAreRefusedWithoutHarm(t *testing.T) {
 	}
 }
 
+func TestWhatAPipelineStartsIsBounded(t *testing.T) {
+	var deep, wide strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&deep, "[[pipelines.p%d.phases]]\nname = \"x\"\npipelines = { start = [\"p%d\"] }\n", i, i+1)
+	}
+	deep.WriteString("[[pipelines.p60.phases]]\nname = \"x\"\ncheckpoint = \"end\"\n")
+	_, err := runbook.Parse("b.toml", []byte(deep.String()))
+	require.ErrorContains(t, err, "with the pipelines that it starts it is nested deeper than")
+	assert.Len(t, runbook.All(err), 1, "it is said once, where it begins")
+
+	fmt.Fprintf(&wide, "[[pipelines.a.phases]]\nname = \"x\"\npipelines = { start = [%s] }\n", strings.Repeat(`"b",`, 20))
+	fmt.Fprintf(&wide, "[[pipelines.b.phases]]\nname = \"x\"\ncheckpoint = \"%s\"\n", strings.Repeat("x", 40<<10))
+	_, err = runbook.Parse("b.toml", []byte(wide.String()))
+	require.EqualError(t, err, "b.toml:1:13: pipelines.a: with the pipelines that it starts it has more than 524032 bytes of JSON")
+}
+
+func TestAnAgentIsNotChangedByATaskThatNamesIt(t *testing.T) {
+	book, err := runbook.Parse("b.toml", []byte(`
+[agents.a]
+command = ["x"]
+env = { A = "1" }
+[[pipelines.p.phases]]
+name = "one"
+task = { agent = "a", prompt = "x", env = { B = "2" } }
+[[pipelines.p.phases]]
+name = "two"
+task = { agent = "a", prompt = "y", env = { A = "3" } }
+`))
+	require.NoError(t, err)
+	def, _ := book.Pipeline("p")
+	assert.Equal(t, map[string]string{"A": "1", "B": "2"}, def.Phases[0].Task.Env)
+	assert.Equal(t, map[string]string{"A": "3"}, def.Phases[1].Task.Env)
+}
+
 func TestAThousandPhasesAreFine(t *testing.T) {
 	var b strings.Builder
 	for i := range core.MaxPhases {

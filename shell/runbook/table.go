@@ -30,6 +30,7 @@ type table struct {
 type mark struct {
 	off   int
 	field string
+	n     *node // the value; nil: it is not one value
 }
 
 func under(path, name string) string {
@@ -53,7 +54,7 @@ func (t *table) entry(key string) entry {
 
 // as notes what core calls a value.
 func (t *table) as(name string, n *node, key string) {
-	t.c.marks[under(t.core, name)] = mark{n.off, join(t.field, key)}
+	t.c.marks[under(t.core, name)] = mark{n.off, join(t.field, key), n}
 }
 
 func (t *table) say(n *node, key, format string, args ...any) {
@@ -325,7 +326,7 @@ func (t *table) listAs(key, name string) []*table {
 			continue
 		}
 		in := &table{c: t.c, n: item, off: item.off, field: join(t.field, key) + at, core: under(t.core, name) + at}
-		t.c.marks[in.core] = mark{item.off, in.field}
+		t.c.marks[in.core] = mark{item.off, in.field, item}
 		out = append(out, in)
 	}
 	return out

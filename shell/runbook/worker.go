@@ -76,7 +76,7 @@ func (t *table) does(key string, r *reading[Worker]) {
 	switch key {
 	case "pipeline":
 		r.start = start{child: t.text(key), names: []string{itemName}}
-		r.start.mark = mark{t.get(key).off, join(t.field, key)}
+		r.start.mark = mark{off: t.get(key).off, field: join(t.field, key)}
 		if child := t.c.child(r.start); child != nil {
 			child.users = append(child.users, r.start)
 		}
@@ -184,13 +184,11 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	before := len(c.errs)
 	r := reading[core.Subscription]{in: in, marks: c.marks}
 	r.of.Name = in.text("name")
-	if in.get("match") == nil {
+	if match := in.orText("match", "event", `a table such as { event = "pipeline:failed" }`); match != nil {
+		r.of.Match = match.match()
+		match.done()
+	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
-	} else {
-		if match := in.orText("match", "event", `a table such as { event = "pipeline:failed" }`); match != nil {
-			r.of.Match = match.match()
-			match.done()
-		}
 	}
 	do := *in
 	do.core = "do"
@@ -221,7 +219,7 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 	name := map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key]
 	if name != "" {
 		in.core = under(t.core, name)
-		t.c.marks[in.core] = mark{in.off, in.field}
+		t.c.marks[in.core] = mark{off: in.off, field: in.field}
 	}
 	switch do := &r.of.Do; key {
 	case "wake":
