@@ -15,22 +15,21 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-const aPipeline = "pipeline"
-
 func (s *Server) pipelineRoutes() []route {
+	k := s.pipelines()
 	return []route{
 		{"POST", "/v1/pipelines", writing, s.createPipeline},
 		{"GET", "/v1/pipelines", reading, s.listPipelines},
-		{"GET", "/v1/pipelines/{id}", reading, s.getPipeline},
-		{"POST", "/v1/pipelines/{id}/start", writing, s.tellPipeline(s.bare(core.PipelineStart{}))},
-		{"POST", "/v1/pipelines/{id}/retry", writing, s.tellPipeline(s.bare(core.PipelineRetry{}))},
-		{"POST", "/v1/pipelines/{id}/unblock", writing, s.tellPipeline(s.bare(core.PipelineUnblock{}))},
-		{"POST", "/v1/pipelines/{id}/cancel", writing, s.tellPipeline(s.cancelPipeline)},
-		{"POST", "/v1/pipelines/{id}/signal", writing, s.tellPipeline(s.signalPipeline)},
-		{"POST", "/v1/pipelines/{id}/approve", writing, s.tellPipeline(s.approvePipeline)},
-		{"POST", "/v1/pipelines/{id}/checkpoint", writing, s.tellPipeline(s.checkpointPipeline)},
-		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writing, s.tellPipeline(s.completePhase)},
-		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writing, s.tellPipeline(s.failPhase)},
+		{"GET", "/v1/pipelines/{id}", reading, k.show},
+		{"POST", "/v1/pipelines/{id}/start", writing, k.tell(s.bare(core.PipelineStart{}))},
+		{"POST", "/v1/pipelines/{id}/retry", writing, k.tell(s.bare(core.PipelineRetry{}))},
+		{"POST", "/v1/pipelines/{id}/unblock", writing, k.tell(s.bare(core.PipelineUnblock{}))},
+		{"POST", "/v1/pipelines/{id}/cancel", writing, k.tell(s.cancelPipeline)},
+		{"POST", "/v1/pipelines/{id}/signal", writing, k.tell(s.signalPipeline)},
+		{"POST", "/v1/pipelines/{id}/approve", writing, k.tell(s.approvePipeline)},
+		{"POST", "/v1/pipelines/{id}/checkpoint", writing, k.tell(s.checkpointPipeline)},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writing, k.tell(s.completePhase)},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writing, k.tell(s.failPhase)},
 	}
 }
 
@@ -163,76 +162,32 @@ type pipelineList struct {
 	NextPageToken string            `json:"next_page_token"`
 }
 
+// pipelines says how pipelines are served.
+func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, pipelineSummary] {
+	return runs[core.Pipeline, core.PipelineEvent, pipelineSummary]{
+		lister: lister[core.Pipeline, pipelineSummary]{
+			statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
+			list:     s.engine.Pipelines,
+			scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+			sees:     (*Token).seesPipeline,
+			out:      summaryOfPipeline,
+			size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+		},
+		s: s, what: "pipeline",
+		read: s.engine.Pipeline, wait: s.engine.WaitPipeline, send: s.engine.SendPipeline,
+	}
+}
+
 func (s *Server) listPipelines(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := lister[core.Pipeline, pipelineSummary]{
-		statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
-		list:     s.engine.Pipelines,
-		scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
-		sees:     (*Token).seesPipeline,
-		out:      summaryOfPipeline,
-		size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
-	}.page(r, c)
+	list, next, err := s.pipelines().page(r, c)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, pipelineList{Pipelines: list, NextPageToken: next})
 }
 
-// visiblePipeline loads the pipeline of the path. One that the token does not
-// see does not exist for it.
-func (s *Server) visiblePipeline(r *http.Request, c *call, known ...string) (core.Pipeline, query, error) {
-	id, q, err := pathID(r, known...)
-	if err != nil {
-		return core.Pipeline{}, q, err
-	}
-	p, err := s.engine.Pipeline(r.Context(), id)
-	if err == nil && (!c.token.seesPipeline(p) || !matches(q, p.Namespace, p.Tenant)) {
-		err = shell.ErrNotFound
-	}
-	return p, q, notFound(aPipeline, err)
-}
-
-func (s *Server) getPipeline(w http.ResponseWriter, r *http.Request, c *call) error {
-	p, q, err := s.visiblePipeline(r, c, "wait_seconds")
-	if err != nil {
-		return err
-	}
-	p, err = await(r.Context(), s, q, p, p.Phase.Type.Ended(), func(ctx context.Context) (core.Pipeline, error) {
-		return s.engine.WaitPipeline(ctx, p.ID)
-	})
-	if errors.Is(err, errStillGoing) {
-		p, err = s.engine.Pipeline(r.Context(), p.ID)
-	}
-	if err != nil {
-		return notFound(aPipeline, err)
-	}
-	return writeJSON(w, http.StatusOK, p)
-}
-
-// pipelineEvent reads from a request what a pipeline is to be told.
-type pipelineEvent func(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error)
-
-// tellPipeline gives an event to the pipeline of the path, and answers with it.
-func (s *Server) tellPipeline(read pipelineEvent) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		p, _, err := s.visiblePipeline(r, c)
-		if err != nil {
-			return err
-		}
-		ev, err := read(w, r, c)
-		if err != nil {
-			return err
-		}
-		p, err = s.engine.SendPipeline(r.Context(), p.ID, ev)
-		if err != nil {
-			return notFound(aPipeline, err)
-		}
-		return writeJSON(w, http.StatusOK, p)
-	}
-}
-
 // bare is an event that has nothing to say but its name.
-func (s *Server) bare(ev core.PipelineEvent) pipelineEvent {
+func (s *Server) bare(ev core.PipelineEvent) reader[core.PipelineEvent] {
 	return func(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
 		return ev, s.noBody(w, r)
 	}

@@ -1,26 +1,22 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/shell"
 )
 
-const aStrategy = "strategy"
-
 func (s *Server) strategyRoutes() []route {
+	k := s.strategies()
 	return []route{
 		{"POST", "/v1/strategies", writing, s.createStrategy},
 		{"GET", "/v1/strategies", reading, s.listStrategies},
-		{"GET", "/v1/strategies/{id}", reading, s.getStrategy},
-		{"POST", "/v1/strategies/{id}/cancel", writing, s.tellStrategy(s.cancelStrategy)},
-		{"POST", "/v1/strategies/{id}/evaluate", writing, s.tellStrategy(s.evaluateStrategy)},
+		{"GET", "/v1/strategies/{id}", reading, k.show},
+		{"POST", "/v1/strategies/{id}/cancel", writing, k.tell(s.cancelStrategy)},
+		{"POST", "/v1/strategies/{id}/evaluate", writing, k.tell(s.evaluateStrategy)},
 	}
 }
 
@@ -106,67 +102,28 @@ type strategyList struct {
 	NextPageToken string            `json:"next_page_token"`
 }
 
+// strategies says how strategies are served.
+func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, strategySummary] {
+	return runs[core.Strategy, core.StrategyEvent, strategySummary]{
+		lister: lister[core.Strategy, strategySummary]{
+			statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
+			list:     s.engine.Strategies,
+			scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+			sees:     (*Token).seesStrategy,
+			out:      summaryOfStrategy,
+			size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+		},
+		s: s, what: "strategy",
+		read: s.engine.Strategy, wait: s.engine.WaitStrategy, send: s.engine.SendStrategy,
+	}
+}
+
 func (s *Server) listStrategies(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := lister[core.Strategy, strategySummary]{
-		statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
-		list:     s.engine.Strategies,
-		scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
-		sees:     (*Token).seesStrategy,
-		out:      summaryOfStrategy,
-		size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
-	}.page(r, c)
+	list, next, err := s.strategies().page(r, c)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, strategyList{Strategies: list, NextPageToken: next})
-}
-
-func (s *Server) visibleStrategy(r *http.Request, c *call, known ...string) (core.Strategy, query, error) {
-	id, q, err := pathID(r, known...)
-	if err != nil {
-		return core.Strategy{}, q, err
-	}
-	st, err := s.engine.Strategy(r.Context(), id)
-	if err == nil && (!c.token.seesStrategy(st) || !matches(q, st.Namespace, st.Tenant)) {
-		err = shell.ErrNotFound
-	}
-	return st, q, notFound(aStrategy, err)
-}
-
-func (s *Server) getStrategy(w http.ResponseWriter, r *http.Request, c *call) error {
-	st, q, err := s.visibleStrategy(r, c, "wait_seconds")
-	if err != nil {
-		return err
-	}
-	st, err = await(r.Context(), s, q, st, st.Status.Ended(), func(ctx context.Context) (core.Strategy, error) {
-		return s.engine.WaitStrategy(ctx, st.ID)
-	})
-	if errors.Is(err, errStillGoing) {
-		st, err = s.engine.Strategy(r.Context(), st.ID)
-	}
-	if err != nil {
-		return notFound(aStrategy, err)
-	}
-	return writeJSON(w, http.StatusOK, st)
-}
-
-// tellStrategy gives an event to the strategy of the path, and answers with it.
-func (s *Server) tellStrategy(read func(http.ResponseWriter, *http.Request, *call) (core.StrategyEvent, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		st, _, err := s.visibleStrategy(r, c)
-		if err != nil {
-			return err
-		}
-		ev, err := read(w, r, c)
-		if err != nil {
-			return err
-		}
-		st, err = s.engine.SendStrategy(r.Context(), st.ID, ev)
-		if err != nil {
-			return notFound(aStrategy, err)
-		}
-		return writeJSON(w, http.StatusOK, st)
-	}
 }
 
 func (s *Server) cancelStrategy(w http.ResponseWriter, r *http.Request, c *call) (core.StrategyEvent, error) {

@@ -1,30 +1,26 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/shell"
 )
 
-const aTask = "task"
-
 func (s *Server) taskRoutes() []route {
+	k := s.tasks()
 	return []route{
 		{"POST", "/v1/tasks", writing, s.createTask},
 		{"GET", "/v1/tasks", reading, s.listTasks},
-		{"GET", "/v1/tasks/{id}", reading, s.getTask},
-		{"POST", "/v1/tasks/{id}/heartbeat", writing, s.tellTask(s.heartbeatTask)},
-		{"POST", "/v1/tasks/{id}/complete", writing, s.tellTask(s.completeTask)},
-		{"POST", "/v1/tasks/{id}/fail", writing, s.tellTask(s.failTask)},
-		{"POST", "/v1/tasks/{id}/cancel", writing, s.tellTask(s.cancelTask)},
-		{"POST", "/v1/tasks/{id}/recover", writing, s.tellTask(s.recoverTask)},
-		{"POST", "/v1/tasks/{id}/input", writing, s.tellTask(s.inputTask)},
+		{"GET", "/v1/tasks/{id}", reading, k.show},
+		{"POST", "/v1/tasks/{id}/heartbeat", writing, k.tell(s.heartbeatTask)},
+		{"POST", "/v1/tasks/{id}/complete", writing, k.tell(s.completeTask)},
+		{"POST", "/v1/tasks/{id}/fail", writing, k.tell(s.failTask)},
+		{"POST", "/v1/tasks/{id}/cancel", writing, k.tell(s.cancelTask)},
+		{"POST", "/v1/tasks/{id}/recover", writing, k.tell(s.recoverTask)},
+		{"POST", "/v1/tasks/{id}/input", writing, k.tell(s.inputTask)},
 	}
 }
 
@@ -117,67 +113,28 @@ type taskList struct {
 	NextPageToken string        `json:"next_page_token"`
 }
 
+// tasks says how tasks are served.
+func (s *Server) tasks() runs[core.Task, core.TaskEvent, taskSummary] {
+	return runs[core.Task, core.TaskEvent, taskSummary]{
+		lister: lister[core.Task, taskSummary]{
+			statuses: []string{"pending", "running", "stuck", "done"},
+			list:     s.engine.Tasks,
+			scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
+			sees:     (*Token).seesTask,
+			out:      summaryOfTask,
+			size:     func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
+		},
+		s: s, what: "task",
+		read: s.engine.Task, wait: s.engine.WaitTask, send: s.engine.SendTask,
+	}
+}
+
 func (s *Server) listTasks(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := lister[core.Task, taskSummary]{
-		statuses: []string{"pending", "running", "stuck", "done"},
-		list:     s.engine.Tasks,
-		scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
-		sees:     (*Token).seesTask,
-		out:      summaryOfTask,
-		size:     func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
-	}.page(r, c)
+	list, next, err := s.tasks().page(r, c)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, taskList{Tasks: list, NextPageToken: next})
-}
-
-func (s *Server) visibleTask(r *http.Request, c *call, known ...string) (core.Task, query, error) {
-	id, q, err := pathID(r, known...)
-	if err != nil {
-		return core.Task{}, q, err
-	}
-	t, err := s.engine.Task(r.Context(), id)
-	if err == nil && (!c.token.seesTask(t) || !matches(q, t.Namespace, t.Tenant)) {
-		err = shell.ErrNotFound
-	}
-	return t, q, notFound(aTask, err)
-}
-
-func (s *Server) getTask(w http.ResponseWriter, r *http.Request, c *call) error {
-	t, q, err := s.visibleTask(r, c, "wait_seconds")
-	if err != nil {
-		return err
-	}
-	t, err = await(r.Context(), s, q, t, t.State.Type == core.TaskDone, func(ctx context.Context) (core.Task, error) {
-		return s.engine.WaitTask(ctx, t.ID)
-	})
-	if errors.Is(err, errStillGoing) {
-		t, err = s.engine.Task(r.Context(), t.ID)
-	}
-	if err != nil {
-		return notFound(aTask, err)
-	}
-	return writeJSON(w, http.StatusOK, t)
-}
-
-// tellTask gives an event to the task of the path, and answers with it.
-func (s *Server) tellTask(read func(http.ResponseWriter, *http.Request, *call) (core.TaskEvent, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		t, _, err := s.visibleTask(r, c)
-		if err != nil {
-			return err
-		}
-		ev, err := read(w, r, c)
-		if err != nil {
-			return err
-		}
-		t, err = s.engine.SendTask(r.Context(), t.ID, ev)
-		if err != nil {
-			return notFound(aTask, err)
-		}
-		return writeJSON(w, http.StatusOK, t)
-	}
 }
 
 type heartbeatRequest struct {
