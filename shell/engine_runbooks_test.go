@@ -84,6 +84,7 @@ func TestPhasesAreTimedByWhatTheyDoAndEventsAreCounted(t *testing.T) {
 			_, err = e.SendPipeline(bg(), p.ID, ev)
 			require.NoError(t, err)
 		}
+		synctest.Wait() // counted after the answer
 		st, err := e.RunbookStats(bg())
 		require.NoError(t, err)
 		count := func(kind string, outcome core.PhaseOutcome) (n uint64) {
