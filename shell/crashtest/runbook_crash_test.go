@@ -64,7 +64,6 @@ func runbookDir(t *testing.T) string {
 // left.
 func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
 	t.Helper()
-	removeStale(t, dir)
 	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, st.Close()) }()
@@ -78,40 +77,13 @@ func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
-	limit, over := context.WithTimeout(ctx, time.Minute)
+	limit, over := context.WithTimeout(ctx, 5*time.Minute) // a lock of git's that was left is waited for
 	assert.NoError(t, playRunbooks(limit, e, f, rng, func() {}), "they do not end")
 	over()
 	examineRunbooks(t, dir, e, st)
 	stop()
 	require.NoError(t, <-ended)
 	sound(t, st)
-}
-
-// removeStale removes what an operator has to remove: lock files of git itself
-// whose git died as it made them. Git takes note of a lock file for its own
-// cleaning up only after it has made it, so a git that is told to end in between,
-// as its daemon dies, leaves it; package shell/git waits for such a file and never
-// removes it, since it cannot know that nobody is at work.
-func removeStale(t *testing.T, dir string) {
-	t.Helper()
-	find := func() (found []string) {
-		for _, glob := range []string{"*.lock", "worktrees/*/*.lock", "refs/heads/*.lock"} {
-			more, err := filepath.Glob(filepath.Join(dir, rootDir, repoName, ".git", glob))
-			require.NoError(t, err)
-			found = append(found, more...)
-		}
-		return found
-	}
-	_ = poll(3*time.Second, func() error { // of a git that is about to end
-		if len(find()) > 0 {
-			return errLater
-		}
-		return nil
-	})
-	for _, path := range find() {
-		t.Logf("a git that died has left %s", path)
-		require.NoError(t, os.Remove(path))
-	}
 }
 
 // examineRunbooks says what does not hold once all pipelines have ended.

@@ -21,3 +21,9 @@ func NoteAdd(gitDir, path string) {
 		panic(err)
 	}
 }
+
+// SeesAll makes a Git believe that it sees all processes of the system, or not.
+func SeesAll(g *Git, all bool) { g.seesAll = func() bool { return all } }
+
+// Lockable reports whether a command of ours could make a lock file.
+func Lockable(path string) bool { return lockable(path) }

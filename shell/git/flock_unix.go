@@ -4,6 +4,7 @@ package git
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -29,3 +30,13 @@ func tryLock(f *os.File) (bool, error) {
 
 // unlock ends the lock also for those that have inherited it.
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
+// identify gives the number of a file in its file system, and whether it belongs
+// to the user as whom the daemon runs.
+func identify(info fs.FileInfo) (inode uint64, mine bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return s.Ino, int(s.Uid) == os.Geteuid()
+}

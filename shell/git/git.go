@@ -40,8 +40,28 @@
 // is free. It is then finished or taken back before anything else is done, so
 // that every effect can simply be carried out again. On Linux the git commands
 // are told to end (SIGTERM, so that they remove their own lock files) when the
-// daemon dies. Lock files of git itself are waited for and never removed: see
-// [Options.LockWait].
+// daemon dies.
+//
+// Lock files of git itself are waited for: see [Options.LockWait]. One that is
+// somebody else's is never removed. One that a command of ours has left, as git
+// does where it or the whole system is killed, is removed on Linux, once the
+// wait is over, if all of this holds:
+//
+//   - a note in orrery-tmp says that commands of ours were at work, and they are
+//     known to be dead;
+//   - it is one of the files that they make, belongs to the daemon's user, was
+//     made between the note and the moment in which they were known to be dead,
+//     and is the same file since then, for at least as long as LockWait;
+//   - no process has it open, nor is there a git process left that was at work on
+//     the repository when it was found; or the system was started anew since.
+//
+// Processes are looked for where the daemon sees them. In a container, where it
+// does not see those outside, an index.lock that is not empty stays too, as git
+// holds it while a person writes a message. Any other lock of a git outside, or on
+// another machine with the same files, could be taken for left if it was made
+// just while a command of ours was at work and died, and was held for longer than
+// LockWait afterwards. Without Linux, and for refs that are kept as reftable, the
+// operator removes what was left.
 //
 // A cancelled context ends the command's process group with SIGTERM, and with
 // SIGKILL after five seconds; then the operation is taken back.
@@ -88,7 +108,7 @@ type Options struct {
 	Env []string
 	// LockWait is how long to wait for a lock file of git's own, or for another
 	// process at work on the repository. Zero means 10 seconds, negative means
-	// not at all.
+	// not at all, but for the second in which it shows that a lock was left.
 	LockWait time.Duration
 	// TimeLimit bounds one effect. Zero means 10 minutes, negative means no limit
 	// besides the context's.
@@ -128,7 +148,8 @@ type Git struct {
 	mu   sync.Mutex
 	busy map[string]*turn // by git directory
 
-	step func(string) // a test's view of how far an operation is
+	seesAll func() bool  // whether no process of the system is hidden from the daemon
+	step    func(string) // a test's view of how far an operation is
 }
 
 // New makes a Git, for which it asks git for its version. The error names the
@@ -140,6 +161,7 @@ func New(o Options) (*Git, error) {
 		author:    orDefault(o.Author, "Orrery"),
 		email:     orDefault(o.Email, "orrery@localhost"),
 		busy:      map[string]*turn{},
+		seesAll:   seesAllProcesses,
 		step:      func(string) {},
 	}
 	var err error

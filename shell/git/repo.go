@@ -25,6 +25,10 @@ type repo struct {
 	dir  string // where git runs: the checkout or bare repository that the effect names
 	git  string // the git directory that all worktrees share
 	lock *os.File
+
+	noted  bool       // that commands take locks of git's
+	killed bool       // one of them was ended by a signal, and may have left its locks
+	left   []leftLock // that commands that died may have left
 }
 
 // turn hands a repository from one operation of this process to the next.
@@ -56,6 +60,7 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 		return nil, err
 	}
 	r.removeTemporary()
+	r.recall()
 	return r, nil
 }
 
@@ -170,6 +175,7 @@ func (r *repo) sign(f *os.File) error {
 
 func (r *repo) close() {
 	if r.lock != nil {
+		r.endWork()
 		unlock(r.lock)
 		_ = r.lock.Close()
 	}
@@ -183,7 +189,11 @@ func (r *repo) exec(ctx context.Context, c command) (string, error) {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 		defer cancel()
 	}
-	return r.g.exec(ctx, c)
+	out, err := r.g.exec(ctx, c)
+	if err != nil && exitCode(err) < 0 {
+		r.killed = true
+	}
+	return out, err
 }
 
 // run runs git in the repository.

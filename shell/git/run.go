@@ -159,6 +159,7 @@ func lockFile(err error) string {
 // waitFor runs a command that takes a lock of git's until it gets it or LockWait
 // is over. Such a command does nothing before it has its locks.
 func (r *repo) waitFor(ctx context.Context, c command) error {
+	r.beginWork()
 	deadline := time.Now().Add(r.g.lockWait)
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		_, err := r.exec(ctx, c)
@@ -166,8 +167,12 @@ func (r *repo) waitFor(ctx context.Context, c command) error {
 		if lock == "" {
 			return err
 		}
-		if left := time.Until(deadline); left <= 0 {
-			return r.op.fail(nil, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
+		removed, until, why := r.clearLock(c, lock)
+		if removed {
+			continue
+		}
+		if time.Until(deadline) <= 0 && time.Until(until) <= 0 {
+			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
 		}
 		r.g.step("waits")
 		if err := pauseFor(ctx, pause); err != nil {
