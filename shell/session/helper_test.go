@@ -223,6 +223,20 @@ func (p *place) shows(name, text string) session.Screen {
 	return s
 }
 
+// rests waits until the session's cursor is at a place: where what was written
+// last puts it. What a program writes at once may be seen in parts.
+func (p *place) rests(name string, row, column int) session.Screen {
+	p.t.Helper()
+	var s session.Screen
+	until(p.t, fmt.Sprintf("the cursor of %s is in row %d, column %d", name, row, column), func() bool {
+		var err error
+		s, err = p.Capture(p.t.Context(), name)
+		require.NoError(p.t, err)
+		return s.CursorRow == row && s.CursorColumn == column
+	})
+	return s
+}
+
 // pids waits for as many programs that have noted their ids.
 func (p *place) pids(n int) []int {
 	p.t.Helper()

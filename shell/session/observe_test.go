@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,12 +114,11 @@ func TestManySessionsAreSeenAtOnceEachWithItsOwn(t *testing.T) {
 		for _, name := range names {
 			if name != "missing" {
 				p.carry(effects.Spawn{Session: name, Command: []string{"sh", "-c", `printf '\033]2;t:i|t\tle\007'; echo I am $ORRERY_SESSION; cat`}})
-				s := p.shows(name, "I am "+name)
+				s := p.rests(name, 1, 0)
+				assert.Equal(t, "I am "+name, s.Text)
 				assert.Contains(t, s.Title, "t:i|t")
 				assert.Equal(t, 200, s.Columns)
 				assert.Equal(t, 50, s.Rows)
-				assert.Equal(t, 1, s.CursorRow)
-				assert.Equal(t, 0, s.CursorColumn)
 			}
 		}
 		all, err := p.Observer(nil).Observe(t.Context(), names)
@@ -133,6 +133,25 @@ func TestManySessionsAreSeenAtOnceEachWithItsOwn(t *testing.T) {
 		}
 		_, err = p.Cleanup(t.Context(), func(string) bool { return false })
 		require.NoError(t, err)
+	})
+}
+
+func TestAScreenIsOfOneMoment(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend)
+		p.carry(effects.Spawn{Session: "a", Command: []string{"sh", "-c", `i=0; while :; do i=$((i+1)); printf '\033]2;%d\007%d.\n' $i $i; sleep 0.001; done`}})
+		p.shows("a", "10.")
+		for range 20 {
+			s, err := p.Capture(t.Context(), "a")
+			require.NoError(t, err)
+			lines := strings.Split(s.Text[:strings.LastIndexByte(s.Text, '.')], "\n") // what follows has come in part
+			shown, err := strconv.Atoi(strings.TrimSuffix(lines[len(lines)-1], "."))
+			require.NoError(t, err)
+			title, err := strconv.Atoi(s.Title)
+			require.NoError(t, err)
+			assert.Contains(t, []int{shown, shown + 1}, title, "the title is written right before the line")
+		}
+		p.carry(effects.Kill{Session: "a"})
 	})
 }
 
@@ -267,7 +286,7 @@ func TestASimpleTerminalShowsWhatIsMeantToBeSeen(t *testing.T) {
 		{"strings for the terminal", "a\x1bPq#0;2;0\x1b\\b\x1b_x\x1b\\c", "abc", ""},
 		{"character sets", "\x1b(Ba\x1b)0b", "ab", ""},
 		{"a sequence that has not ended", "a\x1b[3", "a", ""},
-		{"a title that has not ended", "a\x1b]0;b", "a", "b"},
+		{"a title that has not ended", "a\x1b]0;old\x07\x1b]0;b", "a", "old"},
 		{"an escape alone", "a\x1b", "a", ""},
 		{"bytes that are no characters", "a\xffb", "a\uFFFDb", ""},
 		{"numbers beyond all bounds", "\x1b[99999999999999999999;5Hx\x1b[9999Ay\x1b[9999;9999Hz", "    xy\n\n\n         z", ""},

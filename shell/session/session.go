@@ -241,15 +241,14 @@ func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
 	if p == nil {
 		return Screen{}, ErrNotFound
 	}
-	texts, err := s.backend.texts(ctx, []*pane{p})
+	screens, err := s.backend.screens(ctx, []*pane{p})
 	if err != nil {
 		return Screen{}, err
 	}
-	text, ok := texts[name]
-	if !ok {
+	if p = screens[name]; p == nil {
 		return Screen{}, ErrNotFound
 	}
-	return Screen{Text: text, Rows: p.rows, Columns: p.columns, CursorRow: p.cursorY, CursorColumn: p.cursorX, Title: p.title}, nil
+	return Screen{Text: p.text, Rows: p.rows, Columns: p.columns, CursorRow: p.cursorY, CursorColumn: p.cursorX, Title: p.title}, nil
 }
 
 // Cleanup kills the sessions that keep does not want, such as those that are

@@ -422,9 +422,11 @@ func signalName(s string) string {
 	return "SIG" + strings.ToUpper(s)
 }
 
-// texts asks for all screens at once. A line that nobody can guess stands before
-// each, so that no program can forge another's.
-func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, error) {
+// screens asks for all screens at once. A line that nobody can guess stands before
+// each, so that no program can forge another's. It tells the cursor and the like:
+// tmux reads nothing of a program between two commands of one script, so that they
+// belong to the text which follows.
+func (t *tmux) screens(ctx context.Context, panes []*pane) (map[string]*pane, error) {
 	if len(panes) == 0 {
 		return nil, nil
 	}
@@ -432,9 +434,9 @@ func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, err
 	var b strings.Builder
 	for _, p := range panes {
 		// On lines of their own: one that is gone must not keep the others away.
-		fmt.Fprintf(&b, "display-message -p %s\ncapture-pane -p -t %s\n", word(mark+" "+p.Name), word(p.id))
+		fmt.Fprintf(&b, "display-message -p -t %s %s\ncapture-pane -p -t %s\n", word(p.id), word(mark+paneFormat), word(p.id))
 	}
-	fmt.Fprintf(&b, "display-message -p %s\n", word(mark+" "))
+	fmt.Fprintf(&b, "display-message -p %s\n", word(mark))
 	out, err := t.run(ctx, b.String(), "source-file", "-")
 	if errors.Is(err, errNoServer) || errors.Is(err, errServerEnds) {
 		return nil, nil
@@ -442,11 +444,20 @@ func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, err
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	all := map[string]string{}
-	for _, part := range strings.Split(out, mark+" ")[1:] {
-		name, text, _ := strings.Cut(part, "\n")
-		if name != "" && text != "" { // a screen has at least one line's end
-			all[name] = trimScreen(text)
+	shown := map[string]*pane{} // by id
+	for _, part := range strings.Split(out, mark)[1:] {
+		line, text, _ := strings.Cut(part, "\n")
+		// A screen has at least one line's end.
+		if p, ok := parsePane(line); ok && text != "" {
+			p.text = trimScreen(text)
+			shown[p.id] = p
+		}
+	}
+	all := make(map[string]*pane, len(shown))
+	for _, p := range panes {
+		if s := shown[p.id]; s != nil && s.Name == p.Name {
+			s.Info = p.Info
+			all[p.Name] = s
 		}
 	}
 	return all, nil
