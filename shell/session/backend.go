@@ -40,7 +40,7 @@ type pane struct {
 // notes are what a session remembers, so that an effect that is carried out
 // again is not felt twice.
 type notes struct {
-	spawn   string   // the key of the Spawn that started it
+	spawn   string   // whose Spawn started it
 	pending bool     // that Spawn's input is not typed yet
 	typed   []string // keys of what was typed last, the last at the end
 }

@@ -259,13 +259,16 @@ func (t *tmux) start(ctx context.Context, l launch) error {
 		{"set-option", "-g", "history-limit", "5000"},
 		{"set-option", "-g", "automatic-rename", "off"},
 		create,
+	}
+	commands = append(commands, remember(l.name, l.notes)...)
+	commands = append(commands,
 		// Globally set, this ends tmux 3.3a.
-		{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
+		[]string{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
 		// Only where there is a pipe, tmux reads what a program wrote last when it
 		// hears of the program's end before.
-		{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
-	}
-	_, err := t.run(ctx, script(append(commands, remember(l.name, l.notes)...)...), "start-server", ";", "source-file", "-")
+		[]string{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
+	)
+	_, err := t.run(ctx, script(commands...), "start-server", ";", "source-file", "-")
 	return err
 }
 
@@ -324,10 +327,10 @@ func (t *tmux) look(ctx context.Context) (map[string]*pane, error) {
 			return nil, err
 		}
 		servers := t.settle(all)
-		if len(servers) == 0 || tries == 20 {
+		if len(servers) == 0 || tries == 200 {
 			return all, nil
 		}
-		if tries >= 10 {
+		if tries >= 10 && tries%10 == 0 {
 			for _, server := range servers {
 				_ = unix.Kill(server, unix.SIGCHLD)
 			}
