@@ -127,11 +127,14 @@ func (s *Sessions) launch(ctx context.Context, starter string, e effects.Spawn, 
 	if err := s.end(ctx, e.Session, old); err != nil {
 		return nil, err
 	}
-	if err := s.backend.start(ctx, l); err != nil {
-		return nil, err
-	}
+	startErr := s.backend.start(ctx, l)
 	p, err := s.find(ctx, e.Session)
-	if err == nil && p == nil {
+	switch {
+	case startErr != nil && err == nil && p != nil && p.Alive && starter != "" && p.notes.spawn == starter:
+		return p, nil // started by whoever was killed amid this very Spawn, at this moment
+	case startErr != nil:
+		return nil, startErr
+	case err == nil && p == nil:
 		err = errors.New("it was gone as soon as it was started")
 	}
 	return p, err
@@ -238,7 +241,15 @@ func (p *pane) ending() string {
 func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) error {
 	n, half := p.notes, ""
 	if key != "" {
-		half = key + "+"
+		half = key + halfMark
+	}
+	// What was cut off between text and return, and is not asked for again, must
+	// not become one line with this.
+	if cut, ok := n.cutOff(); ok && cut != key {
+		n = n.with(cut)
+		if err := s.press(ctx, p, n); err != nil {
+			return err
+		}
 	}
 	if text := typed(input); text != "" && (half == "" || !slices.Contains(n.typed, half)) {
 		n = n.with(half)
@@ -254,12 +265,32 @@ func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) err
 	return s.backend.write(ctx, p, keys{enter: true}, n)
 }
 
+// press presses return, and leaves the program the time to see what is typed next
+// as something else.
+func (s *Sessions) press(ctx context.Context, p *pane, n notes) error {
+	if err := s.backend.write(ctx, p, keys{enter: true}, n); err != nil {
+		return err
+	}
+	return pause(ctx, s.enterDelay)
+}
+
+// halfMark ends the key of an effect whose text was typed without the return.
+const halfMark = "+"
+
+// cutOff gives the effect whose text was typed last, where its return was not.
+func (n notes) cutOff() (key string, ok bool) {
+	if len(n.typed) == 0 {
+		return "", false
+	}
+	return strings.CutSuffix(n.typed[len(n.typed)-1], halfMark)
+}
+
 // with adds a key to what was typed; the one for its text alone is dropped.
 func (n notes) with(key string) notes {
 	if key == "" {
 		return n
 	}
-	n.typed = slices.DeleteFunc(slices.Clone(n.typed), func(k string) bool { return k == key+"+" })
+	n.typed = slices.DeleteFunc(slices.Clone(n.typed), func(k string) bool { return k == key+halfMark })
 	n.typed = append(n.typed, key)
 	n.typed = n.typed[max(0, len(n.typed)-typedKept):]
 	return n

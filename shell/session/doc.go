@@ -25,7 +25,8 @@
 // name. What is typed with a Spawn is typed once, also where a later Spawn of the
 // same machine finds that it is still to be typed. Other text is typed once for
 // each effect, told by its machine and number: with tmux that is remembered in the
-// session, together with the typing, for the last 16 of them. A Kill of a session
+// session, together with the typing, for the last 16 of them. Where it was cut off between text and
+// return, the next text presses return first. A Kill of a session
 // that is gone is no error.
 //
 // # What a program is told

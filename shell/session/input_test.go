@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,33 @@ func TestTheInputOfASpawnThatWasInterruptedIsTypedByTheNextAndOnce(t *testing.T)
 		p.carry(effects.SendInput{N: 4, Session: "a", Input: "end"})
 		p.file("done")
 		assert.Equal(t, "first\n", p.file("lines"))
+	})
+}
+
+// A text that was cut off before its return, and given up, stands on the line yet.
+func TestATextThatWasCutOffDoesNotRunIntoTheNext(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend, func(o *session.Options) { o.EnterDelay = time.Hour })
+		p.carry(effects.Spawn{Session: "a", Command: reader})
+		p.shows("a", "ready")
+		ctx, interrupt := context.WithCancel(t.Context())
+		carried := make(chan error, 1)
+		go func() {
+			_, err := p.Carry(ctx, machine, effects.SendInput{N: 1, Session: "a", Input: "cut off"})
+			carried <- err
+		}()
+		p.shows("a", "cut off")
+		interrupt()
+		require.ErrorIs(t, <-carried, context.Canceled)
+
+		p.WithoutEnterDelay()
+		for range 2 {
+			p.carry(effects.SendInput{N: 2, Session: "a", Input: "next"})
+		}
+		p.carry(effects.SendInput{N: 1, Session: "a", Input: "cut off"})
+		p.carry(effects.SendInput{N: 3, Session: "a", Input: "end"})
+		p.file("done")
+		assert.Equal(t, "cut off\nnext\n", p.file("lines"))
 	})
 }
 

@@ -6,12 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// dieWithUs lets a command end when this process does, so that what it asks for
+// does not happen long after. The kernel ties that to the thread which starts it.
+func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // processes lists all processes that have not ended, with the marks of those
 // whose environment we may read.

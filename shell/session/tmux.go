@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +157,10 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 		defer func() { _ = f.Close() }()
 		cmd.Stdin = f
 	}
+	dieWithUs(cmd)
+	runtime.LockOSThread() // see dieWithUs
 	err := cmd.Run()
+	runtime.UnlockOSThread()
 	if err == nil {
 		return stdout.String(), nil
 	}
