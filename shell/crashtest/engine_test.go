@@ -58,9 +58,10 @@ func (t lineTool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error
 
 // variant is what differs from one engine to the next on the same file.
 type variant struct {
-	Strict    bool  `json:"strict,omitempty"`
-	MaxBatch  int   `json:"max_batch"`            // small, so that a sweep takes several
-	JournalMS int64 `json:"journal_ms,omitempty"` // so short that epochs begin and go; 0: long
+	Strict    bool   `json:"strict,omitempty"`
+	MaxBatch  int    `json:"max_batch"`            // small, so that a sweep takes several
+	JournalMS int64  `json:"journal_ms,omitempty"` // so short that epochs begin and go; 0: long
+	Backend   string `json:"backend,omitempty"`    // of the sessions of runbooks
 }
 
 // engineOptions are those of the engine as a victim: everything comes soon.
@@ -264,13 +265,13 @@ func child(raw string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute) // were we forgotten
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // were we forgotten
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	if c.Runbooks {
 		book := &pipeBook{w: os.Stdout}
-		err = playRunbooks(ctx, e, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { book.write(note{Op: opRunbooks, Phase: acked}) })
+		err = playRunbooks(ctx, e, c.Dir, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { book.write(note{Op: opRunbooks, Phase: acked}) })
 		if err == nil {
 			<-ctx.Done() // all have ended: it waits to be killed
 		}

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -25,21 +27,33 @@ func trim(s string) string { return strings.TrimSpace(s) }
 
 func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 15, 300, 1)
+	for backend, few := range map[string]int{session.Tmux: 15, session.PTY: 8} {
+		t.Run(backend, func(t *testing.T) {
+			needs(t, backend)
+			killRunbooks(t, backend, kills(t, few, 150, 1))
+		})
+	}
+}
+
+// killRunbooks kills runbooks n times, whose sessions are of a backend.
+func killRunbooks(t *testing.T, backend string, n int) {
+	t.Helper()
+	s := seed(t)
 	const perRound = 60 // more, and the pipelines have all ended
 	for round := 0; n > 0; round++ {
 		dir, l := runbookDir(t), newLedger()
+		endSessions(t, dir, backend)
 		rng := rand.New(rand.NewPCG(s, uint64(round)))
 		ended := 0
 		for ended < min(n, perRound) {
-			v := variant{MaxBatch: 1 + rng.IntN(64)}
+			v := variant{MaxBatch: 1 + rng.IntN(64), Backend: backend}
 			liveAndDie(t, childConfig{Dir: dir, Seed: rng.Uint64(), Runbooks: true, variant: v}, rng, l)
 			if t.Failed() {
 				t.Fatalf("in life %d of round %d", ended, round)
 			}
 			ended++
 		}
-		finishRunbooks(t, dir, rng)
+		finishRunbooks(t, dir, backend, rng)
 		if t.Failed() {
 			return
 		}
@@ -62,7 +76,7 @@ func runbookDir(t *testing.T) string {
 
 // finishRunbooks lets an engine go on that nobody kills, and looks at what is
 // left.
-func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
+func finishRunbooks(t *testing.T, dir, backend string, rng *rand.Rand) {
 	t.Helper()
 	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{})
 	require.NoError(t, err)
@@ -70,20 +84,35 @@ func finishRunbooks(t *testing.T, dir string, rng *rand.Rand) {
 	f, err := openEffects(dir)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	o, err := runbookOptions(dir, st, f, variant{MaxBatch: 64})
+	o, err := runbookOptions(dir, st, f, variant{MaxBatch: 64, Backend: backend})
 	require.NoError(t, err)
+	sessions, ok := o.Interpreters[effects.LaneSession].(*session.Sessions)
+	require.True(t, ok)
+	defer func() { require.NoError(t, sessions.Close()) }()
 	e, err := shell.New(o)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	limit, over := context.WithTimeout(ctx, 5*time.Minute) // a lock of git's that was left is waited for
-	assert.NoError(t, playRunbooks(limit, e, f, rng, func() {}), "they do not end")
+	assert.NoError(t, playRunbooks(limit, e, dir, f, rng, func() {}), "they do not end")
 	over()
+	await(t, time.Minute, func() error { return carriedOut(ctx, st) }) // the last sessions are killed
 	examineRunbooks(t, dir, e, st)
+	did, keys := sideEffects(t, dir)
+	examineSessions(t, sessions, did, keys)
 	stop()
 	require.NoError(t, <-ended)
 	sound(t, st)
+}
+
+// carriedOut says which effects still wait to be.
+func carriedOut(ctx context.Context, st store.Store) error {
+	return st.View(ctx, func(tx store.ReadTx) error {
+		return tx.Outbox(func(e store.OutboxEntry) error {
+			return fmt.Errorf("%w: effect %d of %s in lane %s", errLater, e.Key.N, e.Key.ID, e.Lane)
+		})
+	})
 }
 
 // examineRunbooks says what does not hold once all pipelines have ended.

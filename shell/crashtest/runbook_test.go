@@ -59,8 +59,8 @@ type sideEffect struct {
 	Who  string `json:"who"`
 }
 
-// allPhases is a pipeline with each kind of phase.
-func allPhases() core.PipelineDef {
+// allPhases is a pipeline with each kind of phase, for runs in a folder.
+func allPhases(dir string) core.PipelineDef {
 	const me = "${pipeline.id}"
 	tree := "wt-" + me
 	merge := func(s effects.MergeStrategy) core.ApproachAction {
@@ -74,6 +74,7 @@ func allPhases() core.PipelineDef {
 	}, Inputs: []core.InputDef{{Name: "parent", Required: true}}}
 	return core.PipelineDef{Name: "all", Phases: []core.PhaseDef{
 		{Name: "set", Set: &core.SetPhase{Values: map[string]json.RawMessage{"me": item}}},
+		sessionPhase(dir, me),
 		{Name: "slot", Semaphore: &core.SemaphorePhase{Name: slotsName}},
 		{Name: "tree", Retry: often, Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: repoName, Branch: "b-" + me, Path: tree, Base: "main"}},
 		{Name: "commit", Retry: often, Run: &core.ToolRun{Tool: commitTool, Input: commit, OnInterrupt: core.InterruptRetry}},
@@ -99,8 +100,6 @@ func allPhases() core.PipelineDef {
 			{Definition: child, Context: map[string]json.RawMessage{"parent": item}},
 			{Definition: child, Context: map[string]json.RawMessage{"parent": item}},
 		}}},
-		// Sessions: a task with a command goes here once shell/session is there to be
-		// killed too; its leftovers are then looked for in examineRunbooks.
 		{Name: "task", Retry: often, Task: &core.AgentPrompt{Prompt: "do it", Config: core.TaskConfig{CheckpointIntervalMS: 20}}},
 		{Name: "manual", Manual: &core.ManualPhase{Instructions: "say so"}},
 		{Name: "wake", Wake: &core.WakePhase{Worker: workerName}},
@@ -116,6 +115,11 @@ func runbookOptions(dir string, st store.Store, f *os.File, v variant) (shell.Op
 	if err != nil {
 		return o, err
 	}
+	s, err := runbookSessions(dir, v.Backend)
+	if err != nil {
+		return o, err
+	}
+	o.Sessions, o.WatchEvery = s.Observer(nil).ForEngine(), 20*time.Millisecond
 	leave := func(what, who, key string, attempt uint32) error {
 		_, err := fmt.Fprintf(f, "%s %s %s %d\n", what, who, key, attempt)
 		return err
@@ -140,7 +144,8 @@ func runbookOptions(dir string, st store.Store, f *os.File, v variant) (shell.Op
 		}),
 	}
 	o.Interpreters = map[string]shell.Interpreter{
-		effects.LaneGit: g,
+		effects.LaneGit:     g,
+		effects.LaneSession: s,
 		effects.LaneNotify: carrier(func(ref effects.Ref, e effects.Outer) error {
 			n, ok := e.(effects.Notify)
 			if !ok {
@@ -189,7 +194,7 @@ func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
 }
 
 // setUpRunbooks declares what the pipelines use. It can be done again and again.
-func setUpRunbooks(ctx context.Context, e *shell.Engine) error {
+func setUpRunbooks(ctx context.Context, e *shell.Engine, dir string) error {
 	_, err := e.SendSemaphore(ctx, runbookScope, slotsName, core.SemaphoreConfigure{Name: slotsName, Namespace: scopeName, Tenant: scopeName, Slots: slotsTotal})
 	if err != nil {
 		return fmt.Errorf("semaphore: %w", err)
@@ -208,7 +213,7 @@ func setUpRunbooks(ctx context.Context, e *shell.Engine) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	for n := range runbooks {
-		_, err := e.CreatePipeline(ctx, core.PipelineSpec{ID: runbookID(n), Namespace: scopeName, Tenant: scopeName, Label: "all", Definition: allPhases()})
+		_, err := e.CreatePipeline(ctx, core.PipelineSpec{ID: runbookID(n), Namespace: scopeName, Tenant: scopeName, Label: "all", Definition: allPhases(dir)})
 		var r *shell.Refusal
 		if err != nil && (!errors.As(err, &r) || r.Code != effects.CodeExists) {
 			return fmt.Errorf("pipeline %d: %w", n, err)
@@ -255,6 +260,10 @@ func answerOnce(ctx context.Context, e *shell.Engine, rng *rand.Rand) (left int,
 		return left, err
 	}
 	for _, t := range tasks {
+		if len(t.Command) > 0 {
+			talk(ctx, e, t, rng)
+			continue
+		}
 		if rng.IntN(3) > 0 {
 			_, _ = e.SendTask(ctx, t.ID, core.TaskHeartbeat{Status: core.LivenessActive, Progress: fmt.Sprint(rng.Uint64())})
 			continue
@@ -265,8 +274,8 @@ func answerOnce(ctx context.Context, e *shell.Engine, rng *rand.Rand) (left int,
 }
 
 // playRunbooks lets the pipelines go on, until ctx ends or all have ended.
-func playRunbooks(ctx context.Context, e *shell.Engine, f *os.File, rng *rand.Rand, began func()) error {
-	if err := setUpRunbooks(ctx, e); err != nil {
+func playRunbooks(ctx context.Context, e *shell.Engine, dir string, f *os.File, rng *rand.Rand, began func()) error {
+	if err := setUpRunbooks(ctx, e, dir); err != nil {
 		return err
 	}
 	began()

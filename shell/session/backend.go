@@ -3,13 +3,15 @@ package session
 import "context"
 
 // backend is where sessions live. Calls for one session do not overlap, but
-// look and texts may come at any time.
+// look and screens may come at any time.
 type backend interface {
 	kind() string
 	// look gives all of our sessions by name.
 	look(ctx context.Context) (map[string]*pane, error)
-	// texts gives what sessions show, by name; those that are gone are missing.
-	texts(ctx context.Context, panes []*pane) (map[string]string, error)
+	// screens gives what sessions show, by name; those that are gone are missing.
+	// Text, cursor, size, title and history of one are of the same moment; its
+	// Info is that of the pane which was given.
+	screens(ctx context.Context, panes []*pane) (map[string]*pane, error)
 	// start starts a session whose name is free.
 	start(ctx context.Context, l launch) error
 	// write types text, or presses return, and remembers the notes with it.
@@ -30,14 +32,15 @@ type pane struct {
 	cursorX, cursorY int
 	history          int // lines that were pushed out of the screen
 	title            string
-	server           int // the process that is not ours to end: tmux's server
+	text             string // what it shows, where screens gave it
+	server           int    // the process that is not ours to end: tmux's server
 	notes            notes
 }
 
 // notes are what a session remembers, so that an effect that is carried out
 // again is not felt twice.
 type notes struct {
-	spawn   string   // the key of the Spawn that started it
+	spawn   string   // whose Spawn started it
 	pending bool     // that Spawn's input is not typed yet
 	typed   []string // keys of what was typed last, the last at the end
 }

@@ -26,12 +26,13 @@ const lookAgain = 20 * time.Millisecond
 // the same again. A Spawn results in {"session":"build","pid":4711}, the others
 // in nothing.
 //
-// ref is the machine that asks: together with the effect's number it tells a
-// repetition. Where it is zero, nothing is taken for one.
+// ref is the machine that asks: together with the session's name it tells the
+// repetition of a Spawn, with the effect's number that of an input. Where it is
+// zero, nothing is taken for one.
 func (s *Sessions) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	switch e := e.(type) {
 	case effects.Spawn:
-		p, err := s.spawn(ctx, key(ref, e.N), e)
+		p, err := s.spawn(ctx, starter(ref), e)
 		if err != nil {
 			return nil, &Error{Op: "spawn", Session: e.Session, Err: err}
 		}
@@ -58,6 +59,15 @@ func wrap(op, name string, err error) error {
 	return &Error{Op: op, Session: name, Err: err}
 }
 
+// starter tells whose session it is; empty where it cannot. The number is no part
+// of it: a machine asks under a new one for what a crash has interrupted.
+func starter(ref effects.Ref) string {
+	if ref.IsZero() {
+		return ""
+	}
+	return ref.ID.String()
+}
+
 // key tells an effect from all others; empty where it cannot.
 func key(ref effects.Ref, n uint32) string {
 	if ref.IsZero() {
@@ -71,7 +81,7 @@ func (s *Sessions) find(ctx context.Context, name string) (*pane, error) {
 	return panes[name], err
 }
 
-func (s *Sessions) spawn(ctx context.Context, key string, e effects.Spawn) (*pane, error) {
+func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (*pane, error) {
 	if err := checkSpawn(e); err != nil {
 		return nil, err
 	}
@@ -84,12 +94,12 @@ func (s *Sessions) spawn(ctx context.Context, key string, e effects.Spawn) (*pan
 	if err != nil {
 		return nil, err
 	}
-	if p == nil || !p.Alive && (key == "" || p.notes.spawn != key) {
-		if p, err = s.launch(ctx, key, e, p); err != nil {
+	if p == nil || !p.Alive && (starter == "" || p.notes.spawn != starter) {
+		if p, err = s.launch(ctx, starter, e, p); err != nil {
 			return nil, err
 		}
 	}
-	if p.Alive && p.notes.pending && p.notes.spawn == key {
+	if p.Alive && p.notes.pending && p.notes.spawn == starter {
 		if err := s.typeFirst(ctx, p, e.Input); err != nil {
 			return nil, err
 		}
@@ -98,13 +108,13 @@ func (s *Sessions) spawn(ctx context.Context, key string, e effects.Spawn) (*pan
 }
 
 // launch starts a session in place of one that has ended, if there is one.
-func (s *Sessions) launch(ctx context.Context, key string, e effects.Spawn, old *pane) (*pane, error) {
+func (s *Sessions) launch(ctx context.Context, starter string, e effects.Spawn, old *pane) (*pane, error) {
 	dir, err := s.workspace(e.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	l := launch{name: e.Session, dir: dir, argv: e.Command, env: s.environ()}
-	l.notes = notes{spawn: key, pending: typed(e.Input) != ""}
+	l.notes = notes{spawn: starter, pending: typed(e.Input) != ""}
 	if len(l.argv) == 0 {
 		l.argv = []string{s.shell}
 	}
@@ -117,11 +127,14 @@ func (s *Sessions) launch(ctx context.Context, key string, e effects.Spawn, old 
 	if err := s.end(ctx, e.Session, old); err != nil {
 		return nil, err
 	}
-	if err := s.backend.start(ctx, l); err != nil {
-		return nil, err
-	}
+	startErr := s.backend.start(ctx, l)
 	p, err := s.find(ctx, e.Session)
-	if err == nil && p == nil {
+	switch {
+	case startErr != nil && err == nil && p != nil && p.Alive && starter != "" && p.notes.spawn == starter:
+		return p, nil // started by whoever was killed amid this very Spawn, at this moment
+	case startErr != nil:
+		return nil, startErr
+	case err == nil && p == nil:
 		err = errors.New("it was gone as soon as it was started")
 	}
 	return p, err
@@ -228,7 +241,15 @@ func (p *pane) ending() string {
 func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) error {
 	n, half := p.notes, ""
 	if key != "" {
-		half = key + "+"
+		half = key + halfMark
+	}
+	// What was cut off between text and return, and is not asked for again, must
+	// not become one line with this.
+	if cut, ok := n.cutOff(); ok && cut != key {
+		n = n.with(cut)
+		if err := s.press(ctx, p, n); err != nil {
+			return err
+		}
 	}
 	if text := typed(input); text != "" && (half == "" || !slices.Contains(n.typed, half)) {
 		n = n.with(half)
@@ -244,12 +265,32 @@ func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) err
 	return s.backend.write(ctx, p, keys{enter: true}, n)
 }
 
+// press presses return, and leaves the program the time to see what is typed next
+// as something else.
+func (s *Sessions) press(ctx context.Context, p *pane, n notes) error {
+	if err := s.backend.write(ctx, p, keys{enter: true}, n); err != nil {
+		return err
+	}
+	return pause(ctx, s.enterDelay)
+}
+
+// halfMark ends the key of an effect whose text was typed without the return.
+const halfMark = "+"
+
+// cutOff gives the effect whose text was typed last, where its return was not.
+func (n notes) cutOff() (key string, ok bool) {
+	if len(n.typed) == 0 {
+		return "", false
+	}
+	return strings.CutSuffix(n.typed[len(n.typed)-1], halfMark)
+}
+
 // with adds a key to what was typed; the one for its text alone is dropped.
 func (n notes) with(key string) notes {
 	if key == "" {
 		return n
 	}
-	n.typed = slices.DeleteFunc(slices.Clone(n.typed), func(k string) bool { return k == key+"+" })
+	n.typed = slices.DeleteFunc(slices.Clone(n.typed), func(k string) bool { return k == key+halfMark })
 	n.typed = append(n.typed, key)
 	n.typed = n.typed[max(0, len(n.typed)-typedKept):]
 	return n

@@ -19,11 +19,15 @@
 // # Carrying out twice
 //
 // All effects may be repeated, as they are after a crash. A Spawn leaves a
-// session that lives as it is, and replaces one that has ended, unless it was
-// this very Spawn that started it: what ran and ended while nobody looked does
-// not run again. Text is typed once for each effect, told by its machine and
-// number: with tmux that is remembered in the session, together with the typing,
-// for the last 16 of them. A Kill of a session that is gone is no error.
+// session that lives as it is, and replaces one that has ended, unless the same
+// machine started it: what ran and ended while nobody looked does not run again.
+// A machine that wants another run kills the session first, or takes another
+// name. What is typed with a Spawn is typed once, also where a later Spawn of the
+// same machine finds that it is still to be typed. Other text is typed once for
+// each effect, told by its machine and number: with tmux that is remembered in the
+// session, together with the typing, for the last 16 of them. Where it was cut off between text and
+// return, the next text presses return first. A Kill of a session
+// that is gone is no error.
 //
 // # What a program is told
 //

@@ -16,6 +16,9 @@ func Running(ids ...int) ([]int, error) {
 	return left, err
 }
 
+// WithoutEnterDelay lets return follow its text at once.
+func (s *Sessions) WithoutEnterDelay() { s.enterDelay = -1 }
+
 // Marked gives the sessions that have processes with the mark, and of which
 // nothing may be left when a test has ended.
 func (s *Sessions) Marked() ([]string, error) { return markedNames(s.instance) }

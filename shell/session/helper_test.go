@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -130,13 +131,22 @@ func open(t *testing.T, backend string, change ...func(*session.Options)) *place
 	o := session.Options{
 		Backend: backend, Root: root, Socket: filepath.Join(dir, "s"),
 		KillGrace: 100 * time.Millisecond, InputWait: time.Minute, EnterDelay: -1,
-		Shell: "/bin/sh",
+		CommandTimeout: time.Minute, Shell: "/bin/sh",
 	}
 	for _, c := range change {
 		c(&o)
 	}
 	p := &place{t: t, root: root, options: o, Sessions: again(t, o)}
 	t.Cleanup(func() {
+		// All of it goes, also where the test has failed; and what a program can hide
+		// from everybody is found only as long as its session is there.
+		last := o
+		last.KillGrace = -1
+		if s, err := session.New(last); assert.NoError(t, err) {
+			_, err := s.Cleanup(context.Background(), func(string) bool { return false })
+			assert.NoError(t, err)
+			assert.NoError(t, s.Close())
+		}
 		if backend == session.Tmux {
 			_ = exec.Command("tmux", "-S", o.Socket, "kill-server").Run()
 			until(t, "the tmux server is gone", func() bool {
@@ -144,10 +154,9 @@ func open(t *testing.T, backend string, change ...func(*session.Options)) *place
 			})
 		}
 		require.NoError(t, p.Close())
-		until(t, "no process is left", func() bool {
-			left, err := p.Marked()
-			return err == nil && len(left) == 0
-		})
+		left, err := p.Marked()
+		require.NoError(t, err)
+		require.Empty(t, left, "sessions with processes that are left over")
 	})
 	return p
 }
@@ -219,6 +228,20 @@ func (p *place) shows(name, text string) session.Screen {
 		s, err = p.Capture(p.t.Context(), name)
 		require.NoError(p.t, err)
 		return strings.Contains(s.Text, text)
+	})
+	return s
+}
+
+// rests waits until the session's cursor is at a place: where what was written
+// last puts it. What a program writes at once may be seen in parts.
+func (p *place) rests(name string, row, column int) session.Screen {
+	p.t.Helper()
+	var s session.Screen
+	until(p.t, fmt.Sprintf("the cursor of %s is in row %d, column %d", name, row, column), func() bool {
+		var err error
+		s, err = p.Capture(p.t.Context(), name)
+		require.NoError(p.t, err)
+		return s.CursorRow == row && s.CursorColumn == column
 	})
 	return s
 }

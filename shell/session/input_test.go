@@ -3,9 +3,13 @@
 package session_test
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -74,6 +78,58 @@ func TestAnInputIsTypedOnceForEachEffect(t *testing.T) {
 		assert.Equal(t, "first\nsent\nnudged\n"+strings.Repeat("x\n", 20)+"sent\n", p.file("lines"))
 		p.ended("a")
 		p.carry(effects.SendInput{N: 99, Session: "a", Input: "end"})
+	})
+}
+
+// The machine asks again, under a new number, for a Spawn that was interrupted
+// between the start of its session and the typing of its input.
+func TestTheInputOfASpawnThatWasInterruptedIsTypedByTheNextAndOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend)
+		spawn := effects.Spawn{N: 1, Session: "a", Command: []string{"sh", "-c", `until test -e go; do sleep 0.01; done; ` + reader[2]}, Input: "first"}
+		ctx, interrupt := context.WithCancel(t.Context())
+		carried := make(chan error, 1)
+		go func() { _, err := p.Carry(ctx, machine, spawn); carried <- err }()
+		until(t, "the session is there", func() bool { return p.info("a") != nil })
+		interrupt()
+		require.ErrorIs(t, <-carried, context.Canceled)
+		require.True(t, p.info("a").Alive)
+
+		require.NoError(t, os.WriteFile(filepath.Join(p.root, "go"), nil, 0o600))
+		for n := range uint32(2) {
+			spawn.N = 2 + n
+			p.carry(spawn)
+		}
+		p.carry(effects.SendInput{N: 4, Session: "a", Input: "end"})
+		p.file("done")
+		assert.Equal(t, "first\n", p.file("lines"))
+	})
+}
+
+// A text that was cut off before its return, and given up, stands on the line yet.
+func TestATextThatWasCutOffDoesNotRunIntoTheNext(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend, func(o *session.Options) { o.EnterDelay = time.Hour })
+		p.carry(effects.Spawn{Session: "a", Command: reader})
+		p.shows("a", "ready")
+		ctx, interrupt := context.WithCancel(t.Context())
+		carried := make(chan error, 1)
+		go func() {
+			_, err := p.Carry(ctx, machine, effects.SendInput{N: 1, Session: "a", Input: "cut off"})
+			carried <- err
+		}()
+		p.shows("a", "cut off")
+		interrupt()
+		require.ErrorIs(t, <-carried, context.Canceled)
+
+		p.WithoutEnterDelay()
+		for range 2 {
+			p.carry(effects.SendInput{N: 2, Session: "a", Input: "next"})
+		}
+		p.carry(effects.SendInput{N: 1, Session: "a", Input: "cut off"})
+		p.carry(effects.SendInput{N: 3, Session: "a", Input: "end"})
+		p.file("done")
+		assert.Equal(t, "cut off\nnext\n", p.file("lines"))
 	})
 }
 

@@ -88,7 +88,7 @@ func (o *Observer) Observe(ctx context.Context, names []string) ([]Observation, 
 			wanted = append(wanted, p)
 		}
 	}
-	texts, err := o.sessions.backend.texts(ctx, wanted)
+	screens, err := o.sessions.backend.screens(ctx, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("observe the sessions: %w", err)
 	}
@@ -98,18 +98,17 @@ func (o *Observer) Observe(ctx context.Context, names []string) ([]Observation, 
 	seen := make(map[string]sight, len(wanted))
 	all := make([]Observation, 0, len(names))
 	for _, name := range names {
-		text, ok := texts[name]
-		p := panes[name]
-		if p == nil || !ok {
+		p := screens[name]
+		if p == nil {
 			all = append(all, Observation{Session: name})
 			continue
 		}
 		was, known := o.seen[name]
-		is, changed := was.next(p, text, now, known)
+		is, changed := was.next(p, now, known)
 		seen[name] = is
 		all = append(all, Observation{
 			Session: name, Found: true, Alive: p.Alive, ExitCode: p.ExitCode, Signal: p.Signal,
-			IdleFor: max(0, now.Sub(is.changed)), Changed: changed, Tail: tail(text),
+			IdleFor: max(0, now.Sub(is.changed)), Changed: changed, Tail: tail(p.text),
 		})
 	}
 	o.seen = seen
@@ -117,9 +116,9 @@ func (o *Observer) Observe(ctx context.Context, names []string) ([]Observation, 
 }
 
 // next compares what is seen now with what was seen before, if anything was.
-func (was sight) next(p *pane, text string, now time.Time, known bool) (is sight, changed bool) {
+func (was sight) next(p *pane, now time.Time, known bool) (is sight, changed bool) {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d %d %d %s", p.history, p.cursorX, p.cursorY, text) // never fails
+	_, _ = fmt.Fprintf(h, "%d %d %d %s", p.history, p.cursorX, p.cursorY, p.text) // never fails
 	is = sight{pane: p.id, created: p.Created, screen: h.Sum64(), changed: was.changed}
 	same := known && was.pane == is.pane && was.created.Equal(is.created)
 	switch {

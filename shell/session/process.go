@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// defaultPatience is how long processes may take to be gone after SIGKILL.
-const defaultPatience = 5 * time.Second
+// patience is how long processes may take to be gone after SIGKILL: on a busy
+// machine, or with much memory to give back, that is no moment.
+const patience = 30 * time.Second
 
 // process is what there is to know of a process.
 type process struct {

@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// dieWithUs lets a command end when this process does, so that what it asks for
+// does not happen long after. The kernel ties that to the thread which starts it.
+func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // processes lists all processes that have not ended, with the marks of those
 // whose environment we may read.
@@ -48,28 +55,46 @@ func numbersIn(dir string) ([]int, error) {
 	return ids, err
 }
 
-// readProcess reports false for a process that has ended.
+// readProcess reports false for a process that has ended. It waits for one that is
+// amid an exec, for that moment: such a process shows no environment.
 func readProcess(pid int) (process, bool, error) {
+	for tries := 0; ; tries++ {
+		p, execs, ok, err := readProcessOnce(pid)
+		if !execs || tries == 100 {
+			return p, ok, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func readProcessOnce(pid int) (p process, execs, ok bool, err error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	b, err := os.ReadFile(dir + "/stat")
 	if err != nil {
-		return process{}, false, ignorable(err)
+		return p, false, false, ignorable(err)
 	}
 	// The second field is the name in parentheses, which may hold anything, such
 	// as ") Z 1".
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 20 || ended(dir, fields[0]) {
-		return process{}, false, nil
+	if len(fields) < 49 || ended(dir, fields[0]) {
+		return p, false, false, nil
 	}
-	p := process{pid: pid, started: fields[19]}
+	p.pid, p.started = pid, fields[19]
 	p.parent, _ = strconv.Atoi(fields[1])
 	p.session, _ = strconv.Atoi(fields[3])
 	env, err := os.ReadFile(dir + "/environ")
 	if ignorable(err) != nil {
-		return process{}, false, err
+		return process{}, false, false, err
 	}
 	p.name, p.instance = markIn(env)
-	return p, true, nil
+	// Amid an exec the environment has no place yet, or that read is not of the
+	// length that it had a moment ago. The kernel's own threads never have any.
+	const kernelThread = 0x200000
+	flags, _ := strconv.Atoi(fields[6])
+	begin, _ := strconv.ParseUint(fields[47], 10, 64)
+	end, _ := strconv.ParseUint(fields[48], 10, 64)
+	execs = err == nil && flags&kernelThread == 0 && (end == 0 || uint64(len(env)) != end-begin)
+	return p, execs, true, nil
 }
 
 // ended reports whether all threads have ended: what has ended stays listed

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// dieWithUs has no counterpart here: the command ends by itself.
+func dieWithUs(*exec.Cmd) {}
+
 // processes lists all processes that have not ended, as ps shows them: without
 // marks and times of start.
 func processes() ([]process, error) {

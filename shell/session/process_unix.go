@@ -14,14 +14,9 @@ import (
 // end ends all of the tree: SIGHUP and SIGTERM, SIGKILL after a grace. It
 // returns when nothing of it is left.
 func (t tree) end(ctx context.Context, grace time.Duration) error {
-	known := map[identity]bool{}
+	known, asked := map[identity]bool{}, map[identity]bool{}
 	polite := time.Now().Add(max(0, grace))
-	patience := max(grace, defaultPatience)
-	if grace < 0 {
-		patience = defaultPatience
-	}
-	deadline := polite.Add(patience)
-	asked := map[identity]bool{}
+	var deadline time.Time // once SIGKILL was sent: it may come late on a busy machine
 	nothing := 0
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		left, err := t.members(known)
@@ -36,7 +31,7 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 			if nothing++; nothing == 2 {
 				return nil
 			}
-		case !now.Before(deadline):
+		case !deadline.IsZero() && now.After(deadline):
 			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", joined(pids(left)), patience)
 		case now.Before(polite):
 			for _, p := range left {
@@ -47,6 +42,9 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 				}
 			}
 		default:
+			if deadline.IsZero() {
+				deadline = now.Add(patience)
+			}
 			for _, p := range left {
 				p.signal(syscall.SIGKILL)
 			}

@@ -178,12 +178,13 @@ func (b *ptys) session(p *pane) *terminalSession {
 	return nil
 }
 
-func (b *ptys) texts(_ context.Context, panes []*pane) (map[string]string, error) {
-	all := make(map[string]string, len(panes))
+func (b *ptys) screens(_ context.Context, panes []*pane) (map[string]*pane, error) {
+	all := make(map[string]*pane, len(panes))
 	for _, p := range panes {
 		if t := b.session(p); t != nil {
-			_, screen := t.show()
-			all[p.Name] = screen.text()
+			shown, screen := t.show()
+			shown.Info, shown.text = p.Info, screen.text()
+			all[p.Name] = &shown
 		}
 	}
 	return all, nil

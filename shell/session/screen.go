@@ -137,10 +137,11 @@ func untilEnd(s []byte) (whole, text int) {
 	return len(s), len(s)
 }
 
-// command reads an operating system command; those that set the title are heard.
+// command reads an operating system command; those that set the title are heard,
+// once they have come whole.
 func (t *terminal) command(s []byte) int {
 	whole, end := untilEnd(s)
-	if kind, title, ok := strings.Cut(string(s[1:end]), ";"); ok && (kind == "0" || kind == "2") {
+	if kind, title, ok := strings.Cut(string(s[1:end]), ";"); ok && whole > end && (kind == "0" || kind == "2") {
 		t.title = strings.ToValidUTF8(title, "\uFFFD")
 	}
 	return whole

@@ -55,9 +55,9 @@ type Options struct {
 	Tmux string
 	// Columns and Rows are the size of the terminals. Zero means 200 and 50.
 	Columns, Rows int
-	// KillGrace is the time between SIGTERM and SIGKILL, and how long processes
-	// may take to be gone after that. Zero means 5 seconds; negative means
-	// SIGKILL at once, and 5 seconds to be gone.
+	// KillGrace is the time between SIGTERM and SIGKILL. Zero means 5 seconds,
+	// negative means SIGKILL at once. After that a process may take 30 seconds to
+	// be gone before it counts as one that cannot be killed.
 	KillGrace time.Duration
 	// InputWait is how long a new session may take to show something before its
 	// first input is typed: a program that sets up its terminal may throw away
@@ -175,7 +175,7 @@ func (s *Sessions) AttachCommand(name string) []string { return s.backend.attach
 // Close ends the sessions of backend pty, and waits for them. Those of tmux go
 // on.
 func (s *Sessions) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*max(s.killGrace, defaultPatience)+time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), max(0, s.killGrace)+2*patience)
 	defer cancel()
 	last := s.backend.close()
 	errs := make([]error, 0, len(last))
@@ -241,15 +241,14 @@ func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
 	if p == nil {
 		return Screen{}, ErrNotFound
 	}
-	texts, err := s.backend.texts(ctx, []*pane{p})
+	screens, err := s.backend.screens(ctx, []*pane{p})
 	if err != nil {
 		return Screen{}, err
 	}
-	text, ok := texts[name]
-	if !ok {
+	if p = screens[name]; p == nil {
 		return Screen{}, ErrNotFound
 	}
-	return Screen{Text: text, Rows: p.rows, Columns: p.columns, CursorRow: p.cursorY, CursorColumn: p.cursorX, Title: p.title}, nil
+	return Screen{Text: p.text, Rows: p.rows, Columns: p.columns, CursorRow: p.cursorY, CursorColumn: p.cursorX, Title: p.title}, nil
 }
 
 // Cleanup kills the sessions that keep does not want, such as those that are

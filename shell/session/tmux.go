@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,7 +157,10 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 		defer func() { _ = f.Close() }()
 		cmd.Stdin = f
 	}
+	dieWithUs(cmd)
+	runtime.LockOSThread() // see dieWithUs
 	err := cmd.Run()
+	runtime.UnlockOSThread()
 	if err == nil {
 		return stdout.String(), nil
 	}
@@ -259,13 +263,16 @@ func (t *tmux) start(ctx context.Context, l launch) error {
 		{"set-option", "-g", "history-limit", "5000"},
 		{"set-option", "-g", "automatic-rename", "off"},
 		create,
+	}
+	commands = append(commands, remember(l.name, l.notes)...)
+	commands = append(commands,
 		// Globally set, this ends tmux 3.3a.
-		{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
+		[]string{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
 		// Only where there is a pipe, tmux reads what a program wrote last when it
 		// hears of the program's end before.
-		{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
-	}
-	_, err := t.run(ctx, script(append(commands, remember(l.name, l.notes)...)...), "start-server", ";", "source-file", "-")
+		[]string{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
+	)
+	_, err := t.run(ctx, script(commands...), "start-server", ";", "source-file", "-")
 	return err
 }
 
@@ -324,10 +331,10 @@ func (t *tmux) look(ctx context.Context) (map[string]*pane, error) {
 			return nil, err
 		}
 		servers := t.settle(all)
-		if len(servers) == 0 || tries == 20 {
+		if len(servers) == 0 || tries == 200 {
 			return all, nil
 		}
-		if tries >= 10 {
+		if tries >= 10 && tries%10 == 0 {
 			for _, server := range servers {
 				_ = unix.Kill(server, unix.SIGCHLD)
 			}
@@ -422,9 +429,11 @@ func signalName(s string) string {
 	return "SIG" + strings.ToUpper(s)
 }
 
-// texts asks for all screens at once. A line that nobody can guess stands before
-// each, so that no program can forge another's.
-func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, error) {
+// screens asks for all screens at once. A line that nobody can guess stands before
+// each, so that no program can forge another's. It tells the cursor and the like:
+// tmux reads nothing of a program between two commands of one script, so that they
+// belong to the text which follows.
+func (t *tmux) screens(ctx context.Context, panes []*pane) (map[string]*pane, error) {
 	if len(panes) == 0 {
 		return nil, nil
 	}
@@ -432,9 +441,9 @@ func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, err
 	var b strings.Builder
 	for _, p := range panes {
 		// On lines of their own: one that is gone must not keep the others away.
-		fmt.Fprintf(&b, "display-message -p %s\ncapture-pane -p -t %s\n", word(mark+" "+p.Name), word(p.id))
+		fmt.Fprintf(&b, "display-message -p -t %s %s\ncapture-pane -p -t %s\n", word(p.id), word(mark+paneFormat), word(p.id))
 	}
-	fmt.Fprintf(&b, "display-message -p %s\n", word(mark+" "))
+	fmt.Fprintf(&b, "display-message -p %s\n", word(mark))
 	out, err := t.run(ctx, b.String(), "source-file", "-")
 	if errors.Is(err, errNoServer) || errors.Is(err, errServerEnds) {
 		return nil, nil
@@ -442,11 +451,20 @@ func (t *tmux) texts(ctx context.Context, panes []*pane) (map[string]string, err
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	all := map[string]string{}
-	for _, part := range strings.Split(out, mark+" ")[1:] {
-		name, text, _ := strings.Cut(part, "\n")
-		if name != "" && text != "" { // a screen has at least one line's end
-			all[name] = trimScreen(text)
+	shown := map[string]*pane{} // by id
+	for _, part := range strings.Split(out, mark)[1:] {
+		line, text, _ := strings.Cut(part, "\n")
+		// A screen has at least one line's end.
+		if p, ok := parsePane(line); ok && text != "" {
+			p.text = trimScreen(text)
+			shown[p.id] = p
+		}
+	}
+	all := make(map[string]*pane, len(shown))
+	for _, p := range panes {
+		if s := shown[p.id]; s != nil && s.Name == p.Name {
+			s.Info = p.Info
+			all[p.Name] = s
 		}
 	}
 	return all, nil
