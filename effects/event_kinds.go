@@ -27,7 +27,7 @@ var (
 	KindStrategyExhausted = EventKind{Category: "strategy", Action: "exhausted"} // data: approach, error
 
 	KindEscalate  = EventKind{Category: "system", Action: "escalate"}  // data: message
-	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"} // no row of 003 announces it, and no machine does
+	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"} // no row of 003 emits it, and no machine does: see decision 11
 )
 
 // Custom is the kind of an event of a runbook's own (003 Custom). Only the
@@ -45,4 +45,30 @@ func ReservedCategory(category string) bool {
 		return true
 	}
 	return false
+}
+
+// Announced lists the kinds of all events that machines announce, by category and
+// action: what a subscriber can wait for beside the custom ones.
+func Announced() []EventKind {
+	var out []EventKind
+	for _, c := range [...]struct {
+		category string
+		actions  []string
+	}{
+		{"action", []string{"cancelled", "completed", "failed"}},
+		{"lock", []string{"acquired", "broken", "expired", "released"}},
+		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "retry", "signal", "started"}},
+		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
+		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
+		{"semaphore", []string{"acquired", "broken", "configured", "expired", "released"}},
+		{"strategy", []string{"cancelled", "exhausted", "fallback", "started", "success"}},
+		{"system", []string{"escalate"}},
+		{"task", []string{"cancelled", "complete", "failed", "input_lost", "recovered", "restarting", "started", "stuck"}},
+		{"worker", []string{"idle", "wake"}},
+	} {
+		for _, action := range c.actions {
+			out = append(out, EventKind{Category: c.category, Action: action})
+		}
+	}
+	return out
 }
