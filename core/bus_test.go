@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -258,12 +263,30 @@ func TestReservedCategoriesAreThoseOfTheMachinesAndOf003(t *testing.T) {
 	for _, kind := range kinds {
 		assert.True(t, effects.ReservedCategory(string(kind)), kind)
 	}
-	for _, kind := range []effects.EventKind{
-		effects.KindPipelineStarted, effects.KindPipelinePhase, effects.KindPipelineComplete, effects.KindPipelineFailed,
-		effects.KindTaskStarted, effects.KindTaskStuck, effects.KindTaskRecovered, effects.KindTaskComplete,
-		effects.KindQueuePush, effects.KindQueueTake, effects.KindQueueComplete, effects.KindQueueDead, effects.KindEscalate, effects.KindHeartbeat,
-	} {
+	for _, kind := range append(effects.Announced(), effects.KindHeartbeat) {
 		assert.True(t, effects.ReservedCategory(kind.Category), kind)
 	}
 	assert.False(t, effects.ReservedCategory("deploy"))
+}
+
+func TestTheKindsThatMachinesAnnounceAreThoseOfTheirTraces(t *testing.T) {
+	shown := map[string]bool{}
+	line := regexp.MustCompile(`(?m)^  (?:emit|bus) (\w+:\w+)`)
+	paths, err := filepath.Glob(filepath.Join("testdata", "*", "*.txt"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range line.FindAllStringSubmatch(string(b), -1) {
+			if category, _, _ := strings.Cut(m[1], ":"); effects.ReservedCategory(category) {
+				shown[m[1]] = true
+			}
+		}
+	}
+	var listed []string
+	for _, kind := range effects.Announced() {
+		listed = append(listed, kind.String())
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(shown)), listed)
+	assert.True(t, slices.IsSorted(listed))
 }

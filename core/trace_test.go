@@ -26,6 +26,8 @@ import (
 //	apply [at=TIME|+DURATION|-DURATION]   events, one a line, applied in order;
 //	      [step=N]                        the logical time of the first one, which
 //	                                      from then on grows by 1 with each
+//	      [data]                          what is announced is shown whole: also its
+//	                                      source, in parentheses, and its data
 //	save NAME                             remember the present state
 //	from NAME [at=…]                      events, each applied to the remembered state
 //	show                                  the present state, whole
@@ -249,12 +251,19 @@ func shortRef(ref effects.Ref) string {
 	return longIDs.Replace(ref.String())
 }
 
-func writeEffect(w *strings.Builder, e effects.Effect) {
+func writeEffect(w *strings.Builder, e effects.Effect, data bool) {
 	switch e := e.(type) {
 	case effects.Send:
 		fmt.Fprintf(w, "  send %s %s\n", shortRef(e.To), brief(e.Event.(core.Event).AppendJSON(nil)))
 	case effects.Emit:
-		fmt.Fprintf(w, "  emit %s\n", e.Event.Kind)
+		fmt.Fprintf(w, "  emit %s", e.Event.Kind)
+		if data {
+			fmt.Fprintf(w, " (%s %s)", e.Event.Source.Component, longIDs.Replace(e.Event.Source.ID.String()))
+			if len(e.Event.Data) > 0 {
+				w.WriteString(" " + brief(e.Event.Data))
+			}
+		}
+		w.WriteString("\n")
 	case effects.RunTool:
 		fmt.Fprintf(w, "  run tool %s, run %d\n", e.Tool, e.Run)
 	case effects.Withdraw:
@@ -386,7 +395,7 @@ func runTrace(t *testing.T, kind effects.Kind, path string, saw func(core.State,
 			out.WriteString(e.EventType() + "\n")
 			writeDiff(&out, s, after)
 			for _, eff := range effs {
-				writeEffect(&out, eff)
+				writeEffect(&out, eff, d.HasArg("data"))
 			}
 			return after
 		}

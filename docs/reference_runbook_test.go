@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
 )
 
 const runbookPage = "docs/runbooks.md"
@@ -88,4 +90,17 @@ func TestTheLinesOfARunbookThatThePageShowsAreTaken(t *testing.T) {
 		out, code := orreryd(t, dir, nil, "runbook", "check", "part.toml")
 		assert.Zero(t, code, "%s:%d: %s", runbookPage, f.line, out)
 	}
+}
+
+func TestTheRunbookPageListsEveryEventThatIsAnnounced(t *testing.T) {
+	_, section, ok := strings.Cut(readFile(t, runbookPage), "\n## Events\n")
+	require.True(t, ok)
+	var listed, announced []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+:\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+		listed = append(listed, row[1])
+	}
+	for _, kind := range effects.Announced() {
+		announced = append(announced, kind.String())
+	}
+	assert.ElementsMatch(t, announced, listed)
 }

@@ -1,26 +1,33 @@
 package effects
 
-// Kinds of bus events that 003 names. What it writes as PipelinePhase{phase},
-// PipelineFailed{error} and Escalate{message} stands in the event's data, as the
-// member of that name.
+// Kinds of bus events that 003 names, in its EventKind or in its tables. What it
+// writes as PipelinePhase{phase}, PipelineFailed{error} and Escalate{message}
+// stands in the event's data, as the member of that name.
 var (
+	KindPipelineBlocked  = EventKind{Category: "pipeline", Action: "blocked"} // data: reason
 	KindPipelineStarted  = EventKind{Category: "pipeline", Action: "started"}
 	KindPipelinePhase    = EventKind{Category: "pipeline", Action: "phase"} // data: phase
+	KindPipelineRetry    = EventKind{Category: "pipeline", Action: "retry"} // data: phase
 	KindPipelineComplete = EventKind{Category: "pipeline", Action: "complete"}
-	KindPipelineFailed   = EventKind{Category: "pipeline", Action: "failed"} // data: error
+	KindPipelineFailed   = EventKind{Category: "pipeline", Action: "failed"} // data: phase, error
 
-	KindTaskStarted   = EventKind{Category: "task", Action: "started"}
-	KindTaskStuck     = EventKind{Category: "task", Action: "stuck"}
-	KindTaskRecovered = EventKind{Category: "task", Action: "recovered"}
-	KindTaskComplete  = EventKind{Category: "task", Action: "complete"}
+	KindTaskStarted    = EventKind{Category: "task", Action: "started"}
+	KindTaskStuck      = EventKind{Category: "task", Action: "stuck"} // data: reason
+	KindTaskRecovered  = EventKind{Category: "task", Action: "recovered"}
+	KindTaskRestarting = EventKind{Category: "task", Action: "restarting"}
+	KindTaskComplete   = EventKind{Category: "task", Action: "complete"}
+	KindTaskFailed     = EventKind{Category: "task", Action: "failed"} // data: error
 
 	KindQueuePush     = EventKind{Category: "queue", Action: "push"}
 	KindQueueTake     = EventKind{Category: "queue", Action: "take"}
 	KindQueueComplete = EventKind{Category: "queue", Action: "complete"}
 	KindQueueDead     = EventKind{Category: "queue", Action: "dead"}
 
-	KindEscalate  = EventKind{Category: "system", Action: "escalate"} // data: message
-	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"}
+	KindStrategyFallback  = EventKind{Category: "strategy", Action: "fallback"}  // data: from, to, error
+	KindStrategyExhausted = EventKind{Category: "strategy", Action: "exhausted"} // data: approach, error
+
+	KindEscalate  = EventKind{Category: "system", Action: "escalate"}  // data: message
+	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"} // no row of 003 emits it, and no machine does: see decision 11
 )
 
 // Custom is the kind of an event of a runbook's own (003 Custom). Only the
@@ -38,4 +45,30 @@ func ReservedCategory(category string) bool {
 		return true
 	}
 	return false
+}
+
+// Announced lists the kinds of all events that machines announce, by category and
+// action: what a subscriber can wait for beside the custom ones.
+func Announced() []EventKind {
+	var out []EventKind
+	for _, c := range [...]struct {
+		category string
+		actions  []string
+	}{
+		{"action", []string{"cancelled", "completed", "failed"}},
+		{"lock", []string{"acquired", "broken", "expired", "released"}},
+		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "retry", "signal", "started"}},
+		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
+		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
+		{"semaphore", []string{"acquired", "broken", "configured", "expired", "released"}},
+		{"strategy", []string{"cancelled", "exhausted", "fallback", "started", "success"}},
+		{"system", []string{"escalate"}},
+		{"task", []string{"cancelled", "complete", "failed", "input_lost", "recovered", "restarting", "started", "stuck"}},
+		{"worker", []string{"idle", "wake"}},
+	} {
+		for _, action := range c.actions {
+			out = append(out, EventKind{Category: c.category, Action: action})
+		}
+	}
+	return out
 }

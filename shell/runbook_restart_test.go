@@ -69,6 +69,9 @@ func TestATaskThatGoesSilentIsNudgedRestartedAndEscalated(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, tasks, 1)
 		assert.EqualValues(t, 2, tasks[0].RecoveryAttempts)
+		stats, err := e.RunbookStats(bg())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, stats.Events[effects.KindEscalate], "somebody is called, once")
 	})
 }
 

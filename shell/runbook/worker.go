@@ -135,6 +135,7 @@ func (t *table) match() core.EventMatch {
 		if event.kind == kindText && m.Category == "" {
 			t.say(event, "event", `%q is not "category:action", such as "pipeline:phase" or "queue:*"`, clip(event.text))
 		}
+		t.checkAnnounced(event, m)
 	}
 	m.Component = t.text("component")
 	if n := t.get("source"); n != nil {
@@ -153,6 +154,24 @@ func (t *table) match() core.EventMatch {
 		m.Data[name] = plainText(v)
 	}
 	return m
+}
+
+// checkAnnounced warns of an event that no machine announces, though nobody else
+// could.
+func (t *table) checkAnnounced(event *node, m core.EventMatch) {
+	if !effects.ReservedCategory(m.Category) {
+		return
+	}
+	var names []string
+	for _, kind := range effects.Announced() {
+		if m.Matches(effects.Event{Kind: kind}) {
+			return
+		}
+		if kind.Category == m.Category {
+			names = append(names, kind.String())
+		}
+	}
+	t.c.warn(event.off, join(t.field, "event"), "no machine announces %q%s", clip(event.text), didYouMean(event.text, names, true))
 }
 
 // plainText is how a member is compared: a text as it is, another value as JSON.
