@@ -353,7 +353,7 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	value.raw("data", item.Data)
 	value.num("attempt", uint64(item.Attempts))
 	context := map[string]json.RawMessage{itemName: canonical(value.end())}
-	x := &expander{scope: scope{context: context}}
+	x := newExpander(scope{context: context}, maxExpansion)
 	do := w.Do.rewrite(x)
 	if x.err != nil {
 		return effects.Ref{}, nil, x.err
