@@ -381,14 +381,20 @@ func (p Pipeline) watch(e PipelineWatch, c Clock) (Pipeline, []effects.Effect) {
 		return p, e.Owner.ended(told)
 	case PhaseInit, PhaseBlocked, PhaseRunning:
 	}
+	again := slices.IndexFunc(p.Watchers, func(w Owner) bool { return w.Ref == e.Owner.Ref })
 	switch {
 	case slices.Contains(p.Watchers, e.Owner):
 		return p.conflict(e, "%s watches it already", e.Owner.Ref)
-	case len(p.Watchers) >= MaxWatchers:
+	case again < 0 && len(p.Watchers) >= MaxWatchers:
 		return p.conflict(e, "%d machines watch it: more are too many", len(p.Watchers))
 	}
 	a := p.advance(c)
-	a.Watchers = append(slices.Clip(a.Watchers), e.Owner)
+	if again >= 0 { // it has given up the number under which it waited before
+		a.Watchers = slices.Clone(a.Watchers)
+		a.Watchers[again] = e.Owner
+	} else {
+		a.Watchers = append(slices.Clip(a.Watchers), e.Owner)
+	}
 	return a.end()
 }
 

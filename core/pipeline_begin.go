@@ -19,7 +19,11 @@ func (a *advance) begin(d PhaseDef) outcome {
 	if a.exhausted() {
 		return fatal(errors.New("the pipeline has asked for too much: its numbers are used up"))
 	}
-	x := &expander{scope: a.scope()}
+	limit := maxExpansion
+	if d.Pipelines != nil {
+		limit = maxExpansionStart
+	}
+	x := newExpander(a.scope(), limit)
 	d = d.rewrite(x)
 	if x.err == nil {
 		x.err = d.checkAction("")

@@ -89,22 +89,38 @@ func (a *advance) askAgain(i int, e effects.Outer) {
 }
 
 // regained starts an attempt once the locks and slots are taken again that the
-// pipeline had when the last one failed.
+// pipeline had when the last one failed: one after the other, in the order in which
+// it took them first, so that no two pipelines wait for each other that would not
+// have done so then. Cleaning up goes without.
 func (a *advance) regained(d PhaseDef) outcome {
-	if len(a.Regain) == 0 || a.exhausted() {
+	if len(a.Regain) == 0 || a.Failing != nil || a.exhausted() {
 		return a.begin(d)
 	}
 	a.Waiting = Waiting{For: WaitRegain}
 	if d.TimeoutMS > 0 {
 		a.Waiting.Deadline = a.c.Now.Add(time.Duration(d.TimeoutMS) * time.Millisecond)
 	}
-	regain := a.Regain
-	a.Regain = nil
-	for _, h := range regain {
-		a.acquire(h)
-	}
-	return outcome{waits: true}
+	return a.regainNext(d)
 }
+
+// regainNext asks for the next of the locks and slots to be regained. The list
+// stays whole until all are, so that whatever comes between keeps its order.
+func (a *advance) regainNext(d PhaseDef) outcome {
+	if slices.ContainsFunc(a.Holds, func(h Hold) bool { return !h.Granted }) {
+		return outcome{waits: true}
+	}
+	for _, h := range a.Regain {
+		if !slices.ContainsFunc(a.Holds, h.same) {
+			a.acquire(h)
+			return outcome{waits: true}
+		}
+	}
+	a.Regain = nil
+	return a.begin(d)
+}
+
+// same reports whether both are of the same lock or semaphore.
+func (h Hold) same(o Hold) bool { return o.Name == h.Name && o.Semaphore == h.Semaphore }
 
 // granted: a lock or slots are held from now on.
 func (p Pipeline) granted(e Granted, c Clock) (Pipeline, []effects.Effect) {
@@ -119,8 +135,8 @@ func (p Pipeline) granted(e Granted, c Clock) (Pipeline, []effects.Effect) {
 	switch {
 	case a.Waiting.For == WaitHold && a.Waiting.N == e.N:
 		a.proceed(i, outcome{result: a.Holds[at].result()})
-	case a.Waiting.For == WaitRegain && !slices.ContainsFunc(a.Holds, func(h Hold) bool { return !h.Granted }):
-		a.proceed(i, a.begin(a.Definition.Phases[i]))
+	case a.Waiting.For == WaitRegain:
+		a.proceed(i, a.regainNext(a.Definition.Phases[i]))
 	}
 	return a.end()
 }
@@ -144,15 +160,18 @@ func (p Pipeline) lost(e Lost, c Clock) (Pipeline, []effects.Effect) {
 func (p Pipeline) notGranted(phase, at int, reason string, c Clock) (Pipeline, []effects.Effect) {
 	a := p.advance(c)
 	h := a.Holds[at]
-	if h.Granted || a.Waiting.For == WaitRegain {
-		a.regain(h)
+	lost := h.Granted || a.Waiting.For == WaitRegain
+	for _, had := range a.Holds {
+		if lost && (had.Granted || a.Waiting.For == WaitRegain) {
+			a.regain(had) // all that it has, for their order
+		}
 	}
 	a.drop(at)
 	what := "lock"
 	if h.Semaphore {
 		what = "semaphore"
 	}
-	a.proceed(phase, outcome{err: fmt.Sprintf("%s %q: %s", what, clip(h.Name), reason), final: true})
+	a.proceed(phase, outcome{err: fmt.Sprintf("%s %q: %s", what, clip(h.Name), reason), final: true, lost: lost})
 	return a.end()
 }
 

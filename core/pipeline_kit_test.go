@@ -170,7 +170,7 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	case "checkpoint":
 		return core.PipelineCheckpoint{Message: drawText(t, "message")}
 	case "watch":
-		return core.PipelineWatch{Owner: core.Owner{Ref: effects.Ref{Kind: core.KindPipeline, ID: drawID(t, "watcher")}, N: 1}}
+		return core.PipelineWatch{Owner: core.Owner{Ref: effects.Ref{Kind: core.KindPipeline, ID: drawID(t, "watcher")}, N: rapid.Uint32Range(1, 2).Draw(t, "under")}}
 	case "expire":
 		return core.PipelineExpire{}
 	}

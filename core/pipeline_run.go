@@ -36,6 +36,7 @@ type outcome struct {
 	err     string          // empty: it is done
 	final   bool            // no further attempt follows by itself
 	fatal   bool            // nor does a retry help
+	lost    bool            // a lock that it had: nothing goes on without it
 }
 
 func (p Pipeline) advance(c Clock) *advance {
@@ -167,7 +168,7 @@ func (a *advance) settle(i int, o outcome) (next int, goes bool) {
 // has, or else the pipeline gives up.
 func (a *advance) failed(i int, o outcome) (next int, goes bool) {
 	d := a.Definition.Phases[i]
-	if a.Failing == nil && d.OnFailure != "" || d.IgnoreFailure {
+	if !o.lost && (a.Failing == nil && d.OnFailure != "" || d.IgnoreFailure) {
 		a.record(HistoryFailed, o.err)
 		a.putFailure(d, o)
 		if !d.IgnoreFailure {
@@ -239,7 +240,7 @@ func (a *advance) ended(e ChildEnded) {
 		a.do(a.release(h))
 	}
 	if !a.Phase.Recoverable {
-		a.Regain = nil
+		a.Regain, a.Signals = nil, nil // else a retry finds those that came before their phase
 	}
 	a.Holds = nil
 	a.FinishedAt, a.EndsBy = a.c.Now, 0
@@ -251,7 +252,7 @@ func (a *advance) ended(e ChildEnded) {
 	for _, w := range a.Watchers {
 		a.do(w.ended(e)...)
 	}
-	a.Watchers, a.Signals = nil, nil
+	a.Watchers = nil
 }
 
 // leave stops whatever the running phase waits for: effects are withdrawn,
@@ -334,8 +335,7 @@ func (a *advance) acquire(h Hold) uint32 {
 
 // regain notes what a retry is to take again first.
 func (a *advance) regain(h Hold) {
-	same := func(o Hold) bool { return o.Name == h.Name && o.Semaphore == h.Semaphore }
-	if len(a.Regain) >= MaxHolds || slices.ContainsFunc(a.Regain, same) {
+	if len(a.Regain) >= MaxHolds || slices.ContainsFunc(a.Regain, h.same) {
 		return
 	}
 	a.Regain = append(slices.Clip(a.Regain), Hold{Name: h.Name, Semaphore: h.Semaphore, Slots: h.Slots, TTLMS: h.TTLMS})

@@ -128,7 +128,7 @@ func (r QueueRate) next(tat int64, now Time) Time {
 		return 0
 	}
 	_, early := r.interval()
-	return Time(max(r.sane(tat, now)-early+999, 0) / 1000)
+	return min(Time(max(r.sane(max(tat, 0), now)-early+999, 0)/1000), maxTime)
 }
 
 // took gives the time after a take.

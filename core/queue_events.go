@@ -42,7 +42,8 @@ type (
 		Config    QueueConfig `json:"config"`
 	}
 	// QueueConfigure replaces the configuration. Items keep the times that they
-	// were given; limits hold from the next take on.
+	// were given; limits hold from the next take on. Where key_concurrency grows, a
+	// key that waits for one of its own in flight has more once that ends.
 	QueueConfigure struct {
 		Config QueueConfig `json:"config"`
 	}

@@ -47,6 +47,34 @@ func (r *queueRun) configure(e QueueConfigure) {
 		return
 	}
 	r.q.Config = config
+	r.q.Limited, r.readied = 0, true // who was given less may be given more now
+	for range maxDueItems {          // and keys that the rate held back may run
+		k, ok := r.v.firstKey(r.q.ID)
+		if !ok {
+			return
+		}
+		if may, at := r.mayRun(&k); !may && at == k.Until {
+			return
+		}
+		r.settleKey(k, true)
+	}
+}
+
+// unblock lets the first key that waits for its time run, where the rate was
+// raised since that was set; it reports whether one did.
+func (r *queueRun) unblock() bool {
+	if r.q.KeyCount == 0 {
+		return false
+	}
+	k, ok := r.v.firstKey(r.q.ID)
+	if !ok {
+		return false
+	}
+	may, _ := r.mayRun(&k)
+	if may {
+		r.settleKey(k, true)
+	}
+	return may
 }
 
 // push adds an item (003 push).
@@ -190,6 +218,9 @@ func (r *queueRun) takeUpTo(e QueueTake, most int) (taken []QueueItem, why strin
 			return taken, fmt.Sprintf("its rate allows the next item at %s", at)
 		}
 		i, ok := r.first(listReady)
+		if !ok && r.unblock() {
+			continue
+		}
 		if !ok {
 			return taken, fmt.Sprintf("no item is ready, %d wait behind their key, %d for their time, %d are in flight", r.q.Waiting, r.q.Delayed+r.q.Retrying, r.q.InFlight)
 		}

@@ -9,8 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxTemplateText bounds a text, before and after its references are filled in.
-const maxTemplateText = 64 << 10
+// Bounds of templates.
+const (
+	maxTemplateText = 64 << 10 // of a text, before and after its references are filled in
+	// Of all texts of a phase together: a few bytes refer to a megabyte, so that a
+	// small definition could ask for more than there is.
+	maxExpansion      = 4 << 20
+	maxExpansionStart = 16 << 20  // of one that starts pipelines, each with a context of its own
+	maxLookups        = 128 << 20 // bytes of values that are read for their members
+)
 
 // A template is a text with references to a context: "${name}" stands for the
 // value of that name, "${name.member.0}" for a part of it, "$${" for "${". A
@@ -62,6 +69,7 @@ func checkReference(ref string) error {
 type scope struct {
 	context map[string]json.RawMessage
 	system  map[string]json.RawMessage // built in: they hide the context's
+	read    *int                       // the bytes that were read for members; nil: not counted
 }
 
 // lookup gives the value of a reference.
@@ -75,6 +83,11 @@ func (s scope) lookup(ref string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("${%s}: the context has no %q", clip(ref), clip(name))
 	}
 	for more {
+		if s.read != nil {
+			if *s.read += len(v); *s.read > maxLookups {
+				return nil, fmt.Errorf("${%s}: to find the members that are referred to, more than %d bytes would be read", clip(ref), maxLookups)
+			}
+		}
 		name, rest, more = strings.Cut(rest, ".")
 		if v, ok = memberOf(v, name); !ok {
 			return nil, fmt.Errorf("${%s}: there is no %q", clip(ref), clip(name))
@@ -225,22 +238,43 @@ type rewriter interface {
 	json(field string, v json.RawMessage) json.RawMessage
 }
 
-// expander fills the references in. It keeps the first error.
+// expander fills the references in. It keeps the first error, and does nothing
+// after it.
 type expander struct {
 	scope scope
+	limit int // of the bytes of all that it gives
+	given int
 	err   error
 }
 
+func newExpander(s scope, limit int) *expander {
+	s.read = new(int)
+	return &expander{scope: s, limit: limit}
+}
+
 func (x *expander) text(field, s string) string {
+	if x.err != nil {
+		return s
+	}
 	out, err := x.scope.expand(s, maxTemplateText)
-	x.keep(field, err)
+	x.give(field, len(out), err)
 	return out
 }
 
 func (x *expander) json(field string, v json.RawMessage) json.RawMessage {
+	if x.err != nil {
+		return v
+	}
 	out, err := x.scope.expandJSON(v, MaxInputBytes)
-	x.keep(field, err)
+	x.give(field, len(out), err)
 	return out
+}
+
+func (x *expander) give(field string, n int, err error) {
+	if x.given += n; err == nil && x.given > x.limit {
+		err = fmt.Errorf("with what they refer to, all texts together are longer than %d bytes", x.limit)
+	}
+	x.keep(field, err)
 }
 
 func (x *expander) keep(field string, err error) {

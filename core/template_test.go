@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects"
 )
 
 func testScope() scope {
@@ -78,4 +81,52 @@ func FuzzTemplate(f *testing.F) {
 			require.True(t, json.Valid(out), "%s → %s", value, out)
 		}
 	})
+}
+
+// A definition of half a megabyte has room for tens of thousands of references,
+// and each may name a value of a megabyte.
+func TestASmallDefinitionCannotAskForMoreThanThereIs(t *testing.T) {
+	value := json.RawMessage(`{"x":"` + strings.Repeat("y", 60<<10) + `"}`)
+	for name, ref := range map[string]string{"whole": "${v}", "a member": "${v.x}"} {
+		prompt := AgentPrompt{Command: make([]string, 10_000)}
+		for i := range prompt.Command {
+			prompt.Command[i] = ref
+		}
+		x := newExpander(scope{context: map[string]json.RawMessage{"v": value}}, maxExpansion)
+		out := prompt.rewrite(x, "task")
+		require.ErrorContains(t, x.err, "all texts together are longer than 4194304 bytes", name)
+		size := 0
+		for _, arg := range out.Command {
+			size += len(arg)
+		}
+		assert.Less(t, size, maxExpansion+maxTemplateText+10_000*len(ref), name)
+	}
+	x := newExpander(scope{context: map[string]json.RawMessage{"v": json.RawMessage(`{"x":1,"y":"` + strings.Repeat("y", 1<<20) + `"}`)}}, maxExpansion)
+	for range 1000 {
+		x.text("message", "${v.x}")
+	}
+	require.ErrorContains(t, x.err, "more than 134217728 bytes would be read")
+	assert.Less(t, *x.scope.read, maxLookups+2<<20, "it stops at the first error")
+}
+
+func TestAPhaseAndAJobAreBoundedInWhatTheyReferTo(t *testing.T) {
+	long, _ := json.Marshal(strings.Repeat("y", 60<<10))
+	prompt := &AgentPrompt{Prompt: "p", Command: []string{"agent"}}
+	for range 200 {
+		prompt.Command = append(prompt.Command, "${item}")
+	}
+	def := PipelineDef{Name: "p", ContextLimit: 1 << 20, Inputs: []InputDef{{Name: "item"}}, Phases: []PhaseDef{{Name: "ask", Task: prompt}}}
+	c := Clock{Now: 1_770_732_000_000}
+	p, effs := Pipeline{}.Apply(PipelineCreate{Spec: PipelineSpec{ID: uuid.Max, Definition: def, Context: map[string]json.RawMessage{"item": long}}}, c)
+	require.Nil(t, refusal(effs))
+	p, _ = p.Apply(PipelineDue{}, c)
+	assert.Equal(t, PhaseFailure, p.Phase.Type)
+	assert.Contains(t, p.Phase.Error, "all texts together")
+
+	w, effs := Worker{}.Apply(WorkerConfigure{Spec: WorkerSpec{Name: "w", Queue: "q", Do: WorkerDo{Task: prompt}}}, c)
+	require.Nil(t, refusal(effs))
+	_, effs = w.Apply(QueueTaken{N: w.Taking, Items: []QueueItem{{ID: uuid.Max, Attempts: 1, Data: long}}}, c)
+	fail := effs[0].(effects.Send).Event.(QueueFail)
+	assert.True(t, fail.Permanent)
+	assert.Contains(t, fail.Error, "all texts together")
 }

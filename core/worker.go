@@ -87,7 +87,8 @@ const (
 	MaxWorkerConcurrency = 256
 	defaultPollMS        = 60_000
 	minPollMS            = 100
-	itemName             = "item" // of the item in a context
+	itemName             = "item"    // of the item in a context
+	holderPrefix         = "worker:" // of the worker's name as a holder
 )
 
 // WorkerRef names the worker of that name.
@@ -96,7 +97,7 @@ func WorkerRef(namespace, tenant, name string) effects.Ref {
 }
 
 // Holder is the name under which the worker holds items.
-func (w Worker) Holder() string { return "worker:" + w.Name }
+func (w Worker) Holder() string { return holderPrefix + w.Name }
 
 // Apply carries out one transition.
 func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
@@ -198,6 +199,8 @@ func (s WorkerSpec) validate() error {
 		return fmt.Errorf("concurrency: %d is more than %d", s.Concurrency, MaxWorkerConcurrency)
 	case s.PollMS < minPollMS || s.PollMS > MaxTimeout.Milliseconds():
 		return fmt.Errorf("poll_ms: %d is not between %d and %d", s.PollMS, minPollMS, MaxTimeout.Milliseconds())
+	case len(s.Name) > MaxNameBytes-len(holderPrefix): // else every queue would refuse its holder
+		return fmt.Errorf("name: %d bytes are longer than the %d that a worker's may have", len(s.Name), MaxNameBytes-len(holderPrefix))
 	}
 	return s.Do.validate()
 }
@@ -305,6 +308,7 @@ func (w Worker) taken(e QueueTaken, c Clock) (Worker, []effects.Effect) {
 	w.Taking, w.UpdatedAt = 0, c.Now
 	var effs []effects.Effect
 	w.Running = slices.Clip(w.Running)
+	failed := false
 	for _, item := range e.Items {
 		if len(w.Running) >= MaxWorkerConcurrency {
 			effs = append(effs, w.fail(WorkerJob{Item: item.ID, Attempt: item.Attempts, Queue: w.Queue}, "the worker has no place for it", false))
@@ -314,7 +318,7 @@ func (w Worker) taken(e QueueTaken, c Clock) (Worker, []effects.Effect) {
 		child, create, err := w.child(job, item, c)
 		if err != nil {
 			effs = append(effs, w.fail(job, err.Error(), true))
-			w.Failed = saturated(w.Failed)
+			w.Failed, failed = saturated(w.Failed), true
 			continue
 		}
 		job.Child = child
@@ -332,7 +336,7 @@ func (w Worker) taken(e QueueTaken, c Clock) (Worker, []effects.Effect) {
 	case w.Again:
 		next, more := w.take(c)
 		return next.drained(append(effs, more...))
-	case len(w.Running) == 0 && len(e.Items) > 0:
+	case failed:
 		w.pollSoon(c)
 	}
 	return w.drained(effs)
@@ -353,7 +357,7 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	value.raw("data", item.Data)
 	value.num("attempt", uint64(item.Attempts))
 	context := map[string]json.RawMessage{itemName: canonical(value.end())}
-	x := &expander{scope: scope{context: context}}
+	x := newExpander(scope{context: context}, maxExpansion)
 	do := w.Do.rewrite(x)
 	if x.err != nil {
 		return effects.Ref{}, nil, x.err
@@ -407,7 +411,7 @@ func (w Worker) childEnded(e ChildEnded, c Clock) (Worker, []effects.Effect) {
 	if e.Outcome == ChildSucceeded {
 		w.Completed = saturated(w.Completed)
 		answer = effects.Send{To: QueueRef(w.Namespace, w.Tenant, job.Queue), Event: QueueComplete{
-			Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Result: storedResult(e.Result),
+			Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Result: fitting(e.Result),
 		}}
 	} else {
 		w.Failed = saturated(w.Failed)
@@ -419,6 +423,15 @@ func (w Worker) childEnded(e ChildEnded, c Clock) (Worker, []effects.Effect) {
 	}
 	next, effs := w.take(c)
 	return next.drained(append([]effects.Effect{answer}, effs...))
+}
+
+// fitting gives a result as a queue takes it. One that is too large is left out:
+// refused, it would leave the item in flight, and the work would be done again.
+func fitting(v json.RawMessage) json.RawMessage {
+	if v = storedResult(v); len(v) > MaxInputBytes {
+		return nil
+	}
+	return v
 }
 
 // fail gives an item back as failed.

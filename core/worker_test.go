@@ -89,3 +89,51 @@ func TestWhoWaitsForAnActionThatCannotBeMadeIsTold(t *testing.T) {
 	assert.Empty(t, s.(core.Worker).Running)
 	assert.Equal(t, uint64(1), s.(core.Worker).Failed)
 }
+
+func TestAWorkerHasANameUnderWhichItCanHoldItems(t *testing.T) {
+	spec := workerSpec()
+	spec.Name = strings.Repeat("n", core.MaxNameBytes-len("worker:"))
+	w := world{}
+	ref, seq := core.WorkerRef("", "", spec.Name), new(uint64)
+	queue := core.QueueRef("", "", spec.Queue)
+	w.send(t, queue, core.QueuePush{Name: spec.Queue, Data: json.RawMessage(`{"branch":"b"}`)}, start, seq)
+	w.send(t, ref, core.WorkerConfigure{Spec: spec}, start, seq)
+	s, err := w.Load(ref)
+	require.NoError(t, err)
+	assert.Len(t, s.(core.Worker).Running, 1, "the queue takes the longest name for a holder")
+
+	spec.Name += "n"
+	_, effs := core.Worker{}.Apply(core.WorkerConfigure{Spec: spec}, core.Clock{Now: start})
+	require.NotNil(t, refusal(effs))
+	assert.Equal(t, "name: 249 bytes are longer than the 248 that a worker's may have", refusal(effs).Reason)
+}
+
+func TestAResultThatIsTooLargeForTheQueueDoesNotLeaveTheItemInFlight(t *testing.T) {
+	for size, keeps := range map[int]bool{core.MaxInputBytes: true, core.MaxInputBytes + 1: false} {
+		w, seq := world{}, new(uint64)
+		ref, queue := core.WorkerRef("", "", "merge"), core.QueueRef("", "", "merges")
+		w.send(t, queue, core.QueueCreate{Name: "merges", Config: core.QueueConfig{KeepCompletedMS: 1000}}, start, seq)
+		w.send(t, queue, core.QueuePush{Name: "merges", Data: json.RawMessage(`{"branch":"b"}`)}, start, seq)
+		w.send(t, ref, core.WorkerConfigure{Spec: workerSpec()}, start, seq)
+		s, err := w.Load(ref)
+		require.NoError(t, err)
+		job := s.(core.Worker).Running[0]
+		result := json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
+		res := w.send(t, ref, core.ChildEnded{Child: job.Child, N: job.N, Outcome: core.ChildSucceeded, Result: result}, start, seq)
+		assert.Nil(t, res.Refused)
+		s, err = w.Load(effects.Ref{Kind: core.KindQueueItem, ID: job.Item})
+		require.NoError(t, err)
+		assert.Equal(t, core.ItemCompleted, s.(core.QueueItem).State.Type)
+		assert.Equal(t, keeps, len(s.(core.QueueItem).State.Result) > 0)
+	}
+}
+
+func TestAWorkerLooksAgainSoonWhereSomeOfItsItemsFailAtOnce(t *testing.T) {
+	s := kitOf(core.KindWorker).made().(core.Worker)
+	bad := item(`{}`) // it has no branch
+	bad.ID = id(6)
+	next, effs := s.Apply(core.QueueTaken{N: s.Taking, Items: []core.QueueItem{item(`{"branch":"b"}`), bad}}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	assert.Len(t, next.Running, 1)
+	assert.Equal(t, start.Add(100*time.Millisecond), next.Deadline(), "one place is free, and more items may be there")
+}

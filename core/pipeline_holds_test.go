@@ -1,0 +1,183 @@
+package core_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// underLocks works under two locks, and then rests.
+func underLocks() core.PipelineDef {
+	return core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+		{Name: "first", Lock: &core.LockPhase{Name: "l1", TTLMS: 60_000}},
+		{Name: "second", Lock: &core.LockPhase{Name: "l2"}},
+		{Name: "work", Manual: &core.ManualPhase{}},
+		{Name: "rest", Manual: &core.ManualPhase{}},
+	}}
+}
+
+// Both take l1 and then l2. One fails, and is retried while the other has l1 alone:
+// if it took l2 before it had l1 again, each would wait for the other for ever.
+func TestARetryTakesItsLocksInTheirOrderSoThatNobodyWaitsForEver(t *testing.T) {
+	w, seq := world{}, new(uint64)
+	def := underLocks()
+	def.Phases = append(def.Phases[:1:1], append([]core.PhaseDef{{Name: "between", Manual: &core.ManualPhase{}}}, def.Phases[1:]...)...)
+	for n := 1; n <= 2; n++ {
+		w.send(t, pipelineRef(n), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(n), Definition: def}}, start, seq)
+		w.fire(t, start, seq)
+	}
+	w.send(t, pipelineRef(1), core.PhaseComplete{Phase: "between"}, start, seq)
+	w.send(t, pipelineRef(1), core.PhaseFailed{Phase: "work", Error: "no"}, start, seq)
+	require.Equal(t, "between", w.pipeline(t, 2).Phase.Name, "the other one has l1 now")
+	w.send(t, pipelineRef(1), core.PipelineRetry{}, start, seq)
+	assert.Equal(t, core.WaitRegain, w.pipeline(t, 1).Waiting.For)
+	w.send(t, pipelineRef(2), core.PhaseComplete{Phase: "between"}, start, seq)
+	require.Equal(t, "work", w.pipeline(t, 2).Phase.Name, "l2 is free for it")
+	w.send(t, pipelineRef(2), core.PhaseComplete{Phase: "work"}, start, seq)
+	w.send(t, pipelineRef(2), core.PhaseComplete{Phase: "rest"}, start, seq)
+	first := w.pipeline(t, 1)
+	assert.Equal(t, core.WaitManual, first.Waiting.For)
+	assert.Equal(t, []string{"l1", "l2"}, []string{first.Holds[0].Name, first.Holds[1].Name})
+	assert.Empty(t, first.Regain)
+}
+
+// atWork gives a pipeline that works under both locks.
+func atWork(t *testing.T, def core.PipelineDef) core.Pipeline {
+	t.Helper()
+	clock := core.Clock{Now: start}
+	p, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	require.Nil(t, refusal(effs))
+	for _, e := range []core.PipelineEvent{core.PipelineDue{}, core.Granted{N: 1, Token: 5}, core.Granted{N: 2, Token: 6}} {
+		p, effs = p.Apply(e, clock)
+		require.Nil(t, refusal(effs))
+	}
+	require.Equal(t, "work", p.Phase.Name)
+	return p
+}
+
+func names(holds []core.Hold) []string {
+	var out []string
+	for _, h := range holds {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
+func TestNothingGoesOnWithoutALockThatWasLostWhateverThePhaseSaysOfFailures(t *testing.T) {
+	clock := core.Clock{Now: start}
+	for name, change := range map[string]func(*core.PhaseDef){
+		"nothing":        func(*core.PhaseDef) {},
+		"ignore_failure": func(d *core.PhaseDef) { d.IgnoreFailure = true },
+		"on_failure":     func(d *core.PhaseDef) { d.OnFailure = "rest" },
+		"retry":          func(d *core.PhaseDef) { d.Retry.MaxAttempts = 5 },
+	} {
+		def := underLocks()
+		change(&def.Phases[2])
+		p := atWork(t, def)
+		for n, lock := range map[uint32]string{1: "l1", 2: "l2"} {
+			lost, effs := p.Apply(core.Lost{N: n, Name: lock, Reason: "its lease lapsed"}, clock)
+			require.Nil(t, refusal(effs))
+			assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "work", Error: `lock "` + lock + `": it was lost: its lease lapsed`, Recoverable: true}, lost.Phase, name)
+			assert.Equal(t, []string{"l1", "l2"}, names(lost.Regain), "a retry takes both, in their order")
+		}
+		// What the phase itself does wrong is another matter.
+		failed, _ := p.Apply(core.PhaseFailed{Phase: "work", Error: "no", Permanent: true}, clock)
+		if name == "ignore_failure" || name == "on_failure" {
+			assert.Equal(t, "rest", failed.Phase.Name, name)
+			assert.Len(t, failed.Holds, 2)
+		}
+	}
+}
+
+func TestALockThatCannotBeHadIsAFailureOfItsPhaseAlone(t *testing.T) {
+	def := underLocks()
+	def.Phases[1].IgnoreFailure = true
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, _ = p.Apply(core.Granted{N: 1, Token: 5}, clock)
+	refused, _ := p.Apply(core.ChildEnded{N: 2, Outcome: core.ChildRefused, Reason: "too many wait"}, clock)
+	assert.Equal(t, "work", refused.Phase.Name)
+	// The other lock is another matter: that one it had.
+	lost, _ := p.Apply(core.Lost{N: 1}, clock)
+	assert.Equal(t, core.PhaseFailure, lost.Phase.Type)
+	assert.Equal(t, []string{"l1"}, names(lost.Regain), "the second one is waited for by its phase")
+}
+
+func TestARetryThatIsCutOffWhileItRegainsKeepsTheOrderOfTheLocks(t *testing.T) {
+	def := underLocks()
+	def.Phases[2].TimeoutMS, def.Phases[2].Retry = 1000, core.Retry{MaxAttempts: 3, BackoffMS: 1000}
+	p := atWork(t, def)
+	clock := core.Clock{Now: start}
+	p, _ = p.Apply(core.PhaseFailed{Phase: "work", Error: "no", Permanent: false}, clock)
+	require.Equal(t, core.WaitRetry, p.Waiting.For)
+	p, _ = p.Apply(core.Lost{N: 2, Name: "l2"}, clock)
+	require.Equal(t, core.PhaseFailure, p.Phase.Type)
+	p, _ = p.Apply(core.PipelineRetry{}, clock)
+	p, _ = p.Apply(core.Granted{N: 3, Token: 7}, clock)
+	require.Equal(t, []string{"l1", "l2"}, names(p.Holds))
+	clock.Now = p.Deadline()
+	assert.Equal(t, start.Add(time.Second), clock.Now, "the time limit of the phase counts while it regains")
+	p, effs := p.Apply(core.PipelineDue{}, clock)
+	require.Equal(t, core.WaitRetry, p.Waiting.For)
+	assert.Contains(t, effs, effects.Effect(effects.ReleaseLock{Name: "l2", N: 4}), "it waits for it no longer")
+	assert.Equal(t, []string{"l1"}, names(p.Holds))
+	assert.Equal(t, []string{"l1", "l2"}, names(p.Regain))
+	clock.Now = p.Deadline()
+	p, effs = p.Apply(core.PipelineDue{}, clock)
+	assert.Equal(t, core.WaitRegain, p.Waiting.For)
+	assert.Contains(t, effs, effects.Effect(effects.AcquireLock{Name: "l2", Holder: "pipeline:" + id(1).String(), N: 5}), "what it has is not asked for again")
+	p, _ = p.Apply(core.Granted{N: 5, Token: 9}, clock)
+	assert.Equal(t, core.WaitManual, p.Waiting.For)
+	assert.Equal(t, []string{"l1", "l2"}, names(p.Holds))
+	assert.Empty(t, p.Regain)
+}
+
+func TestCleaningUpWaitsForNoLockThatWasLost(t *testing.T) {
+	def := underLocks()
+	def.OnFailure, def.Phases[3].Retry = "rest", core.Retry{MaxAttempts: 2, BackoffMS: 1000}
+	p := atWork(t, def)
+	clock := core.Clock{Now: start}
+	p, _ = p.Apply(core.Lost{N: 1, Name: "l1"}, clock)
+	require.Equal(t, "rest", p.Phase.Name)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "rest", Error: "no"}, clock)
+	clock.Now = p.Deadline()
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	assert.Equal(t, core.WaitManual, p.Waiting.For, "the second attempt begins as the first did")
+	p, _ = p.Apply(core.PhaseComplete{Phase: "rest"}, clock)
+	assert.Equal(t, core.PhaseFailure, p.Phase.Type)
+	assert.Equal(t, []string{"l1", "l2"}, names(p.Regain))
+}
+
+// A signal that was accepted was told to its sender as taken: a failure of another
+// phase must not lose it.
+func TestASignalThatCameEarlyIsThereStillAfterARetry(t *testing.T) {
+	def := manualDef()
+	def.Phases = append(def.Phases, core.PhaseDef{Name: "go", Signal: &core.SignalPhase{Name: "go"}})
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	for _, e := range []core.PipelineEvent{
+		core.PipelineDue{}, core.PipelineSignal{Name: "go", Payload: json.RawMessage(`7`)}, core.PhaseFailed{Phase: "build", Error: "no"},
+		core.PipelineRetry{}, core.PhaseComplete{Phase: "build"}, core.PhaseComplete{Phase: "ship"},
+	} {
+		var effs []effects.Effect
+		p, effs = p.Apply(e, clock)
+		require.Nil(t, refusal(effs), e.EventType())
+	}
+	assert.Equal(t, core.PhaseDone, p.Phase.Type)
+	assert.Equal(t, "7", string(p.Context["go"]))
+
+	for _, end := range []core.PipelineEvent{core.PipelineCancel{}, core.PhaseFailed{Phase: "build", Permanent: true}} {
+		p, _ = core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+		p, _ = p.Apply(core.PipelineDue{}, clock)
+		p, _ = p.Apply(core.PipelineSignal{Name: "go"}, clock)
+		p, _ = p.Apply(end, clock)
+		assert.Empty(t, p.Signals, "nothing takes it any more")
+	}
+}

@@ -1,0 +1,129 @@
+package core_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// announces reports whether one of the effects tells that items are ready.
+func announces(effs []effects.Effect, action string) bool {
+	return slices.ContainsFunc(effs, func(e effects.Effect) bool {
+		emit, ok := e.(effects.Emit)
+		return ok && emit.Event.Kind == effects.EventKind{Category: "queue", Action: action}
+	})
+}
+
+func TestWhoWasGivenLessThanHeAskedForIsToldWhenTheLimitsGrow(t *testing.T) {
+	slow := core.QueueRate{Limit: 1, PerMS: 24 * 60 * 60 * 1000}
+	for name, row := range map[string]struct{ was, is core.QueueConfig }{
+		"concurrency":       {core.QueueConfig{Concurrency: 1}, core.QueueConfig{Concurrency: 2}},
+		"rate":              {core.QueueConfig{Rate: slow}, core.QueueConfig{}},
+		"key rate":          {core.QueueConfig{KeyRate: slow}, core.QueueConfig{}},
+		"a faster key rate": {core.QueueConfig{KeyRate: slow}, core.QueueConfig{KeyRate: core.QueueRate{Limit: 100}}},
+	} {
+		clock := core.Clock{Now: start}
+		q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: row.was}, clock)
+		for range 3 {
+			q, _ = applied(t, q, core.QueuePush{Name: "q", Key: "k"}, clock)
+		}
+		owner := core.Owner{Ref: effects.Ref{Kind: core.KindWorker, ID: id(8)}, N: 2}
+		q, effs := applied(t, q, core.QueueTake{Holder: "w", Max: 2, Owner: owner}, clock)
+		require.Len(t, takenBy(step{effs: effs}), 1, name)
+		clock.Now = clock.Now.Add(time.Second)
+		q, effs = applied(t, q, core.QueueConfigure{Config: row.is}, clock)
+		assert.True(t, announces(effs, "ready"), name)
+		_, effs = applied(t, q, core.QueueTake{Holder: "w", Max: 1, Owner: owner}, clock)
+		assert.Len(t, takenBy(step{effs: effs}), 1, name)
+	}
+}
+
+func TestAConfigurationWakesNobodyForNothing(t *testing.T) {
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q"}, clock)
+	_, effs := applied(t, q, core.QueueConfigure{}, clock)
+	assert.Empty(t, effs, "nothing is ready")
+	q, _ = applied(t, q, core.QueuePush{Name: "q"}, clock)
+	q, _ = applied(t, q, core.QueuePause{}, clock)
+	_, effs = applied(t, q, core.QueueConfigure{Config: core.QueueConfig{Concurrency: 9}}, clock)
+	assert.Empty(t, effs, "it is paused")
+}
+
+// More keys wait for the old rate than one event looks at: those that it leaves run
+// with the takes that follow.
+func TestEveryKeyThatTheOldRateHeldBackRunsOnceItIsGone(t *testing.T) {
+	const keys = 300
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeyRate: core.QueueRate{Limit: 1, PerMS: 24 * 60 * 60 * 1000}}}, clock)
+	for n := range keys {
+		for range 2 {
+			clock.Step++
+			q, _ = applied(t, q, core.QueuePush{Name: "q", Key: fmt.Sprint(n)}, clock)
+		}
+	}
+	taken := 0
+	take := func() int {
+		next, effs := q.Apply(core.QueueTake{Holder: "w", Max: 256, VisibilityMS: core.MaxVisibilityMS}, clock)
+		if refusal(effs) != nil {
+			return 0
+		}
+		q = next
+		return len(takenBy(step{effs: effs}))
+	}
+	for n := take(); n > 0; n = take() {
+		taken += n
+	}
+	require.Equal(t, keys, taken, "one of each key")
+	clock.Now = clock.Now.Add(time.Second)
+	q, _ = applied(t, q, core.QueueConfigure{}, clock)
+	assert.EqualValues(t, 128, q.Ready, "one event looks at no more")
+	for n := take(); n > 0; n = take() {
+		taken += n
+	}
+	assert.Equal(t, 2*keys, taken)
+}
+
+// A slower rate holds from now on: what it says is later than what was said before.
+func TestASlowerRateOfKeysHoldsForThoseThatWait(t *testing.T) {
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeyRate: core.QueueRate{Limit: 1, PerMS: 10_000, Burst: 3}}}, clock)
+	for range 3 {
+		q, _ = applied(t, q, core.QueuePush{Name: "q", Key: "k"}, clock)
+	}
+	q, _ = applied(t, q, core.QueueTake{Holder: "w", Max: 2, VisibilityMS: core.MaxVisibilityMS}, clock)
+	require.EqualValues(t, 1, q.Ready)
+	q, _ = applied(t, q, core.QueueConfigure{Config: core.QueueConfig{KeyRate: core.QueueRate{Limit: 1, PerMS: 10_000}}}, clock)
+	_, effs := q.Apply(core.QueueTake{Holder: "w"}, clock)
+	require.NotNil(t, refusal(effs), "the burst is gone")
+}
+
+// Whatever a record holds and the clock says, what is stored of a rate can be read
+// again.
+func TestTheTimesOfARateAreStoredAlsoAtTheEndOfTime(t *testing.T) {
+	rate := core.QueueRate{Limit: 1, PerMS: 30 * 24 * 60 * 60 * 1000}
+	for _, tat := range []int64{0, math.MinInt64, math.MaxInt64, -1, int64(effects.MaxTime) * 1000} {
+		for _, now := range []core.Time{effects.MinTime, start, effects.MaxTime - 1, effects.MaxTime} {
+			clock := core.Clock{Now: now}
+			q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{Rate: rate, KeyRate: rate}}, clock)
+			for range 3 {
+				q, _ = applied(t, q, core.QueuePush{Name: "q", Key: "k"}, clock)
+			}
+			q.RateTAT = tat
+			owner := core.Owner{Ref: effects.Ref{Kind: core.KindWorker, ID: id(8)}, N: 2}
+			for range 3 {
+				q, _ = applied(t, q, core.QueueTake{Holder: "w", Owner: owner}, clock)
+				again, err := core.DecodeState(core.KindQueue, q.AppendJSON(nil))
+				require.NoError(t, err)
+				assert.Equal(t, encoded(q), encoded(again))
+			}
+		}
+	}
+}
