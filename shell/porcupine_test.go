@@ -284,7 +284,7 @@ func (l *lab) await(operations int64) {
 
 // check holds the history against the model, for so long.
 func check(r queueRules, history []porcupine.Operation) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(r.model(), history, 10*time.Second)
+	return porcupine.CheckOperationsTimeout(r.model(), history, time.Minute)
 }
 
 // hold records histories until the checker decides about one: there are some that

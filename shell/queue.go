@@ -30,17 +30,20 @@ type PushOptions struct {
 // the item is the one that holds it, only its id where that has ended.
 func (e *Engine) Push(ctx context.Context, namespace, tenant, queue string, o PushOptions) (item core.QueueItem, duplicate bool, err error) {
 	ref := core.QueueRef(namespace, tenant, queue)
-	res, _, err := e.tellQueue(ctx, ref, core.QueuePush{
-		Namespace: namespace, Tenant: tenant, Name: queue, Data: slices.Clone(o.Data), Priority: o.Priority,
-		Key: o.Key, DedupKey: o.DedupKey, DelayMS: o.Delay.Milliseconds(),
-	})
-	var r *Refusal
-	if errors.As(err, &r) && r.Code == effects.CodeExists && o.DedupKey != "" {
+	for {
+		res, _, err := e.tellQueue(ctx, ref, core.QueuePush{
+			Namespace: namespace, Tenant: tenant, Name: queue, Data: slices.Clone(o.Data), Priority: o.Priority,
+			Key: o.Key, DedupKey: o.DedupKey, DelayMS: o.Delay.Milliseconds(),
+		})
+		if !refusedFor(err, effects.CodeExists) || o.DedupKey == "" {
+			item, _ = res.Answer.(core.QueueItem)
+			return item, false, err
+		}
 		item, err = e.holder(ctx, ref, o.DedupKey)
-		return item, err == nil, err
+		if !errors.Is(err, ErrNotFound) { // else the key was let go of meanwhile
+			return item, err == nil, err
+		}
 	}
-	item, _ = res.Answer.(core.QueueItem)
-	return item, false, err
 }
 
 // holder reads the item that holds a dedup key.

@@ -192,9 +192,7 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case refusedFor(err, effects.CodeNotFound): // it waited for the queue to come
 		case err != nil:
 			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
-			if !w.pause(ctx) {
-				return nil
-			}
+			w.pause(ctx)
 		}
 	}
 }
@@ -283,27 +281,43 @@ func (w *worker) call(ctx context.Context, item core.QueueItem) (result json.Raw
 	return w.handle(ctx, item)
 }
 
-// answer tells the queue. It goes through also while the worker stops.
+// answer tells the queue. It goes through also while the worker stops. What cannot
+// be stored is kept and told again, as a tool's result is: the work is done, and
+// must not be done anew because the disk was full for a moment.
 func (w *worker) answer(ctx context.Context, item core.QueueItem, result json.RawMessage, err error) {
-	cause := context.Cause(ctx)
-	bg := context.WithoutCancel(ctx)
-	var told error
-	switch {
-	case errors.Is(cause, ErrLeaseLost):
+	if errors.Is(context.Cause(ctx), ErrLeaseLost) {
 		return // somebody else has it, or will
-	case errors.Is(err, errNotBegun), err != nil && errors.Is(cause, ErrStopping):
-		told = w.e.Release(bg, HoldOf(item))
+	}
+	release := errors.Is(err, errNotBegun) || err != nil && errors.Is(context.Cause(ctx), ErrStopping)
+	for {
+		told := w.tell(context.WithoutCancel(ctx), item, result, err, release)
+		if told == nil {
+			return
+		}
+		w.e.log.Warn("the queue did not take the answer", "queue", w.queue.String(), "item", item.ID, "attempt", item.Attempts, "error", told)
+		var refused *Refusal
+		if errors.As(told, &refused) || errors.Is(told, ErrStopped) || !w.pause(ctx) {
+			return
+		}
+	}
+}
+
+func (w *worker) tell(ctx context.Context, item core.QueueItem, result json.RawMessage, err error, release bool) error {
+	hold := HoldOf(item)
+	switch {
+	case release:
+		return w.e.Release(ctx, hold)
 	case err != nil:
 		var p interface{ Permanent() bool }
-		told = w.e.Fail(bg, HoldOf(item), err.Error(), errors.As(err, &p) && p.Permanent())
+		return w.e.Fail(ctx, hold, err.Error(), errors.As(err, &p) && p.Permanent())
 	case len(result) > 0 && !json.Valid(result):
-		told = w.e.Fail(bg, HoldOf(item), "the handler's result is not valid JSON", true)
-	default:
-		told = w.e.Complete(bg, HoldOf(item), result)
+		return w.e.Fail(ctx, hold, "the handler's result is not valid JSON", true)
 	}
-	if told != nil {
-		w.e.log.Warn("the queue did not take the answer", "queue", w.queue.String(), "item", item.ID, "attempt", item.Attempts, "error", told)
+	told := w.e.Complete(ctx, hold, result)
+	if refusedFor(told, effects.CodeInvalid) { // a further attempt would give the same
+		return w.e.Fail(ctx, hold, "the handler's "+told.Error(), true)
 	}
+	return told
 }
 
 // extendAll keeps the leases of what is worked on, each at a third of its time,
@@ -352,13 +366,13 @@ func (w *worker) due() (list []*holding, wait time.Duration) {
 func third(lease time.Duration) time.Duration { return max(lease/3, 10*time.Millisecond) }
 
 func (w *worker) extend(ctx context.Context, h *holding) {
-	begin, now := w.e.o.Clock.Steady(), wall(w.e.o.Clock.Now())
+	begin := w.e.o.Clock.Steady()
 	i, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
 	var refused *Refusal
 	switch {
 	case err == nil: // the queue's own timeout may be another one now
 		w.mu.Lock()
-		h.third = third(i.State.Until.Sub(now))
+		h.third = third(i.State.Until.Sub(wall(w.e.o.Clock.Now()))) // read now: it may have been set meanwhile
 		h.due = begin.Add(h.third)
 		w.mu.Unlock()
 	case errors.As(err, &refused):

@@ -160,18 +160,7 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		var first time.Time
-		select {
-		case <-signals:
-			first = time.Now()
-			cancel()
-		case <-ctx.Done():
-			return
-		}
-		for s := range signals {
-			if time.Since(first) < sameSignal {
-				continue
-			}
+		if s := secondSignal(ctx, signals, cancel, time.Now); s != nil {
 			sayf(stderr, "orreryd: %s again: ending at once\n", s)
 			code := exitSignal + 15
 			if n, ok := s.(syscall.Signal); ok {
@@ -186,6 +175,25 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 		close(signals)
 		wg.Wait()
 	}
+}
+
+// secondSignal calls stop at the first signal, and gives the second one; nil where
+// ctx has ended before the first, or the signals have.
+func secondSignal(ctx context.Context, signals <-chan os.Signal, stop func(), now func() time.Time) os.Signal {
+	var first time.Time
+	select {
+	case <-signals:
+		first = now()
+		stop()
+	case <-ctx.Done():
+		return nil
+	}
+	for s := range signals {
+		if now().Sub(first) >= sameSignal {
+			return s
+		}
+	}
+	return nil
 }
 
 // group makes a command that only has subcommands.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"os"
@@ -172,15 +173,26 @@ func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 }
 
 func TestASignalThatComesTwiceAtOnceCountsOnce(t *testing.T) { // as timeout(1) sends it
-	gate := fifo(t)
-	p := start(t, "--db", database(t))
-	p.add("--", "cat", gate)
-	p.signal(syscall.SIGTERM)
-	await(t, p.errs, `msg=stopping running=1`)
-	p.signal(syscall.SIGTERM)
-	open(t, gate, "well done")
-	assert.Zero(t, p.code())
-	assert.NotContains(t, p.stderr.String(), "ending at once")
+	for after, counts := range map[time.Duration]bool{0: false, sameSignal - 1: false, sameSignal: true, time.Hour: true} {
+		signals := make(chan os.Signal, 2)
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGINT
+		close(signals)
+		ctx, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		readings := []time.Time{begin, begin.Add(after)}
+		second := secondSignal(ctx, signals, cancel, func() time.Time {
+			at := readings[0]
+			readings = readings[1:]
+			return at
+		})
+		require.Error(t, ctx.Err(), "the first one stops it")
+		if counts {
+			assert.Equal(t, syscall.SIGINT, second, after)
+		} else {
+			assert.Nil(t, second, after)
+		}
+	}
 }
 
 func TestAKilledDaemonGoesOnWhereItWas(t *testing.T) {

@@ -141,7 +141,7 @@ const (
 // streamEvents sends what the machines announce from now on, as server-sent
 // events. Delivery is at most once; where the reader is too slow, it is told how
 // many it has missed.
-func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ *call) error {
+func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "category*", "action")
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, _ *call) e
 				return nil
 			}
 		case <-pulse.C:
-			if !out.write(": \n\n") {
+			if c.token.expired(s.o.Clock.Now()) || !out.write(": \n\n") {
 				return nil
 			}
 		case <-r.Context().Done():

@@ -30,6 +30,15 @@ func (s *Server) lockRoutes() []route {
 	}
 }
 
+// forAll refuses a token that is bound to tools what it could do to machines that
+// it may not see: their locks are not its own to break, nor its to count.
+func forAll(c *call) error {
+	if len(c.token.Tools) > 0 {
+		return failf(http.StatusForbidden, "token: %q is bound to some tools: this is about what others do, too", c.token.Name)
+	}
+	return nil
+}
+
 type lockList struct {
 	Locks         []core.Lock `json:"locks"`
 	NextPageToken string      `json:"next_page_token"`
@@ -135,6 +144,9 @@ func (s *Server) breakLock(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
+	if err := forAll(c); err != nil {
+		return err
+	}
 	reason, err := s.reason(w, r, c, "broken")
 	if err != nil {
 		return err
@@ -195,6 +207,9 @@ type slotsRequest struct {
 func (s *Server) putSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b slotsRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = forAll(c)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -248,6 +263,9 @@ type breakSlotsRequest struct {
 func (s *Server) breakSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b breakSlotsRequest
 	n, err := s.read(w, r, c, &b, true)
+	if err == nil {
+		err = forAll(c)
+	}
 	if err != nil {
 		return err
 	}

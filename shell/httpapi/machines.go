@@ -143,11 +143,8 @@ const maxWaitSeconds = 60
 // await reads a machine and, where the caller asks for it, waits for its end:
 // never longer than a request may take, so that the answer still gets through.
 func await[S any](ctx context.Context, s *Server, q query, before S, ended bool, wait func(context.Context) (S, error)) (S, error) {
-	if ended || q.opt("wait_seconds") == nil {
-		return before, nil
-	}
 	n, err := q.number("wait_seconds", 0, maxWaitSeconds)
-	if err != nil {
+	if err != nil || n == 0 || ended {
 		return before, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, min(time.Duration(n)*time.Second, s.o.RequestTimeout*9/10))

@@ -80,9 +80,10 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 	if site := r.Header.Get("Sec-Fetch-Site"); len(s.o.Tokens) == 0 && (site == "cross-site" || site == "same-site") {
 		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
 	}
-	// net/http would answer with a redirection that no client of an API wants.
-	if p := r.URL.Path; p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
-		return failf(http.StatusNotFound, "path: %q is unknown: see /openapi.json", clip(p))
+	// net/http would answer with a redirection that no client of an API wants. It
+	// looks at the path as it was sent: a name may have any character, encoded.
+	if p := r.URL.EscapedPath(); p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p {
+		return failf(http.StatusNotFound, "path: %q is unknown: see /openapi.json", clip(r.URL.Path))
 	}
 	return nil
 }
@@ -98,6 +99,9 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 		} else {
 			panicked = http.ErrAbortHandler
 		}
+	}
+	if w.status == 0 && panicked == nil {
+		w.status = http.StatusOK // net/http's own, where nothing was written
 	}
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)

@@ -164,7 +164,7 @@ func (s *story) do(d *datadriven.TestData) string {
 	a := s.api.do(method, target, body, opts...)
 	var until string
 	d.MaybeScanArgs(s.api.t, "until", &until)
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(a.body, until) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(a.body, until) && time.Now().Before(deadline); {
 		a = s.api.do(method, target, body, opts...)
 	}
 	var out strings.Builder

@@ -88,6 +88,8 @@ func (t *Token) unbound() bool {
 	return len(t.Namespaces) == 0 && len(t.Tenants) == 0 && len(t.Tools) == 0
 }
 
+func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
+
 // sees reports whether something of that tenant and tool exists for the holder.
 func (t *Token) sees(namespace, tenant, tool string) bool {
 	return in(t.Namespaces, namespace) && in(t.Tenants, tenant) && in(t.Tools, tool)
@@ -150,7 +152,7 @@ func (s *Server) authenticate(r *http.Request) (*Token, error) {
 		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: not known here")
 	}
 	t := &s.o.Tokens[found]
-	if !t.Expires.IsZero() && !s.o.Clock.Now().Before(t.Expires) {
+	if t.expired(s.o.Clock.Now()) {
 		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q expired at %s", t.Name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return t, nil

@@ -13,7 +13,7 @@ import (
 // use is one thing that a definition has done outside of the system.
 type use struct {
 	field string
-	tool  string // a run of it; empty: a session or git, which no list of tools names
+	tool  string // a run of it; empty: a session, git or the like, which no list of tools names
 	what  string // where there is no tool
 }
 
@@ -37,6 +37,10 @@ func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
 		p.Task != nil && !yield(use{field: field + ".task", what: "a terminal session"}),
 		p.Merge != nil && !yield(use{field: field + ".merge", what: "git"}),
 		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "git"}),
+		p.Push != nil && !yield(use{field: field + ".push", what: "an item of a queue, with which its worker may do anything"}),
+		p.Wake != nil && !yield(use{field: field + ".wake", what: "for a worker, which may do anything"}),
+		p.Notify != nil && !yield(use{field: field + ".notify", what: "a notification"}),
+		p.Approval != nil && p.Approval.Notify && !yield(use{field: field + ".approval.notify", what: "a notification"}),
 		p.Strategy != nil && !walkApproaches(field+".strategy", p.Strategy.Approaches, yield):
 		return false
 	}
@@ -68,14 +72,15 @@ func walkApproaches(field string, list []core.Approach, yield func(use) bool) bo
 	return true
 }
 
-// usesOfWorker lists what a worker would do for an item.
+// usesOfWorker lists what a worker would do for an item, and that it takes it.
 func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
 	return func(yield func(use) bool) {
 		switch {
 		case do.Run != nil && !yield(use{field: "do.run.tool", tool: do.Run.Tool}),
 			do.Task != nil && !yield(use{field: "do.task", what: "a terminal session"}),
 			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
-			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield):
+			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield),
+			!yield(use{field: "queue", what: "one whose items belong to no tool"}):
 		}
 	}
 }

@@ -72,8 +72,7 @@ func (s *Server) getWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	return writeJSON(w, http.StatusOK, k)
 }
 
-// putWorker declares a worker or replaces what was declared. A name that another
-// one has, whom the token does not see, is taken.
+// putWorker declares a worker or replaces what was declared.
 func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) error {
 	n, err := namedOf(r, c)
 	if err != nil {
@@ -85,9 +84,6 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	if err := s.permitUses(c.token, usesOfWorker(body.Do)); err != nil {
 		return err
-	}
-	if k, err := s.engine.Worker(r.Context(), n.Scope, n.name); err == nil && !c.token.seesWorker(k) {
-		return failf(http.StatusForbidden, "name: a worker %q exists that does what the token may not", clip(n.name))
 	}
 	k, err := s.engine.SendWorker(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,

@@ -1,0 +1,64 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/httpapi"
+)
+
+func TestANameMayHaveAnyCharacterWhereItIsEncoded(t *testing.T) {
+	a := start(t, setup{})
+	for _, name := range []string{"a/b", "a//b", "a/", "a/../b", "?x=1&y", "#", "a b+c", "%2F", "ä€😀", "{name}", "items"} {
+		at := "/v1/queues/" + url.PathEscape(name)
+		r := a.do("POST", at+"/items", `{"data": 1}`)
+		require.Equal(t, http.StatusCreated, r.status, "%q: %s", name, r.body)
+		assert.Equal(t, http.StatusOK, a.do("GET", r.header.Get("Location"), nil).status, name)
+		assert.Equal(t, name, a.do("GET", at, nil).str("name"))
+		assert.Contains(t, a.do("POST", at+"/take", `{"holder": "w"}`).body, `"attempts":1`, name)
+	}
+	for _, name := range []string{"%00", "%0a", "%ff", "%C0%AF"} {
+		assert.Equal(t, http.StatusBadRequest, a.do("POST", "/v1/queues/"+name+"/items", `{"data": 1}`).status, name)
+		assert.Equal(t, http.StatusNotFound, a.do("GET", "/v1/queues/"+name, nil).status, name)
+	}
+	for _, path := range []string{"/v1/queues//items", "/v1/queues/../actions", "/v1/queues/work/", "/v1//queues"} {
+		assert.Equal(t, http.StatusNotFound, a.do("GET", path, nil).status, path)
+	}
+}
+
+func TestAnAnswerWithoutAnyWriteCountsAsWhatItsReaderGets(t *testing.T) {
+	a := start(t, setup{})
+	require.Equal(t, http.StatusOK, a.do("HEAD", "/v1/backup", nil).status)
+	assert.Contains(t, a.do("GET", "/metrics", nil).body, `orrery_http_requests_total{route="GET /v1/backup",status="200"} 1`)
+}
+
+func TestAWaitThatIsNoNumberIsRefusedAlsoWhereThereIsNothingToWaitFor(t *testing.T) {
+	a := start(t, setup{})
+	r := a.do("POST", "/v1/pipelines", `{"definition": {"name": "p", "phases": [{"name": "x", "checkpoint": {"message": "m"}}]}}`)
+	require.Contains(t, r.body, `"phase":{"type":"done"}`)
+	assert.Equal(t, http.StatusBadRequest, a.do("GET", r.header.Get("Location")+"?wait_seconds=soon", nil).status)
+	assert.Equal(t, http.StatusOK, a.do("GET", r.header.Get("Location")+"?wait_seconds=1", nil).status)
+}
+
+func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{stopped: true, api: func(o *httpapi.Options) {
+			o.Tokens = []httpapi.Token{{Name: "a", SHA256: httpapi.HashToken("secret"), Expires: time.Now().Add(40 * time.Second)}}
+		}})
+		begin := time.Now()
+		conn := serve(t, a).dial()
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n")
+		require.NoError(t, err)
+		line(t, bufio.NewReader(conn), "0") // the last chunk
+		assert.Equal(t, 45*time.Second, time.Since(begin), "at the first sign of life after it")
+	})
+}

@@ -1,0 +1,227 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
+)
+
+func TestWhatAHandlerHasDoneWhileTheDiskIsFullIsStoredAndNotDoneAgain(t *testing.T) {
+	for name, result := range map[string]error{"completed": nil, "failed": errors.New("no luck")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &full{Store: inMemory(t)}
+				e := running(t, shell.Options{Store: f, TickRate: time.Hour})
+				var runs atomic.Int64
+				c := employ(t, e, shell.WorkOptions{}, func(context.Context, core.QueueItem) (json.RawMessage, error) {
+					runs.Add(1)
+					f.is.Store(true)
+					return nil, result
+				})
+				_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{Retry: core.Retry{MaxAttempts: 1}})
+				require.NoError(t, err)
+				push(t, e, shell.PushOptions{})
+				elapse(10 * time.Second)
+				f.is.Store(false)
+				elapse(time.Minute) // longer than the visibility timeout
+				q := gauges(t, e)
+				assert.EqualValues(t, 1, runs.Load())
+				assert.EqualValues(t, 1, q.Completed+q.Failed)
+				assert.Zero(t, q.TimedOut)
+				c.rest()
+			})
+		})
+	}
+}
+
+func TestAWorkerThatStopsDoesNotWaitForADiskForLongerThanItsStopTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &full{Store: inMemory(t)}
+		e := running(t, shell.Options{Store: f, TickRate: time.Hour})
+		c := employ(t, e, shell.WorkOptions{StopTimeout: 20 * time.Second}, func(context.Context, core.QueueItem) (json.RawMessage, error) {
+			f.is.Store(true)
+			return nil, nil
+		})
+		push(t, e, shell.PushOptions{})
+		synctest.Wait()
+		begin := time.Now()
+		c.rest()
+		assert.Equal(t, 20*time.Second, time.Since(begin))
+		f.is.Store(false)
+	})
+}
+
+func TestAResultThatIsTooLargeFailsTheItemForGood(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *shell.Engine) {
+		var runs atomic.Int64
+		c := employ(t, e, shell.WorkOptions{}, func(context.Context, core.QueueItem) (json.RawMessage, error) {
+			runs.Add(1)
+			return json.RawMessage(`"` + strings.Repeat("x", core.MaxInputBytes) + `"`), nil
+		})
+		push(t, e, shell.PushOptions{})
+		elapse(2 * time.Minute)
+		c.rest()
+		assert.EqualValues(t, 1, runs.Load())
+		dead, _, err := e.QueueItems(bg(), work, "dead", shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, dead, 1)
+		assert.Equal(t, "the handler's result: 1048578 bytes is more than 1048576", dead[0].State.Reason)
+	})
+}
+
+func TestWorkEndsWithTheEngineAlsoWhileTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &full{Store: inMemory(t)}
+		e, stop := start(t, shell.Options{Store: f, TickRate: time.Hour})
+		c := employ(t, e, shell.WorkOptions{}, nil)
+		push(t, e, shell.PushOptions{Delay: 30 * time.Second})
+		synctest.Wait()
+		f.is.Store(true)
+		elapse(30*time.Second + 500*time.Millisecond) // the take has failed, and waits to try again
+		f.is.Store(false)
+		require.NoError(t, stop())
+		require.ErrorIs(t, <-c.ended, shell.ErrStopped)
+	})
+}
+
+// leaping sets the clock just before it carries out its next transaction.
+type leaping struct {
+	store.Store
+	clock *jumping
+	by    atomic.Int64
+}
+
+func (l *leaping) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if by := l.by.Swap(0); by != 0 {
+		l.clock.jump(time.Duration(by))
+	}
+	return l.Store.Update(ctx, fn)
+}
+
+func TestALeaseIsExtendedInTimeAlsoWhereTheClockIsSetDuringAnExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leaping{Store: inMemory(t), clock: &jumping{}}
+		e := running(t, shell.Options{Store: l, TickRate: 1000 * time.Hour, LeaseTTL: 3000 * time.Hour, Clock: l.clock})
+		c := employ(t, e, shell.WorkOptions{Visibility: 24 * time.Hour}, func(ctx context.Context, _ core.QueueItem) (json.RawMessage, error) {
+			select {
+			case <-time.After(60 * time.Hour):
+				return nil, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		})
+		push(t, e, shell.PushOptions{})
+		elapse(7*time.Hour + 59*time.Minute + 58*time.Second) // nothing but the extension comes next
+		l.by.Store(int64(100 * time.Hour))
+		elapse(72 * time.Hour)
+		q := gauges(t, e)
+		assert.Zero(t, q.TimedOut)
+		assert.EqualValues(t, 1, q.Completed)
+		c.rest()
+	})
+}
+
+// meanwhile does something just before somebody reads.
+type meanwhile struct {
+	store.Store
+	do atomic.Pointer[func()]
+}
+
+func (m *meanwhile) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	if do := m.do.Swap(nil); do != nil {
+		(*do)()
+	}
+	return m.Store.View(ctx, fn)
+}
+
+func TestAPushWhoseDedupKeyIsLetGoOfMeanwhileAddsTheItem(t *testing.T) {
+	m := &meanwhile{Store: inMemory(t)}
+	e := running(t, shell.Options{Store: m})
+	first := push(t, e, shell.PushOptions{DedupKey: "d"})
+	held := take(t, e, shell.TakeOptions{})
+	require.Len(t, held, 1)
+	complete := func() { assert.NoError(t, e.Complete(bg(), shell.HoldOf(held[0]), nil)) }
+	m.do.Store(&complete)
+	second := push(t, e, shell.PushOptions{DedupKey: "d"})
+	assert.NotEqual(t, first.ID, second.ID)
+	assert.EqualValues(t, 1, gauges(t, e).Ready)
+}
+
+// Whatever is asked while nothing can be stored is answered with the error, and
+// has not happened.
+func TestNothingIsHalfDoneWhenTheDiskIsFull(t *testing.T) {
+	f := &full{Store: inMemory(t)}
+	e := running(t, shell.Options{Store: f, TickRate: time.Hour})
+	pushed := []core.QueueItem{push(t, e, shell.PushOptions{}), push(t, e, shell.PushOptions{})}
+	held := take(t, e, shell.TakeOptions{})
+	require.Len(t, held, 1)
+	h := shell.HoldOf(held[0])
+	_, err := e.SendLock(bg(), shell.Scope{}, "l", core.LockAcquire{Name: "l", Holder: "a"})
+	require.NoError(t, err)
+	p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "m", Manual: &core.ManualPhase{}}}}})
+	require.NoError(t, err)
+	before := gauges(t, e)
+	only := func(_ any, err error) error { return err }
+	asks := map[string]func() error{
+		"push": func() error { _, _, err := e.Push(bg(), "ns", "t", "work", shell.PushOptions{}); return err },
+		"push into a new queue": func() error {
+			_, _, err := e.Push(bg(), "ns", "t", "new", shell.PushOptions{})
+			return err
+		},
+		"take":      func() error { return only(e.Take(bg(), work, shell.TakeOptions{Holder: "x", Wait: time.Hour})) },
+		"complete":  func() error { return e.Complete(bg(), h, nil) },
+		"fail":      func() error { return e.Fail(bg(), h, "no", false) },
+		"extend":    func() error { return only(e.Extend(bg(), h, 0)) },
+		"release":   func() error { return e.Release(bg(), h) },
+		"cancel":    func() error { return e.CancelItem(bg(), work, pushed[1].ID, "") },
+		"purge":     func() error { return only(e.PurgeQueue(bg(), work, nil, 0, "")) },
+		"configure": func() error { return only(e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{Concurrency: 7})) },
+		"pause":     func() error { return only(e.PauseQueue(bg(), work, "me", "")) },
+		"pipeline": func() error {
+			return only(e.CreatePipeline(bg(), core.PipelineSpec{Definition: p.Definition}))
+		},
+		"phase": func() error { return only(e.SendPipeline(bg(), p.ID, core.PhaseComplete{Phase: "m"})) },
+		"task":  func() error { return only(e.CreateTask(bg(), core.TaskSpec{})) },
+		"lock":  func() error { return only(e.SendLock(bg(), shell.Scope{}, "l", core.LockRelease{Holder: "a"})) },
+		"semaphore": func() error {
+			return only(e.SendSemaphore(bg(), shell.Scope{}, "s", core.SemaphoreConfigure{Name: "s", Slots: 1}))
+		},
+		"worker": func() error {
+			return only(e.SendWorker(bg(), shell.Scope{}, "w", core.WorkerConfigure{Spec: core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: run("count")}}}))
+		},
+		"event": func() error {
+			return only(e.SendBus(bg(), core.BusPublish{Kind: effects.Custom("a", "b"), Source: effects.EventSource{Component: "test"}}))
+		},
+	}
+	f.is.Store(true)
+	for name, ask := range asks {
+		require.ErrorContains(t, ask(), "not stored: no space left on device", name)
+	}
+	f.is.Store(false)
+	assert.Equal(t, before, gauges(t, e))
+	_, err = e.Queue(bg(), "ns", "t", "new")
+	require.ErrorIs(t, err, shell.ErrNotFound)
+	l, err := e.Lock(bg(), shell.Scope{}, "l")
+	require.NoError(t, err)
+	assert.Equal(t, "a", l.Holder)
+	p, err = e.Pipeline(bg(), p.ID)
+	require.NoError(t, err)
+	assert.True(t, atPhase("m")(p))
+	all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+	require.NoError(t, err)
+	assert.Len(t, all, 1)
+	require.NoError(t, e.Complete(bg(), h, nil), "and all goes on")
+}
