@@ -16,7 +16,7 @@ func (a *app) pipelineCommand() *cobra.Command {
 	m := a.pipelines()
 	return a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
-		a.pipelineStart(m), a.pipelineList(), m.verb("show", "Show a pipeline and its phases", http.MethodGet, "", nil), a.pipelineWait(m),
+		a.pipelineStart(m), a.pipelineList(), m.verb("show", "Show a pipeline and its phases", http.MethodGet, "", nil), a.pipelineWait(m), a.pipelineWatch(m),
 		m.verb("begin", "Start a pipeline that is held", http.MethodPost, "start", nil),
 		m.verb("retry", "Run the phase again at which a pipeline failed", http.MethodPost, "retry", nil),
 		m.verb("unblock", "Let a blocked pipeline run, whatever it waits for", http.MethodPost, "unblock", nil),
@@ -53,21 +53,15 @@ func (a *app) pipelineStart(m machine[core.Pipeline]) *cobra.Command {
 		Long: `Start a pipeline of a runbook file, after what the file declares was declared at
 the daemon: queues, semaphores, workers. The name of the pipeline is needed where
 the file has several. With --definition the pipeline alone is read, as JSON. A run
-keeps its definition as it is now: editing the file never changes it. Inputs are JSON where they can be read as such, and texts where
-they cannot: --input n=7 is a number, --input who=ann a text.`,
+keeps its definition as it is now: editing the file never changes it. Inputs are JSON
+where they can be read as such, and texts where they cannot: --input n=7 is a number,
+--input who=ann a text.`,
 		Example: `  orreryd pipeline start release.toml build --input branch=feature --wait
   orreryd pipeline start --definition release.json --input version=7 --wait
   orreryd pipeline start --definition - --label nightly < nightly.json`,
 		Args: runbookArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		read := func() error { return a.readDefinition(definition, &body) }
-		if len(args) > 0 {
-			read = func() error { return a.fromRunbook(ctx, c, args, &body) }
-		}
-		if err := read(); err != nil {
-			return err
-		}
 		given, err := parsePairs("input", inputs)
 		if err != nil {
 			return err
@@ -75,10 +69,15 @@ they cannot: --input n=7 is a number, --input who=ann a text.`,
 		if body.Context, err = contextOf(given); err != nil {
 			return err
 		}
-		for _, id := range body.DependsOn {
-			if err := checkID(id); err != nil {
-				return fmt.Errorf("--depends-on: %w", err)
-			}
+		if err := body.checkIDs(); err != nil {
+			return err
+		}
+		read := func() error { return a.readDefinition(definition, &body) }
+		if len(args) > 0 {
+			read = func() error { return a.fromRunbook(ctx, c, args, &body) }
+		}
+		if err := read(); err != nil {
+			return err
 		}
 		var p core.Pipeline
 		raw, err := c.json(ctx, request{method: http.MethodPost, path: m.path, body: body}, &p)
@@ -86,6 +85,7 @@ they cannot: --input n=7 is a number, --input who=ann a text.`,
 		case err != nil:
 			return err
 		case wait:
+			sayf(a.err, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", p.ID)
 			return a.waitPipeline(ctx, c, m, p.ID.String())
 		}
 		return a.printPipeline(raw, p)
@@ -101,6 +101,21 @@ they cannot: --input n=7 is a number, --input who=ann a text.`,
 	f.BoolVar(&body.Hold, "hold", false, "do not start before `orreryd pipeline begin`")
 	f.BoolVar(&wait, "wait", false, waitUsage)
 	return cmd
+}
+
+// checkIDs looks at the ids that the user typed.
+func (r pipelineRequest) checkIDs() error {
+	if r.ID != "" {
+		if err := checkID(r.ID); err != nil {
+			return fmt.Errorf("--id: %w", err)
+		}
+	}
+	for _, id := range r.DependsOn {
+		if err := checkID(id); err != nil {
+			return fmt.Errorf("--depends-on: %w", err)
+		}
+	}
+	return nil
 }
 
 // readDefinition reads the file of --definition.
@@ -153,6 +168,11 @@ func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeli
 	if err := a.printPipeline(raw, p); err != nil {
 		return err
 	}
+	return pipelineError(p)
+}
+
+// pipelineError is the failure of a pipeline that has ended; nil where it is done.
+func pipelineError(p core.Pipeline) error {
 	switch p.Phase.Type {
 	case core.PhaseFailure:
 		return fmt.Errorf("pipeline %s failed: %s", p.ID, p.Phase.Error)

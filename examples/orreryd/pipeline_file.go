@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -117,6 +119,9 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	default:
 		return usagef("%s has %s: name one of them", short(args[0], 80), pipelineNames(book))
 	}
+	if err := checkInputs(def, body.Context); err != nil {
+		return err
+	}
 	if body.Definition, err = plainJSON(def); err != nil {
 		return err
 	}
@@ -125,6 +130,26 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	}
 	_, err = applyRunbook(ctx, c, book, body.Namespace, body.Tenant)
 	return err
+}
+
+// checkInputs says which inputs are missing, and which nothing can read: a
+// runbook's phases refer to none but those that it declares, and to what a
+// worker or a subscriber would give.
+func checkInputs(def core.PipelineDef, given map[string]json.RawMessage) error {
+	names := []string{"item", "event"}
+	var declared []string
+	for _, in := range def.Inputs {
+		names, declared = append(names, in.Name), append(declared, in.Name)
+		if _, ok := given[in.Name]; !ok && in.Required {
+			return usagef("pipeline %q needs an input: give --input %s=VALUE", short(def.Name, 60), clean(in.Name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, name) {
+			return usagef("--input: pipeline %q has no input %q: it has %s", short(def.Name, 60), short(name, 60), clean(or(strings.Join(declared, ", "), "none")))
+		}
+	}
+	return nil
 }
 
 func pipelineNames(book *runbook.Runbook) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,10 +69,10 @@ func phaseRows(p core.Pipeline) [][]string {
 		switch {
 		case p.Phase.Type == core.PhaseRunning && p.Phase.Name == d.Name:
 			row[2], row[3], row[4] = "running", attempts(p.Attempt), shortTime(p.PhaseStartedAt)
-			row[6] = orDash(short(noteOf(p, d), 60))
+			row[6] = orDash(short(noteOf(p, d), 300))
 		case gone:
 			row[2], row[3], row[4], row[5] = string(h.Outcome), attempts(h.Attempts), shortTime(h.StartedAt), took(h.StartedAt, h.EndedAt)
-			row[6] = orDash(short(h.Reason, 60))
+			row[6] = orDash(short(h.Reason, 300))
 		}
 		rows = append(rows, row)
 	}
@@ -107,7 +108,7 @@ func waitText(p core.Pipeline) string {
 		return "" // a blocked one says it as its reason
 	}
 	w := p.Waiting
-	parts := []string{string(w.For)}
+	parts := []string{waitedFor(p)}
 	if w.Name != "" {
 		parts = append(parts, strconv.Quote(short(w.Name, 60)))
 	}
@@ -116,7 +117,7 @@ func waitText(p core.Pipeline) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(w.Children)-i))
 			break
 		}
-		if !c.Ended {
+		if !c.Ended && c.Ref.Kind != core.KindQueue { // an item is named above
 			parts = append(parts, string(c.Ref.Kind)+" "+c.Ref.ID.String())
 		}
 	}
@@ -127,6 +128,22 @@ func waitText(p core.Pipeline) string {
 		parts = append(parts, "at most until "+w.Deadline.String())
 	}
 	return strings.Join(parts, " ")
+}
+
+// waitedFor says what kind of thing a running phase waits for.
+func waitedFor(p core.Pipeline) string {
+	w := p.Waiting
+	i := slices.IndexFunc(p.Definition.Phases, func(d core.PhaseDef) bool { return d.Name == p.Phase.Name })
+	if i < 0 {
+		return string(w.For)
+	}
+	switch d := p.Definition.Phases[i]; {
+	case w.For == core.WaitEffect:
+		return "the end of its " + d.Kind()
+	case w.For == core.WaitChild && d.Push != nil:
+		return fmt.Sprintf("an item of queue %q", short(d.Push.Queue, 60))
+	}
+	return string(w.For)
 }
 
 func holdsText(list []core.Hold) string {

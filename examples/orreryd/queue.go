@@ -30,7 +30,7 @@ func (a *app) queueCommand() *cobra.Command {
 visibility timeout: then, or when it fails, another one gets it, until it is done or
 its attempts are used up.`,
 		q.list(), q.show(), q.declare(), q.push(), q.take(), q.complete(), q.fail(), q.extend(), q.release(),
-		q.items(), q.pause(), q.resume(), q.redrive(), q.purge(), q.delete())
+		q.items(), q.item(), q.pause(), q.resume(), q.redrive(), q.purge(), q.delete())
 	a.addScopeFlags(cmd, &q.namespace, &q.tenant)
 	return a.addClientFlags(cmd)
 }

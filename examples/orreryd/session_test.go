@@ -74,6 +74,7 @@ func TestSessions(t *testing.T) {
 
 var (
 	aDuration = regexp.MustCompile(`(\b\d+(\.\d+)?(ms|s)|TOOK) {2,}`)
+	aSpan     = regexp.MustCompile(`\b(done|failed) after [0-9a-zµ.]+`)
 	aFence    = regexp.MustCompile(`\b\d{7}\b`) // it counts batches, of which there may be more
 	aGain     = regexp.MustCompile(`has \d+ now`)
 	aNumber   = regexp.MustCompile(`\b\d+ (bytes|events in \d+ batches|entities \(\d+ more untouched\))`)
@@ -95,6 +96,7 @@ func shown(r result, dir, url string) string {
 	}
 	s := strings.NewReplacer(dir, "DIR", url, "URL").Replace(b.String())
 	s = aDuration.ReplaceAllString(masked(s), "TOOK  ")
+	s = aSpan.ReplaceAllString(s, "$1 after TOOK")
 	s = aNumber.ReplaceAllString(s, "N $1")
 	s = regexp.MustCompile(`events in \d+ batches`).ReplaceAllString(s, "events in N batches")
 	s = regexp.MustCompile(`\(\d+ more`).ReplaceAllString(s, "(N more")

@@ -13,9 +13,9 @@ import (
 
 func (a *app) strategyCommand() *cobra.Command {
 	m := machine[core.Strategy]{a: a, path: "/v1/strategies", show: a.printStrategy, args: oneID, arg: "ID"}
-	return a.addClientFlags(group("strategy", "Watch and cancel strategies",
+	return a.addClientFlags(group("strategy", "Create, watch and cancel strategies",
 		"A strategy tries approaches in order until one succeeds.",
-		a.strategyList(), m.verb("show", "Show a strategy and how its approaches came out", http.MethodGet, "", nil),
+		a.strategyCreate(m), a.strategyList(), m.verb("show", "Show a strategy and how its approaches came out", http.MethodGet, "", nil), a.strategyWait(m),
 		m.cancel("End a strategy, and what it is about")))
 }
 
@@ -55,7 +55,7 @@ func (a *app) printStrategy(raw json.RawMessage, s core.Strategy) error {
 	}
 	err := a.printFields([][2]string{
 		{"id", s.ID.String()}, {"label", s.Label}, {"scope", s.Namespace + "/" + s.Tenant}, {"pipeline", idOr(s.PipelineID)},
-		{"status", string(s.Status)}, {"reason", s.Error}, {"output", string(s.Output)}, {"waits for", child},
+		{"status", string(s.Status)}, {"reason", s.Error}, {"output", short(jsonOr(s.Output), 400)}, {"waits for", child},
 		{"created", timeText(s.CreatedAt)}, {"finished", timeText(s.FinishedAt)},
 	})
 	if err != nil {
@@ -76,7 +76,7 @@ func approachRows(s core.Strategy) [][]string {
 		switch {
 		case i < len(s.Outcomes):
 			o := s.Outcomes[i]
-			row = []string{row[0], string(o.Outcome), shortTime(o.StartedAt), took(o.StartedAt, o.FinishedAt), orDash(short(o.Error, 60))}
+			row = []string{row[0], string(o.Outcome), shortTime(o.StartedAt), took(o.StartedAt, o.FinishedAt), orDash(short(o.Error, 300))}
 		case i == int(s.Current) && !s.StartedAt.IsZero():
 			row[1], row[2] = "running", shortTime(s.StartedAt)
 		}

@@ -18,9 +18,9 @@ func (a *app) taskCommand() *cobra.Command {
 	step := func(name, short string) *cobra.Command {
 		return m.verb(name, short, http.MethodPost, "recover", func() (any, error) { return map[string]string{"action": name}, nil })
 	}
-	return a.addClientFlags(group("task", "Watch and steer tasks",
+	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		a.taskList(), m.verb("show", "Show a task", http.MethodGet, "", nil), a.taskScreen(m), a.taskInput(m),
+		a.taskCreate(m), a.taskList(), m.verb("show", "Show a task", http.MethodGet, "", nil), a.taskWait(m), a.taskScreen(m), a.taskInput(m),
 		step("nudge", "Type something into a session that seems to sleep"),
 		step("restart", "Kill a task's session and begin it again"),
 		step("escalate", "Tell people that a task needs them"),
@@ -66,10 +66,18 @@ func taskReason(s core.TaskState) string {
 	case core.TaskStuck:
 		return s.Reason.String()
 	case core.TaskDone:
-		return or(or(s.Result.Error, s.Result.Reason), string(s.Result.Output))
+		return or(or(s.Result.Error, s.Result.Reason), jsonOr(s.Result.Output))
 	case core.TaskPending, core.TaskRunning:
 	}
 	return ""
+}
+
+// taskReasonLabel says what taskReason gives.
+func taskReasonLabel(s core.TaskState) string {
+	if s.Type == core.TaskDone && s.Result.Type == core.TaskSuccess {
+		return "output"
+	}
+	return "reason"
 }
 
 func (a *app) printTask(raw json.RawMessage, t core.Task) error {
@@ -86,7 +94,7 @@ func (a *app) printTask(raw json.RawMessage, t core.Task) error {
 	}
 	return a.printFields([][2]string{
 		{"id", t.ID.String()}, {"label", t.Label}, {"scope", t.Namespace + "/" + t.Tenant}, {"pipeline", idOr(t.PipelineID)},
-		{"state", taskState(t.State)}, {"reason", taskReason(t.State)}, {"progress", t.Progress},
+		{"state", taskState(t.State)}, {taskReasonLabel(t.State), short(taskReason(t.State), 400)}, {"progress", t.Progress},
 		{"session", t.SessionID}, {"workspace", t.Workspace}, {"command", command}, {"prompt", short(t.Prompt, 200)},
 		{"heartbeat", timeText(t.LastHeartbeat)}, {"moved", timeText(t.LastProgress)},
 		{"recoveries", fmt.Sprintf("%d of %d, %d restarts", t.RecoveryAttempts, recoveries(t.Config), t.Restarts)},
