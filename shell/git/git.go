@@ -42,8 +42,8 @@
 // are told to end (SIGTERM, so that they remove their own lock files) when the
 // daemon dies.
 //
-// Lock files of git itself are waited for: see [Options.LockWait]. One that is
-// somebody else's is never removed. One that a command of ours has left, as git
+// Lock files of git itself are waited for: see [Options.LockWait]. One that another
+// git holds is never removed. One that a command of ours has left, as git
 // does where it or the whole system is killed, is removed on Linux, once the
 // wait is over, if all of this holds:
 //

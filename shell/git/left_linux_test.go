@@ -80,6 +80,30 @@ func TestAllThatAGitOfADeadDaemonLeftIsRemovedAfterOneWait(t *testing.T) {
 	checkMerged(t, w)
 }
 
+func TestALockFileThatMayHaveBeenLeftIsWaitedForToo(t *testing.T) {
+	w, e := killedInAMerge(t)
+	lock := w.leave("index.lock", "")
+	patient, err := git.New(git.Options{Root: w.root, LockWait: time.Hour})
+	require.NoError(t, err)
+	for range 2 { // of which the first one finds it
+		_, err = patient.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
+		require.NoError(t, err)
+		require.FileExists(t, lock)
+	}
+	waits := 0
+	git.OnStep(patient, func(step string) {
+		if step == "waits" {
+			if waits++; waits == 2 {
+				assert.NoError(t, os.Remove(lock), "it is there")
+			}
+		}
+	})
+	_, err = patient.Carry(t.Context(), effects.Ref{}, e)
+	require.NoError(t, err)
+	assert.Equal(t, 2, waits)
+	checkMerged(t, w)
+}
+
 // The lock on the packed refs stops no command of ours, but those of persons.
 func TestALockFileThatIsInNobodysWayGoesWithALaterOperation(t *testing.T) {
 	w, e := killedInAMerge(t)
