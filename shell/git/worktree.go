@@ -319,6 +319,9 @@ func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveR
 	if err := os.Rename(w.path, trash); err != nil {
 		return nil, r.op.fail(err, "move the worktree away")
 	}
+	if rel, err := filepath.Rel(w.path, r.dir); err == nil && filepath.IsLocal(rel) {
+		r.dir = r.git // the effect names the repository by what has just gone
+	}
 	r.g.step("remove: moved")
 	if err := r.forget(context.WithoutCancel(ctx), w.path); err != nil {
 		_ = os.Rename(trash, w.path)
@@ -332,7 +335,7 @@ func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveR
 // checkDispensable reports an error where removing a worktree would lose
 // something.
 func (r *repo) checkDispensable(ctx context.Context, w worktree) error {
-	files, err := r.changed(ctx, w.path, true)
+	files, err := r.changedOrNew(ctx, w.path)
 	if err != nil {
 		return r.op.wrap(ctx, err, "look for changes in the worktree")
 	}
