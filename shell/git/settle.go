@@ -46,7 +46,7 @@ func (r *repo) recoverTree(ctx context.Context, t checkout) error {
 		if w.path != t.Path || w.branch != t.Branch || !w.exists() {
 			continue // a person has moved on
 		}
-		files, err := r.changed(ctx, t.Path, false)
+		files, err := r.changed(ctx, t.Path)
 		switch {
 		case err != nil:
 			return r.op.wrap(ctx, err, "look at a checkout")
@@ -67,7 +67,7 @@ func (r *repo) recoverTree(ctx context.Context, t checkout) error {
 // t.From and there its files are. It touches nothing where there is something
 // else in them.
 func (r *repo) settle(ctx context.Context, t checkout) error {
-	if files, err := r.changed(ctx, t.Path, false); err == nil && len(files) == 0 {
+	if files, err := r.changed(ctx, t.Path); err == nil && len(files) == 0 {
 		return nil // the branch is at t.To already, and so are the files
 	}
 	if r.follow(ctx, t) == nil {
