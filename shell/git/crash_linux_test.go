@@ -91,7 +91,7 @@ func (w *workspace) awaitFree() {
 	defer func() { _ = f.Close() }()
 	require.Eventually(w.t, func() bool {
 		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func diverged(t *testing.T) (*workspace, effects.Merge) {
@@ -161,6 +161,42 @@ func TestAnInterruptedMergeDoesNotTouchWhatAPersonChangedSince(t *testing.T) {
 	_, err = w.carry(e)
 	require.NoError(t, err)
 	checkMerged(t, w)
+}
+
+// A checkout that is killed leaves the beginning of a file, which is none that
+// git knows.
+func TestTheBeginningOfAFileThatAKilledMergeHasLeftIsNobodysChange(t *testing.T) {
+	long := strings.Repeat("0123456789abcde\n", 20<<20/16)
+	for name, row := range map[string]struct {
+		attributes, left string
+		ours             bool
+	}{
+		"long":                 {"", long[:19<<20], true},
+		"with other line ends": {"big text eol=crlf\n", strings.ReplaceAll(long[:32], "\n", "\r\n"), true},
+		"nothing":              {"", "", true},
+		"else":                 {"", long[:19<<20] + "mine", false},
+		"more":                 {"", long + "mine", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkspace(t, git.Options{})
+			w.commit("repo", ".gitattributes", row.attributes, "attributes")
+			w.commit("repo", "big", "short\n", "short")
+			w.branch("feature", "big", long)
+			e := effects.Merge{Repo: "repo", Branch: "feature", Into: "main", Strategy: ff}
+			w.killAt(e, "publish: moved")
+			w.write("repo/big", row.left)
+
+			_, err := w.carry(e)
+			if !row.ours {
+				f := failure(t, err, false, "dirty worktree")
+				assert.Equal(t, []string{"big"}, f.Files)
+				return
+			}
+			require.NoError(t, err)
+			assert.Empty(t, w.git("repo", "status", "--porcelain"))
+			w.noTraces()
+		})
+	}
 }
 
 func TestAWorktreeWhoseDaemonIsKilledIsMadeByTheNext(t *testing.T) {

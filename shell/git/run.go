@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	maxStdout = 16 << 20
+	maxStdout = 256 << 20 // a merge that changes a million files lists them
 	killGrace = 5 * time.Second // between SIGTERM and SIGKILL
 	pipeDelay = time.Second     // how long a command's children may keep its output open
 )
@@ -52,6 +53,7 @@ type command struct {
 	dir   string   // where it runs, and the only directory in which it looks for a repository
 	args  []string // without the options before the git command
 	stdin string
+	to    io.Writer // gets what git writes to stdout, of any length; nil: it is given back
 	env   []string
 	whole bool     // once begun it is not stopped by a cancellation, only after cleanUpLimit
 	lock  *os.File // the repository's lock, which the command keeps held
@@ -79,6 +81,9 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 	}
 	stdout, stderr := &capped{limit: maxStdout}, &capped{limit: maxStderrKept}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.to != nil {
+		cmd.Stdout = c.to
+	}
 	if c.lock != nil && inheritsLock {
 		cmd.ExtraFiles = []*os.File{c.lock}
 	}
