@@ -231,6 +231,41 @@ func TestAWorktreeWhoseDaemonIsKilledIsMadeByTheNext(t *testing.T) {
 	}
 }
 
+// A git that is told to end, as its daemon dies, takes its worktree away, while
+// the git that it has started to write the files goes on.
+func TestFilesOfAWorktreeThatCouldNotBeMadeAreNobodys(t *testing.T) {
+	for name, row := range map[string]struct {
+		spoil func(*workspace)
+		ours  bool
+	}{
+		"all":       {func(*workspace) {}, true},
+		"some":      {func(w *workspace) { require.NoError(w.t, os.Remove(w.path("new/README"))) }, true},
+		"and more":  {func(w *workspace) { w.write("new/dir/mine", "x") }, false},
+		"changed":   {func(w *workspace) { w.write("new/README", "mine\n") }, false},
+		"ignored":   {func(w *workspace) { w.write("new/x.o", "x"); w.write("repo/.git/info/exclude", "*.o\n") }, false},
+		"of a file": {func(w *workspace) { require.NoError(w.t, os.RemoveAll(w.path("new"))); w.write("new", "x") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := diverged(t)
+			e := effects.WorktreeAdd{Repo: "repo", Branch: "new", Path: "new"}
+			w.killAt(e, "add: noted")
+			require.NoError(t, os.Mkdir(w.path("new"), 0o700))
+			w.git("repo", "--work-tree="+w.path("new"), "checkout", "--quiet", "--force", "new", "--", ".")
+			row.spoil(w)
+
+			_, err := w.carry(e)
+			if !row.ours {
+				failure(t, err, true, "is taken")
+				assert.True(t, isDir(w.path("new")) || w.read("new") == "x")
+				return
+			}
+			require.NoError(t, err)
+			assert.Empty(t, w.git("new", "status", "--porcelain"))
+			w.noTraces()
+		})
+	}
+}
+
 func TestAWorktreeThatAnotherGitIsMakingIsLeftAlone(t *testing.T) {
 	w := newWorkspace(t, git.Options{})
 	_, err := w.add("feature", "wt")

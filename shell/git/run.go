@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxStdout = 256 << 20 // a merge that changes a million files lists them
+	maxStdout = 256 << 20       // a merge that changes a million files lists them
 	killGrace = 5 * time.Second // between SIGTERM and SIGKILL
 	pipeDelay = time.Second     // how long a command's children may keep its output open
 )
