@@ -213,21 +213,27 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 		if strings.Trim(id, "0") == "" {
 			continue
 		}
-		begin := &beginning{of: strings.NewReader(link)}
-		if link == "" {
-			f, err := os.Open(path) //nolint:gosec // a file of the repository
-			if err != nil {
-				return false, err
-			}
-			defer func() { _ = f.Close() }()
-			begin.of = f
-		}
-		_, err := r.exec(ctx, command{dir: dir, args: append(cat, id), to: begin})
-		if err == nil && begin.matches() {
-			return true, nil
+		if begins, err := r.begins(ctx, dir, append(cat, id), path, link); begins || err != nil {
+			return begins, err
 		}
 	}
 	return false, nil
+}
+
+// begins reports whether what a command prints begins with a link's target, or
+// with what is in a file where that is empty.
+func (r *repo) begins(ctx context.Context, dir string, args []string, path, link string) (bool, error) {
+	begin := &beginning{of: strings.NewReader(link)}
+	if link == "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = f.Close() }()
+		begin.of = f
+	}
+	_, err := r.exec(ctx, command{dir: dir, args: args, to: begin})
+	return err == nil && begin.matches(), nil // a blob that is missing explains nothing
 }
 
 // beginning compares what is written to it with a text that may end earlier.
