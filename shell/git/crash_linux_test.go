@@ -91,7 +91,7 @@ func (w *workspace) awaitFree() {
 	defer func() { _ = f.Close() }()
 	require.Eventually(w.t, func() bool {
 		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func diverged(t *testing.T) (*workspace, effects.Merge) {
@@ -163,6 +163,42 @@ func TestAnInterruptedMergeDoesNotTouchWhatAPersonChangedSince(t *testing.T) {
 	checkMerged(t, w)
 }
 
+// A checkout that is killed leaves the beginning of a file, which is none that
+// git knows.
+func TestTheBeginningOfAFileThatAKilledMergeHasLeftIsNobodysChange(t *testing.T) {
+	long := strings.Repeat("0123456789abcde\n", 20<<20/16)
+	for name, row := range map[string]struct {
+		attributes, left string
+		ours             bool
+	}{
+		"long":                 {"", long[:19<<20], true},
+		"with other line ends": {"big text eol=crlf\n", strings.ReplaceAll(long[:32], "\n", "\r\n"), true},
+		"nothing":              {"", "", true},
+		"else":                 {"", long[:19<<20] + "mine", false},
+		"more":                 {"", long + "mine", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorkspace(t, git.Options{})
+			w.commit("repo", ".gitattributes", row.attributes, "attributes")
+			w.commit("repo", "big", "short\n", "short")
+			w.branch("feature", "big", long)
+			e := effects.Merge{Repo: "repo", Branch: "feature", Into: "main", Strategy: ff}
+			w.killAt(e, "publish: moved")
+			w.write("repo/big", row.left)
+
+			_, err := w.carry(e)
+			if !row.ours {
+				f := failure(t, err, false, "dirty worktree")
+				assert.Equal(t, []string{"big"}, f.Files)
+				return
+			}
+			require.NoError(t, err)
+			assert.Empty(t, w.git("repo", "status", "--porcelain"))
+			w.noTraces()
+		})
+	}
+}
+
 func TestAWorktreeWhoseDaemonIsKilledIsMadeByTheNext(t *testing.T) {
 	for name, kill := range map[string]func(*workspace, effects.Outer){
 		"before":  func(w *workspace, e effects.Outer) { w.killAt(e, "add: noted") },
@@ -190,6 +226,41 @@ func TestAWorktreeWhoseDaemonIsKilledIsMadeByTheNext(t *testing.T) {
 			assert.Empty(t, w.git("new", "status", "--porcelain"))
 			assert.Equal(t, "slow\n", w.read("new/slow"))
 			assert.Equal(t, "new", w.git("new", "branch", "--show-current"))
+			w.noTraces()
+		})
+	}
+}
+
+// A git that is told to end, as its daemon dies, takes its worktree away, while
+// the git that it has started to write the files goes on.
+func TestFilesOfAWorktreeThatCouldNotBeMadeAreNobodys(t *testing.T) {
+	for name, row := range map[string]struct {
+		spoil func(*workspace)
+		ours  bool
+	}{
+		"all":       {func(*workspace) {}, true},
+		"some":      {func(w *workspace) { require.NoError(w.t, os.Remove(w.path("new/README"))) }, true},
+		"and more":  {func(w *workspace) { w.write("new/dir/mine", "x") }, false},
+		"changed":   {func(w *workspace) { w.write("new/README", "mine\n") }, false},
+		"ignored":   {func(w *workspace) { w.write("new/x.o", "x"); w.write("repo/.git/info/exclude", "*.o\n") }, false},
+		"of a file": {func(w *workspace) { require.NoError(w.t, os.RemoveAll(w.path("new"))); w.write("new", "x") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := diverged(t)
+			e := effects.WorktreeAdd{Repo: "repo", Branch: "new", Path: "new"}
+			w.killAt(e, "add: noted")
+			require.NoError(t, os.Mkdir(w.path("new"), 0o700))
+			w.git("repo", "--work-tree="+w.path("new"), "checkout", "--quiet", "--force", "new", "--", ".")
+			row.spoil(w)
+
+			_, err := w.carry(e)
+			if !row.ours {
+				failure(t, err, true, "is taken")
+				assert.True(t, isDir(w.path("new")) || w.read("new") == "x")
+				return
+			}
+			require.NoError(t, err)
+			assert.Empty(t, w.git("new", "status", "--porcelain"))
 			w.noTraces()
 		})
 	}

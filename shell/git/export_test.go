@@ -1,6 +1,9 @@
 package git
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // OnStep calls f at the steps of an operation.
 func OnStep(g *Git, f func(step string)) { g.step = f }
@@ -27,3 +30,6 @@ func SeesAll(g *Git, all bool) { g.seesAll = func() bool { return all } }
 
 // Lockable reports whether a command of ours could make a lock file.
 func Lockable(path string) bool { return lockable(path) }
+
+// Grace sets how long a git that is told to end has for it.
+func Grace(g *Git, d time.Duration) { g.grace = d }

@@ -42,8 +42,8 @@
 // are told to end (SIGTERM, so that they remove their own lock files) when the
 // daemon dies.
 //
-// Lock files of git itself are waited for: see [Options.LockWait]. One that is
-// somebody else's is never removed. One that a command of ours has left, as git
+// Lock files of git itself are waited for: see [Options.LockWait]. One that another
+// git holds is never removed. One that a command of ours has left, as git
 // does where it or the whole system is killed, is removed on Linux, once the
 // wait is over, if all of this holds:
 //
@@ -90,7 +90,7 @@ const (
 	defaultLockWait  = 10 * time.Second
 	defaultTimeLimit = 10 * time.Minute
 	cleanUpLimit     = 5 * time.Minute // for taking back what a cancelled operation has begun
-	versionLimit     = 10 * time.Second
+	versionLimit     = time.Minute
 
 	oldestMajor, oldestMinor = 2, 30 // rev-parse --end-of-options
 )
@@ -148,6 +148,7 @@ type Git struct {
 	mu   sync.Mutex
 	busy map[string]*turn // by git directory
 
+	grace   time.Duration
 	seesAll func() bool  // whether no process of the system is hidden from the daemon
 	step    func(string) // a test's view of how far an operation is
 }
@@ -161,6 +162,7 @@ func New(o Options) (*Git, error) {
 		author:    orDefault(o.Author, "Orrery"),
 		email:     orDefault(o.Email, "orrery@localhost"),
 		busy:      map[string]*turn{},
+		grace:     killGrace,
 		seesAll:   seesAllProcesses,
 		step:      func(string) {},
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,8 +92,12 @@ func newWorkspace(t *testing.T, o git.Options) *workspace {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	o.Root = root
+	if o.LockWait == 0 { // the machine may be slow
+		o.LockWait = 5 * time.Minute
+	}
 	g, err := git.New(o)
 	require.NoError(t, err)
+	git.Grace(g, time.Minute)
 	w := &workspace{t: t, root: root, g: g}
 	w.git(".", "init", "--quiet", "--initial-branch=main", "repo")
 	w.commit("repo", "README", "one\n", "first")

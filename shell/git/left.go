@@ -61,13 +61,23 @@ func (r *repo) beginWork() {
 // endWork takes back what beginWork said, but looks first for what a command
 // that was killed has left.
 func (r *repo) endWork() {
-	if !r.noted {
-		return
+	if r.noted {
+		if r.killed {
+			r.findLeft()
+		}
+		_ = os.Remove(r.noteOfWork())
 	}
-	if r.killed {
-		r.findLeft()
+	if n := len(r.left); n > 0 {
+		if r.left = slices.DeleteFunc(r.left, r.gone); len(r.left) < n {
+			r.saveLeft()
+		}
 	}
-	_ = os.Remove(r.noteOfWork())
+}
+
+// gone reports whether a lock file is no longer there, or is another one.
+func (r *repo) gone(l leftLock) bool {
+	now, ok := r.look(l.Path)
+	return !ok || !now.same(l)
 }
 
 // recall takes over the notes of operations that died, and removes those lock
@@ -81,10 +91,7 @@ func (r *repo) recall() {
 		var left []leftLock
 		_ = json.Unmarshal(b, &left) // what is damaged tells nothing
 		for _, l := range left {
-			if !lockable(l.Path) {
-				continue
-			}
-			if now, ok := r.look(l.Path); ok && now.same(l) {
+			if lockable(l.Path) && !r.gone(l) {
 				r.left = append(r.left, l)
 			}
 		}
@@ -105,20 +112,16 @@ func (r *repo) recall() {
 }
 
 // findLeft looks which lock files of git's are there that commands of ours may
-// have left: made since the note of work and before now, when all such commands
+// have left: made since the note of work, and there now, when all such commands
 // are dead.
 func (r *repo) findLeft() {
 	r.killed = false
 	note, err := os.Lstat(r.noteOfWork())
-	if err != nil || r.sign(r.lock) != nil {
-		return
-	}
-	now, err := r.lock.Stat() // by the clock of the same file system
 	if err != nil {
 		return
 	}
 	found := slices.DeleteFunc(r.lockFiles(), func(l leftLock) bool {
-		return l.Made.Before(note.ModTime()) || l.Made.After(now.ModTime()) || slices.ContainsFunc(r.left, l.same)
+		return l.Made.Before(note.ModTime()) || slices.ContainsFunc(r.left, l.same)
 	})
 	if len(found) == 0 {
 		return
@@ -248,7 +251,7 @@ func (r *repo) clearLock(c command, lock string) (removed bool, until time.Time,
 // mend removes a lock file that has been there long enough, unless somebody
 // holds it: one who did so when it was found, for who came later has not made it.
 func (r *repo) mend(l leftLock) error {
-	if now, ok := r.look(l.Path); ok && now.same(l) {
+	if !r.gone(l) {
 		path := filepath.Join(r.git, filepath.FromSlash(l.Path))
 		if boot := bootID(); l.Boot == boot || boot == "" { // else whoever made it is dead
 			if err := r.held(l, path); err != nil {

@@ -42,19 +42,22 @@ func killedInAMerge(t *testing.T) (*workspace, effects.Merge) {
 }
 
 func TestALockFileThatAGitOfADeadDaemonLeftIsRemoved(t *testing.T) {
-	for _, row := range []struct{ lock, text string }{
-		{"index.lock", ""},
-		{"index.lock", "the beginning of an index"},
-		{"HEAD.lock", ""},
-		{"refs/heads/main.lock", ""},
-		{"refs/heads/feature.lock", strings.Repeat("0", 40) + "\n"},
-		{"worktrees/wt/index.lock", ""},
+	for _, row := range []struct {
+		lock, text string
+		seesAll    bool
+	}{
+		{"index.lock", "", false},
+		{"index.lock", "the beginning of an index", true},
+		{"HEAD.lock", "", true},
+		{"refs/heads/main.lock", "", false},
+		{"refs/heads/feature.lock", strings.Repeat("0", 40) + "\n", false},
+		{"worktrees/wt/index.lock", "", true},
 	} {
 		t.Run(row.lock, func(t *testing.T) {
 			w, e := killedInAMerge(t)
 			lock := w.leave(row.lock, row.text)
 			g := w.hastily()
-			git.SeesAll(g, true)
+			git.SeesAll(g, row.seesAll)
 			_, err := g.Carry(t.Context(), effects.Ref{}, e)
 			require.NoError(t, err)
 			assert.NoFileExists(t, lock)
@@ -68,15 +71,40 @@ func TestAllThatAGitOfADeadDaemonLeftIsRemovedAfterOneWait(t *testing.T) {
 	for _, lock := range []string{"index.lock", "HEAD.lock", "refs/heads/main.lock", "refs/heads/feature.lock", "worktrees/wt/index.lock", "worktrees/wt/HEAD.lock"} {
 		w.leave(lock, "")
 	}
-	_, err := w.hastily().Carry(t.Context(), effects.Ref{}, e)
+	g := w.hastily()
+	_, err := g.Carry(t.Context(), effects.Ref{}, e)
 	require.NoError(t, err)
 	// The last of them was in nobody's way.
 	require.Eventually(t, func() bool {
-		_, err := w.remove("nothing", false)
-		require.NoError(t, err)
+		_, err := g.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
+		assert.NoError(t, err)
 		_, err = os.Lstat(w.path("repo/.git/orrery-tmp/left.json"))
 		return os.IsNotExist(err)
 	}, time.Minute, 100*time.Millisecond)
+	checkMerged(t, w)
+}
+
+func TestALockFileThatMayHaveBeenLeftIsWaitedForToo(t *testing.T) {
+	w, e := killedInAMerge(t)
+	lock := w.leave("index.lock", "")
+	patient, err := git.New(git.Options{Root: w.root, LockWait: time.Hour})
+	require.NoError(t, err)
+	for range 2 { // of which the first one finds it
+		_, err = patient.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
+		require.NoError(t, err)
+		require.FileExists(t, lock)
+	}
+	waits := 0
+	git.OnStep(patient, func(step string) {
+		if step == "waits" {
+			if waits++; waits == 2 {
+				assert.NoError(t, os.Remove(lock), "it is there")
+			}
+		}
+	})
+	_, err = patient.Carry(t.Context(), effects.Ref{}, e)
+	require.NoError(t, err)
+	assert.Equal(t, 2, waits)
 	checkMerged(t, w)
 }
 
@@ -89,7 +117,7 @@ func TestALockFileThatIsInNobodysWayGoesWithALaterOperation(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		_, err := g.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
-		require.NoError(t, err)
+		assert.NoError(t, err)
 		_, err = os.Lstat(lock)
 		return os.IsNotExist(err)
 	}, time.Minute, 100*time.Millisecond)
@@ -106,7 +134,7 @@ func TestTheLocksOfAGitThatIsKilledAreInNobodysWay(t *testing.T) {
 		"when it is tried again": {"new", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorkspace(t, git.Options{})
+			w := newWorkspace(t, git.Options{LockWait: time.Second})
 			w.write("filter", "#!/bin/sh\nif [ -e '"+w.path("block")+"' ]; then rm '"+w.path("block")+"'; kill -9 $PPID; fi\nexec cat\n")
 			require.NoError(t, os.Chmod(w.path("filter"), 0o700))
 			w.git("repo", "config", "filter.slow.smudge", w.path("filter"))

@@ -287,7 +287,7 @@ func TestAShallowRepositorySaysThatItIs(t *testing.T) {
 
 func TestMergesAtOnceIntoOneBranchAllArrive(t *testing.T) {
 	w := newWorkspace(t, git.Options{})
-	second, err := git.New(git.Options{Root: w.root}) // as another daemon
+	second, err := git.New(git.Options{Root: w.root, LockWait: 5 * time.Minute}) // as another daemon
 	require.NoError(t, err)
 	const n = 4
 	for i := range n {

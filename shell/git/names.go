@@ -1,6 +1,7 @@
 package git
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,6 +41,8 @@ func checkBranch(field, name string) error {
 		return bad(`has "@{", which stands for an earlier value`)
 	case strings.HasSuffix(name, "."):
 		return bad("ends with '.'")
+	case looksLikeID(name):
+		return bad("looks like a commit's id, for which git would take it")
 	}
 	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }); i >= 0 {
 		return bad(fmt.Sprintf("has the character %q, which git forbids in names", name[i]))
@@ -57,6 +60,12 @@ func checkBranch(field, name string) error {
 		}
 	}
 	return nil
+}
+
+// looksLikeID reports whether a name has the form of a whole SHA-1 or SHA-256.
+func looksLikeID(name string) bool {
+	_, err := hex.DecodeString(name)
+	return err == nil && (len(name) == 40 || len(name) == 64)
 }
 
 // checkBase checks what a new branch starts from: any revision, as long as it

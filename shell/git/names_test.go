@@ -14,12 +14,12 @@ import (
 
 var goodBranches = []string{
 	"main", "feature/one-two", "a", "v1.2.3", "Größe/日本", "a@b", "x{y}", "a--b", "a.lock.b", "user's", "a\"b", "$(reboot)", "a;b", "a&b|c", "refs", "%x", "=", "\u00a0",
-	strings.Repeat("a", 200),
+	strings.Repeat("a", 200), strings.Repeat("a", 39), "x/" + strings.Repeat("a", 40),
 }
 
 var badBranches = []string{
 	"", "-", "-a", "--all", "@", "HEAD", "a..b", "a@{b", "@{-1}", "a.", "a.lock", "a.lock/b", ".a", "a/.b", "/a", "a/", "a//b",
-	"a b", "a~b", "a^b", "a:b", "a?b", "a*b", "a[b", "a\\b", "a\x00b", "a\nb", "a\x7fb", "\xff", strings.Repeat("a", 300), strings.Repeat("a", 241),
+	strings.Repeat("0a", 20), strings.Repeat("F", 64), "a b", "a~b", "a^b", "a:b", "a?b", "a*b", "a[b", "a\\b", "a\x00b", "a\nb", "a\x7fb", "\xff", strings.Repeat("a", 300), strings.Repeat("a", 241),
 }
 
 func TestNamesOfBranchesFollowTheRulesOfGit(t *testing.T) {

@@ -222,7 +222,7 @@ func (r *repo) checkClean(ctx context.Context, t checkout) error {
 	if !r.g.inside(real) {
 		return r.op.refuse("branch %q is checked out at %q, which is not under the workspace root %q", t.Branch, real, r.g.root)
 	}
-	files, err := r.changed(ctx, t.Path, false)
+	files, err := r.changed(ctx, t.Path)
 	if err != nil {
 		return r.op.wrap(ctx, err, "look for changes in a checkout")
 	}

@@ -342,19 +342,38 @@ func (r *repo) branches(ctx context.Context, names ...string) ([]ref, error) {
 	return refs, nil
 }
 
-// changed lists the tracked files of a worktree that differ from its commit, and
-// with untracked also the files that git neither knows nor ignores.
-func (r *repo) changed(ctx context.Context, dir string, untracked bool) ([]string, error) {
-	args := []string{"status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=no"}
-	if untracked {
-		args = []string{"status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=none", "--untracked-files=normal"}
-	}
-	out, err := r.exec(ctx, command{dir: dir, args: args})
+// changed lists the tracked files of a worktree that differ from its commit.
+// That a submodule has another commit checked out than its entry says does not
+// count: so it is after every merge that moves the entry.
+func (r *repo) changed(ctx context.Context, dir string) ([]string, error) {
+	out, err := r.exec(ctx, command{dir: dir, args: []string{"status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=no"}})
 	if err != nil {
 		return nil, err
 	}
 	var files []string
-	for entry := range strings.SplitSeq(out, "\x00") {
+	for _, entry := range split(out) {
+		// "1 XY SUB …": six more fields, or eight after a conflict's "u".
+		f := strings.SplitN(entry, " ", 9)
+		if f[0] == "u" {
+			f = strings.SplitN(entry, " ", 11)
+		}
+		if len(f) < 9 || f[1] == ".M" && strings.HasPrefix(f[2], "S") {
+			continue
+		}
+		files = append(files, f[len(f)-1])
+	}
+	return files, nil
+}
+
+// changedOrNew lists all files of a worktree that would be lost with it, but for
+// those that git ignores.
+func (r *repo) changedOrNew(ctx context.Context, dir string) ([]string, error) {
+	out, err := r.exec(ctx, command{dir: dir, args: []string{"status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=none", "--untracked-files=normal"}})
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range split(out) {
 		if len(entry) > 3 {
 			files = append(files, entry[3:])
 		}

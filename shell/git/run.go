@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	maxStdout = 16 << 20
-	killGrace = 5 * time.Second // between SIGTERM and SIGKILL
+	maxStdout = 256 << 20       // a merge that changes a million files lists them
+	killGrace = 5 * time.Second // between SIGTERM and SIGKILL, but in tests
 	pipeDelay = time.Second     // how long a command's children may keep its output open
 )
 
@@ -52,6 +53,7 @@ type command struct {
 	dir   string   // where it runs, and the only directory in which it looks for a repository
 	args  []string // without the options before the git command
 	stdin string
+	to    io.Writer // gets what git writes to stdout, of any length; nil: it is given back
 	env   []string
 	whole bool     // once begun it is not stopped by a cancellation, only after cleanUpLimit
 	lock  *os.File // the repository's lock, which the command keeps held
@@ -79,10 +81,13 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 	}
 	stdout, stderr := &capped{limit: maxStdout}, &capped{limit: maxStderrKept}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.to != nil {
+		cmd.Stdout = c.to
+	}
 	if c.lock != nil && inheritsLock {
 		cmd.ExtraFiles = []*os.File{c.lock}
 	}
-	err := supervise(cmd)
+	err := supervise(cmd, g.grace)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return "", &commandError{args: c.args, code: -1, stderr: stderr.String(), err: context.Cause(ctx)}
@@ -99,7 +104,7 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 }
 
 // supervise runs a command in a process group of its own and waits for it.
-func supervise(cmd *exec.Cmd) error {
+func supervise(cmd *exec.Cmd, grace time.Duration) error {
 	// The death signal of Linux fires when the thread that started the program
 	// ends, so keep it until then.
 	runtime.LockOSThread()
@@ -109,11 +114,11 @@ func supervise(cmd *exec.Cmd) error {
 	done := make(chan struct{})
 	cmd.Cancel = func() error {
 		defer close(done)
-		hard = time.AfterFunc(killGrace, func() { killGroup(cmd.Process) })
+		hard = time.AfterFunc(grace, func() { killGroup(cmd.Process) })
 		terminateGroup(cmd.Process)
 		return nil
 	}
-	cmd.WaitDelay = killGrace + pipeDelay
+	cmd.WaitDelay = grace + pipeDelay
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // git is done, and what it has left behind does not matter

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (r *repo) recoverTree(ctx context.Context, t checkout) error {
 		if w.path != t.Path || w.branch != t.Branch || !w.exists() {
 			continue // a person has moved on
 		}
-		files, err := r.changed(ctx, t.Path, false)
+		files, err := r.changed(ctx, t.Path)
 		switch {
 		case err != nil:
 			return r.op.wrap(ctx, err, "look at a checkout")
@@ -67,7 +68,7 @@ func (r *repo) recoverTree(ctx context.Context, t checkout) error {
 // t.From and there its files are. It touches nothing where there is something
 // else in them.
 func (r *repo) settle(ctx context.Context, t checkout) error {
-	if files, err := r.changed(ctx, t.Path, false); err == nil && len(files) == 0 {
+	if files, err := r.changed(ctx, t.Path); err == nil && len(files) == 0 {
 		return nil // the branch is at t.To already, and so are the files
 	}
 	if r.follow(ctx, t) == nil {
@@ -190,14 +191,12 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 	case err != nil:
 		return false, err
 	}
-	var content []byte
+	link, cat := "", []string{"cat-file", "blob"}
 	switch {
 	case info.Mode()&os.ModeSymlink != 0:
-		target, err := os.Readlink(path)
-		if err != nil {
+		if link, err = os.Readlink(path); err != nil {
 			return false, err
 		}
-		content = []byte(target)
 	case info.Mode().IsRegular():
 		out, err := r.exec(ctx, command{dir: dir, args: []string{"hash-object", "--", path}})
 		if err != nil {
@@ -206,9 +205,7 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 		if slices.Contains(blobs[:], strings.TrimSpace(out)) {
 			return true, nil
 		}
-		if content, err = os.ReadFile(path); err != nil {
-			return false, err
-		}
+		cat = []string{"cat-file", "--filters", "--path=" + name} // as it was written
 	default:
 		return false, nil
 	}
@@ -216,10 +213,49 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 		if strings.Trim(id, "0") == "" {
 			continue
 		}
-		blob, err := r.exec(ctx, command{dir: dir, args: []string{"cat-file", "blob", id}})
-		if err == nil && bytes.HasPrefix([]byte(blob), content) {
-			return true, nil
+		if begins, err := r.begins(ctx, dir, append(cat, id), path, link); begins || err != nil {
+			return begins, err
 		}
 	}
 	return false, nil
+}
+
+// begins reports whether what a command prints begins with a link's target, or
+// with what is in a file where that is empty.
+func (r *repo) begins(ctx context.Context, dir string, args []string, path, link string) (bool, error) {
+	begin := &beginning{of: strings.NewReader(link)}
+	if link == "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = f.Close() }()
+		begin.of = f
+	}
+	_, err := r.exec(ctx, command{dir: dir, args: args, to: begin})
+	return err == nil && begin.matches(), nil // a blob that is missing explains nothing
+}
+
+// beginning compares what is written to it with a text that may end earlier.
+type beginning struct {
+	of      io.Reader
+	ended   bool
+	differs bool
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	if b.ended || b.differs {
+		return len(p), nil
+	}
+	have := make([]byte, len(p))
+	n, err := io.ReadFull(b.of, have)
+	b.ended = err != nil
+	b.differs = !bytes.Equal(have[:n], p[:n])
+	return len(p), nil
+}
+
+// matches reports, when all is written, whether it began with the text.
+func (b *beginning) matches() bool {
+	n, err := b.of.Read(make([]byte, 1))
+	return !b.differs && n == 0 && errors.Is(err, io.EOF)
 }

@@ -57,6 +57,25 @@ func TestFilesThatCannotFollowTakeTheBranchesBack(t *testing.T) {
 	w.noTraces()
 }
 
+func TestWhatAPersonChangedWhenFilesCannotFollowStays(t *testing.T) {
+	w := newWorkspace(t, git.Options{})
+	w.commit("repo", "other", "other\n", "other")
+	w.branch("feature", "README", "two\n")
+	before := w.id("main")
+	git.OnStep(w.g, func(step string) {
+		if step == "publish: moved" {
+			w.write("repo/README", "mine\n")
+			w.write("repo/other", "mine too\n")
+		}
+	})
+	_, err := w.merge("feature", "main", ff)
+	failure(t, err, false, "update a checkout")
+	assert.Equal(t, before, w.id("main"))
+	assert.Equal(t, "mine\n", w.read("repo/README"))
+	assert.Equal(t, "mine too\n", w.read("repo/other"))
+	w.noTraces()
+}
+
 func TestACancelledMergeIsTakenBack(t *testing.T) {
 	for _, at := range []string{"merge: read", "rebase: worktree made", "rebase: done", "publish: noted"} {
 		t.Run(at, func(t *testing.T) {

@@ -83,9 +83,11 @@ func (r *repo) noteOfAdd(path string) string {
 // it, so nothing in it is anybody's.
 func (r *repo) finishAdd(ctx context.Context, path string) error {
 	note := r.noteOfAdd(path)
-	if _, err := os.Lstat(note); err != nil {
+	text, err := os.ReadFile(note)
+	if err != nil {
 		return nil //nolint:nilerr // nothing was begun
 	}
+	_, head, _ := strings.Cut(string(text), "\n")
 	all, err := r.worktrees(ctx)
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func (r *repo) finishAdd(ctx context.Context, path string) error {
 			half = w.locked && w.reason == makingReason
 		}
 	}
-	if half || !listed && onlyGitFile(path) {
+	if half || !listed && (onlyGitFile(path) || r.onlyFilesOf(ctx, path, strings.TrimSpace(head))) {
 		if err := os.RemoveAll(path); err != nil {
 			return r.op.fail(err, "remove the unfinished worktree %q", path)
 		}
@@ -118,6 +120,30 @@ func (r *repo) finishAdd(ctx context.Context, path string) error {
 func onlyGitFile(path string) bool {
 	entries, err := os.ReadDir(path)
 	return err == nil && len(entries) == 1 && entries[0].Name() == ".git" && entries[0].Type().IsRegular()
+}
+
+// onlyFilesOf reports whether a directory that is no worktree has nothing but
+// files as a commit has them. So a git leaves it that is told to end while another
+// one, which it has started, writes the files: it takes all else away.
+func (r *repo) onlyFilesOf(ctx context.Context, path, commit string) bool {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() || commit == "" {
+		return false
+	}
+	index := filepath.Join(r.git, tmpName, "index")
+	defer func() { _ = errors.Join(os.Remove(index), os.Remove(index+".lock")) }()
+	for _, args := range [][]string{
+		{"read-tree", commit},
+		{"update-index", "-q", "--refresh"},
+		{"diff-files", "--quiet", "--diff-filter=d", "--ignore-submodules"}, // d: may be missing
+		{"ls-files", "--others", "-z"},
+	} {
+		out, err := r.exec(ctx, command{dir: path, args: args, env: []string{"GIT_DIR=" + r.git, "GIT_WORK_TREE=" + path, "GIT_INDEX_FILE=" + index}})
+		refreshed := args[0] == "update-index" && exitCode(err) == 1
+		if err != nil && !refreshed || out != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // existing gives the result where the worktree is there already, nil where it is
@@ -222,7 +248,7 @@ func (r *repo) create(ctx context.Context, path, branch, base string) (*AddResul
 		made = true
 	}
 	note := r.noteOfAdd(path)
-	if err := os.WriteFile(note, []byte(path+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(note, []byte(path+"\n"+head+"\n"), 0o600); err != nil {
 		return nil, r.op.fail(err, "write a note")
 	}
 	r.g.step("add: noted")
@@ -319,6 +345,9 @@ func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveR
 	if err := os.Rename(w.path, trash); err != nil {
 		return nil, r.op.fail(err, "move the worktree away")
 	}
+	if rel, err := filepath.Rel(w.path, r.dir); err == nil && filepath.IsLocal(rel) {
+		r.dir = r.git // the effect names the repository by what has just gone
+	}
 	r.g.step("remove: moved")
 	if err := r.forget(context.WithoutCancel(ctx), w.path); err != nil {
 		_ = os.Rename(trash, w.path)
@@ -332,7 +361,7 @@ func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveR
 // checkDispensable reports an error where removing a worktree would lose
 // something.
 func (r *repo) checkDispensable(ctx context.Context, w worktree) error {
-	files, err := r.changed(ctx, w.path, true)
+	files, err := r.changedOrNew(ctx, w.path)
 	if err != nil {
 		return r.op.wrap(ctx, err, "look for changes in the worktree")
 	}
