@@ -50,7 +50,7 @@ func pipelineIn(t *testing.T, e *shell.Engine, id uuid.UUID, what string, ok fun
 		var err error
 		p, err = e.Pipeline(bg(), id)
 		return err == nil && (ok(p) || p.Phase.Type.Ended())
-	}, 30*time.Second, 5*time.Millisecond, what)
+	}, time.Minute, 5*time.Millisecond, what)
 	require.True(t, ok(p), "%s, but it is %+v", what, p.Phase)
 	return p
 }
@@ -107,7 +107,7 @@ func TestABranchIsMergedByFastForwardThenRebaseThenAnAgent(t *testing.T) {
 				require.Eventually(t, func() bool {
 					tasks, _, err = e.Tasks(bg(), shell.MachineFilter{Status: string(core.TaskRunning)}, shell.Page{})
 					return err == nil && len(tasks) == 1
-				}, 30*time.Second, 5*time.Millisecond, "an agent is asked")
+				}, time.Minute, 5*time.Millisecond, "an agent is asked")
 				assert.Equal(t, "tree", tasks[0].Workspace)
 				require.NoError(t, stop()) // the engine need not be there while the agent works
 				out, err := tryGit(t, tree, "merge", "main")
