@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -28,15 +29,34 @@ func programs(t *testing.T, names ...string) {
 	}
 }
 
+// ownTmux gives the test's daemons a place of their own for tmux's sockets, and ends
+// what is left there.
+func ownTmux(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tmux") //nolint:usetesting // t.TempDir is too long for a socket's name
+	require.NoError(t, err)
+	t.Setenv("TMUX_TMPDIR", dir)
+	t.Cleanup(func() {
+		sockets, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+		require.NoError(t, err)
+		for _, socket := range sockets {
+			_ = exec.Command("tmux", "-S", socket, "kill-server").Run() // mostly it has gone with its last session
+		}
+		require.NoError(t, os.RemoveAll(dir))
+	})
+}
+
 // The example of 003 against a real repository: a clean branch is merged by
 // fast-forward, a diverged one by rebase, a conflicting one with the help of an
 // agent in a real terminal session. Before each approval the daemon is killed.
 func TestTheRunbookExampleMergesEachBranchInItsWayAlsoWhenTheDaemonIsKilled(t *testing.T) { // D10
 	programs(t, "git", "tmux")
+	ownTmux(t)
 	dir := t.TempDir()
 	for _, name := range []string{"release.toml", "prepare.sh", "agent.sh"} {
 		b, err := os.ReadFile(filepath.Join("..", "runbook", name))
 		require.NoError(t, err)
+		b = bytes.ReplaceAll(b, []byte(`idle_timeout = "30s"`), []byte(`idle_timeout = "10m"`)) // on a slow machine
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o700))
 	}
 	prepare := exec.CommandContext(t.Context(), "./prepare.sh")

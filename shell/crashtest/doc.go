@@ -11,7 +11,7 @@
 // its answer. Both are held against the same checks.
 //
 // A second child carries out runbooks with all kinds of phases, with real git
-// repositories, Go workers and worker machines.
+// repositories, terminal sessions, Go workers and worker machines.
 //
 // What a client was told stands in a ledger outside the victim, and each run of
 // a tool leaves one line in a file. The checks compare both with the store.

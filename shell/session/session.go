@@ -252,7 +252,8 @@ func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
 }
 
 // Cleanup kills the sessions that keep does not want, such as those that are
-// left over from before a crash, and gives their names. It goes on after an
+// left over from before a crash, and gives their names. It asks once it has listed
+// them: keep need not know of those that are started meanwhile. It goes on after an
 // error. On Linux it also ends processes of sessions that are themselves gone.
 func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]string, error) {
 	all, err := s.List(ctx)

@@ -322,6 +322,20 @@ func TestCleanupKillsWhatNobodyWants(t *testing.T) {
 	})
 }
 
+func TestCleanupLeavesWhatIsStartedMeanwhile(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend)
+		p.carry(effects.Spawn{Session: "a", Command: []string{"cat"}})
+		killed, err := p.Cleanup(t.Context(), func(string) bool {
+			p.carry(effects.Spawn{Session: "b", Command: []string{"cat"}})
+			return false
+		})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, killed)
+		assert.True(t, p.info("b").Alive)
+	})
+}
+
 func TestADaemonFindsTheSessionsOfTheOneBefore(t *testing.T) {
 	p := open(t, session.Tmux)
 	// Without an echo, since that comes when it is typed, be what was typed before read or not.
