@@ -288,6 +288,7 @@ func goldenQueueEvents() []core.Event {
 		core.QueueRelease{Item: id(1), Holder: "h", Attempt: 1}, core.QueueCancelItem{Item: id(1), Reason: "r"}, core.QueueRedrive{Item: id(1)}, core.QueueRedrive{Limit: 5},
 		core.QueuePause{By: "ann", Reason: "r"}, core.QueueResume{}, core.QueuePurge{States: []core.ItemStateType{core.ItemDead}, Limit: 3}, core.QueuePurge{}, core.QueueDelete{}, core.QueueDue{},
 		core.QueueDeadLetter{Item: core.QueueItem{ID: id(1), Data: json.RawMessage(`1`), Origin: &core.QueueOrigin{Name: "a", To: "q"}}},
+		core.QueueMend{Kind: core.KindQueueItem, ID: id(1), List: "ready", Key: id(2), Owner: owner}, core.QueueMend{Kind: core.KindQueue, ID: id(1)},
 	}
 }
 
