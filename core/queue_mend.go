@@ -25,6 +25,7 @@ type QueueMend struct {
 	// be read of it.
 	List  string    `json:"list,omitempty"` // where it was counted: one of [QueueItemLists]
 	Key   uuid.UUID `json:"key,omitzero"`   // the record of its key
+	Dedup uuid.UUID `json:"dedup,omitzero"` // the record of its dedup key
 	Owner Owner     `json:"owner"`          // who waits for it, and is told
 }
 
@@ -48,6 +49,9 @@ func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []b
 	e.Owner = was.Owner
 	if was.Key != "" {
 		e.Key = partID(queue, "key", was.Key)
+	}
+	if was.DedupKey != "" {
+		e.Dedup = partID(queue, "dedup", was.DedupKey)
 	}
 	for _, p := range places {
 		list, of, _ := strings.Cut(p.Name, ":")
@@ -91,7 +95,8 @@ func LostTo(lost effects.Ref, raw []byte) []Input {
 // salvaged is what is of use of a record that could not be read.
 type salvaged struct {
 	Name     string                  `json:"name"`
-	Key      string                  `json:"key"`      // of an item
+	Key      string                  `json:"key"` // of an item
+	DedupKey string                  `json:"dedup_key"`
 	Owner    Owner                   `json:"owner"`    // of a child, or who holds a lock
 	Watchers []Owner                 `json:"watchers"` // of a pipeline
 	Holders  []struct{ Owner Owner } `json:"holders"`  // of a semaphore
@@ -157,6 +162,11 @@ func (r *queueRun) mendItem(e QueueMend) {
 	}
 	if e.Key != uuid.Nil {
 		r.mendKey(e.Key)
+	}
+	if e.Dedup != uuid.Nil {
+		if d, ok := r.v.dedup(e.Dedup); ok && d.Item == e.ID && d.Until.IsZero() {
+			r.dropDedup(d.ID)
+		}
 	}
 	child := partRef(KindQueueItem, e.ID)
 	r.effs = append(r.effs, e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable})...)
