@@ -81,7 +81,7 @@ func LostTo(lost effects.Ref, raw []byte) []Input {
 	switch lost.Kind {
 	case KindAction, KindTask, KindStrategy, KindPipeline:
 		for _, o := range append([]Owner{was.Owner}, was.Watchers...) {
-			tell(o, ChildEnded{Child: lost, N: o.N, Outcome: ChildFailed, Reason: ReasonUnreadable})
+			tell(o, ChildEnded{Child: lost, N: o.N, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})
 		}
 	case KindLock, KindSemaphore:
 		tell(was.Owner, Lost{N: was.Owner.N, Name: was.Name, Reason: ReasonUnreadable})
@@ -169,7 +169,7 @@ func (r *queueRun) mendItem(e QueueMend) {
 		}
 	}
 	child := partRef(KindQueueItem, e.ID)
-	r.effs = append(r.effs, e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable})...)
+	r.effs = append(r.effs, e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
 }
 
 // ReasonUnreadable is told to who waits for something whose record was set aside.

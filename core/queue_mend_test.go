@@ -149,7 +149,7 @@ func TestWhoWaitsForALostItemIsToldOfIt(t *testing.T) {
 		e := core.MendQueue(q.ID, q.Items[0].Ref(), q.Items[0].Terms(), []byte(raw))
 		next, effs := q.Apply(e, core.Clock{Now: start})
 		assert.Empty(t, next.Items, name)
-		assert.Contains(t, effs, effects.Send{To: owner.Ref, Event: core.ChildEnded{Child: q.Items[0].Ref(), N: 3, Outcome: core.ChildFailed, Reason: core.ReasonUnreadable}}, name)
+		assert.Contains(t, effs, effects.Send{To: owner.Ref, Event: core.ChildEnded{Child: q.Items[0].Ref(), N: 3, Outcome: core.ChildFailed, Reason: core.ReasonUnreadable, Interrupted: true}}, name)
 	}
 }
 
