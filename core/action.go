@@ -374,11 +374,28 @@ func (e ActionFail) result() json.RawMessage {
 func (a Action) interrupt(e ActionInterrupt, c Clock) (Action, []effects.Effect) {
 	reason := reasonOr(e.Reason, ReasonRecovered)
 	if a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {
-		return a.finish(Status{Type: StatusFailed, Reason: reason}, c)
+		a, effs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)
+		if a.Policy.OnInterrupt != InterruptRetry {
+			interrupted(effs)
+		}
+		return a, effs
 	}
 	a.Status = Status{Type: StatusPending}
 	a.UpdatedAt = c.Now
 	return a, nil
+}
+
+// interrupted marks what is told to an owner, if there is one.
+func interrupted(effs []effects.Effect) {
+	for i, e := range effs {
+		if send, ok := e.(effects.Send); ok {
+			if ended, ok := send.Event.(ChildEnded); ok {
+				ended.Interrupted = true
+				send.Event = ended
+				effs[i] = send
+			}
+		}
+	}
 }
 
 // ReasonRecovered is the reason of a run whose holder is gone (A9).

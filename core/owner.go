@@ -76,6 +76,9 @@ type (
 		Outcome ChildOutcome    `json:"outcome"`
 		Result  json.RawMessage `json:"result,omitempty"`
 		Reason  string          `json:"reason,omitempty"`
+		// Interrupted: nobody knows how far it came, and what it did must not be
+		// repeated unless a person says so ([InterruptFail]).
+		Interrupted bool `json:"interrupted,omitempty"`
 	}
 	// EffectDone answers an outer effect that succeeded.
 	EffectDone struct {

@@ -119,6 +119,8 @@ type PhaseRecord struct {
 	Attempts  uint32       `json:"attempts"`
 	Outcome   PhaseOutcome `json:"outcome"`
 	Reason    string       `json:"reason,omitempty"` // its beginning
+	// Interrupted: nobody knows how far what it ran came, see [ChildEnded].
+	Interrupted bool `json:"interrupted,omitempty"`
 }
 
 // PhaseOutcome says how a phase ended.

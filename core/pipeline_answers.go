@@ -441,10 +441,13 @@ func (p Pipeline) answered(phase, i int, e ChildEnded, c Clock) (Pipeline, []eff
 	a.Waiting.Children = children
 	if e.Outcome != ChildSucceeded {
 		reason := reasonOr(e.Reason, "ended without a reason")
-		if e.Outcome != ChildFailed {
+		switch {
+		case e.Interrupted:
+			reason = fmt.Sprintf("interrupted: %s; it is not tried again by itself, as nobody knows how far it came", reason)
+		case e.Outcome != ChildFailed:
 			reason = fmt.Sprintf("%s %s: %s", children[i].Ref.Kind, e.Outcome, reason)
 		}
-		a.proceed(phase, outcome{err: reason, final: e.Outcome == ChildRefused, result: children[i].Result})
+		a.proceed(phase, outcome{err: reason, final: e.Outcome == ChildRefused || e.Interrupted, interrupted: e.Interrupted, result: children[i].Result})
 		return a.end()
 	}
 	if a.Definition.Phases[phase].Pipelines == nil {

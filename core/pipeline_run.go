@@ -37,6 +37,8 @@ type outcome struct {
 	final   bool            // no further attempt follows by itself
 	fatal   bool            // nor does a retry help
 	lost    bool            // a lock that it had: nothing goes on without it
+	// interrupted: nobody knows how far it came; it is final.
+	interrupted bool
 }
 
 func (p Pipeline) advance(c Clock) *advance {
@@ -169,7 +171,7 @@ func (a *advance) settle(i int, o outcome) (next int, goes bool) {
 func (a *advance) failed(i int, o outcome) (next int, goes bool) {
 	d := a.Definition.Phases[i]
 	if !o.lost && (a.Failing == nil && d.OnFailure != "" || d.IgnoreFailure) {
-		a.record(HistoryFailed, o.err)
+		a.recordFailure(o)
 		a.putFailure(d, o)
 		if !d.IgnoreFailure {
 			if j := a.Definition.index(d.OnFailure); j > i {
@@ -185,7 +187,7 @@ func (a *advance) failed(i int, o outcome) (next int, goes bool) {
 func (a *advance) giveUp(i int, o outcome) (next int, goes bool) {
 	d := a.Definition.Phases[i]
 	o.err = bounded(o.err, MaxTextBytes)
-	a.record(HistoryFailed, o.err)
+	a.recordFailure(o)
 	if was := a.Failing; was != nil {
 		a.fail(was.Phase, bounded(fmt.Sprintf("%s; then phase %q failed: %s", was.Error, d.Name, o.err), MaxTextBytes), was.Recoverable)
 		return 0, false
@@ -229,7 +231,8 @@ func (a *advance) fail(name, err string, recoverable bool) {
 	a.Phase = Phase{Type: PhaseFailure, Name: name, Error: err, Recoverable: recoverable}
 	a.Failing = nil
 	a.emit("failed", dataOf("phase", name, "error", err))
-	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err})
+	interrupted := slices.ContainsFunc(a.History, func(r PhaseRecord) bool { return r.Interrupted })
+	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err, Interrupted: interrupted})
 }
 
 // ended gives back all locks and slots, and tells who waits.
@@ -350,6 +353,12 @@ func (a *advance) record(o PhaseOutcome, reason string) {
 	if over := len(a.History) - MaxHistory; over > 0 {
 		a.History = slices.Clone(a.History[over:])
 	}
+}
+
+// recordFailure notes how the running phase failed.
+func (a *advance) recordFailure(o outcome) {
+	a.record(HistoryFailed, o.err)
+	a.History[len(a.History)-1].Interrupted = o.interrupted
 }
 
 // put gives a value of the context, unless that would become too long or too deep.

@@ -158,6 +158,8 @@ func (r *queueRun) absent(e QueueEvent) {
 			return
 		}
 		r.refuse(effects.CodeNotFound, "queue not found")
+	case QueueMend:
+		r.forget(e)
 	case QueueConfigure, QueueComplete, QueueFail, QueueExtend, QueueRelease, QueueCancelItem,
 		QueueRedrive, QueuePause, QueueResume, QueuePurge, QueueDelete, QueueDue:
 		r.refuse(effects.CodeNotFound, "queue not found")
@@ -198,6 +200,8 @@ func (r *queueRun) present(e QueueEvent) {
 		r.due()
 	case QueueDeadLetter:
 		r.deadLetter(e)
+	case QueueMend:
+		r.mend(e)
 	}
 }
 
@@ -221,6 +225,11 @@ func (q Queue) NextTake(now Time) Time { return q.Config.Rate.next(q.RateTAT, no
 // QueueDedupRef names the record of a dedup key of a queue.
 func QueueDedupRef(queue uuid.UUID, key string) effects.Ref {
 	return effects.Ref{Kind: KindQueueDedup, ID: partID(queue, "dedup", key)}
+}
+
+// QueueKeyRef names the record of a key of a queue.
+func QueueKeyRef(queue uuid.UUID, key string) effects.Ref {
+	return effects.Ref{Kind: KindQueueKey, ID: partID(queue, "key", key)}
 }
 
 // QueueStatusTerm is the list term of the queues that are paused, or not.

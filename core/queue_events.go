@@ -257,6 +257,8 @@ func decodeQueueEvent(typ string, b []byte) (Event, error) {
 		return QueueDue{}, nil
 	case QueueDeadLetter{}.EventType():
 		return decodeAs[QueueDeadLetter](b)
+	case QueueMend{}.EventType():
+		return decodeAs[QueueMend](b)
 	}
 	return decodeShared[QueueEvent](typ, b)
 }

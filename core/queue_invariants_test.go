@@ -159,6 +159,10 @@ func checkNoneLost(s step, b, a core.Queue) string {
 			continue
 		}
 		switch e := s.event.(type) {
+		case core.QueueMend:
+			if e.ID == i.ID {
+				continue
+			}
 		case core.QueueComplete:
 			if e.Item == i.ID {
 				continue

@@ -162,7 +162,7 @@ func drawQueueEvent(t *rapid.T, q core.Queue, _ core.Clock) core.Event {
 	item, holder, attempt := drawHeld(t, q)
 	switch rapid.SampledFrom([]string{
 		"push", "push", "push", "push", "push", "take", "take", "take", "take", "complete", "complete", "fail", "fail", "fail", "extend", "release",
-		"cancel", "redrive", "pause", "resume", "purge", "delete", "due", "due", "dead letter", "configure", "create",
+		"cancel", "redrive", "pause", "resume", "purge", "delete", "due", "due", "dead letter", "configure", "create", "mend",
 	}).Draw(t, "event") {
 	case "push":
 		return drawPush(t)
@@ -206,10 +206,21 @@ func drawQueueEvent(t *rapid.T, q core.Queue, _ core.Clock) core.Event {
 		return core.QueueDue{}
 	case "dead letter":
 		return drawDeadLetter(t)
+	case "mend":
+		return drawMend(t, q)
 	case "configure":
 		return core.QueueConfigure{Config: drawQueueConfig(t)}
 	}
 	return core.QueueCreate{Name: "q", Config: drawQueueConfig(t)}
+}
+
+// drawMend loses an item, or what a queue does not keep.
+func drawMend(t *rapid.T, q core.Queue) core.Event {
+	if len(q.Items) == 0 {
+		return core.QueueMend{Kind: core.KindPipeline, ID: id(1)}
+	}
+	i := rapid.SampledFrom(q.Items).Draw(t, "lost")
+	return core.MendQueue(q.ID, i.Ref(), i.Terms(), []byte(encoded(i)))
 }
 
 func madeQueue() core.Queue {
@@ -288,6 +299,7 @@ func goldenQueueEvents() []core.Event {
 		core.QueueRelease{Item: id(1), Holder: "h", Attempt: 1}, core.QueueCancelItem{Item: id(1), Reason: "r"}, core.QueueRedrive{Item: id(1)}, core.QueueRedrive{Limit: 5},
 		core.QueuePause{By: "ann", Reason: "r"}, core.QueueResume{}, core.QueuePurge{States: []core.ItemStateType{core.ItemDead}, Limit: 3}, core.QueuePurge{}, core.QueueDelete{}, core.QueueDue{},
 		core.QueueDeadLetter{Item: core.QueueItem{ID: id(1), Data: json.RawMessage(`1`), Origin: &core.QueueOrigin{Name: "a", To: "q"}}},
+		core.QueueMend{Kind: core.KindQueueItem, ID: id(1), List: "ready", Key: id(2), Dedup: id(3), Owner: owner}, core.QueueMend{Kind: core.KindQueue, ID: id(1)},
 	}
 }
 

@@ -36,6 +36,7 @@ func (r *queueRun) make(namespace, tenant, name string, config QueueConfig) bool
 		ID: QueueRef(namespace, tenant, name).ID, Namespace: namespace, Tenant: tenant, Name: name,
 		Config: config, CreatedAt: r.c.Now,
 	}
+	r.recount()
 	return true
 }
 
@@ -122,7 +123,11 @@ func (r *queueRun) checkPush(e QueuePush) error {
 func (r *queueRun) claimDedup(key string) bool {
 	id := partID(r.q.ID, "dedup", key)
 	d, there := r.v.dedup(id)
-	if there && (d.Until.IsZero() || d.Until > r.c.Now) {
+	held := there && d.Until > r.c.Now
+	if there && d.Until.IsZero() {
+		_, held = r.v.item(d.Item) // one that was lost did not free it
+	}
+	if held {
 		r.refuse(effects.CodeExists, fmt.Sprintf("dedup_key: %q is held by item %s", clip(key), d.Item))
 		return false
 	}

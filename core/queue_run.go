@@ -18,6 +18,8 @@ type queueView interface {
 	firstItem(l queueList, of uuid.UUID) (QueueItem, bool)
 	firstKey(of uuid.UUID) (QueueKey, bool)
 	firstDedup(of uuid.UUID) (QueueDedup, bool)
+	// All places of a list, in its order, as the index has them: for what is lost.
+	places(l queueList, of uuid.UUID) []Place
 
 	putItem(i QueueItem)
 	putKey(k QueueKey)
@@ -384,11 +386,15 @@ func (r *queueRun) nextTimed() (at Time, l queueList) {
 	if r.q.KeyCount > 0 {
 		if k, ok := r.v.firstKey(r.q.ID); ok {
 			earlier(k.Until, listBlocked)
+		} else if r.q.live() == 0 { // see recount
+			r.q.KeyCount = 0
 		}
 	}
 	if r.q.Windows > 0 {
 		if d, ok := r.v.firstDedup(r.q.ID); ok {
 			earlier(d.Until, listWindow)
+		} else if r.q.live() == 0 {
+			r.q.Windows = 0
 		}
 	}
 	earlier(r.q.Limited, listTimed)

@@ -94,6 +94,29 @@ func (w *whole) firstDedup(of uuid.UUID) (QueueDedup, bool) {
 	return least(w.dedups, func(d *QueueDedup) (Time, bool) { return d.Until, !d.Until.IsZero() && d.Queue == of })
 }
 
+func (w *whole) places(l queueList, of uuid.UUID) (out []Place) {
+	add := func(at Time, id uuid.UUID, in bool) {
+		if in {
+			out = append(out, Place{at, id})
+		}
+	}
+	for i := range w.items {
+		at, in := w.items[i].at(l, of)
+		if l == listKey {
+			in = in && partID(w.items[i].Queue, "key", w.items[i].Key) == of
+		}
+		add(at, w.items[i].ID, in && l.kind() == KindQueueItem)
+	}
+	for _, k := range w.keys {
+		add(k.Until, k.ID, l == listBlocked && k.Queue == of && !k.Until.IsZero())
+	}
+	for _, d := range w.dedups {
+		add(d.Until, d.ID, l == listWindow && d.Queue == of && !d.Until.IsZero())
+	}
+	slices.SortFunc(out, Place.compare)
+	return out
+}
+
 func (w *whole) putItem(i QueueItem)    { w.items = with(w.items, i.ID, idOfItem, &i) }
 func (w *whole) putKey(k QueueKey)      { w.keys = with(w.keys, k.ID, idOfKey, &k) }
 func (w *whole) putDedup(d QueueDedup)  { w.dedups = with(w.dedups, d.ID, idOfDedup, &d) }

@@ -84,12 +84,14 @@ const (
 
 // ApproachOutcome says how one approach came out.
 type ApproachOutcome struct {
-	Name       string  `json:"name"`
-	Outcome    Outcome `json:"outcome"`
-	Error      string  `json:"error,omitempty"`
-	TimedOut   bool    `json:"timed_out,omitempty"`
-	StartedAt  Time    `json:"started_at"`
-	FinishedAt Time    `json:"finished_at"`
+	Name     string  `json:"name"`
+	Outcome  Outcome `json:"outcome"`
+	Error    string  `json:"error,omitempty"`
+	TimedOut bool    `json:"timed_out,omitempty"`
+	// Interrupted: nobody knows how far it came, see [ChildEnded].
+	Interrupted bool `json:"interrupted,omitempty"`
+	StartedAt   Time `json:"started_at"`
+	FinishedAt  Time `json:"finished_at"`
 }
 
 // Apply carries out one transition.
@@ -201,6 +203,8 @@ type evaluation struct {
 	output   json.RawMessage
 	err      string
 	timedOut bool
+	// interrupted: nobody knows how far the approach came, see [ChildEnded].
+	interrupted bool
 }
 
 // evaluate is 003's: success ends the strategy; after a failure that matches a
@@ -232,7 +236,7 @@ func (s Strategy) evaluate(r evaluation, c Clock) (Strategy, []effects.Effect) {
 // settle notes how the present approach came out.
 func (s Strategy) settle(outcome Outcome, r evaluation, c Clock) Strategy {
 	s.Outcomes = append(slices.Clip(s.Outcomes), ApproachOutcome{
-		Name: s.approach().Name, Outcome: outcome, Error: r.err, TimedOut: r.timedOut, StartedAt: s.StartedAt, FinishedAt: c.Now,
+		Name: s.approach().Name, Outcome: outcome, Error: r.err, TimedOut: r.timedOut, Interrupted: r.interrupted, StartedAt: s.StartedAt, FinishedAt: c.Now,
 	})
 	return s
 }
@@ -276,7 +280,7 @@ func (s Strategy) end(status StrategyStatus, effs []effects.Effect, c Clock) (St
 	case StrategyRunning, StrategyExhausted:
 	}
 	effs = append(effs, s.announce("exhausted", data))
-	return s, append(effs, s.Owner.ended(ChildEnded{Child: s.Ref(), Outcome: ChildFailed, Reason: s.Error})...)
+	return s, append(effs, s.Owner.ended(ChildEnded{Child: s.Ref(), Outcome: ChildFailed, Reason: s.Error, Interrupted: s.interrupted()})...)
 }
 
 // evaluateByHand takes an evaluation from outside.
@@ -325,7 +329,13 @@ func (s Strategy) childEnded(e ChildEnded, c Clock) (Strategy, []effects.Effect)
 		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
 	}
 	s.Child = effects.Ref{}
-	return s.evaluate(evaluation{err: reason}, c)
+	return s.evaluate(evaluation{err: reason, interrupted: e.Interrupted}, c)
+}
+
+// interrupted reports whether an approach was interrupted that must not be
+// repeated, also where another one was tried after it.
+func (s Strategy) interrupted() bool {
+	return slices.ContainsFunc(s.Outcomes, func(o ApproachOutcome) bool { return o.Interrupted })
 }
 
 // boundedResult gives what is kept of a result: nothing where it is too large.

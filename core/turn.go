@@ -75,7 +75,8 @@ type Turn struct {
 	withdraw []Outgone
 	events   []effects.Event
 	queue    []delivery
-	hops     int // of the delivery that is being made
+	hops     int         // of the delivery that is being made
+	serving  effects.Ref // its receiver
 	undo     []undone
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
@@ -126,6 +127,10 @@ const MaxRoutings = 8
 func NewTurn(l Loader, c Clock, seq uint64) *Turn {
 	return &Turn{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
 }
+
+// Serving names the machine that has got the last event: where that could not be
+// decided for want of a record, whose record it is.
+func (t *Turn) Serving() effects.Ref { return t.serving }
 
 // Clock gives the Turn's instant.
 func (t *Turn) Clock() Clock { return t.clock }
@@ -213,7 +218,7 @@ func (t *Turn) run(in Input) (res Result, err error) {
 }
 
 func (t *Turn) deliver(d delivery, res *Result) error {
-	t.hops = d.hops
+	t.hops, t.serving = d.hops, d.to
 	s, err := t.slot(d.to)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package core
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,8 +16,13 @@ type Place struct {
 	ID uuid.UUID
 }
 
-func (p Place) before(o Place) bool {
-	return p.At < o.At || p.At == o.At && bytes.Compare(p.ID[:], o.ID[:]) < 0
+func (p Place) before(o Place) bool { return p.compare(o) < 0 }
+
+func (p Place) compare(o Place) int {
+	if c := cmp.Compare(p.At, o.At); c != 0 {
+		return c
+	}
+	return bytes.Compare(p.ID[:], o.ID[:])
 }
 
 // window is what a Turn shows a queue of its items: it looks them up where the
@@ -185,6 +192,25 @@ func (w *window) first(l queueList, of uuid.UUID) State {
 		}
 	}
 	return nil
+}
+
+// places gives all of a list. The index is believed where the Turn has not seen
+// the record: it may be one of a million.
+func (w *window) places(l queueList, of uuid.UUID) []Place {
+	list := w.t.list(l, of)
+	for !list.end && w.err == nil {
+		have := list.page
+		if w.err = w.t.fetch(list, l, of); w.err != nil {
+			return nil
+		}
+		list.page = slices.Concat(have, list.page)
+	}
+	all := slices.Concat(list.page, list.heap)
+	slices.SortFunc(all, Place.compare)
+	return slices.DeleteFunc(slices.Compact(all), func(p Place) bool {
+		s, seen := w.t.slots[effects.Ref{Kind: l.kind(), ID: p.ID}]
+		return seen && (s.now == nil || !standsAt(s.now, l, of, p.At))
+	})
 }
 
 func (t *Turn) fetch(list *windowList, l queueList, of uuid.UUID) error {

@@ -33,7 +33,7 @@ type plan struct {
 	batch   core.Batch
 	dirty   bool // something beside the turn changed
 	meta    map[effects.Ref]cached
-	corrupt []store.Quarantined
+	corrupt []unreadable
 	broken  error       // the store could not be read: nothing more can be decided
 	aside   []uuid.UUID // actions that were set aside: their keys are to be freed
 	loaded  int         // bytes of states that were read
@@ -124,7 +124,11 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	}
 	if err != nil {
 		if errors.Is(err, store.ErrCorrupt) {
-			p.corrupt = append(p.corrupt, store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error()})
+			q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error()}
+			if bad := (*store.RecordError)(nil); errors.As(err, &bad) {
+				q.Raw = slices.Clone(bad.Raw)
+			}
+			p.corrupt = append(p.corrupt, unreadable{q, p.turn.Serving()})
 		} else {
 			p.broken = err
 		}
@@ -135,7 +139,8 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 		err = fmt.Errorf("the record of %s holds %s", ref, s.Ref())
 	}
 	if err != nil {
-		p.corrupt = append(p.corrupt, store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error(), Raw: slices.Clone(rec.State)})
+		q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error(), Raw: slices.Clone(rec.State)}
+		p.corrupt = append(p.corrupt, unreadable{q, p.turn.Serving()})
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
@@ -433,94 +438,6 @@ func webhookAction(h store.Webhook, route WebhookRoute) core.ActionSpec {
 			RawPayload: slices.Clone(h.Body), Header: slices.Clone(json.RawMessage(h.Header)),
 		},
 	}
-}
-
-// setAside moves records that could not be decoded out of the way.
-func (p *plan) setAside() error {
-	corrupt := p.corrupt
-	p.corrupt = nil
-	seen := make(map[effects.Ref]bool, len(corrupt))
-	for _, q := range corrupt {
-		ref := effects.Ref{Kind: q.Kind, ID: q.ID}
-		if seen[ref] {
-			continue
-		}
-		seen[ref] = true
-		if q.Kind == core.KindAction {
-			p.aside = append(p.aside, q.ID)
-		}
-		p.dirty = true
-		p.l.e.stats.quarantined.Add(1)
-		p.l.e.log.Error("record set aside", "kind", q.Kind, "id", q.ID, "reason", q.Reason)
-		if err := p.tx.SetAside(q, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// passOver sets aside what a listing could not read, and gives what else was
-// wrong with it. The machine of an outbox entry is told that it is lost.
-func (p *plan) passOver(err error) error {
-	bad, rest := store.Unreadable(err)
-	if rest != nil {
-		return rest
-	}
-	for _, q := range bad {
-		q.At = p.now
-		p.dirty = true
-		p.l.e.stats.quarantined.Add(1)
-		p.l.e.log.Error("entry set aside", "kind", q.Kind, "id", q.ID, "n", q.N, "reason", q.Reason)
-		if err := p.tx.SetAside(q, 0); err != nil {
-			return err
-		}
-		var err error
-		switch q.Kind {
-		case store.KindWebhook:
-			err = p.tx.DeleteWebhook(q.ID)
-		case store.KindOutbox:
-			to := p.asker(q.ID)
-			ev := core.InterruptEvent(to.Kind, q.N, "what was to be carried out could not be read")
-			err = p.ack(effectKey(q.ID, q.N), core.Input{To: to, Actor: "recovery", Event: ev, Ack: q.N})
-		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-	}
-	return nil
-}
-
-// asker finds whose outer effect it is where only the machine's id is left: ids
-// are unique across kinds.
-func (p *plan) asker(id uuid.UUID) effects.Ref {
-	for _, kind := range []effects.Kind{core.KindPipeline, core.KindTask, core.KindStrategy} {
-		ref := effects.Ref{Kind: kind, ID: id}
-		if s, err := p.turn.State(ref); err == nil && s != nil {
-			return ref
-		}
-	}
-	return effects.Ref{Kind: core.KindAction, ID: id}
-}
-
-// freeKeys releases the dedup keys of actions that were set aside: they will
-// not do it themselves.
-func (p *plan) freeKeys() error {
-	if err := p.setAside(); err != nil {
-		return err
-	}
-	for _, id := range p.aside {
-		held, err := p.tx.Scan(core.KindDedup, core.HolderTerm(id), store.Cursor{}, false, p.l.e.o.MaxBatch)
-		if err != nil {
-			return err
-		}
-		for _, c := range held {
-			ref := effects.Ref{Kind: core.KindDedup, ID: c.ID}
-			if _, err := p.apply(core.Input{To: ref, Actor: "recovery", Event: core.DedupRelease{Holder: id}}); p.broken != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // write stores the changes and the journal.

@@ -25,6 +25,7 @@ type RecordError struct {
 	Kind effects.Kind
 	ID   uuid.UUID
 	Err  error
+	Raw  []byte // of a record that is corrupt: all that is stored of it; valid until the transaction ends
 }
 
 // Error gives "op kind/id: reason".

@@ -306,6 +306,10 @@ type ReadTx interface {
 	// Scan lists a list index from the cursor on, exclusive: oldest first, or
 	// newest first where desc; at most limit entries.
 	Scan(kind effects.Kind, term string, from Cursor, desc bool, limit int) ([]Cursor, error)
+	// Places looks through the list indexes of a kind for the entries of one
+	// record, which may be gone or unreadable: where it stood. That is a sweep, and a
+	// bounded one: in a great index some may not be found.
+	Places(kind effects.Kind, id uuid.UUID) ([]Term, error)
 	// Count gives how many records have the term, which must be a counted one.
 	Count(kind effects.Kind, term string) (uint64, error)
 	// Seq gives the number of the last journal batch; 0 where there is none.

@@ -25,7 +25,7 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}
 	if r, err = parseRecord(kind, id, raw); err != nil {
-		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err}
+		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: raw}
 	}
 	return r, nil
 }
@@ -203,6 +203,32 @@ func before(t *table, k []byte) []byte {
 		p, _ = t.cursor.Prev()
 	}
 	return p
+}
+
+func (t *readTx) Places(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+	if err := t.check("places"); err != nil {
+		return nil, err
+	}
+	defer guard("places", &err)
+	err = t.placesOf("places", t.kind(kind).lists, id, func(k, v []byte) {
+		tail := k[len(k)-listTail:]
+		found = append(found, store.Term{Name: string(k[lengthSize : len(k)-listTail]), At: timeOf(tail), Counted: string(v) == counted})
+	})
+	return found, err
+}
+
+// placesOf looks for the list entries of a record by its id.
+func (t *readTx) placesOf(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
+	swept := 0
+	return t.scan(op, lists, nil, func(k, v []byte) (bool, error) {
+		if swept++; swept > maxListSweep {
+			return false, nil
+		}
+		if len(k) >= lengthSize+listTail && bytes.Equal(k[len(k)-idLen:], id[:]) {
+			fn(k, v)
+		}
+		return true, nil
+	})
 }
 
 func (t *readTx) Count(kind effects.Kind, term string) (n uint64, err error) {

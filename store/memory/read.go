@@ -106,6 +106,23 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 	return found, nil
 }
 
+func (t *readTx) Places(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+	if err := t.check("places"); err != nil {
+		return nil, err
+	}
+	for k := range t.data.lists.from(listKey{kind: kind, at: math.MinInt64}) {
+		if k.kind != kind {
+			break
+		}
+		if k.id == id {
+			r, _ := t.data.records.get(recordKey{kind, id})
+			counted := slices.Contains(r.Terms, store.Term{Name: k.term, At: k.at, Counted: true})
+			found = append(found, store.Term{Name: k.term, At: k.at, Counted: counted})
+		}
+	}
+	return found, nil
+}
+
 func (t *readTx) Count(kind effects.Kind, term string) (uint64, error) {
 	if err := t.check("count"); err != nil {
 		return 0, err

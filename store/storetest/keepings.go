@@ -171,6 +171,25 @@ var keepingCases = []testCase{
 			assert.Empty(s, due)
 		})
 	}},
+	{"where a record stands is found by its id alone, until it is set aside", func(s *suite) {
+		other := created(2, 5, term("ready:q", 1), counted("all", 7))
+		s.write(created(1, 0, term("ready:q", -3), counted("all", 7)), other)
+		want := []store.Term{counted("all", 7), term("ready:q", -3)}
+		s.view(func(tx store.ReadTx) {
+			found, err := tx.Places(kind, id(1))
+			require.NoError(s, err)
+			assert.ElementsMatch(s, want, found)
+			found, err = tx.Places("other", id(1))
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 0))
+			found, err := tx.Places(kind, id(1))
+			require.NoError(s, err)
+			assert.Empty(s, found)
+		})
+	}},
 	{"a record that is set aside still counts for the epoch that changed it", func(s *suite) {
 		s.write(created(1, 0))
 		s.update(func(tx store.Tx) {

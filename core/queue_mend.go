@@ -1,0 +1,225 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// QueueMend says that a record of a queue could not be read, and was set aside:
+// an item, a key, a dedup key, or the queue's own, its header. The queue drops
+// it where it still has it, as in a replay, and puts right all that was counted
+// with it, so that the rest of the line goes on.
+//
+// A lost header takes the configuration along. The queue is gone until a create
+// or a push makes it again; what it held is there, and is counted then.
+type QueueMend struct {
+	Kind effects.Kind `json:"kind"`
+	ID   uuid.UUID    `json:"id"`
+	// What is known of an item, from its places in the lists and from what could
+	// be read of it.
+	List  string    `json:"list,omitempty"` // where it was counted: one of [QueueItemLists]
+	Key   uuid.UUID `json:"key,omitzero"`   // the record of its key
+	Dedup uuid.UUID `json:"dedup,omitzero"` // the record of its dedup key
+	Owner Owner     `json:"owner"`          // who waits for it, and is told
+}
+
+func (QueueMend) queueEvent() {}
+
+// EventType gives the discriminator.
+func (QueueMend) EventType() string { return "mend" }
+
+// AppendJSON appends the journal form.
+func (e QueueMend) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// MendQueue gives the event that tells a queue of the loss of one of its records:
+// from the places in which the record stood, and its bytes. Bytes that are no JSON
+// any more tell nothing: of an item in flight they alone know the key.
+func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []byte) QueueMend {
+	e := QueueMend{Kind: lost.Kind, ID: lost.ID}
+	if lost.Kind != KindQueueItem {
+		return e
+	}
+	was := salvage(raw)
+	e.Owner = was.Owner
+	if was.Key != "" {
+		e.Key = partID(queue, "key", was.Key)
+	}
+	if was.DedupKey != "" {
+		e.Dedup = partID(queue, "dedup", was.DedupKey)
+	}
+	for _, p := range places {
+		list, of, _ := strings.Cut(p.Name, ":")
+		id, err := uuid.Parse(of)
+		switch {
+		case err != nil:
+		case list+":" == listNames[listKey]:
+			e.Key = id
+		case slices.Contains(QueueItemLists[:], list):
+			e.List = list
+		}
+	}
+	return e
+}
+
+// LostTo gives what is to be told where the record of a machine could not be read
+// and was set aside, so that nobody waits for it for ever: as far as its bytes
+// still say who does.
+func LostTo(lost effects.Ref, raw []byte) []Input {
+	was := salvage(raw)
+	var out []Input
+	tell := func(o Owner, e Event) {
+		if !o.IsZero() && zero(o.Ref.Kind) != nil {
+			out = append(out, Input{To: o.Ref, Actor: "recovery", Event: e})
+		}
+	}
+	switch lost.Kind {
+	case KindAction, KindTask, KindStrategy, KindPipeline:
+		for _, o := range append([]Owner{was.Owner}, was.Watchers...) {
+			tell(o, ChildEnded{Child: lost, N: o.N, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})
+		}
+	case KindLock, KindSemaphore:
+		tell(was.Owner, Lost{N: was.Owner.N, Name: was.Name, Reason: ReasonUnreadable})
+		for _, w := range append(was.Holders, was.Waiters...) {
+			tell(w.Owner, Lost{N: w.Owner.N, Name: was.Name, Reason: ReasonUnreadable})
+		}
+	}
+	return out
+}
+
+// salvaged is what is of use of a record that could not be read.
+type salvaged struct {
+	Name     string                  `json:"name"`
+	Key      string                  `json:"key"` // of an item
+	DedupKey string                  `json:"dedup_key"`
+	Owner    Owner                   `json:"owner"`    // of a child, or who holds a lock
+	Watchers []Owner                 `json:"watchers"` // of a pipeline
+	Holders  []struct{ Owner Owner } `json:"holders"`  // of a semaphore
+	Waiters  []struct{ Owner Owner } `json:"waiters"`
+}
+
+// salvage reads what may be left in the bytes of a record: of its state, or of
+// the state within a store's envelope. It may be anything.
+func salvage(raw []byte) (s salvaged) {
+	var envelope struct {
+		CRC   string          `json:"crc"`
+		State json.RawMessage `json:"state"`
+	}
+	if json.Unmarshal(raw, &envelope) == nil && envelope.CRC != "" {
+		raw = envelope.State
+	}
+	if json.Unmarshal(raw, &s) != nil {
+		return salvaged{}
+	}
+	return s
+}
+
+// mend: a record of the queue was lost.
+func (r *queueRun) mend(e QueueMend) {
+	switch e.Kind {
+	case KindQueue:
+		r.q, r.readied = Queue{}, false
+	case KindQueueItem:
+		r.mendItem(e)
+	case KindQueueKey:
+		r.v.dropKey(e.ID)
+		down(&r.q.KeyCount)
+		r.mendKey(e.ID)
+	case KindQueueDedup:
+		r.dropDedup(e.ID)
+	default:
+		r.refuse(effects.CodeInvalid, fmt.Sprintf("kind: %q is no kind of what a queue keeps", clip(string(e.Kind))))
+	}
+}
+
+// forget: a record of a queue was lost whose header is lost, too.
+func (r *queueRun) forget(e QueueMend) {
+	switch e.Kind {
+	case KindQueue:
+	case KindQueueItem:
+		r.mendItem(QueueMend{Kind: e.Kind, ID: e.ID, Owner: e.Owner})
+	case KindQueueKey:
+		r.v.dropKey(e.ID)
+	case KindQueueDedup:
+		r.v.dropDedup(e.ID)
+	default:
+		r.refuse(effects.CodeNotFound, "queue not found")
+	}
+}
+
+// mendItem takes an item out that is lost: its key's next one may stand in line.
+func (r *queueRun) mendItem(e QueueMend) {
+	r.v.dropItem(e.ID)
+	if l := slices.Index(listNames[:], e.List+":"); l >= 0 && slices.Contains(QueueItemLists[:], e.List) {
+		full := r.q.Config.Concurrency > 0 && r.q.InFlight >= uint64(r.q.Config.Concurrency)
+		down(r.q.gauge(queueList(l)))
+		r.readied = full && queueList(l) == listFlight
+	}
+	if e.Key != uuid.Nil {
+		r.mendKey(e.Key)
+	}
+	if e.Dedup != uuid.Nil {
+		if d, ok := r.v.dedup(e.Dedup); ok && d.Item == e.ID && d.Until.IsZero() {
+			r.dropDedup(d.ID)
+		}
+	}
+	child := partRef(KindQueueItem, e.ID)
+	r.effs = append(r.effs, e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
+}
+
+// ReasonUnreadable is told to who waits for something whose record was set aside.
+const ReasonUnreadable = "its record could not be read, and was set aside"
+
+// mendKey counts again what stands under a key, whose record may be lost.
+func (r *queueRun) mendKey(id uuid.UUID) {
+	k, there := r.v.key(id)
+	if there && k.Queue != r.q.ID {
+		return
+	}
+	k.ID, k.Queue = id, r.q.ID
+	k.Waiting, k.InFlight = uint64(len(r.v.places(listKey, id))), 0
+	first, waits := r.v.firstItem(listKey, id)
+	if waits {
+		k.Key = first.Key
+	}
+	for _, p := range r.v.places(listFlight, r.q.ID) {
+		if i, ok := r.v.item(p.ID); ok && i.Key != "" && partID(r.q.ID, "key", i.Key) == id {
+			k.Key = i.Key
+			up(&k.InFlight)
+		}
+	}
+	if _, ok := r.v.item(k.Front); !ok {
+		k.Front = uuid.Nil
+	}
+	if k.Front == uuid.Nil && waits && first.Place > 0 {
+		k.Front = first.ID
+	}
+	if there || k.Key != "" {
+		r.settleKey(k, there)
+	}
+}
+
+// recount counts what a queue finds that is made: nothing, unless its header was
+// lost. The keys and dedup keys are only bounded: that many there are at most,
+// until nothing is left.
+func (r *queueRun) recount() {
+	for _, l := range [...]queueList{listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead} {
+		places := r.v.places(l, r.q.ID)
+		*r.q.gauge(l) = uint64(len(places))
+		for _, p := range places {
+			if l == listReady || l == listWaiting {
+				r.q.Turn = max(r.q.Turn, uint32(p.At&maxTurn)) // see order
+			}
+		}
+	}
+	r.q.KeyCount = uint64(len(r.v.places(listBlocked, r.q.ID))) + r.q.Ready + r.q.Waiting + r.q.InFlight
+	r.q.Windows = uint64(len(r.v.places(listWindow, r.q.ID))) + r.q.live()
+	if r.q.Held()+r.q.KeyCount+r.q.Windows > 0 {
+		r.wakeAt(max(r.c.Now, effects.MinTime))
+	}
+}
