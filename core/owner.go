@@ -76,6 +76,8 @@ type (
 		Outcome ChildOutcome    `json:"outcome"`
 		Result  json.RawMessage `json:"result,omitempty"`
 		Reason  string          `json:"reason,omitempty"`
+		// Permanent: it failed so that to make it once more is pointless.
+		Permanent bool `json:"permanent,omitempty"`
 	}
 	// EffectDone answers an outer effect that succeeded.
 	EffectDone struct {

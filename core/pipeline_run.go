@@ -228,7 +228,7 @@ func (a *advance) fail(name, err string, recoverable bool) {
 	a.Phase = Phase{Type: PhaseFailure, Name: name, Error: err, Recoverable: recoverable}
 	a.Failing = nil
 	a.emit("failed", dataOf("phase", name, "error", err))
-	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err})
+	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err, Permanent: !recoverable})
 }
 
 // ended gives back all locks and slots, and tells who waits.
