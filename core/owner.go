@@ -79,6 +79,8 @@ type (
 		// Interrupted: nobody knows how far it came, and what it did must not be
 		// repeated unless a person says so ([InterruptFail]).
 		Interrupted bool `json:"interrupted,omitempty"`
+		// Permanent: it failed so that to make it once more is pointless.
+		Permanent bool `json:"permanent,omitempty"`
 	}
 	// EffectDone answers an outer effect that succeeded.
 	EffectDone struct {

@@ -374,7 +374,7 @@ func (p Pipeline) watch(e PipelineWatch, c Clock) (Pipeline, []effects.Effect) {
 		told.Outcome, told.Result = ChildSucceeded, p.Context[p.Definition.Result]
 		return p, e.Owner.ended(told)
 	case PhaseFailure:
-		told.Outcome, told.Reason = ChildFailed, p.Phase.Error
+		told.Outcome, told.Reason, told.Permanent = ChildFailed, p.Phase.Error, !p.Phase.Recoverable
 		return p, e.Owner.ended(told)
 	case PhaseCancelled:
 		told.Outcome, told.Reason = ChildCancelled, p.Phase.Reason
@@ -447,7 +447,9 @@ func (p Pipeline) answered(phase, i int, e ChildEnded, c Clock) (Pipeline, []eff
 		case e.Outcome != ChildFailed:
 			reason = fmt.Sprintf("%s %s: %s", children[i].Ref.Kind, e.Outcome, reason)
 		}
-		a.proceed(phase, outcome{err: reason, final: e.Outcome == ChildRefused || e.Interrupted, interrupted: e.Interrupted, result: children[i].Result})
+		a.proceed(phase, outcome{
+			err: reason, final: e.Outcome == ChildRefused || e.Interrupted || e.Permanent, interrupted: e.Interrupted, result: children[i].Result,
+		})
 		return a.end()
 	}
 	if a.Definition.Phases[phase].Pipelines == nil {

@@ -182,7 +182,7 @@ func drawPipelineAnswer(t *rapid.T, event string, n uint32) core.Event {
 	switch event {
 	case "child":
 		outcome := rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildSucceeded, core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome")
-		return core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(5)}, N: n, Outcome: outcome, Result: drawJSON(t, "result"), Reason: drawText(t, "reason")}
+		return core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(5)}, N: n, Outcome: outcome, Result: drawJSON(t, "result"), Reason: drawText(t, "reason"), Permanent: rapid.Bool().Draw(t, "permanent")}
 	case "effect_done":
 		return core.EffectDone{N: n, Result: drawJSON(t, "result")}
 	case "effect_failed":
@@ -261,7 +261,7 @@ func pipelineEvents() []core.Event {
 		core.PhaseFailed{Phase: "build", Error: "no", Permanent: true}, core.PipelineRetry{}, core.PipelineUnblock{}, core.PipelineCancel{Reason: "r"},
 		core.PipelineSignal{Name: "go", Payload: json.RawMessage(`[1]`)}, core.PipelineApprove{Phase: "ask", By: "ann", Approved: true, Comment: "fine"},
 		core.PipelineCheckpoint{Message: "half"}, core.PipelineWatch{Owner: core.Owner{Ref: ref, N: 1}}, core.PipelineDue{}, core.PipelineExpire{},
-		core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildSucceeded, Result: json.RawMessage(`1`)}, core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildFailed, Reason: "x"},
+		core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildSucceeded, Result: json.RawMessage(`1`)}, core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildFailed, Reason: "x", Permanent: true},
 		core.EffectDone{N: 1, Result: json.RawMessage(`1`)}, core.EffectFailed{N: 1, Reason: "x", Permanent: true}, core.EffectInterrupted{N: 1, Reason: "x"},
 		core.EffectHandedBack{N: 1}, core.Granted{N: 1, Name: "l", Token: 2, Until: start}, core.Lost{N: 1, Name: "l", Reason: "x"},
 	}

@@ -232,7 +232,7 @@ func (a *advance) fail(name, err string, recoverable bool) {
 	a.Failing = nil
 	a.emit("failed", dataOf("phase", name, "error", err))
 	interrupted := slices.ContainsFunc(a.History, func(r PhaseRecord) bool { return r.Interrupted })
-	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err, Interrupted: interrupted})
+	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err, Interrupted: interrupted, Permanent: !recoverable})
 }
 
 // ended gives back all locks and slots, and tells who waits.

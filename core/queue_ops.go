@@ -318,7 +318,7 @@ func (r *queueRun) fail(e QueueFail) {
 	}
 	reason := clipText(reasonOr(e.Error, "failed without a reason"))
 	up(&r.q.Failed)
-	r.emit("fail", i.ID)
+	r.emitWhy("fail", i.ID, "error", reason)
 	r.again(i, reason, true, e.Permanent || r.q.Config.Retry.Permanent(reason))
 }
 

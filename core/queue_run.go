@@ -52,12 +52,18 @@ func (r *queueRun) send(to effects.Ref, e Event) {
 func (r *queueRun) answer(v effects.Value) { r.effs = append(r.effs, effects.Answer{Value: v}) }
 
 // emit announces something about an item, or about the queue itself.
-func (r *queueRun) emit(action string, item uuid.UUID) {
-	o := begin(make([]byte, 0, 64+len(r.q.Name)))
+func (r *queueRun) emit(action string, item uuid.UUID) { r.emitWhy(action, item, "", "") }
+
+// emitWhy announces it with a reason, as the member of that name.
+func (r *queueRun) emitWhy(action string, item uuid.UUID, member, why string) {
+	o := begin(make([]byte, 0, 64+len(r.q.Name)+len(why)))
 	if item != uuid.Nil {
 		o.id("item", item)
 	}
 	o.str("name", r.q.Name)
+	if member != "" {
+		o.str(member, why)
+	}
 	r.effs = append(r.effs, effects.Emit{Event: effects.Event{
 		Kind:   effects.EventKind{Category: "queue", Action: action},
 		Source: effects.EventSource{Component: "queue", ID: r.q.ID},
@@ -312,7 +318,7 @@ func (r *queueRun) die(before QueueItem, reason string) {
 	i.State, i.Place = ItemState{Type: ItemDead, Reason: reason, At: r.c.Now}, 0
 	r.freeDedup(&i)
 	r.ended(&i, ChildEnded{Outcome: ChildFailed, Reason: reason})
-	r.emit("dead", i.ID)
+	r.emitWhy("dead", i.ID, "reason", reason)
 	if to := r.q.Config.DeadLetterQueue; to != "" && i.origin().Hops < maxHops {
 		up(&r.q.DeadLettered)
 		r.move(&before, nil)

@@ -415,7 +415,7 @@ func (w Worker) childEnded(e ChildEnded, c Clock) (Worker, []effects.Effect) {
 		}}
 	} else {
 		w.Failed = saturated(w.Failed)
-		answer = w.fail(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused)
+		answer = w.fail(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused || e.Permanent)
 	}
 	if e.Outcome == ChildRefused {
 		w.pollSoon(c)

@@ -19,6 +19,7 @@ func (e *Engine) announce(p *plan) {
 			e.announceRecurring(p, ev)
 		case "queue":
 			e.takes.hear(ev)
+			e.announceRunbook(p, ev)
 		default:
 			e.announceRunbook(p, ev)
 		}

@@ -45,6 +45,11 @@ var runbookLog = map[effects.EventKind]logEvent{
 	effects.Custom("strategy", "success"):    {"strategy.complete", slog.LevelDebug},
 	effects.KindStrategyExhausted:            {"strategy.exhausted", slog.LevelWarn},
 	effects.Custom("strategy", "cancelled"):  {"strategy.cancel", slog.LevelInfo},
+	effects.KindQueuePush:                    {"queue.push", slog.LevelDebug},
+	effects.KindQueueTake:                    {"queue.take", slog.LevelDebug},
+	effects.KindQueueComplete:                {"queue.complete", slog.LevelDebug},
+	effects.Custom("queue", "fail"):          {"queue.fail", slog.LevelInfo},
+	effects.KindQueueDead:                    {"queue.dead", slog.LevelWarn},
 	effects.Custom("lock", "acquired"):       {"lock.acquire", slog.LevelDebug},
 	effects.Custom("lock", "released"):       {"lock.release", slog.LevelDebug},
 	effects.Custom("lock", "expired"):        {"lock.expire", slog.LevelWarn},
@@ -77,7 +82,7 @@ func (e *Engine) announceRunbook(p *plan, ev effects.Event) {
 	if s, err := p.turn.State(effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}); err == nil {
 		attrs = append(attrs, attrsOf(s)...)
 	}
-	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data)...)...) //nolint:sloglint // the names are those of runbookLog
+	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are those of runbookLog
 }
 
 // attrsOf says which machine it is, in words that people gave it.
@@ -98,6 +103,8 @@ func attrsOf(s core.State) []slog.Attr {
 		return of(scope(s.Namespace, s.Tenant, "label", s.Label), s.PipelineID)
 	case core.Strategy:
 		return of(scope(s.Namespace, s.Tenant, "label", s.Label), s.PipelineID)
+	case core.Queue:
+		return scope(s.Namespace, s.Tenant, "name", s.Name)
 	case core.Lock:
 		return scope(s.Namespace, s.Tenant, "name", s.Name)
 	case core.Semaphore:
@@ -106,15 +113,18 @@ func attrsOf(s core.State) []slog.Attr {
 	return nil
 }
 
-// dataAttrs gives the members of an event's data, texts as they are and all else
-// as JSON, each cut to what a line bears.
-func dataAttrs(data json.RawMessage) []slog.Attr {
+// dataAttrs gives the members of an event's data that the line has not got, texts
+// as they are and all else as JSON, each cut to what a line bears.
+func dataAttrs(data json.RawMessage, has []slog.Attr) []slog.Attr {
 	var members map[string]json.RawMessage
 	if len(data) > maxLogData || json.Unmarshal(data, &members) != nil {
 		return nil
 	}
 	attrs := make([]slog.Attr, 0, len(members))
 	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if slices.ContainsFunc(has, func(a slog.Attr) bool { return a.Key == name }) {
+			continue
+		}
 		var text string
 		if json.Unmarshal(members[name], &text) != nil {
 			text = string(members[name])

@@ -132,14 +132,30 @@ func TestTheLogTellsOfRunbooksAtTheLevelOfTheirWeight(t *testing.T) {
 		synctest.Wait()
 		_, err = e.SendTask(bg(), task.ID, core.TaskRecover{Action: core.RecoverEscalate, Message: "look\nhere"})
 		require.NoError(t, err)
+		queue := core.QueueRef("ns", "t1", "q")
+		for range 2 {
+			_, _, err = e.Push(bg(), "ns", "t1", "q", shell.PushOptions{})
+			require.NoError(t, err)
+			items, err := e.Take(bg(), queue, shell.TakeOptions{Holder: "w"})
+			require.NoError(t, err)
+			require.NoError(t, e.Fail(bg(), shell.HoldOf(items[0]), "no\nroute", items[0].Attempts == 2))
+		}
+		_, err = e.SendLock(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockAcquire{Name: "main", Namespace: "ns", Tenant: "t1", Holder: "ann"})
+		require.NoError(t, err)
+		_, err = e.SendLock(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockBreak{By: "ops"})
+		require.NoError(t, err)
 		require.NoError(t, stop())
 		for _, line := range []string{
 			`level=INFO msg=pipeline.start namespace=ns tenant=t1 label=l pipeline=p` + "\n",
 			`level=WARN msg=pipeline.fail namespace=ns tenant=t1 label=l pipeline=p error="no disk" phase=a` + "\n",
 			`level=ERROR msg=system.escalate namespace="" tenant="" label=t message="look\nhere"`,
+			`level=INFO msg=queue.fail namespace=ns tenant=t1 name=q error="no\nroute" item=00000000-0001-`,
+			`level=WARN msg=queue.dead namespace=ns tenant=t1 name=q item=00000000-0001-`,
+			`level=WARN msg=lock.break holder=ann name=main namespace=ns reason="broken by ops" tenant=t1 token=`,
 		} {
 			assert.Contains(t, b.String(), line)
 		}
 		assert.NotContains(t, b.String(), "pipeline.phase", "that is for debugging")
+		assert.NotRegexp(t, ` name=q .* name=q`, b.String(), "nothing stands in a line twice")
 	})
 }
