@@ -181,3 +181,29 @@ func TestASignalThatCameEarlyIsThereStillAfterARetry(t *testing.T) {
 		assert.Empty(t, p.Signals, "nothing takes it any more")
 	}
 }
+
+// Each attempt waits under another number. If each took a place, one impatient
+// pipeline would leave none for others.
+func TestAPipelineThatAwaitsAnotherAgainAndAgainTakesOnePlace(t *testing.T) {
+	w, seq, now := world{}, new(uint64), start
+	w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: manualDef()}}, now, seq)
+	w.fire(t, now, seq)
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{
+		Name: "await", Pipelines: &core.PipelinesPhase{Await: []string{id(1).String()}}, TimeoutMS: 1000, Retry: core.Retry{MaxAttempts: 1000},
+	}}}
+	w.send(t, pipelineRef(2), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(2), Definition: def}}, now, seq)
+	for range core.MaxWatchers + 10 {
+		w.fire(t, now, seq)
+		require.Equal(t, core.WaitChild, w.pipeline(t, 2).Waiting.For)
+		now = now.Add(time.Second)
+		w.fire(t, now, seq)
+		now = now.Add(time.Millisecond)
+	}
+	w.fire(t, now, seq)
+	assert.Len(t, w.pipeline(t, 1).Watchers, 1)
+	for _, phase := range []string{"build", "ship"} {
+		res := w.send(t, pipelineRef(1), core.PhaseComplete{Phase: phase}, now, seq)
+		assert.Nil(t, res.Refused)
+	}
+	assert.Equal(t, core.PhaseDone, w.pipeline(t, 2).Phase.Type, "it is told under its present number")
+}

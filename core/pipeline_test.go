@@ -58,6 +58,22 @@ func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T)
 				Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent,
 			}}}}}}
 		}},
+		{"an agent with too little time", "task: config.heartbeat_timeout_ms: -1 is not between", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Task: &core.AgentPrompt{Prompt: "p", Config: core.TaskConfig{HeartbeatTimeoutMS: -1}}}
+		}},
+		{"an agent with too many arguments", "task.command: 257 arguments are more than 256", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Task: &core.AgentPrompt{Command: make([]string, 257)}}
+		}},
+		{"two approaches of one name", `strategy.approaches[1].name: "x" is that of another approach`, approaches(toolApproach, toolApproach)},
+		{"an approach with too little time", "strategy.approaches[0].timeout_ms: -1 is not between", approaches(func(a *core.Approach) { toolApproach(a); a.TimeoutMS = -1 })},
+		{"an approach without a tool", "strategy.approaches[0].action.command.tool: must not be empty", approaches(func(a *core.Approach) { toolApproach(a); a.Action.Command = &core.ToolRun{} })},
+		{"a condition that says nothing", "strategy.approaches[0].fallback_on[0]: give exactly one of", approaches(func(a *core.Approach) { toolApproach(a); a.FallbackOn = make([]core.FallbackCondition, 1) })},
+		{"an unknown merge", `strategy.approaches[0].action.merge.strategy: "squash" is unknown`, approaches(func(a *core.Approach) {
+			a.Name, a.Action.Merge = "x", &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: "squash"}
+		})},
+		{"an agent that has nothing to do", `strategy.approaches[0].action.merge.agent: strategy "rebase" has none`, approaches(func(a *core.Approach) {
+			a.Name, a.Action.Merge = "x", &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeRebase, Agent: &core.AgentPrompt{}}
+		})},
 		{"an unlock of nothing", `unlock.name: no earlier phase takes a lock or a semaphore "x"`, func(d *core.PipelineDef) {
 			d.Phases[2] = core.PhaseDef{Name: "c", Unlock: &core.UnlockPhase{Name: "x"}}
 		}},
@@ -81,6 +97,19 @@ func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T)
 			require.NotNil(t, refusal(effs))
 			assert.Equal(t, effects.CodeInvalid, refusal(effs).Code)
 		})
+	}
+}
+
+func toolApproach(a *core.Approach) { a.Name, a.Action.Command = "x", &core.ToolRun{Tool: "command"} }
+
+// approaches makes the first phase a strategy.
+func approaches(each ...func(*core.Approach)) func(*core.PipelineDef) {
+	return func(d *core.PipelineDef) {
+		list := make([]core.Approach, len(each))
+		for i := range list {
+			each[i](&list[i])
+		}
+		d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: list}}
 	}
 }
 
@@ -453,30 +482,4 @@ func TestAPipelineOfAnotherTenantIsAsIfItWereNotThere(t *testing.T) {
 	assert.Equal(t, effects.CodeNotFound, refusal(effs).Code)
 	_, effs = p.Apply(core.PipelineWatch{Owner: owner, Tenant: "a"}, core.Clock{Now: start})
 	assert.Nil(t, refusal(effs))
-}
-
-// Each attempt waits under another number. If each took a place, one impatient
-// pipeline would leave none for others.
-func TestAPipelineThatAwaitsAnotherAgainAndAgainTakesOnePlace(t *testing.T) {
-	w, seq, now := world{}, new(uint64), start
-	w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: manualDef()}}, now, seq)
-	w.fire(t, now, seq)
-	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{
-		Name: "await", Pipelines: &core.PipelinesPhase{Await: []string{id(1).String()}}, TimeoutMS: 1000, Retry: core.Retry{MaxAttempts: 1000},
-	}}}
-	w.send(t, pipelineRef(2), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(2), Definition: def}}, now, seq)
-	for range core.MaxWatchers + 10 {
-		w.fire(t, now, seq)
-		require.Equal(t, core.WaitChild, w.pipeline(t, 2).Waiting.For)
-		now = now.Add(time.Second)
-		w.fire(t, now, seq)
-		now = now.Add(time.Millisecond)
-	}
-	w.fire(t, now, seq)
-	assert.Len(t, w.pipeline(t, 1).Watchers, 1)
-	for _, phase := range []string{"build", "ship"} {
-		res := w.send(t, pipelineRef(1), core.PhaseComplete{Phase: phase}, now, seq)
-		assert.Nil(t, res.Refused)
-	}
-	assert.Equal(t, core.PhaseDone, w.pipeline(t, 2).Phase.Type, "it is told under its present number")
 }

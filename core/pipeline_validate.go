@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
@@ -206,6 +207,8 @@ func (d PhaseDef) checkAction(where string) error {
 	switch {
 	case d.Run != nil:
 		return d.Run.validate(where + "run")
+	case d.Task != nil:
+		return d.Task.validatePart(where + "task")
 	case d.Strategy != nil:
 		return d.Strategy.validate(where + "strategy")
 	case d.Push != nil:
@@ -250,13 +253,16 @@ func (a ToolRun) validate(field string) error {
 }
 
 func (a StrategyPhase) validate(field string) error {
-	if n := len(a.Approaches); n == 0 || n > MaxMapEntries {
-		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxMapEntries)
+	if n := len(a.Approaches); n == 0 || n > MaxApproaches {
+		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxApproaches)
 	}
 	for i, approach := range a.Approaches {
 		at := fmt.Sprintf("%s.approaches[%d]", field, i)
-		if err := checkName(at+".name", approach.Name, true); err != nil {
+		if err := errors.Join(checkName(at+".name", approach.Name, true), checkLengthMS(at+".timeout_ms", approach.TimeoutMS)); err != nil {
 			return err
+		}
+		if slices.ContainsFunc(a.Approaches[:i], func(b Approach) bool { return b.Name == approach.Name }) {
+			return fmt.Errorf("%s.name: %q is that of another approach", at, clip(approach.Name))
 		}
 		set := 0
 		for _, is := range []bool{approach.Action.Command != nil, approach.Action.Merge != nil, approach.Action.AgentPrompt != nil} {
@@ -267,14 +273,14 @@ func (a StrategyPhase) validate(field string) error {
 		if set != 1 {
 			return fmt.Errorf("%s.action: give one of command, merge and agent_prompt, not %d of them", at, set)
 		}
-		if err := approach.Action.checkAgents(at + ".action"); err != nil {
+		if err := approach.Action.check(at + ".action"); err != nil {
 			return err
 		}
+		if n := len(approach.FallbackOn); n > MaxFallbacks {
+			return fmt.Errorf("%s.fallback_on: %d conditions are more than %d", at, n, MaxFallbacks)
+		}
 		for j, on := range approach.FallbackOn {
-			if on.Error == "" {
-				continue
-			}
-			if err := checkPattern(fmt.Sprintf("%s.fallback_on[%d].error", at, j), on.Error); err != nil {
+			if err := on.validate(fmt.Sprintf("%s.fallback_on[%d]", at, j)); err != nil {
 				return err
 			}
 		}
@@ -282,18 +288,46 @@ func (a StrategyPhase) validate(field string) error {
 	return nil
 }
 
-// checkAgents finds agents that could not be started once their turn comes.
-func (a ApproachAction) checkAgents(field string) error {
+// validatePart checks what of an agent is no template.
+func (a AgentPrompt) validatePart(field string) error {
 	switch {
-	case a.AgentPrompt != nil && len(a.AgentPrompt.Command) == 0:
-		return fmt.Errorf("%s.agent_prompt.command: must not be empty: a prompt needs a session", field)
-	case a.Merge == nil || a.Merge.Strategy != effects.MergeAgent:
-	case a.Merge.Agent == nil:
-		return fmt.Errorf("%s.merge.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Merge.Strategy)
-	case len(a.Merge.Agent.Command) == 0:
-		return fmt.Errorf("%s.merge.agent.command: must not be empty: a prompt needs a session", field)
+	case len(a.Command) > MaxCommandArgs:
+		return fmt.Errorf("%s.command: %d arguments are more than %d", field, len(a.Command), MaxCommandArgs)
+	case len(a.Env) > MaxMapEntries:
+		return fmt.Errorf("%s.env: %d entries are more than %d", field, len(a.Env), MaxMapEntries)
 	}
-	return nil
+	return checkPart(field, a.Config.withDefaults().validate())
+}
+
+// check finds what could not be started once its turn comes.
+func (a ApproachAction) check(field string) error {
+	switch {
+	case a.Command != nil:
+		return a.Command.validate(field + ".command")
+	case a.AgentPrompt != nil:
+		return a.AgentPrompt.validateAgent(field + ".agent_prompt")
+	}
+	switch a.Merge.Strategy {
+	case effects.MergeFastForward, effects.MergeRebase:
+		if a.Merge.Agent != nil {
+			return fmt.Errorf("%s.merge.agent: strategy %q has none", field, a.Merge.Strategy)
+		}
+		return nil
+	case effects.MergeAgent:
+		if a.Merge.Agent == nil {
+			return fmt.Errorf("%s.merge.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Merge.Strategy)
+		}
+		return a.Merge.Agent.validateAgent(field + ".merge.agent")
+	}
+	return fmt.Errorf("%s.merge.strategy: %q is unknown: use %q, %q or %q", field, clip(string(a.Merge.Strategy)), effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent)
+}
+
+// validateAgent checks one that needs a session.
+func (a AgentPrompt) validateAgent(field string) error {
+	if len(a.Command) == 0 {
+		return fmt.Errorf("%s.command: must not be empty: a prompt needs a session", field)
+	}
+	return a.validatePart(field)
 }
 
 func (a WaitPhase) validate(field string) error {

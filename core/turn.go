@@ -78,6 +78,7 @@ type Turn struct {
 	hops     int         // of the delivery that is being made
 	serving  effects.Ref // its receiver
 	undo     []undone
+	waking   map[effects.Ref]bool      // workers whose wake is on its way
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
 }
@@ -206,6 +207,7 @@ func (t *Turn) run(in Input) (res Result, err error) {
 		}
 	}()
 	t.queue = append(t.queue[:0], delivery{to: in.To, event: in.Event})
+	clear(t.waking)
 	for i := 0; i < len(t.queue); i++ {
 		if i == MaxDeliveries {
 			return res, fmt.Errorf("event %q to %s caused more than %d events", in.Event.EventType(), in.To, MaxDeliveries)
@@ -219,6 +221,9 @@ func (t *Turn) run(in Input) (res Result, err error) {
 
 func (t *Turn) deliver(d delivery, res *Result) error {
 	t.hops, t.serving = d.hops, d.to
+	if _, ok := d.event.(WorkerWake); ok {
+		delete(t.waking, d.to)
+	}
 	s, err := t.slot(d.to)
 	if err != nil {
 		return err
@@ -401,13 +406,27 @@ func (t *Turn) translate(from effects.Ref, e effects.Inner) error {
 		}
 		t.send(from, e.Queue, QueueDeadLetter{Item: item})
 	case effects.WakeWorker:
-		t.send(from, e.Worker, WorkerWake{})
+		t.wake(from, e.Worker)
 	case effects.Checkpoint:
 		t.send(from, effects.Ref{Kind: KindPipeline, ID: e.Pipeline}, PipelineCheckpoint{Message: e.Message})
 	default:
 		return fmt.Errorf("%s asks for %T, which nobody carries out", from, e)
 	}
 	return nil
+}
+
+// wake wakes a worker once, however many items call for it: it looks at the queue
+// only then. A thousand items that come back at once would otherwise leave room for
+// ten wakes each, see [MaxDeliveries].
+func (t *Turn) wake(from, worker effects.Ref) {
+	if t.waking[worker] {
+		return
+	}
+	if t.waking == nil {
+		t.waking = make(map[effects.Ref]bool)
+	}
+	t.waking[worker] = true
+	t.send(from, worker, WorkerWake{})
 }
 
 // eventID derives the id of an announcement (UUID version 8): 48 bits of the

@@ -227,6 +227,8 @@ func (d WorkerDo) validate() error {
 		return d.Run.validate("do.run")
 	case d.Strategy != nil:
 		return d.Strategy.validate("do.strategy")
+	case d.Task != nil:
+		return d.Task.validatePart("do.task")
 	}
 	return nil
 }

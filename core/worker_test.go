@@ -137,3 +137,32 @@ func TestAWorkerLooksAgainSoonWhereSomeOfItsItemsFailAtOnce(t *testing.T) {
 	assert.Len(t, next.Running, 1)
 	assert.Equal(t, start.Add(100*time.Millisecond), next.Deadline(), "one place is free, and more items may be there")
 }
+
+// A thousand items come back, and each push calls for many workers: more wakes than
+// one input may cause.
+func TestAWorkerIsWokenOnceForAllItemsThatComeAtOnce(t *testing.T) {
+	const workers = 12
+	w, seq, clock := world{}, new(uint64), core.Clock{Now: start}
+	dead, queue := core.QueueRef("", "", "dead"), core.QueueRef("", "", "merges")
+	for n := range core.MaxQueueBatch {
+		i := core.QueueItem{ID: id(n), Data: json.RawMessage(`{"branch":"b"}`), Origin: &core.QueueOrigin{Name: "merges", To: "dead"}}
+		*seq++
+		turn := core.NewTurn(w, clock, *seq)
+		_, err := turn.Apply(core.Input{To: dead, Event: core.QueueDeadLetter{Item: i}})
+		require.NoError(t, err)
+		w.store(turn)
+	}
+	for n := range workers {
+		spec := workerSpec()
+		spec.Name = string(rune('a' + n))
+		sub := core.WorkerWakeSubscriber{Match: core.EventMatch{Category: "queue", SourceID: queue.ID}, Worker: core.MachineName{Name: spec.Name}}
+		w.send(t, core.BusRef(), core.BusSubscribe{Subscriber: sub.Subscription(spec.Name)}, start, seq)
+		w.send(t, core.WorkerRef("", "", spec.Name), core.WorkerConfigure{Spec: spec}, start, seq)
+	}
+	w.send(t, dead, core.QueueRedrive{}, start, seq)
+	for n := range workers {
+		s, err := w.Load(core.WorkerRef("", "", string(rune('a'+n))))
+		require.NoError(t, err)
+		assert.Len(t, s.(core.Worker).Running, 2, "each has taken what it has places for")
+	}
+}
