@@ -62,3 +62,33 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 		assert.Equal(t, 45*time.Second, time.Since(begin), "at the first sign of life after it")
 	})
 }
+
+func TestAToolMayBeNamedByTheContextAndOneThatIsNotThereIsNamedWhereverItStands(t *testing.T) {
+	a := start(t, setup{})
+	r := a.do("POST", "/v1/pipelines", `{"definition": {"name": "p", "inputs": [{"name": "t"}], "phases": [{"name": "x", "run": {"tool": "${t}"}}]}, "context": {"t": "echo"}}`)
+	assert.Equal(t, http.StatusCreated, r.status, r.body)
+	const phase = `{"name": "x", "run": {"tool": "nope"}}`
+	const approach = `{"approaches": [{"name": "y", "action": {"command": {"tool": "nope"}}}]}`
+	for at, do := range map[string]string{
+		"do.run.tool": `{"run": {"tool": "nope"}}`,
+		"do.strategy.approaches[0].action.command.tool":                          `{"strategy": ` + approach + `}`,
+		"do.pipeline.phases[0].run.tool":                                         `{"pipeline": {"name": "p", "phases": [` + phase + `]}}`,
+		"do.pipeline.phases[0].pipelines.start[0].definition.phases[0].run.tool": `{"pipeline": {"name": "p", "phases": [{"name": "x", "pipelines": {"start": [{"definition": {"name": "q", "phases": [` + phase + `]}}]}}]}}`,
+	} {
+		r := a.do("PUT", "/v1/workers/w", `{"queue": "q", "do": `+do+`}`)
+		assert.Equal(t, http.StatusBadRequest, r.status)
+		assert.Contains(t, r.errorText(), at+`: "nope" is unknown`)
+	}
+}
+
+func TestListsOfAnotherTenantAreRefusedByName(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "a", SHA256: httpapi.HashToken("secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}}}
+	}})
+	for _, of := range []string{"actions", "queues", "pipelines", "tasks", "strategies", "workers", "locks", "semaphores"} {
+		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/"+of+"?tenant=alice", nil, bearer("secret")).status, of)
+		for _, other := range []string{"tenant=bob", "namespace=other", "tenant="} {
+			assert.Equal(t, http.StatusForbidden, a.do("GET", "/v1/"+of+"?"+other, nil, bearer("secret")).status, of)
+		}
+	}
+}
