@@ -261,3 +261,14 @@ func TestATakerIsToldOfTheStopAtOnceAlsoWhileToolsStillRun(t *testing.T) {
 		assert.Equal(t, begin, <-told)
 	})
 }
+
+func TestATakeWaitsForAsLongAsItSaysAndNoLonger(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *shell.Engine) {
+		push(t, e, shell.PushOptions{Delay: time.Hour})
+		for _, wait := range []time.Duration{0, time.Second, 7 * time.Second, time.Minute} {
+			begin := time.Now()
+			assert.Empty(t, take(t, e, shell.TakeOptions{Wait: wait}))
+			assert.Equal(t, wait, time.Since(begin))
+		}
+	})
+}
