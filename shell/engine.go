@@ -67,6 +67,14 @@ type request struct {
 	linger  time.Duration  // how long to wait for the answer of what is under way when ctx ends
 }
 
+// size is how many bytes of it count against those of a batch.
+func (r *request) size() int {
+	if r.webhook == nil {
+		return 0
+	}
+	return len(r.webhook.Body)
+}
+
 type reply struct {
 	result core.Result
 	state  core.State

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -36,6 +37,7 @@ type loop struct {
 	sweep         sweep
 	webhooks      bool // raw webhooks wait to be read
 	retention     retention
+	giveWay       time.Time // not before that, see gatherMore
 	retryAt       time.Time // after a failed commit, nothing but requests before that
 	failures      int
 	lastErr       error            // why the last commit failed; nil once one went well
@@ -104,6 +106,7 @@ func (l *loop) run(ctx context.Context) {
 	done := ctx.Done()
 	for !l.stopping || !l.finished() {
 		l.gather(done)
+		l.gatherMore()
 		if !l.stopping && ctx.Err() != nil {
 			done = nil
 			l.beginStop()
@@ -195,6 +198,29 @@ func (l *loop) gather(done <-chan struct{}) {
 	}
 }
 
+// gatherMore lets those run who are about to ask, for as long as any do: who was
+// answered by the last commit and asks again then shares the next one. Syncing to
+// disk takes a thousand times as long as it does to give way once. Where it takes
+// long all the same, as all processors are busy, the loop does so rarely.
+func (l *loop) gatherMore() {
+	const long, part = time.Millisecond, 10
+	for {
+		had, begin := len(l.requests)+len(l.outcomes), l.now()
+		if had == 0 || begin.Before(l.giveWay) {
+			return
+		}
+		runtime.Gosched()
+		l.drain()
+		end := l.now()
+		if took := end.Sub(begin); took > long {
+			l.giveWay = end.Add(part * took)
+		}
+		if len(l.requests)+len(l.outcomes) == had {
+			return
+		}
+	}
+}
+
 // answerHealth answers who asks while the loop is busy.
 func (l *loop) answerHealth() {
 	for {
@@ -210,13 +236,14 @@ func (l *loop) answerHealth() {
 // drain takes what is there, up to a batch, and reports whether there was any.
 func (l *loop) drain() bool {
 	bytes := 0
+	for _, r := range l.requests {
+		bytes += r.size()
+	}
 	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch && bytes < maxBatchBytes {
 		select {
 		case r := <-l.e.inbox:
 			l.requests = append(l.requests, r)
-			if r.webhook != nil {
-				bytes += len(r.webhook.Body)
-			}
+			bytes += r.size()
 		case o := <-l.e.result:
 			l.returned(o)
 		default:

@@ -225,3 +225,50 @@ func TestNothingIsHalfDoneWhenTheDiskIsFull(t *testing.T) {
 	assert.Len(t, all, 1)
 	require.NoError(t, e.Complete(bg(), h, nil), "and all goes on")
 }
+
+func TestATakerSeesWithinAMomentWhatAnotherInstanceOnTheStoreHasPushed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		a := running(t, shell.Options{Store: st, TickRate: time.Hour})
+		b := running(t, shell.Options{Store: st, TickRate: time.Hour})
+		got := make(chan []core.QueueItem, 1)
+		go func() { got <- take(t, a, shell.TakeOptions{Wait: time.Minute}) }()
+		synctest.Wait()
+		begin := time.Now()
+		pushed := push(t, b, shell.PushOptions{})
+		items := <-got
+		require.Len(t, items, 1)
+		assert.Equal(t, pushed.ID, items[0].ID)
+		assert.LessOrEqual(t, time.Since(begin), 5*time.Second) // of the bubble
+	})
+}
+
+func TestATakerIsToldOfTheStopAtOnceAlsoWhileToolsStillRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := start(t, shell.Options{Store: inMemory(t), Tools: tools(newGate()), TickRate: time.Hour})
+		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		require.NoError(t, err)
+		told := make(chan time.Time, 1)
+		go func() {
+			_, err := e.Take(bg(), work, shell.TakeOptions{Holder: "w", Wait: time.Hour})
+			assert.ErrorIs(t, err, shell.ErrStopped)
+			told <- time.Now()
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		require.NoError(t, stop())
+		assert.Positive(t, time.Since(begin), "it did wait for what runs")
+		assert.Equal(t, begin, <-told)
+	})
+}
+
+func TestATakeWaitsForAsLongAsItSaysAndNoLonger(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *shell.Engine) {
+		push(t, e, shell.PushOptions{Delay: time.Hour})
+		for _, wait := range []time.Duration{0, time.Second, 7 * time.Second, time.Minute} {
+			begin := time.Now()
+			assert.Empty(t, take(t, e, shell.TakeOptions{Wait: wait}))
+			assert.Equal(t, wait, time.Since(begin))
+		}
+	})
+}

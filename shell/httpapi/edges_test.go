@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
@@ -61,4 +62,84 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 		line(t, bufio.NewReader(conn), "0") // the last chunk
 		assert.Equal(t, 45*time.Second, time.Since(begin), "at the first sign of life after it")
 	})
+}
+
+func TestAToolMayBeNamedByTheContextAndOneThatIsNotThereIsNamedWhereverItStands(t *testing.T) {
+	a := start(t, setup{})
+	r := a.do("POST", "/v1/pipelines", `{"definition": {"name": "p", "inputs": [{"name": "t"}], "phases": [{"name": "x", "run": {"tool": "${t}"}}]}, "context": {"t": "echo"}}`)
+	assert.Equal(t, http.StatusCreated, r.status, r.body)
+	const phase = `{"name": "x", "run": {"tool": "nope"}}`
+	const approach = `{"approaches": [{"name": "y", "action": {"command": {"tool": "nope"}}}]}`
+	for at, do := range map[string]string{
+		"do.run.tool": `{"run": {"tool": "nope"}}`,
+		"do.strategy.approaches[0].action.command.tool":                          `{"strategy": ` + approach + `}`,
+		"do.pipeline.phases[0].run.tool":                                         `{"pipeline": {"name": "p", "phases": [` + phase + `]}}`,
+		"do.pipeline.phases[0].pipelines.start[0].definition.phases[0].run.tool": `{"pipeline": {"name": "p", "phases": [{"name": "x", "pipelines": {"start": [{"definition": {"name": "q", "phases": [` + phase + `]}}]}}]}}`,
+	} {
+		r := a.do("PUT", "/v1/workers/w", `{"queue": "q", "do": `+do+`}`)
+		assert.Equal(t, http.StatusBadRequest, r.status)
+		assert.Contains(t, r.errorText(), at+`: "nope" is unknown`)
+	}
+}
+
+func TestListsOfAnotherTenantAreRefusedByName(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "a", SHA256: httpapi.HashToken("secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}}}
+	}})
+	for _, of := range []string{"actions", "queues", "pipelines", "tasks", "strategies", "workers", "locks", "semaphores"} {
+		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/"+of+"?tenant=alice", nil, bearer("secret")).status, of)
+		for _, other := range []string{"tenant=bob", "namespace=other", "tenant="} {
+			assert.Equal(t, http.StatusForbidden, a.do("GET", "/v1/"+of+"?"+other, nil, bearer("secret")).status, of)
+		}
+	}
+}
+
+func TestListsHaveOnlyWhatTheirParametersNameAlsoWhereOneOfTwoIsGiven(t *testing.T) {
+	a := start(t, setup{})
+	for _, of := range []struct{ namespace, tenant string }{{"n1", "t1"}, {"n1", "t2"}, {"n2", "t1"}} {
+		at := "?namespace=" + of.namespace + "&tenant=" + of.tenant
+		scope := fmt.Sprintf(`"namespace": %q, "tenant": %q`, of.namespace, of.tenant)
+		for _, made := range []answer{
+			a.do("PUT", "/v1/queues/q"+at, `{}`),
+			a.do("PUT", "/v1/workers/w"+at, `{"queue": "q", "do": {"run": {"tool": "echo"}}}`),
+			a.do("POST", "/v1/locks/l/acquire"+at, `{"holder": "h"}`),
+			a.do("PUT", "/v1/semaphores/s"+at, `{"slots": 1}`),
+			a.do("POST", "/v1/pipelines", `{`+scope+`, "definition": {"name": "p", "phases": [{"name": "x", "manual": {}}]}}`),
+			a.do("POST", "/v1/tasks", `{`+scope+`}`),
+			a.do("POST", "/v1/strategies", `{`+scope+`, "approaches": [{"name": "y", "action": {"command": {"tool": "echo"}}}]}`),
+		} {
+			require.Contains(t, []int{http.StatusOK, http.StatusCreated}, made.status, made.body)
+		}
+	}
+	for _, of := range []string{"queues", "workers", "locks", "semaphores", "pipelines", "tasks", "strategies"} {
+		for query, n := range map[string]int{"": 3, "?namespace=n1": 2, "?tenant=t1": 2, "?namespace=n2&tenant=t1": 1, "?namespace=n2&tenant=t2": 0, "?namespace=": 0} {
+			list, ok := a.do("GET", "/v1/"+of+query, nil).object()[of].([]any)
+			require.True(t, ok, of)
+			assert.Len(t, list, n, "%s%s", of, query)
+		}
+	}
+}
+
+func TestAPageTokenOfItemsNamesAListThatThereIs(t *testing.T) {
+	a := start(t, setup{})
+	a.push(shell.PushOptions{})
+	for _, token := range []string{"x", ".", "x.y", "completed.", "ready.x", "ready"} {
+		assert.Equal(t, http.StatusBadRequest, a.do("GET", "/v1/queues/work/items?state=ready&page_token="+token, nil).status, token)
+	}
+}
+
+func TestWhatIsPendingIsReadyWaitingOrDelayedAndWhatIsPausedIsListedWithinATenant(t *testing.T) {
+	a := start(t, setup{})
+	a.push(shell.PushOptions{})
+	a.push(shell.PushOptions{Delay: time.Hour})
+	a.push(shell.PushOptions{Key: "k"})
+	a.push(shell.PushOptions{Key: "k"})
+	for state, n := range map[string]int{"pending": 4, "ready": 2, "waiting": 1, "delayed": 1, "processing": 0} {
+		assert.Len(t, a.do("GET", "/v1/queues/work/items?state="+state, nil).object()["items"], n, state)
+	}
+	require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/other", `{}`).status)
+	require.Equal(t, http.StatusOK, a.do("POST", "/v1/queues/other/pause", nil).status)
+	for query, n := range map[string]int{"paused=true": 1, "paused=false": 1, "paused=true&namespace=default&tenant=default": 1, "namespace=default&tenant=default": 2} {
+		assert.Len(t, a.do("GET", "/v1/queues?"+query, nil).object()["queues"], n, query)
+	}
 }
