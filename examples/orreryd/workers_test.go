@@ -37,7 +37,10 @@ func hire(t *testing.T, p *process, name string, env []string, args ...string) *
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(context.Background(), filepath.Join("..", "workers", args[0]), args[1:]...)
+	if !filepath.IsAbs(args[0]) {
+		args[0] = filepath.Join("..", "workers", args[0])
+	}
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...)
 	cmd.Env = append(environment(env...), "ORRERY_SERVER="+p.url, "ORRERY_HOLDER="+name, "ORRERYD="+exe, "WORKER_BEAT_SECONDS=0.2", "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log := &lockedBuffer{}
@@ -122,6 +125,63 @@ func TestTheItemOfAWorkerThatIsKilledIsDoneByAnother(t *testing.T) {
 			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
 			assert.EqualValues(t, 1, v.Totals.TimedOut, "and the heir held on to it for longer than the visibility timeout")
 			assert.EqualValues(t, 2, v.Totals.Taken)
+		})
+	}
+}
+
+// gatedWorker writes a program that is worker.py, but whose work is to wait for a
+// file.
+func gatedWorker(t *testing.T, gate string) string {
+	t.Helper()
+	workers, err := filepath.Abs(filepath.Join("..", "workers"))
+	require.NoError(t, err)
+	path := write(t, "gated.py", fmt.Sprintf(`#!/usr/bin/env python3
+import os, sys, time
+sys.dont_write_bytecode = True
+sys.path.insert(0, %q)
+import worker
+
+def handle(data):
+    open(%q, "w").close()
+    while not os.path.exists(%q):
+        time.sleep(0.05)
+
+worker.handle = handle
+worker.main()
+`, workers, gate+".begun", gate))
+	require.NoError(t, os.Chmod(path, 0o700)) // #nosec G302 -- it is to be run
+	return path
+}
+
+// The daemon is killed while a worker works, and comes back after the work is
+// done: what came of it is not lost, and it is not done again.
+func TestWhatAWorkerDidWhileNoDaemonAnsweredIsSaidLater(t *testing.T) {
+	requirePrograms(t, "bash", "python3")
+	for worker, complaint := range map[string]string{"worker.sh": "no daemon answers", "worker.py": "worker: "} {
+		t.Run(worker, func(t *testing.T) {
+			db, gate := database(t), filepath.Join(t.TempDir(), "gate")
+			p := start(t, "--db", db)
+			p.ok("queue", "declare", "work", "--visibility", "30m", "--keep-completed", "1h")
+			args := []string{worker, "work", "sh", "-c", `: >"$0.begun"; until [ -e "$0" ]; do sleep 0.05; done; echo '{}'`, gate}
+			if worker == "worker.py" {
+				args = []string{gatedWorker(t, gate), "work"}
+			}
+			cmd := hire(t, p, "ann", nil, args...)
+			p.ok("queue", "push", "work", "--data", "{}")
+			require.Eventually(t, func() bool { // taken is not enough: the answer might be lost
+				_, err := os.Stat(gate + ".begun")
+				return err == nil
+			}, patience, 20*time.Millisecond)
+			p.signal(syscall.SIGKILL)
+			p.code()
+			require.NoError(t, os.WriteFile(gate, nil, 0o600))
+			log, ok := cmd.Stderr.(*lockedBuffer)
+			require.True(t, ok)
+			require.Eventually(t, func() bool { return strings.Contains(log.String(), complaint) }, patience, 20*time.Millisecond)
+			p = start(t, "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
+			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
+			assert.EqualValues(t, 1, v.Totals.Taken)
+			assert.Zero(t, v.Totals.Failed)
 		})
 	}
 }
