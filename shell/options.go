@@ -22,10 +22,12 @@ type Options struct {
 	// Tools are the tools by name: an action's tool_name picks one.
 	Tools map[string]Tool
 	// Interpreters carry out the outer effects that are no tools' runs, by lane
-	// ([effects.LaneSession] and its like). What has none fails for good.
+	// ([effects.LaneSession] and its like): those of packages session, git and
+	// notify, or others. What has none fails for good.
 	Interpreters map[string]Interpreter
 	// Sessions looks at terminal sessions every WatchEvery (default 2 s), so that the
 	// tasks that have one get their heartbeats; nil: tasks get them from outside only.
+	// Package session has one: its Observer(nil).ForEngine().
 	Sessions   SessionObserver
 	WatchEvery time.Duration
 	// Concurrency bounds the runs of a tool at a time, by tool name, or the effects

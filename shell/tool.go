@@ -1,6 +1,12 @@
 // Package shell is the imperative shell around the pure core: the engine loop,
 // which is the only way for state to change, and the tools that carry effects
 // out.
+//
+// Begin with [New] and [Engine.Run]. [Engine.CreateAction] makes an action for one of
+// the Tools; [Engine.Push] and [Engine.Work] are the two ends of a queue;
+// [Engine.CreatePipeline] starts a pipeline, whose definition package runbook reads
+// from a file. Pipelines that merge, open terminal sessions or notify people need
+// Interpreters: packages git, session and notify have them.
 package shell
 
 import (

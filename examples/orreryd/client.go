@@ -160,6 +160,10 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	return &exitError{code: exitNoDaemon, err: fmt.Errorf("no answer from %s: %w", c.base, err)}
 }
 
+// conflictError says that something is not so that it can be done: it may be
+// later.
+type conflictError struct{ error }
+
 // refused turns an answer that is an error into one.
 func (c *client) refused(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -173,6 +177,8 @@ func (c *client) refused(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		return &exitError{code: exitNotFound, err: err}
+	case http.StatusConflict:
+		return conflictError{err}
 	case http.StatusUnauthorized:
 		if strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
 			return fmt.Errorf("%w: give the right one with --token or ORRERY_TOKEN", err)

@@ -189,6 +189,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
+	d.sayHowToAttach()
 	g, err := git.New(git.Options{Root: root, LockWait: seconds(d.c.Git.LockWaitSeconds), Author: d.c.Git.Author, Email: d.c.Git.Email})
 	if err != nil {
 		d.log.Warn("no git: worktrees and merges will fail", "error", err)
@@ -198,6 +199,18 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	}
 	out[effects.LaneSession] = d.sessions
 	return out, nil
+}
+
+// sayHowToAttach says by which command a person joins a session, and warns where
+// tmux is missing: then sessions end with the daemon.
+func (d *daemon) sayHowToAttach() {
+	attach := d.sessions.AttachCommand("SESSION")
+	switch {
+	case len(attach) > 0:
+		d.log.Info("sessions", "backend", d.sessions.Backend(), "attach", strings.Join(attach, " "))
+	case d.c.Sessions.Backend == "":
+		d.log.Warn("no tmux 3.2 or later: sessions will end with the daemon, and nobody can join them", "backend", d.sessions.Backend())
+	}
 }
 
 // noWorkspace fails what needs the workspace, and says what to do.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -17,7 +18,7 @@ func (a *app) lockCommand() *cobra.Command {
 	return a.addClientFlags(group("lock", "Take, show and break locks",
 		"A lock is held by one holder at a time, and exists as long as somebody holds it.",
 		a.withScope(&s, a.lockList(), m.verb("show", "Show a lock and who waits for it", http.MethodGet, "", nil),
-			holding(m, "acquire", "Take a lock that is free, or renew one's own", false),
+			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", false)),
 			holding(m, "renew", "Let a lease last from now on", true),
 			releasing(m, "Give a lock back"), breaking(m, "Take a lock away from its holder", false))...))
 }
@@ -28,7 +29,7 @@ func (a *app) semaphoreCommand() *cobra.Command {
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
 		a.withScope(&s, a.semaphoreList(), m.verb("show", "Show a semaphore, who holds slots and who waits", http.MethodGet, "", nil),
-			semaphoreDeclare(m), semaphoreAcquire(m), holding(m, "renew", "Let a lease last from now on", true),
+			semaphoreDeclare(m), patient(semaphoreAcquire(m)), holding(m, "renew", "Let a lease last from now on", true),
 			releasing(m, "Give slots back"), breaking(m, "Take slots away from one holder, or from all", true))...))
 }
 
@@ -79,6 +80,34 @@ func holding[S any](m machine[S], verb, short string, fenced bool) *cobra.Comman
 	h.addTTL(cmd)
 	if fenced {
 		h.addToken(cmd)
+	}
+	return cmd
+}
+
+// askAgain lies between two tries to take what another one holds.
+const askAgain = 500 * time.Millisecond
+
+// patient lets a command that takes something try again while another one has it.
+// It stands in no line: runs, which do, may have it first.
+func patient(cmd *cobra.Command) *cobra.Command {
+	var wait time.Duration
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to try again, twice a second, while there is none to be had (default not at all)")
+	once := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		end := time.Now().Add(wait)
+		for {
+			err := once(cmd, args)
+			_, taken := errors.AsType[conflictError](err)
+			left := time.Until(end)
+			if !taken || left <= 0 {
+				return err
+			}
+			select {
+			case <-cmd.Context().Done():
+				return err
+			case <-time.After(min(askAgain, left)):
+			}
+		}
 	}
 	return cmd
 }

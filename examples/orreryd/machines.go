@@ -18,7 +18,7 @@ import (
 func (a *app) machineCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
-		a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(),
+		a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(), a.subscriberCommand(),
 	}
 }
 

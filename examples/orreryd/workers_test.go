@@ -125,11 +125,13 @@ func (p *process) beats() int {
 	return all
 }
 
-// untilOpen is worker.py whose work is to wait for a file.
+// untilOpen is worker.py whose work is to say that it has begun, and to wait for a
+// file.
 const untilOpen = `import os, sys, time
 sys.path.insert(0, os.path.join("..", "workers"))
 import worker
 def handle(data):
+    open(sys.argv[2] + ".begun", "w").close()
     while not os.path.exists(sys.argv[2]):
         time.sleep(0.05)
 worker.handle = handle
@@ -161,6 +163,39 @@ func TestAWorkerGivesSignsOfLifeAndTheItemOfOneThatIsKilledIsDoneByAnother(t *te
 			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
 			assert.EqualValues(t, 2, v.Totals.Taken)
 			assert.EqualValues(t, 1, v.Totals.TimedOut)
+		})
+	}
+}
+
+// The daemon is killed while a worker works, and comes back after the work is
+// done: what came of it is not lost, and it is not done again.
+func TestWhatAWorkerDidWhileNoDaemonAnsweredIsSaidLater(t *testing.T) {
+	requirePrograms(t, "bash", "python3")
+	for worker, complaint := range map[string]string{"worker.sh": "no daemon answers", "worker.py": "worker: "} {
+		t.Run(worker, func(t *testing.T) {
+			db, gate := database(t), filepath.Join(t.TempDir(), "gate")
+			p := start(t, "--db", db)
+			p.ok("queue", "declare", "work", "--visibility", "30m", "--keep-completed", "1h")
+			args := []string{filepath.Join("..", "workers", worker), "work", "sh", "-c", `: >"$0.begun"; until [ -e "$0" ]; do sleep 0.05; done; echo '{}'`, gate}
+			if worker == "worker.py" {
+				args = []string{"python3", "-c", untilOpen, "work", gate}
+			}
+			cmd := hire(t, p, "ann", args...)
+			p.ok("queue", "push", "work", "--data", "{}")
+			require.Eventually(t, func() bool { // taken is not enough: the answer might be lost
+				_, err := os.Stat(gate + ".begun")
+				return err == nil
+			}, patience, 20*time.Millisecond)
+			p.signal(syscall.SIGKILL)
+			p.code()
+			require.NoError(t, os.WriteFile(gate, nil, 0o600))
+			log, ok := cmd.Stderr.(*lockedBuffer)
+			require.True(t, ok)
+			require.Eventually(t, func() bool { return strings.Contains(log.String(), complaint) }, patience, 20*time.Millisecond)
+			p = start(t, "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
+			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
+			assert.EqualValues(t, 1, v.Totals.Taken)
+			assert.Zero(t, v.Totals.Failed)
 		})
 	}
 }

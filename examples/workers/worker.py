@@ -37,6 +37,19 @@ def call(path, **body):
         return json.loads(answer.read() or b"null")
 
 
+def say(path, **body):
+    """Say what came of an item, again and again while no daemon answers."""
+    while True:
+        try:
+            return call(path, **body)
+        except urllib.error.HTTPError as no:
+            if no.code < 500:
+                raise
+        except OSError as error:
+            print("worker:", error, file=sys.stderr)
+        time.sleep(1)
+
+
 def work(queue, item):
     about, attempt, done = f"{queue}/items/{item['id']}", item["attempts"], threading.Event()
 
@@ -50,12 +63,13 @@ def work(queue, item):
     threading.Thread(target=heartbeat, daemon=True).start()
     try:
         result = handle(item["data"])
+        json.dumps(result)  # what is no JSON fails here
     except Exception as error:
         done.set()
-        call(about + "/fail", attempt=attempt, error=str(error), permanent=isinstance(error, Permanent))
+        say(about + "/fail", attempt=attempt, error=str(error), permanent=isinstance(error, Permanent))
     else:
         done.set()
-        call(about + "/complete", attempt=attempt, result=result)
+        say(about + "/complete", attempt=attempt, result=result)
 
 
 def main():

@@ -358,7 +358,7 @@ func (t *Tool) workDir(dir string) (string, error) {
 	case t.baseDir == "" && t.relativeTo != "" && !filepath.IsAbs(dir):
 		return "", fmt.Errorf("tool_input.dir: %q leads out of the directory from which it is taken", dir)
 	case t.baseDir == "" && !filepath.IsAbs(dir):
-		return "", fmt.Errorf("tool_input.dir: %q must be an absolute path: no base directory is configured", dir)
+		return "", fmt.Errorf("tool_input.dir: %q is relative, and neither a base directory nor a workspace is configured: give an absolute path", dir)
 	case t.baseDir == "":
 		return filepath.Clean(dir), nil
 	}

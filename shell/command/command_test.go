@@ -65,7 +65,7 @@ func TestAnInputThatCannotBeRightIsRefusedWithItsField(t *testing.T) {
 		"empty variable":        {free, `{"argv":["date"],"env":{"":"x"}}`, `tool_input.env: has a variable with an empty name`},
 		"equals in a variable":  {free, `{"argv":["date"],"env":{"A=B":"x"}}`, `tool_input.env: variable name "A=B" must not contain '='`},
 		"reserved variable":     {free, `{"argv":["date"],"env":{"ORRERY_ACTION_ID":"x"}}`, `tool_input.env: variable "ORRERY_ACTION_ID" is reserved: Orrery sets those that begin with ORRERY_`},
-		"relative dir":          {free, `{"argv":["date"],"dir":"jobs"}`, `tool_input.dir: "jobs" must be an absolute path: no base directory is configured`},
+		"relative dir":          {free, `{"argv":["date"],"dir":"jobs"}`, `tool_input.dir: "jobs" is relative, and neither a base directory nor a workspace is configured: give an absolute path`},
 		"dir out of the base":   {boxed, `{"argv":["date"],"dir":"a/../../b"}`, `tool_input.dir: "a/../../b" leads out of the base directory`},
 		"absolute dir outside":  {boxed, `{"argv":["date"],"dir":"/"}`, `tool_input.dir: "/" leads out of the base directory`},
 		"zero time limit":       {free, `{"argv":["date"],"timeout_seconds":0}`, `tool_input.timeout_seconds: 0 is out of range: want 0.001 to 604800`},

@@ -107,6 +107,7 @@ func (c *compiler) runbook(root *node) *Runbook {
 	book.Subscribers = c.finishSubscribers(subs)
 	c.crossCheck()
 	c.unused(sections)
+	c.members(root, "")
 	book.Warnings = sorted(c.warnings)
 	return book
 }

@@ -132,7 +132,7 @@ func (t *table) match() core.EventMatch {
 		for _, name := range []string{"category", "action"} {
 			t.as(name, event, "event")
 		}
-		if event.kind == kindText && m.Category == "" {
+		if event.kind == kindText && (m.Category == "" || m.Action == "") {
 			t.say(event, "event", `%q is not "category:action", such as "pipeline:phase" or "queue:*"`, clip(event.text))
 		}
 		t.checkAnnounced(event, m)

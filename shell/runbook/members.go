@@ -1,0 +1,42 @@
+package runbook
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// givenMembers are those of what nobody declares: what else is asked of them is
+// never there.
+var givenMembers = map[string][]string{
+	"pipeline": {"id", "name"},
+	"phase":    {"name", "attempt"},
+	"item":     {"id", "data", "attempt"},
+}
+
+// givenMember finds a reference to one of them; what stands before it tells
+// whether it is one.
+var givenMember = regexp.MustCompile(`(\$*)\$\{(pipeline|phase|item)\.([^.}]*)`)
+
+// members warns of references to members that are never there.
+func (c *compiler) members(n *node, field string) {
+	switch n.kind {
+	case kindTable:
+		for _, e := range n.keys {
+			if e.name != "shell" { // nothing is filled in there
+				c.members(e.value, join(field, e.name))
+			}
+		}
+	case kindArray:
+		for i, item := range n.items {
+			c.members(item, fmt.Sprintf("%s[%d]", field, i))
+		}
+	case kindText:
+		for _, m := range givenMember.FindAllStringSubmatch(n.text, -1) {
+			if known := givenMembers[m[2]]; m[1] == "" && !slices.Contains(known, m[3]) {
+				c.warn(n.off, field, "${%s.%s}: %s has no %q%s", m[2], clip(m[3]), m[2], clip(m[3]), didYouMean(m[3], known, true))
+			}
+		}
+	case kindInteger, kindFloat, kindBoolean, kindDate:
+	}
+}
