@@ -80,14 +80,15 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 		cmd.Stdin = strings.NewReader(c.stdin)
 	}
 	stdout, stderr := &capped{limit: maxStdout}, &capped{limit: maxStderrKept}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stderr = stderr
+	to := io.Writer(stdout)
 	if c.to != nil {
-		cmd.Stdout = c.to
+		to = c.to
 	}
 	if c.lock != nil && inheritsLock {
 		cmd.ExtraFiles = []*os.File{c.lock}
 	}
-	err := supervise(cmd, g.grace)
+	err := supervise(cmd, g.grace, to)
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return "", &commandError{args: c.args, code: -1, stderr: stderr.String(), err: context.Cause(ctx)}
@@ -103,8 +104,9 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 	return stdout.String(), nil
 }
 
-// supervise runs a command in a process group of its own and waits for it.
-func supervise(cmd *exec.Cmd, grace time.Duration) error {
+// supervise runs a command in a process group of its own and waits for it and for
+// the end of what it prints.
+func supervise(cmd *exec.Cmd, grace time.Duration, stdout io.Writer) error {
 	// The death signal of Linux fires when the thread that started the program
 	// ends, so keep it until then.
 	runtime.LockOSThread()
@@ -119,15 +121,33 @@ func supervise(cmd *exec.Cmd, grace time.Duration) error {
 		return nil
 	}
 	cmd.WaitDelay = grace + pipeDelay
-	err := cmd.Run()
+	out, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = write
+	copied := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(stdout, out)
+		copied <- err
+	}()
+	err = cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // git is done, and what it has left behind does not matter
+		err = nil // git is done, and who else still complains on stderr does not matter
 	}
 	select {
 	case <-done: // Run waits for Cancel
 		hard.Stop()
 		killGroup(cmd.Process) // what ignored SIGTERM although git obeyed
 	default:
+	}
+	_ = write.Close()
+	late := time.AfterFunc(cmd.WaitDelay, func() { _ = out.Close() })
+	copyErr := <-copied
+	late.Stop()
+	_ = out.Close()
+	if err == nil && copyErr != nil {
+		return fmt.Errorf("its output did not end: %w", copyErr) // half of it could mean something else
 	}
 	return err
 }

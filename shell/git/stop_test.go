@@ -142,3 +142,25 @@ func TestTheTimeLimitEndsAnEffect(t *testing.T) {
 	_, err := w.merge("feature", "main", ff)
 	failure(t, err, false, "the time limit of 1ns is over")
 }
+
+// Half of what git says could say something else: that nothing has changed.
+func TestOutputThatDoesNotEndIsNotTakenForAll(t *testing.T) {
+	w := newWorkspace(t, git.Options{})
+	w.branch("feature", "a", "a\n")
+	w.write("linger", "")
+	t.Cleanup(func() { _ = os.Remove(w.path("linger")) })
+	w.write("git", `#!/bin/sh
+case " $* " in
+*" status "*) (while [ -e '`+w.path("linger")+`' ]; do sleep 0.02; done) & ;;
+*) exec git "$@" ;;
+esac
+`)
+	require.NoError(t, os.Chmod(w.path("git"), 0o700))
+	g, err := git.New(git.Options{Root: w.root, Git: w.path("git")})
+	require.NoError(t, err)
+	git.Grace(g, 0)
+	before := w.id("main")
+	_, err = g.Carry(t.Context(), effects.Ref{}, effects.Merge{Repo: "repo", Branch: "feature", Into: "main", Strategy: ff})
+	failure(t, err, false, "its output did not end")
+	assert.Equal(t, before, w.id("main"))
+}
