@@ -21,7 +21,7 @@ func (a *app) pipelineCommand() *cobra.Command {
 		m.verb("retry", "Run the phase again at which a pipeline failed", http.MethodPost, "retry", nil),
 		m.verb("unblock", "Let a blocked pipeline run, whatever it waits for", http.MethodPost, "unblock", nil),
 		m.cancel("End a pipeline, and all that it runs"),
-		a.pipelineSignal(m), a.pipelineAnswer(m, true), a.pipelineAnswer(m, false),
+		a.pipelineSignal(m), a.pipelineCheckpoint(m), a.pipelineAnswer(m, true), a.pipelineAnswer(m, false),
 		a.pipelineComplete(m), a.pipelineFail(m)))
 }
 
@@ -226,6 +226,15 @@ func (a *app) pipelineSignal(m machine[core.Pipeline]) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&payload, "payload", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
 	return cmd
+}
+
+func (a *app) pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
+	return &cobra.Command{
+		Use: "checkpoint ID MESSAGE", Short: "Note how far a pipeline has come", Args: idAnd("MESSAGE"),
+		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
+			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "checkpoint"), map[string]string{"message": args[1]})
+		}),
+	}
 }
 
 // pipelineAnswer is approve or reject.
