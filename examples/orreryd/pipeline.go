@@ -86,7 +86,7 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 			return err
 		case wait:
 			sayf(a.err, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", p.ID)
-			return a.waitPipeline(ctx, c, m, p.ID.String())
+			return a.waitPipeline(ctx, c, m, p.ID.String(), true)
 		}
 		return a.printPipeline(raw, p)
 	})
@@ -153,15 +153,15 @@ func (a *app) pipelineWait(m machine[core.Pipeline]) *cobra.Command {
 	return &cobra.Command{
 		Use: "wait ID", Short: "Wait for a pipeline's end, and end with 1 if it failed or was cancelled", Args: oneID,
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return a.waitPipeline(ctx, c, m, args[0])
+			return a.waitPipeline(ctx, c, m, args[0], false)
 		}),
 	}
 }
 
 // waitPipeline prints a pipeline once it has ended; a failure is one of this
 // program too.
-func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeline], id string) error {
-	raw, p, err := m.await(ctx, c, id, func(p core.Pipeline) bool { return p.Phase.Type.Ended() })
+func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeline], id string, known bool) error {
+	raw, p, err := m.await(ctx, c, id, known, func(p core.Pipeline) bool { return p.Phase.Type.Ended() })
 	if err != nil {
 		return err
 	}
