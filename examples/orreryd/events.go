@@ -84,7 +84,10 @@ func (a *app) follow(r io.Reader, most int) error {
 			}
 		}
 	}
-	return lines.Err()
+	if err := lines.Err(); err != nil {
+		return &exitError{code: exitNoDaemon, err: fmt.Errorf("the stream broke off: %w: is the daemon gone?", err)}
+	}
+	return nil
 }
 
 func (a *app) printEvent(name, data string) error {

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,4 +54,12 @@ func TestAFollowerIsToldWhatItHasMissed(t *testing.T) {
 	require.NoError(t, a.follow(strings.NewReader(": hello\n\nevent: dropped\ndata: {\"dropped\":7}\n\nid: x\ndata: {\"n\":1}\n\n"), 0))
 	assert.Equal(t, "{\"n\":1}\n", out.String())
 	assert.Equal(t, "missed 7 events so far\n", stderr.String())
+}
+
+func TestAStreamThatBreaksOffIsAFailureOfTheDaemon(t *testing.T) {
+	err := (&app{out: io.Discard}).follow(iotest.ErrReader(io.ErrUnexpectedEOF), 0)
+	var coded *exitError
+	require.ErrorAs(t, err, &coded)
+	assert.Equal(t, exitNoDaemon, coded.code)
+	assert.Equal(t, "the stream broke off: unexpected EOF: is the daemon gone?", err.Error())
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -149,12 +151,34 @@ func (l listing[S]) command(a *app) *cobra.Command {
 // waitStep is how many seconds one request waits for the end of something.
 const waitStep = "50"
 
-// await asks again and again until a machine has ended.
-func (m machine[S]) await(ctx context.Context, c *client, id string, ended func(S) bool) (raw json.RawMessage, s S, err error) {
-	for {
-		raw, err = c.json(ctx, request{method: http.MethodGet, path: m.of(id), query: url.Values{"wait_seconds": {waitStep}}}, &s)
+// await asks again and again until a machine has ended. known: the daemon has
+// answered before.
+func (m machine[S]) await(ctx context.Context, c *client, id string, known bool, ended func(S) bool) (raw json.RawMessage, s S, err error) {
+	for ; ; known = true {
+		raw, err = m.look(ctx, c, id, url.Values{"wait_seconds": {waitStep}}, &s, known)
 		if err != nil || ended(s) {
 			return raw, s, err
+		}
+	}
+}
+
+// restartTime is how long a daemon that has answered before may be away: somebody
+// restarts it, and what is waited for goes on then.
+const restartTime = time.Minute
+
+// look asks for a machine; where a daemon is known, also again while it is away.
+func (m machine[S]) look(ctx context.Context, c *client, id string, q url.Values, s *S, known bool) (json.RawMessage, error) {
+	end := time.Now().Add(restartTime)
+	for {
+		raw, err := c.json(ctx, request{method: http.MethodGet, path: m.of(id), query: q}, s)
+		coded, _ := errors.AsType[*exitError](err)
+		if coded == nil || coded.code != exitNoDaemon || !known || time.Now().After(end) {
+			return raw, err
+		}
+		select {
+		case <-ctx.Done():
+			return raw, err
+		case <-time.After(watchEvery):
 		}
 	}
 }

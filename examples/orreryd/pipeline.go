@@ -21,7 +21,7 @@ func (a *app) pipelineCommand() *cobra.Command {
 		m.verb("retry", "Run the phase again at which a pipeline failed", http.MethodPost, "retry", nil),
 		m.verb("unblock", "Let a blocked pipeline run, whatever it waits for", http.MethodPost, "unblock", nil),
 		m.cancel("End a pipeline, and all that it runs"),
-		a.pipelineSignal(m), a.pipelineAnswer(m, true), a.pipelineAnswer(m, false),
+		a.pipelineSignal(m), a.pipelineCheckpoint(m), a.pipelineAnswer(m, true), a.pipelineAnswer(m, false),
 		a.pipelineComplete(m), a.pipelineFail(m)))
 }
 
@@ -86,7 +86,7 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 			return err
 		case wait:
 			sayf(a.err, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", p.ID)
-			return a.waitPipeline(ctx, c, m, p.ID.String())
+			return a.waitPipeline(ctx, c, m, p.ID.String(), true)
 		}
 		return a.printPipeline(raw, p)
 	})
@@ -153,15 +153,15 @@ func (a *app) pipelineWait(m machine[core.Pipeline]) *cobra.Command {
 	return &cobra.Command{
 		Use: "wait ID", Short: "Wait for a pipeline's end, and end with 1 if it failed or was cancelled", Args: oneID,
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return a.waitPipeline(ctx, c, m, args[0])
+			return a.waitPipeline(ctx, c, m, args[0], false)
 		}),
 	}
 }
 
 // waitPipeline prints a pipeline once it has ended; a failure is one of this
 // program too.
-func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeline], id string) error {
-	raw, p, err := m.await(ctx, c, id, func(p core.Pipeline) bool { return p.Phase.Type.Ended() })
+func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeline], id string, known bool) error {
+	raw, p, err := m.await(ctx, c, id, known, func(p core.Pipeline) bool { return p.Phase.Type.Ended() })
 	if err != nil {
 		return err
 	}
@@ -226,6 +226,15 @@ func (a *app) pipelineSignal(m machine[core.Pipeline]) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&payload, "payload", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
 	return cmd
+}
+
+func (a *app) pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
+	return &cobra.Command{
+		Use: "checkpoint ID MESSAGE", Short: "Note how far a pipeline has come", Args: idAnd("MESSAGE"),
+		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
+			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "checkpoint"), map[string]string{"message": args[1]})
+		}),
+	}
 }
 
 // pipelineAnswer is approve or reject.

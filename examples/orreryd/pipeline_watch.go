@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,15 +21,16 @@ func (a *app) pipelineWatch(m machine[core.Pipeline]) *cobra.Command {
 		Short: "Print how a pipeline goes until it ends, and end with 1 if it failed or was cancelled",
 		Long: `Print how a pipeline goes, from its first phase until it ends: a line for each phase
 that begins to run or that has ended, what it waits for, and what became of it. It
-looks twice a second: of a phase that is quicker only the end is seen. With --json
-each line is the pipeline as it is then.`,
+looks twice a second: of a phase that is quicker only the end is seen. A daemon that is
+restarted meanwhile is waited for, up to a minute. With --json each line is the
+pipeline as it is then.`,
 		Example: "  orreryd pipeline watch 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
 		Args:    oneID,
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
 			seen := map[string]bool{}
-			for {
+			for n := 0; ; n++ {
 				var p core.Pipeline
-				raw, err := c.json(ctx, request{method: http.MethodGet, path: m.of(args[0])}, &p)
+				raw, err := m.look(ctx, c, args[0], nil, &p, n > 0)
 				if err != nil {
 					return err
 				}

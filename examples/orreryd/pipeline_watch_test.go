@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,25 @@ func TestAPipelineIsWatchedWhileItRuns(t *testing.T) {
 	assert.Contains(t, await(t, w.out, "sure"), "done after ")
 	assert.Contains(t, await(t, w.out, "done"), "  -  ")
 	assert.Zero(t, w.code())
+}
+
+func TestWhoWaitsForAPipelineGetsOverARestartOfTheDaemon(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	id := startOf(t, p, asking)
+	env := []string{"ORRERY_SERVER=" + p.url}
+	watch, wait := begin(t, env, "pipeline", "watch", id), begin(t, env, "pipeline", "start", "--wait", "--definition", write(t, "definition.json", asking))
+	await(t, watch.out, "running")
+	other := anID.FindString(await(t, wait.errs, "is started"))
+	p.signal(syscall.SIGKILL)
+	p.code()
+	p = start(t, "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
+	p.ok("pipeline", "approve", id, "sure")
+	p.ok("pipeline", "approve", other, "sure")
+	await(t, watch.out, "done after ")
+	assert.Zero(t, watch.code())
+	await(t, wait.out, "done")
+	assert.Zero(t, wait.code())
 }
 
 func TestAPipelineIsWatchedAsJSON(t *testing.T) {

@@ -57,7 +57,7 @@ reference such as ${item.data} belongs to a worker or a phase.`,
 			return err
 		case wait:
 			sayf(a.err, "strategy %s is created\n", s.ID)
-			return a.waitStrategy(ctx, c, m, s.ID.String())
+			return a.waitStrategy(ctx, c, m, s.ID.String(), true)
 		}
 		return a.printStrategy(raw, s)
 	})
@@ -74,15 +74,15 @@ func (a *app) strategyWait(m machine[core.Strategy]) *cobra.Command {
 	return &cobra.Command{
 		Use: "wait ID", Short: "Wait for a strategy's end, and end with 1 if it is exhausted or was cancelled", Args: oneID,
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return a.waitStrategy(ctx, c, m, args[0])
+			return a.waitStrategy(ctx, c, m, args[0], false)
 		}),
 	}
 }
 
 // waitStrategy prints a strategy once it has ended; a failure is one of this
 // program too.
-func (a *app) waitStrategy(ctx context.Context, c *client, m machine[core.Strategy], id string) error {
-	raw, s, err := m.await(ctx, c, id, func(s core.Strategy) bool { return s.Status.Ended() })
+func (a *app) waitStrategy(ctx context.Context, c *client, m machine[core.Strategy], id string, known bool) error {
+	raw, s, err := m.await(ctx, c, id, known, func(s core.Strategy) bool { return s.Status.Ended() })
 	if err != nil {
 		return err
 	}

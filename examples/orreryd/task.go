@@ -20,7 +20,7 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		a.taskCreate(m), a.taskList(), m.verb("show", "Show a task", http.MethodGet, "", nil), a.taskWait(m), a.taskScreen(m), a.taskInput(m),
+		a.taskCreate(m), a.taskList(), m.verb("show", "Show a task", http.MethodGet, "", nil), a.taskWait(m), a.taskScreen(m), a.taskInput(m), a.taskHeartbeat(m),
 		step("nudge", "Type something into a session that seems to sleep"),
 		step("restart", "Kill a task's session and begin it again"),
 		step("escalate", "Tell people that a task needs them"),
@@ -134,6 +134,16 @@ func (a *app) taskInput(m machine[core.Task]) *cobra.Command {
 			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "input"), map[string]string{"text": args[1]})
 		}),
 	}
+}
+
+func (a *app) taskHeartbeat(m machine[core.Task]) *cobra.Command {
+	var progress string
+	cmd := m.verb("heartbeat", "Give a sign of life of a task that has no session", http.MethodPost, "heartbeat", func() (any, error) {
+		return map[string]string{"progress": progress}, nil
+	})
+	cmd.Example = "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\""
+	cmd.Flags().StringVar(&progress, "progress", "", "`text` that says how far it is, of which only a change counts: without one the task is idle in the end")
+	return cmd
 }
 
 func (a *app) taskComplete(m machine[core.Task]) *cobra.Command {

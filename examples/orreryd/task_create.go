@@ -109,7 +109,7 @@ no session: whoever does the work says so with complete or fail.`,
 			return err
 		case f.wait:
 			sayf(a.err, "task %s is created\n", t.ID)
-			return a.waitTask(ctx, c, m, t.ID.String())
+			return a.waitTask(ctx, c, m, t.ID.String(), true)
 		}
 		return a.printTask(raw, t)
 	})
@@ -131,14 +131,14 @@ func (a *app) taskWait(m machine[core.Task]) *cobra.Command {
 	return &cobra.Command{
 		Use: "wait ID", Short: "Wait for a task's end, and end with 1 if it failed or was cancelled", Args: oneID,
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return a.waitTask(ctx, c, m, args[0])
+			return a.waitTask(ctx, c, m, args[0], false)
 		}),
 	}
 }
 
 // waitTask prints a task once it has ended; a failure is one of this program too.
-func (a *app) waitTask(ctx context.Context, c *client, m machine[core.Task], id string) error {
-	raw, t, err := m.await(ctx, c, id, func(t core.Task) bool { return t.State.Type == core.TaskDone })
+func (a *app) waitTask(ctx context.Context, c *client, m machine[core.Task], id string, known bool) error {
+	raw, t, err := m.await(ctx, c, id, known, func(t core.Task) bool { return t.State.Type == core.TaskDone })
 	if err != nil {
 		return err
 	}

@@ -266,7 +266,7 @@ func (t *table) merge(key, name string) *core.MergeRun {
 		return nil
 	}
 	in := t.into(e, key, name)
-	m := &core.MergeRun{Repo: in.text("repo"), Branch: in.text("branch"), Into: in.text("into"), Strategy: effects.MergeStrategy(in.text("strategy"))}
+	m := &core.MergeRun{Repo: in.path("repo"), Branch: in.branch("branch"), Into: in.branch("into"), Strategy: effects.MergeStrategy(in.text("strategy"))}
 	if in.get("agent") != nil {
 		in.typed = true
 		m.Agent = in.task("agent", "agent")

@@ -307,9 +307,9 @@ func (t *table) worktree(key string) *core.WorktreePhase {
 }
 
 func (t *table) worktreeKeys(op core.WorktreeOp, w *core.WorktreePhase) {
-	w.Op, w.Repo, w.Path = op, t.text("repo"), t.text("path")
+	w.Op, w.Repo, w.Path = op, t.path("repo"), t.path("path")
 	if op != core.WorktreeRemove {
-		w.Branch, w.Base = t.text("branch"), t.text("base")
+		w.Branch, w.Base = t.branch("branch"), t.branch("base")
 	}
 	if op != core.WorktreeAdd {
 		w.Force = t.boolean("force")
