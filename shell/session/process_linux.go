@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -78,7 +79,7 @@ func readProcess(pid int) (process, bool, error) {
 		if !execs || tries == 100 {
 			return p, ok, err
 		}
-		time.Sleep(time.Millisecond)
+		_ = pause(context.Background(), time.Millisecond) // it always ends
 	}
 }
 

@@ -81,15 +81,13 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 // path of a socket with more than about 100 bytes.
 func socketOptions(socket string) ([]string, error) {
 	const most = 100
-	option, path := "-L", socket
-	var err error
+	option, path := "-L", filepath.Join(orDefault(os.Getenv("TMUX_TMPDIR"), "/tmp"), "tmux-"+strconv.Itoa(os.Getuid()), socket)
 	if strings.Contains(socket, "/") {
+		var err error
 		if socket, err = filepath.Abs(socket); err != nil {
 			return nil, err
 		}
 		option, path = "-S", socket
-	} else {
-		path = filepath.Join(orDefault(os.Getenv("TMUX_TMPDIR"), "/tmp"), "tmux-"+strconv.Itoa(os.Getuid()), socket)
 	}
 	if strings.ContainsRune(socket, 0) || strings.HasPrefix(socket, "-") || len(path) > most {
 		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip(path), most)
