@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +105,34 @@ func TestTheInputOfASpawnThatWasInterruptedIsTypedByTheNextAndOnce(t *testing.T)
 		p.file("done")
 		assert.Equal(t, "first\n", p.file("lines"))
 	})
+}
+
+func TestAProgramThatReadsNothingHoldsNobodyUp(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend)
+		p.carry(effects.Spawn{Session: "a", Command: []string{"sh", "-c", "stty raw -echo; echo ready; exec sleep 1000"}})
+		p.shows("a", "ready")
+		ctx, enough := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer enough()
+		_, err := p.Carry(ctx, machine, effects.SendInput{N: 1, Session: "a", Input: strings.Repeat("a line\n", 30_000)})
+		if backend == session.PTY { // tmux keeps it for the program
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		p.carry(effects.Kill{Session: "a"})
+	})
+}
+
+// Somebody who attached may have scrolled, and gone.
+func TestInputArrivesAlsoWhereThePaneIsInCopyMode(t *testing.T) {
+	p := open(t, session.Tmux)
+	p.carry(effects.Spawn{Session: "a", Command: reader})
+	p.shows("a", "ready")
+	for n, text := range []string{"short", "of several\nlines", "end"} {
+		require.NoError(t, exec.Command("tmux", "-S", p.options.Socket, "copy-mode", "-t", "=orrery-a:").Run())
+		p.carry(effects.SendInput{N: uint32(n), Session: "a", Input: text})
+	}
+	p.file("done")
+	assert.Equal(t, "short\nof several\nlines\n", p.file("lines"))
 }
 
 // A text that was cut off before its return, and given up, stands on the line yet.

@@ -124,7 +124,8 @@ func (was sight) next(p *pane, now time.Time, known bool) (is sight, changed boo
 	switch {
 	case !same:
 		// Somebody else may have looked before, such as the daemon before this one.
-		is.changed = p.LastActivity
+		// From here on the steady part of now counts, which no set clock moves.
+		is.changed = now.Add(-max(0, now.Sub(p.LastActivity)))
 		return is, true
 	case was.screen != is.screen:
 		is.changed = now

@@ -230,7 +230,8 @@ func TestOptionsThatCannotBeRightAreNamed(t *testing.T) {
 		{session.Options{Root: root, Backend: session.Tmux, Tmux: root + "/tmux"}, "Tmux: "},
 		{session.Options{Root: root, Backend: session.Tmux, Tmux: fake("echo tmux 3.1c")}, `is "tmux 3.1c": want 3.2 or later`},
 		{session.Options{Root: root, Backend: session.Tmux, Tmux: fake("exit 1")}, "does not tell its version"},
-		{session.Options{Root: root, Backend: session.Tmux, Socket: "-x"}, `Socket: "-x"`},
+		{session.Options{Root: root, Backend: session.Tmux, Socket: "-x"}, `/-x" is not the name or path of a socket`},
+		{session.Options{Root: root, Backend: session.Tmux, Socket: strings.Repeat("x", 100)}, `is not the name or path of a socket: want at most 100 bytes with its directory`},
 		{session.Options{Root: root, Backend: session.Tmux, Socket: "/" + strings.Repeat("x", 100)}, `Socket: "/xxx`},
 	} {
 		if row.options.CommandTimeout == 0 {

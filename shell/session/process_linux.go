@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,21 @@ import (
 // dieWithUs lets a command end when this process does, so that what it asks for
 // does not happen long after. The kernel ties that to the thread which starts it.
 func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// waitable gives a terminal whose reads and writes have deadlines and end when it
+// is closed; else a write that nobody reads would wait for ever.
+func waitable(master *os.File) (*os.File, error) {
+	defer func() { _ = master.Close() }()
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), master.Name()), nil
+}
 
 // processes lists all processes that have not ended, with the marks of those
 // whose environment we may read.
@@ -63,7 +79,7 @@ func readProcess(pid int) (process, bool, error) {
 		if !execs || tries == 100 {
 			return p, ok, err
 		}
-		time.Sleep(time.Millisecond)
+		_ = pause(context.Background(), time.Millisecond) // it always ends
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,9 @@ import (
 
 // dieWithUs has no counterpart here: the command ends by itself.
 func dieWithUs(*exec.Cmd) {}
+
+// waitable gives the terminal as it is: that it can be polled is known of Linux only.
+func waitable(master *os.File) (*os.File, error) { return master, nil }
 
 // processes lists all processes that have not ended, as ps shows them: without
 // marks and times of start.

@@ -5,6 +5,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -78,6 +79,10 @@ func (b *ptys) start(_ context.Context, l launch) error {
 	master, err := pty.StartWithSize(cmd, size) // in a session of its own
 	if err != nil {
 		return err
+	}
+	if master, err = waitable(master); err != nil {
+		_ = cmd.Process.Kill()
+		return errors.Join(err, cmd.Wait())
 	}
 	b.last++
 	now := time.Now().UTC()
@@ -203,19 +208,22 @@ func (b *ptys) write(ctx context.Context, p *pane, k keys, n notes) error {
 		}
 	}
 	// A program that does not read what is typed lets a write wait.
+	_ = t.master.SetWriteDeadline(time.Now().Add(b.timeout)) // where it cannot be set, nothing is lost but the limit
 	stop := context.AfterFunc(ctx, func() { _ = t.master.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_ = t.master.SetWriteDeadline(time.Now().Add(b.timeout)) // where it cannot be set, nothing is lost but the limit
-	if _, err := t.master.WriteString(text); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
+	written, err := t.master.WriteString(text)
+	if written > 0 { // a part of it has been typed, too
+		t.mu.Lock()
+		t.pane.notes = n
+		t.mu.Unlock()
 	}
-	t.mu.Lock()
-	t.pane.notes = n
-	t.mu.Unlock()
-	return nil
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the program has not read what was typed within %v", b.timeout)
+	}
+	return err
 }
 
 func (b *ptys) forget(ctx context.Context, p *pane) error {

@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -288,6 +290,45 @@ func TestAKillThatIsInterruptedCanBeCarriedOutAgain(t *testing.T) {
 			p.carry(effects.Kill{Session: "a"})
 		}
 	})
+}
+
+func TestASocketThatCannotBeMadeIsNamed(t *testing.T) {
+	p := open(t, session.PTY)
+	o := p.options
+	o.Backend, o.Socket = session.Tmux, filepath.Join(p.root, "missing", "s")
+	s := again(t, o)
+	all, err := s.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, all)
+	_, err = s.Carry(t.Context(), machine, effects.Spawn{Session: "a"})
+	require.ErrorContains(t, err, "error creating "+o.Socket)
+	require.NoError(t, os.Mkdir(filepath.Dir(o.Socket), 0o700))
+	_, err = s.Carry(t.Context(), machine, effects.Spawn{Session: "a"})
+	require.NoError(t, err)
+	_, err = s.Carry(t.Context(), machine, effects.Kill{Session: "a"})
+	require.NoError(t, err)
+}
+
+func TestWhatATmuxServerLeavesWhenItIsKilledIsEndedByTheNextSpawn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("processes cannot be told elsewhere")
+	}
+	p := open(t, session.Tmux)
+	p.spawn("a", "ignore")
+	ids := p.pids(1)
+	id, err := exec.Command("tmux", "-S", p.options.Socket, "display-message", "-p", "#{pid}").Output()
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(id)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	until(t, "the session is gone", func() bool { return p.info("a") == nil })
+	_, err = p.Carry(t.Context(), machine, effects.SendInput{N: 1, Session: "a", Input: "x"})
+	require.ErrorIs(t, err, session.ErrNotFound)
+	p.carry(effects.Spawn{N: 2, Session: "a", Command: []string{"cat"}})
+	left, err := session.Running(ids...)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	assert.True(t, p.info("a").Alive)
 }
 
 func TestOtherEffectsAreRefused(t *testing.T) {

@@ -64,16 +64,8 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 		return nil, fmt.Errorf("Tmux: %w", err)
 	}
 	t := &tmux{program: program, columns: o.Columns, rows: o.Rows, timeout: o.CommandTimeout}
-	switch socket := orDefault(o.Socket, prefix+instance); {
-	case strings.ContainsRune(socket, 0), strings.HasPrefix(socket, "-"), len(socket) > 100:
-		return nil, fmt.Errorf("Socket: %q is not the name or path of a socket: want at most 100 bytes, and no '-' in front", clip(socket))
-	case strings.Contains(socket, "/"):
-		if socket, err = filepath.Abs(socket); err != nil {
-			return nil, fmt.Errorf("Socket: %w", err)
-		}
-		t.socket = []string{"-S", socket}
-	default:
-		t.socket = []string{"-L", socket}
+	if t.socket, err = socketOptions(orDefault(o.Socket, prefix+instance)); err != nil {
+		return nil, fmt.Errorf("Socket: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		t.env = append(t.env, name+"="+env[name])
@@ -83,6 +75,24 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 		t.env = append(t.env, "TMUX_TMPDIR="+dir)
 	}
 	return t, t.checkVersion()
+}
+
+// socketOptions gives the options that choose the server. The kernel takes no
+// path of a socket with more than about 100 bytes.
+func socketOptions(socket string) ([]string, error) {
+	const most = 100
+	option, path := "-L", filepath.Join(orDefault(os.Getenv("TMUX_TMPDIR"), "/tmp"), "tmux-"+strconv.Itoa(os.Getuid()), socket)
+	if strings.Contains(socket, "/") {
+		var err error
+		if socket, err = filepath.Abs(socket); err != nil {
+			return nil, err
+		}
+		option, path = "-S", socket
+	}
+	if strings.ContainsRune(socket, 0) || strings.HasPrefix(socket, "-") || len(path) > most {
+		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip(path), most)
+	}
+	return []string{option, socket}, nil
 }
 
 // checkVersion refuses a tmux that does not know all that we ask of it.
@@ -161,14 +171,17 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	runtime.LockOSThread() // see dieWithUs
 	err := cmd.Run()
 	runtime.UnlockOSThread()
+	said := strings.TrimSpace(stderr.String())
+	has := func(s string) bool { return strings.Contains(said, s) }
+	if err == nil && has("error creating") { // of the socket: tmux ends with 0 all the same
+		err = errors.New("no server was started")
+	}
 	if err == nil {
 		return stdout.String(), nil
 	}
 	if cause := context.Cause(parent); cause != nil {
 		return "", cause
 	}
-	said := strings.TrimSpace(stderr.String())
-	has := func(s string) bool { return strings.Contains(said, s) }
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("tmux %s: no answer within %v", args[0], t.timeout)
@@ -292,18 +305,19 @@ func remember(name string, n notes) [][]string {
 // write does it all in one script, so that the server does all or nothing even
 // if we end meanwhile.
 func (t *tmux) write(ctx context.Context, p *pane, k keys, n notes) error {
-	var commands [][]string
+	// Somebody who attached may have left the pane in copy mode, which would take
+	// the keys for commands.
+	commands := [][]string{{"copy-mode", "-q", "-t", p.id}}
 	switch {
 	case k.enter:
-		commands = [][]string{{"send-keys", "-t", p.id, "Enter"}}
+		commands = append(commands, []string{"send-keys", "-t", p.id, "Enter"})
 	case len(k.text) > 1<<10 || strings.ContainsAny(k.text, "\n\t"):
 		buffer := prefix + rand.Text()
-		commands = [][]string{
-			{"set-buffer", "-b", buffer, "--", k.text},
-			{"paste-buffer", "-p", "-d", "-b", buffer, "-t", p.id}, // as a paste where the program knows pastes
-		}
+		commands = append(commands,
+			[]string{"set-buffer", "-b", buffer, "--", k.text},
+			[]string{"paste-buffer", "-p", "-d", "-b", buffer, "-t", p.id}) // as a paste where the program knows pastes
 	default:
-		commands = [][]string{{"send-keys", "-t", p.id, "-l", "--", k.text}}
+		commands = append(commands, []string{"send-keys", "-t", p.id, "-l", "--", k.text})
 	}
 	_, err := t.run(ctx, script(append(commands, remember(p.Name, n)...)...), "source-file", "-")
 	if errors.Is(err, errNoServer) {
