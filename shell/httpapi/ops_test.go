@@ -346,13 +346,17 @@ func TestRunbooksAreMeasured(t *testing.T) {
 	a := start(t, setup{})
 	id := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[{"name":"secret-name","run":{"tool":"echo","input":null}}]}}`).str("id")
 	require.Equal(t, 200, a.do("GET", "/v1/pipelines/"+id+"?wait_seconds=20", nil).status)
+	failing := a.do("POST", "/v1/pipelines", `{"definition":{"name":"f","phases":[{"name":"a","manual":{}}]}}`).str("id")
+	require.Eventually(t, func() bool {
+		return a.do("POST", "/v1/pipelines/"+failing+"/phases/a/fail", `{"error":"no"}`).status == 200
+	}, time.Minute, 10*time.Millisecond, "it starts at once")
 	require.Equal(t, 202, a.do("POST", "/v1/events", `{"kind":{"category":"secret-category","action":"x"}}`).status)
 	require.Equal(t, 201, a.do("POST", "/v1/tasks", `{"label":"t"}`).status)
 	body := a.do("GET", "/metrics", nil).body
 	for _, line := range []string{
 		`orrery_pipelines{status="done"} 1`, `orrery_pipelines{status="running"} 0`, `orrery_tasks{status="running"} 1`, `orrery_strategies{status="running"} 0`,
 		`orrery_events_total{action="complete",category="pipeline"} 1`, `orrery_events_total{action="",category="custom"} 1`,
-		`orrery_phase_duration_seconds_count{kind="run",outcome="done"} 1`, `orrery_phase_duration_seconds_bucket{kind="run",outcome="done",le="86400"} 1`,
+		`orrery_phase_duration_seconds_count{kind="manual",outcome="failed"} 1`, `orrery_phase_duration_seconds_count{kind="run",outcome="done"} 1`, `orrery_phase_duration_seconds_bucket{kind="run",outcome="done",le="86400"} 1`,
 	} {
 		assert.True(t, strings.Contains(body, "\n"+line), line) //nolint:testifylint // the whole page in a message hides the line
 	}
