@@ -26,7 +26,9 @@ import (
 // restart leads from running too; expire leads from done out of existence.
 //
 // While it is stuck, each recovery interval takes a step: a nudge, then a
-// restart; of a session that died, a restart at once. A task without a session
+// restart; of a session that died, a restart at once. What moves first after a
+// nudge may be no more than the terminal's echo of it: where nothing follows, the
+// next step is the restart. A task without a session
 // cannot be helped so. Where no attempt is left, the task is escalated once, and
 // fails. A session that ends by itself with exit code 0 has done its work.
 //
@@ -54,7 +56,7 @@ type Task struct {
 	Screen           string    `json:"screen"`   // the end of the session's screen, as last seen
 	RecoveryAttempts uint32    `json:"recovery_attempts"`
 	Restarts         uint32    `json:"restarts"`
-	Nudged           bool      `json:"nudged"`        // since it was stuck
+	Nudged           bool      `json:"nudged"`        // and since then it has made no progress but its answer
 	Spawned          bool      `json:"spawned"`       // the session may live, or be there dead
 	RecoverAt        Time      `json:"recover_at"`    // the next step of the recovery, while stuck
 	CheckpointAt     Time      `json:"checkpoint_at"` // the next checkpoint, while running
@@ -292,7 +294,7 @@ func (t Task) report(c Clock) string {
 func (t Task) stuck(reason StuckReason, effs []effects.Effect, c Clock) (Task, []effects.Effect) {
 	t.State = TaskState{Type: TaskStuck, StartedAt: t.State.StartedAt, DetectedAt: c.Now, Reason: reason}
 	t.RecoverAt = laterMS(c.Now, t.Config.RecoveryIntervalMS)
-	t.Nudged, t.UpdatedAt = false, c.Now
+	t.UpdatedAt = c.Now
 	data, _ := json.Marshal(struct {
 		Reason StuckReason `json:"reason"`
 	}{reason}) // strings and numbers always encode

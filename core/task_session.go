@@ -47,7 +47,7 @@ func (t Task) heartbeat(e TaskHeartbeat, c Clock) (Task, []effects.Effect) {
 	t.UpdatedAt = c.Now
 	switch e.Status {
 	case LivenessActive:
-		return t.beat(e, c).active(c)
+		return t.beat(e, c).active(e.Progress == "" || e.Progress != t.Progress, c)
 	case LivenessIdle:
 		return t.beat(e, c).idle(e, c)
 	case LivenessSessionDead:
@@ -75,12 +75,13 @@ func (t Task) beat(e TaskHeartbeat, c Clock) Task {
 }
 
 // active: stuck → running. One that runs has told its heartbeat.
-func (t Task) active(c Clock) (Task, []effects.Effect) {
+func (t Task) active(progress bool, c Clock) (Task, []effects.Effect) {
 	if t.State.Type != TaskStuck {
+		t.Nudged = t.Nudged && !progress
 		return t, nil
 	}
 	t.State = TaskState{Type: TaskRunning, StartedAt: t.State.StartedAt}
-	t.LastProgress, t.RecoverAt, t.Nudged = c.Now, 0, false
+	t.LastProgress, t.RecoverAt = c.Now, 0
 	return t, []effects.Effect{t.announce("recovered", nil)}
 }
 
