@@ -107,15 +107,6 @@ func finishRunbooks(t *testing.T, dir, backend string, rng *rand.Rand) {
 	sound(t, st)
 }
 
-// carriedOut says which effects still wait to be.
-func carriedOut(ctx context.Context, st store.Store) error {
-	return st.View(ctx, func(tx store.ReadTx) error {
-		return tx.Outbox(func(e store.OutboxEntry) error {
-			return fmt.Errorf("%w: effect %d of %s in lane %s", errLater, e.Key.N, e.Key.ID, e.Lane)
-		})
-	})
-}
-
 // removeStale removes what an operator has to remove: lock files of git itself
 // whose git died as it made them. Git takes note of a lock file for its own
 // cleaning up only after it has made it, so a git that is told to end in between,
