@@ -38,7 +38,7 @@ func TestAPipelineIsWatchedWhileItRuns(t *testing.T) {
 
 func TestWhoWaitsForAPipelineGetsOverARestartOfTheDaemon(t *testing.T) {
 	db := database(t)
-	p := start(t, "--db", db)
+	p := start(t, "--db", db, "--listen", ownLoopback())
 	id := startOf(t, p, asking)
 	env := []string{"ORRERY_SERVER=" + p.url}
 	watch, wait := begin(t, env, "pipeline", "watch", id), begin(t, env, "pipeline", "start", "--wait", "--definition", write(t, "definition.json", asking))

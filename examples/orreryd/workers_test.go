@@ -174,7 +174,7 @@ func TestWhatAWorkerDidWhileNoDaemonAnsweredIsSaidLater(t *testing.T) {
 	for worker, complaint := range map[string]string{"worker.sh": "no daemon answers", "worker.py": "worker: "} {
 		t.Run(worker, func(t *testing.T) {
 			db, gate := database(t), filepath.Join(t.TempDir(), "gate")
-			p := start(t, "--db", db)
+			p := start(t, "--db", db, "--listen", ownLoopback())
 			p.ok("queue", "declare", "work", "--visibility", "30m", "--keep-completed", "1h")
 			args := []string{filepath.Join("..", "workers", worker), "work", "sh", "-c", `: >"$0.begun"; until [ -e "$0" ]; do sleep 0.05; done; echo '{}'`, gate}
 			if worker == "worker.py" {

@@ -123,15 +123,6 @@ func finishRunbooks(t *testing.T, dir, backend string, rng *rand.Rand) {
 	sound(t, st)
 }
 
-// carriedOut says which effects still wait to be.
-func carriedOut(ctx context.Context, st store.Store) error {
-	return st.View(ctx, func(tx store.ReadTx) error {
-		return tx.Outbox(func(e store.OutboxEntry) error {
-			return fmt.Errorf("%w: effect %d of %s in lane %s", errLater, e.Key.N, e.Key.ID, e.Lane)
-		})
-	})
-}
-
 // examineRunbooks says what does not hold once all pipelines have ended.
 func examineRunbooks(t *testing.T, dir string, e *shell.Engine, st store.Store) {
 	t.Helper()

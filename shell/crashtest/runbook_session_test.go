@@ -20,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
+	"github.com/orrery-go/orrery/store"
 )
 
 // sessionProgram runs in a terminal session. It leaves a line when it begins and
@@ -150,4 +151,13 @@ func examineSessions(t *testing.T, s *session.Sessions, did, keys map[string]int
 	killed, err := s.Cleanup(t.Context(), func(string) bool { return false })
 	require.NoError(t, err)
 	assert.Empty(t, killed, "sessions with processes that are left over")
+}
+
+// carriedOut says which effects still wait to be.
+func carriedOut(ctx context.Context, st store.Store) error {
+	return st.View(ctx, func(tx store.ReadTx) error {
+		return tx.Outbox(func(e store.OutboxEntry) error {
+			return fmt.Errorf("%w: effect %d of %s in lane %s", errLater, e.Key.N, e.Key.ID, e.Lane)
+		})
+	})
 }

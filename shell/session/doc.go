@@ -56,8 +56,9 @@
 // and start, the start follows it. A terminal that is read line by line takes no
 // line longer than about 4 KiB: that is the kernel's limit. tmux measures
 // activity in whole seconds. tmux before 3.3 does not tell which signal ended a
-// program. A service manager that ends all processes of the daemon's control
-// group ends the tmux server with them; systemd does not with
-// KillMode=process. Elsewhere than on Linux and macOS nothing of this is tested;
-// on Windows [New] says that it is not supported.
+// program. On the pty backend elsewhere than on Linux, an input that a program
+// does not read holds its session up. A service manager that ends all processes
+// of the daemon's control group ends the tmux server with them; systemd does not
+// with KillMode=process. Elsewhere than on Linux and macOS nothing of this is
+// tested; on Windows [New] says that it is not supported.
 package session
