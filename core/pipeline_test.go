@@ -58,6 +58,13 @@ func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T)
 				Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent,
 			}}}}}}
 		}},
+		{"more approaches than a strategy takes", "strategy.approaches: 33 are not between 1 and 32", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: make([]core.Approach, core.MaxApproaches+1)}}
+		}},
+		{"two approaches of one name", `strategy.approaches[1].name: "x" is that of another approach`, func(d *core.PipelineDef) {
+			way := core.Approach{Name: "x", Action: core.ApproachAction{Command: &core.ToolRun{Tool: "t"}}}
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: []core.Approach{way, way}}}
+		}},
 		{"an unlock of nothing", `unlock.name: no earlier phase takes a lock or a semaphore "x"`, func(d *core.PipelineDef) {
 			d.Phases[2] = core.PhaseDef{Name: "c", Unlock: &core.UnlockPhase{Name: "x"}}
 		}},

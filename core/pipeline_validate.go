@@ -250,13 +250,19 @@ func (a ToolRun) validate(field string) error {
 }
 
 func (a StrategyPhase) validate(field string) error {
-	if n := len(a.Approaches); n == 0 || n > MaxMapEntries {
-		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxMapEntries)
+	if n := len(a.Approaches); n == 0 || n > MaxApproaches {
+		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxApproaches)
 	}
 	for i, approach := range a.Approaches {
 		at := fmt.Sprintf("%s.approaches[%d]", field, i)
 		if err := checkName(at+".name", approach.Name, true); err != nil {
 			return err
+		}
+		if slices.ContainsFunc(a.Approaches[:i], func(b Approach) bool { return b.Name == approach.Name }) {
+			return fmt.Errorf("%s.name: %q is that of another approach", at, clip(approach.Name))
+		}
+		if len(approach.FallbackOn) > MaxFallbacks {
+			return fmt.Errorf("%s.fallback_on: %d conditions are more than %d", at, len(approach.FallbackOn), MaxFallbacks)
 		}
 		set := 0
 		for _, is := range []bool{approach.Action.Command != nil, approach.Action.Merge != nil, approach.Action.AgentPrompt != nil} {
