@@ -167,6 +167,7 @@ type Awaited struct {
 	Ref    effects.Ref     `json:"ref"`
 	N      uint32          `json:"n,omitempty"`
 	Own    bool            `json:"own,omitempty"` // it was made here, and goes where nobody waits for it any more
+	Item   uuid.UUID       `json:"item,omitzero"` // of a queue: the one that was pushed, which goes too unless somebody has taken it
 	Ended  bool            `json:"ended,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
@@ -234,6 +235,8 @@ func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
 		}
 	case ChildEnded:
 		return p.childEnded(e, c)
+	case QueuePushed:
+		return p.pushed(e, c)
 	case EffectDone:
 		return p.effectDone(e, c)
 	case EffectFailed:

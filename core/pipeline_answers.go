@@ -432,6 +432,27 @@ func (p Pipeline) childEnded(e ChildEnded, c Clock) (Pipeline, []effects.Effect)
 	return p.stale(e, e.N)
 }
 
+// pushed: the item is in its queue; a phase that does not wait for its end is
+// done.
+func (p Pipeline) pushed(e QueuePushed, c Clock) (Pipeline, []effects.Effect) {
+	phase, ok := p.running()
+	i := slices.IndexFunc(p.Waiting.Children, func(d Awaited) bool {
+		return d.N == e.N && !d.Ended && d.Item == uuid.Nil && d.Ref.Kind == KindQueue
+	})
+	if !ok || i < 0 {
+		return p.stale(e, e.N)
+	}
+	a := p.advance(c)
+	wait := a.Definition.Phases[phase].Push
+	children := slices.Clone(a.Waiting.Children)
+	children[i].Item, children[i].Ended = e.Item, wait == nil || !wait.Wait
+	a.Waiting.Children = children
+	if children[i].Ended {
+		a.proceed(phase, outcome{})
+	}
+	return a.end()
+}
+
 // answered: a child of the running phase has ended; the phase ends with the last
 // one, or with the first that did not succeed.
 func (p Pipeline) answered(phase, i int, e ChildEnded, c Clock) (Pipeline, []effects.Effect) {

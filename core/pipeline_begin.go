@@ -121,7 +121,8 @@ func (a *advance) await(children ...Awaited) outcome {
 	return outcome{waits: true}
 }
 
-// push puts an item into a queue, and waits for its end where it is to.
+// push puts an item into a queue, and waits for its end where it is to, else
+// until it is there: in the same transaction.
 func (a *advance) push(d PushPhase) outcome {
 	data := d.Data
 	if len(data) == 0 {
@@ -136,12 +137,11 @@ func (a *advance) push(d PushPhase) outcome {
 		Namespace: a.Namespace, Tenant: a.Tenant, Name: d.Queue, Data: data,
 		Priority: d.Priority, Key: d.Key, DedupKey: d.DedupKey, DelayMS: d.DelayMS,
 	}
-	if !d.Wait {
-		a.do(effects.Send{To: to, Event: e})
-		return outcome{}
-	}
 	n := a.number()
-	e.Owner = Owner{Ref: a.Ref(), N: n}
+	e.Ack = Owner{Ref: a.Ref(), N: n}
+	if d.Wait {
+		e.Owner = e.Ack
+	}
 	a.do(effects.Send{To: to, Event: e})
 	return a.await(Awaited{Ref: to, N: n})
 }

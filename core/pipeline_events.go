@@ -90,6 +90,7 @@ func (PipelineWatch) pipelineEvent()      {}
 func (PipelineDue) pipelineEvent()        {}
 func (PipelineExpire) pipelineEvent()     {}
 func (ChildEnded) pipelineEvent()         {}
+func (QueuePushed) pipelineEvent()        {}
 func (EffectDone) pipelineEvent()         {}
 func (EffectFailed) pipelineEvent()       {}
 func (EffectInterrupted) pipelineEvent()  {}
@@ -227,6 +228,8 @@ func decodePipelineEvent(typ string, b []byte) (Event, error) {
 		return PipelineDue{}, nil
 	case PipelineExpire{}.EventType():
 		return PipelineExpire{}, nil
+	case QueuePushed{}.EventType():
+		return decodeAs[QueuePushed](b)
 	}
 	return decodeShared[PipelineEvent](typ, b)
 }

@@ -128,18 +128,18 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	n := rapid.SampledFrom(awaitedNumbers(p)).Draw(t, "n")
 	phase := rapid.SampledFrom([]string{p.Phase.Name, p.Phase.Name, "x"}).Draw(t, "phase")
 	likely := map[core.WaitFor][]string{
-		core.WaitChild: {"child", "child"}, core.WaitEffect: {"effect_done", "effect_failed", "effect_interrupted", "effect_handed_back"},
+		core.WaitChild: {"child", "child", "pushed"}, core.WaitEffect: {"effect_done", "effect_failed", "effect_interrupted", "effect_handed_back"},
 		core.WaitTime: {"due"}, core.WaitSignal: {"signal"}, core.WaitApproval: {"approve"}, core.WaitManual: {"phase_complete", "phase_failed"},
 		core.WaitHold: {"granted", "lost"}, core.WaitRegain: {"granted", "lost"}, core.WaitRetry: {"due"}, core.WaitTurn: {"due"},
 	}[p.Waiting.For]
 	if more := map[core.PhaseType][]string{
-		core.PhaseInit: {"due", "start"}, core.PhaseBlocked: {"child", "child", "unblock"}, core.PhaseFailure: {"retry"},
+		core.PhaseInit: {"due", "start"}, core.PhaseBlocked: {"child", "child", "pushed", "unblock"}, core.PhaseFailure: {"retry"},
 	}[p.Phase.Type]; more != nil {
 		likely = more
 	}
 	all := []string{
 		"due", "start", "phase_complete", "phase_failed", "retry", "unblock", "cancel", "signal", "approve", "checkpoint", "watch", "expire",
-		"child", "effect_done", "effect_failed", "effect_interrupted", "effect_handed_back", "granted", "lost", "create",
+		"child", "pushed", "effect_done", "effect_failed", "effect_interrupted", "effect_handed_back", "granted", "lost", "create",
 	}
 	if len(likely) > 0 && rapid.IntRange(0, 3).Draw(t, "likely") > 0 {
 		all = likely
@@ -183,6 +183,8 @@ func drawPipelineAnswer(t *rapid.T, event string, n uint32) core.Event {
 	case "child":
 		outcome := rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildSucceeded, core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome")
 		return core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(5)}, N: n, Outcome: outcome, Result: drawJSON(t, "result"), Reason: drawText(t, "reason"), Permanent: rapid.Bool().Draw(t, "permanent")}
+	case "pushed":
+		return core.QueuePushed{N: n, Item: id(6)}
 	case "effect_done":
 		return core.EffectDone{N: n, Result: drawJSON(t, "result")}
 	case "effect_failed":
@@ -261,6 +263,7 @@ func pipelineEvents() []core.Event {
 		core.PhaseFailed{Phase: "build", Error: "no", Permanent: true}, core.PipelineRetry{}, core.PipelineUnblock{}, core.PipelineCancel{Reason: "r"},
 		core.PipelineSignal{Name: "go", Payload: json.RawMessage(`[1]`)}, core.PipelineApprove{Phase: "ask", By: "ann", Approved: true, Comment: "fine"},
 		core.PipelineCheckpoint{Message: "half"}, core.PipelineWatch{Owner: core.Owner{Ref: ref, N: 1}}, core.PipelineDue{}, core.PipelineExpire{},
+		core.QueuePushed{N: 1, Item: id(6)}, core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildFailed, Reason: "x", Interrupted: true},
 		core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildSucceeded, Result: json.RawMessage(`1`)}, core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildFailed, Reason: "x", Permanent: true},
 		core.EffectDone{N: 1, Result: json.RawMessage(`1`)}, core.EffectFailed{N: 1, Reason: "x", Permanent: true}, core.EffectInterrupted{N: 1, Reason: "x"},
 		core.EffectHandedBack{N: 1}, core.Granted{N: 1, Name: "l", Token: 2, Until: start}, core.Lost{N: 1, Name: "l", Reason: "x"},

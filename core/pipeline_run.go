@@ -272,6 +272,9 @@ func (a *advance) leave() {
 		if cancel := cancelEvent(child.Ref.Kind); child.Own && cancel != nil {
 			a.do(effects.Send{To: child.Ref, Event: cancel})
 		}
+		if child.Item != uuid.Nil {
+			a.do(effects.Send{To: child.Ref, Event: QueueCancelItem{Item: child.Item, Reason: givenUp}})
+		}
 	}
 	var kept []Hold
 	for _, h := range a.Holds {
@@ -299,18 +302,20 @@ func (a *advance) abandon(n uint32) {
 	}
 }
 
+// givenUp is why a child ends early.
+const givenUp = "its pipeline no longer waits for it"
+
 // cancelEvent is what ends a child of that kind early; nil where nothing does.
 func cancelEvent(kind effects.Kind) Event {
-	const reason = "its pipeline no longer waits for it"
 	switch kind {
 	case KindAction:
-		return ActionCancel{Reason: reason}
+		return ActionCancel{Reason: givenUp}
 	case KindTask:
-		return TaskCancel{Reason: reason}
+		return TaskCancel{Reason: givenUp}
 	case KindStrategy:
-		return StrategyCancel{Reason: reason}
+		return StrategyCancel{Reason: givenUp}
 	case KindPipeline:
-		return PipelineCancel{Reason: reason}
+		return PipelineCancel{Reason: givenUp}
 	}
 	return nil
 }

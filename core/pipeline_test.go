@@ -58,6 +58,9 @@ func TestADefinitionThatCannotWorkIsRefusedWithThePhaseAndTheField(t *testing.T)
 				Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeAgent,
 			}}}}}}
 		}},
+		{"more approaches than a strategy takes", "strategy.approaches: 33 are not between 1 and 32", func(d *core.PipelineDef) {
+			d.Phases[0] = core.PhaseDef{Name: "a", Strategy: &core.StrategyPhase{Approaches: make([]core.Approach, core.MaxApproaches+1)}}
+		}},
 		{"an agent with too little time", "task: config.heartbeat_timeout_ms: -1 is not between", func(d *core.PipelineDef) {
 			d.Phases[0] = core.PhaseDef{Name: "a", Task: &core.AgentPrompt{Prompt: "p", Config: core.TaskConfig{HeartbeatTimeoutMS: -1}}}
 		}},
@@ -463,13 +466,41 @@ func TestAnItemCanBePushedWithoutWaitingAndAnyListOfIDsAwaited(t *testing.T) {
 	spec := core.PipelineSpec{ID: id(1), Definition: def, Context: map[string]json.RawMessage{"ids": json.RawMessage(`["` + id(2).String() + `"]`)}}
 	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: spec}, clock)
 	p, effs := p.Apply(core.PipelineDue{}, clock)
+	require.Equal(t, "push", p.Phase.Name)
+	pushes := sends[core.QueuePush](step{effs: effs})
+	require.Len(t, pushes, 1)
+	assert.True(t, pushes[0].Owner.IsZero(), "its end is of no interest")
+	p, effs = p.Apply(core.QueuePushed{N: pushes[0].Ack.N, Item: id(9)}, clock)
 	require.Equal(t, "await", p.Phase.Name, p.Phase.Error)
 	require.Len(t, p.Waiting.Children, 2)
 	assert.Equal(t, pipelineRef(2), p.Waiting.Children[0].Ref)
 	s := step{effs: effs}
 	assert.Len(t, sends[core.PipelineWatch](s), 2)
-	require.Len(t, sends[core.QueuePush](s), 1)
-	assert.True(t, sends[core.QueuePush](s)[0].Owner.IsZero())
+	assert.Empty(t, sends[core.QueueCancelItem](s))
+}
+
+func TestAPushThatIsRefusedFailsItsPhase(t *testing.T) {
+	for _, wait := range []bool{false, true} {
+		def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "push", Push: &core.PushPhase{Queue: "q", Wait: wait}}}}
+		w := world{}
+		apply := func(seq uint64, to effects.Ref, e core.Event) {
+			turn := core.NewTurn(w, core.Clock{Now: start}, seq)
+			_, err := turn.Apply(core.Input{To: to, Event: e})
+			require.NoError(t, err)
+			w.store(turn)
+		}
+		p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, core.Clock{Now: start})
+		p, effs := p.Apply(core.PipelineDue{}, core.Clock{Now: start})
+		w[p.Ref()] = encoded(p)
+		push := sends[core.QueuePush](step{effs: effs})[0]
+		push.Key = "\xff" // whatever the reason is
+		apply(1, core.QueueRef("", "", "q"), push)
+		s, err := w.Load(p.Ref())
+		require.NoError(t, err)
+		got := s.(core.Pipeline).Phase
+		assert.Equal(t, core.PhaseFailure, got.Type)
+		assert.Contains(t, got.Error, "queue refused: key: ")
+	}
 }
 
 func TestAPipelineOfAnotherTenantIsAsIfItWereNotThere(t *testing.T) {

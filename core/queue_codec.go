@@ -281,8 +281,14 @@ func (e QueuePush) AppendJSON(b []byte) []byte {
 	o.str("dedup_key", e.DedupKey)
 	o.int("delay_ms", e.DelayMS)
 	o.owner("owner", e.Owner)
+	if !e.Ack.IsZero() {
+		o.owner("ack", e.Ack)
+	}
 	return o.end()
 }
+
+// AppendJSON appends the journal form.
+func (e QueuePushed) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // AppendJSON appends the journal form.
 func (e QueueTake) AppendJSON(b []byte) []byte {

@@ -60,6 +60,15 @@ type (
 		DedupKey  string          `json:"dedup_key"` // empty: none
 		DelayMS   int64           `json:"delay_ms"`
 		Owner     Owner           `json:"owner"` // told when the item is completed, dead or removed
+		// Ack is a machine that is told at once, by [QueuePushed], that the item is
+		// there, or else that it was refused. For one without an owner also the item
+		// that holds the dedup key will do.
+		Ack Owner `json:"ack,omitzero"`
+	}
+	// QueuePushed tells a machine that its item is in the queue.
+	QueuePushed struct {
+		N    uint32    `json:"n"`
+		Item uuid.UUID `json:"item"`
 	}
 	// QueueTake takes up to Max items ([effects.Answer] of [QueueItems]). Where
 	// there is none it is refused with [effects.CodeEmpty], and says why.
@@ -156,7 +165,12 @@ func (QueueDue) queueEvent()        {}
 func (QueueDeadLetter) queueEvent() {}
 
 // owner is who waits for the item: told where it is refused.
-func (e QueuePush) owner() Owner { return e.Owner }
+func (e QueuePush) owner() Owner {
+	if e.Owner.IsZero() {
+		return e.Ack
+	}
+	return e.Owner
+}
 
 // owner is who waits for items: told where the take itself is wrong.
 func (e QueueTake) owner() Owner { return e.Owner }
@@ -172,6 +186,9 @@ func (QueuePush) EventType() string { return "push" }
 
 // EventType gives the discriminator.
 func (QueueTake) EventType() string { return "take" }
+
+// EventType gives the discriminator.
+func (QueuePushed) EventType() string { return "queue_pushed" }
 
 // EventType gives the discriminator.
 func (QueueTaken) EventType() string { return "queue_taken" }

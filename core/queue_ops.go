@@ -92,10 +92,17 @@ func (r *queueRun) push(e QueuePush) {
 	if e.DelayMS > 0 {
 		until = r.c.Now.Add(ms(e.DelayMS))
 	}
-	if e.DedupKey != "" && !r.claimDedup(e.DedupKey) {
+	if e.DedupKey != "" && !r.claimDedup(e) {
 		return
 	}
-	r.enter(i, until)
+	r.pushed(e, r.enter(i, until))
+}
+
+// pushed tells who has pushed that the item is there.
+func (r *queueRun) pushed(e QueuePush, item uuid.UUID) {
+	if !e.Ack.IsZero() {
+		r.send(e.Ack.Ref, QueuePushed{N: e.Ack.N, Item: item})
+	}
 }
 
 // payload is what stands in state and journal for data from outside.
@@ -119,15 +126,20 @@ func (r *queueRun) checkPush(e QueuePush) error {
 	)
 }
 
-// claimDedup takes a dedup key for the item that comes next, or refuses it.
-func (r *queueRun) claimDedup(key string) bool {
+// claimDedup takes the dedup key for the item that comes next, or refuses it.
+func (r *queueRun) claimDedup(e QueuePush) bool {
+	key := e.DedupKey
 	id := partID(r.q.ID, "dedup", key)
 	d, there := r.v.dedup(id)
 	held := there && d.Until > r.c.Now
 	if there && d.Until.IsZero() {
 		_, held = r.v.item(d.Item) // one that was lost did not free it
 	}
-	if held {
+	switch {
+	case held && e.Owner.IsZero() && !e.Ack.IsZero():
+		r.pushed(e, d.Item)
+		return false
+	case held:
 		r.refuse(effects.CodeExists, fmt.Sprintf("dedup_key: %q is held by item %s", clip(key), d.Item))
 		return false
 	}
@@ -144,7 +156,7 @@ func (r *queueRun) claimDedup(key string) bool {
 }
 
 // enter gives a new item its id and its turn, and answers with it.
-func (r *queueRun) enter(i QueueItem, until Time) {
+func (r *queueRun) enter(i QueueItem, until Time) uuid.UUID {
 	readied := r.readied
 	up(&r.q.Pushed)
 	i.ID = itemID(r.q.ID, r.q.Pushed, r.c.Step)
@@ -158,6 +170,7 @@ func (r *queueRun) enter(i QueueItem, until Time) {
 	}
 	r.answer(i)
 	r.emit("push", i.ID)
+	return i.ID
 }
 
 // deadLetter takes an item that another queue gave up. It must not refuse what a

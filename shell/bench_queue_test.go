@@ -84,7 +84,7 @@ type rawStep struct {
 }
 
 func newRawQueue(b *testing.B) *rawQueue {
-	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: 1 << 34})
+	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: rawMap})
 	require.NoError(b, err)
 	require.NoError(b, db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{"records", "lists", "due", "journal"} {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,10 @@ import (
 )
 
 var noop = shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })
+
+// rawMap is how much of its file raw bbolt maps at once: as much as ours, or what
+// 32 bits have room for.
+const rawMap = 1 << (28 + 6*(strconv.IntSize/64))
 
 // BenchmarkDurableActions is the way of an action from create to completed with
 // a tool that does nothing: each caller creates one, waits for its end, and
@@ -105,7 +110,7 @@ type rawOp struct {
 }
 
 func newRawBolt(b *testing.B) *rawBolt {
-	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: 1 << 34})
+	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: rawMap})
 	require.NoError(b, err)
 	require.NoError(b, db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{"records", "lists", "outbox", "journal"} {
