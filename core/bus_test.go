@@ -48,9 +48,9 @@ func mergePhase() effects.Event {
 func TestAWorkerWakeSubscriberWakesItsWorkerOnThePhaseThatItWaitsFor(t *testing.T) {
 	sub := core.WorkerWakeSubscriber{
 		Match:  core.EventMatch{Category: "pipeline", Action: "phase", Data: map[string]string{"phase": "merge"}},
-		Worker: core.MachineName{Name: "merge"},
+		Worker: core.MachineName{Namespace: "n", Tenant: "t", Name: "merge"},
 	}
-	wake := []effects.Effect{effects.WakeWorker{Worker: core.WorkerRef("", "", "merge")}}
+	wake := []effects.Effect{effects.WakeWorker{Worker: core.WorkerRef("n", "t", "merge")}}
 	build := mergePhase()
 	build.Data = json.RawMessage(`{"phase":"build"}`)
 	assert.True(t, sub.Matches(mergePhase()))
