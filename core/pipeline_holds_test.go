@@ -207,3 +207,25 @@ func TestAPipelineThatAwaitsAnotherAgainAndAgainTakesOnePlace(t *testing.T) {
 	}
 	assert.Equal(t, core.PhaseDone, w.pipeline(t, 2).Phase.Type, "it is told under its present number")
 }
+
+func TestAConditionOnWhatIsNotThereEqualsNothingNotEvenNull(t *testing.T) {
+	for name, row := range map[string]struct {
+		context string
+		not     bool
+		runs    bool
+	}{
+		"not there":          {`{}`, false, false},
+		"not there, negated": {`{}`, true, true},
+		"null":               {`{"ok":null}`, false, true},
+		"null, negated":      {`{"ok":null}`, true, false},
+	} {
+		def := core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "build"}}, Phases: []core.PhaseDef{
+			{Name: "ask", Manual: &core.ManualPhase{}, When: &core.When{Ref: "build.ok", Equals: json.RawMessage("null"), Not: row.not}},
+		}}
+		clock := core.Clock{Now: start}
+		p, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def, Context: map[string]json.RawMessage{"build": json.RawMessage(row.context)}}}, clock)
+		require.Nil(t, refusal(effs))
+		p, _ = p.Apply(core.PipelineDue{}, clock)
+		assert.Equal(t, row.runs, p.Phase.Type == core.PhaseRunning, name)
+	}
+}
