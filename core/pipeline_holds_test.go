@@ -229,3 +229,27 @@ func TestAConditionOnWhatIsNotThereEqualsNothingNotEvenNull(t *testing.T) {
 		assert.Equal(t, row.runs, p.Phase.Type == core.PhaseRunning, name)
 	}
 }
+
+func TestARejectionIsNotAskedForAgainByItself(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, effs := p.Apply(core.PipelineApprove{Phase: "ask", By: "ann", Comment: "not on a Friday"}, clock)
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "ask", Error: "rejected by ann: not on a Friday", Recoverable: true}, p.Phase)
+}
+
+func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
+	def := manualDef()
+	def.OnFailure = "ship"
+	def.Phases[1].OnFailure = "last"
+	def.Phases = append(def.Phases, core.PhaseDef{Name: "more", Manual: &core.ManualPhase{}}, core.PhaseDef{Name: "last", Manual: &core.ManualPhase{}})
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "build", Error: "no"}, clock)
+	require.Equal(t, "ship", p.Phase.Name)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "ship", Error: "neither"}, clock)
+	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "build", Error: `no; then phase "ship" failed: neither`, Recoverable: true}, p.Phase)
+}

@@ -170,3 +170,25 @@ func TestADedupKeyIsHeldUntilItsWindowEndsAndNoLonger(t *testing.T) {
 	assert.EqualValues(t, 2, q.Ready)
 	assert.EqualValues(t, 1, q.Windows)
 }
+
+// A holder that was too slow, and has taken the item again since, answers for its
+// first take: that must not end the second one.
+func TestAnAnswerForAnEarlierTakeIsRefusedAlsoOfTheSameHolder(t *testing.T) {
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueuePush{Name: "q"}, clock)
+	q, _ = applied(t, q, core.QueueTake{Holder: "w", VisibilityMS: 1000}, clock)
+	clock.Now = start.Add(time.Second)
+	q, effs := applied(t, q, core.QueueTake{Holder: "w", VisibilityMS: 1000}, clock)
+	taken := takenBy(step{effs: effs})
+	require.Len(t, taken, 1)
+	require.EqualValues(t, 2, taken[0].Attempts)
+	for attempt, ok := range map[uint32]bool{0: false, 1: false, 2: true, 3: false} {
+		for _, e := range []core.QueueEvent{
+			core.QueueComplete{Item: taken[0].ID, Holder: "w", Attempt: attempt}, core.QueueFail{Item: taken[0].ID, Holder: "w", Attempt: attempt},
+			core.QueueExtend{Item: taken[0].ID, Holder: "w", Attempt: attempt}, core.QueueRelease{Item: taken[0].ID, Holder: "w", Attempt: attempt},
+		} {
+			_, effs := q.Apply(e, clock)
+			assert.Equal(t, ok, refusal(effs) == nil, "%s for attempt %d", e.EventType(), attempt)
+		}
+	}
+}
