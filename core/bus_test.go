@@ -81,6 +81,7 @@ func TestAMatchChoosesByEachOfItsFields(t *testing.T) {
 		{"middle", core.EventMatch{Action: "p*a*e"}, true},
 		{"the same letter cannot be beginning and end", core.EventMatch{Action: "phas*se"}, false},
 		{"middle that is not there", core.EventMatch{Action: "p*x*e"}, false},
+		{"one letter cannot be the middle and the end", core.EventMatch{Action: "p*e*e"}, false},
 		{"component", core.EventMatch{Component: "pipeline"}, true},
 		{"another component", core.EventMatch{Component: "queue"}, false},
 		{"source", core.EventMatch{SourceID: id(1)}, true},

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -186,4 +187,22 @@ func TestLocksAndSemaphoresAreListedByWhetherTheyAreHeld(t *testing.T) {
 	assert.Equal(t, []string{core.TermAll, "held:false", scope}, names(lockStates()[3]))
 	assert.Equal(t, []string{core.TermAll, "held:false", scope}, names(semaphoreStates()[0]))
 	assert.Equal(t, []string{core.TermAll, "held:true", scope}, names(semaphoreStates()[1]))
+}
+
+func TestRenewingWithoutALengthKeepsTheLengthOfTheLease(t *testing.T) {
+	clock := core.Clock{Now: start}
+	l, effs := core.Lock{}.Apply(core.LockAcquire{Name: "main", Holder: "ann", TTLMS: 1000}, clock)
+	require.Nil(t, refusal(effs))
+	s, effs := core.Semaphore{}.Apply(core.SemaphoreAcquire{Name: "main", Holder: "ann", Total: 1, TTLMS: 1000}, clock)
+	require.Nil(t, refusal(effs))
+	clock.Now = clock.Now.Add(500 * time.Millisecond)
+	l, effs = l.Apply(core.LockRenew{Holder: "ann"}, clock)
+	require.Nil(t, refusal(effs))
+	s, effs = s.Apply(core.SemaphoreRenew{Holder: "ann"}, clock)
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, start.Add(1500*time.Millisecond), l.Until)
+	assert.Equal(t, start.Add(1500*time.Millisecond), s.Holders[0].Until)
+	l, _ = l.Apply(core.LockRenew{Holder: "ann", TTLMS: 5000}, clock)
+	assert.Equal(t, start.Add(5500*time.Millisecond), l.Until)
+	assert.EqualValues(t, 5000, l.TTLMS, "and the next renewal keeps this one")
 }

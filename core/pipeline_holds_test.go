@@ -207,3 +207,49 @@ func TestAPipelineThatAwaitsAnotherAgainAndAgainTakesOnePlace(t *testing.T) {
 	}
 	assert.Equal(t, core.PhaseDone, w.pipeline(t, 2).Phase.Type, "it is told under its present number")
 }
+
+func TestAConditionOnWhatIsNotThereEqualsNothingNotEvenNull(t *testing.T) {
+	for name, row := range map[string]struct {
+		context string
+		not     bool
+		runs    bool
+	}{
+		"not there":          {`{}`, false, false},
+		"not there, negated": {`{}`, true, true},
+		"null":               {`{"ok":null}`, false, true},
+		"null, negated":      {`{"ok":null}`, true, false},
+	} {
+		def := core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "build"}}, Phases: []core.PhaseDef{
+			{Name: "ask", Manual: &core.ManualPhase{}, When: &core.When{Ref: "build.ok", Equals: json.RawMessage("null"), Not: row.not}},
+		}}
+		clock := core.Clock{Now: start}
+		p, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def, Context: map[string]json.RawMessage{"build": json.RawMessage(row.context)}}}, clock)
+		require.Nil(t, refusal(effs))
+		p, _ = p.Apply(core.PipelineDue{}, clock)
+		assert.Equal(t, row.runs, p.Phase.Type == core.PhaseRunning, name)
+	}
+}
+
+func TestARejectionIsNotAskedForAgainByItself(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, effs := p.Apply(core.PipelineApprove{Phase: "ask", By: "ann", Comment: "not on a Friday"}, clock)
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "ask", Error: "rejected by ann: not on a Friday", Recoverable: true}, p.Phase)
+}
+
+func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
+	def := manualDef()
+	def.OnFailure = "ship"
+	def.Phases[1].OnFailure = "last"
+	def.Phases = append(def.Phases, core.PhaseDef{Name: "more", Manual: &core.ManualPhase{}}, core.PhaseDef{Name: "last", Manual: &core.ManualPhase{}})
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "build", Error: "no"}, clock)
+	require.Equal(t, "ship", p.Phase.Name)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "ship", Error: "neither"}, clock)
+	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "build", Error: `no; then phase "ship" failed: neither`, Recoverable: true}, p.Phase)
+}

@@ -127,3 +127,68 @@ func TestTheTimesOfARateAreStoredAlsoAtTheEndOfTime(t *testing.T) {
 		}
 	}
 }
+
+// A key of which nothing is left is remembered for as long as its rate says: else
+// one item at a time would go as fast as it can.
+func TestTheRateOfAKeyHoldsAlsoWhereNothingOfItIsLeftBetween(t *testing.T) {
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeyRate: core.QueueRate{Limit: 1, PerMS: 10_000}}}, clock)
+	push := func() {
+		clock.Step++
+		q, _ = applied(t, q, core.QueuePush{Name: "q", Key: "k"}, clock)
+	}
+	push()
+	q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
+	taken := takenBy(step{effs: effs})
+	q, _ = applied(t, q, core.QueueComplete{Item: taken[0].ID, Holder: "w", Attempt: 1}, clock)
+	require.Zero(t, q.Held())
+	push()
+	_, effs = q.Apply(core.QueueTake{Holder: "w"}, clock)
+	require.NotNil(t, refusal(effs), "the second one waits")
+	clock.Now = clock.Now.Add(10 * time.Second)
+	q, effs = applied(t, q, core.QueueTake{Holder: "w"}, clock)
+	taken = takenBy(step{effs: effs})
+	require.Len(t, taken, 1)
+	q, _ = applied(t, q, core.QueueComplete{Item: taken[0].ID, Holder: "w", Attempt: 1}, clock)
+	assert.EqualValues(t, 1, q.KeyCount)
+	clock.Now = q.Deadline()
+	assert.Equal(t, start.Add(20*time.Second), clock.Now)
+	q, _ = applied(t, q, core.QueueDue{}, clock)
+	assert.Zero(t, q.KeyCount, "then it is forgotten")
+}
+
+func TestADedupKeyIsHeldUntilItsWindowEndsAndNoLonger(t *testing.T) {
+	clock := core.Clock{Now: start}
+	push := core.QueuePush{Name: "q", DedupKey: "d"}
+	q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{DedupWindowMS: 1000}}, clock)
+	q, _ = applied(t, q, push, clock)
+	clock.Now, clock.Step = start.Add(999*time.Millisecond), 1
+	_, effs := q.Apply(push, clock)
+	require.NotNil(t, refusal(effs))
+	clock.Now, clock.Step = start.Add(time.Second), 2
+	q, _ = applied(t, q, push, clock)
+	assert.EqualValues(t, 2, q.Ready)
+	assert.EqualValues(t, 1, q.Windows)
+}
+
+// A holder that was too slow, and has taken the item again since, answers for its
+// first take: that must not end the second one.
+func TestAnAnswerForAnEarlierTakeIsRefusedAlsoOfTheSameHolder(t *testing.T) {
+	clock := core.Clock{Now: start}
+	q, _ := applied(t, core.Queue{}, core.QueuePush{Name: "q"}, clock)
+	q, _ = applied(t, q, core.QueueTake{Holder: "w", VisibilityMS: 1000}, clock)
+	clock.Now = start.Add(time.Second)
+	q, effs := applied(t, q, core.QueueTake{Holder: "w", VisibilityMS: 1000}, clock)
+	taken := takenBy(step{effs: effs})
+	require.Len(t, taken, 1)
+	require.EqualValues(t, 2, taken[0].Attempts)
+	for attempt, ok := range map[uint32]bool{0: false, 1: false, 2: true, 3: false} {
+		for _, e := range []core.QueueEvent{
+			core.QueueComplete{Item: taken[0].ID, Holder: "w", Attempt: attempt}, core.QueueFail{Item: taken[0].ID, Holder: "w", Attempt: attempt},
+			core.QueueExtend{Item: taken[0].ID, Holder: "w", Attempt: attempt}, core.QueueRelease{Item: taken[0].ID, Holder: "w", Attempt: attempt},
+		} {
+			_, effs := q.Apply(e, clock)
+			assert.Equal(t, ok, refusal(effs) == nil, "%s for attempt %d", e.EventType(), attempt)
+		}
+	}
+}

@@ -166,3 +166,14 @@ func TestAWorkerIsWokenOnceForAllItemsThatComeAtOnce(t *testing.T) {
 		assert.Len(t, s.(core.Worker).Running, 2, "each has taken what it has places for")
 	}
 }
+
+func TestAnItemWhoseJobIsRefusedGetsNoFurtherAttempt(t *testing.T) {
+	s := kitOf(core.KindWorker).made().(core.Worker)
+	s, _ = s.Apply(core.QueueTaken{N: s.Taking, Items: []core.QueueItem{item(`{"branch":"b"}`)}}, core.Clock{Now: start})
+	for outcome, permanent := range map[core.ChildOutcome]bool{core.ChildRefused: true, core.ChildFailed: false, core.ChildCancelled: false} {
+		_, effs := s.Apply(core.ChildEnded{N: s.Running[0].N, Outcome: outcome, Reason: "no"}, core.Clock{Now: start})
+		fails := sends[core.QueueFail](step{effs: effs})
+		require.Len(t, fails, 1)
+		assert.Equal(t, permanent, fails[0].Permanent, outcome)
+	}
+}
