@@ -272,3 +272,23 @@ func TestATakeWaitsForAsLongAsItSaysAndNoLonger(t *testing.T) {
 		}
 	})
 }
+
+func TestAWorkerMayHaveMorePlacesThanATakeGivesItems(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *shell.Engine) {
+		const items = core.MaxQueueTake + 10
+		var now, most atomic.Int64
+		c := employ(t, e, shell.WorkOptions{Concurrency: 2 * core.MaxQueueTake}, func(context.Context, core.QueueItem) (json.RawMessage, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-time.After(time.Second)
+			now.Add(-1)
+			return nil, nil
+		})
+		for range items {
+			push(t, e, shell.PushOptions{Delay: time.Second})
+		}
+		elapse(3 * time.Second)
+		assert.EqualValues(t, items, most.Load())
+		assert.EqualValues(t, items, gauges(t, e).Completed)
+		c.rest()
+	})
+}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"testing"
@@ -142,4 +143,58 @@ func TestWhatIsPendingIsReadyWaitingOrDelayedAndWhatIsPausedIsListedWithinATenan
 	for query, n := range map[string]int{"paused=true": 1, "paused=false": 1, "paused=true&namespace=default&tenant=default": 1, "namespace=default&tenant=default": 2} {
 		assert.Len(t, a.do("GET", "/v1/queues?"+query, nil).object()["queues"], n, query)
 	}
+}
+
+func TestMachinesOfAnotherTenantOrOfNoToolDoNotExistForAToken(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		token := func(name, tenant string, tools ...string) httpapi.Token {
+			return httpapi.Token{Name: name, SHA256: httpapi.HashToken(name), Namespaces: []string{"ns"}, Tenants: []string{tenant}, Tools: tools}
+		}
+		o.Tokens = []httpapi.Token{token("ann", "t1"), token("ben", "t2"), token("echo-only", "t1", "echo")}
+	}})
+	for of, body := range map[string]string{
+		"pipelines":  `{"definition": {"name": "p", "phases": [{"name": "x", "run": {"tool": "hold"}}]}}`,
+		"tasks":      `{}`,
+		"strategies": `{"approaches": [{"name": "y", "action": {"command": {"tool": "hold"}}}]}`,
+	} {
+		made := a.do("POST", "/v1/"+of, body, bearer("ann"))
+		require.Equal(t, http.StatusCreated, made.status, made.body)
+		at := made.header.Get("Location")
+		for _, stranger := range []string{"ben", "echo-only"} {
+			assert.Equal(t, http.StatusNotFound, a.do("GET", at, nil, bearer(stranger)).status, "%s %s", stranger, of)
+			assert.Equal(t, http.StatusNotFound, a.do("POST", at+"/cancel", nil, bearer(stranger)).status, "%s %s", stranger, of)
+			assert.Empty(t, a.do("GET", "/v1/"+of, nil, bearer(stranger)).object()[of], "%s %s", stranger, of)
+		}
+		assert.Len(t, a.do("GET", "/v1/"+of, nil, bearer("ann")).object()[of], 1)
+		again := fmt.Sprintf(`{"id": %q, "definition": {"name": "p", "phases": [{"name": "x", "manual": {}}]}}`, made.str("id"))
+		assert.Equal(t, http.StatusConflict, a.do("POST", "/v1/pipelines", again, bearer("ann")).status, "an id is one machine's, whatever its kind")
+		assert.Equal(t, http.StatusOK, a.do("POST", at+"/cancel", nil, bearer("ann")).status, of)
+	}
+}
+
+func TestAStreamThatHasEndedMakesRoomForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serve(t, start(t, setup{}))
+		open := func() (net.Conn, string) {
+			conn := p.dial()
+			t.Cleanup(func() { _ = conn.Close() })
+			_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			require.NoError(t, err)
+			status, err := bufio.NewReader(conn).ReadString('\n')
+			require.NoError(t, err)
+			return conn, status
+		}
+		var last net.Conn
+		for range 64 {
+			last, _ = open()
+		}
+		for range 3 { // who was refused takes no room
+			_, status := open()
+			assert.Contains(t, status, "429")
+		}
+		require.NoError(t, last.Close())
+		synctest.Wait()
+		_, status := open()
+		assert.Contains(t, status, "200")
+	})
 }
