@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,10 @@ func examineRunbooks(t *testing.T, dir string, e *shell.Engine, st store.Store) 
 			assert.NotZero(t, did[what+" "+p.ID.String()], "%s of pipeline %s: at least once", what, p.ID)
 		}
 		assert.GreaterOrEqual(t, did["child "+p.ID.String()], 2, "both children of %s", p.ID)
-		assert.NotZero(t, did["first "+p.ID.String()]+did["second "+p.ID.String()], "one approach or the other of %s", p.ID)
+		failed := func(r core.PhaseRecord) bool { return r.Name == "either" && r.Outcome == core.HistoryFailed }
+		if !slices.ContainsFunc(p.History, failed) { // both may have been cut off, the second one each time
+			assert.NotZero(t, did["first "+p.ID.String()]+did["second "+p.ID.String()], "one approach or the other of %s", p.ID)
+		}
 		assert.FileExists(t, filepath.Join(dir, rootDir, repoName, fmt.Sprintf("wt-%s", p.ID)), "what it committed is merged and checked out")
 		assert.Len(t, p.History, len(p.Definition.Phases)+attempts(p), "each phase went by once, but for its attempts")
 	}

@@ -87,7 +87,8 @@ func allPhases(dir string) core.PipelineDef {
 		{Name: "untree", Retry: often, Worktree: &core.WorktreePhase{Op: core.WorktreeRemove, Repo: repoName, Path: tree, Force: true}},
 		{Name: "again", Retry: often, Run: side("again", me, core.InterruptRetry)},
 		{Name: "once", IgnoreFailure: true, Run: side("once", me, core.InterruptFail)},
-		{Name: "either", Retry: often, Strategy: &core.StrategyPhase{Approaches: []core.Approach{
+		// Once "first" was cut off, no retry of the phase may repeat it.
+		{Name: "either", IgnoreFailure: true, Retry: often, Strategy: &core.StrategyPhase{Approaches: []core.Approach{
 			{Name: "first", Action: core.ApproachAction{Command: side("first", me, core.InterruptFail)}, FallbackOn: []core.FallbackCondition{{AnyError: true}}},
 			{Name: "second", Action: core.ApproachAction{Command: side("second", me, core.InterruptRetry)}},
 		}}},
