@@ -253,3 +253,35 @@ func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
 	p, _ = p.Apply(core.PhaseFailed{Phase: "ship", Error: "neither"}, clock)
 	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "build", Error: `no; then phase "ship" failed: neither`, Recoverable: true}, p.Phase)
 }
+
+func TestAManualPhaseIsEndedInItsPresentAttemptAlone(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "look", Attempt: 1, Error: "no"}, clock)
+	clock.Now = p.Deadline()
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	require.EqualValues(t, 2, p.Attempt)
+	for attempt, ok := range map[uint32]bool{0: true, 1: false, 2: true, 3: false} {
+		_, effs := p.Apply(core.PhaseComplete{Phase: "look", Attempt: attempt}, clock)
+		assert.Equal(t, ok, refusal(effs) == nil, "complete of attempt %d", attempt)
+		_, effs = p.Apply(core.PhaseFailed{Phase: "look", Attempt: attempt}, clock)
+		assert.Equal(t, ok, refusal(effs) == nil, "failure of attempt %d", attempt)
+	}
+}
+
+func TestJitterSpreadsByWhoWaitsAndByTheAttempt(t *testing.T) {
+	r := core.Retry{BackoffMS: 100_000, FactorPercent: 100, JitterPercent: 50}
+	attempts, waiters := map[int64]bool{}, map[int64]bool{}
+	for n := range 20 {
+		attempts[r.Delay(id(1), uint32(n+1))] = true
+		waiters[r.Delay(id(n), 1)] = true
+		for d := range attempts {
+			assert.GreaterOrEqual(t, d, int64(50_000))
+			assert.LessOrEqual(t, d, int64(100_000))
+		}
+	}
+	assert.Greater(t, len(attempts), 15)
+	assert.Greater(t, len(waiters), 15)
+}

@@ -192,3 +192,23 @@ func TestAnAnswerForAnEarlierTakeIsRefusedAlsoOfTheSameHolder(t *testing.T) {
 		}
 	}
 }
+
+// Items are found by their id alone: that of another queue, which may be another
+// tenant's, must be none of this one's.
+func TestAnItemOfAnotherQueueIsAsIfItWereNotThere(t *testing.T) {
+	w, seq := world{}, new(uint64)
+	mine, other := core.QueueRef("", "mine", "q"), core.QueueRef("", "other", "q")
+	w.send(t, mine, core.QueuePush{Tenant: "mine", Name: "q"}, start, seq)
+	w.send(t, other, core.QueuePush{Tenant: "other", Name: "q"}, start, seq)
+	res := w.send(t, other, core.QueueTake{Holder: "w"}, start, seq)
+	item := res.Answer.(core.QueueItems)[0]
+	for _, e := range []core.QueueEvent{
+		core.QueueComplete{Item: item.ID, Holder: "w", Attempt: 1}, core.QueueFail{Item: item.ID, Holder: "w", Attempt: 1},
+		core.QueueCancelItem{Item: item.ID}, core.QueueRedrive{Item: item.ID},
+	} {
+		res := w.send(t, mine, e, start, seq)
+		require.NotNil(t, res.Refused, e.EventType())
+		assert.Equal(t, effects.CodeNotFound, res.Refused.Code)
+		assert.False(t, res.Changed)
+	}
+}
