@@ -212,3 +212,48 @@ func TestAnItemOfAnotherQueueIsAsIfItWereNotThere(t *testing.T) {
 		assert.False(t, res.Changed)
 	}
 }
+
+func TestAQueueThatKeepsDeadOrCompletedItemsIsNotDeleted(t *testing.T) {
+	clock := core.Clock{Now: start}
+	for _, end := range []core.QueueEvent{
+		core.QueueComplete{Holder: "w", Attempt: 1}, core.QueueFail{Holder: "w", Attempt: 1, Permanent: true},
+	} {
+		q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeepCompletedMS: 1000}}, clock)
+		q, _ = applied(t, q, core.QueuePush{Name: "q"}, clock)
+		q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
+		item := takenBy(step{effs: effs})[0].ID
+		switch e := end.(type) {
+		case core.QueueComplete:
+			e.Item = item
+			q, _ = applied(t, q, e, clock)
+			_, effs = q.Apply(core.QueueCancelItem{Item: item}, clock)
+			require.NotNil(t, refusal(effs), "what is completed cannot be cancelled")
+		case core.QueueFail:
+			e.Item = item
+			q, _ = applied(t, q, e, clock)
+		}
+		_, effs = q.Apply(core.QueueDelete{}, clock)
+		require.NotNil(t, refusal(effs))
+		assert.Contains(t, refusal(effs).Reason, "holds 1 items")
+	}
+}
+
+// An item that was given up has freed its dedup key. Where it gets another chance,
+// the key may be another item's by then, and stays so.
+func TestAnItemFreesNoDedupKeyThatIsAnothersByNow(t *testing.T) {
+	clock := core.Clock{Now: start}
+	push := core.QueuePush{Name: "q", DedupKey: "d"}
+	q, _ := applied(t, core.Queue{}, push, clock)
+	q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
+	first := takenBy(step{effs: effs})[0].ID
+	q, _ = applied(t, q, core.QueueFail{Item: first, Holder: "w", Attempt: 1, Permanent: true}, clock)
+	clock.Step++
+	q, _ = applied(t, q, push, clock)
+	q, _ = applied(t, q, core.QueueRedrive{Item: first}, clock)
+	q, effs = applied(t, q, core.QueueTake{Holder: "w", Max: 2}, clock)
+	require.Len(t, takenBy(step{effs: effs}), 2)
+	q, _ = applied(t, q, core.QueueComplete{Item: first, Holder: "w", Attempt: 1}, clock)
+	_, effs = q.Apply(push, clock)
+	require.NotNil(t, refusal(effs), "the second item lives")
+	assert.Equal(t, effects.CodeExists, refusal(effs).Code)
+}
