@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -215,26 +216,22 @@ func TestAnItemOfAnotherQueueIsAsIfItWereNotThere(t *testing.T) {
 
 func TestAQueueThatKeepsDeadOrCompletedItemsIsNotDeleted(t *testing.T) {
 	clock := core.Clock{Now: start}
-	for _, end := range []core.QueueEvent{
-		core.QueueComplete{Holder: "w", Attempt: 1}, core.QueueFail{Holder: "w", Attempt: 1, Permanent: true},
+	for name, end := range map[string]func(uuid.UUID) core.QueueEvent{
+		"completed": func(item uuid.UUID) core.QueueEvent { return core.QueueComplete{Item: item, Holder: "w", Attempt: 1} },
+		"dead": func(item uuid.UUID) core.QueueEvent {
+			return core.QueueFail{Item: item, Holder: "w", Attempt: 1, Permanent: true}
+		},
 	} {
 		q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeepCompletedMS: 1000}}, clock)
 		q, _ = applied(t, q, core.QueuePush{Name: "q"}, clock)
 		q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
 		item := takenBy(step{effs: effs})[0].ID
-		switch e := end.(type) {
-		case core.QueueComplete:
-			e.Item = item
-			q, _ = applied(t, q, e, clock)
-			_, effs = q.Apply(core.QueueCancelItem{Item: item}, clock)
-			require.NotNil(t, refusal(effs), "what is completed cannot be cancelled")
-		case core.QueueFail:
-			e.Item = item
-			q, _ = applied(t, q, e, clock)
-		}
+		q, _ = applied(t, q, end(item), clock)
 		_, effs = q.Apply(core.QueueDelete{}, clock)
-		require.NotNil(t, refusal(effs))
+		require.NotNil(t, refusal(effs), name)
 		assert.Contains(t, refusal(effs).Reason, "holds 1 items")
+		_, effs = q.Apply(core.QueueCancelItem{Item: item}, clock)
+		assert.Equal(t, name == "dead", refusal(effs) == nil, "what is completed cannot be cancelled")
 	}
 }
 
