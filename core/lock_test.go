@@ -206,3 +206,11 @@ func TestRenewingWithoutALengthKeepsTheLengthOfTheLease(t *testing.T) {
 	assert.Equal(t, start.Add(5500*time.Millisecond), l.Until)
 	assert.EqualValues(t, 5000, l.TTLMS, "and the next renewal keeps this one")
 }
+
+func TestALeaseAtTheEndOfTimeIsNotDueForEver(t *testing.T) {
+	clock := core.Clock{Now: effects.MaxTime}
+	l, _ := core.Lock{}.Apply(core.LockAcquire{Name: "main", Holder: "ann", TTLMS: 1000}, clock)
+	s, _ := core.Semaphore{}.Apply(core.SemaphoreAcquire{Name: "main", Holder: "ann", Total: 1, TTLMS: 1000}, clock)
+	assert.Zero(t, l.Deadline())
+	assert.Zero(t, s.Deadline())
+}

@@ -253,3 +253,88 @@ func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
 	p, _ = p.Apply(core.PhaseFailed{Phase: "ship", Error: "neither"}, clock)
 	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "build", Error: `no; then phase "ship" failed: neither`, Recoverable: true}, p.Phase)
 }
+
+func TestAManualPhaseIsEndedInItsPresentAttemptAlone(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, _ = p.Apply(core.PhaseFailed{Phase: "look", Attempt: 1, Error: "no"}, clock)
+	clock.Now = p.Deadline()
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	require.EqualValues(t, 2, p.Attempt)
+	for attempt, ok := range map[uint32]bool{0: true, 1: false, 2: true, 3: false} {
+		_, effs := p.Apply(core.PhaseComplete{Phase: "look", Attempt: attempt}, clock)
+		assert.Equal(t, ok, refusal(effs) == nil, "complete of attempt %d", attempt)
+		_, effs = p.Apply(core.PhaseFailed{Phase: "look", Attempt: attempt}, clock)
+		assert.Equal(t, ok, refusal(effs) == nil, "failure of attempt %d", attempt)
+	}
+}
+
+func TestJitterSpreadsByWhoWaitsAndByTheAttempt(t *testing.T) {
+	r := core.Retry{BackoffMS: 100_000, FactorPercent: 100, JitterPercent: 50}
+	attempts, waiters := map[int64]bool{}, map[int64]bool{}
+	for n := range 20 {
+		attempts[r.Delay(id(1), uint32(n+1))] = true
+		waiters[r.Delay(id(n), 1)] = true
+		for d := range attempts {
+			assert.GreaterOrEqual(t, d, int64(50_000))
+			assert.LessOrEqual(t, d, int64(100_000))
+		}
+	}
+	assert.Greater(t, len(attempts), 15)
+	assert.Greater(t, len(waiters), 15)
+}
+
+func TestAFailureThatNoRetryHelpsIsNotTriedAgainAndStaysSoAfterCleaningUp(t *testing.T) {
+	def := manualDef()
+	def.OnFailure, def.Phases[0].Retry, def.TimeoutMS = "ship", core.Retry{MaxAttempts: 3}, 60_000
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	for permanent, recoverable := range map[bool]bool{true: false, false: true} {
+		failed := p
+		for range 3 {
+			failed, _ = failed.Apply(core.PhaseFailed{Phase: "build", Error: "no", Permanent: permanent}, clock)
+			if failed.Phase.Name == "ship" {
+				break
+			}
+			failed, _ = failed.Apply(core.PipelineDue{}, core.Clock{Now: failed.Deadline()})
+		}
+		require.Equal(t, "ship", failed.Phase.Name)
+		assert.Equal(t, map[bool]uint32{true: 1, false: 3}[permanent], failed.History[0].Attempts)
+		failed, _ = failed.Apply(core.PhaseComplete{Phase: "ship"}, clock)
+		assert.Equal(t, recoverable, failed.Phase.Recoverable)
+		clock := core.Clock{Now: start.Add(time.Hour)}
+		again, effs := failed.Apply(core.PipelineRetry{}, clock)
+		assert.Equal(t, recoverable, refusal(effs) == nil)
+		if recoverable {
+			assert.Equal(t, clock.Now.Add(time.Minute), again.EndsBy, "the time of the run counts from the retry")
+		}
+	}
+}
+
+func TestAWaitThatIsLongerThanItsTimeLimitFails(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "wait", Wait: &core.WaitPhase{ForMS: 5000}, TimeoutMS: 1000}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	clock.Now = p.Deadline()
+	assert.Equal(t, start.Add(time.Second), clock.Now)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	assert.Equal(t, core.PhaseFailure, p.Phase.Type)
+	assert.Equal(t, "timed out after 1s", p.Phase.Error)
+}
+
+func TestTheNotificationOfAnApprovalThatWasNotBegunIsAskedForAgain(t *testing.T) {
+	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{Message: "ship?", Notify: true}}}}
+	clock := core.Clock{Now: start}
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
+	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p, effs := p.Apply(core.EffectHandedBack{N: 1}, clock)
+	require.Len(t, effs, 1)
+	notify := effs[0].(effects.Notify)
+	assert.EqualValues(t, 2, notify.N)
+	assert.Equal(t, "ship?", notify.Message)
+	assert.Equal(t, core.WaitApproval, p.Waiting.For)
+}

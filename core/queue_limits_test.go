@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -191,4 +192,65 @@ func TestAnAnswerForAnEarlierTakeIsRefusedAlsoOfTheSameHolder(t *testing.T) {
 			assert.Equal(t, ok, refusal(effs) == nil, "%s for attempt %d", e.EventType(), attempt)
 		}
 	}
+}
+
+// Items are found by their id alone: that of another queue, which may be another
+// tenant's, must be none of this one's.
+func TestAnItemOfAnotherQueueIsAsIfItWereNotThere(t *testing.T) {
+	w, seq := world{}, new(uint64)
+	mine, other := core.QueueRef("", "mine", "q"), core.QueueRef("", "other", "q")
+	w.send(t, mine, core.QueuePush{Tenant: "mine", Name: "q"}, start, seq)
+	w.send(t, other, core.QueuePush{Tenant: "other", Name: "q"}, start, seq)
+	res := w.send(t, other, core.QueueTake{Holder: "w"}, start, seq)
+	item := res.Answer.(core.QueueItems)[0]
+	for _, e := range []core.QueueEvent{
+		core.QueueComplete{Item: item.ID, Holder: "w", Attempt: 1}, core.QueueFail{Item: item.ID, Holder: "w", Attempt: 1},
+		core.QueueCancelItem{Item: item.ID}, core.QueueRedrive{Item: item.ID},
+	} {
+		res := w.send(t, mine, e, start, seq)
+		require.NotNil(t, res.Refused, e.EventType())
+		assert.Equal(t, effects.CodeNotFound, res.Refused.Code)
+		assert.False(t, res.Changed)
+	}
+}
+
+func TestAQueueThatKeepsDeadOrCompletedItemsIsNotDeleted(t *testing.T) {
+	clock := core.Clock{Now: start}
+	for name, end := range map[string]func(uuid.UUID) core.QueueEvent{
+		"completed": func(item uuid.UUID) core.QueueEvent { return core.QueueComplete{Item: item, Holder: "w", Attempt: 1} },
+		"dead": func(item uuid.UUID) core.QueueEvent {
+			return core.QueueFail{Item: item, Holder: "w", Attempt: 1, Permanent: true}
+		},
+	} {
+		q, _ := applied(t, core.Queue{}, core.QueueCreate{Name: "q", Config: core.QueueConfig{KeepCompletedMS: 1000}}, clock)
+		q, _ = applied(t, q, core.QueuePush{Name: "q"}, clock)
+		q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
+		item := takenBy(step{effs: effs})[0].ID
+		q, _ = applied(t, q, end(item), clock)
+		_, effs = q.Apply(core.QueueDelete{}, clock)
+		require.NotNil(t, refusal(effs), name)
+		assert.Contains(t, refusal(effs).Reason, "holds 1 items")
+		_, effs = q.Apply(core.QueueCancelItem{Item: item}, clock)
+		assert.Equal(t, name == "dead", refusal(effs) == nil, "what is completed cannot be cancelled")
+	}
+}
+
+// An item that was given up has freed its dedup key. Where it gets another chance,
+// the key may be another item's by then, and stays so.
+func TestAnItemFreesNoDedupKeyThatIsAnothersByNow(t *testing.T) {
+	clock := core.Clock{Now: start}
+	push := core.QueuePush{Name: "q", DedupKey: "d"}
+	q, _ := applied(t, core.Queue{}, push, clock)
+	q, effs := applied(t, q, core.QueueTake{Holder: "w"}, clock)
+	first := takenBy(step{effs: effs})[0].ID
+	q, _ = applied(t, q, core.QueueFail{Item: first, Holder: "w", Attempt: 1, Permanent: true}, clock)
+	clock.Step++
+	q, _ = applied(t, q, push, clock)
+	q, _ = applied(t, q, core.QueueRedrive{Item: first}, clock)
+	q, effs = applied(t, q, core.QueueTake{Holder: "w", Max: 2}, clock)
+	require.Len(t, takenBy(step{effs: effs}), 2)
+	q, _ = applied(t, q, core.QueueComplete{Item: first, Holder: "w", Attempt: 1}, clock)
+	_, effs = q.Apply(push, clock)
+	require.NotNil(t, refusal(effs), "the second item lives")
+	assert.Equal(t, effects.CodeExists, refusal(effs).Code)
 }

@@ -214,3 +214,18 @@ func nextInput(t *rapid.T, w world, clock *core.Clock) (core.Input, bool) {
 	clock.Now = max(clock.Now, at)
 	return core.Input{To: due, Event: core.DueEvent(due.Kind)}, true
 }
+
+func TestEachMergeMayBeInterruptedAsOftenAsTheFirst(t *testing.T) {
+	clock := core.Clock{Now: start}
+	s, effs := core.Strategy{}.Apply(core.StrategyCreate{Spec: goldenStrategySpec()}, clock)
+	require.Nil(t, refusal(effs))
+	s, _ = s.Apply(core.StrategyDue{}, clock)
+	for _, name := range []string{"fast-forward", "rebase"} {
+		require.Equal(t, name, s.Approaches[s.Current].Name)
+		for range core.MaxEffectRepeats {
+			s, _ = s.Apply(core.EffectInterrupted{N: s.Asked.Last}, clock)
+			require.Len(t, s.Asked.Open, 1, "%s is asked for again", name)
+		}
+		s, _ = s.Apply(core.EffectFailed{N: s.Asked.Last, Reason: "not a fast-forward"}, clock)
+	}
+}

@@ -159,3 +159,43 @@ func TestATaskThatNobodyHearsOfEnds(t *testing.T) {
 		require.Less(t, clock.Now.Sub(start), 24*time.Hour)
 	})
 }
+
+func TestATaskWhoseSessionIsNotThereYetIsNotFoundSilent(t *testing.T) {
+	clock := core.Clock{Now: start}
+	spec := core.TaskSpec{ID: id(1), PipelineID: id(2), Command: []string{"agent"}, Config: core.TaskConfig{HeartbeatTimeoutMS: 500, CheckpointIntervalMS: 1000}}
+	s, effs := core.Task{}.Apply(core.TaskCreate{Spec: spec}, clock)
+	require.Nil(t, refusal(effs))
+	s, _ = s.Apply(core.TaskDue{}, clock)
+	clock.Now = s.Deadline()
+	require.Equal(t, start.Add(time.Second), clock.Now, "the checkpoint alone")
+	s, effs = s.Apply(core.TaskDue{}, clock)
+	assert.Equal(t, core.TaskRunning, s.State.Type)
+	assert.Len(t, effs, 1, "the checkpoint alone")
+}
+
+func TestAClockThatGoesBackLeavesNoProgressInTheFuture(t *testing.T) {
+	clock := core.Clock{Now: start}
+	s, _ := core.Task{}.Apply(core.TaskCreate{Spec: core.TaskSpec{ID: id(1)}}, clock)
+	s, _ = s.Apply(core.TaskDue{}, clock)
+	clock.Now = start.Add(-time.Hour)
+	s, effs := s.Apply(core.TaskHeartbeat{Status: core.LivenessActive}, clock)
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, clock.Now, s.LastProgress)
+	assert.Equal(t, clock.Now, s.LastHeartbeat)
+	assert.LessOrEqual(t, s.Deadline(), clock.Now.Add(time.Minute))
+}
+
+// A spawn that is asked for again and again is not answered by a nudge: there is
+// nothing yet that could be nudged.
+func TestAStuckTaskWhoseSessionIsBeingStartedIsRestarted(t *testing.T) {
+	clock := core.Clock{Now: start}
+	s, _ := core.Task{}.Apply(core.TaskCreate{Spec: core.TaskSpec{ID: id(1), Command: []string{"agent"}}}, clock)
+	s, _ = s.Apply(core.TaskDue{}, clock)
+	s, effs := s.Apply(core.TaskHeartbeat{Status: core.LivenessIdle, IdleMS: core.DefaultIdleTimeoutMS + 1}, clock)
+	require.Nil(t, refusal(effs))
+	require.Equal(t, core.StuckNoProgress, s.State.Reason.Type)
+	clock.Now = s.Deadline()
+	s, _ = s.Apply(core.TaskDue{}, clock)
+	assert.Equal(t, core.TaskPending, s.State.Type)
+	assert.EqualValues(t, 1, s.Restarts)
+}
