@@ -51,7 +51,7 @@ func startDaemon(t *testing.T, config string) string {
 	if runtime.GOOS != "windows" {
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	}
-	cmd.WaitDelay = 20 * time.Second
+	cmd.WaitDelay = time.Minute
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.StdoutPipe()
@@ -237,7 +237,7 @@ type shell struct{ dir string }
 func newShell(t *testing.T) shell {
 	t.Helper()
 	sh := shell{dir: t.TempDir()}
-	rc := "silent\nshow-error\nmax-time = 20\ndump-header = " + strconv.Quote(filepath.Join(sh.dir, "headers")) + "\n"
+	rc := "silent\nshow-error\nmax-time = 60\ndump-header = " + strconv.Quote(filepath.Join(sh.dir, "headers")) + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(sh.dir, ".curlrc"), []byte(rc), 0o600))
 	return sh
 }
@@ -314,7 +314,7 @@ func replay(t *testing.T, sh shell, tr *transcript, url string, e example) {
 	script := strings.ReplaceAll(tr.here(e.fence.text), pageServer, url)
 	require.NotContains(t, script, ":7460", "%s:%d", e.page, e.fence.line)
 	want := parseAnswer(e.next.text)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()

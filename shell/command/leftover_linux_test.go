@@ -77,7 +77,7 @@ func TestWhatAKilledDaemonLeftIsEndedBeforeTheNextAttemptStarts(t *testing.T) {
 			second := s.await()
 			require.Equal(t, "polite", second.role)
 			for _, role := range left {
-				require.NoError(t, actors[role].conn.SetReadDeadline(time.Now().Add(time.Second)), "it ended before the second attempt began")
+				require.NoError(t, actors[role].conn.SetReadDeadline(time.Now().Add(time.Minute)), "it ended before the second attempt began")
 				actors[role].dead(t)
 			}
 			cancel(shell.ErrCancelled)
