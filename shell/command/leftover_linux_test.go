@@ -182,7 +182,7 @@ func TestAProcessWhoseFirstThreadHasEndedIsFound(t *testing.T) {
 	require.Eventually(t, func() bool { // the first thread is gone, and with it what /proc shows of the whole
 		env, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "environ"))
 		return len(env) == 0
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	_, err := newTool(t, command.Options{}).Run(t.Context(), attempt(2, nothing))
 	require.NoError(t, err)
 	process.dead(t)

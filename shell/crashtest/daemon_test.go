@@ -142,7 +142,7 @@ func (h daemonHome) launch(t *testing.T) *process {
 // url waits until the daemon answers.
 func (p *process) url(t *testing.T, h daemonHome) string {
 	t.Helper()
-	timer := time.NewTimer(20 * time.Second)
+	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
 	select {
 	case url := <-p.ready:
@@ -166,7 +166,7 @@ func (p *process) kill() {
 func (p *process) stop(t *testing.T, h daemonHome) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
-	timer := time.NewTimer(30 * time.Second)
+	timer := time.NewTimer(2 * time.Minute)
 	defer timer.Stop()
 	select {
 	case <-p.gone:

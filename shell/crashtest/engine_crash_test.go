@@ -148,7 +148,7 @@ func drainEngine(t *testing.T, dir string, l *ledger, v variant) {
 		require.NoError(t, <-ended)
 	}()
 	endAll(t, engineTarget{e}, l, func() (*snapshot, error) { return take(t.Context(), st) })
-	err = poll(30*time.Second, func() error { return drained(ctx, e) })
+	err = poll(2*time.Minute, func() error { return drained(ctx, e) })
 	assert.NoError(t, err, "it does not drain") // the verdict says more
 }
 

@@ -247,7 +247,7 @@ func child(raw string) error {
 	if err := json.Unmarshal([]byte(raw), &c); err != nil {
 		return err
 	}
-	st, err := bolt.Open(filepath.Join(c.Dir, dbFile), bolt.Options{LockTimeout: 10 * time.Second})
+	st, err := bolt.Open(filepath.Join(c.Dir, dbFile), bolt.Options{LockTimeout: time.Minute})
 	if err != nil {
 		return err
 	}
