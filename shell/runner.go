@@ -182,7 +182,7 @@ func (e *Engine) call(ctx context.Context, a *core.Action) (result json.RawMessa
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Metadata: a.Metadata, Labels: a.Labels,
 		IdempotencyKey: a.ID.String() + "/" + strconv.FormatUint(uint64(a.Cycle), 10),
-		log:            e.log,
+		log:            e.log, engine: e,
 	})
 }
 

@@ -70,7 +70,8 @@ type Call struct {
 	// other side can tell a repetition: "actionID/cycle".
 	IdempotencyKey string
 
-	log *slog.Logger
+	log    *slog.Logger
+	engine *Engine
 }
 
 // Logger gives the engine's logger with the action's id, tool and attempt.

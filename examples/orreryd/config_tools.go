@@ -47,12 +47,16 @@ type toolConfig struct {
 
 // Types of [toolConfig].
 const (
-	typeCommand = "command"
-	typeHTTP    = "http"
+	typeCommand  = "command"
+	typeHTTP     = "http"
+	typeQueue    = "queue"
+	typePipeline = "pipeline"
 )
 
 // builtIn are the tools that exist unless they are switched off.
-var builtIn = map[string]string{command.Name: typeCommand, httpcall.Name: typeHTTP}
+var builtIn = map[string]string{
+	command.Name: typeCommand, httpcall.Name: typeHTTP, shell.QueueToolName: typeQueue, shell.PipelineToolName: typePipeline,
+}
 
 // optionKeys are the keys that set the options of tools that their own check
 // may refuse.
@@ -92,21 +96,27 @@ func (c *config) validateTools() error {
 }
 
 func (t toolConfig) validate(key string) error {
-	var foreign map[string]bool
+	ofHTTP := map[string]bool{
+		"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
+		"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
+		"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
+	}
+	ofCommand := map[string]bool{
+		"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
+		"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
+	}
+	foreign := make(map[string]bool)
 	switch t.Type {
 	case typeCommand:
-		foreign = map[string]bool{
-			"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
-			"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
-			"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
-		}
+		foreign = ofHTTP
 	case typeHTTP:
-		foreign = map[string]bool{
-			"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
-			"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
-		}
+		foreign = ofCommand
+	case typeQueue, typePipeline:
+		foreign["time_limit_seconds"] = t.TimeLimitSeconds != nil
+		maps.Copy(foreign, ofHTTP)
+		maps.Copy(foreign, ofCommand)
 	default:
-		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, t.Type, typeCommand, typeHTTP)
+		return fmt.Errorf("%s.type: %q is unknown: use %q, %q, %q or %q", key, t.Type, typeCommand, typeHTTP, typeQueue, typePipeline)
 	}
 	var errs []error
 	name := strings.TrimPrefix(key, "tools.")
@@ -157,7 +167,12 @@ func checkBetween(key string, v *int, least, most int) error {
 func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
-	if t.Type == typeCommand {
+	switch t.Type {
+	case typeQueue:
+		return shell.QueueTool{}, nil
+	case typePipeline:
+		return shell.PipelineTool{Load: runbooksIn(workspace)}, nil
+	case typeCommand:
 		tool, err = command.New(command.Options{
 			TimeLimit:   seconds(deref(t.TimeLimitSeconds)),
 			MaxOutput:   zeroIsNone(t.MaxOutputBytes),
@@ -168,7 +183,7 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			Executables: nilOrList(t.Executables),
 			AllowEnv:    nilOrList(t.AllowEnv),
 		})
-	} else {
+	default:
 		var allow []netip.Prefix
 		for i, s := range deref(t.Allow) {
 			p, perr := netip.ParsePrefix(s)

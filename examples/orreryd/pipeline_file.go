@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -107,17 +110,9 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	if err != nil {
 		return err
 	}
-	var def core.PipelineDef
-	switch {
-	case len(args) == 2:
-		var ok bool
-		if def, ok = book.Pipeline(args[1]); !ok {
-			return usagef("%s has no pipeline %q: it has %s", short(args[0], 80), short(args[1], 60), pipelineNames(book))
-		}
-	case len(book.Pipelines) == 1:
-		def = book.Pipelines[0]
-	default:
-		return usagef("%s has %s: name one of them", short(args[0], 80), pipelineNames(book))
+	def, err := pipelineOf(book, args[0], strings.Join(args[1:], ""))
+	if err != nil {
+		return err
 	}
 	if err := checkInputs(def, body.Context); err != nil {
 		return err
@@ -130,6 +125,45 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	}
 	_, err = applyRunbook(ctx, c, book, body.Namespace, body.Tenant)
 	return err
+}
+
+// pipelineOf gives the pipeline of that name, or without one the only one there is.
+func pipelineOf(book *runbook.Runbook, file, name string) (core.PipelineDef, error) {
+	def, ok := book.Pipeline(name)
+	switch {
+	case ok:
+		return def, nil
+	case name != "":
+		return def, usagef("%s has no pipeline %q: it has %s", short(file, 80), short(name, 60), pipelineNames(book))
+	case len(book.Pipelines) != 1:
+		return def, usagef("%s has %s: name one of them", short(file, 80), pipelineNames(book))
+	}
+	return book.Pipelines[0], nil
+}
+
+// runbooksIn reads pipelines from the runbook files of the workspace: the tool
+// "pipeline" can name no other file.
+func runbooksIn(workspace string) func(context.Context, string, string) (core.PipelineDef, string, error) {
+	return func(_ context.Context, file, name string) (def core.PipelineDef, runbookName string, err error) {
+		if workspace == "" {
+			return def, "", errors.New("tool_input.file: the daemon has no workspace in which it could lie: start it with --workspace, or give definition")
+		}
+		root, err := os.OpenRoot(workspace)
+		if err != nil {
+			return def, "", fmt.Errorf("workspace: %w", err)
+		}
+		defer func() { _ = root.Close() }() // reading loses nothing
+		data, err := root.ReadFile(filepath.FromSlash(file))
+		if err != nil {
+			return def, "", fmt.Errorf("tool_input.file: %w", err)
+		}
+		book, err := runbook.Parse(file, data)
+		if err != nil {
+			return def, "", err
+		}
+		def, err = pipelineOf(book, file, name)
+		return def, book.Name, err
+	}
 }
 
 // checkInputs says which inputs are missing, and which nothing can read: a

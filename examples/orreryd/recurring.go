@@ -171,7 +171,8 @@ Cron expressions have 5 fields (minute hour day month weekday), 6 (seconds first
 or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-FRI"`,
 		Example: `  orreryd recurring add --cron "*/10 * * * * *" -- date -u
   orreryd recurring add --cron "0 9 * * MON-FRI" --tz Europe/Berlin --description "morning report" -- echo report
-  orreryd recurring add --cron @hourly --tool http --input '{"method":"GET","url":"https://example.com/health"}'`,
+  orreryd recurring add --cron @hourly --tool http --input '{"method":"GET","url":"https://example.com/health"}'
+  orreryd recurring add --cron @daily --tool pipeline --input '{"file":"release.toml","inputs":{"branch":"main"}}'`,
 	}
 	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		if d.cron == "" {
