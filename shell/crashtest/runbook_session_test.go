@@ -98,7 +98,7 @@ func talk(ctx context.Context, e *shell.Engine, task core.Task, rng *rand.Rand) 
 		ev = core.TaskInput{Text: fmt.Sprintf("in-%x", rng.Uint64())}
 	case n < 10: // it ends by itself
 		ev = core.TaskInput{Text: fmt.Sprintf("end-%x", rng.Uint64())}
-	case n < 11: // it is killed
+	case n < 11 && task.Screen != "": // it is killed, but not before it has begun
 		ev = core.TaskComplete{}
 	case n < 13:
 		ev = core.TaskRecover{Action: core.RecoverNudge}
