@@ -33,3 +33,6 @@ func Lockable(path string) bool { return lockable(path) }
 
 // Grace sets how long a git that is told to end has for it.
 func Grace(g *Git, d time.Duration) { g.grace = d }
+
+// Settle sets how long a lock file must have been there before it is taken as left.
+func Settle(g *Git, d time.Duration) { g.settled = d }

@@ -149,8 +149,9 @@ type Git struct {
 	busy map[string]*turn // by git directory
 
 	grace   time.Duration
-	seesAll func() bool  // whether no process of the system is hidden from the daemon
-	step    func(string) // a test's view of how far an operation is
+	settled time.Duration // see defaultSettled
+	seesAll func() bool   // whether no process of the system is hidden from the daemon
+	step    func(string)  // a test's view of how far an operation is
 }
 
 // New makes a Git, for which it asks git for its version. The error names the
@@ -163,6 +164,7 @@ func New(o Options) (*Git, error) {
 		email:     orDefault(o.Email, "orrery@localhost"),
 		busy:      map[string]*turn{},
 		grace:     killGrace,
+		settled:   defaultSettled,
 		seesAll:   seesAllProcesses,
 		step:      func(string) {},
 	}

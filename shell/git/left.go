@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// settled is how long a lock file must at least have been there unchanged before
-// it is taken as left, whatever LockWait is.
-const settled = time.Second
+// defaultSettled is how long a lock file must at least have been there unchanged
+// before it is taken as left, whatever LockWait is.
+const defaultSettled = time.Second
 
 // leftLock is a lock file of git's that may have been left by a command of ours
 // that died.
@@ -215,7 +215,7 @@ func (r *repo) look(name string) (leftLock, bool) {
 	return leftLock{Path: name, Inode: inode, Size: info.Size(), Made: info.ModTime().UTC()}, mine
 }
 
-func (r *repo) settledAfter() time.Duration { return max(r.g.lockWait, settled) }
+func (r *repo) settledAfter() time.Duration { return max(r.g.lockWait, r.g.settled) }
 
 // clearLock removes a lock file that a command met if it was left by one of ours.
 // Otherwise it tells until when to wait for it, at least, and why it stays.

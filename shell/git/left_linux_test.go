@@ -22,6 +22,7 @@ func (w *workspace) hastily() *git.Git {
 	w.t.Helper()
 	g, err := git.New(git.Options{Root: w.root, LockWait: -1})
 	require.NoError(w.t, err)
+	git.Settle(g, 100*time.Millisecond)
 	return g
 }
 
