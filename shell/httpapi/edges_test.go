@@ -198,3 +198,17 @@ func TestAStreamThatHasEndedMakesRoomForAnother(t *testing.T) {
 		assert.Contains(t, status, "200")
 	})
 }
+
+func TestWhoApprovesUnderAnotherNameIsNamedByTheTokenToo(t *testing.T) {
+	for body, want := range map[string]string{`"by":"ann",`: "ann (token ci)", `"by":"ci",`: "ci", "": "ci"} {
+		a := start(t, setup{api: func(o *httpapi.Options) {
+			o.Tokens = []httpapi.Token{{Name: "ci", SHA256: httpapi.HashToken("s")}}
+		}})
+		as := bearer("s")
+		id := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[{"name":"a","approval":{"message":"sure?"}}]}}`, as).str("id")
+		require.Eventually(t, func() bool {
+			return a.do("POST", "/v1/pipelines/"+id+"/approve", `{`+body+`"phase":"a","approved":true}`, as).status == 200
+		}, time.Minute, 10*time.Millisecond, "it waits for that soon")
+		assert.Contains(t, a.do("GET", "/v1/pipelines/"+id, nil, as).body, `"a":{"by":"`+want+`"`)
+	}
+}

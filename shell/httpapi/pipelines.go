@@ -243,7 +243,7 @@ func (s *Server) approvePipeline(w http.ResponseWriter, r *http.Request, c *call
 	case body.Approved == nil:
 		return nil, failf(http.StatusBadRequest, "approved: missing: say true or false")
 	}
-	return core.PipelineApprove{Phase: body.Phase, By: or(body.By, c.token.Name), Approved: *body.Approved, Comment: body.Comment}, nil
+	return core.PipelineApprove{Phase: body.Phase, By: c.token.signs(or(body.By, "")), Approved: *body.Approved, Comment: body.Comment}, nil
 }
 
 type checkpointRequest struct {

@@ -38,6 +38,19 @@ func HashToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(tok
 // configured.
 var loopback = Token{Name: "loopback", Admin: true}
 
+// signs gives the name under which the holder does something. A name of their own
+// choice does not hide whose token it was.
+func (t *Token) signs(name string) string {
+	switch name {
+	case "", t.Name:
+		return t.Name
+	}
+	if t.Name == loopback.Name {
+		return name
+	}
+	return fmt.Sprintf("%s (token %s)", name, t.Name)
+}
+
 func checkTokens(tokens []Token) []error {
 	var errs []error
 	names := make(map[string]bool, len(tokens))
