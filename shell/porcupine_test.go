@@ -216,8 +216,9 @@ func (l *lab) client(n, operations int, rng *rand.Rand) {
 		case pick < 25:
 			l.mayLeave(rng, cancel)
 		case pick < 55:
+			// Its caller stays: what is taken for one who goes is given back some time
+			// later, see TestWhatIsTakenForACallerWhoGoesMeanwhileIsGivenBack.
 			in = queueAsk{op: "take", holder: n, max: 1 + rng.IntN(2), ticks: 1 + rng.IntN(2)}
-			l.mayLeave(rng, cancel)
 		case pick < 60:
 			in = queueAsk{op: "count"}
 		case pick < 68:
