@@ -186,6 +186,11 @@ func (m machine[S]) look(ctx context.Context, c *client, id string, q url.Values
 // jsonArgument reads a value of JSON that may be given as @FILE or as - for
 // stdin; nil where it is empty.
 func (a *app) jsonArgument(flag, v string) (json.RawMessage, error) {
+	return a.readJSON(flag, v, "is not JSON: a text stands in quotes")
+}
+
+// readJSON is jsonArgument with other words for what is no JSON.
+func (a *app) readJSON(flag, v, wrong string) (json.RawMessage, error) {
 	if v == "" {
 		return nil, nil
 	}
@@ -194,9 +199,21 @@ func (a *app) jsonArgument(flag, v string) (json.RawMessage, error) {
 		return nil, err
 	}
 	if !json.Valid(b) {
-		return nil, usagef("--%s: %q is not JSON: a text stands in quotes", flag, short(string(b), 60))
+		return nil, usagef("--%s: %q %s", flag, short(string(b), 60), wrong)
 	}
 	return b, nil
+}
+
+// checkNewID checks the flag --id of what is to be made; without it the id is a
+// fresh one.
+func checkNewID(id string) error {
+	if id == "" {
+		return nil
+	}
+	if err := checkID(id); err != nil {
+		return fmt.Errorf("--id: %w", err)
+	}
+	return nil
 }
 
 // idOr shows an id; empty where there is none.

@@ -105,10 +105,8 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 
 // checkIDs looks at the ids that the user typed.
 func (r pipelineRequest) checkIDs() error {
-	if r.ID != "" {
-		if err := checkID(r.ID); err != nil {
-			return fmt.Errorf("--id: %w", err)
-		}
+	if err := checkNewID(r.ID); err != nil {
+		return err
 	}
 	for _, id := range r.DependsOn {
 		if err := checkID(id); err != nil {

@@ -71,17 +71,7 @@ is pushed, and that item is shown.`,
 
 // jsonFlag reads a flag whose value is JSON, @FILE or - for stdin; nil: not given.
 func (a *app) jsonFlag(flag, v string) (json.RawMessage, error) {
-	if v == "" {
-		return nil, nil
-	}
-	b, err := a.readArgument(flag, v)
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(b) {
-		return nil, usagef("--%s: %q is not valid JSON", flag, short(string(b), 60))
-	}
-	return b, nil
+	return a.readJSON(flag, v, "is not valid JSON")
 }
 
 // pollSeconds is how long one request waits for an item: less than what this

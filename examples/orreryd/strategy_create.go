@@ -38,10 +38,8 @@ reference such as ${item.data} belongs to a worker or a phase.`,
 		Args: noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		if body.ID != "" {
-			if err := checkID(body.ID); err != nil {
-				return fmt.Errorf("--id: %w", err)
-			}
+		if err := checkNewID(body.ID); err != nil {
+			return err
 		}
 		var err error
 		if body.Approaches, err = a.jsonArgument("approaches", approaches); err != nil {

@@ -52,10 +52,8 @@ func (f *taskFlags) add(cmd *cobra.Command) {
 
 // read completes the body by what the flags and the arguments say.
 func (f *taskFlags) read(a *app, args []string) error {
-	if f.body.ID != "" {
-		if err := checkID(f.body.ID); err != nil {
-			return fmt.Errorf("--id: %w", err)
-		}
+	if err := checkNewID(f.body.ID); err != nil {
+		return err
 	}
 	for _, d := range []struct {
 		flag string
