@@ -509,6 +509,12 @@ func DueEvent(kind effects.Kind) Event {
 		return LockDue{}
 	case KindSemaphore:
 		return SemaphoreDue{}
+	case KindJob:
+		return JobDue{}
+	case KindOrchestrator:
+		return OrchestratorDue{}
+	case KindScheduler:
+		return SchedulerDue{}
 	}
 	return nil
 }
@@ -527,6 +533,8 @@ func ExpireEvent(kind effects.Kind) Event {
 		return StrategyExpire{}
 	case KindPipeline:
 		return PipelineExpire{}
+	case KindOrchestrator:
+		return OrchestratorExpire{}
 	}
 	return nil
 }
@@ -537,7 +545,7 @@ func InterruptEvent(kind effects.Kind, n uint32, reason string) Event {
 	switch kind {
 	case KindAction:
 		return ActionInterrupt{Run: n, Reason: reason}
-	case KindPipeline, KindTask, KindStrategy:
+	case KindPipeline, KindTask, KindStrategy, KindOrchestrator:
 		return EffectInterrupted{N: n, Reason: reason}
 	}
 	return nil
@@ -549,7 +557,7 @@ func HandBackEvent(kind effects.Kind, n uint32) Event {
 	switch kind {
 	case KindAction:
 		return ActionHandBack{Run: n}
-	case KindPipeline, KindTask, KindStrategy:
+	case KindPipeline, KindTask, KindStrategy, KindOrchestrator:
 		return EffectHandedBack{N: n}
 	}
 	return nil

@@ -1,0 +1,415 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Orchestrator is one run of a job, from its creation to its end (004
+// Orchestrator, E2). Its states and the edges between them are those of
+// [OrchestratorTransitions]:
+//
+//	create ──▶ pre_run ──▶ pending ──▶ condition_pending ──▶ condition_running
+//	                        ▲   │                               │   │
+//	                        │   │ no constraints   all met      │   │ actions
+//	                        │   ▼                               │   ▼
+//	                        │ container_creating ◀──────────────┘ action_pending
+//	                        │   │        ▲                          │
+//	                        │   ▼        └──── action_running ◀─────┘
+//	                        │ running              │ skip
+//	                        │   │                  ▼
+//	                        │   ▼         ┌──▶ completed
+//	                     retrying ◀── terminating ──▶ failed
+//
+// A failure leads to retrying while an attempt remains, and else to failed, from
+// each state between pending and terminating. Cancelled and orphaned are reached
+// from all that are not terminal. expire leads out of existence.
+//
+// condition_pending and action_pending are passed within one transition: a run
+// does not rest there. What a run has in a cluster is deleted before it comes to an
+// end, but for an orphaned one, which deletes it afterwards or lets it go on.
+//
+// Invariants, held by property tests:
+//   - Only edges of the map are taken, and PreviousState is where the last one began.
+//   - A run that has ended stays so, but for expire.
+//   - The end is announced once, and the job is told of it once.
+//   - RetryAttempt never exceeds the configured number of retries.
+//   - Nothing is in a cluster, nor asked for there, before ContainerCreating.
+//   - A run that has ended waits for no effect, but for an orphaned one that cleans up.
+//   - A due event leaves no deadline that has come.
+//   - The configuration changes only in PreRun.
+type Orchestrator struct {
+	RunSpec
+	State         OrchestratorStatus `json:"state"`
+	PreviousState OrchestratorStatus `json:"previous_state"`
+	RetryAttempt  uint32             `json:"retry_attempt"` // 0: the first attempt
+	Admitted      bool               `json:"admitted"`      // the job has given it a place
+	Step          RunStep            `json:"step"`          // what it does within its state
+	Leaving       Leaving            `json:"leaving"`       // where it goes once its cluster is cleaned up
+	InCluster     bool               `json:"in_cluster"`    // something may be there
+	Asked         Asked              `json:"asked"`
+	Repeats       uint32             `json:"repeats"` // of the effect that it waits for
+
+	Checks   []ConstraintCheck `json:"checks"`  // the evaluations, without their actions
+	Actions  []ActionRecord    `json:"actions"` // those that were taken
+	ToTake   []ActionRequest   `json:"to_take"` // those that are still to be taken
+	Decision Decision          `json:"decision"`
+	// MaxAllowedRunTimeMS is how long the pod may run (R15); 0: no bound.
+	MaxAllowedRunTimeMS int64 `json:"max_allowed_run_time_ms"`
+
+	Pod  Pod     `json:"pod"`
+	Logs RunLogs `json:"logs"`
+
+	CreatedAt              Time                `json:"created_at"`
+	ConstraintCheckStarted Time                `json:"constraint_check_started"`
+	CreationAskedAt        Time                `json:"creation_asked_at"` // of the pod of this attempt
+	ExecutionStartedAt     Time                `json:"execution_started_at"`
+	ExecutionEndedAt       Time                `json:"execution_ended_at"`
+	RetryAt                Time                `json:"retry_at"` // of the next attempt
+	CompletedAt            Time                `json:"completed_at"`
+	UpdatedAt              Time                `json:"updated_at"`
+	Error                  string              `json:"error"` // of the last attempt; empty: none
+	Metrics                OrchestratorMetrics `json:"metrics"`
+}
+
+// RunStep says what a run does within its state.
+type RunStep string
+
+// Steps.
+const (
+	StepNone     RunStep = ""
+	StepLogs     RunStep = "logs"     // fetching what the pod wrote
+	StepChecking RunStep = "checking" // post-execution constraints
+	StepActing   RunStep = "acting"   // their actions
+	StepDeleting RunStep = "deleting" // what it has in the cluster
+)
+
+// Leaving says where a run goes once its cluster is cleaned up.
+type Leaving struct {
+	To     OrchestratorStatus `json:"to"` // empty: nowhere yet
+	Reason string             `json:"reason"`
+	// Final: no other attempt follows a failure.
+	Final bool `json:"final"`
+}
+
+// Decision is what constraints and their actions come to.
+type Decision struct {
+	Verdict RunVerdict `json:"verdict"` // empty: none yet
+	Reason  string     `json:"reason"`
+}
+
+// RunVerdict says what follows on an evaluation of constraints.
+type RunVerdict string
+
+// Verdicts of constraints, the stronger ones first.
+const (
+	RunFail    RunVerdict = "fail"
+	RunSkip    RunVerdict = "skip"
+	RunRetry   RunVerdict = "retry"
+	RunStop    RunVerdict = "stop" // it should not proceed, and no action says what follows
+	RunProceed RunVerdict = "proceed"
+)
+
+// stronger gives the one that counts of two verdicts.
+func (d Decision) stronger(other Decision) Decision {
+	rank := func(v RunVerdict) int {
+		for i, known := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
+			if v == known {
+				return i
+			}
+		}
+		return 5
+	}
+	if rank(other.Verdict) < rank(d.Verdict) {
+		return other
+	}
+	return d
+}
+
+// Apply carries out one transition.
+func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effects.Effect) {
+	switch {
+	case o.ID == uuid.Nil:
+		if create, ok := e.(OrchestratorCreate); ok {
+			return o.create(create, c)
+		}
+		return o, o.refuse(e, effects.CodeNotFound, "run not found")
+	case !o.State.known():
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is in the unknown state %q", o.RunID, clip(string(o.State))))
+	case o.State.Terminal():
+		return o.afterEnd(e, c)
+	}
+	switch e := e.(type) {
+	case OrchestratorDue:
+		return o.due(e, c)
+	case OrchestratorAdmit:
+		return o.admit(e, c)
+	case OrchestratorConfigure:
+		return o.configure(e, c)
+	case OrchestratorCancel:
+		return o.cancel(e, c)
+	case OrchestratorOrphan:
+		return o.orphan(e, c)
+	case PodCreated:
+		return o.podCreated(e, c)
+	case PodRunning:
+		return o.podRunning(e, c)
+	case PodEnded:
+		return o.podEnded(e, c)
+	case PodLost:
+		return o.podLost(e, c)
+	case ChildEnded:
+		return o.childEnded(e, c)
+	case EffectDone:
+		return o.effectDone(e, c)
+	case EffectFailed:
+		return o.effectFailed(e, c)
+	case EffectInterrupted:
+		return o.effectInterrupted(e, c)
+	case EffectHandedBack:
+		return o.effectHandedBack(e, c)
+	case OrchestratorCreate:
+		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", o.RunID))
+	case OrchestratorHeartbeats, OrchestratorExpire:
+	}
+	return o, o.refuseNow(e)
+}
+
+// create: (absent) → pre_run.
+func (o Orchestrator) create(e OrchestratorCreate, c Clock) (Orchestrator, []effects.Effect) {
+	spec := e.Spec
+	spec.Config = spec.Config.withDefaults()
+	if err := spec.Validate(); err != nil {
+		return o, refused(effects.Ref{Kind: KindOrchestrator, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+	}
+	n := Orchestrator{RunSpec: spec, State: OrchestratorPreRun, CreatedAt: c.Now, UpdatedAt: c.Now}
+	n.Metrics = OrchestratorMetrics{
+		RunID: n.RunID, JobID: n.JobID, ScheduledAt: n.ScheduledAt, MaxRetries: n.Config.RetryConfig.MaxRetries,
+	}
+	return n, []effects.Effect{n.announce(string(OrchestratorPreRun), nil), effects.Send{To: n.scheduler(), Event: SchedulerTrack{Run: n.ID}}}
+}
+
+// to takes an edge of the map and announces it. An edge that the map has not is a
+// defect; the run then stays where it is.
+func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	n, err := o.transitionTo(state)
+	if err != nil {
+		return o, append(effs, o.announce("invalid_transition", jsonOf(struct {
+			Error string `json:"error"`
+		}{err.Error()})))
+	}
+	n.UpdatedAt, n.Repeats = c.Now, 0
+	return n, append(effs, n.announce(string(state), jsonOf(struct {
+		From    OrchestratorStatus `json:"from"`
+		Attempt uint32             `json:"attempt"`
+		Error   string             `json:"error,omitempty"`
+	}{n.PreviousState, n.RetryAttempt, n.Error})))
+}
+
+// due: the time has come for what the state waits for.
+func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.Effect) {
+	at := o.Deadline()
+	switch {
+	case at.IsZero():
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s waits for no time", o.RunID))
+	case at.After(c.Now):
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is due at %s, after %s", o.RunID, at, c.Now))
+	}
+	switch o.State {
+	case OrchestratorPreRun:
+		return o.pend(nil, c)
+	case OrchestratorPending:
+		return o.fail(fmt.Sprintf("it got no place before its start deadline, %s", at), true, nil, c)
+	case OrchestratorContainerCreating:
+		reason := "the pod did not start within " + lengthText(o.Config.PodStartTimeoutMS)
+		if why := o.Pod.why(); why != "" {
+			reason += ": " + why
+		}
+		return o.fail(reason, false, nil, c)
+	case OrchestratorRunning:
+		return o.overrun(c)
+	case OrchestratorRetrying:
+		o.RetryAttempt++
+		o.Metrics.RetryAttempt = o.RetryAttempt
+		o, effs := o.forgetAttempt().pend([]effects.Effect{}, c)
+		return o, append(effs, o.update("retry"))
+	}
+	return o, o.refuseNow(e)
+}
+
+// why says why a pod waits, or ended.
+func (p Pod) why() string {
+	switch {
+	case p.Reason == "":
+		return p.Message
+	case p.Message == "":
+		return p.Reason
+	}
+	return firstText(p.Reason + ": " + p.Message)
+}
+
+// forgetAttempt begins with a clean slate: each attempt is a whole life (004 Retry
+// Logic).
+func (o Orchestrator) forgetAttempt() Orchestrator {
+	o.Decision, o.ToTake, o.Step, o.Leaving = Decision{}, nil, StepNone, Leaving{}
+	o.Pod, o.MaxAllowedRunTimeMS, o.RetryAt, o.Error = Pod{}, 0, 0, ""
+	o.CreationAskedAt, o.ExecutionStartedAt, o.ExecutionEndedAt = 0, 0, 0
+	o.Logs = RunLogs{}
+	return o
+}
+
+// pend: pre_run, retrying → pending. A run that has no place yet asks its job for
+// one.
+func (o Orchestrator) pend(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	o, effs = o.to(OrchestratorPending, effs, c)
+	if o.Admitted {
+		return o.begin(effs, c)
+	}
+	return o, append(effs, effects.Send{To: o.job(), Event: JobAdmit{Run: o.ID, RunID: o.RunID, ScheduledAt: o.ScheduledAt}})
+}
+
+// admit: the job has a place.
+func (o Orchestrator) admit(e OrchestratorAdmit, c Clock) (Orchestrator, []effects.Effect) {
+	if o.State != OrchestratorPending || o.Admitted {
+		return o, o.refuseNow(e)
+	}
+	o.Admitted = true
+	return o.begin(nil, c)
+}
+
+// begin: pending → condition_running, or without constraints container_creating.
+func (o Orchestrator) begin(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	if o.ConstraintCheckStarted.IsZero() {
+		o.ConstraintCheckStarted = c.Now
+	}
+	if len(o.Config.ConstraintConfig) == 0 {
+		return o.createPod(effs, c)
+	}
+	o, effs = o.to(OrchestratorConditionPending, effs, c)
+	o, effs = o.to(OrchestratorConditionRunning, effs, c)
+	return o.ask(effects.CheckConstraints{N: o.Asked.next(), Phase: effects.CheckPre}, effs)
+}
+
+// createPod: → container_creating.
+func (o Orchestrator) createPod(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	o, effs = o.to(OrchestratorContainerCreating, effs, c)
+	o.CreationAskedAt, o.InCluster = c.Now, true
+	return o.ask(effects.CreateRun{N: o.Asked.next(), Attempt: o.RetryAttempt}, effs)
+}
+
+func (o Orchestrator) ask(e effects.Outer, effs []effects.Effect) (Orchestrator, []effects.Effect) {
+	o.Asked, o.Repeats = o.Asked.ask(e), 0
+	return o, append(effs, e)
+}
+
+// configure takes a new configuration while the run waits for its time (E10).
+func (o Orchestrator) configure(e OrchestratorConfigure, c Clock) (Orchestrator, []effects.Effect) {
+	if o.State != OrchestratorPreRun {
+		return o, o.refuseNow(e)
+	}
+	spec := o.RunSpec
+	spec.Config = e.Config.withDefaults()
+	if err := spec.Validate(); err != nil {
+		return o, o.refuse(e, effects.CodeInvalid, err.Error())
+	}
+	o.RunSpec, o.UpdatedAt = spec, c.Now
+	o.Metrics.MaxRetries = spec.Config.RetryConfig.MaxRetries
+	return o, nil
+}
+
+// cancel: any that is not terminal → cancelled, once its cluster is cleaned up.
+func (o Orchestrator) cancel(e OrchestratorCancel, c Clock) (Orchestrator, []effects.Effect) {
+	if o.Leaving.To == OrchestratorCancelled {
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is being cancelled already", o.RunID))
+	}
+	return o.leave(Leaving{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")}, nil, c)
+}
+
+// orphan: any that is not terminal → orphaned. Its pod is deleted, or goes on.
+func (o Orchestrator) orphan(e OrchestratorOrphan, c Clock) (Orchestrator, []effects.Effect) {
+	var effs []effects.Effect
+	o.Asked, effs = o.Asked.withdrawn()
+	o.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", e.LastHeartbeat, e.Missed)
+	if o.InCluster && o.Config.OrphanPolicy == OrphanDelete {
+		o.Step = StepDeleting
+		o, effs = o.ask(effects.DeleteRun{N: o.Asked.next(), Attempt: o.RetryAttempt}, effs)
+	}
+	return o.end(OrchestratorOrphaned, effs, c)
+}
+
+// Ref names the run.
+func (o Orchestrator) Ref() effects.Ref {
+	if o.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindOrchestrator, ID: o.ID}
+}
+
+// Deadline is the scheduled time, the start deadline of a run that waits for a
+// place, the end of the pod's time to start or to run, or the time of the next
+// attempt; zero where the run waits for none.
+func (o Orchestrator) Deadline() Time {
+	if o.Leaving.To != "" {
+		return 0
+	}
+	switch o.State {
+	case OrchestratorPreRun:
+		return max(o.ScheduledAt, effects.MinTime)
+	case OrchestratorPending:
+		return laterMS(max(o.ScheduledAt, o.CreatedAt), o.Config.startDeadline())
+	case OrchestratorContainerCreating:
+		return laterMS(o.CreationAskedAt, o.Config.PodStartTimeoutMS)
+	case OrchestratorRunning:
+		if o.MaxAllowedRunTimeMS > 0 {
+			return laterMS(o.ExecutionStartedAt, o.MaxAllowedRunTimeMS)
+		}
+	case OrchestratorRetrying:
+		return max(o.RetryAt, effects.MinTime)
+	}
+	return 0
+}
+
+// endedAt: see [EndedAt]. An orphaned run that still cleans up has not ended.
+func (o Orchestrator) endedAt() (Time, bool) {
+	return o.CompletedAt, o.State.Terminal() && len(o.Asked.Open) == 0
+}
+
+// Terms lists the run under all, its state, its tenant and its job.
+func (o Orchestrator) Terms() []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: o.CreatedAt, Counted: true},
+		{Name: StatusTerm(StatusType(o.State)), At: o.CreatedAt, Counted: true},
+		{Name: ScopeTerm(o.Namespace, o.Tenant), At: o.CreatedAt},
+		{Name: JobTerm(o.job().ID), At: o.CreatedAt},
+	}
+}
+
+// JobTerm is the list term of the runs of one job.
+func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
+
+// AppendJSON appends the stored form.
+func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
+
+func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
+	own, ok := e.(OrchestratorEvent)
+	if !ok {
+		return o, o.refuse(e, effects.CodeInvalid, fmt.Sprintf("a run takes no event %q", e.EventType()))
+	}
+	return o.Apply(own, c)
+}
+
+func (o Orchestrator) outstanding() []effects.Outer { return o.Asked.outstanding() }
+
+func (o Orchestrator) job() effects.Ref       { return JobRef(o.Namespace, o.Tenant, o.JobID) }
+func (o Orchestrator) scheduler() effects.Ref { return SchedulerRef(o.ID) }
+
+func (o Orchestrator) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindOrchestrator, ID: o.ID}, e, code, reason)
+}
+
+func (o Orchestrator) refuseNow(e Event) []effects.Effect {
+	return o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is %s: it cannot take %q", o.RunID, o.State, e.EventType()))
+}

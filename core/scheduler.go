@@ -1,0 +1,284 @@
+package core
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Heartbeats of runs (004 Heartbeat Mechanism, E6).
+const (
+	DefaultHeartbeatIntervalMS = 10_000 // OrchestratorHeartbeatInterval
+	DefaultMaxMissedHeartbeats = 3      // MaxMissedOrchestratorHeartbeats
+
+	schedulerShards = 256
+)
+
+// Scheduler keeps the heartbeats of the runs that have not ended, and declares
+// those orphaned whose heartbeats are missing (004 Scheduler). There are 256, each
+// with the runs whose ids begin with its number, so that a heartbeat rewrites
+// little. The occurrences of a job are its own concern: see [Job].
+//
+//	track ──▶ tracked ──▶ (gone, with its last run)
+//	           │ ▲ heartbeats, due, configure
+//	           └─┘
+//
+// Invariants, held by property tests:
+//   - Each run is tracked at most once, in the order of the ids.
+//   - A run is told that it is orphaned once, and only after the time of the missed
+//     heartbeats; from then on it is not tracked.
+//   - A due event leaves no deadline that has come.
+//   - A run that is forgotten is told how many heartbeats there were.
+type Scheduler struct {
+	ID         uuid.UUID    `json:"id"`
+	IntervalMS int64        `json:"interval_ms"` // between heartbeats
+	MaxMissed  uint32       `json:"max_missed"`
+	Runs       []TrackedRun `json:"runs"` // in the order of their ids
+	CreatedAt  Time         `json:"created_at"`
+}
+
+// TrackedRun is a run that has not ended.
+type TrackedRun struct {
+	Run  uuid.UUID `json:"run"`
+	Last Time      `json:"last"` // heartbeat, or the beginning
+	Sent uint64    `json:"sent"` // heartbeats
+}
+
+// SchedulerEvent is an event of [Scheduler]. The set is closed.
+//
+//sumtype:decl
+type SchedulerEvent interface {
+	Event
+	schedulerEvent()
+}
+
+type (
+	// SchedulerTrack begins to track a run, which made itself known.
+	SchedulerTrack struct {
+		Run uuid.UUID `json:"run"`
+	}
+	// SchedulerHeartbeats are the heartbeats of several runs at one time (004
+	// OrchestratorHeartbeatMsg). Those that are not tracked are passed over.
+	SchedulerHeartbeats struct {
+		Runs []uuid.UUID `json:"runs"`
+		// IntervalMS and MaxMissed are as the daemon is configured; 0: as they were.
+		IntervalMS int64  `json:"interval_ms,omitempty"`
+		MaxMissed  uint32 `json:"max_missed,omitempty"`
+	}
+	// SchedulerForget says that a run has ended.
+	SchedulerForget struct {
+		Run uuid.UUID `json:"run"`
+	}
+	// SchedulerDue says that heartbeats are missing.
+	SchedulerDue struct{}
+)
+
+func (SchedulerTrack) schedulerEvent()      {}
+func (SchedulerHeartbeats) schedulerEvent() {}
+func (SchedulerForget) schedulerEvent()     {}
+func (SchedulerDue) schedulerEvent()        {}
+
+// EventType gives the discriminator.
+func (SchedulerTrack) EventType() string { return "track" }
+
+// EventType gives the discriminator.
+func (SchedulerHeartbeats) EventType() string { return "heartbeats" }
+
+// EventType gives the discriminator.
+func (SchedulerForget) EventType() string { return "forget" }
+
+// EventType gives the discriminator.
+func (SchedulerDue) EventType() string { return typeDue }
+
+// AppendJSON appends the journal form.
+func (e SchedulerTrack) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SchedulerHeartbeats) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SchedulerForget) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+
+// AppendJSON appends the journal form.
+func (e SchedulerDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+
+func decodeSchedulerEvent(typ string, b []byte) (Event, error) {
+	switch typ {
+	case SchedulerTrack{}.EventType():
+		return decodeAs[SchedulerTrack](b)
+	case SchedulerHeartbeats{}.EventType():
+		return decodeAs[SchedulerHeartbeats](b)
+	case SchedulerForget{}.EventType():
+		return decodeAs[SchedulerForget](b)
+	case SchedulerDue{}.EventType():
+		return SchedulerDue{}, nil
+	}
+	return nil, nil
+}
+
+// SchedulerRef names the scheduler that tracks a run.
+func SchedulerRef(run uuid.UUID) effects.Ref {
+	return effects.Ref{Kind: KindScheduler, ID: namedID("scheduler", "", "", string(binary.BigEndian.AppendUint16(nil, uint16(run[0])%schedulerShards)))}
+}
+
+// Apply carries out one transition.
+func (s Scheduler) Apply(e SchedulerEvent, c Clock) (Scheduler, []effects.Effect) {
+	switch e := e.(type) {
+	case SchedulerTrack:
+		return s.track(e, c)
+	case SchedulerHeartbeats:
+		return s.heartbeats(e, c)
+	case SchedulerForget:
+		return s.forget(e)
+	case SchedulerDue:
+		return s.due(e, c)
+	}
+	return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
+}
+
+func (s Scheduler) find(run uuid.UUID) (int, bool) {
+	return slices.BinarySearchFunc(s.Runs, run, func(t TrackedRun, id uuid.UUID) int { return bytes.Compare(t.Run[:], id[:]) })
+}
+
+func (s Scheduler) track(e SchedulerTrack, c Clock) (Scheduler, []effects.Effect) {
+	if e.Run == uuid.Nil {
+		return s, s.refuse(e, effects.CodeInvalid, "run: must be the id of a run")
+	}
+	i, tracked := s.find(e.Run)
+	if tracked {
+		return s, s.refuse(e, effects.CodeExists, fmt.Sprintf("run: %s is tracked already", e.Run))
+	}
+	if s.ID == uuid.Nil {
+		s = Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: c.Now}
+	}
+	s.Runs = slices.Insert(slices.Clone(s.Runs), i, TrackedRun{Run: e.Run, Last: c.Now})
+	return s, nil
+}
+
+func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effects.Effect) {
+	switch {
+	case s.ID == uuid.Nil:
+		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
+	case e.IntervalMS < 0 || e.IntervalMS > MaxTimeout.Milliseconds():
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("interval_ms: %d is not between 0 and %d", e.IntervalMS, MaxTimeout.Milliseconds()))
+	}
+	n := s
+	n.Runs = slices.Clone(s.Runs)
+	beats := 0
+	for _, run := range e.Runs {
+		if i, tracked := n.find(run); tracked {
+			n.Runs[i].Last = max(n.Runs[i].Last, c.Now)
+			n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
+			beats++
+		}
+	}
+	if beats == 0 {
+		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
+	}
+	if e.IntervalMS > 0 {
+		n.IntervalMS = e.IntervalMS
+	}
+	if e.MaxMissed > 0 {
+		n.MaxMissed = e.MaxMissed
+	}
+	return n, nil
+}
+
+func (s Scheduler) forget(e SchedulerForget) (Scheduler, []effects.Effect) {
+	i, tracked := s.find(e.Run)
+	if !tracked {
+		return s, s.refuse(e, effects.CodeNotFound, fmt.Sprintf("run: %s is not tracked", e.Run))
+	}
+	sent := s.Runs[i].Sent
+	return s.without(i), []effects.Effect{effects.Send{
+		To: effects.Ref{Kind: KindOrchestrator, ID: e.Run}, Event: OrchestratorHeartbeats{Sent: sent},
+	}}
+}
+
+func (s Scheduler) without(i int) Scheduler {
+	if len(s.Runs) == 1 {
+		return Scheduler{}
+	}
+	s.Runs = slices.Delete(slices.Clone(s.Runs), i, i+1)
+	return s
+}
+
+// silence is how long a run may be silent.
+func (s Scheduler) silence() int64 {
+	if s.IntervalMS > 0 && int64(s.MaxMissed) > math.MaxInt64/s.IntervalMS {
+		return math.MaxInt64
+	}
+	return s.IntervalMS * int64(s.MaxMissed)
+}
+
+// due declares the runs orphaned that were silent for too long. They forget
+// themselves.
+func (s Scheduler) due(e SchedulerDue, c Clock) (Scheduler, []effects.Effect) {
+	at := s.Deadline()
+	if at.IsZero() || at.After(c.Now) {
+		return s, s.refuse(e, effects.CodeConflict, "no heartbeat is missing yet")
+	}
+	var effs []effects.Effect
+	n := s
+	n.Runs = nil
+	for _, r := range s.Runs {
+		if laterMS(r.Last, s.silence()).After(c.Now) {
+			n.Runs = append(n.Runs, r)
+			continue
+		}
+		to := effects.Ref{Kind: KindOrchestrator, ID: r.Run}
+		effs = append(effs,
+			effects.Send{To: to, Event: OrchestratorOrphan{LastHeartbeat: r.Last, Missed: s.MaxMissed}},
+			effects.Send{To: to, Event: OrchestratorHeartbeats{Sent: r.Sent}},
+		)
+	}
+	if len(n.Runs) == 0 {
+		n = Scheduler{}
+	}
+	return n, effs
+}
+
+// Ref names the scheduler.
+func (s Scheduler) Ref() effects.Ref {
+	if s.ID == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: KindScheduler, ID: s.ID}
+}
+
+// Deadline is when the first run will have been silent for too long.
+func (s Scheduler) Deadline() Time {
+	var first Time
+	for _, r := range s.Runs {
+		if at := laterMS(r.Last, s.silence()); first.IsZero() || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
+// Terms lists the scheduler under all.
+func (s Scheduler) Terms() []effects.Term {
+	return []effects.Term{{Name: TermAll, At: s.CreatedAt}}
+}
+
+// AppendJSON appends the stored form.
+func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
+
+func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
+	own, ok := e.(SchedulerEvent)
+	if !ok {
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
+	}
+	return s.Apply(own, c)
+}
+
+func (s Scheduler) refuse(e Event, code effects.Code, reason string) []effects.Effect {
+	return refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, code, reason)
+}
