@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,41 +11,54 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Job makes a run at each time of its schedule, and says which of them may go on
+// Job makes a run for each time of its schedule, and says which of them may go on
 // (004 Job and Scheduler, E1).
 //
-//	apply ──▶ enabled ◀──── resume, apply ───┐
-//	           │ ▲ due, trigger, admit,      │
-//	           └─┘ run ended                 │
-//	           │ pause, no next time         │
-//	           ▼                             │
+//	apply ──▶ enabled ◀──── resume ──────────┐
+//	           │ ▲ apply, due, trigger,      │
+//	           └─┘ admit, run ended          │
+//	           │ pause; its schedule         │
+//	           ▼ cannot be read              │
 //	          paused ────────────────────────┘
 //
 // delete leads from both out of existence: its runs are cancelled. A run is made
-// some time ahead of its own, and waits in PreRun; trigger makes one at once, in
-// both states.
+// some time ahead of its own, and waits in PreRun. Its verdict comes when it asks
+// for admission: it is dispatched once it has a place, skipped where the job is
+// paused, is to skip it, forbids overlap, or has another schedule meanwhile. A run
+// that never gets a place, and a time that passed without a run, are missed.
+// trigger makes a run at once, in both states.
 //
 // Invariants, held by property tests:
-//   - Each time of the schedule is decided once: a run is made, or it counts as
-//     missed or skipped.
-//   - The runs that have a place are never more than MaxConcurrentRuns.
-//   - With overlap forbid or replace at most one run has a place.
-//   - Waiting runs get their places in the order in which they asked.
-//   - NextRunAt is later than LastDueAt: what was decided never becomes due again.
+//   - Each verdict is recorded once as an occurrence, and counted once.
+//   - A run that is admitted, and only that, counts as dispatched and gets a place,
+//     and as many count as have a place or ended with one.
+//   - A place is given only while fewer runs have one than MaxConcurrentRuns, and
+//     only while none has one where overlap is forbid or replace.
+//   - Runs get their places in the order in which they asked.
+//   - A run of the schedule is not admitted while the job is paused, nor beside
+//     another one where overlap is forbid.
+//   - NextRunAt is later than LastDueAt, and each due event moves it on.
 //   - A paused job has no deadline.
+//   - A due event leaves a deadline that has come only where it has decided about
+//     times that had passed.
+//   - A run is made under an id that no run of the job has, and at most
+//     MaxActiveRuns have not ended.
 type Job struct {
 	JobSpec
 	Key          uuid.UUID   `json:"key"` // of the record: derived from tenant and id
 	Paused       bool        `json:"paused"`
 	PausedReason string      `json:"paused_reason"`
-	NextRunAt    Time        `json:"next_run_at"` // zero: none follows
-	LastDueAt    Time        `json:"last_due_at"`
-	SkipNext     uint32      `json:"skip_next"` // how many of the next times are skipped
-	Active       []ActiveRun `json:"active"`    // runs that have not ended, in the order in which they were made
-	LastRun      EndedRun    `json:"last_run"`  // the one that ended last
+	NextRunAt    Time        `json:"next_run_at"` // the next time for which no run was made; zero: none follows
+	LastDueAt    Time        `json:"last_due_at"` // the latest time for which one was made, or that was missed
+	SkipNext     uint32      `json:"skip_next"`   // how many of the next times are skipped
+	Active       []ActiveRun `json:"active"`      // runs that have not ended; those that have asked, in that order
+	LastRun      EndedRun    `json:"last_run"`    // of those that had a place, the one that ended last
 	Counts       JobCounts   `json:"counts"`
-	CreatedAt    Time        `json:"created_at"`
-	UpdatedAt    Time        `json:"updated_at"`
+	Sequence     uint64      `json:"sequence"` // counts the occurrences; their ids are derived from it
+	// LastTriggeredAt is the time of the latest run by hand: no two have the same.
+	LastTriggeredAt Time `json:"last_triggered_at"`
+	CreatedAt       Time `json:"created_at"`
+	UpdatedAt       Time `json:"updated_at"`
 
 	compiled *schedule.Schedule // derived, never stored
 }
@@ -54,11 +68,24 @@ type ActiveRun struct {
 	Run         uuid.UUID `json:"run"`
 	RunID       string    `json:"run_id"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Asked       bool      `json:"asked"` // its time has come, and it wants a place
-	Place       bool      `json:"place"` // it has one
+	Manual      bool      `json:"manual,omitempty"` // triggered out of turn
+	Stage       RunStage  `json:"stage"`
+	// Dropped: its time is none of the schedule's any more.
+	Dropped bool `json:"dropped,omitempty"`
 }
 
-// EndedRun says how the run that ended last went.
+// RunStage says how far a run is, as its job sees it.
+type RunStage string
+
+// Stages of a run.
+const (
+	StageWaiting RunStage = "waiting" // for its time
+	StageAsked   RunStage = "asked"   // its time has come, and it waits for a place
+	StagePlaced  RunStage = "placed"  // it has one
+	StageDenied  RunStage = "denied"  // it is skipped, and about to end
+)
+
+// EndedRun says how a run went.
 type EndedRun struct {
 	RunID       string             `json:"run_id"`
 	State       OrchestratorStatus `json:"state"`
@@ -68,15 +95,16 @@ type EndedRun struct {
 	Error       string             `json:"error"`
 }
 
-// JobCounts count what was decided about a job's times, and how its runs ended.
+// JobCounts count the verdicts about a job's times, and how the runs ended that
+// were dispatched.
 type JobCounts struct {
-	Made      uint64 `json:"made"` // runs
-	Missed    uint64 `json:"missed"`
-	Skipped   uint64 `json:"skipped"` // by overlap, or by skipNext
-	Completed uint64 `json:"completed"`
-	Failed    uint64 `json:"failed"`
-	Cancelled uint64 `json:"cancelled"`
-	Orphaned  uint64 `json:"orphaned"`
+	Dispatched uint64 `json:"dispatched"`
+	Missed     uint64 `json:"missed"`
+	Skipped    uint64 `json:"skipped"`
+	Completed  uint64 `json:"completed"`
+	Failed     uint64 `json:"failed"`
+	Cancelled  uint64 `json:"cancelled"`
+	Orphaned   uint64 `json:"orphaned"`
 }
 
 // Apply carries out one transition.
@@ -97,7 +125,7 @@ func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
 	case JobResume:
 		return j.resume(e, c)
 	case JobDelete:
-		return j.remove(e)
+		return j.remove(e, c)
 	case JobSkipNext:
 		return j.skipNext(e, c)
 	case JobKill:
@@ -113,35 +141,55 @@ func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
 	return j, j.refuse(e, effects.CodeInvalid, fmt.Sprintf("a job takes no event %q", e.EventType()))
 }
 
-// configure: (absent) → enabled; or a new configuration, scheduled from now (R18),
-// which reaches the runs that wait for their time.
+// configure: (absent) → enabled; or a new configuration, which reaches the runs
+// that wait for their time. Another schedule holds from now on (R18).
 func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 	spec := e.Spec.withDefaults()
 	ref := JobRef(spec.Namespace, spec.Tenant, spec.ID)
 	if err := spec.validate(); err != nil {
 		return j, refused(ref, e, effects.CodeInvalid, err.Error())
 	}
-	n := j
-	what := "updated"
-	if j.Key == uuid.Nil {
+	n, what := j, "updated"
+	switch {
+	case j.Key == uuid.Nil:
 		n, what = Job{Key: ref.ID, CreatedAt: c.Now}, "created"
-	} else if j.Key != ref.ID {
+	case j.Key != ref.ID:
 		return j, j.refuse(e, effects.CodeInvalid, fmt.Sprintf("id: %q is another job than %q", clip(spec.ID), clip(j.ID)))
 	}
-	n.JobSpec, n.UpdatedAt, n.compiled = spec, c.Now, nil
-	if j.Key == uuid.Nil || spec.Schedule != j.Schedule || spec.Timezone != j.Timezone {
-		n, err := n.scheduled(c)
-		if err != nil {
+	n.JobSpec, n.UpdatedAt = spec, c.Now
+	var effs []effects.Effect
+	if n.Schedule != j.Schedule || n.Timezone != j.Timezone || j.clockWasWrong(c) {
+		var was Job
+		was, effs = j.overdue("the schedule was changed before it was dispatched", c)
+		n.Counts, n.Sequence, n.LastDueAt, n.compiled = was.Counts, was.Sequence, min(was.LastDueAt, c.Now), nil
+		var err error
+		if n, err = n.scheduled(c); err != nil {
 			return j, refused(ref, e, effects.CodeInvalid, err.Error())
 		}
-		return n, append(n.tellWaiting(), n.announce(what))
+		n = n.dropped()
 	}
-	return n, append(n.tellWaiting(), n.announce(what))
+	for _, a := range n.Active {
+		if a.Stage == StageWaiting {
+			effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorConfigure{Config: spec}})
+		}
+	}
+	return n.fill(append(effs, n.announce(what)), c)
+}
+
+// clockWasWrong: see [maxClockLead].
+func (j Job) clockWasWrong(c Clock) bool { return j.LastDueAt.After(c.Now.Add(maxClockLead)) }
+
+// schedule is the compiled schedule; nil where there is none.
+func (j Job) schedule() (*schedule.Schedule, error) {
+	if j.compiled != nil {
+		return j.compiled, nil
+	}
+	return j.scheduleFrom(j.CreatedAt)
 }
 
 // scheduled computes the next time from now.
 func (j Job) scheduled(c Clock) (Job, error) {
-	s, err := j.scheduleFrom(j.CreatedAt)
+	s, err := j.schedule()
 	if err != nil {
 		return j, err
 	}
@@ -157,126 +205,178 @@ func (j Job) scheduled(c Clock) (Job, error) {
 	return j, nil
 }
 
-// tellWaiting brings the configuration to the runs that have not begun.
-func (j Job) tellWaiting() []effects.Effect {
-	var effs []effects.Effect
-	for _, a := range j.Active {
-		if !a.Asked {
-			effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorConfigure{Config: j.JobSpec}})
-		}
+// dropped marks the runs whose times are none of the schedule's.
+func (j Job) dropped() Job {
+	j.Active = slices.Clone(j.Active)
+	for i, a := range j.Active {
+		j.Active[i].Dropped = a.Stage == StageWaiting && !a.Manual && !j.isTime(a.ScheduledAt)
 	}
-	return effs
+	return j
+}
+
+// isTime reports whether it is a time of the schedule.
+func (j Job) isTime(at Time) bool {
+	s, err := j.schedule()
+	if err != nil || s == nil {
+		return false
+	}
+	next, ok := s.Next(at - 1)
+	return ok && next == at
 }
 
 func runRef(id uuid.UUID) effects.Ref { return effects.Ref{Kind: KindOrchestrator, ID: id} }
 
-// due decides about the next time, and about those that passed with it.
+// due makes the run of the next time. Of the times that have passed, the last one
+// gets a run where it is not too late; all others are missed.
 func (j Job) due(e JobDue, c Clock) (Job, []effects.Effect) {
 	at := j.Deadline()
-	if at.IsZero() || at.After(c.Now) {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is not due before %s", j.ID, at))
+	switch {
+	case at.IsZero():
+		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s waits for no time", clip(j.ID)))
+	case at.After(c.Now):
+		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is due at %s, after %s", clip(j.ID), at, c.Now))
 	}
-	s := j.compiled
-	if s == nil {
-		var err error
-		if s, err = j.scheduleFrom(j.CreatedAt); err != nil || s == nil {
-			j.Paused, j.NextRunAt, j.PausedReason = true, 0, firstText(fmt.Sprintf("its schedule %q cannot be read by this build: %v", j.Schedule, err))
-			return j, []effects.Effect{j.announce("paused")}
-		}
-		j.compiled = s
+	s, err := j.schedule()
+	if err != nil || s == nil { // stored by a build that took this schedule
+		j.Paused, j.NextRunAt, j.UpdatedAt = true, 0, c.Now
+		j.PausedReason = firstText(fmt.Sprintf("schedule: %q cannot be read: %v", j.Schedule, err))
+		return j, []effects.Effect{j.announce("paused")}
 	}
-	// Of the times that have passed the latest counts, where it is not too late.
-	due := j.NextRunAt
-	missed := uint64(0)
-	for n := 0; due.Before(c.Now) && n < MaxMissedCounted; n++ {
-		next, ok := s.Next(due)
-		if !ok || next.After(c.Now) {
-			break
-		}
-		due = next
-		missed++
-	}
+	j.compiled, j.UpdatedAt = s, c.Now
+	due, found := j.NextRunAt, true
 	var effs []effects.Effect
-	late := betweenMS(due, c.Now) > j.startDeadline()
-	if late {
-		missed++
+	if !due.After(c.Now) {
+		due, found = lastWithin(s, max(j.NextRunAt, laterMS(c.Now, -j.startDeadline())), c.Now)
+		until := c.Now
+		if found {
+			until = due - 1
+		}
+		j, effs = j.miss(s, j.NextRunAt, until, fmt.Sprintf("no run was made within the start deadline of %s", lengthText(j.startDeadline())), c)
 	}
-	if missed > 0 {
-		j.Counts.Missed = saturatingAdd(j.Counts.Missed, missed)
-		effs = append(effs, j.announceData("missed", jsonOf(struct {
-			Count uint64 `json:"count"`
-			Until Time   `json:"until"`
-		}{missed, due})))
+	if found {
+		j, effs = j.occur(due, effs, c)
 	}
-	j.LastDueAt, j.UpdatedAt = due, c.Now
-	j.NextRunAt = 0
-	if next, ok := s.Next(max(due, min(c.Now, maxTime))); ok {
+	if !found {
+		due = c.Now
+	}
+	j.LastDueAt, j.NextRunAt = max(j.LastDueAt, due), 0
+	if next, ok := s.Next(max(c.Now, j.LastDueAt)); ok {
 		j.NextRunAt = next
 	}
-	if late {
-		return j, effs
-	}
-	return j.occur(due, effs, c)
+	return j, effs
 }
 
-// occur makes the run of a time, unless it is skipped.
+// occur makes the run of a time, unless an edit of the schedule has left one.
 func (j Job) occur(due Time, effs []effects.Effect, c Clock) (Job, []effects.Effect) {
 	switch {
-	case j.SkipNext > 0:
-		j.SkipNext--
-		return j.skip(due, "skipNext", effs)
-	case j.Overlap == OverlapForbid && len(j.Active) > 0:
-		return j.skip(due, "run "+j.Active[0].RunID+" has not ended, and overlap is forbid", effs)
+	case j.hasRunAt(due):
+		return j, effs
 	case len(j.Active) >= MaxActiveRuns:
-		return j.skip(due, fmt.Sprintf("%d runs have not ended", len(j.Active)), effs)
+		return j.verdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(j.Active)), effs, c)
 	}
-	return j.make(runOf(j.JobSpec, due, false), effs, c)
+	return j.make(runOf(j.JobSpec, due, false), effs)
 }
 
-func (j Job) skip(due Time, why string, effs []effects.Effect) (Job, []effects.Effect) {
-	j.Counts.Skipped = saturatingAdd(j.Counts.Skipped, 1)
-	return j, append(effs, j.announceData("skipped", jsonOf(struct {
-		ScheduledAt Time   `json:"scheduled_at"`
-		Reason      string `json:"reason"`
-	}{due, why})))
+func (j Job) hasRunAt(at Time) bool {
+	return slices.ContainsFunc(j.Active, func(a ActiveRun) bool { return a.ScheduledAt == at })
 }
 
-func (j Job) make(run RunSpec, effs []effects.Effect, c Clock) (Job, []effects.Effect) {
-	j.Counts.Made = saturatingAdd(j.Counts.Made, 1)
-	j.Active = append(slices.Clip(j.Active), ActiveRun{Run: run.ID, RunID: run.RunID, ScheduledAt: run.ScheduledAt})
-	j.UpdatedAt = c.Now
+func (j Job) make(run RunSpec, effs []effects.Effect) (Job, []effects.Effect) {
+	j.Active = append(slices.Clip(j.Active), ActiveRun{
+		Run: run.ID, RunID: run.RunID, ScheduledAt: run.ScheduledAt, Manual: run.Manual, Stage: StageWaiting,
+	})
 	return j, append(effs, effects.Send{To: runRef(run.ID), Event: OrchestratorCreate{Spec: run, Owner: Owner{Ref: j.Ref()}}})
 }
 
-// trigger makes a run now, out of turn.
+// overdue records the times that have come, and for which no run was made, when
+// the job is paused, deleted or gets another schedule: none will be.
+func (j Job) overdue(reason string, c Clock) (Job, []effects.Effect) {
+	if j.Paused || j.NextRunAt.IsZero() || j.NextRunAt.After(c.Now) {
+		return j, nil
+	}
+	s, err := j.schedule()
+	if err != nil || s == nil {
+		return j, nil // it has no times
+	}
+	j, effs := j.miss(s, j.NextRunAt, c.Now, reason, c)
+	j.LastDueAt = max(j.LastDueAt, c.Now)
+	return j, effs
+}
+
+// miss records the times in [from, to] that have no run as one occurrence.
+func (j Job) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (Job, []effects.Effect) {
+	n, first, last, capped := uint64(0), Time(0), Time(0), false
+	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
+		if capped = n == MaxMissedCounted; capped {
+			last = to // not a time of the schedule, but none after it was missed
+			break
+		}
+		if j.hasRunAt(t) { // which gets a verdict of its own
+			continue
+		}
+		if n == 0 {
+			first = t
+		}
+		n, last = n+1, t
+	}
+	if n == 0 {
+		return j, nil
+	}
+	return j.record(Occurrence{DueAt: first, LastDueAt: last, Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason}, nil, c)
+}
+
+// trigger makes a run now, out of turn. Who asks is told which one.
 func (j Job) trigger(e JobTrigger, c Clock) (Job, []effects.Effect) {
-	run := runOf(j.JobSpec, c.Now, true)
-	if slices.ContainsFunc(j.Active, func(a ActiveRun) bool { return a.Run == run.ID }) {
-		return j, j.refuse(e, effects.CodeExists, fmt.Sprintf("run %s exists already: at one instant there is one", run.RunID))
-	}
 	if len(j.Active) >= MaxActiveRuns {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("%d runs of job %s have not ended: no more are made", len(j.Active), j.ID))
+		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("%d runs of job %s have not ended: no more are made", len(j.Active), clip(j.ID)))
 	}
-	return j.make(run, []effects.Effect{j.announceData("triggered", jsonOf(struct {
-		By    string `json:"by"`
-		RunID string `json:"run_id"`
-	}{firstText(e.By), run.RunID}))}, c)
+	at := j.freeInstant(c)
+	run := runOf(j.JobSpec, at, true)
+	j.LastTriggeredAt, j.UpdatedAt = at, c.Now
+	return j.make(run, []effects.Effect{
+		j.announceData("triggered", jsonOf(struct {
+			By    string `json:"by"`
+			RunID string `json:"run_id"`
+		}{firstText(e.By), run.RunID})),
+		effects.Answer{Value: JobTriggered{Run: run.ID, RunID: run.RunID}},
+	})
+}
+
+// triggerLead bounds how far ahead of the clock runs by hand may be numbered.
+const triggerLead = 60_000
+
+// freeInstant is the first millisecond from now on that names no run, nor will:
+// triggers of one batch have the same clock reading, and the times of the schedule
+// belong to it.
+func (j Job) freeInstant(c Clock) Time {
+	at := max(c.Now, effects.MinTime)
+	if j.LastTriggeredAt >= at && j.LastTriggeredAt < laterMS(at, triggerLead) {
+		at = j.LastTriggeredAt + 1
+	}
+	for j.hasRunAt(at) || j.isTime(at) {
+		at++
+	}
+	return at
 }
 
 func (j Job) pause(e JobPause, c Clock) (Job, []effects.Effect) {
 	if j.Paused {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is paused already", j.ID))
+		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is paused already: %s", clip(j.ID), j.PausedReason))
 	}
+	j, effs := j.overdue("paused before it was dispatched", c)
 	j.Paused, j.PausedReason, j.NextRunAt, j.UpdatedAt = true, boundedReason(e.Reason, "paused"), 0, c.Now
-	return j, []effects.Effect{j.announce("paused")}
+	return j, append(effs, j.announce("paused"))
 }
 
 func (j Job) resume(e JobResume, c Clock) (Job, []effects.Effect) {
 	if !j.Paused {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is not paused", j.ID))
+		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is not paused", clip(j.ID)))
 	}
 	n := j
 	n.Paused, n.PausedReason, n.UpdatedAt = false, "", c.Now
+	if j.clockWasWrong(c) {
+		n.LastDueAt = c.Now
+	}
 	n, err := n.scheduled(c)
 	if err != nil {
 		return j, j.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
@@ -284,115 +384,18 @@ func (j Job) resume(e JobResume, c Clock) (Job, []effects.Effect) {
 	return n, []effects.Effect{n.announce("resumed")}
 }
 
-// remove: the job is gone, and its runs are cancelled.
-func (j Job) remove(e JobDelete) (Job, []effects.Effect) {
-	var effs []effects.Effect
+// remove: the job is gone, and its runs are cancelled. Those that have a place go
+// on to clean up without it.
+func (j Job) remove(e JobDelete, c Clock) (Job, []effects.Effect) {
+	reason := boundedReason(e.Reason, "the job was deleted")
+	j, effs := j.overdue("deleted before it was dispatched", c)
 	for _, a := range j.Active {
-		effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: boundedReason(e.Reason, "the job was deleted")}})
+		if a.Stage == StageWaiting || a.Stage == StageAsked {
+			j, effs = j.verdict(VerdictSkipped, a, reason, effs, c)
+		}
+		effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: reason}})
 	}
 	return Job{}, append(effs, j.announce("deleted"))
-}
-
-func (j Job) skipNext(e JobSkipNext, c Clock) (Job, []effects.Effect) {
-	j.SkipNext, j.UpdatedAt = min(j.SkipNext, 1<<31)+1, c.Now
-	return j, []effects.Effect{j.announceData("skip_next", jsonOf(struct {
-		Reason string `json:"reason"`
-	}{firstText(e.Reason)}))}
-}
-
-// kill cancels the latest other run, or all others.
-func (j Job) kill(e JobKill) (Job, []effects.Effect) {
-	var effs []effects.Effect
-	for _, a := range slices.Backward(j.Active) {
-		if a.Run == e.Except {
-			continue
-		}
-		effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: boundedReason(e.Reason, "killed")}})
-		if !e.All {
-			break
-		}
-	}
-	return j, effs
-}
-
-// admit: a run's time has come, and it wants a place.
-func (j Job) admit(e JobAdmit, c Clock) (Job, []effects.Effect) {
-	i := slices.IndexFunc(j.Active, func(a ActiveRun) bool { return a.Run == e.Run })
-	if i < 0 || j.Active[i].Asked {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("run %q of job %s does not wait for a place", clip(e.RunID), j.ID))
-	}
-	j.Active = slices.Clone(j.Active)
-	j.Active[i].Asked = true
-	var effs []effects.Effect
-	if j.Overlap == OverlapReplace {
-		for k, a := range j.Active {
-			if k != i && a.Asked {
-				effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: "replaced by run " + e.RunID}})
-			}
-		}
-	}
-	return j.fill(effs, c)
-}
-
-// places is how many runs may have one; 0: any number.
-func (j Job) places() int {
-	if j.Overlap != OverlapAllow {
-		return 1
-	}
-	return int(j.MaxConcurrentRuns)
-}
-
-// fill gives the places that are free.
-func (j Job) fill(effs []effects.Effect, c Clock) (Job, []effects.Effect) {
-	taken := 0
-	for _, a := range j.Active {
-		if a.Place {
-			taken++
-		}
-	}
-	j.Active, j.UpdatedAt = slices.Clone(j.Active), c.Now
-	for i, a := range j.Active {
-		if a.Asked && !a.Place && (j.places() == 0 || taken < j.places()) {
-			j.Active[i].Place = true
-			taken++
-			effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorAdmit{}})
-		}
-	}
-	return j, effs
-}
-
-// runEnded frees the place of a run.
-func (j Job) runEnded(e JobRunEnded, c Clock) (Job, []effects.Effect) {
-	i := slices.IndexFunc(j.Active, func(a ActiveRun) bool { return a.Run == e.Run })
-	if i < 0 {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("run %q is none of job %s that has not ended", clip(e.RunID), j.ID))
-	}
-	j.Active = slices.Concat(j.Active[:i], j.Active[i+1:])
-	j.LastRun = EndedRun{RunID: e.RunID, State: e.State, ScheduledAt: e.ScheduledAt, EndedAt: c.Now, ExitCode: e.ExitCode, Error: e.Error}
-	switch e.State {
-	case OrchestratorCompleted:
-		j.Counts.Completed = saturatingAdd(j.Counts.Completed, 1)
-	case OrchestratorCancelled:
-		j.Counts.Cancelled = saturatingAdd(j.Counts.Cancelled, 1)
-	case OrchestratorOrphaned:
-		j.Counts.Orphaned = saturatingAdd(j.Counts.Orphaned, 1)
-	default:
-		j.Counts.Failed = saturatingAdd(j.Counts.Failed, 1)
-	}
-	return j.fill(nil, c)
-}
-
-// runRefused: a run could not be made, for instance since there is one of that
-// time already.
-func (j Job) runRefused(e ChildEnded, c Clock) (Job, []effects.Effect) {
-	i := slices.IndexFunc(j.Active, func(a ActiveRun) bool { return a.Run == e.Child.ID })
-	if e.Outcome != ChildRefused || i < 0 || j.Active[i].Asked {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s does not wait for %s", j.ID, e.Child))
-	}
-	due := j.Active[i].ScheduledAt
-	j.Active, j.UpdatedAt = slices.Concat(j.Active[:i], j.Active[i+1:]), c.Now
-	j.Counts.Made = max(j.Counts.Made, 1) - 1
-	return j.skip(due, boundedReason(e.Reason, "it was refused"), nil)
 }
 
 // Ref names the job.
@@ -403,13 +406,13 @@ func (j Job) Ref() effects.Ref {
 	return effects.Ref{Kind: KindJob, ID: j.Key}
 }
 
-// Deadline is when the run of the next time is to be made; zero where there is
-// none.
+// Deadline is when the run of the next time is to be made: CreateAheadMS before
+// it, but not before the time before it. Zero where there is none.
 func (j Job) Deadline() Time {
 	if j.Paused || j.NextRunAt.IsZero() {
 		return 0
 	}
-	return max(laterMS(j.NextRunAt, -j.CreateAheadMS), effects.MinTime)
+	return max(laterMS(j.NextRunAt, -j.CreateAheadMS), j.LastDueAt)
 }
 
 // Terms lists the job under all, whether it is paused, and its tenant.
@@ -432,7 +435,16 @@ func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
 	return j.Apply(own, c)
 }
 
+// announce says something of the job on the bus.
 func (j Job) announce(what string) effects.Effect { return j.announceData(what, nil) }
+
+func (j Job) announceData(what string, data json.RawMessage) effects.Effect {
+	return effects.Emit{Event: effects.Event{
+		Kind:   effects.EventKind{Category: "job", Action: what},
+		Source: effects.EventSource{Component: "job", ID: j.Key},
+		Data:   data,
+	}}
+}
 
 func (j Job) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindJob, ID: j.Key}, e, code, reason)

@@ -1,12 +1,6 @@
 package core
 
-import (
-	"encoding/json"
-
-	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
-)
+import "github.com/google/uuid"
 
 // JobEvent is an event of [Job]. The set is closed.
 //
@@ -23,7 +17,7 @@ type (
 	}
 	// JobDue says that the run of the next time is to be made.
 	JobDue struct{}
-	// JobTrigger makes a run now, out of turn.
+	// JobTrigger makes a run now, out of turn. Answered by [JobTriggered].
 	JobTrigger struct {
 		By    string `json:"by"`
 		Owner Owner  `json:"owner"` // told where it is refused
@@ -34,34 +28,33 @@ type (
 	}
 	// JobResume makes runs again, from now on.
 	JobResume struct{}
-	// JobDelete removes the job, and cancels its runs.
+	// JobDelete removes the job, and cancels its runs, which go on to clean up.
 	JobDelete struct {
 		Reason string `json:"reason"`
 	}
-	// JobSkipNext skips one more of the next times.
+	// JobSkipNext skips one more of the next times of the schedule, also where its
+	// run waits already.
 	JobSkipNext struct {
 		Reason string `json:"reason"`
 	}
-	// JobKill cancels the latest run, or all, but for one.
+	// JobKill cancels the run that got its place last, or all whose time has come,
+	// but for one.
 	JobKill struct {
 		Except uuid.UUID `json:"except"`
 		All    bool      `json:"all"`
 		Reason string    `json:"reason"`
 	}
-	// JobAdmit asks for a place for a run.
+	// JobAdmit asks for a place for a run, whose time has come. The run sends it, and
+	// is told of a refusal.
 	JobAdmit struct {
-		Run         uuid.UUID `json:"run"`
-		RunID       string    `json:"run_id"`
-		ScheduledAt Time      `json:"scheduled_at"`
+		Run uuid.UUID `json:"run"`
 	}
 	// JobRunEnded says that a run has ended.
 	JobRunEnded struct {
-		Run         uuid.UUID          `json:"run"`
-		RunID       string             `json:"run_id"`
-		State       OrchestratorStatus `json:"state"`
-		ScheduledAt Time               `json:"scheduled_at"`
-		ExitCode    *int32             `json:"exit_code"`
-		Error       string             `json:"error"`
+		Run      uuid.UUID          `json:"run"`
+		State    OrchestratorStatus `json:"state"`
+		ExitCode *int32             `json:"exit_code"`
+		Error    string             `json:"error"`
 	}
 )
 
@@ -78,6 +71,16 @@ func (JobRunEnded) jobEvent() {}
 func (ChildEnded) jobEvent()  {}
 
 func (e JobTrigger) owner() Owner { return e.Owner }
+func (e JobAdmit) owner() Owner   { return Owner{Ref: runRef(e.Run)} }
+
+// JobTriggered answers a [JobTrigger]: it names the run that was made.
+type JobTriggered struct {
+	Run   uuid.UUID `json:"run"`
+	RunID string    `json:"run_id"`
+}
+
+// AppendJSON appends it as JSON.
+func (t JobTriggered) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
 // EventType gives the discriminator.
 func (JobApply) EventType() string { return "apply" }
@@ -184,12 +187,4 @@ func decodeJobEvent(typ string, b []byte) (Event, error) {
 		return decodeAs[JobRunEnded](b)
 	}
 	return decodeShared[JobEvent](typ, b)
-}
-
-func (j Job) announceData(what string, data json.RawMessage) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "job", Action: what},
-		Source: effects.EventSource{Component: "job", ID: j.Key},
-		Data:   data,
-	}}
 }

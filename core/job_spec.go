@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +20,14 @@ const (
 	DefaultCreateAheadMS     = 30_000  // 30 seconds
 	DefaultRetryMaxDelayMS   = 3_600_000
 
-	MaxPodSpecBytes  = 64 << 10 // a pod spec, the configuration of constraints and of actions, each
+	// MaxPodSpecBytes bounds a pod spec, the configuration of constraints and that of
+	// actions, each: every run carries them.
+	MaxPodSpecBytes  = 64 << 10
 	MaxRetries       = 1000
 	MaxCreateAheadMS = 3_600_000 // 1 hour
-	MaxActiveRuns    = 10_000    // of one job
+	// MaxActiveRuns bounds the runs of one job that have not ended, so that one event
+	// can reach them all, see [MaxDeliveries].
+	MaxActiveRuns = 500
 )
 
 // JobSpec is a job as its owner configures it (004 Job). Each of its occurrences
@@ -48,8 +52,8 @@ type JobSpec struct {
 
 	// Overlap says what becomes of an occurrence while earlier runs are not over.
 	Overlap OverlapPolicy `json:"overlap"`
-	// StartDeadlineSeconds is how late a run may still begin; later it counts as
-	// missed. 0: [DefaultStartDeadline].
+	// StartDeadlineSeconds is how late a run of the schedule may still begin; later
+	// it counts as missed. 0: [DefaultStartDeadline].
 	StartDeadlineSeconds int64 `json:"start_deadline_seconds"`
 	// MaxConcurrentRuns bounds the runs beyond Pending at a time; 0: no bound.
 	MaxConcurrentRuns uint32 `json:"max_concurrent_runs"`
@@ -59,7 +63,7 @@ type JobSpec struct {
 	// minutes.
 	PodStartTimeoutMS int64 `json:"pod_start_timeout_ms"`
 	// CreateAheadMS is how long before its time a run is created, and waits in
-	// PreRun; 0: 30 seconds.
+	// PreRun; 0: 30 seconds. It is not created before the time before has come.
 	CreateAheadMS int64 `json:"create_ahead_ms"`
 	// ConstraintErrors says what an error of the checker means.
 	ConstraintErrors ErrorPolicy       `json:"constraint_errors"`
@@ -76,8 +80,8 @@ type OverlapPolicy string
 // Overlap policies.
 const (
 	OverlapAllow   OverlapPolicy = "allow"   // runs may overlap
-	OverlapForbid  OverlapPolicy = "forbid"  // the occurrence is skipped
-	OverlapReplace OverlapPolicy = "replace" // the runs before are cancelled
+	OverlapForbid  OverlapPolicy = "forbid"  // the occurrence is skipped; a run by hand waits
+	OverlapReplace OverlapPolicy = "replace" // the runs before are cancelled, and it begins when they have ended
 )
 
 // OrphanPolicy says what becomes of the pod of a run that is orphaned.
@@ -86,7 +90,7 @@ type OrphanPolicy string
 // Orphan policies.
 const (
 	OrphanDelete OrphanPolicy = "delete" // the pod is deleted
-	OrphanAdopt  OrphanPolicy = "adopt"  // the pod goes on, and how it ends is recorded
+	OrphanAdopt  OrphanPolicy = "adopt"  // the pod goes on, without a place, and how it ends is recorded
 )
 
 // ErrorPolicy says what an error of a checker means (004 Constraint Checker
@@ -120,29 +124,32 @@ func (r RetryConfig) ShouldRetry(attempt uint32) bool { return attempt < r.MaxRe
 
 // Delay is the wait after the given attempt, from 0, in milliseconds: InitialDelay
 // × BackoffMultiplier ^ attempt, at least 0 and at most MaxDelay, whatever the
-// configuration (004 calculateRetryDelay, R8).
+// configuration (004 calculateRetryDelay, R8). It is computed exactly, and only
+// its fraction of a millisecond is dropped: 1 ms grows by a factor of 1.5 too.
 func (r RetryConfig) Delay(attempt uint32) int64 {
-	most := uint64(max(r.MaxDelayMS, 0))
+	most := max(r.MaxDelayMS, 0)
 	if most == 0 {
 		most = DefaultRetryMaxDelayMS
 	}
-	factor := uint64(max(r.BackoffMultiplier, 0))
+	factor := int64(max(r.BackoffMultiplier, 0))
 	if factor == 0 {
-		factor = 2 * multiplierOne
+		factor = defaultMultiplier
 	}
-	d := min(uint64(max(r.InitialDelayMS, 0)), most)
-	for range attempt {
-		hi, lo := bits.Mul64(d, factor)
-		if hi >= multiplierOne { // the quotient would not fit
-			return int64(most)
-		}
-		next, _ := bits.Div64(hi, lo, multiplierOne)
-		if next = min(next, most); next == d {
-			break // it moves no more
-		}
-		d = next
+	initial := min(max(r.InitialDelayMS, 0), most)
+	if initial == 0 || factor == multiplierOne {
+		return initial
 	}
-	return int64(d)
+	// initial × factor^attempt and 1000000^attempt: the delay is their quotient.
+	var limit big.Int
+	num, den, f, one := big.NewInt(initial), big.NewInt(1), big.NewInt(factor), big.NewInt(multiplierOne)
+	for range min(attempt, MaxRetries) {
+		num.Mul(num, f)
+		den.Mul(den, one)
+		if factor > multiplierOne && num.Cmp(limit.Mul(den, big.NewInt(most))) >= 0 {
+			return most // it only grows
+		}
+	}
+	return num.Quo(num, den).Int64()
 }
 
 func (r RetryConfig) validate() error {
@@ -163,9 +170,10 @@ func (r RetryConfig) validate() error {
 type Multiplier int64
 
 const (
-	multiplierOne    = 1_000_000
-	multiplierDigits = 6
-	maxMultiplier    = 1000 * multiplierOne
+	multiplierOne     = 1_000_000
+	multiplierDigits  = 6
+	defaultMultiplier = 2 * multiplierOne
+	maxMultiplier     = 1000 * multiplierOne
 )
 
 // String prints it as a decimal number, such as 1.5.
@@ -196,7 +204,10 @@ func (m *Multiplier) UnmarshalJSON(b []byte) error {
 // ParseMultiplier reads a decimal number with up to 6 digits after the point.
 func ParseMultiplier(s string) (Multiplier, error) {
 	bad := fmt.Errorf("backoff_multiplier: %q is not a decimal number between 0 and %s with up to %d digits after the point, such as 1.5", clip(s), Multiplier(maxMultiplier), multiplierDigits)
-	whole, part, _ := strings.Cut(s, ".")
+	whole, part, point := strings.Cut(s, ".")
+	if point && part == "" {
+		return 0, bad
+	}
 	part = strings.TrimRight(part, "0")
 	if len(whole) == 0 || len(whole) > 4 || len(part) > multiplierDigits || strings.Trim(whole+part, "0123456789") != "" {
 		return 0, bad
@@ -226,7 +237,7 @@ func (s JobSpec) withDefaults() JobSpec {
 		s.CreateAheadMS = DefaultCreateAheadMS
 	}
 	if s.RetryConfig.BackoffMultiplier == 0 {
-		s.RetryConfig.BackoffMultiplier = 2 * multiplierOne
+		s.RetryConfig.BackoffMultiplier = defaultMultiplier
 	}
 	if s.RetryConfig.MaxDelayMS == 0 {
 		s.RetryConfig.MaxDelayMS = DefaultRetryMaxDelayMS
@@ -247,10 +258,9 @@ func (s JobSpec) withDefaults() JobSpec {
 // Validate reports what a job cannot be. It does not look into the pod spec, nor
 // into what is opaque.
 func (s JobSpec) Validate() error {
-	if err := s.withDefaults().validate(); err != nil {
-		return err
-	}
-	return nil
+	s = s.withDefaults()
+	_, err := s.scheduleFrom(effects.MinTime)
+	return errors.Join(s.validate(), err)
 }
 
 func (s JobSpec) validate() error {

@@ -29,32 +29,42 @@ import (
 // from all that are not terminal. expire leads out of existence.
 //
 // condition_pending and action_pending are passed within one transition: a run
-// does not rest there. What a run has in a cluster is deleted before it comes to an
-// end, but for an orphaned one, which deletes it afterwards or lets it go on.
+// does not rest there. What a run has in a cluster is deleted before it is tried
+// again or comes to an end, but for an orphaned one, which deletes it afterwards,
+// or lets it go on and notes how it ends.
 //
 // Invariants, held by property tests:
-//   - Only edges of the map are taken, and PreviousState is where the last one began.
+//   - Only edges of the map are taken, each is announced, and PreviousState is
+//     where the last one began.
 //   - A run that has ended stays so, but for expire.
-//   - The end is announced once, and the job is told of it once.
-//   - RetryAttempt never exceeds the configured number of retries.
-//   - Nothing is in a cluster, nor asked for there, before ContainerCreating.
-//   - A run that has ended waits for no effect, but for an orphaned one that cleans up.
+//   - The end is told once to the bus, the job, the scheduler and the occurrence:
+//     with the entry into it.
+//   - The metrics are announced once, after the end.
+//   - RetryAttempt never exceeds the configured number of retries, and grows by one
+//     with each step from retrying to pending.
+//   - Nothing is in a cluster, nor asked for there, but from container_creating to
+//     terminating, and where an orphaned run has left something.
+//   - At most one effect is waited for, and after the end only by an orphaned run
+//     that cleans up.
+//   - Actions are taken one after the other, each is noted once, and those that are
+//     left wait for the one that is asked for.
 //   - A due event leaves no deadline that has come.
-//   - The configuration changes only in PreRun.
+//   - The configuration changes only in pre_run.
 type Orchestrator struct {
 	RunSpec
 	State         OrchestratorStatus `json:"state"`
 	PreviousState OrchestratorStatus `json:"previous_state"`
 	RetryAttempt  uint32             `json:"retry_attempt"` // 0: the first attempt
 	Admitted      bool               `json:"admitted"`      // the job has given it a place
+	Occurrence    uuid.UUID          `json:"occurrence"`    // the job's record of it; zero: it had no place
 	Step          RunStep            `json:"step"`          // what it does within its state
 	Leaving       Leaving            `json:"leaving"`       // where it goes once its cluster is cleaned up
 	InCluster     bool               `json:"in_cluster"`    // something may be there
 	Asked         Asked              `json:"asked"`
 	Repeats       uint32             `json:"repeats"` // of the effect that it waits for
 
-	Checks   []ConstraintCheck `json:"checks"`  // the evaluations, without their actions
-	Actions  []ActionRecord    `json:"actions"` // those that were taken
+	Checks   []ConstraintCheck `json:"checks"`  // the latest evaluations, without their actions
+	Actions  []ActionRecord    `json:"actions"` // the latest that were taken
 	ToTake   []ActionRequest   `json:"to_take"` // those that are still to be taken
 	Decision Decision          `json:"decision"`
 	// MaxAllowedRunTimeMS is how long the pod may run (R15); 0: no bound.
@@ -63,16 +73,20 @@ type Orchestrator struct {
 	Pod  Pod     `json:"pod"`
 	Logs RunLogs `json:"logs"`
 
-	CreatedAt              Time                `json:"created_at"`
-	ConstraintCheckStarted Time                `json:"constraint_check_started"`
-	CreationAskedAt        Time                `json:"creation_asked_at"` // of the pod of this attempt
-	ExecutionStartedAt     Time                `json:"execution_started_at"`
-	ExecutionEndedAt       Time                `json:"execution_ended_at"`
-	RetryAt                Time                `json:"retry_at"` // of the next attempt
-	CompletedAt            Time                `json:"completed_at"`
-	UpdatedAt              Time                `json:"updated_at"`
-	Error                  string              `json:"error"` // of the last attempt; empty: none
-	Metrics                OrchestratorMetrics `json:"metrics"`
+	// The boundaries of phases; but for the first and the last those of the present
+	// attempt.
+	CreatedAt              Time `json:"created_at"`
+	ConstraintCheckStarted Time `json:"constraint_check_started"`
+	CreationAskedAt        Time `json:"creation_asked_at"` // of the pod
+	ExecutionStartedAt     Time `json:"execution_started_at"`
+	ExecutionEndedAt       Time `json:"execution_ended_at"`
+	RetryAt                Time `json:"retry_at"` // the next attempt begins then
+	CompletedAt            Time `json:"completed_at"`
+	UpdatedAt              Time `json:"updated_at"`
+
+	Error    string              `json:"error"` // why it failed, was cancelled or is tried again; empty: it was not
+	Metrics  OrchestratorMetrics `json:"metrics"`
+	Reported bool                `json:"reported"` // the metrics were announced
 }
 
 // RunStep says what a run does within its state.
@@ -85,6 +99,7 @@ const (
 	StepChecking RunStep = "checking" // post-execution constraints
 	StepActing   RunStep = "acting"   // their actions
 	StepDeleting RunStep = "deleting" // what it has in the cluster
+	StepAdopted  RunStep = "adopted"  // it is orphaned, and its pod goes on
 )
 
 // Leaving says where a run goes once its cluster is cleaned up.
@@ -138,7 +153,7 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 		}
 		return o, o.refuse(e, effects.CodeNotFound, "run not found")
 	case !o.State.known():
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is in the unknown state %q", o.RunID, clip(string(o.State))))
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State))))
 	case o.State.Terminal():
 		return o.afterEnd(e, c)
 	}
@@ -172,7 +187,7 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 	case EffectHandedBack:
 		return o.effectHandedBack(e, c)
 	case OrchestratorCreate:
-		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", o.RunID))
+		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", clip(o.RunID)))
 	case OrchestratorHeartbeats, OrchestratorExpire:
 	}
 	return o, o.refuseNow(e)
@@ -189,7 +204,7 @@ func (o Orchestrator) create(e OrchestratorCreate, c Clock) (Orchestrator, []eff
 	n.Metrics = OrchestratorMetrics{
 		RunID: n.RunID, JobID: n.JobID, ScheduledAt: n.ScheduledAt, MaxRetries: n.Config.RetryConfig.MaxRetries,
 	}
-	return n, []effects.Effect{n.announce(string(OrchestratorPreRun), nil), effects.Send{To: n.scheduler(), Event: SchedulerTrack{Run: n.ID}}}
+	return n, []effects.Effect{n.entered(), effects.Send{To: n.scheduler(), Event: SchedulerTrack{Run: n.ID}}}
 }
 
 // to takes an edge of the map and announces it. An edge that the map has not is a
@@ -202,11 +217,20 @@ func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Cloc
 		}{err.Error()})))
 	}
 	n.UpdatedAt, n.Repeats = c.Now, 0
-	return n, append(effs, n.announce(string(state), jsonOf(struct {
-		From    OrchestratorStatus `json:"from"`
-		Attempt uint32             `json:"attempt"`
-		Error   string             `json:"error,omitempty"`
-	}{n.PreviousState, n.RetryAttempt, n.Error})))
+	return n, append(effs, n.entered())
+}
+
+// entered announces the state, with what a log line of it has (004 Structured
+// Logging Fields).
+func (o Orchestrator) entered() effects.Effect {
+	return o.announce(string(o.State), jsonOf(struct {
+		RunID       string             `json:"run_id"`
+		JobID       string             `json:"job_id"`
+		ScheduledAt Time               `json:"scheduled_at"`
+		From        OrchestratorStatus `json:"from,omitempty"`
+		Attempt     uint32             `json:"attempt"`
+		Error       string             `json:"error,omitempty"`
+	}{o.RunID, o.JobID, o.ScheduledAt, o.PreviousState, o.RetryAttempt, o.Error}))
 }
 
 // due: the time has come for what the state waits for.
@@ -214,15 +238,15 @@ func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.E
 	at := o.Deadline()
 	switch {
 	case at.IsZero():
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s waits for no time", o.RunID))
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s waits for no time", clip(o.RunID)))
 	case at.After(c.Now):
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is due at %s, after %s", o.RunID, at, c.Now))
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is due at %s, after %s", clip(o.RunID), at, c.Now))
 	}
 	switch o.State {
 	case OrchestratorPreRun:
-		return o.pend(nil, c)
+		return o.pend(c)
 	case OrchestratorPending:
-		return o.fail(fmt.Sprintf("it got no place before its start deadline, %s", at), true, nil, c)
+		return o.fail(o.tooLate(c), true, nil, c)
 	case OrchestratorContainerCreating:
 		reason := "the pod did not start within " + lengthText(o.Config.PodStartTimeoutMS)
 		if why := o.Pod.why(); why != "" {
@@ -232,12 +256,14 @@ func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.E
 	case OrchestratorRunning:
 		return o.overrun(c)
 	case OrchestratorRetrying:
-		o.RetryAttempt++
-		o.Metrics.RetryAttempt = o.RetryAttempt
-		o, effs := o.forgetAttempt().pend([]effects.Effect{}, c)
-		return o, append(effs, o.update("retry"))
+		return o.retry(c)
 	}
 	return o, o.refuseNow(e)
+}
+
+func (o Orchestrator) tooLate(c Clock) string {
+	return fmt.Sprintf("missed: it has no place %s after its time, and its start deadline is %s",
+		lengthText(betweenMS(o.ScheduledAt, c.Now)), lengthText(o.Config.startDeadline()))
 }
 
 // why says why a pod waits, or ended.
@@ -251,24 +277,32 @@ func (p Pod) why() string {
 	return firstText(p.Reason + ": " + p.Message)
 }
 
-// forgetAttempt begins with a clean slate: each attempt is a whole life (004 Retry
-// Logic).
+// retry: retrying → pending. Each attempt is a whole life (004 Retry Logic), but
+// it keeps its place.
+func (o Orchestrator) retry(c Clock) (Orchestrator, []effects.Effect) {
+	failure := o.Error
+	o.RetryAttempt++
+	o.Metrics.RetryAttempt = o.RetryAttempt
+	o = o.forgetAttempt()
+	o, effs := o.to(OrchestratorPending, nil, c)
+	return o.begin(append(effs, o.update("retry", failure)), c)
+}
+
 func (o Orchestrator) forgetAttempt() Orchestrator {
 	o.Decision, o.ToTake, o.Step, o.Leaving = Decision{}, nil, StepNone, Leaving{}
-	o.Pod, o.MaxAllowedRunTimeMS, o.RetryAt, o.Error = Pod{}, 0, 0, ""
-	o.CreationAskedAt, o.ExecutionStartedAt, o.ExecutionEndedAt = 0, 0, 0
-	o.Logs = RunLogs{}
+	o.Pod, o.Logs, o.MaxAllowedRunTimeMS, o.RetryAt, o.Error = Pod{}, RunLogs{}, 0, 0, ""
+	o.ConstraintCheckStarted, o.CreationAskedAt, o.ExecutionStartedAt, o.ExecutionEndedAt = 0, 0, 0, 0
 	return o
 }
 
-// pend: pre_run, retrying → pending. A run that has no place yet asks its job for
-// one.
-func (o Orchestrator) pend(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o, effs = o.to(OrchestratorPending, effs, c)
-	if o.Admitted {
-		return o.begin(effs, c)
+// pend: pre_run → pending, where it asks its job for a place; or where it is too
+// late for that → failed.
+func (o Orchestrator) pend(c Clock) (Orchestrator, []effects.Effect) {
+	o, effs := o.to(OrchestratorPending, nil, c)
+	if !o.Manual && betweenMS(o.ScheduledAt, c.Now) >= o.Config.startDeadline() {
+		return o.fail(o.tooLate(c), true, effs, c)
 	}
-	return o, append(effs, effects.Send{To: o.job(), Event: JobAdmit{Run: o.ID, RunID: o.RunID, ScheduledAt: o.ScheduledAt}})
+	return o, append(effs, effects.Send{To: o.job(), Event: JobAdmit{Run: o.ID}})
 }
 
 // admit: the job has a place.
@@ -276,15 +310,13 @@ func (o Orchestrator) admit(e OrchestratorAdmit, c Clock) (Orchestrator, []effec
 	if o.State != OrchestratorPending || o.Admitted {
 		return o, o.refuseNow(e)
 	}
-	o.Admitted = true
+	o.Admitted, o.Occurrence = true, e.Occurrence
 	return o.begin(nil, c)
 }
 
 // begin: pending → condition_running, or without constraints container_creating.
 func (o Orchestrator) begin(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	if o.ConstraintCheckStarted.IsZero() {
-		o.ConstraintCheckStarted = c.Now
-	}
+	o.ConstraintCheckStarted = c.Now
 	if len(o.Config.ConstraintConfig) == 0 {
 		return o.createPod(effs, c)
 	}
@@ -323,21 +355,27 @@ func (o Orchestrator) configure(e OrchestratorConfigure, c Clock) (Orchestrator,
 // cancel: any that is not terminal → cancelled, once its cluster is cleaned up.
 func (o Orchestrator) cancel(e OrchestratorCancel, c Clock) (Orchestrator, []effects.Effect) {
 	if o.Leaving.To == OrchestratorCancelled {
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is being cancelled already", o.RunID))
+		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is being cancelled already", clip(o.RunID)))
 	}
 	return o.leave(Leaving{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")}, nil, c)
 }
 
-// orphan: any that is not terminal → orphaned. Its pod is deleted, or goes on.
+// orphan: any that is not terminal → orphaned. A pod that lives goes on where the
+// job adopts it; all else is deleted.
 func (o Orchestrator) orphan(e OrchestratorOrphan, c Clock) (Orchestrator, []effects.Effect) {
-	var effs []effects.Effect
-	o.Asked, effs = o.Asked.withdrawn()
-	o.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", e.LastHeartbeat, e.Missed)
-	if o.InCluster && o.Config.OrphanPolicy == OrphanDelete {
-		o.Step = StepDeleting
-		o, effs = o.ask(effects.DeleteRun{N: o.Asked.next(), Attempt: o.RetryAttempt}, effs)
+	lives := (o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning) && o.Leaving.To == ""
+	asked, effs := o.Asked.withdrawn()
+	o.Asked = asked
+	o.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
+	o, effs = o.end(OrchestratorOrphaned, effs, c)
+	switch {
+	case !o.InCluster:
+		return o, effs
+	case lives && o.Config.OrphanPolicy == OrphanAdopt:
+		o.Step = StepAdopted
+		return o, effs
 	}
-	return o.end(OrchestratorOrphaned, effs, c)
+	return o.fetchLogs(effs)
 }
 
 // Ref names the run.
@@ -350,7 +388,8 @@ func (o Orchestrator) Ref() effects.Ref {
 
 // Deadline is the scheduled time, the start deadline of a run that waits for a
 // place, the end of the pod's time to start or to run, or the time of the next
-// attempt; zero where the run waits for none.
+// attempt; zero where the run waits for none. A run by hand waits for a place as
+// long as it takes, and so does one that replaces others: they are about to end.
 func (o Orchestrator) Deadline() Time {
 	if o.Leaving.To != "" {
 		return 0
@@ -359,7 +398,10 @@ func (o Orchestrator) Deadline() Time {
 	case OrchestratorPreRun:
 		return max(o.ScheduledAt, effects.MinTime)
 	case OrchestratorPending:
-		return laterMS(max(o.ScheduledAt, o.CreatedAt), o.Config.startDeadline())
+		if o.Manual || o.Config.Overlap == OverlapReplace {
+			return 0
+		}
+		return laterMS(o.ScheduledAt, o.Config.startDeadline())
 	case OrchestratorContainerCreating:
 		return laterMS(o.CreationAskedAt, o.Config.PodStartTimeoutMS)
 	case OrchestratorRunning:
@@ -372,20 +414,33 @@ func (o Orchestrator) Deadline() Time {
 	return 0
 }
 
-// endedAt: see [EndedAt]. An orphaned run that still cleans up has not ended.
-func (o Orchestrator) endedAt() (Time, bool) {
-	return o.CompletedAt, o.State.Terminal() && len(o.Asked.Open) == 0
+// over reports whether nothing can follow but expiry: an orphaned run that has
+// something in a cluster is not.
+func (o Orchestrator) over() bool {
+	return o.State.Terminal() && !o.InCluster && len(o.Asked.Open) == 0
 }
 
-// Terms lists the run under all, its state, its tenant and its job.
+// endedAt: see [EndedAt].
+func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.over() }
+
+// Terms lists the run under all, its state, its tenant and its job, and under
+// [TermInCluster].
 func (o Orchestrator) Terms() []effects.Term {
-	return []effects.Term{
+	terms := []effects.Term{
 		{Name: TermAll, At: o.CreatedAt, Counted: true},
 		{Name: StatusTerm(StatusType(o.State)), At: o.CreatedAt, Counted: true},
 		{Name: ScopeTerm(o.Namespace, o.Tenant), At: o.CreatedAt},
 		{Name: JobTerm(o.job().ID), At: o.CreatedAt},
 	}
+	if o.InCluster {
+		terms = append(terms, effects.Term{Name: TermInCluster, At: o.CreatedAt, Counted: true})
+	}
+	return terms
 }
+
+// TermInCluster is the list term of the runs that may have something in a cluster:
+// what is there of any other run, nobody needs.
+const TermInCluster = "in_cluster"
 
 // JobTerm is the list term of the runs of one job.
 func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
@@ -411,5 +466,5 @@ func (o Orchestrator) refuse(e Event, code effects.Code, reason string) []effect
 }
 
 func (o Orchestrator) refuseNow(e Event) []effects.Effect {
-	return o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is %s: it cannot take %q", o.RunID, o.State, e.EventType()))
+	return o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is %s: it cannot take %q", clip(o.RunID), o.State, e.EventType()))
 }

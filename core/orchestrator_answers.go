@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/orrery-go/orrery/effects"
 )
@@ -14,7 +15,7 @@ type clusterResult struct {
 }
 
 func (o Orchestrator) refuseAnswer(e Event, n uint32) (Orchestrator, []effects.Effect) {
-	return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s does not wait for effect %d, which %q answers", o.RunID, n, e.EventType()))
+	return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s does not wait for effect %d, which %q answers", clip(o.RunID), n, e.EventType()))
 }
 
 // counted adds the API calls that an answer tells of.
@@ -23,7 +24,7 @@ func (o Orchestrator) counted(result json.RawMessage) (Orchestrator, clusterResu
 	if err := json.Unmarshal(result, &r); err != nil {
 		return o, clusterResult{}
 	}
-	o.Metrics.KubernetesAPICalls += min(r.APICalls, 1<<31-o.Metrics.KubernetesAPICalls)
+	o.Metrics.KubernetesAPICalls += min(r.APICalls, math.MaxUint32-o.Metrics.KubernetesAPICalls)
 	return o, r
 }
 
@@ -40,19 +41,16 @@ func (o Orchestrator) effectDone(e EffectDone, c Clock) (Orchestrator, []effects
 		if err := json.Unmarshal(result, &r); err != nil {
 			return o.checkFailed("the checker's report cannot be read", c)
 		}
-		return o.checked(r, nil, c)
+		return o.checked(r, c)
 	case effects.TakeAction:
-		return o.acted("", nil, c)
+		return o.acted("", c)
 	case effects.CreateRun:
 		o, _ = o.counted(result)
 	case effects.FetchLogs:
 		var r clusterResult
 		o, r = o.counted(result)
 		o.Logs = r.Logs.bounded()
-		if !o.State.Terminal() {
-			return o.cleanUp(nil)
-		}
-		o.Step = StepNone
+		return o.cleanUp(nil)
 	case effects.DeleteRun:
 		o, _ = o.counted(result)
 		return o.cleaned(nil, c)
@@ -60,7 +58,11 @@ func (o Orchestrator) effectDone(e EffectDone, c Clock) (Orchestrator, []effects
 	return o, nil
 }
 
+// bounded cleans an answer: either there are logs, or it says why not.
 func (l RunLogs) bounded() RunLogs {
+	if !l.Stored {
+		return RunLogs{Error: boundedReason(l.Error, "none were stored")}
+	}
 	l.Bytes, l.Dropped, l.Error = max(l.Bytes, 0), max(l.Dropped, 0), firstText(l.Error)
 	return l
 }
@@ -78,19 +80,18 @@ func (o Orchestrator) effectFailed(e EffectFailed, c Clock) (Orchestrator, []eff
 		return o.checkFailed(reason, c)
 	case effects.TakeAction:
 		o.Asked = asked
-		return o.acted(reason, nil, c)
+		return o.acted(reason, c)
 	case effects.CreateRun:
 		o.Asked = asked
 		o, _ = o.counted(storedResult(e.Result))
-		return o.fail("creating the pod: "+reason, e.Permanent, nil, c)
+		if o.State == OrchestratorContainerCreating && o.Leaving.To == "" {
+			return o.fail("creating the pod: "+reason, e.Permanent, nil, c)
+		}
 	case effects.FetchLogs:
 		o.Asked = asked
 		o, _ = o.counted(storedResult(e.Result))
 		o.Logs = RunLogs{Error: reason}
-		if !o.State.Terminal() {
-			return o.cleanUp(nil)
-		}
-		o.Step = StepNone
+		return o.cleanUp(nil)
 	case effects.DeleteRun:
 		o, _ = o.counted(storedResult(e.Result))
 		if !e.Permanent && o.Repeats < MaxEffectRepeats {
@@ -106,17 +107,27 @@ func (o Orchestrator) effectFailed(e EffectFailed, c Clock) (Orchestrator, []eff
 }
 
 // checkFailed: the constraints could not be evaluated. The job says what that
-// means (004 Constraint Checker Errors).
+// means (004 Constraint Checker Errors). Where it denies, another attempt may
+// follow as long as nothing has run: the checker may be back by then. A pod that
+// has run is not run again for want of a checker.
 func (o Orchestrator) checkFailed(reason string, c Clock) (Orchestrator, []effects.Effect) {
 	open := o.Config.ConstraintErrors == FailOpen
 	effs := []effects.Effect{o.announce("constraint_error", jsonOf(struct {
-		Error string      `json:"error"`
-		Open  ErrorPolicy `json:"policy"`
+		Error  string      `json:"error"`
+		Policy ErrorPolicy `json:"policy"`
 	}{reason, o.Config.ConstraintErrors}))}
-	return o.checked(ConstraintReport{
-		ShouldProceed: open, Message: "the constraints could not be checked: " + reason,
-		Checks: []ConstraintCheck{{Name: "checker", Met: open, Error: reason}},
-	}, effs, c)
+	o = o.noted([]ConstraintCheck{{Name: "checker", Met: open, Error: reason}})
+	message := firstText("the constraints could not be checked: " + reason)
+	switch {
+	case open:
+		o.Decision = Decision{Verdict: RunProceed, Reason: message}
+	case o.phase() == effects.CheckPost:
+		o.Decision = Decision{Verdict: RunFail, Reason: message}
+	default:
+		o.Decision = Decision{Verdict: RunRetry, Reason: message}
+	}
+	o.ToTake = nil
+	return o.decide(effs, c)
 }
 
 // effectInterrupted asks once more: each effect of a run may be repeated. An
@@ -128,7 +139,7 @@ func (o Orchestrator) effectInterrupted(e EffectInterrupted, c Clock) (Orchestra
 	}
 	if _, action := effect.(effects.TakeAction); action && o.Repeats >= MaxEffectRepeats {
 		o.Asked = asked
-		return o.acted(boundedReason(e.Reason, ReasonRecovered), nil, c)
+		return o.acted(boundedReason(e.Reason, ReasonRecovered), c)
 	}
 	o.Repeats = min(o.Repeats+1, MaxEffectRepeats)
 	return o.again(asked, effect, c)

@@ -17,37 +17,34 @@ func (o Orchestrator) phase() effects.CheckPhase {
 }
 
 // checked takes what an evaluation of the constraints came to.
-func (o Orchestrator) checked(r ConstraintReport, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	phase := o.phase()
-	o.ToTake, o.UpdatedAt = nil, c.Now
-	var checks []ConstraintCheck
+func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effects.Effect) {
+	var effs []effects.Effect
+	var toTake []ActionRequest
 	for _, check := range r.Checks[:min(len(r.Checks), MaxConstraints)] {
-		o.Metrics.ConstraintsChecked++
 		if !check.Met {
-			o.Metrics.ConstraintsViolated++
 			effs = append(effs, o.announce("constraint_violated", jsonOf(struct {
 				Constraint string `json:"constraint"`
 				Message    string `json:"message"`
 			}{firstText(check.Name), firstText(check.Message)})))
 		}
 		for _, a := range check.Actions {
-			a.Constraint = firstText(check.Name)
-			o.ToTake = append(o.ToTake, a)
+			a.Constraint, a.Type, a.Config = firstText(check.Name), firstText(a.Type), storedResult(a.Config)
+			toTake = append(toTake, a)
 		}
-		checks = append(checks, ConstraintCheck{
-			Name: firstText(check.Name), Phase: phase, Attempt: o.RetryAttempt, Met: check.Met,
-			Message: firstText(check.Message), Error: firstText(check.Error),
-		})
 	}
-	o.Checks = lastOf(slices.Concat(o.Checks, checks), 2*MaxConstraints)
-	if len(o.ToTake) > MaxRunActions {
-		return o.fail(fmt.Sprintf("the constraints have %d actions, more than %d", len(o.ToTake), MaxRunActions), true, effs, c)
+	o = o.noted(r.Checks)
+	o.UpdatedAt = c.Now
+	switch n := len(toTake); {
+	case len(r.Checks) > MaxConstraints:
+		return o.fail(fmt.Sprintf("the job has %d constraints, more than %d", len(r.Checks), MaxConstraints), true, effs, c)
+	case n > MaxRunActions:
+		return o.fail(fmt.Sprintf("the constraints have %d actions, more than %d", n, MaxRunActions), true, effs, c)
 	}
-	o.Decision = Decision{Verdict: RunProceed}
+	o.ToTake, o.Decision = toTake, Decision{Verdict: RunProceed, Reason: firstText(r.Message)}
 	if !r.ShouldProceed {
 		o.Decision = Decision{Verdict: RunStop, Reason: boundedReason(r.Message, "a constraint is violated")}
 	}
-	if phase == effects.CheckPost {
+	if o.phase() == effects.CheckPost {
 		o.Step = StepActing
 		return o.takeNext(effs, c)
 	}
@@ -57,6 +54,24 @@ func (o Orchestrator) checked(r ConstraintReport, effs []effects.Effect, c Clock
 		o, effs = o.to(OrchestratorActionRunning, effs, c)
 	}
 	return o.takeNext(effs, c)
+}
+
+// noted keeps evaluations, and counts them.
+func (o Orchestrator) noted(checks []ConstraintCheck) Orchestrator {
+	checks = checks[:min(len(checks), MaxConstraints)]
+	o.Checks = slices.Clip(o.Checks)
+	for _, check := range checks {
+		o.Metrics.ConstraintsChecked++
+		if !check.Met {
+			o.Metrics.ConstraintsViolated++
+		}
+		o.Checks = append(o.Checks, ConstraintCheck{
+			Name: firstText(check.Name), Phase: o.phase(), Attempt: o.RetryAttempt, Met: check.Met,
+			Message: firstText(check.Message), Error: firstText(check.Error),
+		})
+	}
+	o.Checks = lastOf(o.Checks, 2*MaxConstraints)
+	return o
 }
 
 // lastOf keeps the last elements of a list.
@@ -69,52 +84,52 @@ func (o Orchestrator) takeNext(effs []effects.Effect, c Clock) (Orchestrator, []
 		if !machineAction(a.Type) {
 			return o.ask(effects.TakeAction{N: o.Asked.next(), Constraint: a.Constraint, Type: a.Type, Config: a.Config}, effs)
 		}
-		var err error
-		if o, effs, err = o.takeInside(a, effs, c); err != nil && !a.ContinueOnError {
-			return o.actionFailed(a, err.Error(), effs, c)
+		var failure string
+		if o, effs, failure = o.takeInside(a, effs, c); failure != "" && !a.ContinueOnError {
+			return o.actionFailed(a, failure, effs, c)
 		}
-		o = o.took(a, errorText(err), c)
+		o, effs = o.took(a, failure, effs, c)
 	}
 	return o.decide(effs, c)
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return firstText(err.Error())
-}
-
 // took notes how the first action that was left came out.
-func (o Orchestrator) took(a ActionRequest, failure string, c Clock) Orchestrator {
+func (o Orchestrator) took(a ActionRequest, failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
 	o.ToTake = slices.Clone(o.ToTake[1:])
 	o.Metrics.ActionsExecuted++
 	if failure != "" {
 		o.Metrics.ActionsFailed++
 	}
-	o.Actions = lastOf(append(slices.Clone(o.Actions), ActionRecord{
-		Constraint: a.Constraint, Type: a.Type, Phase: o.phase(), Attempt: o.RetryAttempt, Error: failure, At: c.Now,
-	}), 2*MaxRunActions)
-	return o
+	record := ActionRecord{
+		N: o.Metrics.ActionsExecuted, Constraint: a.Constraint, Type: a.Type, ContinueOnError: a.ContinueOnError,
+		Phase: o.phase(), Attempt: o.RetryAttempt, Error: failure, At: c.Now,
+	}
+	o.Actions, o.UpdatedAt = lastOf(append(slices.Clip(o.Actions), record), 2*MaxRunActions), c.Now
+	return o, append(effs, o.announce("action", jsonOf(record)))
+}
+
+// owner is how the run hears of a refusal of what its next action asks for.
+func (o Orchestrator) owner() Owner {
+	return Owner{Ref: runRef(o.ID), N: o.Metrics.ActionsExecuted + 1}
 }
 
 // acted takes the answer to an action that left the system.
-func (o Orchestrator) acted(failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+func (o Orchestrator) acted(failure string, c Clock) (Orchestrator, []effects.Effect) {
 	if len(o.ToTake) == 0 {
-		return o, effs
+		return o, nil
 	}
 	a := o.ToTake[0]
 	if failure != "" && !a.ContinueOnError {
-		return o.actionFailed(a, failure, effs, c)
+		return o.actionFailed(a, failure, nil, c)
 	}
-	return o.took(a, failure, c).takeNext(effs, c)
+	o, effs := o.took(a, failure, nil, c)
+	return o.takeNext(effs, c)
 }
 
 // actionFailed ends the run (004 Action Executor Errors).
 func (o Orchestrator) actionFailed(a ActionRequest, failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o = o.took(a, failure, c)
-	reason := firstText(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, failure))
-	return o.fail(reason, true, effs, c)
+	o, effs = o.took(a, failure, effs, c)
+	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, failure), true, effs, c)
 }
 
 // decide goes on once all actions are taken.
@@ -127,7 +142,6 @@ func (o Orchestrator) decide(effs []effects.Effect, c Clock) (Orchestrator, []ef
 	case RunFail:
 		return o.fail(reasonOr(d.Reason, "an action of a constraint failed it"), true, effs, c)
 	case RunSkip:
-		o.Error = reasonOr(d.Reason, "skipped by a constraint")
 		return o.end(OrchestratorCompleted, effs, c)
 	case RunRetry:
 		return o.fail(reasonOr(d.Reason, "an action of a constraint wants it tried again"), false, effs, c)
@@ -164,64 +178,83 @@ type insideConfig struct {
 }
 
 // takeInside carries out an action that needs nothing outside.
-func (o Orchestrator) takeInside(a ActionRequest, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect, error) {
+func (o Orchestrator) takeInside(a ActionRequest, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect, string) {
 	var cfg insideConfig
-	if len(a.Config) > 0 {
-		if err := json.Unmarshal(a.Config, &cfg); err != nil {
-			return o, effs, fmt.Errorf("config: %w", err)
-		}
+	if err := json.Unmarshal(a.Config, &cfg); len(a.Config) > 0 && err != nil {
+		return o, effs, fmt.Sprintf("config: %s is not what %s takes", clip(string(a.Config)), a.Type)
 	}
 	reason := firstText(reasonOr(cfg.Reason, ""))
-	send := func(to effects.Ref, e Event) (Orchestrator, []effects.Effect, error) {
-		return o, append(effs, effects.Send{To: to, Event: e}), nil
-	}
 	switch a.Type {
 	case ActionSkip:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunSkip, Reason: reason})
+		o.Decision = o.Decision.stronger(Decision{Verdict: RunSkip, Reason: reasonOr(reason, "skipped by constraint "+a.Constraint)})
 	case ActionFailRun:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunFail, Reason: reason})
+		o.Decision = o.Decision.stronger(Decision{Verdict: RunFail, Reason: reasonOr(reason, "failed by constraint "+a.Constraint)})
 	case ActionRetryRun:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunRetry, Reason: reason})
-	case ActionSkipNext:
-		return send(o.job(), JobSkipNext{Reason: reason})
-	case ActionKillLatest, ActionKillAll:
-		return send(o.job(), JobKill{Except: o.ID, All: a.Type == ActionKillAll, Reason: reasonOr(reason, "killed by run "+o.RunID)})
-	case ActionKickOffJob:
-		if cfg.Job == "" {
-			return o, effs, fmt.Errorf("config.job: missing: give the id of the job to trigger")
+		o.Decision = o.Decision.stronger(Decision{Verdict: RunRetry, Reason: reasonOr(reason, "tried again by constraint "+a.Constraint)})
+	default:
+		to, e, failure := o.order(a.Type, cfg, reason, c)
+		if failure != "" {
+			return o, effs, failure
 		}
-		return send(JobRef(o.Namespace, o.Tenant, cfg.Job), JobTrigger{By: "run " + o.RunID, Owner: o.owner()})
-	case ActionCancelRun:
-		if cfg.RunID == "" {
-			return o, effs, fmt.Errorf("config.run_id: missing: give the id of the run to cancel")
-		}
-		return send(RunRef(o.Namespace, o.Tenant, cfg.RunID), OrchestratorCancel{Reason: reasonOr(reason, "cancelled by run "+o.RunID)})
-	case ActionEnqueue:
-		if cfg.Queue == "" {
-			return o, effs, fmt.Errorf("config.queue: missing: give the name of the queue")
-		}
-		return send(QueueRef(o.Namespace, o.Tenant, cfg.Queue), QueuePush{
-			Namespace: o.Namespace, Tenant: o.Tenant, Name: cfg.Queue, Data: cfg.Data, Priority: cfg.Priority,
-			Key: cfg.Key, DedupKey: cfg.DedupKey, Owner: o.owner(),
-		})
-	case ActionStartPipeline:
-		id := ChildID(o.ID, "pipeline", c.Step, uint64(len(o.Actions)))
-		return send(effects.Ref{Kind: KindPipeline, ID: id}, PipelineCreate{Spec: PipelineSpec{
-			ID: id, Namespace: o.Namespace, Tenant: o.Tenant, Label: cfg.Label, Owner: o.owner(), Definition: cfg.Definition, Context: cfg.Context,
-		}})
+		return o, append(effs, effects.Send{To: to, Event: e}), ""
 	}
-	return o, effs, nil
+	return o, effs, ""
 }
 
-// childEnded hears that what an action asked for was refused, which makes that
-// action one that failed. How what was made ends is of no concern here.
+// order is what an action wants of another machine. A run that cannot be cancelled
+// any more is no failure; all else that is refused makes the action one that failed.
+func (o Orchestrator) order(typ string, cfg insideConfig, reason string, c Clock) (effects.Ref, Event, string) {
+	by := "run " + o.RunID
+	switch {
+	case typ == ActionSkipNext:
+		return o.job(), JobSkipNext{Reason: reason}, ""
+	case typ == ActionKillLatest, typ == ActionKillAll:
+		return o.job(), JobKill{Except: o.ID, All: typ == ActionKillAll, Reason: reasonOr(reason, "killed by "+by)}, ""
+	case typ == ActionKickOffJob && cfg.Job == "":
+		return effects.Ref{}, nil, "config.job: missing: give the id of the job to trigger"
+	case typ == ActionKickOffJob:
+		return JobRef(o.Namespace, o.Tenant, cfg.Job), JobTrigger{By: by, Owner: o.owner()}, ""
+	case typ == ActionCancelRun && cfg.RunID == "":
+		return effects.Ref{}, nil, "config.run_id: missing: give the id of the run to cancel"
+	case typ == ActionCancelRun:
+		return RunRef(o.Namespace, o.Tenant, cfg.RunID), OrchestratorCancel{Reason: reasonOr(reason, "cancelled by "+by)}, ""
+	case typ == ActionEnqueue && cfg.Queue == "":
+		return effects.Ref{}, nil, "config.queue: missing: give the name of the queue"
+	case typ == ActionEnqueue:
+		return QueueRef(o.Namespace, o.Tenant, cfg.Queue), QueuePush{
+			Namespace: o.Namespace, Tenant: o.Tenant, Name: cfg.Queue, Data: cfg.Data, Priority: cfg.Priority,
+			Key: cfg.Key, DedupKey: cfg.DedupKey, Owner: o.owner(),
+		}, ""
+	case typ == ActionStartPipeline:
+		id := ChildID(o.ID, "pipeline", c.Step, uint64(o.owner().N))
+		return effects.Ref{Kind: KindPipeline, ID: id}, PipelineCreate{Spec: PipelineSpec{
+			ID: id, Namespace: o.Namespace, Tenant: o.Tenant, Label: cfg.Label, Owner: o.owner(), Definition: cfg.Definition, Context: cfg.Context,
+		}}, ""
+	}
+	return effects.Ref{}, nil, fmt.Sprintf("type: %q is unknown", clip(typ))
+}
+
+// childEnded hears that what the run asked for was refused: its place, under
+// number 0, or an action, which fails by that. While the run has not ended it then
+// fails too, as far as the action says. How it ends that an action made is of no
+// concern here.
 func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects.Effect) {
-	i := int(e.N)
-	if e.Outcome != ChildRefused || i >= len(o.Actions) || o.Actions[i].Error != "" {
+	reason := boundedReason(e.Reason, "it was refused")
+	i := slices.IndexFunc(o.Actions, func(a ActionRecord) bool { return a.N == e.N })
+	switch {
+	case e.Outcome != ChildRefused:
+		return o, o.refuseNow(e)
+	case e.N == 0 && o.State == OrchestratorPending && !o.Admitted:
+		return o.leave(Leaving{To: OrchestratorCancelled, Reason: firstText("its job does not know it: " + reason)}, nil, c)
+	case i < 0 || o.Actions[i].Error != "":
 		return o, o.refuseNow(e)
 	}
 	o.Actions = slices.Clone(o.Actions)
-	o.Actions[i].Error, o.UpdatedAt = boundedReason(e.Reason, "it was refused"), c.Now
+	a := &o.Actions[i]
+	a.Error, o.UpdatedAt = reason, c.Now
 	o.Metrics.ActionsFailed++
-	return o, nil
+	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
+		return o, nil
+	}
+	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, nil, c)
 }

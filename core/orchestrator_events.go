@@ -1,5 +1,11 @@
 package core
 
+import (
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
 // OrchestratorEvent is an event of [Orchestrator]. The set is closed.
 //
 //sumtype:decl
@@ -17,8 +23,11 @@ type (
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
 	OrchestratorDue struct{}
-	// OrchestratorAdmit says that the job has a place for the run.
-	OrchestratorAdmit struct{}
+	// OrchestratorAdmit says that the job has a place for the run, and has recorded
+	// so. The job alone sends it.
+	OrchestratorAdmit struct {
+		Occurrence uuid.UUID `json:"occurrence"`
+	}
 	// OrchestratorConfigure brings the job's new configuration to a run that has not
 	// begun (004 configUpdate).
 	OrchestratorConfigure struct {
@@ -128,7 +137,7 @@ func (e OrchestratorCreate) AppendJSON(b []byte) []byte {
 func (e OrchestratorDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
 
 // AppendJSON appends the journal form.
-func (e OrchestratorAdmit) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
+func (e OrchestratorAdmit) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // AppendJSON appends the journal form.
 func (e OrchestratorConfigure) AppendJSON(b []byte) []byte {
@@ -143,7 +152,10 @@ func (e OrchestratorCancel) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the journal form.
-func (e OrchestratorOrphan) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (e OrchestratorOrphan) AppendJSON(b []byte) []byte {
+	e.LastHeartbeat = min(max(e.LastHeartbeat, 0), maxTime)
+	return appendEvent(b, e.EventType(), e)
+}
 
 // AppendJSON appends the journal form.
 func (e OrchestratorHeartbeats) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
@@ -179,6 +191,9 @@ func (e OrchestratorExpire) AppendJSON(b []byte) []byte { return bare(b, e.Event
 func (p Pod) bounded() Pod {
 	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
 	p.Reason, p.Message = firstText(p.Reason), firstText(p.Message)
+	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
+		*t = min(max(*t, 0), effects.MaxTime)
+	}
 	return p
 }
 
@@ -189,7 +204,7 @@ func decodeOrchestratorEvent(typ string, b []byte) (Event, error) {
 	case OrchestratorDue{}.EventType():
 		return OrchestratorDue{}, nil
 	case OrchestratorAdmit{}.EventType():
-		return OrchestratorAdmit{}, nil
+		return decodeAs[OrchestratorAdmit](b)
 	case OrchestratorConfigure{}.EventType():
 		return decodeAs[OrchestratorConfigure](b)
 	case OrchestratorCancel{}.EventType():

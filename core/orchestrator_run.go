@@ -4,13 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/effects"
 )
+
+// present reports whether an event about a pod is about the present one, while the
+// run waits for it.
+func (o Orchestrator) present(attempt uint32) bool {
+	waits := o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning
+	return waits && attempt == o.RetryAttempt && o.Leaving.To == ""
+}
 
 // podCreated takes what is known of a pod that does not run yet.
 func (o Orchestrator) podCreated(e PodCreated, c Clock) (Orchestrator, []effects.Effect) {
 	pod := e.Pod.bounded()
-	if o.State != OrchestratorContainerCreating || e.Attempt != o.RetryAttempt || o.Pod == pod {
+	if o.State != OrchestratorContainerCreating || !o.present(e.Attempt) || o.Pod == pod {
 		return o, o.refuseNow(e)
 	}
 	o.Pod, o.UpdatedAt = pod, c.Now
@@ -19,30 +28,39 @@ func (o Orchestrator) podCreated(e PodCreated, c Clock) (Orchestrator, []effects
 
 // podRunning: container_creating → running.
 func (o Orchestrator) podRunning(e PodRunning, c Clock) (Orchestrator, []effects.Effect) {
-	if o.State != OrchestratorContainerCreating || e.Attempt != o.RetryAttempt || o.Leaving.To != "" {
+	if o.State != OrchestratorContainerCreating || !o.present(e.Attempt) {
 		return o, o.refuseNow(e)
 	}
 	o.Pod = e.Pod.bounded()
-	return o.run(nil, c)
+	return o.run(c)
 }
 
-func (o Orchestrator) run(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.ExecutionStartedAt = c.Now
+// run: container_creating → running. Where the creation was not answered yet, it
+// needs no answer any more.
+func (o Orchestrator) run(c Clock) (Orchestrator, []effects.Effect) {
+	asked, effs := o.Asked.withdrawn()
+	o.Asked, o.ExecutionStartedAt = asked, c.Now
 	o.Metrics.PodStartLatencyMS = betweenMS(o.CreationAskedAt, c.Now)
 	o, effs = o.to(OrchestratorRunning, effs, c)
-	return o, append(effs, o.update("started"))
+	return o, append(effs, o.update("started", ""))
 }
 
-// podEnded: running → terminating. A pod that nobody saw running has run.
+// podEnded: running → terminating. A pod that nobody saw running has run. One that
+// ends while it is deleted changes nothing but what is known of it.
 func (o Orchestrator) podEnded(e PodEnded, c Clock) (Orchestrator, []effects.Effect) {
-	here := o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning
-	if !here || e.Attempt != o.RetryAttempt || o.Leaving.To != "" {
+	pod := e.Pod.bounded()
+	switch {
+	case o.present(e.Attempt):
+	case o.InCluster && e.Attempt == o.RetryAttempt && o.Pod.ExitCode == nil && pod.ExitCode != nil:
+		o.Pod, o.UpdatedAt = pod, c.Now
+		return o, nil
+	default:
 		return o, o.refuseNow(e)
 	}
 	var effs []effects.Effect
-	o.Pod = e.Pod.bounded()
+	o.Pod = pod
 	if o.State == OrchestratorContainerCreating {
-		o, effs = o.run(nil, c)
+		o, effs = o.run(c)
 	}
 	return o.terminate(o.Pod.failure(), effs, c)
 }
@@ -65,18 +83,15 @@ func (p Pod) failure() string {
 
 // podLost: the pod is gone, and nobody knows how it would have ended.
 func (o Orchestrator) podLost(e PodLost, c Clock) (Orchestrator, []effects.Effect) {
-	if e.Attempt != o.RetryAttempt || o.Leaving.To != "" {
+	if !o.present(e.Attempt) {
 		return o, o.refuseNow(e)
 	}
 	reason := boundedReason(e.Reason, "the pod is gone")
-	switch o.State {
-	case OrchestratorContainerCreating:
+	o.Logs.Error = "the pod is gone"
+	if o.State == OrchestratorContainerCreating {
 		return o.fail(reason, false, nil, c)
-	case OrchestratorRunning:
-		o.Logs.Error = "the pod is gone"
-		return o.terminate(reason, nil, c)
 	}
-	return o, o.refuseNow(e)
+	return o.terminate(reason, nil, c)
 }
 
 // overrun: the pod has run for longer than it may (R15): running → terminating,
@@ -94,9 +109,11 @@ func (o Orchestrator) terminate(failure string, effs []effects.Effect, c Clock) 
 }
 
 // fetchLogs asks for what the pod wrote, where that is wanted and there may be
-// some; then what is in the cluster is deleted.
+// some; then what is in the cluster is deleted. A pod that still runs is asked for
+// what it wrote up to now: deleting it would take that along.
 func (o Orchestrator) fetchLogs(effs []effects.Effect) (Orchestrator, []effects.Effect) {
-	if o.Config.Logs.Discard || o.Logs.Stored || o.Logs.Error != "" || o.ExecutionStartedAt.IsZero() {
+	ran := !o.ExecutionStartedAt.IsZero() || o.Pod.ExitCode != nil
+	if o.Config.Logs.Discard || o.Logs.Stored || o.Logs.Error != "" || !ran {
 		return o.cleanUp(effs)
 	}
 	o.Step = StepLogs
@@ -125,15 +142,18 @@ func (o Orchestrator) cleaned(effs []effects.Effect, c Clock) (Orchestrator, []e
 
 // fail ends the attempt: another follows while one remains, unless this is final.
 func (o Orchestrator) fail(reason string, final bool, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	return o.leave(Leaving{To: OrchestratorFailed, Reason: reason, Final: final}, effs, c)
+	return o.leave(Leaving{To: OrchestratorFailed, Reason: firstText(reason), Final: final}, effs, c)
 }
 
 // leave goes to an end, or to the next attempt, once nothing is left in the
-// cluster.
+// cluster. Cleaning up that goes on already goes on.
 func (o Orchestrator) leave(l Leaving, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	o.Leaving, o.UpdatedAt = l, c.Now
+	if o.Step == StepLogs || o.Step == StepDeleting {
+		return o, effs
+	}
 	asked, withdrawn := o.Asked.withdrawn()
-	o.Asked, o.Leaving, o.ToTake, o.UpdatedAt = asked, l, nil, c.Now
-	effs = append(effs, withdrawn...)
+	o.Asked, o.ToTake, effs = asked, nil, append(effs, withdrawn...)
 	if !o.InCluster {
 		return o.arrive(effs, c)
 	}
@@ -150,17 +170,16 @@ func (o Orchestrator) arrive(effs []effects.Effect, c Clock) (Orchestrator, []ef
 	return o.end(l.To, effs, c)
 }
 
-// failed: → retrying while an attempt remains, and else → failed. Where the map
-// knows no way to retrying, nothing was tried yet.
+// failed: → retrying while an attempt remains, and else → failed.
 func (o Orchestrator) failed(final bool, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
 	if final || !o.Config.RetryConfig.ShouldRetry(o.RetryAttempt) {
 		return o.end(OrchestratorFailed, effs, c)
 	}
-	if _, err := o.transitionTo(OrchestratorRetrying); err != nil {
+	if _, err := o.transitionTo(OrchestratorRetrying); err != nil { // nothing was tried yet
 		return o.end(OrchestratorFailed, effs, c)
 	}
-	o.RetryAt = laterMS(c.Now, o.Config.RetryConfig.Delay(o.RetryAttempt))
-	o.Step = StepNone
+	o = o.measured(c.Now)
+	o.RetryAt, o.Step = laterMS(c.Now, o.Config.RetryConfig.Delay(o.RetryAttempt)), StepNone
 	return o.to(OrchestratorRetrying, effs, c)
 }
 
@@ -183,61 +202,86 @@ func (o Orchestrator) finish(effs []effects.Effect, c Clock) (Orchestrator, []ef
 	return o.end(OrchestratorCompleted, effs, c)
 }
 
-// end: → a terminal state. Job, scheduler and bus are told.
+// end: → a terminal state. Bus, job, scheduler and occurrence are told.
 func (o Orchestrator) end(state OrchestratorStatus, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.CompletedAt, o.Leaving, o.ToTake = c.Now, Leaving{}, nil
+	if _, err := o.transitionTo(state); err != nil {
+		return o.to(state, effs, c) // which says so
+	}
+	if o.State != OrchestratorRetrying { // whose attempt is over
+		o = o.measured(c.Now)
+	}
+	o.CompletedAt, o.Step, o.Leaving, o.ToTake = c.Now, StepNone, Leaving{}, nil
 	o, effs = o.to(state, effs, c)
-	o.Metrics = o.measured()
-	effs = append(effs, o.update("ended"), effects.Send{To: o.job(), Event: JobRunEnded{
-		Run: o.ID, RunID: o.RunID, State: o.State, ScheduledAt: o.ScheduledAt, ExitCode: o.Pod.ExitCode, Error: o.Error,
+	o.Metrics.TotalDurationMS = betweenMS(o.CreatedAt, o.CompletedAt)
+	o.Metrics.PodExitCode, o.Metrics.FinalState = o.Pod.ExitCode, o.State
+	o.Metrics.Success, o.Metrics.ErrorMessage = o.State == OrchestratorCompleted, o.Error
+	effs = append(effs, o.update("ended", o.Error), effects.Send{To: o.job(), Event: JobRunEnded{
+		Run: o.ID, State: o.State, ExitCode: o.Pod.ExitCode, Error: o.Error,
 	}})
+	if o.Occurrence != uuid.Nil {
+		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: o.Occurrence}, Event: OccurrenceSettle{
+			Outcome: StatusType(o.State), Reason: o.Error, StartedAt: o.ExecutionStartedAt, FinishedAt: o.CompletedAt,
+		}})
+	}
 	if state != OrchestratorOrphaned { // which the scheduler has forgotten itself
 		effs = append(effs, effects.Send{To: o.scheduler(), Event: SchedulerForget{Run: o.ID}})
 	}
 	return o, effs
 }
 
-// measured fills in what is known at the end alone. A boundary that was not
-// reached gives no length of time.
-func (o Orchestrator) measured() OrchestratorMetrics {
-	m := o.Metrics
-	between := func(from, to Time) int64 {
-		if from.IsZero() || to.IsZero() {
-			return 0
-		}
-		return betweenMS(from, to)
-	}
+// measured adds the lengths of the attempt's phases, which ends now: a boundary
+// that was not reached is now, and a phase that did not begin has no length. With
+// one attempt these are 004's formulas, but that the execution ends with the pod.
+func (o Orchestrator) measured(now Time) Orchestrator {
 	or := func(t Time) Time {
 		if t.IsZero() {
-			return o.CompletedAt
+			return now
 		}
 		return t
 	}
-	m.PreRunDurationMS = between(o.CreatedAt, or(o.ConstraintCheckStarted))
-	m.ConstraintCheckDurationMS = between(o.ConstraintCheckStarted, or(o.ExecutionStartedAt))
-	m.ExecutionDurationMS = between(o.ExecutionStartedAt, or(o.ExecutionEndedAt))
-	m.TerminationDurationMS = between(o.ExecutionEndedAt, o.CompletedAt)
-	m.TotalDurationMS = between(o.CreatedAt, o.CompletedAt)
-	m.PodExitCode, m.FinalState, m.Success, m.ErrorMessage = o.Pod.ExitCode, o.State, o.State == OrchestratorCompleted, o.Error
-	return m
+	m := &o.Metrics
+	if o.RetryAttempt == 0 {
+		m.PreRunDurationMS = betweenMS(o.CreatedAt, or(o.ConstraintCheckStarted))
+	}
+	if !o.ConstraintCheckStarted.IsZero() {
+		m.ConstraintCheckDurationMS += betweenMS(o.ConstraintCheckStarted, or(o.ExecutionStartedAt))
+	}
+	if !o.ExecutionStartedAt.IsZero() {
+		m.ExecutionDurationMS += betweenMS(o.ExecutionStartedAt, or(o.ExecutionEndedAt))
+	}
+	if !o.ExecutionEndedAt.IsZero() {
+		m.TerminationDurationMS += betweenMS(o.ExecutionEndedAt, now)
+	}
+	return o
 }
 
 // afterEnd: what may still come after the end.
 func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []effects.Effect) {
 	switch e := e.(type) {
 	case OrchestratorExpire:
-		if len(o.Asked.Open) == 0 {
+		if o.over() {
 			return Orchestrator{}, nil
 		}
 	case OrchestratorHeartbeats:
-		if o.Metrics.HeartbeatsSent == 0 {
-			o.Metrics.HeartbeatsSent = e.Sent
+		if !o.Reported {
+			o.Metrics.HeartbeatsSent, o.Reported = e.Sent, true
 			return o, []effects.Effect{o.announce("metrics", jsonOf(o.Metrics))}
 		}
+	case ChildEnded:
+		return o.childEnded(e, c)
 	case PodEnded:
-		if o.State == OrchestratorOrphaned && o.Config.OrphanPolicy == OrphanAdopt && o.Pod.ExitCode == nil && e.Attempt == o.RetryAttempt {
-			o.Pod, o.Step, o.UpdatedAt = e.Pod.bounded(), StepLogs, c.Now
-			o.Metrics.PodExitCode = o.Pod.ExitCode
+		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
+			o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
+			return o.fetchLogs([]effects.Effect{o.update("adopted", o.Error)})
+		}
+	case PodLost:
+		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
+			o.Logs.Error, o.UpdatedAt = boundedReason(e.Reason, "the pod is gone"), c.Now
+			return o.cleanUp(nil)
+		}
+	case OrchestratorCancel:
+		if o.Step == StepAdopted {
+			o.UpdatedAt = c.Now
 			return o.fetchLogs(nil)
 		}
 	case EffectDone:
@@ -261,12 +305,13 @@ func (o Orchestrator) announce(action string, data json.RawMessage) effects.Effe
 	}}
 }
 
-// update announces an important change (004 JobRunUpdate, E8).
-func (o Orchestrator) update(what string) effects.Effect {
+// update announces an important change (004 JobRunUpdate, E8). What it is about
+// and the attempt make its id: the same change always has the same.
+func (o Orchestrator) update(what, failure string) effects.Effect {
 	return o.announce("update", jsonOf(JobRunUpdate{
 		UpdateID: hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", o.ID, o.RetryAttempt, what)),
 		RunID:    o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
-		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: o.Error, RetryAttempt: o.RetryAttempt,
+		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))
 }
 
@@ -277,9 +322,4 @@ func jsonOf(v any) json.RawMessage {
 		return nil
 	}
 	return b
-}
-
-// owner is how the run waits for a refusal of what one of its actions asks for.
-func (o Orchestrator) owner() Owner {
-	return Owner{Ref: effects.Ref{Kind: KindOrchestrator, ID: o.ID}, N: uint32(len(o.Actions))}
 }

@@ -93,12 +93,14 @@ type ActionRequest struct {
 
 // ActionRecord says how an action of a constraint came out.
 type ActionRecord struct {
-	Constraint string             `json:"constraint"`
-	Type       string             `json:"type"`
-	Phase      effects.CheckPhase `json:"phase"`
-	Attempt    uint32             `json:"attempt"`
-	Error      string             `json:"error,omitempty"` // empty: it was taken
-	At         Time               `json:"at"`
+	N               uint32             `json:"n"` // counts the run's actions, from 1
+	Constraint      string             `json:"constraint"`
+	Type            string             `json:"type"`
+	ContinueOnError bool               `json:"continue_on_error,omitempty"`
+	Phase           effects.CheckPhase `json:"phase"`
+	Attempt         uint32             `json:"attempt"`
+	Error           string             `json:"error,omitempty"` // empty: it was taken
+	At              Time               `json:"at"`
 }
 
 // Types of actions that the machines themselves carry out; any other is an outer

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -20,21 +19,31 @@ const (
 	schedulerShards = 256
 )
 
+// MaxOrphansAtOnce bounds how many runs one due event declares orphaned, see
+// [MaxDeliveries]; the others follow.
+const MaxOrphansAtOnce = 256
+
 // Scheduler keeps the heartbeats of the runs that have not ended, and declares
 // those orphaned whose heartbeats are missing (004 Scheduler). There are 256, each
 // with the runs whose ids begin with its number, so that a heartbeat rewrites
 // little. The occurrences of a job are its own concern: see [Job].
 //
-//	track ──▶ tracked ──▶ (gone, with its last run)
-//	           │ ▲ heartbeats, due, configure
-//	           └─┘
+//	(absent) ── track ──▶ tracking ◀──┐
+//	                       └──────────┘ track, heartbeats, forget, due
+//
+// Once made it stays, also without runs: it keeps the interval. A due event that
+// comes later than any tick explains says that nobody was there to hear a
+// heartbeat, for instance since the computer slept. It then orphans nothing, and
+// all runs have one more silence to beat in.
 //
 // Invariants, held by property tests:
 //   - Each run is tracked at most once, in the order of the ids.
-//   - A run is told that it is orphaned once, and only after the time of the missed
-//     heartbeats; from then on it is not tracked.
-//   - A due event leaves no deadline that has come.
-//   - A run that is forgotten is told how many heartbeats there were.
+//   - A run is told once that it is orphaned, by a due event in time, and only after
+//     the time of the missed heartbeats; from then on it is not tracked.
+//   - A run that is not tracked any more, or was forgotten before, is told how many
+//     heartbeats there were.
+//   - A due event leaves no deadline that has come, unless it has declared as many
+//     as it may.
 type Scheduler struct {
 	ID         uuid.UUID    `json:"id"`
 	IntervalMS int64        `json:"interval_ms"` // between heartbeats
@@ -64,7 +73,8 @@ type (
 		Run uuid.UUID `json:"run"`
 	}
 	// SchedulerHeartbeats are the heartbeats of several runs at one time (004
-	// OrchestratorHeartbeatMsg). Those that are not tracked are passed over.
+	// OrchestratorHeartbeatMsg), which is that of the clock. Those that are not
+	// tracked are passed over.
 	SchedulerHeartbeats struct {
 		Runs []uuid.UUID `json:"runs"`
 		// IntervalMS and MaxMissed are as the daemon is configured; 0: as they were.
@@ -75,7 +85,7 @@ type (
 	SchedulerForget struct {
 		Run uuid.UUID `json:"run"`
 	}
-	// SchedulerDue says that heartbeats are missing.
+	// SchedulerDue says that heartbeats are missing, or that their time has passed.
 	SchedulerDue struct{}
 )
 
@@ -173,7 +183,7 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 	beats := 0
 	for _, run := range e.Runs {
 		if i, tracked := n.find(run); tracked {
-			n.Runs[i].Last = max(n.Runs[i].Last, c.Now)
+			n.Runs[i].Last = c.Now
 			n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
 			beats++
 		}
@@ -190,59 +200,54 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 	return n, nil
 }
 
+// forget: the run has ended, and is told of its heartbeats: its metrics wait for
+// that, also where the record was lost.
 func (s Scheduler) forget(e SchedulerForget) (Scheduler, []effects.Effect) {
-	i, tracked := s.find(e.Run)
-	if !tracked {
-		return s, s.refuse(e, effects.CodeNotFound, fmt.Sprintf("run: %s is not tracked", e.Run))
+	var sent uint64
+	if i, tracked := s.find(e.Run); tracked {
+		sent = s.Runs[i].Sent
+		s.Runs = slices.Concat(s.Runs[:i], s.Runs[i+1:])
 	}
-	sent := s.Runs[i].Sent
-	return s.without(i), []effects.Effect{effects.Send{
-		To: effects.Ref{Kind: KindOrchestrator, ID: e.Run}, Event: OrchestratorHeartbeats{Sent: sent},
-	}}
-}
-
-func (s Scheduler) without(i int) Scheduler {
-	if len(s.Runs) == 1 {
-		return Scheduler{}
-	}
-	s.Runs = slices.Delete(slices.Clone(s.Runs), i, i+1)
-	return s
+	return s, []effects.Effect{effects.Send{To: runRef(e.Run), Event: OrchestratorHeartbeats{Sent: sent}}}
 }
 
 // silence is how long a run may be silent.
 func (s Scheduler) silence() int64 {
-	if s.IntervalMS > 0 && int64(s.MaxMissed) > math.MaxInt64/s.IntervalMS {
-		return math.MaxInt64
-	}
-	return s.IntervalMS * int64(s.MaxMissed)
+	interval := min(max(s.IntervalMS, 1), MaxTimeout.Milliseconds())
+	return interval * int64(max(s.MaxMissed, 1))
 }
 
-// due declares the runs orphaned that were silent for too long. They forget
-// themselves.
+// due declares the runs orphaned that were silent for too long.
 func (s Scheduler) due(e SchedulerDue, c Clock) (Scheduler, []effects.Effect) {
 	at := s.Deadline()
 	if at.IsZero() || at.After(c.Now) {
 		return s, s.refuse(e, effects.CodeConflict, "no heartbeat is missing yet")
 	}
+	if late := betweenMS(at, c.Now); late > DefaultStartDeadline.Milliseconds() && late > s.silence() {
+		s.Runs = slices.Clone(s.Runs)
+		for i := range s.Runs {
+			s.Runs[i].Last = c.Now
+		}
+		return s, nil
+	}
 	var effs []effects.Effect
-	n := s
-	n.Runs = nil
+	var left []TrackedRun
 	for _, r := range s.Runs {
-		if laterMS(r.Last, s.silence()).After(c.Now) {
-			n.Runs = append(n.Runs, r)
+		if len(effs) == 2*MaxOrphansAtOnce || s.silentAt(r).After(c.Now) {
+			left = append(left, r)
 			continue
 		}
-		to := effects.Ref{Kind: KindOrchestrator, ID: r.Run}
 		effs = append(effs,
-			effects.Send{To: to, Event: OrchestratorOrphan{LastHeartbeat: r.Last, Missed: s.MaxMissed}},
-			effects.Send{To: to, Event: OrchestratorHeartbeats{Sent: r.Sent}},
+			effects.Send{To: runRef(r.Run), Event: OrchestratorOrphan{LastHeartbeat: r.Last, Missed: s.MaxMissed}},
+			effects.Send{To: runRef(r.Run), Event: OrchestratorHeartbeats{Sent: r.Sent}},
 		)
 	}
-	if len(n.Runs) == 0 {
-		n = Scheduler{}
-	}
-	return n, effs
+	s.Runs = left
+	return s, effs
 }
+
+// silentAt is when the run will have been silent for too long.
+func (s Scheduler) silentAt(r TrackedRun) Time { return laterMS(r.Last, s.silence()) }
 
 // Ref names the scheduler.
 func (s Scheduler) Ref() effects.Ref {
@@ -256,7 +261,7 @@ func (s Scheduler) Ref() effects.Ref {
 func (s Scheduler) Deadline() Time {
 	var first Time
 	for _, r := range s.Runs {
-		if at := laterMS(r.Last, s.silence()); first.IsZero() || at < first {
+		if at := s.silentAt(r); first.IsZero() || at < first {
 			first = at
 		}
 	}

@@ -330,7 +330,8 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 		effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
 		return t.translate(from, e.(effects.Inner)) // all of them are
 	case effects.RunTool, effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge,
-		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
+		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify,
+		effects.CheckConstraints, effects.TakeAction, effects.CreateRun, effects.FetchLogs, effects.DeleteRun:
 		t.outer = append(t.outer, Outgoing{From: from, Effect: e.(effects.Outer)})
 	}
 	return nil
