@@ -17,6 +17,7 @@ const (
 	DefaultMaxMissedHeartbeats = 3      // MaxMissedOrchestratorHeartbeats
 
 	schedulerShards = 256
+	maxMaxMissed    = 1_000_000
 )
 
 // MaxOrphansAtOnce bounds how many runs one due event declares orphaned, see
@@ -165,7 +166,7 @@ func (s Scheduler) track(e SchedulerTrack, c Clock) (Scheduler, []effects.Effect
 		return s, s.refuse(e, effects.CodeExists, fmt.Sprintf("run: %s is tracked already", e.Run))
 	}
 	if s.ID == uuid.Nil {
-		s = Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: c.Now}
+		i, s = 0, Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: c.Now}
 	}
 	s.Runs = slices.Insert(slices.Clone(s.Runs), i, TrackedRun{Run: e.Run, Last: c.Now})
 	return s, nil
@@ -177,6 +178,8 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
 	case e.IntervalMS < 0 || e.IntervalMS > MaxTimeout.Milliseconds():
 		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("interval_ms: %d is not between 0 and %d", e.IntervalMS, MaxTimeout.Milliseconds()))
+	case e.MaxMissed > maxMaxMissed:
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("max_missed: %d is not between 0 and %d", e.MaxMissed, maxMaxMissed))
 	}
 	n := s
 	n.Runs = slices.Clone(s.Runs)
@@ -214,7 +217,7 @@ func (s Scheduler) forget(e SchedulerForget) (Scheduler, []effects.Effect) {
 // silence is how long a run may be silent.
 func (s Scheduler) silence() int64 {
 	interval := min(max(s.IntervalMS, 1), MaxTimeout.Milliseconds())
-	return interval * int64(max(s.MaxMissed, 1))
+	return interval * int64(min(max(s.MaxMissed, 1), maxMaxMissed))
 }
 
 // due declares the runs orphaned that were silent for too long.

@@ -30,7 +30,7 @@ type CheckConstraints struct {
 type TakeAction struct {
 	N          uint32          `json:"n"`
 	Constraint string          `json:"constraint"` // whose action it is
-	Type       string          `json:"type"`       // "webhook", say
+	Type       string          `json:"action"`     // "webhook", say
 	Config     json.RawMessage `json:"config,omitempty"`
 }
 
