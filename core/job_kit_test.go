@@ -236,3 +236,5 @@ func hostileJob(t *rapid.T) core.State {
 		}), 0, 4).Draw(t, "active"),
 	}
 }
+
+func refOf(run uuid.UUID) effects.Ref { return effects.Ref{Kind: core.KindOrchestrator, ID: run} }

@@ -325,8 +325,12 @@ func (o Orchestrator) begin(effs []effects.Effect, c Clock) (Orchestrator, []eff
 	return o.ask(effects.CheckConstraints{N: o.Asked.next(), Phase: effects.CheckPre}, effs)
 }
 
-// createPod: → container_creating.
+// createPod: → container_creating. Nothing is asked for in a cluster on a way that
+// the map does not know.
 func (o Orchestrator) createPod(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
+	if _, err := o.transitionTo(OrchestratorContainerCreating); err != nil {
+		return o.fail(err.Error(), true, effs, c)
+	}
 	o, effs = o.to(OrchestratorContainerCreating, effs, c)
 	o.CreationAskedAt, o.InCluster = c.Now, true
 	return o.ask(effects.CreateRun{N: o.Asked.next(), Attempt: o.RetryAttempt}, effs)

@@ -267,6 +267,8 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 			o.Metrics.HeartbeatsSent, o.Reported = e.Sent, true
 			return o, []effects.Effect{o.announce("metrics", jsonOf(o.Metrics))}
 		}
+	case OrchestratorCreate:
+		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", clip(o.RunID)))
 	case ChildEnded:
 		return o.childEnded(e, c)
 	case PodEnded:
