@@ -12,14 +12,15 @@ import (
 	"github.com/orrery-go/orrery/core"
 )
 
-// In traces a job is JOB(id), its run of a time RUN(id:time), and what it decides
-// JOB(id)/occurrence/N. Jobs have the ids in traceJobs, runs the times of the two
+// In traces a job is JOB(id), its run of a time RUN(id:time), what it decides
+// JOB(id)/occurrence/N, and the scheduler of runs that begin with a byte SHARD(byte). Jobs have the ids in traceJobs, runs the times of the two
 // hours from the start of the clock, and the first milliseconds.
 var traceJobs = []string{"nightly", "report", "other"}
 
 var (
 	jobName     = regexp.MustCompile(`JOB\((\w+)\)`)
 	runName     = regexp.MustCompile(`RUN\((\w+):([^)]+)\)`)
+	shardName   = regexp.MustCompile(`SHARD\(([0-9a-f]{2})\)`)
 	derivedID   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	jobIDs      = sync.OnceValue(makeJobIDs)
 	theFraction = ".000Z"
@@ -73,6 +74,11 @@ func (n idNames) Replace(s string) string {
 func expandJobIDs(s string) string {
 	s = jobName.ReplaceAllStringFunc(s, func(m string) string {
 		return core.JobRef("", "", jobName.FindStringSubmatch(m)[1]).ID.String()
+	})
+	s = shardName.ReplaceAllStringFunc(s, func(m string) string {
+		var first byte
+		_, _ = fmt.Sscanf(m, "SHARD(%x)", &first)
+		return core.SchedulerRef(uuid.UUID{first}).ID.String()
 	})
 	return runName.ReplaceAllStringFunc(s, func(m string) string {
 		part := runName.FindStringSubmatch(m)
