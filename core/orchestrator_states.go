@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // OrchestratorStatus is a state of a job's run (004 OrchestratorStatus).
@@ -69,6 +70,22 @@ func OrchestratorTransitions(from OrchestratorStatus) []OrchestratorStatus {
 		return nil
 	}
 	return append(slices.Clone(to), OrchestratorCancelled, OrchestratorOrphaned)
+}
+
+// OrchestratorDiagram draws the map as a Mermaid state diagram.
+func OrchestratorDiagram() string {
+	var b strings.Builder
+	b.WriteString("stateDiagram-v2\n")
+	fmt.Fprintf(&b, "    [*] --> %s\n", OrchestratorPreRun)
+	for _, from := range OrchestratorStatuses() {
+		for _, to := range OrchestratorTransitions(from) {
+			fmt.Fprintf(&b, "    %s --> %s\n", from, to)
+		}
+		if from.Terminal() {
+			fmt.Fprintf(&b, "    %s --> [*]\n", from)
+		}
+	}
+	return b.String()
 }
 
 // Terminal reports whether nothing follows on the state.
