@@ -16,93 +16,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// mapOf004 is the map of 004 (Allowed Transitions Map), line by line, with what
-// ruling R6 adds to it.
-var mapOf004 = map[core.OrchestratorStatus][]core.OrchestratorStatus{
-	core.OrchestratorPreRun: {
-		core.OrchestratorPending,
-		core.OrchestratorCancelled,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorPending: {
-		core.OrchestratorConditionPending,
-		core.OrchestratorContainerCreating, // skip constraints if none defined
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorConditionPending: {
-		core.OrchestratorConditionRunning,
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorConditionRunning: {
-		core.OrchestratorActionPending,     // constraint violated
-		core.OrchestratorContainerCreating, // all constraints passed
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorRetrying, // R6
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorActionPending: {
-		core.OrchestratorActionRunning,
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorActionRunning: {
-		core.OrchestratorContainerCreating, // action completed, proceed
-		core.OrchestratorCompleted,         // action: skip job
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorRetrying, // R6
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorContainerCreating: {
-		core.OrchestratorRunning,
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorRetrying, // R6
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorRunning: {
-		core.OrchestratorTerminating,
-		core.OrchestratorCancelled,
-		core.OrchestratorFailed,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorTerminating: {
-		core.OrchestratorCompleted,
-		core.OrchestratorFailed,
-		core.OrchestratorRetrying,
-		core.OrchestratorCancelled,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorRetrying: {
-		core.OrchestratorPending, // retry attempt
-		core.OrchestratorFailed,  // no retries left
-		core.OrchestratorCancelled,
-		core.OrchestratorOrphaned, // R6
-	},
-	core.OrchestratorCompleted: {},
-	core.OrchestratorFailed:    {},
-	core.OrchestratorCancelled: {},
-	core.OrchestratorOrphaned:  {},
-}
-
-func TestTheMapIsThatOf004WithWhatRulingR6Adds(t *testing.T) {
-	require.Len(t, core.OrchestratorStatuses(), 14)
-	for _, from := range core.OrchestratorStatuses() {
-		assert.ElementsMatch(t, mapOf004[from], core.OrchestratorTransitions(from), "%s", from)
-		assert.Equal(t, len(mapOf004[from]) == 0, from.Terminal(), "%s", from)
-	}
-	assert.Empty(t, core.OrchestratorTransitions("odd"))
-	to := core.OrchestratorTransitions(core.OrchestratorPreRun)
-	to[0] = core.OrchestratorCompleted
-	assert.NotEqual(t, to, core.OrchestratorTransitions(core.OrchestratorPreRun), "who asks for the map must not change it")
-}
-
 // everyRun gives a run of each of the 14 states. In two of them no run rests: they
 // are passed within a transition. Here they are as a stored record could have them.
 func everyRun() map[core.OrchestratorStatus]core.Orchestrator {
@@ -338,6 +251,72 @@ func TestAnActionThatIsRefusedFailsTheRunBeforeItsPodIsCreated(t *testing.T) {
 	o = load[core.Orchestrator](w, core.KindOrchestrator)[ref]
 	assert.Equal(t, core.OrchestratorFailed, o.State)
 	assert.EqualValues(t, 1, o.Metrics.ActionsFailed)
+}
+
+func TestAPodThatHasFailedSaysHow(t *testing.T) {
+	job := byHand()
+	running := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{})
+	zero, one := int32(0), int32(1)
+	for want, pod := range map[string]core.Pod{
+		"":                                   {ExitCode: &zero, Reason: "Completed"},
+		"exit code 1":                        {ExitCode: &one},
+		"exit code 1: OOMKilled":             {ExitCode: &one, Reason: "OOMKilled"},
+		"exit code 1: Error: no such file":   {ExitCode: &one, Reason: "Error", Message: "no such file"},
+		"Evicted: the node was low on disk":  {Reason: "Evicted", Message: "the node was low on disk"},
+		"the pod ended without an exit code": {},
+	} {
+		after, effs := running.Apply(core.PodEnded{Pod: pod}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+		assert.Equal(t, want, after.Error)
+	}
+}
+
+func TestAnActionIsInterruptedOnlySoOftenBeforeItHasFailed(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorActionRunning]
+	n := 0
+	for ; o.State == core.OrchestratorActionRunning; n++ {
+		var effs []effects.Effect
+		o, effs = o.Apply(core.EffectInterrupted{N: core.Outstanding(o)[0].Number(), Reason: "crash"}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+	}
+	assert.Equal(t, core.MaxEffectRepeats+1, n)
+	assert.Equal(t, core.OrchestratorFailed, o.State)
+	assert.Equal(t, "action webhook of constraint timeWindow: crash", o.Error)
+}
+
+func TestAnEvaluationThatIsTooLargeFailsTheRun(t *testing.T) {
+	checking := runPhases(goldenJobSpec())[core.OrchestratorConditionRunning]
+	check := violated(core.ActionRequest{Type: "log"}, core.ActionRequest{Type: "log"}, core.ActionRequest{Type: "log"})
+	var fewer, more []core.ConstraintCheck
+	for range core.MaxConstraints {
+		fewer, more = append(fewer, check), append(more, core.ConstraintCheck{Met: true})
+	}
+	for want, checks := range map[string][]core.ConstraintCheck{
+		"the constraints have 192 actions, more than 128": fewer,
+		"the job has 65 constraints, more than 64":        append(more, core.ConstraintCheck{}),
+	} {
+		o, effs := checking.Apply(core.EffectDone{N: 1, Result: report(true, checks...)}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+		assert.Equal(t, core.OrchestratorFailed, o.State)
+		assert.Equal(t, want, o.Error)
+		assert.Len(t, o.Checks, core.MaxConstraints)
+	}
+}
+
+func TestWhatCannotBeDeletedIsReportedAndDoesNotHoldTheRunUp(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	o, _ = o.Apply(core.OrchestratorCancel{Reason: "not needed"}, core.Clock{Now: start})
+	var said []effects.Event
+	n := 0
+	for ; o.InCluster; n++ {
+		var effs []effects.Effect
+		o, effs = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "connection refused"}, core.Clock{Now: start})
+		said = append(said, emitted(step{effs: effs}, "run:cleanup_failed")...)
+	}
+	assert.Equal(t, core.MaxEffectRepeats+1, n)
+	assert.Equal(t, core.OrchestratorCancelled, o.State)
+	require.Len(t, said, 1)
+	assert.JSONEq(t, `{"error":"connection refused"}`, string(said[0].Data))
 }
 
 // nextRunInput answers what some run waits for, lets its pod go on, or lets time

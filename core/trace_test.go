@@ -338,7 +338,7 @@ func phase(s core.State) string {
 var phases = map[effects.Kind][]string{
 	core.KindAction:     {"absent", "pending", "running", "completed", "failed", "cancelled"},
 	core.KindRecurring:  {"absent", "enabled", "disabled"},
-	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated"},
+	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated", "skipped"},
 	core.KindDedup:      {"absent", "held"},
 }
 
