@@ -120,7 +120,7 @@ func (j Job) runEnded(e JobRunEnded, c Clock) (Job, []effects.Effect) {
 // counted notes how a run ended that had a place.
 func (j Job) counted(e JobRunEnded, a ActiveRun, c Clock) Job {
 	j.LastRun = EndedRun{RunID: a.RunID, State: e.State, ScheduledAt: a.ScheduledAt, EndedAt: c.Now, ExitCode: e.ExitCode, Error: firstText(e.Error)}
-	n := &j.Counts.Failed
+	var n *uint64
 	switch e.State {
 	case OrchestratorCompleted:
 		n = &j.Counts.Completed
@@ -128,6 +128,8 @@ func (j Job) counted(e JobRunEnded, a ActiveRun, c Clock) Job {
 		n = &j.Counts.Cancelled
 	case OrchestratorOrphaned:
 		n = &j.Counts.Orphaned
+	default: // of the terminal ones failed alone is left
+		n = &j.Counts.Failed
 	}
 	*n = saturatingAdd(*n, 1)
 	return j
@@ -192,7 +194,8 @@ func (j Job) skipNext(e JobSkipNext, c Clock) (Job, []effects.Effect) {
 func (j Job) kill(e JobKill) (Job, []effects.Effect) {
 	var effs []effects.Effect
 	for _, a := range slices.Backward(j.Active) {
-		if a.Run == e.Except || a.Stage != StagePlaced && !(e.All && a.Stage == StageAsked) {
+		reached := a.Stage == StagePlaced || e.All && a.Stage == StageAsked
+		if a.Run == e.Except || !reached {
 			continue
 		}
 		effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: boundedReason(e.Reason, "killed")}})

@@ -257,8 +257,9 @@ func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.E
 		return o.overrun(c)
 	case OrchestratorRetrying:
 		return o.retry(c)
+	default: // none of the others has a deadline
+		return o, o.refuseNow(e)
 	}
-	return o, o.refuseNow(e)
 }
 
 func (o Orchestrator) tooLate(c Clock) string {
@@ -414,6 +415,7 @@ func (o Orchestrator) Deadline() Time {
 		}
 	case OrchestratorRetrying:
 		return max(o.RetryAt, effects.MinTime)
+	default: // what the others wait for is an answer
 	}
 	return 0
 }

@@ -25,10 +25,10 @@ func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effe
 			effs = append(effs, o.announce("constraint_violated", jsonOf(struct {
 				Constraint string `json:"constraint"`
 				Message    string `json:"message"`
-			}{firstText(check.Name), firstText(check.Message)})))
+			}{noteText(check.Name), noteText(check.Message)})))
 		}
 		for _, a := range check.Actions {
-			a.Constraint, a.Type, a.Config = firstText(check.Name), firstText(a.Type), storedResult(a.Config)
+			a.Constraint, a.Type, a.Config = noteText(check.Name), noteText(a.Type), storedResult(a.Config)
 			toTake = append(toTake, a)
 		}
 	}
@@ -66,13 +66,19 @@ func (o Orchestrator) noted(checks []ConstraintCheck) Orchestrator {
 			o.Metrics.ConstraintsViolated++
 		}
 		o.Checks = append(o.Checks, ConstraintCheck{
-			Name: firstText(check.Name), Phase: o.phase(), Attempt: o.RetryAttempt, Met: check.Met,
-			Message: firstText(check.Message), Error: firstText(check.Error),
+			Name: noteText(check.Name), Phase: o.phase(), Attempt: o.RetryAttempt, Met: check.Met,
+			Message: noteText(check.Message), Error: noteText(check.Error),
 		})
 	}
 	o.Checks = lastOf(o.Checks, 2*MaxConstraints)
 	return o
 }
+
+// maxNoteBytes bounds each text of an evaluation or an action, of which a run keeps
+// many.
+const maxNoteBytes = 512
+
+func noteText(s string) string { return cutText(s, maxNoteBytes) }
 
 // lastOf keeps the last elements of a list.
 func lastOf[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
@@ -102,7 +108,7 @@ func (o Orchestrator) took(a ActionRequest, failure string, effs []effects.Effec
 	}
 	record := ActionRecord{
 		N: o.Metrics.ActionsExecuted, Constraint: a.Constraint, Type: a.Type, ContinueOnError: a.ContinueOnError,
-		Phase: o.phase(), Attempt: o.RetryAttempt, Error: failure, At: c.Now,
+		Phase: o.phase(), Attempt: o.RetryAttempt, Error: noteText(failure), At: c.Now,
 	}
 	o.Actions, o.UpdatedAt = lastOf(append(slices.Clip(o.Actions), record), 2*MaxRunActions), c.Now
 	return o, append(effs, o.announce("action", jsonOf(record)))
@@ -251,7 +257,7 @@ func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects
 	}
 	o.Actions = slices.Clone(o.Actions)
 	a := &o.Actions[i]
-	a.Error, o.UpdatedAt = reason, c.Now
+	a.Error, o.UpdatedAt = noteText(reason), c.Now
 	o.Metrics.ActionsFailed++
 	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
 		return o, nil

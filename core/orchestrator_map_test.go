@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"go/ast"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -94,4 +95,31 @@ func TestTheMapIsThatOf004WithWhatRulingR6Adds(t *testing.T) {
 	to := core.OrchestratorTransitions(core.OrchestratorPreRun)
 	to[0] = core.OrchestratorCompleted
 	assert.NotEqual(t, to, core.OrchestratorTransitions(core.OrchestratorPreRun), "who asks for the map must not change it")
+}
+
+// 004 Transition Enforcement: all changes of state go through transitionTo.
+func TestNoCodeAssignsTheStateOfARunButTheFunctionThatValidatesIt(t *testing.T) {
+	assigns := map[string]bool{}
+	for _, f := range parseCore(t) {
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			if recv, ok := fn.Recv.List[0].Type.(*ast.Ident); !ok || recv.Name != "Orchestrator" {
+				continue
+			}
+			ast.Inspect(fn, func(n ast.Node) bool {
+				if a, ok := n.(*ast.AssignStmt); ok {
+					for _, to := range a.Lhs {
+						if field, ok := to.(*ast.SelectorExpr); ok && (field.Sel.Name == "State" || field.Sel.Name == "PreviousState") {
+							assigns[fn.Name.Name] = true
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	assert.Equal(t, map[string]bool{"transitionTo": true}, assigns)
 }

@@ -93,8 +93,9 @@ func (s OrchestratorStatus) Terminal() bool {
 	switch s {
 	case OrchestratorCompleted, OrchestratorFailed, OrchestratorCancelled, OrchestratorOrphaned:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // known reports whether it is one of the states.

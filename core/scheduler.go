@@ -16,8 +16,9 @@ const (
 	DefaultHeartbeatIntervalMS = 10_000 // OrchestratorHeartbeatInterval
 	DefaultMaxMissedHeartbeats = 3      // MaxMissedOrchestratorHeartbeats
 
-	schedulerShards = 256
-	maxMaxMissed    = 1_000_000
+	schedulerShards        = 256
+	maxHeartbeatIntervalMS = 24 * 60 * 60 * 1000
+	maxMissedHeartbeats    = 1000
 )
 
 // MaxOrphansAtOnce bounds how many runs one due event declares orphaned, see
@@ -33,14 +34,15 @@ const MaxOrphansAtOnce = 256
 //	                       └──────────┘ track, heartbeats, forget, due
 //
 // Once made it stays, also without runs: it keeps the interval. A due event that
-// comes later than any tick explains says that nobody was there to hear a
-// heartbeat, for instance since the computer slept. It then orphans nothing, and
-// all runs have one more silence to beat in.
+// comes late says that nobody was there to hear a heartbeat: the computer slept, or
+// the disk was stuck. A run is then spared: it has one more silence to beat in, but
+// only one until it beats again.
 //
 // Invariants, held by property tests:
 //   - Each run is tracked at most once, in the order of the ids.
-//   - A run is told once that it is orphaned, by a due event in time, and only after
-//     the time of the missed heartbeats; from then on it is not tracked.
+//   - A run is told once that it is orphaned, and only after the time of the missed
+//     heartbeats, by a due event in time or after it was spared; from then on it is
+//     not tracked.
 //   - A run that is not tracked any more, or was forgotten before, is told how many
 //     heartbeats there were.
 //   - A due event leaves no deadline that has come, unless it has declared as many
@@ -58,6 +60,9 @@ type TrackedRun struct {
 	Run  uuid.UUID `json:"run"`
 	Last Time      `json:"last"` // heartbeat, or the beginning
 	Sent uint64    `json:"sent"` // heartbeats
+	// SparedAt is when a late due event spared it; zero: none did since the last
+	// heartbeat.
+	SparedAt Time `json:"spared_at"`
 }
 
 // SchedulerEvent is an event of [Scheduler]. The set is closed.
@@ -176,17 +181,17 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 	switch {
 	case s.ID == uuid.Nil:
 		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
-	case e.IntervalMS < 0 || e.IntervalMS > MaxTimeout.Milliseconds():
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("interval_ms: %d is not between 0 and %d", e.IntervalMS, MaxTimeout.Milliseconds()))
-	case e.MaxMissed > maxMaxMissed:
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("max_missed: %d is not between 0 and %d", e.MaxMissed, maxMaxMissed))
+	case e.IntervalMS < 0 || e.IntervalMS > maxHeartbeatIntervalMS:
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("interval_ms: %d is not between 0 and %d", e.IntervalMS, maxHeartbeatIntervalMS))
+	case e.MaxMissed > maxMissedHeartbeats:
+		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("max_missed: %d is not between 0 and %d", e.MaxMissed, maxMissedHeartbeats))
 	}
 	n := s
 	n.Runs = slices.Clone(s.Runs)
 	beats := 0
 	for _, run := range e.Runs {
 		if i, tracked := n.find(run); tracked {
-			n.Runs[i].Last = c.Now
+			n.Runs[i].Last, n.Runs[i].SparedAt = c.Now, 0
 			n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
 			beats++
 		}
@@ -216,8 +221,8 @@ func (s Scheduler) forget(e SchedulerForget) (Scheduler, []effects.Effect) {
 
 // silence is how long a run may be silent.
 func (s Scheduler) silence() int64 {
-	interval := min(max(s.IntervalMS, 1), MaxTimeout.Milliseconds())
-	return interval * int64(min(max(s.MaxMissed, 1), maxMaxMissed))
+	interval := min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS)
+	return interval * int64(min(max(s.MaxMissed, 1), maxMissedHeartbeats))
 }
 
 // due declares the runs orphaned that were silent for too long.
@@ -226,17 +231,19 @@ func (s Scheduler) due(e SchedulerDue, c Clock) (Scheduler, []effects.Effect) {
 	if at.IsZero() || at.After(c.Now) {
 		return s, s.refuse(e, effects.CodeConflict, "no heartbeat is missing yet")
 	}
-	if late := betweenMS(at, c.Now); late > DefaultStartDeadline.Milliseconds() && late > s.silence() {
-		s.Runs = slices.Clone(s.Runs)
-		for i := range s.Runs {
-			s.Runs[i].Last = c.Now
-		}
-		return s, nil
-	}
+	late := betweenMS(at, c.Now) > s.IntervalMS/2
 	var effs []effects.Effect
 	var left []TrackedRun
 	for _, r := range s.Runs {
-		if len(effs) == 2*MaxOrphansAtOnce || s.silentAt(r).After(c.Now) {
+		switch {
+		case s.silentAt(r).After(c.Now):
+			left = append(left, r)
+			continue
+		case late && r.SparedAt.IsZero():
+			r.SparedAt = max(c.Now, effects.MinTime)
+			left = append(left, r)
+			continue
+		case len(effs) == 2*MaxOrphansAtOnce:
 			left = append(left, r)
 			continue
 		}
@@ -250,7 +257,9 @@ func (s Scheduler) due(e SchedulerDue, c Clock) (Scheduler, []effects.Effect) {
 }
 
 // silentAt is when the run will have been silent for too long.
-func (s Scheduler) silentAt(r TrackedRun) Time { return laterMS(r.Last, s.silence()) }
+func (s Scheduler) silentAt(r TrackedRun) Time {
+	return laterMS(max(r.Last, r.SparedAt), s.silence())
+}
 
 // Ref names the scheduler.
 func (s Scheduler) Ref() effects.Ref {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -34,7 +35,7 @@ var _ = register(core.KindScheduler, kit{
 			})
 			return unless(ordered, "%v", a.Runs)
 		}),
-		on("A run is told once that it is orphaned, by a due event in time, and only after the time of the missed heartbeats; from then on it is not tracked.", func(s step, b, a core.Scheduler) string {
+		on("A run is told once that it is orphaned, and only after the time of the missed heartbeats, by a due event in time or after it was spared; from then on it is not tracked.", func(s step, b, a core.Scheduler) string {
 			told := map[uuid.UUID]int{}
 			for _, e := range s.effs {
 				if send, ok := e.(effects.Send); ok {
@@ -43,10 +44,10 @@ var _ = register(core.KindScheduler, kit{
 					}
 				}
 			}
-			silence := b.IntervalMS * int64(b.MaxMissed)
+			late := s.clock.Now.Sub(b.Deadline()).Milliseconds() > b.IntervalMS/2
 			for _, r := range b.Runs {
-				silent := s.clock.Now.Sub(r.Last).Milliseconds() >= silence
-				if n := told[r.Run]; n > 1 || n == 1 && (!silent || isTracked(a, r.Run)) {
+				silent := s.clock.Now.Sub(max(r.Last, r.SparedAt)).Milliseconds() >= b.IntervalMS*int64(b.MaxMissed)
+				if n := told[r.Run]; n > 1 || n == 1 && (!silent || isTracked(a, r.Run) || late && r.SparedAt.IsZero()) {
 					return r.Run.String()
 				}
 				delete(told, r.Run)
@@ -94,9 +95,10 @@ func madeScheduler(events ...core.SchedulerEvent) core.Scheduler {
 }
 
 func goldenSchedulerStates() []core.State {
+	spared, _ := madeScheduler(core.SchedulerTrack{Run: id(2)}).Apply(core.SchedulerDue{}, core.Clock{Now: start.Add(time.Hour)})
 	return []core.State{
 		madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerTrack{Run: id(1)}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(3)}, IntervalMS: 5000, MaxMissed: 4}),
-		madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerForget{Run: id(2)}),
+		madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerForget{Run: id(2)}), spared,
 	}
 }
 
@@ -114,8 +116,8 @@ func drawSchedulerEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
 	case "beat":
 		return core.SchedulerHeartbeats{
 			Runs:       rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 4).Draw(t, "runs"),
-			IntervalMS: rapid.SampledFrom([]int64{0, 0, 1, 60_000, -1, core.MaxTimeout.Milliseconds(), math.MaxInt64}).Draw(t, "interval"),
-			MaxMissed:  rapid.SampledFrom([]uint32{0, 0, 1, 5, 1_000_000, math.MaxUint32}).Draw(t, "max_missed"),
+			IntervalMS: rapid.SampledFrom([]int64{0, 0, 1, 60_000, -1, 86_400_000, math.MaxInt64}).Draw(t, "interval"),
+			MaxMissed:  rapid.SampledFrom([]uint32{0, 0, 1, 5, 1000, math.MaxUint32}).Draw(t, "max_missed"),
 		}
 	case "forget":
 		return core.SchedulerForget{Run: drawID(t, "run")}
@@ -129,7 +131,7 @@ func hostileScheduler(t *rapid.T) core.State {
 		ID: drawID(t, "id"), IntervalMS: rapid.SampledFrom([]int64{0, 1, 10_000, math.MaxInt64, math.MinInt64}).Draw(t, "interval"),
 		MaxMissed: rapid.SampledFrom([]uint32{0, 1, 3, math.MaxUint32}).Draw(t, "max_missed"), CreatedAt: drawTime(t, c),
 		Runs: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) core.TrackedRun {
-			return core.TrackedRun{Run: drawID(t, "run"), Last: drawTime(t, c), Sent: math.MaxUint64}
+			return core.TrackedRun{Run: drawID(t, "run"), Last: drawTime(t, c), Sent: math.MaxUint64, SparedAt: drawTime(t, c)}
 		}), 0, 4).Draw(t, "runs"),
 	}
 }
