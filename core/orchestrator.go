@@ -80,7 +80,8 @@ type Orchestrator struct {
 	CreationAskedAt        Time `json:"creation_asked_at"` // of the pod
 	ExecutionStartedAt     Time `json:"execution_started_at"`
 	ExecutionEndedAt       Time `json:"execution_ended_at"`
-	RetryAt                Time `json:"retry_at"` // the next attempt begins then
+	RetryAt                Time `json:"retry_at"`  // the next attempt begins then
+	SparedAt               Time `json:"spared_at"` // a late due event has put off the state's limit; zero: none has
 	CompletedAt            Time `json:"completed_at"`
 	UpdatedAt              Time `json:"updated_at"`
 
@@ -108,40 +109,6 @@ type Leaving struct {
 	Reason string             `json:"reason"`
 	// Final: no other attempt follows a failure.
 	Final bool `json:"final"`
-}
-
-// Decision is what constraints and their actions come to.
-type Decision struct {
-	Verdict RunVerdict `json:"verdict"` // empty: none yet
-	Reason  string     `json:"reason"`
-}
-
-// RunVerdict says what follows on an evaluation of constraints.
-type RunVerdict string
-
-// Verdicts of constraints, the stronger ones first.
-const (
-	RunFail    RunVerdict = "fail"
-	RunSkip    RunVerdict = "skip"
-	RunRetry   RunVerdict = "retry"
-	RunStop    RunVerdict = "stop" // it should not proceed, and no action says what follows
-	RunProceed RunVerdict = "proceed"
-)
-
-// stronger gives the one that counts of two verdicts.
-func (d Decision) stronger(other Decision) Decision {
-	rank := func(v RunVerdict) int {
-		for i, known := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
-			if v == known {
-				return i
-			}
-		}
-		return 5
-	}
-	if rank(other.Verdict) < rank(d.Verdict) {
-		return other
-	}
-	return d
 }
 
 // Apply carries out one transition.
@@ -216,7 +183,7 @@ func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Cloc
 			Error string `json:"error"`
 		}{err.Error()})))
 	}
-	n.UpdatedAt, n.Repeats = c.Now, 0
+	n.UpdatedAt, n.Repeats, n.SparedAt = c.Now, 0, 0
 	return n, append(effs, n.entered())
 }
 
@@ -233,6 +200,14 @@ func (o Orchestrator) entered() effects.Effect {
 	}{o.RunID, o.JobID, o.ScheduledAt, o.PreviousState, o.RetryAttempt, o.Error}))
 }
 
+// A due event that comes later than lateDueMS says that nobody watched the pod
+// meanwhile: it may well have started or ended in time. The run waits spareMS to
+// hear of it, once.
+const (
+	lateDueMS = 10_000
+	spareMS   = 30_000
+)
+
 // due: the time has come for what the state waits for.
 func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.Effect) {
 	at := o.Deadline()
@@ -241,6 +216,11 @@ func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.E
 		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s waits for no time", clip(o.RunID)))
 	case at.After(c.Now):
 		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is due at %s, after %s", clip(o.RunID), at, c.Now))
+	}
+	watched := o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning
+	if watched && o.SparedAt.IsZero() && betweenMS(at, c.Now) > lateDueMS {
+		o.SparedAt, o.UpdatedAt = max(c.Now, effects.MinTime), c.Now
+		return o, nil
 	}
 	switch o.State {
 	case OrchestratorPreRun:
@@ -408,16 +388,23 @@ func (o Orchestrator) Deadline() Time {
 		}
 		return laterMS(o.ScheduledAt, o.Config.startDeadline())
 	case OrchestratorContainerCreating:
-		return laterMS(o.CreationAskedAt, o.Config.PodStartTimeoutMS)
+		return o.spared(laterMS(o.CreationAskedAt, o.Config.PodStartTimeoutMS))
 	case OrchestratorRunning:
 		if o.MaxAllowedRunTimeMS > 0 {
-			return laterMS(o.ExecutionStartedAt, o.MaxAllowedRunTimeMS)
+			return o.spared(laterMS(o.ExecutionStartedAt, o.MaxAllowedRunTimeMS))
 		}
 	case OrchestratorRetrying:
 		return max(o.RetryAt, effects.MinTime)
 	default: // what the others wait for is an answer
 	}
 	return 0
+}
+
+func (o Orchestrator) spared(at Time) Time {
+	if o.SparedAt.IsZero() {
+		return at
+	}
+	return max(at, laterMS(o.SparedAt, spareMS))
 }
 
 // over reports whether nothing can follow but expiry: an orphaned run that has

@@ -8,6 +8,40 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
+// Decision is what constraints and their actions come to.
+type Decision struct {
+	Verdict RunVerdict `json:"verdict"` // empty: none yet
+	Reason  string     `json:"reason"`
+}
+
+// RunVerdict says what follows on an evaluation of constraints.
+type RunVerdict string
+
+// Verdicts of constraints, the stronger ones first.
+const (
+	RunFail    RunVerdict = "fail"
+	RunSkip    RunVerdict = "skip"
+	RunRetry   RunVerdict = "retry"
+	RunStop    RunVerdict = "stop" // it should not proceed, and no action says what follows
+	RunProceed RunVerdict = "proceed"
+)
+
+// stronger gives the one that counts of two verdicts.
+func (d Decision) stronger(other Decision) Decision {
+	rank := func(v RunVerdict) int {
+		for i, known := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
+			if v == known {
+				return i
+			}
+		}
+		return 5
+	}
+	if rank(other.Verdict) < rank(d.Verdict) {
+		return other
+	}
+	return d
+}
+
 // phase is the evaluation that the run is about.
 func (o Orchestrator) phase() effects.CheckPhase {
 	if o.State == OrchestratorTerminating {

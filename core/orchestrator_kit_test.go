@@ -437,7 +437,7 @@ func hostileRun(t *rapid.T) core.State {
 		Actions:   rapid.SliceOfN(rapid.Just(core.ActionRecord{N: 1}), 0, 2).Draw(t, "actions"),
 		ToTake:    rapid.SliceOfN(rapid.SampledFrom([]core.ActionRequest{{Type: "webhook"}, {Type: core.ActionSkip}, {Type: core.ActionKickOffJob, Config: json.RawMessage("{")}}), 0, 2).Draw(t, "to_take"),
 		Decision:  core.Decision{Verdict: rapid.SampledFrom([]core.RunVerdict{"", "odd", core.RunFail, core.RunSkip, core.RunRetry, core.RunStop, core.RunProceed}).Draw(t, "verdict")},
-		CreatedAt: drawTime(t, c), CreationAskedAt: drawTime(t, c), ExecutionStartedAt: drawTime(t, c), ExecutionEndedAt: drawTime(t, c), RetryAt: drawTime(t, c),
+		CreatedAt: drawTime(t, c), CreationAskedAt: drawTime(t, c), ExecutionStartedAt: drawTime(t, c), ExecutionEndedAt: drawTime(t, c), RetryAt: drawTime(t, c), SparedAt: drawTime(t, c),
 		MaxAllowedRunTimeMS: rapid.SampledFrom([]int64{0, 1, math.MaxInt64, math.MinInt64}).Draw(t, "max_allowed"),
 		Metrics:             core.OrchestratorMetrics{KubernetesAPICalls: count("calls"), ActionsExecuted: count("executed")},
 	}
