@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -276,6 +278,7 @@ func (s JobSpec) validate() error {
 		checkConfig("constraint_config", s.ConstraintConfig, false),
 		checkConfig("action_config", s.ActionConfig, false),
 		checkMap("labels", s.Labels),
+		checkLabels(s.Labels),
 		s.RetryConfig.validate(),
 		s.validateRuns(),
 	)
@@ -285,6 +288,18 @@ func (s JobSpec) validate() error {
 func checkRunPart(field, id string) error {
 	if strings.Contains(id, ":") {
 		return fmt.Errorf("%s: %q has a colon, which ends it in the id of a run", field, clip(id))
+	}
+	return nil
+}
+
+// maxLabelBytes is the most that Kubernetes takes for a label's value.
+const maxLabelBytes = 63
+
+func checkLabels(labels map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if n := len(labels[k]); n > maxLabelBytes {
+			return fmt.Errorf("labels.%s: %d bytes is longer than %d, the most that Kubernetes takes", clip(k), n, maxLabelBytes)
+		}
 	}
 	return nil
 }

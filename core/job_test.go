@@ -50,6 +50,7 @@ func TestAJobIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
 		{"longest delay", "retry_config.max_delay_ms: ", func(s *core.JobSpec) { s.RetryConfig.MaxDelayMS = math.MaxInt64 }},
 		{"multiplier", "retry_config.backoff_multiplier: -0.5 is not between 0 and 1000", func(s *core.JobSpec) { s.RetryConfig.BackoffMultiplier = -500_000 }},
 		{"logs", "logs: head_bytes -1 and tail_bytes 0 must not be negative", func(s *core.JobSpec) { s.Logs = core.LogPolicy{HeadBytes: -1} }},
+		{"long label", "labels.team: 64 bytes is longer than 63", func(s *core.JobSpec) { s.Labels = map[string]string{"a": "b", "team": strings.Repeat("x", 64)} }},
 		{"labels", "labels key: must not be empty", func(s *core.JobSpec) { s.Labels = map[string]string{"": "a"} }},
 	} {
 		t.Run(row.name, func(t *testing.T) {

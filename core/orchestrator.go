@@ -133,6 +133,10 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 		return o.configure(e, c)
 	case OrchestratorCancel:
 		return o.cancel(e, c)
+	case OrchestratorRetry:
+		if o.State == OrchestratorRetrying {
+			return o.retry(c)
+		}
 	case OrchestratorOrphan:
 		return o.orphan(e, c)
 	case PodCreated:

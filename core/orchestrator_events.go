@@ -37,6 +37,8 @@ type (
 	OrchestratorCancel struct {
 		Reason string `json:"reason"`
 	}
+	// OrchestratorRetry begins the next attempt of a run that waits for it at once.
+	OrchestratorRetry struct{}
 	// OrchestratorOrphan says that the run's heartbeats are missing. The scheduler
 	// alone sends it.
 	OrchestratorOrphan struct {
@@ -76,6 +78,7 @@ func (OrchestratorDue) orchestratorEvent()        {}
 func (OrchestratorAdmit) orchestratorEvent()      {}
 func (OrchestratorConfigure) orchestratorEvent()  {}
 func (OrchestratorCancel) orchestratorEvent()     {}
+func (OrchestratorRetry) orchestratorEvent()      {}
 func (OrchestratorOrphan) orchestratorEvent()     {}
 func (OrchestratorHeartbeats) orchestratorEvent() {}
 func (PodCreated) orchestratorEvent()             {}
@@ -105,6 +108,9 @@ func (OrchestratorConfigure) EventType() string { return "configure" }
 
 // EventType gives the discriminator.
 func (OrchestratorCancel) EventType() string { return typeCancel }
+
+// EventType gives the discriminator.
+func (OrchestratorRetry) EventType() string { return "retry" }
 
 // EventType gives the discriminator.
 func (OrchestratorOrphan) EventType() string { return "orphan" }
@@ -150,6 +156,9 @@ func (e OrchestratorCancel) AppendJSON(b []byte) []byte {
 	e.Reason = validText(e.Reason)
 	return appendEvent(b, e.EventType(), e)
 }
+
+// AppendJSON appends the journal form.
+func (e OrchestratorRetry) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
 
 // AppendJSON appends the journal form.
 func (e OrchestratorOrphan) AppendJSON(b []byte) []byte {
@@ -209,6 +218,8 @@ func decodeOrchestratorEvent(typ string, b []byte) (Event, error) {
 		return decodeAs[OrchestratorConfigure](b)
 	case OrchestratorCancel{}.EventType():
 		return decodeAs[OrchestratorCancel](b)
+	case OrchestratorRetry{}.EventType():
+		return OrchestratorRetry{}, nil
 	case OrchestratorOrphan{}.EventType():
 		return decodeAs[OrchestratorOrphan](b)
 	case OrchestratorHeartbeats{}.EventType():

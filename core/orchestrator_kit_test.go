@@ -257,7 +257,7 @@ func goldenRunStates() []core.State {
 func goldenRunEvents() []core.Event {
 	return []core.Event{
 		core.OrchestratorCreate{Spec: runSpec(goldenJobSpec(), start), Owner: core.Owner{Ref: core.JobRef("reports", "tenant-1", "nightly")}}, core.OrchestratorDue{},
-		core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorConfigure{Config: goldenJobSpec()}, core.OrchestratorCancel{Reason: "not <needed>"},
+		core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorConfigure{Config: goldenJobSpec()}, core.OrchestratorCancel{Reason: "not <needed>"}, core.OrchestratorRetry{},
 		core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: math.MaxUint64},
 		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
@@ -374,7 +374,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.OrchestratorCreate{Spec: drawRunSpec(t, c)}
 	}
 	attempt := rapid.SampledFrom([]uint32{o.RetryAttempt, o.RetryAttempt, o.RetryAttempt, o.RetryAttempt + 1, 0}).Draw(t, "attempt")
-	events := []string{"due", "due", "answer", "answer", "answer", "answer", "created", "running", "running", "ended", "ended", "lost", "cancel", "orphan", "configure", "heartbeats", "child", "expire", "create"}
+	events := []string{"due", "due", "answer", "answer", "answer", "answer", "created", "running", "running", "ended", "ended", "lost", "cancel", "retry", "orphan", "configure", "heartbeats", "child", "expire", "create"}
 	if o.State == core.OrchestratorPending || rapid.IntRange(0, 9).Draw(t, "stray admit") == 0 {
 		events = []string{"admit", "admit", "due"}
 	}
@@ -395,6 +395,8 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason")}
 	case "cancel":
 		return core.OrchestratorCancel{Reason: drawText(t, "reason")}
+	case "retry":
+		return core.OrchestratorRetry{}
 	case "orphan":
 		return core.OrchestratorOrphan{LastHeartbeat: drawTime(t, c), Missed: 3}
 	case "configure":

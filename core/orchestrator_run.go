@@ -294,7 +294,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 		return o.effectInterrupted(e, c)
 	case EffectHandedBack:
 		return o.effectHandedBack(e, c)
-	case OrchestratorDue, OrchestratorAdmit, OrchestratorConfigure, OrchestratorOrphan, PodCreated, PodRunning:
+	case OrchestratorDue, OrchestratorAdmit, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 	}
 	return o, o.refuseNow(e)
 }
