@@ -92,7 +92,7 @@ type OrphanPolicy string
 // Orphan policies.
 const (
 	OrphanDelete OrphanPolicy = "delete" // the pod is deleted
-	OrphanAdopt  OrphanPolicy = "adopt"  // the pod goes on, without a place, and how it ends is recorded
+	OrphanAdopt  OrphanPolicy = "adopt"  // a pod that runs goes on, without a place, and how it ends is recorded
 )
 
 // ErrorPolicy says what an error of a checker means (004 Constraint Checker

@@ -349,10 +349,11 @@ func (o Orchestrator) cancel(e OrchestratorCancel, c Clock) (Orchestrator, []eff
 	return o.leave(Leaving{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")}, nil, c)
 }
 
-// orphan: any that is not terminal → orphaned. A pod that lives goes on where the
-// job adopts it; all else is deleted.
+// orphan: any that is not terminal → orphaned. A pod that runs goes on where the
+// job adopts it; all else is deleted: of a pod that is only asked for nobody may
+// ever hear.
 func (o Orchestrator) orphan(e OrchestratorOrphan, c Clock) (Orchestrator, []effects.Effect) {
-	lives := (o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning) && o.Leaving.To == ""
+	runs := o.State == OrchestratorRunning && o.Leaving.To == ""
 	asked, effs := o.Asked.withdrawn()
 	o.Asked = asked
 	o.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
@@ -360,7 +361,7 @@ func (o Orchestrator) orphan(e OrchestratorOrphan, c Clock) (Orchestrator, []eff
 	switch {
 	case !o.InCluster:
 		return o, effs
-	case lives && o.Config.OrphanPolicy == OrphanAdopt:
+	case runs && o.Config.OrphanPolicy == OrphanAdopt:
 		o.Step = StepAdopted
 		return o, effs
 	}

@@ -347,14 +347,17 @@ func drawRunAnswer(t *rapid.T, o core.Orchestrator) core.Event {
 	if len(open) == 0 || rapid.IntRange(0, 3).Draw(t, "odd") == 0 {
 		return drawAnswer(t, o)
 	}
-	n := open[0].Number()
-	switch open[0].(type) {
+	return drawDone(t, open[0])
+}
+
+func drawDone(t *rapid.T, e effects.Outer) core.Event {
+	switch e.(type) {
 	case effects.CheckConstraints:
-		return core.EffectDone{N: n, Result: drawReport(t)}
+		return core.EffectDone{N: e.Number(), Result: drawReport(t)}
 	case effects.FetchLogs:
-		return core.EffectDone{N: n, Result: json.RawMessage(`{"api_calls": 1, "logs": {"stored": true, "bytes": 5}}`)}
+		return core.EffectDone{N: e.Number(), Result: json.RawMessage(`{"api_calls": 1, "logs": {"stored": true, "bytes": 5}}`)}
 	}
-	return core.EffectDone{N: n, Result: json.RawMessage(`{"api_calls": 4294967295}`)}
+	return core.EffectDone{N: e.Number(), Result: json.RawMessage(`{"api_calls": 4294967295}`)}
 }
 
 func drawRunSpec(t *rapid.T, c core.Clock) core.RunSpec {
