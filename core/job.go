@@ -45,16 +45,17 @@ import (
 //     MaxActiveRuns have not ended.
 type Job struct {
 	JobSpec
-	Key          uuid.UUID   `json:"key"` // of the record: derived from tenant and id
-	Paused       bool        `json:"paused"`
-	PausedReason string      `json:"paused_reason"`
-	NextRunAt    Time        `json:"next_run_at"` // the next time for which no run was made; zero: none follows
-	LastDueAt    Time        `json:"last_due_at"` // the latest time for which one was made, or that was missed
-	SkipNext     uint32      `json:"skip_next"`   // how many of the next times are skipped
-	Active       []ActiveRun `json:"active"`      // runs that have not ended; those that have asked, in that order
-	LastRun      EndedRun    `json:"last_run"`    // of those that had a place, the one that ended last
-	Counts       JobCounts   `json:"counts"`
-	Sequence     uint64      `json:"sequence"` // counts the occurrences; their ids are derived from it
+	Key           uuid.UUID   `json:"key"` // of the record: derived from tenant and id
+	Paused        bool        `json:"paused"`
+	PausedReason  string      `json:"paused_reason"`
+	NextRunAt     Time        `json:"next_run_at"`     // the next time for which no run was made; zero: none follows
+	LastDueAt     Time        `json:"last_due_at"`     // the latest time for which one was made, or that was missed
+	LastVerdictAt Time        `json:"last_verdict_at"` // the latest time that has a verdict
+	SkipNext      uint32      `json:"skip_next"`       // how many of the next times are skipped
+	Active        []ActiveRun `json:"active"`          // runs that have not ended; those that have asked, in that order
+	LastRun       EndedRun    `json:"last_run"`        // of those that had a place, the one that ended last
+	Counts        JobCounts   `json:"counts"`
+	Sequence      uint64      `json:"sequence"` // counts the occurrences; their ids are derived from it
 	// LastTriggeredAt is the time of the latest run by hand: no two have the same.
 	LastTriggeredAt Time `json:"last_triggered_at"`
 	CreatedAt       Time `json:"created_at"`
@@ -161,7 +162,13 @@ func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 	if n.Schedule != j.Schedule || n.Timezone != j.Timezone || j.clockWasWrong(c) {
 		var was Job
 		was, effs = j.overdue("the schedule was changed before it was dispatched", c)
-		n.Counts, n.Sequence, n.LastDueAt, n.compiled = was.Counts, was.Sequence, min(was.LastDueAt, c.Now), nil
+		n.Counts, n.Sequence, n.LastVerdictAt, n.compiled = was.Counts, was.Sequence, was.LastVerdictAt, nil
+		// A time for which a run waits may be another one from now on, but none that
+		// has a verdict.
+		n.LastDueAt = min(was.LastDueAt, max(c.Now, was.LastVerdictAt))
+		if j.clockWasWrong(c) {
+			n.LastDueAt = c.Now
+		}
 		var err error
 		if n, err = n.scheduled(c); err != nil {
 			return j, refused(ref, e, effects.CodeInvalid, err.Error())

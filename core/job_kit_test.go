@@ -228,7 +228,7 @@ func hostileJob(t *rapid.T) core.State {
 	}
 	return core.Job{
 		JobSpec: drawJobSpec(t), Key: drawID(t, "key"), Paused: rapid.Bool().Draw(t, "paused"), PausedReason: drawText(t, "reason"),
-		NextRunAt: drawTime(t, c), LastDueAt: drawTime(t, c), LastTriggeredAt: drawTime(t, c), CreatedAt: drawTime(t, c),
+		NextRunAt: drawTime(t, c), LastDueAt: drawTime(t, c), LastVerdictAt: drawTime(t, c), LastTriggeredAt: drawTime(t, c), CreatedAt: drawTime(t, c),
 		SkipNext: rapid.SampledFrom([]uint32{0, 1, math.MaxUint32}).Draw(t, "skip_next"), Sequence: count("sequence"),
 		Counts: core.JobCounts{Dispatched: count("dispatched"), Missed: count("missed"), Skipped: count("skipped"), Failed: count("failed"), Completed: count("completed")},
 		Active: rapid.SliceOfN(rapid.SampledFrom([]core.ActiveRun{

@@ -167,6 +167,9 @@ func (j Job) record(o Occurrence, effs []effects.Effect, c Clock) (Job, []effect
 	case VerdictDispatched, VerdictDeduplicated:
 	}
 	*n = saturatingAdd(*n, o.Count)
+	if !o.Manual {
+		j.LastVerdictAt = max(j.LastVerdictAt, o.LastDueAt)
+	}
 	effs = append(effs, effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: o.ID}, Event: OccurrenceRecord{o}})
 	if o.Verdict == VerdictDispatched {
 		return j, effs

@@ -257,11 +257,11 @@ func TestTheTimesAtWhichNobodyWasThereAreMissedAndTheLastOneRunsWhereItIsNotTooL
 }
 
 // Each time of the schedule gets one verdict, whatever is done to the job while its
-// clock goes on, sometimes by leaps.
+// clock goes on, sometimes by leaps, sometimes back.
 func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := byHand()
-		spec.Schedule, spec.ConstraintConfig = "* * * * *", nil
+		spec.Schedule = "* * * * *"
 		spec.Overlap = rapid.SampledFrom([]core.OverlapPolicy{core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap")
 		spec.MaxConcurrentRuns = rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "limit")
 		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(0)
@@ -270,10 +270,9 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 			w.apply(t, seq, core.Input{To: to, Event: e}, clock)
 		}
 		send(key, core.JobApply{Spec: spec})
-		var off core.Time
-		paused := core.Time(0) // how long
+		whole := true // neither paused nor edited: then no time is without a verdict
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 15, 30, 60, 60, 200}).Draw(t, "seconds")) * time.Second)
+			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 15, 30, 60, 60, 200, -90}).Draw(t, "seconds")) * time.Second)
 			w.pass(t, clock, &seq)
 			runs := load[core.Orchestrator](w, core.KindOrchestrator)
 			for _, ref := range w.refs() {
@@ -281,28 +280,29 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 					send(ref, core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Permanent: true})
 				}
 			}
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			switch rapid.IntRange(0, 14).Draw(t, "what") {
 			case 0:
 				send(key, core.JobSkipNext{})
 			case 1:
 				send(key, core.JobKill{All: true})
 			case 2:
-				if off.IsZero() {
-					send(key, core.JobPause{})
-					off = clock.Now
-				}
-			case 3:
-				if !off.IsZero() {
-					send(key, core.JobResume{})
-					paused, off = paused+clock.Now-off, 0
-				}
+				send(key, core.JobTrigger{})
+			case 3, 4:
+				whole = false
+				send(key, rapid.SampledFrom([]core.Event{core.JobPause{}, core.JobResume{}}).Draw(t, "switch"))
+			case 5, 6:
+				whole = false
+				spec.Schedule = rapid.SampledFrom([]string{"* * * * *", "*/2 * * * *", "30 * * * * *"}).Draw(t, "schedule")
+				send(key, core.JobApply{Spec: spec})
 			}
 		}
 		decided := map[core.Time]core.Verdict{}
 		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: into a map
-			for at, n := o.DueAt, uint64(0); n < o.Count; at, n = at.Add(time.Minute), n+1 {
-				require.Empty(t, decided[at], "%s has two verdicts", at)
-				decided[at] = o.Verdict
+			if !o.Manual {
+				for _, at := range []core.Time{o.DueAt, o.LastDueAt} {
+					require.Empty(t, decided[at], "%s has two verdicts", at)
+				}
+				decided[o.DueAt], decided[o.LastDueAt] = o.Verdict, o.Verdict
 			}
 		}
 		job := load[core.Job](w, core.KindJob)[key]
@@ -312,10 +312,30 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 				decided[a.ScheduledAt] = "open"
 			}
 		}
-		if paused == 0 && off.IsZero() { // what passes while it is paused gets none
-			for at := start.Add(time.Minute); at <= clock.Now; at = at.Add(time.Minute) {
-				require.NotEmpty(t, decided[at], "%s has no verdict", at)
+		sum := uint64(0)
+		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: summed up
+			sum += o.Count
+		}
+		require.Equal(t, sum, job.Counts.Dispatched+job.Counts.Missed+job.Counts.Skipped)
+		if !whole {
+			return
+		}
+		times := uint64(0)
+		for at := start.Add(time.Minute); at <= max(job.LastDueAt, clock.Now); at = at.Add(time.Minute) {
+			times++
+		}
+		manual := uint64(0)
+		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: counted
+			if o.Manual {
+				manual++
 			}
 		}
+		waiting := uint64(0)
+		for _, a := range job.Active {
+			if !a.Manual && (a.Stage == core.StageWaiting || a.Stage == core.StageAsked) {
+				waiting++
+			}
+		}
+		require.Equal(t, times, sum-manual+waiting, "each of the times has a verdict, or a run that waits for one")
 	})
 }
