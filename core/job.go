@@ -163,12 +163,7 @@ func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 		var was Job
 		was, effs = j.overdue("the schedule was changed before it was dispatched", c)
 		n.Counts, n.Sequence, n.LastVerdictAt, n.compiled = was.Counts, was.Sequence, was.LastVerdictAt, nil
-		// A time for which a run waits may be another one from now on, but none that
-		// has a verdict.
-		n.LastDueAt = min(was.LastDueAt, max(c.Now, was.LastVerdictAt))
-		if j.clockWasWrong(c) {
-			n.LastDueAt = c.Now
-		}
+		n.LastDueAt = min(was.LastDueAt, was.decidedUntil(c))
 		var err error
 		if n, err = n.scheduled(c); err != nil {
 			return j, refused(ref, e, effects.CodeInvalid, err.Error())
@@ -185,6 +180,22 @@ func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 
 // clockWasWrong: see [maxClockLead].
 func (j Job) clockWasWrong(c Clock) bool { return j.LastDueAt.After(c.Now.Add(maxClockLead)) }
+
+// decidedUntil is the time until which another schedule has no say: now, or, where
+// the clock went back, the latest time that has a verdict or is about to have one.
+// Runs that wait for their times do not count: their times are ahead.
+func (j Job) decidedUntil(c Clock) Time {
+	until := c.Now
+	if !j.clockWasWrong(c) {
+		until = max(until, j.LastVerdictAt)
+		for _, a := range j.Active {
+			if !a.Manual && a.Stage == StageAsked {
+				until = max(until, a.ScheduledAt)
+			}
+		}
+	}
+	return until
+}
 
 // schedule is the compiled schedule; nil where there is none.
 func (j Job) schedule() (*schedule.Schedule, error) {

@@ -135,16 +135,19 @@ func (j Job) counted(e JobRunEnded, a ActiveRun, c Clock) Job {
 	return j
 }
 
-// runRefused: a run could not be made, for instance since there is one of that
-// time from a job that was deleted.
+// runRefused: a run could not be made, since there is one of that time already, of
+// the job before it was deleted and made again. That one has the time's verdict.
 func (j Job) runRefused(e ChildEnded, c Clock) (Job, []effects.Effect) {
 	i := slices.IndexFunc(j.Active, func(a ActiveRun) bool { return a.Run == e.Child.ID })
 	if e.Outcome != ChildRefused || i < 0 || j.Active[i].Stage != StageWaiting {
 		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s does not wait for %s", clip(j.ID), e.Child))
 	}
-	a := j.Active[i]
+	said := j.announceData("run_refused", jsonOf(struct {
+		RunID  string `json:"run_id"`
+		Reason string `json:"reason"`
+	}{j.Active[i].RunID, boundedReason(e.Reason, "it was refused")}))
 	j.Active, j.UpdatedAt = slices.Concat(j.Active[:i], j.Active[i+1:]), c.Now
-	return j.verdict(VerdictSkipped, a, boundedReason(e.Reason, "it was refused"), nil, c)
+	return j, []effects.Effect{said}
 }
 
 // verdict records what was decided about a run's time.

@@ -229,7 +229,8 @@ func TestARunThatIsOverdueWhenItsJobIsMadeAgainUnderTheSameIdIsRunOnce(t *testin
 
 	job := load[core.Job](w, core.KindJob)[key]
 	assert.Empty(t, job.Active)
-	assert.EqualValues(t, 1, job.Counts.Skipped, "the run of that time exists already: its id is the same")
+	assert.Zero(t, job.Counts, "the run of that time exists already, and has its verdict")
+	assert.Len(t, load[core.Occurrence](w, core.KindOccurrence), 1)
 	assert.Equal(t, at.Add(time.Minute), job.NextRunAt)
 	assert.Equal(t, core.OrchestratorCancelled, load[core.Orchestrator](w, core.KindOrchestrator)[run].State)
 	w.pass(t, core.Clock{Now: start.Add(2 * time.Minute)}, &seq)
