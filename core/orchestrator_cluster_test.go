@@ -116,6 +116,66 @@ func (c *cluster) check(t *rapid.T) {
 	}
 }
 
+// next lets one thing happen; false where nothing is to be expected any more.
+func (c *cluster) next(t *rapid.T, job effects.Ref, calm bool) bool {
+	var due effects.Ref
+	var at core.Time
+	var runs []uuid.UUID // that have a pod
+	for _, ref := range c.refs() {
+		s, err := c.Load(ref)
+		require.NoError(t, err)
+		if d := s.Deadline(); !d.IsZero() && ref.Kind != core.KindScheduler && (at.IsZero() || d < at) {
+			due, at = ref, d
+		}
+		if len(c.pods[ref.ID]) > 0 {
+			runs = append(runs, ref.ID)
+		}
+	}
+	var choices []string
+	if len(c.pending) > 0 {
+		choices = append(choices, "answer", "answer", "answer")
+	}
+	if len(runs) > 0 && (!calm || len(c.pending) == 0) {
+		choices = append(choices, "pod", "pod")
+	}
+	if !at.IsZero() && (!calm || len(choices) == 0) {
+		choices = append(choices, "time")
+	}
+	if !calm {
+		choices = append(choices, "cancel", "silence", "all")
+	}
+	if len(choices) == 0 {
+		return false
+	}
+	switch rapid.SampledFrom(choices).Draw(t, "next") {
+	case "answer":
+		c.answer(t, calm)
+	case "pod":
+		run := rapid.SampledFrom(runs).Draw(t, "run")
+		for attempt := range c.pods[run] { // order-free: there is one
+			c.happen(t, run, attempt, calm)
+			break
+		}
+	case "time":
+		c.clock.Now = max(c.clock.Now, at)
+		c.give(t, due, core.DueEvent(due.Kind))
+	case "cancel":
+		if run := rapid.SampledFrom(c.refs()).Draw(t, "whom"); run.Kind == core.KindOrchestrator {
+			c.give(t, run, core.OrchestratorCancel{})
+		}
+	case "all":
+		c.give(t, job, core.JobKill{All: true})
+	case "silence":
+		c.clock.Now = c.clock.Now.Add(31 * time.Second)
+		for _, s := range c.refs() {
+			if s.Kind == core.KindScheduler {
+				c.give(t, s, core.SchedulerDue{})
+			}
+		}
+	}
+	return true
+}
+
 // Whatever fails, crashes, is cancelled, orphaned or deleted by hand: no run ever has
 // two pods, and none leaves one behind (E5).
 func TestNoRunHasTwoPodsNorLeavesOneBehind(t *testing.T) {
@@ -132,66 +192,9 @@ func TestNoRunHasTwoPodsNorLeavesOneBehind(t *testing.T) {
 		}
 		stormy := rapid.IntRange(0, 60).Draw(t, "storm")
 		for n := range 500 {
-			calm := n >= stormy
 			c.check(t)
-			var ref effects.Ref
-			var at core.Time
-			for _, other := range c.refs() {
-				s, err := c.Load(other)
-				require.NoError(t, err)
-				if d := s.Deadline(); !d.IsZero() && other.Kind != core.KindScheduler && (at.IsZero() || d < at) {
-					ref, at = other, d
-				}
-			}
-			var runs []uuid.UUID
-			for _, other := range c.refs() { // in a fixed order
-				if len(c.pods[other.ID]) > 0 {
-					runs = append(runs, other.ID)
-				}
-			}
-			choices := []string{}
-			if len(c.pending) > 0 {
-				choices = append(choices, "answer", "answer", "answer")
-			}
-			if len(runs) > 0 && (!calm || len(c.pending) == 0) {
-				choices = append(choices, "pod", "pod")
-			}
-			if len(choices) == 0 && !at.IsZero() || !calm && !at.IsZero() {
-				choices = append(choices, "time")
-			}
-			if !calm {
-				choices = append(choices, "cancel", "silence", "all")
-			}
-			if len(choices) == 0 {
+			if !c.next(t, key, n >= stormy) {
 				break
-			}
-			switch rapid.SampledFrom(choices).Draw(t, "next") {
-			case "answer":
-				c.answer(t, calm)
-			case "pod":
-				run := rapid.SampledFrom(runs).Draw(t, "run")
-				attempt := uint32(0)
-				for a := range c.pods[run] { // order-free: there is one
-					attempt = a
-				}
-				c.happen(t, run, attempt, calm)
-			case "time":
-				c.clock.Now = max(c.clock.Now, at)
-				c.give(t, ref, core.DueEvent(ref.Kind))
-			case "cancel":
-				run := rapid.SampledFrom(c.refs()).Draw(t, "whom")
-				if run.Kind == core.KindOrchestrator {
-					c.give(t, run, core.OrchestratorCancel{})
-				}
-			case "all":
-				c.give(t, key, core.JobKill{All: true})
-			case "silence":
-				c.clock.Now = c.clock.Now.Add(31 * time.Second)
-				for _, s := range c.refs() {
-					if s.Kind == core.KindScheduler {
-						c.give(t, s, core.SchedulerDue{})
-					}
-				}
 			}
 		}
 		c.check(t)
