@@ -70,18 +70,21 @@ type State interface {
 
 // Kinds of machines.
 const (
-	KindAction     effects.Kind = "action"
-	KindRecurring  effects.Kind = "recurring"
-	KindOccurrence effects.Kind = "occurrence"
-	KindDedup      effects.Kind = "dedup"
-	KindPipeline   effects.Kind = "pipeline"
-	KindQueue      effects.Kind = "queue"
-	KindTask       effects.Kind = "task"
-	KindStrategy   effects.Kind = "strategy"
-	KindWorker     effects.Kind = "worker"
-	KindLock       effects.Kind = "lock"
-	KindSemaphore  effects.Kind = "semaphore"
-	KindBus        effects.Kind = "bus"
+	KindAction       effects.Kind = "action"
+	KindRecurring    effects.Kind = "recurring"
+	KindOccurrence   effects.Kind = "occurrence"
+	KindDedup        effects.Kind = "dedup"
+	KindPipeline     effects.Kind = "pipeline"
+	KindQueue        effects.Kind = "queue"
+	KindTask         effects.Kind = "task"
+	KindStrategy     effects.Kind = "strategy"
+	KindWorker       effects.Kind = "worker"
+	KindLock         effects.Kind = "lock"
+	KindSemaphore    effects.Kind = "semaphore"
+	KindBus          effects.Kind = "bus"
+	KindJob          effects.Kind = "job"
+	KindOrchestrator effects.Kind = "orchestrator"
+	KindScheduler    effects.Kind = "scheduler"
 )
 
 // TermAll is the list term of all machines of a kind.

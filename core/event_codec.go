@@ -295,6 +295,12 @@ func DecodeEvent(kind effects.Kind, b []byte) (Event, error) {
 		e, err = decodeTaskEvent(w.Type, b)
 	case KindStrategy:
 		e, err = decodeStrategyEvent(w.Type, b)
+	case KindJob:
+		e, err = decodeJobEvent(w.Type, b)
+	case KindOrchestrator:
+		e, err = decodeOrchestratorEvent(w.Type, b)
+	case KindScheduler:
+		e, err = decodeSchedulerEvent(w.Type, b)
 	case KindWorker:
 		e, err = decodeWorkerEvent(w.Type, b)
 	case KindLock:
@@ -445,6 +451,12 @@ func DecodeState(kind effects.Kind, b []byte) (State, error) {
 		s, err = decodeStateAs[Task](b)
 	case KindStrategy:
 		s, err = decodeStateAs[Strategy](b)
+	case KindJob:
+		s, err = decodeStateAs[Job](b)
+	case KindOrchestrator:
+		s, err = decodeStateAs[Orchestrator](b)
+	case KindScheduler:
+		s, err = decodeStateAs[Scheduler](b)
 	case KindWorker:
 		s, err = decodeStateAs[Worker](b)
 	case KindLock:
@@ -490,6 +502,12 @@ func zero(kind effects.Kind) State {
 		return Task{}
 	case KindStrategy:
 		return Strategy{}
+	case KindJob:
+		return Job{}
+	case KindOrchestrator:
+		return Orchestrator{}
+	case KindScheduler:
+		return Scheduler{}
 	case KindWorker:
 		return Worker{}
 	case KindLock:

@@ -309,7 +309,7 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 func drawOccurrence(t *rapid.T, c core.Clock) core.Occurrence {
 	return core.Occurrence{
 		ID: drawID(t, "id"), RecurringID: drawID(t, "recurring"), DueAt: c.Now, LastDueAt: c.Now, DecidedAt: c.Now,
-		Verdict: rapid.SampledFrom([]core.Verdict{core.VerdictDispatched, core.VerdictDispatched, core.VerdictMissed, core.VerdictDeduplicated}).Draw(t, "verdict"),
+		Verdict: rapid.SampledFrom([]core.Verdict{core.VerdictDispatched, core.VerdictDispatched, core.VerdictMissed, core.VerdictDeduplicated, core.VerdictSkipped}).Draw(t, "verdict"),
 		Count:   rapid.SampledFrom([]uint64{1, 0, math.MaxUint64}).Draw(t, "count"), CountCapped: rapid.Bool().Draw(t, "capped"),
 		ActionID: drawID(t, "action"), Reason: strings.ToValidUTF8(drawText(t, "reason"), "?"), // it comes from the kernel
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Occurrence is what was decided about one time of a recurring action, or about
-// a run of missed ones, and how it went (C12, R13). It is the history, and the
-// ground of the ledger of G1.
+// Occurrence is what was decided about one time of a recurring action or a job,
+// or about a run of missed ones, and how it went (C12, R13). It is the history,
+// and the ground of the ledger of G1.
 //
 //	record ──▶ dispatched ── settle ──▶ dispatched, with an outcome
 //	       │        └─────── settle ──▶ deduplicated
-//	       └──▶ missed
+//	       └──▶ missed, skipped
 //
 // expire leads out of existence.
 //
@@ -26,7 +26,7 @@ import (
 //   - It says nothing to others.
 type Occurrence struct {
 	ID          uuid.UUID `json:"id"`
-	RecurringID uuid.UUID `json:"recurring_id"`
+	RecurringID uuid.UUID `json:"recurring_id"` // of the recurring action; of a job its key
 	DueAt       Time      `json:"due_at"`
 	LastDueAt   Time      `json:"last_due_at"` // differs from DueAt for a run of missed times; where CountCapped, a bound
 	DecidedAt   Time      `json:"decided_at"`
@@ -34,8 +34,8 @@ type Occurrence struct {
 	Count       uint64    `json:"count"`        // how many times this stands for
 	CountCapped bool      `json:"count_capped"` // there were more than Count
 	Manual      bool      `json:"manual"`       // triggered out of turn
-	ActionID    uuid.UUID `json:"action_id"`    // zero where none was made
-	Outcome     string    `json:"outcome"`      // the action's terminal status; empty until it ends
+	ActionID    uuid.UUID `json:"action_id"`    // or that of a job's run; zero where none was made
+	Outcome     string    `json:"outcome"`      // the action's terminal status, or the run's state; empty until it ends
 	Reason      string    `json:"reason"`
 	StartedAt   Time      `json:"started_at"`
 	FinishedAt  Time      `json:"finished_at"`
@@ -49,6 +49,7 @@ const (
 	VerdictDispatched   Verdict = "dispatched"
 	VerdictMissed       Verdict = "missed"       // C5
 	VerdictDeduplicated Verdict = "deduplicated" // C4
+	VerdictSkipped      Verdict = "skipped"      // of a job: paused, overlap forbidden, skipNext, cancelled before its time
 )
 
 // OccurrenceEvent is an event of [Occurrence]. The set is closed.

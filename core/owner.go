@@ -387,6 +387,21 @@ func renumbered(e effects.Outer, n uint32) effects.Outer {
 	case effects.Notify:
 		e.N = n
 		return e
+	case effects.CheckConstraints:
+		e.N = n
+		return e
+	case effects.TakeAction:
+		e.N = n
+		return e
+	case effects.CreateRun:
+		e.N = n
+		return e
+	case effects.FetchLogs:
+		e.N = n
+		return e
+	case effects.DeleteRun:
+		e.N = n
+		return e
 	}
 	return e
 }

@@ -211,9 +211,11 @@ func checkSize(field string, spec any) error {
 }
 
 // firstText cleans a text and cuts it at the end, to [MaxTextBytes].
-func firstText(s string) string {
+func firstText(s string) string { return cutText(s, MaxTextBytes) }
+
+// cutText cleans a text and cuts it at the end.
+func cutText(s string, limit int) string {
 	s = validText(s)
-	limit := MaxTextBytes
 	if len(s) <= limit {
 		return s
 	}

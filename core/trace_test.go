@@ -42,7 +42,7 @@ import (
 
 var (
 	shortID = regexp.MustCompile(`#(\d+)(?:/(action|occurrence|task|strategy|pipeline)/(\d+)(?:@(\d+)(?:\.(\d+))?)?)?`)
-	longIDs = func() *strings.Replacer {
+	longIDs = idNames{func() *strings.Replacer {
 		var pairs []string
 		for n := 1; n <= 9; n++ {
 			pairs = append(pairs, id(n).String(), fmt.Sprintf("#%d", n))
@@ -71,7 +71,7 @@ var (
 		}
 		pairs = append(pairs, core.BusRef().ID.String(), "BUS")
 		return strings.NewReplacer(append(pairs, queueIDs()...)...)
-	}()
+	}()}
 	shortKey  = regexp.MustCompile(`KEY\((\w+)\)`)
 	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER)\((\w+)\)|\bBUS\b`)
 )
@@ -82,7 +82,7 @@ func stepOf(batch, place int) uint64 { return uint64(batch)<<20 + uint64(place) 
 
 // expand writes short ids out.
 func expand(s string) string {
-	s = expandQueueIDs.Replace(s)
+	s = expandJobIDs(expandQueueIDs.Replace(s))
 	s = shortKey.ReplaceAllStringFunc(s, func(m string) string {
 		return core.DedupRef("", "", shortKey.FindStringSubmatch(m)[1]).ID.String()
 	})
@@ -272,7 +272,8 @@ func writeEffect(w *strings.Builder, e effects.Effect, data bool) {
 		fmt.Fprintf(w, "  refused, %s: %s\n", e.Code, longIDs.Replace(e.Reason))
 	case effects.Answer:
 		fmt.Fprintf(w, "  answer %s\n", brief(e.Value.AppendJSON(nil)))
-	case effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge, effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
+	case effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge, effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify,
+		effects.CheckConstraints, effects.TakeAction, effects.CreateRun, effects.FetchLogs, effects.DeleteRun:
 		fmt.Fprintf(w, "  effect %s\n", brief(e.(effects.Outer).AppendJSON(nil)))
 	case effects.AcquireLock, effects.ReleaseLock, effects.AcquireSemaphore, effects.ReleaseSemaphore, effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
 		b, _ := json.Marshal(e)
@@ -346,7 +347,7 @@ func phase(s core.State) string {
 var phases = map[effects.Kind][]string{
 	core.KindAction:     {"absent", "pending", "running", "completed", "failed", "cancelled"},
 	core.KindRecurring:  {"absent", "enabled", "disabled"},
-	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated"},
+	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated", "skipped"},
 	core.KindDedup:      {"absent", "held"},
 }
 

@@ -340,7 +340,8 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 		effects.DeadLetter, effects.WakeWorker, effects.Checkpoint:
 		return t.translate(from, e.(effects.Inner)) // all of them are
 	case effects.RunTool, effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge,
-		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify:
+		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify,
+		effects.CheckConstraints, effects.TakeAction, effects.CreateRun, effects.FetchLogs, effects.DeleteRun:
 		t.outer = append(t.outer, Outgoing{From: from, Effect: e.(effects.Outer)})
 	}
 	return nil
@@ -533,6 +534,12 @@ func DueEvent(kind effects.Kind) Event {
 		return LockDue{}
 	case KindSemaphore:
 		return SemaphoreDue{}
+	case KindJob:
+		return JobDue{}
+	case KindOrchestrator:
+		return OrchestratorDue{}
+	case KindScheduler:
+		return SchedulerDue{}
 	}
 	return nil
 }
@@ -551,6 +558,8 @@ func ExpireEvent(kind effects.Kind) Event {
 		return StrategyExpire{}
 	case KindPipeline:
 		return PipelineExpire{}
+	case KindOrchestrator:
+		return OrchestratorExpire{}
 	}
 	return nil
 }
@@ -561,7 +570,7 @@ func InterruptEvent(kind effects.Kind, n uint32, reason string) Event {
 	switch kind {
 	case KindAction:
 		return ActionInterrupt{Run: n, Reason: reason}
-	case KindPipeline, KindTask, KindStrategy:
+	case KindPipeline, KindTask, KindStrategy, KindOrchestrator:
 		return EffectInterrupted{N: n, Reason: reason}
 	}
 	return nil
@@ -573,7 +582,7 @@ func HandBackEvent(kind effects.Kind, n uint32) Event {
 	switch kind {
 	case KindAction:
 		return ActionHandBack{Run: n}
-	case KindPipeline, KindTask, KindStrategy:
+	case KindPipeline, KindTask, KindStrategy, KindOrchestrator:
 		return EffectHandedBack{N: n}
 	}
 	return nil

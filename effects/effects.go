@@ -131,9 +131,11 @@ func DecodeOuter(b []byte) (Outer, error) {
 	switch head.Type {
 	case "run_tool":
 		return RunTool{Run: head.Run, Tool: head.Tool}, nil
-	default:
-		return decodeRunbookOuter(head.Type, b)
 	}
+	if e, err := decodeJobOuter(head.Type, b); e != nil || err != nil {
+		return e, err
+	}
+	return decodeRunbookOuter(head.Type, b)
 }
 
 // Event is what a machine announces on the event bus (003 Event).

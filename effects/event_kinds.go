@@ -41,7 +41,7 @@ func Custom(category, action string) EventKind {
 func ReservedCategory(category string) bool {
 	switch category {
 	case "action", "recurring", "occurrence", "dedup", "pipeline", "task", "queue", "strategy",
-		"worker", "lock", "semaphore", "bus", "system", "session", "git":
+		"worker", "lock", "semaphore", "bus", "system", "session", "git", "job", "run", "orchestrator", "scheduler":
 		return true
 	}
 	return false

@@ -106,7 +106,7 @@ func (p *plan) passOver(err error) error {
 // asker finds whose outer effect it is where only the machine's id is left: ids
 // are unique across kinds.
 func (p *plan) asker(id uuid.UUID) effects.Ref {
-	for _, kind := range []effects.Kind{core.KindPipeline, core.KindTask, core.KindStrategy} {
+	for _, kind := range []effects.Kind{core.KindPipeline, core.KindTask, core.KindStrategy, core.KindOrchestrator} {
 		ref := effects.Ref{Kind: kind, ID: id}
 		if s, err := p.turn.State(ref); err == nil && s != nil {
 			return ref

@@ -157,6 +157,7 @@ func (p *plan) expire() error {
 	}{
 		{core.KindAction, p.l.e.o.ActionRetention}, {core.KindOccurrence, p.l.e.o.HistoryRetention},
 		{core.KindPipeline, p.l.e.o.ActionRetention}, {core.KindTask, p.l.e.o.ActionRetention}, {core.KindStrategy, p.l.e.o.ActionRetention},
+		{core.KindOrchestrator, p.l.e.o.ActionRetention},
 	}
 	for r.more && len(p.batch.Inputs) < p.l.e.o.MaxBatch/2 {
 		if r.kind == len(kinds) {

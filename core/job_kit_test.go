@@ -1,0 +1,240 @@
+package core_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+var _ = register(core.KindJob, kit{
+	typ:     "Job",
+	absent:  core.Job{},
+	apply:   applying(core.Job.Apply),
+	made:    func() core.State { return madeJob(goldenJobSpec()) },
+	hostile: hostileJob,
+	draw:    drawJobEvent,
+	own:     core.JobDue{},
+	states:  goldenJobStates,
+	events:  goldenJobEvents,
+	phase: func(s core.State) string {
+		if s.(core.Job).Paused {
+			return "paused"
+		}
+		return "enabled"
+	},
+	phases: []string{"absent", "enabled", "paused"},
+	invariants: []invariant{
+		on("Each verdict is recorded once as an occurrence, and counted once.", func(s step, b, a core.Job) string {
+			if !exists(a) {
+				return ""
+			}
+			got := map[core.Verdict]uint64{}
+			for i, r := range sends[core.OccurrenceRecord](s) {
+				o := r.Occurrence
+				if o.ID != core.ChildID(a.Key, "occurrence", s.clock.Step, b.Sequence+uint64(i)+1) || o.RecurringID != a.Key || o.Count == 0 || o.DecidedAt != s.clock.Now {
+					return fmt.Sprintf("recorded %+v", o)
+				}
+				got[o.Verdict] += o.Count
+			}
+			ok := a.Counts.Dispatched-b.Counts.Dispatched == got[core.VerdictDispatched] &&
+				a.Counts.Missed-b.Counts.Missed == got[core.VerdictMissed] && a.Counts.Skipped-b.Counts.Skipped == got[core.VerdictSkipped]
+			return unless(ok && a.Sequence-b.Sequence == uint64(len(sends[core.OccurrenceRecord](s))), "%+v → %+v with %v", b.Counts, a.Counts, got)
+		}),
+		on("A run that is admitted, and only that, counts as dispatched and gets a place, and as many count as have a place or ended with one.", func(s step, b, a core.Job) string {
+			if !exists(a) {
+				return unless(len(sends[core.OrchestratorAdmit](s)) == 0, "admitted by a job that is gone")
+			}
+			n := a.Counts
+			have := uint64(len(staged(a, core.StagePlaced))) + n.Completed + n.Failed + n.Cancelled + n.Orphaned
+			return unless(n.Dispatched == have && n.Dispatched-b.Counts.Dispatched == uint64(len(sends[core.OrchestratorAdmit](s))), "%+v with %v", n, a.Active)
+		}),
+		on("A place is given only while fewer runs have one than MaxConcurrentRuns, and only while none has one where overlap is forbid or replace.", func(s step, _, a core.Job) string {
+			limit := int(a.MaxConcurrentRuns)
+			if a.Overlap != core.OverlapAllow {
+				limit = 1
+			}
+			return unless(limit == 0 || len(sends[core.OrchestratorAdmit](s)) == 0 || len(staged(a, core.StagePlaced)) <= limit, "%d of %d places are taken", len(staged(a, core.StagePlaced)), limit)
+		}),
+		on("Runs get their places in the order in which they asked.", func(_ step, b, a core.Job) string {
+			if !exists(a) {
+				return ""
+			}
+			order := staged(b, core.StageAsked)
+			placed := staged(a, core.StagePlaced)
+			passed := ""
+			for _, run := range order {
+				waits := slices.Contains(staged(a, core.StageAsked), run)
+				if waits {
+					passed = run
+				} else if passed != "" && slices.Contains(placed, run) {
+					return fmt.Sprintf("%s passed %s", run, passed)
+				}
+			}
+			return ""
+		}),
+		on("A run of the schedule is not admitted while the job is paused, nor beside another one where overlap is forbid.", func(s step, b, _ core.Job) string {
+			ask, ok := s.event.(core.JobAdmit)
+			i := slices.IndexFunc(b.Active, func(r core.ActiveRun) bool { return r.Run == ask.Run })
+			if !ok || i < 0 || b.Active[i].Manual || len(sends[core.OrchestratorAdmit](s)) == 0 {
+				return ""
+			}
+			others := len(staged(b, core.StagePlaced)) + len(staged(b, core.StageAsked))
+			return unless(!b.Paused && (b.Overlap != core.OverlapForbid || others == 0), "paused %t, beside %d", b.Paused, others)
+		}),
+		on("NextRunAt is later than LastDueAt, and each due event moves it on.", func(s step, b, a core.Job) string {
+			_, due := s.event.(core.JobDue)
+			moved := !due || refusal(s.effs) != nil || a.NextRunAt.IsZero() || a.NextRunAt > b.NextRunAt
+			return unless((a.NextRunAt.IsZero() || a.NextRunAt > a.LastDueAt) && moved, "next %s → %s, last %s → %s", b.NextRunAt, a.NextRunAt, b.LastDueAt, a.LastDueAt)
+		}),
+		on("A paused job has no deadline.", func(_ step, _, a core.Job) string {
+			return unless(!a.Paused || a.Deadline().IsZero(), "due at %s", a.Deadline())
+		}),
+		on("A due event leaves a deadline that has come only where it has decided about times that had passed.", func(s step, b, a core.Job) string {
+			if _, due := s.event.(core.JobDue); !due || refusal(s.effs) != nil {
+				return ""
+			}
+			return unless(a.Deadline().IsZero() || a.Deadline() > s.clock.Now || b.NextRunAt <= s.clock.Now, "due at %s, at %s", a.Deadline(), s.clock.Now)
+		}),
+		on("A run is made under an id that no run of the job has, and at most MaxActiveRuns have not ended.", func(s step, b, a core.Job) string {
+			ids := map[uuid.UUID]bool{}
+			for _, r := range a.Active {
+				if ids[r.Run] {
+					return fmt.Sprintf("%s stands there twice", r.RunID)
+				}
+				ids[r.Run] = true
+			}
+			for _, e := range sends[core.OrchestratorCreate](s) {
+				if err := e.Spec.Validate(); err != nil || slices.ContainsFunc(b.Active, func(r core.ActiveRun) bool { return r.Run == e.Spec.ID }) {
+					return fmt.Sprintf("%s: %v", e.Spec.RunID, err)
+				}
+			}
+			return unless(len(a.Active) <= core.MaxActiveRuns, "%d", len(a.Active))
+		}),
+	},
+})
+
+// staged lists the runs of a job in a stage, in order.
+func staged(j core.Job, stage core.RunStage) []string {
+	var out []string
+	for _, a := range j.Active {
+		if a.Stage == stage {
+			out = append(out, a.RunID)
+		}
+	}
+	return out
+}
+
+// madeJob gives the job of a spec, and what some events make of it.
+func madeJob(spec core.JobSpec, events ...core.JobEvent) core.Job {
+	j, effs := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start, Step: 1})
+	if r := refusal(effs); r != nil {
+		panic(r.Reason)
+	}
+	for i, e := range events {
+		now := start
+		if _, due := e.(core.JobDue); due {
+			now = j.Deadline()
+		}
+		if j, effs = j.Apply(e, core.Clock{Now: now, Step: uint64(i) + 2}); refusal(effs) != nil {
+			panic(refusal(effs).Reason)
+		}
+	}
+	return j
+}
+
+// runAt names the run of a job at a time.
+func runAt(spec core.JobSpec, at core.Time) uuid.UUID { return runSpec(spec, at).ID }
+
+func goldenJobStates() []core.State {
+	spec := goldenJobSpec()
+	code := int32(1)
+	due := madeJob(spec).NextRunAt
+	next := madeJob(spec, core.JobDue{}).NextRunAt
+	full := madeJob(spec, core.JobDue{}, core.JobTrigger{By: "ann"}, core.JobAdmit{Run: runAt(spec, start)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)},
+		core.JobRunEnded{Run: runAt(spec, start), State: core.OrchestratorFailed, ExitCode: &code, Error: "exit code 1"}, core.JobAdmit{Run: runAt(spec, next)})
+	bare := core.JobSpec{ID: "by hand", PodSpec: spec.PodSpec}
+	return []core.State{
+		madeJob(spec), madeJob(spec, core.JobDue{}, core.JobSkipNext{}), full, madeJob(bare),
+		madeJob(spec, core.JobDue{}, core.JobPause{Reason: "holidays"}, core.JobApply{Spec: core.JobSpec{ID: spec.ID, Namespace: spec.Namespace, Tenant: spec.Tenant, PodSpec: spec.PodSpec}}),
+	}
+}
+
+func goldenJobEvents() []core.Event {
+	code := int32(137)
+	return []core.Event{
+		core.JobApply{Spec: goldenJobSpec()}, core.JobApply{Spec: core.JobSpec{ID: "by hand"}}, core.JobDue{}, core.JobTrigger{By: "ann", Owner: core.Owner{Ref: core.RunRef("", "", "a:b"), N: 2}},
+		core.JobPause{Reason: "<holidays>"}, core.JobResume{}, core.JobDelete{Reason: "not needed"}, core.JobSkipNext{Reason: "late"}, core.JobKill{Except: id(1), All: true, Reason: "full"},
+		core.JobAdmit{Run: id(1)}, core.JobRunEnded{Run: id(1), State: core.OrchestratorFailed, ExitCode: &code, Error: "OOMKilled"},
+		core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: id(1)}, Outcome: core.ChildRefused, Reason: "it exists already"},
+	}
+}
+
+func drawJobEvent(t *rapid.T, state core.State, _ core.Clock) core.Event {
+	j := state.(core.Job)
+	if !exists(j) && rapid.IntRange(0, 9).Draw(t, "make") > 0 {
+		return core.JobApply{Spec: drawJobSpec(t)}
+	}
+	run := id(1)
+	if len(j.Active) > 0 && rapid.IntRange(0, 19).Draw(t, "stray") > 0 {
+		run = rapid.SampledFrom(j.Active).Draw(t, "run").Run
+	}
+	switch rapid.SampledFrom([]string{
+		"due", "due", "due", "due", "trigger", "trigger", "admit", "admit", "admit", "admit", "ended", "ended", "refused", "skip", "kill", "apply", "pause", "resume", "delete",
+	}).Draw(t, "event") {
+	case "due":
+		return core.JobDue{}
+	case "trigger":
+		return core.JobTrigger{By: drawText(t, "by"), Owner: drawOwner(t)}
+	case "admit":
+		return core.JobAdmit{Run: run}
+	case "ended":
+		return core.JobRunEnded{
+			Run: run, Error: drawText(t, "error"), ExitCode: maybe(t, "exit_code", func() int32 { return 1 }),
+			State: rapid.SampledFrom([]core.OrchestratorStatus{core.OrchestratorCompleted, core.OrchestratorFailed, core.OrchestratorCancelled, core.OrchestratorOrphaned, core.OrchestratorRunning, "odd"}).Draw(t, "state"),
+		}
+	case "refused":
+		return core.ChildEnded{
+			Child: effects.Ref{Kind: core.KindOrchestrator, ID: run}, Reason: drawText(t, "reason"),
+			Outcome: rapid.SampledFrom([]core.ChildOutcome{core.ChildRefused, core.ChildRefused, core.ChildFailed}).Draw(t, "outcome"),
+		}
+	case "skip":
+		return core.JobSkipNext{Reason: drawText(t, "reason")}
+	case "kill":
+		return core.JobKill{Except: run, All: rapid.Bool().Draw(t, "all"), Reason: drawText(t, "reason")}
+	case "pause":
+		return core.JobPause{Reason: drawText(t, "reason")}
+	case "resume":
+		return core.JobResume{}
+	case "delete":
+		return core.JobDelete{Reason: drawText(t, "reason")}
+	}
+	spec := drawJobSpec(t)
+	if exists(j) && rapid.IntRange(0, 9).Draw(t, "another") > 0 {
+		spec.ID = j.ID
+	}
+	return core.JobApply{Spec: spec}
+}
+
+func hostileJob(t *rapid.T) core.State {
+	c := core.Clock{Now: start}
+	count := func(label string) uint64 {
+		return rapid.SampledFrom([]uint64{0, 1, math.MaxUint64}).Draw(t, label)
+	}
+	return core.Job{
+		JobSpec: drawJobSpec(t), Key: drawID(t, "key"), Paused: rapid.Bool().Draw(t, "paused"), PausedReason: drawText(t, "reason"),
+		NextRunAt: drawTime(t, c), LastDueAt: drawTime(t, c), LastVerdictAt: drawTime(t, c), LastTriggeredAt: drawTime(t, c), CreatedAt: drawTime(t, c),
+		SkipNext: rapid.SampledFrom([]uint32{0, 1, math.MaxUint32}).Draw(t, "skip_next"), Sequence: count("sequence"),
+		Counts: core.JobCounts{Dispatched: count("dispatched"), Missed: count("missed"), Skipped: count("skipped"), Failed: count("failed"), Completed: count("completed")},
+		Active: rapid.SliceOfN(rapid.SampledFrom([]core.ActiveRun{
+			{}, {Run: id(1), Stage: core.StageWaiting}, {Run: id(1), Stage: core.StageAsked}, {Run: id(2), Stage: core.StagePlaced, ScheduledAt: start}, {Run: id(3), Stage: "odd", ScheduledAt: -1}, {Run: id(3), Stage: core.StageDenied},
+		}), 0, 4).Draw(t, "active"),
+	}
+}
+
+func refOf(run uuid.UUID) effects.Ref { return effects.Ref{Kind: core.KindOrchestrator, ID: run} }

@@ -1,0 +1,332 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+func TestAJobIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
+	for _, row := range []struct {
+		name, want string
+		change     func(*core.JobSpec)
+	}{
+		{"no id", "id: must not be empty", func(s *core.JobSpec) { s.ID = "" }},
+		{"colon", `id: "a:b" has a colon`, func(s *core.JobSpec) { s.ID = "a:b" }},
+		{"name", "name: ", func(s *core.JobSpec) { s.Name = "\xff" }},
+		{"tenant", "tenant: ", func(s *core.JobSpec) { s.Tenant = "a\x1fb" }},
+		{"no pod", "pod_spec: missing: give a JSON object", func(s *core.JobSpec) { s.PodSpec = nil }},
+		{"pod that is no object", "pod_spec: [] is not a JSON object", func(s *core.JobSpec) { s.PodSpec = json.RawMessage("[]") }},
+		{"pod in YAML", "pod_spec: ", func(s *core.JobSpec) { s.PodSpec = json.RawMessage("containers: []") }},
+		{"huge pod", "pod_spec: 65538 bytes is more than 65536", func(s *core.JobSpec) {
+			s.PodSpec = json.RawMessage(`"` + strings.Repeat("a", core.MaxPodSpecBytes) + `"`)
+		}},
+		{"constraints", "constraint_config: ", func(s *core.JobSpec) { s.ConstraintConfig = json.RawMessage("1") }},
+		{"actions", "action_config: ", func(s *core.JobSpec) { s.ActionConfig = json.RawMessage("{") }},
+		{"schedule", `schedule: minute field "61": 61 is out of range 0-59`, func(s *core.JobSpec) { s.Schedule = "61 * * * *" }},
+		{"zone", `timezone: "Mars/Olympus" is not`, func(s *core.JobSpec) { s.Timezone = "Mars/Olympus" }},
+		{"30 February", `schedule: "0 0 30 2 *" never fires`, func(s *core.JobSpec) { s.Schedule = "0 0 30 2 *" }},
+		{"overlap", `overlap: "pray" is unknown: use "allow", "forbid" or "replace"`, func(s *core.JobSpec) { s.Overlap = "pray" }},
+		{"orphans", `orphan_policy: "sell" is unknown: use "delete" or "adopt"`, func(s *core.JobSpec) { s.OrphanPolicy = "sell" }},
+		{"errors", `constraint_errors: "odd" is unknown: use "closed" or "open"`, func(s *core.JobSpec) { s.ConstraintErrors = "odd" }},
+		{"start deadline", "start_deadline_seconds: 3601 is not between 0 and 3600", func(s *core.JobSpec) { s.StartDeadlineSeconds = 3601 }},
+		{"places", "max_concurrent_runs: 501 is not between 0 and 500", func(s *core.JobSpec) { s.MaxConcurrentRuns = core.MaxActiveRuns + 1 }},
+		{"ahead", "create_ahead_ms: -1 is not between 0 and 3600000", func(s *core.JobSpec) { s.CreateAheadMS = -1 }},
+		{"pod start", "pod_start_timeout_ms: -1 is not between 0 and ", func(s *core.JobSpec) { s.PodStartTimeoutMS = -1 }},
+		{"retries", "retry_config.max_retries: 1001 is not between 0 and 1000", func(s *core.JobSpec) { s.RetryConfig.MaxRetries = 1001 }},
+		{"delay", "retry_config.initial_delay_ms: -1 is not between 0 and ", func(s *core.JobSpec) { s.RetryConfig.InitialDelayMS = -1 }},
+		{"longest delay", "retry_config.max_delay_ms: ", func(s *core.JobSpec) { s.RetryConfig.MaxDelayMS = math.MaxInt64 }},
+		{"multiplier", "retry_config.backoff_multiplier: -0.5 is not between 0 and 1000", func(s *core.JobSpec) { s.RetryConfig.BackoffMultiplier = -500_000 }},
+		{"logs", "logs: head_bytes -1 and tail_bytes 0 must not be negative", func(s *core.JobSpec) { s.Logs = core.LogPolicy{HeadBytes: -1} }},
+		{"long label", "labels.team: 64 bytes is longer than 63", func(s *core.JobSpec) { s.Labels = map[string]string{"a": "b", "team": strings.Repeat("x", 64)} }},
+		{"labels", "labels key: must not be empty", func(s *core.JobSpec) { s.Labels = map[string]string{"": "a"} }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			spec := goldenJobSpec()
+			row.change(&spec)
+			after, effs := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+			require.NotNil(t, refusal(effs))
+			assert.Equal(t, effects.CodeInvalid, refusal(effs).Code)
+			assert.Contains(t, refusal(effs).Reason, row.want)
+			assert.Less(t, len(refusal(effs).Reason), 500, "a bad value must not flood the log")
+			assert.False(t, exists(after))
+			if row.name != "30 February" { // which depends on the time
+				assert.ErrorContains(t, spec.Validate(), row.want)
+			}
+		})
+	}
+	assert.NoError(t, goldenJobSpec().Validate())
+}
+
+// delayByOracle is 004's formula with R8: InitialDelay × BackoffMultiplier ^ attempt,
+// exactly, its fraction of a millisecond dropped, at most MaxDelay.
+func delayByOracle(r core.RetryConfig, attempt uint32) *big.Int {
+	factor := new(big.Rat).SetFrac64(int64(r.BackoffMultiplier), 1_000_000)
+	d := new(big.Rat).SetInt64(r.InitialDelayMS)
+	for range attempt {
+		d.Mul(d, factor)
+	}
+	whole := new(big.Int).Quo(d.Num(), d.Denom())
+	if most := big.NewInt(r.MaxDelayMS); whole.Cmp(most) > 0 {
+		return most
+	}
+	return whole
+}
+
+func TestTheRetryDelayIsExactForWhateverConfiguration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := core.RetryConfig{
+			InitialDelayMS:    rapid.OneOf(rapid.SampledFrom([]int64{0, 1, 999, math.MaxInt64}), rapid.Int64Range(0, 1<<40)).Draw(t, "initial"),
+			BackoffMultiplier: core.Multiplier(rapid.OneOf(rapid.SampledFrom([]int64{1, 500_000, 999_999, 1_000_000, 1_000_001, 1_500_000, 2_000_000, 1_000_000_000}), rapid.Int64Range(1, 1_000_000_000)).Draw(t, "multiplier")),
+			MaxDelayMS:        rapid.OneOf(rapid.SampledFrom([]int64{1, 60_000, math.MaxInt64}), rapid.Int64Range(1, 1<<50)).Draw(t, "max"),
+		}
+		attempt := rapid.SampledFrom([]uint32{0, 1, 2, 3, 10, 63, 64, 200, core.MaxRetries}).Draw(t, "attempt")
+		got := r.Delay(attempt)
+		// Without growth the first delay is bounded too, so the oracle starts from it.
+		bounded := r
+		bounded.InitialDelayMS = min(r.InitialDelayMS, r.MaxDelayMS)
+		require.Equal(t, delayByOracle(bounded, attempt).String(), fmt.Sprint(got))
+		require.True(t, got >= 0 && got <= r.MaxDelayMS)
+	})
+}
+
+func TestNoRetryDelayOverflowsWhateverStandsInTheConfiguration(t *testing.T) {
+	for _, initial := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
+		for _, factor := range []core.Multiplier{math.MinInt64, -1, 0, 1, 1_000_000, math.MaxInt64} {
+			for _, most := range []int64{math.MinInt64, -1, 0, 1, math.MaxInt64} {
+				for _, attempt := range []uint32{0, 1, 100, math.MaxUint32} {
+					r := core.RetryConfig{InitialDelayMS: initial, BackoffMultiplier: factor, MaxDelayMS: most}
+					limit := most
+					if limit <= 0 {
+						limit = core.DefaultRetryMaxDelayMS
+					}
+					got := r.Delay(attempt)
+					assert.True(t, got >= 0 && got <= limit, "%+v after %d: %d", r, attempt, got)
+				}
+			}
+		}
+	}
+	r := core.RetryConfig{InitialDelayMS: 1, BackoffMultiplier: 1_500_000, MaxDelayMS: 1000}
+	var got []int64
+	for attempt := range uint32(8) {
+		got = append(got, r.Delay(attempt))
+	}
+	assert.Equal(t, []int64{1, 1, 2, 3, 5, 7, 11, 17}, got, "R8: 1.5 is not truncated to 1")
+}
+
+func TestOfTheAttemptsAsManyFollowAsAreConfigured(t *testing.T) {
+	r := core.RetryConfig{MaxRetries: 2}
+	assert.Equal(t, []bool{true, true, false, false}, []bool{r.ShouldRetry(0), r.ShouldRetry(1), r.ShouldRetry(2), r.ShouldRetry(math.MaxUint32)})
+}
+
+func TestAMultiplierIsReadAsItIsPrinted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := core.Multiplier(rapid.Int64Range(0, 1_000_000_000).Draw(t, "millionths"))
+		back, err := core.ParseMultiplier(m.String())
+		require.NoError(t, err)
+		require.Equal(t, m, back)
+		b, err := json.Marshal(m)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(b, &back))
+		require.Equal(t, m, back)
+	})
+	for text, want := range map[string]core.Multiplier{"0": 0, "1": 1_000_000, "1.5": 1_500_000, "1.50": 1_500_000, "0.000001": 1, "1000": 1_000_000_000, "2.0000000000": 2_000_000} {
+		got, err := core.ParseMultiplier(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", ".", ".5", "1.", "-1", "+1", "1e1", "0x1", "1.0000001", "1000.000001", "1001", "99999", "1,5", " 1", "1 ", "NaN", "1.5.1", "١"} {
+		_, err := core.ParseMultiplier(text)
+		assert.ErrorContains(t, err, "is not a decimal number between 0 and 1000", text)
+	}
+	var m core.Multiplier
+	assert.Error(t, json.Unmarshal([]byte(`"1.5"`), &m))
+	assert.Equal(t, "-9223372036854.775808", core.Multiplier(math.MinInt64).String())
+}
+
+// jobWorld makes a job in a world.
+func jobWorld(t *testing.T, spec core.JobSpec) (w world, key effects.Ref, seq uint64) {
+	t.Helper()
+	w, key = world{}, core.JobRef(spec.Namespace, spec.Tenant, spec.ID)
+	require.Nil(t, w.send(t, key, core.JobApply{Spec: spec}, start, &seq).Refused)
+	return w, key, seq
+}
+
+// pass lets time pass to an instant, as the loop does: what is due is told so, until
+// nothing is.
+func (w world) pass(t tb, c core.Clock, seq *uint64) {
+	for range 100 {
+		inputs := w.due(c)
+		if len(inputs) == 0 {
+			return
+		}
+		for _, in := range inputs {
+			*seq++
+			w.apply(t, *seq, in, c)
+		}
+	}
+	require.Fail(t, "something is due for ever")
+}
+
+func byHand() core.JobSpec {
+	return core.JobSpec{ID: "nightly", PodSpec: json.RawMessage(`{"containers":[]}`)}
+}
+
+func TestAsManyRunsAsMayBeAreTriggeredInOneInstantAndNoneMore(t *testing.T) {
+	w, key, seq := jobWorld(t, byHand())
+	seq++
+	turn := core.NewTurn(w, core.Clock{Now: start}, seq)
+	ids := map[uuid.UUID]bool{}
+	for range core.MaxActiveRuns {
+		res, err := turn.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
+		require.NoError(t, err)
+		require.Nil(t, res.Refused)
+		ids[res.Answer.(core.JobTriggered).Run] = true
+	}
+	res, err := turn.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
+	require.NoError(t, err)
+	require.NotNil(t, res.Refused)
+	assert.Contains(t, res.Refused.Reason, "500 runs of job nightly have not ended")
+	w.store(turn)
+	assert.Len(t, ids, core.MaxActiveRuns)
+	assert.Len(t, load[core.Orchestrator](w, core.KindOrchestrator), core.MaxActiveRuns)
+
+	res = w.send(t, key, core.JobDelete{Reason: "not needed"}, start.Add(time.Second), &seq)
+	require.True(t, res.Changed, "one event reaches them all")
+	for _, o := range load[core.Orchestrator](w, core.KindOrchestrator) { // order-free: each by itself
+		require.Equal(t, core.OrchestratorCancelled, o.State)
+		require.True(t, o.Reported)
+	}
+	for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: each by itself
+		require.Equal(t, core.VerdictSkipped, o.Verdict)
+	}
+}
+
+func TestARunThatIsOverdueWhenItsJobIsMadeAgainUnderTheSameIdIsRunOnce(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	w, key, seq := jobWorld(t, spec)
+	w.fire(t, start.Add(30*time.Second), &seq)
+	at := start.Add(time.Minute)
+	run := effects.Ref{Kind: core.KindOrchestrator, ID: runAt(spec, at)}
+	require.Equal(t, core.OrchestratorPreRun, load[core.Orchestrator](w, core.KindOrchestrator)[run].State)
+
+	w.send(t, key, core.JobDelete{}, start.Add(40*time.Second), &seq)
+	w.send(t, key, core.JobApply{Spec: spec}, start.Add(41*time.Second), &seq)
+	w.fire(t, start.Add(41*time.Second), &seq)
+
+	job := load[core.Job](w, core.KindJob)[key]
+	assert.Empty(t, job.Active)
+	assert.Zero(t, job.Counts, "the run of that time exists already, and has its verdict")
+	assert.Len(t, load[core.Occurrence](w, core.KindOccurrence), 1)
+	assert.Equal(t, at.Add(time.Minute), job.NextRunAt)
+	assert.Equal(t, core.OrchestratorCancelled, load[core.Orchestrator](w, core.KindOrchestrator)[run].State)
+	w.pass(t, core.Clock{Now: start.Add(2 * time.Minute)}, &seq)
+	assert.EqualValues(t, 1, load[core.Job](w, core.KindJob)[key].Counts.Dispatched)
+}
+
+func TestTheTimesAtWhichNobodyWasThereAreMissedAndTheLastOneRunsWhereItIsNotTooLate(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	w, key, seq := jobWorld(t, spec)
+	w.fire(t, start.Add(30*time.Second), &seq) // makes the run of 14:01
+	w.pass(t, core.Clock{Now: start.Add(time.Hour + 30*time.Second)}, &seq)
+
+	job := load[core.Job](w, core.KindJob)[key]
+	verdicts := map[core.Verdict]uint64{}
+	for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: summed up
+		verdicts[o.Verdict] += o.Count
+	}
+	assert.Equal(t, map[core.Verdict]uint64{core.VerdictMissed: 59, core.VerdictDispatched: 1}, verdicts, "14:01 to 14:59, and 15:00")
+	assert.Equal(t, core.JobCounts{Dispatched: 1, Missed: 59}, job.Counts)
+	missed := load[core.Orchestrator](w, core.KindOrchestrator)[effects.Ref{Kind: core.KindOrchestrator, ID: runAt(spec, start.Add(time.Minute))}]
+	assert.Equal(t, core.OrchestratorFailed, missed.State)
+	assert.Equal(t, "missed: it has no place 59m30s after its time, and its start deadline is 2m0s", missed.Error)
+	assert.Equal(t, []core.RunStage{core.StageWaiting, core.StagePlaced}, []core.RunStage{job.Active[0].Stage, job.Active[1].Stage})
+}
+
+// Each time of the schedule gets one verdict, whatever is done to the job while its
+// clock goes on, sometimes by leaps, sometimes back.
+func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := byHand()
+		spec.Schedule = "* * * * *"
+		spec.Overlap = rapid.SampledFrom([]core.OverlapPolicy{core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap")
+		spec.MaxConcurrentRuns = rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "limit")
+		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(0)
+		send := func(to effects.Ref, e core.Event) {
+			seq++
+			w.apply(t, seq, core.Input{To: to, Event: e}, clock)
+		}
+		send(key, core.JobApply{Spec: spec})
+		whole := true // neither paused nor edited: then no time is without a verdict
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 15, 30, 60, 60, 200, -90}).Draw(t, "seconds")) * time.Second)
+			w.pass(t, clock, &seq)
+			runs := load[core.Orchestrator](w, core.KindOrchestrator)
+			for _, ref := range w.refs() {
+				if o, ok := runs[ref]; ok && len(core.Outstanding(o)) > 0 && rapid.Bool().Draw(t, "goes on") {
+					send(ref, core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Permanent: true})
+				}
+			}
+			switch rapid.IntRange(0, 14).Draw(t, "what") {
+			case 0:
+				send(key, core.JobSkipNext{})
+			case 1:
+				send(key, core.JobKill{All: true})
+			case 2:
+				send(key, core.JobTrigger{})
+			case 3, 4:
+				whole = false
+				send(key, rapid.SampledFrom([]core.Event{core.JobPause{}, core.JobResume{}}).Draw(t, "switch"))
+			case 5, 6:
+				whole = false
+				spec.Schedule = rapid.SampledFrom([]string{"* * * * *", "*/2 * * * *", "30 * * * * *"}).Draw(t, "schedule")
+				send(key, core.JobApply{Spec: spec})
+			}
+		}
+		checkVerdicts(t, w, key, clock.Now, whole)
+	})
+}
+
+// checkVerdicts checks that no time has two verdicts, and if whole that none of the
+// times of each minute until now is without one.
+func checkVerdicts(t *rapid.T, w world, key effects.Ref, now core.Time, whole bool) {
+	decided := map[core.Time]bool{}
+	sum, manual, waiting, times := uint64(0), uint64(0), uint64(0), uint64(0)
+	for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: into a map, and summed up
+		sum += o.Count
+		if o.Manual {
+			manual++
+			continue
+		}
+		require.False(t, decided[o.DueAt] || decided[o.LastDueAt], "%s to %s has two verdicts", o.DueAt, o.LastDueAt)
+		decided[o.DueAt], decided[o.LastDueAt] = true, true
+	}
+	job := load[core.Job](w, core.KindJob)[key]
+	require.Equal(t, sum, job.Counts.Dispatched+job.Counts.Missed+job.Counts.Skipped)
+	for _, a := range job.Active {
+		if a.Stage == core.StageWaiting || a.Stage == core.StageAsked {
+			require.False(t, decided[a.ScheduledAt], "%s has a verdict, and a run that waits for one", a.ScheduledAt)
+			if !a.Manual {
+				waiting++
+			}
+		}
+	}
+	for at := start.Add(time.Minute); at <= max(job.LastDueAt, now); at = at.Add(time.Minute) {
+		times++
+	}
+	require.True(t, !whole || times == sum-manual+waiting, "%d times, %d verdicts of which %d are of runs by hand, %d runs that wait for one", times, sum, manual, waiting)
+}

@@ -1,0 +1,417 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// everyRun gives a run of each of the 14 states. In two of them no run rests: they
+// are passed within a transition. Here they are as a stored record could have them.
+func everyRun() map[core.OrchestratorStatus]core.Orchestrator {
+	job := goldenJobSpec()
+	job.OrphanPolicy = core.OrphanDelete
+	out := runPhases(job)
+	checking, acting := out[core.OrchestratorConditionRunning], out[core.OrchestratorActionRunning]
+	checking.PreviousState, checking.State = core.OrchestratorPending, core.OrchestratorConditionPending
+	acting.PreviousState, acting.State = core.OrchestratorConditionRunning, core.OrchestratorActionPending
+	out[checking.State], out[acting.State] = checking, acting
+	return out
+}
+
+func TestEveryStateAndEventIsDecidedAsTheTableSays(t *testing.T) {
+	runs := everyRun()
+	var lines [][]byte
+	for _, state := range core.OrchestratorStatuses() {
+		before := runs[state]
+		require.Equal(t, state, before.State)
+		clock := core.Clock{Now: start.Add(time.Hour)}
+		if at := before.Deadline(); !at.IsZero() {
+			clock.Now = at
+		}
+		n := uint32(1)
+		if open := core.Outstanding(before); len(open) > 0 {
+			n = open[0].Number()
+		}
+		for _, e := range []core.Event{
+			core.OrchestratorCreate{Spec: before.RunSpec}, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.OrchestratorConfigure{Config: before.Config},
+			core.EffectDone{N: n, Result: report(true)}, core.EffectFailed{N: n, Reason: "no"}, core.EffectInterrupted{N: n}, core.EffectHandedBack{N: n},
+			core.PodCreated{Pod: core.Pod{Name: "p"}}, core.PodRunning{Pod: podAt()}, core.PodEnded{Pod: podAt(0)}, core.PodLost{},
+			core.OrchestratorCancel{}, core.OrchestratorRetry{}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: 1},
+			core.ChildEnded{Child: core.JobRef("", "", "a"), Outcome: core.ChildRefused}, core.OrchestratorExpire{},
+		} {
+			after, effs := checkedApply(t, before, e, clock)
+			path := []string{string(state)}
+			for _, to := range entered(step{effs: effs}) {
+				require.Contains(t, mapOf004[core.OrchestratorStatus(path[len(path)-1])], to, "%s × %s", state, e.EventType())
+				path = append(path, string(to))
+			}
+			what := strings.Join(path, " → ")
+			switch r := refusal(effs); {
+			case r != nil:
+				what += ", refused: " + string(r.Code)
+			case !exists(after):
+				what = "gone"
+			case len(core.Outstanding(after)) > 0:
+				what += ", waits for " + strings.TrimPrefix(fmt.Sprintf("%T", core.Outstanding(after)[0]), "effects.")
+			}
+			lines = append(lines, fmt.Appendf(nil, "%-18s × %-18s %s", state, e.EventType(), what))
+		}
+	}
+	golden(t, "orchestrator_table.txt", lines)
+}
+
+func TestARunIsRefusedWhereItIsNotThatOfItsJobAndTime(t *testing.T) {
+	for want, change := range map[string]func(*core.RunSpec){
+		"scheduled_at: missing":                 func(s *core.RunSpec) { s.ScheduledAt = 0 },
+		`config: it is of job "nightly"`:        func(s *core.RunSpec) { s.JobID = "other" },
+		"run_id: ":                              func(s *core.RunSpec) { s.RunID = "nightly:now" },
+		"id: " + id(1).String() + " is not ":    func(s *core.RunSpec) { s.ID = id(1) },
+		"pod_spec: missing: give a JSON object": func(s *core.RunSpec) { s.Config.PodSpec = nil },
+	} {
+		spec := runSpec(goldenJobSpec(), start)
+		change(&spec)
+		after, effs := core.Orchestrator{}.Apply(core.OrchestratorCreate{Spec: spec}, core.Clock{Now: start})
+		require.NotNil(t, refusal(effs), want)
+		assert.Contains(t, refusal(effs).Reason, want)
+		assert.False(t, exists(after))
+	}
+	assert.Equal(t, "nightly:2026-02-10T14:00:00.000Z", core.RunID("nightly", start), `004: "jobID:timestamp"`)
+}
+
+func TestTheMetricsOfARunThatWasTriedTwiceHaveEveryFieldOf004(t *testing.T) {
+	job := goldenJobSpec()
+	now := start.Add(-30 * time.Second)
+	o, _ := core.Orchestrator{}.Apply(core.OrchestratorCreate{Spec: runSpec(job, start)}, core.Clock{Now: now})
+	var said []effects.Event
+	then := func(after time.Duration, e core.OrchestratorEvent) {
+		t.Helper()
+		now = now.Add(after)
+		var effs []effects.Effect
+		o, effs = o.Apply(e, core.Clock{Now: now})
+		require.Nil(t, refusal(effs), "%v", effs)
+		said = append(said, emitted(step{effs: effs}, "run:metrics")...)
+	}
+	met := core.ConstraintCheck{Name: "a", Met: true}
+	then(30*time.Second, core.OrchestratorDue{})
+	then(5*time.Second, core.OrchestratorAdmit{Occurrence: id(5)})
+	then(time.Second, core.EffectDone{N: 1, Result: report(true, met, violated(core.ActionRequest{Type: "webhook", ContinueOnError: true}))})
+	then(time.Second, core.EffectFailed{N: 2, Reason: "503"})
+	then(time.Second, core.EffectDone{N: 3, Result: json.RawMessage(`{"api_calls":2}`)})
+	then(2*time.Second, core.PodRunning{Pod: podAt()})
+	then(10*time.Second, core.PodEnded{Pod: podAt(1)})
+	then(time.Second, core.EffectDone{N: 4, Result: json.RawMessage(`{"api_calls":1,"logs":{"stored":true}}`)})
+	then(time.Second, core.EffectDone{N: 5, Result: json.RawMessage(`{"api_calls":1}`)})
+	then(time.Second, core.EffectDone{N: 6, Result: report(true)})
+	require.Equal(t, core.OrchestratorRetrying, o.State)
+	then(time.Second, core.OrchestratorDue{})
+	then(time.Second, core.EffectDone{N: 7, Result: report(true, met)})
+	then(4*time.Second, core.PodRunning{Attempt: 1, Pod: podAt()})
+	then(20*time.Second, core.PodEnded{Attempt: 1, Pod: podAt(0)})
+	then(time.Second, core.EffectDone{N: 9, Result: json.RawMessage(`{"api_calls":1,"logs":{"stored":true}}`)})
+	then(time.Second, core.EffectDone{N: 10, Result: json.RawMessage(`{"api_calls":1}`)})
+	then(time.Second, core.EffectDone{N: 11, Result: report(true)})
+	require.Equal(t, core.OrchestratorCompleted, o.State)
+	require.Empty(t, said, "the heartbeats are missing yet")
+	then(0, core.OrchestratorHeartbeats{Sent: 9})
+
+	require.Len(t, said, 1)
+	var got core.OrchestratorMetrics
+	require.NoError(t, json.Unmarshal(said[0].Data, &got))
+	zero := int32(0)
+	assert.Equal(t, core.OrchestratorMetrics{
+		RunID: core.RunID("nightly", start), JobID: "nightly", ScheduledAt: start,
+		PreRunDurationMS: 35_000, ConstraintCheckDurationMS: 5_000 + 5_000, ExecutionDurationMS: 10_000 + 20_000, TerminationDurationMS: 3_000 + 3_000,
+		TotalDurationMS:    now.Sub(start.Add(-30 * time.Second)).Milliseconds(), // with the wait before the second attempt
+		ConstraintsChecked: 3, ConstraintsViolated: 1, ActionsExecuted: 1, ActionsFailed: 1, RetryAttempt: 1, MaxRetries: 2,
+		KubernetesAPICalls: 6, PodStartLatencyMS: 4_000, PodExitCode: &zero, HeartbeatsSent: 9, FinalState: core.OrchestratorCompleted, Success: true,
+	}, got)
+	reflected := reflect.TypeFor[core.OrchestratorMetrics]()
+	for _, field := range []string{
+		"RunID", "JobID", "ScheduledAt", "PreRunDuration", "ConstraintCheckDuration", "ExecutionDuration", "TerminationDuration", "TotalDuration",
+		"ConstraintsChecked", "ConstraintsViolated", "ActionsExecuted", "ActionsFailed", "RetryAttempt", "MaxRetries", "KubernetesAPICalls",
+		"PodStartLatency", "PodExitCode", "HeartbeatsSent", "FinalState", "Success", "ErrorMessage",
+	} {
+		_, plain := reflected.FieldByName(field)
+		_, inMS := reflected.FieldByName(field + "MS")
+		assert.True(t, plain || inMS, "004 has %s", field)
+	}
+}
+
+// updatesOf applies events and gives the updates that they announce.
+func updatesOf(t *testing.T, o core.Orchestrator, events ...core.OrchestratorEvent) (out []core.JobRunUpdate, after core.Orchestrator) {
+	t.Helper()
+	clock := core.Clock{Now: start}
+	for _, e := range events {
+		if at := o.Deadline(); e.EventType() == "due" {
+			clock.Now = max(clock.Now, at)
+		}
+		var effs []effects.Effect
+		o, effs = o.Apply(e, clock)
+		require.Nil(t, refusal(effs), "%v", effs)
+		for _, said := range emitted(step{effs: effs}, "run:update") {
+			var u core.JobRunUpdate
+			require.NoError(t, json.Unmarshal(said.Data, &u))
+			out = append(out, u)
+		}
+	}
+	return out, o
+}
+
+func TestTheUpdatesOfARunHaveIdsThatAreTheSameOnlyForTheSameChange(t *testing.T) {
+	job := goldenJobSpec()
+	job.ConstraintConfig, job.Logs.Discard = nil, true
+	events := []core.OrchestratorEvent{core.OrchestratorDue{}, core.OrchestratorAdmit{}}
+	n := uint32(1)
+	for attempt := range uint32(3) {
+		events = append(events, core.EffectDone{N: n}, core.PodRunning{Attempt: attempt, Pod: podAt()}, core.PodEnded{Attempt: attempt, Pod: podAt(7)}, core.EffectDone{N: n + 1})
+		if n += 2; attempt < 2 {
+			events = append(events, core.OrchestratorDue{})
+		}
+	}
+	created, _ := core.Orchestrator{}.Apply(core.OrchestratorCreate{Spec: runSpec(job, start)}, core.Clock{Now: start})
+	updates, o := updatesOf(t, created, events...)
+	require.Equal(t, core.OrchestratorFailed, o.State)
+
+	var told []string
+	ids := map[string]bool{}
+	for _, u := range updates {
+		ids[u.UpdateID.String()] = true
+		told = append(told, fmt.Sprintf("%s %d: success %t, error %q, started %t, completed %t", u.Status, u.RetryAttempt, u.Success, u.Error, !u.StartedAt.IsZero(), !u.CompletedAt.IsZero()))
+		assert.Equal(t, core.RunID("nightly", start), u.RunID)
+		assert.Equal(t, "nightly", u.JobID)
+		assert.Equal(t, start, u.ScheduledAt)
+		assert.Equal(t, u.Status == core.OrchestratorFailed, u.ExitCode != nil)
+	}
+	assert.Equal(t, []string{
+		`running 0: success false, error "", started true, completed false`,
+		`pending 1: success false, error "exit code 7: Error", started false, completed false`,
+		`running 1: success false, error "", started true, completed false`,
+		`pending 2: success false, error "exit code 7: Error", started false, completed false`,
+		`running 2: success false, error "", started true, completed false`,
+		`failed 2: success false, error "exit code 7: Error", started true, completed true`,
+	}, told)
+	assert.Len(t, ids, len(updates), "each change has an id of its own")
+	again, _ := updatesOf(t, created, events...)
+	assert.Equal(t, updates, again)
+}
+
+func TestAnAnswerToACreationThatThePodHasOvertakenChangesNothing(t *testing.T) {
+	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	n := core.Outstanding(creating)[0].Number()
+	running, effs := creating.Apply(core.PodRunning{Pod: podAt()}, core.Clock{Now: start})
+	require.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}))
+	_, effs = running.Apply(core.EffectFailed{N: n, Reason: "time-out"}, core.Clock{Now: start})
+	assert.NotNil(t, refusal(effs), "a creation that timed out has created it nevertheless")
+}
+
+func TestARunThatItsJobDoesNotKnowIsCancelledInsteadOfWaitingForEver(t *testing.T) {
+	job := core.JobSpec{ID: "nightly", PodSpec: json.RawMessage(`{}`), Overlap: core.OverlapReplace}
+	spec := runSpec(job, start)
+	ref := effects.Ref{Kind: core.KindOrchestrator, ID: spec.ID}
+	w, seq := world{}, uint64(0)
+	w.send(t, ref, core.OrchestratorCreate{Spec: spec}, start, &seq)
+	w.fire(t, start, &seq)
+	o := load[core.Orchestrator](w, core.KindOrchestrator)[ref]
+	assert.Equal(t, core.OrchestratorCancelled, o.State)
+	assert.Equal(t, "its job does not know it: job not found", o.Error)
+	assert.True(t, o.Reported, "its metrics were handed over")
+}
+
+func TestAnActionThatIsRefusedFailsTheRunBeforeItsPodIsCreated(t *testing.T) {
+	job := core.JobSpec{ID: "nightly", PodSpec: json.RawMessage(`{}`), ConstraintConfig: json.RawMessage(`{}`)}
+	w, seq := world{}, uint64(0)
+	key := core.JobRef("", "", "nightly")
+	w.send(t, key, core.JobApply{Spec: job}, start, &seq)
+	res := w.send(t, key, core.JobTrigger{}, start, &seq)
+	ref := effects.Ref{Kind: core.KindOrchestrator, ID: res.Answer.(core.JobTriggered).Run}
+	w.fire(t, start, &seq)
+	seq++
+	turn := core.NewTurn(w, core.Clock{Now: start}, seq)
+	_, err := turn.Apply(core.Input{To: ref, Event: core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: core.ActionKickOffJob, Config: json.RawMessage(`{"job":"gone"}`)}))}})
+	require.NoError(t, err)
+	w.store(turn)
+	o := load[core.Orchestrator](w, core.KindOrchestrator)[ref]
+	assert.Equal(t, core.Leaving{To: core.OrchestratorFailed, Reason: "action kickOffJob of constraint timeWindow: job not found", Final: true}, o.Leaving)
+	for _, out := range turn.Outer() {
+		_, creates := out.Effect.(effects.CreateRun)
+		assert.False(t, creates, "it must not leave the process")
+	}
+	w.send(t, ref, core.EffectDone{N: core.Outstanding(o)[0].Number()}, start, &seq)
+	o = load[core.Orchestrator](w, core.KindOrchestrator)[ref]
+	assert.Equal(t, core.OrchestratorFailed, o.State)
+	assert.EqualValues(t, 1, o.Metrics.ActionsFailed)
+}
+
+func TestAPodThatHasFailedSaysHow(t *testing.T) {
+	job := byHand()
+	running := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{})
+	zero, one := int32(0), int32(1)
+	for want, pod := range map[string]core.Pod{
+		"":                                   {ExitCode: &zero, Reason: "Completed"},
+		"exit code 1":                        {ExitCode: &one},
+		"exit code 1: OOMKilled":             {ExitCode: &one, Reason: "OOMKilled"},
+		"exit code 1: Error: no such file":   {ExitCode: &one, Reason: "Error", Message: "no such file"},
+		"Evicted: the node was low on disk":  {Reason: "Evicted", Message: "the node was low on disk"},
+		"the pod ended without an exit code": {},
+	} {
+		after, effs := running.Apply(core.PodEnded{Pod: pod}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+		assert.Equal(t, want, after.Error)
+	}
+}
+
+func TestAnActionIsInterruptedOnlySoOftenBeforeItHasFailed(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorActionRunning]
+	n := 0
+	for ; o.State == core.OrchestratorActionRunning; n++ {
+		var effs []effects.Effect
+		o, effs = o.Apply(core.EffectInterrupted{N: core.Outstanding(o)[0].Number(), Reason: "crash"}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+	}
+	assert.Equal(t, core.MaxEffectRepeats+1, n)
+	assert.Equal(t, core.OrchestratorFailed, o.State)
+	assert.Equal(t, "action webhook of constraint timeWindow: crash", o.Error)
+}
+
+func TestAnEvaluationThatIsTooLargeFailsTheRun(t *testing.T) {
+	checking := runPhases(goldenJobSpec())[core.OrchestratorConditionRunning]
+	check := violated(core.ActionRequest{Type: "log"}, core.ActionRequest{Type: "log"}, core.ActionRequest{Type: "log"})
+	var fewer, more []core.ConstraintCheck
+	for range core.MaxConstraints {
+		fewer, more = append(fewer, check), append(more, core.ConstraintCheck{Met: true})
+	}
+	for want, checks := range map[string][]core.ConstraintCheck{
+		"the constraints have 192 actions, more than 128": fewer,
+		"the job has 65 constraints, more than 64":        append(more, core.ConstraintCheck{}),
+	} {
+		o, effs := checking.Apply(core.EffectDone{N: 1, Result: report(true, checks...)}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+		assert.Equal(t, core.OrchestratorFailed, o.State)
+		assert.Equal(t, want, o.Error)
+		assert.Len(t, o.Checks, core.MaxConstraints)
+	}
+}
+
+func TestWhatCannotBeDeletedIsReportedAndDoesNotHoldTheRunUp(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	o, _ = o.Apply(core.OrchestratorCancel{Reason: "not needed"}, core.Clock{Now: start})
+	var said []effects.Event
+	n := 0
+	for ; o.InCluster; n++ {
+		var effs []effects.Effect
+		o, effs = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "connection refused"}, core.Clock{Now: start})
+		said = append(said, emitted(step{effs: effs}, "run:cleanup_failed")...)
+	}
+	assert.Equal(t, core.MaxEffectRepeats+1, n)
+	assert.Equal(t, core.OrchestratorCancelled, o.State)
+	require.Len(t, said, 1)
+	assert.JSONEq(t, `{"error":"connection refused"}`, string(said[0].Data))
+}
+
+// nextRunInput answers what some run waits for, lets its pod go on, or lets time
+// pass to the next deadline; false where nothing is to be expected any more. With
+// faults left it may fail, be lost, cancelled or orphaned instead.
+func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Input, bool) {
+	fault := func(label string) bool {
+		if *faults == 0 || rapid.IntRange(0, 2).Draw(t, label) > 0 {
+			return false
+		}
+		*faults--
+		return true
+	}
+	var due effects.Ref
+	var at core.Time
+	for _, ref := range w.refs() {
+		s, err := w.Load(ref)
+		require.NoError(t, err)
+		if d := s.Deadline(); !d.IsZero() && ref.Kind != core.KindScheduler && (at.IsZero() || d < at) {
+			due, at = ref, d
+		}
+		o, isRun := s.(core.Orchestrator)
+		if !isRun {
+			continue
+		}
+		if !o.State.Terminal() && fault("disturb") {
+			switch e := drawRunEvent(t, o, *clock).(type) {
+			case core.OrchestratorOrphan, core.OrchestratorHeartbeats: // the scheduler's
+				clock.Now = clock.Now.Add(31 * time.Second)
+				return core.Input{To: core.SchedulerRef(ref.ID), Event: core.SchedulerDue{}}, true
+			case core.OrchestratorAdmit, core.OrchestratorCreate: // the job's
+			default:
+				return core.Input{To: ref, Event: e}, true
+			}
+		}
+		if open := core.Outstanding(o); len(open) > 0 {
+			if fault("fail") {
+				return core.Input{To: ref, Event: drawAnswer(t, o)}, true
+			}
+			return core.Input{To: ref, Event: drawRunAnswer(t, o)}, true
+		}
+		end := podAt(rapid.SampledFrom([]int32{0, 0, 1}).Draw(t, "exit"))
+		switch {
+		case o.State == core.OrchestratorContainerCreating && !fault("no pod"):
+			return core.Input{To: ref, Event: core.PodRunning{Attempt: o.RetryAttempt, Pod: podAt()}}, true
+		case o.State == core.OrchestratorRunning, o.Step == core.StepAdopted:
+			return core.Input{To: ref, Event: core.PodEnded{Attempt: o.RetryAttempt, Pod: end}}, true
+		}
+	}
+	if at.IsZero() {
+		return core.Input{}, false
+	}
+	clock.Now = max(clock.Now, at)
+	return core.Input{To: due, Event: core.DueEvent(due.Kind)}, true
+}
+
+// Whatever fails, as long as it does not fail for ever: each run of a job comes to
+// a terminal state, has its verdict and its metrics, and leaves nothing behind.
+func TestEachRunComesToAnEndUnderAnyFiniteSequenceOfFaults(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := drawJobSpec(t)
+		spec.Schedule = ""
+		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(1)
+		if !w.apply(t, seq, core.Input{To: key, Event: core.JobApply{Spec: spec}}, clock).Changed {
+			return // an odd one
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "runs") {
+			seq++
+			require.Nil(t, w.apply(t, seq, core.Input{To: key, Event: core.JobTrigger{By: "ann"}}, clock).Refused)
+		}
+		faults := rapid.IntRange(0, 12).Draw(t, "faults")
+		for end := seq + 600; seq < end; {
+			in, ok := nextRunInput(t, w, &clock, &faults)
+			if !ok {
+				break
+			}
+			seq++
+			w.apply(t, seq, in, clock)
+		}
+		runs := load[core.Orchestrator](w, core.KindOrchestrator)
+		for ref, o := range runs { // order-free: each is checked by itself
+			require.True(t, o.State.Terminal(), "%s: %s", ref, encoded(o))
+			require.True(t, o.Reported && !o.InCluster && len(o.Asked.Open) == 0, "%s: %s", ref, encoded(o))
+			_, ended := core.EndedAt(o)
+			require.True(t, ended)
+		}
+		for ref, job := range load[core.Job](w, core.KindJob) { // order-free: so is each
+			require.True(t, ref != key || len(job.Active) == 0, "%s", encoded(job))
+		}
+		for _, s := range load[core.Scheduler](w, core.KindScheduler) { // order-free: and each
+			require.Empty(t, s.Runs)
+		}
+		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: and each
+			_, settled := core.EndedAt(o)
+			require.True(t, settled, "%s", encoded(o))
+		}
+	})
+}
