@@ -56,10 +56,16 @@ func Announced() []EventKind {
 		actions  []string
 	}{
 		{"action", []string{"cancelled", "completed", "failed"}},
+		{"job", []string{"created", "deleted", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
 		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "retry", "signal", "started"}},
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
 		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
+		{"run", []string{
+			"action", "action_pending", "action_running", "cancelled", "cleanup_failed", "completed", "condition_pending",
+			"condition_running", "constraint_error", "constraint_violated", "container_creating", "failed", "metrics", "orphaned",
+			"pending", "pre_run", "retrying", "running", "terminating", "update",
+		}},
 		{"semaphore", []string{"acquired", "broken", "configured", "expired", "released"}},
 		{"strategy", []string{"cancelled", "exhausted", "fallback", "started", "success"}},
 		{"system", []string{"escalate"}},

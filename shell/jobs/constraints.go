@@ -1,0 +1,76 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// ErrNoPod says that an attempt has no pod whose logs could be read.
+var ErrNoPod = errors.New("there is no pod")
+
+// Job is a job's configuration (004 Job).
+type Job = core.JobSpec
+
+// ConstraintChecker evaluates the constraints of a run's job (004
+// ConstraintChecker). It changes nothing but what it may change again: after a
+// crash it is asked once more. An error says that it could not tell; the job's
+// constraint_errors says what that means. It must be safe for concurrent use.
+//
+// Other than in 004 it does not take the actions itself: it names them in
+// [ConstraintCheckResult.Checks], and the run's machine has each taken once, in
+// order, and records how it came out.
+type ConstraintChecker interface {
+	// CheckPreExecution evaluates all constraints that count before the run.
+	CheckPreExecution(ctx context.Context, job *Job, runID string) (ConstraintCheckResult, error)
+	// CheckPostExecution evaluates those that count after it. The times are those of
+	// the pod; they are zero where it never ran. exitCode is -1 where it has none.
+	CheckPostExecution(ctx context.Context, job *Job, runID string, startTime, endTime time.Time, exitCode int) (ConstraintCheckResult, error)
+}
+
+// ConstraintCheckResult is what an evaluation came to (004
+// ConstraintCheckResult).
+type ConstraintCheckResult struct {
+	ShouldProceed bool   // false if constraints prevent execution
+	Message       string // sums up the evaluation
+	// Checks are the evaluations of each constraint, with the actions to be taken.
+	Checks []core.ConstraintCheck
+	// MaxAllowedRunTime is how long the pod may run; 0: no bound (R15).
+	MaxAllowedRunTime time.Duration
+	// Locks are the names of the locks that the checker took for the run: the run
+	// gives them back when it ends.
+	Locks []string
+}
+
+// ActionExecutor takes the actions of constraints that the machines do not carry
+// out themselves (004 Action.Take): webhook, notify, log, and others of its own. An
+// error with a method Permanent() bool is as with a Runner; an action is taken at
+// least once. It must be safe for concurrent use.
+type ActionExecutor interface {
+	Take(ctx context.Context, job *Job, runID string, a Action) error
+}
+
+// Action is an action of a constraint that is to be taken.
+type Action struct {
+	Constraint string          // whose action it is
+	Type       string          // "webhook", say
+	Config     json.RawMessage // a JSON object, or empty
+	// Key is the same when the same action is taken again after a crash.
+	Key string
+}
+
+// JobStateSyncer takes the important changes of runs (004 JobStateSyncer). Each
+// batch is in the order of the changes. The same update may come again, after a
+// crash or an error: UpdateID tells. It is called for one batch at a time.
+type JobStateSyncer interface {
+	Sync(ctx context.Context, updates []core.JobRunUpdate) error
+}
+
+// StatsCollector takes the metrics of runs that have ended (004 Stats Collector),
+// as [JobStateSyncer] takes updates: RunID tells what came twice.
+type StatsCollector interface {
+	Collect(ctx context.Context, metrics []core.OrchestratorMetrics) error
+}

@@ -1,0 +1,109 @@
+// Package jobs carries out what the runs of jobs ask for (004): it creates, reads
+// and deletes what they have in a cluster by way of a [Runner], checks constraints
+// and takes actions, sends their heartbeats, and holds the cluster against the
+// store. It knows no Kubernetes: package kube has a Runner for that, package local
+// one of processes of this machine.
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// Attempt names one attempt of a run: what is in a cluster at most once.
+type Attempt struct {
+	Run uuid.UUID // the id of the run's machine
+	N   uint32    // 0 for the first
+}
+
+// Name is what the attempt is called in a cluster: a DNS label, the same for the
+// same attempt, so that creating it again finds it.
+func (a Attempt) Name() string { return fmt.Sprintf("orrery-%x-%d", a.Run[:], a.N) }
+
+// Run is an attempt with all that a Runner needs to create it.
+type Run struct {
+	Attempt
+	RunID       string // "jobID:timestamp"
+	JobID       string
+	Namespace   string // Orrery's, not the cluster's
+	Tenant      string
+	ScheduledAt core.Time
+	// Spec is the job's configuration: the pod spec, the labels and the limit of the
+	// pod's start.
+	Spec core.JobSpec
+	// MaxAllowedRunTimeMS is how long the pod may run; 0: no bound. Orrery itself
+	// kills it then: a Runner may have the cluster do so a little later, for the case
+	// that Orrery is gone.
+	MaxAllowedRunTimeMS int64
+}
+
+// Runner runs pods: in a cluster, or as processes. It must be safe for concurrent
+// use.
+//
+// An error with a method Permanent() bool that returns true says that trying again
+// is pointless. Others may pass: a Runner tries again by itself for as long as its
+// context lasts, with a growing wait and within the limits that the other side sets.
+// calls is how many calls of the cluster's API it made, also beside an error.
+type Runner interface {
+	// Check reports what of a job's pod spec, which is a JSON object, this runner
+	// cannot run: an error names the field.
+	Check(spec core.JobSpec) error
+	// Create creates the attempt. Where it is there already that is no error, as long
+	// as it is ours. Its context ends when nobody wants it any more; it may be there
+	// nonetheless.
+	Create(ctx context.Context, r Run) (calls int, err error)
+	// Logs copies what the attempt's pod has written to w: all containers, in the
+	// order of the pod spec, each line as it was written. With o.Follow it goes on
+	// until the pod has ended. [ErrNoPod] where there is none.
+	Logs(ctx context.Context, a Attempt, o LogOptions, w io.Writer) (calls int, err error)
+	// Delete deletes the attempt with its pods and processes, and returns once all
+	// are gone. What is not there is no error.
+	Delete(ctx context.Context, a Attempt) (calls int, err error)
+	// Watch tells sink of each change of what this runner has, and at first of all
+	// there is, until ctx ends; it goes on over errors of the cluster. One watch
+	// serves all runs.
+	Watch(ctx context.Context, sink Sink) error
+	// Held lists what the cluster holds, once that is known: Watch must run. It costs
+	// no call of the API.
+	Held(ctx context.Context) ([]Attempt, error)
+	// Beat reports whether the runner works: it answers as soon as what it was told
+	// before has gone through its Watch. A runner that hangs does not answer, and its
+	// runs have no heartbeat. That the cluster cannot be reached is no failure.
+	Beat(ctx context.Context) error
+}
+
+// LogOptions say which of a pod's logs are wanted.
+type LogOptions struct {
+	Follow    bool
+	Container string // empty: all
+}
+
+// Sink takes what a [Runner] observes. Its methods may block for a while: there is
+// one order of all observations of an attempt.
+type Sink interface {
+	Observe(ctx context.Context, o Observation)
+}
+
+// Observation is what a [Runner] sees of an attempt. The same may be told more
+// than once.
+type Observation struct {
+	Attempt
+	Phase Phase
+	Pod   core.Pod // what is known of it; with PhaseLost the Reason alone counts
+}
+
+// Phase says how far a pod is.
+type Phase string
+
+// Phases of a pod, in the order in which they are reached.
+const (
+	PhaseCreated Phase = "created" // there is a pod, or a reason why there is none yet
+	PhaseRunning Phase = "running"
+	PhaseEnded   Phase = "ended" // with an exit code, or for a reason
+	PhaseLost    Phase = "lost"  // it is gone, and nobody saw it end
+)
