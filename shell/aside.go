@@ -42,6 +42,11 @@ func (p *plan) setAside() error {
 		if err := p.tx.SetAside(q, 0); err != nil {
 			return err
 		}
+		if q.Kind == core.KindOrchestrator {
+			if err := p.tx.DeleteRunLogs(q.ID); err != nil {
+				return err
+			}
+		}
 		if err := p.mend(bad, places); err != nil {
 			return err
 		}
