@@ -328,8 +328,9 @@ func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects
 	a := &o.Actions[i]
 	a.Error, o.UpdatedAt = noteText(reason), c.Now
 	o.Metrics.ActionsFailed++
+	effs := []effects.Effect{o.announce("action_refused", jsonOf(*a))}
 	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
-		return o, nil
+		return o, effs
 	}
-	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, nil, c)
+	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, effs, c)
 }

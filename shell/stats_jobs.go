@@ -1,10 +1,14 @@
 package shell
 
 import (
+	"bytes"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -85,7 +89,9 @@ func (s *jobStats) count(events []effects.Event, changes []core.Change) {
 			s.countJob(before, after)
 		case core.Scheduler:
 			before, _ := c.Before.(core.Scheduler)
-			s.s.Heartbeats += beats(before.Runs, after.Runs)
+			for range beats(before.Runs, after.Runs) {
+				s.s.Heartbeats++
+			}
 		}
 	}
 }
@@ -128,22 +134,25 @@ func (s *jobStats) countJob(before, after core.Job) {
 	}
 }
 
-// beats is how many heartbeats a scheduler has taken: both lists are in the order
-// of the runs' ids.
-func beats(before, after []core.TrackedRun) uint64 {
-	var n uint64
-	i := 0
-	for _, r := range after {
-		for i < len(before) && string(before[i].Run[:]) < string(r.Run[:]) {
-			i++
+// beats yields the runs from which a scheduler has taken a heartbeat, and how many
+// it has of them: both lists are in the order of the runs' ids. A run beats at most
+// once in a batch.
+func beats(before, after []core.TrackedRun) iter.Seq2[uuid.UUID, uint64] {
+	return func(yield func(uuid.UUID, uint64) bool) {
+		i := 0
+		for _, r := range after {
+			for i < len(before) && bytes.Compare(before[i].Run[:], r.Run[:]) < 0 {
+				i++
+			}
+			var was uint64
+			if i < len(before) && before[i].Run == r.Run {
+				was = before[i].Sent
+			}
+			if r.Sent > was && !yield(r.Run, r.Sent) {
+				return
+			}
 		}
-		var was uint64
-		if i < len(before) && before[i].Run == r.Run {
-			was = before[i].Sent
-		}
-		n += grown(was, r.Sent)
 	}
-	return n
 }
 
 // observed adds one observation to a distribution by [PhaseBuckets].
