@@ -55,6 +55,7 @@ func withRig(t *testing.T, change func(*rig), test func(t *testing.T, r *rig)) {
 			change(r)
 		}
 		r.start()
+		defer func() { r.stop() }() // also where the test has failed
 		test(t, r)
 		r.stop()
 		rep, err := replay.Verify(context.Background(), r.store, replay.Options{})
