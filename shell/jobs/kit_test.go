@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -75,9 +76,7 @@ func (r *rig) start() {
 	require.NoError(r.t, err)
 	s.KeepLogsIn(r.logs)
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
-	for name, tool := range r.tools {
-		tools[name] = tool
-	}
+	maps.Copy(tools, r.tools)
 	e, err := shell.New(shell.Options{
 		Store: r.store, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: time.Second,
 		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
@@ -217,3 +216,6 @@ func decoded[T any](t testing.TB, b []byte) (v T) {
 	require.NoError(t, json.Unmarshal(b, &v), "%s", b)
 	return v
 }
+
+// pass lets time pass on the test's own clock.
+func pass(d time.Duration) { <-time.After(d) }
