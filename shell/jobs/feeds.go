@@ -71,7 +71,7 @@ type feed[T any] struct {
 func (f *feed[T]) run(ctx context.Context) {
 	f.sub = f.s.e.Subscribe(func(ev effects.Event) bool {
 		return ev.Kind.Category == "run" && ev.Kind.Action == f.action
-	}, feedBuffer)
+	}, f.s.feedBuffer)
 	defer f.sub.Close()
 	if !f.begin(ctx) {
 		return

@@ -135,6 +135,35 @@ func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
 	})
 }
 
+func TestWhatTheBusHasDroppedIsReadFromTheRuns(t *testing.T) {
+	d := &database{}
+	withRig(t, func(r *rig) {
+		fed(d)(r)
+		r.hears = 3
+	}, func(t *testing.T, r *rig) {
+		pass(time.Minute)
+		d.mu.Lock()
+		d.fails = 3 // nobody takes anything for a while
+		d.mu.Unlock()
+		r.fake.Script = runnertest.Succeeds
+		first := r.trigger(job("nightly"))
+		var runs []core.Orchestrator
+		for range 50 {
+			made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+			require.NoError(t, err)
+			runs = append(runs, r.run(made.Run))
+		}
+		for _, o := range append(runs, first) {
+			r.ended(o)
+		}
+		pass(5 * time.Minute)
+		for _, o := range runs {
+			require.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+			require.Positive(t, d.metricsOf(o.RunID))
+		}
+	})
+}
+
 func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 	d := &database{fails: 1 << 30}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {

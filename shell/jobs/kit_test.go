@@ -40,6 +40,7 @@ type rig struct {
 	logs  *memLogs
 	o     jobs.Options
 	tools map[string]shell.Tool
+	hears int // announcements at a time; 0: as many as there are
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -75,6 +76,9 @@ func (r *rig) start() {
 	s, err := jobs.New(o)
 	require.NoError(r.t, err)
 	s.KeepLogsIn(r.logs)
+	if r.hears > 0 {
+		s.HearLittle(r.hears)
+	}
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)
 	e, err := shell.New(shell.Options{
