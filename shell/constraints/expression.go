@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"cel.dev/cel-go/cel"
@@ -62,7 +63,8 @@ type (
 // that a short expression could fill the memory.
 func newEnv() (*cel.Env, error) {
 	env, err := cel.NewEnv(
-		ext.NativeTypes(ext.ParseStructTags(true), exprJob{}, exprRun{}, exprPrevious{}),
+		ext.NativeTypes(ext.ParseStructTags(true),
+			reflect.TypeFor[exprJob](), reflect.TypeFor[exprRun](), reflect.TypeFor[exprPrevious]()),
 		cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(maxExpressionBytes),
 		cel.ParserRecursionLimit(maxExpressionDepth),
