@@ -80,8 +80,8 @@ func ahead(other, own core.Orchestrator) bool {
 			return other.ConstraintCheckStarted.Before(own.ConstraintCheckStarted)
 		}
 		return bytes.Compare(other.ID[:], own.ID[:]) < 0
-	default:
-		return other.State.Terminal() && other.InCluster // an orphan's pod goes on
+	default: // an orphan, whose pod may go on, has no place either: docs/decisions/0012-runs.md
+		return false
 	}
 }
 

@@ -164,4 +164,7 @@ func (e *evaluation) giveBack(ctx context.Context) {
 		}
 		return err == nil
 	})
+	if len(e.locks) == 0 {
+		e.locks = nil
+	}
 }
