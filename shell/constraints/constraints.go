@@ -268,8 +268,7 @@ type Reach struct {
 
 func (r Reach) sorted() Reach {
 	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Locks} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
+		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
 	}
 	return r
 }

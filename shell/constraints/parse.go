@@ -114,8 +114,14 @@ func (p parser) parse(job *jobs.Job) (*plan, error) {
 	case r.bytes > maxActionBytes:
 		return nil, fmt.Errorf("constraints: the configurations of their actions have %d bytes, more than %d", r.bytes, maxActionBytes)
 	}
+	if n := len(r.reach.sorted().Locks); n > maxLocks {
+		return nil, fmt.Errorf("constraints: they take %d locks, more than %d", n, maxLocks)
+	}
 	return r.plan, r.names()
 }
+
+// maxLocks bounds the locks of a run, as the machine does.
+const maxLocks = 8
 
 // constraint reads one entry: {"<type>": {…}}.
 func (r *reading) constraint(i int, e map[string]json.RawMessage) error {
