@@ -196,12 +196,7 @@ func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.
 			break
 		}
 	}
-	if err := action.Take(ctx, in); err != nil {
-		in.Logger.WarnContext(ctx, "action of a constraint failed", "constraint", a.Constraint, "action", a.Type, "error", err)
-		return err
-	}
-	in.Logger.InfoContext(ctx, "action of a constraint was taken", "constraint", a.Constraint, "action", a.Type)
-	return nil
+	return action.Take(ctx, in)
 }
 
 // action makes the action that was asked for.
