@@ -116,12 +116,12 @@ func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
 		c, err := newWebhook(at, raw)
 		r.reach.Webhooks = true
 		if c.Secret != "" {
-			r.need(needSecret, c.Secret, at+".secret")
+			r.need(need{what: needSecret, name: c.Secret, path: at + ".secret"})
 		}
 		return err
 	case actionNotify:
 		r.reach.Notify = true
-		r.need(needNotify, "", at)
+		r.need(need{what: needNotify, path: at})
 		return strictjson.DecodeAt(at, raw, &notifyConfig{})
 	case actionLog:
 		_, err := newLog(at, raw)

@@ -37,9 +37,10 @@ type planned struct {
 
 // need is something that the daemon must be configured for.
 type need struct {
-	what needed
-	name string
-	path string
+	what  needed
+	name  string
+	path  string
+	input json.RawMessage // of a tool
 }
 
 type needed int
@@ -50,9 +51,7 @@ const (
 	needNotify
 )
 
-func (p *plan) need(what needed, name, path string) {
-	p.needs = append(p.needs, need{what, name, path})
-}
+func (p *plan) need(n need) { p.needs = append(p.needs, n) }
 
 // parser reads configurations.
 type parser struct {
