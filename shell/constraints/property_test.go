@@ -209,7 +209,7 @@ func TestATimeWindowIsWhatTheStandardLibrarysClockSays(t *testing.T) {
 			want = minute == wall && on[begins]
 		}
 		hhmm := func(m int) string { return fmt.Sprintf("%02d:%02d", m/60, m%60) }
-		c, w := checker2(now), newWorld()
+		c, w := checkerAt(now), newWorld()
 		c.Use(w)
 		j := &jobs.Job{ID: "report", Tenant: "acme", ConstraintConfig: json.RawMessage(fmt.Sprintf(
 			`{"constraints":[{"timeWindow":{"config":{"from":%q,"to":%q,"timezone":%q,"weekdays":[%s]}}}]}`, hhmm(from), hhmm(to), zone, strings.Join(days, ",")))}
@@ -224,7 +224,7 @@ func TestATimeWindowIsWhatTheStandardLibrarysClockSays(t *testing.T) {
 	})
 }
 
-func checker2(now time.Time) *constraints.Checker {
+func checkerAt(now time.Time) *constraints.Checker {
 	c, err := constraints.New(constraints.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
