@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -96,7 +97,20 @@ func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effe
 }
 
 // RunLockHolder is who holds the locks that constraints take for a run.
-func RunLockHolder(run uuid.UUID) string { return "run:" + run.String() }
+func RunLockHolder(run uuid.UUID) string { return runHolder + run.String() }
+
+const runHolder = "run:"
+
+// RunOfLockHolder gives the run that a lock's holder is; ok is false for a holder that
+// is none.
+func RunOfLockHolder(holder string) (run uuid.UUID, ok bool) {
+	text, ok := strings.CutPrefix(holder, runHolder)
+	if !ok {
+		return uuid.Nil, false
+	}
+	run, err := uuid.Parse(text)
+	return run, err == nil
+}
 
 // locked notes the locks that were taken for the run; tooMany says that there are
 // more than it can note. What cannot be the name of a lock nobody has taken.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -207,9 +206,6 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 	return err
 }
 
-// runHolder begins the holder's name of a lock that a run has (core.RunLockHolder).
-const runHolder = "run:"
-
 // releaseLocks gives back the locks of runs that are over: a run gives back what it
 // knows of, but a checker may have taken one for a run that had gone by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
@@ -232,12 +228,11 @@ func (s *Service) releaseLocks(ctx context.Context) error {
 }
 
 func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
-	text, isRun := strings.CutPrefix(l.Holder, runHolder)
-	id, err := uuid.Parse(text)
-	if !isRun || err != nil || !s.runIsOver(ctx, id) {
+	id, isRun := core.RunOfLockHolder(l.Holder)
+	if !isRun || !s.runIsOver(ctx, id) {
 		return nil
 	}
-	_, err = s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
+	_, err := s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
 		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
 	if _, refused := errors.AsType[*shell.Refusal](err); refused {
 		return nil // somebody else has it by now
