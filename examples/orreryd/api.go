@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
@@ -63,7 +62,7 @@ func checkListen(c config) error {
 }
 
 // newAPI builds the API on an address that was taken.
-func newAPI(l net.Listener, c config, e *shell.Engine, log *slog.Logger) (*apiServer, error) {
+func newAPI(l net.Listener, c config, d *daemon, log *slog.Logger) (*apiServer, error) {
 	tokens, err := c.tokens()
 	if err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func newAPI(l net.Listener, c config, e *shell.Engine, log *slog.Logger) (*apiSe
 		return nil, err
 	}
 	api, err := httpapi.New(httpapi.Options{
-		Engine: e, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
+		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 	})
 	if err != nil {
