@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // jobCommands are the commands about jobs (004), which belong to one tenant of one
@@ -43,42 +44,56 @@ func (a *app) jobCommand() *cobra.Command {
 		commands...))
 }
 
+// jobSummary is a job as lists show it.
+type jobSummary struct {
+	ID         string        `json:"id"`
+	Namespace  string        `json:"namespace"`
+	Tenant     string        `json:"tenant"`
+	Name       string        `json:"name"`
+	Schedule   string        `json:"schedule"`
+	Timezone   string        `json:"timezone"`
+	Paused     bool          `json:"paused"`
+	NextRunAt  effects.Time  `json:"next_run_at"`
+	ActiveRuns uint64        `json:"active_runs"`
+	LastRun    core.EndedRun `json:"last_run"`
+}
+
 func (j *jobCommands) list() *cobra.Command {
-	return listing[core.Job]{
+	return listing[jobSummary]{
 		path: "/v1/jobs", field: "jobs", none: "no jobs: make one with orreryd job apply -f FILE", short: "List jobs, newest first",
 		header: []string{"JOB", "SCOPE", "STATE", "SCHEDULE", "ZONE", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
-		row: func(s core.Job) []string {
+		row: func(s jobSummary) []string {
 			return []string{
-				short(s.ID, 40), short(s.Namespace+"/"+s.Tenant, 40), jobState(s), orDash(short(s.Schedule, 24)), short(s.Timezone, 20),
-				shortTime(s.NextRunAt), number(uint64(len(s.Active))), orDash(string(s.LastRun.State)), shortTime(s.LastRun.EndedAt),
+				short(s.ID, 40), short(s.Namespace+"/"+s.Tenant, 40), jobState(s.Paused), orDash(short(s.Schedule, 24)), short(s.Timezone, 20),
+				shortTime(s.NextRunAt), number(s.ActiveRuns), orDash(string(s.LastRun.State)), shortTime(s.LastRun.EndedAt),
 			}
 		},
 	}.command(j.a)
 }
 
-func jobState(j core.Job) string {
-	if j.Paused {
+func jobState(paused bool) string {
+	if paused {
 		return "paused"
 	}
 	return "enabled"
 }
 
 func (j *jobCommands) pause() *cobra.Command {
-	return reasoned(j.jobs, "pause", "Let a job make no more runs until it is resumed; those under way go on", http.MethodPost, "pause")
+	return reasoned(j.jobs, "pause", "Let a job make no more runs until it is resumed; those under way go on")
 }
 
 func (j *jobCommands) delete() *cobra.Command {
-	return reasoned(j.jobs, "delete", "Delete a job, and cancel its runs", http.MethodDelete, "")
+	return j.jobs.verb("delete", "Delete a job, and cancel its runs", http.MethodDelete, "", nil)
 }
 
 func (j *jobCommands) skipNext() *cobra.Command {
-	return reasoned(j.jobs, "skip-next", "Skip the next time of a job's schedule; once more, and the one after it too", http.MethodPost, "skip-next")
+	return reasoned(j.jobs, "skip-next", "Skip the next time of a job's schedule; once more, and the one after it too")
 }
 
 // reasoned is a verb that takes a reason.
-func reasoned[S any](m machine[S], name, about, method, verb string) *cobra.Command {
+func reasoned[S any](m machine[S], name, about string) *cobra.Command {
 	var reason string
-	cmd := m.verb(name, about, method, verb, func() (any, error) { return map[string]string{"reason": reason}, nil })
+	cmd := m.verb(name, about, http.MethodPost, name, func() (any, error) { return map[string]string{"reason": reason}, nil })
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
 	return cmd
 }
@@ -143,7 +158,7 @@ func (j *jobCommands) runsOf() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "runs JOB", Short: "List the runs of a job, newest first", Args: oneArg("JOB"),
 		RunE: j.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			raws, list, next, err := pages[core.Orchestrator](ctx, c, j.jobs.of(args[0], "runs"), "runs", j.scope.query(), limit, token, all)
+			raws, list, next, err := pages[runSummary](ctx, c, j.jobs.of(args[0], "runs"), "runs", j.scope.query(), limit, token, all)
 			if err != nil {
 				return err
 			}
@@ -157,7 +172,7 @@ func (j *jobCommands) runsOf() *cobra.Command {
 // completeJobs offers the ids of the tenant's jobs.
 func (j *jobCommands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var page struct {
-		Jobs []core.Job `json:"jobs"`
+		Jobs []jobSummary `json:"jobs"`
 	}
 	q := j.scope.query()
 	q.Set("limit", "50")
@@ -172,7 +187,7 @@ func (j *jobCommands) completeJobs(cmd *cobra.Command, args []string, _ string) 
 // completeRuns offers the newest runs of the tenant.
 func (j *jobCommands) completeRuns(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var page struct {
-		Runs []core.Orchestrator `json:"runs"`
+		Runs []runSummary `json:"runs"`
 	}
 	q := j.scope.query()
 	q.Set("limit", "50")

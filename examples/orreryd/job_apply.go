@@ -19,13 +19,23 @@ import (
 	"github.com/orrery-go/orrery/shell/jobfile"
 )
 
+// planned is what PUT /v1/jobs/{id}?dry_run=true answers: what applying would do.
+type planned struct {
+	Would string          `json:"would"` // create, update or keep
+	Job   json.RawMessage `json:"job"`
+}
+
 // applied says what became of a job, for programs.
 type applied struct {
 	File   string          `json:"file"`
 	ID     string          `json:"id"`
-	Action string          `json:"action"` // created, updated; with --dry-run: would be
-	Job    json.RawMessage `json:"job,omitempty"`
+	Action string          `json:"action"` // create, update or keep
+	DryRun bool            `json:"dry_run"`
+	Job    json.RawMessage `json:"job"`
 }
+
+// didWords say what was done.
+var didWords = map[string]string{"create": "created", "update": "updated", "keep": "unchanged"}
 
 func (j *jobCommands) apply() *cobra.Command {
 	var files []string
@@ -34,8 +44,8 @@ func (j *jobCommands) apply() *cobra.Command {
 		Use:   "apply -f FILE",
 		Short: "Make the jobs of a file, or give them the configuration that stands there",
 		Long: `Make the jobs that stand in a file, or give those that exist the configuration that
-stands there; runs that wait for their time take it too. All files are checked before
-anything is applied. FILE may be a folder, whose .yaml, .yml and .json files are taken,
+stands there; runs that wait for their time take it too. All jobs are checked, also by
+the daemon, before the first is applied; one that is so already is left alone. FILE may be a folder, whose .yaml, .yml and .json files are taken,
 or - for stdin; -f may be repeated. A job without namespace and tenant belongs to those
 of --namespace and --tenant.`,
 		Example: "  orreryd job apply -f nightly.yaml\n  orreryd job apply -f jobs/ --dry-run",
@@ -46,19 +56,30 @@ of --namespace and --tenant.`,
 		if err != nil {
 			return err
 		}
-		done := []applied{}
-		for _, r := range read {
-			a, err := j.applyOne(ctx, c, r, dryRun)
-			if err != nil {
+		// The daemon looks at all of them before the first is applied.
+		plans := make([]applied, len(read))
+		for i, r := range read {
+			if plans[i], err = j.send(ctx, c, r, true); err != nil {
 				return fmt.Errorf("%s: job %q: %w", r.file, r.spec.ID, err)
 			}
-			done = append(done, a)
-			if !j.a.json {
-				sayf(j.a.out, "job %s %s\n", clean(a.ID), a.Action)
+		}
+		for i, r := range read {
+			if plans[i].DryRun = dryRun; !dryRun && plans[i].Action != "keep" {
+				if plans[i], err = j.send(ctx, c, r, false); err != nil {
+					return fmt.Errorf("%s: job %q: %w", r.file, r.spec.ID, err)
+				}
 			}
+			if j.a.json {
+				continue
+			}
+			did := didWords[plans[i].Action]
+			if dryRun && plans[i].Action != "keep" {
+				did = "would be " + did
+			}
+			sayf(j.a.out, "job %s %s\n", clean(r.spec.ID), did)
 		}
 		if j.a.json {
-			return j.a.printJSON(map[string]any{"jobs": done})
+			return j.a.printJSON(map[string]any{"jobs": plans})
 		}
 		return nil
 	})
@@ -201,33 +222,28 @@ func (j *jobCommands) scopeOf(cmd *cobra.Command, s core.JobSpec) (namespace, te
 	return pick("namespace", s.Namespace, j.scope.namespace), pick("tenant", s.Tenant, j.scope.tenant), err
 }
 
-// applyOne sends one job.
-func (j *jobCommands) applyOne(ctx context.Context, c *client, r readJob, dryRun bool) (applied, error) {
-	a := applied{File: r.file, ID: r.spec.ID}
+// send asks what applying a job would do, or does it.
+func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun bool) (applied, error) {
+	a := applied{File: r.file, ID: r.spec.ID, DryRun: dryRun}
 	body, err := jobBody(r.spec)
 	if err != nil {
 		return a, err
 	}
 	q := url.Values{"namespace": {r.spec.Namespace}, "tenant": {r.spec.Tenant}}
-	prefix := ""
 	if dryRun {
 		q.Set("dry_run", "true")
-		prefix = "would be "
 	}
-	resp, err := c.do(ctx, request{method: http.MethodPut, path: j.jobs.of(r.spec.ID), query: q, body: body})
+	var p planned
+	raw, err := c.json(ctx, request{method: http.MethodPut, path: j.jobs.of(r.spec.ID), query: q, body: body}, &p)
 	if err != nil {
 		return a, err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	if a.Job, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
-		return a, fmt.Errorf("read the answer of %s: %w", c.base, err)
-	}
-	if !isJSON(resp) {
-		return a, fmt.Errorf("%s does not answer as orreryd does: is --server right?", c.base)
-	}
-	a.Action = prefix + "updated"
-	if resp.StatusCode == http.StatusCreated {
-		a.Action = prefix + "created"
+	if a.Action, a.Job = p.Would, p.Job; !dryRun {
+		a.Action, a.Job = "update", raw
+		var made core.Job
+		if err := json.Unmarshal(raw, &made); err == nil && made.CreatedAt == made.UpdatedAt {
+			a.Action = "create"
+		}
 	}
 	return a, nil
 }

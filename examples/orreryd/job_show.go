@@ -53,7 +53,7 @@ func (j *jobCommands) print(raw json.RawMessage, s core.Job) error {
 	if a.json {
 		return a.printJSON(raw)
 	}
-	state, next := jobState(s), timeText(s.NextRunAt)
+	state, next := jobState(s.Paused), timeText(s.NextRunAt)
 	if s.Paused && s.PausedReason != "" {
 		state += ": " + s.PausedReason
 	}

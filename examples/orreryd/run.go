@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -55,7 +57,7 @@ func (a *app) runList() *cobra.Command {
 				q["tenant"] = []string{or(a.env("ORRERY_TENANT"), defaultScope)}
 			}
 		}
-		raws, list, next, err := pages[core.Orchestrator](ctx, c, "/v1/runs", "runs", q, limit, token, all)
+		raws, list, next, err := pages[runSummary](ctx, c, "/v1/runs", "runs", q, limit, token, all)
 		if err != nil {
 			return err
 		}
@@ -71,8 +73,20 @@ func (a *app) runList() *cobra.Command {
 	return cmd
 }
 
+// runSummary is a run as lists show it.
+type runSummary struct {
+	ID           uuid.UUID               `json:"id"`
+	RunID        string                  `json:"run_id"`
+	State        core.OrchestratorStatus `json:"state"`
+	RetryAttempt uint32                  `json:"retry_attempt"`
+	Pod          core.Pod                `json:"pod"`
+	Error        string                  `json:"error"`
+	StartedAt    effects.Time            `json:"started_at"`
+	CompletedAt  effects.Time            `json:"completed_at"`
+}
+
 // printRuns prints a page of runs.
-func (a *app) printRuns(raws []json.RawMessage, list []core.Orchestrator, next string) error {
+func (a *app) printRuns(raws []json.RawMessage, list []runSummary, next string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"runs": raws, "next_page_token": next})
 	}
@@ -80,7 +94,7 @@ func (a *app) printRuns(raws []json.RawMessage, list []core.Orchestrator, next s
 	for _, r := range list {
 		rows = append(rows, []string{
 			short(r.RunID, 80), string(r.State), fmt.Sprint(r.RetryAttempt + 1), exitText(r.Pod.ExitCode),
-			shortTime(r.ExecutionStartedAt), took(r.ExecutionStartedAt, r.CompletedAt), orDash(short(r.Error, 60)),
+			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(short(r.Error, 60)),
 		})
 	}
 	return a.printPage([]string{"RUN", "STATE", "ATTEMPT", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}, rows, "no runs", next)
