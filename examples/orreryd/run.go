@@ -93,11 +93,11 @@ func (a *app) printRuns(raws []json.RawMessage, list []runSummary, next string) 
 	rows := make([][]string, 0, len(list))
 	for _, r := range list {
 		rows = append(rows, []string{
-			short(r.RunID, 80), string(r.State), fmt.Sprint(r.RetryAttempt + 1), exitText(r.Pod.ExitCode),
+			short(r.RunID, 80), string(r.State), attempts(r.RetryAttempt), exitText(r.Pod.ExitCode),
 			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(short(r.Error, 60)),
 		})
 	}
-	return a.printPage([]string{"RUN", "STATE", "ATTEMPT", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}, rows, "no runs", next)
+	return a.printPage([]string{"RUN", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}, rows, "no runs", next)
 }
 
 // printRun shows a run to people.
@@ -111,7 +111,7 @@ func (a *app) printRun(raw json.RawMessage, r core.Orchestrator) error {
 	}
 	err := a.printFields([][2]string{
 		{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
-		{"state", runState(r)}, {"attempt", fmt.Sprintf("%d of at most %d", r.RetryAttempt+1, r.Config.RetryConfig.MaxRetries+1)},
+		{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
 		{"error", r.Error}, {"exit code", exit}, {"reason", strings.TrimSpace(r.Pod.Reason + " " + r.Pod.Message)},
 		{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 		{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
@@ -161,14 +161,14 @@ func (a *app) printChecks(r core.Orchestrator) error {
 		case c.Met:
 			verdict = "met"
 		}
-		rows = append(rows, []string{short(c.Name, 40), string(c.Phase), fmt.Sprint(c.Attempt + 1), verdict, orDash(short(or(c.Error, c.Message), 80))})
+		rows = append(rows, []string{short(c.Name, 40), string(c.Phase), attempts(c.Attempt), verdict, orDash(short(or(c.Error, c.Message), 80))})
 	}
 	for _, t := range r.Actions {
 		verdict := "taken"
 		if t.Error != "" {
 			verdict = "failed"
 		}
-		rows = append(rows, []string{short(t.Constraint+" → "+t.Type, 40), string(t.Phase), fmt.Sprint(t.Attempt + 1), verdict, orDash(short(t.Error, 80))})
+		rows = append(rows, []string{short(t.Constraint+" → "+t.Type, 40), string(t.Phase), attempts(t.Attempt), verdict, orDash(short(t.Error, 80))})
 	}
 	if len(rows) == 0 {
 		return nil

@@ -18,7 +18,7 @@ import (
 // logFlags are those of run logs.
 type logFlags struct {
 	follow    bool
-	attempt   int // from 1; 0: the latest
+	attempt   int // from 0; -1: the latest
 	container string
 }
 
@@ -37,14 +37,15 @@ the attempts that follow too. It ends with 1 where the run did not complete.`,
 		Args:    oneArg("RUN"),
 	}
 	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, args []string) error {
-		if f.attempt < 0 || f.attempt > core.MaxRetries+1 || f.attempt == 0 && cmd.Flags().Changed("attempt") {
-			return usagef("--attempt: %d is not between 1 and %d", f.attempt, core.MaxRetries+1)
+		if cmd.Flags().Changed("attempt") && (f.attempt < 0 || f.attempt > core.MaxRetries) {
+			return usagef("--attempt: %d is not between 0, the first, and %d", f.attempt, core.MaxRetries)
 		}
 		return j.printLogs(ctx, c, args[0], f)
 	})
 	fl := cmd.Flags()
 	fl.BoolVarP(&f.follow, "follow", "f", false, "go on until the run has ended")
-	fl.IntVar(&f.attempt, "attempt", 0, "`number` of the attempt, from 1 (default the latest)")
+	fl.IntVar(&f.attempt, "attempt", -1, "`number` of the attempt; 0 is the first (default the latest)")
+	fl.Lookup("attempt").DefValue = "0" // the usage says it
 	fl.StringVarP(&f.container, "container", "c", "", "only of that `container` (default all)")
 	return cmd
 }
@@ -59,8 +60,8 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 		}
 		latest := int64(r.RetryAttempt)
 		switch {
-		case f.attempt > 0:
-			next = int64(f.attempt) - 1
+		case f.attempt >= 0:
+			next = int64(f.attempt)
 		case !known:
 			next = latest
 		}
@@ -73,10 +74,10 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 			case !f.follow || err != nil && !none:
 				return err
 			case none && passed:
-				sayf(j.a.err, "attempt %d: %s\n", next+1, cleanLines(err.Error()))
+				sayf(j.a.err, "orreryd: %s\n", cleanLines(err.Error()))
 			}
 			if !none || passed {
-				if f.attempt > 0 {
+				if f.attempt >= 0 {
 					return nil
 				}
 				next++
@@ -95,6 +96,8 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 // noLogsError says that there is nothing to be read.
 type noLogsError struct{ error }
 
+func (e noLogsError) Unwrap() error { return e.error }
+
 // copyLogs copies the logs of one attempt to stdout.
 func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attempt int64, f logFlags) error {
 	q := j.scope.query()
@@ -106,13 +109,10 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 		q.Set("container", f.container)
 	}
 	resp, err := c.do(ctx, request{method: http.MethodGet, path: j.runs.of(id, "logs"), query: q})
+	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
+		return noLogsError{err}
+	}
 	if err != nil {
-		if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
-			return noLogsError{err}
-		}
-		if _, ok := errors.AsType[conflictError](err); ok {
-			return noLogsError{err}
-		}
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()

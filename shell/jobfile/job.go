@@ -27,7 +27,7 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 	s.Schedule, s.Timezone = m.text("schedule"), m.text("timezone")
 	s.Runner, s.Labels = m.text("runner"), m.texts("labels")
 	s.PodSpec = m.podSpec()
-	s.ConstraintConfig = m.wrapped("constraints", yaml.SequenceNode, "a list such as - maxAllowedRunTime: {config: {duration: 10m}, onViolation: [fail]}")
+	s.ConstraintConfig = m.wrapped("constraints", yaml.SequenceNode, "a list such as - maxAllowedRunTime: {config: {limit: 10m}, onViolation: [fail]}")
 	s.ActionConfig = m.wrapped("actions", yaml.MappingNode, "a mapping of names to actions such as tell: {notify: {message: late}}")
 	if r := m.inner("retry"); r != nil {
 		s.RetryConfig = core.RetryConfig{

@@ -14,7 +14,7 @@
 //	  initialDelay: 30s
 //	constraints:
 //	  - maxAllowedRunTime:
-//	      config: {duration: 30m}
+//	      config: {limit: 30m}
 //	      onViolation: [fail]
 //
 // Reading is strict: an unknown key, one that is there twice and a value of
