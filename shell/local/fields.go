@@ -55,6 +55,7 @@ var containerFields = map[string]rule{
 	"resizePolicy": nil, "readinessProbe": nil, "terminationMessagePath": nil,
 	"terminationMessagePolicy": nil,
 
+	"restartPolicy":   only(`"Never"`, "nothing is started twice, and there are no sidecars"),
 	"securityContext": securityContext,
 }
 

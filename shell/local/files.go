@@ -31,7 +31,6 @@ const (
 	startedFile = "started"
 	stateFile   = "state.json"
 	logDir      = "logs"
-	workDir     = "work"
 	traceFile   = "supervisor.log" // empty, unless the supervisor panics
 
 	newPrefix  = ".new-"  // a pod's directory that is being made

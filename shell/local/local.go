@@ -34,7 +34,7 @@
 //	  securityContext                 see below
 //	  volumeMounts volumeDevices envFrom livenessProbe startupProbe lifecycle stdin tty
 //	                                  refused
-//	  restartPolicy                   refused: sidecars
+//	  restartPolicy                   Never, or nothing: sidecars are refused
 //	restartPolicy                   Never, or nothing
 //	terminationGracePeriodSeconds   as in Kubernetes, default 30
 //	activeDeadlineSeconds           as in Kubernetes

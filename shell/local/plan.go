@@ -26,6 +26,9 @@ const (
 	overrunSlackMS = 60_000
 )
 
+// workDir is the pod's own working directory, in its directory.
+const workDir = "work"
+
 // podDirVar marks all processes of a pod: it holds the pod's directory, which no
 // other pod of this machine has.
 const podDirVar = "ORRERY_POD_DIR"
