@@ -13,6 +13,7 @@ import (
 func (e *Engine) announce(p *plan) {
 	e.bus.publish(p.turn.Events())
 	e.runbooks.count(p.turn.Events(), p.changes)
+	e.jobs.count(p.turn.Events(), p.changes)
 	for _, ev := range p.turn.Events() {
 		switch ev.Kind.Category {
 		case "recurring":

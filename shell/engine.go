@@ -55,6 +55,7 @@ type Engine struct {
 	takes    takers
 	stats    stats
 	runbooks runbookStats
+	jobs     jobStats
 }
 
 // request is something that a caller wants done and waits for.

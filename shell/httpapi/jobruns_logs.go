@@ -113,7 +113,7 @@ func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, att
 	ended := ctx.Err() != nil
 	cancel(nil)
 	<-done
-	if err != nil && ended {
+	if ended { // also without an error: who knows what is missing
 		return context.Cause(ctx)
 	}
 	return err

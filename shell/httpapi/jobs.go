@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/google/uuid"
@@ -223,7 +224,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	status := http.StatusOK
 	if before.Key == uuid.Nil {
 		status = http.StatusCreated
-		w.Header().Set("Location", r.URL.EscapedPath())
+		w.Header().Set("Location", r.URL.EscapedPath()+"?"+url.Values{"namespace": {of.Namespace}, "tenant": {of.Tenant}}.Encode())
 	}
 	return writeJSON(w, status, s.jobDetail(j))
 }
