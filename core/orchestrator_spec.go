@@ -14,6 +14,7 @@ import (
 const (
 	MaxConstraints = 64  // checks of one evaluation
 	MaxRunActions  = 128 // actions of one evaluation
+	MaxRunLocks    = 8   // locks that it holds: all active runs of a job can be killed at once, see [MaxDeliveries]
 )
 
 // RunSpec says which run of which job it is. Machines alone make it.
@@ -24,8 +25,9 @@ type RunSpec struct {
 	Namespace   string    `json:"namespace"`
 	Tenant      string    `json:"tenant"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Manual      bool      `json:"manual"` // triggered out of turn
-	Config      JobSpec   `json:"config"` // the job as it was; follows changes only until the run begins
+	Manual      bool      `json:"manual"`       // triggered out of turn
+	By          string    `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
+	Config      JobSpec   `json:"config"`       // the job as it was; follows changes only until the run begins
 }
 
 // Validate reports what a run cannot be.
@@ -67,6 +69,9 @@ type ConstraintReport struct {
 	// MaxAllowedRunTimeMS is how long the pod may run before it is killed (R15); 0:
 	// no bound. A pre-execution evaluation says it.
 	MaxAllowedRunTimeMS int64 `json:"max_allowed_run_time_ms"`
+	// Locks are the names of the locks that were taken for the run, by the holder
+	// [RunLockHolder] gives: the run gives them back when it is over.
+	Locks []string `json:"locks,omitempty"`
 }
 
 // ConstraintCheck is the evaluation of one constraint.

@@ -1,20 +1,31 @@
 // Package constraints has the constraints of jobs that come with Orrery, and their
-// actions (004 Constraint-Action System).
+// actions (004 Constraint-Action System). docs/constraints.md is their reference.
+//
+// A job's constraint_config and action_config become a plan: parse.go reads them
+// strictly, and Validate refuses what it cannot read. check.go evaluates a plan. What
+// has to be done is named in the result and taken by the run's machine, one action
+// after the other; those that leave the machine come back to [Checker.Take].
 package constraints
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
-	_ "cel.dev/cel-go/cel" // the skeleton's: keeps the dependency
+	"cel.dev/cel-go/cel"
 	"github.com/google/uuid"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -24,18 +35,28 @@ type Source interface {
 	Job(ctx context.Context, s shell.Scope, id string) (core.Job, error)
 	JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error)
 	JobRuns(ctx context.Context, f shell.JobRunFilter, p shell.Page) ([]core.Orchestrator, string, error)
+	Lock(ctx context.Context, s shell.Scope, name string) (core.Lock, error)
 	SendLock(ctx context.Context, s shell.Scope, name string, ev core.LockEvent) (core.Lock, error)
 }
 
-// Options configure a [Checker] and an [Executor].
+// Options configure a [Checker].
 type Options struct {
-	// Tools are those that hooks may run, by name.
+	// Tools are those that hooks may run, by name. They run without an engine: none
+	// that pushes into queues or starts pipelines.
 	Tools map[string]shell.Tool
 	// Client carries out webhooks; nil: one that refuses private addresses, as
-	// package httpcall does.
+	// package httpcall does. Redirects are never followed.
 	Client *http.Client
-	// Notify sends notifications; nil: the action notify fails.
+	// Secrets are the keys, by name, with which a webhook may ask to be signed
+	// (Standard Webhooks: base64, with or without "whsec_" in front). A job names
+	// one, and never has one.
+	Secrets map[string]string
+	// Notify sends notifications; nil: a job with the action notify is refused.
 	Notify func(ctx context.Context, n effects.Notify) error
+	// Constraints and Actions are types of the embedder's own. They may not have the
+	// name of a built-in one.
+	Constraints map[string]Type
+	Actions     map[string]ActionFactory
 	// Now is the clock; nil: time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger // default slog.Default()
@@ -43,7 +64,16 @@ type Options struct {
 
 // Checker is a [jobs.ConstraintChecker] and a [jobs.ActionExecutor] in one. It is
 // safe for concurrent use.
-type Checker struct{ o Options }
+type Checker struct {
+	o      Options
+	parser parser
+	keys   map[string]*standardwebhooks.Webhook // of Options.Secrets
+	pause  func(ctx context.Context, d time.Duration) error
+
+	mu     sync.Mutex
+	source Source
+	plans  map[planKey]*plan // of the configurations that were used last
+}
 
 var (
 	_ jobs.ConstraintChecker = (*Checker)(nil)
@@ -51,41 +81,188 @@ var (
 )
 
 // New makes a Checker. The error names the option that cannot be right.
-func New(o Options) (*Checker, error) { return &Checker{o: o}, nil }
+func New(o Options) (*Checker, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if err := checkTypes(o); err != nil {
+		return nil, err
+	}
+	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}, pause: pause}
+	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
+		key, err := standardwebhooks.NewWebhook(o.Secrets[name])
+		if err != nil || o.Secrets[name] == "" { // the error would show the secret
+			return nil, fmt.Errorf("constraints: Options.Secrets[%q]: it is not base64, with or without \"whsec_\" in front", clip(name))
+		}
+		c.keys[name] = key
+	}
+	client, err := clientOf(o.Client)
+	if err != nil {
+		return nil, err
+	}
+	c.o.Client = client
+	env, err := newEnv()
+	if err != nil {
+		return nil, fmt.Errorf("constraints: %w", err)
+	}
+	c.parser = c.newParser(env)
+	return c, nil
+}
+
+func checkTypes(o Options) error {
+	own := builtinTypes(nil)
+	for _, name := range slices.Sorted(maps.Keys(o.Constraints)) {
+		if _, taken := own[name]; taken || name == "" || o.Constraints[name].New == nil {
+			return fmt.Errorf("constraints: Options.Constraints[%q]: it needs a name that no built-in constraint has, and New", clip(name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Actions)) {
+		if builtinAction(name) || name == "" || name == continueOnError || o.Actions[name] == nil {
+			return fmt.Errorf("constraints: Options.Actions[%q]: it needs a name that no built-in action has, and a factory", clip(name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Tools)) {
+		if o.Tools[name] == nil {
+			return fmt.Errorf("constraints: Options.Tools[%q]: is nil", clip(name))
+		}
+	}
+	return nil
+}
+
+// clientOf gives the client of webhooks, which follows no redirects: where they
+// lead, nobody has signed anything for.
+func clientOf(given *http.Client) (*http.Client, error) {
+	client := http.Client{}
+	if given != nil {
+		client = *given
+	} else {
+		transport, err := httpcall.NewTransport(httpcall.Options{DenyPrivate: true})
+		if err != nil {
+			return nil, fmt.Errorf("constraints: %w", err)
+		}
+		client.Transport = transport
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client, nil
+}
+
+func (c *Checker) newParser(env *cel.Env) parser {
+	types := builtinTypes(env)
+	maps.Copy(types, c.o.Constraints)
+	return parser{types: types, actions: c.o.Actions}
+}
 
 // Use gives the Checker the engine that it reads from: before the first check.
-func (c *Checker) Use(s Source) {}
+func (c *Checker) Use(s Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.source = s
+}
+
+func (c *Checker) using() (Source, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.source == nil {
+		return nil, errors.New("constraints: there is no engine yet to read from: call Use first")
+	}
+	return c.source, nil
+}
 
 // Validate reports what of a job's constraint_config and action_config cannot be
-// right: an error names the field.
-func (c *Checker) Validate(job *jobs.Job) error { return errors.New("not written yet") }
-
-// CheckPreExecution implements [jobs.ConstraintChecker].
-func (c *Checker) CheckPreExecution(ctx context.Context, job *jobs.Job, runID string) (jobs.ConstraintCheckResult, error) {
-	return jobs.ConstraintCheckResult{}, errors.New("not written yet")
+// right: an error names the field. A job without the two is right. What is valid is
+// never refused by a check of the same Checker.
+func (c *Checker) Validate(job *jobs.Job) error {
+	p, err := c.plan(job)
+	if err != nil {
+		return err
+	}
+	return c.available(p)
 }
 
-// CheckPostExecution implements [jobs.ConstraintChecker].
-func (c *Checker) CheckPostExecution(ctx context.Context, job *jobs.Job, runID string, startTime, endTime time.Time, exitCode int) (jobs.ConstraintCheckResult, error) {
-	return jobs.ConstraintCheckResult{}, errors.New("not written yet")
+// available reports what the job needs and the daemon is not configured for.
+func (c *Checker) available(p *plan) error {
+	for _, u := range p.needs {
+		var known []string
+		var what string
+		var ok bool
+		switch u.what {
+		case needTool:
+			_, ok = c.o.Tools[u.name]
+			what, known = "tool", slices.Sorted(maps.Keys(c.o.Tools))
+		case needSecret:
+			_, ok = c.keys[u.name]
+			what, known = "secret", slices.Sorted(maps.Keys(c.keys))
+		case needNotify:
+			if c.o.Notify == nil {
+				return fmt.Errorf("%s: no notifications are configured here", u.path)
+			}
+			continue
+		}
+		if !ok {
+			return fmt.Errorf("%s: there is no %s %q: %s", u.path, what, clip(u.name), oneOf(known))
+		}
+	}
+	return nil
 }
 
-// Take implements [jobs.ActionExecutor].
-func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.Action) error {
-	return errors.New("not written yet")
+// planKey is all that a plan depends on.
+type planKey struct{ job, zone, constraints, actions string }
+
+// maxPlans bounds the plans that are kept: a plan is a few times as large as its
+// configuration.
+const maxPlans = 128
+
+// plan reads a job's configuration, or remembers it.
+func (c *Checker) plan(job *jobs.Job) (*plan, error) {
+	key := planKey{job.ID, job.Timezone, string(job.ConstraintConfig), string(job.ActionConfig)}
+	c.mu.Lock()
+	p := c.plans[key]
+	c.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := c.parser.parse(job)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.plans) >= maxPlans {
+		clear(c.plans)
+	}
+	c.plans[key] = p
+	return p, nil
 }
 
 // Uses lists what a job's constraints and actions reach, for whoever decides
-// whether somebody may apply it.
-func Uses(job *jobs.Job) (Reach, error) { return Reach{}, errors.New("not written yet") }
+// whether somebody may apply it. Constraints and actions of types that are not
+// built in are passed over.
+func Uses(job *jobs.Job) (Reach, error) {
+	p, err := parser{types: builtinTypes(nil), lenient: true}.parse(job)
+	if err != nil {
+		return Reach{}, err
+	}
+	return p.reach.sorted(), nil
+}
 
 // Reach is what a job's constraints and actions reach.
 type Reach struct {
 	Tools     []string           // that hooks run
 	Queues    []string           // that enqueue pushes into
-	Jobs      []string           // that kickOffJob triggers
+	Jobs      []string           // that kickOffJob triggers, and whose runs cancelRun cancels
 	Locks     []string           // that lock takes
 	Pipelines []core.PipelineDef // that startPipeline starts
 	Notify    bool               // notify
-	Webhooks  bool               // webhook
+	Webhooks  bool               // webhook, and hooks with a URL
+}
+
+func (r Reach) sorted() Reach {
+	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Locks} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return r
 }

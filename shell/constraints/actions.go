@@ -1,0 +1,308 @@
+package constraints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Types of actions that leave the machine.
+const (
+	actionWebhook = "webhook"
+	actionNotify  = "notify"
+	actionLog     = "log"
+)
+
+var builtinActions = []string{
+	core.ActionSkip, core.ActionFailRun, core.ActionRetryRun, core.ActionSkipNext, core.ActionKickOffJob, core.ActionCancelRun,
+	core.ActionKillLatest, core.ActionKillAll, core.ActionEnqueue, core.ActionStartPipeline, actionWebhook, actionNotify, actionLog,
+}
+
+func builtinAction(typ string) bool { return slices.Contains(builtinActions, typ) }
+
+// decides reports whether an action says what becomes of the run.
+func decides(typ string) bool {
+	return typ == core.ActionSkip || typ == core.ActionFailRun || typ == core.ActionRetryRun
+}
+
+// textFields are the fields of each action whose texts may have references.
+var textFields = map[string][]string{
+	core.ActionSkip: {"reason"}, core.ActionFailRun: {"reason"}, core.ActionRetryRun: {"reason"}, core.ActionSkipNext: {"reason"},
+	core.ActionKillLatest: {"reason"}, core.ActionKillAll: {"reason"}, core.ActionCancelRun: {"reason", "run_id"},
+	core.ActionEnqueue: {"data", "key", "dedup_key"}, core.ActionStartPipeline: {"context", "label"},
+	actionWebhook: {"data"}, actionNotify: {"title", "message"}, actionLog: {"message"},
+}
+
+// The configurations of the machine's own actions, as it takes them.
+type (
+	kickOffConfig struct {
+		Job string `json:"job"`
+	}
+	cancelConfig struct {
+		RunID  string `json:"run_id"`
+		Reason string `json:"reason"`
+	}
+	enqueueConfig struct {
+		Queue    string          `json:"queue"`
+		Data     json.RawMessage `json:"data"`
+		Priority int32           `json:"priority"`
+		Key      string          `json:"key"`
+		DedupKey string          `json:"dedup_key"`
+	}
+	pipelineConfig struct {
+		Definition core.PipelineDef           `json:"definition"`
+		Context    map[string]json.RawMessage `json:"context"`
+		Label      string                     `json:"label"`
+	}
+)
+
+// builtin checks the configuration of a built-in action, and notes what it reaches.
+func (r *reading) builtin(at, typ string, raw json.RawMessage) error {
+	err := r.builtinConfig(at, typ, raw)
+	if err != nil {
+		return err
+	}
+	var o map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	for _, f := range textFields[typ] {
+		if err := checkTexts(at+"."+f, o[f]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
+	switch typ {
+	case core.ActionKickOffJob:
+		var c kickOffConfig
+		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".job", c.Job, "the id of the job to trigger"))
+		r.reach.Jobs = append(r.reach.Jobs, c.Job)
+		return firstOf(err)
+	case core.ActionCancelRun:
+		var c cancelConfig
+		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".run_id", c.RunID, "the id of the run to cancel, \"job:time\""))
+		id, _, _ := strings.Cut(c.RunID, ":")
+		if strings.Contains(id, "${") && err == nil && c.RunID != "${run_id}" {
+			return fmt.Errorf("%s.run_id: %q: the job must be named, as in \"other-job:${scheduled_at}\"", at, clip(c.RunID))
+		}
+		if c.RunID == "${run_id}" {
+			id = r.job.ID
+		}
+		r.reach.Jobs = append(r.reach.Jobs, id)
+		return firstOf(err)
+	case core.ActionEnqueue:
+		var c enqueueConfig
+		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".queue", c.Queue, "the name of the queue"))
+		r.reach.Queues = append(r.reach.Queues, c.Queue)
+		return firstOf(err)
+	case core.ActionStartPipeline:
+		return r.pipeline(at, raw)
+	case actionWebhook:
+		c, err := newWebhook(at, raw)
+		r.reach.Webhooks = true
+		if c.Secret != "" {
+			r.need(needSecret, c.Secret, at+".secret")
+		}
+		return err
+	case actionNotify:
+		r.reach.Notify = true
+		r.need(needNotify, "", at)
+		return strictjson.DecodeAt(at, raw, &notifyConfig{})
+	case actionLog:
+		_, err := newLog(at, raw)
+		return err
+	}
+	var c struct {
+		Reason string `json:"reason"`
+	}
+	return strictjson.DecodeAt(at, raw, &c)
+}
+
+func (r *reading) pipeline(at string, raw json.RawMessage) error {
+	var c pipelineConfig
+	if err := strictjson.DecodeAt(at, raw, &c); err != nil {
+		return err
+	}
+	var names []string
+	for name := range c.Context {
+		names = append(names, name)
+	}
+	if err := c.Definition.ValidateWith(names...); err != nil {
+		return fmt.Errorf("%s.definition: %w", at, err)
+	}
+	r.reach.Pipelines = append(r.reach.Pipelines, c.Definition)
+	return nil
+}
+
+func required(at, v, what string) error {
+	if v == "" {
+		return fmt.Errorf("%s: is missing: give %s", at, what)
+	}
+	return nil
+}
+
+// firstOf gives the first error of joined ones: the others follow from it.
+func firstOf(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 { //nolint:errorlint // it is the error of errors.Join itself, not one within
+		return joined.Unwrap()[0]
+	}
+	return err
+}
+
+// permanentError is one that no repetition mends.
+type permanentError struct{ error }
+
+func (permanentError) Permanent() bool { return true }
+func (e permanentError) Unwrap() error { return e.error }
+
+func permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
+
+// Take implements [jobs.ActionExecutor].
+func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.Action) error {
+	source, err := c.using()
+	if err != nil {
+		return err
+	}
+	run, err := source.JobRun(ctx, core.RunRef(job.Namespace, job.Tenant, runID).ID)
+	if err != nil {
+		return fmt.Errorf("action %s: read run %s: %w", clip(a.Type), clip(runID), err)
+	}
+	action, err := c.action(a)
+	if err != nil {
+		return permanentError{err}
+	}
+	in := &ActionInput{Job: job, Run: run, Constraint: a.Constraint, Phase: effects.CheckPre, Key: a.Key, Logger: c.logger(run)}
+	if run.State == core.OrchestratorTerminating {
+		in.Phase = effects.CheckPost
+	}
+	for _, check := range slices.Backward(run.Checks) { // the latest
+		if check.Name == a.Constraint {
+			in.Met, in.Message = check.Met, check.Message
+			break
+		}
+	}
+	if err := action.Take(ctx, in); err != nil {
+		in.Logger.WarnContext(ctx, "action of a constraint failed", "constraint", a.Constraint, "action", a.Type, "error", err)
+		return err
+	}
+	in.Logger.InfoContext(ctx, "action of a constraint was taken", "constraint", a.Constraint, "action", a.Type)
+	return nil
+}
+
+// action makes the action that was asked for.
+func (c *Checker) action(a jobs.Action) (Action, error) {
+	raw := object(a.Config)
+	switch a.Type {
+	case actionWebhook:
+		w, err := newWebhook(a.Type, raw)
+		w.checker = c
+		return w, err
+	case actionNotify:
+		n := &notifyConfig{checker: c}
+		return n, strictjson.DecodeAt(a.Type, raw, n)
+	case actionLog:
+		return newLog(a.Type, raw)
+	}
+	if make, ok := c.o.Actions[a.Type]; ok {
+		return make(a.Type, raw)
+	}
+	return nil, fmt.Errorf("there is no action %q", clip(a.Type))
+}
+
+// logger gives the log with the fields of a run (004 Structured Logging Fields).
+func (c *Checker) logger(run core.Orchestrator) *slog.Logger {
+	return c.o.Logger.With("run_id", run.RunID, "job_id", run.JobID, "scheduled_at", run.ScheduledAt.String(), "state", string(run.State), "attempt", run.RetryAttempt)
+}
+
+// notifyConfig is the action notify.
+type notifyConfig struct {
+	Title   string `json:"title"`
+	Message string `json:"message"`
+	Sound   bool   `json:"sound"`
+	Channel string `json:"channel"`
+
+	checker *Checker
+}
+
+// Take implements [Action].
+func (n *notifyConfig) Take(ctx context.Context, in *ActionInput) error {
+	if n.checker.o.Notify == nil {
+		return permanent("notify: no notifications are configured here")
+	}
+	title, message := n.Title, n.Message
+	if title == "" {
+		title = fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))
+	}
+	if message == "" {
+		message = strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")
+	}
+	return n.checker.o.Notify(ctx, effects.Notify{Title: title, Message: message, Sound: n.Sound, Channel: n.Channel})
+}
+
+func metText(met bool) string {
+	if met {
+		return "met"
+	}
+	return "violated"
+}
+
+// logConfig is the action log.
+type logConfig struct {
+	Level   string `json:"level"`
+	Message string `json:"message"`
+
+	level slog.Level
+}
+
+func newLog(at string, raw json.RawMessage) (*logConfig, error) {
+	var l logConfig
+	if err := strictjson.DecodeAt(at, raw, &l); err != nil {
+		return nil, err
+	}
+	levels := map[string]slog.Level{"": slog.LevelInfo, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[l.Level]
+	if !ok {
+		return nil, fmt.Errorf("%s.level: %q is unknown: use debug, info, warn or error", at, clip(l.Level))
+	}
+	l.level = level
+	return &l, nil
+}
+
+// Take implements [Action].
+func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
+	text := l.Message
+	if text == "" {
+		text = in.Message
+	}
+	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", text) //nolint:sloglint // the level is the job's
+	return nil
+}
+
+// idOf names something for a tool that wants an id, the same for the same key.
+func idOf(key string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(key)) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

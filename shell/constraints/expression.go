@@ -1,0 +1,223 @@
+package constraints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Bounds of expressions, which run in the daemon on behalf of whoever may apply a
+// job.
+const (
+	maxExpressionBytes = 4 << 10
+	maxExpressionDepth = 64
+	maxExpressionCost  = 100_000 // in CEL's units: about a step each
+	expressionInterval = 64      // iterations between two looks at the context
+	expressionLimit    = 2 * time.Second
+)
+
+// Types of the variables of expressions. Their fields are what docs/constraints.md
+// lists.
+type (
+	exprJob struct {
+		ID        string            `cel:"id"`
+		Name      string            `cel:"name"`
+		Namespace string            `cel:"namespace"`
+		Tenant    string            `cel:"tenant"`
+		Schedule  string            `cel:"schedule"`
+		Timezone  string            `cel:"timezone"`
+		Labels    map[string]string `cel:"labels"`
+	}
+	exprRun struct {
+		ID          string    `cel:"id"`
+		Manual      bool      `cel:"manual"`
+		Attempt     int64     `cel:"attempt"`
+		ScheduledAt time.Time `cel:"scheduled_at"`
+		Reason      string    `cel:"reason"` // of the pod: "OOMKilled", say
+		Error       string    `cel:"error"`  // why it failed
+	}
+	exprPrevious struct {
+		Exists      bool          `cel:"exists"`
+		ID          string        `cel:"id"`
+		State       string        `cel:"state"`
+		Succeeded   bool          `cel:"succeeded"`
+		Attempt     int64         `cel:"attempt"`
+		ExitCode    int64         `cel:"exit_code"`
+		ScheduledAt time.Time     `cel:"scheduled_at"`
+		CompletedAt time.Time     `cel:"completed_at"`
+		Duration    time.Duration `cel:"duration"`
+		Error       string        `cel:"error"`
+	}
+)
+
+// newEnv makes what expressions are compiled in: CEL's standard library alone. The
+// functions of its extension of strings are not counted by their results' lengths, so
+// that a short expression could fill the memory.
+func newEnv() (*cel.Env, error) {
+	env, err := cel.NewEnv(
+		ext.NativeTypes(ext.ParseStructTags(true),
+			reflect.TypeFor[exprJob](), reflect.TypeFor[exprRun](), reflect.TypeFor[exprPrevious]()),
+		cel.DefaultUTCTimeZone(true),
+		cel.ParserExpressionSizeLimit(maxExpressionBytes),
+		cel.ParserRecursionLimit(maxExpressionDepth),
+		cel.Variable("job", cel.ObjectType("constraints.exprJob")),
+		cel.Variable("run", cel.ObjectType("constraints.exprRun")),
+		cel.Variable("previous_run", cel.ObjectType("constraints.exprPrevious")),
+		cel.Variable("phase", cel.StringType),
+		cel.Variable("attempt", cel.IntType),
+		cel.Variable("exit_code", cel.IntType),
+		cel.Variable("duration", cel.DurationType),
+		cel.Variable("scheduled_at", cel.TimestampType),
+		cel.Variable("now", cel.TimestampType),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make the environment of expressions: %w", err)
+	}
+	return env, nil
+}
+
+// expression is a condition in CEL.
+type expression struct {
+	Lists
+	text    string
+	message string
+	program cel.Program
+}
+
+func newExpression(s Spec, env *cel.Env) (Constraint, error) {
+	var c struct {
+		Expression string `json:"expression"`
+		Message    string `json:"message"`
+	}
+	if err := s.Decode(&c); err != nil {
+		return nil, err
+	}
+	if c.Expression == "" {
+		return nil, s.Errorf("expression", "is missing: give a condition in CEL such as %q", "attempt < 3")
+	}
+	if n := len(c.Expression); n > maxExpressionBytes {
+		return nil, s.Errorf("expression", "%d bytes are more than %d", n, maxExpressionBytes)
+	}
+	e := &expression{Lists: s.Lists, text: c.Expression, message: c.Message}
+	if env == nil {
+		return e, nil
+	}
+	var err error
+	if e.program, err = compile(env, c.Expression); err != nil {
+		return nil, s.Errorf("expression", "%w", err)
+	}
+	return e, nil
+}
+
+// compile makes a program. An error has line and column.
+func compile(env *cel.Env, text string) (cel.Program, error) {
+	ast, issues := env.Compile(text)
+	if err := issues.Err(); err != nil {
+		found := issues.Errors()
+		if len(found) == 0 {
+			return nil, err
+		}
+		return nil, fmt.Errorf("line %d, column %d: %s", found[0].Location.Line(), found[0].Location.Column()+1, cut(found[0].Message, 512))
+	}
+	if !ast.OutputType().IsExactType(cel.BoolType) {
+		return nil, fmt.Errorf("it gives %s: want a condition, which gives bool", ast.OutputType())
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost), cel.InterruptCheckFrequency(expressionInterval))
+	if err != nil {
+		return nil, fmt.Errorf("%s", cut(err.Error(), 512))
+	}
+	return program, nil
+}
+
+// Check implements [Constraint].
+func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
+	within, cancel := context.WithTimeoutCause(ctx, expressionLimit, fmt.Errorf("it took more than %v", expressionLimit))
+	defer cancel()
+	vars := &exprVars{ctx: ctx, in: in}
+	v, _, err := e.program.ContextEval(within, vars)
+	switch {
+	case vars.err != nil:
+		return Outcome{}, vars.err
+	case err != nil && within.Err() != nil:
+		return Outcome{}, fmt.Errorf("evaluate %q: %w", clip(e.text), context.Cause(within))
+	case err != nil:
+		return Outcome{}, fmt.Errorf("evaluate %q: %s", clip(e.text), cut(err.Error(), 256))
+	}
+	met, ok := v.Value().(bool)
+	if !ok {
+		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip(e.text), v.Value())
+	}
+	message := e.message
+	if message == "" {
+		message = fmt.Sprintf("%s is %t", clip(e.text), met)
+	}
+	return Outcome{Met: met, Message: message}, nil
+}
+
+// exprVars gives the values of variables, and reads the run before this one only
+// for an expression that asks for it.
+type exprVars struct {
+	ctx context.Context //nolint:containedctx // cel.Activation has no place for one; it lives as long as one evaluation
+	in  *Input
+	err error
+}
+
+// ResolveName implements [cel.Activation].
+func (v *exprVars) ResolveName(name string) (any, bool) {
+	in := v.in
+	switch name {
+	case "job":
+		return exprJob{in.Job.ID, in.Job.Name, in.Job.Namespace, in.Job.Tenant, in.Job.Schedule, in.Job.Timezone, in.Job.Labels}, true
+	case "run":
+		return exprRun{in.Run.RunID, in.Run.Manual, int64(in.Run.RetryAttempt), in.Run.ScheduledAt.Std(), in.Run.Pod.Reason, in.Run.Error}, true
+	case "previous_run":
+		return v.previous()
+	case "phase":
+		return string(in.Phase), true
+	case "attempt":
+		return int64(in.Run.RetryAttempt), true
+	case "exit_code":
+		return int64(in.ExitCode), true
+	case "duration":
+		d, _ := in.ran()
+		return d, true
+	case "scheduled_at":
+		return in.Run.ScheduledAt.Std(), true
+	case "now":
+		return effects.TimeOf(in.Now).Std(), true
+	}
+	return nil, false
+}
+
+// Parent implements [cel.Activation].
+func (v *exprVars) Parent() cel.Activation { return nil }
+
+func (v *exprVars) previous() (any, bool) {
+	run, ok, err := previousOf(v.ctx, v.in)
+	if err != nil {
+		v.err = errors.Join(v.err, err)
+		return nil, false
+	}
+	if !ok {
+		return exprPrevious{ExitCode: -1}, true
+	}
+	p := exprPrevious{
+		Exists: true, ID: run.RunID, State: string(run.State), Succeeded: run.State == core.OrchestratorCompleted, Attempt: int64(run.RetryAttempt),
+		ExitCode: -1, ScheduledAt: run.ScheduledAt.Std(), CompletedAt: run.CompletedAt.Std(), Error: run.Error,
+	}
+	if run.Pod.ExitCode != nil {
+		p.ExitCode = int64(*run.Pod.ExitCode)
+	}
+	if !run.ExecutionStartedAt.IsZero() && !run.ExecutionEndedAt.IsZero() {
+		p.Duration = run.ExecutionEndedAt.Sub(run.ExecutionStartedAt)
+	}
+	return p, true
+}
