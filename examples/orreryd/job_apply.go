@@ -146,7 +146,7 @@ func (j *jobCommands) read(cmd *cobra.Command, files []string) ([]readJob, error
 	if err != nil {
 		return nil, err
 	}
-	o := jobfile.Options{Validate: checker.Validate}
+	o := jobfile.Options{Validate: checker.ValidateAnywhere}
 	var read []readJob
 	var wrong jobfile.Errors
 	for _, name := range files {
@@ -156,6 +156,9 @@ func (j *jobCommands) read(cmd *cobra.Command, files []string) ([]readJob, error
 		}
 		for _, path := range paths {
 			specs, err := j.readOne(path, o)
+			if path == "-" {
+				path = "stdin"
+			}
 			if all := jobfile.All(err); len(all) > 0 {
 				wrong = append(wrong, all...)
 			} else if err != nil {

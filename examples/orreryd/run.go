@@ -112,7 +112,7 @@ func (a *app) printRun(raw json.RawMessage, r core.Orchestrator) error {
 	err := a.printFields([][2]string{
 		{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
 		{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
-		{"error", r.Error}, {"exit code", exit}, {"reason", strings.TrimSpace(r.Pod.Reason + " " + r.Pod.Message)},
+		{"error", r.Error}, {"exit code", exit}, {"reason", strings.TrimSuffix(r.Pod.Reason+": "+r.Pod.Message, ": ")},
 		{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 		{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
 		{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},

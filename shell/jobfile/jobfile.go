@@ -140,7 +140,8 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 		} else {
 			first[key] = doc.Line
 		}
-		if len(f.errs) == before && o.Validate != nil {
+		// What is wrong elsewhere need not keep constraints from being looked at.
+		if o.Validate != nil && (len(f.errs) == before || len(spec.ConstraintConfig)+len(spec.ActionConfig) > 0) {
 			f.relay(doc, "", o.Validate(&spec))
 		}
 		specs = append(specs, spec)
