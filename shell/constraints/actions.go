@@ -158,7 +158,7 @@ func required(at, v, what string) error {
 
 // firstOf gives the first error of joined ones: the others follow from it.
 func firstOf(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 { //nolint:errorlint // it is the error of errors.Join itself, not one within
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
 		return joined.Unwrap()[0]
 	}
 	return err
@@ -289,7 +289,7 @@ func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
 	if text == "" {
 		text = in.Message
 	}
-	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", text) //nolint:sloglint // the level is the job's
+	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", text)
 	return nil
 }
 

@@ -463,3 +463,33 @@ func TestAnExpressionThatCostsTooMuchIsStopped(t *testing.T) {
 		require.ErrorContains(t, err, "cost limit exceeded")
 	}
 }
+
+func TestARunThatIsStoppedKeepsNoLockOfAnEarlierCheck(t *testing.T) {
+	w, j := newWorld(), job(t, `constraints: [{lock: {config: {name: a}}}, {lock: {config: {name: b}}}, {says: {}}]`, "")
+	run := w.run(j, noon, nil)
+	for name, holder := range map[string]string{"a": "run:" + run.ID.String(), "b": "somebody"} {
+		_, err := w.SendLock(t.Context(), shell.Scope{}, name, core.LockAcquire{Name: name, Tenant: "acme", Holder: holder})
+		require.NoError(t, err)
+	}
+	assert.Empty(t, pre(t, w, checker(t, w, withSays), j).Locks)
+	assert.Empty(t, w.holder("a"))
+	assert.Equal(t, "somebody", w.holder("b"))
+}
+
+func TestTheLatestRunIsTheOneForTheLatestTimeAndNotTheOneMadeLast(t *testing.T) {
+	w, j := newWorld(), job(t, `constraints: [{previousRun: {}}]`, "")
+	j.CreateAheadMS = time.Hour.Milliseconds()
+	ahead := func(state core.OrchestratorStatus, by time.Duration) func(*core.Orchestrator) {
+		return func(o *core.Orchestrator) {
+			ended(state)(o)
+			o.CreatedAt = o.ScheduledAt.Add(-by)
+		}
+	}
+	for n := range 10 { // by hand, before the one that counts, but made after it
+		w.run(j, day(1).Add(-time.Duration(n+1)*time.Minute), ahead(core.OrchestratorFailed, 0))
+	}
+	w.run(j, day(1), ahead(core.OrchestratorCompleted, time.Hour))
+	w.run(j, noon, nil)
+	got := checkOf(t, pre(t, w, checker(t, w, nil), j))
+	assert.True(t, got.Met, got.Message)
+}

@@ -74,7 +74,7 @@ func (e *evaluation) all(ctx context.Context) error {
 		if !c.phases.has(e.in.Phase) {
 			continue
 		}
-		if _, ok := c.c.(*lockConstraint); ok {
+		if e.lockOf(i) != nil {
 			locks = append(locks, i)
 			continue
 		}
@@ -83,6 +83,7 @@ func (e *evaluation) all(ctx context.Context) error {
 		}
 	}
 	if e.stopped() || e.inDoubt() {
+		e.keepNone(ctx, locks)
 		return nil
 	}
 	return e.takeLocks(ctx, locks)
@@ -259,6 +260,8 @@ func (e *evaluation) message() string {
 	switch {
 	case len(parts) > 0:
 		return cut(strings.Join(parts, "; "), maxSummary)
+	case n == 0:
+		return "there is nothing to check"
 	case n == 1:
 		return "its constraint is met"
 	}

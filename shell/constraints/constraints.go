@@ -149,6 +149,13 @@ func clientOf(given *http.Client) (*http.Client, error) {
 	return &client, nil
 }
 
+// Close releases the connections that are kept for later webhooks. Those that are
+// under way go on; close again after them.
+func (c *Checker) Close() error {
+	c.o.Client.CloseIdleConnections()
+	return nil
+}
+
 func (c *Checker) newParser(env *cel.Env) parser {
 	types := builtinTypes(env)
 	maps.Copy(types, c.o.Constraints)

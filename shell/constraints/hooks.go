@@ -44,6 +44,8 @@ func newHook(s Spec) (Constraint, error) {
 	at := s.Path + ".config"
 	var err error
 	switch {
+	case h.timeout > maxTimeout:
+		return nil, s.Errorf("timeout", "%v is more than %v", h.timeout, maxTimeout)
 	case c.Tool == "" && c.URL == "":
 		return nil, s.Errorf("tool", "is missing: give the name of a tool, or a url instead")
 	case c.Tool != "" && (c.URL != "" || len(c.Headers) > 0):

@@ -96,7 +96,7 @@ func (w *world) JobRuns(_ context.Context, f shell.JobRunFilter, p shell.Page) (
 			found = append(found, run)
 		}
 	}
-	slices.SortFunc(found, func(a, b core.Orchestrator) int { return cmp.Compare(b.ScheduledAt, a.ScheduledAt) })
+	slices.SortFunc(found, func(a, b core.Orchestrator) int { return cmp.Compare(b.CreatedAt, a.CreatedAt) })
 	from := 0
 	if p.Token != "" {
 		from = slices.IndexFunc(found, func(o core.Orchestrator) bool { return o.RunID == p.Token })
@@ -174,7 +174,7 @@ func (w *world) run(j *jobs.Job, scheduled core.Time, change func(*core.Orchestr
 	run := core.Orchestrator{RunSpec: core.RunSpec{
 		ID: core.RunRef(j.Namespace, j.Tenant, id).ID, RunID: id, JobID: j.ID, Namespace: j.Namespace, Tenant: j.Tenant,
 		ScheduledAt: scheduled, Config: *j,
-	}, State: core.OrchestratorConditionRunning, Admitted: true, ConstraintCheckStarted: scheduled}
+	}, State: core.OrchestratorConditionRunning, Admitted: true, ConstraintCheckStarted: scheduled, CreatedAt: scheduled.Add(-30 * time.Second)}
 	if change != nil {
 		change(&run)
 	}

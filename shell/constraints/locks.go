@@ -34,8 +34,8 @@ func newLock(s Spec) (Constraint, error) {
 	switch {
 	case c.Name == "":
 		return nil, s.Errorf("name", "is missing: give the name of the lock")
-	case len(c.Name) > core.MaxNameBytes || checkName("", c.Name) != nil && len(c.Name) <= maxName:
-		return nil, s.Errorf("name", "%q is no name of a lock: it may have %d bytes and no control characters", clip(c.Name), core.MaxNameBytes)
+	case len(c.Name) > core.MaxNameBytes:
+		return nil, s.Errorf("name", "%d bytes is longer than %d", len(c.Name), core.MaxNameBytes)
 	case strings.ContainsFunc(c.Name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
 		return nil, s.Errorf("name", "%q has a control character", clip(c.Name))
 	}
@@ -124,7 +124,7 @@ func holderIsOver(ctx context.Context, s Source, holder string) (over bool, by s
 // it keeps none. The order of the names lets one of two runs that want the same ones
 // have them.
 func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
-	nameOf := func(i int) string { return e.plan.constraints[i].c.(*lockConstraint).lock } //nolint:errcheck,forcetypeassert // check.go put them together
+	nameOf := func(i int) string { return e.lockOf(i).lock }
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(nameOf(a), nameOf(b)) })
 	for n, i := range list {
 		e.locks = append(e.locks, nameOf(i))
@@ -146,6 +146,28 @@ func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
 	slices.Sort(e.locks)
 	e.locks = slices.Compact(e.locks)
 	return nil
+}
+
+// lockOf gives the constraint of that number where it is a lock; nil where not.
+func (e *evaluation) lockOf(i int) *lockConstraint {
+	l, ok := e.plan.constraints[i].c.(*lockConstraint)
+	if !ok {
+		return nil
+	}
+	return l
+}
+
+// keepNone gives back what the run has of its locks: from an attempt before, or from
+// a check whose answer was lost in a crash.
+func (e *evaluation) keepNone(ctx context.Context, list []int) {
+	for _, i := range list {
+		name := e.lockOf(i).lock
+		held, err := e.in.Source.Lock(ctx, e.in.Scope(), name)
+		if err == nil && held.Holder == holderOf(e.in.Run.ID) {
+			e.locks = append(e.locks, name)
+		}
+	}
+	e.giveBack(ctx)
 }
 
 // giveBackLimit bounds giving locks back when the check itself is not wanted any

@@ -17,7 +17,8 @@ const maxLookBack = 1000
 
 // latest gives the latest run of a job, by the time that it is for, which satisfies
 // ok; false where there is none among those that are kept. Runs are listed by their
-// creation: one by hand stands where it was made.
+// creation, which is some time ahead of theirs but for one by hand: the search goes on
+// for as long as a later one may follow.
 func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrator) bool) (best core.Orchestrator, found bool, err error) {
 	scope := in.Scope()
 	page := shell.Page{Limit: 50}
@@ -27,8 +28,11 @@ func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrato
 			return best, false, fmt.Errorf("list the runs of job %s: %w", clip(job), err)
 		}
 		for _, run := range runs {
-			if ok(run) {
-				return run, true, nil
+			if found && run.CreatedAt.Before(best.ScheduledAt.Add(-createAhead(run))) {
+				return best, true, nil
+			}
+			if ok(run) && (!found || run.ScheduledAt.After(best.ScheduledAt)) {
+				best, found = run, true
 			}
 		}
 		seen += len(runs)
@@ -37,7 +41,15 @@ func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrato
 		}
 		page.Token = next
 	}
-	return best, false, nil
+	return best, found, nil
+}
+
+// createAhead is how long before its time a run is made.
+func createAhead(run core.Orchestrator) time.Duration {
+	if ms := run.Config.CreateAheadMS; ms > 0 {
+		return time.Duration(ms) * time.Millisecond
+	}
+	return core.DefaultCreateAheadMS * time.Millisecond
 }
 
 // counts reports whether a run says something about its job: it had a place, and was

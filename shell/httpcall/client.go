@@ -13,3 +13,11 @@ func NewTransport(o Options) (http.RoundTripper, error) {
 	}
 	return t.router, nil
 }
+
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] release what is kept
+// for later requests.
+func (r *router) CloseIdleConnections() {
+	for _, tr := range r.transports {
+		tr.CloseIdleConnections()
+	}
+}

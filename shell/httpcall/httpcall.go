@@ -194,9 +194,7 @@ func New(o Options) (*Tool, error) {
 // Close releases the connections that are kept for later requests. Runs that
 // are under way go on; close again after them.
 func (t *Tool) Close() error {
-	for _, tr := range t.router.transports {
-		tr.CloseIdleConnections()
-	}
+	t.router.CloseIdleConnections()
 	return nil
 }
 
