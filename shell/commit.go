@@ -237,20 +237,6 @@ func (p *plan) takeRequests() error {
 	return nil
 }
 
-// shortened says the same in fewer words where the journal has it often.
-func (p *plan) shortened(in core.Input) core.Input {
-	e, ok := in.Event.(core.SchedulerHeartbeats)
-	if !ok {
-		return in
-	}
-	if s, err := p.turn.State(in.To); err == nil && p.broken == nil {
-		if s, ok := s.(core.Scheduler); ok {
-			in.Event = s.Shortened(e)
-		}
-	}
-	return in
-}
-
 func (p *plan) takeOutcomes() error {
 	for _, o := range p.l.outcomes {
 		if err := p.ack(o.run.key, core.Input{To: o.run.ref, Actor: "tool", Event: o.event, Ack: o.run.key.N}); err != nil {
