@@ -200,3 +200,18 @@ type permanent struct{ error }
 func (permanent) Permanent() bool { return true }
 
 var errCluster = errors.New("the cluster says no")
+
+// latest is the latest run of a job.
+func (r *rig) latest(id string) core.Orchestrator {
+	r.t.Helper()
+	runs, _, err := r.e.JobRuns(r.t.Context(), shell.JobRunFilter{Scope: &scope, Job: id}, shell.Page{Limit: 1})
+	require.NoError(r.t, err)
+	require.Len(r.t, runs, 1)
+	return runs[0]
+}
+
+func decoded[T any](t testing.TB, b []byte) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(b, &v), "%s", b)
+	return v
+}
