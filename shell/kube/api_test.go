@@ -27,7 +27,7 @@ func kubeconfig(t *testing.T, server string) string {
 	text := fmt.Sprintf(`
 apiVersion: v1
 kind: Config
-clusters: [{name: c, cluster: {server: %q}}]
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]
 users: [{name: u, user: {token: secret}}]
 contexts:
 - {name: one, context: {cluster: c, user: u, namespace: first}}
@@ -43,7 +43,7 @@ func TestTheContextOfAKubeconfigGivesServerNamespaceAndCredentials(t *testing.T)
 		{"", "", "first"}, {"two", "", "second"}, {"two", "other", "other"},
 	} {
 		var asked atomic.Pointer[http.Request]
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			asked.Store(q)
 			w.WriteHeader(http.StatusForbidden)
 		}))
@@ -56,7 +56,6 @@ func TestTheContextOfAKubeconfigGivesServerNamespaceAndCredentials(t *testing.T)
 		assert.Equal(t, "Bearer secret", asked.Load().Header.Get("Authorization"))
 		assert.True(t, strings.HasPrefix(asked.Load().Header.Get("User-Agent"), "orrery/mine ("))
 		server.Close()
-		server.Config.Handler = nil
 	}
 	_, err := New(Options{Kubeconfig: kubeconfig(t, "http://localhost"), Context: "three"})
 	require.ErrorContains(t, err, "three")
@@ -83,19 +82,19 @@ func TestCallsThatTheClientRepeatsByItselfAreCounted(t *testing.T) {
 
 // logAPI is an API of which pods and their logs alone can be had.
 type logAPI struct {
-	pod    string // its status and spec, in JSON
 	client *Runner
 
-	mu   sync.Mutex
-	asks []string // query strings of logs
-	logs func(w http.ResponseWriter, container string, ask int)
-	now  string        // the pod as a list gives it
-	news chan struct{} // closed when it changed
+	mu      sync.Mutex
+	asks    []string // query strings of logs
+	logs    func(w http.ResponseWriter, container string, ask int)
+	now     string // the pod's spec and status, in JSON
+	version int
+	news    chan struct{} // closed when it changed
 }
 
 func newLogAPI(t *testing.T, pod string, logs func(w http.ResponseWriter, container string, ask int)) *logAPI {
 	t.Helper()
-	l := &logAPI{logs: logs, now: pod, news: make(chan struct{})}
+	l := &logAPI{logs: logs, now: pod, version: 1, news: make(chan struct{})}
 	server := httptest.NewServer(l)
 	r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL), Namespace: "jobs"})
 	require.NoError(t, err)
@@ -112,8 +111,8 @@ func newLogAPI(t *testing.T, pod string, logs func(w http.ResponseWriter, contai
 	return l
 }
 
-func (l *logAPI) podJSON(version string) string {
-	name := attempt.Name()
+func (l *logAPI) podJSON() string {
+	name, version := attempt.Name(), fmt.Sprint(l.version)
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%s-x","namespace":"jobs","uid":"u","resourceVersion":"%s","labels":{"orrery.dev/instance":"orrery","orrery.dev/run":"%s","orrery.dev/attempt":"0"}},%s}`,
 		name, version, runUUID, l.now)
 }
@@ -123,6 +122,7 @@ func (l *logAPI) become(pod string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = pod
+	l.version++
 	close(l.news)
 	l.news = make(chan struct{})
 }
@@ -145,32 +145,32 @@ func (l *logAPI) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case watching:
 		w.Header().Set("Content-Type", "application/json")
 		w.(http.Flusher).Flush()
-		for version := 2; ; version++ {
+		for seen := q.URL.Query().Get("resourceVersion"); ; {
 			l.mu.Lock()
-			news := l.news
+			news, version, pod := l.news, fmt.Sprint(l.version), l.podJSON()
 			l.mu.Unlock()
+			if pods && seen != version {
+				seen = version
+				fmt.Fprintf(w, `{"type":"MODIFIED","object":%s}`+"\n", pod)
+				w.(http.Flusher).Flush()
+			}
 			select {
 			case <-news:
 			case <-q.Context().Done():
 				return
 			}
-			if pods {
-				l.mu.Lock()
-				fmt.Fprintf(w, `{"type":"MODIFIED","object":%s}`+"\n", l.podJSON(fmt.Sprint(version)))
-				l.mu.Unlock()
-				w.(http.Flusher).Flush()
-			}
 		}
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		kind, items := "JobList", ""
-		version := "batch/v1"
+		version, seen := "batch/v1", 1
 		if pods {
 			l.mu.Lock()
-			kind, version, items = "PodList", "v1", l.podJSON("1")
+			kind, version, items = "PodList", "v1", l.podJSON()
+			seen = l.version
 			l.mu.Unlock()
 		}
-		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, kind, version, items)
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[%s]}`, kind, version, seen, items)
 	}
 }
 
@@ -294,6 +294,8 @@ func TestFollowingWaitsForTheStartAndEndsWithTheContainer(t *testing.T) {
 	got := <-done
 	require.NoError(t, got.err)
 	assert.Equal(t, "one\ntwo\n", got.text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, q := range l.asks {
 		assert.Contains(t, q, "follow=true")
 	}
