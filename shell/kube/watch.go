@@ -133,7 +133,9 @@ func (w *watcher) informer(what string, example runtime.Object, list listFunc, w
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = selector
 			i, err := boundedWatch(ctx, o, watches)
-			w.reached(ctx, what, err)
+			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
+				w.reached(ctx, what, err)
+			}
 			return i, err
 		},
 	}
