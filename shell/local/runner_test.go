@@ -55,7 +55,7 @@ func TestAPodThatRunsIsToldAsRunningAndBySystemsThatDoNotTellToo(t *testing.T) {
 			}
 			w := watch(t, r)
 			gate := file(t)
-			run := script("until [ -e "+gate+" ]; do sleep 0.05; done")
+			run := script("until [ -e " + gate + " ]; do sleep 0.05; done")
 			w.create(run)
 			o := w.reaches(run.Attempt, jobs.PhaseRunning)
 			assert.Nil(t, o.Pod.ExitCode)
