@@ -1,0 +1,35 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+)
+
+var testBeats sync.Map // of a service
+
+// LogStore keeps what runs have written.
+type LogStore = logStore
+
+// KeepLogsIn lets a test keep the logs itself.
+func (s *Service) KeepLogsIn(l LogStore) { s.logs = l }
+
+// HeadTail is what keeps the ends of a log.
+type HeadTail = headTail
+
+// NewHeadTail makes one.
+var NewHeadTail = newHeadTail
+
+// Kept gives what is kept.
+func (h *headTail) Kept() ([]byte, int64, int64) { return h.kept() }
+
+// MaxMarker is the most that a marker adds.
+const MaxMarker = maxMarker
+
+// Interval sends the heartbeats of one interval, with what was known of the runs in
+// the interval before.
+func Interval(ctx context.Context, s *Service) {
+	v, _ := testBeats.LoadOrStore(s, newBeats(s))
+	if b, ok := v.(*beats); ok {
+		b.interval(ctx)
+	}
+}
