@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -118,8 +119,9 @@ func (s *seen) of(a jobs.Attempt) []jobs.Observation {
 type world struct {
 	*local.Runner
 	*seen
-	t    *testing.T
-	stop func()
+	t       *testing.T
+	stop    func()
+	stopped atomic.Bool
 }
 
 func watching(t *testing.T, dir string, change ...func(*local.Options)) *world {
@@ -140,10 +142,14 @@ func watch(t *testing.T, r *local.Runner) *world {
 	done := make(chan error, 1)
 	go func() { done <- r.Watch(ctx, w.seen) }()
 	w.stop = sync.OnceFunc(func() {
+		w.stopped.Store(true)
 		cancel()
 		assert.ErrorIs(t, <-done, context.Canceled)
 	})
 	t.Cleanup(func() {
+		if w.stopped.Load() {
+			return // the test has seen to it
+		}
 		held, err := r.Held(context.Background())
 		assert.NoError(t, err)
 		for _, a := range held {
@@ -255,4 +261,8 @@ func (w *world) dir() string { return w.Path() }
 func assertNone(t *testing.T, w *world, run jobs.Run) {
 	t.Helper()
 	assert.Empty(t, local.Marked(filepath.Join(w.dir(), run.Name())))
+}
+
+func localMarked(w *world, run jobs.Run) []int {
+	return local.Marked(filepath.Join(w.dir(), run.Name()))
 }

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -244,13 +245,13 @@ func lookUp(p program) (string, error) {
 		return "", fmt.Errorf("workingDir: %s is not a directory", p.Dir)
 	}
 	name := p.Argv[0]
-	if filepath.Base(name) != name {
+	if strings.ContainsRune(name, '/') {
 		return name, nil // a relative one is taken from the working directory
 	}
 	var path string
 	for _, kv := range p.Env {
-		if len(kv) > 5 && kv[:5] == "PATH=" {
-			path = kv[5:]
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = value
 		}
 	}
 	var found error
