@@ -79,5 +79,5 @@ func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
 	assert.EqualValues(t, 300_000, j.PodStartTimeoutMS)
 	assert.EqualValues(t, 30_000, j.CreateAheadMS)
 	assert.EqualValues(t, 3_600_000, j.RetryConfig.MaxDelayMS)
-	assert.EqualValues(t, 120, core.DefaultStartDeadline.Seconds())
+	assert.Equal(t, "2m0s", core.DefaultStartDeadline.String())
 }

@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/kube"
 	"github.com/orrery-go/orrery/shell/local"
@@ -23,6 +28,68 @@ type jobsConfig struct {
 	ReconcileSeconds float64 `toml:"reconcile_seconds"`
 	LogHeadBytes     int     `toml:"log_head_bytes"` // where a job says nothing else
 	LogTailBytes     int     `toml:"log_tail_bytes"`
+	// Allow are networks that the webhooks of constraints may reach although they are
+	// not public.
+	Allow []string `toml:"allow,omitempty"`
+	// Secrets sign the webhooks of constraints: a job names one, and never has one.
+	Secrets map[string]secretConfig `toml:"secrets,omitempty"`
+}
+
+// secretConfig is one [jobs.secrets.NAME].
+type secretConfig struct {
+	Secret     string `toml:"secret,omitempty"`
+	SecretEnv  string `toml:"secret_env,omitempty"`
+	SecretFile string `toml:"secret_file,omitempty"`
+}
+
+// key reads the secret, as Standard Webhooks want it.
+func (s secretConfig) key(at string) (string, error) {
+	given := 0
+	for _, v := range []string{s.Secret, s.SecretEnv, s.SecretFile} {
+		if v != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return "", fmt.Errorf("%s: needs exactly one of secret, secret_env and secret_file: there are %d", at, given)
+	}
+	text, field, err := readSecret(s.Secret, s.SecretEnv, s.SecretFile, "secret")
+	if err != nil {
+		return "", fmt.Errorf("%s.%w", at, err)
+	}
+	text = strings.TrimSpace(text)
+	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // the error would show it
+		return "", fmt.Errorf("%s.%s: it is not base64, as webhooks are signed with (whsec_…)", at, field)
+	}
+	return text, nil
+}
+
+// keys reads all secrets, by their names.
+func (j jobsConfig) keys() (map[string]string, error) {
+	out := map[string]string{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(j.Secrets)) {
+		k, err := j.Secrets[name].key("jobs.secrets." + name)
+		out[name], errs = k, append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// client makes the client of webhooks of constraints.
+func (j jobsConfig) client() (*http.Client, error) {
+	var allow []netip.Prefix
+	for i, s := range j.Allow {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("jobs.allow[%d]: %q is not a network such as \"10.1.0.0/16\"", i, short(s, 80))
+		}
+		allow = append(allow, p)
+	}
+	t, err := httpcall.NewTransport(httpcall.Options{DenyPrivate: true, Allow: allow})
+	if err != nil {
+		return nil, fmt.Errorf("jobs.allow: %w", err)
+	}
+	return &http.Client{Transport: t}, nil
 }
 
 // runnerConfig is one [runners.NAME]. Which keys it may have depends on its type.
@@ -77,6 +144,9 @@ func (c *config) validateJobs() error {
 		checkBetween("jobs.log_head_bytes", &j.LogHeadBytes, 0, maxRunLog),
 		checkBetween("jobs.log_tail_bytes", &j.LogTailBytes, 0, maxRunLog),
 	}
+	_, err := j.keys()
+	_, clientErr := j.client()
+	errs = append(errs, err, clientErr)
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
 		if name == "" || len(name) > core.MaxNameBytes {

@@ -22,9 +22,17 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	if err != nil {
 		return err
 	}
+	keys, err := d.c.Jobs.keys()
+	if err != nil {
+		return err
+	}
+	client, err := d.c.Jobs.client()
+	if err != nil {
+		return err
+	}
 	tell, _ := interpreters[effects.LaneNotify].(*notify.Interpreter)
 	d.checker, err = constraints.New(constraints.Options{
-		Tools: d.hookTools(),
+		Tools: d.hookTools(), Client: client, Secrets: keys,
 		Notify: func(ctx context.Context, n effects.Notify) error {
 			_, err := tell.Carry(ctx, effects.Ref{}, n)
 			return err

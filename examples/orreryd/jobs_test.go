@@ -182,9 +182,21 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[jobs]\nmax_missed = 0":                                             `jobs.max_missed`,
 		"[jobs]\nlog_head_bytes = 100000000":                                 `jobs.log_head_bytes`,
 		"[tools.kubernetes]\ntime_limit_seconds = 1":                         `tools.kubernetes.time_limit_seconds: a tool of type "kubernetes" has no such key`,
+		"[jobs]\nallow = ['10.0.0.1']":                                       `jobs.allow[0]: "10.0.0.1" is not a network`,
+		"[jobs.secrets.a]\nsecret = 'hush, hush!'":                           `jobs.secrets.a.secret: it is not base64`,
+		"[jobs.secrets.a]":                                                   `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
 		"[runners.local]\nenabled = false\n[jobs]\ndefault_runner = 'local'": `jobs.default_runner: "local" is not one of the runners: there is none`,
 	} {
 		_, err := load(t, text, nil)
 		require.ErrorContains(t, err, wrong, text)
 	}
+}
+
+func TestKeysOfWebhooksAreNotShown(t *testing.T) {
+	file := write(t, "orrery.toml", "[jobs.secrets.a]\nsecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n[jobs.secrets.b]\nsecret_env = 'KEY_OF_B'")
+	t.Setenv("KEY_OF_B", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	r := cli(t, nil, "", "config", "show", "--config", file)
+	require.Zero(t, r.code, r.err)
+	assert.NotContains(t, r.out, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	assert.Contains(t, r.out, "KEY_OF_B")
 }

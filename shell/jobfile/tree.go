@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -106,12 +107,10 @@ func (e *expander) node(n *yaml.Node, depth int) *yaml.Node {
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		for _, o := range e.open {
-			if o == n.Alias {
-				e.f.say(n, "", "*%s is within what it stands for", clip(n.Value))
-				e.full = true
-				return nil
-			}
+		if slices.Contains(e.open, n.Alias) {
+			e.f.say(n, "", "*%s is within what it stands for", clip(n.Value))
+			e.full = true
+			return nil
 		}
 		e.open = append(e.open, n.Alias)
 		out := e.node(n.Alias, depth+1)
