@@ -1,10 +1,7 @@
 package constraints_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
 )
 
@@ -123,6 +118,7 @@ func TestWhichRunOfAnotherJobCounts(t *testing.T) {
 		{"none within a time", `{job: load, match: any, within: 46h}`, map[core.Time]change{day(1): ended(core.OrchestratorFailed), day(2): ended(core.OrchestratorCompleted)}, false, "no run of job load has succeeded within 46h0m0s"},
 		{"the same time", `{job: load, match: scheduled}`, map[core.Time]change{noon: ended(core.OrchestratorCompleted)}, true, "run load:2026-03-10T12:00:00.000Z is completed"},
 		{"the same time, still running", `{job: load, match: scheduled}`, map[core.Time]change{noon: in(core.OrchestratorRunning), day(1): ended(core.OrchestratorCompleted)}, false, "run load:2026-03-10T12:00:00.000Z is running"},
+		{"the same time, skipped", `{job: load, match: scheduled}`, map[core.Time]change{noon: func(o *core.Orchestrator) { o.State = core.OrchestratorCompleted }}, false, "run load:2026-03-10T12:00:00.000Z is completed"},
 		{"no run of the same time", `{job: load, match: scheduled}`, map[core.Time]change{day(1): ended(core.OrchestratorCompleted)}, false, "there is no run load:2026-03-10T12:00:00.000Z"},
 		{"since the run before", `{job: load, match: since}`, map[core.Time]change{day(1).Add(time.Hour): ended(core.OrchestratorCompleted)}, true, "run load:2026-03-09T13:00:00.000Z completed at 2026-03-09T14:00:00.000Z"},
 		{"not since the run before", `{job: load, match: since}`, map[core.Time]change{day(2): ended(core.OrchestratorCompleted)}, false, "no run of job load has succeeded since run report:2026-03-09T12:00:00.000Z"},
@@ -215,119 +211,6 @@ func TestOfTwoRunsThatAreCheckedAtOnceExactlyOneGoesOn(t *testing.T) {
 	assert.Equal(t, 1, met)
 }
 
-func TestARunHasTheLocksOfItsConstraintsUnlessItIsStopped(t *testing.T) {
-	const own = "run:"
-	held := core.LockAcquire{Name: "b", Tenant: "acme", Holder: "somebody"}
-	for _, row := range []struct {
-		name, config string
-		before       []core.LockAcquire
-		met          bool
-		locks        []string
-		checks       int
-		message      string
-	}{
-		{name: "free", config: `{lock: {config: {name: b}}}, {lock: {config: {name: a}}}`, met: true, locks: []string{"a", "b"}, checks: 2, message: "all 2 constraints are met"},
-		{name: "twice the same", config: `{lock: {config: {name: a}}}, {lock: {config: {name: a}}}`, met: true, locks: []string{"a"}, checks: 2, message: "all 2 constraints are met"},
-		{name: "held by another: none is kept", config: `{lock: {config: {name: b}}}, {lock: {config: {name: a}}}`, before: []core.LockAcquire{held}, checks: 1, message: `violated: lock: lock "b" is held by "somebody"`},
-		{name: "advisory: the others are kept", config: `{lock: {advisory: true, config: {name: b}}}, {lock: {config: {name: c}}}`, before: []core.LockAcquire{held}, met: true, locks: []string{"c"}, checks: 2, message: `violated: lock: lock "b" is held by "somebody"`},
-		{name: "another constraint stops it: none is taken", config: `{lock: {config: {name: a}}}, {says: {}}`, checks: 1, message: "violated: says"},
-		{name: "an advisory one does not", config: `{lock: {config: {name: a}}}, {hints: {}}`, met: true, locks: []string{"a"}, checks: 2, message: "violated: hints"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w, j := newWorld(), job(t, `constraints: [`+row.config+`]`, "")
-			run := w.run(j, noon, nil)
-			for _, ev := range row.before {
-				_, err := w.SendLock(t.Context(), shell.Scope{}, ev.Name, ev)
-				require.NoError(t, err)
-			}
-			c := checker(t, w, withSays)
-			for range 2 { // it may be asked again
-				r := pre(t, w, c, j)
-				assert.Equal(t, row.met, r.ShouldProceed)
-				assert.Equal(t, row.locks, r.Locks)
-				assert.Equal(t, row.message, r.Message)
-				assert.Len(t, r.Checks, row.checks)
-				for _, name := range []string{"a", "c"} {
-					want := ""
-					if strings.Contains(strings.Join(row.locks, " "), name) {
-						want = own + run.ID.String()
-					}
-					assert.Equal(t, want, w.holder(name), "lock %s", name)
-				}
-			}
-		})
-	}
-}
-
-func TestALockThatARunLeftBehindIsTaken(t *testing.T) {
-	orphan := func(o *core.Orchestrator) { ended(core.OrchestratorOrphaned)(o); o.InCluster = true }
-	for _, row := range []struct {
-		name   string
-		change func(*core.Orchestrator) // nil: there is no such run
-		met    bool
-	}{
-		{"gone", nil, true},
-		{"ended", ended(core.OrchestratorCancelled), true},
-		{"under way", in(core.OrchestratorRunning), false},
-		{"between two attempts", in(core.OrchestratorRetrying), false},
-		{"orphaned, and its pod goes on", orphan, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w, j := newWorld(), job(t, `constraints: [{lock: {config: {name: a, ttl: 1h}}}]`, "")
-			id := core.RunRef(j.Namespace, j.Tenant, core.RunID(j.ID, day(1))).ID
-			if row.change != nil {
-				w.run(j, day(1), row.change)
-			}
-			run := w.run(j, noon, nil)
-			_, err := w.SendLock(t.Context(), shell.Scope{}, "a", core.LockAcquire{Name: "a", Tenant: "acme", Holder: "run:" + id.String()})
-			require.NoError(t, err)
-			got := checkOf(t, pre(t, w, checker(t, w, nil), j))
-			assert.Equal(t, row.met, got.Met)
-			if row.met {
-				assert.Equal(t, "run:"+run.ID.String(), w.holder("a"))
-			} else {
-				assert.Equal(t, `lock "a" is held by run report:2026-03-09T12:00:00.000Z`, got.Message)
-			}
-		})
-	}
-}
-
-func TestACheckThatIsCutOffKeepsNoLock(t *testing.T) {
-	w, j := newWorld(), job(t, `constraints: [{lock: {config: {name: a}}}, {lock: {config: {name: b}}}]`, "")
-	w.run(j, noon, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.onLock = func(ev core.LockEvent) {
-		if acquire, ok := ev.(core.LockAcquire); ok && acquire.Name == "b" {
-			cancel()
-		}
-	}
-	_, err := checker(t, w, nil).CheckPreExecution(ctx, j, core.RunID(j.ID, noon))
-	require.ErrorIs(t, err, context.Canceled)
-	assert.Empty(t, w.holder("a"))
-}
-
-func TestALockThatCannotBeGivenBackIsTheRunsToGiveBack(t *testing.T) {
-	w, j := newWorld(), job(t, `constraints: [{lock: {config: {name: a}}}, {lock: {config: {name: b}}}]`, "")
-	w.run(j, noon, nil)
-	_, err := w.SendLock(t.Context(), shell.Scope{}, "b", core.LockAcquire{Name: "b", Tenant: "acme", Holder: "somebody"})
-	require.NoError(t, err)
-	broken := false
-	w.onLock = func(ev core.LockEvent) {
-		if _, ok := ev.(core.LockRelease); ok {
-			broken = true
-		}
-	}
-	w.refuses = func(string) error {
-		if broken {
-			return errDown
-		}
-		return nil
-	}
-	r := pre(t, w, checker(t, w, nil), j)
-	assert.False(t, r.ShouldProceed)
-	assert.Equal(t, []string{"a", "b"}, r.Locks, "who knows whether b was taken")
-}
-
 func TestWhereTheEngineDoesNotAnswerNothingIsKnown(t *testing.T) {
 	for _, config := range []string{
 		`previousRun: {}`, `dependsOn: {config: {job: load}}`, `dependsOn: {config: {job: load, match: since}}`, `maxConcurrentRuns: {config: {max: 1}}`,
@@ -341,139 +224,6 @@ func TestWhereTheEngineDoesNotAnswerNothingIsKnown(t *testing.T) {
 		_, err := c.CheckPreExecution(t.Context(), j, core.RunID(j.ID, noon))
 		require.ErrorContains(t, err, errDown.Error(), config)
 	}
-}
-
-func TestAHooksVerdictIsItsErrorOrItsAnswer(t *testing.T) {
-	for _, row := range []struct {
-		name, result string
-		err          error
-		met          bool
-		message      string
-		unknown      string
-	}{
-		{name: "nothing", met: true},
-		{name: "no JSON", result: `fine`, met: true},
-		{name: "another answer", result: `{"exit_code":0,"stdout":"all is well"}`, met: true},
-		{name: "go on", result: `{"proceed":true,"message":"as you like"}`, met: true, message: "as you like"},
-		{name: "do not", result: `{"proceed":false,"message":"not today"}`, message: "not today"},
-		{name: "a program's output", result: `{"exit_code":0,"stdout":"{\"proceed\":false,\"message\":\"full\"}\n"}`, message: "full"},
-		{name: "a server's answer", result: `{"status":200,"body":{"proceed":false,"message":"closed"}}`, message: "closed"},
-		{name: "an error", err: errDown, message: "the store is down"},
-		{name: "no verdict", result: `{"proceed":"maybe"}`, unknown: `its answer has proceed "maybe": want true or false`},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w, j := newWorld(), job(t, `constraints: [{preRunHook: {config: {tool: gate, input: {run: "${run_id}", attempt: "${attempt}"}}}}]`, "")
-			run := w.run(j, noon, func(o *core.Orchestrator) { o.RetryAttempt = 2 })
-			var call shell.Call
-			c := checker(t, w, func(o *constraints.Options) {
-				o.Tools = map[string]shell.Tool{"gate": shell.ToolFunc(func(_ context.Context, got shell.Call) (json.RawMessage, error) {
-					call = got
-					return json.RawMessage(row.result), row.err
-				})}
-			})
-			require.NoError(t, c.Validate(j))
-			r, err := c.CheckPreExecution(t.Context(), j, run.RunID)
-			if row.unknown != "" {
-				require.ErrorContains(t, err, row.unknown)
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, row.met, checkOf(t, r).Met)
-			assert.Equal(t, row.message, checkOf(t, r).Message)
-			assert.JSONEq(t, `{"run":"report:2026-03-10T12:00:00.000Z","attempt":"2"}`, string(call.Input))
-			assert.Equal(t, run.ID.String()+"/2/pre/preRunHook", call.IdempotencyKey)
-			assert.Equal(t, uint32(3), call.Attempt)
-			assert.Equal(t, "acme", call.Tenant)
-		})
-	}
-}
-
-func TestAHookThatGivesNoVerdictInTimeOrPanicsGivesNone(t *testing.T) {
-	for name, tool := range map[string]shell.ToolFunc{
-		"no verdict within 10ms": func(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
-			<-ctx.Done()
-			return json.RawMessage(`{"proceed":true}`), nil
-		},
-		"it panicked": func(context.Context, shell.Call) (json.RawMessage, error) { panic("secret") },
-	} {
-		w, j := newWorld(), job(t, `constraints: [{postRunHook: {config: {tool: gate, timeout: 10ms}}}]`, "")
-		run := w.run(j, noon, in(core.OrchestratorTerminating))
-		c := checker(t, w, func(o *constraints.Options) { o.Tools = map[string]shell.Tool{"gate": tool} })
-		_, err := c.CheckPostExecution(t.Context(), j, run.RunID, noon.Std(), noon.Std(), 0)
-		require.EqualError(t, err, "could not be checked: postRunHook: "+name)
-	}
-}
-
-func TestExpressionsSeeTheRun(t *testing.T) {
-	for _, row := range []struct {
-		text string
-		met  bool
-	}{
-		{`job.id == "report" && job.labels["team"] == "data" && job.tenant == "acme"`, true},
-		{`run.id.startsWith("report:") && !run.manual && run.attempt == 1 && attempt == 1`, true},
-		{`phase == "post"`, true},
-		{`exit_code in [0, 3]`, true},
-		{`duration > duration("29m") && duration <= duration("30m")`, true},
-		{`scheduled_at == timestamp("2026-03-10T12:00:00Z") && scheduled_at.getDayOfWeek() == 2`, true},
-		{`now - scheduled_at == duration("1h")`, true},
-		{`previous_run.exists && previous_run.succeeded && previous_run.exit_code == 0 && previous_run.duration == duration("59m")`, true},
-		{`run.reason == "OOMKilled"`, true},
-		{`run.error != ""`, false},
-		{`"nope" in job.labels`, false},
-	} {
-		t.Run(row.text, func(t *testing.T) {
-			config, err := json.Marshal(map[string]any{"constraints": []any{map[string]any{"expression": map[string]any{"phase": "post", "config": map[string]any{"expression": row.text}}}}})
-			require.NoError(t, err)
-			w, j := newWorld(), job(t, "", "")
-			j.ConstraintConfig = config
-			code := int32(0)
-			w.run(j, day(1), func(o *core.Orchestrator) { ended(core.OrchestratorCompleted)(o); o.Pod.ExitCode = &code })
-			run := w.run(j, noon, func(o *core.Orchestrator) { o.RetryAttempt, o.Pod.Reason = 1, "OOMKilled" })
-			c := checker(t, w, func(o *constraints.Options) { o.Now = func() time.Time { return noon.Add(time.Hour).Std() } })
-			require.NoError(t, c.Validate(j))
-			r, err := c.CheckPostExecution(t.Context(), j, run.RunID, noon.Std(), noon.Add(30*time.Minute).Std(), 3)
-			require.NoError(t, err)
-			assert.Equal(t, row.met, checkOf(t, r).Met)
-			assert.Equal(t, effects.CheckPost, checkOf(t, r).Phase)
-		})
-	}
-}
-
-func TestAnExpressionReadsTheRunBeforeOnlyWhereItAsksForIt(t *testing.T) {
-	w, j := newWorld(), job(t, `constraints: [{expression: {config: {expression: "attempt == 0 || previous_run.exists"}}}]`, "")
-	w.run(j, noon, nil)
-	assert.True(t, checkOf(t, pre(t, w, checker(t, w, nil), j)).Met)
-	assert.Zero(t, w.reads["JobRuns"])
-}
-
-func TestAnExpressionThatCostsTooMuchIsStopped(t *testing.T) {
-	list := "[" + strings.Repeat("1,", 200) + "1]"
-	for _, text := range []string{
-		list + ".all(a, " + list + ".all(b, " + list + ".all(c, a + b + c > 0)))",
-		`["` + strings.Repeat("x", 1000) + `"].all(a, [a+a+a+a+a+a+a+a+a+a].all(b, [b+b+b+b+b+b+b+b+b+b].all(c, [c+c+c+c+c+c+c+c+c+c].all(d, [d+d+d+d+d+d+d+d+d+d].all(e, size(e+e+e+e) > 0)))))`,
-	} {
-		config, err := json.Marshal(map[string]any{"constraints": []any{map[string]any{"expression": map[string]any{"config": map[string]any{"expression": text}}}}})
-		require.NoError(t, err)
-		w, j := newWorld(), job(t, "", "")
-		j.ConstraintConfig = config
-		w.run(j, noon, nil)
-		c := checker(t, w, nil)
-		require.NoError(t, c.Validate(j))
-		_, err = c.CheckPreExecution(t.Context(), j, core.RunID(j.ID, noon))
-		require.ErrorContains(t, err, "cost limit exceeded")
-	}
-}
-
-func TestARunThatIsStoppedKeepsNoLockOfAnEarlierCheck(t *testing.T) {
-	w, j := newWorld(), job(t, `constraints: [{lock: {config: {name: a}}}, {lock: {config: {name: b}}}, {says: {}}]`, "")
-	run := w.run(j, noon, nil)
-	for name, holder := range map[string]string{"a": "run:" + run.ID.String(), "b": "somebody"} {
-		_, err := w.SendLock(t.Context(), shell.Scope{}, name, core.LockAcquire{Name: name, Tenant: "acme", Holder: holder})
-		require.NoError(t, err)
-	}
-	assert.Empty(t, pre(t, w, checker(t, w, withSays), j).Locks)
-	assert.Empty(t, w.holder("a"))
-	assert.Equal(t, "somebody", w.holder("b"))
 }
 
 func TestTheLatestRunIsTheOneForTheLatestTimeAndNotTheOneMadeLast(t *testing.T) {
@@ -492,4 +242,30 @@ func TestTheLatestRunIsTheOneForTheLatestTimeAndNotTheOneMadeLast(t *testing.T) 
 	w.run(j, noon, nil)
 	got := checkOf(t, pre(t, w, checker(t, w, nil), j))
 	assert.True(t, got.Met, got.Message)
+}
+
+func TestRunsWithLabelsAreCountedOverAllPagesAndJobs(t *testing.T) {
+	w, j := newWorld(), job(t, `constraints: [{maxConcurrentRuns: {config: {max: 2, labels: {database: warehouse}}}}]`, "")
+	for n := range 8 { // the two that count are the oldest of their lists
+		other := *j
+		other.ID = fmt.Sprintf("job-%d", n)
+		if n >= 6 {
+			other.Labels = map[string]string{"database": "warehouse", "team": "ops"}
+		}
+		w.run(&other, day(n+1), in(core.OrchestratorRunning))
+	}
+	w.run(j, noon, nil)
+	got := checkOf(t, pre(t, w, checker(t, w, nil), j))
+	assert.False(t, got.Met)
+	assert.Equal(t, "2 other runs are under way, and 2 may be at a time", got.Message)
+}
+
+func TestARunThatItsJobHasGivenNoPlaceDoesNotCount(t *testing.T) {
+	w, j := newWorld(), job(t, `constraints: [{maxConcurrentRuns: {config: {max: 1}}}]`, "")
+	w.run(j, day(1), in(core.OrchestratorRunning))
+	known := w.jobs[j.ID]
+	known.Active[0].Stage = core.StageAsked
+	w.run(j, noon, nil)
+	assert.True(t, checkOf(t, pre(t, w, checker(t, w, nil), j)).Met)
+	assert.Equal(t, 1, w.reads["JobRun"], "nobody reads more than the run itself")
 }

@@ -223,6 +223,7 @@ func TestRunTimesAreThoseOfThePodWhereTheClusterKnowsThem(t *testing.T) {
 		{"killed at the limit, as the machine saw", 0, 10 * time.Minute, false, true},
 		{"killed at the limit, which the cluster rounds", 10 * time.Minute, 10 * time.Minute, false, true},
 		{"killed at the limit, a second short by the cluster", 10*time.Minute - 900*time.Millisecond, 10*time.Minute + 100*time.Millisecond, false, true},
+		{"as long as it may, and nobody watched", 10 * time.Minute, 0, true, true},
 		{"it never ran", 0, 0, true, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -205,3 +205,18 @@ func TestManyConfigurationsAreCheckedAtOnce(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 }
+
+func TestWhatIsRememberedOfOneJobIsNotTakenForAnother(t *testing.T) {
+	w := newWorld()
+	c := checker(t, w, nil)
+	j := job(t, `constraints: [{timeWindow: {config: {from: "12:00", to: "13:00"}}}, {dependsOn: {config: {job: load}, advisory: true}}]`, "")
+	w.run(j, noon, nil)
+	assert.True(t, pre(t, w, c, j).Checks[0].Met)
+	moved := *j
+	moved.Timezone = "Asia/Tokyo"
+	w.run(&moved, noon, nil)
+	assert.False(t, pre(t, w, c, &moved).Checks[0].Met)
+	itself := *j
+	itself.ID = "load"
+	require.ErrorContains(t, c.Validate(&itself), "is the job itself")
+}
