@@ -121,7 +121,7 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 	for state, held := range map[string]effects.Outer{
 		"pre_run": nil, "pending": nil, "retrying": nil, "running": nil,
 		"condition_running": effects.CheckConstraints{}, "action_running": effects.TakeAction{}, "container_creating": effects.CreateRun{},
-		"terminating, logs": effects.FetchLogs{}, "terminating, deleting": effects.DeleteRun{},
+		"terminating, logs": effects.FetchLogs{}, "terminating, deleting": effects.DeleteRun{}, "terminating, checking": nil,
 	} {
 		t.Run(state, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,12 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 					if held != nil {
 						release = c.hold(held)
 					}
-					run = bring(t, e, c, spec, state)
+					run = madeFor(t, e, spec, state)
+					if state == "terminating, checking" { // the second evaluation, not the first one
+						reach(t, e, run, "running")
+						release = c.hold(effects.CheckConstraints{})
+					}
+					reach(t, e, run, state)
 				})
 				release()
 				o.Store = st.Reopen("second")
@@ -167,24 +172,27 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 	}
 }
 
-// bring makes a run, and lets time pass until it is in a state.
-func bring(t *testing.T, e *shell.Engine, c *fakeCluster, spec core.JobSpec, state string) uuid.UUID {
+// madeFor makes a run that can reach a state.
+func madeFor(t *testing.T, e *shell.Engine, spec core.JobSpec, state string) uuid.UUID {
 	t.Helper()
 	if state == "pre_run" {
 		spec.Schedule = "@every 10m"
 	}
 	spec.MaxConcurrentRuns = 1
 	j := applied(t, e, spec)
-	run := core.RunRef("ns", "t", core.RunID("nightly", j.NextRunAt)).ID
 	switch state {
 	case "pre_run":
 		elapse(j.NextRunAt.Sub(effects.TimeOf(time.Now())) - 10*time.Second)
-	case "pending":
+		return core.RunRef("ns", "t", core.RunID("nightly", j.NextRunAt)).ID
+	case "pending": // it waits for the place of another one
 		triggered(t, e, "nightly")
-		run = triggered(t, e, "nightly")
-	default:
-		run = triggered(t, e, "nightly")
 	}
+	return triggered(t, e, "nightly")
+}
+
+// reach lets time pass until a run is in a state.
+func reach(t *testing.T, e *shell.Engine, run uuid.UUID, state string) {
+	t.Helper()
 	for range 60 {
 		o := runOf(t, e, run)
 		at := string(o.State)
@@ -192,12 +200,11 @@ func bring(t *testing.T, e *shell.Engine, c *fakeCluster, spec core.JobSpec, sta
 			at += ", " + string(o.Step)
 		}
 		if at == state {
-			return run
+			return
 		}
 		elapse(2 * time.Second)
 	}
 	require.Fail(t, "it is not "+state, "%+v", runOf(t, e, run))
-	return run
 }
 
 func TestRunsAndTheirLogsAreForgottenTogether(t *testing.T) {
