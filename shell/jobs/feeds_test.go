@@ -87,6 +87,7 @@ func fed(d *database) func(*rig) {
 func TestADatabaseIsToldOfStartsRetriesAndEndsInOrder(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = func(a jobs.Run) runnertest.Script { return runnertest.Script{Ends: true, Exit: 1 - int32(a.N)} }
 		o := r.ended(r.trigger(job("nightly", retries(1))))
 		time.Sleep(5 * time.Second)
@@ -104,6 +105,7 @@ func TestADatabaseIsToldOfStartsRetriesAndEndsInOrder(t *testing.T) {
 func TestUpdatesComeInBatches(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.trigger(job("nightly"))
 		for range 299 {
@@ -125,6 +127,7 @@ func TestUpdatesComeInBatches(t *testing.T) {
 func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
 	d := &database{fails: 4}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
 		time.Sleep(5 * time.Minute)
@@ -135,6 +138,7 @@ func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
 func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 	d := &database{fails: 1 << 30}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
 		r.stop()
@@ -148,6 +152,7 @@ func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		r.ended(r.trigger(job("nightly")))
 		time.Sleep(time.Minute) // a watermark is stored

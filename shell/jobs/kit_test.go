@@ -151,7 +151,9 @@ func (r *rig) run(id uuid.UUID) core.Orchestrator {
 // created waits until the attempt is in the cluster.
 func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
 	r.t.Helper()
-	made, err := r.fake.Created(r.t.Context(), o.RunID, n)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Hour) // of the test's own clock
+	defer cancel()
+	made, err := r.fake.Created(ctx, o.RunID, n)
 	require.NoError(r.t, err)
 	synctest.Wait()
 	return made.Attempt
@@ -160,7 +162,7 @@ func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
 // ended waits for the end of a run.
 func (r *rig) ended(o core.Orchestrator) core.Orchestrator {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 24*time.Hour) // of the test's own clock
+	ctx, cancel := context.WithTimeout(r.t.Context(), 6*time.Hour) // of the test's own clock
 	defer cancel()
 	o, err := r.e.WaitJobRun(ctx, o.ID)
 	require.NoError(r.t, err, "the run is %s: %s", o.State, o.Error)
