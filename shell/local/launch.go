@@ -33,7 +33,7 @@ const (
 // before main, so that every program that has a [Runner] can be its own
 // supervisor, tests included.
 func init() {
-	if len(os.Args) != 2 {
+	if len(os.Args) != 2 || os.Getenv(podDirVar) != os.Args[1] {
 		return
 	}
 	switch os.Args[0] {

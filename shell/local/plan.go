@@ -20,7 +20,9 @@ import (
 
 const (
 	planVersion  = 1
-	defaultGrace = 30 // seconds, as in Kubernetes
+	defaultGrace = 30        // seconds, as in Kubernetes
+	maxGrace     = 24 * 3600 // a longer one is cut
+	maxRunMS     = 1 << 40   // 35 years: what a timer can be set to
 	// overrunSlackMS is how much later than Orrery the supervisor ends a pod that runs
 	// for too long: it is there for the case that Orrery is gone.
 	overrunSlackMS = 60_000
@@ -71,13 +73,13 @@ func planOf(r jobs.Run, dir, node, uid string, maxLog int64) (plan, error) {
 		MaxLogBytes:  maxLog,
 	}
 	if pod.TerminationGracePeriodSeconds != nil {
-		p.GraceSeconds = *pod.TerminationGracePeriodSeconds
+		p.GraceSeconds = min(*pod.TerminationGracePeriodSeconds, maxGrace)
 	}
 	if pod.ActiveDeadlineSeconds != nil {
 		p.DeadlineSeconds = *pod.ActiveDeadlineSeconds
 	}
 	if r.MaxAllowedRunTimeMS > 0 {
-		p.MaxRunMS = r.MaxAllowedRunTimeMS + overrunSlackMS
+		p.MaxRunMS = min(r.MaxAllowedRunTimeMS, maxRunMS) + overrunSlackMS
 	}
 	fields := fieldValues(r, node, uid)
 	for _, c := range pod.InitContainers {

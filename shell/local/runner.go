@@ -202,9 +202,9 @@ const killPatience = 30 * time.Second
 
 // end ends the processes of a pod that was started.
 func (r *Runner) end(ctx context.Context, dir string) error {
-	grace := time.Duration(defaultGrace) * time.Second
+	grace := defaultGrace * time.Second
 	if p, err := readPlan(dir); err == nil {
-		grace = time.Duration(min(p.GraceSeconds, int64(24*time.Hour/time.Second))) * time.Second
+		grace = time.Duration(p.GraceSeconds) * time.Second
 	}
 	deadline := time.Now().Add(grace + killPatience)
 	asked := false

@@ -131,6 +131,7 @@ type watcher struct {
 	sink jobs.Sink
 	tell notifier // nil: look every now and then
 	told map[string]told
+	tick *time.Ticker // look at all of them
 }
 
 // told is what was said of an attempt last.
@@ -222,8 +223,8 @@ func (r *Runner) cleanUp() {
 }
 
 func (w *watcher) loop(ctx context.Context, every time.Duration) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	w.tick = time.NewTicker(every)
+	defer w.tick.Stop()
 	again := time.NewTicker(recheckEvery)
 	defer again.Stop()
 	later := map[string]int{}
@@ -244,7 +245,7 @@ func (w *watcher) loop(ctx context.Context, every time.Duration) error {
 		}
 		select {
 		case <-w.watch.wake:
-		case <-tick.C:
+		case <-w.tick.C:
 			w.watch.touchAll()
 		case <-rechecks:
 			for name, times := range later {
@@ -337,7 +338,9 @@ func (w *watcher) observe(a jobs.Attempt) (o jobs.Observation, there bool, err e
 	if w.tell != nil {
 		// First this, then the look: what comes after it is told.
 		if err := w.tell.add(a.Name()); err != nil && !errors.Is(err, os.ErrNotExist) {
-			w.watch.touchAgain(a.Name(), recheckTimes)
+			w.logger.Warn("the system tells of no more directories: looking at them instead", "error", err)
+			w.tell = nil // what it does tell is heard of all the same
+			w.tick.Reset(pollEvery)
 		}
 	}
 	if p, err := readPlan(dir); err == nil {
