@@ -31,6 +31,11 @@ type jobsConfig struct {
 	// Allow are networks that the webhooks of constraints may reach although they are
 	// not public.
 	Allow []string `toml:"allow,omitempty"`
+	// UpdatesURL and MetricsURL are told what becomes of runs, in batches; empty:
+	// nobody is. FeedSecret names the key that signs them.
+	UpdatesURL string `toml:"updates_url,omitempty"`
+	MetricsURL string `toml:"metrics_url,omitempty"`
+	FeedSecret string `toml:"feed_secret,omitempty"`
 	// Secrets sign the webhooks of constraints: a job names one, and never has one.
 	Secrets map[string]secretConfig `toml:"secrets,omitempty"`
 }
@@ -146,6 +151,10 @@ func (c *config) validateJobs() error {
 	}
 	_, err := j.keys()
 	_, clientErr := j.client()
+	_, feedErr := j.feeds()
+	if err == nil { // else it would be said twice
+		errs = append(errs, feedErr)
+	}
 	errs = append(errs, err, clientErr)
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {

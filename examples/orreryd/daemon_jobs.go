@@ -43,11 +43,22 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 		return fmt.Errorf("constraints: %w", err)
 	}
 	j := d.c.Jobs
-	d.jobs, err = jobs.New(jobs.Options{
+	o := jobs.Options{
 		Runners: runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
-	})
+	}
+	told, err := j.feeds()
+	if err != nil {
+		return err
+	}
+	if j.UpdatesURL != "" {
+		o.Syncer = told
+	}
+	if j.MetricsURL != "" {
+		o.Stats = told
+	}
+	d.jobs, err = jobs.New(o)
 	if err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}

@@ -6,14 +6,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -199,4 +204,61 @@ func TestKeysOfWebhooksAreNotShown(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	assert.NotContains(t, r.out, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	assert.Contains(t, r.out, "KEY_OF_B")
+}
+
+func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	key, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var refused bool
+	told := map[string]int{}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !refused { // it comes again
+			refused = true
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = key.Verify(body, r.Header)
+		}
+		var batch struct {
+			Updates []core.JobRunUpdate
+			Metrics []core.OrchestratorMetrics
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &batch)
+		}
+		if err != nil {
+			told["bad "+err.Error()]++
+		}
+		for _, u := range batch.Updates {
+			told[fmt.Sprintf("update %s %d", u.Status, u.RetryAttempt)]++
+		}
+		for _, m := range batch.Metrics {
+			told[fmt.Sprintf("metrics %s %d", m.FinalState, *m.PodExitCode)]++
+		}
+	}))
+	t.Cleanup(web.Close)
+	p := start(t, "--db", database(t), "--config", write(t, "orrery.toml", fmt.Sprintf(
+		"[jobs]\nupdates_url = '%[1]s'\nmetrics_url = '%[1]s'\nfeed_secret = 'a'\n[jobs.secrets.a]\nsecret = '%[2]s'\n", web.URL, secret)))
+	p.applyJob("told", "exit 9", "retry: {maxRetries: 1, initialDelay: 1ms}\n")
+	require.Equal(t, exitFailed, p.do("job", "trigger", "told", "--wait").code)
+	want := []string{"update running 0", "update pending 1", "update running 1", "update failed 1", "metrics failed 9"}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return told["update failed 1"] > 0 && told["metrics failed 9"] > 0
+	}, patience, 10*time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, w := range want {
+		assert.Contains(t, told, w)
+	}
+	for k := range told {
+		assert.NotContains(t, k, "bad")
+	}
 }
