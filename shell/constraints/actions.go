@@ -116,12 +116,12 @@ func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
 		c, err := newWebhook(at, raw)
 		r.reach.Webhooks = true
 		if c.Secret != "" {
-			r.need(needSecret, c.Secret, at+".secret")
+			r.need(need{what: needSecret, name: c.Secret, path: at + ".secret"})
 		}
 		return err
 	case actionNotify:
 		r.reach.Notify = true
-		r.need(needNotify, "", at)
+		r.need(need{what: needNotify, path: at})
 		return strictjson.DecodeAt(at, raw, &notifyConfig{})
 	case actionLog:
 		_, err := newLog(at, raw)
@@ -196,12 +196,7 @@ func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.
 			break
 		}
 	}
-	if err := action.Take(ctx, in); err != nil {
-		in.Logger.WarnContext(ctx, "action of a constraint failed", "constraint", a.Constraint, "action", a.Type, "error", err)
-		return err
-	}
-	in.Logger.InfoContext(ctx, "action of a constraint was taken", "constraint", a.Constraint, "action", a.Type)
-	return nil
+	return action.Take(ctx, in)
 }
 
 // action makes the action that was asked for.

@@ -269,3 +269,24 @@ func TestARunThatItsJobHasGivenNoPlaceDoesNotCount(t *testing.T) {
 	assert.True(t, checkOf(t, pre(t, w, checker(t, w, nil), j)).Met)
 	assert.Equal(t, 1, w.reads["JobRun"], "nobody reads more than the run itself")
 }
+
+func TestARunThatGoesOnWhileRunsAreCountedIsCountedOnce(t *testing.T) {
+	w, j := newWorld(), job(t, `constraints: [{maxConcurrentRuns: {config: {max: 2, labels: {team: data}}}}]`, "")
+	path := []core.OrchestratorStatus{core.OrchestratorConditionRunning, core.OrchestratorActionRunning, core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating}
+	for begins := range path {
+		w.runs = nil
+		w.run(j, noon, nil)
+		w.run(j, day(1), in(path[begins]))
+		now := begins
+		w.onList = func() {
+			now = min(now+1, len(path)-1)
+			for i := range w.runs {
+				if w.runs[i].ScheduledAt == day(1) {
+					w.runs[i].State = path[now]
+				}
+			}
+		}
+		got := checkOf(t, pre(t, w, checker(t, w, nil), j))
+		assert.Equal(t, "1 other runs are under way, and 2 may be at a time", got.Message, path[begins])
+	}
+}

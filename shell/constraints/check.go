@@ -121,13 +121,14 @@ func (e *evaluation) found(i int, out Outcome, err error) {
 	*f = finding{evaluated: !out.undecided || err != nil, out: out, err: err}
 	if err != nil {
 		f.out = Outcome{Met: e.policy(c) == core.FailOpen}
+		// The engine logs what is violated, as 004 Logging has it; an error that counts as
+		// met it does not see.
 		e.in.Logger.Error("constraint could not be checked", "constraint", c.name, "error", line(err.Error()))
 		return
 	}
 	list := c.c.OnMet()
 	if !out.Met {
 		list = c.c.OnViolation()
-		e.in.Logger.Warn("constraint is violated", "constraint", c.name, "message", out.Message) // 004 Logging
 	}
 	if out.undecided {
 		return

@@ -114,10 +114,11 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 	return n, nil
 }
 
-// busyStates are those of runs that may take a place.
+// busyStates are those of runs that may take a place, in the order in which a run
+// passes them: one that goes on between two lists is found in the later one too.
 var busyStates = []core.OrchestratorStatus{
-	core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating,
 	core.OrchestratorConditionRunning, core.OrchestratorActionRunning,
+	core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating,
 }
 
 // withLabels counts the runs with the labels, up to the limit. A run that changes

@@ -9,12 +9,14 @@ package constraints
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -197,8 +199,12 @@ func (c *Checker) available(p *plan) error {
 		var ok bool
 		switch u.what {
 		case needTool:
-			_, ok = c.o.Tools[u.name]
+			var tool shell.Tool
+			tool, ok = c.o.Tools[u.name]
 			what, known = "tool", slices.Sorted(maps.Keys(c.o.Tools))
+			if err := checkInput(tool, u.input); err != nil {
+				return fmt.Errorf("%s: %w", strings.TrimSuffix(u.path, ".tool"), err)
+			}
 		case needSecret:
 			_, ok = c.keys[u.name]
 			what, known = "secret", slices.Sorted(maps.Keys(c.keys))
@@ -213,6 +219,24 @@ func (c *Checker) available(p *plan) error {
 		}
 	}
 	return nil
+}
+
+// checkInput has a tool look at its input, with something in the place of what is
+// known of a run alone. It names the field tool_input.
+func checkInput(tool shell.Tool, input json.RawMessage) error {
+	v, ok := tool.(shell.InputValidator)
+	if !ok {
+		return nil
+	}
+	values := map[string]string{}
+	for _, name := range variableNames {
+		values[name] = "0"
+	}
+	filled, err := expand(input, values)
+	if err != nil {
+		return err
+	}
+	return v.ValidateInput(filled)
 }
 
 // planKey is all that a plan depends on.
@@ -268,8 +292,7 @@ type Reach struct {
 
 func (r Reach) sorted() Reach {
 	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Locks} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
+		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
 	}
 	return r
 }

@@ -19,9 +19,9 @@ import (
 const (
 	maxExpressionBytes = 4 << 10
 	maxExpressionDepth = 64
-	maxExpressionCost  = 100_000 // in CEL's units: about a step each
-	expressionInterval = 64      // iterations between two looks at the context
-	expressionLimit    = 2 * time.Second
+	maxExpressionCost  = 100_000          // in CEL's units: about a step each
+	expressionInterval = 64               // iterations between two looks at the context
+	expressionLimit    = 10 * time.Second // for a machine that is busy: the cost is what bounds it
 )
 
 // Types of the variables of expressions. Their fields are what docs/constraints.md

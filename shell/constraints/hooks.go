@@ -54,7 +54,7 @@ func newHook(s Spec) (Constraint, error) {
 		return nil, s.Errorf("input", "is for a tool: a web server is told of the run")
 	case c.Tool != "":
 		s.parsed.reach.Tools = append(s.parsed.reach.Tools, c.Tool)
-		s.parsed.need(needTool, c.Tool, at+".tool")
+		s.parsed.need(need{what: needTool, name: c.Tool, path: at + ".tool", input: c.Input})
 		return h, checkTexts(at+".input", c.Input)
 	}
 	if h.url, err = parseURL(at+".url", c.URL); err != nil {

@@ -3,6 +3,7 @@ package constraints_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,22 @@ func TestAHooksVerdictIsItsErrorOrItsAnswer(t *testing.T) {
 			assert.Equal(t, "acme", call.Tenant)
 		})
 	}
+}
+
+// picky is a tool that knows what it can be told.
+type picky struct{ shell.Tool }
+
+func (picky) ValidateInput(input json.RawMessage) error {
+	if string(input) != `{"run":"0"}` {
+		return fmt.Errorf("tool_input.run: is %s", input)
+	}
+	return nil
+}
+
+func TestTheInputOfAHooksToolIsCheckedWhereTheToolCan(t *testing.T) {
+	c := checker(t, nil, func(o *constraints.Options) { o.Tools = map[string]shell.Tool{"picky": picky{}} })
+	require.NoError(t, c.Validate(job(t, `constraints: [{preRunHook: {config: {tool: picky, input: {run: "${run_id}"}}}}]`, "")))
+	require.EqualError(t, c.Validate(job(t, `constraints: [{preRunHook: {config: {tool: picky, input: {}}}}]`, "")), "constraints[0].preRunHook.config: tool_input.run: is {}")
 }
 
 func TestAHookThatGivesNoVerdictInTimeOrPanicsGivesNone(t *testing.T) {

@@ -45,6 +45,7 @@ type world struct {
 	step    uint64
 	broken  error                   // what each call answers, where it is not nil
 	onLock  func(ev core.LockEvent) // before an event is applied
+	onList  func()                  // after the runs were listed
 	refuses func(string) error      // by the name of the lock
 	reads   map[string]int          // calls by method
 	now     func() core.Time
@@ -89,6 +90,9 @@ func (w *world) JobRuns(_ context.Context, f shell.JobRunFilter, p shell.Page) (
 	defer w.mu.Unlock()
 	if err := w.count("JobRuns"); err != nil {
 		return nil, "", err
+	}
+	if w.onList != nil {
+		defer w.onList()
 	}
 	var found []core.Orchestrator
 	for _, run := range w.runs {

@@ -37,9 +37,10 @@ type planned struct {
 
 // need is something that the daemon must be configured for.
 type need struct {
-	what needed
-	name string
-	path string
+	what  needed
+	name  string
+	path  string
+	input json.RawMessage // of a tool
 }
 
 type needed int
@@ -50,9 +51,7 @@ const (
 	needNotify
 )
 
-func (p *plan) need(what needed, name, path string) {
-	p.needs = append(p.needs, need{what, name, path})
-}
+func (p *plan) need(n need) { p.needs = append(p.needs, n) }
 
 // parser reads configurations.
 type parser struct {
@@ -114,8 +113,14 @@ func (p parser) parse(job *jobs.Job) (*plan, error) {
 	case r.bytes > maxActionBytes:
 		return nil, fmt.Errorf("constraints: the configurations of their actions have %d bytes, more than %d", r.bytes, maxActionBytes)
 	}
+	if n := len(r.reach.sorted().Locks); n > maxLocks {
+		return nil, fmt.Errorf("constraints: they take %d locks, more than %d", n, maxLocks)
+	}
 	return r.plan, r.names()
 }
+
+// maxLocks bounds the locks of a run, as the machine does.
+const maxLocks = 8
 
 // constraint reads one entry: {"<type>": {…}}.
 func (r *reading) constraint(i int, e map[string]json.RawMessage) error {

@@ -114,12 +114,17 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	c := checker(t, nil, nil)
 	many := strings.Repeat(`{"previousRun":{}},`, core.MaxConstraints)
 	acts := strings.Repeat(`"skipNext",`, core.MaxRunActions)
+	locks := ""
+	for n := range 8 {
+		locks += fmt.Sprintf(`{"lock":{"config":{"name":"%d"}}},`, n)
+	}
 	large := `{"log":{"message":"` + strings.Repeat("${message}", 500) + `"}}`
 	for says, config := range map[string]string{
 		"constraints: 65 are more than 64":                                                     `{"constraints":[` + many + `{"lock":{}}]}`,
 		"constraints[0].previousRun.onMet: 129 actions are more than 128":                      `{"constraints":[{"previousRun":{"onMet":[` + acts + `"skip"]}}]}`,
 		"constraints: they have 129 actions, more than 128":                                    `{"constraints":[{"previousRun":{"onMet":[` + strings.TrimSuffix(acts, ",") + `],"onViolation":["skip"]}}]}`,
 		"constraints: the configurations of their actions have 555014 bytes, more than 524288": `{"constraints":[{"previousRun":{"onMet":[` + large + `]}}]}`,
+		"constraints: they take 9 locks, more than 8":                                          `{"constraints":[` + locks + `{"lock":{"config":{"name":"x"}}},{"lock":{"config":{"name":"x"}}}]}`,
 		"constraints: 65537 bytes is more than 65536":                                          `{"constraints":[` + strings.Repeat(" ", 65519) + `]}`,
 	} {
 		j := job(t, "", "")
