@@ -55,12 +55,18 @@ func (c *fakeCluster) engine() *shell.Engine {
 	return c.e
 }
 
+// silent gives the cluster the engine of its runs, whose hearts do not beat.
+func (c *fakeCluster) silent(e *shell.Engine) *shell.Engine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.e = e
+	return e
+}
+
 // use gives the cluster the engine of its runs, and beats for them until the
 // engine stops.
 func (c *fakeCluster) use(e *shell.Engine) *shell.Engine {
-	c.mu.Lock()
-	c.e = e
-	c.mu.Unlock()
+	c.silent(e)
 	go func() {
 		tick := time.NewTicker(10 * time.Second)
 		defer tick.Stop()

@@ -212,8 +212,8 @@ func TestRunsAndTheirLogsAreForgottenTogether(t *testing.T) {
 		st, c := inBolt(t), newCluster()
 		c.runFor = time.Second
 		o := c.options(st)
-		o.TickRate, o.ActionRetention = time.Hour, 24*time.Hour
-		e := c.use(running(t, o))
+		o.TickRate, o.LeaseTTL, o.ActionRetention = time.Hour, 12*time.Hour, 24*time.Hour
+		e := c.silent(running(t, o))
 		applied(t, e, nightly())
 		old := triggered(t, e, "nightly")
 		elapse(12 * time.Hour)
