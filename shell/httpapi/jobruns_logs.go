@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -53,7 +54,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.noRunner(); err != nil {
 		return err
 	}
-	out := &tail{w: w, rc: http.NewResponseController(w), header: logHeader(o, attempt), wrote: time.Now()}
+	out := newTail(w, logHeader(o, attempt))
 	if r.Method == http.MethodHead {
 		out.begin()
 		return nil
@@ -101,7 +102,7 @@ func logHeader(o core.Orchestrator, attempt uint32) map[string]string {
 
 // copyLogs has the logs written to out, until they end, the reader leaves, the
 // token expires, the engine stops or, where nobody follows, nothing comes for as
-// long as a request may take.
+// long as a request, or a slow reader, may take.
 func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, attempt uint32, lo jobs.LogOptions, out *tail) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -136,7 +137,7 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 				return errExpired
 			case follow:
 				out.begin() // so that the reader knows that it is heard
-			case time.Since(out.last()) >= s.o.RequestTimeout:
+			case out.silent() >= max(s.o.RequestTimeout, eventWrite):
 				return errSilent
 			}
 		case <-s.engine.Stopped():
@@ -176,13 +177,21 @@ type tail struct {
 	rc     *http.ResponseController
 	header map[string]string
 
-	mu    sync.Mutex
-	begun bool
-	wrote time.Time
+	begun atomic.Bool
+	wrote atomic.Int64 // when something was written: nanoseconds since start
+	start time.Time
+	mu    sync.Mutex // guards w; held for as long as a slow reader takes
+}
+
+func newTail(w http.ResponseWriter, header map[string]string) *tail {
+	return &tail{w: w, rc: http.NewResponseController(w), header: header, start: time.Now()}
 }
 
 // begin sends the header, unless it is sent.
 func (t *tail) begin() {
+	if t.begun.Load() {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.beginLocked()
@@ -190,10 +199,9 @@ func (t *tail) begin() {
 }
 
 func (t *tail) beginLocked() {
-	if t.begun {
+	if t.begun.Swap(true) {
 		return
 	}
-	t.begun = true
 	h := t.w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Accel-Buffering", "no")
@@ -204,12 +212,8 @@ func (t *tail) beginLocked() {
 	t.w.WriteHeader(http.StatusOK)
 }
 
-// last is when something was written.
-func (t *tail) last() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.wrote
-}
+// silent is for how long nothing was written.
+func (t *tail) silent() time.Duration { return time.Since(t.start) - time.Duration(t.wrote.Load()) }
 
 // Write sends b at once, in pieces that also a slow reader takes in time.
 func (t *tail) Write(b []byte) (n int, err error) {
@@ -226,7 +230,7 @@ func (t *tail) Write(b []byte) (n int, err error) {
 		if err == nil {
 			err = t.rc.Flush()
 		}
-		t.wrote = time.Now()
+		t.wrote.Store(int64(time.Since(t.start)))
 	}
 	return n, err
 }

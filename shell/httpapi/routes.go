@@ -202,6 +202,9 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon's stop and a client's leave are no faults
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
+		if f.cause != nil { // what the caller is not told
+			err = f.cause
+		}
 		s.log.Error("request failed", "request_id", c.id, "route", c.route, "actor", c.actor, "status", f.status, "error", err)
 	case f.cause != nil:
 		s.log.Debug("request refused", "request_id", c.id, "route", c.route, "status", f.status, "error", fmt.Sprint(f.cause))
