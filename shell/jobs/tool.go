@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -84,10 +85,9 @@ func parseToolInput(b json.RawMessage) (in toolInput, err error) {
 
 // spec is the job of an action's own pod.
 func (in toolInput) spec(scope shell.Scope, id, action string) core.JobSpec {
-	labels := map[string]string{actionLabel: action}
-	for k, v := range in.Labels {
-		labels[k] = v
-	}
+	labels := make(map[string]string, len(in.Labels)+1)
+	maps.Copy(labels, in.Labels)
+	labels[actionLabel] = action // by which it is found
 	return core.JobSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id, PodSpec: in.PodSpec,
 		ConstraintConfig: in.ConstraintConfig, ActionConfig: in.ActionConfig, RetryConfig: in.RetryConfig,

@@ -79,7 +79,7 @@ func TestAnActionRunsAJobAndEndsAsItsRunDoes(t *testing.T) {
 		zero := int32(0)
 		assert.Equal(t, result{RunID: run.RunID, State: core.OrchestratorCompleted, ExitCode: &zero, Attempts: 1}, decoded[result](t, a.Status.Result))
 
-		time.Sleep(time.Second) // so that it is the latest one
+		pass(time.Second) // so that it is the latest one
 		a = r.action(`{"job":"nightly"}`)
 		run = r.latest("nightly")
 		r.fake.End(r.created(run, 0), 9, "OOMKilled")
@@ -153,7 +153,7 @@ func TestAnAttemptAfterACrashGoesOnWithTheSameRun(t *testing.T) {
 					r.start()
 					synctest.Wait()
 					if !before {
-						time.Sleep(time.Minute)
+						pass(time.Minute)
 						r.fake.End(pod, 0, "")
 					}
 					a = r.wait(a)
@@ -190,7 +190,7 @@ func TestTheJobOfAnActionThatHasEndedIsDeleted(t *testing.T) {
 			_, err := r.e.ApplyJob(t.Context(), spec)
 			require.NoError(t, err)
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		assert.Equal(t, []string{"action-mine"}, r.jobsLeft())
 	})
 }
