@@ -53,6 +53,7 @@ var buildDaemon = sync.OnceValues(func() (string, error) {
 	// Without a stamp of the clone the version is the same everywhere.
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", bin, "./examples/orreryd")
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the container file has it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the daemon: %w: %s", err, out)
 	}
@@ -267,7 +268,7 @@ func flatten(v any, keys map[string]string) map[string]any {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, below := range v {
-				if key == "tools" || key == "webhooks" || key == "notify.channels" {
+				if key == "tools" || key == "webhooks" || key == "notify.channels" || key == "runners" || key == "jobs.secrets" {
 					name = "NAME"
 				}
 				walk(strings.TrimPrefix(key+"."+name, "."), below)

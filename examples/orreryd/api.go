@@ -9,7 +9,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
@@ -63,7 +64,7 @@ func checkListen(c config) error {
 }
 
 // newAPI builds the API on an address that was taken.
-func newAPI(l net.Listener, c config, e *shell.Engine, log *slog.Logger) (*apiServer, error) {
+func newAPI(l net.Listener, c config, d *daemon, log *slog.Logger) (*apiServer, error) {
 	tokens, err := c.tokens()
 	if err != nil {
 		return nil, err
@@ -73,13 +74,20 @@ func newAPI(l net.Listener, c config, e *shell.Engine, log *slog.Logger) (*apiSe
 		return nil, err
 	}
 	api, err := httpapi.New(httpapi.Options{
-		Engine: e, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
+		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: log, Version: version(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
+		Jobs: d.jobs, JobUses: jobUses,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &apiServer{listener: l, server: api.HTTPServer(c.Listen)}, nil
+}
+
+// jobUses lists what a job's constraints and actions reach.
+func jobUses(spec core.JobSpec) (httpapi.JobReach, error) {
+	r, err := constraints.Uses(&spec)
+	return httpapi.JobReach(r), err
 }
 
 // url is where the server is reached.

@@ -107,7 +107,7 @@ a second signal n.`,
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"daemon":  {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
-		"client":  {a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.webhookCommand(), a.backupCommand()},
+		"client":  {a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand()},
 		"file":    {a.replayCommand(), a.checkCommand(), a.compactCommand()},
 		"runbook": {a.runbookCommand()},
 	} {

@@ -39,6 +39,8 @@ type config struct {
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
+	Jobs       jobsConfig               `toml:"jobs"`
+	Runners    map[string]runnerConfig  `toml:"runners"`
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
@@ -85,6 +87,7 @@ func defaultConfig() config {
 		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
+		Jobs:            defaultJobs(),
 	}
 }
 
@@ -190,6 +193,7 @@ func loadConfig(flags *pflag.FlagSet, env func(string) string) (config, error) {
 		}
 	}
 	c.addDefaultTools()
+	c.addDefaultRunners()
 	if err := c.validate(); err != nil {
 		return c, usagef("%w", err)
 	}
@@ -208,6 +212,7 @@ func (c *config) validate() error {
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateRunbooks(),
+		c.validateJobs(),
 	)
 }
 

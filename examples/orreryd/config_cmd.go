@@ -114,6 +114,13 @@ func (c config) redacted() config {
 		w.ToolInput, _ = redactValue(w.ToolInput).(map[string]any)
 		c.Webhooks[name] = w
 	}
+	hide(&c.Jobs.UpdatesURL) // as with channels
+	hide(&c.Jobs.MetricsURL)
+	c.Jobs.Secrets = maps.Clone(c.Jobs.Secrets)
+	for name, k := range c.Jobs.Secrets {
+		hide(&k.Secret)
+		c.Jobs.Secrets[name] = k
+	}
 	c.Notify.Channels = maps.Clone(c.Notify.Channels)
 	for name, ch := range c.Notify.Channels {
 		hide(&ch.URL) // many services have the secret in it

@@ -150,7 +150,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a tiny body", "[http]\nmax_body_bytes = 5", "http.max_body_bytes: 5 is not between 1024 and"},
 		{"a huge webhook", "[http]\nmax_webhook_bytes = 999999999", "http.max_webhook_bytes: 999999999 is not between 1 and 16777216"},
 
-		{"a tool without a type", "[tools.mine]\nconcurrency = 1", `tools.mine.type: "" is unknown: use "command", "http", "queue" or "pipeline"`},
+		{"a tool without a type", "[tools.mine]\nconcurrency = 1", `tools.mine.type: "" is unknown: use "command", "http", "queue", "pipeline" or "kubernetes"`},
 		{"a tool of no known type", "[tools.mine]\ntype = 'soap'", `tools.mine.type: "soap" is unknown`},
 		{"a command with an http key", "[tools.command]\nretries = 1", `tools.command.retries: a tool of type "command" has no such key`},
 		{"an http tool with a command key", "[tools.http]\nexecutables = ['date']", `tools.http.executables: a tool of type "http" has no such key`},
@@ -165,7 +165,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a bad network", "[tools.http]\nallow = ['10.1.0.0/16', 'x']", `tools.http.allow[1]: "x" is not a network`},
 		{"a tool's negative limit", "[tools.http]\ntime_limit_seconds = -1", "tools.http.time_limit_seconds: -1 is not"},
 
-		{"a webhook without a tool", "[webhooks.a]\nsignature = 'none'", `webhooks.a.tool: missing: name one of "command", "http", "pipeline", "queue"`},
+		{"a webhook without a tool", "[webhooks.a]\nsignature = 'none'", `webhooks.a.tool: missing: name one of "command", "http", "kubernetes", "pipeline", "queue"`},
 		{"a webhook with an unknown tool", "[webhooks.a]\ntool = 'x'\nsignature = 'none'", `webhooks.a.tool: "x" is unknown`},
 		{"a webhook whose tool is off", "[tools.http]\nenabled = false\n[webhooks.a]\ntool = 'http'\nsignature = 'none'", `webhooks.a.tool: "http" is disabled: set tools.http.enabled = true, or name another tool`},
 		{"a webhook whose unknown tool cannot be one that is off", "[tools.http]\nenabled = false\n[webhooks.a]\ntool = 'x'\nsignature = 'none'", `webhooks.a.tool: "x" is unknown: use one of "command"`},

@@ -19,6 +19,7 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // toolConfig is one [tools.NAME]. Which keys it may have depends on its type.
@@ -51,11 +52,14 @@ const (
 	typeHTTP     = "http"
 	typeQueue    = "queue"
 	typePipeline = "pipeline"
+
+	typeKubernetes = "kubernetes"
 )
 
 // builtIn are the tools that exist unless they are switched off.
 var builtIn = map[string]string{
 	command.Name: typeCommand, httpcall.Name: typeHTTP, shell.QueueToolName: typeQueue, shell.PipelineToolName: typePipeline,
+	jobs.ToolName: typeKubernetes,
 }
 
 // optionKeys are the keys that set the options of tools that their own check
@@ -111,12 +115,12 @@ func (t toolConfig) validate(key string) error {
 		foreign = ofHTTP
 	case typeHTTP:
 		foreign = ofCommand
-	case typeQueue, typePipeline:
+	case typeQueue, typePipeline, typeKubernetes:
 		foreign["time_limit_seconds"] = t.TimeLimitSeconds != nil
 		maps.Copy(foreign, ofHTTP)
 		maps.Copy(foreign, ofCommand)
 	default:
-		return fmt.Errorf("%s.type: %q is unknown: use %q, %q, %q or %q", key, t.Type, typeCommand, typeHTTP, typeQueue, typePipeline)
+		return fmt.Errorf("%s.type: %q is unknown: use %q, %q, %q, %q or %q", key, t.Type, typeCommand, typeHTTP, typeQueue, typePipeline, typeKubernetes)
 	}
 	var errs []error
 	name := strings.TrimPrefix(key, "tools.")
@@ -170,6 +174,8 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 	switch t.Type {
 	case typeQueue:
 		return shell.QueueTool{}, nil
+	case typeKubernetes:
+		return (&jobs.Service{}).Tool(), nil // the daemon's own takes its place
 	case typePipeline:
 		return shell.PipelineTool{Load: runbooksIn(workspace)}, nil
 	case typeCommand:

@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -29,6 +31,8 @@ type daemon struct {
 	listener net.Listener
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
+	checker  *constraints.Checker
+	jobs     *jobs.Service
 	engine   *shell.Engine
 	api      *apiServer
 }
@@ -70,6 +74,9 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if err != nil {
 		return nil, err
 	}
+	if err := d.runJobs(interpreters); err != nil {
+		return nil, err
+	}
 	d.engine, err = shell.New(shell.Options{
 		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
 		Interpreters: interpreters, Sessions: d.observer(), WatchEvery: seconds(c.Sessions.WatchSeconds),
@@ -91,7 +98,8 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if err != nil {
 		return nil, err
 	}
-	d.api, err = newAPI(d.listener, c, d.engine, log)
+	d.checker.Use(d.engine)
+	d.api, err = newAPI(d.listener, c, d, log)
 	return d, err
 }
 
@@ -126,12 +134,19 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var engineErr, apiErr error
+	var engineErr, apiErr, jobsErr error
 	engineDone := make(chan struct{})
 	wg.Go(func() {
 		defer close(engineDone)
 		defer cancel() // an engine that ends takes the rest with it
 		engineErr = d.engine.Run(ctx)
+	})
+	// It goes on until the engine has settled what it has in hand, which needs it.
+	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJobs()
+	wg.Go(func() {
+		defer cancel()
+		jobsErr = d.watchJobs(jobsCtx)
 	})
 	startErr := d.awaitEngine(ctx)
 	if startErr == nil {
@@ -153,12 +168,13 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), seconds(d.c.Engine.StopTimeoutSeconds)+time.Second)
 	defer stop()
 	<-engineDone
+	endJobs()
 	err := d.api.shutdown(limit)
 	wg.Wait()
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // else it was stopped before it had begun
 	}
-	return errors.Join(engineErr, apiErr, err)
+	return errors.Join(engineErr, jobsErr, apiErr, err)
 }
 
 // awaitEngine waits until the loop answers: a request about an action that

@@ -79,6 +79,8 @@ var (
 	aGain     = regexp.MustCompile(`has \d+ now`)
 	aNumber   = regexp.MustCompile(`\b\d+ (bytes|events in \d+ batches|entities \(\d+ more untouched\))`)
 	anAge     = regexp.MustCompile(`(?m)((?:^oldest ready|\b(?:paused|active)\s[\d ]*) +)\d+s$|("oldest_ready_seconds"): ?[0-9.e-]+`)
+	aPod      = regexp.MustCompile(`\borrery-[0-9a-f]{32}-(\d+)\b`)
+	aNode     = regexp.MustCompile(`(?m)^(node +)\S+$`)
 	aVersion  = regexp.MustCompile(`go1\S+ \S+`)
 	aSize     = regexp.MustCompile(`("duration_ms"|"bytes\w*"): ?\d+`)
 )
@@ -96,6 +98,8 @@ func shown(r result, dir, url string) string {
 	}
 	s := strings.NewReplacer(dir, "DIR", url, "URL").Replace(b.String())
 	s = aDuration.ReplaceAllString(masked(s), "TOOK  ")
+	s = aPod.ReplaceAllString(s, "POD-$1")
+	s = aNode.ReplaceAllString(s, "${1}NODE")
 	s = aSpan.ReplaceAllString(s, "$1 after TOOK")
 	s = aNumber.ReplaceAllString(s, "N $1")
 	s = regexp.MustCompile(`events in \d+ batches`).ReplaceAllString(s, "events in N batches")

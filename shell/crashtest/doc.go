@@ -13,13 +13,16 @@
 // A second child carries out runbooks with all kinds of phases, with real git
 // repositories, terminal sessions, Go workers and worker machines.
 //
+// A third child runs jobs whose pods are processes of this machine, which outlive
+// it.
+//
 // What a client was told stands in a ledger outside the victim, and each run of
 // a tool leaves one line in a file. The checks compare both with the store.
 //
 // Environment:
 //
 //	ORRERY_SLOW=1    the whole suite: 300 kills of the daemon, 600 of the engine,
-//	                 300 of the engine at its runbooks
+//	                 300 of the engine at its runbooks, 150 at its jobs
 //	ORRERY_KILLS=n   that many kills of the daemon, twice as many of the engine
 //	ORRERY_SEED=n    the seed of load and kills, which every run logs
 //

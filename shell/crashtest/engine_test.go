@@ -231,6 +231,8 @@ type childConfig struct {
 	Death death  `json:"death"`
 	// Runbooks: it carries runbooks out, instead of actions.
 	Runbooks bool `json:"runbooks,omitempty"`
+	// Jobs: it runs jobs, as processes of this machine.
+	Jobs bool `json:"jobs,omitempty"`
 	variant
 }
 
@@ -261,12 +263,15 @@ func child(raw string) error {
 			return err
 		}
 	}
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // were we forgotten
+	defer stop()
+	if c.Jobs {
+		return jobsChild(ctx, c, o)
+	}
 	e, err := shell.New(o)
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // were we forgotten
-	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	if c.Runbooks {

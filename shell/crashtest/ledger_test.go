@@ -29,6 +29,8 @@ const (
 	opSeen      op = "seen" // the state of a recurring action was read
 	opLook      op = "look" // an action was read
 	opRunbooks  op = "runbooks"
+	opJobs      op = "jobs"
+	opRun       op = "run" // trigger a job
 )
 
 // phase says how far a request is. One that was tried, and neither acknowledged
@@ -116,6 +118,7 @@ type ledger struct {
 	hooks     map[uuid.UUID]string // acknowledged
 	bodies    map[string]bool      // tried
 	unnamed   int                  // recurring actions whose creation was tried, and never answered: no id is known
+	runs      map[uuid.UUID]bool   // of jobs, acknowledged
 	counts    map[op]map[phase]int
 	plaints   []string
 }
@@ -139,6 +142,7 @@ func newLedger() *ledger {
 	return &ledger{
 		actions: make(map[uuid.UUID]*actionEntry), recurring: make(map[uuid.UUID]*recurringEntry),
 		hooks: make(map[uuid.UUID]string), bodies: make(map[string]bool), counts: make(map[op]map[phase]int),
+		runs: make(map[uuid.UUID]bool),
 	}
 }
 
@@ -176,7 +180,9 @@ func (l *ledger) write(n note) {
 		}
 	case opPause, opResume, opDelete, opFire, opSeen:
 		l.change(n)
-	case opRunbooks: // only counted
+	case opRun:
+		l.runs[n.ID] = true
+	case opRunbooks, opJobs: // only counted
 	}
 }
 

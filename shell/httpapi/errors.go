@@ -145,7 +145,8 @@ func inputText(e *strictjson.Error) string {
 	if e.Path == "" {
 		return "body: " + oneLine(e.Problem)
 	}
-	return e.Path + ": " + oneLine(strings.TrimPrefix(e.Problem, e.Path+": "))
+	field := e.Path[strings.LastIndexByte(e.Path, '.')+1:]
+	return e.Path + ": " + oneLine(strings.TrimPrefix(strings.TrimPrefix(e.Problem, e.Path+": "), field+": "))
 }
 
 // oneLine joins what several checks had to say.

@@ -53,6 +53,8 @@ func (s *Server) initMetrics() {
 		&engineCollector{s},
 		&queueCollector{s},
 		&runbookCollector{s},
+		&jobCollector{s},
+		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),

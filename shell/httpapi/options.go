@@ -1,6 +1,6 @@
 // Package httpapi serves a [shell.Engine] over HTTP: actions (B6), recurring
 // actions exactly as 002 section 4 (C7), the webhook ingress (B4), queues (003
-// Queue), health, metrics (C10) and an OpenAPI document. It decides nothing about machines: it
+// Queue), jobs and their runs (004), health, metrics (C10) and an OpenAPI document. It decides nothing about machines: it
 // checks who asks and what is asked, hands events to the engine, and reads
 // records.
 //
@@ -63,6 +63,13 @@ type Options struct {
 	// Ready adds a condition to /readyz: its error is shown as the reason, so it
 	// must not hold secrets. The engine and the store are asked in any case.
 	Ready func() error
+	// Jobs checks jobs and reads the logs of their runs: a [jobs.Service]. Without it
+	// jobs and runs are only shown, and what takes a runner is answered with 501.
+	Jobs JobService
+	// JobUses lists what a job's constraints and actions reach, for tokens that are
+	// bound to tools: that of package constraints. Its error says what is wrong with
+	// them. Without it such a token applies and triggers only jobs that have none.
+	JobUses func(spec core.JobSpec) (JobReach, error)
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -82,6 +89,7 @@ type Server struct {
 	registry *prometheus.Registry
 	backup   chan struct{} // holds one element while no backup runs
 	streams  atomic.Int32  // of events, that are open
+	tails    atomic.Int32  // of logs, that are followed
 }
 
 // New checks the options and builds the server. The error names every field

@@ -24,6 +24,7 @@ const (
 	overall               // a token that is bound to nothing: totals over all tenants
 	ruling                // such a token, that is not read-only
 	follows               // as overall; the answer goes on until its reader leaves
+	tailing               // any token; the answer goes on until its reader leaves
 	admin                 // an admin's token
 )
 
@@ -58,7 +59,7 @@ type route struct {
 // routes is the whole API; openapi.json describes each of them, and a test
 // holds the two together.
 func (s *Server) routes() []route {
-	return append(s.runbookRoutes(), []route{
+	return slices.Concat(s.runbookRoutes(), s.jobRoutes(), s.jobRunRoutes(), []route{
 		{"POST", "/v1/actions", writing, s.createAction},
 		{"GET", "/v1/actions", reading, s.listActions},
 		{"GET", "/v1/actions/{id}", reading, s.getAction},
@@ -104,7 +105,7 @@ func (s *Server) routes() []route {
 		{"GET", "/readyz", open, s.readyz},
 		{"GET", "/metrics", overall, s.serveMetrics},
 		{"GET", "/openapi.json", open, s.openAPI},
-	}...)
+	})
 }
 
 // mux routes requests by path, and for each path by method, so that what is not
@@ -156,7 +157,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		err := s.authorize(rt.access, r, c)
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access != admin && rt.access != follows { // a backup takes as long as it takes
+			if rt.access != admin && rt.access != follows && rt.access != tailing { // a backup takes as long as it takes
 				limit := s.o.RequestTimeout
 				if rt.access == taking {
 					limit += maxTakeWait
@@ -201,6 +202,9 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon's stop and a client's leave are no faults
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
+		if f.cause != nil { // what the caller is not told
+			err = f.cause
+		}
 		s.log.Error("request failed", "request_id", c.id, "route", c.route, "actor", c.actor, "status", f.status, "error", err)
 	case f.cause != nil:
 		s.log.Debug("request refused", "request_id", c.id, "route", c.route, "status", f.status, "error", fmt.Sprint(f.cause))

@@ -47,6 +47,10 @@ import (
 //	await {id-1}
 //
 // waits until an action has ended.
+//
+//	pod {id-1} [exit=3]
+//
+// says that the pod of a job's run runs, or has ended.
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "stories"), func(t *testing.T, path string) {
 		s := newStory(t, strings.HasPrefix(filepath.Base(path), "tokens"))
@@ -61,6 +65,8 @@ func TestStories(t *testing.T) {
 				return s.advance(t, d)
 			case "await":
 				return s.await(t, d)
+			case "pod":
+				return s.pod(t, d)
 			case "stop":
 				s.api.stop()
 				return ""
@@ -83,6 +89,7 @@ var storyTokens = []httpapi.Token{
 	{Name: "root", SHA256: httpapi.HashToken("root-secret"), Admin: true},
 	{Name: "alice", SHA256: httpapi.HashToken("alice-secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}},
 	{Name: "bob", SHA256: httpapi.HashToken("bob-secret"), Namespaces: []string{"ns"}, Tenants: []string{"bob", "alice"}, Tools: []string{"echo"}},
+	{Name: "kate", SHA256: httpapi.HashToken("kate-secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}, Tools: []string{"kubernetes", "echo"}},
 	{Name: "watch", SHA256: httpapi.HashToken("watch-secret"), ReadOnly: true},
 	{Name: "old", SHA256: httpapi.HashToken("old-secret"), Admin: true, Expires: time.Date(2026, 2, 9, 15, 0, 0, 0, time.UTC)},
 }
@@ -90,9 +97,13 @@ var storyTokens = []httpapi.Token{
 func newStory(t *testing.T, tokens bool) *story {
 	s := &story{clock: newClock()}
 	s.api = start(t, setup{
-		engine: func(o *shell.Options) { o.Clock = s.clock },
+		engine: func(o *shell.Options) {
+			o.Clock = s.clock
+			withCluster(o)
+		},
 		api: func(o *httpapi.Options) {
 			o.Clock = s.clock
+			withJobs(o)
 			o.Webhooks = map[string]httpapi.WebhookAuth{"open": {Scheme: httpapi.SchemeNone}}
 			if tokens {
 				o.Tokens = storyTokens
@@ -138,7 +149,7 @@ func (s *story) name(text string) string {
 	})
 }
 
-var storyHeaders = []string{"Allow", "Location", "Retry-After", "Www-Authenticate"}
+var storyHeaders = []string{"Allow", "Location", "Retry-After", "Www-Authenticate", "X-Orrery-Attempt", "X-Orrery-Logs-Truncated", "X-Orrery-Logs-Dropped-Bytes"}
 
 func (s *story) do(d *datadriven.TestData) string {
 	head, rest, _ := strings.Cut(s.name(d.Input), "\n")

@@ -1,0 +1,200 @@
+package docs_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/orrery-go/orrery/shell/jobfile"
+)
+
+// manifests are the folder of the manifests.
+const manifests = "examples/kubernetes"
+
+// kinds are the types of what stands in the manifests.
+var kinds = map[metav1.TypeMeta]func() metav1.Object{
+	{APIVersion: "v1", Kind: "Namespace"}:                                  func() metav1.Object { return &corev1.Namespace{} },
+	{APIVersion: "v1", Kind: "ServiceAccount"}:                             func() metav1.Object { return &corev1.ServiceAccount{} },
+	{APIVersion: "v1", Kind: "ConfigMap"}:                                  func() metav1.Object { return &corev1.ConfigMap{} },
+	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:                      func() metav1.Object { return &corev1.PersistentVolumeClaim{} },
+	{APIVersion: "v1", Kind: "Service"}:                                    func() metav1.Object { return &corev1.Service{} },
+	{APIVersion: "apps/v1", Kind: "Deployment"}:                            func() metav1.Object { return &appsv1.Deployment{} },
+	{APIVersion: "batch/v1", Kind: "Job"}:                                  func() metav1.Object { return &batchv1.Job{} },
+	{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"}:             func() metav1.Object { return &rbacv1.Role{} },
+	{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}:      func() metav1.Object { return &rbacv1.RoleBinding{} },
+	{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization"}: nil,
+}
+
+// readManifests reads all manifests strictly, by the name of their kind and their
+// own.
+func readManifests(t *testing.T) map[string]metav1.Object {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, manifests, "*.yaml"))
+	require.NoError(t, err)
+	all := map[string]metav1.Object{}
+	for _, file := range files {
+		for doc := range strings.SplitSeq(readFile(t, manifests+"/"+filepath.Base(file)), "\n---\n") {
+			var typ metav1.TypeMeta
+			require.NoError(t, yaml.Unmarshal([]byte(doc), &typ), file)
+			if typ.Kind == "" { // a job file
+				_, err := jobfile.Load(file, jobfile.Options{})
+				require.NoError(t, err)
+				continue
+			}
+			make, known := kinds[typ]
+			require.True(t, known, "%s: %v", file, typ)
+			if make == nil {
+				continue
+			}
+			o := make()
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), o), file)
+			key := typ.Kind + " " + o.GetName()
+			require.NotContains(t, all, key, file)
+			all[key] = o
+		}
+	}
+	return all
+}
+
+func get[O any](t *testing.T, all map[string]metav1.Object, key string) O {
+	t.Helper()
+	o, ok := all[key].(O)
+	require.True(t, ok, "no %s", key)
+	return o
+}
+
+func TestTheManifestsFitTogether(t *testing.T) {
+	all := readManifests(t)
+	d := get[*appsv1.Deployment](t, all, "Deployment orrery")
+	pod := d.Spec.Template.Spec
+	assert.Equal(t, appsv1.RecreateDeploymentStrategyType, d.Spec.Strategy.Type, "two daemons must not meet at one database")
+	assert.EqualValues(t, 1, *d.Spec.Replicas)
+	assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
+	assert.Subset(t, d.Spec.Template.Labels, get[*corev1.Service](t, all, "Service orrery").Spec.Selector)
+	account := get[*corev1.ServiceAccount](t, all, "ServiceAccount "+pod.ServiceAccountName)
+	assert.Equal(t, d.Namespace, account.Namespace)
+	require.Contains(t, all, "Namespace "+d.Namespace)
+	for _, o := range all {
+		assert.True(t, o.GetNamespace() == "" || all["Namespace "+o.GetNamespace()] != nil, "%s is in a namespace that there is not: %s", o.GetName(), o.GetNamespace())
+	}
+	for _, v := range pod.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			require.Contains(t, all, "PersistentVolumeClaim "+v.PersistentVolumeClaim.ClaimName)
+		case v.ConfigMap != nil:
+			require.Contains(t, all, "ConfigMap "+v.ConfigMap.Name)
+		}
+	}
+	c := pod.Containers[0]
+	assert.True(t, *pod.SecurityContext.RunAsNonRoot)
+	assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+	assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+	assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+	assert.Equal(t, []string{"/healthz", "/healthz", "/readyz"}, []string{c.StartupProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path, c.ReadinessProbe.HTTPGet.Path})
+	assert.Contains(t, readFile(t, manifests+"/Containerfile"), "USER 65532:65532")
+	assert.EqualValues(t, 65532, *pod.SecurityContext.RunAsUser)
+
+	var kustomization struct {
+		Resources []string `json:"resources"`
+		Images    []struct{ Name string }
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, manifests+"/kustomization.yaml")), &kustomization))
+	for _, r := range kustomization.Resources {
+		readFile(t, manifests+"/"+r)
+	}
+	name, _, _ := strings.Cut(c.Image, ":")
+	assert.Equal(t, name, kustomization.Images[0].Name)
+
+	config := get[*corev1.ConfigMap](t, all, "ConfigMap orrery").Data["orrery.toml"]
+	for _, m := range regexp.MustCompile(`"(/[^"]+)"`).FindAllStringSubmatch(config, -1) {
+		assert.True(t, slices.ContainsFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return path.Dir(m[1]) == v.MountPath }), "no volume is mounted for %s", m[1])
+	}
+	role := get[*rbacv1.Role](t, all, "Role orrery")
+	assert.Contains(t, config, `namespace = "`+role.Namespace+`"`, "the daemon may do something where its runner works")
+	binding := get[*rbacv1.RoleBinding](t, all, "RoleBinding orrery")
+	assert.Equal(t, []string{role.Namespace, role.Name}, []string{binding.Namespace, binding.RoleRef.Name})
+	assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: account.Namespace}}, binding.Subjects)
+}
+
+func TestTheConfigurationOfTheManifestsIsRight(t *testing.T) {
+	config := get[*corev1.ConfigMap](t, readManifests(t), "ConfigMap orrery").Data["orrery.toml"]
+	text, env := settled(t, config)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "orrery.toml"), []byte(text), 0o600))
+	out, code := orreryd(t, dir, env, "config", "check", "orrery.toml")
+	assert.Zero(t, code, out)
+}
+
+func TestTheDaemonMayDoWhatItsRunnerNeedsAndNothingElse(t *testing.T) {
+	rights := func(rules []rbacv1.PolicyRule) map[string][]string {
+		out := map[string][]string{}
+		for _, r := range rules {
+			require.Empty(t, r.ResourceNames)
+			for _, g := range r.APIGroups {
+				for _, res := range r.Resources {
+					out[g+"/"+res] = slices.Sorted(slices.Values(append(out[g+"/"+res], r.Verbs...)))
+				}
+			}
+		}
+		return out
+	}
+	assert.Equal(t, map[string][]string{
+		"batch/jobs": {"create", "delete", "get", "list", "watch"},
+		"/pods":      {"delete", "get", "list", "watch"},
+		"/pods/log":  {"get"},
+	}, rights(get[*rbacv1.Role](t, readManifests(t), "Role orrery").Rules))
+}
+
+// TestTheStaticProgramRunsInAnEmptyFolder builds the program as the Containerfile
+// does, and runs it where there is nothing but itself.
+func TestTheStaticProgramRunsInAnEmptyFolder(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("images are for Linux")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	bin := filepath.Join(dir, "orreryd")
+	from, err := os.Open(daemonBinary(t))
+	require.NoError(t, err)
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(bin, os.O_CREATE|os.O_WRONLY, 0o755)
+	require.NoError(t, err)
+	_, err = io.Copy(to, from)
+	require.NoError(t, errors.Join(err, to.Close()))
+
+	f, err := elf.Open(bin)
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		assert.NotEqual(t, elf.PT_INTERP, p.Type, "it needs a loader: it is not static")
+	}
+
+	cmd := exec.CommandContext(t.Context(), "/orreryd", "recurring", "preview", "--cron", "30 2 * * *", "--tz", "Europe/Berlin")
+	if err := intoFolder(cmd, dir); err != nil {
+		t.Skipf("nobody but root may do that here: %v", err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Env = []string{}
+	require.NoError(t, cmd.Run(), out.String())
+	assert.Contains(t, out.String(), "Europe/Berlin")
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/notify"
+)
+
+// runJobs makes what carries out the runs of jobs, and puts it among the
+// interpreters and tools: before the engine is made.
+func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
+	runners, err := d.c.runners(d.log)
+	if err != nil {
+		return err
+	}
+	keys, err := d.c.Jobs.keys()
+	if err != nil {
+		return err
+	}
+	client, err := d.c.Jobs.client()
+	if err != nil {
+		return err
+	}
+	tell, _ := interpreters[effects.LaneNotify].(*notify.Interpreter)
+	d.checker, err = constraints.New(constraints.Options{
+		Tools: d.hookTools(), Client: client, Secrets: keys,
+		Notify: func(ctx context.Context, n effects.Notify) error {
+			_, err := tell.Carry(ctx, effects.Ref{}, n)
+			return err
+		},
+		Logger: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("constraints: %w", err)
+	}
+	j := d.c.Jobs
+	o := jobs.Options{
+		Runners: runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
+		HeartbeatInterval: seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: seconds(j.ReconcileSeconds),
+		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
+	}
+	told, err := j.feeds()
+	if err != nil {
+		return err
+	}
+	if j.UpdatesURL != "" {
+		o.Syncer = told
+	}
+	if j.MetricsURL != "" {
+		o.Stats = told
+	}
+	d.jobs, err = jobs.New(o)
+	if err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	maps.Copy(interpreters, d.jobs.Interpreters())
+	if _, ok := d.tools[jobs.ToolName]; ok {
+		d.tools[jobs.ToolName] = d.jobs.Tool()
+	}
+	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(runners)), ", "), "default", j.DefaultRunner)
+	return nil
+}
+
+// hookTools are the tools that hooks of constraints may run: those that need no
+// engine.
+func (d *daemon) hookTools() map[string]shell.Tool {
+	out := map[string]shell.Tool{}
+	for name, t := range d.tools {
+		if typ := d.c.Tools[name].Type; typ == typeCommand || typ == typeHTTP {
+			out[name] = t
+		}
+	}
+	return out
+}
+
+// watchJobs runs the service of jobs until ctx ends.
+func (d *daemon) watchJobs(ctx context.Context) error {
+	err := d.jobs.Run(ctx, d.engine)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("jobs: %w", err)
+}

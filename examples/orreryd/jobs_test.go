@@ -1,0 +1,264 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+// applyJob applies a job of one shell script.
+func (p *process) applyJob(id, script, more string) {
+	p.t.Helper()
+	spec, err := json.Marshal(map[string]any{"containers": []any{map[string]any{"name": "main", "image": "none", "command": []string{"sh", "-c", script}}}})
+	require.NoError(p.t, err)
+	p.ok("job", "apply", "-f", write(p.t, id+".yaml", fmt.Sprintf("id: %s\npodSpec: %s\n%s", id, spec, more)))
+}
+
+// trigger makes a run and gives its UUID.
+func (p *process) trigger(job string) string {
+	p.t.Helper()
+	return anID.FindString(p.ok("job", "trigger", job))
+}
+
+// eventually repeats a command until its output has a text.
+func (p *process) eventually(text string, args ...string) string {
+	p.t.Helper()
+	var r result
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if r = p.do(args...); strings.Contains(r.out, text) {
+			return r.out
+		}
+	}
+	require.Failf(p.t, "it did not come", "%q of %v: %s%s", text, args, r.out, r.err)
+	return ""
+}
+
+func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"--db", filepath.Join(dir, "orrery.db")}
+			p := start(t, args...)
+			p.applyJob("long", fmt.Sprintf("echo begun | tee -a %[1]s/begun; until test -e %[1]s/go; do sleep 0.05; done; echo ended; exit 5", dir), "")
+			run := p.trigger("long")
+			p.eventually("begun", "run", "logs", run)
+
+			p.signal(sig)
+			p.code()
+			p = start(t, args...)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+			r := p.do("run", "logs", "-f", run)
+			assert.Equal(t, "begun\nended\n", r.out)
+			assert.Equal(t, exitFailed, r.code)
+			assert.Contains(t, r.err, "failed: exit code 5")
+			begun, err := os.ReadFile(filepath.Join(dir, "begun"))
+			require.NoError(t, err)
+			assert.Equal(t, "begun\n", string(begun), "it was begun twice")
+			p.signal(syscall.SIGTERM)
+			require.Zero(t, p.code())
+			left, err := os.ReadDir(filepath.Join(dir, "orrery.db.runs"))
+			require.NoError(t, err)
+			for _, e := range left {
+				assert.NotContains(t, e.Name(), "orrery-", "what a run had is left behind")
+			}
+		})
+	}
+}
+
+func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, "--db", filepath.Join(dir, "orrery.db"))
+	p.applyJob("again", fmt.Sprintf("echo attempt $ORRERY_ATTEMPT; until test -e %s/go; do sleep 0.05; done; test $ORRERY_ATTEMPT = 2", dir), "retry: {maxRetries: 5, initialDelay: 10ms}\n")
+	run := p.trigger("again")
+	p.eventually("attempt 0", "run", "logs", run)
+	done := make(chan result)
+	go func() { done <- p.do("run", "logs", "-f", run) }()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	select {
+	case r := <-done:
+		assert.Equal(t, "attempt 0\nattempt 1\nattempt 2\n", r.out)
+		assert.Zero(t, r.code, r.err)
+	case <-time.After(patience):
+		require.Fail(t, "it follows for ever")
+	}
+}
+
+func TestAnActionRunsAJobByTheToolKubernetes(t *testing.T) {
+	p := start(t, "--db", database(t))
+	p.applyJob("tool", "exit 4", "")
+	r := p.do("actions", "add", "--in", "0s", "--tool", "kubernetes", "--input", `{"job":"tool"}`, "--wait")
+	assert.Equal(t, exitFailed, r.code, r.out)
+	assert.Contains(t, r.out+r.err, "exit code 4")
+}
+
+func TestTheExampleJobsAreRight(t *testing.T) {
+	p := start(t, "--db", database(t))
+	p.ok("job", "check", "-f", "../jobs", "-f", "../kubernetes/nightly.yaml")
+	p.ok("job", "apply", "-f", "../jobs")
+	out := p.ok("job", "trigger", "nightly-report", "--wait")
+	assert.Contains(t, out, "completed")
+}
+
+func TestARestrictedRunnerRunsTheListedProgramsAlone(t *testing.T) {
+	created := 0
+	fake := &runnertest.Fake{OnCreate: func(context.Context, jobs.Run) error { created++; return nil }}
+	r := &restricted{Runner: fake, executables: []string{"date", "/usr/bin/report"}, allowEnv: []string{"REPORT_*", "TZ"}}
+	spec := func(pod string) core.JobSpec { return core.JobSpec{ID: "a", PodSpec: json.RawMessage(pod)} }
+	for pod, wrong := range map[string]string{
+		`{"containers":[{"command":["date","-u"],"env":[{"name":"TZ"},{"name":"REPORT_OF"}]}]}`: "",
+		`{"containers":[{"command":["/usr/bin/report"]}]}`:                                      "",
+		`{"containers":[{"command":["sh","-c","date"]}]}`:                                       `pod_spec.containers[0].command: "sh" is not one of the programs that may be run here: date, /usr/bin/report`,
+		`{"containers":[{"command":["date"]},{"command":["./date"]}]}`:                          `pod_spec.containers[1].command: "./date"`,
+		`{"containers":[{"command":["date"]}],"initContainers":[{"command":["$(X)"]}]}`:         `pod_spec.initContainers[0].command: "$(X)"`,
+		`{"containers":[{"args":["date"]}]}`:                                                    `pod_spec.containers[0].command: ""`,
+		`{"containers":[{"command":["date"],"env":[{"name":"LD_PRELOAD"}]}]}`:                   `pod_spec.containers[0].env[0]: the variable "LD_PRELOAD"`,
+		`{"containers":[{"command":["date"],"envFrom":[{"prefix":"X"}]}]}`:                      `pod_spec.containers[0].envFrom`,
+	} {
+		err, before := r.Check(spec(pod)), created
+		_, createErr := r.Create(t.Context(), jobs.Run{Spec: spec(pod)})
+		if wrong == "" {
+			require.NoError(t, err, pod)
+			require.NoError(t, createErr, pod)
+			continue
+		}
+		require.ErrorContains(t, err, wrong)
+		require.ErrorContains(t, createErr, wrong, "the job may be older than the list")
+		var lasting interface{ Permanent() bool }
+		require.ErrorAs(t, createErr, &lasting)
+		assert.True(t, lasting.Permanent())
+		assert.Equal(t, before, created)
+	}
+}
+
+func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                 {"local"},
+		"[runners.local]\nenabled = false": nil,
+		"[runners.here]\ntype = 'local'":   {"here"},
+		"[runners.local]\nexecutables = []\n[runners.two]\ntype = 'local'\ndir = 'two'": {"local", "two"},
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		c.DB = filepath.Join(t.TempDir(), "x.db")
+		for name, r := range c.Runners {
+			if r.Dir != nil {
+				dir := filepath.Join(t.TempDir(), *r.Dir)
+				r.Dir = &dir
+				c.Runners[name] = r
+			}
+		}
+		runners, err := c.runners(slog.New(slog.DiscardHandler))
+		require.NoError(t, err, text)
+		var names []string
+		for name := range runners {
+			names = append(names, name)
+		}
+		assert.ElementsMatch(t, want, names, text)
+	}
+	for text, wrong := range map[string]string{
+		"[runners.x]\nqps = 1.0":                                             `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
+		"[runners.local]\nqps = 1.0":                                         `runners.local.qps: a runner of type "local" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                       `runners.x.dir: a runner of type "kubernetes" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                          `runners.x.qps: 0 is not more than 0`,
+		"[runners.local]\nexecutables = ['./x']":                             `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
+		"[jobs]\ndefault_runner = 'mars'":                                    `jobs.default_runner: "mars" is not one of the runners: local`,
+		"[jobs]\nheartbeat_seconds = 0":                                      `jobs.heartbeat_seconds`,
+		"[jobs]\nmax_missed = 0":                                             `jobs.max_missed`,
+		"[jobs]\nlog_head_bytes = 100000000":                                 `jobs.log_head_bytes`,
+		"[tools.kubernetes]\ntime_limit_seconds = 1":                         `tools.kubernetes.time_limit_seconds: a tool of type "kubernetes" has no such key`,
+		"[jobs]\nallow = ['10.0.0.1']":                                       `jobs.allow[0]: "10.0.0.1" is not a network`,
+		"[jobs.secrets.a]\nsecret = 'hush, hush!'":                           `jobs.secrets.a.secret: it is not base64`,
+		"[jobs.secrets.a]":                                                   `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
+		"[runners.local]\nenabled = false\n[jobs]\ndefault_runner = 'local'": `jobs.default_runner: "local" is not one of the runners: there is none`,
+	} {
+		_, err := load(t, text, nil)
+		require.ErrorContains(t, err, wrong, text)
+	}
+}
+
+func TestKeysOfWebhooksAreNotShown(t *testing.T) {
+	file := write(t, "orrery.toml", "[jobs.secrets.a]\nsecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n[jobs.secrets.b]\nsecret_env = 'KEY_OF_B'")
+	t.Setenv("KEY_OF_B", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	r := cli(t, nil, "", "config", "show", "--config", file)
+	require.Zero(t, r.code, r.err)
+	assert.NotContains(t, r.out, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	assert.Contains(t, r.out, "KEY_OF_B")
+}
+
+func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	key, err := standardwebhooks.NewWebhook(secret)
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var refused bool
+	told := map[string]int{}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !refused { // it comes again
+			refused = true
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = key.Verify(body, r.Header)
+		}
+		var batch struct {
+			Updates []core.JobRunUpdate
+			Metrics []core.OrchestratorMetrics
+		}
+		if err == nil {
+			err = json.Unmarshal(body, &batch)
+		}
+		if err != nil {
+			told["bad "+err.Error()]++
+		}
+		for _, u := range batch.Updates {
+			told[fmt.Sprintf("update %s %d", u.Status, u.RetryAttempt)]++
+		}
+		for _, m := range batch.Metrics {
+			told[fmt.Sprintf("metrics %s %d", m.FinalState, *m.PodExitCode)]++
+		}
+	}))
+	t.Cleanup(web.Close)
+	p := start(t, "--db", database(t), "--config", write(t, "orrery.toml", fmt.Sprintf(
+		"[jobs]\nupdates_url = '%[1]s'\nmetrics_url = '%[1]s'\nfeed_secret = 'a'\n[jobs.secrets.a]\nsecret = '%[2]s'\n", web.URL, secret)))
+	p.applyJob("told", "exit 9", "retry: {maxRetries: 1, initialDelay: 1ms}\n")
+	require.Equal(t, exitFailed, p.do("job", "trigger", "told", "--wait").code)
+	want := []string{"update running 0", "update pending 1", "update running 1", "update failed 1", "metrics failed 9"}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return told["update failed 1"] > 0 && told["metrics failed 9"] > 0
+	}, patience, 10*time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	for _, w := range want {
+		assert.Contains(t, told, w)
+	}
+	for k := range told {
+		assert.NotContains(t, k, "bad")
+	}
+}

@@ -1,0 +1,231 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+const aRun = "run"
+
+func (s *Server) jobRunRoutes() []route {
+	return []route{
+		{"GET", "/v1/runs", reading, s.listRuns},
+		{"GET", "/v1/runs/{id}", reading, s.getRun},
+		{"GET", "/v1/runs/{id}/logs", tailing, s.streamLogs},
+		{"POST", "/v1/runs/{id}/cancel", writing, s.cancelRun},
+		{"POST", "/v1/runs/{id}/retry", writing, s.retryRun},
+	}
+}
+
+// runSummary is a run as lists show it: without its configuration, its checks and
+// what only its machine needs.
+type runSummary struct {
+	ID           uuid.UUID               `json:"id"`
+	RunID        string                  `json:"run_id"`
+	JobID        string                  `json:"job_id"`
+	Namespace    string                  `json:"namespace"`
+	Tenant       string                  `json:"tenant"`
+	ScheduledAt  effects.Time            `json:"scheduled_at"`
+	Manual       bool                    `json:"manual"`
+	State        core.OrchestratorStatus `json:"state"`
+	RetryAttempt uint32                  `json:"retry_attempt"` // 0: the first attempt
+	MaxRetries   uint32                  `json:"max_retries"`
+	InCluster    bool                    `json:"in_cluster"`
+	Pod          core.Pod                `json:"pod"`
+	Error        string                  `json:"error"`
+	CreatedAt    effects.Time            `json:"created_at"`
+	StartedAt    effects.Time            `json:"started_at"` // of the pod; null: it does not run yet
+	RetryAt      effects.Time            `json:"retry_at"`
+	CompletedAt  effects.Time            `json:"completed_at"`
+}
+
+func summaryOfRun(o core.Orchestrator) runSummary {
+	return runSummary{
+		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
+		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Pod: o.Pod,
+		Error: o.Error, CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
+	}
+}
+
+type runList struct {
+	Runs          []runSummary `json:"runs"`
+	NextPageToken string       `json:"next_page_token"`
+}
+
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "namespace", "tenant", "job", "status", "in_cluster", "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	namespace, tenant, err := listScope(q, c)
+	if err != nil {
+		return err
+	}
+	inCluster, err := q.bool("in_cluster")
+	if err != nil {
+		return err
+	}
+	scope, job := c.token.scope(namespace, tenant), q.opt("job")
+	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false)}
+	if scope != nil { // else jobs of that id of several tenants may be meant
+		f.Job = or(job, "")
+	}
+	return s.answerRuns(w, r, q, f, func(o core.Orchestrator) bool {
+		return c.token.seesScope(o.Namespace, o.Tenant) && or(namespace, o.Namespace) == o.Namespace && or(tenant, o.Tenant) == o.Tenant &&
+			or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
+	})
+}
+
+func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, q, err := ofJob(r, c, "status", "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
+		return notFound(aJob, err)
+	}
+	return s.answerRuns(w, r, q, shell.JobRunFilter{Scope: &of.Scope, Job: of.id}, func(core.Orchestrator) bool { return true })
+}
+
+func (s *Server) answerRuns(w http.ResponseWriter, r *http.Request, q query, f shell.JobRunFilter, keep func(core.Orchestrator) bool) error {
+	if v := q.opt("status"); v != nil {
+		f.Status = core.OrchestratorStatus(*v)
+		if !slices.Contains(core.OrchestratorStatuses(), f.Status) {
+			return failf(http.StatusBadRequest, "status: %q is unknown: use one of %s", clip(*v), joined(core.OrchestratorStatuses()))
+		}
+	}
+	p, err := q.page(shell.DefaultPage)
+	if err != nil {
+		return err
+	}
+	list, next, err := gather(p, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return s.engine.JobRuns(r.Context(), f, p)
+	}, func(o core.Orchestrator) (bool, int) {
+		return keep(o), 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
+	})
+	if err != nil {
+		return err
+	}
+	out := runList{Runs: make([]runSummary, 0, len(list)), NextPageToken: next}
+	for _, o := range list {
+		out.Runs = append(out.Runs, summaryOfRun(o))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func joined[T ~string](list []T) string {
+	words := make([]string, len(list))
+	for i, v := range list {
+		words[i] = string(v)
+	}
+	return strings.Join(words, ", ")
+}
+
+// visibleRun loads the run of the path: by its UUID, or by its id "job:time" and a
+// tenant. One that the token does not see does not exist for it.
+func (s *Server) visibleRun(r *http.Request, c *call, params ...string) (o core.Orchestrator, q query, err error) {
+	if q, err = readQuery(r, append([]string{"namespace", "tenant"}, params...)...); err != nil {
+		return o, q, err
+	}
+	id, err := runID(r.PathValue("id"), q, c)
+	if err != nil {
+		return o, q, err
+	}
+	if o, err = s.engine.JobRun(r.Context(), id); err == nil && (!c.token.seesScope(o.Namespace, o.Tenant) || !matches(q, o.Namespace, o.Tenant)) {
+		err = shell.ErrNotFound
+	}
+	if err != nil {
+		return core.Orchestrator{}, q, notFound(aRun, err)
+	}
+	return o, q, nil
+}
+
+func runID(text string, q query, c *call) (uuid.UUID, error) {
+	if err := forJobs(c); err != nil {
+		return uuid.Nil, err
+	}
+	namespace, tenant, err := q.scope()
+	if err != nil {
+		return uuid.Nil, err
+	}
+	job, at, named := strings.Cut(text, ":")
+	if !named {
+		id, err := parseID(text)
+		if err != nil {
+			return id, failf(http.StatusBadRequest, "id: %s, nor the id of a run such as nightly:2026-02-10T14:00:00.000Z", err)
+		}
+		return id, nil
+	}
+	t, err := effects.ParseTime(at)
+	if err != nil {
+		return uuid.Nil, failf(http.StatusBadRequest, "id: %q is not the id of a run: want the job's id and a time, such as nightly:2026-02-10T14:00:00.000Z", clip(text))
+	}
+	scope, err := c.token.homeOf(namespace, tenant)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return core.RunRef(scope.Namespace, scope.Tenant, core.RunID(job, t)).ID, nil
+}
+
+// getRun answers with a run, once it has ended where the caller wants to wait for
+// that.
+func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	o, q, err := s.visibleRun(r, c, "wait_seconds")
+	if err != nil {
+		return err
+	}
+	_, ended := core.EndedAt(o)
+	id := o.ID
+	o, err = await(r.Context(), s, q, o, ended, func(ctx context.Context) (core.Orchestrator, error) { return s.engine.WaitJobRun(ctx, id) })
+	if errors.Is(err, errStillGoing) {
+		o, err = s.engine.JobRun(r.Context(), id)
+	}
+	if err != nil {
+		return notFound(aRun, err)
+	}
+	return writeJSON(w, http.StatusOK, o)
+}
+
+func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	o, _, err := s.visibleRun(r, c)
+	if err != nil {
+		return err
+	}
+	why, err := s.reason(w, r, c, "cancelled")
+	if err != nil {
+		return err
+	}
+	return s.tellRun(w, r, o, core.OrchestratorCancel{Reason: why})
+}
+
+// retryRun begins the next attempt of a run that waits for it.
+func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, c *call) error {
+	o, _, err := s.visibleRun(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	if o.State.Terminal() {
+		return failf(http.StatusConflict, "run %s is %s, and has ended: trigger its job for another one", o.RunID, o.State)
+	}
+	return s.tellRun(w, r, o, core.OrchestratorRetry{})
+}
+
+func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, o core.Orchestrator, ev core.OrchestratorEvent) error {
+	o, err := s.engine.SendJobRun(r.Context(), o.ID, ev)
+	if err != nil {
+		return notFound(aRun, err)
+	}
+	return writeJSON(w, http.StatusOK, o)
+}

@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// triggerJob makes a run out of turn. A token that is bound to tools may trigger
+// what it could have applied.
+func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, _, err := ofJob(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	if err != nil {
+		return notFound(aJob, err)
+	}
+	if err := s.noRunner(); err != nil {
+		return err
+	}
+	if err := s.permitJob(c.token, j.JobSpec); err != nil {
+		return err
+	}
+	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, c.actor)
+	if err != nil {
+		return notFound(aJob, err)
+	}
+	w.Header().Set("Location", "/v1/runs/"+made.Run.String())
+	return writeJSON(w, http.StatusCreated, made)
+}
+
+// tellJob gives an event to the job of the path that says why, and answers with
+// the job.
+func (s *Server) tellJob(did string, event func(why string) core.JobEvent) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, _, err := ofJob(r, c)
+		if err != nil {
+			return err
+		}
+		why, err := s.reason(w, r, c, did)
+		if err != nil {
+			return err
+		}
+		j, err := s.engine.SendJob(r.Context(), of.Scope, of.id, event(why))
+		return s.answerJob(w, j, err)
+	}
+}
+
+func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, _, err := ofJob(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	j, err := s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobResume{})
+	return s.answerJob(w, j, err)
+}
+
+// jobHistory lists what became of the times of a job, newest first.
+func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, q, err := ofJob(r, c, "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	p, err := q.page(shell.DefaultPage)
+	if err != nil {
+		return err
+	}
+	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
+		return notFound(aJob, err)
+	}
+	list, next, err := s.engine.JobHistory(r.Context(), of.Scope, of.id, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, historyList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
+}
+
+// previewJob shows the next times of a job; of one that is paused, when it would
+// run.
+func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, q, err := ofJob(r, c, "n")
+	if err != nil {
+		return err
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	if err != nil {
+		return notFound(aJob, err)
+	}
+	if j.Schedule == "" {
+		return writeJSON(w, http.StatusOK, preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
+	}
+	p, err := previewOf(j.Schedule, j.Timezone, j.CreatedAt, effects.TimeOf(s.o.Clock.Now()), n)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, p)
+}

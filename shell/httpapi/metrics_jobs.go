@@ -1,0 +1,112 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// The names say job_runs: those of orrery_runs_running are runs of tools.
+var (
+	descJobs       = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
+	descJobRuns    = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
+	descInCluster  = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
+	descRunsEnded  = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
+	descJobTimes   = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
+	descRunUpdates = []jobCounter{
+		{desc("orrery_job_triggers_total", "Runs of jobs that were made by hand, or by an action."), func(s *shell.JobStats) uint64 { return s.Triggered }},
+		{desc("orrery_job_retries_total", "Attempts of runs of jobs after the first."), func(s *shell.JobStats) uint64 { return s.Retries }},
+		{desc("orrery_job_constraints_checked_total", "Constraints of jobs that were evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintsChecked }},
+		{desc("orrery_job_constraints_violated_total", "Constraints of jobs that were violated."), func(s *shell.JobStats) uint64 { return s.ConstraintsViolated }},
+		{desc("orrery_job_constraint_errors_total", "Times that the constraints of a job could not be evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintErrors }},
+		{desc("orrery_job_actions_total", "Actions of constraints that were taken, also those that failed."), func(s *shell.JobStats) uint64 { return s.ActionsExecuted }},
+		{desc("orrery_job_actions_failed_total", "Actions of constraints that failed."), func(s *shell.JobStats) uint64 { return s.ActionsFailed }},
+		{desc("orrery_job_heartbeats_total", "Heartbeats of runs of jobs."), func(s *shell.JobStats) uint64 { return s.Heartbeats }},
+		{desc("orrery_job_api_calls_total", "Calls of the Kubernetes API for runs of jobs."), func(s *shell.JobStats) uint64 { return s.KubernetesAPICalls }},
+		{desc("orrery_job_cleanups_failed_total", "Runs of jobs that ended although something may be left in a cluster."), func(s *shell.JobStats) uint64 { return s.CleanupsFailed }},
+	}
+)
+
+type jobCounter struct {
+	desc *prometheus.Desc
+	read func(*shell.JobStats) uint64
+}
+
+// jobCollector reads what the engine counts of jobs at each scrape.
+type jobCollector struct{ s *Server }
+
+// Describe implements [prometheus.Collector].
+func (c *jobCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descJobs, descJobRuns, descInCluster, descRunsEnded, descJobTimes} {
+		ch <- d
+	}
+	for _, m := range descRunUpdates {
+		ch <- m.desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	st, err := c.s.engine.JobStats(ctx)
+	if err != nil {
+		return // orrery_up and the log tell it
+	}
+	gauges(ch, descJobs, map[string]uint64{"enabled": st.Jobs, "paused": st.JobsPaused})
+	gauges(ch, descJobRuns, st.Runs)
+	ch <- prometheus.MustNewConstMetric(descInCluster, prometheus.GaugeValue, float64(st.InCluster))
+	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
+		if state.Terminal() {
+			counter(descRunsEnded, st.Ended[state], string(state))
+		}
+	}
+	for _, v := range []core.Verdict{core.VerdictDispatched, core.VerdictMissed, core.VerdictSkipped} {
+		counter(descJobTimes, st.Verdicts[v], string(v))
+	}
+	for _, m := range descRunUpdates {
+		counter(m.desc, m.read(&st))
+	}
+}
+
+// runPhases are what [core.OrchestratorMetrics] times of a run that has ended.
+var runPhases = []struct {
+	name   string
+	lasted func(*core.OrchestratorMetrics) int64 // milliseconds
+}{
+	{"pre_run", func(m *core.OrchestratorMetrics) int64 { return m.PreRunDurationMS }},
+	{"constraint_check", func(m *core.OrchestratorMetrics) int64 { return m.ConstraintCheckDurationMS }},
+	{"pod_start", func(m *core.OrchestratorMetrics) int64 { return m.PodStartLatencyMS }},
+	{"execution", func(m *core.OrchestratorMetrics) int64 { return m.ExecutionDurationMS }},
+	{"termination", func(m *core.OrchestratorMetrics) int64 { return m.TerminationDurationMS }},
+	{"total", func(m *core.OrchestratorMetrics) int64 { return m.TotalDurationMS }},
+}
+
+// observeRuns times the phases of runs, from what each announces of itself at its
+// end (004 Timing Metrics). The observation is made where the bus asks whether
+// anybody wants the event, so that none is missed, and nobody has to take it.
+func (s *Server) observeRuns() prometheus.Collector {
+	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "orrery_job_run_phase_duration_seconds", Help: "How long runs of jobs spent in their phases, by phase and how the run ended.",
+		Buckets: shell.PhaseBuckets[:],
+	}, []string{"phase", "outcome"})
+	announced := effects.Custom("run", "metrics")
+	s.engine.Subscribe(func(e effects.Event) bool {
+		var m core.OrchestratorMetrics
+		if e.Kind == announced && json.Unmarshal(e.Data, &m) == nil {
+			for _, p := range runPhases {
+				phases.WithLabelValues(p.name, string(m.FinalState)).Observe(float64(p.lasted(&m)) / 1000)
+			}
+		}
+		return false
+	}, 1)
+	return phases
+}

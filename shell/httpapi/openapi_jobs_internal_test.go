@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// jobTypes are the Go types of the schemas that are about jobs.
+var jobTypes = map[string]reflect.Type{
+	"ActionRecord":     reflect.TypeFor[core.ActionRecord](),
+	"ActiveRun":        reflect.TypeFor[core.ActiveRun](),
+	"ConstraintAction": reflect.TypeFor[core.ActionRequest](),
+	"ConstraintCheck":  reflect.TypeFor[core.ConstraintCheck](),
+	"EndedRun":         reflect.TypeFor[core.EndedRun](),
+	"Job":              reflect.TypeFor[jobDetail](),
+	"JobCounts":        reflect.TypeFor[core.JobCounts](),
+	"JobList":          reflect.TypeFor[jobList](),
+	"JobPlanned":       reflect.TypeFor[jobPlanned](),
+	"JobRequest":       reflect.TypeFor[jobRequest](),
+	"JobSpec":          reflect.TypeFor[core.JobSpec](),
+	"JobSummary":       reflect.TypeFor[jobSummary](),
+	"JobTriggered":     reflect.TypeFor[core.JobTriggered](),
+	"LogPolicy":        reflect.TypeFor[core.LogPolicy](),
+	"Pod":              reflect.TypeFor[core.Pod](),
+	"RetryConfig":      reflect.TypeFor[core.RetryConfig](),
+	"Run":              reflect.TypeFor[core.Orchestrator](),
+	"RunDecision":      reflect.TypeFor[core.Decision](),
+	"RunLeaving":       reflect.TypeFor[core.Leaving](),
+	"RunList":          reflect.TypeFor[runList](),
+	"RunLogs":          reflect.TypeFor[core.RunLogs](),
+	"RunMetrics":       reflect.TypeFor[core.OrchestratorMetrics](),
+	"RunSummary":       reflect.TypeFor[runSummary](),
+}
+
+func init() { maps.Copy(wireTypes, jobTypes) }
+
+func TestAJobsBodyHasAllThatAJobIsConfiguredByButItsID(t *testing.T) {
+	fields := jsonNames(reflect.TypeFor[core.JobSpec]())
+	assert.ElementsMatch(t, fields, append(jsonNames(reflect.TypeFor[jobRequest]()), "id"))
+	full := jobRequest{}
+	v := reflect.ValueOf(&full).Elem()
+	for f := range v.Type().Fields() {
+		setSomething(t, v.FieldByIndex(f.Index))
+	}
+	spec := reflect.ValueOf(full.spec(jobOf{id: "x"}))
+	for f := range spec.Type().Fields() {
+		if f.Name != "Namespace" && f.Name != "Tenant" { // decided with the token
+			assert.False(t, spec.FieldByIndex(f.Index).IsZero(), "%s is passed on", f.Name)
+		}
+	}
+}
+
+// setSomething gives a field a value that is not zero.
+func setSomething(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int64:
+		v.SetInt(1)
+	case reflect.Uint32:
+		v.SetUint(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Slice:
+		v.SetBytes([]byte("{}"))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"a": "b"}))
+	case reflect.Struct:
+		for f := range v.Type().Fields() {
+			setSomething(t, v.FieldByIndex(f.Index))
+		}
+	default:
+		t.Fatalf("a field of kind %s", v.Kind())
+	}
+}

@@ -1,0 +1,187 @@
+// Package jobfile reads and writes job files: jobs as people write them down (004
+// Job), in YAML or JSON, several in one file between lines of three dashes. Names
+// are written as Kubernetes writes them, in camelCase.
+//
+//	id: nightly-report
+//	schedule: "0 2 * * *"
+//	timezone: Europe/Berlin
+//	podSpec:
+//	  containers:
+//	    - name: report
+//	      image: example.com/report:1.4
+//	retry:
+//	  maxRetries: 3
+//	  initialDelay: 30s
+//	constraints:
+//	  - maxAllowedRunTime:
+//	      config: {limit: 30m}
+//	      onViolation: [fail]
+//
+// Reading is strict: an unknown key, one that is there twice and a value of
+// another type are errors, and all that is wrong is said at once, with line and
+// column.
+package jobfile
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/podspec"
+)
+
+// MaxBytes bounds a job file.
+const MaxBytes = 4 << 20
+
+// Options say what is checked besides the file itself. The zero value is sound.
+type Options struct {
+	// Validate is asked about each job that is right by itself: package constraints
+	// has one. An error names the field, as in the spec or as in the file.
+	Validate func(job *core.JobSpec) error
+	// ReadFile reads what podSpecFile names; nil: the key is refused. [Load] sets it.
+	ReadFile func(name string) ([]byte, error)
+	// ParsePodSpec reads a pod spec and gives it as JSON; nil: [podspec.Parse].
+	ParsePodSpec func(b []byte) (json.RawMessage, error)
+}
+
+// Error is one thing that is wrong with a file, and where.
+type Error struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`            // from 1
+	Column  int    `json:"column"`          // from 1, in characters
+	Field   string `json:"field,omitempty"` // such as podSpec.containers[0].image
+	Problem string `json:"problem"`         // and what would be right
+}
+
+// Error is file:line:column: field: problem.
+func (e Error) Error() string {
+	at := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
+	if e.Field != "" {
+		at += e.Field + ": "
+	}
+	return at + e.Problem
+}
+
+// Errors are all that is wrong with a file, in the order in which it stands
+// there.
+type Errors []Error
+
+// Error has a line for each.
+func (es Errors) Error() string {
+	lines := make([]string, 0, len(es))
+	for _, e := range es {
+		lines = append(lines, e.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives each of them.
+func (es Errors) Unwrap() []error {
+	out := make([]error, 0, len(es))
+	for _, e := range es {
+		out = append(out, e)
+	}
+	return out
+}
+
+// All gives the errors of a file that an error of [Load] or [Parse] holds; none
+// where the file could not be read.
+func All(err error) []Error {
+	if es, ok := errors.AsType[Errors](err); ok {
+		return es
+	}
+	return nil
+}
+
+// Load reads the jobs of a file. What podSpecFile names lies in its folder.
+func Load(path string, o Options) ([]core.JobSpec, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the job file: %w", err)
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = func(name string) ([]byte, error) {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(path), name)
+			}
+			return os.ReadFile(name)
+		}
+	}
+	return Parse(path, data, o)
+}
+
+// Parse reads the jobs that stand in data; name is what errors call the file. The
+// error holds [Errors] where the file is wrong. What a job leaves out is left out
+// in its spec too: the core fills it.
+func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
+	if o.ParsePodSpec == nil {
+		o.ParsePodSpec = func(b []byte) (json.RawMessage, error) {
+			_, canonical, err := podspec.Parse(b)
+			return canonical, err
+		}
+	}
+	f := &file{name: name, o: o}
+	var specs []core.JobSpec
+	first := map[string]int{}
+	for _, doc := range f.documents(data) {
+		before := len(f.errs)
+		spec := f.job(doc)
+		key := spec.Namespace + "/" + spec.Tenant + "/" + spec.ID
+		if line, twice := first[key]; twice && spec.ID != "" {
+			f.say(doc, "id", "the job %q is in this file already, at line %d", clip(spec.ID), line)
+		} else {
+			first[key] = doc.Line
+		}
+		// What is wrong elsewhere need not keep constraints from being looked at.
+		if o.Validate != nil && (len(f.errs) == before || len(spec.ConstraintConfig)+len(spec.ActionConfig) > 0) {
+			f.relay(doc, "", o.Validate(&spec))
+		}
+		specs = append(specs, spec)
+	}
+	if len(specs) == 0 && len(f.errs) == 0 {
+		f.errs = append(f.errs, Error{File: name, Line: 1, Column: 1, Problem: "there is no job in it"})
+	}
+	if len(f.errs) > 0 {
+		slices.SortStableFunc(f.errs, func(a, b Error) int {
+			if a.File != b.File {
+				return 0
+			}
+			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		})
+		return nil, f.errs
+	}
+	return specs, nil
+}
+
+// file is a file that is being read.
+type file struct {
+	name string
+	o    Options
+	errs Errors
+}
+
+// say notes what is wrong at a place.
+func (f *file) say(at *yaml.Node, field, format string, args ...any) {
+	e := Error{File: f.name, Line: 1, Column: 1, Field: field, Problem: fmt.Sprintf(format, args...)}
+	if at != nil {
+		e.Line, e.Column = max(at.Line, 1), max(at.Column, 1)
+	}
+	f.errs = append(f.errs, e)
+}
+
+// clip shortens what the user wrote, for an error.
+func clip(s string) string {
+	const most = 80
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

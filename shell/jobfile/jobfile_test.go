@@ -1,0 +1,209 @@
+package jobfile_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/jobfile"
+)
+
+// plainPodSpec stands for package podspec: it is strict about the fields alone.
+func plainPodSpec(b []byte) (json.RawMessage, error) {
+	var p corev1.PodSpec
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, errors.New("containers[0].imge: " + strings.TrimPrefix(err.Error(), "json: "))
+	}
+	var out bytes.Buffer
+	err := json.Compact(&out, b)
+	return out.Bytes(), err
+}
+
+// checkedSpec says something of a constraint, as package constraints does.
+func checkedSpec(s *core.JobSpec) error {
+	if bytes.Contains(s.ConstraintConfig, []byte(`"from"`)) {
+		return errors.Join(errors.New("constraints[1].timeWindow.config.from: \"8\" is no time"), errors.New("actions.tell.notify.message: missing"))
+	}
+	return nil
+}
+
+// TestJobFiles shows the spec that each file gives, or all that is wrong with it.
+func TestJobFiles(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			specs, err := jobfile.Parse("job.yaml", []byte(d.Input), jobfile.Options{ParsePodSpec: plainPodSpec, Validate: checkedSpec})
+			if err != nil {
+				assert.NotEmpty(t, jobfile.All(err))
+				return err.Error() + "\n"
+			}
+			var b strings.Builder
+			for _, s := range specs {
+				out, err := json.MarshalIndent(s, "", "  ")
+				require.NoError(t, err)
+				if d.Cmd == "yaml" {
+					out, err = jobfile.Marshal(applied(t, s))
+					require.NoError(t, err)
+					requireRoundTrip(t, s)
+				}
+				fmt.Fprintf(&b, "%s\n", bytes.TrimSpace(out))
+			}
+			return b.String()
+		})
+	})
+}
+
+// applied is the spec as the machine keeps it, with its defaults.
+func applied(t require.TestingT, s core.JobSpec) core.JobSpec {
+	if s.Namespace == "" {
+		s.Namespace, s.Tenant = "default", "default"
+	}
+	j, out := core.Job{}.Apply(core.JobApply{Spec: s}, core.Clock{Now: effects.MinTime})
+	require.NotEqual(t, core.Job{}.Key, j.Key, "%v", out)
+	return j.JobSpec
+}
+
+// requireRoundTrip writes a job, reads what was written, and holds that nothing
+// was lost.
+func requireRoundTrip(t require.TestingT, s core.JobSpec) {
+	want := applied(t, s)
+	text, err := jobfile.Marshal(want)
+	require.NoError(t, err)
+	got, err := jobfile.Parse("again.yaml", text, jobfile.Options{ParsePodSpec: plainPodSpec})
+	require.NoError(t, err, "%s", text)
+	require.Len(t, got, 1)
+	require.Equal(t, want, applied(t, got[0]), "%s", text)
+}
+
+func TestWhatIsWrittenGivesTheSameJob(t *testing.T) {
+	text := rapid.OneOf(
+		rapid.String(),
+		rapid.SampledFrom([]string{"yes", "no", "1", "1e3", "0x1f", " a", "a ", "a\nb", "a\nb\n", "\na", "a\n\nb", "- a", "a: b", "#a", "'", `"`, "a #b", "null", "~", "2001-01-01", "|", "a\n  b", "{", "*x", "&x", "!x", "%", "@", "`", "a\t", "\t", "é", "\u2028", "=", "<<"}),
+	)
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[a-z]{1,8}`)
+		anyJSON := func(label string) json.RawMessage {
+			v := map[string]any{}
+			for range rapid.IntRange(0, 3).Draw(t, label) {
+				v[text.Draw(t, label)] = []any{text.Draw(t, label), rapid.Int().Draw(t, label), rapid.Bool().Draw(t, label), nil, map[string]any{word.Draw(t, label): text.Draw(t, label)}}
+			}
+			b, err := json.Marshal(v)
+			require.NoError(t, err)
+			return b
+		}
+		env := make([]corev1.EnvVar, rapid.IntRange(0, 3).Draw(t, "env"))
+		for i := range env {
+			env[i] = corev1.EnvVar{Name: word.Draw(t, "name"), Value: text.Draw(t, "value")}
+		}
+		pod, err := json.Marshal(corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Command: []string{text.Draw(t, "arg")}, Env: env}}})
+		require.NoError(t, err)
+		s := core.JobSpec{
+			ID: word.Draw(t, "id"), Name: word.Draw(t, "name"), Schedule: rapid.SampledFrom([]string{"", "@daily", "*/5 * * * *"}).Draw(t, "schedule"),
+			Timezone: rapid.SampledFrom([]string{"", "Europe/Berlin"}).Draw(t, "zone"), Namespace: word.Draw(t, "namespace"), Tenant: word.Draw(t, "tenant"),
+			Runner: rapid.SampledFrom([]string{"", "local"}).Draw(t, "runner"), PodSpec: pod,
+			RetryConfig: core.RetryConfig{
+				MaxRetries: rapid.Uint32Range(0, core.MaxRetries).Draw(t, "retries"), InitialDelayMS: rapid.Int64Range(0, 1e9).Draw(t, "delay"),
+				BackoffMultiplier: core.Multiplier(rapid.Int64Range(0, 1e9).Draw(t, "multiplier")), MaxDelayMS: rapid.Int64Range(0, 1e9).Draw(t, "most"),
+			},
+			Overlap:              rapid.SampledFrom([]core.OverlapPolicy{"", core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap"),
+			StartDeadlineSeconds: rapid.Int64Range(0, 3600).Draw(t, "deadline"), MaxConcurrentRuns: rapid.Uint32Range(0, 500).Draw(t, "concurrent"),
+			OrphanPolicy:      rapid.SampledFrom([]core.OrphanPolicy{"", core.OrphanAdopt}).Draw(t, "orphan"),
+			PodStartTimeoutMS: rapid.Int64Range(0, 1e9).Draw(t, "start"), CreateAheadMS: rapid.Int64Range(0, core.MaxCreateAheadMS).Draw(t, "ahead"),
+			ConstraintErrors: rapid.SampledFrom([]core.ErrorPolicy{"", core.FailOpen}).Draw(t, "errors"),
+			Logs:             core.LogPolicy{Discard: rapid.Bool().Draw(t, "discard"), HeadBytes: rapid.Int64Range(0, 1<<40).Draw(t, "head"), TailBytes: rapid.Int64Range(0, 1<<20).Draw(t, "tail") << 10},
+		}
+		if rapid.Bool().Draw(t, "constraints") {
+			s.ConstraintConfig = json.RawMessage(`{"constraints":[` + string(anyJSON("constraint")) + `]}`)
+			if c := anyJSON("action"); string(c) != "{}" {
+				s.ActionConfig = json.RawMessage(`{"actions":` + string(c) + `}`)
+			}
+		}
+		if rapid.Bool().Draw(t, "labels") {
+			s.Labels = map[string]string{word.Draw(t, "label"): rapid.StringMatching(`[a-z0-9.]{0,8}`).Draw(t, "of")}
+		}
+		requireRoundTrip(t, s)
+	})
+}
+
+func TestAPodSpecMayStandInAFileOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "job.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("id: a\npodSpecFile: pod.yaml\n"), 0o600))
+	_, err := jobfile.Load(file, jobfile.Options{ParsePodSpec: plainPodSpec})
+	require.ErrorContains(t, err, "job.yaml:2:14: podSpecFile: open ")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pod.yaml"), []byte("containers:\n  - name: main\n    imge: x\n"), 0o600))
+	_, err = jobfile.Load(file, jobfile.Options{ParsePodSpec: plainPodSpec})
+	require.EqualError(t, err, `pod.yaml:3:11: containers[0].imge: unknown field "imge"`)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pod.yaml"), []byte("containers:\n  - name: main\n    image: x\n"), 0o600))
+	specs, err := jobfile.Load(file, jobfile.Options{ParsePodSpec: plainPodSpec})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"containers":[{"name":"main","image":"x"}]}`, string(specs[0].PodSpec))
+
+	_, err = jobfile.Parse("job.yaml", []byte("id: a\npodSpecFile: pod.yaml\n"), jobfile.Options{ParsePodSpec: plainPodSpec})
+	require.ErrorContains(t, err, "podSpecFile: no other file can be read from here")
+	_, err = jobfile.Load(filepath.Join(dir, "none.yaml"), jobfile.Options{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	assert.Empty(t, jobfile.All(err))
+}
+
+func TestWhatWouldGrowWithoutBoundIsRefused(t *testing.T) {
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c < 'j'; c++ {
+		p := string(c - 1)
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat("*"+p+", ", 9), ", "))
+	}
+	for what, text := range map[string]string{
+		"aliases": bomb, "deep": strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "deep JSON": strings.Repeat(`{"a":`, 5000) + "1" + strings.Repeat("}", 5000),
+		"itself": "id: &a [*a]\n", "long": strings.Repeat("#", jobfile.MaxBytes+1), "no text": "id: \xff\n",
+	} {
+		_, err := jobfile.Parse("job.yaml", []byte(text), jobfile.Options{ParsePodSpec: plainPodSpec})
+		require.Error(t, err, what)
+		assert.Less(t, len(err.Error()), 10_000, what)
+	}
+}
+
+func TestAJobThatAFileCannotSayIsNotWritten(t *testing.T) {
+	for _, config := range []string{`{"constraints":[],"more":1}`, `{"other":[]}`, `{`} {
+		_, err := jobfile.Marshal(core.JobSpec{ID: "a", PodSpec: json.RawMessage("{}"), ConstraintConfig: json.RawMessage(config)})
+		assert.Error(t, err, config)
+	}
+}
+
+// FuzzParse holds that no file makes it panic, and that what is read can be
+// written and gives the same job.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"id: a\npodSpec: {containers: [{name: m, image: b}]}\n", `{"id":"a","podSpec":{"containers":[]}}`,
+		"id: a\npodSpec: &p {containers: []}\nlabels: {<<: *p}\n---\nid: b\nretry: {backoffMultiplier: 1.50}\npodSpec: |\n  containers: []\n",
+		"id: a\nlogs: {head: 1Ki}\nstartDeadline: 1m\nconstraints: [{timeWindow: {config: {from: 8}}}]\npodSpec: {}\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		specs, err := jobfile.Parse("job.yaml", data, jobfile.Options{ParsePodSpec: plainPodSpec, Validate: checkedSpec})
+		if err != nil {
+			return
+		}
+		for _, s := range specs {
+			if s.Namespace == "" && s.Tenant == "" || s.Namespace != "" && s.Tenant != "" {
+				requireRoundTrip(t, s)
+			}
+		}
+	})
+}

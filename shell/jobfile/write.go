@@ -1,0 +1,214 @@
+package jobfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// Marshal writes a job as a job file that gives the same job: what has its default
+// is left out.
+func Marshal(s core.JobSpec) ([]byte, error) {
+	w := &writer{}
+	w.text("id", s.ID)
+	w.text("name", s.Name)
+	if s.Namespace != "" || s.Tenant != "" {
+		w.text("namespace", s.Namespace)
+		w.text("tenant", s.Tenant)
+	}
+	w.text("schedule", s.Schedule)
+	if s.Timezone != "UTC" {
+		w.text("timezone", s.Timezone)
+	}
+	w.text("runner", s.Runner)
+	if len(s.Labels) > 0 {
+		in := &writer{}
+		for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+			in.put(k, textNode(s.Labels[k]))
+		}
+		w.put("labels", in.node())
+	}
+	w.raw("podSpec", s.PodSpec, "")
+	w.retry(s.RetryConfig)
+	w.raw("constraints", s.ConstraintConfig, "constraints")
+	w.raw("actions", s.ActionConfig, "actions")
+	w.other("overlap", string(s.Overlap), string(core.OverlapAllow))
+	w.duration("startDeadline", time.Duration(s.StartDeadlineSeconds)*time.Second, 0)
+	w.number("maxConcurrentRuns", int64(s.MaxConcurrentRuns))
+	w.other("orphanPolicy", string(s.OrphanPolicy), string(core.OrphanDelete))
+	w.duration("podStartTimeout", time.Duration(s.PodStartTimeoutMS)*time.Millisecond, core.DefaultPodStartTimeoutMS*time.Millisecond)
+	w.duration("createAhead", time.Duration(s.CreateAheadMS)*time.Millisecond, core.DefaultCreateAheadMS*time.Millisecond)
+	w.other("constraintErrors", string(s.ConstraintErrors), string(core.FailClosed))
+	if l := s.Logs; l != (core.LogPolicy{}) {
+		in := &writer{}
+		if l.Discard {
+			in.put("discard", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"})
+		}
+		in.size("head", l.HeadBytes)
+		in.size("tail", l.TailBytes)
+		w.put("logs", in.node())
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(w.node()); err != nil {
+		return nil, fmt.Errorf("write job %q: %w", s.ID, err)
+	}
+	if err := e.Close(); err != nil {
+		return nil, fmt.Errorf("write job %q: %w", s.ID, err)
+	}
+	return b.Bytes(), nil
+}
+
+// writer collects the keys of a mapping.
+type writer struct {
+	content []*yaml.Node
+	err     error
+}
+
+func (w *writer) node() *yaml.Node {
+	return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: w.content}
+}
+
+func (w *writer) put(key string, n *yaml.Node) { w.content = append(w.content, textNode(key), n) }
+
+func (w *writer) text(key, v string) {
+	if v != "" {
+		w.put(key, textNode(v))
+	}
+}
+
+// other writes a word that is not the default.
+func (w *writer) other(key, v, byDefault string) {
+	if v != byDefault {
+		w.text(key, v)
+	}
+}
+
+func (w *writer) duration(key string, v, byDefault time.Duration) {
+	if v != 0 && v != byDefault {
+		w.put(key, textNode(readable(v)))
+	}
+}
+
+func (w *writer) number(key string, v int64) {
+	if v != 0 {
+		w.put(key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v, 10)})
+	}
+}
+
+func (w *writer) size(key string, v int64) {
+	for _, u := range sizes {
+		if v != 0 && strings.HasSuffix(u.suffix, "i") && v%u.bytes == 0 {
+			w.put(key, textNode(strconv.FormatInt(v/u.bytes, 10)+u.suffix))
+			return
+		}
+	}
+	w.number(key, v)
+}
+
+func (w *writer) retry(r core.RetryConfig) {
+	in := &writer{}
+	in.number("maxRetries", int64(r.MaxRetries))
+	in.duration("initialDelay", time.Duration(r.InitialDelayMS)*time.Millisecond, 0)
+	if m := r.BackoffMultiplier; m != 0 && m.String() != "2" {
+		in.put("backoffMultiplier", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!float", Value: m.String()})
+	}
+	in.duration("maxDelay", time.Duration(r.MaxDelayMS)*time.Millisecond, core.DefaultRetryMaxDelayMS*time.Millisecond)
+	if len(in.content) > 0 {
+		w.put("retry", in.node())
+	}
+}
+
+// raw writes JSON; member: what of an object is written, and alone in it.
+func (w *writer) raw(key string, v json.RawMessage, member string) {
+	if len(v) == 0 || w.err != nil {
+		return
+	}
+	if !json.Valid(v) {
+		w.err = fmt.Errorf("write %s: it is no JSON", key)
+		return
+	}
+	n := jsonTree(v)
+	if member != "" {
+		if len(n.Content) != 2 || n.Content[0].Value != member {
+			w.err = fmt.Errorf("write %s: want an object with %q alone: a job file cannot say this", key, member)
+			return
+		}
+		n = n.Content[1]
+	}
+	restyle(n)
+	w.put(key, n)
+}
+
+// restyle lets texts look as a person would write them.
+func restyle(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		n.Style = textStyle(n.Value)
+	}
+	if n.Kind != yaml.ScalarNode && len(n.Content) == 0 {
+		n.Style = yaml.FlowStyle
+	}
+	for _, c := range n.Content {
+		restyle(c)
+	}
+}
+
+func textNode(v string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: textStyle(v)}
+}
+
+// textStyle is plain where that is safe for every reader of YAML, also for those
+// that know more words than we do.
+func textStyle(v string) yaml.Style {
+	switch strings.ToLower(v) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "", "<<", "=":
+		return yaml.DoubleQuotedStyle
+	}
+	lines := strings.Split(v, "\n")
+	plain := true
+	for i, l := range lines {
+		last := i == len(lines)-1
+		if l != strings.TrimRightFunc(l, unicode.IsSpace) || l == "" && !last || strings.HasPrefix(l, "#") {
+			plain = false
+		}
+	}
+	if strings.ContainsFunc(v, func(r rune) bool { return r != '\n' && (!unicode.IsPrint(r) || r > 0xFFFF) }) || !plain {
+		return yaml.DoubleQuotedStyle
+	}
+	switch {
+	case len(lines) == 1:
+		return 0 // the library quotes what needs it
+	case unicode.IsSpace([]rune(v)[0]):
+		return yaml.DoubleQuotedStyle
+	}
+	return yaml.LiteralStyle
+}
+
+// readable writes a duration as a person would: 1h30m and 7d.
+func readable(d time.Duration) string {
+	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}

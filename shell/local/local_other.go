@@ -1,0 +1,48 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package local
+
+import (
+	"context"
+	"io"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Runner runs pods as processes: not on this system.
+type Runner struct{}
+
+var _ jobs.Runner = (*Runner)(nil)
+
+// New says that there is no such runner on this system.
+func New(Options) (*Runner, error) { return nil, permanentError{errUnsupported} }
+
+// Check implements [jobs.Runner].
+func (r *Runner) Check(core.JobSpec) error { return permanentError{errUnsupported} }
+
+// Create implements [jobs.Runner].
+func (r *Runner) Create(context.Context, jobs.Run) (int, error) {
+	return 0, permanentError{errUnsupported}
+}
+
+// Logs implements [jobs.Runner].
+func (r *Runner) Logs(context.Context, jobs.Attempt, jobs.LogOptions, io.Writer) (int, error) {
+	return 0, permanentError{errUnsupported}
+}
+
+// Delete implements [jobs.Runner].
+func (r *Runner) Delete(context.Context, jobs.Attempt) (int, error) {
+	return 0, permanentError{errUnsupported}
+}
+
+// Watch implements [jobs.Runner].
+func (r *Runner) Watch(context.Context, jobs.Sink) error { return permanentError{errUnsupported} }
+
+// Held implements [jobs.Runner].
+func (r *Runner) Held(context.Context) ([]jobs.Attempt, error) {
+	return nil, permanentError{errUnsupported}
+}
+
+// Beat implements [jobs.Runner].
+func (r *Runner) Beat(context.Context) error { return permanentError{errUnsupported} }

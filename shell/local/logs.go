@@ -1,0 +1,86 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Logs implements [jobs.Runner]: first the init containers, then the others. With
+// o.Follow each is followed to its end before the next one.
+func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io.Writer) (calls int, err error) {
+	err = r.logs(ctx, r.path(a), o, w)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("local pod %s: %w", a.Name(), jobs.ErrNoPod)
+	}
+	return 0, err
+}
+
+func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.Writer) error {
+	p, err := readPlan(dir)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, c := range slices.Concat(p.Init, p.Main) {
+		if o.Container == "" || c.Name == o.Container {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return permanent("local pod %s has no container %q", filepath.Base(dir), o.Container)
+	}
+	for _, name := range names {
+		reader := &logReader{dir: filepath.Join(dir, logDir), container: name, w: w}
+		if !o.Follow {
+			if err := reader.copy(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := reader.follow(ctx, func() (bool, error) { return logIsWhole(dir, name) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logIsWhole reports whether nothing more is written to a container's log.
+func logIsWhole(dir, container string) (bool, error) {
+	started, err := exists(filepath.Join(dir, startedFile))
+	if err != nil {
+		return false, err
+	}
+	alive := false
+	if started {
+		_, alive, err = supervised(dir)
+		if err != nil && !alive {
+			return false, err
+		}
+	}
+	st, err := readState(dir)
+	switch {
+	case err != nil && alive:
+		return false, err
+	case st.Phase == phaseEnded || started && !alive:
+		return true, nil
+	case !started:
+		// It may start yet, or never: then it is deleted.
+		_, err := readPlan(dir)
+		return false, err
+	}
+	for _, c := range st.Containers {
+		if c.Name == container {
+			return c.Ended, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,246 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes are those of a container's process.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// adoptOrphans makes this process the parent of what its descendants leave behind,
+// so that nothing of a pod is ever out of its sight.
+func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// siginfo is what waitid tells: the id follows three numbers, aligned as a pointer.
+type siginfo struct {
+	signo, errno, code int32
+	_                  [unsafe.Sizeof(uintptr(0)) - 4]byte
+	pid                int32
+}
+
+// nextEnded waits until a child has ended, and leaves it unreaped.
+func nextEnded() (int, *syscall.WaitStatus, error) {
+	info, err := awaitChild(0)
+	return int(info.pid), nil, err
+}
+
+func awaitChild(options int) (siginfo, error) {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
+	return *(*siginfo)(unsafe.Pointer(&info)), err //nolint:gosec // the part of the kernel's structure that x/sys does not name
+}
+
+// killRest kills all descendants of this process, and reports whether there were
+// any: no children means no descendants, since orphans become children.
+func (s *supervisor) killRest() bool {
+	if _, err := awaitChild(unix.WNOHANG); errors.Is(err, unix.ECHILD) {
+		return false
+	}
+	all, err := processes()
+	if err != nil {
+		return true
+	}
+	for _, p := range descendants(all, map[int]bool{os.Getpid(): true}) {
+		p.kill()
+	}
+	return true
+}
+
+// process is what there is to know of a process.
+type process struct {
+	pid, parent, group, session int
+	started                     string // tells it from a later one with the same id
+	state                       string // "Z" and "X": has ended
+}
+
+func processes() ([]process, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list the processes: %w", err)
+	}
+	names, err := d.Readdirnames(-1)
+	_ = d.Close()
+	if err != nil {
+		return nil, fmt.Errorf("list the processes: %w", err)
+	}
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		p, ok, err := readProcess(pid)
+		if err != nil {
+			return nil, fmt.Errorf("list the processes: %w", err)
+		}
+		if ok {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// readProcess reports false for a process that is gone.
+func readProcess(pid int) (process, bool, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	// The second field is the name in parentheses, which may hold anything, such as
+	// ") Z 1".
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if err != nil || len(fields) < 20 {
+		return process{}, false, ignorable(err)
+	}
+	p := process{pid: pid, state: fields[0], started: fields[19]}
+	p.parent, _ = strconv.Atoi(fields[1])
+	p.group, _ = strconv.Atoi(fields[2])
+	p.session, _ = strconv.Atoi(fields[3])
+	return p, true, nil
+}
+
+// ignorable drops the errors that only say that a process is gone, or not ours to
+// look at.
+func ignorable(err error) error {
+	for _, known := range []error{fs.ErrNotExist, fs.ErrPermission, unix.ESRCH} {
+		if errors.Is(err, known) {
+			return nil
+		}
+	}
+	return err
+}
+
+// descendants gives those whose ancestors are among the given ones.
+func descendants(all []process, of map[int]bool) []process {
+	belongs := map[int]bool{}
+	var found []process
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !belongs[p.pid] && !of[p.pid] && (of[p.parent] || belongs[p.parent]) {
+				belongs[p.pid], grown = true, true
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// kill kills the process, if it still is what it was.
+func (p process) kill() {
+	// The handle comes first: a process that takes over the id later cannot be hit.
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if now, ok, err := readProcess(p.pid); err == nil && ok && now.started == p.started {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// signalProcess gives a signal to a process, if still says that it is the one.
+func signalProcess(pid int, sig syscall.Signal, still func() bool) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("signal process %d: %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !still() {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// sweep kills what carries the mark of a pod, its groups and its descendants, until
+// nothing of it is left.
+func sweep(ctx context.Context, dir string) error {
+	known := map[string]process{}
+	nothing := 0
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		all, err := processes()
+		if err != nil {
+			return err
+		}
+		left := marked(all, podDirVar+"="+dir, known)
+		for _, p := range left {
+			p.kill()
+		}
+		if nothing++; len(left) > 0 {
+			nothing = 0
+		}
+		// One that is amid an exec shows no environment for a moment: only two looks
+		// in a row tell that nothing is left.
+		if nothing == 2 {
+			return nil
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// marked gives those processes that run and carry the mark, or have been known to
+// belong to one that does. This process and its ancestors never do.
+func marked(all []process, mark string, known map[string]process) []process {
+	parents := map[int]int{}
+	for _, p := range all {
+		parents[p.pid] = p.parent
+	}
+	kin := map[int]bool{}
+	for pid := os.Getpid(); pid > 0 && !kin[pid]; pid = parents[pid] {
+		kin[pid] = true
+	}
+	roots, groups := map[int]bool{}, map[int]bool{}
+	for _, p := range all {
+		if _, was := known[p.identity()]; (was || carries(p.pid, mark)) && !kin[p.pid] {
+			roots[p.pid], groups[p.group] = true, true
+		}
+	}
+	for _, p := range all {
+		if kin[p.pid] {
+			delete(groups, p.group)
+		}
+	}
+	for _, p := range all {
+		if groups[p.group] && !kin[p.pid] {
+			roots[p.pid] = true
+		}
+	}
+	for _, p := range descendants(all, roots) {
+		roots[p.pid] = true
+	}
+	var found []process
+	for _, p := range all {
+		if roots[p.pid] && !kin[p.pid] && p.state != "Z" && p.state != "X" {
+			known[p.identity()] = p
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (p process) identity() string { return strconv.Itoa(p.pid) + " " + p.started }
+
+// carries reports whether a process was started with the mark in its environment.
+func carries(pid int, mark string) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && bytes.Contains(append([]byte{0}, append(b, 0)...), append(append([]byte{0}, mark...), 0))
+}

@@ -1,0 +1,309 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Runner runs pods as processes. Make it with [New]; it needs no closing. It is safe
+// for concurrent use.
+type Runner struct {
+	dir    string
+	node   string
+	maxLog int64
+	logger *slog.Logger
+	poll   bool // look at everything every now and then, instead of being told
+
+	attempts keyed // one thing is done to an attempt at a time
+	watch    *watch
+	step     func(name string) // a test may end the process there
+}
+
+var _ jobs.Runner = (*Runner)(nil)
+
+// New makes a Runner. The error names the option that cannot be right.
+func New(o Options) (*Runner, error) {
+	if o.Dir == "" {
+		return nil, errors.New("local: Dir is missing: say where runs keep their files")
+	}
+	if o.MaxLogBytes != 0 && o.MaxLogBytes < leastMaxLog {
+		return nil, fmt.Errorf("local: MaxLogBytes is %d: must be at least %d", o.MaxLogBytes, leastMaxLog)
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("local: Dir: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("local: Dir: %w", err)
+	}
+	// The directory is the mark of processes: it has one name.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("local: Dir: %w", err)
+	}
+	node, _ := os.Hostname()
+	return &Runner{
+		dir:    dir,
+		node:   cmp.Or(node, "localhost"),
+		maxLog: cmp.Or(o.MaxLogBytes, defaultMaxLog),
+		logger: cmp.Or(o.Logger, slog.Default()),
+		watch:  newWatch(),
+		step:   func(string) {},
+	}, nil
+}
+
+// Check implements [jobs.Runner].
+func (r *Runner) Check(spec core.JobSpec) error {
+	_, err := checkedSpec(spec)
+	return err
+}
+
+func (r *Runner) path(a jobs.Attempt) string { return filepath.Join(r.dir, a.Name()) }
+
+// Create implements [jobs.Runner]: the pod's processes are started once, however
+// often and by whomever it is called. calls is always 0: there is no API.
+func (r *Runner) Create(ctx context.Context, run jobs.Run) (calls int, err error) {
+	unlock, err := r.attempts.lock(ctx, run.Name())
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	return 0, r.persist(ctx, func() error { return r.create(ctx, run) })
+}
+
+func (r *Runner) create(ctx context.Context, run jobs.Run) error {
+	dir := r.path(run.Attempt)
+	if err := r.prepare(dir, run); err != nil {
+		return err
+	}
+	r.watch.touch(run.Name())
+	if before, err := exists(filepath.Join(dir, startedFile)); err != nil || before {
+		return err
+	}
+	defer r.watch.touch(run.Name())
+	r.step("prepared")
+	return launch(ctx, dir, r.step)
+}
+
+// prepare makes the pod's directory, where it is not there.
+func (r *Runner) prepare(dir string, run jobs.Run) error {
+	switch p, err := readPlan(dir); {
+	case err == nil && p.RunID != run.RunID:
+		return permanent("%s is of the run %q, not of %q", dir, p.RunID, run.RunID)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	p, err := planOf(run, dir, r.node, uuid.NewString(), r.maxLog)
+	if err != nil {
+		return err
+	}
+	made, err := os.MkdirTemp(r.dir, ownNewPrefix())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(made) }() // nothing, once it has its name
+	for _, sub := range []string{logDir, workDir} {
+		if err := os.Mkdir(filepath.Join(made, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := writeAtomically(filepath.Join(made, planFile), p, true); err != nil {
+		return err
+	}
+	r.step("made")
+	if err := os.Rename(made, dir); err != nil {
+		return err
+	}
+	r.step("renamed")
+	return syncDir(r.dir)
+}
+
+// persist tries again while an error may pass, for as long as ctx lasts.
+func (r *Runner) persist(ctx context.Context, try func() error) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := try()
+		var final interface{ Permanent() bool }
+		if err == nil || errors.As(err, &final) && final.Permanent() || ctx.Err() != nil {
+			return err
+		}
+		r.logger.WarnContext(ctx, "a pod's processes: trying again", "error", err, "wait", wait)
+		if pause(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// Delete implements [jobs.Runner]. It returns when no process of the pod is left,
+// and its files are removed.
+func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (calls int, err error) {
+	unlock, err := r.attempts.lock(ctx, a.Name())
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	return 0, r.persist(ctx, func() error { return r.delete(ctx, a) })
+}
+
+func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
+	dir := r.path(a)
+	there, err := exists(dir)
+	if err != nil {
+		return err
+	}
+	if !there {
+		// Somebody may have removed the files alone.
+		return sweep(ctx, dir)
+	}
+	r.watch.expectGone(a.Name())
+	switch err := markStarted(dir); {
+	case err == nil: // it was not started, and cannot be any more
+	case errors.Is(err, errBefore):
+		if err := r.end(ctx, dir); err != nil {
+			return err
+		}
+	default:
+		return err
+	}
+	r.step("ended")
+	gone := filepath.Join(r.dir, gonePrefix+a.Name())
+	if err := removeAll(gone); err != nil { // of an earlier try
+		return err
+	}
+	if err := os.Rename(dir, gone); err != nil {
+		return err
+	}
+	r.step("gone")
+	r.watch.touch(a.Name())
+	return removeAll(gone)
+}
+
+// killPatience is how long a supervisor may take beyond its grace, on a busy machine,
+// before it is killed with all that is left of its pod.
+const killPatience = 30 * time.Second
+
+// end ends the processes of a pod that was started.
+func (r *Runner) end(ctx context.Context, dir string) error {
+	grace := defaultGrace * time.Second
+	if p, err := readPlan(dir); err == nil {
+		grace = time.Duration(p.GraceSeconds) * time.Second
+	}
+	deadline := time.Now().Add(grace + killPatience)
+	asked := false
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		pid, alive, err := supervised(dir)
+		switch {
+		case err != nil:
+			return err
+		case !alive:
+			if st, err := readState(dir); err == nil && st.Phase == phaseEnded {
+				return nil // it has left nothing
+			}
+			return sweep(ctx, dir)
+		case time.Now().After(deadline):
+			r.logger.WarnContext(ctx, "the supervisor of a pod does not end it: both are killed", "dir", dir, "pid", pid)
+			return sweep(ctx, dir)
+		case !asked:
+			asked = true
+			still := func() bool { now, alive, _ := supervised(dir); return alive && now == pid }
+			if err := signalProcess(pid, syscall.SIGTERM, still); err != nil {
+				return err
+			}
+			r.step("asked")
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// removeAll removes a directory, also where a program took our rights to its own
+// directories away, as Go's module cache does.
+func removeAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() {
+			_ = os.Chmod(path, 0o700) //nolint:gosec // it is removed
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// Held implements [jobs.Runner].
+func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
+	select {
+	case <-r.watch.ready():
+		return r.list()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (r *Runner) list() ([]jobs.Attempt, error) {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []jobs.Attempt
+	for _, e := range entries {
+		if a, ok := attemptOf(e.Name()); ok && e.IsDir() {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, func(a, b jobs.Attempt) int { return strings.Compare(a.Name(), b.Name()) })
+	return all, nil
+}
+
+// keyed is a lock for each name.
+type keyed struct {
+	mu   sync.Mutex
+	held map[string]chan struct{} // closed when it is given back
+}
+
+func (k *keyed) lock(ctx context.Context, name string) (unlock func(), err error) {
+	for {
+		k.mu.Lock()
+		before, taken := k.held[name]
+		if !taken {
+			if k.held == nil {
+				k.held = map[string]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			k.held[name] = mine
+			k.mu.Unlock()
+			return func() {
+				k.mu.Lock()
+				delete(k.held, name)
+				k.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		k.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
