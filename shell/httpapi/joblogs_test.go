@@ -170,7 +170,7 @@ func TestLogsThatNobodyFollowsHaveToComeWithinTheTimeOfARequest(t *testing.T) {
 		assert.Equal(t, "logs: the logs did not come in time", r.errorText())
 		assert.Equal(t, "5", r.header.Get("Retry-After"))
 		assert.Equal(t, 45*time.Second, time.Since(begin), "looked at every 15 seconds")
-		<-gone
+		assert.Error(t, <-gone)
 	})
 }
 
@@ -236,7 +236,7 @@ func TestLogsThatAreFollowedAreBounded(t *testing.T) {
 		assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
 		assert.Equal(t, "60", res.Header.Get("Retry-After"))
 		require.NoError(t, first.Close())
-		<-gone
+		assert.Error(t, <-gone)
 		synctest.Wait()
 		_, r = ask(t, p, path+"?follow=true", "")
 		assert.Equal(t, http.StatusOK, answered(t, r).StatusCode, "there is a place again")
