@@ -139,8 +139,7 @@ func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
 
 func cancelRun(ctx context.Context, e *shell.Engine, run uuid.UUID) error {
 	_, err := e.SendJobRun(ctx, run, core.OrchestratorCancel{Reason: "crash"})
-	var over *shell.Refusal
-	if errors.As(err, &over) {
+	if _, over := errors.AsType[*shell.Refusal](err); over {
 		return nil // it is being cancelled already, or has ended
 	}
 	return err

@@ -180,7 +180,7 @@ func supervised(dir string) (pid int, alive bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	free, err := tryLock(f, syscall.LOCK_SH)
 	if err != nil || free {
 		return 0, false, err

@@ -4,7 +4,9 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"runtime"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -46,3 +48,6 @@ func (r *Runner) Held(context.Context) ([]jobs.Attempt, error) {
 
 // Beat implements [jobs.Runner].
 func (r *Runner) Beat(context.Context) error { return permanentError{errUnsupported} }
+
+// errUnsupported says that this system has no such runner.
+var errUnsupported = fmt.Errorf("running pods as processes is not supported on %s", runtime.GOOS)

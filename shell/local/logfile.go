@@ -203,7 +203,7 @@ func (r *logReader) copySegment(start int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if _, err := f.Seek(r.pos-start, io.SeekStart); err != nil {
 		return 0, err
 	}

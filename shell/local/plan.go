@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -290,6 +289,3 @@ func isKnown(fields func(string) (string, bool), path string) bool {
 	_, ok := fields(path)
 	return ok
 }
-
-// errUnsupported says that this system has no such runner.
-var errUnsupported = fmt.Errorf("running pods as processes is not supported on %s", runtime.GOOS)

@@ -208,13 +208,13 @@ func (s *supervisor) startProcess(index int, p program) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		_ = r.Close()
 		return nil, err
 	}
-	defer null.Close()
+	defer func() { _ = null.Close() }()
 	s.mu.Lock()
 	pid, err := syscall.ForkExec(path, p.Argv, &syscall.ProcAttr{
 		Dir: p.Dir, Env: p.Env, Files: []uintptr{null.Fd(), w.Fd(), w.Fd()}, Sys: attributes(),

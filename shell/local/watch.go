@@ -168,7 +168,7 @@ func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	r.cleanUp()
 	w := &watcher{Runner: r, sink: sink, told: map[string]told{}}
 	every := pollEvery
