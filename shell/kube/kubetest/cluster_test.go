@@ -137,7 +137,7 @@ func TestTheServerComesBackOnTheSamePortWithAllThatItHeld(t *testing.T) {
 	kubetest.Shared(t) // is skipped where that is
 	c, err := kubetest.Start(t.Context(), kubetest.Options{})
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Stop()) }()
+	t.Cleanup(func() { assert.NoError(t, c.Stop()) })
 	ns := namespace(t, c.Client())
 
 	require.NoError(t, c.StopProgram(t.Context(), kubetest.Server))

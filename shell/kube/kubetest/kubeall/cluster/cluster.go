@@ -221,7 +221,7 @@ func (c *cluster) startFakeNodes() error {
 	if err != nil {
 		return err
 	}
-	logs, err := c.write("fake.log", "a fake node's pod has written this\n")
+	logs, err := c.write("fake.log", "2026-01-01T00:00:00.000000000Z stdout F a fake node's pod has written this\n") // as CRI has it
 	if err != nil {
 		return err
 	}
