@@ -19,8 +19,8 @@ import (
 	"github.com/orrery-go/orrery/shell/kube/kubetest"
 )
 
-// account makes the service account of examples/kubernetes/rbac.yaml in a
-// namespace, with its rights and no others, and returns a token of it.
+// account makes the service account of examples/kubernetes/rbac.yaml, and what it
+// may do, in one namespace, and returns a token of it.
 func account(t *testing.T, client kubernetes.Interface, ns string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../examples/kubernetes/rbac.yaml")
@@ -49,12 +49,18 @@ func account(t *testing.T, client kubernetes.Interface, ns string) string {
 		}
 		require.NoError(t, err)
 	}
-	require.Equal(t, map[string]int{"Namespace": 1, "ServiceAccount": 1, "Role": 1, "RoleBinding": 1}, kinds)
+	require.Equal(t, map[string]int{"ServiceAccount": 1, "Role": 1, "RoleBinding": 1}, kinds)
+	return token(t, client, ns)
+}
+
+// token is a token of the account.
+func token(t *testing.T, client kubernetes.Interface, ns string) string {
+	t.Helper()
 	day := int64(24 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
-	token, err := client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "orrery", request, metav1.CreateOptions{})
+	made, err := client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), "orrery", request, metav1.CreateOptions{})
 	require.NoError(t, err)
-	return token.Status.Token
+	return made.Status.Token
 }
 
 // clientOf is a client with a token, beside any proxy.
