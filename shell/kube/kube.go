@@ -1,16 +1,28 @@
-// Package kube runs the pods of jobs in a Kubernetes cluster (004 Kubernetes
-// Integration): a [Runner] for package jobs.
 package kube
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
-	_ "k8s.io/client-go/tools/clientcmd" // the skeleton's: keeps the dependency
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// Options configure a [Runner].
+// Options configure a [Runner]. The zero value of each field is a sound default.
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig file; empty: as kubectl has it
 	// (KUBECONFIG, ~/.kube/config), or the service account where the process runs in
@@ -24,15 +36,309 @@ type Options struct {
 	QPS   float32
 	Burst int
 	// Instance tells apart several Orrerys in one namespace: each cares for its own
-	// only. Default "orrery".
+	// only. Default "orrery". Two of them must not have the same job in the same
+	// namespace and tenant of theirs: its runs would have the same names.
 	Instance string
+	// KeepFinished is how long the cluster keeps a Job that has ended and that Orrery
+	// does not delete, because it is gone (default 24 h, at least a minute). A daemon
+	// that was down for longer finds such a run lost.
+	KeepFinished time.Duration
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	Logger *slog.Logger // default slog.Default()
 }
 
-// Runner runs pods in a cluster. It is safe for concurrent use.
-type Runner struct{ client kubernetes.Interface }
+const (
+	defaultQPS   = 20
+	defaultBurst = 40
+	managedBy    = "orrery"
+)
 
-// New makes a Runner. The error names the option that cannot be right.
-func New(o Options) (*Runner, error) { return nil, errors.New("not written yet") }
+// Runner runs pods in a cluster. It is safe for concurrent use.
+type Runner struct {
+	client     kubernetes.Interface
+	counts     bool // the transport counts calls
+	namespace  string
+	instance   string
+	ttlSeconds int32
+	log        *slog.Logger
+
+	mu       sync.Mutex
+	watcher  *watcher      // of the Watch that runs, nil where none does
+	began    chan struct{} // closed when a Watch begins
+	expected map[jobs.Attempt]expectation
+}
+
+var _ jobs.Runner = (*Runner)(nil)
+
+// expectation is a Job that was created and that the watch has not shown yet.
+type expectation struct {
+	version string    // its resourceVersion
+	passed  time.Time // when the watch was first seen to be beyond that; zero: not yet
+}
+
+// New makes a Runner; it makes no call of the API. The error names the option that
+// cannot be right, or says what is wrong with the kubeconfig.
+func New(o Options) (*Runner, error) {
+	if o.Instance == "" {
+		o.Instance = managedBy
+	}
+	if errs := validation.IsValidLabelValue(o.Instance); len(errs) > 0 {
+		return nil, fmt.Errorf("kube: Instance: %q is no value of a label: %s", o.Instance, errs[0])
+	}
+	if o.KeepFinished == 0 {
+		o.KeepFinished = 24 * time.Hour
+	}
+	if o.KeepFinished < time.Minute || o.KeepFinished > math.MaxInt32*time.Second {
+		return nil, fmt.Errorf("kube: KeepFinished: %s is less than a minute or too long", o.KeepFinished)
+	}
+	if o.QPS < 0 || o.Burst < 0 {
+		return nil, fmt.Errorf("kube: QPS %g and Burst %d must not be negative", o.QPS, o.Burst)
+	}
+	r := &Runner{
+		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
+		log: o.Logger, began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+	}
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	if r.client == nil {
+		if err := r.connect(o); err != nil {
+			return nil, err
+		}
+	}
+	if r.namespace == "" {
+		r.namespace = metav1.NamespaceDefault
+	}
+	if errs := validation.IsDNS1123Label(r.namespace); len(errs) > 0 {
+		return nil, fmt.Errorf("kube: Namespace: %q is no name of a namespace: %s", r.namespace, errs[0])
+	}
+	return r, nil
+}
+
+// connect makes the client of a kubeconfig or a service account, whose tokens
+// client-go renews.
+func (r *Runner) connect(o Options) error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("kube: Kubeconfig %q, Context %q: %w", o.Kubeconfig, o.Context, err)
+	}
+	if r.namespace == "" {
+		if r.namespace, _, err = loader.Namespace(); err != nil {
+			return fmt.Errorf("kube: Namespace: %w", err)
+		}
+	}
+	r.client, err = r.clientOf(cfg, o)
+	return err
+}
+
+func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = o.QPS, o.Burst
+	if cfg.QPS == 0 {
+		cfg.QPS = defaultQPS
+	}
+	if cfg.Burst == 0 {
+		cfg.Burst = defaultBurst
+	}
+	// It would end watches and logs that are followed; each call has its own limit.
+	cfg.Timeout = 0
+	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
+	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
+	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	r.counts = true
+	return client, nil
+}
+
+// Create creates the Job of an attempt (004 Job Creation). While the API cannot take
+// it, it is tried again until ctx ends. A Job of that name that is another's is a
+// permanent error.
+func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
+	job, err := r.jobOf(run)
+	if err != nil {
+		return 0, permanent{err}
+	}
+	defer r.noted(run.Attempt, "")
+	return r.retried(ctx, "create Job "+job.Name, func(err error) {
+		r.noted(run.Attempt, explained("the API did not take the Job yet", err).Error())
+	}, func(ctx context.Context) error { return r.createOrFind(ctx, run.Attempt, job) })
+}
+
+// noted has the watch tell why there is no pod yet, and no more where it is empty.
+func (r *Runner) noted(a jobs.Attempt, note string) {
+	if w := r.current(); w != nil {
+		w.note(a, note)
+	}
+}
+
+func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.Job) error {
+	api := r.client.BatchV1().Jobs(r.namespace)
+	made, err := api.Create(ctx, job, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		if !r.counts {
+			countCall(ctx)
+		}
+		made, err = api.Get(ctx, job.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("it was there, and is gone: %w", errGone) // create it then
+		case err == nil && !r.owns(a, made):
+			return permanent{fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance)}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.expect(a, made.ResourceVersion)
+	return nil
+}
+
+var errGone = errors.New("the name is free")
+
+func countCall(ctx context.Context) {
+	if c, ok := ctx.Value(counterKey{}).(*counter); ok {
+		c.n.Add(1)
+	}
+}
+
+func (r *Runner) owns(a jobs.Attempt, job *batchv1.Job) bool {
+	got, ok := attemptOfJob(job)
+	return ok && got == a && job.Labels[LabelInstance] == r.instance
+}
+
+// expect notes a Job that the watch will show: until then it is held all the same.
+func (r *Runner) expect(a jobs.Attempt, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watcher != nil && r.watcher.hasJob(a) {
+		return
+	}
+	r.expected[a] = expectation{version: version}
+}
+
+func (r *Runner) arrived(a jobs.Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.expected, a)
+}
+
+// Watch watches the Jobs and pods of this instance, see [jobs.Runner]. One runs at a
+// time.
+func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
+	w := newWatcher(r, sink)
+	r.mu.Lock()
+	if r.watcher != nil {
+		r.mu.Unlock()
+		return errors.New("kube: Watch runs already")
+	}
+	r.watcher = w
+	close(r.began)
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.watcher, r.began = nil, make(chan struct{})
+		r.mu.Unlock()
+		close(w.ended)
+	}()
+	return w.run(ctx)
+}
+
+func (r *Runner) current() *watcher {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.watcher
+}
+
+// watching waits for a Watch to run.
+func (r *Runner) watching(ctx context.Context) (*watcher, error) {
+	for {
+		r.mu.Lock()
+		w, began := r.watcher, r.began
+		r.mu.Unlock()
+		if w != nil {
+			return w, nil
+		}
+		select {
+		case <-began:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("kube: the watch does not run: %w", ctx.Err())
+		}
+	}
+}
+
+// Held lists what the cluster holds, what is being deleted included. It waits until
+// the watch knows all that there is.
+func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
+	w, err := r.watching(ctx)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-w.synced:
+	case <-w.ended:
+		return nil, errWatchEnded
+	case <-ctx.Done():
+		return nil, fmt.Errorf("kube: it is not known yet what the cluster holds: %w", ctx.Err())
+	}
+	held := w.held()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for a, e := range r.expected {
+		switch {
+		case held[a]:
+		case r.overdue(w, a, e):
+			delete(r.expected, a)
+		default:
+			held[a] = true
+		}
+	}
+	out := make([]jobs.Attempt, 0, len(held))
+	for a := range held {
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+var errWatchEnded = errors.New("kube: the watch has ended")
+
+// expectedFor is how long what the watch has seen may take through the cache.
+const expectedFor = 10 * time.Second
+
+// overdue reports whether the watch is beyond the creation of a Job and does not have
+// it: it came and went while nobody watched.
+func (r *Runner) overdue(w *watcher, a jobs.Attempt, e expectation) bool {
+	if !w.beyond(e.version) {
+		return false
+	}
+	if e.passed.IsZero() {
+		e.passed = time.Now()
+		r.expected[a] = e
+	}
+	return time.Since(e.passed) > expectedFor
+}
+
+// Beat answers once all that was seen before has been told to the sink, see
+// [jobs.Runner].
+func (r *Runner) Beat(ctx context.Context) error {
+	w, err := r.watching(ctx)
+	if err != nil {
+		return err
+	}
+	done := w.beat()
+	select {
+	case <-done:
+		return nil
+	case <-w.ended:
+		return errWatchEnded
+	case <-ctx.Done():
+		return fmt.Errorf("kube: the watch does not answer: %w", ctx.Err())
+	}
+}

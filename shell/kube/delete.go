@@ -1,0 +1,170 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// askAgain is after which time the API is asked once more whether a Job is gone that
+// the watch has never shown.
+const askAgain = 30 * time.Second
+
+// Delete deletes the Job of an attempt with its pods, and returns once the watch says
+// that all are gone, see the package's documentation.
+func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
+	d := deletion{r: r, a: a, asked: map[types.UID]bool{}}
+	err := d.run(ctx)
+	if err == nil {
+		r.arrived(a)
+	}
+	return d.calls, err
+}
+
+// deletion is one call of Delete.
+type deletion struct {
+	r        *Runner
+	a        jobs.Attempt
+	calls    int
+	notFound bool               // the API has no such Job
+	asked    map[types.UID]bool // pods that were deleted themselves; true: by force
+}
+
+func (d *deletion) run(ctx context.Context) error {
+	for {
+		w, err := d.r.watching(ctx)
+		if err != nil {
+			return err
+		}
+		done, err := d.with(ctx, w)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// with deletes while that Watch runs; false where it ended before all was gone.
+func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
+	t, release := w.use(d.a)
+	defer release()
+	w.mu.Lock()
+	t.deleting = true
+	w.mu.Unlock()
+	if err := d.deleteJob(ctx); err != nil {
+		return false, err
+	}
+	select {
+	case <-w.synced:
+	case <-w.ended:
+		return false, nil
+	case <-ctx.Done():
+		return false, d.unfinished(ctx)
+	}
+	for {
+		w.mu.Lock()
+		s, changed := d.next(t, time.Now()), t.changed
+		w.mu.Unlock()
+		if s.done {
+			return true, nil
+		}
+		for uid, name := range s.pods {
+			if err := d.deletePod(ctx, uid, name, s.force[uid]); err != nil {
+				return false, err
+			}
+		}
+		timer := time.NewTimer(s.wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+			if !d.notFound && s.unseen {
+				if err := d.deleteJob(ctx); err != nil {
+					return false, err
+				}
+			}
+		case <-w.ended:
+			timer.Stop()
+			return false, nil
+		case <-ctx.Done():
+			timer.Stop()
+			return false, d.unfinished(ctx)
+		}
+		timer.Stop()
+	}
+}
+
+func (d *deletion) unfinished(ctx context.Context) error {
+	return fmt.Errorf("delete Job %s: it or its pods are still there: %w", d.a.Name(), ctx.Err())
+}
+
+// step is what is to be done next.
+type step struct {
+	done   bool
+	unseen bool                 // the API had a Job that the watch has not shown
+	pods   map[types.UID]string // to be deleted, by name
+	force  map[types.UID]bool
+	wait   time.Duration // for a change, at most
+}
+
+// next says what is to be done, as things stand.
+func (d *deletion) next(t *track, now time.Time) step {
+	s := step{wait: askAgain, pods: map[types.UID]string{}, force: map[types.UID]bool{}}
+	s.unseen = t.job == nil && !t.jobSeen
+	if !t.inCluster() {
+		s.done = !s.unseen || d.notFound
+		return s
+	}
+	for uid, pod := range t.pods {
+		forced, asked := d.asked[uid]
+		switch {
+		case pod.DeletionTimestamp == nil && t.job == nil && (!s.unseen || d.notFound) && !asked:
+			s.pods[uid] = pod.Name // nobody else deletes it
+		case pod.DeletionTimestamp != nil && nodeLost(pod) && !forced:
+			if wait := since(&t.stuckSince, now, graceOf(pod)+stuckFor); wait > 0 {
+				s.wait = min(s.wait, wait)
+			} else {
+				s.pods[uid], s.force[uid] = pod.Name, true
+			}
+		}
+	}
+	return s
+}
+
+func (d *deletion) deleteJob(ctx context.Context) error {
+	d.notFound = false
+	foreground := metav1.DeletePropagationForeground
+	n, err := d.r.retried(ctx, "delete Job "+d.a.Name(), nil, func(ctx context.Context) error {
+		err := d.r.client.BatchV1().Jobs(d.r.namespace).Delete(ctx, d.a.Name(), metav1.DeleteOptions{PropagationPolicy: &foreground})
+		if apierrors.IsNotFound(err) {
+			d.notFound = true
+			return nil
+		}
+		return err
+	})
+	d.calls += n
+	return err
+}
+
+// deletePod deletes a pod itself: by force, where nobody will confirm its end.
+func (d *deletion) deletePod(ctx context.Context, uid types.UID, name string, force bool) error {
+	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	if force {
+		o.GracePeriodSeconds = new(int64)
+		d.r.log.WarnContext(ctx, "deleting a pod by force: the cluster has given up its node", "pod", name, "run", d.a.Run, "attempt", d.a.N)
+	}
+	n, err := d.r.retried(ctx, "delete pod "+name, nil, func(ctx context.Context) error {
+		err := d.r.client.CoreV1().Pods(d.r.namespace).Delete(ctx, name, o)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another has its name
+			return nil
+		}
+		return err
+	})
+	d.calls += n
+	d.asked[uid] = force
+	return err
+}

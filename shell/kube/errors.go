@@ -1,0 +1,148 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// permanent is an error after which trying again is pointless.
+type permanent struct{ err error }
+
+func (e permanent) Error() string   { return e.err.Error() }
+func (e permanent) Unwrap() error   { return e.err }
+func (e permanent) Permanent() bool { return true }
+
+// isPersistent divides the errors of the API (004 Network Errors). Persistent is
+// what the API server refuses for what was asked: 400, 403, 404, 405, 409 of a name
+// that is taken, 413, 415, 422. What may pass is all else: no connection, time-outs,
+// 401 (credentials are renewed), 408, 409 of a write that met another, 410, 429, 5xx,
+// and 403 of a quota that is used up.
+func isPersistent(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusGone, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	case http.StatusConflict:
+		return apierrors.IsAlreadyExists(err)
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+// explained says an error of the API in terms of the job: where it names fields,
+// those of the pod spec as its owner knows them.
+func explained(what string, err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && apierrors.IsInvalid(err) {
+		if d := status.Status().Details; d != nil && len(d.Causes) > 0 {
+			return fmt.Errorf("%s: %s", what, fieldsOf(d.Causes))
+		}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func fieldsOf(causes []metav1.StatusCause) string {
+	var out []string
+	for _, c := range causes {
+		field := c.Field
+		if inner, ok := strings.CutPrefix(field, "spec.template.spec."); ok {
+			field = "pod_spec." + inner
+		}
+		out = append(out, strings.TrimPrefix(field+": "+c.Message, ": "))
+	}
+	return strings.Join(out, "; ")
+}
+
+// Limits of trying again.
+const (
+	firstWait       = 500 * time.Millisecond
+	longestWait     = 30 * time.Second
+	callTimeout     = 30 * time.Second // of one call
+	unauthorizedFor = 2 * time.Minute  // credentials are renewed by then, or not at all
+)
+
+// retried makes a call of the API, and again while its error may pass and ctx lasts,
+// with a growing wait or that which the server names. It gives the number of calls.
+// waits, if any, is told of each error before the wait.
+func (r *Runner) retried(ctx context.Context, what string, waits func(error), call func(context.Context) error) (int, error) {
+	counter := &counter{}
+	ctx = context.WithValue(ctx, counterKey{}, counter)
+	var unauthorized time.Time
+	for n := 0; ; n++ {
+		err := r.once(ctx, counter, call)
+		switch {
+		case err == nil:
+			return counter.calls(), nil
+		case isPersistent(err):
+			return counter.calls(), permanent{explained(what, err)}
+		case isPermanent(err):
+			return counter.calls(), err
+		case ctx.Err() != nil:
+			return counter.calls(), explained(what, err)
+		case !apierrors.IsUnauthorized(err):
+			unauthorized = time.Time{}
+		case unauthorized.IsZero():
+			unauthorized = time.Now()
+		case time.Since(unauthorized) > unauthorizedFor:
+			return counter.calls(), explained(what, err)
+		}
+		if waits != nil {
+			waits(err)
+		}
+		if !pause(ctx, waitAfter(n, err)) {
+			return counter.calls(), explained(what, err)
+		}
+	}
+}
+
+func isPermanent(err error) bool {
+	var p permanent
+	return errors.As(err, &p)
+}
+
+// once bounds one call in time, and counts it where the transport cannot.
+func (r *Runner) once(ctx context.Context, c *counter, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if !r.counts {
+		c.n.Add(1)
+	}
+	return call(ctx)
+}
+
+// waitAfter is the wait after the nth failure, from 0: twice as long each time, less
+// up to a fifth, so that many runs do not come back at once.
+func waitAfter(n int, err error) time.Duration {
+	wait := min(firstWait<<min(n, 10), longestWait)
+	wait -= time.Duration(rand.Int64N(int64(wait) / 5)) //nolint:gosec // it spreads load, and guards nothing
+	if s, ok := apierrors.SuggestsClientDelay(err); ok {
+		wait = max(wait, time.Duration(s)*time.Second)
+	}
+	return wait
+}
+
+// pause waits; false where ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,210 @@
+package kube
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Waits before something is told.
+const (
+	bareFor  = 10 * time.Second // a Job without a pod
+	lostFor  = 10 * time.Second // a pod that is gone, whose Job may say how it ended
+	stuckFor = time.Minute      // a pod that is terminating, beyond its grace period
+
+	defaultGrace = 30 * time.Second // of pods, where their spec names none
+)
+
+// track is what is known of one attempt. Its watcher's mutex guards it.
+type track struct {
+	job     *batchv1.Job // nil: there is none
+	jobSeen bool         // there was one
+	pods    map[types.UID]*corev1.Pod
+	gone    *corev1.Pod // the last pod that went, as it was then
+	note    string      // why the API does not take the Job
+
+	bareSince  time.Time // a Job and no pod
+	goneSince  time.Time // the pod went
+	stuckSince time.Time // the pod is being deleted
+
+	told     jobs.Observation // the last; its Phase is empty before
+	queued   bool
+	deleting bool // Delete was called: its loss is no news
+	users    int  // who waits for changes
+	changed  chan struct{}
+	timer    *time.Timer
+}
+
+func newTrack() *track {
+	return &track{pods: map[types.UID]*corev1.Pod{}, changed: make(chan struct{})}
+}
+
+// pod is the pod that counts: the youngest. There is more than one only where
+// somebody made it by hand.
+func (t *track) pod() *corev1.Pod {
+	var best *corev1.Pod
+	for _, p := range t.pods {
+		if best == nil || best.CreationTimestamp.Before(&p.CreationTimestamp) ||
+			best.CreationTimestamp.Equal(&p.CreationTimestamp) && best.Name < p.Name {
+			best = p
+		}
+	}
+	return best
+}
+
+func (t *track) inCluster() bool { return t.job != nil || len(t.pods) > 0 }
+
+// final reports whether nothing more is told.
+func (t *track) final() bool {
+	return t.told.Phase == jobs.PhaseEnded || t.told.Phase == jobs.PhaseLost
+}
+
+// forgettable reports whether the track has served its purpose.
+func (t *track) forgettable() bool {
+	return !t.inCluster() && t.users == 0 && t.note == "" && !t.queued && (t.final() || t.deleting || !t.jobSeen && t.gone == nil)
+}
+
+// verdict is what is to be told of an attempt: nothing where its phase is empty. Then
+// it may be something after wait, if that is not 0, though nothing changes.
+type verdict struct {
+	phase jobs.Phase
+	pod   core.Pod
+	wait  time.Duration
+}
+
+// judge says what is to be told of an attempt at that instant.
+func (t *track) judge(now time.Time) verdict {
+	if len(t.pods) > 0 {
+		return t.judgePod(t.pod(), now)
+	}
+	t.stuckSince = time.Time{}
+	if t.gone != nil {
+		return t.judgeGone(now)
+	}
+	end, complete := jobEnd(t.job)
+	switch {
+	case t.job == nil && t.jobSeen:
+		return lost("its Job was deleted")
+	case t.job == nil && t.note != "":
+		return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonCreateRetried, Message: t.note}}
+	case t.job == nil:
+		return verdict{}
+	case end != nil:
+		return endedAs(core.Pod{}, end, complete)
+	case t.job.DeletionTimestamp != nil:
+		return lost("its Job was deleted")
+	}
+	if wait := since(&t.bareSince, now, bareFor); wait > 0 {
+		return verdict{wait: wait}
+	}
+	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
+		": a quota, an admission policy or a missing service account may be why; the Job's events say so"}}
+}
+
+func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
+	phase, p := causeOf(pod)
+	if phase == jobs.PhaseEnded {
+		return verdict{phase: phase, pod: t.withDeadline(pod, p)}
+	}
+	v := verdict{phase: phase, pod: p}
+	if pod.DeletionTimestamp == nil {
+		t.stuckSince = time.Time{}
+		return v
+	}
+	if v.wait = since(&t.stuckSince, now, graceOf(pod)+stuckFor); v.wait > 0 {
+		return v
+	}
+	if nodeLost(pod) {
+		return lost(reasonNodeLost + ": the cluster has given up node " + pod.Spec.NodeName + ", on which the pod ran")
+	}
+	return lost("the pod was deleted, and node " + pod.Spec.NodeName + " does not confirm that it ended")
+}
+
+// withDeadline names the Job's deadline as the reason, where that killed the pod.
+func (t *track) withDeadline(pod *corev1.Pod, p core.Pod) core.Pod {
+	end, _ := jobEnd(t.job)
+	if end != nil && end.Reason == reasonDeadline && pod.Status.Phase == corev1.PodFailed && (p.Reason == reasonDeleted || pod.DeletionTimestamp != nil) {
+		p.Reason, p.Message = end.Reason, end.Message
+	}
+	return p
+}
+
+// judgeGone says what became of a pod that is gone. Its Job may still say how it
+// ended.
+func (t *track) judgeGone(now time.Time) verdict {
+	phase, p := causeOf(t.gone)
+	if phase == jobs.PhaseEnded {
+		return verdict{phase: phase, pod: t.withDeadline(t.gone, p)}
+	}
+	switch end, complete := jobEnd(t.job); {
+	case end != nil && (complete || end.Reason == reasonDeadline):
+		p.Reason, p.Message = "", ""
+		return endedAs(p, end, complete)
+	case t.job == nil:
+		return lost("the pod and its Job were deleted")
+	case end != nil || t.job.DeletionTimestamp != nil || since(&t.goneSince, now, lostFor) <= 0:
+		return lost("the pod was deleted")
+	}
+	return verdict{phase: t.told.Phase, pod: t.told.Pod, wait: lostFor - now.Sub(t.goneSince)}
+}
+
+// endedAs is the end of a pod of which the Job alone knows.
+func endedAs(p core.Pod, end *batchv1.JobCondition, complete bool) verdict {
+	p.FinishedAt = timeOf(end.LastTransitionTime)
+	if complete {
+		p.ExitCode = new(int32)
+		p.Message = "the pod is gone; its Job says that it is complete"
+		return verdict{phase: jobs.PhaseEnded, pod: p}
+	}
+	p.Reason, p.Message = orElse(end.Reason, reasonFailed), "the pod is gone; its Job says: "+orElse(end.Message, "failed")
+	return verdict{phase: jobs.PhaseEnded, pod: p}
+}
+
+func lost(reason string) verdict {
+	return verdict{phase: jobs.PhaseLost, pod: core.Pod{Reason: reason}}
+}
+
+// since notes when something began, and gives what is left of its time.
+func since(began *time.Time, now time.Time, limit time.Duration) time.Duration {
+	if began.IsZero() {
+		*began = now
+	}
+	return limit - now.Sub(*began)
+}
+
+// graceOf is the grace period of a pod that is being deleted.
+func graceOf(pod *corev1.Pod) time.Duration {
+	for _, s := range []*int64{pod.DeletionGracePeriodSeconds, pod.Spec.TerminationGracePeriodSeconds} {
+		if s != nil {
+			return time.Duration(min(max(*s, 0), int64(24*time.Hour/time.Second))) * time.Second
+		}
+	}
+	return defaultGrace
+}
+
+// phases in the order in which they are told; none is told after a later one.
+var phases = []jobs.Phase{"", jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded, jobs.PhaseLost}
+
+// news reports whether the verdict is worth telling after what was told before.
+// Messages alone are not, nor is that the kubelet tries to pull an image again: each
+// would be an event of the run, for as long as the pod waits.
+func (t *track) news(v verdict) bool {
+	was, is := t.told, v.pod
+	switch {
+	case v.phase == "" || t.final() || slices.Index(phases, v.phase) < slices.Index(phases, was.Phase):
+		return false
+	case v.phase == jobs.PhaseLost && t.deleting:
+		return false
+	case v.phase != was.Phase || is.UID != was.Pod.UID || is.Node != was.Pod.Node:
+		return true
+	case is.Reason == reasonImagePull && was.Pod.Reason == reasonImageBackOff:
+		return false
+	}
+	return is.Reason != was.Pod.Reason
+}
