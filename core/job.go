@@ -350,6 +350,7 @@ func (j Job) trigger(e JobTrigger, c Clock) (Job, []effects.Effect) {
 	}
 	at := j.freeInstant(c)
 	run := runOf(j.JobSpec, at, true)
+	run.By = firstText(e.By)
 	j.LastTriggeredAt, j.UpdatedAt = at, c.Now
 	return j.make(run, []effects.Effect{
 		j.announceData("triggered", jsonOf(struct {

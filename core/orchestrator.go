@@ -270,7 +270,7 @@ func (o Orchestrator) retry(c Clock) (Orchestrator, []effects.Effect) {
 	o.Metrics.RetryAttempt = o.RetryAttempt
 	o = o.forgetAttempt()
 	o, effs := o.to(OrchestratorPending, nil, c)
-	return o.begin(append(effs, o.update("retry", failure)), c)
+	return o.begin(append(effs, o.update(updateRetry, failure)), c)
 }
 
 func (o Orchestrator) forgetAttempt() Orchestrator {

@@ -42,7 +42,7 @@ func (o Orchestrator) run(c Clock) (Orchestrator, []effects.Effect) {
 	o.Asked, o.ExecutionStartedAt = asked, c.Now
 	o.Metrics.PodStartLatencyMS = betweenMS(o.CreationAskedAt, c.Now)
 	o, effs = o.to(OrchestratorRunning, effs, c)
-	return o, append(effs, o.update("started", ""))
+	return o, append(effs, o.update(updateStarted, ""))
 }
 
 // podEnded: running → terminating. A pod that nobody saw running has run. One that
@@ -215,7 +215,7 @@ func (o Orchestrator) end(state OrchestratorStatus, effs []effects.Effect, c Clo
 	o.Metrics.TotalDurationMS = betweenMS(o.CreatedAt, o.CompletedAt)
 	o.Metrics.PodExitCode, o.Metrics.FinalState = o.Pod.ExitCode, o.State
 	o.Metrics.Success, o.Metrics.ErrorMessage = o.State == OrchestratorCompleted, o.Error
-	effs = append(effs, o.update("ended", o.Error), effects.Send{To: o.job(), Event: JobRunEnded{
+	effs = append(effs, o.update(updateEnded, o.Error), effects.Send{To: o.job(), Event: JobRunEnded{
 		Run: o.ID, State: o.State, ExitCode: o.Pod.ExitCode, Error: o.Error,
 	}})
 	if o.Occurrence != uuid.Nil {
@@ -274,7 +274,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	case PodEnded:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
 			o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
-			return o.fetchLogs([]effects.Effect{o.update("adopted", o.Error)})
+			return o.fetchLogs([]effects.Effect{o.update(updateAdopted, o.Error)})
 		}
 	case PodLost:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
@@ -312,7 +312,7 @@ func (o Orchestrator) announce(action string, data json.RawMessage) effects.Effe
 // and the attempt make its id: the same change always has the same.
 func (o Orchestrator) update(what, failure string) effects.Effect {
 	return o.announce("update", jsonOf(JobRunUpdate{
-		UpdateID: hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", o.ID, o.RetryAttempt, what)),
+		UpdateID: updateID(o.ID, o.RetryAttempt, what),
 		RunID:    o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
 		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))

@@ -24,8 +24,9 @@ type RunSpec struct {
 	Namespace   string    `json:"namespace"`
 	Tenant      string    `json:"tenant"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Manual      bool      `json:"manual"` // triggered out of turn
-	Config      JobSpec   `json:"config"` // the job as it was; follows changes only until the run begins
+	Manual      bool      `json:"manual"`       // triggered out of turn
+	By          string    `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
+	Config      JobSpec   `json:"config"`       // the job as it was; follows changes only until the run begins
 }
 
 // Validate reports what a run cannot be.

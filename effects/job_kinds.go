@@ -7,6 +7,7 @@ const (
 	LaneConstraints = "@constraints"
 	LaneActions     = "@actions"
 	LaneRun         = "@run"
+	LaneLogs        = "@logs" // a lane of its own: reading logs takes long, and must delay no creation nor deletion
 )
 
 // CheckPhase says when constraints are checked.
@@ -80,8 +81,8 @@ func (TakeAction) Lane() string { return LaneActions }
 // Lane is that of all that is done in a cluster.
 func (CreateRun) Lane() string { return LaneRun }
 
-// Lane is that of all that is done in a cluster.
-func (FetchLogs) Lane() string { return LaneRun }
+// Lane is that of all reading of logs.
+func (FetchLogs) Lane() string { return LaneLogs }
 
 // Lane is that of all that is done in a cluster.
 func (DeleteRun) Lane() string { return LaneRun }

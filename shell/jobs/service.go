@@ -3,9 +3,16 @@ package jobs
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -17,9 +24,11 @@ type Options struct {
 	// Runners are the runners by name: a job's runner picks one.
 	Runners map[string]Runner
 	// DefaultRunner names the runner of jobs that name none; empty: the only one,
-	// where there is one.
+	// where there is one. Runs that are under way are looked for with the one that is
+	// named now.
 	DefaultRunner string
-	// Checker evaluates constraints; nil: a job that has some is refused.
+	// Checker evaluates constraints; nil: a job that has some is refused. Where it
+	// has a method Validate(job *Job) error, that is asked before a job is applied.
 	Checker ConstraintChecker
 	// Actions takes the actions of constraints; nil: each fails.
 	Actions ActionExecutor
@@ -32,7 +41,8 @@ type Options struct {
 	// (default 5 min), besides at the start.
 	ReconcileEvery time.Duration
 	// LogHeadBytes and LogTailBytes are what is kept of an attempt's logs where a job
-	// says nothing else (default 256 KiB each); the middle is dropped.
+	// says nothing else (default 256 KiB each); the middle is dropped. Both together
+	// are at most 4 MiB less 4 KiB; of a job that asks for more the head is kept first.
 	LogHeadBytes int64
 	LogTailBytes int64
 	// Syncer and Stats, where there are any, are told of runs in batches.
@@ -43,37 +53,208 @@ type Options struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
+// maxStoredLog is the most that is kept of an attempt's logs: [shell.Engine.PutRunLog]
+// takes 4 MiB, marker included.
+const maxStoredLog = 4<<20 - 4<<10
+
+// Bounds of heartbeats, which are the machine's own (core.Scheduler).
+const (
+	minHeartbeat = time.Millisecond
+	maxHeartbeat = 24 * time.Hour
+	maxMissed    = 1000
+)
+
+func (o Options) withDefaults() (Options, error) {
+	if len(o.Runners) == 0 {
+		return o, errors.New("jobs: Options.Runners is empty: give at least one, such as one of package kube")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Runners)) {
+		if name == "" || o.Runners[name] == nil {
+			return o, fmt.Errorf("jobs: Options.Runners[%q]: a runner needs a name and must not be nil", name)
+		}
+	}
+	if o.DefaultRunner == "" && len(o.Runners) == 1 {
+		for name := range o.Runners {
+			o.DefaultRunner = name
+		}
+	}
+	if o.DefaultRunner != "" && o.Runners[o.DefaultRunner] == nil {
+		return o, fmt.Errorf("jobs: Options.DefaultRunner is %q, which is not in Runners: use one of %s", o.DefaultRunner, namesOf(o.Runners))
+	}
+	fill(&o.HeartbeatInterval, core.DefaultHeartbeatIntervalMS*time.Millisecond)
+	fill(&o.ReconcileEvery, 5*time.Minute)
+	fill(&o.MaxMissed, core.DefaultMaxMissedHeartbeats)
+	fill(&o.LogHeadBytes, 256<<10)
+	fill(&o.LogTailBytes, 256<<10)
+	switch {
+	case o.HeartbeatInterval < minHeartbeat || o.HeartbeatInterval > maxHeartbeat:
+		return o, fmt.Errorf("jobs: Options.HeartbeatInterval is %s: it must be between %s and %s", o.HeartbeatInterval, minHeartbeat, maxHeartbeat)
+	case o.MaxMissed < 1 || o.MaxMissed > maxMissed:
+		return o, fmt.Errorf("jobs: Options.MaxMissed is %d: it must be between 1 and %d", o.MaxMissed, maxMissed)
+	case o.ReconcileEvery < 0:
+		return o, fmt.Errorf("jobs: Options.ReconcileEvery is %s: it must not be negative", o.ReconcileEvery)
+	case o.LogHeadBytes < 0 || o.LogTailBytes < 0 || o.LogHeadBytes > maxStoredLog || o.LogTailBytes > maxStoredLog-o.LogHeadBytes:
+		return o, fmt.Errorf("jobs: Options.LogHeadBytes (%d) and LogTailBytes (%d) must not be negative, and together at most %d",
+			o.LogHeadBytes, o.LogTailBytes, maxStoredLog)
+	}
+	if o.Clock == nil {
+		o.Clock = shell.SystemClock{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o, nil
+}
+
+func fill[T comparable](v *T, otherwise T) {
+	var zero T
+	if *v == zero {
+		*v = otherwise
+	}
+}
+
+func namesOf(runners map[string]Runner) string {
+	return strings.Join(slices.Sorted(maps.Keys(runners)), ", ")
+}
+
 // Service is the shell of all runs. Make it with [New], give the engine its
 // Interpreters, then call Run beside [shell.Engine.Run]. It is safe for concurrent
 // use.
-type Service struct{ o Options }
+//
+// It has no goroutine for a run: some for each runner, and those of the effects
+// that are being carried out.
+type Service struct {
+	o     Options
+	log   *slog.Logger
+	began atomic.Bool
+	ready chan struct{} // closed once engine and logs are set
+	e     *shell.Engine
+	logs  logStore
+	turns turns
+}
+
+// logStore keeps what runs have written: the engine.
+type logStore interface {
+	PutRunLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error
+	RunLog(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error)
+}
 
 // New makes a Service. The error names the option that cannot be right.
-func New(o Options) (*Service, error) { return &Service{o: o}, nil }
+func New(o Options) (*Service, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Service{o: o, log: o.Logger, ready: make(chan struct{})}, nil
+}
 
-// Interpreters are for [shell.Options.Interpreters]: one for each lane of runs. An
-// effect waits until Run knows the engine.
-func (s *Service) Interpreters() map[string]shell.Interpreter { return nil }
+// engine waits until Run knows the engine.
+func (s *Service) engine(ctx context.Context) (*shell.Engine, error) {
+	select {
+	case <-s.ready:
+		return s.e, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the service of job runs does not run: %w", context.Cause(ctx))
+	}
+}
+
+// runner picks a job's runner, and says what it is called.
+func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
+	name := spec.Runner
+	if name == "" {
+		name = s.o.DefaultRunner
+	}
+	if name == "" {
+		return "", nil, fmt.Errorf("runner: missing, and there is no default one: use one of %s", namesOf(s.o.Runners))
+	}
+	r, ok := s.o.Runners[name]
+	if !ok {
+		return name, nil, fmt.Errorf("runner: %q is not configured: use one of %s", name, namesOf(s.o.Runners))
+	}
+	return name, r, nil
+}
 
 // Check reports what of a job cannot be run here: before [shell.Engine.ApplyJob].
 // An error names the field.
-func (s *Service) Check(spec core.JobSpec) error { return errors.New("not written yet") }
+func (s *Service) Check(spec core.JobSpec) error {
+	_, r, err := s.runner(spec)
+	if err != nil {
+		return err
+	}
+	if err := r.Check(spec); err != nil {
+		return err
+	}
+	if len(spec.ConstraintConfig) > 0 && s.o.Checker == nil {
+		return errors.New("constraint_config: no checker of constraints is configured: leave it out")
+	}
+	if v, ok := s.o.Checker.(interface{ Validate(job *Job) error }); ok {
+		return v.Validate(&spec)
+	}
+	return nil
+}
 
-// Run watches, reconciles and sends heartbeats until ctx ends.
+// Run watches, reconciles and sends heartbeats until ctx ends. Begin it once
+// [shell.Engine.Run] was begun, and end it before that: what runners observe goes
+// into the engine. It returns nil after ctx ended or the engine stopped.
 func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
-	return errors.New("not written yet")
+	if e == nil {
+		return errors.New("jobs: Run needs an engine")
+	}
+	if !s.began.CompareAndSwap(false, true) {
+		return errors.New("jobs: Run was called before: make a new service with New")
+	}
+	s.e = e
+	if s.logs == nil {
+		s.logs = e
+	}
+	close(s.ready)
+	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { // an engine that has stopped takes nothing any more
+		select {
+		case <-e.Stopped():
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	for name, r := range s.o.Runners {
+		wg.Go(func() { s.watch(ctx, name, r) })
+		wg.Go(func() { s.reconcile(ctx, name, r) })
+	}
+	wg.Go(func() { s.tidy(ctx) })
+	wg.Go(func() { s.beat(ctx) })
+	s.feed(ctx, &wg)
+	wg.Wait()
+	return nil
 }
 
-// Logs copies the logs of an attempt of a run to w: the stored ones, or while there
-// are none yet those of its pod. With o.Follow it goes on until the attempt has
-// ended. [ErrNoPod] where there are none, wrapped with the reason.
-func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
-	return errors.New("not written yet")
+// pause waits, and reports whether ctx lasts.
+func (s *Service) pause(ctx context.Context, d time.Duration) bool {
+	timer, stop := s.o.Clock.Timer(d)
+	defer stop()
+	select {
+	case <-timer:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
 }
 
-// ToolName is the name of the tool kubernetes (B7).
-const ToolName = "kubernetes"
+// backoff is a wait that grows with each failure in a row.
+type backoff struct{ last time.Duration }
 
-// Tool is the tool kubernetes (B7): an action that triggers a job, or runs a pod of
-// its own, and ends as the run does.
-func (s *Service) Tool() shell.Tool { return nil }
+const (
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+)
+
+func (b *backoff) next() time.Duration {
+	b.last = min(max(2*b.last, minBackoff), maxBackoff)
+	return b.last
+}
+
+// attrs are the fields of a log line about a run (004 Structured Logging Fields).
+func attrs(o core.Orchestrator) []any {
+	return []any{"run_id", o.RunID, "job_id", o.JobID, "scheduled_at", o.ScheduledAt.String(), "state", string(o.State), "attempt", o.RetryAttempt}
+}

@@ -1,0 +1,65 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// What an update is about; it makes its id, see [updateID].
+const (
+	updateRetry   = "retry"
+	updateStarted = "started"
+	updateEnded   = "ended"
+	updateAdopted = "adopted"
+)
+
+// updateID is the same for the same change of a run: whoever takes updates tells
+// by it what came twice (004 deterministic update IDs).
+func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
+	return hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", run, attempt, what))
+}
+
+// Updates makes the announced updates of the present attempt again, in their order
+// and with their ids, for whoever may have missed them. Those of attempts before are
+// not known any more, nor is why the attempt before failed.
+func (o Orchestrator) Updates() []JobRunUpdate {
+	if o.ID == uuid.Nil {
+		return nil
+	}
+	base := JobRunUpdate{RunID: o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt}
+	var list []JobRunUpdate
+	if o.RetryAttempt > 0 {
+		u := base
+		u.UpdateID, u.Status = updateID(o.ID, o.RetryAttempt, updateRetry), OrchestratorPending
+		list = append(list, u)
+	}
+	if base.StartedAt = o.ExecutionStartedAt; !base.StartedAt.IsZero() {
+		u := base
+		u.UpdateID, u.Status = updateID(o.ID, o.RetryAttempt, updateStarted), OrchestratorRunning
+		list = append(list, u)
+	}
+	if !o.State.Terminal() {
+		return list
+	}
+	base.CompletedAt, base.Status, base.Success = o.CompletedAt, o.State, o.State == OrchestratorCompleted
+	base.ExitCode, base.Error = o.Pod.ExitCode, o.Error
+	u := base
+	u.UpdateID = updateID(o.ID, o.RetryAttempt, updateEnded)
+	adopted := o.wasAdopted()
+	if adopted {
+		u.ExitCode = o.Metrics.PodExitCode
+	}
+	if list = append(list, u); adopted {
+		base.UpdateID = updateID(o.ID, o.RetryAttempt, updateAdopted)
+		list = append(list, base)
+	}
+	return list
+}
+
+// wasAdopted reports whether the pod of an orphaned run has ended since: the
+// metrics have its exit code as it was at the end of the run.
+func (o Orchestrator) wasAdopted() bool {
+	return o.State == OrchestratorOrphaned && o.PreviousState == OrchestratorRunning &&
+		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
+}

@@ -1,0 +1,251 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Interpreters are for [shell.Options.Interpreters]: one for each lane of runs. An
+// effect waits until Run knows the engine. Each may be carried out again after a
+// crash.
+func (s *Service) Interpreters() map[string]shell.Interpreter {
+	i := interpreter{s}
+	return map[string]shell.Interpreter{
+		effects.LaneConstraints: i,
+		effects.LaneActions:     i,
+		effects.LaneRun:         i,
+		effects.LaneLogs:        i,
+	}
+}
+
+type interpreter struct{ s *Service }
+
+// Carry implements [shell.Interpreter].
+func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
+	eng, err := i.s.engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := eng.JobRun(ctx, ref.ID)
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil, shell.Permanent(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch e := e.(type) {
+	case effects.CheckConstraints:
+		return i.s.checkConstraints(ctx, o, e)
+	case effects.TakeAction:
+		return i.s.takeAction(ctx, o, e)
+	case effects.CreateRun:
+		return i.s.createRun(ctx, o, e)
+	case effects.FetchLogs:
+		return i.s.fetchLogs(ctx, o, e)
+	case effects.DeleteRun:
+		return i.s.deleteRun(ctx, o, e)
+	default:
+		return nil, shell.Permanent(fmt.Errorf("an effect %T is none of a run", e))
+	}
+}
+
+// clusterAnswer answers what reaches a cluster.
+type clusterAnswer struct {
+	APICalls int           `json:"api_calls"`
+	Logs     *core.RunLogs `json:"logs,omitempty"`
+}
+
+func (a clusterAnswer) json() (json.RawMessage, error) {
+	a.APICalls = max(a.APICalls, 0)
+	b, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return b, nil
+}
+
+// answered gives the answer beside the error: the calls count also where they
+// failed.
+func answered(a clusterAnswer, err error) (json.RawMessage, error) {
+	b, encoding := a.json()
+	if err == nil {
+		err = encoding
+	}
+	return b, err
+}
+
+// wanted reports whether an attempt is what the run is to have in its cluster.
+func wanted(o core.Orchestrator, attempt uint32) bool {
+	return o.InCluster && o.RetryAttempt == attempt && o.Leaving.To == "" &&
+		(o.State == core.OrchestratorContainerCreating || o.State == core.OrchestratorRunning)
+}
+
+// createRun creates the attempt (004 createKubernetesJob).
+func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.CreateRun) (json.RawMessage, error) {
+	leave, err := s.turns.enter(ctx, o.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	// Whoever had the turn before may have been at it for long.
+	if o, err = s.e.JobRun(ctx, o.ID); err != nil {
+		return nil, err
+	}
+	if !wanted(o, e.Attempt) {
+		return nil, shell.Permanent(fmt.Errorf("attempt %d of run %s, which is %s, is not wanted any more", e.Attempt, o.RunID, o.State))
+	}
+	_, r, err := s.runner(o.Config)
+	if err != nil {
+		return nil, shell.Permanent(err)
+	}
+	calls, err := r.Create(ctx, runOf(o))
+	return answered(clusterAnswer{APICalls: calls}, err)
+}
+
+// runOf is the run's present attempt as a Runner creates it.
+func runOf(o core.Orchestrator) Run {
+	return Run{
+		Attempt: Attempt{Run: o.ID, N: o.RetryAttempt}, RunID: o.RunID, JobID: o.JobID,
+		Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt,
+		Spec: o.Config, MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS,
+	}
+}
+
+// deleteRun deletes the attempt. It waits for a creation that goes on.
+func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.DeleteRun) (json.RawMessage, error) {
+	_, r, err := s.runner(o.Config)
+	if err != nil {
+		// Once it is configured again, what is left there is a stray.
+		return nil, shell.Permanent(err)
+	}
+	calls, err := s.remove(ctx, r, Attempt{Run: o.ID, N: e.Attempt}, nil)
+	return answered(clusterAnswer{APICalls: calls}, err)
+}
+
+// remove deletes an attempt once it is its turn, unless keep then says not to.
+func (s *Service) remove(ctx context.Context, r Runner, a Attempt, keep func() bool) (int, error) {
+	leave, err := s.turns.enter(ctx, a.Run)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	if keep != nil && keep() {
+		return 0, nil
+	}
+	return r.Delete(ctx, a)
+}
+
+// checkConstraints evaluates the constraints (004 CheckPreExecution,
+// CheckPostExecution).
+func (s *Service) checkConstraints(ctx context.Context, o core.Orchestrator, e effects.CheckConstraints) (json.RawMessage, error) {
+	if s.o.Checker == nil {
+		return nil, shell.Permanent(errors.New("constraint_config: no checker of constraints is configured"))
+	}
+	job := o.Config
+	var r ConstraintCheckResult
+	var err error
+	if e.Phase == effects.CheckPost {
+		start, end, exit := executed(o)
+		r, err = s.o.Checker.CheckPostExecution(ctx, &job, o.RunID, start, end, exit)
+	} else {
+		r, err = s.o.Checker.CheckPreExecution(ctx, &job, o.RunID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reportOf(r)
+}
+
+// reportOf is the answer to an evaluation: a [core.ConstraintReport].
+func reportOf(r ConstraintCheckResult) (json.RawMessage, error) {
+	b, err := json.Marshal(struct {
+		core.ConstraintReport
+		Locks []string `json:"locks,omitempty"`
+	}{core.ConstraintReport{
+		ShouldProceed: r.ShouldProceed, Message: r.Message, Checks: r.Checks, MaxAllowedRunTimeMS: limitMS(r.MaxAllowedRunTime),
+	}, r.Locks})
+	if err != nil {
+		return nil, shell.Permanent(fmt.Errorf("the checker's report cannot be encoded: %w", err))
+	}
+	return b, nil
+}
+
+// limitMS rounds up: a limit below a millisecond is no absence of one.
+func limitMS(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// executed says when the pod ran, and its exit code; zero times where it never did,
+// and -1. The cluster's times count, and those at which we heard of it where it told
+// none.
+func executed(o core.Orchestrator) (start, end time.Time, exit int) {
+	exit = -1
+	if o.Pod.ExitCode != nil {
+		exit = int(*o.Pod.ExitCode)
+	}
+	if o.ExecutionStartedAt.IsZero() {
+		return start, end, exit
+	}
+	from, to := o.Pod.StartedAt, o.Pod.FinishedAt
+	if from.IsZero() || to.IsZero() || to.Before(from) {
+		from, to = o.ExecutionStartedAt, o.ExecutionEndedAt
+	}
+	return from.Std(), to.Std(), exit
+}
+
+// takeAction takes one action of a constraint (004 Action.Take).
+func (s *Service) takeAction(ctx context.Context, o core.Orchestrator, e effects.TakeAction) (json.RawMessage, error) {
+	if s.o.Actions == nil {
+		return nil, shell.Permanent(fmt.Errorf("action %s of constraint %s: no executor of actions is configured", e.Type, e.Constraint))
+	}
+	job := o.Config
+	return nil, s.o.Actions.Take(ctx, &job, o.RunID, Action{
+		Constraint: e.Constraint, Type: e.Type, Config: e.Config,
+		// The number of the effect changes when it is asked for again; that of the
+		// action does not.
+		Key: fmt.Sprintf("%s/%d", o.ID, o.Metrics.ActionsExecuted+1),
+	})
+}
+
+// fetchLogs stores what the attempt's pod has written (004 retrievePodLogs).
+func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
+	_, r, err := s.runner(o.Config)
+	if err != nil {
+		return nil, shell.Permanent(err)
+	}
+	w := newHeadTail(s.logLimits(o.Config.Logs))
+	calls, err := r.Logs(ctx, Attempt{Run: o.ID, N: e.Attempt}, LogOptions{}, w)
+	a := clusterAnswer{APICalls: calls}
+	switch {
+	case errors.Is(err, ErrNoPod):
+		a.Logs = &core.RunLogs{Error: err.Error()}
+		return a.json()
+	case err != nil && (w.total == 0 || ctx.Err() != nil):
+		return answered(a, fmt.Errorf("read the logs: %w", err))
+	}
+	text, kept, dropped := w.kept()
+	if putting := s.logs.PutRunLog(ctx, o.ID, e.Attempt, text); putting != nil {
+		return answered(a, fmt.Errorf("store the logs: %w", putting))
+	}
+	a.Logs = &core.RunLogs{Stored: true, Bytes: kept, Dropped: dropped, Truncated: dropped > 0 || err != nil}
+	if err != nil { // what there is of them is better than nothing
+		a.Logs.Error = "the rest could not be read: " + err.Error()
+	}
+	return a.json()
+}
+
+// logLimits are how many bytes of head and tail are kept.
+func (s *Service) logLimits(p core.LogPolicy) (head, tail int64) {
+	head, tail = p.HeadBytes, p.TailBytes
+	fill(&head, s.o.LogHeadBytes)
+	fill(&tail, s.o.LogTailBytes)
+	head = min(head, maxStoredLog)
+	return head, min(tail, maxStoredLog-head)
+}

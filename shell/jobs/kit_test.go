@@ -1,0 +1,201 @@
+package jobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	quiet = slog.New(slog.DiscardHandler)
+	scope = shell.Scope{Namespace: "default", Tenant: "default"}
+)
+
+// rig is a store and a cluster, with an engine and a service that may be stopped and
+// begun again.
+type rig struct {
+	t     testing.TB
+	store store.Store
+	fake  *runnertest.Fake
+	logs  *memLogs
+	o     jobs.Options
+	tools map[string]shell.Tool
+
+	e    *shell.Engine
+	s    *jobs.Service
+	stop func()
+}
+
+// withRig runs a test under a clock of its own.
+func withRig(t *testing.T, change func(*rig), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{t: t, store: memory.New(), fake: &runnertest.Fake{}, logs: &memLogs{m: make(map[jobs.Attempt][]byte)}}
+		r.o.Runners = map[string]jobs.Runner{"fake": r.fake}
+		if change != nil {
+			change(r)
+		}
+		r.start()
+		test(t, r)
+		r.stop()
+		rep, err := replay.Verify(context.Background(), r.store, replay.Options{})
+		require.NoError(t, err)
+		require.Empty(t, rep.Divergences)
+		require.NoError(t, r.store.Close())
+	})
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	o := r.o
+	if o.Logger == nil {
+		o.Logger = quiet
+	}
+	s, err := jobs.New(o)
+	require.NoError(r.t, err)
+	s.KeepLogsIn(r.logs)
+	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
+	for name, tool := range r.tools {
+		tools[name] = tool
+	}
+	e, err := shell.New(shell.Options{
+		Store: r.store, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: time.Second,
+		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
+	})
+	require.NoError(r.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	sctx, scancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var engineErr, serviceErr error
+	wg.Go(func() { engineErr = e.Run(ctx) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		serviceErr = s.Run(sctx, e)
+	}()
+	r.e, r.s = e, s
+	r.stop = sync.OnceFunc(func() {
+		scancel()
+		<-done
+		cancel()
+		wg.Wait()
+		require.NoError(r.t, engineErr)
+		require.NoError(r.t, serviceErr)
+	})
+}
+
+func (r *rig) restart() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}
+
+// job is a job without a schedule.
+func job(id string, change ...func(*core.JobSpec)) core.JobSpec {
+	spec := core.JobSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant,
+		PodSpec: json.RawMessage(`{"containers":[{"name":"main","image":"busybox"}]}`),
+	}
+	for _, c := range change {
+		c(&spec)
+	}
+	return spec
+}
+
+func retries(n uint32) func(*core.JobSpec) {
+	return func(s *core.JobSpec) { s.RetryConfig = core.RetryConfig{MaxRetries: n, InitialDelayMS: 1000} }
+}
+
+func constrained(s *core.JobSpec) {
+	s.ConstraintConfig = json.RawMessage(`{"constraints":[{"made-up":{}}]}`)
+}
+
+// trigger applies the job and makes a run of it.
+func (r *rig) trigger(spec core.JobSpec) core.Orchestrator {
+	r.t.Helper()
+	require.NoError(r.t, r.s.Check(spec))
+	_, err := r.e.ApplyJob(r.t.Context(), spec)
+	require.NoError(r.t, err)
+	made, err := r.e.TriggerJob(r.t.Context(), scope, spec.ID, "test")
+	require.NoError(r.t, err)
+	return r.run(made.Run)
+}
+
+func (r *rig) run(id uuid.UUID) core.Orchestrator {
+	r.t.Helper()
+	o, err := r.e.JobRun(r.t.Context(), id)
+	require.NoError(r.t, err)
+	return o
+}
+
+// created waits until the attempt is in the cluster.
+func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
+	r.t.Helper()
+	made, err := r.fake.Created(r.t.Context(), o.RunID, n)
+	require.NoError(r.t, err)
+	synctest.Wait()
+	return made.Attempt
+}
+
+// ended waits for the end of a run.
+func (r *rig) ended(o core.Orchestrator) core.Orchestrator {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 24*time.Hour) // of the test's own clock
+	defer cancel()
+	o, err := r.e.WaitJobRun(ctx, o.ID)
+	require.NoError(r.t, err, "the run is %s: %s", o.State, o.Error)
+	return o
+}
+
+// memLogs keeps logs in place of an engine.
+type memLogs struct {
+	mu   sync.Mutex
+	m    map[jobs.Attempt][]byte
+	fail error
+}
+
+func (l *memLogs) PutRunLog(_ context.Context, run uuid.UUID, attempt uint32, text []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	l.m[jobs.Attempt{Run: run, N: attempt}] = text
+	return nil
+}
+
+func (l *memLogs) RunLog(_ context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text, ok := l.m[jobs.Attempt{Run: run, N: attempt}]
+	if !ok {
+		return nil, shell.ErrNotFound
+	}
+	return text, nil
+}
+
+// permanent is an error after which trying again is pointless.
+type permanent struct{ error }
+
+func (permanent) Permanent() bool { return true }
+
+var errCluster = errors.New("the cluster says no")

@@ -1,0 +1,156 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Logs copies the logs of an attempt of a run to w: the stored ones, or while there
+// are none yet those of its pod. With o.Follow it waits for the pod where there is
+// none yet, and goes on until the attempt has ended. o.Container counts for a pod
+// alone: the stored ones are of all containers, and are given whole. [ErrNoPod] where
+// there are none, wrapped with the reason.
+func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
+	select {
+	case <-s.ready:
+	default:
+		return errors.New("the service of job runs does not run")
+	}
+	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: w}
+	if !o.Follow {
+		_, err := l.once(ctx)
+		return err
+	}
+	// Whatever changes after this is heard of.
+	changes := s.e.Subscribe(func(ev effects.Event) bool { return ev.Source.ID == run.ID }, 1)
+	defer changes.Close()
+	for {
+		var err error
+		if l.run, err = s.e.JobRun(ctx, run.ID); err != nil {
+			return err
+		}
+		done, err := l.once(ctx)
+		if done || err != nil && !l.mayCome(err) {
+			return err
+		}
+		look, stop := s.o.Clock.Timer(followPoll)
+		select {
+		case <-changes.C:
+		case <-look:
+		case <-ctx.Done():
+		case <-s.e.Stopped():
+			stop()
+			return shell.ErrStopped
+		}
+		stop()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// followPoll is how often a reader looks for himself: a bus may drop what it says.
+const followPoll = 5 * time.Second
+
+// logReader reads the logs of one attempt for one reader.
+type logReader struct {
+	s       *Service
+	run     core.Orchestrator
+	attempt uint32
+	o       LogOptions
+	w       io.Writer
+	sent    int64
+}
+
+// mayCome reports whether there may be logs later that are not there now.
+func (l *logReader) mayCome(err error) bool { return errors.Is(err, ErrNoPod) && !l.over() }
+
+// over reports whether the attempt has ended, and all that is kept of it is stored.
+func (l *logReader) over() bool {
+	o := l.run
+	return o.RetryAttempt > l.attempt || o.State == core.OrchestratorRetrying || o.State.Terminal() && !o.InCluster
+}
+
+// once copies what there is, as far as it was not copied yet; done: there will be
+// no more.
+func (l *logReader) once(ctx context.Context) (done bool, err error) {
+	if done, err = l.stored(ctx); done || err != nil {
+		return done, err
+	}
+	o := l.run
+	switch {
+	case o.RetryAttempt == l.attempt && o.InCluster:
+		return false, l.live(ctx)
+	case l.sent > 0 && l.over():
+		return true, nil
+	case o.RetryAttempt < l.attempt:
+		return false, fmt.Errorf("attempt %d of run %s has not begun: %w", l.attempt, o.RunID, ErrNoPod)
+	case o.RetryAttempt == l.attempt && o.Logs.Error != "":
+		return false, fmt.Errorf("attempt %d of run %s: %s: %w", l.attempt, o.RunID, o.Logs.Error, ErrNoPod)
+	case l.over() && o.Config.Logs.Discard:
+		return false, fmt.Errorf("attempt %d of run %s: its job keeps no logs: %w", l.attempt, o.RunID, ErrNoPod)
+	case l.over():
+		return false, fmt.Errorf("attempt %d of run %s has left no logs: %w", l.attempt, o.RunID, ErrNoPod)
+	}
+	return false, fmt.Errorf("attempt %d of run %s, which is %s: %w", l.attempt, o.RunID, o.State, ErrNoPod)
+}
+
+// stored copies what is stored.
+func (l *logReader) stored(ctx context.Context) (bool, error) {
+	text, err := l.s.logs.RunLog(ctx, l.run.ID, l.attempt)
+	if errors.Is(err, shell.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch size := int64(len(text)); {
+	case l.sent == 0:
+	case l.run.RetryAttempt == l.attempt && l.run.Logs.Dropped > 0:
+		// The reader has seen the beginning, of which the middle was dropped.
+		_, err := fmt.Fprintf(l.w, "… the rest is in the stored logs …\n")
+		return true, err
+	default:
+		text = text[min(l.sent, size):]
+	}
+	n, err := l.w.Write(text)
+	l.sent += int64(n)
+	return true, err
+}
+
+// live copies what the pod writes.
+func (l *logReader) live(ctx context.Context) error {
+	name, r, err := l.s.runner(l.run.Config)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", l.run.RunID, err)
+	}
+	w := &skipping{w: l.w, skip: l.sent}
+	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, w)
+	l.sent += w.written
+	if err != nil {
+		return fmt.Errorf("read the logs of attempt %d of run %s with runner %s: %w", l.attempt, l.run.RunID, name, err)
+	}
+	return nil
+}
+
+// skipping leaves out what was copied before.
+type skipping struct {
+	w             io.Writer
+	skip, written int64
+}
+
+// Write implements [io.Writer].
+func (s *skipping) Write(p []byte) (int, error) {
+	left := min(s.skip, int64(len(p)))
+	s.skip -= left
+	n, err := s.w.Write(p[left:])
+	s.written += int64(n)
+	return int(left) + n, err
+}

@@ -1,0 +1,258 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// reconcile holds what a runner has against the store, in both directions, at once
+// and every ReconcileEvery, until ctx ends:
+//
+//   - An attempt that the runner holds, and whose run does not have it in its
+//     cluster, is a stray, and is deleted. InCluster is committed before anything is
+//     created: so the run is read after what is held.
+//   - An attempt that was created, and that the runner does not hold, is lost. The
+//     runs are read before what is held, and all is looked at twice: the runner may
+//     hear of what it has created a little later.
+func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
+	for {
+		if err := s.reconcileOnce(ctx, name, r); err != nil && ctx.Err() == nil {
+			s.log.Error("cluster and store could not be held against one another", "runner", name, "error", err)
+		}
+		if !s.pause(ctx, s.o.ReconcileEvery) {
+			return
+		}
+	}
+}
+
+// lostAfter is how long a lost attempt is not held before its run is told.
+const lostAfter = 10 * time.Second
+
+func (s *Service) reconcileOnce(ctx context.Context, name string, r Runner) error {
+	known, missing, err := s.inCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+	held, err := r.Held(ctx)
+	if err != nil {
+		return err
+	}
+	without(missing, held)
+	s.deleteStrays(ctx, name, r, held, known)
+	if len(missing) == 0 || !s.pause(ctx, lostAfter) {
+		return nil
+	}
+	_, still, err := s.inCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+	if held, err = r.Held(ctx); err != nil {
+		return err
+	}
+	without(still, held)
+	for a := range missing {
+		if still[a] {
+			s.lost(ctx, name, a)
+		}
+	}
+	return nil
+}
+
+func without(set map[Attempt]bool, list []Attempt) {
+	for _, a := range list {
+		delete(set, a)
+	}
+}
+
+// inCluster lists the attempts that runs may have with a runner, and those of them
+// that must be there: their creation has been answered, and nobody is about to
+// delete them.
+func (s *Service) inCluster(ctx context.Context, name string) (known, created map[Attempt]bool, err error) {
+	known, created = make(map[Attempt]bool), make(map[Attempt]bool)
+	err = s.eachInCluster(ctx, func(o core.Orchestrator) {
+		if s.has(o, name) {
+			a := Attempt{Run: o.ID, N: o.RetryAttempt}
+			known[a] = true
+			if wanted(o, a.N) && len(o.Asked.Open) == 0 || o.Step == core.StepAdopted {
+				created[a] = true
+			}
+		}
+	})
+	return known, created, err
+}
+
+// eachInCluster reads the runs that may have something in a cluster.
+func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
+	page := shell.Page{Limit: shell.MaxPage}
+	for {
+		runs, next, err := s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, page)
+		if err != nil {
+			return err
+		}
+		for _, o := range runs {
+			fn(o)
+		}
+		if next == "" {
+			return nil
+		}
+		page.Token = next
+	}
+}
+
+// has reports whether the run may have something with the runner.
+func (s *Service) has(o core.Orchestrator, name string) bool {
+	n, _, err := s.runner(o.Config)
+	return err == nil && n == name && o.InCluster
+}
+
+// lost tells a run that its pod is gone (E10).
+func (s *Service) lost(ctx context.Context, name string, a Attempt) {
+	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", a.Name(), "run", a.Run)
+	k := sink{s: s, runner: name}
+	k.tell(ctx, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
+}
+
+// strayDeletions is how many strays are deleted at a time.
+const strayDeletions = 8
+
+// deleteStrays deletes what is held and belongs to no run. Those of known were in
+// their runs' clusters a moment ago: the runs delete them.
+func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held []Attempt, known map[Attempt]bool) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	places := make(chan struct{}, strayDeletions)
+	for _, a := range held {
+		if known[a] || !s.stray(ctx, name, a) {
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-places }()
+			s.deleteStray(ctx, name, r, a)
+		})
+	}
+}
+
+// stray reports whether an attempt belongs to no run. Where the store cannot tell,
+// it does not: what is damaged may be mended.
+func (s *Service) stray(ctx context.Context, name string, a Attempt) bool {
+	o, err := s.e.JobRun(ctx, a.Run)
+	switch {
+	case errors.Is(err, shell.ErrNotFound):
+		return true
+	case err != nil:
+		if ctx.Err() == nil {
+			s.log.Error("it cannot be told whose pod it is", "runner", name, "pod", a.Name(), "error", err)
+		}
+		return false
+	}
+	return !s.has(o, name) || o.RetryAttempt != a.N
+}
+
+// deleteStray deletes it, unless it has become a run's meanwhile.
+func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Attempt) {
+	log := s.log.With("runner", name, "pod", a.Name(), "run", a.Run)
+	log.Warn("a pod belongs to no run: deleting it")
+	_, err := s.remove(ctx, r, a, func() bool { return !s.stray(ctx, name, a) })
+	if err != nil && ctx.Err() == nil {
+		log.Error("a pod that belongs to no run could not be deleted; trying again later", "error", err)
+	}
+}
+
+// tidy looks after what belongs to no runner, as often as reconcile does.
+func (s *Service) tidy(ctx context.Context) {
+	for {
+		s.look(ctx, "the runs of unknown runners", s.tellUnknown)
+		s.look(ctx, "the locks of ended runs", s.releaseLocks)
+		s.look(ctx, "the jobs of ended actions", s.deleteActionJobs)
+		if !s.pause(ctx, s.o.ReconcileEvery) {
+			return
+		}
+	}
+}
+
+func (s *Service) look(ctx context.Context, after string, fn func(context.Context) error) {
+	if err := fn(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("could not look after "+after, "error", err)
+	}
+}
+
+// tellUnknown names the runners that runs have something with, and that are not
+// configured any more: nobody hears of those runs, which will be orphaned.
+func (s *Service) tellUnknown(ctx context.Context) error {
+	unknown := make(map[string]int)
+	err := s.eachInCluster(ctx, func(o core.Orchestrator) {
+		if _, _, err := s.runner(o.Config); err != nil {
+			unknown[o.Config.Runner]++
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		s.log.Error("runs have pods with a runner that is not configured: they have no heartbeats, and their pods stay",
+			"runner", name, "runs", unknown[name], "configured", namesOf(s.o.Runners))
+	}
+	return err
+}
+
+// runHolder begins the holder's name of a lock that a run has (core.RunLockHolder).
+const runHolder = "run:"
+
+// releaseLocks gives back the locks of runs that are over: a run gives back what it
+// knows of, but a checker may have taken one for a run that had gone by then.
+func (s *Service) releaseLocks(ctx context.Context) error {
+	page := shell.Page{Limit: shell.MaxPage}
+	for {
+		locks, next, err := s.e.Locks(ctx, shell.MachineFilter{}, page)
+		if err != nil {
+			return err
+		}
+		for _, l := range locks {
+			if err := s.releaseLock(ctx, l); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		page.Token = next
+	}
+}
+
+func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
+	text, isRun := strings.CutPrefix(l.Holder, runHolder)
+	id, err := uuid.Parse(text)
+	if !isRun || err != nil || !s.runIsOver(ctx, id) {
+		return nil
+	}
+	_, err = s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
+		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
+	var refused *shell.Refusal
+	if err == nil {
+		s.log.Warn("released the lock of a run that has ended", "lock", l.Name, "run", id)
+	} else if errors.As(err, &refused) {
+		return nil // somebody else has it by now
+	}
+	return err
+}
+
+// runIsOver reports whether nothing of a run will go on.
+func (s *Service) runIsOver(ctx context.Context, id uuid.UUID) bool {
+	o, err := s.e.JobRun(ctx, id)
+	if errors.Is(err, shell.ErrNotFound) {
+		return true
+	}
+	return err == nil && o.State.Terminal() && !o.InCluster && len(o.Asked.Open) == 0
+}

@@ -1,0 +1,142 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Bounds of what runners have observed and the engine has not taken yet. Several
+// workers share one commit of the engine.
+const (
+	maxObservations = 4096
+	sinkWorkers     = 32
+)
+
+// watch lets a runner observe, until ctx ends.
+func (s *Service) watch(ctx context.Context, name string, r Runner) {
+	k := &sink{
+		s: s, runner: name, queues: make(map[Attempt][]Observation),
+		room: make(chan struct{}, maxObservations), next: make(chan Attempt, maxObservations),
+	}
+	work := shell.WithActor(ctx, "runner:"+name)
+	var wg sync.WaitGroup
+	for range sinkWorkers {
+		wg.Go(func() { k.work(work) })
+	}
+	defer wg.Wait()
+	var wait backoff
+	for {
+		err := r.Watch(ctx, k)
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Error("the runner's watch ended; beginning again", "runner", name, "error", err)
+		if !s.pause(ctx, wait.next()) {
+			return
+		}
+	}
+}
+
+// sink takes what one runner observes into the engine: for each attempt one after
+// the other, and for different ones at once.
+type sink struct {
+	s      *Service
+	runner string
+	room   chan struct{} // holds a token for each observation that is queued
+	next   chan Attempt  // those whose first observation nobody works on
+
+	mu     sync.Mutex
+	queues map[Attempt][]Observation // none is empty
+}
+
+// Observe implements [Sink]. It blocks while very many wait for the engine.
+func (k *sink) Observe(ctx context.Context, o Observation) {
+	select {
+	case k.room <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.queues[o.Attempt] = append(k.queues[o.Attempt], o)
+	if len(k.queues[o.Attempt]) == 1 {
+		k.next <- o.Attempt // it has room for all that are queued
+	}
+}
+
+func (k *sink) work(ctx context.Context) {
+	for {
+		select {
+		case a := <-k.next:
+			k.mu.Lock()
+			o := k.queues[a][0]
+			k.mu.Unlock()
+			k.tell(ctx, o)
+			k.done(a)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// done takes the first observation of an attempt off.
+func (k *sink) done(a Attempt) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if rest := k.queues[a][1:]; len(rest) > 0 {
+		k.queues[a] = rest
+		k.next <- a
+	} else {
+		delete(k.queues, a)
+	}
+	<-k.room
+}
+
+// tell gives an observation to its run, and tries again for as long as the engine
+// cannot take it. That the run refuses it is nothing unusual: it is told more than
+// once, or of what the run has left behind.
+func (k *sink) tell(ctx context.Context, o Observation) {
+	ev := eventOf(o)
+	if ev == nil {
+		k.s.log.Error("the runner observed an unknown phase", "runner", k.runner, "phase", string(o.Phase), "pod", o.Name())
+		return
+	}
+	var wait backoff
+	for {
+		run, err := k.s.e.SendJobRun(ctx, o.Run, ev)
+		var refused *shell.Refusal
+		switch {
+		case err == nil:
+			k.s.log.Debug("pod observed", append(attrs(run), "phase", string(o.Phase), "runner", k.runner)...)
+			return
+		case errors.As(err, &refused):
+			k.s.log.Debug("observation passed over", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase), "reason", refused.Reason)
+			return
+		case ctx.Err() != nil, errors.Is(err, shell.ErrStopped):
+			return
+		}
+		k.s.log.Error("an observation could not be stored; trying again", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase), "error", err)
+		if !k.s.pause(ctx, wait.next()) {
+			return
+		}
+	}
+}
+
+// eventOf is what a run is told of an observation; nil where the phase is unknown.
+func eventOf(o Observation) core.OrchestratorEvent {
+	switch o.Phase {
+	case PhaseCreated:
+		return core.PodCreated{Attempt: o.N, Pod: o.Pod}
+	case PhaseRunning:
+		return core.PodRunning{Attempt: o.N, Pod: o.Pod}
+	case PhaseEnded:
+		return core.PodEnded{Attempt: o.N, Pod: o.Pod}
+	case PhaseLost:
+		return core.PodLost{Attempt: o.N, Reason: o.Pod.Reason}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+)
+
+// ToolName is the name of the tool kubernetes (B7).
+const ToolName = "kubernetes"
+
+// Tool is the tool kubernetes (B7): an action that triggers a job, or runs a pod of
+// its own, and ends as the run does. Its input is one of:
+//
+//	{"job": "nightly"}
+//	{"pod_spec": {…}, "runner": "", "retry_config": {…}, "constraint_config": {…}, "action_config": {…},
+//	 "orphan_policy": "delete", "pod_start_timeout_ms": 0, "constraint_errors": "closed", "logs": {…}, "labels": {…}}
+//
+// The second makes a job without a schedule, named "action-ID-CYCLE" after the action,
+// and deletes it afterwards; the record of its run stays. The result names the run,
+// and says how it ended; a run that did not complete fails the action. An attempt
+// after a crash goes on with the run that the one before has made, where that has
+// not failed. Where the action is cancelled or reaches its time limit, so is the run.
+func (s *Service) Tool() shell.Tool { return tool{s} }
+
+type tool struct{ s *Service }
+
+// toolInput is the tool's input.
+type toolInput struct {
+	Job               string            `json:"job"`
+	PodSpec           json.RawMessage   `json:"pod_spec"`
+	ConstraintConfig  json.RawMessage   `json:"constraint_config"`
+	ActionConfig      json.RawMessage   `json:"action_config"`
+	RetryConfig       core.RetryConfig  `json:"retry_config"`
+	OrphanPolicy      core.OrphanPolicy `json:"orphan_policy"`
+	PodStartTimeoutMS int64             `json:"pod_start_timeout_ms"`
+	ConstraintErrors  core.ErrorPolicy  `json:"constraint_errors"`
+	Logs              core.LogPolicy    `json:"logs"`
+	Labels            map[string]string `json:"labels"`
+	Runner            string            `json:"runner"`
+}
+
+// toolResult says how the run went.
+type toolResult struct {
+	RunID    string                  `json:"run_id"`
+	State    core.OrchestratorStatus `json:"state"`
+	ExitCode *int32                  `json:"exit_code"`
+	Attempts uint32                  `json:"attempts"`
+	Error    string                  `json:"error"`
+}
+
+// inputField is what errors call the input.
+const inputField = "tool_input"
+
+func parseToolInput(b json.RawMessage) (in toolInput, err error) {
+	if err := strictjson.DecodeAt(inputField, b, &in); err != nil {
+		return in, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil {
+		return in, fmt.Errorf("%s: %w", inputField, err)
+	}
+	_, job := members["job"]
+	_, pod := members["pod_spec"]
+	switch {
+	case job == pod:
+		return in, fmt.Errorf("%s: give either job, the id of a job to trigger, or pod_spec, a pod to run", inputField)
+	case job && in.Job == "":
+		return in, fmt.Errorf("%s.job: missing: give the id of the job to trigger", inputField)
+	case job && len(members) > 1:
+		return in, fmt.Errorf("%s: beside job nothing else can be given: all else is the job's own", inputField)
+	}
+	return in, nil
+}
+
+// spec is the job of an action's own pod.
+func (in toolInput) spec(scope shell.Scope, id, action string) core.JobSpec {
+	labels := map[string]string{actionLabel: action}
+	for k, v := range in.Labels {
+		labels[k] = v
+	}
+	return core.JobSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id, PodSpec: in.PodSpec,
+		ConstraintConfig: in.ConstraintConfig, ActionConfig: in.ActionConfig, RetryConfig: in.RetryConfig,
+		OrphanPolicy: in.OrphanPolicy, PodStartTimeoutMS: in.PodStartTimeoutMS, ConstraintErrors: in.ConstraintErrors,
+		Logs: in.Logs, Labels: labels, Runner: in.Runner,
+	}
+}
+
+// An action's own job is named after it, and has its id as a label.
+const (
+	actionJob   = "action-"
+	actionLabel = "action-id"
+)
+
+// actionJobID names the job of an action: one for each of its cycles.
+func actionJobID(key string) string { return actionJob + strings.ReplaceAll(key, "/", "-") }
+
+// ValidateInput implements [shell.InputValidator].
+func (t tool) ValidateInput(b json.RawMessage) error {
+	in, err := parseToolInput(b)
+	if err != nil || in.Job != "" {
+		return err
+	}
+	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
+	if err := errors.Join(spec.Validate(), t.s.Check(spec)); err != nil {
+		return fmt.Errorf("%s.%w", inputField, err)
+	}
+	return nil
+}
+
+// Run implements [shell.Tool].
+func (t tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
+	in, err := parseToolInput(c.Input)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.s.engine(ctx); err != nil {
+		return nil, err
+	}
+	// What the action wants is done in its name, and also while its context ends.
+	lasting := shell.WithActor(context.WithoutCancel(ctx), "action:"+c.ActionID.String())
+	scope := shell.Scope{Namespace: c.Namespace, Tenant: c.Tenant}
+	o, err := t.begin(lasting, c, in, scope)
+	if err != nil {
+		return nil, err
+	}
+	end, err := t.s.e.WaitJobRun(ctx, o.ID)
+	switch {
+	case err == nil:
+		o = end
+	case errors.Is(context.Cause(ctx), shell.ErrCancelled), errors.Is(context.Cause(ctx), shell.ErrTimeLimit):
+		o = t.cancel(lasting, c, o, context.Cause(ctx))
+		err = context.Cause(ctx)
+	case ctx.Err() != nil: // the next start goes on with it
+		return nil, context.Cause(ctx)
+	default:
+		return nil, fmt.Errorf("wait for run %s: %w", o.RunID, err)
+	}
+	if in.Job == "" {
+		t.s.deleteJob(lasting, scope, o.JobID, "its action has ended")
+	}
+	return t.result(o, err)
+}
+
+// result is the run's end as the action's.
+func (t tool) result(o core.Orchestrator, err error) (json.RawMessage, error) {
+	b, encoding := json.Marshal(toolResult{
+		RunID: o.RunID, State: o.State, ExitCode: o.Pod.ExitCode, Attempts: o.RetryAttempt + 1, Error: o.Error,
+	})
+	switch {
+	case encoding != nil:
+		return nil, fmt.Errorf("encode the result: %w", encoding)
+	case err != nil:
+		return b, fmt.Errorf("run %s: %w", o.RunID, err)
+	case o.State != core.OrchestratorCompleted:
+		return b, fmt.Errorf("run %s is %s: %s", o.RunID, o.State, o.Error)
+	}
+	return b, nil
+}
+
+// cancel cancels the run of an action that is to end. It may have ended by itself.
+func (t tool) cancel(ctx context.Context, c shell.Call, o core.Orchestrator, why error) core.Orchestrator {
+	n, err := t.s.e.SendJobRun(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
+	var refused *shell.Refusal
+	if err != nil && !errors.As(err, &refused) {
+		c.Logger().Error("the run of the action could not be cancelled", "run_id", o.RunID, "error", err)
+	}
+	if n.ID == o.ID {
+		return n
+	}
+	return o
+}
+
+// begin makes the action's run, or finds the one that an attempt before has made.
+func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell.Scope) (core.Orchestrator, error) {
+	job, by := in.Job, "action:"+c.IdempotencyKey
+	if job == "" {
+		job = actionJobID(c.IdempotencyKey)
+	}
+	if o, found, err := t.find(ctx, c, scope, job, by); found || err != nil {
+		return o, err
+	}
+	if in.Job == "" {
+		spec := in.spec(scope, job, c.ActionID.String())
+		if err := t.s.Check(spec); err != nil {
+			return core.Orchestrator{}, fmt.Errorf("%s.%w", inputField, err)
+		}
+		if _, err := t.s.e.ApplyJob(ctx, spec); err != nil {
+			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)
+		}
+	}
+	made, err := t.s.e.TriggerJob(ctx, scope, job, by)
+	if err != nil {
+		return core.Orchestrator{}, fmt.Errorf("trigger job %q: %w", job, err)
+	}
+	return t.s.e.JobRun(ctx, made.Run)
+}
+
+// clockSlack is how much earlier than its action, by a clock that was set since, a
+// run may have been made.
+const clockSlack = time.Hour
+
+// find looks for the run that an attempt before has made, and that has not ended or
+// has completed: a failed one has failed that attempt.
+func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
+	page := shell.Page{Limit: 100}
+	for {
+		runs, next, err := t.s.e.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, page)
+		if err != nil {
+			return core.Orchestrator{}, false, err
+		}
+		for _, o := range runs {
+			switch {
+			case o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
+				return core.Orchestrator{}, false, nil
+			case o.By == by:
+				return o, !o.State.Terminal() || o.State == core.OrchestratorCompleted, nil
+			}
+		}
+		if next == "" {
+			return core.Orchestrator{}, false, nil
+		}
+		page.Token = next
+	}
+}
+
+// deleteJob deletes the job of an action; its runs, if any, are cancelled.
+func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason string) {
+	_, err := s.e.SendJob(ctx, scope, id, core.JobDelete{Reason: reason})
+	if err != nil && !errors.Is(err, shell.ErrNotFound) && !errors.Is(err, shell.ErrStopped) {
+		s.log.Error("the job of an action could not be deleted; trying again later", "job_id", id, "error", err)
+	}
+}
+
+// deleteActionJobs deletes the jobs of actions that have ended without doing so: a
+// crash may come between.
+func (s *Service) deleteActionJobs(ctx context.Context) error {
+	page := shell.Page{Limit: shell.MaxPage}
+	for {
+		jobs, next, err := s.e.Jobs(ctx, shell.JobFilter{}, page)
+		if err != nil {
+			return err
+		}
+		for _, j := range jobs {
+			if s.actionHasEnded(ctx, j) {
+				s.deleteJob(ctx, shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, j.ID, "its action has ended")
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		page.Token = next
+	}
+}
+
+// actionHasEnded reports whether the job is that of an action that has ended.
+func (s *Service) actionHasEnded(ctx context.Context, j core.Job) bool {
+	id, err := uuid.Parse(j.Labels[actionLabel])
+	if err != nil || j.Schedule != "" || !strings.HasPrefix(j.ID, actionJob+id.String()+"-") {
+		return false
+	}
+	a, err := s.e.Action(ctx, id)
+	if errors.Is(err, shell.ErrNotFound) {
+		return true
+	}
+	_, ended := core.EndedAt(a)
+	return err == nil && ended
+}
