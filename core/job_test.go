@@ -202,9 +202,20 @@ func TestAsManyRunsAsMayBeAreTriggeredInOneInstantAndNoneMore(t *testing.T) {
 	w.store(turn)
 	assert.Len(t, ids, core.MaxActiveRuns)
 	assert.Len(t, load[core.Orchestrator](w, core.KindOrchestrator), core.MaxActiveRuns)
+	for ref, o := range load[core.Orchestrator](w, core.KindOrchestrator) { // order-free: each by itself
+		for n := range core.MaxRunLocks {
+			name := fmt.Sprintf("%s %d", o.RunID, n)
+			w.send(t, core.LockRef("", "", name), core.LockAcquire{Name: name, Holder: core.RunLockHolder(ref.ID)}, start, &seq)
+			o.Locks = append(o.Locks, name)
+		}
+		w[ref] = encoded(o)
+	}
 
 	res = w.send(t, key, core.JobDelete{Reason: "not needed"}, start.Add(time.Second), &seq)
 	require.True(t, res.Changed, "one event reaches them all")
+	for _, l := range load[core.Lock](w, core.KindLock) { // order-free: each by itself
+		require.Empty(t, l.Holder)
+	}
 	for _, o := range load[core.Orchestrator](w, core.KindOrchestrator) { // order-free: each by itself
 		require.Equal(t, core.OrchestratorCancelled, o.State)
 		require.True(t, o.Reported)

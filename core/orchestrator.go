@@ -50,6 +50,8 @@ import (
 //     left wait for the one that is asked for.
 //   - A due event leaves no deadline that has come.
 //   - The configuration changes only in pre_run.
+//   - Each lock that was taken for the run is given back once, when nothing of it is
+//     left: at its end, or once an orphaned run has cleaned up.
 type Orchestrator struct {
 	RunSpec
 	State         OrchestratorStatus `json:"state"`
@@ -72,6 +74,9 @@ type Orchestrator struct {
 
 	Pod  Pod     `json:"pod"`
 	Logs RunLogs `json:"logs"`
+	// Locks are the names of those that constraints have taken for it, see
+	// [RunLockHolder]. A further attempt keeps them.
+	Locks []string `json:"locks"`
 
 	// The boundaries of phases; but for the first and the last those of the present
 	// attempt.

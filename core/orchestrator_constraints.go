@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -54,6 +56,7 @@ func (o Orchestrator) phase() effects.CheckPhase {
 func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effects.Effect) {
 	var effs []effects.Effect
 	var toTake []ActionRequest
+	o, tooMany := o.locked(r.Locks)
 	for _, check := range r.Checks[:min(len(r.Checks), MaxConstraints)] {
 		if !check.Met {
 			effs = append(effs, o.announce("constraint_violated", jsonOf(struct {
@@ -71,6 +74,8 @@ func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effe
 	switch n := len(toTake); {
 	case len(r.Checks) > MaxConstraints:
 		return o.fail(fmt.Sprintf("the job has %d constraints, more than %d", len(r.Checks), MaxConstraints), true, effs, c)
+	case tooMany:
+		return o.fail(fmt.Sprintf("the constraints hold more than %d locks", MaxRunLocks), true, effs, c)
 	case n > MaxRunActions:
 		return o.fail(fmt.Sprintf("the constraints have %d actions, more than %d", n, MaxRunActions), true, effs, c)
 	}
@@ -88,6 +93,36 @@ func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effe
 		o, effs = o.to(OrchestratorActionRunning, effs, c)
 	}
 	return o.takeNext(effs, c)
+}
+
+// RunLockHolder is who holds the locks that constraints take for a run.
+func RunLockHolder(run uuid.UUID) string { return "run:" + run.String() }
+
+// locked notes the locks that were taken for the run; tooMany says that there are
+// more than it can note. What cannot be the name of a lock nobody has taken.
+func (o Orchestrator) locked(names []string) (_ Orchestrator, tooMany bool) {
+	locks := slices.Clip(o.Locks)
+	for _, name := range names {
+		switch {
+		case checkName("name", name, true) != nil || slices.Contains(locks, name):
+		case len(locks) >= MaxRunLocks:
+			tooMany = true
+		default:
+			locks = append(locks, name)
+		}
+	}
+	o.Locks = locks
+	return o, tooMany
+}
+
+// unlocked gives the run's locks back. One that has lapsed refuses, which changes
+// nothing.
+func (o Orchestrator) unlocked(effs []effects.Effect) (Orchestrator, []effects.Effect) {
+	for _, name := range o.Locks[:min(len(o.Locks), MaxRunLocks)] {
+		effs = append(effs, effects.Send{To: LockRef(o.Namespace, o.Tenant, name), Event: LockRelease{Holder: RunLockHolder(o.ID)}})
+	}
+	o.Locks = nil
+	return o, effs
 }
 
 // noted keeps evaluations, and counts them.
@@ -293,8 +328,9 @@ func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects
 	a := &o.Actions[i]
 	a.Error, o.UpdatedAt = noteText(reason), c.Now
 	o.Metrics.ActionsFailed++
+	effs := []effects.Effect{o.announce("action_refused", jsonOf(*a))}
 	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
-		return o, nil
+		return o, effs
 	}
-	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, nil, c)
+	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, effs, c)
 }

@@ -144,8 +144,42 @@ var _ = register(core.KindOrchestrator, kit{
 			was, is := fieldsOf(b.RunSpec), fieldsOf(a.RunSpec)
 			return unless(!exists(b) || !exists(a) || was == is || b.State == core.OrchestratorPreRun, "%s → %s", was, is)
 		}),
+		on("Each lock that was taken for the run is given back once, when nothing of it is left: at its end, or once an orphaned run has cleaned up.", func(s step, b, a core.Orchestrator) string {
+			var released []effects.Ref
+			for _, e := range s.effs {
+				if send, ok := e.(effects.Send); ok {
+					if r, ok := send.Event.(core.LockRelease); ok && r == (core.LockRelease{Holder: "run:" + a.ID.String()}) {
+						released = append(released, send.To)
+					}
+				}
+			}
+			over := a.State.Terminal() && !a.InCluster
+			if !over || len(sends[core.LockRelease](s)) != len(released) {
+				return unless(len(sends[core.LockRelease](s)) == 0 && subset(b.Locks, a.Locks), "%s, %q → %q with %v", a.State, b.Locks, a.Locks, s.effs)
+			}
+			for _, name := range b.Locks {
+				if n := count(released, core.LockRef(b.Namespace, b.Tenant, name)); n != 1 {
+					return fmt.Sprintf("%q is given back %d times", name, n)
+				}
+			}
+			return unless(len(a.Locks) == 0, "it is over, and holds %q", a.Locks)
+		}),
 	},
 })
+
+func subset[E comparable](small, large []E) bool {
+	return !slices.ContainsFunc(small, func(e E) bool { return !slices.Contains(large, e) })
+}
+
+func count[E comparable](list []E, what E) int {
+	n := 0
+	for _, e := range list {
+		if e == what {
+			n++
+		}
+	}
+	return n
+}
 
 // entered lists the states that a step announces.
 func entered(s step) []core.OrchestratorStatus {
@@ -251,7 +285,8 @@ func goldenRunStates() []core.State {
 	}
 	adopted := phases[core.OrchestratorOrphaned]
 	adopted, _ = adopted.Apply(core.PodEnded{Pod: podAt(3)}, core.Clock{Now: start})
-	return append(out, adopted)
+	locking, _ := phases[core.OrchestratorConditionRunning].Apply(core.EffectDone{N: 1, Result: json.RawMessage(`{"should_proceed":true,"locks":["db","<größe>"]}`)}, core.Clock{Now: start})
+	return append(out, adopted, locking)
 }
 
 func goldenRunEvents() []core.Event {
@@ -318,6 +353,12 @@ func drawReport(t *rapid.T) json.RawMessage {
 		return drawJSON(t, "report")
 	}
 	r := core.ConstraintReport{ShouldProceed: rapid.IntRange(0, 3).Draw(t, "proceed") > 0, MaxAllowedRunTimeMS: rapid.SampledFrom([]int64{0, 1, 60_000, math.MaxInt64, -1}).Draw(t, "max_allowed")}
+	r.Locks = rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "größe", "", "\xff", "a\n"}), 0, 4).Draw(t, "locks")
+	if rapid.IntRange(0, 19).Draw(t, "many locks") == 0 {
+		for n := range core.MaxRunLocks + 1 {
+			r.Locks = append(r.Locks, fmt.Sprint(n))
+		}
+	}
 	for range rapid.SampledFrom([]int{0, 1, 2, 2, core.MaxConstraints + 1}).Draw(t, "checks") {
 		check := core.ConstraintCheck{Name: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), Met: rapid.Bool().Draw(t, "met")}
 		for range rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "actions") {
@@ -442,6 +483,7 @@ func hostileRun(t *rapid.T) core.State {
 		Actions:   rapid.SliceOfN(rapid.Just(core.ActionRecord{N: 1}), 0, 2).Draw(t, "actions"),
 		ToTake:    rapid.SliceOfN(rapid.SampledFrom([]core.ActionRequest{{Type: "webhook"}, {Type: core.ActionSkip}, {Type: core.ActionKickOffJob, Config: json.RawMessage("{")}}), 0, 2).Draw(t, "to_take"),
 		Decision:  core.Decision{Verdict: rapid.SampledFrom([]core.RunVerdict{"", "odd", core.RunFail, core.RunSkip, core.RunRetry, core.RunStop, core.RunProceed}).Draw(t, "verdict")},
+		Locks:     rapid.SliceOfN(rapid.SampledFrom([]string{"a", "", "\xff", strings.Repeat("l", 1000)}), 0, 100).Draw(t, "locks"),
 		CreatedAt: drawTime(t, c), CreationAskedAt: drawTime(t, c), ExecutionStartedAt: drawTime(t, c), ExecutionEndedAt: drawTime(t, c), RetryAt: drawTime(t, c), SparedAt: drawTime(t, c),
 		MaxAllowedRunTimeMS: rapid.SampledFrom([]int64{0, 1, math.MaxInt64, math.MinInt64}).Draw(t, "max_allowed"),
 		Metrics:             core.OrchestratorMetrics{KubernetesAPICalls: count("calls"), ActionsExecuted: count("executed")},

@@ -130,7 +130,7 @@ func (o Orchestrator) cleaned(effs []effects.Effect, c Clock) (Orchestrator, []e
 	o.InCluster, o.Step, o.UpdatedAt = false, StepNone, c.Now
 	switch {
 	case o.State.Terminal():
-		return o, effs
+		return o.unlocked(effs)
 	case o.Leaving.To != "":
 		return o.arrive(effs, c)
 	case len(o.Config.ConstraintConfig) == 0:
@@ -226,7 +226,10 @@ func (o Orchestrator) end(state OrchestratorStatus, effs []effects.Effect, c Clo
 	if state != OrchestratorOrphaned { // which the scheduler has forgotten itself
 		effs = append(effs, effects.Send{To: o.scheduler(), Event: SchedulerForget{Run: o.ID}})
 	}
-	return o, effs
+	if o.InCluster { // of an orphaned run something goes on
+		return o, effs
+	}
+	return o.unlocked(effs)
 }
 
 // measured adds the lengths of the attempt's phases, which ends now: a boundary

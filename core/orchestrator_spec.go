@@ -14,6 +14,7 @@ import (
 const (
 	MaxConstraints = 64  // checks of one evaluation
 	MaxRunActions  = 128 // actions of one evaluation
+	MaxRunLocks    = 8   // locks that it holds: all active runs of a job can be killed at once, see [MaxDeliveries]
 )
 
 // RunSpec says which run of which job it is. Machines alone make it.
@@ -68,6 +69,9 @@ type ConstraintReport struct {
 	// MaxAllowedRunTimeMS is how long the pod may run before it is killed (R15); 0:
 	// no bound. A pre-execution evaluation says it.
 	MaxAllowedRunTimeMS int64 `json:"max_allowed_run_time_ms"`
+	// Locks are the names of the locks that were taken for the run, by the holder
+	// [RunLockHolder] gives: the run gives them back when it is over.
+	Locks []string `json:"locks,omitempty"`
 }
 
 // ConstraintCheck is the evaluation of one constraint.

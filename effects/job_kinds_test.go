@@ -28,7 +28,7 @@ func TestTheEffectsOfRunsAreReadAsTheyAreStored(t *testing.T) {
 	for _, e := range []effects.Outer{effects.CheckConstraints{}, effects.TakeAction{}, effects.CreateRun{}, effects.FetchLogs{}, effects.DeleteRun{}} {
 		lanes = append(lanes, e.Lane())
 	}
-	assert.Equal(t, []string{"@constraints", "@actions", "@run", "@run", "@run"}, lanes)
+	assert.Equal(t, []string{"@constraints", "@actions", "@run", "@logs", "@run"}, lanes)
 	for _, bad := range []string{`{"type":"create_run","n":-1}`, `{"type":"delete_run","attempt":"a"}`} {
 		_, err := effects.DecodeOuter([]byte(bad))
 		assert.Error(t, err, bad)

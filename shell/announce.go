@@ -13,8 +13,14 @@ import (
 func (e *Engine) announce(p *plan) {
 	e.bus.publish(p.turn.Events())
 	e.runbooks.count(p.turn.Events(), p.changes)
+	e.jobs.count(p.turn.Events(), p.changes)
+	runs := &runTrail{p: p}
 	for _, ev := range p.turn.Events() {
 		switch ev.Kind.Category {
+		case "job":
+			e.announceJob(p, ev)
+		case "run":
+			e.announceRun(runs, ev)
 		case "recurring":
 			e.announceRecurring(p, ev)
 		case "queue":
@@ -27,6 +33,9 @@ func (e *Engine) announce(p *plan) {
 	for _, c := range p.changes {
 		if a, ok := c.After.(core.Action); ok {
 			e.announceAction(c, a)
+		}
+		if c.Ref.Kind == core.KindScheduler {
+			e.announceHeartbeats(p, c)
 		}
 		if c.After == nil {
 			continue

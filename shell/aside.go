@@ -42,6 +42,11 @@ func (p *plan) setAside() error {
 		if err := p.tx.SetAside(q, 0); err != nil {
 			return err
 		}
+		if q.Kind == core.KindOrchestrator {
+			if err := p.tx.DeleteRunLogs(q.ID); err != nil {
+				return err
+			}
+		}
 		if err := p.mend(bad, places); err != nil {
 			return err
 		}
@@ -54,8 +59,14 @@ func (p *plan) setAside() error {
 func (p *plan) mend(bad unreadable, places []store.Term) error {
 	lost := effects.Ref{Kind: bad.Kind, ID: bad.ID}
 	tell := core.LostTo(lost, bad.Raw)
+	var more []core.Input
+	var err error
 	queue := bad.of
 	switch lost.Kind {
+	case core.KindOrchestrator:
+		more, err = p.mendRun(lost.ID, places)
+	case core.KindScheduler:
+		more, err = p.mendScheduler(lost.ID)
 	case core.KindQueue:
 		queue = lost
 		fallthrough
@@ -64,7 +75,11 @@ func (p *plan) mend(bad unreadable, places []store.Term) error {
 			tell = append(tell, core.Input{To: queue, Actor: "recovery", Event: core.MendQueue(queue.ID, lost, places, bad.Raw)})
 		}
 	}
-	for _, in := range tell {
+	if err != nil {
+		return err
+	}
+	for _, in := range append(tell, more...) {
+		in.Actor = "recovery"
 		if _, err := p.apply(in); p.broken != nil {
 			return err
 		}

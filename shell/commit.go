@@ -218,6 +218,14 @@ func (p *plan) takeRequests() error {
 			p.webhooks, p.dirty = true, true
 			continue
 		}
+		if r.log != nil {
+			err := p.putLog(*r.log)
+			if p.broken != nil {
+				return p.broken
+			}
+			p.replies[i].err = err
+			continue
+		}
 		for _, in := range r.inputs {
 			res, err := p.apply(in)
 			p.replies[i] = reply{result: res, err: err}
@@ -447,6 +455,9 @@ func (p *plan) write(seq uint64) error {
 	}
 	p.writes = make([]store.Write, 0, len(p.changes))
 	for _, c := range p.changes {
+		if err := p.dropLogs(c); err != nil {
+			return err
+		}
 		w := store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID}
 		if c.Before != nil {
 			m := p.meta[c.Ref]

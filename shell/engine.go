@@ -55,6 +55,7 @@ type Engine struct {
 	takes    takers
 	stats    stats
 	runbooks runbookStats
+	jobs     jobStats
 }
 
 // request is something that a caller wants done and waits for.
@@ -63,16 +64,20 @@ type request struct {
 	inputs  []core.Input
 	want    effects.Ref    // whose state the caller wants to see afterwards
 	webhook *store.Webhook // or: a raw webhook to be stored
+	log     *runLog        // or: what a run's pod has written
 	done    chan reply     // buffered: the loop never blocks on it
 	linger  time.Duration  // how long to wait for the answer of what is under way when ctx ends
 }
 
 // size is how many bytes of it count against those of a batch.
 func (r *request) size() int {
-	if r.webhook == nil {
-		return 0
+	switch {
+	case r.webhook != nil:
+		return len(r.webhook.Body)
+	case r.log != nil:
+		return len(r.log.text)
 	}
-	return len(r.webhook.Body)
+	return 0
 }
 
 type reply struct {

@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -119,16 +118,4 @@ func (e *Engine) JobRuns(ctx context.Context, f JobRunFilter, p Page) ([]core.Or
 		return (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})
-}
-
-// PutRunLog stores what an attempt of a run has written, instead of what was stored
-// of it before; it goes with the run's record. It is no state: no journal has it.
-func (e *Engine) PutRunLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
-	return errors.New("not written yet")
-}
-
-// RunLog reads what is stored of an attempt's logs; [ErrNotFound] where there is
-// nothing.
-func (e *Engine) RunLog(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
-	return nil, errors.New("not written yet")
 }

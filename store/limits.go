@@ -16,6 +16,8 @@ import (
 const (
 	MaxKind = 64  // bytes of a kind
 	MaxName = 512 // bytes of a term, lane, claim, holder or meta name
+
+	MaxRunLog = 4 << 20 // bytes of what is kept of an attempt's logs
 )
 
 // RecordError says which record an error is about (A10). It wraps the reason:
@@ -115,6 +117,17 @@ func (e *OutboxEntry) Validate() error {
 	}
 	if len(e.Effect) == 0 {
 		return errors.New("effect is empty: want JSON")
+	}
+	return nil
+}
+
+// ValidateRunLog reports why no store keeps the log of an attempt.
+func ValidateRunLog(run uuid.UUID, text []byte) error {
+	switch {
+	case run == uuid.Nil:
+		return errors.New("run is zero: a log is of a run")
+	case len(text) > MaxRunLog:
+		return fmt.Errorf("text has %d bytes: at most %d", len(text), MaxRunLog)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package store says what Orrery needs of a database: records by kind and id,
-// one due index, ordered list indexes, the journal, the outbox, raw webhooks
-// and claims, all changed in one transaction. No machine's logic lives here,
+// one due index, ordered list indexes, the journal, the outbox, raw webhooks,
+// logs of runs and claims, all changed in one transaction. No machine's logic lives here,
 // and no caller sees how an implementation lays its data out.
 //
 // Package [github.com/orrery-go/orrery/store/bolt] is the embedded default,
@@ -353,6 +353,10 @@ type ReadTx interface {
 	Claims(prefix string) ([]Claim, error)
 	// Quarantine lists what was set aside, oldest first, at most limit.
 	Quarantine(limit int) ([]Quarantined, error)
+	// RunLog reads what is kept of what an attempt of a run has written;
+	// ErrNotFound where there is nothing, ErrCorrupt where it cannot be read. It is
+	// valid until the transaction ends.
+	RunLog(run uuid.UUID, attempt uint32) ([]byte, error)
 	// Meta reads a small value that the shell keeps under a name; nil where
 	// there is none.
 	Meta(name string) ([]byte, error)
@@ -392,6 +396,12 @@ type Tx interface {
 	// DeleteWebhook removes one, readable or not; ErrNotFound where nothing of it
 	// is there.
 	DeleteWebhook(id uuid.UUID) error
+	// PutRunLog keeps what an attempt of a run has written, at most [MaxRunLog]
+	// bytes, instead of what is kept of it, readable or not. An empty text is one.
+	PutRunLog(run uuid.UUID, attempt uint32, text []byte) error
+	// DeleteRunLogs removes what is kept of all attempts of a run, readable or not.
+	// Where there is nothing, nothing happens.
+	DeleteRunLogs(run uuid.UUID) error
 	// Acquire takes or renews a claim until now+ttl. Where the holder has it
 	// already, in this session, the token stays, also after a lapse that nobody
 	// used; where it is free, was released, was taken by the holder's name in

@@ -197,6 +197,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"journal":        {remove("journal", []byte{0, 0, 0, 0, 0, 0, 0, 2}), "batches 2 to 2 are missing"},
 		"outbox":         {first("waiting"), "does not have it"},
 		"waiting":        {first("outbox"), "60 entries, but 59"},
+		"run-logs":       {put("run-logs", append(id[:], 0, 0, 0, 1), []byte("\x00\x00\x00\x00said")), "checksum"},
 		"webhooks-info":  {put("webhooks-info", id[:], []byte("{}")), "envelope"},
 	} {
 		path := filled(t, 3)

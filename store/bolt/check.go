@@ -303,6 +303,13 @@ func (c *checker) checkKeepings() error {
 		c.each("quarantine", c.table(bucketQuarantine), func(k, v []byte) error {
 			return parseJSON(k, v, &quarantineValue{})
 		}),
+		c.each("run-logs", c.table(bucketRunLogs), func(k, v []byte) error {
+			if len(k) != effectLen {
+				return errors.New("the key is no attempt of a run")
+			}
+			_, err := parseRunLog(k, v)
+			return err
+		}),
 		c.each("meta", c.table(bucketMeta), func(k, v []byte) error {
 			_, err := parseMeta(k, v)
 			return err

@@ -25,6 +25,7 @@ import (
 //	waiting         length of the lane's name (2), name, batch (8), outbox key (20) → ""
 //	webhooks        id (16) → the raw body
 //	webhooks-info   id (16) → envelope
+//	run-logs        id (16), attempt (4) → checksum of key and text (4), the text as it was written
 //	claims          name → envelope
 //	quarantine      at (8), id (16), KIND, of an outbox entry n (4) → envelope
 //	meta            name → envelope
@@ -44,12 +45,13 @@ const (
 	bucketClaims
 	bucketQuarantine
 	bucketMeta
+	bucketRunLogs
 	fixedBuckets
 )
 
 var bucketNames = [fixedBuckets]string{
 	"system", "counts", "due", "journal", "epochs", "outbox", "waiting",
-	"webhooks", "webhooks-info", "claims", "quarantine", "meta",
+	"webhooks", "webhooks-info", "claims", "quarantine", "meta", "run-logs",
 }
 
 const (

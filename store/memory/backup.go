@@ -25,6 +25,7 @@ type dump struct {
 	Token      uint64
 	Quarantine []store.Quarantined
 	Meta       map[string][]byte
+	RunLogs    []runLog
 }
 
 type batch struct {
@@ -35,6 +36,11 @@ type batch struct {
 type based struct {
 	Epoch  uint64
 	Record store.Record
+}
+
+type runLog struct {
+	Key  store.EffectKey
+	Text []byte
 }
 
 const dumpFormat = 1
@@ -83,6 +89,9 @@ func (d *data) dump() dump {
 	for _, q := range d.quarantine.all() {
 		out.Quarantine = append(out.Quarantine, q)
 	}
+	for k, text := range d.logs.all() {
+		out.RunLogs = append(out.RunLogs, runLog{k, text})
+	}
 	maps.Insert(out.Meta, d.meta.all())
 	return out
 }
@@ -122,6 +131,9 @@ func Restore(r io.Reader, session string) (*Store, error) {
 	}
 	for name, v := range in.Meta {
 		d.meta.put(name, notNil(v))
+	}
+	for _, l := range in.RunLogs {
+		d.logs.put(l.Key, notNil(l.Text))
 	}
 	return newStore(session, d), nil
 }

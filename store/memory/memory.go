@@ -157,6 +157,7 @@ type data struct {
 	token      uint64 // the last one that was given
 	quarantine tree[quarantineKey, store.Quarantined]
 	meta       tree[string, []byte]
+	logs       tree[store.EffectKey, []byte] // of a run's attempt
 }
 
 // placed is a record with its places in the indexes.
@@ -216,6 +217,7 @@ func newData() *data {
 		claims:     tree[string, store.Claim]{cmp: cmp.Compare[string]},
 		quarantine: tree[quarantineKey, store.Quarantined]{cmp: compareQuarantine},
 		meta:       tree[string, []byte]{cmp: cmp.Compare[string]},
+		logs:       tree[store.EffectKey, []byte]{cmp: compareEffects},
 	}
 }
 

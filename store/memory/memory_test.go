@@ -102,6 +102,8 @@ func TestABackupRestoresEverything(t *testing.T) {
 		require.NoError(t, tx.PutOutbox(store.OutboxEntry{Key: store.EffectKey{ID: id}, Kind: "action", Lane: "l", Effect: []byte(`1`)}))
 		require.NoError(t, tx.PutWebhook(store.Webhook{ID: id, Body: []byte("b")}))
 		require.NoError(t, tx.SetMeta("m", []byte{}))
+		require.NoError(t, tx.PutRunLog(id, 1, []byte("said")))
+		require.NoError(t, tx.PutRunLog(id, 2, nil))
 		require.NoError(t, tx.SetAside(store.Quarantined{Kind: "action", ID: uuid.New(), At: 1, Raw: []byte("q")}, 0))
 		_, err := tx.Acquire("c", "h", 1e9, 1)
 		return err
@@ -123,6 +125,11 @@ func TestABackupRestoresEverything(t *testing.T) {
 		waiting, err := tx.Waiting("l", 9)
 		require.NoError(t, err)
 		assert.Len(t, waiting, 1)
+		text, err := tx.RunLog(id, 1)
+		require.NoError(t, err)
+		assert.Equal(t, "said", string(text))
+		_, err = tx.RunLog(id, 2)
+		require.NoError(t, err)
 		v, err := tx.Meta("m")
 		assert.NotNil(t, v)
 		return err

@@ -303,6 +303,17 @@ func (t *readTx) Quarantine(limit int) ([]store.Quarantined, error) {
 	return found, nil
 }
 
+func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
+	if err := t.check("run log"); err != nil {
+		return nil, err
+	}
+	text, ok := t.data.logs.get(store.EffectKey{ID: run, N: attempt})
+	if !ok {
+		return nil, fmt.Errorf("run log %s, attempt %d: %w", run, attempt, store.ErrNotFound)
+	}
+	return text, nil
+}
+
 func (t *readTx) Meta(name string) ([]byte, error) {
 	if err := t.check("meta"); err != nil {
 		return nil, err

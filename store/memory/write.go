@@ -250,6 +250,30 @@ func (t *tx) DeleteWebhook(id uuid.UUID) error {
 	return nil
 }
 
+func (t *tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) error {
+	if err := t.check("put run log"); err != nil {
+		return err
+	}
+	if err := store.ValidateRunLog(run, text); err != nil {
+		return fmt.Errorf("put run log %s, attempt %d: %w", run, attempt, err)
+	}
+	t.data.logs.put(store.EffectKey{ID: run, N: attempt}, notNil(text))
+	return nil
+}
+
+func (t *tx) DeleteRunLogs(run uuid.UUID) error {
+	if err := t.check("delete run logs"); err != nil {
+		return err
+	}
+	for key := range t.data.logs.from(store.EffectKey{ID: run}) {
+		if key.ID != run {
+			break
+		}
+		t.data.logs.del(key)
+	}
+	return nil
+}
+
 func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (store.Claim, error) {
 	if err := t.check("acquire"); err != nil {
 		return store.Claim{}, err

@@ -45,6 +45,78 @@ var keepingCases = []testCase{
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)
 		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) }))
 	}},
+	{"what an attempt of a run has written reads byte for byte, and replaces what was kept of it", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			text := []byte("first")
+			require.NoError(s, tx.PutRunLog(id(1), 0, text))
+			text[0] = 'X' // it is the caller's again
+			require.NoError(s, tx.PutRunLog(id(1), 1, []byte("\x00\xff raw\n")))
+			require.NoError(s, tx.PutRunLog(id(2), 0, nil))
+			got, err := tx.RunLog(id(1), 0)
+			require.NoError(s, err)
+			assert.Equal(s, "first", string(got))
+		})
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutRunLog(id(1), 0, []byte("second"))) })
+		s.view(func(tx store.ReadTx) {
+			for attempt, want := range []string{"second", "\x00\xff raw\n"} {
+				got, err := tx.RunLog(id(1), uint32(attempt))
+				require.NoError(s, err)
+				assert.Equal(s, want, string(got))
+			}
+			got, err := tx.RunLog(id(2), 0)
+			require.NoError(s, err, "an empty one is one")
+			assert.Empty(s, got)
+			_, err = tx.RunLog(id(2), 1)
+			require.ErrorIs(s, err, store.ErrNotFound)
+			_, err = tx.RunLog(id(0), 0)
+			require.ErrorIs(s, err, store.ErrNotFound)
+		})
+	}},
+	{"the logs of a run go all at once, and those of its neighbours stay", func(s *suite) {
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.DeleteRunLogs(id(2)), "there is none yet")
+			for n := range 3 {
+				for _, attempt := range []uint32{0, 1, 1 << 31} {
+					require.NoError(s, tx.PutRunLog(id(n), attempt, []byte("said")))
+				}
+			}
+		})
+		err := s.refused(func(tx store.Tx) error {
+			require.NoError(s, tx.DeleteRunLogs(id(0)))
+			return errAbort
+		})
+		require.ErrorIs(s, err, errAbort)
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.DeleteRunLogs(id(1)))
+			require.NoError(s, tx.DeleteRunLogs(id(1)))
+			require.NoError(s, tx.DeleteRunLogs(id(9)))
+		})
+		s.view(func(tx store.ReadTx) {
+			for n := range 3 {
+				for _, attempt := range []uint32{0, 1, 1 << 31} {
+					_, err := tx.RunLog(id(n), attempt)
+					if n == 1 {
+						require.ErrorIs(s, err, store.ErrNotFound)
+					} else {
+						require.NoError(s, err)
+					}
+				}
+			}
+		})
+	}},
+	{"a log of a run has a limit, and says it", func(s *suite) {
+		text := make([]byte, store.MaxRunLog+1)
+		s.update(func(tx store.Tx) { require.NoError(s, tx.PutRunLog(id(1), 0, text[:store.MaxRunLog])) })
+		err := s.refused(func(tx store.Tx) error { return tx.PutRunLog(id(1), 0, text) })
+		require.ErrorContains(s, err, "text has 4194305 bytes: at most 4194304")
+		require.ErrorContains(s, err, id(1).String())
+		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutRunLog(uuid.Nil, 0, nil) }))
+		s.view(func(tx store.ReadTx) {
+			got, err := tx.RunLog(id(1), 0)
+			require.NoError(s, err)
+			assert.Len(s, got, store.MaxRunLog)
+		})
+	}},
 	{"a record that is set aside leaves its indexes, and its bytes are kept", func(s *suite) {
 		w := created(1, 5, counted("all", 1), term("other", 3))
 		s.write(w, created(2, 5, counted("all", 1)))

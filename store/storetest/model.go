@@ -29,6 +29,7 @@ type model struct {
 	outbox  map[store.EffectKey]store.OutboxEntry
 	claims  map[string]store.Claim
 	meta    map[string]string
+	logs    map[store.EffectKey]string // of a run's attempt
 }
 
 type modelRecord struct {
@@ -41,7 +42,7 @@ func newModel() *model {
 	return &model{
 		records: map[effects.Ref]modelRecord{}, journal: map[uint64]string{}, epochs: []store.Epoch{{Number: 1, First: 1}},
 		base: map[uint64]map[effects.Ref]store.Record{}, outbox: map[store.EffectKey]store.OutboxEntry{},
-		claims: map[string]store.Claim{}, meta: map[string]string{},
+		claims: map[string]store.Claim{}, meta: map[string]string{}, logs: map[store.EffectKey]string{},
 	}
 }
 
@@ -49,7 +50,7 @@ func newModel() *model {
 func (m *model) clone() *model {
 	c := *m
 	c.records, c.journal, c.epochs = maps.Clone(m.records), maps.Clone(m.journal), slices.Clone(m.epochs)
-	c.outbox, c.claims, c.meta = maps.Clone(m.outbox), maps.Clone(m.claims), maps.Clone(m.meta)
+	c.outbox, c.claims, c.meta, c.logs = maps.Clone(m.outbox), maps.Clone(m.claims), maps.Clone(m.meta), maps.Clone(m.logs)
 	c.base = map[uint64]map[effects.Ref]store.Record{}
 	for n, records := range m.base {
 		c.base[n] = maps.Clone(records)
@@ -152,6 +153,9 @@ func emptied(t *testing.T, st store.Store) *model {
 		for _, name := range []string{"a", "b"} {
 			require.NoError(t, tx.SetMeta(name, nil))
 		}
+		for n := range modelRuns {
+			require.NoError(t, tx.DeleteRunLogs(id(n)))
+		}
 		require.NoError(t, tx.BeginEpoch(1))
 		epochs, err := tx.Epochs()
 		require.NoError(t, err)
@@ -192,7 +196,7 @@ func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
 
 // step does one thing to both.
 func step(t *rapid.T, m *model, tx store.Tx) {
-	switch rapid.SampledFrom([]string{"write", "write", "write", "conflict", "outbox", "outbox", "ack", "claim", "release", "epoch", "drop", "meta"}).Draw(t, "do") {
+	switch rapid.SampledFrom([]string{"write", "write", "write", "conflict", "outbox", "outbox", "ack", "claim", "release", "epoch", "drop", "meta", "log", "logs gone"}).Draw(t, "do") {
 	case "write":
 		stepWrite(t, m, tx)
 	case "conflict":
@@ -236,6 +240,32 @@ func step(t *rapid.T, m *model, tx store.Tx) {
 		name, v := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "meta"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")
 		require.NoError(t, tx.SetMeta(name, []byte(v)))
 		m.meta[name] = v
+	case "log":
+		key := store.EffectKey{ID: id(rapid.IntRange(0, modelRuns-1).Draw(t, "run")), N: rapid.Uint32Range(0, 2).Draw(t, "attempt")}
+		m.logs[key] = rapid.SampledFrom([]string{"", "x", "\x00y\n"}).Draw(t, "text")
+		require.NoError(t, tx.PutRunLog(key.ID, key.N, []byte(m.logs[key])))
+	case "logs gone":
+		run := id(rapid.IntRange(0, modelRuns-1).Draw(t, "run"))
+		require.NoError(t, tx.DeleteRunLogs(run))
+		maps.DeleteFunc(m.logs, func(k store.EffectKey, _ string) bool { return k.ID == run })
+	}
+}
+
+// modelRuns is how many runs have logs.
+const modelRuns = 3
+
+func compareLogs(t *rapid.T, m *model, tx store.ReadTx) {
+	for n := range modelRuns {
+		for attempt := range uint32(3) {
+			text, err := tx.RunLog(id(n), attempt)
+			want, ok := m.logs[store.EffectKey{ID: id(n), N: attempt}]
+			if !ok {
+				require.ErrorIs(t, err, store.ErrNotFound)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, string(text))
+		}
 	}
 }
 
@@ -331,6 +361,7 @@ func compare(t *rapid.T, m *model, tx store.ReadTx) {
 		}
 	}
 	compareOutbox(t, m, tx)
+	compareLogs(t, m, tx)
 	claims, err := tx.Claims("")
 	require.NoError(t, err)
 	got := map[string]store.Claim{}

@@ -1,0 +1,98 @@
+package shell
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// mendLook bounds how many occurrences of a job are looked through for that of a
+// run whose record was lost, newest first.
+const mendLook = 1024
+
+// jobTermPrefix is what [core.JobTerm] puts before a job's key.
+var jobTermPrefix = strings.TrimSuffix(core.JobTerm(uuid.Nil), uuid.Nil.String())
+
+// mendRun is what must be told where the record of a run was lost: the run has
+// failed, as far as its job, its scheduler and the ledger are concerned. Its place
+// would else be taken for ever, and with overlap forbid no run would follow. What it
+// has in a cluster is found there as a stray.
+func (p *plan) mendRun(run uuid.UUID, places []store.Term) ([]core.Input, error) {
+	tell := []core.Input{{To: core.SchedulerRef(run), Event: core.SchedulerForget{Run: run}}}
+	for _, place := range places {
+		text, ok := strings.CutPrefix(place.Name, jobTermPrefix)
+		if !ok {
+			continue
+		}
+		job, err := uuid.Parse(text)
+		if err != nil {
+			continue
+		}
+		tell = append(tell, core.Input{To: effects.Ref{Kind: core.KindJob, ID: job}, Event: core.JobRunEnded{
+			Run: run, State: core.OrchestratorFailed, Error: core.ReasonUnreadable,
+		}})
+		occurrence, err := p.occurrenceOf(job, run)
+		if err != nil {
+			return nil, err
+		}
+		if occurrence != uuid.Nil {
+			tell = append(tell, core.Input{To: effects.Ref{Kind: core.KindOccurrence, ID: occurrence}, Event: core.OccurrenceSettle{
+				Outcome: core.StatusFailed, Reason: core.ReasonUnreadable, FinishedAt: p.now,
+			}})
+		}
+		break
+	}
+	return tell, nil
+}
+
+// occurrenceOf finds the record that a job has of a run; zero: there is none that
+// waits for the run's end, or it is long ago.
+func (p *plan) occurrenceOf(job, run uuid.UUID) (uuid.UUID, error) {
+	found, err := p.tx.Scan(core.KindOccurrence, core.RecurringTerm(job), store.Cursor{}, true, mendLook)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for _, c := range found {
+		s, err := p.turn.State(effects.Ref{Kind: core.KindOccurrence, ID: c.ID})
+		if err != nil {
+			if p.broken != nil {
+				return uuid.Nil, p.broken
+			}
+			continue // a corrupt one is set aside with the rest of the batch
+		}
+		if o, ok := s.(core.Occurrence); ok && o.ActionID == run {
+			return o.ID, nil
+		}
+	}
+	return uuid.Nil, nil
+}
+
+// mendScheduler has the runs tracked anew whose scheduler was lost: one that nobody
+// tracks would never be found silent. Each has a whole silence to beat in.
+func (p *plan) mendScheduler(lost uuid.UUID) ([]core.Input, error) {
+	var tell []core.Input
+	for _, state := range core.OrchestratorStatuses() {
+		if state.Terminal() {
+			continue
+		}
+		const most = 1024
+		for from, more := (store.Cursor{}), true; more; {
+			found, err := p.tx.Scan(core.KindOrchestrator, core.StatusTerm(core.StatusType(state)), from, false, most)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range found {
+				if ref := core.SchedulerRef(c.ID); ref.ID == lost {
+					tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
+				}
+				from = c
+			}
+			more = len(found) == most
+		}
+	}
+	return tell, nil
+}

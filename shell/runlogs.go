@@ -1,0 +1,92 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// MaxRunLog is how many bytes of an attempt's logs are stored at most.
+const MaxRunLog = store.MaxRunLog
+
+// runLog is what an attempt of a run has written.
+type runLog struct {
+	run     uuid.UUID
+	attempt uint32
+	text    []byte
+}
+
+// PutRunLog stores what an attempt of a run has written (004 Log Retrieval),
+// instead of what was stored of it before; it goes with the run's record. It is no
+// state: no journal has it, and no replay. The error wraps [ErrNotFound] where there
+// is no such run, and is a [*Refusal] where the run has had no such attempt, or the
+// text has more than [MaxRunLog] bytes. The engine keeps the text until it returns.
+func (e *Engine) PutRunLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
+	if len(text) > MaxRunLog {
+		return refuseLog(run, fmt.Sprintf("text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog))
+	}
+	// A caller who goes leaves his request behind: the text must stay as it is.
+	_, err := e.do(ctx, &request{log: &runLog{run: run, attempt: attempt, text: bytes.Clone(text)}})
+	return err
+}
+
+func refuseLog(run uuid.UUID, reason string) error {
+	return &Refusal{To: effects.Ref{Kind: core.KindOrchestrator, ID: run}, Event: "run_log", Code: effects.CodeInvalid, Reason: reason}
+}
+
+// RunLog reads what is stored of an attempt's logs. The error wraps [ErrNotFound]
+// where there is nothing, and [store.ErrCorrupt] where it cannot be read.
+func (e *Engine) RunLog(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
+	var text []byte
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		b, err := tx.RunLog(run, attempt)
+		text = append([]byte{}, b...)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("log of attempt %d of run %s %w", attempt, run, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// putLog stores a log, where its run is there: it is to go with the run. p.broken
+// says that nothing more can be decided.
+func (p *plan) putLog(l runLog) error {
+	p.broken = nil
+	ref := effects.Ref{Kind: core.KindOrchestrator, ID: l.run}
+	s, err := p.turn.State(ref)
+	if err != nil {
+		return err // what cannot be decoded is set aside with the rest of the batch
+	}
+	o, ok := s.(core.Orchestrator)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s %w", ref, ErrNotFound)
+	case l.attempt > o.RetryAttempt:
+		return refuseLog(l.run, fmt.Sprintf("attempt: %d is to come: the run is at attempt %d", l.attempt, o.RetryAttempt))
+	}
+	if err := p.tx.PutRunLog(l.run, l.attempt, l.text); err != nil {
+		p.broken = err
+		return err
+	}
+	p.dirty = true
+	return nil
+}
+
+// dropLogs deletes the logs of a run whose record goes.
+func (p *plan) dropLogs(c core.Change) error {
+	if c.Ref.Kind != core.KindOrchestrator || c.After != nil || c.Before == nil {
+		return nil
+	}
+	return p.tx.DeleteRunLogs(c.Ref.ID)
+}
