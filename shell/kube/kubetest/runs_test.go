@@ -61,7 +61,7 @@ func TestARunEndsAsItsPodDoes(t *testing.T) {
 	}{
 		{"exit code 0", realPod("exit 0"), core.OrchestratorCompleted, 0, ""},
 		{"exit code 3", realPod("exit 3"), core.OrchestratorFailed, 3, ""},
-		{"killed by a signal", realPod("sh -c 'kill -9 $$'; exit $?"), core.OrchestratorFailed, 137, ""},
+		{"killed by a signal", realPod("sleep 600 & kill -9 $!; wait $!"), core.OrchestratorFailed, 137, ""},
 		{"out of memory", outOfMemory(), core.OrchestratorFailed, 137, "OOMKilled"},
 		{"out of time by its pod spec", outOfTime(), core.OrchestratorFailed, 0, "DeadlineExceeded"},
 		{"no such program", podOn(kubetest.RealNode, "/no/such/program"), core.OrchestratorFailed, 128, "StartError"},

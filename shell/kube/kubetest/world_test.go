@@ -57,6 +57,7 @@ func newWorld(t *testing.T, c *kubetest.Cluster) *world {
 		Heartbeat: 10 * time.Second, MaxMissed: 3, QPS: 50,
 	}
 	w.witness()
+	t.Cleanup(w.explain)
 	return w
 }
 
@@ -259,6 +260,23 @@ func (w *world) pod(run uuid.UUID, attempt int, is func(corev1.Pod) bool) corev1
 		return nil
 	})
 	return pod
+}
+
+// explain logs what is in the cluster where a test has failed.
+func (w *world) explain() {
+	if !w.t.Failed() {
+		return
+	}
+	ctx := context.Background()
+	pods, err := w.admin.CoreV1().Pods(w.ns).List(ctx, metav1.ListOptions{})
+	for _, p := range pods.Items {
+		w.t.Logf("pod %s, deleted %v, finalizers %v, status %+v", p.Name, p.DeletionTimestamp, p.Finalizers, p.Status)
+	}
+	jobs, err2 := w.admin.BatchV1().Jobs(w.ns).List(ctx, metav1.ListOptions{})
+	for _, j := range jobs.Items {
+		w.t.Logf("Job %s, deleted %v, finalizers %v, status %+v", j.Name, j.DeletionTimestamp, j.Finalizers, j.Status)
+	}
+	w.t.Logf("errors: %v, %v; calls: %v", err, err2, w.proxy.Calls(nil))
 }
 
 // errNotYet says what is not there yet.
