@@ -27,16 +27,20 @@ type beatAnswer struct {
 	err    error
 }
 
-// beatGrace is how long the heartbeats of an interval wait for the runners, so that
-// mostly all go in one transaction. A runner that answers later beats then.
-func (b *beats) beatGrace() time.Duration { return min(b.s.o.HeartbeatInterval/10, time.Second) }
-
-// beat sends heartbeats until ctx ends, the first ones at once.
-func (s *Service) beat(ctx context.Context) {
-	b := &beats{
+func newBeats(s *Service) *beats {
+	return &beats{
 		s: s, at: make(map[uuid.UUID]string), asked: make(map[string]bool),
 		answers: make(chan beatAnswer, len(s.o.Runners)),
 	}
+}
+
+// grace is how long the heartbeats of an interval wait for the runners, so that
+// mostly all go in one transaction. A runner that answers later beats then.
+func (b *beats) grace() time.Duration { return min(b.s.o.HeartbeatInterval/10, time.Second) }
+
+// beat sends heartbeats until ctx ends, the first ones at once.
+func (s *Service) beat(ctx context.Context) {
+	b := newBeats(s)
 	defer func() { // the runners' contexts have ended
 		for range b.asked {
 			<-b.answers
@@ -76,7 +80,7 @@ func (b *beats) interval(ctx context.Context) {
 		}
 	}
 	alive := map[string]bool{"": true}
-	timer, stop := b.s.o.Clock.Timer(b.beatGrace())
+	timer, stop := b.s.o.Clock.Timer(b.grace())
 	defer stop()
 	for waiting := true; waiting && b.waitsFor(needed); {
 		select {

@@ -1,5 +1,12 @@
 package jobs
 
+import (
+	"context"
+	"sync"
+)
+
+var testBeats sync.Map // of a service
+
 // LogStore keeps what runs have written.
 type LogStore = logStore
 
@@ -17,3 +24,12 @@ func (h *headTail) Kept() ([]byte, int64, int64) { return h.kept() }
 
 // MaxMarker is the most that a marker adds.
 const MaxMarker = maxMarker
+
+// Interval sends the heartbeats of one interval, with what was known of the runs in
+// the interval before.
+func Interval(ctx context.Context, s *Service) {
+	v, _ := testBeats.LoadOrStore(s, newBeats(s))
+	if b, ok := v.(*beats); ok {
+		b.interval(ctx)
+	}
+}

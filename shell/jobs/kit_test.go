@@ -55,6 +55,7 @@ func withRig(t *testing.T, change func(*rig), test func(t *testing.T, r *rig)) {
 			change(r)
 		}
 		r.start()
+		defer func() { r.stop() }() // also where the test has failed
 		test(t, r)
 		r.stop()
 		rep, err := replay.Verify(context.Background(), r.store, replay.Options{})
@@ -199,3 +200,18 @@ type permanent struct{ error }
 func (permanent) Permanent() bool { return true }
 
 var errCluster = errors.New("the cluster says no")
+
+// latest is the latest run of a job.
+func (r *rig) latest(id string) core.Orchestrator {
+	r.t.Helper()
+	runs, _, err := r.e.JobRuns(r.t.Context(), shell.JobRunFilter{Scope: &scope, Job: id}, shell.Page{Limit: 1})
+	require.NoError(r.t, err)
+	require.Len(r.t, runs, 1)
+	return runs[0]
+}
+
+func decoded[T any](t testing.TB, b []byte) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal(b, &v), "%s", b)
+	return v
+}

@@ -70,7 +70,7 @@ func (w *watcher) run(ctx context.Context) error {
 		}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return api.CoreV1().Pods(w.r.namespace).Watch(ctx, o)
 		})
-	var synced []cache.InformerSynced
+	var synced []cache.DoneChecker
 	for _, inf := range []cache.SharedIndexInformer{w.jobs, w.pods} {
 		h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: w.seen, UpdateFunc: func(_, obj any) { w.seen(obj) }, DeleteFunc: w.gone,
@@ -84,7 +84,7 @@ func (w *watcher) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		synced = append(synced, h.HasSynced)
+		synced = append(synced, h.HasSyncedChecker())
 	}
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -94,9 +94,14 @@ func (w *watcher) run(ctx context.Context) error {
 	wg.Go(func() { w.jobs.RunWithContext(ctx) })
 	wg.Go(func() { w.pods.RunWithContext(ctx) })
 	wg.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), synced...) {
-			w.markSynced()
+		for _, s := range synced {
+			select {
+			case <-s.Done():
+			case <-ctx.Done():
+				return
+			}
 		}
+		w.markSynced()
 	})
 	w.tell(ctx)
 	return ctx.Err()
@@ -128,7 +133,9 @@ func (w *watcher) informer(what string, example runtime.Object, list listFunc, w
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = selector
 			i, err := boundedWatch(ctx, o, watches)
-			w.reached(ctx, what, err)
+			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
+				w.reached(ctx, what, err)
+			}
 			return i, err
 		},
 	}

@@ -1,0 +1,319 @@
+package jobs_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+func adopting(s *core.JobSpec) { s.OrphanPolicy = core.OrphanAdopt }
+
+func TestTheRunsOfARunnerThatHangsAreOrphanedAndTheirPodsDeleted(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		hanging := r.trigger(job("hanging"))
+		r.fake.Start(r.created(hanging, 0))
+		synctest.Wait()
+		r.fake.Hang(true)
+		o := r.ended(hanging)
+		assert.Equal(t, core.OrchestratorOrphaned, o.State)
+		assert.Contains(t, o.Error, "3 were missed")
+		assert.Empty(t, r.fake.Attempts(), "its pod is deleted afterwards")
+	})
+}
+
+func TestARunThatWaitsForItsTimeBeatsAlsoWhileARunnerHangs(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		hanging := r.trigger(job("hanging"))
+		r.fake.Start(r.created(hanging, 0))
+		_, err := r.e.ApplyJob(t.Context(), job("waiting", func(s *core.JobSpec) { s.Schedule, s.CreateAheadMS = "0 0 * * *", 3_600_000 }))
+		require.NoError(t, err)
+		time.Sleep(23*time.Hour + 30*time.Minute) // of the test's own clock: the day began at midnight
+		r.fake.Hang(true)
+		time.Sleep(time.Minute)
+		runs, _, err := r.e.JobRuns(t.Context(), shell.JobRunFilter{Scope: &scope, Job: "waiting"}, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+		assert.Equal(t, core.OrchestratorPreRun, runs[0].State)
+		assert.Equal(t, core.OrchestratorOrphaned, r.run(hanging.ID).State)
+	})
+}
+
+func TestAnAdoptedPodIsWatchedToItsEnd(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", adopting))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		r.fake.Hang(true)
+		time.Sleep(time.Minute)
+		require.Equal(t, core.OrchestratorOrphaned, r.run(o.ID).State)
+		r.fake.Hang(false)
+		time.Sleep(20 * time.Minute) // the reconciliation leaves it alone
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+
+		r.fake.Write(a, "done\n")
+		r.fake.End(a, 5, "")
+		end := r.ended(o)
+		assert.Equal(t, core.OrchestratorOrphaned, end.State)
+		require.NotNil(t, end.Pod.ExitCode, "%+v", end)
+		assert.EqualValues(t, 5, *end.Pod.ExitCode)
+		assert.True(t, end.Logs.Stored)
+		assert.Empty(t, r.fake.Attempts())
+	})
+}
+
+func TestAnAdoptedPodThatVanishesIsNoticed(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", adopting))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		r.fake.Hang(true)
+		time.Sleep(time.Minute)
+		r.fake.Hang(false)
+		r.fake.Vanish(a)
+		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)
+	})
+}
+
+// The states in which a run waits for something outside, and how it comes there.
+func TestARunGoesOnAfterARestartInEachState(t *testing.T) {
+	stopHere := func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	type reached struct {
+		state core.OrchestratorStatus
+		step  core.RunStep
+	}
+	for name, c := range map[string]struct {
+		at    reached
+		block func(*rig, *checker)
+		drive func(*rig, jobs.Attempt)
+	}{
+		"before it is created": {
+			at: reached{state: core.OrchestratorContainerCreating},
+			block: func(r *rig, _ *checker) {
+				r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { return stopHere(ctx) }
+			},
+		},
+		"while constraints are checked": {
+			at:    reached{state: core.OrchestratorConditionRunning},
+			block: func(_ *rig, k *checker) { k.pre = stopHere },
+		},
+		"while an action is taken": {
+			at:    reached{state: core.OrchestratorActionRunning},
+			block: func(_ *rig, k *checker) { k.take = stopHere },
+		},
+		"while its pod is created": {
+			at:    reached{state: core.OrchestratorContainerCreating},
+			drive: func(*rig, jobs.Attempt) {},
+		},
+		"while its pod runs": {
+			at:    reached{state: core.OrchestratorRunning},
+			drive: func(r *rig, a jobs.Attempt) { r.fake.Start(a) },
+		},
+		"while its logs are fetched": {
+			at: reached{core.OrchestratorTerminating, core.StepLogs},
+			block: func(r *rig, _ *checker) {
+				r.fake.OnLogs = func(ctx context.Context, _ jobs.Attempt) error { return stopHere(ctx) }
+			},
+			drive: func(r *rig, a jobs.Attempt) { r.fake.End(a, 0, "") },
+		},
+		"while its pod is deleted": {
+			at: reached{core.OrchestratorTerminating, core.StepDeleting},
+			block: func(r *rig, _ *checker) {
+				r.fake.OnDelete = func(ctx context.Context, _ jobs.Attempt) error { return stopHere(ctx) }
+			},
+			drive: func(r *rig, a jobs.Attempt) { r.fake.End(a, 0, "") },
+		},
+		"while constraints are checked afterwards": {
+			at:    reached{core.OrchestratorTerminating, core.StepChecking},
+			block: func(_ *rig, k *checker) { k.post = stopHere },
+			drive: func(r *rig, a jobs.Attempt) { r.fake.End(a, 0, "") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var k *checker
+			withRig(t, func(r *rig) {
+				k = newChecker()
+				r.o.Checker, r.o.Actions = k, k
+				if c.block != nil {
+					c.block(r, k)
+				}
+			}, func(t *testing.T, r *rig) {
+				o := r.trigger(job("nightly", constrained))
+				if c.drive != nil {
+					c.drive(r, r.created(o, 0))
+				}
+				synctest.Wait()
+				now := r.run(o.ID)
+				require.Equal(t, c.at, reached{now.State, now.Step})
+
+				r.stop()
+				k.pre, k.post, k.take = nil, nil, nil
+				r.fake.OnCreate, r.fake.OnLogs, r.fake.OnDelete = nil, nil, nil
+				r.fake.Script = runnertest.Succeeds
+				for _, a := range r.fake.Attempts() { // what happens while nobody watches
+					r.fake.End(a, 0, "")
+				}
+				r.start()
+
+				end := r.ended(o)
+				assert.Equal(t, core.OrchestratorCompleted, end.State, end.Error)
+				assert.EqualValues(t, 0, end.RetryAttempt, "a restart is no failure")
+				assert.Empty(t, r.fake.Attempts())
+			})
+		})
+	}
+}
+
+func TestAPodThatVanishedWhileNobodyWatchedIsLost(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		r.stop()
+		r.fake.Vanish(a)
+		r.start()
+		end := r.ended(o)
+		assert.Equal(t, core.OrchestratorFailed, end.State)
+		assert.Equal(t, "the pod is gone, and nobody saw it end", end.Error)
+	})
+}
+
+func TestAPodThatIsDeletedByHandIsLostAtOnce(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(1)))
+		r.fake.Lose(r.created(o, 0), "somebody deleted it")
+		r.fake.End(r.created(o, 1), 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+	})
+}
+
+func TestARunWhosePodIsNotKnownYetIsNotLost(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.ReconcileEvery = 20 * time.Second }, func(t *testing.T, r *rig) {
+		goOn := make(chan struct{})
+		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error {
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		o := r.trigger(job("nightly"))
+		time.Sleep(2 * time.Minute) // the creation was not answered
+		assert.Equal(t, core.OrchestratorContainerCreating, r.run(o.ID).State)
+		close(goOn)
+		r.fake.End(r.created(o, 0), 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+	})
+}
+
+func TestStraysAreDeletedAndNothingElse(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.ReconcileEvery = time.Minute }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		ended := r.trigger(job("other"))
+		r.fake.End(r.created(ended, 0), 0, "")
+		r.ended(ended)
+		r.fake.Plant(jobs.Attempt{Run: uuid.Max})              // of no run
+		r.fake.Plant(jobs.Attempt{Run: o.ID, N: 1})            // of an attempt that has not begun
+		r.fake.Plant(jobs.Attempt{Run: ended.ID})              // of a run that has ended
+		r.stop()                                               // also at the start
+		r.fake.Plant(jobs.Attempt{Run: uuid.UUID{1: 1}, N: 7}) // of another life
+		r.start()
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+	})
+}
+
+func TestARunWhoseRunnerIsGoneIsOrphanedAndItsPodLeftThere(t *testing.T) {
+	other := &runnertest.Fake{}
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		r.stop()
+		r.o.Runners = map[string]jobs.Runner{"other": other}
+		r.start()
+		end := r.ended(o)
+		// Its job names no runner, so that it is looked for with the default one.
+		assert.Equal(t, core.OrchestratorFailed, end.State)
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+	})
+}
+
+func TestARunThatNamesARunnerThatIsGone(t *testing.T) {
+	named := func(s *core.JobSpec) { s.Runner = "fake" }
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", named))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		r.stop()
+		first := r.o.Runners
+		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
+		r.start()
+
+		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+
+		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+		require.NoError(t, err)
+		next, err := r.e.WaitJobRun(t.Context(), made.Run)
+		require.NoError(t, err)
+		assert.Equal(t, core.OrchestratorFailed, next.State)
+		assert.Equal(t, `creating the pod: runner: "fake" is not configured: use one of other`, next.Error)
+
+		r.stop()
+		r.o.Runners = first
+		r.start()
+		require.NoError(t, r.fake.Gone(t.Context(), a), "it is a stray now")
+	})
+}
+
+func TestALockThatWasTakenForARunThatHadGoneIsReleased(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.ReconcileEvery = time.Minute }, func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		ended := r.ended(r.trigger(job("nightly")))
+		r.fake.Script = nil
+		running := r.trigger(job("other"))
+		r.fake.Start(r.created(running, 0))
+		for name, holder := range map[string]string{
+			"of-ended": "run:" + ended.ID.String(), "of-none": "run:" + uuid.Max.String(),
+			"of-running": "run:" + running.ID.String(), "of-somebody": "ann",
+		} {
+			_, err := r.e.SendLock(t.Context(), scope, name, core.LockAcquire{
+				Namespace: scope.Namespace, Tenant: scope.Tenant, Name: name, Holder: holder,
+			})
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * time.Minute)
+		held := map[string]bool{}
+		locks, _, err := r.e.Locks(t.Context(), shell.MachineFilter{}, shell.Page{})
+		require.NoError(t, err)
+		for _, l := range locks {
+			held[l.Name] = l.Holder != ""
+		}
+		assert.True(t, held["of-running"])
+		assert.True(t, held["of-somebody"])
+		assert.False(t, held["of-ended"])
+		assert.False(t, held["of-none"])
+	})
+}

@@ -1,0 +1,204 @@
+package jobs_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+// database takes updates and metrics.
+type database struct {
+	mu      sync.Mutex
+	updates []core.JobRunUpdate
+	metrics []core.OrchestratorMetrics
+	sizes   []int
+	fails   int // so many calls
+}
+
+func (d *database) failing() bool {
+	d.fails--
+	return d.fails >= 0
+}
+
+func (d *database) Sync(_ context.Context, u []core.JobRunUpdate) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failing() {
+		return errCluster
+	}
+	d.updates, d.sizes = append(d.updates, u...), append(d.sizes, len(u))
+	return nil
+}
+
+func (d *database) Collect(_ context.Context, m []core.OrchestratorMetrics) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.metrics = append(d.metrics, m...)
+	return nil
+}
+
+// of lists the updates of a run, each id once.
+func (d *database) of(run string) (list []core.JobRunUpdate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := map[uuid.UUID]bool{}
+	for _, u := range d.updates {
+		if u.RunID == run && !known[u.UpdateID] {
+			known[u.UpdateID] = true
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+func (d *database) statuses(run string) (list []core.OrchestratorStatus) {
+	for _, u := range d.of(run) {
+		list = append(list, u.Status)
+	}
+	return list
+}
+
+func (d *database) metricsOf(run string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, m := range d.metrics {
+		if m.RunID == run {
+			n++
+		}
+	}
+	return n
+}
+
+func fed(d *database) func(*rig) {
+	return func(r *rig) { r.o.Syncer, r.o.Stats = d, d }
+}
+
+func TestADatabaseIsToldOfStartsRetriesAndEndsInOrder(t *testing.T) {
+	d := &database{}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		r.fake.Script = func(a jobs.Run) runnertest.Script { return runnertest.Script{Ends: true, Exit: 1 - int32(a.N)} }
+		o := r.ended(r.trigger(job("nightly", retries(1))))
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []core.OrchestratorStatus{
+			core.OrchestratorRunning, core.OrchestratorPending, core.OrchestratorRunning, core.OrchestratorCompleted,
+		}, d.statuses(o.RunID))
+		last := d.of(o.RunID)[3]
+		assert.True(t, last.Success)
+		assert.EqualValues(t, 1, last.RetryAttempt)
+		assert.Equal(t, "exit code 1", d.of(o.RunID)[1].Error)
+		assert.Equal(t, 1, d.metricsOf(o.RunID))
+	})
+}
+
+func TestUpdatesComeInBatches(t *testing.T) {
+	d := &database{}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		o := r.trigger(job("nightly"))
+		for range 299 {
+			_, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+			require.NoError(t, err)
+		}
+		r.ended(o)
+		time.Sleep(time.Minute)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		assert.Len(t, d.updates, 600)
+		assert.LessOrEqual(t, len(d.sizes), 6)
+		for _, n := range d.sizes {
+			assert.LessOrEqual(t, n, 256)
+		}
+	})
+}
+
+func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
+	d := &database{fails: 4}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		o := r.ended(r.trigger(job("nightly")))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+	})
+}
+
+func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
+	d := &database{fails: 1 << 30}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		o := r.ended(r.trigger(job("nightly")))
+		r.stop()
+		d.fails = 0
+		r.start()
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+	})
+}
+
+func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
+	d := &database{}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		r.ended(r.trigger(job("nightly")))
+		time.Sleep(time.Minute) // a watermark is stored
+		r.restart()
+		time.Sleep(time.Minute)
+		assert.Len(t, d.updates, 2)
+		assert.Len(t, d.metrics, 1)
+	})
+}
+
+func TestUpdatesThatAreMadeAgainFromTheStateHaveTheIdsOfThoseAnnounced(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		sub := r.e.Subscribe(func(ev effects.Event) bool { return ev.Kind.String() == "run:update" }, 100)
+		defer sub.Close()
+		r.fake.Script = func(a jobs.Run) runnertest.Script {
+			switch {
+			case a.JobID == "adopted":
+				return runnertest.Script{Starts: true}
+			case a.JobID == "succeeds":
+				return runnertest.Script{Ends: true}
+			}
+			return runnertest.Script{Ends: true, Exit: 2}
+		}
+		adopted := r.trigger(job("adopted", adopting))
+		r.ended(r.trigger(job("succeeds")))
+		r.ended(r.trigger(job("fails", retries(1))))
+		synctest.Wait()
+		r.fake.Hang(true)
+		time.Sleep(time.Minute)
+		r.fake.Hang(false)
+		r.fake.End(jobs.Attempt{Run: adopted.ID}, 4, "")
+		r.ended(adopted)
+		synctest.Wait()
+
+		announced := map[uuid.UUID]core.JobRunUpdate{}
+		for range len(sub.C) {
+			ev := <-sub.C
+			u := decoded[core.JobRunUpdate](t, ev.Data)
+			announced[u.UpdateID] = u
+		}
+		runs := 0
+		for _, name := range []string{"adopted", "succeeds", "fails"} {
+			o := r.latest(name)
+			for _, u := range o.Updates() {
+				was, known := announced[u.UpdateID]
+				require.True(t, known, "%s: %+v was not announced", name, u)
+				was.Error = u.Error // that of a retry is not known any more
+				assert.Equal(t, was, u, name)
+				runs++
+			}
+		}
+		assert.Equal(t, 3+2+3, runs)
+	})
+}

@@ -1,0 +1,414 @@
+package runnertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// Scripts are pod specs, as JSON objects, that do on the Runner under test what
+// their names say.
+type Scripts struct {
+	// Prints writes the lines to its output, each with a line end, and exits with the
+	// code.
+	Prints func(exit int, lines ...string) json.RawMessage
+	// Waits writes the line "begun", and then runs until it is killed.
+	Waits func() json.RawMessage
+	// Bad cannot be run here; nil: that is not tested. BadField is what the error of
+	// Check must name.
+	Bad      json.RawMessage
+	BadField string
+	// Lose takes the attempt away behind the Runner's back, as somebody does who
+	// deletes it by hand; nil: that is not tested.
+	Lose func(t *testing.T, a jobs.Attempt)
+	// Patience bounds each wait (default 2 min).
+	Patience time.Duration
+}
+
+// Run holds a Runner against its contract, see [jobs.Runner]. newRunner makes one
+// with nothing in it; Run starts its Watch and ends it. Where the cluster is shared,
+// what newRunner gives must see none of the others' pods.
+func Run(t *testing.T, newRunner func(t *testing.T) jobs.Runner, s Scripts) {
+	t.Helper()
+	if s.Patience == 0 {
+		s.Patience = 2 * time.Minute
+	}
+	for _, c := range []struct {
+		name string
+		test func(*bench)
+	}{
+		{"a pod runs and ends with exit code 0", (*bench).succeeds},
+		{"a pod ends with its exit code", (*bench).exits},
+		{"an attempt that is created twice is there once", (*bench).createdTwice},
+		{"two attempts of one run are two", (*bench).attempts},
+		{"the logs are the lines that were written", (*bench).logs},
+		{"following the logs ends with the pod", (*bench).follows},
+		{"what is not there has no logs", (*bench).noLogs},
+		{"deleting returns once it is gone", (*bench).deletes},
+		{"deleting what is not there is no error", (*bench).deletesNothing},
+		{"what is held is what was created and not deleted", (*bench).held},
+		{"a new watch tells first of all that there is", (*bench).watchedAgain},
+		{"a pod that is taken away is lost or ended", (*bench).lost},
+		{"a runner that works beats", (*bench).beats},
+		{"a creation that nobody wants any more ends", (*bench).unwanted},
+		{"a pod spec that cannot be run is refused", (*bench).bad},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &bench{t: t, s: s, r: newRunner(t)}
+			b.watch()
+			c.test(b)
+		})
+	}
+}
+
+// bench is one Runner under test.
+type bench struct {
+	t    *testing.T
+	s    Scripts
+	r    jobs.Runner
+	seen *seen
+	stop func() // ends the watch
+}
+
+// seen is what a watch has told.
+type seen struct {
+	mu      sync.Mutex
+	list    []jobs.Observation
+	changed chan struct{}
+}
+
+func newSeen() *seen { return &seen{changed: make(chan struct{})} }
+
+// Observe implements [jobs.Sink].
+func (s *seen) Observe(_ context.Context, o jobs.Observation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, o)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// watch starts a watch, which ends with the test, or with stop.
+func (b *bench) watch() {
+	b.t.Helper()
+	b.seen = newSeen()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	sink := b.seen
+	go func() {
+		defer close(done)
+		_ = b.r.Watch(ctx, sink) // it ends with ctx alone, and says so
+	}()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	b.t.Cleanup(b.stop)
+}
+
+func (b *bench) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), b.s.Patience)
+	b.t.Cleanup(cancel)
+	return ctx
+}
+
+// run is an attempt of a fresh run.
+func (b *bench) run(podSpec json.RawMessage) jobs.Run {
+	id := uuid.New()
+	at := core.Time(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
+	return jobs.Run{
+		Attempt: jobs.Attempt{Run: id}, RunID: core.RunID("conformance", at), JobID: "conformance",
+		Namespace: "default", Tenant: "default", ScheduledAt: at,
+		Spec: core.JobSpec{
+			ID: "conformance", Namespace: "default", Tenant: "default", PodSpec: podSpec,
+			PodStartTimeoutMS: b.s.Patience.Milliseconds(), Labels: map[string]string{"suite": "conformance"},
+		},
+	}
+}
+
+// create creates an attempt that is deleted when the test ends.
+func (b *bench) create(r jobs.Run) {
+	b.t.Helper()
+	b.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), b.s.Patience)
+		defer cancel()
+		_, err := b.r.Delete(ctx, r.Attempt)
+		assert.NoError(b.t, err, "clean up")
+	})
+	require.NoError(b.t, b.r.Check(r.Spec))
+	_, err := b.r.Create(b.ctx(), r)
+	require.NoError(b.t, err)
+}
+
+// await waits until an observation of the attempt is one of the phases.
+func (b *bench) await(a jobs.Attempt, phases ...jobs.Phase) jobs.Observation {
+	b.t.Helper()
+	ctx := b.ctx()
+	for {
+		b.seen.mu.Lock()
+		list, changed := b.seen.list, b.seen.changed
+		b.seen.mu.Unlock()
+		for _, o := range list {
+			if o.Attempt == a && slices.Contains(phases, o.Phase) {
+				return o
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.FailNow(b.t, "not observed", "attempt %s never was %v within %s; observed: %+v", a.Name(), phases, b.s.Patience, list)
+		}
+	}
+}
+
+// phases lists the phases of an attempt as they were observed, each once where it
+// was told several times in a row.
+func (b *bench) phases(a jobs.Attempt) (list []jobs.Phase) {
+	b.seen.mu.Lock()
+	defer b.seen.mu.Unlock()
+	for _, o := range b.seen.list {
+		if o.Attempt == a && (len(list) == 0 || list[len(list)-1] != o.Phase) {
+			list = append(list, o.Phase)
+		}
+	}
+	return list
+}
+
+func (b *bench) succeeds() {
+	r := b.run(b.s.Prints(0, "hello"))
+	b.create(r)
+	o := b.await(r.Attempt, jobs.PhaseEnded)
+	require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
+	assert.EqualValues(b.t, 0, *o.Pod.ExitCode)
+	assert.NotEmpty(b.t, o.Pod.Name)
+	order := []jobs.Phase{jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded}
+	last := -1
+	for _, p := range b.phases(r.Attempt) { // some may be passed too quickly to be seen
+		i := slices.Index(order, p)
+		assert.Greater(b.t, i, last, "phases come in their order: %v", b.phases(r.Attempt))
+		last = i
+	}
+}
+
+func (b *bench) exits() {
+	for _, code := range []int{1, 42} {
+		r := b.run(b.s.Prints(code))
+		b.create(r)
+		o := b.await(r.Attempt, jobs.PhaseEnded)
+		require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
+		assert.EqualValues(b.t, code, *o.Pod.ExitCode)
+	}
+}
+
+func (b *bench) createdTwice() {
+	r := b.run(b.s.Waits())
+	b.create(r)
+	first := b.await(r.Attempt, jobs.PhaseRunning)
+	_, err := b.r.Create(b.ctx(), r)
+	require.NoError(b.t, err)
+	held, err := b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.Equal(b.t, []jobs.Attempt{r.Attempt}, held)
+	require.NoError(b.t, b.r.Beat(b.ctx()))
+	b.seen.mu.Lock()
+	defer b.seen.mu.Unlock()
+	for _, o := range b.seen.list {
+		if o.Pod.UID != "" && first.Pod.UID != "" {
+			assert.Equal(b.t, first.Pod.UID, o.Pod.UID, "there was one pod only")
+		}
+	}
+}
+
+func (b *bench) attempts() {
+	r := b.run(b.s.Prints(7, "first"))
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseEnded)
+	again := r
+	again.N, again.Spec.PodSpec = 1, b.s.Prints(0, "second")
+	b.create(again)
+	o := b.await(again.Attempt, jobs.PhaseEnded)
+	require.NotNil(b.t, o.Pod.ExitCode)
+	assert.EqualValues(b.t, 0, *o.Pod.ExitCode)
+	assert.Equal(b.t, "first\n", b.read(r.Attempt, jobs.LogOptions{}))
+	assert.Equal(b.t, "second\n", b.read(again.Attempt, jobs.LogOptions{}))
+}
+
+func (b *bench) read(a jobs.Attempt, o jobs.LogOptions) string {
+	b.t.Helper()
+	var w bytes.Buffer
+	_, err := b.r.Logs(b.ctx(), a, o, &w)
+	require.NoError(b.t, err)
+	return w.String()
+}
+
+func (b *bench) logs() {
+	var lines []string
+	for n := range 500 {
+		lines = append(lines, fmt.Sprintf("line %d of many, with some text behind it", n))
+	}
+	r := b.run(b.s.Prints(0, lines...))
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseEnded)
+	assert.Equal(b.t, strings.Join(lines, "\n")+"\n", b.read(r.Attempt, jobs.LogOptions{}))
+}
+
+func (b *bench) follows() {
+	r := b.run(b.s.Waits())
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseRunning)
+	w := newSeen()
+	ended := make(chan error, 1)
+	var text bytes.Buffer
+	ctx := b.ctx()
+	go func() {
+		_, err := b.r.Logs(ctx, r.Attempt, jobs.LogOptions{Follow: true}, writerFunc(func(p []byte) (int, error) {
+			w.mu.Lock()
+			text.Write(p)
+			w.mu.Unlock()
+			w.Observe(ctx, jobs.Observation{})
+			return len(p), nil
+		}))
+		ended <- err
+	}()
+	for begun := false; !begun; {
+		w.mu.Lock()
+		changed := w.changed
+		begun = strings.Contains(text.String(), "begun\n")
+		w.mu.Unlock()
+		if begun {
+			break
+		}
+		select {
+		case <-changed:
+		case err := <-ended:
+			require.FailNow(b.t, "following ended", "while the pod runs: %v", err)
+		case <-ctx.Done():
+			require.FailNow(b.t, "nothing was written", "within %s", b.s.Patience)
+		}
+	}
+	_, err := b.r.Delete(ctx, r.Attempt)
+	require.NoError(b.t, err)
+	select {
+	case <-ended: // with an error or without: the pod was killed
+	case <-ctx.Done():
+		require.FailNow(b.t, "following went on", "after the pod had ended")
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func (b *bench) noLogs() {
+	var w bytes.Buffer
+	_, err := b.r.Logs(b.ctx(), jobs.Attempt{Run: uuid.New()}, jobs.LogOptions{}, &w)
+	require.ErrorIs(b.t, err, jobs.ErrNoPod)
+	assert.Empty(b.t, w.String())
+}
+
+func (b *bench) deletes() {
+	r := b.run(b.s.Waits())
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseRunning)
+	_, err := b.r.Delete(b.ctx(), r.Attempt)
+	require.NoError(b.t, err)
+	held, err := b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.Empty(b.t, held)
+	_, err = b.r.Logs(b.ctx(), r.Attempt, jobs.LogOptions{}, &bytes.Buffer{})
+	require.ErrorIs(b.t, err, jobs.ErrNoPod)
+}
+
+func (b *bench) deletesNothing() {
+	_, err := b.r.Delete(b.ctx(), jobs.Attempt{Run: uuid.New(), N: 3})
+	require.NoError(b.t, err)
+}
+
+func (b *bench) held() {
+	one, two := b.run(b.s.Waits()), b.run(b.s.Prints(0))
+	b.create(one)
+	b.create(two)
+	b.await(one.Attempt, jobs.PhaseRunning)
+	b.await(two.Attempt, jobs.PhaseEnded)
+	held, err := b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.ElementsMatch(b.t, []jobs.Attempt{one.Attempt, two.Attempt}, held, "also one that has ended")
+	_, err = b.r.Delete(b.ctx(), two.Attempt)
+	require.NoError(b.t, err)
+	held, err = b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.Equal(b.t, []jobs.Attempt{one.Attempt}, held)
+}
+
+func (b *bench) watchedAgain() {
+	running, ended := b.run(b.s.Waits()), b.run(b.s.Prints(9))
+	b.create(running)
+	b.create(ended)
+	b.await(running.Attempt, jobs.PhaseRunning)
+	b.await(ended.Attempt, jobs.PhaseEnded)
+	b.stop()
+	b.watch()
+	b.await(running.Attempt, jobs.PhaseRunning)
+	o := b.await(ended.Attempt, jobs.PhaseEnded)
+	require.NotNil(b.t, o.Pod.ExitCode)
+	assert.EqualValues(b.t, 9, *o.Pod.ExitCode)
+}
+
+func (b *bench) lost() {
+	if b.s.Lose == nil {
+		b.t.Skip("nothing is taken away behind this runner's back")
+	}
+	r := b.run(b.s.Waits())
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseRunning)
+	b.s.Lose(b.t, r.Attempt)
+	o := b.await(r.Attempt, jobs.PhaseLost, jobs.PhaseEnded)
+	if o.Phase == jobs.PhaseLost {
+		assert.NotEmpty(b.t, o.Pod.Reason)
+	}
+}
+
+func (b *bench) beats() { require.NoError(b.t, b.r.Beat(b.ctx())) }
+
+func (b *bench) unwanted() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	r := b.run(b.s.Waits())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = b.r.Create(ctx, r) // it may be there nonetheless
+	}()
+	select {
+	case <-done:
+	case <-b.ctx().Done():
+		require.FailNow(b.t, "Create did not return", "after its context had ended")
+	}
+	_, err := b.r.Delete(b.ctx(), r.Attempt)
+	require.NoError(b.t, err)
+	held, err := b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.Empty(b.t, held)
+}
+
+func (b *bench) bad() {
+	if b.s.Bad == nil {
+		b.t.Skip("no pod spec is given that is bad here")
+	}
+	err := b.r.Check(b.run(b.s.Bad).Spec)
+	require.Error(b.t, err)
+	assert.Contains(b.t, err.Error(), b.s.BadField)
+}

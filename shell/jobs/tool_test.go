@@ -1,0 +1,220 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+const onePod = `{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]}}`
+
+func (r *rig) action(input string, change ...func(*core.ActionSpec)) core.Action {
+	r.t.Helper()
+	spec := core.ActionSpec{
+		Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(input),
+	}
+	for _, c := range change {
+		c(&spec)
+	}
+	a, err := r.e.CreateAction(r.t.Context(), spec)
+	require.NoError(r.t, err)
+	synctest.Wait()
+	return a
+}
+
+func (r *rig) wait(a core.Action) core.Action {
+	r.t.Helper()
+	a, err := r.e.Wait(r.t.Context(), a.ID)
+	require.NoError(r.t, err)
+	return a
+}
+
+// result is what the tool says of a run.
+type result struct {
+	RunID    string                  `json:"run_id"`
+	State    core.OrchestratorStatus `json:"state"`
+	ExitCode *int32                  `json:"exit_code"`
+	Attempts uint32                  `json:"attempts"`
+	Error    string                  `json:"error"`
+}
+
+func (r *rig) jobsLeft() (names []string) {
+	r.t.Helper()
+	list, _, err := r.e.Jobs(r.t.Context(), shell.JobFilter{}, shell.Page{})
+	require.NoError(r.t, err)
+	for _, j := range list {
+		names = append(names, j.ID)
+	}
+	return names
+}
+
+func (r *rig) allRuns() []core.Orchestrator {
+	r.t.Helper()
+	list, _, err := r.e.JobRuns(r.t.Context(), shell.JobRunFilter{}, shell.Page{})
+	require.NoError(r.t, err)
+	return list
+}
+
+func TestAnActionRunsAJobAndEndsAsItsRunDoes(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+		require.NoError(t, err)
+		a := r.action(`{"job":"nightly"}`)
+		run := r.latest("nightly")
+		r.fake.End(r.created(run, 0), 0, "")
+		a = r.wait(a)
+		assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
+		zero := int32(0)
+		assert.Equal(t, result{RunID: run.RunID, State: core.OrchestratorCompleted, ExitCode: &zero, Attempts: 1}, decoded[result](t, a.Status.Result))
+
+		a = r.action(`{"job":"nightly"}`)
+		run = r.latest("nightly")
+		r.fake.End(r.created(run, 0), 9, "OOMKilled")
+		a = r.wait(a)
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Equal(t, "run "+run.RunID+" is failed: exit code 9: OOMKilled", a.Status.Reason)
+		assert.EqualValues(t, 9, *decoded[result](t, a.Status.Result).ExitCode)
+	})
+}
+
+func TestAnActionRunsAPodOfItsOwn(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		a := r.action(onePod)
+		require.Equal(t, []string{"action-" + a.ID.String() + "-1"}, r.jobsLeft())
+		run := r.allRuns()[0]
+		r.fake.End(r.created(run, 0), 0, "")
+		a = r.wait(a)
+		assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
+		assert.Empty(t, r.jobsLeft())
+		assert.Equal(t, core.OrchestratorCompleted, r.run(run.ID).State, "the record of the run stays")
+	})
+}
+
+func TestCancellingTheActionCancelsTheRun(t *testing.T) {
+	for name, input := range map[string]string{"of a job": `{"job":"nightly"}`, "of its own": onePod} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, nil, func(t *testing.T, r *rig) {
+				_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+				require.NoError(t, err)
+				a := r.action(input)
+				run := r.allRuns()[0]
+				r.fake.Start(r.created(run, 0))
+				_, err = r.e.CancelAction(t.Context(), a.ID, "test")
+				require.NoError(t, err)
+				assert.Equal(t, core.OrchestratorCancelled, r.ended(run).State)
+				assert.Empty(t, r.fake.Attempts())
+				synctest.Wait()
+				assert.Equal(t, []string{"nightly"}, r.jobsLeft())
+			})
+		})
+	}
+}
+
+func TestTheTimeLimitOfAnActionCancelsTheRun(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		a := r.action(onePod, func(s *core.ActionSpec) { s.Policy = core.RunPolicy{TimeoutMS: 60_000} })
+		run := r.allRuns()[0]
+		r.fake.Start(r.created(run, 0))
+		a = r.wait(a)
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Contains(t, a.Status.Reason, "time limit")
+		assert.Equal(t, core.OrchestratorCancelled, r.ended(run).State)
+	})
+}
+
+func TestAnAttemptAfterACrashGoesOnWithTheSameRun(t *testing.T) {
+	for name, input := range map[string]string{"of a job": `{"job":"nightly"}`, "of its own": onePod} {
+		for when, before := range map[string]bool{"ended meanwhile": true, "ends later": false} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				withRig(t, nil, func(t *testing.T, r *rig) {
+					_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+					require.NoError(t, err)
+					a := r.action(input, func(s *core.ActionSpec) { s.Policy = core.RunPolicy{MaxAttempts: 5, OnInterrupt: core.InterruptRetry} })
+					run := r.allRuns()[0]
+					pod := r.created(run, 0)
+					r.fake.Start(pod)
+					r.stop()
+					if before {
+						r.fake.End(pod, 0, "")
+					}
+					r.start()
+					synctest.Wait()
+					if !before {
+						time.Sleep(time.Minute)
+						r.fake.End(pod, 0, "")
+					}
+					a = r.wait(a)
+					assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
+					assert.Len(t, r.allRuns(), 1, "no second run was made")
+				})
+			})
+		}
+	}
+}
+
+func TestANewAttemptAfterAFailedRunMakesAnotherRun(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		var made int32
+		r.fake.Script = func(jobs.Run) runnertest.Script {
+			made++
+			return runnertest.Script{Ends: true, Exit: 2 - made}
+		}
+		a := r.wait(r.action(onePod, func(s *core.ActionSpec) { s.Policy.MaxAttempts = 3 }))
+		assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
+		assert.Len(t, r.allRuns(), 2)
+		assert.Empty(t, r.jobsLeft())
+	})
+}
+
+func TestTheJobOfAnActionThatHasEndedIsDeleted(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		id := uuid.Max.String() // no action has it any more
+		left := job("action-"+id+"-0", func(s *core.JobSpec) { s.Labels = map[string]string{"action-id": id} })
+		mine := job("action-mine")
+		for _, spec := range []core.JobSpec{left, mine} {
+			_, err := r.e.ApplyJob(t.Context(), spec)
+			require.NoError(t, err)
+		}
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, []string{"action-mine"}, r.jobsLeft())
+	})
+}
+
+func TestTheInputOfTheToolIsCheckedBeforeTheActionIsStored(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		for input, want := range map[string]string{
+			`{}`:                                     "tool_input: give either job, the id of a job to trigger, or pod_spec, a pod to run",
+			`{"job":"a","pod_spec":{}}`:              "tool_input: give either job",
+			`{"job":""}`:                             "tool_input.job: missing",
+			`{"job":"a","runner":"fake"}`:            "tool_input: beside job nothing else can be given",
+			`{"job":"a","what":1}`:                   "tool_input.what",
+			`{"pod_spec":[]}`:                        "tool_input.pod_spec",
+			`{"pod_spec":{},"runner":"mine"}`:        `tool_input.runner: "mine" is not configured`,
+			`{"pod_spec":{},"constraint_config":{}}`: "tool_input.constraint_config: no checker",
+			`{"pod_spec":{},"orphan_policy":"keep"}`: `tool_input.orphan_policy: "keep" is unknown`,
+		} {
+			_, err := r.e.CreateAction(t.Context(), core.ActionSpec{
+				Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(input),
+			})
+			assert.ErrorContains(t, err, want, input)
+		}
+	})
+}
+
+func TestAnActionThatNamesAJobThatIsNotThereFails(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		a := r.wait(r.action(`{"job":"nightly"}`))
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Contains(t, a.Status.Reason, `trigger job "nightly": `)
+	})
+}

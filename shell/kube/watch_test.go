@@ -1,0 +1,303 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+func TestAPodIsToldFromItsCreationToItsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(podOf(k.create(attempt)))
+		assert.Equal(t, []string{"created Pending"}, k.sink.take())
+		pod.Spec.NodeName = "n1"
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}
+		k.updatePod(pod)
+		k.updatePod(runs(pod))
+		assert.Equal(t, []string{"created ContainerCreating", "running"}, k.sink.take())
+		k.updatePod(exits(pod, 3))
+		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
+		k.deletePod(pod)
+		k.deleteJob(attempt)
+		wait(time.Hour)
+		assert.Empty(t, k.sink.take(), "after the end nothing more is told")
+		assert.Empty(t, k.runner.current().tracks, "what is gone is forgotten")
+	})
+}
+
+func TestAWatchThatBeginsTellsAllThereIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.createPod(runs(podOf(k.create(attempt))))
+		k.sink.take()
+		k.stop()
+		k.watch()
+		synctest.Wait()
+		assert.Equal(t, []string{"running"}, k.sink.take())
+	})
+}
+
+func TestTriesToPullAnImageAreNotEachTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(podOf(k.create(attempt)))
+		k.sink.take()
+		for _, reason := range []string{"ErrImagePull", "ImagePullBackOff", "ErrImagePull", "ImagePullBackOff", "ErrImagePull"} {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: time.Now().String()}}}}
+			k.updatePod(pod)
+			wait(time.Second)
+		}
+		assert.Equal(t, []string{"created ErrImagePull", "created ImagePullBackOff"}, k.sink.take())
+	})
+}
+
+func TestAJobThatGetsNoPodIsToldAfterAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.create(attempt)
+		wait(bareFor - time.Second)
+		assert.Empty(t, k.sink.take())
+		wait(2 * time.Second)
+		assert.Equal(t, []string{"created PodNotCreated"}, k.sink.take())
+	})
+}
+
+func TestAPodThatIsGoneIsLost(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		do   func(k *kit, pod *corev1.Pod)
+		want []string
+	}{
+		{"with its Job", func(k *kit, pod *corev1.Pod) {
+			k.deleteJob(attempt)
+			k.deletePod(pod)
+		}, []string{"lost the pod and its Job were deleted"}},
+		{"while its Job says nothing", func(k *kit, pod *corev1.Pod) { k.deletePod(pod) }, []string{"lost the pod was deleted"}},
+		{"and its Job failed", func(k *kit, pod *corev1.Pod) {
+			k.deletePod(pod)
+			k.condition(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+		}, []string{"lost the pod was deleted"}},
+		{"unless its Job is complete", func(k *kit, pod *corev1.Pod) {
+			k.deletePod(pod)
+			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
+		}, []string{"ended exit 0"}},
+		{"unless the Job's deadline killed it", func(k *kit, pod *corev1.Pod) {
+			k.deletePod(pod)
+			k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
+		}, []string{"ended DeadlineExceeded"}},
+		{"unless it ended before", func(k *kit, pod *corev1.Pod) {
+			k.updatePod(exits(pod, 2))
+			k.deletePod(pod)
+			k.deleteJob(attempt)
+		}, []string{"ended Error exit 2"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *kit) {
+				pod := k.createPod(runs(podOf(k.create(attempt))))
+				require.Equal(t, []string{"running"}, k.sink.take())
+				row.do(k, pod)
+				wait(lostFor + time.Second)
+				assert.Equal(t, row.want, k.sink.take())
+			})
+		})
+	}
+}
+
+// condition gives the Job a condition.
+func (k *kit) condition(c batchv1.JobConditionType, reason string) {
+	job := k.job(attempt)
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason})
+	k.updateJob(job)
+}
+
+func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
+	for _, row := range []struct {
+		condition batchv1.JobConditionType
+		reason    string
+		want      []string
+	}{
+		{batchv1.JobComplete, "CompletionsReached", []string{"ended exit 0"}},
+		{batchv1.JobFailed, "BackoffLimitExceeded", []string{"ended BackoffLimitExceeded"}},
+	} {
+		inBubble(t, func(t *testing.T, k *kit) {
+			k.create(attempt)
+			k.condition(row.condition, row.reason)
+			assert.Equal(t, row.want, k.sink.take())
+		})
+	}
+}
+
+func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.create(attempt)
+		k.deleteJob(attempt)
+		assert.Equal(t, []string{"lost its Job was deleted"}, k.sink.take())
+	})
+}
+
+func TestTheJobsDeadlineIsTheReasonOfAPodThatItKilled(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
+		now := metav1.Now()
+		pod.DeletionTimestamp = &now
+		k.updatePod(exits(pod, 7))
+		assert.Equal(t, []string{"running", "ended DeadlineExceeded exit 7"}, k.sink.take())
+	})
+}
+
+func TestAPodThatNobodyConfirmsIsLostAfterItsGracePeriod(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.sink.take()
+		grace, now := int64(20), metav1.Now()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: byTaintManager}}
+		k.updatePod(pod)
+		wait(20*time.Second + stuckFor - time.Second)
+		assert.Empty(t, k.sink.take())
+		wait(2 * time.Second)
+		assert.Equal(t, []string{"lost NodeLost: the cluster has given up node n1, on which the pod ran"}, k.sink.take())
+	})
+}
+
+func TestWhatIsNotOursIsNotTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		job := k.create(attempt)
+		for i, change := range []func(*corev1.Pod){
+			func(p *corev1.Pod) { p.Labels = map[string]string{LabelInstance: "orrery"} },
+			func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" },
+			func(p *corev1.Pod) { p.OwnerReferences[0].Name = "other" },
+		} {
+			pod := runs(podOf(job))
+			pod.Name, pod.UID = pod.Name+strings.Repeat("x", i), types.UID(strings.Repeat("x", i+1))
+			change(pod)
+			k.createPod(pod)
+		}
+		assert.Empty(t, k.sink.take())
+	})
+}
+
+func TestBeatAnswersUnlessTheSinkHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{hang: make(chan struct{})})
+		k.watch()
+		defer k.stop()
+		synctest.Wait()
+		require.NoError(t, k.runner.Beat(t.Context()))
+		k.createPod(runs(podOf(k.create(attempt))))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, k.runner.Beat(ctx), context.DeadlineExceeded)
+		close(k.sink.hang)
+		require.NoError(t, k.runner.Beat(t.Context()))
+		assert.Equal(t, []string{"running"}, k.sink.take(), "what was seen before the beat was told before it answered")
+	})
+}
+
+func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		down := true
+		for _, verb := range []string{"list", "watch"} {
+			k.api.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return down, nil, errors.New("connection refused")
+			})
+		}
+		k.api.PrependWatchReactor("*", func(clienttesting.Action) (bool, watchInterface, error) {
+			return down, nil, errors.New("connection refused")
+		})
+		k.watch()
+		defer k.stop()
+		wait(10 * time.Minute)
+		require.NoError(t, k.runner.Beat(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := k.runner.Held(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nobody knows what the cluster holds")
+		assert.Equal(t, 2, strings.Count(k.logs.String(), "cannot watch the cluster"), "%s", k.logs)
+		down = false
+		wait(10 * time.Minute)
+		held, err := k.runner.Held(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, held)
+		assert.Equal(t, 2, strings.Count(k.logs.String(), "watching the cluster again"), "%s", k.logs)
+	})
+}
+
+func TestAWatchThatHasExpiredBeginsAgainWithAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.sink.take()
+		expired := 0
+		k.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watchInterface, error) {
+			expired++
+			return expired <= 2, nil, apierrors.NewResourceExpired("too old resource version")
+		})
+		k.breakWatches()
+		k.updatePod(exits(pod, 4))
+		wait(5 * time.Minute)
+		assert.Equal(t, []string{"ended Error exit 4"}, k.sink.take())
+		assert.NotContains(t, k.logs.String(), "cannot watch")
+	})
+}
+
+func TestWhatWasCreatedIsHeldBeforeTheWatchShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		blind := true
+		k.api.PrependWatchReactor("jobs", func(clienttesting.Action) (bool, watchInterface, error) {
+			if blind {
+				return true, newDeafWatch(), nil
+			}
+			return false, nil, nil
+		})
+		k.watch()
+		defer k.stop()
+		synctest.Wait()
+		k.create(attempt)
+		held, err := k.runner.Held(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []jobs.Attempt{attempt}, held)
+		assert.Empty(t, k.runner.current().held(), "the watch has not shown it")
+	})
+}
+
+func TestOneWatchOfEachResourceServesAllRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		for n := range uint32(200) {
+			a := jobs.Attempt{Run: runUUID, N: n}
+			k.createPod(exits(podOf(k.create(a)), 0))
+		}
+		watches, calls := 0, 0
+		for _, action := range k.api.Actions() {
+			switch {
+			case action.GetVerb() == "watch":
+				watches++
+			case action.GetVerb() == "get" || action.GetVerb() == "list":
+				calls++
+			}
+		}
+		assert.Equal(t, 2, watches)
+		assert.Len(t, k.sink.take(), 200)
+		assert.LessOrEqual(t, calls, 2+200, "the kit itself gets each Job once")
+	})
+}
+
+func TestOnlyOneWatchRunsAtATime(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		require.ErrorContains(t, k.runner.Watch(t.Context(), k.sink), "runs already")
+	})
+}
