@@ -81,13 +81,13 @@ func TestAPodSpecThatTheServerRefusesFailsTheRunWithTheField(t *testing.T) {
 	t.Parallel()
 	w := start(t, kubetest.Shared(t))
 	pod := fakePod()
-	container(pod)["volumeMounts"] = []any{map[string]string{"name": "absent", "mountPath": "/x"}}
+	pod["nodeSelector"] = map[string]string{kubetest.NodeLabel: "not a label"}
 
 	o := w.ends(w.runs("job", pod, nil))
 
 	assert.Equal(t, core.OrchestratorFailed, o.State)
-	assert.Contains(t, o.Error, "volumeMounts")
-	assert.Contains(t, o.Error, "absent")
+	assert.Contains(t, o.Error, "pod_spec.nodeSelector")
+	assert.Contains(t, o.Error, "not a label")
 }
 
 func TestARunGoesOnWhereTheWatchesBreak(t *testing.T) {

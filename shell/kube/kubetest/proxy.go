@@ -64,6 +64,8 @@ type Fault struct {
 	// Pass it then goes on as if there were no fault.
 	Hold <-chan struct{}
 	Pass bool
+	// After has the answer wait until the channel is closed.
+	After <-chan struct{}
 }
 
 type breaking struct{ expired bool }
@@ -237,12 +239,8 @@ func (p *Proxy) faultFor(call *Call) *Fault {
 
 // goWrong reports whether the call is to go on nonetheless.
 func (p *Proxy) goWrong(w http.ResponseWriter, r *http.Request, call *Call, f *Fault) bool {
-	if f.Hold != nil {
-		select {
-		case <-f.Hold:
-		case <-r.Context().Done():
-			return false
-		}
+	if !waits(r, f.Hold) {
+		return false
 	}
 	if f.Pass {
 		return true
@@ -250,6 +248,9 @@ func (p *Proxy) goWrong(w http.ResponseWriter, r *http.Request, call *Call, f *F
 	if f.Lose {
 		// The server must carry it out, whatever becomes of the client.
 		p.upstream.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
+	}
+	if !waits(r, f.After) {
+		return false
 	}
 	if f.Status == 0 {
 		panic(http.ErrAbortHandler)
@@ -262,6 +263,19 @@ func (p *Proxy) goWrong(w http.ResponseWriter, r *http.Request, call *Call, f *F
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(status(f.Status, "injected by the proxy of the tests"))
 	return false
+}
+
+// waits waits for a channel, if there is one; false where the client has gone.
+func waits(r *http.Request, c <-chan struct{}) bool {
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
 }
 
 func (p *Proxy) answered(call *Call, code int) {

@@ -3,6 +3,7 @@ package kubetest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -279,8 +280,10 @@ func (w *world) explain() {
 	w.t.Logf("errors: %v, %v; calls: %v", err, err2, w.proxy.Calls(nil))
 }
 
-// errNotYet says what is not there yet.
-func errNotYet(what string, err error) error { return fmt.Errorf("there is not %s yet: %w", what, err) }
+// errNotYet says what is not there yet, and why not, if it is known.
+func errNotYet(what string, err error) error {
+	return errors.Join(fmt.Errorf("there is not %s yet", what), err)
+}
 
 // gate is the constraint_config of a job whose check or action waits at the gate of
 // that name.
