@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a condition may take: the machine may be loaded.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // eventually polls until ok, or fails the test with what ok said last.
 func eventually(t *testing.T, ok func() error) {

@@ -3,6 +3,7 @@ package kubetest_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,4 +134,27 @@ func TestARunGoesOnWhereTheServerIsRestarted(t *testing.T) {
 	assert.Equal(t, core.OrchestratorCompleted, w.until(asked, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() }).State)
 	assert.Equal(t, core.OrchestratorCancelled, w.ends(before).State)
 	assert.Len(t, w.attempts(), 3, "one pod for each")
+}
+
+// The node's kubelet hangs, so nobody confirms that its pods have ended: the run is
+// tried again nonetheless. The cluster is its own: it loses its nodes.
+func TestARunWhoseNodeIsLostIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	kubetest.SharedReal(t) // is skipped where that is
+	// Where all nodes are silent the cluster gives up none: the fake ones are not.
+	c, err := kubetest.Start(t.Context(), kubetest.Options{FakeNodes: 2, RealNode: true, NodeGrace: 8 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Stop()) })
+	w := start(t, c)
+	run := w.runs("job", realPod("sleep 600"), func(j *core.JobSpec) { j.RetryConfig = retries(1) })
+	w.reaches(run, core.OrchestratorRunning)
+
+	require.NoError(t, c.PauseProgram(t.Context(), kubetest.Kubelet))
+	w.until(run, "its second attempt", func(o core.Orchestrator) bool { return o.RetryAttempt == 1 })
+	require.NoError(t, c.ContinueProgram(t.Context(), kubetest.Kubelet)) // the node is back
+	w.until(run, "its second pod", func(o core.Orchestrator) bool { return o.RetryAttempt == 1 && o.State == core.OrchestratorRunning })
+
+	require.NoError(t, w.orrery.Cancel(run))
+	assert.Equal(t, core.OrchestratorCancelled, w.ends(run).State)
+	w.onePodEach(run, 2)
 }

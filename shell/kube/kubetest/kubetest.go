@@ -80,6 +80,9 @@ type Options struct {
 	// RealNode asks for a node that runs containers. It needs root, Linux and
 	// Debian's packages; where it cannot be had, [ErrUnavailable] says why.
 	RealNode bool
+	// NodeGrace is how long a node may be silent before it is lost with its pods
+	// (default 40 s). On a loaded machine a healthy node is lost with less.
+	NodeGrace time.Duration
 	// Log takes what the cluster says while it starts; nil: nobody.
 	Log io.Writer
 }
@@ -180,6 +183,9 @@ func start(ctx context.Context, programs string, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	args := []string{"-dir", dir, "-kubeall", filepath.Join(programs, "kubeall"), "-fake-nodes", fmt.Sprint(o.FakeNodes)}
+	if o.NodeGrace > 0 {
+		args = append(args, "-node-grace", fmt.Sprint(int(o.NodeGrace.Seconds())))
+	}
 	if o.RealNode {
 		args = append(args, "-runtime", filepath.Join(programs, "runtime"))
 	}

@@ -270,14 +270,14 @@ func (w *world) explain() {
 	}
 	ctx := context.Background()
 	pods, err := w.admin.CoreV1().Pods(w.ns).List(ctx, metav1.ListOptions{})
-	for _, p := range pods.Items {
+	for _, p := range pods.Items[:min(len(pods.Items), 5)] {
 		w.t.Logf("pod %s, deleted %v, finalizers %v, status %+v", p.Name, p.DeletionTimestamp, p.Finalizers, p.Status)
 	}
 	jobs, err2 := w.admin.BatchV1().Jobs(w.ns).List(ctx, metav1.ListOptions{})
-	for _, j := range jobs.Items {
+	for _, j := range jobs.Items[:min(len(jobs.Items), 5)] {
 		w.t.Logf("Job %s, deleted %v, finalizers %v, status %+v", j.Name, j.DeletionTimestamp, j.Finalizers, j.Status)
 	}
-	w.t.Logf("errors: %v, %v; calls: %v", err, err2, w.proxy.Calls(nil))
+	w.t.Logf("errors: %v, %v; calls: %v", err, err2, tally(w.proxy.Calls(nil)))
 }
 
 // errNotYet says what is not there yet, and why not, if it is known.

@@ -31,6 +31,7 @@ var kwokConfig string
 type options struct {
 	dir, kubeall, runtime string
 	fakeNodes             int
+	nodeGrace             int // seconds
 }
 
 func (o options) check() error {
@@ -39,6 +40,8 @@ func (o options) check() error {
 		return fmt.Errorf("-dir %q is not an absolute path", o.dir)
 	case !filepath.IsAbs(o.kubeall):
 		return fmt.Errorf("-kubeall %q is not an absolute path", o.kubeall)
+	case o.nodeGrace < 4:
+		return fmt.Errorf("-node-grace %d is less than 4 seconds", o.nodeGrace)
 	case o.fakeNodes < 0:
 		return fmt.Errorf("-fake-nodes %d is negative", o.fakeNodes)
 	}
@@ -176,7 +179,7 @@ func (c *cluster) startServer() error {
 			"--service-account-signing-key-file=" + c.file("accounts.key"),
 			"--authorization-mode=Node,RBAC", "--anonymous-auth=false", "--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true", "--profiling=false",
-			// A node that is lost loses its pods within seconds, not minutes.
+			// A node that is lost loses its pods seconds later, not minutes.
 			"--default-not-ready-toleration-seconds=2", "--default-unreachable-toleration-seconds=2",
 		},
 	})
@@ -199,7 +202,7 @@ func (c *cluster) startControllers() error {
 		args: append([]string{
 			"kube-controller-manager", "--kubeconfig=" + controllers,
 			"--use-service-account-credentials=true", "--service-account-private-key-file=" + c.file("accounts.key"), "--root-ca-file=" + c.file("ca.crt"),
-			"--node-monitor-period=500ms", "--node-monitor-grace-period=8s", "--node-eviction-rate=10",
+			"--node-monitor-period=500ms", fmt.Sprintf("--node-monitor-grace-period=%ds", c.nodeGrace), "--node-eviction-rate=10",
 		}, common...),
 		ready: c.get(c.server+"/api/v1/namespaces/default/serviceaccounts/default", ""),
 	})
@@ -237,7 +240,7 @@ func (c *cluster) startFakeNodes() error {
 			"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 			"--node-ip=" + fakeNode, fmt.Sprintf("--node-port=%d", port), fmt.Sprintf("--server-address=%s:%d", fakeNode, port),
 			"--tls-cert-file=" + c.file("kwok.crt"), "--tls-private-key-file=" + c.file("kwok.key"),
-			"--cidr=10.96.0.1/12", "--node-lease-duration-seconds=40",
+			"--cidr=10.96.0.1/12", fmt.Sprintf("--node-lease-duration-seconds=%d", c.nodeGrace),
 		},
 	})
 	if err != nil {

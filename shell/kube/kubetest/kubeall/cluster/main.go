@@ -35,6 +35,7 @@ func main() {
 	flag.StringVar(&o.kubeall, "kubeall", "", "path of kubeall")
 	flag.IntVar(&o.fakeNodes, "fake-nodes", 0, "number of fake nodes")
 	flag.StringVar(&o.runtime, "runtime", "", "folder with containerd, runc, CNI plugins and images: adds a real node")
+	flag.IntVar(&o.nodeGrace, "node-grace", 40, "seconds without a sign of life after which a node is lost, with its pods; less than 40 on an idle machine only")
 	flag.Parse()
 	if err := o.check(); err != nil {
 		log.Fatal(err)

@@ -28,7 +28,7 @@ func (c *cluster) startRealNode() error {
 		return err
 	}
 	config, err := c.write("kubelet.yaml", fmt.Sprintf(kubeletConfig,
-		os.Getenv(innerEnv), realNode, port, socket, c.file("ca.crt"), c.file("node.crt"), c.file("node.key"), c.file("podlogs")))
+		os.Getenv(innerEnv), realNode, port, socket, c.file("ca.crt"), c.file("node.crt"), c.file("node.key"), c.nodeGrace, c.file("podlogs")))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ imageMinimumGCAge: 24h
 evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%", imagefs.inodesFree: "0%%"}
 syncFrequency: 1s
 nodeStatusUpdateFrequency: 2s
-nodeLeaseDurationSeconds: 4
+nodeLeaseDurationSeconds: %d
 podLogsDir: %q
 makeIPTablesUtilChains: false
 kubeAPIQPS: 1000
