@@ -104,7 +104,7 @@ func newLogAPI(t *testing.T, pod string, logs func(w http.ResponseWriter, contai
 	go func() { done <- r.Watch(ctx, &sinkOf{}) }()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		assert.ErrorIs(t, <-done, context.Canceled)
 		server.CloseClientConnections()
 		server.Close()
 	})

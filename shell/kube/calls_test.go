@@ -369,3 +369,26 @@ func TestNothingIsWaitedForBeyondItsContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
+
+func TestCallsWaitForTheirTurnWithoutAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		r, err := New(Options{Client: k.api, Namespace: "jobs", QPS: 1, Burst: 1})
+		require.NoError(t, err)
+		start := time.Now()
+		errs := make(chan error, 100)
+		for n := range uint32(100) {
+			go func() {
+				calls, err := r.Create(t.Context(), run(jobs.Attempt{Run: runUUID, N: n}))
+				if err == nil && calls != 1 {
+					err = errors.New("more than one call")
+				}
+				errs <- err
+			}()
+		}
+		for range 100 {
+			require.NoError(t, <-errs)
+		}
+		assert.GreaterOrEqual(t, time.Since(start), 98*time.Second, "longer than one call may take")
+	})
+}

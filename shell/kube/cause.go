@@ -64,6 +64,7 @@ func causeOf(pod *corev1.Pod) (jobs.Phase, core.Pod) {
 		if p.FinishedAt = 0; p.StartedAt != 0 {
 			return jobs.PhaseRunning, p
 		}
+	default: // Pending, or none yet
 	}
 	p.StartedAt, p.FinishedAt = 0, 0
 	p.Reason, p.Message = waiting(pod)
@@ -318,6 +319,7 @@ func jobEnd(job *batchv1.Job) (c *batchv1.JobCondition, complete bool) {
 			return c, true
 		case batchv1.JobFailed, batchv1.JobFailureTarget:
 			return c, false
+		default:
 		}
 	}
 	return nil, false

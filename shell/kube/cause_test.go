@@ -16,8 +16,6 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-func code(n int32) *int32 { return &n }
-
 // pods are as the API gives them, less what nobody looks at.
 var causeRows = []struct {
 	name, pod string
@@ -100,31 +98,31 @@ status:
 	{"the kubelet is not heard of", `status: {phase: Unknown, reason: NodeLost, containerStatuses: [{name: main, state: {running: {startedAt: "2026-11-21T18:00:00Z"}}}]}`,
 		jobs.PhaseRunning, "", "", nil},
 	{"success", `status: {phase: Succeeded, containerStatuses: [{name: main, state: {terminated: {exitCode: 0, reason: Completed}}}]}`,
-		jobs.PhaseEnded, "", "", code(0)},
+		jobs.PhaseEnded, "", "", new(int32(0))},
 	{"success, though the sidecar was killed", `
 spec: {initContainers: [{name: proxy, restartPolicy: Always}]}
 status:
   phase: Succeeded
   initContainerStatuses: [{name: proxy, state: {terminated: {exitCode: 137, reason: Error}}}]
   containerStatuses: [{name: main, state: {terminated: {exitCode: 0, reason: Completed}}}]`,
-		jobs.PhaseEnded, "", "", code(0)},
+		jobs.PhaseEnded, "", "", new(int32(0))},
 	{"an exit code", `status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 3, reason: Error}}}]}`,
-		jobs.PhaseEnded, "Error", "", code(3)},
+		jobs.PhaseEnded, "Error", "", new(int32(3))},
 	{"an exit code with a last word", `status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 3, reason: Error, message: disk full}}}]}`,
-		jobs.PhaseEnded, "Error", "disk full", code(3)},
+		jobs.PhaseEnded, "Error", "disk full", new(int32(3))},
 	{"no memory", `status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 137, reason: OOMKilled}}}]}`,
-		jobs.PhaseEnded, "OOMKilled", "", code(137)},
+		jobs.PhaseEnded, "OOMKilled", "", new(int32(137))},
 	{"the program is not there", `
 status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 128, reason: StartError, message: 'exec: "nope": executable file not found in $PATH'}}}]}`,
-		jobs.PhaseEnded, "StartError", "executable file not found", code(128)},
+		jobs.PhaseEnded, "StartError", "executable file not found", new(int32(128))},
 	{"killed by a signal", `status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 137, signal: 9, reason: Error}}}]}`,
-		jobs.PhaseEnded, "Error", "signal 9", code(137)},
+		jobs.PhaseEnded, "Error", "signal 9", new(int32(137))},
 	{"the init container failed", `
 status:
   phase: Failed
   initContainerStatuses: [{name: setup, state: {terminated: {exitCode: 7, reason: Error}}}]
   containerStatuses: [{name: main, state: {waiting: {reason: PodInitializing}}}]`,
-		jobs.PhaseEnded, "Error", "init container setup", code(7)},
+		jobs.PhaseEnded, "Error", "init container setup", new(int32(7))},
 	{"the second container failed first", `
 spec: {containers: [{name: a}, {name: b}]}
 status:
@@ -132,7 +130,7 @@ status:
   containerStatuses:
   - {name: a, state: {terminated: {exitCode: 1, reason: Error, finishedAt: "2026-11-21T18:00:09Z"}}}
   - {name: b, state: {terminated: {exitCode: 2, reason: Error, finishedAt: "2026-11-21T18:00:01Z"}}}`,
-		jobs.PhaseEnded, "Error", "container b", code(2)},
+		jobs.PhaseEnded, "Error", "container b", new(int32(2))},
 	{"both failed in one second: the order of the spec", `
 spec: {containers: [{name: b}, {name: a}]}
 status:
@@ -140,10 +138,10 @@ status:
   containerStatuses:
   - {name: a, state: {terminated: {exitCode: 1, reason: Error, finishedAt: "2026-11-21T18:00:01Z"}}}
   - {name: b, state: {terminated: {exitCode: 2, reason: Error, finishedAt: "2026-11-21T18:00:01Z"}}}`,
-		jobs.PhaseEnded, "Error", "container b", code(2)},
+		jobs.PhaseEnded, "Error", "container b", new(int32(2))},
 	{"evicted for want of disk", `
 status: {phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage.", containerStatuses: [{name: main, state: {terminated: {exitCode: 137, reason: Error}}}]}`,
-		jobs.PhaseEnded, "Evicted", "ephemeral-storage", code(137)},
+		jobs.PhaseEnded, "Evicted", "ephemeral-storage", new(int32(137))},
 	{"evicted before it ran", `status: {phase: Failed, reason: Evicted, message: 'The node had condition: [DiskPressure].'}`,
 		jobs.PhaseEnded, "Evicted", "DiskPressure", nil},
 	{"its own deadline", `
@@ -154,7 +152,7 @@ status:
   phase: Failed
   conditions: [{type: DisruptionTarget, status: "True", reason: PreemptionByScheduler, message: "default-scheduler: preempting to accommodate a higher priority pod"}]
   containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error}}}]`,
-		jobs.PhaseEnded, "Preempted", "higher priority", code(143)},
+		jobs.PhaseEnded, "Preempted", "higher priority", new(int32(143))},
 	{"preempted by the kubelet", `status: {phase: Failed, reason: Preempting, message: Preempted in order to admit critical pod}`,
 		jobs.PhaseEnded, "Preempted", "critical pod", nil},
 	{"drained", `
@@ -163,7 +161,7 @@ status:
   phase: Failed
   conditions: [{type: DisruptionTarget, status: "True", reason: EvictionByEvictionAPI, message: "Eviction API: evicting"}]
   containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error}}}]`,
-		jobs.PhaseEnded, "Evicted", "Eviction API", code(143)},
+		jobs.PhaseEnded, "Evicted", "Eviction API", new(int32(143))},
 	{"the node is gone for good", `
 status:
   phase: Failed
@@ -171,23 +169,23 @@ status:
   containerStatuses: [{name: main, state: {running: {startedAt: "2026-11-21T18:00:00Z"}}}]`,
 		jobs.PhaseEnded, "NodeLost", "node no longer exists", nil},
 	{"the node shuts down", `status: {phase: Failed, reason: Terminated, message: Pod was terminated in response to imminent node shutdown., containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error}}}]}`,
-		jobs.PhaseEnded, "NodeShutdown", "node shutdown", code(143)},
+		jobs.PhaseEnded, "NodeShutdown", "node shutdown", new(int32(143))},
 	{"no memory, then drained", `
 status:
   phase: Failed
   conditions: [{type: DisruptionTarget, status: "True", reason: EvictionByEvictionAPI}]
   containerStatuses: [{name: main, state: {terminated: {exitCode: 137, reason: OOMKilled}}}]`,
-		jobs.PhaseEnded, "OOMKilled", "", code(137)},
+		jobs.PhaseEnded, "OOMKilled", "", new(int32(137))},
 	{"the node does not take it", `status: {phase: Failed, reason: OutOfcpu, message: "Pod was rejected: Node didn't have enough resource: cpu"}`,
 		jobs.PhaseEnded, "OutOfcpu", "rejected", nil},
 	{"deleted by hand while it ran", `
 metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
 status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error, finishedAt: "2026-11-21T18:00:11Z"}}}]}`,
-		jobs.PhaseEnded, "Deleted", "while it ran", code(143)},
+		jobs.PhaseEnded, "Deleted", "while it ran", new(int32(143))},
 	{"deleted after it had failed", `
 metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
 status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 1, reason: Error, finishedAt: "2026-11-21T18:00:09Z"}}}]}`,
-		jobs.PhaseEnded, "Error", "", code(1)},
+		jobs.PhaseEnded, "Error", "", new(int32(1))},
 	{"the container could not be found any more", `
 status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 137, reason: ContainerStatusUnknown, message: The container could not be located when the pod was terminated}}}]}`,
 		jobs.PhaseEnded, "ContainerStatusUnknown", "could not be located", nil},

@@ -114,8 +114,11 @@ func isPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// once bounds one call in time, and counts it where the transport cannot.
+// once makes one call when it has its turn, bounds it in time, and counts it where the transport cannot.
 func (r *Runner) once(ctx context.Context, c *counter, call func(context.Context) error) error {
+	if err := r.limit.Wait(ctx); err != nil {
+		return fmt.Errorf("it had no turn within the limit of calls: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if !r.counts {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -69,7 +70,7 @@ func (s *sinkOf) take() []string {
 			text += " " + o.Pod.Reason
 		}
 		if o.Pod.ExitCode != nil {
-			text += " exit " + string(rune('0'+*o.Pod.ExitCode))
+			text += fmt.Sprintf(" exit %d", *o.Pod.ExitCode)
 		}
 		out = append(out, text)
 	}
@@ -134,7 +135,7 @@ func (k *kit) watch() {
 	go func() { done <- k.runner.Watch(ctx, k.sink) }()
 	k.stop = func() {
 		cancel()
-		<-done
+		require.ErrorIs(k.t, <-done, context.Canceled)
 		k.stop = func() {}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -32,7 +33,8 @@ type Options struct {
 	// Namespace is where the Jobs are made; empty: that of the context or of the
 	// service account.
 	Namespace string
-	// QPS and Burst bound the calls of the API (defaults 20 and 40).
+	// QPS and Burst bound the calls of the API (defaults 20 and 40) on this side; each
+	// waits for its turn. The two watches do not count.
 	QPS   float32
 	Burst int
 	// Instance tells apart several Orrerys in one namespace: each cares for its own
@@ -58,6 +60,7 @@ const (
 type Runner struct {
 	client     kubernetes.Interface
 	counts     bool // the transport counts calls
+	limit      flowcontrol.RateLimiter
 	namespace  string
 	instance   string
 	ttlSeconds int32
@@ -99,6 +102,13 @@ func New(o Options) (*Runner, error) {
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
 		log: o.Logger, began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
 	}
+	if o.QPS == 0 {
+		o.QPS = defaultQPS
+	}
+	if o.Burst == 0 {
+		o.Burst = max(defaultBurst, int(o.QPS))
+	}
+	r.limit = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	if r.log == nil {
 		r.log = slog.Default()
 	}
@@ -137,13 +147,7 @@ func (r *Runner) connect(o Options) error {
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = o.QPS, o.Burst
-	if cfg.QPS == 0 {
-		cfg.QPS = defaultQPS
-	}
-	if cfg.Burst == 0 {
-		cfg.Burst = defaultBurst
-	}
+	cfg.QPS = -1 // the limit is ours: a call's time-out begins when it has its turn
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)

@@ -252,6 +252,9 @@ func (l *logs) onLostNode() bool {
 
 // stream reads a container's log from its beginning.
 func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
+	if err := l.r.limit.Wait(ctx); err != nil {
+		return fmt.Errorf("it had no turn within the limit of calls: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !l.r.counts {

@@ -301,3 +301,85 @@ func TestOnlyOneWatchRunsAtATime(t *testing.T) {
 		require.ErrorContains(t, k.runner.Watch(t.Context(), k.sink), "runs already")
 	})
 }
+
+func TestNothingIsToldBeforeAllIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		k.create(attempt)
+		k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
+		pod := exits(podOf(k.job(attempt)), 1)
+		pod.DeletionTimestamp = &metav1.Time{Time: begin}
+		k.createPod(pod)
+		known := make(chan struct{})
+		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			<-known
+			return false, nil, nil
+		})
+		k.watch()
+		defer func() { k.stop() }()
+		wait(time.Second)
+		assert.Empty(t, k.sink.take(), "the pod's Job is not known yet")
+		close(known)
+		wait(time.Second)
+		assert.Equal(t, []string{"ended DeadlineExceeded exit 1"}, k.sink.take())
+	})
+}
+
+func TestWhatCameAndWentWhileNobodyWatchedIsNotHeldForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		k.api.PrependReactor("create", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			job := a.(clienttesting.CreateAction).GetObject().(*batchv1.Job).DeepCopy()
+			job.ResourceVersion = "5"
+			return true, job, nil // and somebody deletes it at once
+		})
+		version := "4"
+		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &batchv1.JobList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
+		})
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err)
+		held := func() int {
+			h, err := k.runner.Held(t.Context())
+			require.NoError(t, err)
+			return len(h)
+		}
+		k.watch()
+		wait(time.Hour)
+		assert.Equal(t, 1, held(), "the watch has not got as far")
+		k.stop()
+		version = "10"
+		k.watch()
+		defer func() { k.stop() }()
+		wait(time.Second)
+		assert.Equal(t, 1, held(), "it may still be on its way")
+		wait(expectedFor + time.Second)
+		assert.Zero(t, held())
+	})
+}
+
+func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seconds := int64(300)
+		o := metav1.ListOptions{TimeoutSeconds: &seconds}
+		var inner context.Context
+		w, err := boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
+			inner = ctx
+			return newDeafWatch(), nil
+		})
+		require.NoError(t, err)
+		wait(300 * time.Second)
+		require.NoError(t, inner.Err(), "the server ends it")
+		wait(watchTimeout + time.Second)
+		require.Error(t, inner.Err())
+		w.Stop()
+
+		start := time.Now()
+		_, err = boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
+			<-ctx.Done() // nobody answers
+			return nil, ctx.Err()
+		})
+		require.Error(t, err)
+		assert.Equal(t, watchTimeout, time.Since(start))
+	})
+}

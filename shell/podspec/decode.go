@@ -102,6 +102,7 @@ func typeOf(t reflect.Type, key string) (reflect.Type, bool) {
 				}
 			}
 		}
+	default:
 	}
 	return nil, false
 }
@@ -131,6 +132,7 @@ func reason(v any, t reflect.Type, err error) string {
 		if _, ok := v.(map[string]any); !ok && t.Name() != "IntOrString" && t.Name() != "Time" {
 			return fmt.Sprintf("%s is not an object", got)
 		}
+	default:
 	}
 	return fmt.Sprintf("%s: %s", got, err)
 }
