@@ -67,8 +67,7 @@ func (e *Engine) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Dur
 		return nil
 	}
 	_, err := e.do(ctx, &request{inputs: inputs})
-	var refused *Refusal
-	if errors.As(err, &refused) { // of the last one: its runs have ended meanwhile
+	if _, refused := errors.AsType[*Refusal](err); refused { // of the last one: its runs have ended meanwhile
 		return nil
 	}
 	if err != nil {

@@ -85,7 +85,7 @@ func TestConstraintsAreCheckedBeforeAndAfterAndTheirActionsTaken(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 3_600_001, made.MaxAllowedRunTimeMS, "rounded up")
 		r.fake.Start(made.Attempt)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.fake.End(made.Attempt, 3, "")
 		end := r.ended(o)
 
@@ -129,7 +129,7 @@ func TestAnActionThatIsTakenAgainAfterACrashHasTheSameKey(t *testing.T) {
 	withRig(t, func(r *rig) { r.o.Checker, r.o.Actions = k, keyed{k, &keys} }, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly", constrained))
 		for r.run(o.ID).State != core.OrchestratorActionRunning {
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		r.stop()
 		k.take, r.fake.Script = nil, runnertest.Succeeds

@@ -33,3 +33,6 @@ func Interval(ctx context.Context, s *Service) {
 		b.interval(ctx)
 	}
 }
+
+// HearLittle lets the feeds forget what comes beyond n announcements.
+func (s *Service) HearLittle(n int) { s.feedBuffer = n }

@@ -37,9 +37,9 @@ func TestARunThatWaitsForItsTimeBeatsAlsoWhileARunnerHangs(t *testing.T) {
 		r.fake.Start(r.created(hanging, 0))
 		_, err := r.e.ApplyJob(t.Context(), job("waiting", func(s *core.JobSpec) { s.Schedule, s.CreateAheadMS = "0 0 * * *", 3_600_000 }))
 		require.NoError(t, err)
-		time.Sleep(23*time.Hour + 30*time.Minute) // of the test's own clock: the day began at midnight
+		pass(23*time.Hour + 30*time.Minute) // of the test's own clock: the day began at midnight
 		r.fake.Hang(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		runs, _, err := r.e.JobRuns(t.Context(), shell.JobRunFilter{Scope: &scope, Job: "waiting"}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, runs, 1)
@@ -55,10 +55,10 @@ func TestAnAdoptedPodIsWatchedToItsEnd(t *testing.T) {
 		r.fake.Start(a)
 		synctest.Wait()
 		r.fake.Hang(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		require.Equal(t, core.OrchestratorOrphaned, r.run(o.ID).State)
 		r.fake.Hang(false)
-		time.Sleep(20 * time.Minute) // the reconciliation leaves it alone
+		pass(20 * time.Minute) // the reconciliation leaves it alone
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 
 		r.fake.Write(a, "done\n")
@@ -79,7 +79,7 @@ func TestAnAdoptedPodThatVanishesIsNoticed(t *testing.T) {
 		r.fake.Start(a)
 		synctest.Wait()
 		r.fake.Hang(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.fake.Hang(false)
 		r.fake.Vanish(a)
 		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)
@@ -158,7 +158,8 @@ func TestARunGoesOnAfterARestartInEachState(t *testing.T) {
 				}
 				synctest.Wait()
 				now := r.run(o.ID)
-				require.Equal(t, c.at, reached{now.State, now.Step})
+				require.Equal(t, c.at.state, now.State)
+				require.Equal(t, c.at.step, now.Step)
 
 				r.stop()
 				k.pre, k.post, k.take = nil, nil, nil
@@ -214,7 +215,7 @@ func TestARunWhosePodIsNotKnownYetIsNotLost(t *testing.T) {
 			}
 		}
 		o := r.trigger(job("nightly"))
-		time.Sleep(2 * time.Minute) // the creation was not answered
+		pass(2 * time.Minute) // the creation was not answered
 		assert.Equal(t, core.OrchestratorContainerCreating, r.run(o.ID).State)
 		close(goOn)
 		r.fake.End(r.created(o, 0), 0, "")
@@ -236,7 +237,7 @@ func TestStraysAreDeletedAndNothingElse(t *testing.T) {
 		r.stop()                                               // also at the start
 		r.fake.Plant(jobs.Attempt{Run: uuid.UUID{1: 1}, N: 7}) // of another life
 		r.start()
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
 	})
@@ -304,7 +305,7 @@ func TestALockThatWasTakenForARunThatHadGoneIsReleased(t *testing.T) {
 			})
 			require.NoError(t, err)
 		}
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		held := map[string]bool{}
 		locks, _, err := r.e.Locks(t.Context(), shell.MachineFilter{}, shell.Page{})
 		require.NoError(t, err)

@@ -71,7 +71,7 @@ type feed[T any] struct {
 func (f *feed[T]) run(ctx context.Context) {
 	f.sub = f.s.e.Subscribe(func(ev effects.Event) bool {
 		return ev.Kind.Category == "run" && ev.Kind.Action == f.action
-	}, feedBuffer)
+	}, f.s.feedBuffer)
 	defer f.sub.Close()
 	if !f.begin(ctx) {
 		return
@@ -169,7 +169,7 @@ func (f *feed[T]) persist(ctx context.Context, what string, fn func(context.Cont
 		case errors.Is(err, shell.ErrStopped):
 			return false
 		}
-		f.s.log.Error("could not "+what+" what runs have come to; trying again", "feed", f.name, "error", err)
+		f.s.log.Error("could not tell what runs have come to; trying again", "feed", f.name, "step", what, "error", err)
 		if !f.s.pause(ctx, wait.next()) {
 			return false
 		}
@@ -228,7 +228,7 @@ func (f *feed[T]) catchUp(ctx context.Context) bool {
 			return false
 		}
 		var seq uint64
-		ok := f.persist(ctx, "look for", func(ctx context.Context) (err error) {
+		ok := f.persist(ctx, "read the runs again", func(ctx context.Context) (err error) {
 			if seq, err = f.reached(ctx); err != nil {
 				return err
 			}

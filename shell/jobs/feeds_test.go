@@ -87,9 +87,10 @@ func fed(d *database) func(*rig) {
 func TestADatabaseIsToldOfStartsRetriesAndEndsInOrder(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = func(a jobs.Run) runnertest.Script { return runnertest.Script{Ends: true, Exit: 1 - int32(a.N)} }
 		o := r.ended(r.trigger(job("nightly", retries(1))))
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		assert.Equal(t, []core.OrchestratorStatus{
 			core.OrchestratorRunning, core.OrchestratorPending, core.OrchestratorRunning, core.OrchestratorCompleted,
 		}, d.statuses(o.RunID))
@@ -104,6 +105,7 @@ func TestADatabaseIsToldOfStartsRetriesAndEndsInOrder(t *testing.T) {
 func TestUpdatesComeInBatches(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.trigger(job("nightly"))
 		for range 299 {
@@ -111,7 +113,7 @@ func TestUpdatesComeInBatches(t *testing.T) {
 			require.NoError(t, err)
 		}
 		r.ended(o)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		assert.Len(t, d.updates, 600)
@@ -125,22 +127,53 @@ func TestUpdatesComeInBatches(t *testing.T) {
 func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
 	d := &database{fails: 4}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+	})
+}
+
+func TestWhatTheBusHasDroppedIsReadFromTheRuns(t *testing.T) {
+	d := &database{}
+	withRig(t, func(r *rig) {
+		fed(d)(r)
+		r.hears = 3
+	}, func(t *testing.T, r *rig) {
+		pass(time.Minute)
+		d.mu.Lock()
+		d.fails = 3 // nobody takes anything for a while
+		d.mu.Unlock()
+		r.fake.Script = runnertest.Succeeds
+		first := r.trigger(job("nightly"))
+		var runs []core.Orchestrator
+		for range 50 {
+			made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+			require.NoError(t, err)
+			runs = append(runs, r.run(made.Run))
+		}
+		for _, o := range append(runs, first) {
+			r.ended(o)
+		}
+		pass(5 * time.Minute)
+		for _, o := range runs {
+			require.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+			require.Positive(t, d.metricsOf(o.RunID))
+		}
 	})
 }
 
 func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 	d := &database{fails: 1 << 30}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
 		r.stop()
 		d.fails = 0
 		r.start()
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
 	})
 }
@@ -148,11 +181,12 @@ func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		r.ended(r.trigger(job("nightly")))
-		time.Sleep(time.Minute) // a watermark is stored
+		pass(time.Minute) // a watermark is stored
 		r.restart()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		assert.Len(t, d.updates, 2)
 		assert.Len(t, d.metrics, 1)
 	})
@@ -163,10 +197,10 @@ func TestUpdatesThatAreMadeAgainFromTheStateHaveTheIdsOfThoseAnnounced(t *testin
 		sub := r.e.Subscribe(func(ev effects.Event) bool { return ev.Kind.String() == "run:update" }, 100)
 		defer sub.Close()
 		r.fake.Script = func(a jobs.Run) runnertest.Script {
-			switch {
-			case a.JobID == "adopted":
+			switch a.JobID {
+			case "adopted":
 				return runnertest.Script{Starts: true}
-			case a.JobID == "succeeds":
+			case "succeeds":
 				return runnertest.Script{Ends: true}
 			}
 			return runnertest.Script{Ends: true, Exit: 2}
@@ -176,7 +210,7 @@ func TestUpdatesThatAreMadeAgainFromTheStateHaveTheIdsOfThoseAnnounced(t *testin
 		r.ended(r.trigger(job("fails", retries(1))))
 		synctest.Wait()
 		r.fake.Hang(true)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		r.fake.Hang(false)
 		r.fake.End(jobs.Attempt{Run: adopted.ID}, 4, "")
 		r.ended(adopted)

@@ -92,10 +92,9 @@ func tailCut(b []byte) []byte {
 	if i := bytes.IndexByte(b, '\n'); i >= 0 && i < min(maxCut, len(b)-1) {
 		return b[i+1:]
 	}
-	for n := 0; n < utf8.UTFMax && n < len(b); n++ {
-		if utf8.RuneStart(b[n]) {
-			return b[n:]
-		}
+	n := 0 // what is left of a character that begins in what was dropped
+	for n < utf8.UTFMax-1 && n < len(b) && !utf8.RuneStart(b[n]) {
+		n++
 	}
-	return b
+	return b[n:]
 }

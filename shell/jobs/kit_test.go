@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -39,6 +40,7 @@ type rig struct {
 	logs  *memLogs
 	o     jobs.Options
 	tools map[string]shell.Tool
+	hears int // announcements at a time; 0: as many as there are
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -74,10 +76,11 @@ func (r *rig) start() {
 	s, err := jobs.New(o)
 	require.NoError(r.t, err)
 	s.KeepLogsIn(r.logs)
-	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
-	for name, tool := range r.tools {
-		tools[name] = tool
+	if r.hears > 0 {
+		s.HearLittle(r.hears)
 	}
+	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
+	maps.Copy(tools, r.tools)
 	e, err := shell.New(shell.Options{
 		Store: r.store, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: time.Second,
 		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
@@ -151,7 +154,9 @@ func (r *rig) run(id uuid.UUID) core.Orchestrator {
 // created waits until the attempt is in the cluster.
 func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
 	r.t.Helper()
-	made, err := r.fake.Created(r.t.Context(), o.RunID, n)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Hour) // of the test's own clock
+	defer cancel()
+	made, err := r.fake.Created(ctx, o.RunID, n)
 	require.NoError(r.t, err)
 	synctest.Wait()
 	return made.Attempt
@@ -160,7 +165,7 @@ func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
 // ended waits for the end of a run.
 func (r *rig) ended(o core.Orchestrator) core.Orchestrator {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 24*time.Hour) // of the test's own clock
+	ctx, cancel := context.WithTimeout(r.t.Context(), 6*time.Hour) // of the test's own clock
 	defer cancel()
 	o, err := r.e.WaitJobRun(ctx, o.ID)
 	require.NoError(r.t, err, "the run is %s: %s", o.State, o.Error)
@@ -215,3 +220,6 @@ func decoded[T any](t testing.TB, b []byte) (v T) {
 	require.NoError(t, json.Unmarshal(b, &v), "%s", b)
 	return v
 }
+
+// pass lets time pass on the test's own clock.
+func pass(d time.Duration) { <-time.After(d) }

@@ -16,12 +16,10 @@ import (
 // are none yet those of its pod. With o.Follow it waits for the pod where there is
 // none yet, and goes on until the attempt has ended. o.Container counts for a pod
 // alone: the stored ones are of all containers, and are given whole. [ErrNoPod] where
-// there are none, wrapped with the reason.
+// there are none, wrapped with the reason. It waits until Run knows the engine.
 func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
-	select {
-	case <-s.ready:
-	default:
-		return errors.New("the service of job runs does not run")
+	if _, err := s.engine(ctx); err != nil {
+		return err
 	}
 	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: w}
 	if !o.Follow {
@@ -75,7 +73,10 @@ func (l *logReader) mayCome(err error) bool { return errors.Is(err, ErrNoPod) &&
 // over reports whether the attempt has ended, and all that is kept of it is stored.
 func (l *logReader) over() bool {
 	o := l.run
-	return o.RetryAttempt > l.attempt || o.State == core.OrchestratorRetrying || o.State.Terminal() && !o.InCluster
+	if o.RetryAttempt != l.attempt {
+		return o.RetryAttempt > l.attempt || o.State.Terminal()
+	}
+	return o.State == core.OrchestratorRetrying || o.State.Terminal() && !o.InCluster
 }
 
 // once copies what there is, as far as it was not copied yet; done: there will be

@@ -126,7 +126,7 @@ func TestFollowingGoesFromBeforeThePodToTheEndOfTheAttempt(t *testing.T) {
 		r.fake.OnCreate = func(context.Context, jobs.Run) error { <-goOn; return nil }
 		o := r.trigger(job("nightly"))
 		to := r.follow(t.Context(), o, 0)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		close(goOn)
 		a := r.created(o, 0)
 		r.fake.Start(a)

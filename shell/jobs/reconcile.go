@@ -187,7 +187,7 @@ func (s *Service) tidy(ctx context.Context) {
 
 func (s *Service) look(ctx context.Context, after string, fn func(context.Context) error) {
 	if err := fn(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("could not look after "+after, "error", err)
+		s.log.Error("could not clean up; trying again later", "what", after, "error", err)
 	}
 }
 
@@ -239,11 +239,11 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	}
 	_, err = s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
 		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
-	var refused *shell.Refusal
+	if _, refused := errors.AsType[*shell.Refusal](err); refused {
+		return nil // somebody else has it by now
+	}
 	if err == nil {
 		s.log.Warn("released the lock of a run that has ended", "lock", l.Name, "run", id)
-	} else if errors.As(err, &refused) {
-		return nil // somebody else has it by now
 	}
 	return err
 }

@@ -131,6 +131,8 @@ type Service struct {
 	e     *shell.Engine
 	logs  logStore
 	turns turns
+
+	feedBuffer int
 }
 
 // logStore keeps what runs have written: the engine.
@@ -145,7 +147,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: o.Logger, ready: make(chan struct{})}, nil
+	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer}, nil
 }
 
 // engine waits until Run knows the engine.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,8 +30,7 @@ const ToolName = "kubernetes"
 // The second makes a job without a schedule, named "action-ID-CYCLE" after the action,
 // and deletes it afterwards; the record of its run stays. The result names the run,
 // and says how it ended; a run that did not complete fails the action. An attempt
-// after a crash goes on with the run that the one before has made, where that has
-// not failed. Where the action is cancelled or reaches its time limit, so is the run.
+// after a crash goes on with the run that the one before has made. Where the action is cancelled or reaches its time limit, so is the run.
 func (s *Service) Tool() shell.Tool { return tool{s} }
 
 type tool struct{ s *Service }
@@ -84,10 +85,9 @@ func parseToolInput(b json.RawMessage) (in toolInput, err error) {
 
 // spec is the job of an action's own pod.
 func (in toolInput) spec(scope shell.Scope, id, action string) core.JobSpec {
-	labels := map[string]string{actionLabel: action}
-	for k, v := range in.Labels {
-		labels[k] = v
-	}
+	labels := make(map[string]string, len(in.Labels)+1)
+	maps.Copy(labels, in.Labels)
+	labels[actionLabel] = action // by which it is found
 	return core.JobSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id, PodSpec: in.PodSpec,
 		ConstraintConfig: in.ConstraintConfig, ActionConfig: in.ActionConfig, RetryConfig: in.RetryConfig,
@@ -210,8 +210,8 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 // run may have been made.
 const clockSlack = time.Hour
 
-// find looks for the run that an attempt before has made, and that has not ended or
-// has completed: a failed one has failed that attempt.
+// find looks for the run that an attempt before has made. Another attempt follows
+// after a crash alone: so how that run ends is how the action ends.
 func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
 	page := shell.Page{Limit: 100}
 	for {
@@ -224,7 +224,7 @@ func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by
 			case o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
 				return core.Orchestrator{}, false, nil
 			case o.By == by:
-				return o, !o.State.Terminal() || o.State == core.OrchestratorCompleted, nil
+				return o, true, nil
 			}
 		}
 		if next == "" {
@@ -266,7 +266,8 @@ func (s *Service) deleteActionJobs(ctx context.Context) error {
 // actionHasEnded reports whether the job is that of an action that has ended.
 func (s *Service) actionHasEnded(ctx context.Context, j core.Job) bool {
 	id, err := uuid.Parse(j.Labels[actionLabel])
-	if err != nil || j.Schedule != "" || !strings.HasPrefix(j.ID, actionJob+id.String()+"-") {
+	cycle, own := strings.CutPrefix(j.ID, actionJob+id.String()+"-")
+	if err != nil || !own || j.Schedule != "" {
 		return false
 	}
 	a, err := s.e.Action(ctx, id)
@@ -274,5 +275,5 @@ func (s *Service) actionHasEnded(ctx context.Context, j core.Job) bool {
 		return true
 	}
 	_, ended := core.EndedAt(a)
-	return err == nil && ended
+	return err == nil && (ended || cycle != strconv.FormatUint(uint64(a.Cycle), 10))
 }

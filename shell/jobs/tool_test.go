@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,6 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
-	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
 
 const onePod = `{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]}}`
@@ -34,7 +34,9 @@ func (r *rig) action(input string, change ...func(*core.ActionSpec)) core.Action
 
 func (r *rig) wait(a core.Action) core.Action {
 	r.t.Helper()
-	a, err := r.e.Wait(r.t.Context(), a.ID)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 6*time.Hour) // of the test's own clock
+	defer cancel()
+	a, err := r.e.Wait(ctx, a.ID)
 	require.NoError(r.t, err)
 	return a
 }
@@ -77,6 +79,7 @@ func TestAnActionRunsAJobAndEndsAsItsRunDoes(t *testing.T) {
 		zero := int32(0)
 		assert.Equal(t, result{RunID: run.RunID, State: core.OrchestratorCompleted, ExitCode: &zero, Attempts: 1}, decoded[result](t, a.Status.Result))
 
+		pass(time.Second) // so that it is the latest one
 		a = r.action(`{"job":"nightly"}`)
 		run = r.latest("nightly")
 		r.fake.End(r.created(run, 0), 9, "OOMKilled")
@@ -150,7 +153,7 @@ func TestAnAttemptAfterACrashGoesOnWithTheSameRun(t *testing.T) {
 					r.start()
 					synctest.Wait()
 					if !before {
-						time.Sleep(time.Minute)
+						pass(time.Minute)
 						r.fake.End(pod, 0, "")
 					}
 					a = r.wait(a)
@@ -162,16 +165,18 @@ func TestAnAttemptAfterACrashGoesOnWithTheSameRun(t *testing.T) {
 	}
 }
 
-func TestANewAttemptAfterAFailedRunMakesAnotherRun(t *testing.T) {
+func TestARunThatFailedWhileNobodyWatchedFailsItsActionAndIsNotMadeAgain(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		var made int32
-		r.fake.Script = func(jobs.Run) runnertest.Script {
-			made++
-			return runnertest.Script{Ends: true, Exit: 2 - made}
-		}
-		a := r.wait(r.action(onePod, func(s *core.ActionSpec) { s.Policy.MaxAttempts = 3 }))
-		assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
-		assert.Len(t, r.allRuns(), 2)
+		a := r.action(onePod, func(s *core.ActionSpec) { s.Policy = core.RunPolicy{MaxAttempts: 5, OnInterrupt: core.InterruptRetry} })
+		pod := r.created(r.allRuns()[0], 0)
+		r.fake.Start(pod)
+		r.stop()
+		r.fake.End(pod, 1, "")
+		r.start()
+		a = r.wait(a)
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Contains(t, a.Status.Reason, "exit code 1")
+		assert.Len(t, r.allRuns(), 1)
 		assert.Empty(t, r.jobsLeft())
 	})
 }
@@ -185,7 +190,7 @@ func TestTheJobOfAnActionThatHasEndedIsDeleted(t *testing.T) {
 			_, err := r.e.ApplyJob(t.Context(), spec)
 			require.NoError(t, err)
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		assert.Equal(t, []string{"action-mine"}, r.jobsLeft())
 	})
 }

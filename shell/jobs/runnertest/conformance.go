@@ -302,7 +302,8 @@ func (b *bench) follows() {
 	_, err := b.r.Delete(ctx, r.Attempt)
 	require.NoError(b.t, err)
 	select {
-	case <-ended: // with an error or without: the pod was killed
+	case err := <-ended: // with an error or without: the pod was killed
+		b.t.Logf("following ended: %v", err)
 	case <-ctx.Done():
 		require.FailNow(b.t, "following went on", "after the pod had ended")
 	}
