@@ -82,7 +82,11 @@ type (
 	// OrchestratorHeartbeatMsg), which is that of the clock. Those that are not
 	// tracked are passed over.
 	SchedulerHeartbeats struct {
-		Runs []uuid.UUID `json:"runs"`
+		Runs []uuid.UUID `json:"runs,omitempty"`
+		// All: instead of Runs, those of all runs that are tracked but for the Except,
+		// see [Scheduler.Shortened].
+		All    bool        `json:"all,omitempty"`
+		Except []uuid.UUID `json:"except,omitempty"`
 		// IntervalMS and MaxMissed are as the daemon is configured; 0: as they were.
 		IntervalMS int64  `json:"interval_ms,omitempty"`
 		MaxMissed  uint32 `json:"max_missed,omitempty"`
@@ -188,15 +192,12 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 	}
 	n := s
 	n.Runs = slices.Clone(s.Runs)
-	beats := 0
-	for _, run := range e.Runs {
-		if i, tracked := n.find(run); tracked {
-			n.Runs[i].Last, n.Runs[i].SparedAt = c.Now, 0
-			n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
-			beats++
-		}
+	beating := s.beating(e)
+	for _, i := range beating {
+		n.Runs[i].Last, n.Runs[i].SparedAt = c.Now, 0
+		n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
 	}
-	if beats == 0 {
+	if len(beating) == 0 {
 		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
 	}
 	if e.IntervalMS > 0 {
@@ -206,6 +207,49 @@ func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effe
 		n.MaxMissed = e.MaxMissed
 	}
 	return n, nil
+}
+
+// beating gives the places of the runs that beat, in order.
+func (s Scheduler) beating(e SchedulerHeartbeats) []int {
+	var out []int
+	if e.All {
+		for i, r := range s.Runs {
+			if !slices.Contains(e.Except, r.Run) {
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	for _, run := range e.Runs {
+		if i, tracked := s.find(run); tracked {
+			out = append(out, i)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out) // one that is named twice beats once
+}
+
+// Shortened says the same in fewer words, for this very state. Usually all runs
+// beat that are tracked: the journal, which has each event of every few seconds,
+// need not name them.
+func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
+	if e.IntervalMS == s.IntervalMS {
+		e.IntervalMS = 0
+	}
+	if e.MaxMissed == s.MaxMissed {
+		e.MaxMissed = 0
+	}
+	beating := s.beating(e)
+	if n := len(beating); n == 0 || len(s.Runs)-n >= n {
+		return e
+	}
+	short := SchedulerHeartbeats{All: true, IntervalMS: e.IntervalMS, MaxMissed: e.MaxMissed}
+	for i, r := range s.Runs {
+		if _, beats := slices.BinarySearch(beating, i); !beats {
+			short.Except = append(short.Except, r.Run)
+		}
+	}
+	return short
 }
 
 // forget: the run has ended, and is told of its heartbeats: its metrics wait for

@@ -105,6 +105,7 @@ func goldenSchedulerStates() []core.State {
 func goldenSchedulerEvents() []core.Event {
 	return []core.Event{
 		core.SchedulerTrack{Run: id(1)}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(2)}}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1)}, IntervalMS: 5000, MaxMissed: 4},
+		core.SchedulerHeartbeats{All: true}, core.SchedulerHeartbeats{All: true, Except: []uuid.UUID{id(1)}},
 		core.SchedulerForget{Run: id(1)}, core.SchedulerDue{},
 	}
 }
@@ -115,6 +116,8 @@ func drawSchedulerEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
 		return core.SchedulerTrack{Run: drawID(t, "run")}
 	case "beat":
 		return core.SchedulerHeartbeats{
+			All:        rapid.IntRange(0, 3).Draw(t, "all") == 0,
+			Except:     rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 2).Draw(t, "except"),
 			Runs:       rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 4).Draw(t, "runs"),
 			IntervalMS: rapid.SampledFrom([]int64{0, 0, 1, 60_000, -1, 86_400_000, math.MaxInt64}).Draw(t, "interval"),
 			MaxMissed:  rapid.SampledFrom([]uint32{0, 0, 1, 5, 1000, math.MaxUint32}).Draw(t, "max_missed"),

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
 )
@@ -27,6 +28,46 @@ func TestASchedulerDeclaresManyOrphansInPortions(t *testing.T) {
 	s, effs = s.Apply(core.SchedulerDue{}, late)
 	assert.Len(t, sends[core.OrchestratorOrphan](step{effs: effs}), 44)
 	assert.Empty(t, s.Runs)
+}
+
+// The journal may say in fewer words what was sent, but never something else.
+func TestHeartbeatsThatAreShortenedAreTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := core.Clock{Now: start}
+		s := hostileScheduler(t).(core.Scheduler)
+		if rapid.Bool().Draw(t, "sound") {
+			s = core.Scheduler{}
+			for n := range rapid.IntRange(0, 6).Draw(t, "tracked") {
+				s, _ = s.Apply(core.SchedulerTrack{Run: id(n + 1)}, clock)
+			}
+		}
+		e, ok := drawSchedulerEvent(t, s, clock).(core.SchedulerHeartbeats)
+		if !ok {
+			return
+		}
+		if rapid.IntRange(0, 3).Draw(t, "as configured") == 0 {
+			e.IntervalMS, e.MaxMissed = s.IntervalMS, s.MaxMissed
+		}
+		clock.Now = clock.Now.Add(10 * time.Second)
+		want, effs := s.Apply(e, clock)
+		if refusal(effs) != nil {
+			return
+		}
+		short := s.Shortened(e)
+		got, effs := s.Apply(short, clock)
+		require.Nil(t, refusal(effs))
+		require.Equal(t, want, got)
+		require.LessOrEqual(t, len(encoded(short)), len(encoded(e))+len(`"all":true,"except":[],`))
+	})
+	s := madeScheduler(core.SchedulerTrack{Run: id(1)}, core.SchedulerTrack{Run: id(2)}, core.SchedulerTrack{Run: id(3)})
+	for want, e := range map[string]core.SchedulerHeartbeats{
+		`{"type":"heartbeats","all":true}`:                                     {Runs: []uuid.UUID{id(3), id(2), id(1), id(9)}, IntervalMS: 10_000, MaxMissed: 3},
+		`{"type":"heartbeats","all":true,"interval_ms":5000}`:                  {Runs: []uuid.UUID{id(3), id(2), id(1)}, IntervalMS: 5_000, MaxMissed: 3},
+		`{"type":"heartbeats","all":true,"except":["` + id(2).String() + `"]}`: {Runs: []uuid.UUID{id(3), id(1)}},
+		`{"type":"heartbeats","runs":["` + id(2).String() + `"]}`:              {Runs: []uuid.UUID{id(2)}},
+	} {
+		assert.Equal(t, want, encoded(s.Shortened(e)))
+	}
 }
 
 func TestTheRunsAreSpreadOverTheSchedulersByTheirFirstByte(t *testing.T) {

@@ -227,7 +227,7 @@ func (p *plan) takeRequests() error {
 			continue
 		}
 		for _, in := range r.inputs {
-			res, err := p.apply(in)
+			res, err := p.apply(p.shortened(in))
 			p.replies[i] = reply{result: res, err: err}
 			if err != nil {
 				break

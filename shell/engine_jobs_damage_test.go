@@ -108,9 +108,7 @@ func TestARunIsFoundSilentThoughItsSchedulerCouldNotBeRead(t *testing.T) {
 		st, c := memory.New(), newCluster()
 		e, stop := start(t, c.options(st))
 		applied(t, e, nightly())
-		c.mu.Lock()
-		c.e = e // nobody beats
-		c.mu.Unlock()
+		c.silent(e)
 		run := triggered(t, e, "nightly")
 		elapse(time.Second)
 		require.NoError(t, stop())
@@ -123,9 +121,7 @@ func TestARunIsFoundSilentThoughItsSchedulerCouldNotBeRead(t *testing.T) {
 		}))
 		spoil(t, st, s)
 		e, stop = start(t, c.options(st))
-		c.mu.Lock()
-		c.e = e
-		c.mu.Unlock()
+		c.silent(e)
 		elapse(2 * time.Minute)
 		assert.Equal(t, core.OrchestratorOrphaned, runOf(t, e, run).State)
 		require.NoError(t, stop())
@@ -140,7 +136,7 @@ func TestADamagedLogStopsNobody(t *testing.T) {
 		c := newCluster()
 		c.runFor = time.Second
 		e, stop := start(t, c.options(st))
-		c.use(e)
+		c.silent(e)
 		applied(t, e, nightly())
 		bad, good := triggered(t, e, "nightly"), triggered(t, e, "nightly")
 		elapse(20 * time.Second)
@@ -150,9 +146,9 @@ func TestADamagedLogStopsNobody(t *testing.T) {
 			return tx.Bucket([]byte("run-logs")).Put(append(append([]byte{}, bad[:]...), 0, 0, 0, 0), []byte("\x00\x00\x00\x00spoilt"))
 		})
 		o := c.options(again)
-		o.TickRate, o.ActionRetention = time.Hour, 24*time.Hour
+		o.TickRate, o.LeaseTTL, o.ActionRetention = time.Hour, 12*time.Hour, 24*time.Hour
 		e, stop = start(t, o)
-		c.use(e)
+		c.silent(e)
 		_, err = e.RunLog(bg(), bad, 0)
 		require.ErrorIs(t, err, store.ErrCorrupt)
 		_, err = e.RunLog(bg(), good, 0)
