@@ -26,7 +26,7 @@ func account(t *testing.T, client kubernetes.Interface, ns string) string {
 	text, err := os.ReadFile("../../../examples/kubernetes/rbac.yaml")
 	require.NoError(t, err)
 	kinds := map[string]int{}
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var meta metav1.TypeMeta
 		require.NoError(t, yaml.Unmarshal([]byte(document), &meta))
 		kinds[meta.Kind]++

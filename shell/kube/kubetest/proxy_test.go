@@ -2,7 +2,6 @@ package kubetest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -103,7 +102,7 @@ func TestTheProxyHoldsCalls(t *testing.T) {
 	defer cancel()
 
 	_, err := client.BatchV1().Jobs(ns).Create(short, plainJob(kubetest.FakeNode, "a", nil, "true"), metav1.CreateOptions{})
-	require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(release)
 	_, err = client.BatchV1().Jobs(ns).Create(t.Context(), plainJob(kubetest.FakeNode, "a", nil, "true"), metav1.CreateOptions{})
 	require.NoError(t, err)
