@@ -73,6 +73,7 @@ const (
 	longestWait     = 30 * time.Second
 	callTimeout     = 30 * time.Second // of one call
 	unauthorizedFor = 2 * time.Minute  // credentials are renewed by then, or not at all
+	forbiddenFor    = 30 * time.Second // a server knows the roles by then; after an outage alone
 )
 
 // retried makes a call of the API, and again while its error may pass and ctx lasts,
@@ -81,12 +82,14 @@ const (
 func (r *Runner) retried(ctx context.Context, what string, waits func(error), call func(context.Context) error) (int, error) {
 	counter := &counter{}
 	ctx = context.WithValue(ctx, counterKey{}, counter)
-	var unauthorized time.Time
+	var unauthorized, forbidden time.Time
 	for n := 0; ; n++ {
 		err := r.once(ctx, counter, call)
 		switch {
 		case err == nil:
 			return counter.calls(), nil
+		case apierrors.IsForbidden(err) && (n > 0 || r.outage()) && lasts(&forbidden, forbiddenFor) && ctx.Err() == nil:
+			// A server that has just started knows no roles yet.
 		case isPersistent(err):
 			return counter.calls(), permanent{explained(what, err)}
 		case isPermanent(err):
@@ -107,6 +110,32 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 			return counter.calls(), explained(what, err)
 		}
 	}
+}
+
+// lasts reports whether no more than limit has passed since the first call.
+func lasts(since *time.Time, limit time.Duration) bool {
+	if since.IsZero() {
+		*since = time.Now()
+	}
+	return time.Since(*since) <= limit
+}
+
+// outage reports whether the cluster cannot be watched at present.
+func (r *Runner) outage() bool {
+	r.mu.Lock()
+	w := r.watcher
+	r.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, down := range w.down {
+		if down {
+			return true
+		}
+	}
+	return false
 }
 
 func isPermanent(err error) bool {
