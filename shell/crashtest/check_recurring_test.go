@@ -72,6 +72,9 @@ func (n *tally) add(f *findings, s *snapshot, o core.Occurrence) {
 		return
 	case core.VerdictDispatched:
 		n.dispatched++
+	case core.VerdictSkipped:
+		f.add("occurrence %s was skipped: that is a verdict of jobs alone", o.ID)
+		return
 	}
 	a, ok := s.actions[o.ActionID]
 	switch {

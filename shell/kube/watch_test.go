@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,17 +311,18 @@ func TestNothingIsToldBeforeAllIsKnown(t *testing.T) {
 		pod := exits(podOf(k.job(attempt)), 1)
 		pod.DeletionTimestamp = &metav1.Time{Time: begin}
 		k.createPod(pod)
-		known := make(chan struct{})
+		// A reactor must not block: it holds the lock of the fake, and whoever waits for
+		// that lets no time pass in the bubble.
+		var known atomic.Bool
 		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-known
-			return false, nil, nil
+			return !known.Load(), nil, apierrors.NewServiceUnavailable("starting")
 		})
 		k.watch()
 		defer func() { k.stop() }()
 		wait(time.Second)
 		assert.Empty(t, k.sink.take(), "the pod's Job is not known yet")
-		close(known)
-		wait(time.Second)
+		known.Store(true)
+		wait(time.Minute) // the list is tried again
 		assert.Equal(t, []string{"ended DeadlineExceeded exit 1"}, k.sink.take())
 	})
 }
