@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -48,7 +49,7 @@ func (s *Server) listLocks(w http.ResponseWriter, r *http.Request, c *call) erro
 	list, next, err := lister[core.Lock, core.Lock]{
 		list:  s.engine.Locks,
 		scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
-		sees:  func(t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
+		sees:  func(_ context.Context, t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
 		out:   func(l core.Lock) core.Lock { return l },
 		size:  func(l core.Lock) int { return 1024 + 256*len(l.Waiters) },
 	}.page(r, c)
@@ -163,7 +164,7 @@ func (s *Server) listSemaphores(w http.ResponseWriter, r *http.Request, c *call)
 	list, next, err := lister[core.Semaphore, core.Semaphore]{
 		list:  s.engine.Semaphores,
 		scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
-		sees:  func(t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
+		sees:  func(_ context.Context, t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
 		out:   func(m core.Semaphore) core.Semaphore { return m },
 		size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
 	}.page(r, c)

@@ -83,6 +83,17 @@ func parseToolInput(b json.RawMessage) (in toolInput, err error) {
 	return in, nil
 }
 
+// ReadToolInput gives what an input of the tool kubernetes asks for: the id of a job
+// to trigger, or else the job of a pod of its own, which has no id, namespace and
+// tenant yet.
+func ReadToolInput(b json.RawMessage) (job string, own core.JobSpec, err error) {
+	in, err := parseToolInput(b)
+	if err != nil || in.Job != "" {
+		return in.Job, own, err
+	}
+	return "", in.spec(shell.Scope{}, "", ""), nil
+}
+
 // spec is the job of an action's own pod.
 func (in toolInput) spec(scope shell.Scope, id, action string) core.JobSpec {
 	labels := make(map[string]string, len(in.Labels)+1)
