@@ -98,6 +98,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *call, body any,
 	return n, explain(s.decode(w, r, body, optional), madeHere)
 }
 
+// notOfRun refuses to act in the name of a run. Other machines hold locks as what
+// they are; a run is known by its name, which others could give too.
+func notOfRun(holder string) error {
+	if _, ok := core.RunOfLockHolder(holder); ok {
+		return failf(http.StatusBadRequest, "holder: %q is a run of a job, which gives its locks back itself: use another name, or break the lock", clip(holder))
+	}
+	return nil
+}
+
 // tellLock answers with the lock; one that nobody holds any more with 204.
 func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev core.LockEvent) error {
 	l, err := s.engine.SendLock(r.Context(), n.Scope, n.name, ev)
@@ -116,6 +125,9 @@ func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev co
 func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b acquireRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,6 +137,9 @@ func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) er
 func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b holderRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
@@ -134,6 +149,9 @@ func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) erro
 func (s *Server) releaseLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b releaseRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
