@@ -31,6 +31,8 @@ const ToolName = "kubernetes"
 // and deletes it afterwards; the record of its run stays. The result names the run,
 // and says how it ended; a run that did not complete fails the action. An attempt
 // after a crash goes on with the run that the one before has made. Where the action is cancelled or reaches its time limit, so is the run.
+//
+// Its name must be [ToolName]: by that the HTTP API knows what it does for a token.
 func (s *Service) Tool() shell.Tool { return tool{s} }
 
 type tool struct{ s *Service }
