@@ -158,6 +158,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a relative base directory", "[tools.command]\nbase_dir = 'here'", `tools.command.base_dir: "here" is not an absolute path`},
 		{"an endless output", "[tools.command]\nmax_output_bytes = 100000000000000", "tools.command.max_output_bytes: 100000000000000 is not between 0 and 67108864"},
 		{"a built-in tool of another type", "[tools.command]\ntype = 'http'", `tools.command.type: "command" is always of type "command"`},
+		{"the tool of jobs by another name", "[tools.pods]\ntype = 'kubernetes'", `tools.pods.type: "kubernetes": the only tool of that type is "kubernetes"`},
 		{"a number where a list stands", "[tools.command]\nexecutables = 5", "want a TOML array"},
 		{"text where a table stands", "engine = 'x'", "want a TOML table"},
 		{"text where a number stands", "tick_rate_seconds = 'x'", ":1:21: tick_rate_seconds: got a TOML string, want a number"},

@@ -127,6 +127,9 @@ func (t toolConfig) validate(key string) error {
 	if typ, ok := builtIn[name]; ok && t.Type != typ {
 		return fmt.Errorf("%s.type: %q is always of type %q: give a tool of type %q another name", key, name, typ, t.Type)
 	}
+	if t.Type == typeKubernetes && name != jobs.ToolName { // tokens know it by that name
+		return fmt.Errorf("%s.type: %q: the only tool of that type is %q, which has no keys of its own: use it instead", key, t.Type, jobs.ToolName)
+	}
 	for _, k := range slices.Sorted(maps.Keys(foreign)) {
 		if foreign[k] {
 			errs = append(errs, fmt.Errorf("%s.%s: a tool of type %q has no such key", key, k, t.Type))

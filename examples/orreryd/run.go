@@ -140,6 +140,8 @@ func runState(r core.Orchestrator) string {
 
 func logsText(l core.RunLogs) string {
 	switch {
+	case l.Error != "" && l.Stored:
+		return fmt.Sprintf("%d bytes: %s", l.Bytes, l.Error)
 	case l.Error != "":
 		return "none: " + l.Error
 	case !l.Stored:

@@ -103,7 +103,7 @@ func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
 		if c.RunID == "${run_id}" {
 			id = r.job.ID
 		}
-		r.reach.Jobs = append(r.reach.Jobs, id)
+		r.reach.Cancels = append(r.reach.Cancels, id)
 		return firstOf(err)
 	case core.ActionEnqueue:
 		var c enqueueConfig

@@ -283,7 +283,8 @@ func Uses(job *jobs.Job) (Reach, error) {
 type Reach struct {
 	Tools     []string           // that hooks run
 	Queues    []string           // that enqueue pushes into
-	Jobs      []string           // that kickOffJob triggers, and whose runs cancelRun cancels
+	Jobs      []string           // that kickOffJob triggers
+	Cancels   []string           // jobs whose runs cancelRun cancels
 	Locks     []string           // that lock takes
 	Pipelines []core.PipelineDef // that startPipeline starts
 	Notify    bool               // notify
@@ -291,7 +292,7 @@ type Reach struct {
 }
 
 func (r Reach) sorted() Reach {
-	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Locks} {
+	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Cancels, &r.Locks} {
 		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
 	}
 	return r

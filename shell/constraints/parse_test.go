@@ -164,7 +164,7 @@ constraints:
 	require.Len(t, got.Pipelines, 1)
 	assert.Equal(t, "p", got.Pipelines[0].Name)
 	got.Pipelines = nil
-	assert.Equal(t, constraints.Reach{Tools: []string{"command"}, Queues: []string{"work"}, Jobs: []string{"a", "b"}, Locks: []string{"warehouse"}, Notify: true, Webhooks: true}, got)
+	assert.Equal(t, constraints.Reach{Tools: []string{"command"}, Queues: []string{"work"}, Jobs: []string{"b"}, Cancels: []string{"a"}, Locks: []string{"warehouse"}, Notify: true, Webhooks: true}, got)
 	_, err = constraints.Uses(job(t, `{x: 1}`, ""))
 	require.Error(t, err)
 	hook, err := constraints.Uses(job(t, `constraints: [{preRunHook: {config: {url: "https://example.com"}}}]`, ""))

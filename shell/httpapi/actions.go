@@ -156,6 +156,10 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 	if err := c.token.permit(&spec.Namespace, &spec.Tenant, spec.ToolName); err != nil {
 		return err
 	}
+	scope := shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}
+	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
+		return err
+	}
 	if spec.ID != uuid.Nil {
 		if err := s.idIsFree(r.Context(), spec.ID); err != nil {
 			return err
@@ -379,6 +383,10 @@ func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	scope := shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}
+	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", a.ToolName, a.ToolInput); err != nil {
 		return err
 	}
 	a, err = s.engine.TriggerAction(r.Context(), a.ID)

@@ -218,28 +218,38 @@ func TestASlowReaderOfLogsIsWaitedForAsLongAsItTakesSome(t *testing.T) {
 	})
 }
 
-func TestLogsThatAreFollowedAreBounded(t *testing.T) {
+func TestReadersOfLogsAreBounded(t *testing.T) {
+	for query, after := range map[string]string{"?follow=true": "60", "": "5"} {
+		t.Run("logs"+query, func(t *testing.T) { boundedReaders(t, query, after) })
+	}
+}
+
+func boundedReaders(t *testing.T, query, after string) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan error, 100)
 		a, path := withRun(t, waits(gone))
 		p := serve(t, a)
 		var first io.Closer
 		for range 64 {
-			conn, _ := ask(t, p, path+"?follow=true", "")
+			conn, _ := ask(t, p, path+query, "")
 			if first == nil {
 				first = conn
 			}
 		}
 		synctest.Wait()
-		_, r := ask(t, p, path+"?follow=true", "")
+		_, r := ask(t, p, path+query, "")
 		res := answered(t, r)
 		assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
-		assert.Equal(t, "60", res.Header.Get("Retry-After"))
+		assert.Equal(t, after, res.Header.Get("Retry-After"))
 		require.NoError(t, first.Close())
 		assert.Error(t, <-gone)
 		synctest.Wait()
-		_, r = ask(t, p, path+"?follow=true", "")
-		assert.Equal(t, http.StatusOK, answered(t, r).StatusCode, "there is a place again")
+		_, r = ask(t, p, path+query, "")
+		status := http.StatusServiceUnavailable // nothing comes
+		if query != "" {
+			status = http.StatusOK
+		}
+		assert.Equal(t, status, answered(t, r).StatusCode, "there is a place again")
 	})
 }
 

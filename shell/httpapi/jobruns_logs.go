@@ -17,6 +17,7 @@ import (
 
 const (
 	maxTails  = 64       // logs that are followed at a time
+	maxReads  = 64       // and that are read at a time: a slow reader holds all of them in memory
 	tailChunk = 64 << 10 // what a slow reader may take eventWrite for
 )
 
@@ -59,18 +60,30 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 		out.begin()
 		return nil
 	}
-	if lo.Follow {
-		if n := s.tails.Add(1); n > maxTails {
-			s.tails.Add(-1)
-			return failf(http.StatusTooManyRequests, "%d logs are being followed: leave one", maxTails).with("Retry-After", "60")
-		}
-		defer s.tails.Add(-1)
+	leave, err := s.enterLogs(lo.Follow)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	if err := s.copyLogs(r.Context(), c, o, attempt, lo, out); err != nil {
 		return logFailure(err, o, attempt)
 	}
 	out.begin()
 	return nil
+}
+
+// enterLogs takes one of the places of those who read logs.
+func (s *Server) enterLogs(follow bool) (leave func(), err error) {
+	places, most, did, after := &s.reads, int32(maxReads), "read: wait for one", "5"
+	if follow {
+		places, most, did, after = &s.tails, maxTails, "followed: leave one", "60"
+	}
+	leave = func() { places.Add(-1) }
+	if places.Add(1) > most {
+		leave()
+		return nil, failf(http.StatusTooManyRequests, "%d logs are being %s", most, did).with("Retry-After", after)
+	}
+	return leave, nil
 }
 
 // attemptOf reads which attempt is meant; the latest where none is given.

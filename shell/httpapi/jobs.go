@@ -207,7 +207,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	spec := body.spec(of)
-	if err := s.checkJob(c.token, spec); err != nil {
+	if err := s.checkJob(r.Context(), c.token, spec); err != nil {
 		return err
 	}
 	before, err := s.engine.Job(r.Context(), of.Scope, of.id)
@@ -232,14 +232,14 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 // checkJob reports what of a job is wrong, what the token may not have done, and
 // what cannot be run here, in this order: a token learns of nothing that is not
 // its own.
-func (s *Server) checkJob(t *Token, spec core.JobSpec) error {
+func (s *Server) checkJob(ctx context.Context, t *Token, spec core.JobSpec) error {
 	if err := spec.Validate(); err != nil {
 		return failf(http.StatusBadRequest, "%s", oneLine(err.Error()))
 	}
 	if err := s.noRunner(); err != nil {
 		return err
 	}
-	if err := s.permitJob(t, spec); err != nil {
+	if err := s.permitJob(ctx, t, spec); err != nil {
 		return err
 	}
 	if err := s.o.Jobs.Check(spec); err != nil {

@@ -25,7 +25,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.noRunner(); err != nil {
 		return err
 	}
-	if err := s.permitJob(c.token, j.JobSpec); err != nil {
+	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
 	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, c.actor)
@@ -53,6 +53,7 @@ func (s *Server) tellJob(did string, event func(why string) core.JobEvent) handl
 	}
 }
 
+// resumeJob lets a job's times run again, which is as much as to trigger it.
 func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := ofJob(r, c)
 	if err != nil {
@@ -61,7 +62,14 @@ func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	j, err := s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobResume{})
+	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	if err != nil {
+		return notFound(aJob, err)
+	}
+	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
+		return err
+	}
+	j, err = s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobResume{})
 	return s.answerJob(w, j, err)
 }
 

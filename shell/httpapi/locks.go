@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -48,7 +49,7 @@ func (s *Server) listLocks(w http.ResponseWriter, r *http.Request, c *call) erro
 	list, next, err := lister[core.Lock, core.Lock]{
 		list:  s.engine.Locks,
 		scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
-		sees:  func(t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
+		sees:  func(_ context.Context, t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
 		out:   func(l core.Lock) core.Lock { return l },
 		size:  func(l core.Lock) int { return 1024 + 256*len(l.Waiters) },
 	}.page(r, c)
@@ -97,6 +98,15 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *call, body any,
 	return n, explain(s.decode(w, r, body, optional), madeHere)
 }
 
+// notOfRun refuses to act in the name of a run. Other machines hold locks as what
+// they are; a run is known by its name, which others could give too.
+func notOfRun(holder string) error {
+	if _, ok := core.RunOfLockHolder(holder); ok {
+		return failf(http.StatusBadRequest, "holder: %q is a run of a job, which gives its locks back itself: use another name, or break the lock", clip(holder))
+	}
+	return nil
+}
+
 // tellLock answers with the lock; one that nobody holds any more with 204.
 func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev core.LockEvent) error {
 	l, err := s.engine.SendLock(r.Context(), n.Scope, n.name, ev)
@@ -115,6 +125,9 @@ func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev co
 func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b acquireRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,6 +137,9 @@ func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) er
 func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b holderRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
@@ -133,6 +149,9 @@ func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) erro
 func (s *Server) releaseLock(w http.ResponseWriter, r *http.Request, c *call) error {
 	var b releaseRequest
 	n, err := s.read(w, r, c, &b, false)
+	if err == nil {
+		err = notOfRun(b.Holder)
+	}
 	if err != nil {
 		return err
 	}
@@ -163,7 +182,7 @@ func (s *Server) listSemaphores(w http.ResponseWriter, r *http.Request, c *call)
 	list, next, err := lister[core.Semaphore, core.Semaphore]{
 		list:  s.engine.Semaphores,
 		scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
-		sees:  func(t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
+		sees:  func(_ context.Context, t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
 		out:   func(m core.Semaphore) core.Semaphore { return m },
 		size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
 	}.page(r, c)

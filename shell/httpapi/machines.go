@@ -94,7 +94,7 @@ type lister[S, Out any] struct {
 	statuses []string // none: there is no filter
 	list     func(context.Context, shell.MachineFilter, shell.Page) ([]S, string, error)
 	scope    func(S) (namespace, tenant string)
-	sees     func(*Token, S) bool
+	sees     func(context.Context, *Token, S) bool
 	out      func(S) Out
 	size     func(S) int // about how many bytes one takes in the answer
 }
@@ -128,7 +128,7 @@ func (l lister[S, Out]) page(r *http.Request, c *call) ([]Out, string, error) {
 		return l.list(r.Context(), f, p)
 	}, func(v S) (bool, int) {
 		ns, tn := l.scope(v)
-		return l.sees(c.token, v) && or(namespace, ns) == ns && or(tenant, tn) == tn, l.size(v)
+		return l.sees(r.Context(), c.token, v) && or(namespace, ns) == ns && or(tenant, tn) == tn, l.size(v)
 	})
 	out := make([]Out, 0, len(found))
 	for _, v := range found {

@@ -90,6 +90,7 @@ type Server struct {
 	backup   chan struct{} // holds one element while no backup runs
 	streams  atomic.Int32  // of events, that are open
 	tails    atomic.Int32  // of logs, that are followed
+	reads    atomic.Int32  // of logs, that are not
 }
 
 // New checks the options and builds the server. The error names every field

@@ -74,7 +74,7 @@ func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	if err := s.permitUses(c.token, usesOf("definition", *body.Definition)); err != nil {
+	if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *body.Definition)); err != nil {
 		return err
 	}
 	if err := body.Definition.ValidateWith(slices.Sorted(maps.Keys(body.Context))...); err != nil {
@@ -114,7 +114,7 @@ func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uui
 		}
 		p, err := s.engine.Pipeline(ctx, id)
 		switch {
-		case errors.Is(err, shell.ErrNotFound) || err == nil && !c.token.seesPipeline(p):
+		case errors.Is(err, shell.ErrNotFound) || err == nil && !s.seesPipeline(ctx, c.token, p):
 			return nil, failf(http.StatusBadRequest, "depends_on[%d]: pipeline %s not found", i, id)
 		case err != nil:
 			return nil, err
@@ -126,8 +126,8 @@ func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uui
 
 // seesPipeline reports whether a pipeline exists for the holder: one that they
 // could have started.
-func (t *Token) seesPipeline(p core.Pipeline) bool {
-	return t.seesScope(p.Namespace, p.Tenant) && t.mayUse(usesOf("definition", p.Definition)) == nil
+func (s *Server) seesPipeline(ctx context.Context, t *Token, p core.Pipeline) bool {
+	return s.seesUses(ctx, t, p.Namespace, p.Tenant, usesOf("definition", p.Definition))
 }
 
 // pipelineSummary is a pipeline as lists show it: without its definition, its
@@ -169,7 +169,7 @@ func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, pipelineSum
 			statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
 			list:     s.engine.Pipelines,
 			scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
-			sees:     (*Token).seesPipeline,
+			sees:     s.seesPipeline,
 			out:      summaryOfPipeline,
 			size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},

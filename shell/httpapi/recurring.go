@@ -89,6 +89,9 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := c.token.permit(&spec.Namespace, &spec.Tenant, spec.ActionTemplate.Provider); err != nil {
 		return err
 	}
+	if err := s.permitTemplate(r.Context(), c.token, spec.Namespace, spec.Tenant, spec.ActionTemplate); err != nil {
+		return err
+	}
 	a, err := s.engine.CreateRecurring(r.Context(), spec)
 	if err != nil {
 		return err
@@ -271,6 +274,13 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 			return err
 		}
 	}
+	after := a.ActionTemplate
+	if after.Provider = or(patch.Provider, after.Provider); len(patch.Payload) > 0 {
+		after.Payload = patch.Payload
+	}
+	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, after); err != nil {
+		return err
+	}
 	a, err = s.engine.UpdateRecurring(r.Context(), a.ID, patch)
 	if err != nil {
 		return notFound(aRecurring, err)
@@ -328,6 +338,9 @@ func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
+	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
+		return err
+	}
 	a, err = s.engine.ResumeRecurring(r.Context(), a.ID)
 	if err != nil {
 		return notFound(aRecurring, err)
@@ -341,6 +354,9 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 		return err
 	}
 	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
 		return err
 	}
 	a, err = s.engine.TriggerRecurring(r.Context(), a.ID)

@@ -29,7 +29,7 @@ func (k runs[S, E, Out]) visible(r *http.Request, c *call, known ...string) (m S
 	}
 	if m, err = k.read(r.Context(), id); err == nil {
 		namespace, tenant := k.scope(m)
-		if !k.sees(c.token, m) || !matches(q, namespace, tenant) {
+		if !k.sees(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
 			err = shell.ErrNotFound
 		}
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -46,7 +47,7 @@ func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	if err := s.permitUses(c.token, usesOfStrategy(body.Approaches)); err != nil {
+	if err := s.permitUses(r.Context(), c.token, scope, usesOfStrategy(body.Approaches)); err != nil {
 		return err
 	}
 	if id != uuid.Nil {
@@ -64,8 +65,8 @@ func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call)
 	return writeJSON(w, http.StatusCreated, st)
 }
 
-func (t *Token) seesStrategy(s core.Strategy) bool {
-	return t.seesScope(s.Namespace, s.Tenant) && t.mayUse(usesOfStrategy(s.Approaches)) == nil
+func (s *Server) seesStrategy(ctx context.Context, t *Token, st core.Strategy) bool {
+	return s.seesUses(ctx, t, st.Namespace, st.Tenant, usesOfStrategy(st.Approaches))
 }
 
 // strategySummary is a strategy as lists show it.
@@ -109,7 +110,7 @@ func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, strategySu
 			statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
 			list:     s.engine.Strategies,
 			scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
-			sees:     (*Token).seesStrategy,
+			sees:     s.seesStrategy,
 			out:      summaryOfStrategy,
 			size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
 		},

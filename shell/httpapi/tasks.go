@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -75,7 +76,7 @@ func (s *Server) createTask(w http.ResponseWriter, r *http.Request, c *call) err
 	return writeJSON(w, http.StatusCreated, t)
 }
 
-func (t *Token) seesTask(k core.Task) bool {
+func seesTask(_ context.Context, t *Token, k core.Task) bool {
 	return len(t.Tools) == 0 && t.seesScope(k.Namespace, k.Tenant)
 }
 
@@ -120,7 +121,7 @@ func (s *Server) tasks() runs[core.Task, core.TaskEvent, taskSummary] {
 			statuses: []string{"pending", "running", "stuck", "done"},
 			list:     s.engine.Tasks,
 			scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
-			sees:     (*Token).seesTask,
+			sees:     seesTask,
 			out:      summaryOfTask,
 			size:     func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
@@ -8,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 )
 
 // use is one thing that a definition has done outside of the system.
@@ -15,6 +18,17 @@ type use struct {
 	field string
 	tool  string // a run of it; empty: a session, git or the like, which no list of tools names
 	what  string // where there is no tool
+	// input is that of the tool, as it stands in the field at; filled: references in
+	// it are filled in before the tool sees it.
+	input  json.RawMessage
+	at     string
+	filled bool
+	job    string // the id of a job that is triggered: then there is nothing else
+}
+
+// usesTool is a run of a tool within a definition.
+func usesTool(field string, run core.ToolRun) use {
+	return use{field: field + ".tool", tool: run.Tool, input: run.Input, at: field + ".input", filled: true}
 }
 
 // usesOf lists what a pipeline would do, with all pipelines that it starts.
@@ -33,7 +47,7 @@ func walkPipeline(field string, d core.PipelineDef, yield func(use) bool) bool {
 
 func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
 	switch {
-	case p.Run != nil && !yield(use{field: field + ".run.tool", tool: p.Run.Tool}),
+	case p.Run != nil && !yield(usesTool(field+".run", *p.Run)),
 		p.Task != nil && !yield(use{field: field + ".task", what: "a terminal session"}),
 		p.Merge != nil && !yield(use{field: field + ".merge", what: "git"}),
 		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "git"}),
@@ -63,7 +77,7 @@ func walkApproaches(field string, list []core.Approach, yield func(use) bool) bo
 	for i, a := range list {
 		at := fmt.Sprintf("%sapproaches[%d].action", field, i)
 		switch {
-		case a.Action.Command != nil && !yield(use{field: at + ".command.tool", tool: a.Action.Command.Tool}),
+		case a.Action.Command != nil && !yield(usesTool(at+".command", *a.Action.Command)),
 			a.Action.Merge != nil && !yield(use{field: at + ".merge", what: "git"}),
 			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", what: "a terminal session"}):
 			return false
@@ -76,7 +90,7 @@ func walkApproaches(field string, list []core.Approach, yield func(use) bool) bo
 func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
 	return func(yield func(use) bool) {
 		switch {
-		case do.Run != nil && !yield(use{field: "do.run.tool", tool: do.Run.Tool}),
+		case do.Run != nil && !yield(usesTool("do.run", *do.Run)),
 			do.Task != nil && !yield(use{field: "do.task", what: "a terminal session"}),
 			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
 			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield),
@@ -90,29 +104,11 @@ func usesOfStrategy(list []core.Approach) iter.Seq[use] {
 	return func(yield func(use) bool) { walkApproaches("", list, yield) }
 }
 
-// mayUse refuses what a token that is bound to tools may not have done: other
-// tools, also those that only the context will name, and everything that no
-// tool's name stands for.
-func (t *Token) mayUse(uses iter.Seq[use]) error {
-	if len(t.Tools) == 0 {
-		return nil
-	}
-	for u := range uses {
-		switch {
-		case u.tool == "" && u.what != "":
-			return failf(http.StatusForbidden, "%s: is %s: the token is bound to tools", u.field, u.what)
-		case !in(t.Tools, u.tool):
-			return failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
-		}
-	}
-	return nil
-}
-
 // checkTools refuses tools that do not exist: they could only fail later.
 func (s *Server) checkTools(uses iter.Seq[use]) error {
 	known := s.engine.Tools()
 	for u := range uses {
-		if u.what != "" || strings.Contains(u.tool, "${") || slices.Contains(known, u.tool) {
+		if u.tool == "" || strings.Contains(u.tool, "${") || slices.Contains(known, u.tool) {
 			continue
 		}
 		hint := "no tool is configured"
@@ -124,10 +120,10 @@ func (s *Server) checkTools(uses iter.Seq[use]) error {
 	return nil
 }
 
-// permitUses is [Token.mayUse], and then [Server.checkTools]: a token learns of
+// permitUses is [Server.mayUse], and then [Server.checkTools]: a token learns of
 // no tools but its own.
-func (s *Server) permitUses(t *Token, uses iter.Seq[use]) error {
-	if err := t.mayUse(uses); err != nil {
+func (s *Server) permitUses(ctx context.Context, t *Token, scope shell.Scope, uses iter.Seq[use]) error {
+	if err := s.mayUse(ctx, t, scope, uses); err != nil {
 		return err
 	}
 	return s.checkTools(uses)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -29,8 +30,8 @@ type workerRequest struct {
 	Do          core.WorkerDo `json:"do"`
 }
 
-func (t *Token) seesWorker(w core.Worker) bool {
-	return t.seesScope(w.Namespace, w.Tenant) && t.mayUse(usesOfWorker(w.Do)) == nil
+func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
+	return s.seesUses(ctx, t, w.Namespace, w.Tenant, usesOfWorker(w.Do))
 }
 
 type workerList struct {
@@ -42,7 +43,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request, c *call) er
 	list, next, err := lister[core.Worker, core.Worker]{
 		list:  s.engine.Workers,
 		scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
-		sees:  (*Token).seesWorker,
+		sees:  s.seesWorker,
 		out:   func(w core.Worker) core.Worker { return w },
 		size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
 	}.page(r, c)
@@ -58,7 +59,7 @@ func (s *Server) visibleWorker(r *http.Request, c *call) (core.Worker, named, er
 		return core.Worker{}, n, err
 	}
 	k, err := s.engine.Worker(r.Context(), n.Scope, n.name)
-	if err == nil && !c.token.seesWorker(k) {
+	if err == nil && !s.seesWorker(r.Context(), c.token, k) {
 		err = shell.ErrNotFound
 	}
 	return k, n, notFound(aWorker, err)
@@ -82,7 +83,7 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, madeHere)
 	}
-	if err := s.permitUses(c.token, usesOfWorker(body.Do)); err != nil {
+	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
 		return err
 	}
 	k, err := s.engine.SendWorker(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{

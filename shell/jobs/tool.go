@@ -31,6 +31,8 @@ const ToolName = "kubernetes"
 // and deletes it afterwards; the record of its run stays. The result names the run,
 // and says how it ended; a run that did not complete fails the action. An attempt
 // after a crash goes on with the run that the one before has made. Where the action is cancelled or reaches its time limit, so is the run.
+//
+// Its name must be [ToolName]: by that the HTTP API knows what it does for a token.
 func (s *Service) Tool() shell.Tool { return tool{s} }
 
 type tool struct{ s *Service }
@@ -81,6 +83,17 @@ func parseToolInput(b json.RawMessage) (in toolInput, err error) {
 		return in, fmt.Errorf("%s: beside job nothing else can be given: all else is the job's own", inputField)
 	}
 	return in, nil
+}
+
+// ReadToolInput gives what an input of the tool kubernetes asks for: the id of a job
+// to trigger, or else the job of a pod of its own, which has no id, namespace and
+// tenant yet.
+func ReadToolInput(b json.RawMessage) (job string, own core.JobSpec, err error) {
+	in, err := parseToolInput(b)
+	if err != nil || in.Job != "" {
+		return in.Job, own, err
+	}
+	return "", in.spec(shell.Scope{}, "", ""), nil
 }
 
 // spec is the job of an action's own pod.
