@@ -118,6 +118,14 @@ constraints:
 	assert.Regexp(t, `maxAllowedRunTime → log +post +1 +taken`, r.out)
 }
 
+func TestWhatTheDaemonRefusesIsNamedAsTheFileHasIt(t *testing.T) {
+	p := start(t, "--db", database(t))
+	file := write(t, "bare.yaml", "id: bare\npodSpec: {containers: [{name: main, image: none}]}\n")
+	r := p.do("job", "apply", "-f", file)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, file+`: job "bare": podSpec.containers[0].command: missing`)
+}
+
 func TestARunThatWasSkippedIsNotTakenForOneThatRan(t *testing.T) {
 	p := start(t, "--db", database(t))
 	p.applyJob("skips", "exit 1", "constraints: [{dependsOn: {config: {job: nobody}, onViolation: [skip]}}]\n")
