@@ -22,8 +22,8 @@ func requirements() []string {
 		letter      string
 		first, last int
 	}{
-		{"A", 1, 10}, {"B", 1, 8}, {"C", 1, 12}, {"D", 1, 20}, {"F", 1, 6},
-		{"R", 1, 5}, {"R", 7, 7}, {"R", 9, 14}, {"R", 16, 18},
+		{"A", 1, 10}, {"B", 1, 8}, {"C", 1, 12}, {"D", 1, 20}, {"E", 1, 17}, {"F", 1, 6},
+		{"R", 1, 18},
 	} {
 		for n := span.first; n <= span.last; n++ {
 			ids = append(ids, fmt.Sprint(span.letter, n))

@@ -198,3 +198,22 @@ func TestTheStaticProgramRunsInAnEmptyFolder(t *testing.T) {
 	require.NoError(t, cmd.Run(), out.String())
 	assert.Contains(t, out.String(), "Europe/Berlin")
 }
+
+// TestTheProgramBringsTheTimeZonesOfExpressions holds what an image from scratch
+// lacks: the schedules have their own zones, CEL asks the standard library.
+func TestTheProgramBringsTheTimeZonesOfExpressions(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./examples/orreryd")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Contains(t, strings.Fields(string(out)), "time/tzdata")
+}
+
+func TestWhatRunsOnThisMachineOutlivesTheDaemonUnderSystemd(t *testing.T) {
+	unit := "\n" + readFile(t, "examples/orreryd/orreryd.service")
+	assert.Contains(t, unit, "\nKillMode=process\n")
+	assert.Contains(t, unit, "\nOOMPolicy=continue\n")
+	for _, lost := range []string{"DynamicUser", "PrivateTmp"} {
+		assert.NotContains(t, unit, "\n"+lost+"=")
+	}
+}

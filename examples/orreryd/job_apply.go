@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,13 +61,13 @@ of --namespace and --tenant.`,
 		plans := make([]applied, len(read))
 		for i, r := range read {
 			if plans[i], err = j.send(ctx, c, r, true); err != nil {
-				return fmt.Errorf("%s: job %q: %w", r.file, r.spec.ID, err)
+				return refused(r, err)
 			}
 		}
 		for i, r := range read {
 			if plans[i].DryRun = dryRun; !dryRun && plans[i].Action != "keep" {
 				if plans[i], err = j.send(ctx, c, r, false); err != nil {
-					return fmt.Errorf("%s: job %q: %w", r.file, r.spec.ID, err)
+					return refused(r, err)
 				}
 			}
 			if j.a.json {
@@ -177,6 +178,26 @@ func (j *jobCommands) read(cmd *cobra.Command, files []string) ([]readJob, error
 	}
 	return read, nil
 }
+
+// refusedJob is what the daemon says of a job, with its fields named as in the file.
+type refusedJob struct {
+	job readJob
+	err error
+}
+
+// refused says of which job an error is, unless nobody has looked at it.
+func refused(job readJob, err error) error {
+	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNoDaemon {
+		return err
+	}
+	return &refusedJob{job, err}
+}
+
+func (e *refusedJob) Error() string {
+	return fmt.Sprintf("%s: job %q: %s", e.job.file, e.job.spec.ID, jobfile.InFile(e.err.Error()))
+}
+
+func (e *refusedJob) Unwrap() error { return e.err }
 
 func (j *jobCommands) readOne(path string, o jobfile.Options) ([]core.JobSpec, error) {
 	if path != "-" {

@@ -104,6 +104,38 @@ func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	}
 }
 
+func TestARunThatTakesLongerThanItMayIsKilledAndItsViolationsActionsAreTaken(t *testing.T) {
+	p := start(t, "--db", database(t))
+	p.applyJob("endless", "while :; do sleep 0.05; done", `
+retry: {maxRetries: 1, initialDelay: 10ms}
+constraints:
+  - maxAllowedRunTime: {config: {limit: 500ms}, onViolation: [{log: {message: "${message}"}}]}
+`)
+	r := p.do("job", "trigger", "endless", "--wait")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "it ran for longer than maxAllowedRunTime, 500ms")
+	assert.Regexp(t, `retry +1 of at most 1`, r.out)
+	assert.Regexp(t, `maxAllowedRunTime → log +post +1 +taken`, r.out)
+}
+
+func TestWhatTheDaemonRefusesIsNamedAsTheFileHasIt(t *testing.T) {
+	p := start(t, "--db", database(t))
+	file := write(t, "bare.yaml", "id: bare\npodSpec: {containers: [{name: main, image: none}]}\n")
+	r := p.do("job", "apply", "-f", file)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, file+`: job "bare": podSpec.containers[0].command: missing`)
+}
+
+func TestARunThatWasSkippedIsNotTakenForOneThatRan(t *testing.T) {
+	p := start(t, "--db", database(t))
+	p.applyJob("skips", "exit 1", "constraints: [{dependsOn: {config: {job: nobody}, onViolation: [skip]}}]\n")
+	assert.Regexp(t, `state +completed \(skipped\)`, p.ok("job", "trigger", "skips", "--wait"))
+	assert.Regexp(t, `completed .* skipped`, p.ok("run", "list", "--job", "skips"))
+	p.applyJob("runs", "true", "")
+	assert.NotContains(t, p.ok("job", "trigger", "runs", "--wait"), "skipped")
+	assert.NotContains(t, p.ok("run", "list", "--job", "runs"), "skipped")
+}
+
 func TestAnActionRunsAJobByTheToolKubernetes(t *testing.T) {
 	p := start(t, "--db", database(t))
 	p.applyJob("tool", "exit 4", "")

@@ -11,7 +11,10 @@
 // once by a second signal n.
 package main
 
-import "os"
+import (
+	"os"
+	_ "time/tzdata" // for the time zones of expressions (CEL), where the machine has none, as in an image from scratch
+)
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))

@@ -94,7 +94,7 @@ func (a *app) printRuns(raws []json.RawMessage, list []runSummary, next string) 
 	for _, r := range list {
 		rows = append(rows, []string{
 			short(r.RunID, 80), string(r.State), attempts(r.RetryAttempt), exitText(r.Pod.ExitCode),
-			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(short(r.Error, 60)),
+			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(or(short(r.Error, 60), skipped(r.State, r.StartedAt))),
 		})
 	}
 	return a.printPage([]string{"RUN", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}, rows, "no runs", next)
@@ -132,10 +132,18 @@ func yes(v bool) string {
 
 // runState is the state of a run, and what it does within it.
 func runState(r core.Orchestrator) string {
-	if r.Step == core.StepNone {
-		return string(r.State)
+	if more := or(string(r.Step), skipped(r.State, r.ExecutionStartedAt)); more != "" {
+		return fmt.Sprintf("%s (%s)", r.State, more)
 	}
-	return fmt.Sprintf("%s (%s)", r.State, r.Step)
+	return string(r.State)
+}
+
+// skipped says of a run that has completed without a pod that an action skipped it.
+func skipped(s core.OrchestratorStatus, started effects.Time) string {
+	if s == core.OrchestratorCompleted && started == 0 {
+		return "skipped"
+	}
+	return ""
 }
 
 func logsText(l core.RunLogs) string {

@@ -10,12 +10,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
-	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobfile"
 )
 
 func page(t *testing.T) string {
@@ -34,11 +33,10 @@ func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1)
 	used := map[string]bool{}
 	for _, example := range examples {
-		j := jobs.Job{ID: "report"}
-		require.NoError(t, yaml.UnmarshalStrict([]byte(example[1]), &j), example[1])
-		require.NoError(t, c.Validate(&j), example[1])
+		specs, err := jobfile.Parse("constraints.md", []byte("id: report\npodSpec: {containers: [{name: main, image: x}]}\n"+example[1]), jobfile.Options{Validate: c.Validate})
+		require.NoError(t, err, example[1])
 		var doc struct{ Constraints []map[string]json.RawMessage }
-		require.NoError(t, json.Unmarshal(j.ConstraintConfig, &doc))
+		require.NoError(t, json.Unmarshal(specs[0].ConstraintConfig, &doc))
 		for _, entry := range doc.Constraints {
 			for typ := range entry {
 				used[typ] = true

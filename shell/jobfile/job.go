@@ -183,6 +183,18 @@ var specFields = strings.NewReplacer(
 	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "constraint_errors", "constraintErrors",
 )
 
+// InFile writes the fields with which the lines of an error text begin, which are
+// those of the API, as a job file has them: pod_spec as podSpec.
+func InFile(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if path, problem, ok := strings.Cut(line, ": "); ok && !strings.Contains(path, " ") {
+			lines[i] = specFields.Replace(path) + ": " + problem
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // relay notes what somebody else says of a part of the file; n is that part, and
 // field what it is called. The places are found by the fields that the errors name.
 func (f *file) relay(n *yaml.Node, field string, err error) {
