@@ -116,7 +116,7 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	if err != nil {
 		return err
 	}
-	made, err := os.MkdirTemp(r.dir, ownNewPrefix())
+	made, err := os.MkdirTemp(r.dir, ownNewPrefix)
 	if err != nil {
 		return err
 	}
