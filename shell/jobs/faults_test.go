@@ -243,6 +243,35 @@ func TestStraysAreDeletedAndNothingElse(t *testing.T) {
 	})
 }
 
+func TestStraysThatCannotBeDeletedKeepNothingElseUp(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.ReconcileEvery = time.Minute }, func(t *testing.T, r *rig) {
+		r.fake.OnDelete = func(ctx context.Context, a jobs.Attempt) error {
+			if a.N != 99 {
+				return nil
+			}
+			<-ctx.Done() // a finalizer that nobody takes away
+			return context.Cause(ctx)
+		}
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		var others []jobs.Attempt
+		for n := range 20 {
+			r.fake.Plant(jobs.Attempt{Run: uuid.UUID{byte(n + 1)}, N: 99})
+			others = append(others, jobs.Attempt{Run: uuid.UUID{byte(n + 1), 1}})
+			r.fake.Plant(others[n])
+		}
+		pass(90 * time.Second)
+		r.fake.Vanish(a)
+		pass(3 * time.Minute)
+		assert.Equal(t, core.OrchestratorFailed, r.run(o.ID).State, "its pod is gone")
+		pass(20 * time.Minute)
+		for _, other := range others {
+			assert.NotContains(t, r.fake.Attempts(), other)
+		}
+	})
+}
+
 func TestARunWhoseRunnerIsGoneIsOrphanedAndItsPodLeftThere(t *testing.T) {
 	other := &runnertest.Fake{}
 	withRig(t, nil, func(t *testing.T, r *rig) {
