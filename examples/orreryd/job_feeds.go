@@ -19,7 +19,8 @@ import (
 // feedTimeout bounds one delivery of a batch.
 const feedTimeout = 30 * time.Second
 
-// feedID derives the ids of deliveries from what is first in them.
+// feedID derives the ids of deliveries from all that is in them: after a crash the
+// same updates may come in other batches, which must not be taken for those before.
 var feedID = uuid.MustParse("5a9b6d2e-0f57-4c0b-9d4b-8f2f6d0c6a11")
 
 // feeds post what becomes of runs to a web server: they are a job state syncer and a
@@ -33,16 +34,16 @@ type feeds struct {
 
 // Sync implements [jobs.JobStateSyncer].
 func (f *feeds) Sync(ctx context.Context, updates []core.JobRunUpdate) error {
-	return f.post(ctx, f.updates, updates[0].UpdateID.String(), map[string]any{"updates": updates})
+	return f.post(ctx, f.updates, map[string]any{"updates": updates})
 }
 
 // Collect implements [jobs.StatsCollector].
 func (f *feeds) Collect(ctx context.Context, metrics []core.OrchestratorMetrics) error {
-	return f.post(ctx, f.metrics, metrics[0].RunID, map[string]any{"metrics": metrics})
+	return f.post(ctx, f.metrics, map[string]any{"metrics": metrics})
 }
 
 // post sends one batch. The URL may hold a secret: errors name its host alone.
-func (f *feeds) post(ctx context.Context, to, first string, v any) error {
+func (f *feeds) post(ctx context.Context, to string, v any) error {
 	body, err := plainJSON(v)
 	if err != nil {
 		return fmt.Errorf("encode the batch: %w", err)
@@ -53,7 +54,7 @@ func (f *feeds) post(ctx context.Context, to, first string, v any) error {
 	if err != nil {
 		return errors.New("make the request: the URL cannot be right")
 	}
-	id, now := uuid.NewSHA1(feedID, []byte(first)).String(), time.Now()
+	id, now := uuid.NewSHA1(feedID, body).String(), time.Now()
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "orreryd/"+version())
 	req.Header.Set("Webhook-Id", id)
