@@ -4,7 +4,6 @@ package local_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,16 +23,14 @@ func (e ending) Observe(_ context.Context, o jobs.Observation) {
 
 // BenchmarkPod measures a pod that does nothing, from its creation to its deletion.
 func BenchmarkPod(b *testing.B) {
-	dir, err := os.MkdirTemp(b.TempDir(), "pods")
-	require.NoError(b, err)
-	r, err := local.New(local.Options{Dir: dir})
+	r, err := local.New(local.Options{Dir: b.TempDir()})
 	require.NoError(b, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done, ended := make(chan error, 1), make(ending, 1)
 	go func() { done <- r.Watch(ctx, ended) }()
 	defer func() {
 		cancel()
-		<-done
+		require.ErrorIs(b, <-done, context.Canceled)
 	}()
 	for b.Loop() {
 		run := pod(`{"containers":[{"name":"m","command":["true"]}]}`)

@@ -149,7 +149,7 @@ func TestADaemonWhoseProgramWasReplacedStartsPodsAllTheSame(t *testing.T) {
 	program, err := os.ReadFile(self)
 	require.NoError(t, err)
 	exe, dir := filepath.Join(t.TempDir(), "daemon"), t.TempDir()
-	require.NoError(t, os.WriteFile(exe, program, 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(exe, program, 0o700))
 	run := script("exit 7")
 	raw, err := json.Marshal(hostTask{Dir: dir, Run: run, Step: "prepared", Upgrade: true})
 	require.NoError(t, err)
