@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -240,6 +241,28 @@ func TestStraysAreDeletedAndNothingElse(t *testing.T) {
 		pass(2 * time.Minute)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+	})
+}
+
+func TestAnAttemptThatIsNotWantedAnyMoreIsNotCreated(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(1)))
+		first := r.created(o, 0)
+		r.fake.Start(first)
+		r.fake.End(first, 1, "")
+		r.created(o, 1)
+		for _, n := range []uint32{0, 2} {
+			_, err := r.s.Interpreters()[effects.LaneRun].Carry(t.Context(), effects.Ref{Kind: core.KindOrchestrator, ID: o.ID}, effects.CreateRun{Attempt: n})
+			var final interface{ Permanent() bool }
+			require.ErrorAs(t, err, &final)
+			assert.ErrorContains(t, err, "is not wanted any more")
+		}
+		assert.Equal(t, []jobs.Attempt{{Run: o.ID, N: 1}}, r.fake.Attempts())
+		r.fake.Start(jobs.Attempt{Run: o.ID, N: 1})
+		r.fake.End(jobs.Attempt{Run: o.ID, N: 1}, 0, "")
+		r.ended(o)
+		synctest.Wait()
+		assert.Zero(t, jobs.Turns(r.s), "nothing is kept of a run that has ended")
 	})
 }
 

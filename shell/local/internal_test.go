@@ -171,3 +171,8 @@ func TestWhatADaemonWithTheSameProcessIDLeftIsRemoved(t *testing.T) { // in a co
 	assert.NoDirExists(t, left)
 	assert.DirExists(t, mine)
 }
+
+func TestWhatIsExpandedIsCutOffBeforeItFillsTheMemory(t *testing.T) {
+	vars := map[string]string{"A": strings.Repeat("x", 64<<10)}
+	assert.Less(t, len(expand(strings.Repeat("$(A)", 1000), vars)), maxExpanded+128<<10)
+}
