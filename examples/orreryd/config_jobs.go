@@ -157,6 +157,7 @@ func (c *config) validateJobs() error {
 	}
 	errs = append(errs, err, clientErr)
 	var names []string
+	places := map[string]string{} // of runners
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
 		if name == "" || len(name) > core.MaxNameBytes {
 			errs = append(errs, fmt.Errorf("runners: the name %q has %d bytes: want 1 to %d", short(name, 40), len(name), core.MaxNameBytes))
@@ -164,6 +165,11 @@ func (c *config) validateJobs() error {
 		errs = append(errs, c.Runners[name].validate("runners."+name))
 		if c.Runners[name].enabled() {
 			names = append(names, name)
+			place, apart := c.Runners[name].place()
+			if other, taken := places[place]; taken { // each would delete what the other one has as strays
+				errs = append(errs, fmt.Errorf("runners.%s: it has the same place as runners.%s: give each %s of its own", name, other, apart))
+			}
+			places[place] = name
 		}
 	}
 	if d := j.DefaultRunner; d != "" && !slices.Contains(names, d) {
@@ -174,6 +180,20 @@ func (c *config) validateJobs() error {
 
 // maxRunLog bounds what is kept of a run's logs, at each end.
 const maxRunLog = 8 << 20
+
+// place is where a runner has its pods, and apart what keeps two runners apart.
+func (r runnerConfig) place() (place, apart string) {
+	if r.Type == runnerKubernetes {
+		return fmt.Sprintf("%q %q %q %q", deref(r.Kubeconfig), deref(r.Context), deref(r.Namespace), deref(r.Instance)), "an instance"
+	}
+	dir := deref(r.Dir)
+	if dir != "" {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+	}
+	return "dir " + dir, "a dir"
+}
 
 func (r runnerConfig) validate(key string) error {
 	ofKubernetes := map[string]bool{

@@ -63,6 +63,7 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 	if d.tools, concurrency, err = c.tools(); err != nil {
 		return nil, err
 	}
+	laneLimits(c.Engine.DefaultConcurrency, concurrency)
 	routes, err := c.routes()
 	if err != nil {
 		return nil, err

@@ -70,6 +70,16 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	return nil
 }
 
+// laneLimits are how many effects of runs are carried out at a time, where the
+// default is less. They mostly wait: for a cluster that does not answer, for a pod that
+// takes its time to end, for a hook. Those of one runner must leave places for the
+// others. (What reads logs has them in memory, and keeps the default.)
+func laneLimits(atLeast int, limits map[string]int) {
+	for lane, n := range map[string]int{effects.LaneRun: 1024, effects.LaneConstraints: 256, effects.LaneActions: 256} {
+		limits[lane] = max(n, atLeast)
+	}
+}
+
 // hookTools are the tools that hooks of constraints may run: those that need no
 // engine.
 func (d *daemon) hookTools() map[string]shell.Tool {

@@ -209,12 +209,15 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		assert.ElementsMatch(t, want, names, text)
 	}
 	for text, wrong := range map[string]string{
-		"[runners.x]\nqps = 1.0":                                             `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
-		"[runners.local]\nqps = 1.0":                                         `runners.local.qps: a runner of type "local" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                       `runners.x.dir: a runner of type "kubernetes" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                          `runners.x.qps: 0 is not more than 0`,
-		"[runners.local]\nexecutables = ['./x']":                             `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
-		"[jobs]\ndefault_runner = 'mars'":                                    `jobs.default_runner: "mars" is not one of the runners: local`,
+		"[runners.x]\nqps = 1.0":                                                              `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
+		"[runners.local]\nqps = 1.0":                                                          `runners.local.qps: a runner of type "local" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                        `runners.x.dir: a runner of type "kubernetes" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                           `runners.x.qps: 0 is not more than 0`,
+		"[runners.local]\nexecutables = ['./x']":                                              `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
+		"[jobs]\ndefault_runner = 'mars'":                                                     `jobs.default_runner: "mars" is not one of the runners: local`,
+		"[runners.a]\ntype = 'local'\n[runners.b]\ntype = 'local'":                            `runners.b: it has the same place as runners.a: give each a dir of its own`,
+		"[runners.a]\ntype = 'local'\ndir = 'x/../y'\n[runners.b]\ntype = 'local'\ndir = 'y'": `runners.b: it has the same place as runners.a`,
+		"[runners.a]\ntype = 'kubernetes'\nnamespace = 'n'\n[runners.b]\ntype = 'kubernetes'\nnamespace = 'n'\nqps = 1.0": `runners.b: it has the same place as runners.a: give each an instance of its own`,
 		"[jobs]\nheartbeat_seconds = 0":                                      `jobs.heartbeat_seconds`,
 		"[jobs]\nmax_missed = 0":                                             `jobs.max_missed`,
 		"[jobs]\nlog_head_bytes = 100000000":                                 `jobs.log_head_bytes`,

@@ -66,6 +66,7 @@ func newEnv() (*cel.Env, error) {
 		ext.NativeTypes(ext.ParseStructTags(true),
 			reflect.TypeFor[exprJob](), reflect.TypeFor[exprRun](), reflect.TypeFor[exprPrevious]()),
 		cel.DefaultUTCTimeZone(true),
+		cel.HomogeneousAggregateLiterals(), // see checkCost
 		cel.ParserExpressionSizeLimit(maxExpressionBytes),
 		cel.ParserRecursionLimit(maxExpressionDepth),
 		cel.Variable("job", cel.ObjectType("constraints.exprJob")),
@@ -129,6 +130,9 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("it gives %s: want a condition, which gives bool", ast.OutputType())
+	}
+	if err := checkCost(ast); err != nil {
+		return nil, err
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost), cel.InterruptCheckFrequency(expressionInterval))
 	if err != nil {

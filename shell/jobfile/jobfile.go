@@ -27,6 +27,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,7 @@ func All(err error) []Error {
 
 // Load reads the jobs of a file. What podSpecFile names lies in its folder.
 func Load(path string, o Options) ([]core.JobSpec, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the job file: %w", err)
 	}
@@ -112,10 +113,20 @@ func Load(path string, o Options) ([]core.JobSpec, error) {
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(filepath.Dir(path), name)
 			}
-			return os.ReadFile(name)
+			return readFile(name)
 		}
 	}
 	return Parse(path, data, o)
+}
+
+// readFile reads no more than shows that a file is too large.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
 // Parse reads the jobs that stand in data; name is what errors call the file. The
@@ -132,6 +143,9 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 	var specs []core.JobSpec
 	first := map[string]int{}
 	for _, doc := range f.documents(data) {
+		if len(f.errs) > maxErrors {
+			break
+		}
 		before := len(f.errs)
 		spec := f.job(doc)
 		key := spec.Namespace + "/" + spec.Tenant + "/" + spec.ID
@@ -163,13 +177,23 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 
 // file is a file that is being read.
 type file struct {
-	name string
-	o    Options
-	errs Errors
+	name  string
+	o     Options
+	errs  Errors
+	nodes int // values that were read
 }
+
+// maxErrors bounds what is said of one file.
+const maxErrors = 200
 
 // say notes what is wrong at a place.
 func (f *file) say(at *yaml.Node, field, format string, args ...any) {
+	switch n := len(f.errs); {
+	case n > maxErrors:
+		return
+	case n == maxErrors:
+		field, format, args = "", "there is more that is wrong: it is not said any more", nil
+	}
 	e := Error{File: f.name, Line: 1, Column: 1, Field: field, Problem: fmt.Sprintf(format, args...)}
 	if at != nil {
 		e.Line, e.Column = max(at.Line, 1), max(at.Column, 1)

@@ -207,3 +207,57 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatAValueIsTaggedAsDoesNotMakeItSo(t *testing.T) {
+	const rest = "\npodSpec:\n  containers: [{name: m, image: x}]\n"
+	for in, want := range map[string]string{
+		"constraints: [{x: {config: {a: !!bool 'true,\"b\":1'}}}]": `constraints[0].x.config.a: true,"b":1 is no boolean: want true or false`,
+		"constraints: [{x: {config: {a: !!bool yes}}}]":            "constraints[0].x.config.a: yes is no boolean: want true or false",
+		"constraints: [{x: {config: {a: !!int '[1,2]'}}}]":         "constraints[0].x.config.a: [1,2] is no number that JSON has",
+		"constraints: [{x: {config: {a: !!int 'null'}}}]":          "constraints[0].x.config.a: null is no number that JSON has",
+		"logs: {discard: !!bool yes}":                              "logs.discard: it is a boolean: want true or false",
+		"retry: {maxRetries: 010}":                                 "retry.maxRetries: 010 begins with a zero",
+		"logs: {head: 0100}":                                       `logs.head: "0100" is not a number of bytes`,
+	} {
+		_, err := jobfile.Parse("job.yaml", []byte("id: a\n"+in+rest), jobfile.Options{})
+		assert.ErrorContains(t, err, want, in)
+	}
+	specs, err := jobfile.Parse("job.yaml", []byte("id: a\nretry: {maxRetries: 0}\nconstraints: [{x: {config: {a: TRUE, b: -1, c: 0.5, d: 0x1f}}}]"+rest), jobfile.Options{})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"constraints":[{"x":{"config":{"a":true,"b":-1,"c":0.5,"d":31}}}]}`, string(specs[0].ConstraintConfig))
+}
+
+func TestAFileThatGrowsInEachOfItsDocumentsIsCutOffOnceForAll(t *testing.T) {
+	bomb := "---\na: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+	_, err := jobfile.Parse("job.yaml", []byte(strings.Repeat(bomb, 1000)), jobfile.Options{})
+	require.ErrorContains(t, err, "more than 100000 values")
+	assert.Less(t, len(jobfile.All(err)), 100)
+}
+
+func TestOfVeryManyErrorsTheFirstAreSaid(t *testing.T) {
+	_, err := jobfile.Parse("job.yaml", []byte(strings.Repeat("---\nnope: 1\n", 3000)), jobfile.Options{})
+	require.ErrorContains(t, err, "there is more that is wrong")
+	assert.Len(t, jobfile.All(err), 201)
+}
+
+func TestTheColumnsOfALongLineOfJSON(t *testing.T) {
+	many := strings.Repeat(`"é😀",`, 20_000) // 2 × 20000 characters of more than a byte each
+	_, err := jobfile.Parse("job.json", []byte("{\n"+`"id": "a", "tags": [`+many+`1], "nope": 1}`), jobfile.Options{})
+	require.Error(t, err)
+	for _, e := range jobfile.All(err) {
+		if e.Field == "nope" {
+			assert.Equal(t, 2, e.Line)
+			assert.Equal(t, len([]rune(`"id": "a", "tags": [`+many+`1], `))+1, e.Column)
+			return
+		}
+	}
+	assert.Fail(t, "it is not said", "%.300s", err)
+}
+
+func TestAFileWithoutAnEndIsTooLarge(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip("there is no such file here")
+	}
+	_, err := jobfile.Load("/dev/zero", jobfile.Options{})
+	assert.ErrorContains(t, err, "the most that a job file may have")
+}

@@ -15,9 +15,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of a document once its aliases are written out.
+// Bounds of a file once its aliases are written out.
 const (
-	maxNodes = 100_000
+	maxNodes = 100_000 // of all its documents
 	maxDepth = 200
 )
 
@@ -51,6 +51,9 @@ func (f *file) documents(data []byte) []*yaml.Node {
 			continue
 		}
 		docs = append(docs, f.expand(n.Content[0])...)
+		if f.nodes > maxNodes {
+			return docs
+		}
 	}
 }
 
@@ -90,15 +93,14 @@ func (f *file) expand(n *yaml.Node) []*yaml.Node {
 }
 
 type expander struct {
-	f     *file
-	nodes int
-	open  []*yaml.Node // anchors that are being written out
-	full  bool
+	f    *file
+	open []*yaml.Node // anchors that are being written out
+	full bool
 }
 
 // node gives a copy without aliases; nil where it grows without bound.
 func (e *expander) node(n *yaml.Node, depth int) *yaml.Node {
-	if e.nodes++; e.nodes > maxNodes || depth > maxDepth {
+	if e.f.nodes++; e.f.nodes > maxNodes || depth > maxDepth {
 		if !e.full {
 			e.full = true
 			e.f.say(n, "", "it has more than %d values, or is nested deeper than %d levels, once its aliases are written out", maxNodes, maxDepth)
@@ -204,11 +206,11 @@ func jsonTree(data []byte) *yaml.Node {
 }
 
 type jsonReader struct {
-	d    *json.Decoder
-	data []byte
-	line int // lines before at
-	at   int
-	from int // where the line of at begins
+	d      *json.Decoder
+	data   []byte
+	at     int
+	line   int // lines before at
+	column int // characters before at, in its line
 }
 
 // place gives line and column of the token that comes next.
@@ -218,11 +220,14 @@ func (t *jsonReader) place() (line, column int) {
 		next++
 	}
 	for ; t.at < next; t.at++ {
-		if t.data[t.at] == '\n' {
-			t.line, t.from = t.line+1, t.at+1
+		switch c := t.data[t.at]; {
+		case c == '\n':
+			t.line, t.column = t.line+1, 0
+		case utf8.RuneStart(c):
+			t.column++
 		}
 	}
-	return t.line + 1, utf8.RuneCount(t.data[t.from:next]) + 1
+	return t.line + 1, t.column + 1
 }
 
 func (t *jsonReader) value() *yaml.Node {

@@ -169,12 +169,18 @@ func (m *mapping) boolean(key string) bool {
 	if n == nil {
 		return false
 	}
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || !isBool(n.Value) {
 		m.say(key, n, "it is %s: want true or false", kindOf(n))
 		return false
 	}
 	return strings.EqualFold(n.Value, "true")
 }
+
+// isBool reports whether a text is a boolean: with a tag anything might be one.
+func isBool(s string) bool { return strings.EqualFold(s, "true") || strings.EqualFold(s, "false") }
+
+// octal reports whether a number begins with a zero: to some it is another number.
+func octal(s string) bool { return len(s) > 1 && s[0] == '0' }
 
 // number reads a whole number from 0.
 func (m *mapping) number(key string, most uint64) uint64 {
@@ -186,6 +192,9 @@ func (m *mapping) number(key string, most uint64) uint64 {
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
 		m.say(key, n, "it is %s: want a whole number", kindOf(n))
+		return 0
+	case octal(n.Value):
+		m.say(key, n, "%s begins with a zero, and some would read it as another number: leave the zero out", clip(n.Value))
 		return 0
 	case err != nil || v > most:
 		m.say(key, n, "%s is not a whole number between 0 and %d", clip(n.Value), most)
@@ -271,7 +280,7 @@ func (m *mapping) size(key string) int64 {
 			continue
 		}
 		v, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || v < 0 || v > maxSize/u.bytes {
+		if err != nil || v < 0 || v > maxSize/u.bytes || octal(digits) {
 			break
 		}
 		return v * u.bytes
@@ -351,9 +360,13 @@ func (f *file) appendScalar(b *bytes.Buffer, n *yaml.Node, field string) {
 	case "!!null":
 		b.WriteString("null")
 	case "!!bool":
+		if !isBool(n.Value) {
+			f.say(n, field, "%s is no boolean: want true or false", clip(n.Value))
+			return
+		}
 		b.WriteString(strings.ToLower(n.Value))
 	case "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
+		if isNumber(n.Value) {
 			b.WriteString(n.Value)
 			return
 		}
@@ -368,6 +381,11 @@ func (f *file) appendScalar(b *bytes.Buffer, n *yaml.Node, field string) {
 	default:
 		f.say(n, field, "the tag %s is unknown here", clip(n.Tag))
 	}
+}
+
+// isNumber reports whether a text is a number of JSON.
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
 }
 
 // appendText appends a JSON text; "<" and "&" stay readable.

@@ -36,3 +36,10 @@ func Interval(ctx context.Context, s *Service) {
 
 // HearLittle lets the feeds forget what comes beyond n announcements.
 func (s *Service) HearLittle(n int) { s.feedBuffer = n }
+
+// Turns is of how many runs somebody has the turn, or waits for it.
+func Turns(s *Service) int {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	return len(s.turns.m)
+}

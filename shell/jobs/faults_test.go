@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -240,6 +241,57 @@ func TestStraysAreDeletedAndNothingElse(t *testing.T) {
 		pass(2 * time.Minute)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+	})
+}
+
+func TestAnAttemptThatIsNotWantedAnyMoreIsNotCreated(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(1)))
+		first := r.created(o, 0)
+		r.fake.Start(first)
+		r.fake.End(first, 1, "")
+		r.created(o, 1)
+		for _, n := range []uint32{0, 2} {
+			_, err := r.s.Interpreters()[effects.LaneRun].Carry(t.Context(), effects.Ref{Kind: core.KindOrchestrator, ID: o.ID}, effects.CreateRun{Attempt: n})
+			var final interface{ Permanent() bool }
+			require.ErrorAs(t, err, &final)
+			assert.ErrorContains(t, err, "is not wanted any more")
+		}
+		assert.Equal(t, []jobs.Attempt{{Run: o.ID, N: 1}}, r.fake.Attempts())
+		r.fake.Start(jobs.Attempt{Run: o.ID, N: 1})
+		r.fake.End(jobs.Attempt{Run: o.ID, N: 1}, 0, "")
+		r.ended(o)
+		synctest.Wait()
+		assert.Zero(t, jobs.Turns(r.s), "nothing is kept of a run that has ended")
+	})
+}
+
+func TestStraysThatCannotBeDeletedKeepNothingElseUp(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.ReconcileEvery = time.Minute }, func(t *testing.T, r *rig) {
+		r.fake.OnDelete = func(ctx context.Context, a jobs.Attempt) error {
+			if a.N != 99 {
+				return nil
+			}
+			<-ctx.Done() // a finalizer that nobody takes away
+			return context.Cause(ctx)
+		}
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		var others []jobs.Attempt
+		for n := range 20 {
+			r.fake.Plant(jobs.Attempt{Run: uuid.UUID{byte(n + 1)}, N: 99})
+			others = append(others, jobs.Attempt{Run: uuid.UUID{byte(n + 1), 1}})
+			r.fake.Plant(others[n])
+		}
+		pass(90 * time.Second)
+		r.fake.Vanish(a)
+		pass(3 * time.Minute)
+		assert.Equal(t, core.OrchestratorFailed, r.run(o.ID).State, "its pod is gone")
+		pass(20 * time.Minute)
+		for _, other := range others {
+			assert.NotContains(t, r.fake.Attempts(), other)
+		}
 	})
 }
 

@@ -15,30 +15,27 @@ import (
 )
 
 // reconcile holds what a runner has against the store, in both directions, at once
-// and every ReconcileEvery, until ctx ends:
-//
-//   - An attempt that the runner holds, and whose run does not have it in its
-//     cluster, is a stray, and is deleted. InCluster is committed before anything is
-//     created: so the run is read after what is held.
-//   - An attempt that was created, and that the runner does not hold, is lost. The
-//     runs are read before what is held, and all is looked at twice: the runner may
-//     hear of what it has created a little later.
+// and every ReconcileEvery, until ctx ends: lost attempts and strays by themselves,
+// so that a deletion that does not come to an end hides nothing that is lost.
 func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
-	for {
-		if err := s.reconcileOnce(ctx, name, r); err != nil && ctx.Err() == nil {
-			s.log.Error("cluster and store could not be held against one another", "runner", name, "error", err)
-		}
-		if !s.pause(ctx, s.o.ReconcileEvery) {
-			return
-		}
+	var wg sync.WaitGroup
+	for _, look := range []func(context.Context, string, Runner) error{s.findLost, s.findStrays} {
+		wg.Go(func() {
+			for again := true; again; again = s.pause(ctx, s.o.ReconcileEvery) {
+				if err := look(ctx, name, r); err != nil && ctx.Err() == nil {
+					s.log.Error("cluster and store could not be held against one another", "runner", name, "error", err)
+				}
+			}
+		})
 	}
+	wg.Wait()
 }
 
-// lostAfter is how long a lost attempt is not held before its run is told.
-const lostAfter = 10 * time.Second
-
-func (s *Service) reconcileOnce(ctx context.Context, name string, r Runner) error {
-	known, missing, err := s.inCluster(ctx, name)
+// findStrays deletes the attempts that the runner holds, and whose runs do not have
+// them in their cluster. InCluster is committed before anything is created: so the
+// run is read after what is held.
+func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
+	known, _, err := s.inCluster(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -46,19 +43,25 @@ func (s *Service) reconcileOnce(ctx context.Context, name string, r Runner) erro
 	if err != nil {
 		return err
 	}
-	without(missing, held)
 	s.deleteStrays(ctx, name, r, held, known)
-	if len(missing) == 0 || !s.pause(ctx, lostAfter) {
-		return nil
+	return nil
+}
+
+// lostAfter is how long a lost attempt is not held before its run is told.
+const lostAfter = 10 * time.Second
+
+// findLost tells the runs whose attempts were created, and that the runner does not
+// hold. The runs are read before what is held, and all is looked at twice: the runner
+// may hear of what it has created a little later.
+func (s *Service) findLost(ctx context.Context, name string, r Runner) error {
+	missing, err := s.notHeld(ctx, name, r)
+	if err != nil || len(missing) == 0 || !s.pause(ctx, lostAfter) {
+		return err
 	}
-	_, still, err := s.inCluster(ctx, name)
+	still, err := s.notHeld(ctx, name, r)
 	if err != nil {
 		return err
 	}
-	if held, err = r.Held(ctx); err != nil {
-		return err
-	}
-	without(still, held)
 	for a := range missing {
 		if still[a] {
 			s.lost(ctx, name, a)
@@ -67,10 +70,17 @@ func (s *Service) reconcileOnce(ctx context.Context, name string, r Runner) erro
 	return nil
 }
 
-func without(set map[Attempt]bool, list []Attempt) {
-	for _, a := range list {
-		delete(set, a)
+// notHeld gives the attempts that must be there, and that the runner does not hold.
+func (s *Service) notHeld(ctx context.Context, name string, r Runner) (map[Attempt]bool, error) {
+	_, missing, err := s.inCluster(ctx, name)
+	if err != nil {
+		return nil, err
 	}
+	held, err := r.Held(ctx)
+	for _, a := range held {
+		delete(missing, a)
+	}
+	return missing, err
 }
 
 // inCluster lists the attempts that runs may have with a runner, and those of them
@@ -121,8 +131,13 @@ func (s *Service) lost(ctx context.Context, name string, a Attempt) {
 	k.tell(ctx, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
 }
 
-// strayDeletions is how many strays are deleted at a time.
-const strayDeletions = 8
+const (
+	// strayDeletions is how many strays are deleted at a time.
+	strayDeletions = 8
+	// strayLimit is how long one may take before the next one has its turn. It is tried
+	// again the next time.
+	strayLimit = 2 * time.Minute
+)
 
 // deleteStrays deletes what is held and belongs to no run. Those of known were in
 // their runs' clusters a moment ago: the runs delete them.
@@ -166,9 +181,29 @@ func (s *Service) stray(ctx context.Context, name string, a Attempt) bool {
 func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Attempt) {
 	log := s.log.With("runner", name, "pod", a.Name(), "run", a.Run)
 	log.Warn("a pod belongs to no run: deleting it")
+	ctx, done := s.within(ctx, strayLimit)
+	defer done()
 	_, err := s.remove(ctx, r, a, func() bool { return !s.stray(ctx, name, a) })
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		log.Error("a pod that belongs to no run could not be deleted; trying again later", "error", err)
+	}
+}
+
+// errTooLong is the cause of a context that [Service.within] ends.
+var errTooLong = errors.New("it takes too long")
+
+// within bounds a context by the service's clock; done waits for all that it needs.
+func (s *Service) within(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if s.pause(ctx, d) {
+			cancel(errTooLong)
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		wg.Wait()
 	}
 }
 

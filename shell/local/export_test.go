@@ -2,6 +2,22 @@
 
 package local
 
+import (
+	"fmt"
+	"os"
+)
+
+// All these tests are those of a program that prints something before main, and
+// before it is turned into a supervisor.
+var _ = hello()
+
+func hello() bool {
+	if os.Args[0] == launcherName || os.Args[0] == supervisorName {
+		fmt.Println("a package of the program says hello")
+	}
+	return true
+}
+
 // PollOnly makes the runner look at its pods every now and then, as it does where
 // the system does not tell.
 func (r *Runner) PollOnly() { r.poll = true }

@@ -51,6 +51,9 @@ type hostTask struct {
 	Run    jobs.Run
 	Delete bool
 	Step   string
+	// Upgrade has another program take the place of this one's file at Step; nobody is
+	// killed then.
+	Upgrade bool
 }
 
 func host(raw string) error {
@@ -63,7 +66,12 @@ func host(raw string) error {
 		return err
 	}
 	r.AtStep(func(step string) {
-		if step == task.Step {
+		if step != task.Step {
+			return
+		}
+		if task.Upgrade {
+			upgrade()
+		} else {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -74,6 +82,20 @@ func host(raw string) error {
 		_, err = r.Create(context.Background(), task.Run)
 	}
 	return err
+}
+
+// upgrade puts another program in the place of this one, as a package manager does.
+func upgrade() {
+	exe, err := os.Executable()
+	if err == nil {
+		err = os.WriteFile(exe+".new", []byte("#!/bin/sh\nexit 99\n"), 0o700)
+	}
+	if err == nil {
+		err = os.Rename(exe+".new", exe)
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // killedAt has another process do the task, and die at the step.

@@ -159,3 +159,20 @@ func TestDirectoriesThatAProgramClosedAreRemoved(t *testing.T) {
 	require.NoError(t, removeAll(dir))
 	assert.NoDirExists(t, dir)
 }
+
+func TestWhatADaemonWithTheSameProcessIDLeftIsRemoved(t *testing.T) { // in a container each is the first
+	r, err := New(Options{Dir: t.TempDir()})
+	require.NoError(t, err)
+	left := filepath.Join(r.dir, fmt.Sprintf("%s%d-1", newPrefix, os.Getpid()))
+	mine := filepath.Join(r.dir, ownNewPrefix+"1")
+	require.NoError(t, os.Mkdir(left, 0o700))
+	require.NoError(t, os.Mkdir(mine, 0o700))
+	r.cleanUp()
+	assert.NoDirExists(t, left)
+	assert.DirExists(t, mine)
+}
+
+func TestWhatIsExpandedIsCutOffBeforeItFillsTheMemory(t *testing.T) {
+	vars := map[string]string{"A": strings.Repeat("x", 64<<10)}
+	assert.Less(t, len(expand(strings.Repeat("$(A)", 1000), vars)), maxExpanded+128<<10)
+}

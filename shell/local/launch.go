@@ -62,27 +62,43 @@ func launch(ctx context.Context, dir string, step func(string)) error {
 	if err != nil {
 		return err
 	}
-	var out, problem strings.Builder
-	cmd := &exec.Cmd{Path: exe, Args: []string{launcherName, dir}, Dir: dir, Env: supervisorEnv(dir), Stdout: &out, Stderr: &problem}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	// Other packages of the program may print something before it becomes a launcher:
+	// the answer has a way of its own.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	var problem strings.Builder
+	cmd := &exec.Cmd{Path: exe, Args: []string{launcherName, dir}, Dir: dir, Env: supervisorEnv(dir), Stderr: &problem, ExtraFiles: []*os.File{w}}
 	// It is not killed when ctx ends: it takes a moment, and a pod that is half
 	// started could not be told from one that is not.
 	err = cmd.Start()
+	_ = w.Close()
+	var out []byte
 	if err == nil {
 		step("launched")
-		err = cmd.Wait()
+		out, err = io.ReadAll(r)
+		err = errors.Join(err, cmd.Wait())
 	}
 	if err != nil {
 		return fmt.Errorf("start the supervisor of a pod: %w%s", err, clipped(problem.String()))
 	}
-	switch out.String() {
+	switch string(out) {
 	case answerStarted, answerBefore:
 		step("answered")
 		return nil
 	}
-	return fmt.Errorf("start the supervisor of a pod: it ended before it was ready%s", clipped(problem.String()+out.String()))
+	return fmt.Errorf("start the supervisor of a pod: it ended before it was ready%s", clipped(problem.String()+string(out)))
+}
+
+// answerTo is where a launcher and a supervisor answer.
+func answerTo() *os.File {
+	syscall.CloseOnExec(3)
+	return os.NewFile(3, "answer")
 }
 
 func clipped(text string) string {
@@ -106,6 +122,7 @@ func launchDetached(dir string) int {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	to := answerTo()
 	exe, err := self()
 	if err != nil {
 		return fail(err)
@@ -131,14 +148,13 @@ func launchDetached(dir string) int {
 	if err != nil {
 		return fail(err)
 	}
-	_, _ = os.Stdout.Write(answer)
+	_, _ = to.Write(answer)
 	return 0
 }
 
 // superviseMain is the supervisor.
 func superviseMain(dir string) int {
-	answer := os.NewFile(3, "answer")
-	syscall.CloseOnExec(3)
+	answer := answerTo()
 	p, lock, err := claim(dir)
 	switch {
 	case errors.Is(err, errBefore):

@@ -81,16 +81,38 @@ func planOf(r jobs.Run, dir, node, uid string, maxLog int64) (plan, error) {
 		p.MaxRunMS = min(r.MaxAllowedRunTimeMS, maxRunMS) + overrunSlackMS
 	}
 	fields := fieldValues(r, node, uid)
-	for _, c := range pod.InitContainers {
-		p.Init = append(p.Init, programOf(c, r, dir, fields))
-	}
-	for _, c := range pod.Containers {
-		p.Main = append(p.Main, programOf(c, r, dir, fields))
-	}
-	return p, nil
+	p.Init, p.Main, err = programsOf(pod, r, dir, fields)
+	return p, err
 }
 
-func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool)) program {
+// maxExpanded bounds what the commands, args and env of a pod are once their
+// variables are written out: these may name one another, and so double with each
+// line. It is about what the system lets one process begin with.
+const maxExpanded = 2 << 20
+
+// programsOf gives the programs of both lists of containers.
+func programsOf(pod *corev1.PodSpec, r jobs.Run, dir string, fields func(path string) (string, bool)) (init, main []program, err error) {
+	room := maxExpanded
+	if init, err = programsIn("initContainers", pod.InitContainers, r, dir, fields, &room); err == nil {
+		main, err = programsIn("containers", pod.Containers, r, dir, fields, &room)
+	}
+	return init, main, err
+}
+
+func programsIn(list string, all []corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool), room *int) ([]program, error) {
+	var programs []program
+	for i, c := range all {
+		p := programOf(c, r, dir, fields, room)
+		if *room < 0 {
+			return nil, permanent("pod_spec.%s[%d]: up to here the commands, args and env have more than %d bytes, once $(NAME) is written out", list, i, maxExpanded)
+		}
+		programs = append(programs, p)
+	}
+	return programs, nil
+}
+
+// programOf takes what is written out from room, and stops where that is below 0.
+func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool), room *int) program {
 	own := [][2]string{
 		{"ORRERY_RUN_ID", r.RunID},
 		{"ORRERY_JOB_ID", r.JobID},
@@ -108,6 +130,9 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 		if e.ValueFrom != nil {
 			value, _ = fields(e.ValueFrom.FieldRef.FieldPath) // checked: it is known
 		}
+		if *room -= len(e.Name) + len(value); *room < 0 {
+			return program{}
+		}
 		vars[e.Name] = value
 		env[e.Name] = value
 	}
@@ -119,7 +144,11 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 		p.Dir = filepath.Join(dir, workDir)
 	}
 	for _, word := range slices.Concat(c.Command, c.Args) {
-		p.Argv = append(p.Argv, expand(word, vars))
+		word = expand(word, vars)
+		if *room -= len(word); *room < 0 {
+			return program{}
+		}
+		p.Argv = append(p.Argv, word)
 	}
 	for name, value := range env {
 		p.Env = append(p.Env, name+"="+value)
@@ -145,7 +174,8 @@ func inherited() map[string]string {
 }
 
 // expand replaces $(NAME) by the variable's value, as Kubernetes does: what is
-// unknown stays as it is, and $$ stands for a dollar sign.
+// unknown stays as it is, and $$ stands for a dollar sign. What is longer than
+// maxExpanded is cut off somewhere after it.
 func expand(s string, vars map[string]string) string {
 	if !strings.Contains(s, "$") {
 		return s
@@ -154,7 +184,7 @@ func expand(s string, vars map[string]string) string {
 	for {
 		before, after, found := strings.Cut(s, "$")
 		b.WriteString(before)
-		if !found {
+		if !found || b.Len() > maxExpanded {
 			return b.String()
 		}
 		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
@@ -208,6 +238,10 @@ func checkedSpec(spec core.JobSpec) (*corev1.PodSpec, error) {
 	if err := checkPod(pod); err != nil {
 		return nil, permanentError{err}
 	}
+	some := jobs.Run{Spec: spec}
+	if _, _, err := programsOf(pod, some, "", fieldValues(some, "", "")); err != nil {
+		return nil, err
+	}
 	return pod, nil
 }
 
@@ -260,6 +294,12 @@ func checkContainer(field string, c corev1.Container) error {
 		return fmt.Errorf("%s.command[0]: is empty: give the program to run", field)
 	case c.WorkingDir != "" && !filepath.IsAbs(c.WorkingDir):
 		return fmt.Errorf("%s.workingDir: %q is not an absolute path", field, c.WorkingDir)
+	case strings.ContainsRune(c.WorkingDir, 0):
+		return fmt.Errorf("%s.workingDir: has a NUL byte", field)
+	case hasNUL(c.Command):
+		return fmt.Errorf("%s.command: has a NUL byte", field)
+	case hasNUL(c.Args):
+		return fmt.Errorf("%s.args: has a NUL byte", field)
 	}
 	known := fieldValues(jobs.Run{}, "", "")
 	for i, e := range c.Env {
@@ -281,6 +321,10 @@ func checkContainer(field string, c corev1.Container) error {
 		}
 	}
 	return nil
+}
+
+func hasNUL(words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.ContainsRune(word, 0) })
 }
 
 var ownVars = []string{"ORRERY_RUN_ID", "ORRERY_JOB_ID", "ORRERY_SCHEDULED_AT", "ORRERY_ATTEMPT", podDirVar}

@@ -1,9 +1,11 @@
 package local_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -139,4 +141,26 @@ func TestSupervisorsHoldNothingOpenOfTheDaemon(t *testing.T) {
 	_, err = r.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 	require.NoError(t, r.Close())
+}
+
+func TestADaemonWhoseProgramWasReplacedStartsPodsAllTheSame(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	program, err := os.ReadFile(self)
+	require.NoError(t, err)
+	exe, dir := filepath.Join(t.TempDir(), "daemon"), t.TempDir()
+	require.NoError(t, os.WriteFile(exe, program, 0o700))
+	run := script("exit 7")
+	raw, err := json.Marshal(hostTask{Dir: dir, Run: run, Step: "prepared", Upgrade: true})
+	require.NoError(t, err)
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), hostVar+"="+string(raw))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	now, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	require.Contains(t, string(now), "exit 99")
+
+	w := watching(t, dir)
+	assert.EqualValues(t, 7, *w.reaches(run.Attempt, jobs.PhaseEnded).Pod.ExitCode)
 }

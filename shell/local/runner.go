@@ -32,12 +32,17 @@ type Runner struct {
 	logger *slog.Logger
 	poll   bool // look at everything every now and then, instead of being told
 
-	attempts keyed // one thing is done to an attempt at a time
+	attempts keyed         // one thing is done to an attempt at a time
+	launches chan struct{} // holds a token for each launch that goes on
 	watch    *watch
 	step     func(name string) // a test may end the process there
 }
 
 var _ jobs.Runner = (*Runner)(nil)
+
+// maxLaunches is how many supervisors are started at a time: each start takes two
+// processes of the program's size.
+const maxLaunches = 32
 
 // New makes a Runner. The error names the option that cannot be right.
 func New(o Options) (*Runner, error) {
@@ -60,12 +65,13 @@ func New(o Options) (*Runner, error) {
 	}
 	node, _ := os.Hostname()
 	return &Runner{
-		dir:    dir,
-		node:   cmp.Or(node, "localhost"),
-		maxLog: cmp.Or(o.MaxLogBytes, defaultMaxLog),
-		logger: cmp.Or(o.Logger, slog.Default()),
-		watch:  newWatch(),
-		step:   func(string) {},
+		dir:      dir,
+		node:     cmp.Or(node, "localhost"),
+		maxLog:   cmp.Or(o.MaxLogBytes, defaultMaxLog),
+		logger:   cmp.Or(o.Logger, slog.Default()),
+		watch:    newWatch(),
+		launches: make(chan struct{}, maxLaunches),
+		step:     func(string) {},
 	}, nil
 }
 
@@ -99,6 +105,12 @@ func (r *Runner) create(ctx context.Context, run jobs.Run) error {
 	}
 	defer r.watch.touch(run.Name())
 	r.step("prepared")
+	select {
+	case r.launches <- struct{}{}:
+		defer func() { <-r.launches }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return launch(ctx, dir, r.step)
 }
 
@@ -116,7 +128,7 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	if err != nil {
 		return err
 	}
-	made, err := os.MkdirTemp(r.dir, ownNewPrefix())
+	made, err := os.MkdirTemp(r.dir, ownNewPrefix)
 	if err != nil {
 		return err
 	}

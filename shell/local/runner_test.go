@@ -5,6 +5,7 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,4 +284,13 @@ func TestOptionsThatCannotBeRightAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "Dir")
 	_, err = local.New(local.Options{Dir: t.TempDir(), MaxLogBytes: 5})
 	require.ErrorContains(t, err, "MaxLogBytes is 5")
+}
+
+func TestAProgramThatPrintsBeforeItsMainCanStartPods(t *testing.T) { // see export_test.go
+	var log safeBuffer
+	w := watching(t, t.TempDir(), func(o *local.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	run := script("exit 3")
+	w.create(run)
+	assert.EqualValues(t, 3, *w.reaches(run.Attempt, jobs.PhaseEnded).Pod.ExitCode)
+	assert.NotContains(t, log.String(), "trying again")
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,6 +49,9 @@ func TestAPodSpecThatCannotBeRunHereIsRefusedWithTheField(t *testing.T) {
 		"lifecycle":         {container(`"lifecycle":{"preStop":{"exec":{"command":["true"]}}}`), "pod_spec.containers[0].lifecycle"},
 		"tty":               {container(`"tty":true`), "pod_spec.containers[0].tty"},
 		"directory":         {container(`"workingDir":"here"`), `pod_spec.containers[0].workingDir: "here"`},
+		"NUL in a word":     {container(`"args":["a\u0000b"]`), "pod_spec.containers[0].args: has a NUL byte"},
+		"NUL in a command":  {`{"containers":[{"name":"m","command":["a\u0000b"]}]}`, "pod_spec.containers[0].command: has a NUL byte"},
+		"NUL in a path":     {container(`"workingDir":"/a\u0000b"`), "pod_spec.containers[0].workingDir: has a NUL byte"},
 		"another user":      {container(fmt.Sprintf(`"securityContext":{"runAsUser":%d}`, os.Geteuid()+1)), "pod_spec.containers[0].securityContext: runAsUser"},
 		"another group":     {pod(fmt.Sprintf(`"securityContext":{"runAsGroup":%d}`, os.Getegid()+1)), "pod_spec.securityContext: runAsGroup"},
 		"files' group":      {pod(`"securityContext":{"fsGroup":1}`), "pod_spec.securityContext: fsGroup"},
@@ -81,4 +85,30 @@ func TestWhatHasNoMeaningHereIsIgnored(t *testing.T) {
 			"readinessProbe":{"exec":{"command":["true"]}},"restartPolicy":"Never",
 			"securityContext":{"privileged":false,"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,"capabilities":{"drop":["ALL"]}}}]}`,
 		root, os.Geteuid())))
+}
+
+func TestVariablesThatNameOneAnotherFillNoMemory(t *testing.T) {
+	ten := strings.Repeat("$(A0)", 10)
+	env := []string{`{"name":"A0","value":"0123456789"}`}
+	for n := 1; n <= 12; n++ { // ten terabytes
+		env = append(env, fmt.Sprintf(`{"name":"A%d","value":%q}`, n, strings.ReplaceAll(ten, "A0", fmt.Sprintf("A%d", n-1))))
+	}
+	pods := map[string]string{
+		"env":  fmt.Sprintf(`{"containers":[{"name":"m","command":["true"],"env":[%s]}]}`, strings.Join(env, ",")),
+		"args": fmt.Sprintf(`{"containers":[{"name":"m","command":["true"],"args":[%s"$(A4)"],"env":[%s]}]}`, strings.Repeat(`"$(A4)",`, 100), strings.Join(env[:5], ",")),
+	}
+	var many []string // each of them fits
+	for n := range 100 {
+		many = append(many, fmt.Sprintf(`{"name":"m%d","command":["true"],"env":[%s]}`, n, strings.Join(env[:5], ",")))
+	}
+	pods["containers"] = fmt.Sprintf(`{"containers":[%s]}`, strings.Join(many, ","))
+	for name, spec := range pods {
+		t.Run(name, func(t *testing.T) {
+			err := check(t, spec)
+			require.ErrorContains(t, err, "once $(NAME) is written out")
+			var final interface{ Permanent() bool }
+			require.ErrorAs(t, err, &final)
+		})
+	}
+	require.NoError(t, check(t, fmt.Sprintf(`{"containers":[%s]}`, strings.Join(many[:10], ","))))
 }

@@ -4,11 +4,11 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -201,8 +201,9 @@ func (r *Runner) own() (*os.File, error) {
 	return lock, nil
 }
 
-// ownNewPrefix begins the names of directories that this process is making.
-func ownNewPrefix() string { return newPrefix + strconv.Itoa(os.Getpid()) + "-" }
+// ownNewPrefix begins the names of directories that this process is making. The id
+// of a process would not do: in a container each daemon has the same.
+var ownNewPrefix = newPrefix + rand.Text() + "-"
 
 // cleanUp removes what a daemon left that was killed.
 func (r *Runner) cleanUp() {
@@ -212,7 +213,7 @@ func (r *Runner) cleanUp() {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		left := strings.HasPrefix(name, newPrefix) && !strings.HasPrefix(name, ownNewPrefix())
+		left := strings.HasPrefix(name, newPrefix) && !strings.HasPrefix(name, ownNewPrefix)
 		if !left && !strings.HasPrefix(name, gonePrefix) {
 			continue
 		}
