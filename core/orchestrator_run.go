@@ -35,13 +35,12 @@ func (o Orchestrator) podRunning(e PodRunning, c Clock) (Orchestrator, []effects
 	return o.run(c)
 }
 
-// run: container_creating → running. Where the creation was not answered yet, it
-// needs no answer any more.
+// run: container_creating → running. Where the creation was not answered yet, its
+// answer decides nothing any more, but is waited for: it tells of its API calls.
 func (o Orchestrator) run(c Clock) (Orchestrator, []effects.Effect) {
-	asked, effs := o.Asked.withdrawn()
-	o.Asked, o.ExecutionStartedAt = asked, c.Now
+	o.ExecutionStartedAt = c.Now
 	o.Metrics.PodStartLatencyMS = betweenMS(o.CreationAskedAt, c.Now)
-	o, effs = o.to(OrchestratorRunning, effs, c)
+	o, effs := o.to(OrchestratorRunning, nil, c)
 	return o, append(effs, o.update(updateStarted, ""))
 }
 
@@ -103,7 +102,8 @@ func (o Orchestrator) overrun(c Clock) (Orchestrator, []effects.Effect) {
 // terminate: running → terminating. First what the pod wrote is fetched, then it
 // is deleted, then the constraints are checked.
 func (o Orchestrator) terminate(failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.Error, o.ExecutionEndedAt = failure, c.Now
+	asked, withdrawn := o.Asked.withdrawn()
+	o.Asked, o.Error, o.ExecutionEndedAt, effs = asked, failure, c.Now, append(effs, withdrawn...)
 	o, effs = o.to(OrchestratorTerminating, effs, c)
 	return o.fetchLogs(effs)
 }

@@ -206,13 +206,32 @@ func TestTheUpdatesOfARunHaveIdsThatAreTheSameOnlyForTheSameChange(t *testing.T)
 	assert.Equal(t, updates, again)
 }
 
-func TestAnAnswerToACreationThatThePodHasOvertakenChangesNothing(t *testing.T) {
+func TestAnAnswerToACreationThatThePodHasOvertakenCountsItsCallsAndChangesNothingElse(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
 	n := core.Outstanding(creating)[0].Number()
+	calls := json.RawMessage(`{"api_calls":3}`)
 	running, effs := creating.Apply(core.PodRunning{Pod: podAt()}, core.Clock{Now: start})
-	require.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}))
-	_, effs = running.Apply(core.EffectFailed{N: n, Reason: "time-out"}, core.Clock{Now: start})
-	assert.NotNil(t, refusal(effs), "a creation that timed out has created it nevertheless")
+	require.NotContains(t, effs, effects.Effect(effects.Withdraw{N: n}), "004 KubernetesAPICalls: its answer tells of them")
+	want := running
+	want.Asked.Open, want.Metrics.KubernetesAPICalls = nil, 3
+	for name, answer := range map[string]core.OrchestratorEvent{
+		"it was created": core.EffectDone{N: n, Result: calls},
+		"a creation that timed out has created it":  core.EffectFailed{N: n, Reason: "time-out", Result: calls},
+		"one that failed for good has created it":   core.EffectFailed{N: n, Reason: "no", Permanent: true, Result: calls},
+		"one that was interrupted is not repeated":  core.EffectInterrupted{N: n, Reason: "crash"},
+		"one that was handed back is not asked for": core.EffectHandedBack{N: n},
+	} {
+		after, effs := running.Apply(answer, core.Clock{Now: start})
+		assert.Empty(t, effs, name)
+		if _, told := answer.(core.EffectDone); !told && answer.EventType() != "effect_failed" {
+			after.Metrics.KubernetesAPICalls = 3
+		}
+		after.UpdatedAt = want.UpdatedAt
+		assert.Equal(t, want, after, name)
+	}
+	ended, effs := running.Apply(core.PodEnded{Pod: podAt(0)}, core.Clock{Now: start})
+	assert.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}), "a pod that has ended must not be created again")
+	assert.Len(t, core.Outstanding(ended), 1)
 }
 
 func TestARunThatItsJobDoesNotKnowIsCancelledInsteadOfWaitingForEver(t *testing.T) {
