@@ -314,10 +314,14 @@ func (o Orchestrator) announce(action string, data json.RawMessage) effects.Effe
 // update announces an important change (004 JobRunUpdate, E8). What it is about
 // and the attempt make its id: the same change always has the same.
 func (o Orchestrator) update(what, failure string) effects.Effect {
+	exit := o.Pod.ExitCode
+	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
+		exit = nil
+	}
 	return o.announce("update", jsonOf(JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what),
 		RunID:    o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
-		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
+		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -204,6 +205,38 @@ func TestTheUpdatesOfARunHaveIdsThatAreTheSameOnlyForTheSameChange(t *testing.T)
 	assert.Len(t, ids, len(updates), "each change has an id of its own")
 	again, _ := updatesOf(t, created, events...)
 	assert.Equal(t, updates, again)
+}
+
+// Whoever missed an announcement is told of the change by the stored state (004
+// JobStateSyncer): nothing of the present attempt is told otherwise, or left out.
+func TestUpdatesThatAreMadeAgainFromTheStateAreThoseThatWereAnnounced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o, clock := core.Orchestrator{}, core.Clock{Now: start}
+		announced := map[uuid.UUID]core.JobRunUpdate{}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "seconds")) * time.Second)
+			after, effs := o.Apply(drawRunEvent(t, o, clock).(core.OrchestratorEvent), clock)
+			if o = after; !exists(o) {
+				announced = map[uuid.UUID]core.JobRunUpdate{}
+			}
+			for _, said := range emitted(step{effs: effs}, "run:update") {
+				var u core.JobRunUpdate
+				require.NoError(t, json.Unmarshal(said.Data, &u))
+				require.NotContains(t, announced, u.UpdateID)
+				announced[u.UpdateID] = u
+			}
+			again := map[uuid.UUID]core.JobRunUpdate{}
+			for _, u := range o.Updates() {
+				again[u.UpdateID] = u
+			}
+			for id, u := range announced { // order-free: each by itself
+				if made, known := again[id]; known || u.RetryAttempt == o.RetryAttempt {
+					require.Equal(t, u, made, "%s", encoded(o))
+				}
+			}
+			require.LessOrEqual(t, len(again), len(announced))
+		}
+	})
 }
 
 func TestAnAnswerToACreationThatThePodHasOvertakenCountsItsCallsAndChangesNothingElse(t *testing.T) {
