@@ -184,6 +184,20 @@ func TestFollowingEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestAJobThatAsksForMoreLogsThanAreStoredKeepsTheirHeadFirst(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		text := strings.Repeat("0123456789abcde\n", 6<<16) // 6 MiB
+		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Output: text, Ends: true} }
+		o := r.ended(r.trigger(job("nightly", func(s *core.JobSpec) { s.Logs = core.LogPolicy{HeadBytes: 3 << 20, TailBytes: 3 << 20} })))
+		require.True(t, o.Logs.Stored, "%s", o.Logs.Error)
+		kept, err := r.logs.RunLog(t.Context(), o.ID, 0)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(kept), 4<<20, "what the engine takes")
+		assert.Greater(t, len(kept), 4<<20-8<<10)
+		assert.Equal(t, text[:3<<20], string(kept[:3<<20]))
+	})
+}
+
 // breaksOff is a runner whose logs can be read only so far.
 type breaksOff struct {
 	*runnertest.Fake
