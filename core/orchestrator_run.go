@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -276,8 +277,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 		return o.childEnded(e, c)
 	case PodEnded:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
-			o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
-			return o.fetchLogs([]effects.Effect{o.update(updateAdopted, o.Error)})
+			return o.adoptedEnded(e, c)
 		}
 	case PodLost:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
@@ -300,6 +300,17 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	case OrchestratorDue, OrchestratorAdmit, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 	}
 	return o, o.refuseNow(e)
+}
+
+// adoptedEnded: the pod of an orphaned run has ended. Where it has an exit code there
+// is something to tell.
+func (o Orchestrator) adoptedEnded(e PodEnded, c Clock) (Orchestrator, []effects.Effect) {
+	o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
+	o, effs := o.fetchLogs(nil)
+	if o.wasAdopted() {
+		effs = slices.Insert(effs, 0, o.update(updateAdopted, o.Error))
+	}
+	return o, effs
 }
 
 // announce says something of the run on the bus.

@@ -104,3 +104,14 @@ func TestUpdatesThatAreMadeAgainFromTheStateAreThoseThatWereAnnounced(t *testing
 		}
 	})
 }
+
+func TestHowAnAdoptedPodEndedIsToldWhereItHasAnExitCode(t *testing.T) {
+	orphan := runPhases(goldenJobSpec())[core.OrchestratorOrphaned]
+	require.Equal(t, core.StepAdopted, orphan.Step)
+	told, after := updatesOf(t, orphan, core.PodEnded{Pod: podAt(3)})
+	require.Len(t, told, 1)
+	assert.EqualValues(t, 3, *told[0].ExitCode)
+	assert.Contains(t, after.Updates(), told[0])
+	told, _ = updatesOf(t, orphan, core.PodEnded{Pod: core.Pod{Reason: "Evicted"}})
+	assert.Empty(t, told, "the update of its end says all that is known")
+}
