@@ -43,15 +43,11 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 		return list
 	}
 	base.CompletedAt, base.Status, base.Success = o.CompletedAt, o.State, o.State == OrchestratorCompleted
-	base.ExitCode, base.Error = o.Pod.ExitCode, o.Error
+	base.ExitCode, base.Error = o.Metrics.PodExitCode, o.Error // as it was then
 	u := base
 	u.UpdateID = updateID(o.ID, o.RetryAttempt, updateEnded)
-	adopted := o.wasAdopted()
-	if adopted {
-		u.ExitCode = o.Metrics.PodExitCode
-	}
-	if list = append(list, u); adopted {
-		base.UpdateID = updateID(o.ID, o.RetryAttempt, updateAdopted)
+	if list = append(list, u); o.wasAdopted() {
+		base.UpdateID, base.ExitCode = updateID(o.ID, o.RetryAttempt, updateAdopted), o.Pod.ExitCode
 		list = append(list, base)
 	}
 	return list
