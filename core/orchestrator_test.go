@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -179,6 +180,13 @@ func TestAnAnswerToACreationThatThePodHasOvertakenCountsItsCallsAndChangesNothin
 	ended, effs := running.Apply(core.PodEnded{Pod: podAt(0)}, core.Clock{Now: start})
 	assert.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}), "a pod that has ended must not be created again")
 	assert.Len(t, core.Outstanding(ended), 1)
+}
+
+func TestTheCallsOfARunAreCountedUpToWhatTheirNumberHolds(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorTerminating]
+	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
+	o, _ = o.Apply(core.EffectDone{N: core.Outstanding(o)[0].Number(), Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
+	assert.EqualValues(t, uint32(math.MaxUint32), o.Metrics.KubernetesAPICalls)
 }
 
 func TestARunThatItsJobDoesNotKnowIsCancelledInsteadOfWaitingForEver(t *testing.T) {
