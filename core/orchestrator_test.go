@@ -186,7 +186,7 @@ func TestTheCallsOfARunAreCountedUpToWhatTheirNumberHolds(t *testing.T) {
 	o := runPhases(goldenJobSpec())[core.OrchestratorTerminating]
 	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
 	o, _ = o.Apply(core.EffectDone{N: core.Outstanding(o)[0].Number(), Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
-	assert.EqualValues(t, uint32(math.MaxUint32), o.Metrics.KubernetesAPICalls)
+	assert.Equal(t, uint32(math.MaxUint32), o.Metrics.KubernetesAPICalls)
 }
 
 func TestARunThatItsJobDoesNotKnowIsCancelledInsteadOfWaitingForEver(t *testing.T) {
