@@ -90,9 +90,10 @@ type Orchestrator struct {
 	CompletedAt            Time `json:"completed_at"`
 	UpdatedAt              Time `json:"updated_at"`
 
-	Error    string              `json:"error"` // why it failed, was cancelled or is tried again; empty: it was not
-	Metrics  OrchestratorMetrics `json:"metrics"`
-	Reported bool                `json:"reported"` // the metrics were announced
+	Error       string              `json:"error"`                  // why it failed, was cancelled or is tried again; empty: it was not
+	LastFailure string              `json:"last_failure,omitempty"` // why the attempt before this one failed
+	Metrics     OrchestratorMetrics `json:"metrics"`
+	Reported    bool                `json:"reported"` // the metrics were announced
 }
 
 // RunStep says what a run does within its state.
@@ -274,6 +275,7 @@ func (o Orchestrator) retry(c Clock) (Orchestrator, []effects.Effect) {
 	o.RetryAttempt++
 	o.Metrics.RetryAttempt = o.RetryAttempt
 	o = o.forgetAttempt()
+	o.LastFailure = failure
 	o, effs := o.to(OrchestratorPending, nil, c)
 	return o.begin(append(effs, o.update(updateRetry, failure)), c)
 }

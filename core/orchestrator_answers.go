@@ -137,6 +137,10 @@ func (o Orchestrator) effectInterrupted(e EffectInterrupted, c Clock) (Orchestra
 	if effect == nil {
 		return o.refuseAnswer(e, e.N)
 	}
+	if o.created(effect) {
+		o.Asked, o.UpdatedAt = asked, c.Now
+		return o, nil
+	}
 	if _, action := effect.(effects.TakeAction); action && o.Repeats >= MaxEffectRepeats {
 		o.Asked = asked
 		return o.acted(boundedReason(e.Reason, ReasonRecovered), c)
@@ -151,7 +155,18 @@ func (o Orchestrator) effectHandedBack(e EffectHandedBack, c Clock) (Orchestrato
 	if effect == nil {
 		return o.refuseAnswer(e, e.N)
 	}
+	if o.created(effect) {
+		o.Asked, o.UpdatedAt = asked, c.Now
+		return o, nil
+	}
 	return o.again(asked, effect, c)
+}
+
+// created reports whether an effect is the creation of a pod that was seen running.
+// It is not asked for again: where the pod is gone by now, that would make another.
+func (o Orchestrator) created(e effects.Outer) bool {
+	_, creates := e.(effects.CreateRun)
+	return creates && o.State == OrchestratorRunning
 }
 
 func (o Orchestrator) again(asked Asked, effect effects.Outer, c Clock) (Orchestrator, []effects.Effect) {

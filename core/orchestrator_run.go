@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -35,13 +36,12 @@ func (o Orchestrator) podRunning(e PodRunning, c Clock) (Orchestrator, []effects
 	return o.run(c)
 }
 
-// run: container_creating → running. Where the creation was not answered yet, it
-// needs no answer any more.
+// run: container_creating → running. Where the creation was not answered yet, its
+// answer decides nothing any more, but is waited for: it tells of its API calls.
 func (o Orchestrator) run(c Clock) (Orchestrator, []effects.Effect) {
-	asked, effs := o.Asked.withdrawn()
-	o.Asked, o.ExecutionStartedAt = asked, c.Now
+	o.ExecutionStartedAt = c.Now
 	o.Metrics.PodStartLatencyMS = betweenMS(o.CreationAskedAt, c.Now)
-	o, effs = o.to(OrchestratorRunning, effs, c)
+	o, effs := o.to(OrchestratorRunning, nil, c)
 	return o, append(effs, o.update(updateStarted, ""))
 }
 
@@ -103,7 +103,8 @@ func (o Orchestrator) overrun(c Clock) (Orchestrator, []effects.Effect) {
 // terminate: running → terminating. First what the pod wrote is fetched, then it
 // is deleted, then the constraints are checked.
 func (o Orchestrator) terminate(failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.Error, o.ExecutionEndedAt = failure, c.Now
+	asked, withdrawn := o.Asked.withdrawn()
+	o.Asked, o.Error, o.ExecutionEndedAt, effs = asked, failure, c.Now, append(effs, withdrawn...)
 	o, effs = o.to(OrchestratorTerminating, effs, c)
 	return o.fetchLogs(effs)
 }
@@ -276,8 +277,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 		return o.childEnded(e, c)
 	case PodEnded:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
-			o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
-			return o.fetchLogs([]effects.Effect{o.update(updateAdopted, o.Error)})
+			return o.adoptedEnded(e, c)
 		}
 	case PodLost:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
@@ -302,6 +302,17 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	return o, o.refuseNow(e)
 }
 
+// adoptedEnded: the pod of an orphaned run has ended. Where it has an exit code there
+// is something to tell.
+func (o Orchestrator) adoptedEnded(e PodEnded, c Clock) (Orchestrator, []effects.Effect) {
+	o.Pod, o.UpdatedAt = e.Pod.bounded(), c.Now
+	o, effs := o.fetchLogs(nil)
+	if o.wasAdopted() {
+		effs = slices.Insert(effs, 0, o.update(updateAdopted, o.Error))
+	}
+	return o, effs
+}
+
 // announce says something of the run on the bus.
 func (o Orchestrator) announce(action string, data json.RawMessage) effects.Effect {
 	return effects.Emit{Event: effects.Event{
@@ -314,10 +325,14 @@ func (o Orchestrator) announce(action string, data json.RawMessage) effects.Effe
 // update announces an important change (004 JobRunUpdate, E8). What it is about
 // and the attempt make its id: the same change always has the same.
 func (o Orchestrator) update(what, failure string) effects.Effect {
+	exit := o.Pod.ExitCode
+	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
+		exit = nil
+	}
 	return o.announce("update", jsonOf(JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what),
 		RunID:    o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
-		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
+		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))
 }
 

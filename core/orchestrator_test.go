@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -68,6 +69,11 @@ func TestEveryStateAndEventIsDecidedAsTheTableSays(t *testing.T) {
 			lines = append(lines, fmt.Appendf(nil, "%-18s × %-18s %s", state, e.EventType(), what))
 		}
 	}
+	kinds := map[string]bool{}
+	for _, e := range goldenRunEvents() {
+		kinds[e.EventType()] = true
+	}
+	require.Len(t, lines, len(core.OrchestratorStatuses())*len(kinds), "every pair")
 	golden(t, "orchestrator_table.txt", lines)
 }
 
@@ -148,71 +154,39 @@ func TestTheMetricsOfARunThatWasTriedTwiceHaveEveryFieldOf004(t *testing.T) {
 	}
 }
 
-// updatesOf applies events and gives the updates that they announce.
-func updatesOf(t *testing.T, o core.Orchestrator, events ...core.OrchestratorEvent) (out []core.JobRunUpdate, after core.Orchestrator) {
-	t.Helper()
-	clock := core.Clock{Now: start}
-	for _, e := range events {
-		if at := o.Deadline(); e.EventType() == "due" {
-			clock.Now = max(clock.Now, at)
-		}
-		var effs []effects.Effect
-		o, effs = o.Apply(e, clock)
-		require.Nil(t, refusal(effs), "%v", effs)
-		for _, said := range emitted(step{effs: effs}, "run:update") {
-			var u core.JobRunUpdate
-			require.NoError(t, json.Unmarshal(said.Data, &u))
-			out = append(out, u)
-		}
-	}
-	return out, o
-}
-
-func TestTheUpdatesOfARunHaveIdsThatAreTheSameOnlyForTheSameChange(t *testing.T) {
-	job := goldenJobSpec()
-	job.ConstraintConfig, job.Logs.Discard = nil, true
-	events := []core.OrchestratorEvent{core.OrchestratorDue{}, core.OrchestratorAdmit{}}
-	n := uint32(1)
-	for attempt := range uint32(3) {
-		events = append(events, core.EffectDone{N: n}, core.PodRunning{Attempt: attempt, Pod: podAt()}, core.PodEnded{Attempt: attempt, Pod: podAt(7)}, core.EffectDone{N: n + 1})
-		if n += 2; attempt < 2 {
-			events = append(events, core.OrchestratorDue{})
-		}
-	}
-	created, _ := core.Orchestrator{}.Apply(core.OrchestratorCreate{Spec: runSpec(job, start)}, core.Clock{Now: start})
-	updates, o := updatesOf(t, created, events...)
-	require.Equal(t, core.OrchestratorFailed, o.State)
-
-	var told []string
-	ids := map[string]bool{}
-	for _, u := range updates {
-		ids[u.UpdateID.String()] = true
-		told = append(told, fmt.Sprintf("%s %d: success %t, error %q, started %t, completed %t", u.Status, u.RetryAttempt, u.Success, u.Error, !u.StartedAt.IsZero(), !u.CompletedAt.IsZero()))
-		assert.Equal(t, core.RunID("nightly", start), u.RunID)
-		assert.Equal(t, "nightly", u.JobID)
-		assert.Equal(t, start, u.ScheduledAt)
-		assert.Equal(t, u.Status == core.OrchestratorFailed, u.ExitCode != nil)
-	}
-	assert.Equal(t, []string{
-		`running 0: success false, error "", started true, completed false`,
-		`pending 1: success false, error "exit code 7: Error", started false, completed false`,
-		`running 1: success false, error "", started true, completed false`,
-		`pending 2: success false, error "exit code 7: Error", started false, completed false`,
-		`running 2: success false, error "", started true, completed false`,
-		`failed 2: success false, error "exit code 7: Error", started true, completed true`,
-	}, told)
-	assert.Len(t, ids, len(updates), "each change has an id of its own")
-	again, _ := updatesOf(t, created, events...)
-	assert.Equal(t, updates, again)
-}
-
-func TestAnAnswerToACreationThatThePodHasOvertakenChangesNothing(t *testing.T) {
+func TestAnAnswerToACreationThatThePodHasOvertakenCountsItsCallsAndChangesNothingElse(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
 	n := core.Outstanding(creating)[0].Number()
+	calls := json.RawMessage(`{"api_calls":3}`)
 	running, effs := creating.Apply(core.PodRunning{Pod: podAt()}, core.Clock{Now: start})
-	require.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}))
-	_, effs = running.Apply(core.EffectFailed{N: n, Reason: "time-out"}, core.Clock{Now: start})
-	assert.NotNil(t, refusal(effs), "a creation that timed out has created it nevertheless")
+	require.NotContains(t, effs, effects.Effect(effects.Withdraw{N: n}), "004 KubernetesAPICalls: its answer tells of them")
+	want := running
+	want.Asked.Open, want.Metrics.KubernetesAPICalls = nil, 3
+	for name, answer := range map[string]core.OrchestratorEvent{
+		"it was created": core.EffectDone{N: n, Result: calls},
+		"a creation that timed out has created it":  core.EffectFailed{N: n, Reason: "time-out", Result: calls},
+		"one that failed for good has created it":   core.EffectFailed{N: n, Reason: "no", Permanent: true, Result: calls},
+		"one that was interrupted is not repeated":  core.EffectInterrupted{N: n, Reason: "crash"},
+		"one that was handed back is not asked for": core.EffectHandedBack{N: n},
+	} {
+		after, effs := running.Apply(answer, core.Clock{Now: start})
+		assert.Empty(t, effs, name)
+		if _, told := answer.(core.EffectDone); !told && answer.EventType() != "effect_failed" {
+			after.Metrics.KubernetesAPICalls = 3
+		}
+		after.UpdatedAt = want.UpdatedAt
+		assert.Equal(t, want, after, name)
+	}
+	ended, effs := running.Apply(core.PodEnded{Pod: podAt(0)}, core.Clock{Now: start})
+	assert.Contains(t, effs, effects.Effect(effects.Withdraw{N: n}), "a pod that has ended must not be created again")
+	assert.Len(t, core.Outstanding(ended), 1)
+}
+
+func TestTheCallsOfARunAreCountedUpToWhatTheirNumberHolds(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorTerminating]
+	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
+	o, _ = o.Apply(core.EffectDone{N: core.Outstanding(o)[0].Number(), Result: json.RawMessage(`{"api_calls":4294967295}`)}, core.Clock{Now: start})
+	assert.Equal(t, uint32(math.MaxUint32), o.Metrics.KubernetesAPICalls)
 }
 
 func TestARunThatItsJobDoesNotKnowIsCancelledInsteadOfWaitingForEver(t *testing.T) {
@@ -319,6 +293,42 @@ func TestWhatCannotBeDeletedIsReportedAndDoesNotHoldTheRunUp(t *testing.T) {
 	assert.JSONEq(t, `{"error":"connection refused"}`, string(said[0].Data))
 }
 
+// A due event that comes late says that nobody watched: the pod may have started in
+// time. But a daemon that is late each time does not keep the run for ever.
+func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
+	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	late := creating.Deadline().Add(time.Hour)
+	spared, effs := creating.Apply(core.OrchestratorDue{}, core.Clock{Now: late})
+	require.Nil(t, refusal(effs))
+	assert.Empty(t, effs)
+	assert.Equal(t, late.Add(30*time.Second), spared.Deadline())
+	after, effs := spared.Apply(core.OrchestratorDue{}, core.Clock{Now: spared.Deadline().Add(time.Hour)})
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, "the pod did not start within 1m0s", after.Leaving.Reason)
+}
+
+// E10, overlap: the runs that it replaces are about to end, however long they clean up.
+func TestARunThatReplacesOthersWaitsForItsPlaceAsLongAsItTakes(t *testing.T) {
+	for overlap, want := range map[core.OverlapPolicy]core.Time{
+		core.OverlapForbid: start.Add(10 * time.Minute), core.OverlapAllow: start.Add(10 * time.Minute), core.OverlapReplace: 0,
+	} {
+		job := goldenJobSpec()
+		job.Overlap = overlap
+		assert.Equal(t, want, runPhases(job)[core.OrchestratorPending].Deadline(), overlap)
+	}
+}
+
+// R15: where the checker cannot tell how long the pod may run, and the job says to go
+// on, it is not bound by what an attempt before was told.
+func TestTheLimitOfAnAttemptIsNotThatOfTheOneBefore(t *testing.T) {
+	o := runPhases(goldenJobSpec())[core.OrchestratorRetrying]
+	require.NotZero(t, o.MaxAllowedRunTimeMS)
+	o, _ = o.Apply(core.OrchestratorRetry{}, core.Clock{Now: start})
+	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no"}, core.Clock{Now: start})
+	assert.Equal(t, core.OrchestratorContainerCreating, o.State)
+	assert.Zero(t, o.MaxAllowedRunTimeMS)
+}
+
 // nextRunInput answers what some run waits for, lets its pod go on, or lets time
 // pass to the next deadline; false where nothing is to be expected any more. With
 // faults left it may fail, be lost, cancelled or orphaned instead.
@@ -370,6 +380,9 @@ func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Inp
 		return core.Input{}, false
 	}
 	clock.Now = max(clock.Now, at)
+	if fault("stopped") { // nobody was there when it was due
+		clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{11, 45, 3700}).Draw(t, "seconds")) * time.Second)
+	}
 	return core.Input{To: due, Event: core.DueEvent(due.Kind)}, true
 }
 
@@ -378,17 +391,22 @@ func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Inp
 func TestEachRunComesToAnEndUnderAnyFiniteSequenceOfFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := drawJobSpec(t)
-		spec.Schedule = ""
 		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(1)
 		if !w.apply(t, seq, core.Input{To: key, Event: core.JobApply{Spec: spec}}, clock).Changed {
 			return // an odd one
 		}
+		scheduled := spec.Schedule != "" // until there are enough runs
 		for range rapid.IntRange(1, 3).Draw(t, "runs") {
 			seq++
 			require.Nil(t, w.apply(t, seq, core.Input{To: key, Event: core.JobTrigger{By: "ann"}}, clock).Refused)
 		}
 		faults := rapid.IntRange(0, 12).Draw(t, "faults")
 		for end := seq + 600; seq < end; {
+			if scheduled && len(load[core.Orchestrator](w, core.KindOrchestrator)) >= 5 {
+				spec.Schedule, scheduled = "", false
+				seq++
+				w.apply(t, seq, core.Input{To: key, Event: core.JobApply{Spec: spec}}, clock)
+			}
 			in, ok := nextRunInput(t, w, &clock, &faults)
 			if !ok {
 				break

@@ -22,7 +22,7 @@ func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
 
 // Updates makes the announced updates of the present attempt again, in their order
 // and with their ids, for whoever may have missed them. Those of attempts before are
-// not known any more, nor is why the attempt before failed.
+// not known any more.
 func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
@@ -31,7 +31,7 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	var list []JobRunUpdate
 	if o.RetryAttempt > 0 {
 		u := base
-		u.UpdateID, u.Status = updateID(o.ID, o.RetryAttempt, updateRetry), OrchestratorPending
+		u.UpdateID, u.Status, u.Error = updateID(o.ID, o.RetryAttempt, updateRetry), OrchestratorPending, o.LastFailure
 		list = append(list, u)
 	}
 	if base.StartedAt = o.ExecutionStartedAt; !base.StartedAt.IsZero() {
@@ -43,15 +43,11 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 		return list
 	}
 	base.CompletedAt, base.Status, base.Success = o.CompletedAt, o.State, o.State == OrchestratorCompleted
-	base.ExitCode, base.Error = o.Pod.ExitCode, o.Error
+	base.ExitCode, base.Error = o.Metrics.PodExitCode, o.Error // as it was then
 	u := base
 	u.UpdateID = updateID(o.ID, o.RetryAttempt, updateEnded)
-	adopted := o.wasAdopted()
-	if adopted {
-		u.ExitCode = o.Metrics.PodExitCode
-	}
-	if list = append(list, u); adopted {
-		base.UpdateID = updateID(o.ID, o.RetryAttempt, updateAdopted)
+	if list = append(list, u); o.wasAdopted() {
+		base.UpdateID, base.ExitCode = updateID(o.ID, o.RetryAttempt, updateAdopted), o.Pod.ExitCode
 		list = append(list, base)
 	}
 	return list

@@ -33,8 +33,8 @@ const (
 //
 // So each metrics, and of each run the latest update, is told at least once; an
 // update of a run that went on by the next one before it was told, while the process
-// was gone, may be missing. What comes twice has the same UpdateID or RunID; made
-// again from the state an update may say less, so that the first one counts.
+// was gone, may be missing. What comes twice has the same UpdateID or RunID, and says
+// the same.
 func (s *Service) feed(ctx context.Context, wg *sync.WaitGroup) {
 	if s.o.Syncer != nil {
 		f := &feed[core.JobRunUpdate]{s: s, name: "updates", action: "update", deliver: s.o.Syncer.Sync, rebuild: core.Orchestrator.Updates}

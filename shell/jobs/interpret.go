@@ -101,6 +101,9 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 	if !wanted(o, e.Attempt) {
 		return nil, shell.Permanent(fmt.Errorf("attempt %d of run %s, which is %s, is not wanted any more", e.Attempt, o.RunID, o.State))
 	}
+	if o.State == core.OrchestratorRunning { // its pod was seen: where it is gone by now, this would make another
+		return clusterAnswer{}.json()
+	}
 	_, r, err := s.runner(o.Config)
 	if err != nil {
 		return nil, shell.Permanent(err)

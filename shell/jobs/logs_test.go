@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -181,6 +182,47 @@ func TestFollowingEndsWithItsContext(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-to.err, context.Canceled)
 	})
+}
+
+func TestAJobThatAsksForMoreLogsThanAreStoredKeepsTheirHeadFirst(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		text := strings.Repeat("0123456789abcde\n", 6<<16) // 6 MiB
+		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Output: text, Ends: true} }
+		o := r.ended(r.trigger(job("nightly", func(s *core.JobSpec) { s.Logs = core.LogPolicy{HeadBytes: 3 << 20, TailBytes: 3 << 20} })))
+		require.True(t, o.Logs.Stored, "%s", o.Logs.Error)
+		kept, err := r.logs.RunLog(t.Context(), o.ID, 0)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(kept), 4<<20, "what the engine takes")
+		assert.Greater(t, len(kept), 4<<20-8<<10)
+		assert.Equal(t, text[:3<<20], string(kept[:3<<20]))
+	})
+}
+
+// breaksOff is a runner whose logs can be read only so far.
+type breaksOff struct {
+	*runnertest.Fake
+	text string
+}
+
+func (b breaksOff) Logs(_ context.Context, _ jobs.Attempt, _ jobs.LogOptions, w io.Writer) (int, error) {
+	_, _ = io.WriteString(w, b.text)
+	return 2, errCluster
+}
+
+func TestWhatThereIsOfLogsThatBreakOffIsKept(t *testing.T) {
+	for text, want := range map[string]core.RunLogs{
+		"":        {Error: "read the logs: the cluster says no"},
+		"began\n": {Stored: true, Bytes: 6, Truncated: true, Error: "the rest could not be read: the cluster says no"},
+	} {
+		withRig(t, func(r *rig) { r.o.Runners = map[string]jobs.Runner{"fake": breaksOff{r.fake, text}} }, func(t *testing.T, r *rig) {
+			o := r.trigger(job("nightly"))
+			r.fake.End(r.created(o, 0), 0, "")
+			o = r.ended(o)
+			assert.Equal(t, core.OrchestratorCompleted, o.State, "logs that are missing do not fail a run")
+			assert.Equal(t, want, o.Logs)
+			assert.EqualValues(t, 1+2+1, o.Metrics.KubernetesAPICalls, "creation, logs, deletion")
+		})
+	}
 }
 
 func TestLogsThatCannotBeStoredDoNotStopTheRun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
@@ -102,6 +103,47 @@ func TestARefusedCreationFailsTheRunForGoodWhereItIsPermanent(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheCallsOfACreationThatItsPodHasOvertakenAreCounted(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		goOn := make(chan struct{})
+		r.fake.OnCreate = func(context.Context, jobs.Run) error {
+			<-goOn
+			return errCluster // its answer was lost: it is there nevertheless
+		}
+		o := r.trigger(job("nightly"))
+		synctest.Wait()
+		a := jobs.Attempt{Run: o.ID}
+		r.fake.Plant(a)
+		require.True(t, r.fake.Start(a))
+		synctest.Wait()
+		require.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+		close(goOn)
+		synctest.Wait()
+		running := r.run(o.ID)
+		assert.Equal(t, core.OrchestratorRunning, running.State, "%s", running.Error)
+		assert.EqualValues(t, 1, running.Metrics.KubernetesAPICalls)
+		r.fake.End(a, 0, "")
+		assert.EqualValues(t, 3, r.ended(o).Metrics.KubernetesAPICalls, "creation, logs, deletion")
+	})
+}
+
+// After a crash a creation may wait for its turn while the pod that it has made runs,
+// and is gone again when the turn comes.
+func TestAPodThatWasSeenRunningIsNotCreatedAgain(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		answer, err := r.s.Interpreters()[effects.LaneRun].Carry(t.Context(), effects.Ref{Kind: core.KindOrchestrator, ID: o.ID}, effects.CreateRun{N: 9})
+		require.NoError(t, err)
+		assert.JSONEq(t, `{"api_calls":0}`, string(answer))
+		assert.Equal(t, 1, r.fake.Creates(a))
+		r.fake.End(a, 0, "")
+		r.ended(o)
+	})
 }
 
 func TestADeletionWaitsForACreationThatIsStillGoingOn(t *testing.T) {
