@@ -107,7 +107,7 @@ func enter(dir string) error {
 			return fmt.Errorf("mount over %s: %w", path, err)
 		}
 	}
-	for _, path := range []string{"/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd"} {
+	for _, path := range []string{"/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/netns"} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
