@@ -47,7 +47,7 @@ func deployed(t *testing.T, c *kubetest.Cluster, ns, listen string) *appsv1.Depl
 		}
 	}
 	folder := filepath.Dir(orreryd(t))
-	require.NoError(t, os.Chmod(folder, 0o755)) //nolint:gosec // the pod's user reads it
+	require.NoError(t, os.Chmod(folder, 0o755))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}})
 
 	main := &pod.Containers[0]
@@ -62,14 +62,14 @@ func deployed(t *testing.T, c *kubetest.Cluster, ns, listen string) *appsv1.Depl
 	port, err := net.ResolveTCPAddr("tcp", listen)
 	require.NoError(t, err)
 	require.Equal(t, "http", main.Ports[0].Name)
-	main.Ports[0].ContainerPort = int32(port.Port) //nolint:gosec // a port
+	main.Ports[0].ContainerPort = int32(port.Port)
 	return &d
 }
 
 // freeAddress is one of the node's that was free a moment ago.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.2:0") //nolint:noctx // closed at once
+	l, err := net.Listen("tcp", "127.0.0.2:0")
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, l.Close()) }()
 	return l.Addr().String()

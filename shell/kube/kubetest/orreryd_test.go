@@ -34,18 +34,21 @@ var built struct {
 // orreryd gives the path of the program, in a folder with nothing else.
 func orreryd(t *testing.T) string {
 	t.Helper()
-	built.once.Do(func() {
-		if built.folder, built.err = os.MkdirTemp("", "orrery-kube-program-"); built.err != nil {
-			return
-		}
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", built.folder, "github.com/orrery-go/orrery/examples/orreryd") //nolint:noctx // for all tests
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("%s: %w: %s", build, err, out)
-		}
-	})
+	built.once.Do(func() { built.folder, built.err = buildOrreryd() })
 	require.NoError(t, built.err)
 	return filepath.Join(built.folder, "orreryd")
+}
+
+func buildOrreryd() (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "orrery-kube-program-"); err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", folder, "github.com/orrery-go/orrery/examples/orreryd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return folder, fmt.Errorf("%s: %w: %s", build, err, out)
+	}
+	return folder, nil
 }
 
 // program is orreryd with a configuration and a database.
@@ -88,7 +91,7 @@ func (p *program) daemon() (stop func(syscall.Signal) int) {
 	p.t.Helper()
 	log, err := os.OpenFile(filepath.Join(p.dir, "daemon.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(p.t, err)
-	cmd := exec.Command(p.path, "orchestrate", "--config", "orrery.toml", "--db", "orrery.db", "--listen", "127.0.0.1:0") //nolint:noctx // stop ends it
+	cmd := exec.Command(p.path, "orchestrate", "--config", "orrery.toml", "--db", "orrery.db", "--listen", "127.0.0.1:0")
 	cmd.Dir, cmd.Env, cmd.Stderr = p.dir, p.command().Env, log
 	out, err := cmd.StdoutPipe()
 	require.NoError(p.t, err)
