@@ -296,10 +296,10 @@ func opens(name string) func(*world) {
 }
 
 // realOrFake is a pod that runs for as long as its labels say on a fake node, or a
-// real one that takes 20 seconds.
+// real one that takes a minute.
 func realOrFake(w *world) map[string]any {
 	if w.cluster.HasRealNode() {
-		return realPod("sleep 20")
+		return realPod("sleep 60")
 	}
 	return fakePod()
 }
