@@ -135,9 +135,22 @@ func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
 		inBubble(t, func(t *testing.T, k *kit) {
 			k.create(attempt)
 			k.condition(row.condition, row.reason)
+			wait(lateFor - time.Second)
+			assert.Empty(t, k.sink.take(), "the watch of pods may be late")
+			wait(2 * time.Second)
 			assert.Equal(t, row.want, k.sink.take())
 		})
 	}
+}
+
+func TestAPodThatIsSeenAfterTheEndOfItsJobEndsAsItDid(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := exits(podOf(k.create(attempt)), 3)
+		k.condition(batchv1.JobFailed, "BackoffLimitExceeded")
+		wait(10 * time.Second)
+		k.createPod(pod)
+		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
+	})
 }
 
 func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
