@@ -16,6 +16,7 @@ import (
 const (
 	bareFor  = 10 * time.Second // a Job without a pod
 	lostFor  = 10 * time.Second // a pod that is gone, whose Job may say how it ended
+	lateFor  = 30 * time.Second // a pod that was not seen, whose Job has ended: two watches
 	stuckFor = time.Minute      // a pod that is terminating, beyond its grace period
 
 	defaultGrace = 30 * time.Second // of pods, where their spec names none
@@ -32,6 +33,7 @@ type track struct {
 	bareSince  time.Time // a Job and no pod
 	goneSince  time.Time // the pod went
 	stuckSince time.Time // the pod is being deleted
+	endedSince time.Time // the Job has ended, and no pod was seen
 
 	told     jobs.Observation // the last; its Phase is empty before
 	queued   bool
@@ -96,6 +98,10 @@ func (t *track) judge(now time.Time) verdict {
 	case t.job == nil:
 		return verdict{}
 	case end != nil:
+		// The watch of pods may be behind that of Jobs: then there are an exit code and logs.
+		if wait := since(&t.endedSince, now, lateFor); wait > 0 {
+			return verdict{wait: wait}
+		}
 		return endedAs(core.Pod{}, end, complete)
 	case t.job.DeletionTimestamp != nil:
 		return lost("its Job was deleted")

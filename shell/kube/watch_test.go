@@ -135,9 +135,22 @@ func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
 		inBubble(t, func(t *testing.T, k *kit) {
 			k.create(attempt)
 			k.condition(row.condition, row.reason)
+			wait(lateFor - time.Second)
+			assert.Empty(t, k.sink.take(), "the watch of pods may be late")
+			wait(2 * time.Second)
 			assert.Equal(t, row.want, k.sink.take())
 		})
 	}
+}
+
+func TestAPodThatIsSeenAfterTheEndOfItsJobEndsAsItDid(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := exits(podOf(k.create(attempt)), 3)
+		k.condition(batchv1.JobFailed, "BackoffLimitExceeded")
+		wait(10 * time.Second)
+		k.createPod(pod)
+		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
+	})
 }
 
 func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
@@ -211,14 +224,15 @@ func TestBeatAnswersUnlessTheSinkHangs(t *testing.T) {
 func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		for _, verb := range []string{"list", "watch"} {
 			k.api.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return down, nil, errors.New("connection refused")
+				return down.Load(), nil, errors.New("connection refused")
 			})
 		}
 		k.api.PrependWatchReactor("*", func(clienttesting.Action) (bool, watchInterface, error) {
-			return down, nil, errors.New("connection refused")
+			return down.Load(), nil, errors.New("connection refused")
 		})
 		k.watch()
 		defer k.stop()
@@ -229,7 +243,7 @@ func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T)
 		_, err := k.runner.Held(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "nobody knows what the cluster holds")
 		assert.Equal(t, 2, strings.Count(k.logs.String(), "cannot watch the cluster"), "%s", k.logs)
-		down = false
+		down.Store(false)
 		wait(10 * time.Minute)
 		held, err := k.runner.Held(t.Context())
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ type stage struct {
 // within one transition, condition_pending and action_pending, are never stored.
 var stages = []stage{
 	{core.OrchestratorPreRun, func(w *world) uuid.UUID {
-		at := time.Now().Add(45 * time.Second).UTC().Truncate(time.Second)
+		at := time.Now().Add(75 * time.Second).UTC().Truncate(time.Second)
 		w.job("job", fakePod(), func(j *core.JobSpec) {
 			j.Schedule, j.CreateAheadMS = "@at "+at.Format(time.RFC3339), time.Hour.Milliseconds()
 		})
@@ -67,7 +67,7 @@ var stages = []stage{
 		return run
 	}, (*world).labelNode, 1},
 	{core.OrchestratorRunning, func(w *world) uuid.UUID {
-		return w.runs("job", realOrFake(w), labelled(kubetest.RunFor, "20s"))
+		return w.runs("job", realOrFake(w), labelled(kubetest.RunFor, "60s"))
 	}, nil, 1},
 	{core.OrchestratorTerminating, func(w *world) uuid.UUID {
 		// The answers about logs are lost until it is released.
@@ -77,7 +77,7 @@ var stages = []stage{
 	{core.OrchestratorRetrying, func(w *world) uuid.UUID {
 		return w.runs("job", fakePod(), func(j *core.JobSpec) {
 			labelled(kubetest.ExitCode, "1")(j)
-			j.RetryConfig = core.RetryConfig{MaxRetries: 1, InitialDelayMS: 20_000, MaxDelayMS: 20_000}
+			j.RetryConfig = core.RetryConfig{MaxRetries: 1, InitialDelayMS: 60_000, MaxDelayMS: 60_000}
 		})
 	}, nil, 2},
 }

@@ -59,7 +59,7 @@ func TestARunMakesNoSecondPodWhereTheProcessIsKilledAsItCreatesTheFirst(t *testi
 				fault = kubetest.Fault{Match: creating, Times: 1, Lose: true, After: hold}
 			}
 			w.proxy.Inject(fault)
-			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "1s"))
+			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "60s"))
 			if lose {
 				w.pod(run, 0, nil)
 			} else {

@@ -98,7 +98,7 @@ func TestARunGoesOnWhereTheWatchesBreak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := start(t, c)
-			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "5s"))
+			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "60s"))
 			w.reaches(run, core.OrchestratorRunning)
 			before := len(w.proxy.Calls(watching))
 
@@ -120,7 +120,7 @@ func TestARunGoesOnWhereTheServerIsRestarted(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Stop()) })
 	w := start(t, c)
-	during := w.runs("during", fakePod(), labelled(kubetest.RunFor, "3s"))
+	during := w.runs("during", fakePod(), labelled(kubetest.RunFor, "60s"))
 	before := w.runs("before", fakePod(), labelled(kubetest.RunFor, "24h"))
 	w.reaches(during, core.OrchestratorRunning)
 	w.reaches(before, core.OrchestratorRunning)
@@ -142,7 +142,7 @@ func TestARunWhoseNodeIsLostIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	kubetest.SharedReal(t) // is skipped where that is
 	// Where all nodes are silent the cluster gives up none: the fake ones are not.
-	c, err := kubetest.Start(t.Context(), kubetest.Options{FakeNodes: 2, RealNode: true, NodeGrace: 8 * time.Second})
+	c, err := kubetest.Start(t.Context(), kubetest.Options{FakeNodes: 2, RealNode: true, NodeGrace: 30 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Stop()) })
 	w := start(t, c)

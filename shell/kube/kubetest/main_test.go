@@ -16,5 +16,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(kubetest.Main(m))
+	code := kubetest.Main(m)
+	_ = os.RemoveAll(built.folder) // "" where it was not built
+	os.Exit(code)
 }

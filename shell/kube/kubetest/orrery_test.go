@@ -57,7 +57,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, ready func(orrery)
 	}
 	hooks := gates{folder: s.Gates}
 	service, err := jobs.New(jobs.Options{
-		Runners: map[string]jobs.Runner{"kubernetes": runner}, Checker: hooks, Actions: hooks,
+		Runners: map[string]jobs.Runner{"kubernetes": hanging{runner, hooks}}, Checker: hooks, Actions: hooks,
 		HeartbeatInterval: s.Heartbeat, MaxMissed: s.MaxMissed, Logger: log,
 	})
 	if err != nil {
@@ -174,12 +174,16 @@ func (g gates) Take(ctx context.Context, _ *jobs.Job, _ string, a jobs.Action) e
 
 // pass waits until a gate is open; empty: it is.
 func (g gates) pass(ctx context.Context, name string) error {
+	return poll(ctx, name, func() bool {
+		_, err := os.Stat(filepath.Join(g.folder, name))
+		return name == "" || err == nil
+	})
+}
+
+func poll(ctx context.Context, name string, open func() bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for name != "" {
-		if _, err := os.Stat(filepath.Join(g.folder, name)); err == nil {
-			break
-		}
+	for !open() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -187,6 +191,38 @@ func (g gates) pass(ctx context.Context, name string) error {
 		}
 	}
 	return nil
+}
+
+// hangs is the gate that is closed while there is a file of its name.
+const hangs = "hangs"
+
+// hanging is a runner that does nothing while the gate is closed.
+type hanging struct {
+	jobs.Runner
+	gates gates
+}
+
+// Beat implements [jobs.Runner].
+func (h hanging) Beat(ctx context.Context) error {
+	if err := h.wait(ctx); err != nil {
+		return err
+	}
+	return h.Runner.Beat(ctx)
+}
+
+// Delete implements [jobs.Runner].
+func (h hanging) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
+	if err := h.wait(ctx); err != nil {
+		return 0, err
+	}
+	return h.Runner.Delete(ctx, a)
+}
+
+func (h hanging) wait(ctx context.Context) error {
+	return poll(ctx, hangs, func() bool {
+		_, err := os.Stat(filepath.Join(h.gates.folder, hangs))
+		return err != nil
+	})
 }
 
 // open opens a gate.

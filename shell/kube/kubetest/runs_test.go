@@ -126,7 +126,7 @@ func TestAnImageThatDoesNotExistFailsTheRunOnceItsStartTimeIsOver(t *testing.T) 
 			pod := realPod("true")
 			container(pod)["image"], container(pod)["imagePullPolicy"] = "localhost:1/absent:1", policy
 
-			run := w.runs("imageless", pod, func(j *core.JobSpec) { j.PodStartTimeoutMS = 15_000 })
+			run := w.runs("imageless", pod, func(j *core.JobSpec) { j.PodStartTimeoutMS = 60_000 })
 			w.until(run, reason, func(o core.Orchestrator) bool {
 				return o.State == core.OrchestratorContainerCreating && o.Pod.Reason != ""
 			})
@@ -144,7 +144,7 @@ func TestAPodThatNoNodeTakesFailsTheRunOnceItsStartTimeIsOver(t *testing.T) {
 	w := start(t, kubetest.Shared(t))
 	pod := podOn("no-such-node", "true")
 
-	run := w.runs("homeless", pod, func(j *core.JobSpec) { j.PodStartTimeoutMS = 10_000 })
+	run := w.runs("homeless", pod, func(j *core.JobSpec) { j.PodStartTimeoutMS = 60_000 })
 	o := w.ends(run)
 
 	assert.Equal(t, core.OrchestratorFailed, o.State)

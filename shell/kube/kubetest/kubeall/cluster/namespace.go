@@ -83,6 +83,17 @@ func cgroups(name string) []string {
 	return folders
 }
 
+// enableControllers lets cgroups below the root have all controllers: kubelet wants
+// each in its own, and with cgroup v2 only those are there that the root passes on.
+func enableControllers() {
+	controllers, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers") // none with v1
+	for _, name := range strings.Fields(string(controllers)) {
+		if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+"+name), 0o600); err != nil {
+			log.Printf("cgroup controller %s: %v", name, err)
+		}
+	}
+}
+
 // enter makes the namespaces of this process its own: what kubelet, containerd
 // and the CNI plugins write to fixed places stays in the cluster.
 func enter(dir string) error {
@@ -107,7 +118,7 @@ func enter(dir string) error {
 			return fmt.Errorf("mount over %s: %w", path, err)
 		}
 	}
-	for _, path := range []string{"/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd"} {
+	for _, path := range []string{"/var/lib/kubelet", "/var/log/containers", "/var/lib/cni", "/run/containerd", "/run/netns"} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
@@ -115,6 +126,7 @@ func enter(dir string) error {
 			return fmt.Errorf("mount over %s: %w", path, err)
 		}
 	}
+	enableControllers()
 	for _, path := range cgroups(os.Getenv(innerEnv)) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err

@@ -90,8 +90,9 @@ func (c *cluster) ctr(socket string, args ...string) error {
 const networkConfig = `{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"ptp","ipMasq":false,
  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.%d.%d.0/24"}]],"dataDir":%q}}]}`
 
-// Without restrict_oom_score_adj each pod fails where this process may not lower
-// its own score.
+// The snapshotter native copies images, which are small here, and needs nothing of
+// the file system: overlayfs does not stack, in a container, say. Without
+// restrict_oom_score_adj each pod fails where this process may not lower its own score.
 const containerdConfig = `version = 2
 root = %q
 state = %q
@@ -105,7 +106,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
+    snapshotter = "native"
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
