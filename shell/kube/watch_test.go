@@ -311,17 +311,16 @@ func TestNothingIsToldBeforeAllIsKnown(t *testing.T) {
 		pod := exits(podOf(k.job(attempt)), 1)
 		pod.DeletionTimestamp = &metav1.Time{Time: begin}
 		k.createPod(pod)
-		known := make(chan struct{})
+		known := false // a reactor that waits would hold up the pods' list too
 		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-known
-			return false, nil, nil
+			return !known, nil, errors.New("not yet")
 		})
 		k.watch()
 		defer func() { k.stop() }()
 		wait(time.Second)
 		assert.Empty(t, k.sink.take(), "the pod's Job is not known yet")
-		close(known)
-		wait(time.Second)
+		known = true
+		wait(time.Minute)
 		assert.Equal(t, []string{"ended DeadlineExceeded exit 1"}, k.sink.take())
 	})
 }
