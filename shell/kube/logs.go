@@ -232,6 +232,7 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 		if !l.o.Follow {
 			return false, nil
 		}
+	case l.r.doubted(err, tries, &in.forbidden):
 	case isPersistent(err):
 		return false, permanent{explained("logs of pod "+l.pod, err)}
 	case l.onLostNode():
@@ -290,10 +291,11 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 
 // resuming writes what was not written before: a log that is read again begins anew.
 type resuming struct {
-	out     io.Writer
-	written int64
-	skip    int64
-	failed  error // of out
+	out       io.Writer
+	written   int64
+	skip      int64
+	failed    error     // of out
+	forbidden time.Time // see doubted
 }
 
 func (r *resuming) take(b []byte) error {

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+var (
+	errRefused = errors.New("dial tcp: connection refused")
+	errNoRoles = apierrors.NewForbidden(jobsResource, "x", errors.New("no RBAC policy matched"))
+)
+
+// A server that has just started knows no roles yet.
+func TestA403AfterAnOutageIsNotBelievedAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.fails("create", "jobs", errRefused, errNoRoles, errNoRoles)
+		calls, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err)
+		assert.Equal(t, 4, calls)
+	})
+}
+
+func TestA403WhileTheClusterCannotBeWatchedIsNotBelievedAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		down := true
+		k.api.PrependWatchReactor("*", func(clienttesting.Action) (bool, watchInterface, error) { return down, nil, errRefused })
+		k.api.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return down, nil, errRefused })
+		k.breakWatches()
+		wait(time.Minute)
+		k.fails("create", "jobs", errNoRoles)
+		calls, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err)
+		assert.Equal(t, 2, calls)
+
+		down = false
+		wait(time.Hour)
+		k.fails("create", "jobs", errNoRoles)
+		_, err = k.runner.Create(t.Context(), run(jobs.Attempt{Run: runUUID, N: 1}))
+		assert.True(t, isPermanentError(err), "it is watched again: %v", err)
+	})
+}
+
+func TestA403ThatLastsIsBelieved(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.api.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errNoRoles })
+		k.fails("create", "jobs", errRefused)
+		start := time.Now()
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		require.ErrorContains(t, err, "no RBAC policy matched")
+		assert.True(t, isPermanentError(err))
+		assert.Greater(t, time.Since(start), forbiddenFor)
+		assert.Less(t, time.Since(start), 3*forbiddenFor)
+	})
+}
+
+func TestA403IsDoubtedAnewAfterTheNextOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		errs := []error{errRefused, errNoRoles}
+		for range 10 {
+			errs = append(errs, errRefused) // for longer than a 403 is doubted
+		}
+		k.fails("create", "jobs", append(errs, errNoRoles)...)
+		start := time.Now()
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err)
+		assert.Greater(t, time.Since(start), 2*forbiddenFor)
+	})
+}
+
+func TestTheLogsAreNotLostToA403AfterAnOutage(t *testing.T) {
+	l := newLogAPI(t, onePodEnded, func(w http.ResponseWriter, _ string, ask int) {
+		switch ask {
+		case 1:
+			status(w, 503, "ServiceUnavailable", "starting")
+		case 2:
+			status(w, 403, "Forbidden", "no RBAC policy matched")
+		default:
+			fmt.Fprint(w, "one\n")
+		}
+	})
+	text, calls, err := l.read(t, jobs.LogOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "one\n", text)
+	assert.Equal(t, 3, calls)
+}
+
+// 401 again and again is an error, however it alternates with others it is not one
+// that lasts.
+func TestCredentialsCountAsExpiredWhileThatIsAllTheServerSays(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		var errs []error
+		for range 10 {
+			errs = append(errs, apierrors.NewUnauthorized("token expired"), errRefused)
+		}
+		k.fails("create", "jobs", errs...)
+		start := time.Now()
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err)
+		assert.Greater(t, time.Since(start), 2*unauthorizedFor)
+	})
+}
+
+func TestACallThatNobodyAnswersEndsAndIsMadeAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		n := 0
+		start := time.Now()
+		calls, err := k.runner.retried(t.Context(), "call", nil, func(ctx context.Context) error {
+			if n++; n > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 2, calls)
+		assert.GreaterOrEqual(t, time.Since(start), callTimeout)
+	})
+}
