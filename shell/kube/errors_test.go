@@ -4,14 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -127,4 +135,67 @@ func TestACallThatNobodyAnswersEndsAndIsMadeAgain(t *testing.T) {
 		assert.Equal(t, 2, calls)
 		assert.GreaterOrEqual(t, time.Since(start), callTimeout)
 	})
+}
+
+type transport func(*http.Request) (int, string)
+
+// RoundTrip implements [http.RoundTripper].
+func (f transport) RoundTrip(q *http.Request) (*http.Response, error) {
+	code, body := f(q)
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+}
+
+// The token of a service account expires, and its file is written anew: client-go
+// looks at it once a minute.
+func TestATokenThatIsRenewedInItsFileIsUsedBeforeTheCallIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "token")
+		require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+		r, err := New(Options{Client: fake.NewClientset()})
+		require.NoError(t, err)
+		var seen []string
+		r.client, err = r.clientOf(&rest.Config{Host: "http://cluster", BearerTokenFile: file, Transport: transport(func(q *http.Request) (int, string) {
+			seen = append(seen, q.Header.Get("Authorization"))
+			if seen[len(seen)-1] == "Bearer new" {
+				return http.StatusBadRequest, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"BadRequest","code":400,"message":"far enough"}`
+			}
+			assert.NoError(t, os.WriteFile(file, []byte("new"), 0o600))
+			return http.StatusUnauthorized, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401,"message":"expired"}`
+		})}, Options{})
+		require.NoError(t, err)
+
+		calls, err := r.Create(t.Context(), run(attempt))
+
+		require.ErrorContains(t, err, "far enough")
+		assert.Equal(t, len(seen), calls)
+		assert.Equal(t, "Bearer old", seen[0])
+	})
+}
+
+// All waits are by this machine's clock alone.
+func TestTheClustersClockMayBeWrong(t *testing.T) {
+	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		inBubble(t, func(t *testing.T, k *kit) {
+			cluster := func() metav1.Time { return metav1.NewTime(time.Now().Add(skew)) }
+			job := k.create(attempt)
+			job.CreationTimestamp = cluster()
+			k.updateJob(job)
+			wait(bareFor - time.Second)
+			assert.Empty(t, k.sink.take())
+			wait(2 * time.Second)
+			assert.Equal(t, []string{"created PodNotCreated"}, k.sink.take())
+			pod := runs(podOf(job))
+			pod.CreationTimestamp = cluster()
+			pod = k.createPod(pod)
+			assert.Equal(t, []string{"running"}, k.sink.take())
+
+			now, grace := cluster(), int64(20)
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+			k.updatePod(pod)
+			wait(20*time.Second + stuckFor - time.Second)
+			assert.Empty(t, k.sink.take())
+			wait(2 * time.Second)
+			assert.Equal(t, []string{"lost the pod was deleted, and node n1 does not confirm that it ended"}, k.sink.take())
+		})
+	}
 }
