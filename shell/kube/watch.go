@@ -87,7 +87,7 @@ func (w *watcher) run(ctx context.Context) error {
 		synced = append(synced, h.HasSyncedChecker())
 	}
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
 	defer w.close()
 	defer wg.Wait()
 	defer cancel()
