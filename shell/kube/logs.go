@@ -25,7 +25,8 @@ const (
 
 // Logs copies what the attempt's pod has written, see [jobs.Runner]: init containers
 // first, then the containers, each in the order of the pod spec; with o.Follow those
-// of several containers by lines, as they come. A container that never started has
+// of several containers by lines, as they come. Several have their names before what
+// they have written, see [jobs.Sections]. A container that never started has
 // none. What breaks off is taken up again where it was, as long as ctx lasts; a log
 // that the kubelet rotates meanwhile may then have a gap. An error of w ends it.
 func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, out io.Writer) (int, error) {
@@ -76,19 +77,23 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 	if len(names) == 0 {
 		return permanent{fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container)}
 	}
-	if !l.o.Follow || len(names) == 1 {
-		for _, name := range names {
-			if err := l.container(ctx, name, out); err != nil {
-				return err
-			}
-		}
-		return nil
+	if len(names) == 1 {
+		return l.container(ctx, names[0], out)
 	}
-	return l.together(ctx, names, out)
+	sections := jobs.NewSections(out)
+	if l.o.Follow {
+		return l.together(ctx, names, sections)
+	}
+	for _, name := range names {
+		if err := l.container(ctx, name, sections.Of(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // together follows several containers at once.
-func (l *logs) together(ctx context.Context, names []string, out io.Writer) error {
+func (l *logs) together(ctx context.Context, names []string, out *jobs.Sections) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shared := &sync.Mutex{}
@@ -96,7 +101,7 @@ func (l *logs) together(ctx context.Context, names []string, out io.Writer) erro
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			lines := &lineWriter{mu: shared, out: out}
+			lines := &lineWriter{mu: shared, out: out.Of(name)}
 			if errs[i] = errors.Join(l.container(ctx, name, lines), lines.flush()); errs[i] != nil {
 				cancel()
 			}
