@@ -199,3 +199,35 @@ func TestTheClustersClockMayBeWrong(t *testing.T) {
 		})
 	}
 }
+
+func TestTheCodesOfTheAPIAreDividedIntoWhatMayPassAndWhatNot(t *testing.T) {
+	for code, want := range map[int]bool{
+		400: true, 401: false, 403: true, 404: true, 405: true, 408: false, 409: false, 410: false, 413: true, 415: true, 422: true,
+		425: false, 429: false, 500: false, 502: false, 503: false, 504: false,
+	} {
+		err := fmt.Errorf("call: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Reason: metav1.StatusReasonUnknown}})
+		assert.Equal(t, want, isPersistent(err), "%d", code)
+	}
+	assert.True(t, isPersistent(apierrors.NewAlreadyExists(jobsResource, "x")))
+	assert.False(t, isPersistent(errRefused))
+}
+
+func TestTheWaitGrowsToItsLimitUnlessTheServerWantsALongerOne(t *testing.T) {
+	for n := range 70 { // far beyond where a shift overflows
+		got := waitAfter(n, errRefused)
+		assert.LessOrEqual(t, got, longestWait)
+		assert.GreaterOrEqual(t, got, min(firstWait<<min(n, 10), longestWait)*4/5)
+	}
+	assert.GreaterOrEqual(t, waitAfter(10, apierrors.NewTooManyRequests("slow down", 1)), longestWait*4/5, "a shorter one is not taken")
+	assert.Equal(t, 5*time.Minute, waitAfter(0, apierrors.NewTooManyRequests("slow down", 300)))
+}
+
+func TestAJobOfThatNameThatIsAnotherAttemptsIsNotTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		job := k.create(attempt)
+		job.Labels[LabelAttempt] = "7"
+		k.updateJob(job)
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		assert.True(t, isPermanentError(err), "%v", err)
+	})
+}
