@@ -231,3 +231,13 @@ func TestAJobOfThatNameThatIsAnotherAttemptsIsNotTaken(t *testing.T) {
 		assert.True(t, isPermanentError(err), "%v", err)
 	})
 }
+
+func TestAJobThatIsDeletedBeforeItHasAPodIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		job := k.create(attempt)
+		now := metav1.Now()
+		job.DeletionTimestamp = &now
+		k.updateJob(job)
+		assert.Equal(t, []string{"lost its Job was deleted"}, k.sink.take(), "none is made any more")
+	})
+}
