@@ -273,6 +273,9 @@ func (c *config) runners(log *slog.Logger) (map[string]jobs.Runner, error) {
 		if !r.enabled() {
 			continue
 		}
+		if r.Type == runnerKubernetes {
+			kube.LogTo(log) // nothing of client-go's runs yet
+		}
 		made, err := r.make(c.DB, log.With("runner", name))
 		if err != nil {
 			return nil, fmt.Errorf("runners.%s: %w", name, err)

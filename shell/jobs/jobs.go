@@ -58,8 +58,9 @@ type Runner interface {
 	// nonetheless.
 	Create(ctx context.Context, r Run) (calls int, err error)
 	// Logs copies what the attempt's pod has written to w: all containers, in the
-	// order of the pod spec, each line as it was written. With o.Follow it goes on
-	// until the pod has ended. [ErrNoPod] where there is none.
+	// order of the pod spec, each line as it was written; where there are several, with
+	// their names, see [Sections]. With o.Follow it goes on until the pod has ended.
+	// [ErrNoPod] where there is none.
 	Logs(ctx context.Context, a Attempt, o LogOptions, w io.Writer) (calls int, err error)
 	// Delete deletes the attempt with its pods and processes, and returns once all
 	// are gone. What is not there is no error.

@@ -209,7 +209,7 @@ func TestTheLogsOfAllContainersComeInTheOrderOfTheSpec(t *testing.T) {
 	l := newLogAPI(t, threeEnded, func(w http.ResponseWriter, c string, _ int) { fmt.Fprintf(w, "of %s\n", c) })
 	text, calls, err := l.read(t, jobs.LogOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "of setup\nof b\nof a\n", text, "one that never started has none")
+	assert.Equal(t, "==> setup <==\nof setup\n==> b <==\nof b\n==> a <==\nof a\n", text, "one that never started has none")
 	assert.Equal(t, 3, calls)
 	text, calls, err = l.read(t, jobs.LogOptions{Container: "a"})
 	require.NoError(t, err)
@@ -319,7 +319,13 @@ func TestSeveralContainersAreFollowedAtOnceByLines(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, calls)
 	counts := map[string]int{}
+	of := ""
 	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "==> "); ok {
+			of = strings.TrimSuffix(name, " <==\n")
+			continue
+		}
+		assert.True(t, strings.HasPrefix(line, of), "%q is not of %s", line, of)
 		counts[strings.TrimRight(line, "\n")]++
 	}
 	want := map[string]int{}

@@ -24,7 +24,7 @@ func (e permanent) Permanent() bool { return true }
 // what the API server refuses for what was asked: 400, 403, 404, 405, 409 of a name
 // that is taken, 413, 415, 422. What may pass is all else: no connection, time-outs,
 // 401 (credentials are renewed), 408, 409 of a write that met another, 410, 429, 5xx,
-// and 403 of a quota that is used up.
+// and 403 of a quota that is used up. For a 403 that follows an outage see doubted.
 func isPersistent(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -88,8 +88,8 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 		switch {
 		case err == nil:
 			return counter.calls(), nil
-		case apierrors.IsForbidden(err) && (n > 0 || r.outage()) && lasts(&forbidden, forbiddenFor) && ctx.Err() == nil:
-			// A server that has just started knows no roles yet.
+		case ctx.Err() == nil && r.doubted(err, n, &forbidden):
+			unauthorized = time.Time{}
 		case isPersistent(err):
 			return counter.calls(), permanent{explained(what, err)}
 		case isPermanent(err):
@@ -110,6 +110,17 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 			return counter.calls(), explained(what, err)
 		}
 	}
+}
+
+// doubted reports whether a 403 is not believed yet, after n failures: a server that
+// has just started knows no roles yet. since is when it answered so first, if it does
+// ever since.
+func (r *Runner) doubted(err error, n int, since *time.Time) bool {
+	if !apierrors.IsForbidden(err) {
+		*since = time.Time{}
+		return false
+	}
+	return (n > 0 || r.outage()) && lasts(since, forbiddenFor)
 }
 
 // lasts reports whether no more than limit has passed since the first call.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"pgregory.net/rapid"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -64,6 +65,10 @@ func TestTheClustersOwnLimitComesAfterOrrerys(t *testing.T) {
 	job, err := runner(t).jobOf(in)
 	require.NoError(t, err)
 	assert.Equal(t, int64(91+11+300), *job.Spec.ActiveDeadlineSeconds)
+	in.Spec.PodStartTimeoutMS = 0
+	job, err = runner(t).jobOf(in)
+	require.NoError(t, err)
+	assert.Equal(t, int64(91+core.DefaultPodStartTimeoutMS/1000+1+300), *job.Spec.ActiveDeadlineSeconds)
 	in.MaxAllowedRunTimeMS = 1 << 62
 	job, err = runner(t).jobOf(in)
 	require.NoError(t, err)
@@ -77,6 +82,11 @@ func TestCheckNamesTheFieldThatCannotBe(t *testing.T) {
 		{"our label", "", "run-id", "x", "labels.run-id: this label is Orrery's"},
 		{"our prefix", "", "orrery.dev/attempt", "9", "labels.orrery.dev/attempt: this label is Orrery's"},
 		{"the Job controller's", "", "batch.kubernetes.io/job-name", "x", "labels.batch.kubernetes.io/job-name: this label"},
+		{"the job's id", "", "job-id", "x", "labels.job-id: this label"},
+		{"the time", "", "scheduled-at", "x", "labels.scheduled-at: this label"},
+		{"the manager", "", "app.kubernetes.io/managed-by", "x", "labels.app.kubernetes.io/managed-by: this label"},
+		{"the Job controller's of old", "", "job-name", "x", "labels.job-name: this label"},
+		{"the other one of old", "", "controller-uid", "x", "labels.controller-uid: this label"},
 		{"no name", "", "a b", "x", `labels: "a b" is no name`},
 		{"no value", "", "team", "a b", `labels.team: "a b" is no value`},
 	} {
@@ -125,6 +135,14 @@ func TestAnAttemptIsReadFromLabelsStrictly(t *testing.T) {
 	}
 }
 
+func TestAJobOfAnotherNameIsNoneOfOurs(t *testing.T) {
+	job, err := runner(t).jobOf(run(attempt))
+	require.NoError(t, err)
+	job.Name += "-copy"
+	_, ok := attemptOfJob(job)
+	assert.False(t, ok, "somebody has copied it with its labels")
+}
+
 func TestAnOptionThatCannotBeIsNamed(t *testing.T) {
 	client := fake.NewClientset()
 	for _, row := range []struct {
@@ -134,7 +152,9 @@ func TestAnOptionThatCannotBeIsNamed(t *testing.T) {
 		{Options{Client: client, Instance: "a b"}, "Instance"},
 		{Options{Client: client, Namespace: "A"}, "Namespace"},
 		{Options{Client: client, KeepFinished: time.Second}, "KeepFinished"},
+		{Options{Client: client, KeepFinished: 100 * 365 * 24 * time.Hour}, "KeepFinished"},
 		{Options{Client: client, QPS: -1}, "QPS"},
+		{Options{Client: client, Burst: -1}, "Burst -1"},
 		{Options{Kubeconfig: t.TempDir() + "/none"}, "Kubeconfig"},
 	} {
 		_, err := New(row.o)

@@ -47,7 +47,8 @@ type Options struct {
 	KeepFinished time.Duration
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
-	Logger *slog.Logger // default slog.Default()
+	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
+	Logger *slog.Logger
 }
 
 const (
@@ -153,6 +154,7 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
 	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

@@ -25,7 +25,8 @@ const (
 
 // Logs copies what the attempt's pod has written, see [jobs.Runner]: init containers
 // first, then the containers, each in the order of the pod spec; with o.Follow those
-// of several containers by lines, as they come. A container that never started has
+// of several containers by lines, as they come. Several have their names before what
+// they have written, see [jobs.Sections]. A container that never started has
 // none. What breaks off is taken up again where it was, as long as ctx lasts; a log
 // that the kubelet rotates meanwhile may then have a gap. An error of w ends it.
 func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, out io.Writer) (int, error) {
@@ -76,19 +77,23 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 	if len(names) == 0 {
 		return permanent{fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container)}
 	}
-	if !l.o.Follow || len(names) == 1 {
-		for _, name := range names {
-			if err := l.container(ctx, name, out); err != nil {
-				return err
-			}
-		}
-		return nil
+	if len(names) == 1 {
+		return l.container(ctx, names[0], out)
 	}
-	return l.together(ctx, names, out)
+	sections := jobs.NewSections(out)
+	if l.o.Follow {
+		return l.together(ctx, names, sections)
+	}
+	for _, name := range names {
+		if err := l.container(ctx, name, sections.Of(name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // together follows several containers at once.
-func (l *logs) together(ctx context.Context, names []string, out io.Writer) error {
+func (l *logs) together(ctx context.Context, names []string, out *jobs.Sections) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shared := &sync.Mutex{}
@@ -96,7 +101,7 @@ func (l *logs) together(ctx context.Context, names []string, out io.Writer) erro
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			lines := &lineWriter{mu: shared, out: out}
+			lines := &lineWriter{mu: shared, out: out.Of(name)}
 			if errs[i] = errors.Join(l.container(ctx, name, lines), lines.flush()); errs[i] != nil {
 				cancel()
 			}
@@ -232,6 +237,7 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 		if !l.o.Follow {
 			return false, nil
 		}
+	case l.r.doubted(err, tries, &in.forbidden):
 	case isPersistent(err):
 		return false, permanent{explained("logs of pod "+l.pod, err)}
 	case l.onLostNode():
@@ -290,10 +296,11 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 
 // resuming writes what was not written before: a log that is read again begins anew.
 type resuming struct {
-	out     io.Writer
-	written int64
-	skip    int64
-	failed  error // of out
+	out       io.Writer
+	written   int64
+	skip      int64
+	failed    error     // of out
+	forbidden time.Time // see doubted
 }
 
 func (r *resuming) take(b []byte) error {

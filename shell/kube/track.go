@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/orrery-go/orrery/core"
@@ -27,7 +28,9 @@ type track struct {
 	job     *batchv1.Job // nil: there is none
 	jobSeen bool         // there was one
 	pods    map[types.UID]*corev1.Pod
-	gone    *corev1.Pod // the last pod that went, as it was then
+	first   types.UID   // of the pod that counts; empty: there was none yet
+	gone    *corev1.Pod // that pod, as it was when it went
+	second  string      // the name of a pod that the Job controller made beside it
 	note    string      // why the API does not take the Job
 
 	bareSince  time.Time // a Job and no pod
@@ -47,18 +50,35 @@ func newTrack() *track {
 	return &track{pods: map[types.UID]*corev1.Pod{}, changed: make(chan struct{})}
 }
 
-// pod is the pod that counts: the youngest. There is more than one only where
-// somebody made it by hand.
-func (t *track) pod() *corev1.Pod {
-	var best *corev1.Pod
-	for _, p := range t.pods {
-		if best == nil || best.CreationTimestamp.Before(&p.CreationTimestamp) ||
-			best.CreationTimestamp.Equal(&p.CreationTimestamp) && best.Name < p.Name {
-			best = p
-		}
+// take takes a new or changed pod. The first one of an attempt is the one that counts:
+// the Job controller makes another where somebody takes its finalizer off the first,
+// whatever the Job's backoffLimit, and people make copies by hand. settled says that
+// all that there was at the beginning has been seen; before, the oldest is the first.
+func (t *track) take(p *corev1.Pod, settled bool) {
+	t.pods[p.UID] = p
+	first := t.pods[t.first]
+	switch {
+	case t.first == "", !settled && first != nil && first.UID != p.UID && older(p, first):
+		t.first = p.UID
+	case t.first == p.UID:
+		return
+	default:
+		first = p
 	}
-	return best
+	if first != nil && metav1.GetControllerOfNoCopy(first) != nil {
+		t.second = first.Name
+	}
 }
+
+func older(a, b *corev1.Pod) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// pod is the pod that counts; nil where there is none.
+func (t *track) pod() *corev1.Pod { return t.pods[t.first] }
 
 func (t *track) inCluster() bool { return t.job != nil || len(t.pods) > 0 }
 
@@ -82,8 +102,8 @@ type verdict struct {
 
 // judge says what is to be told of an attempt at that instant.
 func (t *track) judge(now time.Time) verdict {
-	if len(t.pods) > 0 {
-		return t.judgePod(t.pod(), now)
+	if pod := t.pod(); pod != nil {
+		return t.judgePod(pod, now)
 	}
 	t.stuckSince = time.Time{}
 	if t.gone != nil {
@@ -147,6 +167,9 @@ func (t *track) judgeGone(now time.Time) verdict {
 	phase, p := causeOf(t.gone)
 	if phase == jobs.PhaseEnded {
 		return verdict{phase: phase, pod: t.withDeadline(t.gone, p)}
+	}
+	if t.second != "" { // and what the Job says is about that one
+		return lost("the pod was deleted, and the cluster has made another, " + t.second + ", which is not followed: an attempt has one pod")
 	}
 	switch end, complete := jobEnd(t.job); {
 	case end != nil && (complete || end.Reason == reasonDeadline):

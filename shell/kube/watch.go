@@ -87,7 +87,7 @@ func (w *watcher) run(ctx context.Context) error {
 		synced = append(synced, h.HasSyncedChecker())
 	}
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
 	defer w.close()
 	defer wg.Wait()
 	defer cancel()
@@ -199,7 +199,7 @@ func (w *watcher) seen(obj any) {
 		}
 	case *corev1.Pod:
 		if a, ok := attemptOfPod(o); ok {
-			w.update(a, func(t *track) { t.pods[o.UID] = o })
+			w.update(a, func(t *track) { t.take(o, w.ready) })
 		}
 	}
 }
@@ -220,7 +220,9 @@ func (w *watcher) gone(obj any) {
 		if a, ok := attemptOfPod(o); ok {
 			w.update(a, func(t *track) {
 				delete(t.pods, o.UID)
-				t.gone = o
+				if t.first == o.UID {
+					t.gone = o
+				}
 			})
 		}
 	}

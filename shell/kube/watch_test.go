@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -398,4 +399,107 @@ func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, watchTimeout, time.Since(start))
 	})
+}
+
+// replaces has the Job controller make another pod, as it does where somebody takes
+// the finalizer off the first.
+func (k *kit) replaces(job *batchv1.Job) *corev1.Pod {
+	k.t.Helper()
+	pod := runs(podOf(job))
+	pod.Name, pod.UID = job.Name+"-second", "second"
+	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
+	return k.createPod(pod)
+}
+
+func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
+	lost := "lost the pod was deleted, and the cluster has made another, " + attempt.Name() + "-second, which is not followed: an attempt has one pod"
+	for _, row := range []struct {
+		name string
+		do   func(k *kit, first *corev1.Pod)
+		want []string
+	}{
+		{"the first is gone, and the second runs", func(k *kit, first *corev1.Pod) {
+			k.deletePod(first)
+			k.replaces(k.job(attempt))
+		}, []string{"running", lost}},
+		{"the first is gone, and the second has ended well", func(k *kit, first *corev1.Pod) {
+			k.deletePod(first)
+			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
+			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
+		}, []string{"running", lost}},
+		{"the second comes while the first is still there", func(k *kit, first *corev1.Pod) {
+			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
+			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
+			k.deletePod(first)
+		}, []string{"running", lost}},
+		{"the first ends beside the second", func(k *kit, first *corev1.Pod) {
+			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
+			k.updatePod(exits(first, 3))
+		}, []string{"running", "ended Error exit 3"}},
+		{"the first had ended, and is gone", func(k *kit, first *corev1.Pod) {
+			k.updatePod(exits(first, 0))
+			k.deletePod(first)
+			k.updatePod(exits(k.replaces(k.job(attempt)), 3))
+		}, []string{"running", "ended exit 0"}},
+		{"a watch that begins finds both", func(k *kit, first *corev1.Pod) {
+			k.replaces(k.job(attempt))
+			k.stop()
+			k.watch()
+			synctest.Wait()
+			k.updatePod(exits(first, 4))
+		}, []string{"running", "running", "ended Error exit 4"}},
+		{"a watch that begins finds both, and the first goes", func(k *kit, first *corev1.Pod) {
+			k.replaces(k.job(attempt))
+			k.stop()
+			k.watch()
+			synctest.Wait()
+			k.deletePod(first)
+		}, []string{"running", "running", lost}},
+		{"a copy that somebody made by hand", func(k *kit, first *corev1.Pod) {
+			by := runs(podOf(k.job(attempt)))
+			by.Name, by.UID, by.OwnerReferences = "by-hand", "by-hand", nil
+			by = k.createPod(by)
+			k.updatePod(exits(by, 9))
+			k.deletePod(by)
+			k.deletePod(first)
+			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
+		}, []string{"running", "ended exit 0"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *kit) {
+				first := runs(podOf(k.create(attempt)))
+				first.Name = attempt.Name() + "-y" // by name it comes after the other
+				row.do(k, k.createPod(first))
+				wait(lostFor + time.Second)
+				assert.Equal(t, row.want, k.sink.take())
+				_, err := k.runner.Logs(t.Context(), attempt, jobs.LogOptions{}, io.Discard)
+				if k.runner.current().tracks[attempt].pod() == nil {
+					require.ErrorIs(t, err, jobs.ErrNoPod, "the second one's logs are not the attempt's")
+				}
+				_, err = k.runner.Delete(t.Context(), attempt)
+				require.NoError(t, err)
+				pods, err := k.api.CoreV1().Pods("jobs").List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				assert.Empty(t, pods.Items, "nothing is left")
+			})
+		})
+	}
+}
+
+func TestTheOldestOfThePodsThatAreFoundAtFirstCounts(t *testing.T) {
+	pod := func(name string, age time.Duration) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(begin.Add(-age))}}
+	}
+	for _, pods := range [][]*corev1.Pod{
+		{pod("a", time.Hour), pod("b", 0)}, {pod("b", 0), pod("a", time.Hour)}, {pod("a", 0), pod("b", 0)}, {pod("b", 0), pod("a", 0)},
+	} {
+		tr := newTrack()
+		tr.take(pods[0], false)
+		tr.take(pods[1], false)
+		assert.Equal(t, "a", tr.pod().Name)
+		tr = newTrack()
+		tr.take(pods[0], true)
+		tr.take(pods[1], true)
+		assert.Equal(t, pods[0].Name, tr.pod().Name, "later ones are none, whatever the clocks say")
+	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// Logs implements [jobs.Runner]: first the init containers, then the others. With
-// o.Follow each is followed to its end before the next one.
+// Logs implements [jobs.Runner]: first the init containers, then the others, where
+// there are several with their names, see [jobs.Sections]. With o.Follow each is
+// followed to its end before the next one.
 func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io.Writer) (calls int, err error) {
 	err = r.logs(ctx, r.path(a), o, w)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +39,11 @@ func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.W
 	if len(names) == 0 {
 		return permanent("local pod %s has no container %q", filepath.Base(dir), o.Container)
 	}
+	sections := jobs.NewSections(w)
 	for _, name := range names {
+		if len(names) > 1 {
+			w = sections.Of(name)
+		}
 		reader := &logReader{dir: filepath.Join(dir, logDir), container: name, w: w}
 		if !o.Follow {
 			if err := reader.copy(ctx); err != nil {

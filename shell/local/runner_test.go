@@ -104,7 +104,7 @@ func TestInitContainersRunInOrderAndThenAllOthersAtOnce(t *testing.T) {
 	assert.EqualValues(t, 4, *o.Pod.ExitCode)
 	assert.Contains(t, o.Pod.Message, `container "b"`)
 	assert.Equal(t, "one\ntwo\n", read(t, dir+"/order"))
-	assert.Equal(t, "from a\nfrom b\n", w.log(run.Attempt, ""))
+	assert.Equal(t, "==> a <==\nfrom a\n==> b <==\nfrom b\n", w.log(run.Attempt, ""))
 	assert.Equal(t, "from b\n", w.log(run.Attempt, "b"))
 	_, err := w.Logs(t.Context(), run.Attempt, jobs.LogOptions{Container: "c"}, &bytes.Buffer{})
 	require.ErrorContains(t, err, `no container "c"`)

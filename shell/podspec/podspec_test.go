@@ -46,6 +46,20 @@ func TestASidecarIsAllowed(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestWhatIsJustRightIsTaken(t *testing.T) {
+	for _, in := range []string{
+		"---" + minimal,
+		"containers: [{name: a, image: b, ports: [{containerPort: 1}, {containerPort: 65535}]}]",
+		"containers: [{name: a, image: b, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]",
+		"containers: [{name: a, image: b, resources: {limits: {cpu: 0}, requests: {memory: 1}}}]",
+		minimal + "hostUsers: false",
+		minimal + "volumes: [{name: v, emptyDir: {sizeLimit: 0}}]\nterminationGracePeriodSeconds: 0\nactiveDeadlineSeconds: 1",
+	} {
+		_, _, err := podspec.Parse([]byte(in))
+		require.NoError(t, err, "%s", in)
+	}
+}
+
 func TestEachErrorNamesTheField(t *testing.T) {
 	for _, row := range []struct{ name, in, want string }{
 		{"unknown", "containers: [{name: a, imge: b}]", "containers[0].imge: unknown field"},
@@ -84,6 +98,13 @@ func TestEachErrorNamesTheField(t *testing.T) {
 		{"same volume", minimal + "volumes: [{name: v}, {name: v}]", `volumes[1].name: "v" is the name of another volume`},
 		{"value twice", "containers: [{name: a, image: b, env: [{name: X, value: v, valueFrom: {}}]}]", "containers[0].env[0].valueFrom"},
 		{"port", "containers: [{name: a, image: b, ports: [{containerPort: 0}]}]", "containers[0].ports[0].containerPort: 0 is not between"},
+		{"port above", "containers: [{name: a, image: b, ports: [{containerPort: 65536}]}]", "containers[0].ports[0].containerPort: 65536 is not between"},
+		{"negative volume", minimal + "volumes: [{name: v, emptyDir: {sizeLimit: -1}}]", "volumes[0].emptyDir.sizeLimit: -1 is negative"},
+		{"space around the image", "containers: [{name: a, image: ' b'}]", `containers[0].image: " b" has space around it`},
+		{"no name of a variable", "containers: [{name: a, image: b, env: [{value: v}]}]", "containers[0].env[0].name: missing"},
+		{"a name of a variable", "containers: [{name: a, image: b, env: [{name: A=B}]}]", `containers[0].env[0].name: "A=B" has a =`},
+		{"users of the host", minimal + "hostNetwork: true\nhostUsers: false", "hostUsers: false does not go with hostNetwork"},
+		{"what is under a template", "template: {spec: {containers: []}}", "give what is under .template.spec"},
 		{"a Pod", "apiVersion: v1\nkind: Pod\nspec: {containers: []}", "a whole Pod is given, but a pod spec is wanted: give what is under .spec"},
 		{"a Job", "apiVersion: batch/v1\nkind: Job\nspec: {}", "give what is under .spec.template.spec"},
 		{"a CronJob", "kind: CronJob", "give what is under .spec.jobTemplate.spec.template.spec"},

@@ -68,6 +68,7 @@ func Run(t *testing.T, newRunner func(t *testing.T) jobs.Runner, s Scripts) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := &bench{t: t, s: s, r: newRunner(t)}
+			t.Cleanup(func() { b.stop() }) // last: to delete, a runner may need its watch
 			b.watch()
 			c.test(b)
 		})
@@ -101,7 +102,7 @@ func (s *seen) Observe(_ context.Context, o jobs.Observation) {
 	s.changed = make(chan struct{})
 }
 
-// watch starts a watch, which ends with the test, or with stop.
+// watch starts a watch, which goes on until stop.
 func (b *bench) watch() {
 	b.t.Helper()
 	b.seen = newSeen()
@@ -116,7 +117,6 @@ func (b *bench) watch() {
 		cancel()
 		<-done
 	})
-	b.t.Cleanup(b.stop)
 }
 
 func (b *bench) ctx() context.Context {
