@@ -179,7 +179,7 @@ func (o Orchestrator) create(e OrchestratorCreate, c Clock) (Orchestrator, []eff
 	}
 	n := Orchestrator{RunSpec: spec, State: OrchestratorPreRun, CreatedAt: c.Now, UpdatedAt: c.Now}
 	n.Metrics = OrchestratorMetrics{
-		RunID: n.RunID, JobID: n.JobID, ScheduledAt: n.ScheduledAt, MaxRetries: n.Config.RetryConfig.MaxRetries,
+		RunID: n.RunID, JobID: n.JobID, Namespace: n.Namespace, Tenant: n.Tenant, ScheduledAt: n.ScheduledAt, MaxRetries: n.Config.RetryConfig.MaxRetries,
 	}
 	return n, []effects.Effect{n.entered(), effects.Send{To: n.scheduler(), Event: SchedulerTrack{Run: n.ID}}}
 }

@@ -20,7 +20,10 @@ func (o Orchestrator) present(attempt uint32) bool {
 // podCreated takes what is known of a pod that does not run yet.
 func (o Orchestrator) podCreated(e PodCreated, c Clock) (Orchestrator, []effects.Effect) {
 	pod := e.Pod.bounded()
-	if o.State != OrchestratorContainerCreating || !o.present(e.Attempt) || o.Pod == pod {
+	switch {
+	case o.present(e.Attempt) && o.Pod.replacedBy(pod):
+		return o.replaced(pod, c)
+	case o.State != OrchestratorContainerCreating || !o.present(e.Attempt) || o.Pod == pod:
 		return o, o.refuseNow(e)
 	}
 	o.Pod, o.UpdatedAt = pod, c.Now
@@ -29,11 +32,25 @@ func (o Orchestrator) podCreated(e PodCreated, c Clock) (Orchestrator, []effects
 
 // podRunning: container_creating → running.
 func (o Orchestrator) podRunning(e PodRunning, c Clock) (Orchestrator, []effects.Effect) {
-	if o.State != OrchestratorContainerCreating || !o.present(e.Attempt) {
+	pod := e.Pod.bounded()
+	switch {
+	case o.present(e.Attempt) && o.Pod.replacedBy(pod):
+		return o.replaced(pod, c)
+	case o.State != OrchestratorContainerCreating || !o.present(e.Attempt):
 		return o, o.refuseNow(e)
 	}
-	o.Pod = e.Pod.bounded()
+	o.Pod = pod
 	return o.run(c)
+}
+
+// replacedBy reports whether it is another pod than the one that is known.
+func (p Pod) replacedBy(pod Pod) bool { return p.UID != "" && pod.UID != "" && p.UID != pod.UID }
+
+// replaced: the attempt's pod is gone, and the cluster has made another, which does
+// not count: an attempt is never run by two pods.
+func (o Orchestrator) replaced(by Pod, c Clock) (Orchestrator, []effects.Effect) {
+	return o.podLost(PodLost{Attempt: o.RetryAttempt, Reason: fmt.Sprintf(
+		"the pod is gone, and the cluster has made another, %s, which is not followed: an attempt has one pod", by.Name)}, c)
 }
 
 // run: container_creating → running. Where the creation was not answered yet, its
@@ -50,8 +67,10 @@ func (o Orchestrator) run(c Clock) (Orchestrator, []effects.Effect) {
 func (o Orchestrator) podEnded(e PodEnded, c Clock) (Orchestrator, []effects.Effect) {
 	pod := e.Pod.bounded()
 	switch {
+	case o.present(e.Attempt) && o.Pod.replacedBy(pod):
+		return o.replaced(pod, c)
 	case o.present(e.Attempt):
-	case o.InCluster && e.Attempt == o.RetryAttempt && o.Pod.ExitCode == nil && pod.ExitCode != nil:
+	case o.InCluster && e.Attempt == o.RetryAttempt && o.Pod.ExitCode == nil && pod.ExitCode != nil && !o.Pod.replacedBy(pod):
 		o.Pod, o.UpdatedAt = pod, c.Now
 		return o, nil
 	default:
@@ -276,7 +295,12 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	case ChildEnded:
 		return o.childEnded(e, c)
 	case PodEnded:
-		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
+		switch {
+		case o.Step != StepAdopted || e.Attempt != o.RetryAttempt:
+		case o.Pod.replacedBy(e.Pod.bounded()):
+			o.Logs.Error, o.UpdatedAt = "the pod is gone", c.Now
+			return o.cleanUp(nil)
+		default:
 			return o.adoptedEnded(e, c)
 		}
 	case PodLost:
@@ -331,7 +355,7 @@ func (o Orchestrator) update(what, failure string) effects.Effect {
 	}
 	return o.announce("update", jsonOf(JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what),
-		RunID:    o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
+		RunID:    o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
 		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))
 }

@@ -147,8 +147,10 @@ type RunLogs struct {
 // OrchestratorMetrics says how a run went (004 OrchestratorMetrics). Lengths of
 // time are in milliseconds, between the boundaries of phases alone.
 type OrchestratorMetrics struct {
-	RunID       string `json:"run_id"`
+	RunID       string `json:"run_id"` // of a tenant: two may have the same
 	JobID       string `json:"job_id"`
+	Namespace   string `json:"namespace"`
+	Tenant      string `json:"tenant"`
 	ScheduledAt Time   `json:"scheduled_at"`
 
 	PreRunDurationMS          int64 `json:"pre_run_duration_ms"`          // waiting for the time
@@ -183,6 +185,8 @@ type JobRunUpdate struct {
 	UpdateID     uuid.UUID          `json:"update_id"` // the same for the same change
 	RunID        string             `json:"run_id"`
 	JobID        string             `json:"job_id"`
+	Namespace    string             `json:"namespace"`
+	Tenant       string             `json:"tenant"`
 	ScheduledAt  Time               `json:"scheduled_at"`
 	StartedAt    Time               `json:"started_at"`
 	CompletedAt  Time               `json:"completed_at"`

@@ -136,7 +136,7 @@ func TestTheMetricsOfARunThatWasTriedTwiceHaveEveryFieldOf004(t *testing.T) {
 	require.NoError(t, json.Unmarshal(said[0].Data, &got))
 	zero := int32(0)
 	assert.Equal(t, core.OrchestratorMetrics{
-		RunID: core.RunID("nightly", start), JobID: "nightly", ScheduledAt: start,
+		RunID: core.RunID("nightly", start), JobID: "nightly", Namespace: "reports", Tenant: "tenant-1", ScheduledAt: start,
 		PreRunDurationMS: 35_000, ConstraintCheckDurationMS: 5_000 + 5_000, ExecutionDurationMS: 10_000 + 20_000, TerminationDurationMS: 3_000 + 3_000,
 		TotalDurationMS:    now.Sub(start.Add(-30 * time.Second)).Milliseconds(), // with the wait before the second attempt
 		ConstraintsChecked: 3, ConstraintsViolated: 1, ActionsExecuted: 1, ActionsFailed: 1, RetryAttempt: 1, MaxRetries: 2,

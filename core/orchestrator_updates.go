@@ -27,7 +27,7 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
 	}
-	base := JobRunUpdate{RunID: o.RunID, JobID: o.JobID, ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt}
+	base := JobRunUpdate{RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt}
 	var list []JobRunUpdate
 	if o.RetryAttempt > 0 {
 		u := base

@@ -70,7 +70,7 @@ type JobStateSyncer interface {
 }
 
 // StatsCollector takes the metrics of runs that have ended (004 Stats Collector),
-// as [JobStateSyncer] takes updates: RunID tells what came twice.
+// as [JobStateSyncer] takes updates: Namespace, Tenant and RunID tell what came twice.
 type StatsCollector interface {
 	Collect(ctx context.Context, metrics []core.OrchestratorMetrics) error
 }
