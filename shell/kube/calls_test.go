@@ -25,7 +25,7 @@ var jobsResource = schema.GroupResource{Group: "batch", Resource: "jobs"}
 
 // fails has the calls of that verb and resource fail, one error after the other.
 func (k *kit) fails(verb, resource string, errs ...error) {
-	k.api.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+	k.react(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		if len(errs) == 0 {
 			return false, nil, nil
 		}
@@ -113,7 +113,7 @@ func TestTheServersWaitIsRespected(t *testing.T) {
 
 func TestTryingAgainEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		k.api.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, quota() })
+		k.react("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, quota() })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		calls, err := k.runner.Create(ctx, run(attempt))
@@ -127,7 +127,7 @@ func TestTryingAgainEndsWithItsContext(t *testing.T) {
 
 func TestCredentialsThatAreNotRenewedEndItSoon(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		k.api.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		k.react("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewUnauthorized("token expired")
 		})
 		start := time.Now()
@@ -174,7 +174,7 @@ func TestANameThatBecomesFreeWhileItIsLookedAtIsTaken(t *testing.T) {
 // lingering has what is deleted stay, marked, as with finalizers and a kubelet, until
 // it is purged.
 func (k *kit) lingering() {
-	k.api.PrependReactor("delete", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+	k.react("delete", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		obj, err := k.api.Tracker().Get(a.GetResource(), "jobs", a.(clienttesting.DeleteAction).GetName())
 		if err != nil {
 			return true, nil, err
@@ -246,7 +246,7 @@ func TestDeleteReturnsWhenTheJobAndItsPodsAreGone(t *testing.T) {
 		held, err := k.runner.Held(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, held)
-		assert.Empty(t, k.runner.current().tracks)
+		assert.Zero(t, k.tracked())
 	})
 }
 
@@ -269,7 +269,7 @@ func TestDeletingWhatIsNotThereIsNoError(t *testing.T) {
 		calls, err := k.runner.Delete(t.Context(), attempt)
 		require.NoError(t, err)
 		assert.Equal(t, 1, calls)
-		assert.Empty(t, k.runner.current().tracks)
+		assert.Zero(t, k.tracked())
 	})
 }
 
@@ -327,7 +327,7 @@ func TestDeleteWaitsForAJobThatTheWatchHasNotShownYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
 		k.lingering()
-		k.api.PrependWatchReactor("jobs", func(clienttesting.Action) (bool, watchInterface, error) { return true, newDeafWatch(), nil })
+		k.reactWatch("jobs", func(clienttesting.Action) (bool, watchInterface, error) { return true, newDeafWatch(), nil })
 		k.watch()
 		defer k.stop()
 		synctest.Wait()

@@ -43,8 +43,8 @@ func TestA403AfterAnOutageIsNotBelievedAtOnce(t *testing.T) {
 func TestA403WhileTheClusterCannotBeWatchedIsNotBelievedAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		down := true
-		k.api.PrependWatchReactor("*", func(clienttesting.Action) (bool, watchInterface, error) { return down, nil, errRefused })
-		k.api.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return down, nil, errRefused })
+		k.reactWatch("*", func(clienttesting.Action) (bool, watchInterface, error) { return down, nil, errRefused })
+		k.react("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return down, nil, errRefused })
 		k.breakWatches()
 		wait(time.Minute)
 		k.fails("create", "jobs", errNoRoles)
@@ -52,7 +52,7 @@ func TestA403WhileTheClusterCannotBeWatchedIsNotBelievedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 2, calls)
 
-		down = false
+		k.locked(func() { down = false })
 		wait(time.Hour)
 		k.fails("create", "jobs", errNoRoles)
 		_, err = k.runner.Create(t.Context(), run(jobs.Attempt{Run: runUUID, N: 1}))
@@ -62,7 +62,7 @@ func TestA403WhileTheClusterCannotBeWatchedIsNotBelievedAtOnce(t *testing.T) {
 
 func TestA403ThatLastsIsBelieved(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		k.api.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errNoRoles })
+		k.react("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errNoRoles })
 		k.fails("create", "jobs", errRefused)
 		start := time.Now()
 		_, err := k.runner.Create(t.Context(), run(attempt))

@@ -119,6 +119,40 @@ func (k *kit) breakWatches() {
 	k.watches = nil
 }
 
+// react has calls of the API answered by fn first. Virtual time orders nothing for
+// the race detector, so what fn shares with the test is changed in [kit.locked].
+func (k *kit) react(verb, resource string, fn clienttesting.ReactionFunc) {
+	k.locked(func() { k.api.PrependReactor(verb, resource, fn) })
+}
+
+// reactWatch is react for watches.
+func (k *kit) reactWatch(resource string, fn clienttesting.WatchReactionFunc) {
+	k.api.PrependWatchReactor(resource, fn) // which takes the lock itself, other than its brother
+}
+
+// tracked counts the attempts that the runner knows.
+func (k *kit) tracked() int {
+	w := k.runner.current()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tracks)
+}
+
+// hasPod reports whether the runner knows a pod of the attempt, which it follows.
+func (k *kit) hasPod(a jobs.Attempt) bool {
+	w := k.runner.current()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tracks[a].pod() != nil
+}
+
+// locked runs fn while no reactor does.
+func (k *kit) locked(fn func()) {
+	k.api.Lock()
+	defer k.api.Unlock()
+	fn()
+}
+
 // inBubble runs a test with a Watch that runs.
 func inBubble(t *testing.T, test func(t *testing.T, k *kit)) {
 	t.Helper()
@@ -137,7 +171,7 @@ func newKit(t *testing.T, sink *sinkOf) *kit {
 	r, err := New(Options{Client: k.api, Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(k.logs, nil))})
 	require.NoError(t, err)
 	k.runner = r
-	k.api.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watchInterface, error) {
+	k.reactWatch("*", func(a clienttesting.Action) (bool, watchInterface, error) {
 		w, err := k.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		k.mu.Lock()
 		defer k.mu.Unlock()

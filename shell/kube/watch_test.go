@@ -38,7 +38,7 @@ func TestAPodIsToldFromItsCreationToItsEnd(t *testing.T) {
 		k.deleteJob(attempt)
 		wait(time.Hour)
 		assert.Empty(t, k.sink.take(), "after the end nothing more is told")
-		assert.Empty(t, k.runner.current().tracks, "what is gone is forgotten")
+		assert.Zero(t, k.tracked(), "what is gone is forgotten")
 	})
 }
 
@@ -228,11 +228,11 @@ func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T)
 		var down atomic.Bool
 		down.Store(true)
 		for _, verb := range []string{"list", "watch"} {
-			k.api.PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			k.react(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return down.Load(), nil, errors.New("connection refused")
 			})
 		}
-		k.api.PrependWatchReactor("*", func(clienttesting.Action) (bool, watchInterface, error) {
+		k.reactWatch("*", func(clienttesting.Action) (bool, watchInterface, error) {
 			return down.Load(), nil, errors.New("connection refused")
 		})
 		k.watch()
@@ -258,7 +258,7 @@ func TestAWatchThatHasExpiredBeginsAgainWithAList(t *testing.T) {
 		pod := k.createPod(runs(podOf(k.create(attempt))))
 		k.sink.take()
 		expired := 0
-		k.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watchInterface, error) {
+		k.reactWatch("pods", func(clienttesting.Action) (bool, watchInterface, error) {
 			expired++
 			return expired <= 2, nil, apierrors.NewResourceExpired("too old resource version")
 		})
@@ -274,7 +274,7 @@ func TestWhatWasCreatedIsHeldBeforeTheWatchShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
 		blind := true
-		k.api.PrependWatchReactor("jobs", func(clienttesting.Action) (bool, watchInterface, error) {
+		k.reactWatch("jobs", func(clienttesting.Action) (bool, watchInterface, error) {
 			if blind {
 				return true, newDeafWatch(), nil
 			}
@@ -329,7 +329,7 @@ func TestNothingIsToldBeforeAllIsKnown(t *testing.T) {
 		// A reactor must not block: it holds the lock of the fake, and whoever waits for
 		// that lets no time pass in the bubble.
 		var known atomic.Bool
-		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		k.react("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !known.Load(), nil, apierrors.NewServiceUnavailable("starting")
 		})
 		k.watch()
@@ -345,13 +345,13 @@ func TestNothingIsToldBeforeAllIsKnown(t *testing.T) {
 func TestWhatCameAndWentWhileNobodyWatchedIsNotHeldForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
-		k.api.PrependReactor("create", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		k.react("create", "jobs", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			job := a.(clienttesting.CreateAction).GetObject().(*batchv1.Job).DeepCopy()
 			job.ResourceVersion = "5"
 			return true, job, nil // and somebody deletes it at once
 		})
 		version := "4"
-		k.api.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		k.react("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &batchv1.JobList{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
 		})
 		_, err := k.runner.Create(t.Context(), run(attempt))
@@ -365,7 +365,7 @@ func TestWhatCameAndWentWhileNobodyWatchedIsNotHeldForEver(t *testing.T) {
 		wait(time.Hour)
 		assert.Equal(t, 1, held(), "the watch has not got as far")
 		k.stop()
-		version = "10"
+		k.locked(func() { version = "10" })
 		k.watch()
 		defer func() { k.stop() }()
 		wait(time.Second)
@@ -473,7 +473,7 @@ func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
 				wait(lostFor + time.Second)
 				assert.Equal(t, row.want, k.sink.take())
 				_, err := k.runner.Logs(t.Context(), attempt, jobs.LogOptions{}, io.Discard)
-				if k.runner.current().tracks[attempt].pod() == nil {
+				if !k.hasPod(attempt) {
 					require.ErrorIs(t, err, jobs.ErrNoPod, "the second one's logs are not the attempt's")
 				}
 				_, err = k.runner.Delete(t.Context(), attempt)
