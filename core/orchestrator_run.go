@@ -298,15 +298,13 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 		switch {
 		case o.Step != StepAdopted || e.Attempt != o.RetryAttempt:
 		case o.Pod.replacedBy(e.Pod.bounded()):
-			o.Logs.Error, o.UpdatedAt = "the pod is gone", c.Now
-			return o.cleanUp(nil)
+			return o.adoptedLost("", c)
 		default:
 			return o.adoptedEnded(e, c)
 		}
 	case PodLost:
 		if o.Step == StepAdopted && e.Attempt == o.RetryAttempt {
-			o.Logs.Error, o.UpdatedAt = boundedReason(e.Reason, "the pod is gone"), c.Now
-			return o.cleanUp(nil)
+			return o.adoptedLost(e.Reason, c)
 		}
 	case OrchestratorCancel:
 		if o.Step == StepAdopted {
@@ -324,6 +322,12 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	case OrchestratorDue, OrchestratorAdmit, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 	}
 	return o, o.refuseNow(e)
+}
+
+// adoptedLost: the pod of an orphaned run is gone, and nobody saw it end.
+func (o Orchestrator) adoptedLost(reason string, c Clock) (Orchestrator, []effects.Effect) {
+	o.Logs.Error, o.UpdatedAt = boundedReason(reason, "the pod is gone"), c.Now
+	return o.cleanUp(nil)
 }
 
 // adoptedEnded: the pod of an orphaned run has ended. Where it has an exit code there

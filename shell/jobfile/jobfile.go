@@ -25,17 +25,16 @@ package jobfile
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/fileerr"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
@@ -53,54 +52,16 @@ type Options struct {
 	ParsePodSpec func(b []byte) (json.RawMessage, error)
 }
 
-// Error is one thing that is wrong with a file, and where.
-type Error struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`            // from 1
-	Column  int    `json:"column"`          // from 1, in characters
-	Field   string `json:"field,omitempty"` // such as podSpec.containers[0].image
-	Problem string `json:"problem"`         // and what would be right
-}
-
-// Error is file:line:column: field: problem.
-func (e Error) Error() string {
-	at := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
-	if e.Field != "" {
-		at += e.Field + ": "
-	}
-	return at + e.Problem
-}
+// Error is one thing that is wrong with a file, and where: line and column, from 1.
+type Error = fileerr.Error
 
 // Errors are all that is wrong with a file, in the order in which it stands
 // there.
-type Errors []Error
-
-// Error has a line for each.
-func (es Errors) Error() string {
-	lines := make([]string, 0, len(es))
-	for _, e := range es {
-		lines = append(lines, e.Error())
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap gives each of them.
-func (es Errors) Unwrap() []error {
-	out := make([]error, 0, len(es))
-	for _, e := range es {
-		out = append(out, e)
-	}
-	return out
-}
+type Errors = fileerr.Errors
 
 // All gives the errors of a file that an error of [Load] or [Parse] holds; none
 // where the file could not be read.
-func All(err error) []Error {
-	if es, ok := errors.AsType[Errors](err); ok {
-		return es
-	}
-	return nil
-}
+func All(err error) []Error { return fileerr.All(err) }
 
 // Load reads the jobs of a file. What podSpecFile names lies in its folder.
 func Load(path string, o Options) ([]core.JobSpec, error) {

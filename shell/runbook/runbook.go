@@ -28,7 +28,6 @@
 package runbook
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,6 +35,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/fileerr"
 )
 
 // Limits of a runbook file.
@@ -198,51 +198,13 @@ func scoped(s core.Subscription, book, namespace, tenant string) core.Subscripti
 	return s
 }
 
-// Error is one thing that is wrong with a file, and where.
-type Error struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`            // from 1
-	Column  int    `json:"column"`          // from 1, in characters
-	Field   string `json:"field,omitempty"` // such as pipelines.build.phases[3].run
-	Problem string `json:"problem"`         // and what would be right
-}
-
-// Error is file:line:column: field: problem.
-func (e Error) Error() string {
-	at := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
-	if e.Field != "" {
-		at += e.Field + ": "
-	}
-	return at + e.Problem
-}
+// Error is one thing that is wrong with a file, and where: line and column, from 1.
+type Error = fileerr.Error
 
 // Errors are all that is wrong with a file, in the order in which it stands
 // there.
-type Errors []Error
-
-// Error has a line for each.
-func (es Errors) Error() string {
-	lines := make([]string, 0, len(es))
-	for _, e := range es {
-		lines = append(lines, e.Error())
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap gives each of them.
-func (es Errors) Unwrap() []error {
-	out := make([]error, 0, len(es))
-	for _, e := range es {
-		out = append(out, e)
-	}
-	return out
-}
+type Errors = fileerr.Errors
 
 // All gives the errors of a file that an error of [Load] or [Parse] holds; none
 // where the file could not be read.
-func All(err error) []Error {
-	if es, ok := errors.AsType[Errors](err); ok {
-		return es
-	}
-	return nil
-}
+func All(err error) []Error { return fileerr.All(err) }
