@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -161,6 +163,39 @@ func TestABackupStopsWhenItsContextEnds(t *testing.T) {
 
 // bbolt's own Close would hang: it holds a lock that the end of the inner View
 // needs, and waits for the outer one.
+func TestACheckOfALiveDatabaseFindsNothingWhileItIsWritten(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{NoSync: true})
+	require.NoError(t, commit(s, batchOf(0, 500)))
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				assert.NoError(t, commit(s, batchOf(500+20*i, 20)))
+			}
+		}
+	})
+	for range 30 {
+		found, err := s.Check(ctx)
+		assert.NoError(t, err)
+		assert.Empty(t, found)
+	}
+	close(stop)
+	writer.Wait()
+
+	reason := errors.New("the caller went home")
+	impatient, cancel := context.WithTimeoutCause(ctx, time.Millisecond, reason)
+	defer cancel()
+	require.NoError(t, s.Update(ctx, func(store.Tx) error {
+		_, err := s.Check(impatient)
+		require.ErrorIs(t, err, reason)
+		return nil
+	}))
+}
+
 func TestCloseWaitsForAViewWithinAView(t *testing.T) {
 	path := filled(t, 1)
 	nothing := func(store.ReadTx) error { return nil }

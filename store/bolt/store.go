@@ -175,18 +175,28 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	return fn(t)
 }
 
+// lockWriter waits until nobody writes, and lets nobody else until unlockWriter.
+func (s *Store) lockWriter(ctx context.Context) error {
+	select {
+	case s.writer <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *Store) unlockWriter() { <-s.writer }
+
 // Update implements [store.Store]. A context that ends before the commit begins
 // rolls it back.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("update: %w", context.Cause(ctx))
 	}
-	select {
-	case s.writer <- struct{}{}:
-		defer func() { <-s.writer }()
-	case <-ctx.Done():
-		return fmt.Errorf("update: %w", context.Cause(ctx))
+	if err := s.lockWriter(ctx); err != nil {
+		return fmt.Errorf("update: %w", err)
 	}
+	defer s.unlockWriter()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	btx, err := s.begin("update", true)
 	if err != nil {
