@@ -43,6 +43,7 @@ import (
 //     times that had passed.
 //   - A run is made under an id that no run of the job has, and at most
 //     MaxActiveRuns have not ended.
+//   - A trigger whose dedup key is among the last MaxTriggerKeys makes no run.
 type Job struct {
 	JobSpec
 	Key           uuid.UUID   `json:"key"` // of the record: derived from tenant and id
@@ -58,8 +59,11 @@ type Job struct {
 	Sequence      uint64      `json:"sequence"` // counts the occurrences; their ids are derived from it
 	// LastTriggeredAt is the time of the latest run by hand: no two have the same.
 	LastTriggeredAt Time `json:"last_triggered_at"`
-	CreatedAt       Time `json:"created_at"`
-	UpdatedAt       Time `json:"updated_at"`
+	// Triggers are the runs by hand that had a dedup key, the latest last: at most
+	// MaxTriggerKeys.
+	Triggers  []KeyedTrigger `json:"triggers,omitempty"`
+	CreatedAt Time           `json:"created_at"`
+	UpdatedAt Time           `json:"updated_at"`
 
 	compiled *schedule.Schedule // derived, never stored
 }
@@ -341,41 +345,6 @@ func (j Job) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (
 		return j, nil
 	}
 	return j.record(Occurrence{DueAt: first, LastDueAt: last, Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason}, nil, c)
-}
-
-// trigger makes a run now, out of turn. Who asks is told which one.
-func (j Job) trigger(e JobTrigger, c Clock) (Job, []effects.Effect) {
-	if len(j.Active) >= MaxActiveRuns {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("%d runs of job %s have not ended: no more are made", len(j.Active), clip(j.ID)))
-	}
-	at := j.freeInstant(c)
-	run := runOf(j.JobSpec, at, true)
-	run.By = firstText(e.By)
-	j.LastTriggeredAt, j.UpdatedAt = at, c.Now
-	return j.make(run, []effects.Effect{
-		j.announceData("triggered", jsonOf(struct {
-			By    string `json:"by"`
-			RunID string `json:"run_id"`
-		}{firstText(e.By), run.RunID})),
-		effects.Answer{Value: JobTriggered{Run: run.ID, RunID: run.RunID}},
-	})
-}
-
-// triggerLead bounds how far ahead of the clock runs by hand may be numbered.
-const triggerLead = 60_000
-
-// freeInstant is the first millisecond from now on that names no run, nor will:
-// triggers of one batch have the same clock reading, and the times of the schedule
-// belong to it.
-func (j Job) freeInstant(c Clock) Time {
-	at := max(c.Now, effects.MinTime)
-	if j.LastTriggeredAt >= at && j.LastTriggeredAt < laterMS(at, triggerLead) {
-		at = j.LastTriggeredAt + 1
-	}
-	for j.hasRunAt(at) || j.isTime(at) {
-		at++
-	}
-	return at
 }
 
 func (j Job) pause(e JobPause, c Clock) (Job, []effects.Effect) {

@@ -19,8 +19,12 @@ type (
 	JobDue struct{}
 	// JobTrigger makes a run now, out of turn. Answered by [JobTriggered].
 	JobTrigger struct {
-		By    string `json:"by"`
-		Owner Owner  `json:"owner"` // told where it is refused
+		By string `json:"by"`
+		// DedupKey, where there is one, makes it safe to ask again: while it is among
+		// the last MaxTriggerKeys of the job, no second run is made, and the answer
+		// names the first.
+		DedupKey string `json:"dedup_key,omitempty"`
+		Owner    Owner  `json:"owner"` // told where it is refused
 	}
 	// JobPause makes no more runs until it is resumed.
 	JobPause struct {
@@ -73,10 +77,12 @@ func (ChildEnded) jobEvent()  {}
 func (e JobTrigger) owner() Owner { return e.Owner }
 func (e JobAdmit) owner() Owner   { return Owner{Ref: runRef(e.Run)} }
 
-// JobTriggered answers a [JobTrigger]: it names the run that was made.
+// JobTriggered answers a [JobTrigger]: it names the run that was made, or that the
+// dedup key had made before.
 type JobTriggered struct {
-	Run   uuid.UUID `json:"run"`
-	RunID string    `json:"run_id"`
+	Run       uuid.UUID `json:"run"`
+	RunID     string    `json:"run_id"`
+	Duplicate bool      `json:"duplicate"`
 }
 
 // AppendJSON appends it as JSON.
@@ -123,7 +129,7 @@ func (e JobDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
 
 // AppendJSON appends the journal form.
 func (e JobTrigger) AppendJSON(b []byte) []byte {
-	e.By = validText(e.By)
+	e.By, e.DedupKey = validText(e.By), validText(e.DedupKey)
 	return appendEvent(b, e.EventType(), e)
 }
 

@@ -116,6 +116,18 @@ var _ = register(core.KindJob, kit{
 			}
 			return unless(len(a.Active) <= core.MaxActiveRuns, "%d", len(a.Active))
 		}),
+		on("A trigger whose dedup key is among the last MaxTriggerKeys makes no run.", func(s step, b, a core.Job) string {
+			keys := map[string]bool{}
+			for _, t := range a.Triggers {
+				if keys[t.Key] || t.Key == "" {
+					return fmt.Sprintf("key %q stands there twice, or is none", t.Key)
+				}
+				keys[t.Key] = true
+			}
+			e, ok := s.event.(core.JobTrigger)
+			known := ok && slices.ContainsFunc(b.Triggers, func(t core.KeyedTrigger) bool { return t.Key == e.DedupKey })
+			return unless((!known || len(sends[core.OrchestratorCreate](s)) == 0) && len(a.Triggers) <= core.MaxTriggerKeys, "%q of %d", e.DedupKey, len(a.Triggers))
+		}),
 	},
 })
 
@@ -156,7 +168,7 @@ func goldenJobStates() []core.State {
 	code := int32(1)
 	due := madeJob(spec).NextRunAt
 	next := madeJob(spec, core.JobDue{}).NextRunAt
-	full := madeJob(spec, core.JobDue{}, core.JobTrigger{By: "ann"}, core.JobAdmit{Run: runAt(spec, start)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)},
+	full := madeJob(spec, core.JobDue{}, core.JobTrigger{By: "ann", DedupKey: "release 7"}, core.JobAdmit{Run: runAt(spec, start)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)},
 		core.JobRunEnded{Run: runAt(spec, start), State: core.OrchestratorFailed, ExitCode: &code, Error: "exit code 1"}, core.JobAdmit{Run: runAt(spec, next)})
 	bare := core.JobSpec{ID: "by hand", PodSpec: spec.PodSpec}
 	return []core.State{
@@ -168,7 +180,7 @@ func goldenJobStates() []core.State {
 func goldenJobEvents() []core.Event {
 	code := int32(137)
 	return []core.Event{
-		core.JobApply{Spec: goldenJobSpec()}, core.JobApply{Spec: core.JobSpec{ID: "by hand"}}, core.JobDue{}, core.JobTrigger{By: "ann", Owner: core.Owner{Ref: core.RunRef("", "", "a:b"), N: 2}},
+		core.JobApply{Spec: goldenJobSpec()}, core.JobApply{Spec: core.JobSpec{ID: "by hand"}}, core.JobDue{}, core.JobTrigger{By: "ann", DedupKey: "release 7", Owner: core.Owner{Ref: core.RunRef("", "", "a:b"), N: 2}},
 		core.JobPause{Reason: "<holidays>"}, core.JobResume{}, core.JobDelete{Reason: "not needed"}, core.JobSkipNext{Reason: "late"}, core.JobKill{Except: id(1), All: true, Reason: "full"},
 		core.JobAdmit{Run: id(1)}, core.JobRunEnded{Run: id(1), State: core.OrchestratorFailed, ExitCode: &code, Error: "OOMKilled"},
 		core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: id(1)}, Outcome: core.ChildRefused, Reason: "it exists already"},
@@ -190,7 +202,10 @@ func drawJobEvent(t *rapid.T, state core.State, _ core.Clock) core.Event {
 	case "due":
 		return core.JobDue{}
 	case "trigger":
-		return core.JobTrigger{By: drawText(t, "by"), Owner: drawOwner(t)}
+		return core.JobTrigger{
+			By: drawText(t, "by"), Owner: drawOwner(t),
+			DedupKey: rapid.SampledFrom([]string{"", "", "a", "b", "c", "d\x00"}).Draw(t, "dedup_key"),
+		}
 	case "admit":
 		return core.JobAdmit{Run: run}
 	case "ended":

@@ -184,6 +184,39 @@ func byHand() core.JobSpec {
 	return core.JobSpec{ID: "nightly", PodSpec: json.RawMessage(`{"containers":[]}`)}
 }
 
+func TestATriggerWithADedupKeyThatIsKnownMakesNoRun(t *testing.T) {
+	w, key, seq := jobWorld(t, byHand())
+	trigger := func(dedup string) core.JobTriggered {
+		t.Helper()
+		res := w.send(t, key, core.JobTrigger{By: "ann", DedupKey: dedup}, start, &seq)
+		require.Nil(t, res.Refused)
+		return res.Answer.(core.JobTriggered)
+	}
+	first := trigger("key 0")
+	assert.False(t, first.Duplicate)
+	for n := range core.MaxTriggerKeys - 1 {
+		assert.False(t, trigger(fmt.Sprintf("key %d", n+1)).Duplicate)
+	}
+	again := trigger("key 0")
+	assert.Equal(t, core.JobTriggered{Run: first.Run, RunID: first.RunID, Duplicate: true}, again)
+	assert.False(t, trigger("").Duplicate)
+	assert.False(t, trigger("").Duplicate, "no key is no key")
+	assert.True(t, trigger("key 0").Duplicate, "runs without one push none out")
+	assert.False(t, trigger("one too many").Duplicate)
+	assert.False(t, trigger("key 0").Duplicate, "it was the oldest")
+	assert.True(t, trigger("key 2").Duplicate)
+	assert.Len(t, load[core.Orchestrator](w, core.KindOrchestrator), core.MaxTriggerKeys+4)
+
+	for dedup, want := range map[string]string{
+		strings.Repeat("k", core.MaxNameBytes+1): "dedup_key: 256 bytes is longer than 255",
+		"a\x00b":                                 `dedup_key: "a\x00b" has the control character '\x00'`,
+	} {
+		res := w.send(t, key, core.JobTrigger{DedupKey: dedup}, start, &seq)
+		require.NotNil(t, res.Refused)
+		assert.Equal(t, want, res.Refused.Reason)
+	}
+}
+
 func TestAsManyRunsAsMayBeAreTriggeredInOneInstantAndNoneMore(t *testing.T) {
 	w, key, seq := jobWorld(t, byHand())
 	seq++

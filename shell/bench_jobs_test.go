@@ -97,7 +97,7 @@ func BenchmarkJobRun(b *testing.B) {
 			each(callers, b.N, func() error {
 				n := <-free
 				defer func() { free <- n }()
-				made, err := c.e.TriggerJob(bg(), tenant, fmt.Sprintf("job-%d", n), "bench")
+				made, err := c.e.TriggerJob(bg(), tenant, fmt.Sprintf("job-%d", n), shell.TriggerOptions{By: "bench"})
 				if err != nil {
 					return err
 				}
@@ -154,7 +154,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 }
 
 func triggeredRun(b *testing.B, e *shell.Engine, job string) uuid.UUID {
-	made, err := e.TriggerJob(bg(), tenant, job, "bench")
+	made, err := e.TriggerJob(bg(), tenant, job, shell.TriggerOptions{By: "bench"})
 	require.NoError(b, err)
 	return made.Run
 }

@@ -40,7 +40,7 @@ func applied(t testing.TB, e *shell.Engine, spec core.JobSpec) core.Job {
 
 func triggered(t testing.TB, e *shell.Engine, id string) uuid.UUID {
 	t.Helper()
-	made, err := e.TriggerJob(bg(), tenant, id, "ann")
+	made, err := e.TriggerJob(bg(), tenant, id, shell.TriggerOptions{By: "ann"})
 	require.NoError(t, err)
 	return made.Run
 }
@@ -309,7 +309,7 @@ func TestJobsAndRunsAreFoundByWhatIsAskedFor(t *testing.T) {
 		require.NoError(t, err)
 		run := triggered(t, e, "nightly")
 		elapse(time.Second)
-		made, err := e.TriggerJob(bg(), other, "report", "ann")
+		made, err := e.TriggerJob(bg(), other, "report", shell.TriggerOptions{By: "ann"})
 		require.NoError(t, err, "by hand it runs though it is paused")
 		_, err = e.SendJobRun(bg(), made.Run, core.OrchestratorCancel{Reason: "no"})
 		require.NoError(t, err)
@@ -347,7 +347,7 @@ func TestJobsAndRunsAreFoundByWhatIsAskedFor(t *testing.T) {
 		_, _, err = e.JobRuns(bg(), shell.JobRunFilter{Job: "nightly"}, shell.Page{})
 		require.ErrorContains(t, err, `JobRunFilter.Job is "nightly": it needs a Scope`)
 
-		_, err = e.TriggerJob(bg(), tenant, "none", "ann")
+		_, err = e.TriggerJob(bg(), tenant, "none", shell.TriggerOptions{By: "ann"})
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		bad := nightly()
 		bad.Schedule = "61 * * * *"

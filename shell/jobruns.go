@@ -24,10 +24,19 @@ func (e *Engine) SendJob(ctx context.Context, s Scope, id string, ev core.JobEve
 	return sendTo[core.Job](ctx, e, core.JobRef(s.Namespace, s.Tenant, id), ev)
 }
 
-// TriggerJob makes a run of a job now, out of turn, and says which.
-func (e *Engine) TriggerJob(ctx context.Context, s Scope, id, by string) (core.JobTriggered, error) {
+// TriggerOptions are those of a run by hand.
+type TriggerOptions struct {
+	By string // who asks, in words
+	// DedupKey makes it safe to ask again where an answer was lost: see
+	// [core.JobTrigger].
+	DedupKey string
+}
+
+// TriggerJob makes a run of a job now, out of turn, unless the dedup key has made
+// one, and says which.
+func (e *Engine) TriggerJob(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
 	ref := core.JobRef(s.Namespace, s.Tenant, id)
-	rep, err := e.ask(ctx, &request{inputs: []core.Input{{To: ref, Actor: ActorFrom(ctx), Event: core.JobTrigger{By: by}}}, want: ref})
+	rep, err := e.ask(ctx, &request{inputs: []core.Input{{To: ref, Actor: ActorFrom(ctx), Event: core.JobTrigger{By: o.By, DedupKey: o.DedupKey}}}, want: ref})
 	if err != nil {
 		return core.JobTriggered{}, err
 	}

@@ -100,18 +100,22 @@ func reasoned[S any](m machine[S], name, about string) *cobra.Command {
 
 func (j *jobCommands) trigger() *cobra.Command {
 	var wait bool
+	var body struct {
+		DedupKey string `json:"dedup_key,omitempty"`
+	}
 	cmd := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Make a run of a job now, out of turn",
 		Long: `Make a run of a job now, out of turn, also while it is paused, and print the run's
-id. The schedule stays as it is. With --wait it prints the run once it has ended, and
+id. The schedule stays as it is. It is safe to repeat with the same --dedup-key: while
+that is among the last 100 of the job, it prints the run that was made. With --wait it prints the run once it has ended, and
 ends with 1 unless the run has completed.`,
-		Example: "  orreryd job trigger nightly-report --wait",
+		Example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
 		Args:    oneArg("JOB"),
 	}
 	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		var made core.JobTriggered
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: j.jobs.of(args[0], "trigger"), query: j.scope.query()}, &made)
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: j.jobs.of(args[0], "trigger"), query: j.scope.query(), body: body}, &made)
 		switch {
 		case err != nil:
 			return err
@@ -123,6 +127,7 @@ ends with 1 unless the run has completed.`,
 		return j.a.printFields([][2]string{{"run", made.RunID}, {"id", made.Run.String()}})
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the run's end")
+	cmd.Flags().StringVar(&body.DedupKey, "dedup-key", "", "`key` that makes one run only, however often it is asked for")
 	return cmd
 }
 

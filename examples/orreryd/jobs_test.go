@@ -86,6 +86,21 @@ func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
 	}
 }
 
+func TestATriggerWithADedupKeyIsSafeToRepeatAlsoAfterSIGKILL(t *testing.T) {
+	args := []string{"--db", database(t)}
+	p := start(t, args...)
+	p.applyJob("once", "true", "")
+	first := p.ok("job", "trigger", "once", "--dedup-key", "release 7")
+	p.signal(syscall.SIGKILL)
+	p.code()
+	p = start(t, args...)
+	assert.Equal(t, first, p.ok("job", "trigger", "once", "--dedup-key", "release 7"))
+	p.ok("job", "trigger", "once", "--dedup-key", "release 7", "--wait")
+	other := p.ok("job", "trigger", "once", "--dedup-key", "release 8")
+	assert.NotEqual(t, first, other)
+	assert.Equal(t, 2, strings.Count(p.ok("run", "list", "--job", "once"), "once:"))
+}
+
 func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, "--db", filepath.Join(dir, "orrery.db"))

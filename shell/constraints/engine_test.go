@@ -89,7 +89,7 @@ func TestOnTheEngineRunsAreCheckedAndTheirActionsTaken(t *testing.T) {
 		require.NoError(t, c.Validate(&spec))
 		_, err := e.ApplyJob(ctx, spec)
 		require.NoError(t, err)
-		made, err := e.TriggerJob(ctx, shell.Scope{Tenant: "acme"}, name, "test")
+		made, err := e.TriggerJob(ctx, shell.Scope{Tenant: "acme"}, name, shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
 		run, err := e.WaitJobRun(ctx, made.Run)
 		require.NoError(t, err)

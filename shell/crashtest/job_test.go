@@ -120,7 +120,7 @@ func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
 	scope := shell.Scope{Namespace: scopeName, Tenant: scopeName}
 	for range jobsPerDay {
 		k := jobKinds[rng.IntN(len(jobKinds))]
-		made, err := h.e.TriggerJob(ctx, scope, k.id, "crash")
+		made, err := h.e.TriggerJob(ctx, scope, k.id, shell.TriggerOptions{By: "crash"})
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,11 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
+// jobTriggerRequest is the body of POST /v1/jobs/{id}/trigger.
+type jobTriggerRequest struct {
+	DedupKey string `json:"dedup_key"`
+}
+
 // triggerJob makes a run out of turn. A token that is bound to tools may trigger
 // what it could have applied.
 func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -15,7 +20,8 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	if err := s.noBody(w, r); err != nil {
+	var body jobTriggerRequest
+	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
 	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
@@ -28,12 +34,16 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
-	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, c.actor)
+	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
 	if err != nil {
 		return notFound(aJob, err)
 	}
-	w.Header().Set("Location", "/v1/runs/"+made.Run.String())
-	return writeJSON(w, http.StatusCreated, made)
+	status := http.StatusOK
+	if !made.Duplicate {
+		status = http.StatusCreated
+		w.Header().Set("Location", "/v1/runs/"+made.Run.String())
+	}
+	return writeJSON(w, status, made)
 }
 
 // tellJob gives an event to the job of the path that says why, and answers with

@@ -27,7 +27,7 @@ func TestWithoutARunnerJobsAreOnlyShown(t *testing.T) {
 	a := start(t, setup{engine: withCluster})
 	_, err := a.engine.ApplyJob(t.Context(), core.JobSpec{ID: "j", Namespace: "default", Tenant: "default", PodSpec: []byte(`{}`)})
 	require.NoError(t, err)
-	made, err := a.engine.TriggerJob(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "j", "test")
+	made, err := a.engine.TriggerJob(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "j", shell.TriggerOptions{By: "test"})
 	require.NoError(t, err)
 	run := "/v1/runs/" + made.Run.String()
 	for _, request := range []string{"PUT /v1/jobs/k", "PUT /v1/jobs/k?dry_run=true", "POST /v1/jobs/j/trigger", "GET " + run + "/logs"} {

@@ -202,7 +202,7 @@ func fill(b *testing.B, e *shell.Engine) {
 		_, err := e.ApplyJob(b.Context(), spec)
 		require.NoError(b, err)
 		for range perJob {
-			_, err := e.TriggerJob(b.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, spec.ID, "bench")
+			_, err := e.TriggerJob(b.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, spec.ID, shell.TriggerOptions{By: "bench"})
 			require.NoError(b, err)
 		}
 	}

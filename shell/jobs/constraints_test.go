@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
@@ -168,7 +169,7 @@ func TestAJobWithConstraintsIsRefusedWhereNobodyChecksThem(t *testing.T) {
 		// One that was applied before.
 		_, err := r.e.ApplyJob(t.Context(), job("nightly", constrained))
 		require.NoError(t, err)
-		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
 		o, err := r.e.WaitJobRun(t.Context(), made.Run)
 		require.NoError(t, err)

@@ -327,7 +327,7 @@ func TestARunThatNamesARunnerThatIsGone(t *testing.T) {
 		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 
-		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
 		next, err := r.e.WaitJobRun(t.Context(), made.Run)
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
@@ -109,7 +110,7 @@ func TestUpdatesComeInBatches(t *testing.T) {
 		r.fake.Script = runnertest.Succeeds
 		o := r.trigger(job("nightly"))
 		for range 299 {
-			_, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+			_, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 			require.NoError(t, err)
 		}
 		r.ended(o)
@@ -149,7 +150,7 @@ func TestWhatTheBusHasDroppedIsReadFromTheRuns(t *testing.T) {
 		first := r.trigger(job("nightly"))
 		var runs []core.Orchestrator
 		for range 50 {
-			made, err := r.e.TriggerJob(t.Context(), scope, "nightly", "test")
+			made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 			require.NoError(t, err)
 			runs = append(runs, r.run(made.Run))
 		}

@@ -139,7 +139,7 @@ func (r *rig) trigger(spec core.JobSpec) core.Orchestrator {
 	require.NoError(r.t, r.s.Check(spec))
 	_, err := r.e.ApplyJob(r.t.Context(), spec)
 	require.NoError(r.t, err)
-	made, err := r.e.TriggerJob(r.t.Context(), scope, spec.ID, "test")
+	made, err := r.e.TriggerJob(r.t.Context(), scope, spec.ID, shell.TriggerOptions{By: "test"})
 	require.NoError(r.t, err)
 	return r.run(made.Run)
 }

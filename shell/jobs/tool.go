@@ -212,7 +212,7 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)
 		}
 	}
-	made, err := t.s.e.TriggerJob(ctx, scope, job, by)
+	made, err := t.s.e.TriggerJob(ctx, scope, job, shell.TriggerOptions{By: by})
 	if err != nil {
 		return core.Orchestrator{}, fmt.Errorf("trigger job %q: %w", job, err)
 	}

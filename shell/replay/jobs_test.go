@@ -136,7 +136,7 @@ func dayOfJobs(t *testing.T, p *pods) {
 	for minute := range 24 * 60 {
 		switch {
 		case minute%97 == 0:
-			_, _ = p.e.TriggerJob(t.Context(), scope, "allow", "ann") // it may be paused, and is not there at last
+			_, _ = p.e.TriggerJob(t.Context(), scope, "allow", shell.TriggerOptions{By: "ann"}) // it may be paused, and is not there at last
 		case minute%241 == 0:
 			_, _ = p.e.SendJob(t.Context(), scope, "forbid", core.JobPause{Reason: "r"})
 		case minute%251 == 0:

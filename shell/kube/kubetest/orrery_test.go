@@ -102,7 +102,7 @@ func (h here) Apply(spec core.JobSpec) error {
 
 // Trigger makes a run now.
 func (h here) Trigger(job string) (uuid.UUID, error) {
-	made, err := h.engine.TriggerJob(h.ctx, scope, job, "a test")
+	made, err := h.engine.TriggerJob(h.ctx, scope, job, shell.TriggerOptions{By: "a test"})
 	return made.Run, err
 }
 
