@@ -268,30 +268,17 @@ func (c *Checker) plan(job *jobs.Job) (*plan, error) {
 	return p, nil
 }
 
-// Uses lists what a job's constraints and actions reach, for whoever decides
-// whether somebody may apply it. Constraints and actions of types that are not
-// built in are passed over.
-func Uses(job *jobs.Job) (Reach, error) {
+// Uses lists what a job's constraints and actions reach. Those of types that are
+// not built in are passed over.
+func Uses(job *jobs.Job) (jobs.Reach, error) {
 	p, err := parser{types: builtinTypes(nil), lenient: true}.parse(job)
 	if err != nil {
-		return Reach{}, err
+		return jobs.Reach{}, err
 	}
-	return p.reach.sorted(), nil
+	return sorted(p.reach), nil
 }
 
-// Reach is what a job's constraints and actions reach.
-type Reach struct {
-	Tools     []string           // that hooks run
-	Queues    []string           // that enqueue pushes into
-	Jobs      []string           // that kickOffJob triggers
-	Cancels   []string           // jobs whose runs cancelRun cancels
-	Locks     []string           // that lock takes
-	Pipelines []core.PipelineDef // that startPipeline starts
-	Notify    bool               // notify
-	Webhooks  bool               // webhook, and hooks with a URL
-}
-
-func (r Reach) sorted() Reach {
+func sorted(r jobs.Reach) jobs.Reach {
 	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Cancels, &r.Locks} {
 		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
 	}
