@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -290,14 +289,3 @@ func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
 
 // idOf names something for a tool that wants an id, the same for the same key.
 func idOf(key string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(key)) }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

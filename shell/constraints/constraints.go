@@ -70,7 +70,6 @@ type Checker struct {
 	o      Options
 	parser parser
 	keys   map[string]*standardwebhooks.Webhook // of Options.Secrets
-	pause  func(ctx context.Context, d time.Duration) error
 
 	mu     sync.Mutex
 	source Source
@@ -93,7 +92,7 @@ func New(o Options) (*Checker, error) {
 	if err := checkTypes(o); err != nil {
 		return nil, err
 	}
-	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}, pause: pause}
+	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}}
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name])
 		if err != nil || o.Secrets[name] == "" { // the error would show the secret

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -120,7 +121,7 @@ func (h *hook) ask(ctx context.Context, in *Input, key string) (Outcome, error) 
 		if ctx.Err() != nil || isPermanent(err) || n >= defaultRetries {
 			return Outcome{}, err
 		}
-		if in.checker.pause(ctx, waitBefore(n, after)) != nil {
+		if pause.For(ctx, waitBefore(n, after)) != nil {
 			return Outcome{}, errors.Join(err, context.Cause(ctx))
 		}
 	}

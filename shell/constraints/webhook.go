@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -167,7 +168,7 @@ func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 		if err == nil || isPermanent(err) || n >= retries || ctx.Err() != nil {
 			return err
 		}
-		if err := w.checker.pause(ctx, waitBefore(n, after)); err != nil {
+		if err := pause.For(ctx, waitBefore(n, after)); err != nil {
 			return fmt.Errorf("webhook: post to %s: %w", host(w.url), err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // Run makes the request and reads the answer. The error is a [*StatusError] or a
@@ -41,22 +42,10 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 		if deadline, ok := ctx.Deadline(); failed.after > maxRetryAfter || ok && time.Until(deadline) < wait {
 			return failed.final(p, res) // there would be no time left to try
 		}
-		if cause := pause(ctx, wait); cause != nil {
+		if cause := pause.For(ctx, wait); cause != nil {
 			failed.err = errors.Join(&stopped{cause}, failed.err)
 			return failed.final(p, res)
 		}
-	}
-}
-
-// pause waits, and gives the context's cause when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

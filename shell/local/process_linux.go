@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // attributes are those of a container's process.
@@ -191,7 +193,7 @@ func sweep(ctx context.Context, dir string) error {
 		if nothing == 2 {
 			return nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}

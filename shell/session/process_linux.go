@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // dieWithUs lets a command end when this process does, so that what it asks for
@@ -79,7 +81,7 @@ func readProcess(pid int) (process, bool, error) {
 		if !execs || tries == 100 {
 			return p, ok, err
 		}
-		_ = pause(context.Background(), time.Millisecond) // it always ends
+		_ = pause.For(context.Background(), time.Millisecond) // it always ends
 	}
 }
 
