@@ -167,10 +167,14 @@ func TestAWebhookIsTriedAgainWhereThatCanHelp(t *testing.T) {
 }
 
 func TestAWebhookWaitsAsLongAsTheServerAsksButNotForEver(t *testing.T) {
-	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "86400": 30 * time.Second, "soon": 500 * time.Millisecond} {
+	for header, want := range map[string]time.Duration{
+		"7": 7 * time.Second, "86400": 30 * time.Second, "2000000": 30 * time.Second, "soon": 500 * time.Millisecond,
+		"Sat, 01 Jan 2000 00:00:09 GMT": 9 * time.Second, // a bubble's time begins then
+		"Sat, 01 Jan 2000 00:00:00 GMT": 500 * time.Millisecond,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, a := newWorld(), &answers{list: []any{503, 200}, header: http.Header{"Retry-After": {header}}}
-			c := checker(t, w, func(o *constraints.Options) { o.Client = &http.Client{Transport: a} })
+			c := checker(t, w, func(o *constraints.Options) { o.Client, o.Now = &http.Client{Transport: a}, time.Now })
 			require.NoError(t, take(t, c, w, "webhook", `{"url":"`+secretURL+`"}`))
 			assert.Equal(t, want, a.at[1].Sub(a.at[0]))
 		})

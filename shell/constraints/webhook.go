@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -18,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/internal/retryafter"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
@@ -217,7 +217,8 @@ func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err 
 	case a.Final(true): // it has a key
 		return nil, 0, permanent("webhook: %w", a.Refused(p.URL))
 	default:
-		return nil, retryAfter(a.Header), fmt.Errorf("webhook: %w", a.Refused(p.URL))
+		after, _ := retryafter.Of(a.Header, p.now())
+		return nil, after, fmt.Errorf("webhook: %w", a.Refused(p.URL))
 	}
 }
 
@@ -236,13 +237,4 @@ func (p post) sign() error {
 	p.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	p.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
 	return nil
-}
-
-// retryAfter reads the header in seconds; what it says otherwise is passed over.
-func retryAfter(h http.Header) time.Duration {
-	n, err := strconv.ParseUint(strings.TrimSpace(h.Get("Retry-After")), 10, 20)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(n) * time.Second
 }

@@ -7,9 +7,6 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,16 +99,4 @@ func read(body io.Reader, keep int) ([]byte, bool, error) {
 		return b[:keep], true, nil
 	}
 	return b, false, err
-}
-
-// retryAfter reads the header's two forms.
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(n) * time.Second, true
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return max(0, at.Sub(now)), true
-	}
-	return 0, false
 }
