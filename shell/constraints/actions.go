@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -163,13 +164,7 @@ func firstOf(err error) error {
 	return err
 }
 
-// permanentError is one that no repetition mends.
-type permanentError struct{ error }
-
-func (permanentError) Permanent() bool { return true }
-func (e permanentError) Unwrap() error { return e.error }
-
-func permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
+func permanent(format string, args ...any) error { return shell.Permanent(fmt.Errorf(format, args...)) }
 
 // Take implements [jobs.ActionExecutor].
 func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.Action) error {
@@ -183,7 +178,7 @@ func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.
 	}
 	action, err := c.action(a)
 	if err != nil {
-		return permanentError{err}
+		return shell.Permanent(err)
 	}
 	in := &ActionInput{Job: job, Run: run, Constraint: a.Constraint, Phase: effects.CheckPre, Key: a.Key, Logger: c.logger(run)}
 	if run.State == core.OrchestratorTerminating {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -209,7 +210,7 @@ func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err 
 	case err != nil:
 		err = fmt.Errorf("webhook: %w", err)
 		if _, ok := errors.AsType[*httpcall.AddressError](err); ok {
-			err = permanentError{err}
+			err = shell.Permanent(err)
 		}
 		return nil, 0, err
 	case a.OK():

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
@@ -77,7 +78,7 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 		Sound   bool   `json:"sound"`
 	}{n.Title, n.Message, n.Sound})
 	if err != nil {
-		return permanentError{fmt.Errorf("encode the notification: %w", err)}
+		return shell.Permanent(fmt.Errorf("encode the notification: %w", err))
 	}
 	p := w.post
 	p.Body = body
@@ -90,7 +91,7 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 		err = fmt.Errorf("%w: %q", err, clip(text))
 	}
 	if a.Final(false) { // it has no key
-		return permanentError{err}
+		return shell.Permanent(err)
 	}
 	return err
 }
