@@ -1,12 +1,11 @@
 package shell_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,28 +16,18 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 )
 
 // lines collects a log as JSON objects.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
+type lines struct{ locked.Buffer }
 
 // named gives the lines of a log event.
 func (l *lines) named(t *testing.T, name string) (out []map[string]any) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range bytes.Lines(l.buf.Bytes()) {
+	for line := range strings.Lines(l.String()) {
 		var m map[string]any
-		require.NoError(t, json.Unmarshal(line, &m))
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
 		if m["msg"] == name {
 			out = append(out, m)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // apiServer answers HTTP requests on one address.
@@ -85,9 +86,8 @@ func newAPI(l net.Listener, c config, d *daemon, log *slog.Logger) (*apiServer, 
 }
 
 // jobUses lists what a job's constraints and actions reach.
-func jobUses(spec core.JobSpec) (httpapi.JobReach, error) {
-	r, err := constraints.Uses(&spec)
-	return httpapi.JobReach(r), err
+func jobUses(spec core.JobSpec) (jobs.Reach, error) {
+	return constraints.Uses(&spec)
 }
 
 // url is where the server is reached.

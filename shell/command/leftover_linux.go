@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,9 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // find gives the processes of our user that carry the mark, and those of a
@@ -67,8 +67,8 @@ func (m mark) onProcess(pid int) (carries bool, started string, err error) {
 	if err != nil || !m.carried(env) {
 		return false, "", err
 	}
-	st, err := status(procDir(pid))
-	return true, st.started, err
+	st, _, err := procs.ReadStat(procs.Dir(pid))
+	return true, st.Started, err
 }
 
 // members gives those of the processes that are in one of the groups and run.
@@ -82,11 +82,11 @@ func members(all []int, groups map[int]bool) ([]leftover, error) {
 		if err != nil || !groups[g] {
 			continue
 		}
-		st, err := status(procDir(pid))
+		st, _, err := procs.ReadStat(procs.Dir(pid))
 		if err != nil {
 			return nil, err
 		}
-		if l := (leftover{pid: pid, started: st.started, group: g}); l.running() {
+		if l := (leftover{pid: pid, started: st.Started, group: g}); l.running() {
 			found = append(found, l)
 		}
 	}
@@ -105,67 +105,44 @@ func (l leftover) isStill(m mark) bool {
 
 // processes lists the ids of all processes.
 func processes() ([]int, error) {
-	names, err := readNames("/proc")
+	ids, err := procs.IDs("/proc")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("%w: %w", errCannotLook, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	ids := numbers(names)
 	if !slices.Contains(ids, os.Getpid()) {
 		return nil, fmt.Errorf("%w: /proc does not show this process", errCannotLook)
 	}
 	return ids, nil
 }
 
-func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	names, err := f.Readdirnames(-1)
-	_ = f.Close()
-	return names, err
-}
-
-func numbers(names []string) []int {
-	var ids []int
-	for _, name := range names {
-		if id, err := strconv.Atoi(name); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // ours reports whether a process belongs to our user. One whose memory is
 // closed to its own user counts as root's: we could not read it anyway.
 func ours(pid int) bool {
 	var st unix.Stat_t
-	return unix.Stat(procDir(pid), &st) == nil && int(st.Uid) == os.Geteuid()
+	return unix.Stat(procs.Dir(pid), &st) == nil && int(st.Uid) == os.Geteuid()
 }
-
-func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
 
 // environ reads the environment with which a process was started. It is empty
 // for one that has ended or may not be read. An error says that we do not know.
 func environ(pid int) (string, error) {
-	env, err := readEnviron(procDir(pid))
+	env, err := readEnviron(procs.Dir(pid))
 	if err != nil || env != "" {
 		return env, err
 	}
 	// A process goes on when its first thread has ended; then the others show
 	// what it has.
-	tasks, err := readNames(filepath.Join(procDir(pid), "task"))
+	tasks, err := procs.IDs(filepath.Join(procs.Dir(pid), "task"))
 	if err != nil {
-		return "", ignorable(err)
+		return "", procs.Ignorable(err)
 	}
-	for _, tid := range numbers(tasks) {
+	for _, tid := range tasks {
 		if tid == pid {
 			continue
 		}
-		env, err := readEnviron(filepath.Join(procDir(pid), "task", strconv.Itoa(tid)))
+		env, err := readEnviron(filepath.Join(procs.Dir(pid), "task", strconv.Itoa(tid)))
 		if err != nil || env != "" {
 			return env, err
 		}
@@ -175,19 +152,7 @@ func environ(pid int) (string, error) {
 
 func readEnviron(dir string) (string, error) {
 	b, err := os.ReadFile(dir + "/environ")
-	return string(b), ignorable(err)
-}
-
-// ignorable drops the errors that only say that a process is gone, or not ours
-// to look at. What remains, such as a lack of file descriptors, must not pass
-// for "nothing is left".
-func ignorable(err error) error {
-	for _, known := range []error{fs.ErrNotExist, fs.ErrPermission, unix.ESRCH} {
-		if errors.Is(err, known) {
-			return nil
-		}
-	}
-	return err
+	return string(b), procs.Ignorable(err)
 }
 
 // family gives this process and its ancestors, and the groups that they are in.
@@ -198,8 +163,8 @@ func family() (ids, groups map[int]bool) {
 		if g, err := unix.Getpgid(pid); err == nil {
 			groups[g] = true
 		}
-		st, _ := status(procDir(pid))
-		pid = st.parent
+		st, _, _ := procs.ReadStat(procs.Dir(pid))
+		pid = st.Parent
 	}
 	return ids, groups
 }
@@ -207,40 +172,20 @@ func family() (ids, groups map[int]bool) {
 // running reports whether a thread of the process has not ended. What has ended
 // may stay listed until its parent looks after it. Where we cannot know, it runs.
 func (l leftover) running() bool {
-	st, err := status(procDir(l.pid))
+	st, ok, err := procs.ReadStat(procs.Dir(l.pid))
 	if err != nil {
 		return true
 	}
-	if st.started == "" || st.started != l.started {
+	if !ok || st.Started != l.started {
 		return false
 	}
-	dir := filepath.Join(procDir(l.pid), "task")
-	tasks, err := readNames(dir)
-	if ignorable(err) != nil {
+	dir := filepath.Join(procs.Dir(l.pid), "task")
+	tasks, err := procs.IDs(dir)
+	if procs.Ignorable(err) != nil {
 		return true
 	}
-	return slices.ContainsFunc(tasks, func(tid string) bool {
-		st, err := status(filepath.Join(dir, tid))
-		return err != nil || st.state != "" && st.state != "Z" && st.state != "X"
+	return slices.ContainsFunc(tasks, func(tid int) bool {
+		st, ok, err := procs.ReadStat(filepath.Join(dir, strconv.Itoa(tid)))
+		return err != nil || ok && !st.Ended()
 	})
-}
-
-// processStatus is what we need of /proc/PID/stat.
-type processStatus struct {
-	state   string // "Z" and "X": has ended
-	parent  int
-	started string // in ticks since the system's start
-}
-
-// status gives the status of a process or thread, nothing where it is gone.
-func status(dir string) (processStatus, error) {
-	b, err := os.ReadFile(dir + "/stat")
-	// The second field is the name in parentheses, which may hold anything, such
-	// as ") Z 1".
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if err != nil || len(fields) < 20 {
-		return processStatus{}, ignorable(err)
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return processStatus{state: fields[0], parent: parent, started: fields[19]}, nil
 }

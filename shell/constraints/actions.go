@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -164,13 +164,7 @@ func firstOf(err error) error {
 	return err
 }
 
-// permanentError is one that no repetition mends.
-type permanentError struct{ error }
-
-func (permanentError) Permanent() bool { return true }
-func (e permanentError) Unwrap() error { return e.error }
-
-func permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
+func permanent(format string, args ...any) error { return shell.Permanent(fmt.Errorf(format, args...)) }
 
 // Take implements [jobs.ActionExecutor].
 func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.Action) error {
@@ -184,7 +178,7 @@ func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.
 	}
 	action, err := c.action(a)
 	if err != nil {
-		return permanentError{err}
+		return shell.Permanent(err)
 	}
 	in := &ActionInput{Job: job, Run: run, Constraint: a.Constraint, Phase: effects.CheckPre, Key: a.Key, Logger: c.logger(run)}
 	if run.State == core.OrchestratorTerminating {
@@ -290,14 +284,3 @@ func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
 
 // idOf names something for a tool that wants an id, the same for the same key.
 func idOf(key string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(key)) }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,36 @@ func TestAWebhookTellsWhatHappenedSignedAndUnderAKey(t *testing.T) {
 	})
 }
 
+func TestEachTryOfAWebhookIsSignedAsOfItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+		w, a := newWorld(), &answers{list: []any{503}, header: http.Header{"Retry-After": {"30"}}}
+		verify, err := standardwebhooks.NewWebhook(secret)
+		require.NoError(t, err)
+		client := &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			resp, err := a.RoundTrip(req)
+			// The other side takes no signature that is older than five minutes.
+			assert.NoError(t, verify.Verify(a.bodies[len(a.bodies)-1], req.Header), "try %d", len(a.requests))
+			<-time.After(30 * time.Second) // it takes its time to answer
+			return resp, err
+		})}
+		c := checker(t, w, func(o *constraints.Options) {
+			o.Client, o.Secrets, o.Now = client, map[string]string{"ops": secret}, time.Now
+		})
+		require.ErrorContains(t, take(t, c, w, "webhook", `{"url":"`+secretURL+`","secret":"ops","timeout":"1m","retries":10}`), "503")
+		require.Len(t, a.requests, 11)
+		for i, req := range a.requests {
+			assert.Equal(t, strconv.FormatInt(a.at[i].Unix(), 10), req.Header.Get("Webhook-Timestamp"))
+			assert.Equal(t, "run/7", req.Header.Get("Webhook-Id"))
+		}
+	})
+}
+
+// roundTrip is a function as a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 func TestAWebhookIsTriedAgainWhereThatCanHelp(t *testing.T) {
 	for _, row := range []struct {
 		answer    any
@@ -112,6 +143,7 @@ func TestAWebhookIsTriedAgainWhereThatCanHelp(t *testing.T) {
 		{answer: 400, tries: 1, permanent: true, says: "webhook: https://hooks.example.com answered 400 Bad Request"},
 		{answer: 404, tries: 1, permanent: true, says: "webhook: https://hooks.example.com answered 404 Not Found"},
 		{answer: 302, tries: 1, permanent: true, says: "webhook: https://hooks.example.com answered 302 Found"},
+		{answer: 409, tries: 1, permanent: true, says: "webhook: https://hooks.example.com answered 409 Conflict"},
 		{answer: 408, tries: 4, says: "webhook: https://hooks.example.com answered 408 Request Timeout"},
 		{answer: 425, tries: 4, says: "webhook: https://hooks.example.com answered 425 Too Early"},
 		{answer: 429, tries: 4, says: "webhook: https://hooks.example.com answered 429 Too Many Requests"},
@@ -135,10 +167,14 @@ func TestAWebhookIsTriedAgainWhereThatCanHelp(t *testing.T) {
 }
 
 func TestAWebhookWaitsAsLongAsTheServerAsksButNotForEver(t *testing.T) {
-	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "86400": 30 * time.Second, "soon": 500 * time.Millisecond} {
+	for header, want := range map[string]time.Duration{
+		"7": 7 * time.Second, "86400": 30 * time.Second, "2000000": 30 * time.Second, "soon": 500 * time.Millisecond,
+		"Sat, 01 Jan 2000 00:00:09 GMT": 9 * time.Second, // a bubble's time begins then
+		"Sat, 01 Jan 2000 00:00:00 GMT": 500 * time.Millisecond,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, a := newWorld(), &answers{list: []any{503, 200}, header: http.Header{"Retry-After": {header}}}
-			c := checker(t, w, func(o *constraints.Options) { o.Client = &http.Client{Transport: a} })
+			c := checker(t, w, func(o *constraints.Options) { o.Client, o.Now = &http.Client{Transport: a}, time.Now })
 			require.NoError(t, take(t, c, w, "webhook", `{"url":"`+secretURL+`"}`))
 			assert.Equal(t, want, a.at[1].Sub(a.at[0]))
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -33,7 +34,7 @@ func (c *Checker) CheckPostExecution(ctx context.Context, job *jobs.Job, runID s
 func (c *Checker) check(ctx context.Context, job *jobs.Job, runID string, in Input) (jobs.ConstraintCheckResult, error) {
 	p, err := c.plan(job)
 	if err != nil {
-		return jobs.ConstraintCheckResult{}, permanentError{err}
+		return jobs.ConstraintCheckResult{}, shell.Permanent(err)
 	}
 	source, err := c.using()
 	if err != nil {

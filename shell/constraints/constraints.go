@@ -70,7 +70,6 @@ type Checker struct {
 	o      Options
 	parser parser
 	keys   map[string]*standardwebhooks.Webhook // of Options.Secrets
-	pause  func(ctx context.Context, d time.Duration) error
 
 	mu     sync.Mutex
 	source Source
@@ -93,7 +92,7 @@ func New(o Options) (*Checker, error) {
 	if err := checkTypes(o); err != nil {
 		return nil, err
 	}
-	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}, pause: pause}
+	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}}
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name])
 		if err != nil || o.Secrets[name] == "" { // the error would show the secret
@@ -268,30 +267,17 @@ func (c *Checker) plan(job *jobs.Job) (*plan, error) {
 	return p, nil
 }
 
-// Uses lists what a job's constraints and actions reach, for whoever decides
-// whether somebody may apply it. Constraints and actions of types that are not
-// built in are passed over.
-func Uses(job *jobs.Job) (Reach, error) {
+// Uses lists what a job's constraints and actions reach. Those of types that are
+// not built in are passed over.
+func Uses(job *jobs.Job) (jobs.Reach, error) {
 	p, err := parser{types: builtinTypes(nil), lenient: true}.parse(job)
 	if err != nil {
-		return Reach{}, err
+		return jobs.Reach{}, err
 	}
-	return p.reach.sorted(), nil
+	return sorted(p.reach), nil
 }
 
-// Reach is what a job's constraints and actions reach.
-type Reach struct {
-	Tools     []string           // that hooks run
-	Queues    []string           // that enqueue pushes into
-	Jobs      []string           // that kickOffJob triggers
-	Cancels   []string           // jobs whose runs cancelRun cancels
-	Locks     []string           // that lock takes
-	Pipelines []core.PipelineDef // that startPipeline starts
-	Notify    bool               // notify
-	Webhooks  bool               // webhook, and hooks with a URL
-}
-
-func (r Reach) sorted() Reach {
+func sorted(r jobs.Reach) jobs.Reach {
 	for _, list := range []*[]string{&r.Tools, &r.Queues, &r.Jobs, &r.Cancels, &r.Locks} {
 		*list = slices.Compact(slices.Sorted(slices.Values(*list)))
 	}

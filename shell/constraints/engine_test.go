@@ -1,12 +1,10 @@
 package constraints_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/store/memory"
 )
@@ -45,28 +44,10 @@ func (k carrier) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (j
 	return nil, fmt.Errorf("%T is nothing that constraints ask for", e)
 }
 
-// lockedBuffer is a log that several goroutines write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestOnTheEngineRunsAreCheckedAndTheirActionsTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	var out lockedBuffer
+	var out locked.Buffer
 	c, err := constraints.New(constraints.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	require.NoError(t, err)
 	st := memory.New()

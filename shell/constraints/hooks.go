@@ -3,7 +3,6 @@ package constraints
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -111,19 +110,11 @@ func (h *hook) ask(ctx context.Context, in *Input, key string) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, err
 	}
-	p := post{client: in.checker.o.Client, url: h.url, headers: h.headers, key: key, body: body, timeout: h.timeout}
-	for n := 0; ; n++ {
-		answer, after, err := p.do(ctx)
-		if err == nil {
-			return verdict(answer)
-		}
-		if ctx.Err() != nil || isPermanent(err) || n >= defaultRetries {
-			return Outcome{}, err
-		}
-		if in.checker.pause(ctx, waitBefore(n, after)) != nil {
-			return Outcome{}, errors.Join(err, context.Cause(ctx))
-		}
+	answer, err := newPost(in.checker, h.url, h.headers, key, body, h.timeout).send(ctx, defaultRetries)
+	if err != nil {
+		return Outcome{}, err
 	}
+	return verdict(answer)
 }
 
 func hookWhen(phase effects.CheckPhase) string {

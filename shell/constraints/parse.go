@@ -24,7 +24,7 @@ const maxActionBytes = 512 << 10
 type plan struct {
 	constraints []planned
 	needs       []need
-	reach       Reach
+	reach       jobs.Reach
 }
 
 type planned struct {
@@ -113,7 +113,7 @@ func (p parser) parse(job *jobs.Job) (*plan, error) {
 	case r.bytes > maxActionBytes:
 		return nil, fmt.Errorf("constraints: the configurations of their actions have %d bytes, more than %d", r.bytes, maxActionBytes)
 	}
-	if n := len(r.reach.sorted().Locks); n > core.MaxRunLocks {
+	if n := len(sorted(r.reach).Locks); n > core.MaxRunLocks {
 		return nil, fmt.Errorf("constraints: they take %d locks, more than %d", n, core.MaxRunLocks)
 	}
 	return r.plan, r.names()

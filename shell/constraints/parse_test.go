@@ -14,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 func TestWhatCannotBeRightIsRefusedWithItsPath(t *testing.T) {
@@ -164,12 +165,12 @@ constraints:
 	require.Len(t, got.Pipelines, 1)
 	assert.Equal(t, "p", got.Pipelines[0].Name)
 	got.Pipelines = nil
-	assert.Equal(t, constraints.Reach{Tools: []string{"command"}, Queues: []string{"work"}, Jobs: []string{"b"}, Cancels: []string{"a"}, Locks: []string{"warehouse"}, Notify: true, Webhooks: true}, got)
+	assert.Equal(t, jobs.Reach{Tools: []string{"command"}, Queues: []string{"work"}, Jobs: []string{"b"}, Cancels: []string{"a"}, Locks: []string{"warehouse"}, Notify: true, Webhooks: true}, got)
 	_, err = constraints.Uses(job(t, `{x: 1}`, ""))
 	require.Error(t, err)
 	hook, err := constraints.Uses(job(t, `constraints: [{preRunHook: {config: {url: "https://example.com"}}}]`, ""))
 	require.NoError(t, err)
-	assert.Equal(t, constraints.Reach{Webhooks: true}, hook)
+	assert.Equal(t, jobs.Reach{Webhooks: true}, hook)
 }
 
 func TestNewRefusesWhatCannotBeRight(t *testing.T) {

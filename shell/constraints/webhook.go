@@ -1,24 +1,26 @@
 package constraints
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/internal/retryafter"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
 const (
@@ -86,11 +88,6 @@ func parseURL(at, text string) (*url.URL, error) {
 	return u, nil
 }
 
-var (
-	headerName  = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
-	headerValue = regexp.MustCompile(`^[\t\x20-\x7e\x80-\xff]*$`)
-)
-
 // ownHeaders are those that are not a job's to set.
 var ownHeaders = map[string]bool{
 	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Upgrade": true, "Te": true, "Trailer": true,
@@ -100,11 +97,11 @@ var ownHeaders = map[string]bool{
 func checkHeaders(at string, headers map[string]string) error {
 	for name, value := range headers {
 		switch {
-		case !headerName.MatchString(name):
+		case !webhook.IsHeaderName(name):
 			return fmt.Errorf("%s: %q is not the name of a header", at, clip(name))
 		case ownHeaders[http.CanonicalHeaderKey(name)]:
 			return fmt.Errorf("%s: %q cannot be set", at, clip(name))
-		case !headerValue.MatchString(value): // which may be a secret
+		case !webhook.IsHeaderValue(value): // which may be a secret
 			return fmt.Errorf("%s: the value of %q has a character that no header can have", at, clip(name))
 		}
 	}
@@ -149,28 +146,14 @@ func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 	if w.Retries != nil {
 		retries = *w.Retries
 	}
-	p := post{client: w.checker.o.Client, url: w.url, headers: w.Headers, key: in.Key, body: body, timeout: time.Duration(w.Timeout)}
+	p := newPost(w.checker, w.url, w.Headers, in.Key, body, time.Duration(w.Timeout))
 	if w.Secret != "" {
-		key := w.checker.keys[w.Secret]
-		if key == nil {
+		if p.signer = w.checker.keys[w.Secret]; p.signer == nil {
 			return permanent("webhook: there is no secret %q", clip(w.Secret))
 		}
-		now := w.checker.o.Now()
-		signature, err := key.Sign(in.Key, now, body)
-		if err != nil {
-			return permanent("webhook: sign it: %w", err)
-		}
-		p.signature, p.signedAt = signature, now
 	}
-	for n := 0; ; n++ {
-		_, after, err := p.do(ctx)
-		if err == nil || isPermanent(err) || n >= retries || ctx.Err() != nil {
-			return err
-		}
-		if err := w.checker.pause(ctx, waitBefore(n, after)); err != nil {
-			return fmt.Errorf("webhook: post to %s: %w", host(w.url), err)
-		}
-	}
+	_, err = p.send(ctx, retries)
+	return err
 }
 
 // waitBefore is the wait before the n-th repetition, from 0: it doubles, and is at
@@ -184,87 +167,75 @@ func isPermanent(err error) bool {
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// post is a request that may be repeated.
+// post is a request under a key.
 type post struct {
-	client    *http.Client
-	url       *url.URL
-	headers   map[string]string
-	key       string
-	body      []byte
-	signature string
-	signedAt  time.Time
-	timeout   time.Duration
+	webhook.Post
+	key    string
+	signer *standardwebhooks.Webhook // nil: it is not signed
+	now    func() time.Time
 }
 
-// host names a server without what may be a secret.
-func host(u *url.URL) string { return u.Scheme + "://" + u.Host }
+func newPost(c *Checker, to *url.URL, headers map[string]string, key string, body []byte, timeout time.Duration) post {
+	p := post{key: key, now: c.o.Now, Post: webhook.Post{
+		Client: c.o.Client, URL: to, Header: webhook.NewHeader(headers), Body: body, Timeout: timeout, MaxAnswer: maxAnswer,
+	}}
+	p.Header.Set("Idempotency-Key", key)
+	return p
+}
 
-// do sends it once. after is how long the server asks to wait.
-func (p post) do(ctx context.Context) (answer []byte, after time.Duration, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, fmt.Errorf("no answer within %v", p.timeout))
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url.String(), bytes.NewReader(p.body))
-	if err != nil {
-		return nil, 0, permanent("webhook: %s is no address", host(p.url))
+// send makes the request until it is taken, refused for good, or was repeated often
+// enough.
+func (p post) send(ctx context.Context, retries int) (answer []byte, err error) {
+	for n := 0; ; n++ {
+		answer, after, err := p.try(ctx)
+		if err == nil || isPermanent(err) || n >= retries || ctx.Err() != nil {
+			return answer, err
+		}
+		if cause := pause.For(ctx, waitBefore(n, after)); cause != nil {
+			return nil, fmt.Errorf("%w: %w", err, cause)
+		}
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "orrery")
-	for name, value := range p.headers {
-		req.Header.Set(name, value)
+}
+
+// try makes it once. after is how long the server asks to wait.
+func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err error) {
+	if err := p.sign(); err != nil {
+		return nil, 0, permanent("webhook: sign it: %w", err)
 	}
-	req.Header.Set("Idempotency-Key", p.key)
-	if p.signature != "" {
-		req.Header.Set("webhook-id", p.key)
-		req.Header.Set("webhook-timestamp", strconv.FormatInt(p.signedAt.Unix(), 10))
-		req.Header.Set("webhook-signature", p.signature)
+	a, err := p.Do(ctx)
+	if err == nil && a.OK() {
+		err = a.Broken
 	}
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return nil, 0, p.failed(ctx, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	switch status := resp.StatusCode; {
-	case status >= 200 && status <= 299 && err != nil:
-		return nil, 0, p.failed(ctx, err)
-	case status >= 200 && status <= 299:
-		return answer, 0, nil
-	case pointless(status):
-		return nil, 0, permanent("webhook: %s answered %d %s", host(p.url), status, http.StatusText(status))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("webhook: %w", err)
+		if _, ok := errors.AsType[*httpcall.AddressError](err); ok {
+			err = shell.Permanent(err)
+		}
+		return nil, 0, err
+	case a.OK():
+		return a.Body, 0, nil
+	case a.Final(true): // it has a key
+		return nil, 0, permanent("webhook: %w", a.Refused(p.URL))
 	default:
-		return nil, retryAfter(resp.Header), fmt.Errorf("webhook: %s answered %d %s", host(p.url), status, http.StatusText(status))
+		after, _ := retryafter.Of(a.Header, p.now())
+		return nil, after, fmt.Errorf("webhook: %w", a.Refused(p.URL))
 	}
 }
 
-// failed says what went wrong without the URL, which [url.Error] has in full.
-func (p post) failed(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("webhook: post to %s: %w", host(p.url), cause)
+// sign signs it as of now, each time that it is made: whoever gets it refuses what
+// was signed minutes ago (Standard Webhooks).
+func (p post) sign() error {
+	if p.signer == nil {
+		return nil
 	}
-	if ue, ok := errors.AsType[*url.Error](err); ok {
-		err = ue.Err
-	}
-	err = fmt.Errorf("webhook: post to %s: %w", host(p.url), err)
-	if _, ok := errors.AsType[*httpcall.AddressError](err); ok {
-		return permanentError{err}
-	}
-	return err
-}
-
-// pointless reports whether a server that answers so will always do.
-func pointless(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 300 && status <= 499
-}
-
-// retryAfter reads the header in seconds; what it says otherwise is passed over.
-func retryAfter(h http.Header) time.Duration {
-	n, err := strconv.ParseUint(strings.TrimSpace(h.Get("Retry-After")), 10, 20)
+	now := p.now()
+	signature, err := p.signer.Sign(p.key, now, p.Body)
 	if err != nil {
-		return 0
+		return err
 	}
-	return time.Duration(n) * time.Second
+	p.Header.Set(standardwebhooks.HeaderWebhookID, p.key)
+	p.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	p.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	return nil
 }

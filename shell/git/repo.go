@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 const (
@@ -137,7 +139,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 		return r.op.fail(err, "open the lock file")
 	}
 	deadline := time.Now().Add(r.g.lockWait)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		got, err := tryLock(f)
 		if got {
 			r.lock = f
@@ -150,7 +152,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 			holder, _ := io.ReadAll(io.LimitReader(f, 32))
 			err = r.op.fail(nil, "lock file %q is held by another process (daemon %q or a git command that it has left): waited %v", path, strings.TrimSpace(string(holder)), r.g.lockWait)
 		default:
-			if err = pauseFor(ctx, pause); err != nil {
+			if err = pause.For(ctx, wait); err != nil {
 				err = r.op.fail(err, "stopped while another process was at work on the repository")
 			}
 		}

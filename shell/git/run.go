@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 const (
@@ -186,7 +188,7 @@ func lockFile(err error) string {
 func (r *repo) waitFor(ctx context.Context, c command) error {
 	r.beginWork()
 	deadline := time.Now().Add(r.g.lockWait)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		_, err := r.exec(ctx, c)
 		lock := lockFile(err)
 		if lock == "" {
@@ -200,19 +202,8 @@ func (r *repo) waitFor(ctx context.Context, c command) error {
 			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
 		}
 		r.g.step("waits")
-		if err := pauseFor(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

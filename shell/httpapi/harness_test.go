@@ -23,6 +23,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
@@ -35,7 +36,7 @@ type api struct {
 	engine *shell.Engine
 	server *httpapi.Server
 	header http.Header // sent with every request
-	logs   *logBuffer
+	logs   *locked.Buffer
 	stop   func() // stops the engine and waits for it; also called at the test's end
 	hold   chan struct{}
 }
@@ -45,24 +46,6 @@ type setup struct {
 	engine  func(*shell.Options)
 	api     func(*httpapi.Options)
 	stopped bool // do not run the engine
-}
-
-// logBuffer keeps what was logged.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // picky refuses an input that says so.
@@ -79,7 +62,7 @@ func (picky) ValidateInput(input json.RawMessage) error {
 
 func start(t *testing.T, s setup) *api {
 	t.Helper()
-	a := &api{t: t, header: http.Header{}, logs: &logBuffer{}, hold: make(chan struct{})}
+	a := &api{t: t, header: http.Header{}, logs: &locked.Buffer{}, hold: make(chan struct{})}
 	if s.store == nil {
 		s.store = memory.New()
 		t.Cleanup(func() { _ = s.store.Close() })

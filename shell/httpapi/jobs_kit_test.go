@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -82,12 +83,10 @@ func (lasting) Permanent() bool { return true }
 // withJobs gives an API a job service.
 func withJobs(o *httpapi.Options) {
 	o.Jobs = jobService{}
-	o.JobUses = func(spec core.JobSpec) (httpapi.JobReach, error) {
-		var reach httpapi.JobReach
-		if err := json.Unmarshal(spec.ConstraintConfig, &reach); err != nil {
-			return reach, fmt.Errorf("constraint_config: %w", err)
-		}
-		return reach, nil
+	o.JobUses = func(spec core.JobSpec) (jobs.Reach, error) {
+		var reach jobs.Reach
+		err := strictjson.DecodeAt("constraint_config", spec.ConstraintConfig, &reach)
+		return reach, err
 	}
 }
 

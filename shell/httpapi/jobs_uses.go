@@ -15,39 +15,26 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// JobReach is what a job's constraints and actions reach: that of package
-// constraints, which this package does not link, can be converted to it.
-type JobReach struct {
-	Tools     []string           // that hooks run
-	Queues    []string           // that enqueue pushes into
-	Jobs      []string           // that kickOffJob triggers
-	Cancels   []string           // jobs whose runs cancelRun cancels
-	Locks     []string           // that lock takes
-	Pipelines []core.PipelineDef // that startPipeline starts
-	Notify    bool               // a notification is sent
-	Webhooks  bool               // a webhook is sent
-}
-
-// uses lists what of it takes a permission: runs to cancel and locks of the same
-// tenant are open to whoever may apply jobs there.
-func (u JobReach) uses(field string) iter.Seq[use] {
+// reachUses lists what of a job's reach takes a permission: runs to cancel and locks of
+// the same tenant are open to whoever may apply jobs there.
+func reachUses(r jobs.Reach, field string) iter.Seq[use] {
 	return func(yield func(use) bool) {
-		for _, tool := range u.Tools {
+		for _, tool := range r.Tools {
 			if !yield(use{field: field, tool: tool, at: field}) {
 				return
 			}
 		}
-		if len(u.Queues) > 0 && !yield(use{field: field, what: fmt.Sprintf("an item of the queue %q, with which its worker may do anything", clip(u.Queues[0]))}) ||
-			u.Notify && !yield(use{field: field, what: "a notification"}) ||
-			u.Webhooks && !yield(use{field: field, what: "a webhook"}) {
+		if len(r.Queues) > 0 && !yield(use{field: field, what: fmt.Sprintf("an item of the queue %q, with which its worker may do anything", clip(r.Queues[0]))}) ||
+			r.Notify && !yield(use{field: field, what: "a notification"}) ||
+			r.Webhooks && !yield(use{field: field, what: "a webhook"}) {
 			return
 		}
-		for _, p := range u.Pipelines {
+		for _, p := range r.Pipelines {
 			if !walkPipeline(field+".startPipeline", p, yield) {
 				return
 			}
 		}
-		for _, id := range u.Jobs {
+		for _, id := range r.Jobs {
 			if !yield(use{field: field + ".kickOffJob", job: id}) {
 				return
 			}
@@ -208,5 +195,5 @@ func (a asking) mayJob(ctx context.Context, at string, spec core.JobSpec) error 
 	if err != nil {
 		return failf(http.StatusBadRequest, "%s%s", at, oneLine(err.Error()))
 	}
-	return a.may(ctx, reach.uses(at+"constraint_config"))
+	return a.may(ctx, reachUses(reach, at+"constraint_config"))
 }

@@ -1,8 +1,8 @@
 // Package httpapi serves a [shell.Engine] over HTTP: actions (B6), recurring
 // actions exactly as 002 section 4 (C7), the webhook ingress (B4), queues (003
-// Queue), jobs and their runs (004), health, metrics (C10) and an OpenAPI document. It decides nothing about machines: it
-// checks who asks and what is asked, hands events to the engine, and reads
-// records.
+// Queue), jobs and their runs (004), health, metrics (C10) and an OpenAPI document. It
+// decides nothing about machines: it checks who asks and what is asked, hands
+// events to the engine, and reads records.
 //
 // Every answer is JSON, every error {"error":"…"} with the status that says
 // what to do about it. docs/http.md is the reference for its users.
@@ -22,6 +22,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // Defaults and bounds of [Options].
@@ -69,7 +70,7 @@ type Options struct {
 	// JobUses lists what a job's constraints and actions reach, for tokens that are
 	// bound to tools: that of package constraints. Its error says what is wrong with
 	// them. Without it such a token applies and triggers only jobs that have none.
-	JobUses func(spec core.JobSpec) (JobReach, error)
+	JobUses func(spec core.JobSpec) (jobs.Reach, error)
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.

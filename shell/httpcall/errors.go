@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/retryafter"
 )
 
 // StatusError says that a server answered with a status that is none of the
@@ -147,7 +148,7 @@ func statusFailure(resp *http.Response, body []byte) *failure {
 	e.Body = strings.ToValidUTF8(string(body), "")
 	f := &failure{err: e, maybeDone: true}
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		f.after, f.repeat = retryAfter(resp.Header, time.Now())
+		f.after, f.repeat = retryafter.Of(resp.Header, time.Now())
 		e.RetryAfter = f.after
 	}
 	return f

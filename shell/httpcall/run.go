@@ -7,14 +7,12 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // Run makes the request and reads the answer. The error is a [*StatusError] or a
@@ -41,22 +39,10 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 		if deadline, ok := ctx.Deadline(); failed.after > maxRetryAfter || ok && time.Until(deadline) < wait {
 			return failed.final(p, res) // there would be no time left to try
 		}
-		if cause := pause(ctx, wait); cause != nil {
+		if cause := pause.For(ctx, wait); cause != nil {
 			failed.err = errors.Join(&stopped{cause}, failed.err)
 			return failed.final(p, res)
 		}
-	}
-}
-
-// pause waits, and gives the context's cause when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -113,16 +99,4 @@ func read(body io.Reader, keep int) ([]byte, bool, error) {
 		return b[:keep], true, nil
 	}
 	return b, false, err
-}
-
-// retryAfter reads the header's two forms.
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	v := strings.TrimSpace(h.Get("Retry-After"))
-	if n, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(n) * time.Second, true
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return max(0, at.Sub(now)), true
-	}
-	return 0, false
 }

@@ -62,6 +62,19 @@ type Action struct {
 	Key string
 }
 
+// Reach is what a job's constraints and actions reach, for whoever decides whether
+// somebody may apply the job.
+type Reach struct {
+	Tools     []string           // that hooks run
+	Queues    []string           // that enqueue pushes into
+	Jobs      []string           // that kickOffJob triggers
+	Cancels   []string           // jobs whose runs cancelRun cancels
+	Locks     []string           // that lock takes
+	Pipelines []core.PipelineDef // that startPipeline starts
+	Notify    bool               // notify
+	Webhooks  bool               // webhook, and hooks with a URL
+}
+
 // JobStateSyncer takes the important changes of runs (004 JobStateSyncer). Each
 // batch is in the order of the changes. The same update may come again, after a
 // crash or an error: UpdateID tells. It is called for one batch at a time.

@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // permanent is an error after which trying again is pointless.
@@ -106,7 +108,7 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 		if waits != nil {
 			waits(err)
 		}
-		if !pause(ctx, waitAfter(n, err)) {
+		if pause.For(ctx, waitAfter(n, err)) != nil {
 			return counter.calls(), explained(what, err)
 		}
 	}
@@ -176,16 +178,4 @@ func waitAfter(n int, err error) time.Duration {
 		wait = max(wait, time.Duration(s)*time.Second)
 	}
 	return wait
-}
-
-// pause waits; false where ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -243,7 +244,7 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 	case l.onLostNode():
 		return false, explained("logs of pod "+l.pod+": its node is lost", err)
 	}
-	if !pause(ctx, waitAfter(tries, err)) {
+	if pause.For(ctx, waitAfter(tries, err)) != nil {
 		return false, explained("logs of pod "+l.pod, err)
 	}
 	return true, nil

@@ -260,23 +260,6 @@ func read(t *testing.T, path string) string {
 
 func file(t *testing.T) string { return filepath.Join(t.TempDir(), "file") }
 
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func (w *world) dir() string { return w.Path() }
 
 // assertNone holds that no process of the run is left.

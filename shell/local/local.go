@@ -65,6 +65,8 @@ package local
 import (
 	"fmt"
 	"log/slog"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 // Options configure a [Runner].
@@ -83,15 +85,4 @@ const (
 	leastMaxLog   = 64 << 10
 )
 
-// permanentError is one that trying again does not cure.
-type permanentError struct{ error }
-
-// Permanent reports that trying again is pointless.
-func (permanentError) Permanent() bool { return true }
-
-// Unwrap gives the error itself.
-func (e permanentError) Unwrap() error { return e.error }
-
-func permanent(format string, args ...any) error {
-	return permanentError{fmt.Errorf(format, args...)}
-}
+func permanent(format string, args ...any) error { return shell.Permanent(fmt.Errorf(format, args...)) }

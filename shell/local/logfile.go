@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // A log is kept in segments, files that are named after the place in the stream at
@@ -135,7 +137,7 @@ func (r *logReader) follow(ctx context.Context, ended func() (bool, error)) erro
 		if err := r.copy(ctx); err != nil || whole {
 			return err
 		}
-		if err := pause(ctx, logPoll); err != nil {
+		if err := pause.For(ctx, logPoll); err != nil {
 			return err
 		}
 	}
@@ -238,15 +240,4 @@ func (t *lastByte) Write(p []byte) (int, error) {
 		t.last = p[n-1]
 	}
 	return n, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -233,10 +234,10 @@ func fieldValues(r jobs.Run, node, uid string) func(path string) (string, bool) 
 func checkedSpec(spec core.JobSpec) (*corev1.PodSpec, error) {
 	pod, err := parsePod(spec.PodSpec)
 	if err != nil {
-		return nil, permanentError{err}
+		return nil, shell.Permanent(err)
 	}
 	if err := checkPod(pod); err != nil {
-		return nil, permanentError{err}
+		return nil, shell.Permanent(err)
 	}
 	some := jobs.Run{Spec: spec}
 	if _, _, err := programsOf(pod, some, "", fieldValues(some, "", "")); err != nil {

@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // attributes are those of a container's process.
@@ -62,63 +63,26 @@ func (s *supervisor) killRest() bool {
 
 // process is what there is to know of a process.
 type process struct {
-	pid, parent, group, session int
-	started                     string // tells it from a later one with the same id
-	state                       string // "Z" and "X": has ended
+	procs.Stat
+	pid int
 }
 
 func processes() ([]process, error) {
-	d, err := os.Open("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list the processes: %w", err)
-	}
-	names, err := d.Readdirnames(-1)
-	_ = d.Close()
+	ids, err := procs.IDs("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
 	var all []process
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		p, ok, err := readProcess(pid)
+	for _, pid := range ids {
+		st, ok, err := procs.ReadStat(procs.Dir(pid))
 		if err != nil {
 			return nil, fmt.Errorf("list the processes: %w", err)
 		}
 		if ok {
-			all = append(all, p)
+			all = append(all, process{st, pid})
 		}
 	}
 	return all, nil
-}
-
-// readProcess reports false for a process that is gone.
-func readProcess(pid int) (process, bool, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	// The second field is the name in parentheses, which may hold anything, such as
-	// ") Z 1".
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if err != nil || len(fields) < 20 {
-		return process{}, false, ignorable(err)
-	}
-	p := process{pid: pid, state: fields[0], started: fields[19]}
-	p.parent, _ = strconv.Atoi(fields[1])
-	p.group, _ = strconv.Atoi(fields[2])
-	p.session, _ = strconv.Atoi(fields[3])
-	return p, true, nil
-}
-
-// ignorable drops the errors that only say that a process is gone, or not ours to
-// look at.
-func ignorable(err error) error {
-	for _, known := range []error{fs.ErrNotExist, fs.ErrPermission, unix.ESRCH} {
-		if errors.Is(err, known) {
-			return nil
-		}
-	}
-	return err
 }
 
 // descendants gives those whose ancestors are among the given ones.
@@ -128,7 +92,7 @@ func descendants(all []process, of map[int]bool) []process {
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !belongs[p.pid] && !of[p.pid] && (of[p.parent] || belongs[p.parent]) {
+			if !belongs[p.pid] && !of[p.pid] && (of[p.Parent] || belongs[p.Parent]) {
 				belongs[p.pid], grown = true, true
 				found = append(found, p)
 			}
@@ -145,7 +109,7 @@ func (p process) kill() {
 		return
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if now, ok, err := readProcess(p.pid); err == nil && ok && now.started == p.started {
+	if now, ok, err := procs.ReadStat(procs.Dir(p.pid)); err == nil && ok && now.Started == p.Started {
 		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
 }
@@ -191,7 +155,7 @@ func sweep(ctx context.Context, dir string) error {
 		if nothing == 2 {
 			return nil
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -202,7 +166,7 @@ func sweep(ctx context.Context, dir string) error {
 func marked(all []process, mark string, known map[string]process) []process {
 	parents := map[int]int{}
 	for _, p := range all {
-		parents[p.pid] = p.parent
+		parents[p.pid] = p.Parent
 	}
 	kin := map[int]bool{}
 	for pid := os.Getpid(); pid > 0 && !kin[pid]; pid = parents[pid] {
@@ -211,16 +175,16 @@ func marked(all []process, mark string, known map[string]process) []process {
 	roots, groups := map[int]bool{}, map[int]bool{}
 	for _, p := range all {
 		if _, was := known[p.identity()]; (was || carries(p.pid, mark)) && !kin[p.pid] {
-			roots[p.pid], groups[p.group] = true, true
+			roots[p.pid], groups[p.Group] = true, true
 		}
 	}
 	for _, p := range all {
 		if kin[p.pid] {
-			delete(groups, p.group)
+			delete(groups, p.Group)
 		}
 	}
 	for _, p := range all {
-		if groups[p.group] && !kin[p.pid] {
+		if groups[p.Group] && !kin[p.pid] {
 			roots[p.pid] = true
 		}
 	}
@@ -229,7 +193,7 @@ func marked(all []process, mark string, known map[string]process) []process {
 	}
 	var found []process
 	for _, p := range all {
-		if roots[p.pid] && !kin[p.pid] && p.state != "Z" && p.state != "X" {
+		if roots[p.pid] && !kin[p.pid] && !p.Ended() {
 			known[p.identity()] = p
 			found = append(found, p)
 		}
@@ -237,10 +201,10 @@ func marked(all []process, mark string, known map[string]process) []process {
 	return found
 }
 
-func (p process) identity() string { return strconv.Itoa(p.pid) + " " + p.started }
+func (p process) identity() string { return strconv.Itoa(p.pid) + " " + p.Started }
 
 // carries reports whether a process was started with the mark in its environment.
 func carries(pid int, mark string) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	b, err := os.ReadFile(procs.Dir(pid) + "/environ")
 	return err == nil && bytes.Contains(append([]byte{0}, append(b, 0)...), append(append([]byte{0}, mark...), 0))
 }

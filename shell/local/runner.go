@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -158,7 +159,7 @@ func (r *Runner) persist(ctx context.Context, try func() error) error {
 			return err
 		}
 		r.logger.WarnContext(ctx, "a pod's processes: trying again", "error", err, "wait", wait)
-		if pause(ctx, wait) != nil {
+		if pause.For(ctx, wait) != nil {
 			return err
 		}
 	}
@@ -241,7 +242,7 @@ func (r *Runner) end(ctx context.Context, dir string) error {
 			}
 			r.step("asked")
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/local"
 )
@@ -214,7 +215,7 @@ func TestLogsAreFollowedUntilThePodHasEnded(t *testing.T) {
 	gate := file(t)
 	run := script("echo before; until [ -e " + gate + " ]; do sleep 0.02; done; printf after")
 	w.create(run)
-	var b safeBuffer
+	var b locked.Buffer
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.Logs(context.Background(), run.Attempt, jobs.LogOptions{Follow: true}, &b)
@@ -232,12 +233,12 @@ func TestFollowingEndsWhenNobodyWantsItOrThePodIsDeleted(t *testing.T) {
 	w.create(run)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := w.Logs(ctx, run.Attempt, jobs.LogOptions{Follow: true}, &safeBuffer{})
+	_, err := w.Logs(ctx, run.Attempt, jobs.LogOptions{Follow: true}, &locked.Buffer{})
 	require.ErrorIs(t, err, context.Canceled)
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.Logs(context.Background(), run.Attempt, jobs.LogOptions{Follow: true}, &safeBuffer{})
+		_, err := w.Logs(context.Background(), run.Attempt, jobs.LogOptions{Follow: true}, &locked.Buffer{})
 		done <- err
 	}()
 	w.delete(run.Attempt)
@@ -287,7 +288,7 @@ func TestOptionsThatCannotBeRightAreNamed(t *testing.T) {
 }
 
 func TestAProgramThatPrintsBeforeItsMainCanStartPods(t *testing.T) { // see export_test.go
-	var log safeBuffer
+	var log locked.Buffer
 	w := watching(t, t.TempDir(), func(o *local.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	run := script("exit 3")
 	w.create(run)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 )
 
@@ -104,7 +105,7 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 		}
 		err = fmt.Errorf("program %q was not started: %w", clip(argv[0]), err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return permanentError{err}
+			return shell.Permanent(err)
 		}
 		return err
 	}

@@ -29,12 +29,6 @@ func (e *Error) Unwrap() error { return e.Err }
 // Permanent reports whether trying again is pointless.
 func (e *Error) Permanent() bool { return e.permanent }
 
-// permanentError is a channel's error that no repetition mends.
-type permanentError struct{ error }
-
-func (permanentError) Permanent() bool { return true }
-func (e permanentError) Unwrap() error { return e.error }
-
 func permanent(err error) bool {
 	var p interface{ Permanent() bool }
 	return errors.As(err, &p) && p.Permanent()

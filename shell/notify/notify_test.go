@@ -178,7 +178,7 @@ func TestAWebhookPostsTheNotificationWithItsHeaders(t *testing.T) {
 func TestWhetherAWebhookIsTriedAgainDependsOnTheAnswer(t *testing.T) {
 	for status, permanent := range map[int]bool{
 		http.StatusFound: true, http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusNotFound: true, http.StatusGone: true,
-		http.StatusRequestTimeout: false, http.StatusTooManyRequests: false, http.StatusInternalServerError: false, http.StatusServiceUnavailable: false,
+		http.StatusRequestTimeout: false, http.StatusConflict: false, http.StatusTooManyRequests: false, http.StatusInternalServerError: false, http.StatusServiceUnavailable: false,
 	} {
 		url, requests, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/elsewhere")

@@ -1,19 +1,18 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
 // WebhookOptions say where a webhook posts to.
@@ -33,16 +32,7 @@ type WebhookOptions struct {
 // answer from 200 to 299 is a success. Redirects are not followed. Most answers
 // from 400 to 499 say that it will never work; after others it may be tried
 // again.
-type Webhook struct {
-	url    *url.URL
-	header http.Header
-	client *http.Client
-}
-
-var (
-	headerName  = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
-	headerValue = regexp.MustCompile(`^[\t\x20-\x7e\x80-\xff]*$`)
-)
+type Webhook struct{ post webhook.Post }
 
 // NewWebhook makes a Webhook. The error names the option that cannot be right.
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
@@ -56,15 +46,13 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
 	}
-	w := &Webhook{url: u, header: http.Header{"Content-Type": {"application/json"}, "User-Agent": {"orrery"}}}
 	for name, value := range o.Headers {
-		if !headerName.MatchString(name) {
+		if !webhook.IsHeaderName(name) {
 			return nil, fmt.Errorf("Headers: %q is not the name of a header", clip(name))
 		}
-		if !headerValue.MatchString(value) {
+		if !webhook.IsHeaderValue(value) {
 			return nil, fmt.Errorf("Headers: the value of %q has a character that no header can have", name)
 		}
-		w.header.Set(name, value)
 	}
 	transport := o.Transport
 	if transport == nil {
@@ -73,11 +61,13 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 			transport = own.Clone()
 		}
 	}
-	w.client = &http.Client{
-		Transport: transport, Timeout: o.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return w, nil
+	return &Webhook{webhook.Post{
+		Client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		URL: u, Header: webhook.NewHeader(o.Headers), Timeout: o.Timeout, MaxAnswer: 4 << 10,
+	}}, nil
 }
 
 // Notify posts the notification.
@@ -88,57 +78,20 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 		Sound   bool   `json:"sound"`
 	}{n.Title, n.Message, n.Sound})
 	if err != nil {
-		return permanentError{fmt.Errorf("encode the notification: %w", err)}
+		return shell.Permanent(fmt.Errorf("encode the notification: %w", err))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url.String(), bytes.NewReader(body))
-	if err != nil {
-		return permanentError{err}
+	p := w.post
+	p.Body = body
+	a, err := p.Do(ctx)
+	if err != nil || a.OK() { // what it says then matters to nobody
+		return err
 	}
-	req.Header = w.header.Clone()
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	resp, err := w.client.Do(req)
-	if err != nil {
-		return w.failed(ctx, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10)) // also lets the connection be used again
-	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
-		return nil
-	}
-	err = fmt.Errorf("%s answered %d %s", w.host(), resp.StatusCode, http.StatusText(resp.StatusCode))
-	if text := strings.TrimSpace(string(said)); text != "" {
+	err = a.Refused(p.URL)
+	if text := strings.TrimSpace(string(a.Body)); text != "" {
 		err = fmt.Errorf("%w: %q", err, clip(text))
 	}
-	if pointless(resp.StatusCode) {
-		return permanentError{err}
+	if a.Final(false) { // it has no key
+		return shell.Permanent(err)
 	}
 	return err
-}
-
-// host names the server without what may be a secret.
-func (w *Webhook) host() string { return w.url.Scheme + "://" + w.url.Host }
-
-// failed names what went wrong without the URL, which [url.Error] has in full.
-func (w *Webhook) failed(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("post to %s: %w", w.host(), cause)
-	}
-	if ue, ok := errors.AsType[*url.Error](err); ok {
-		if ue.Timeout() {
-			return fmt.Errorf("post to %s: no answer within %v", w.host(), w.client.Timeout)
-		}
-		err = ue.Err
-	}
-	return fmt.Errorf("post to %s: %w", w.host(), err)
-}
-
-// pointless reports whether a server that answers so will always do.
-func pointless(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
-		return false
-	}
-	return status >= 300 && status <= 499
 }

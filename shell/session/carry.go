@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // lookAgain is how long to wait between two looks at something that changes.
@@ -183,7 +184,7 @@ func executable(file string) error {
 func (s *Sessions) typeFirst(ctx context.Context, p *pane, input string) error {
 	deadline := time.Now().Add(max(0, s.inputWait))
 	for !p.shows() && time.Now().Before(deadline) {
-		if err := pause(ctx, lookAgain); err != nil {
+		if err := pause.For(ctx, lookAgain); err != nil {
 			return err
 		}
 		again, err := s.find(ctx, p.Name)
@@ -256,7 +257,7 @@ func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) err
 		if err := s.backend.write(ctx, p, keys{text: text}, n); err != nil {
 			return err
 		}
-		if err := pause(ctx, s.enterDelay); err != nil {
+		if err := pause.For(ctx, s.enterDelay); err != nil {
 			return err
 		}
 	}
@@ -271,7 +272,7 @@ func (s *Sessions) press(ctx context.Context, p *pane, n notes) error {
 	if err := s.backend.write(ctx, p, keys{enter: true}, n); err != nil {
 		return err
 	}
-	return pause(ctx, s.enterDelay)
+	return pause.For(ctx, s.enterDelay)
 }
 
 // halfMark ends the key of an effect whose text was typed without the return.
@@ -294,21 +295,6 @@ func (n notes) with(key string) notes {
 	n.typed = append(n.typed, key)
 	n.typed = n.typed[max(0, len(n.typed)-typedKept):]
 	return n
-}
-
-// pause waits, and tells whether ctx has ended meanwhile.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (s *Sessions) kill(ctx context.Context, name string) error {

@@ -3,17 +3,17 @@ package session
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // dieWithUs lets a command end when this process does, so that what it asks for
@@ -38,7 +38,7 @@ func waitable(master *os.File) (*os.File, error) {
 // processes lists all processes that have not ended, with the marks of those
 // whose environment we may read.
 func processes() ([]process, error) {
-	ids, err := numbersIn("/proc")
+	ids, err := procs.IDs("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
@@ -55,22 +55,6 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-func numbersIn(dir string) ([]int, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	names, err := f.Readdirnames(-1)
-	_ = f.Close()
-	var ids []int
-	for _, name := range names {
-		if id, err := strconv.Atoi(name); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids, err
-}
-
 // readProcess reports false for a process that has ended. It waits for one that is
 // amid an exec, for that moment: such a process shows no environment.
 func readProcess(pid int) (process, bool, error) {
@@ -79,47 +63,35 @@ func readProcess(pid int) (process, bool, error) {
 		if !execs || tries == 100 {
 			return p, ok, err
 		}
-		_ = pause(context.Background(), time.Millisecond) // it always ends
+		_ = pause.For(context.Background(), time.Millisecond) // it always ends
 	}
 }
 
 func readProcessOnce(pid int) (p process, execs, ok bool, err error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	b, err := os.ReadFile(dir + "/stat")
-	if err != nil {
-		return p, false, false, ignorable(err)
+	dir := procs.Dir(pid)
+	st, ok, err := procs.ReadStat(dir)
+	if err != nil || !ok || ended(dir, st) {
+		return p, false, false, err
 	}
-	// The second field is the name in parentheses, which may hold anything, such
-	// as ") Z 1".
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 49 || ended(dir, fields[0]) {
-		return p, false, false, nil
-	}
-	p.pid, p.started = pid, fields[19]
-	p.parent, _ = strconv.Atoi(fields[1])
-	p.session, _ = strconv.Atoi(fields[3])
+	p.pid, p.parent, p.session, p.started = pid, st.Parent, st.Session, st.Started
 	env, err := os.ReadFile(dir + "/environ")
-	if ignorable(err) != nil {
+	if procs.Ignorable(err) != nil {
 		return process{}, false, false, err
 	}
 	p.name, p.instance = markIn(env)
 	// Amid an exec the environment has no place yet, or that read is not of the
 	// length that it had a moment ago. The kernel's own threads never have any.
-	const kernelThread = 0x200000
-	flags, _ := strconv.Atoi(fields[6])
-	begin, _ := strconv.ParseUint(fields[47], 10, 64)
-	end, _ := strconv.ParseUint(fields[48], 10, 64)
-	execs = err == nil && flags&kernelThread == 0 && (end == 0 || uint64(len(env)) != end-begin)
+	execs = err == nil && !st.Kernel && (st.EnvEnd == 0 || uint64(len(env)) != st.EnvEnd-st.EnvBegin)
 	return p, execs, true, nil
 }
 
 // ended reports whether all threads have ended: what has ended stays listed
 // until its parent looks after it.
-func ended(dir, state string) bool {
-	if state != "Z" && state != "X" {
+func ended(dir string, st procs.Stat) bool {
+	if !st.Ended() {
 		return false
 	}
-	threads, err := numbersIn(dir + "/task")
+	threads, err := procs.IDs(dir + "/task")
 	return err != nil || len(threads) < 2
 }
 
@@ -137,18 +109,6 @@ func markIn(environ []byte) (name, instance string) {
 		}
 	}
 	return name, instance
-}
-
-// ignorable drops the errors that only say that a process is gone, or not ours
-// to look at. What remains, such as a lack of file descriptors, must not pass
-// for "nothing is left".
-func ignorable(err error) error {
-	for _, known := range []error{fs.ErrNotExist, fs.ErrPermission, unix.ESRCH} {
-		if errors.Is(err, known) {
-			return nil
-		}
-	}
-	return err
 }
 
 // isStill looks again, right before a signal.

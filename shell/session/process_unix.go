@@ -9,6 +9,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // end ends all of the tree: SIGHUP and SIGTERM, SIGKILL after a grace. It
@@ -52,7 +54,7 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 		if len(left) > 0 {
 			nothing = 0
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}

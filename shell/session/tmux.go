@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // tmux is the backend that talks to a tmux server of our own. What may be long
@@ -142,7 +144,7 @@ func (t *tmux) run(ctx context.Context, script string, args ...string) (string, 
 		if !errors.Is(err, errServerEnds) || wait > time.Second {
 			return out, err
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return "", err
 		}
 	}
@@ -353,7 +355,7 @@ func (t *tmux) look(ctx context.Context) (map[string]*pane, error) {
 				_ = unix.Kill(server, unix.SIGCHLD)
 			}
 		}
-		if err := pause(ctx, lookAgain/2); err != nil {
+		if err := pause.For(ctx, lookAgain/2); err != nil {
 			return nil, err
 		}
 	}
