@@ -163,6 +163,19 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	assert.Equal(t, "containers[0].nam: unknown field\ncontainers[1].imag: unknown field", err.Error())
 }
 
+func TestAnErrorSaysNoMoreThanItMust(t *testing.T) {
+	for in, want := range map[string]string{
+		"containers: [{name: a, image: b, args: [5]}]": "containers[0].args[0]: 5 is not a string: put it in quotes",
+		"containers: x": `containers: "x" is not a list`,
+		"\xef\xbb\xbf" + `{"containers":[{"name":"a","image":"b","image":"c"}]}`:    "containers[0].image: given twice",
+		minimal + "initContainers: [{name: i, image: b, restartPolicy: OnFailure}]": `initContainers[0].restartPolicy: "OnFailure" must be "Always" (a sidecar) or absent`,
+		"containers: [{name: a, image: b, restartPolicy: OnFailure}]":               `containers[0].restartPolicy: "OnFailure" must be "Never" or absent: the job's retry_config says how often it is tried again`,
+	} {
+		_, _, err := podspec.Parse([]byte(in))
+		require.EqualError(t, err, want)
+	}
+}
+
 func TestNoMoreThanTwentyErrorsAreTold(t *testing.T) {
 	for n, want := range map[int]int{20: 20, 21: 20, 50: 20} {
 		_, _, err := podspec.Parse([]byte("containers: [" + strings.Repeat("{name: a},", n/2) + strings.Repeat("{name: a, image: b},", n-n/2+1) + "]"))
