@@ -64,6 +64,77 @@ func TestAPodThatIsGoneIsLost(t *testing.T) {
 	}
 }
 
+// condition gives the Job a condition.
+func (k *kit) condition(c batchv1.JobConditionType, reason string) {
+	job := k.job(attempt)
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason})
+	k.updateJob(job)
+}
+
+func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
+	for _, row := range []struct {
+		condition batchv1.JobConditionType
+		reason    string
+		want      []string
+	}{
+		{batchv1.JobComplete, "CompletionsReached", []string{"ended exit 0"}},
+		{batchv1.JobFailed, "BackoffLimitExceeded", []string{"ended BackoffLimitExceeded"}},
+	} {
+		inBubble(t, func(t *testing.T, k *kit) {
+			k.create(attempt)
+			k.condition(row.condition, row.reason)
+			wait(lateFor - time.Second)
+			assert.Empty(t, k.sink.take(), "the watch of pods may be late")
+			wait(2 * time.Second)
+			assert.Equal(t, row.want, k.sink.take())
+		})
+	}
+}
+
+func TestAPodThatIsSeenAfterTheEndOfItsJobEndsAsItDid(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := exits(podOf(k.create(attempt)), 3)
+		k.condition(batchv1.JobFailed, "BackoffLimitExceeded")
+		wait(10 * time.Second)
+		k.createPod(pod)
+		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
+	})
+}
+
+func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.create(attempt)
+		k.deleteJob(attempt)
+		assert.Equal(t, []string{"lost its Job was deleted"}, k.sink.take())
+	})
+}
+
+func TestTheJobsDeadlineIsTheReasonOfAPodThatItKilled(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
+		now := metav1.Now()
+		pod.DeletionTimestamp = &now
+		k.updatePod(exits(pod, 7))
+		assert.Equal(t, []string{"running", "ended DeadlineExceeded exit 7"}, k.sink.take())
+	})
+}
+
+func TestAPodThatNobodyConfirmsIsLostAfterItsGracePeriod(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.sink.take()
+		grace, now := int64(20), metav1.Now()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: byTaintManager}}
+		k.updatePod(pod)
+		wait(20*time.Second + stuckFor - time.Second)
+		assert.Empty(t, k.sink.take())
+		wait(2 * time.Second)
+		assert.Equal(t, []string{"lost NodeLost: the cluster has given up node n1, on which the pod ran"}, k.sink.take())
+	})
+}
+
 // replaces has the Job controller make another pod, as it does where somebody takes
 // the finalizer off the first.
 func (k *kit) replaces(job *batchv1.Job) *corev1.Pod {

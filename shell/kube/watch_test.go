@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -102,77 +103,6 @@ func TestAJobThatGetsNoPodIsToldAfterAWhile(t *testing.T) {
 	})
 }
 
-// condition gives the Job a condition.
-func (k *kit) condition(c batchv1.JobConditionType, reason string) {
-	job := k.job(attempt)
-	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason})
-	k.updateJob(job)
-}
-
-func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
-	for _, row := range []struct {
-		condition batchv1.JobConditionType
-		reason    string
-		want      []string
-	}{
-		{batchv1.JobComplete, "CompletionsReached", []string{"ended exit 0"}},
-		{batchv1.JobFailed, "BackoffLimitExceeded", []string{"ended BackoffLimitExceeded"}},
-	} {
-		inBubble(t, func(t *testing.T, k *kit) {
-			k.create(attempt)
-			k.condition(row.condition, row.reason)
-			wait(lateFor - time.Second)
-			assert.Empty(t, k.sink.take(), "the watch of pods may be late")
-			wait(2 * time.Second)
-			assert.Equal(t, row.want, k.sink.take())
-		})
-	}
-}
-
-func TestAPodThatIsSeenAfterTheEndOfItsJobEndsAsItDid(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := exits(podOf(k.create(attempt)), 3)
-		k.condition(batchv1.JobFailed, "BackoffLimitExceeded")
-		wait(10 * time.Second)
-		k.createPod(pod)
-		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
-	})
-}
-
-func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		k.create(attempt)
-		k.deleteJob(attempt)
-		assert.Equal(t, []string{"lost its Job was deleted"}, k.sink.take())
-	})
-}
-
-func TestTheJobsDeadlineIsTheReasonOfAPodThatItKilled(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
-		now := metav1.Now()
-		pod.DeletionTimestamp = &now
-		k.updatePod(exits(pod, 7))
-		assert.Equal(t, []string{"running", "ended DeadlineExceeded exit 7"}, k.sink.take())
-	})
-}
-
-func TestAPodThatNobodyConfirmsIsLostAfterItsGracePeriod(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
-		grace, now := int64(20), metav1.Now()
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: byTaintManager}}
-		k.updatePod(pod)
-		wait(20*time.Second + stuckFor - time.Second)
-		assert.Empty(t, k.sink.take())
-		wait(2 * time.Second)
-		assert.Equal(t, []string{"lost NodeLost: the cluster has given up node n1, on which the pod ran"}, k.sink.take())
-	})
-}
-
 func TestWhatIsNotOursIsNotTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		job := k.create(attempt)
@@ -189,9 +119,14 @@ func TestWhatIsNotOursIsNotTold(t *testing.T) {
 			change(pod)
 			k.createPod(pod)
 		}
+		wait(bareFor)
+		assert.Equal(t, []string{"created PodNotCreated"}, k.sink.take())
 		job.Name += "-copy"
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 		_, err := k.api.BatchV1().Jobs("jobs").Create(t.Context(), job, metav1.CreateOptions{})
 		require.NoError(t, err)
+		wait(lateFor + time.Second)
+		require.NoError(t, k.api.BatchV1().Jobs("jobs").Delete(t.Context(), job.Name, metav1.DeleteOptions{}))
 		synctest.Wait()
 		assert.Empty(t, k.sink.take())
 		assert.Equal(t, 1, k.tracked())
@@ -213,6 +148,43 @@ func TestBeatAnswersUnlessTheSinkHangs(t *testing.T) {
 		require.NoError(t, k.runner.Beat(t.Context()))
 		assert.Equal(t, []string{"running"}, k.sink.take(), "what was seen before the beat was told before it answered")
 	})
+}
+
+func TestABeatOfAWatchThatEndsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{hang: make(chan struct{})})
+		k.watch()
+		synctest.Wait()
+		k.createPod(runs(podOf(k.create(attempt))))
+		beat := make(chan error, 1)
+		go func() { beat <- k.runner.Beat(t.Context()) }()
+		synctest.Wait()
+		stopped := make(chan struct{})
+		go func() {
+			k.stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		close(k.sink.hang)
+		require.ErrorIs(t, <-beat, errWatchEnded)
+		<-stopped
+	})
+}
+
+func TestAnEndOfAListOrAWatchThatIsNothingUnusualIsNotLogged(t *testing.T) {
+	k := newKit(t, &sinkOf{})
+	w := newWatcher(k.runner, k.sink)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w.reached(ended, "pods", ended.Err())
+	for _, err := range []error{io.EOF, apierrors.NewResourceExpired("too old"), apierrors.NewGone("gone")} {
+		w.reached(t.Context(), "pods", err)
+	}
+	assert.Empty(t, k.logs.String())
+	late, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	w.reached(late, "pods", late.Err())
+	assert.Contains(t, k.logs.String(), "cannot watch the cluster", "nobody answered")
 }
 
 func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T) {
@@ -449,6 +421,16 @@ func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
 		wait(watchTimeout + time.Second)
 		require.Error(t, inner.Err())
 		w.Stop()
+
+		w, err = boundedWatch(t.Context(), metav1.ListOptions{}, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
+			inner = ctx
+			return newDeafWatch(), nil
+		})
+		require.NoError(t, err)
+		wait(time.Minute)
+		require.NoError(t, inner.Err(), "the server knows no end")
+		w.Stop()
+		require.ErrorIs(t, inner.Err(), context.Canceled)
 
 		start := time.Now()
 		_, err = boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
