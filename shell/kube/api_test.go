@@ -1,9 +1,11 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -55,10 +57,40 @@ func TestTheContextOfAKubeconfigGivesServerNamespaceAndCredentials(t *testing.T)
 		assert.Equal(t, "/apis/batch/v1/namespaces/"+row.want+"/jobs", asked.Load().URL.Path)
 		assert.Equal(t, "Bearer secret", asked.Load().Header.Get("Authorization"))
 		assert.True(t, strings.HasPrefix(asked.Load().Header.Get("User-Agent"), "orrery/mine ("))
+		assert.Equal(t, "application/vnd.kubernetes.protobuf", asked.Load().Header.Get("Content-Type"))
+		assert.Equal(t, "application/vnd.kubernetes.protobuf,application/json", asked.Load().Header.Get("Accept"))
+		assert.Nil(t, r.client.BatchV1().RESTClient().GetRateLimiter(), "the limit is the runner's alone")
 		server.Close()
 	}
 	_, err := New(Options{Kubeconfig: kubeconfig(t, "http://localhost"), Context: "three"})
 	require.ErrorContains(t, err, "three")
+}
+
+func TestACertificateThatCannotBeReadIsAnErrorAtOnce(t *testing.T) {
+	path := kubeconfig(t, "https://localhost")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, bytes.Replace(text, []byte("insecure-skip-tls-verify: true"), []byte("certificate-authority-data: Tm90aGluZw=="), 1), 0o600))
+	_, err = New(Options{Kubeconfig: path})
+	require.ErrorContains(t, err, "kube: ")
+	require.ErrorContains(t, err, "certificates")
+}
+
+func TestEachCallIsCountedOnce(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodPost {
+			status(w, 409, "AlreadyExists", "it is there already")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"x"}}`)
+	}))
+	defer server.Close()
+	r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL)})
+	require.NoError(t, err)
+	calls, err := r.Create(t.Context(), run(attempt))
+	require.ErrorContains(t, err, "not of instance")
+	assert.Equal(t, 2, calls)
 }
 
 func TestCallsThatTheClientRepeatsByItselfAreCounted(t *testing.T) {
@@ -83,6 +115,7 @@ func TestCallsThatTheClientRepeatsByItselfAreCounted(t *testing.T) {
 // logAPI is an API of which pods and their logs alone can be had.
 type logAPI struct {
 	client *Runner
+	said   *logOf // by the client
 
 	mu      sync.Mutex
 	asks    []string // query strings of logs
@@ -94,9 +127,9 @@ type logAPI struct {
 
 func newLogAPI(t *testing.T, pod string, logs func(w http.ResponseWriter, container string, ask int)) *logAPI {
 	t.Helper()
-	l := &logAPI{logs: logs, now: pod, version: 1, news: make(chan struct{})}
+	l := &logAPI{said: &logOf{}, logs: logs, now: pod, version: 1, news: make(chan struct{})}
 	server := httptest.NewServer(l)
-	r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL), Namespace: "jobs"})
+	r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL), Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(l.said, nil))})
 	require.NoError(t, err)
 	l.client = r
 	ctx, cancel := context.WithCancel(t.Context())
@@ -203,6 +236,7 @@ func TestTheLogsOfAPodThatHasEndedCostOneCall(t *testing.T) {
 	assert.Equal(t, "one\ntwo", text, "as it was written")
 	assert.Equal(t, 1, calls)
 	assert.Equal(t, []string{"container=main"}, l.asks)
+	assert.NotContains(t, l.said.String(), "cannot watch", "an older server is asked for a list")
 }
 
 func TestTheLogsOfAllContainersComeInTheOrderOfTheSpec(t *testing.T) {

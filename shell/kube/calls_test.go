@@ -121,7 +121,10 @@ func TestTryingAgainEndsWithItsContext(t *testing.T) {
 		assert.False(t, isPermanentError(err))
 		assert.Greater(t, calls, 10)
 		assert.Less(t, calls, 50, "the wait grows")
+		assert.Contains(t, k.sink.messages(), "exceeded quota: small")
 		assert.Equal(t, []string{"created CreateRetried"}, k.sink.take(), "told once")
+		synctest.Wait()
+		assert.Zero(t, k.tracked(), "there is nothing to wait for any more")
 	})
 }
 
@@ -316,6 +319,7 @@ func TestAPodOnANodeThatIsGivenUpIsDeletedByForceAfterItsGracePeriod(t *testing.
 			}
 			assert.Equal(t, 1, n)
 			assert.Zero(t, *o.GracePeriodSeconds)
+			assert.Contains(t, k.logs.String(), "deleting a pod by force")
 			k.purge("pods", pod.Name)
 			k.purge("jobs", attempt.Name())
 			assert.Equal(t, deleted{2, nil}, <-done)

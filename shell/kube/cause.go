@@ -140,7 +140,7 @@ func waiting(pod *corev1.Pod) (reason, message string) {
 // stuck gives the reason for which a container waits, where it is not the usual way
 // to a start.
 func stuck(c *corev1.ContainerStatus) (reason, message string) {
-	if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != reasonCreating && w.Reason != "PodInitializing" {
+	if w := c.State.Waiting; w != nil && w.Reason != reasonCreating && w.Reason != "PodInitializing" {
 		return w.Reason, w.Message
 	}
 	return "", ""
@@ -255,18 +255,15 @@ func firstFailed(pod *corev1.Pod) (*corev1.ContainerStatus, string) {
 	return first, "container"
 }
 
-// containerNames are those of the pod spec, then those that only the status has.
+// containerNames are those of the pod spec, then those of the status: the spec's order
+// counts, and a status may have one that the spec has not.
 func containerNames(pod *corev1.Pod) []string {
-	names := make([]string, 0, len(pod.Status.ContainerStatuses))
-	known := make(map[string]bool, len(pod.Status.ContainerStatuses))
+	var names []string
 	for i := range pod.Spec.Containers {
 		names = append(names, pod.Spec.Containers[i].Name)
-		known[pod.Spec.Containers[i].Name] = true
 	}
 	for i := range pod.Status.ContainerStatuses {
-		if n := pod.Status.ContainerStatuses[i].Name; !known[n] {
-			names, known[n] = append(names, n), true
-		}
+		names = append(names, pod.Status.ContainerStatuses[i].Name)
 	}
 	return names
 }

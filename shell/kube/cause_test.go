@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -83,6 +84,23 @@ status:
   initContainerStatuses: [{name: proxy, state: {running: {startedAt: "2026-11-21T18:00:00Z"}}}]
   containerStatuses: [{name: main, state: {waiting: {reason: ContainerCreating}}}]`,
 		jobs.PhaseCreated, "ContainerCreating", "", nil},
+	{"the init container has ended, the main container is not created yet", `
+spec: {nodeName: n1, initContainers: [{name: setup}]}
+status:
+  phase: Pending
+  conditions: [{type: Initialized, status: "False", reason: ContainersNotInitialized}, {type: ContainersReady, status: "False", reason: ContainersNotReady}]
+  initContainerStatuses: [{name: setup, state: {terminated: {exitCode: 0, reason: Completed}}}]
+  containerStatuses: [{name: main, state: {waiting: {reason: PodInitializing}}}]`,
+		jobs.PhaseCreated, "ContainerCreating", "", nil},
+	{"one of two containers is created, the other has no image", `
+status:
+  phase: Pending
+  containerStatuses:
+  - {name: main, state: {waiting: {reason: ContainerCreating}}}
+  - {name: side, state: {waiting: {reason: ErrImagePull, message: no such image}}}`,
+		jobs.PhaseCreated, "ErrImagePull", "container side: no such image", nil},
+	{"an older cluster says by the pod why it waits", `status: {phase: Pending, reason: Waiting, message: for Godot}`, jobs.PhaseCreated, "Waiting", "for Godot", nil},
+	{"the kubelet is not heard of, and nobody saw it run", `{spec: {nodeName: n1}, status: {phase: Unknown}}`, jobs.PhaseCreated, "ContainerCreating", "", nil},
 	{"deleted before it ran", `{metadata: {deletionTimestamp: "2026-11-21T18:00:00Z"}, status: {phase: Pending}}`,
 		jobs.PhaseCreated, "Terminating", "before it ran", nil},
 	{"it runs", `status: {phase: Running, containerStatuses: [{name: main, state: {running: {startedAt: "2026-11-21T18:00:00Z"}}}]}`,
@@ -123,6 +141,40 @@ status:
   initContainerStatuses: [{name: setup, state: {terminated: {exitCode: 7, reason: Error}}}]
   containerStatuses: [{name: main, state: {waiting: {reason: PodInitializing}}}]`,
 		jobs.PhaseEnded, "Error", "init container setup", new(int32(7))},
+	{"killed by a signal, with a last word", `
+status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 137, signal: 9, reason: Error, message: I am killed}}}]}`,
+		jobs.PhaseEnded, "Error", "I am killed", new(int32(137))},
+	{"the init container that is never tried again failed, beside a sidecar", `
+spec: {initContainers: [{name: proxy, restartPolicy: Always}, {name: first}, {name: setup, restartPolicy: Never}]}
+status:
+  phase: Failed
+  initContainerStatuses:
+  - {name: proxy, state: {terminated: {exitCode: 137, reason: Error}}}
+  - {name: first, state: {terminated: {exitCode: 0, reason: Completed}}}
+  - {name: setup, state: {terminated: {exitCode: 7, reason: Error}}}
+  containerStatuses: [{name: main, state: {waiting: {reason: PodInitializing}}}]`,
+		jobs.PhaseEnded, "Error", "init container setup", new(int32(7))},
+	{"the second of two init containers failed, of which neither is a sidecar", `
+spec: {initContainers: [{name: first}, {name: setup}]}
+status:
+  phase: Failed
+  initContainerStatuses:
+  - {name: first, state: {terminated: {exitCode: 0, reason: Completed}}}
+  - {name: setup, state: {terminated: {exitCode: 7, reason: Error}}}`,
+		jobs.PhaseEnded, "Error", "init container setup", new(int32(7))},
+	{"a failure beside a sidecar that was killed", `
+spec: {initContainers: [{name: proxy, restartPolicy: Always}]}
+status:
+  phase: Failed
+  initContainerStatuses: [{name: proxy, state: {terminated: {exitCode: 137, reason: Error}}}]
+  containerStatuses: [{name: main, state: {terminated: {exitCode: 3, reason: Error}}}]`,
+		jobs.PhaseEnded, "Error", "", new(int32(3))},
+	{"conditions that are no disruption", `
+status:
+  phase: Failed
+  conditions: [{type: PodScheduled, status: "True"}, {type: DisruptionTarget, status: "False", reason: EvictionByEvictionAPI}]
+  containerStatuses: [{name: main, state: {terminated: {exitCode: 3, reason: Error}}}]`,
+		jobs.PhaseEnded, "Error", "", new(int32(3))},
 	{"the second container failed first", `
 spec: {containers: [{name: a}, {name: b}]}
 status:
@@ -170,6 +222,19 @@ status:
 		jobs.PhaseEnded, "NodeLost", "node no longer exists", nil},
 	{"the node shuts down", `status: {phase: Failed, reason: Terminated, message: Pod was terminated in response to imminent node shutdown., containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error}}}]}`,
 		jobs.PhaseEnded, "NodeShutdown", "node shutdown", new(int32(143))},
+	{"the node shuts down, of old", `status: {phase: Failed, reason: Shutdown, message: "Node is shutting, evicting pods"}`, jobs.PhaseEnded, "NodeShutdown", "shutting", nil},
+	{"the node shuts down, older still", `status: {phase: Failed, reason: NodeShutdown, message: Pod was rejected as the node is shutting down.}`,
+		jobs.PhaseEnded, "NodeShutdown", "shutting down", nil},
+	{"ended by the kubelet", `
+status:
+  phase: Failed
+  conditions: [{type: DisruptionTarget, status: "True", reason: TerminationByKubelet, message: Pod was terminated in response to imminent node shutdown.}]`,
+		jobs.PhaseEnded, "Evicted", "imminent", nil},
+	{"a disruption of a kind to come", `
+status: {phase: Failed, conditions: [{type: DisruptionTarget, status: "True", reason: DeletionByDragon, message: it was hungry}]}`,
+		jobs.PhaseEnded, "DeletionByDragon", "hungry", nil},
+	{"a disruption without a reason", `status: {phase: Failed, conditions: [{type: DisruptionTarget, status: "True", message: who knows}]}`,
+		jobs.PhaseEnded, "Evicted", "who knows", nil},
 	{"no memory, then drained", `
 status:
   phase: Failed
@@ -181,6 +246,14 @@ status:
 	{"deleted by hand while it ran", `
 metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
 status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error, finishedAt: "2026-11-21T18:00:11Z"}}}]}`,
+		jobs.PhaseEnded, "Deleted", "while it ran", new(int32(143))},
+	{"deleted by hand in the second in which it ended", `
+metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
+status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error, finishedAt: "2026-11-21T18:00:10Z"}}}]}`,
+		jobs.PhaseEnded, "Deleted", "while it ran", new(int32(143))},
+	{"deleted by hand, and nobody says when it ended", `
+metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
+status: {phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 143, reason: Error}}}]}`,
 		jobs.PhaseEnded, "Deleted", "while it ran", new(int32(143))},
 	{"deleted after it had failed", `
 metadata: {deletionTimestamp: "2026-11-21T18:00:40Z", deletionGracePeriodSeconds: 30}
@@ -214,14 +287,100 @@ func TestThePhaseAndCauseOfAPod(t *testing.T) {
 	}
 }
 
-func TestTheTimesOfAPodAreThoseOfItsContainers(t *testing.T) {
-	pod := exits(&corev1.Pod{}, 1)
+func TestAPodIsNamedWithItsNode(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Name, pod.UID, pod.Spec.NodeName = "orrery-x", "uid", "n1"
 	_, got := causeOf(pod)
-	assert.Equal(t, effects.TimeOf(begin), got.StartedAt)
-	assert.Equal(t, effects.TimeOf(begin.Add(time.Minute)), got.FinishedAt)
-	_, got = causeOf(runs(pod))
-	assert.Equal(t, effects.TimeOf(begin), got.StartedAt)
-	assert.Zero(t, got.FinishedAt)
+	assert.Equal(t, []string{"orrery-x", "uid", "n1"}, []string{got.Name, got.UID, got.Node})
+}
+
+func TestTheContainerIsNamedWhereThereAreSeveral(t *testing.T) {
+	for _, row := range []struct{ pod, want string }{
+		{`{phase: Pending, containerStatuses: [{name: main, state: {waiting: {reason: ErrImagePull, message: no such image}}}]}`, "no such image"},
+		{`{phase: Failed, containerStatuses: [{name: main, state: {terminated: {exitCode: 3, message: disk full}}}]}`, "disk full"},
+		{`{phase: Failed, containerStatuses: [{name: a, state: {terminated: {exitCode: 3}}}, {name: b}]}`, "container a"},
+		{`{phase: Failed, containerStatuses: [{name: a}, {name: b, state: {terminated: {exitCode: 3, message: disk full}}}]}`, "container b: disk full"},
+	} {
+		pod := &corev1.Pod{}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(row.pod), &pod.Status))
+		_, got := causeOf(pod)
+		assert.Equal(t, row.want, got.Message)
+	}
+}
+
+// Times are in seconds after begin; 0 is none.
+func TestTheTimesOfAPodAreThoseOfItsContainers(t *testing.T) {
+	for _, row := range []struct {
+		name, status      string
+		started, finished int
+	}{
+		{"it runs", `{phase: Running, containerStatuses: [{name: a, state: {running: {startedAt: "2026-11-21T18:00:02Z"}}}, {name: b, state: {running: {startedAt: "2026-11-21T18:00:01Z"}}}]}`, 1, 0},
+		{"it runs on, and one has ended", `{phase: Running, containerStatuses: [
+			{name: a, state: {running: {startedAt: "2026-11-21T18:00:02Z"}}}, {name: b, state: {terminated: {startedAt: "2026-11-21T18:00:01Z", finishedAt: "2026-11-21T18:00:05Z"}}}]}`, 1, 0},
+		{"it is not heard of, and one has ended", `{phase: Unknown, containerStatuses: [
+			{name: a, state: {running: {startedAt: "2026-11-21T18:00:02Z"}}}, {name: b, state: {terminated: {startedAt: "2026-11-21T18:00:01Z", finishedAt: "2026-11-21T18:00:05Z"}}}]}`, 1, 0},
+		{"it waits, and one runs or ended", `{phase: Pending, containerStatuses: [
+			{name: a, state: {running: {startedAt: "2026-11-21T18:00:02Z"}}}, {name: b, state: {terminated: {startedAt: "2026-11-21T18:00:01Z", finishedAt: "2026-11-21T18:00:05Z"}}}, {name: c, state: {waiting: {reason: ErrImagePull}}}]}`, 0, 0},
+		{"the first began and the last ended", `{phase: Succeeded, containerStatuses: [
+			{name: a, state: {terminated: {startedAt: "2026-11-21T18:00:02Z", finishedAt: "2026-11-21T18:00:09Z"}}}, {name: b, state: {terminated: {startedAt: "2026-11-21T18:00:01Z", finishedAt: "2026-11-21T18:00:05Z"}}}]}`, 1, 9},
+		{"the other way round", `{phase: Failed, containerStatuses: [
+			{name: b, state: {terminated: {exitCode: 1, startedAt: "2026-11-21T18:00:01Z", finishedAt: "2026-11-21T18:00:05Z"}}}, {name: a, state: {terminated: {startedAt: "2026-11-21T18:00:02Z", finishedAt: "2026-11-21T18:00:09Z"}}}]}`, 1, 9},
+		{"one never began", `{phase: Failed, containerStatuses: [
+			{name: a, state: {terminated: {exitCode: 1, startedAt: "2026-11-21T18:00:02Z", finishedAt: "2026-11-21T18:00:05Z"}}}, {name: b, state: {terminated: {exitCode: 128, startedAt: null, finishedAt: null}}}]}`, 2, 5},
+		{"an init container failed", `{phase: Failed, initContainerStatuses: [{name: setup, state: {terminated: {exitCode: 1, startedAt: "2026-11-21T18:00:02Z", finishedAt: "2026-11-21T18:00:05Z"}}}]}`, 2, 5},
+		{"what is no time", `{phase: Failed, containerStatuses: [{name: a, state: {terminated: {exitCode: 128, startedAt: "1970-01-01T00:00:00Z", finishedAt: "1969-12-31T23:59:59Z"}}}]}`, 0, 0},
+		{"nobody says", `{phase: Failed}`, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			pod := &corev1.Pod{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(row.status), &pod.Status))
+			_, got := causeOf(pod)
+			at := func(seconds int) core.Time {
+				if seconds == 0 {
+					return 0
+				}
+				return effects.TimeOf(begin.Add(time.Duration(seconds) * time.Second))
+			}
+			assert.Equal(t, at(row.started), got.StartedAt)
+			assert.Equal(t, at(row.finished), got.FinishedAt)
+		})
+	}
+}
+
+func TestTheClusterHasGivenUpANodeWhereItSaysSo(t *testing.T) {
+	for status, want := range map[string]bool{
+		`{phase: Unknown}`: true, `{phase: Running, reason: NodeLost}`: true,
+		`{phase: Running, conditions: [{type: DisruptionTarget, status: "True", reason: DeletionByTaintManager}]}`:  true,
+		`{phase: Running, conditions: [{type: DisruptionTarget, status: "False", reason: DeletionByTaintManager}]}`: false,
+		`{phase: Running, conditions: [{type: DisruptionTarget, status: "True", reason: EvictionByEvictionAPI}]}`:   false,
+		`{phase: Running}`: false, `{phase: Running, reason: Evicted}`: false,
+	} {
+		pod := &corev1.Pod{}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(status), &pod.Status))
+		assert.Equal(t, want, nodeLost(pod), "%s", status)
+	}
+}
+
+func TestAJobHasEndedWhereACurrentConditionSaysSo(t *testing.T) {
+	for _, row := range []struct {
+		status        string
+		end, complete bool
+	}{
+		{`{}`, false, false},
+		{`{conditions: [{type: Complete, status: "True"}]}`, true, true},
+		{`{conditions: [{type: SuccessCriteriaMet, status: "True"}]}`, true, true},
+		{`{conditions: [{type: Failed, status: "True"}]}`, true, false},
+		{`{conditions: [{type: FailureTarget, status: "True"}]}`, true, false},
+		{`{conditions: [{type: Suspended, status: "True"}]}`, false, false},
+		{`{conditions: [{type: Complete, status: "False"}, {type: Failed, status: "Unknown"}]}`, false, false},
+		{`{conditions: [{type: Suspended, status: "False"}, {type: Complete, status: "False"}, {type: Failed, status: "True"}]}`, true, false},
+	} {
+		job := &batchv1.Job{}
+		require.NoError(t, yaml.UnmarshalStrict([]byte(row.status), &job.Status))
+		end, complete := jobEnd(job)
+		assert.Equal(t, row.end, end != nil, row.status)
+		assert.Equal(t, row.complete, complete, row.status)
+	}
 }
 
 // anyPod draws a pod that no cluster would make.

@@ -78,23 +78,19 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 				return false, err
 			}
 		}
-		timer := time.NewTimer(s.wait)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(s.wait):
 			if !d.notFound && s.unseen {
 				if err := d.deleteJob(ctx); err != nil {
 					return false, err
 				}
 			}
 		case <-w.ended:
-			timer.Stop()
 			return false, nil
 		case <-ctx.Done():
-			timer.Stop()
 			return false, d.unfinished(ctx)
 		}
-		timer.Stop()
 	}
 }
 

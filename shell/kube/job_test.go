@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -56,6 +57,15 @@ func TestTheJobOfAnAttempt(t *testing.T) {
 	got, ok := attemptOfJob(job)
 	assert.True(t, ok)
 	assert.Equal(t, in.Attempt, got)
+}
+
+func TestTheDefaultNamespaceAndTenantNeedNoAnnotation(t *testing.T) {
+	job, err := runner(t).jobOf(run(attempt))
+	require.NoError(t, err)
+	for _, annotations := range []map[string]string{job.Annotations, job.Spec.Template.Annotations} {
+		assert.NotContains(t, annotations, AnnotationNamespace)
+		assert.NotContains(t, annotations, AnnotationTenant)
+	}
 }
 
 func TestTheClustersOwnLimitComesAfterOrrerys(t *testing.T) {
@@ -114,6 +124,8 @@ func TestALabelsValueIsLegibleValidAndTellsTextsApart(t *testing.T) {
 	assert.Empty(t, LabelValue(""))
 	assert.Equal(t, "nightly_2026-11-21T18_00_00.000Z", LabelValue("nightly:2026-11-21T18:00:00.000Z"))
 	assert.Equal(t, "a_b-c8687a08", LabelValue("a b"))
+	assert.True(t, strings.HasPrefix(LabelValue("azAZ09-_. /:@[`{"), "azAZ09-_._______-"), "%s", LabelValue("azAZ09-_. /:@[`{"))
+	assert.Regexp(t, `^[0-9a-f]{8}$`, LabelValue("---"), "nothing of it may begin a value")
 	long := strings.Repeat("x", 80)
 	assert.Len(t, LabelValue(long), 63)
 	assert.NotEqual(t, LabelValue(long), LabelValue(long+"y"))
@@ -159,5 +171,33 @@ func TestAnOptionThatCannotBeIsNamed(t *testing.T) {
 	} {
 		_, err := New(row.o)
 		require.ErrorContains(t, err, row.want)
+	}
+}
+
+func TestAJobMayBeKeptForAMinuteOrForAsLongAsTheClusterCounts(t *testing.T) {
+	for _, keep := range []time.Duration{time.Minute, (1<<31 - 1) * time.Second} {
+		r, err := New(Options{Client: fake.NewClientset(), KeepFinished: keep})
+		require.NoError(t, err)
+		job, err := r.jobOf(run(attempt))
+		require.NoError(t, err)
+		assert.Equal(t, int32(keep/time.Second), *job.Spec.TTLSecondsAfterFinished)
+	}
+}
+
+func TestAsManyCallsAsBurstNeedNotWait(t *testing.T) {
+	for _, row := range []struct {
+		o    Options
+		want int
+	}{{Options{}, 40}, {Options{QPS: 100}, 100}, {Options{QPS: 0.01}, 40}, {Options{QPS: 1, Burst: 3}, 3}} {
+		synctest.Test(t, func(t *testing.T) { // no time passes
+			row.o.Client = fake.NewClientset()
+			r, err := New(row.o)
+			require.NoError(t, err)
+			n := 0
+			for n < 1000 && r.limit.TryAccept() {
+				n++
+			}
+			assert.Equal(t, row.want, n)
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,17 @@ func (s *sinkOf) take() []string {
 	}
 	s.told = nil
 	return out
+}
+
+// messages gives the messages of what was told, and of which attempts it was.
+func (s *sinkOf) messages() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out strings.Builder
+	for _, o := range s.told {
+		fmt.Fprintf(&out, "%s: %s\n", o.Attempt.Name(), o.Pod.Message)
+	}
+	return out.String()
 }
 
 // kit is a runner at a fake API, in a bubble of virtual time.

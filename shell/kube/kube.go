@@ -147,7 +147,6 @@ func (r *Runner) connect(o Options) error {
 }
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
-	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // the limit is ours: a call's time-out begins when it has its turn
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
@@ -196,7 +195,7 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 		switch {
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("it was there, and is gone: %w", errGone) // create it then
-		case err == nil && !r.owns(a, made):
+		case err == nil && !r.owns(made):
 			return permanent{fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance)}
 		}
 	}
@@ -215,9 +214,10 @@ func countCall(ctx context.Context) {
 	}
 }
 
-func (r *Runner) owns(a jobs.Attempt, job *batchv1.Job) bool {
-	got, ok := attemptOfJob(job)
-	return ok && got == a && job.Labels[LabelInstance] == r.instance
+// owns reports whether a Job of an attempt's name is that attempt's, and this instance's.
+func (r *Runner) owns(job *batchv1.Job) bool {
+	_, ok := attemptOfJob(job) // which has that name
+	return ok && job.Labels[LabelInstance] == r.instance
 }
 
 // expect notes a Job that the watch will show: until then it is held all the same.

@@ -155,7 +155,7 @@ func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
 // withDeadline names the Job's deadline as the reason, where that killed the pod.
 func (t *track) withDeadline(pod *corev1.Pod, p core.Pod) core.Pod {
 	end, _ := jobEnd(t.job)
-	if end != nil && end.Reason == reasonDeadline && pod.Status.Phase == corev1.PodFailed && (p.Reason == reasonDeleted || pod.DeletionTimestamp != nil) {
+	if end != nil && end.Reason == reasonDeadline && pod.Status.Phase == corev1.PodFailed && pod.DeletionTimestamp != nil {
 		p.Reason, p.Message = end.Reason, end.Message
 	}
 	return p

@@ -127,7 +127,9 @@ func (w *watcher) informer(what string, example runtime.Object, list listFunc, w
 			defer cancel()
 			o.LabelSelector = selector
 			l, err := list(ctx, o)
-			w.reached(ctx, what, err)
+			if err != nil { // else the watch that follows says whether it can be watched
+				w.reached(ctx, what, err)
+			}
 			return l, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

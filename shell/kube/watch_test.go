@@ -53,6 +53,33 @@ func TestAWatchThatBeginsTellsAllThereIs(t *testing.T) {
 	})
 }
 
+func TestAPodThatWaitsOrRunsForADayIsNoNews(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(podOf(k.create(attempt)))
+		wait(24 * time.Hour)
+		k.updatePod(runs(pod))
+		wait(24 * time.Hour)
+		assert.Equal(t, []string{"created Pending", "running"}, k.sink.take())
+	})
+}
+
+func TestWhatTheAPIDoesNotTakeIsNotHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.react("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, quota() })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			_, err := k.runner.Create(ctx, run(attempt))
+			done <- err
+		}()
+		wait(time.Minute)
+		assert.Equal(t, []string{"created CreateRetried"}, k.sink.take())
+		assert.Empty(t, k.held())
+		require.Error(t, <-done)
+	})
+}
+
 func TestTriesToPullAnImageAreNotEachTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		pod := k.createPod(podOf(k.create(attempt)))
@@ -76,118 +103,6 @@ func TestAJobThatGetsNoPodIsToldAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestAPodThatIsGoneIsLost(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		do   func(k *kit, pod *corev1.Pod)
-		want []string
-	}{
-		{"with its Job", func(k *kit, pod *corev1.Pod) {
-			k.deleteJob(attempt)
-			k.deletePod(pod)
-		}, []string{"lost the pod and its Job were deleted"}},
-		{"while its Job says nothing", func(k *kit, pod *corev1.Pod) { k.deletePod(pod) }, []string{"lost the pod was deleted"}},
-		{"and its Job failed", func(k *kit, pod *corev1.Pod) {
-			k.deletePod(pod)
-			k.condition(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
-		}, []string{"lost the pod was deleted"}},
-		{"unless its Job is complete", func(k *kit, pod *corev1.Pod) {
-			k.deletePod(pod)
-			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
-		}, []string{"ended exit 0"}},
-		{"unless the Job's deadline killed it", func(k *kit, pod *corev1.Pod) {
-			k.deletePod(pod)
-			k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
-		}, []string{"ended DeadlineExceeded"}},
-		{"unless it ended before", func(k *kit, pod *corev1.Pod) {
-			k.updatePod(exits(pod, 2))
-			k.deletePod(pod)
-			k.deleteJob(attempt)
-		}, []string{"ended Error exit 2"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *kit) {
-				pod := k.createPod(runs(podOf(k.create(attempt))))
-				require.Equal(t, []string{"running"}, k.sink.take())
-				row.do(k, pod)
-				wait(lostFor + time.Second)
-				assert.Equal(t, row.want, k.sink.take())
-			})
-		})
-	}
-}
-
-// condition gives the Job a condition.
-func (k *kit) condition(c batchv1.JobConditionType, reason string) {
-	job := k.job(attempt)
-	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue, Reason: reason})
-	k.updateJob(job)
-}
-
-func TestAJobWhosePodNobodySawSaysHowItEnded(t *testing.T) {
-	for _, row := range []struct {
-		condition batchv1.JobConditionType
-		reason    string
-		want      []string
-	}{
-		{batchv1.JobComplete, "CompletionsReached", []string{"ended exit 0"}},
-		{batchv1.JobFailed, "BackoffLimitExceeded", []string{"ended BackoffLimitExceeded"}},
-	} {
-		inBubble(t, func(t *testing.T, k *kit) {
-			k.create(attempt)
-			k.condition(row.condition, row.reason)
-			wait(lateFor - time.Second)
-			assert.Empty(t, k.sink.take(), "the watch of pods may be late")
-			wait(2 * time.Second)
-			assert.Equal(t, row.want, k.sink.take())
-		})
-	}
-}
-
-func TestAPodThatIsSeenAfterTheEndOfItsJobEndsAsItDid(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := exits(podOf(k.create(attempt)), 3)
-		k.condition(batchv1.JobFailed, "BackoffLimitExceeded")
-		wait(10 * time.Second)
-		k.createPod(pod)
-		assert.Equal(t, []string{"ended Error exit 3"}, k.sink.take())
-	})
-}
-
-func TestAJobThatIsDeletedByHandIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		k.create(attempt)
-		k.deleteJob(attempt)
-		assert.Equal(t, []string{"lost its Job was deleted"}, k.sink.take())
-	})
-}
-
-func TestTheJobsDeadlineIsTheReasonOfAPodThatItKilled(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.condition(batchv1.JobFailureTarget, batchv1.JobReasonDeadlineExceeded)
-		now := metav1.Now()
-		pod.DeletionTimestamp = &now
-		k.updatePod(exits(pod, 7))
-		assert.Equal(t, []string{"running", "ended DeadlineExceeded exit 7"}, k.sink.take())
-	})
-}
-
-func TestAPodThatNobodyConfirmsIsLostAfterItsGracePeriod(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
-		grace, now := int64(20), metav1.Now()
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: byTaintManager}}
-		k.updatePod(pod)
-		wait(20*time.Second + stuckFor - time.Second)
-		assert.Empty(t, k.sink.take())
-		wait(2 * time.Second)
-		assert.Equal(t, []string{"lost NodeLost: the cluster has given up node n1, on which the pod ran"}, k.sink.take())
-	})
-}
-
 func TestWhatIsNotOursIsNotTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		job := k.create(attempt)
@@ -195,13 +110,26 @@ func TestWhatIsNotOursIsNotTold(t *testing.T) {
 			func(p *corev1.Pod) { p.Labels = map[string]string{LabelInstance: "orrery"} },
 			func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" },
 			func(p *corev1.Pod) { p.OwnerReferences[0].Name = "other" },
+			func(p *corev1.Pod) {
+				p.OwnerReferences, p.Labels = nil, map[string]string{LabelInstance: "orrery", LabelRun: "x"}
+			},
 		} {
 			pod := runs(podOf(job))
 			pod.Name, pod.UID = pod.Name+strings.Repeat("x", i), types.UID(strings.Repeat("x", i+1))
 			change(pod)
 			k.createPod(pod)
 		}
+		wait(bareFor)
+		assert.Equal(t, []string{"created PodNotCreated"}, k.sink.take())
+		job.Name += "-copy"
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		_, err := k.api.BatchV1().Jobs("jobs").Create(t.Context(), job, metav1.CreateOptions{})
+		require.NoError(t, err)
+		wait(lateFor + time.Second)
+		require.NoError(t, k.api.BatchV1().Jobs("jobs").Delete(t.Context(), job.Name, metav1.DeleteOptions{}))
+		synctest.Wait()
 		assert.Empty(t, k.sink.take())
+		assert.Equal(t, 1, k.tracked())
 	})
 }
 
@@ -220,6 +148,43 @@ func TestBeatAnswersUnlessTheSinkHangs(t *testing.T) {
 		require.NoError(t, k.runner.Beat(t.Context()))
 		assert.Equal(t, []string{"running"}, k.sink.take(), "what was seen before the beat was told before it answered")
 	})
+}
+
+func TestABeatOfAWatchThatEndsIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{hang: make(chan struct{})})
+		k.watch()
+		synctest.Wait()
+		k.createPod(runs(podOf(k.create(attempt))))
+		beat := make(chan error, 1)
+		go func() { beat <- k.runner.Beat(t.Context()) }()
+		synctest.Wait()
+		stopped := make(chan struct{})
+		go func() {
+			k.stop()
+			close(stopped)
+		}()
+		synctest.Wait()
+		close(k.sink.hang)
+		require.ErrorIs(t, <-beat, errWatchEnded)
+		<-stopped
+	})
+}
+
+func TestAnEndOfAListOrAWatchThatIsNothingUnusualIsNotLogged(t *testing.T) {
+	k := newKit(t, &sinkOf{})
+	w := newWatcher(k.runner, k.sink)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w.reached(ended, "pods", ended.Err())
+	for _, err := range []error{io.EOF, apierrors.NewResourceExpired("too old"), apierrors.NewGone("gone")} {
+		w.reached(t.Context(), "pods", err)
+	}
+	assert.Empty(t, k.logs.String())
+	late, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	w.reached(late, "pods", late.Err())
+	assert.Contains(t, k.logs.String(), "cannot watch the cluster", "nobody answered")
 }
 
 func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T) {
@@ -312,6 +277,70 @@ func TestOneWatchOfEachResourceServesAllRuns(t *testing.T) {
 	})
 }
 
+func TestEachAttemptIsToldByItsName(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		want := ""
+		for n := range uint32(3) {
+			a := jobs.Attempt{Run: runUUID, N: n}
+			k.createPod(runs(podOf(k.create(a))))
+			want += a.Name() + ": \n"
+		}
+		assert.Equal(t, want, k.sink.messages())
+	})
+}
+
+func TestWhatOtherInstancesHaveIsNotAskedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		asked := map[string]int{}
+		for _, action := range k.api.Actions() {
+			of := ""
+			switch a := action.(type) {
+			case clienttesting.ListActionImpl:
+				of = a.GetListRestrictions().Labels.String()
+			case clienttesting.WatchActionImpl:
+				of = a.GetWatchRestrictions().Labels.String()
+			}
+			asked[action.GetVerb()+" "+action.GetResource().Resource+" "+of]++
+		}
+		of := " " + LabelInstance + "=orrery"
+		assert.Equal(t, map[string]int{"list jobs" + of: 1, "list pods" + of: 1, "watch jobs" + of: 1, "watch pods" + of: 1}, asked)
+	})
+}
+
+func TestWhatWentWhileTheWatchWasBrokenIsLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(runs(podOf(k.create(attempt))))
+		k.sink.take()
+		expired := 0
+		k.reactWatch("*", func(clienttesting.Action) (bool, watchInterface, error) {
+			expired++
+			return expired <= 4, nil, apierrors.NewResourceExpired("too old resource version")
+		})
+		k.breakWatches()
+		k.deletePod(pod)
+		k.deleteJob(attempt)
+		wait(5 * time.Minute)
+		assert.Equal(t, []string{"lost the pod and its Job were deleted"}, k.sink.take())
+		assert.Empty(t, k.held())
+	})
+}
+
+func TestAWatchThatIsRefusedWhileListsAreNotIsLoggedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		refused := true
+		k.reactWatch("pods", func(clienttesting.Action) (bool, watchInterface, error) {
+			return refused, nil, apierrors.NewForbidden(jobsResource, "", errors.New("cannot watch pods"))
+		})
+		k.breakWatches()
+		wait(time.Hour)
+		assert.Equal(t, 1, strings.Count(k.logs.String(), "cannot watch the cluster"), "%s", k.logs)
+		assert.NotContains(t, k.logs.String(), "watching the cluster again")
+		k.locked(func() { refused = false })
+		wait(time.Hour)
+		assert.Equal(t, 1, strings.Count(k.logs.String(), "watching the cluster again"), "%s", k.logs)
+	})
+}
+
 func TestOnlyOneWatchRunsAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		require.ErrorContains(t, k.runner.Watch(t.Context(), k.sink), "runs already")
@@ -364,6 +393,8 @@ func TestWhatCameAndWentWhileNobodyWatchedIsNotHeldForEver(t *testing.T) {
 		k.watch()
 		wait(time.Hour)
 		assert.Equal(t, 1, held(), "the watch has not got as far")
+		wait(time.Hour)
+		assert.Equal(t, 1, held(), "nor has it an hour later")
 		k.stop()
 		k.locked(func() { version = "10" })
 		k.watch()
@@ -391,6 +422,16 @@ func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
 		require.Error(t, inner.Err())
 		w.Stop()
 
+		w, err = boundedWatch(t.Context(), metav1.ListOptions{}, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
+			inner = ctx
+			return newDeafWatch(), nil
+		})
+		require.NoError(t, err)
+		wait(time.Minute)
+		require.NoError(t, inner.Err(), "the server knows no end")
+		w.Stop()
+		require.ErrorIs(t, inner.Err(), context.Canceled)
+
 		start := time.Now()
 		_, err = boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
 			<-ctx.Done() // nobody answers
@@ -399,107 +440,4 @@ func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
 		require.Error(t, err)
 		assert.Equal(t, watchTimeout, time.Since(start))
 	})
-}
-
-// replaces has the Job controller make another pod, as it does where somebody takes
-// the finalizer off the first.
-func (k *kit) replaces(job *batchv1.Job) *corev1.Pod {
-	k.t.Helper()
-	pod := runs(podOf(job))
-	pod.Name, pod.UID = job.Name+"-second", "second"
-	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Second))
-	return k.createPod(pod)
-}
-
-func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
-	lost := "lost the pod was deleted, and the cluster has made another, " + attempt.Name() + "-second, which is not followed: an attempt has one pod"
-	for _, row := range []struct {
-		name string
-		do   func(k *kit, first *corev1.Pod)
-		want []string
-	}{
-		{"the first is gone, and the second runs", func(k *kit, first *corev1.Pod) {
-			k.deletePod(first)
-			k.replaces(k.job(attempt))
-		}, []string{"running", lost}},
-		{"the first is gone, and the second has ended well", func(k *kit, first *corev1.Pod) {
-			k.deletePod(first)
-			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
-			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
-		}, []string{"running", lost}},
-		{"the second comes while the first is still there", func(k *kit, first *corev1.Pod) {
-			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
-			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
-			k.deletePod(first)
-		}, []string{"running", lost}},
-		{"the first ends beside the second", func(k *kit, first *corev1.Pod) {
-			k.updatePod(exits(k.replaces(k.job(attempt)), 0))
-			k.updatePod(exits(first, 3))
-		}, []string{"running", "ended Error exit 3"}},
-		{"the first had ended, and is gone", func(k *kit, first *corev1.Pod) {
-			k.updatePod(exits(first, 0))
-			k.deletePod(first)
-			k.updatePod(exits(k.replaces(k.job(attempt)), 3))
-		}, []string{"running", "ended exit 0"}},
-		{"a watch that begins finds both", func(k *kit, first *corev1.Pod) {
-			k.replaces(k.job(attempt))
-			k.stop()
-			k.watch()
-			synctest.Wait()
-			k.updatePod(exits(first, 4))
-		}, []string{"running", "running", "ended Error exit 4"}},
-		{"a watch that begins finds both, and the first goes", func(k *kit, first *corev1.Pod) {
-			k.replaces(k.job(attempt))
-			k.stop()
-			k.watch()
-			synctest.Wait()
-			k.deletePod(first)
-		}, []string{"running", "running", lost}},
-		{"a copy that somebody made by hand", func(k *kit, first *corev1.Pod) {
-			by := runs(podOf(k.job(attempt)))
-			by.Name, by.UID, by.OwnerReferences = "by-hand", "by-hand", nil
-			by = k.createPod(by)
-			k.updatePod(exits(by, 9))
-			k.deletePod(by)
-			k.deletePod(first)
-			k.condition(batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
-		}, []string{"running", "ended exit 0"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *kit) {
-				first := runs(podOf(k.create(attempt)))
-				first.Name = attempt.Name() + "-y" // by name it comes after the other
-				row.do(k, k.createPod(first))
-				wait(lostFor + time.Second)
-				assert.Equal(t, row.want, k.sink.take())
-				_, err := k.runner.Logs(t.Context(), attempt, jobs.LogOptions{}, io.Discard)
-				if !k.hasPod(attempt) {
-					require.ErrorIs(t, err, jobs.ErrNoPod, "the second one's logs are not the attempt's")
-				}
-				_, err = k.runner.Delete(t.Context(), attempt)
-				require.NoError(t, err)
-				pods, err := k.api.CoreV1().Pods("jobs").List(t.Context(), metav1.ListOptions{})
-				require.NoError(t, err)
-				assert.Empty(t, pods.Items, "nothing is left")
-			})
-		})
-	}
-}
-
-func TestTheOldestOfThePodsThatAreFoundAtFirstCounts(t *testing.T) {
-	pod := func(name string, age time.Duration) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(begin.Add(-age))}}
-	}
-	for _, pods := range [][]*corev1.Pod{
-		{pod("a", time.Hour), pod("b", 0)}, {pod("b", 0), pod("a", time.Hour)}, {pod("a", 0), pod("b", 0)}, {pod("b", 0), pod("a", 0)},
-	} {
-		tr := newTrack()
-		tr.take(pods[0], false)
-		tr.take(pods[1], false)
-		assert.Equal(t, "a", tr.pod().Name)
-		tr = newTrack()
-		tr.take(pods[0], true)
-		tr.take(pods[1], true)
-		assert.Equal(t, pods[0].Name, tr.pod().Name, "later ones are none, whatever the clocks say")
-	}
 }

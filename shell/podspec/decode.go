@@ -126,10 +126,12 @@ func reason(v any, t reflect.Type, err error) string {
 	case reflect.Map:
 		return fmt.Sprintf("%s is not an object", got)
 	case reflect.Struct:
-		if t.Name() == "Quantity" {
+		switch _, isObject := v.(map[string]any); {
+		case t.Name() == "Quantity":
 			return fmt.Sprintf("%s is not a quantity, such as 500m, 2 or 64Mi", got)
-		}
-		if _, ok := v.(map[string]any); !ok && t.Name() != "IntOrString" && t.Name() != "Time" {
+		case t.Name() == "IntOrString":
+			return fmt.Sprintf("%s is neither a whole number nor a string", got)
+		case !isObject && t.Name() != "Time":
 			return fmt.Sprintf("%s is not an object", got)
 		}
 	default:

@@ -53,6 +53,20 @@ func TestWhatIsJustRightIsTaken(t *testing.T) {
 		"containers: [{name: a, image: b, resources: {limits: {cpu: 1}, requests: {cpu: 1}}}]",
 		"containers: [{name: a, image: b, resources: {limits: {cpu: 0}, requests: {memory: 1}}}]",
 		minimal + "hostUsers: false",
+		minimal + "hostNetwork: true",
+		minimal + "hostNetwork: true\nhostUsers: true",
+		minimal + "initContainers: [{name: i, image: b, restartPolicy: Never}]",
+		"containers: [{name: a, image: b, restartPolicy: Never, imagePullPolicy: IfNotPresent}]",
+		"containers: [{name: a, image: b, env: [{name: X, value: v}, {name: E}, {name: Z, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]",
+		"containers: [{name: a, image: b, volumeMounts: [{name: v, mountPath: /v}]}]\nvolumes: [{name: v, emptyDir: {}}, {name: w, secret: {secretName: s}}]",
+		"containers: [{name: a, image: b, livenessProbe: {httpGet: {port: 80}}}, {name: c, image: b, livenessProbe: {httpGet: {port: http}}}]",
+		"\xef\xbb\xbf" + minimal,
+		"\xef\xbb\xbf" + `{"containers":[{"name":"a","image":"b"}]}`,
+		"{containers: [{name: a, image: b}]} # YAML all the same",
+		"# a comment\n--- # and another" + minimal + "...\n",
+		"--- {containers: [{name: a, image: b}]}",
+		"%YAML 1.1\n---" + minimal,
+		minimal + "#" + strings.Repeat("x", podspec.MaxInputBytes-len(minimal)-1),
 		minimal + "volumes: [{name: v, emptyDir: {sizeLimit: 0}}]\nterminationGracePeriodSeconds: 0\nactiveDeadlineSeconds: 1",
 	} {
 		_, _, err := podspec.Parse([]byte(in))
@@ -67,6 +81,19 @@ func TestEachErrorNamesTheField(t *testing.T) {
 		{"twice, in JSON", `{"containers":[{"name":"a","image":"b","image":"c"}]}`, "containers[0].image: given twice"},
 		{"twice, in YAML", "containers:\n- name: a\n  image: b\n  image: c", `line 4: key "image" already set`},
 		{"two documents", minimal + "---\n" + minimal, "second YAML document"},
+		{"two documents, and where", "containers: []\n---\ncontainers: []", "line 2 begins a second YAML document"},
+		{"two documents, of which one is in its line", "--- {containers: []}\n---\n", "line 2 begins a second YAML document"},
+		{"two documents, the second in its line", "containers: []\n--- {containers: []}\n", "line 2 begins a second YAML document"},
+		{"an unknown field beside a wrong type", "containers: [{imge: 1, args: x}]", `containers[0].args: "x" is not a list`},
+		{"a full list for an object", "containers: [{name: a, image: b, resources: [1]}]", "containers[0].resources: [1] is not an object"},
+		{"a list for a map", minimal + "nodeSelector: [a]", `nodeSelector: ["a"] is not an object`},
+		{"a number in a map", minimal + "nodeSelector: {a: 1}", `nodeSelector.a: 1 is not a string`},
+		{"neither a number nor a string", "containers: [{name: a, image: b, livenessProbe: {httpGet: {port: true}}}]", "containers[0].livenessProbe.httpGet.port: true is neither a whole number nor a string"},
+		{"an object for a quantity", "containers: [{name: a, image: b, resources: {limits: {cpu: {a: 1}}}}]", `containers[0].resources.limits.cpu: {"a":1} is not a quantity`},
+		{"a long value", "containers: [{name: a, image: b, imagePullPolicy: " + strings.Repeat("x", 121) + "}]", `"` + strings.Repeat("x", 120) + `…" is unknown`},
+		{"a value that is just short enough", "containers: [{name: a, image: b, imagePullPolicy: " + strings.Repeat("x", 120) + "}]", `"` + strings.Repeat("x", 120) + `" is unknown`},
+		{"bad volume name", minimal + "volumes: [{name: A}]", `volumes[0].name: "A" is not made of`},
+		{"no volume name", minimal + "volumes: [{emptyDir: {}}]", "volumes[0].name: missing"},
 		{"no YAML", "containers: [", "no valid YAML"},
 		{"a list", "[]", "not an object"},
 		{"nothing", "", "not an object"},
@@ -110,6 +137,10 @@ func TestEachErrorNamesTheField(t *testing.T) {
 		{"a CronJob", "kind: CronJob", "give what is under .spec.jobTemplate.spec.template.spec"},
 		{"a PodTemplate", "kind: PodTemplate", "give what is under .template.spec"},
 		{"another manifest", "apiVersion: v1\nkind: Secret", `a manifest of kind "Secret"`},
+		{"a version alone", "apiVersion: v1", `a manifest of kind ""`},
+		{"a kind alone", "kind: Secret", `a manifest of kind "Secret"`},
+		{"a spec alone", "spec: {containers: []}", "give what is under .spec"},
+		{"metadata alone", "metadata: {labels: {a: b}}\ncontainers: []", "metadata: unknown field: a pod spec has none"},
 		{"a template", "metadata: {}\nspec: {containers: []}", "give what is under .spec"},
 		{"too large", "# " + strings.Repeat("x", podspec.MaxInputBytes), "is more than"},
 		{"too large as JSON", "containers: [{name: a, image: b, command: [" + strings.Repeat("x", core.MaxPodSpecBytes) + "]}]", "bytes of JSON is more than"},
@@ -118,6 +149,7 @@ func TestEachErrorNamesTheField(t *testing.T) {
 			_, _, err := podspec.Parse([]byte(row.in))
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), row.want)
+			assert.NotContains(t, err.Error(), "unmarshal", "no words of the reader's own")
 		})
 	}
 }
@@ -129,6 +161,46 @@ func TestAllThatIsWrongIsToldAtOnce(t *testing.T) {
 	_, _, err = podspec.Parse([]byte("containers: [{nam: a}, {imag: b}]"))
 	require.Error(t, err)
 	assert.Equal(t, "containers[0].nam: unknown field\ncontainers[1].imag: unknown field", err.Error())
+}
+
+func TestAnErrorSaysNoMoreThanItMust(t *testing.T) {
+	for in, want := range map[string]string{
+		"containers: [{name: a, image: b, args: [5]}]": "containers[0].args[0]: 5 is not a string: put it in quotes",
+		"containers: x": `containers: "x" is not a list`,
+		"\xef\xbb\xbf" + `{"containers":[{"name":"a","image":"b","image":"c"}]}`:    "containers[0].image: given twice",
+		minimal + "initContainers: [{name: i, image: b, restartPolicy: OnFailure}]": `initContainers[0].restartPolicy: "OnFailure" must be "Always" (a sidecar) or absent`,
+		"containers: [{name: a, image: b, restartPolicy: OnFailure}]":               `containers[0].restartPolicy: "OnFailure" must be "Never" or absent: the job's retry_config says how often it is tried again`,
+	} {
+		_, _, err := podspec.Parse([]byte(in))
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestNoMoreThanTwentyErrorsAreTold(t *testing.T) {
+	for n, want := range map[int]int{20: 20, 21: 20, 50: 20} {
+		_, _, err := podspec.Parse([]byte("containers: [" + strings.Repeat("{name: a},", n/2) + strings.Repeat("{name: a, image: b},", n-n/2+1) + "]"))
+		require.Error(t, err)
+		assert.Len(t, strings.Split(err.Error(), "\n"), want)
+	}
+}
+
+func TestContainersWithoutNamesAreNotSaidToShareOne(t *testing.T) {
+	_, _, err := podspec.Parse([]byte("containers: [{image: a}, {image: b}]"))
+	require.EqualError(t, err, "containers[0].name: missing\ncontainers[1].name: missing")
+}
+
+func TestTheJSONMayBeAsLongAsWhatTheEngineTakes(t *testing.T) {
+	of := func(pad int) string {
+		return "containers: [{name: a, image: b, command: [" + strings.Repeat("x", pad) + "]}]"
+	}
+	_, compact, err := podspec.Parse([]byte(of(1)))
+	require.NoError(t, err)
+	pad := core.MaxPodSpecBytes - len(compact) + 1
+	_, compact, err = podspec.Parse([]byte(of(pad)))
+	require.NoError(t, err)
+	assert.Len(t, compact, core.MaxPodSpecBytes)
+	_, _, err = podspec.Parse([]byte(of(pad + 1)))
+	require.ErrorContains(t, err, "bytes of JSON is more than")
 }
 
 func FuzzWhatIsAcceptedIsReadTheSameAgain(f *testing.F) {
