@@ -297,3 +297,42 @@ func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
 		assert.NotContains(t, k, "bad")
 	}
 }
+
+func TestJobCheckSaysAllThatIsWrongOnLinesThatEditorsFollow(t *testing.T) {
+	good := write(t, "good.yaml", "id: good\npodSpec: {containers: [{name: main, image: x}]}\n")
+	bad := write(t, "bad.yaml", `id: "a:b"
+schedule: "61 * * * *"
+podSpec: {containers: [{name: main, image: x}]}
+constraints:
+  - maxAllowedRunTime: {config: {limit: 3m}, onViolation: [fial]}
+  - nope: {}
+`)
+	r := cli(t, nil, "", "job", "check", "-f", good, "-f", bad)
+	assert.Equal(t, 1, r.code)
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Len(t, lines, 5, r.out)
+	for i, want := range []string{
+		bad + `:1:5: id: "a:b" has a colon`, bad + `:2:11: schedule: minute field "61"`, bad + ":5:60: constraints[0].maxAllowedRunTime.onViolation[0].fial: there is no such action",
+		bad + ":6:5: constraints[1].nope: there is no such constraint", good + ": ok: good",
+	} {
+		assert.True(t, strings.HasPrefix(lines[i], want), "%s\n%s", want, lines[i])
+	}
+	assert.Contains(t, lines[2], "the name of one in actions", "as the file has it")
+	assert.Equal(t, "orreryd: 4 errors in the job files\n", r.err)
+
+	var said struct {
+		Errors []struct{ Line int }
+	}
+	r = cli(t, nil, "", "job", "check", "--json", "-f", bad)
+	require.NoError(t, json.Unmarshal([]byte(r.out), &said), r.out)
+	assert.Len(t, said.Errors, 4)
+
+	r = cli(t, nil, "", "job", "check", "-f", good, "-f", good)
+	assert.Equal(t, good+`:1:1: id: the job "good" is in `+good+" already\n"+good+": ok: good\n", r.out)
+	r = cli(t, nil, "", "job", "apply", "-f", bad)
+	assert.Equal(t, 1, r.code, "no daemon is asked")
+	assert.Equal(t, strings.Join(lines[:4], "\n")+"\norreryd: 4 errors in the job files\n", r.err)
+	r = cli(t, nil, "", "job", "apply", good)
+	assert.Equal(t, 2, r.code)
+	assert.Contains(t, r.err, "name the file with -f, as in: orreryd job apply -f ")
+}

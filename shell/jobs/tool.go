@@ -126,7 +126,7 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
 	if err := errors.Join(spec.Validate(), t.s.Check(spec)); err != nil {
-		return fmt.Errorf("%s.%w", inputField, err)
+		return errors.New(inputField + "." + strings.ReplaceAll(err.Error(), "\n", "\n"+inputField+"."))
 	}
 	return nil
 }
