@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -335,4 +336,29 @@ constraints:
 	r = cli(t, nil, "", "job", "apply", good)
 	assert.Equal(t, 2, r.code)
 	assert.Contains(t, r.err, "name the file with -f, as in: orreryd job apply -f ")
+}
+
+func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
+	p := start(t)
+	p.applyJob("mine", "true", "")
+	p.applyJob("theirs", "true", "tenant: theirs\n")
+	p.ok("job", "trigger", "mine", "--wait")
+	for _, table := range []string{p.ok("job", "history", "mine"), p.ok("job", "runs", "mine"), p.ok("run", "list", "--job", "mine")} {
+		run := regexp.MustCompile(`mine:\S+Z`).FindString(table)
+		require.NotEmpty(t, run, table)
+		assert.NotContains(t, table, "SCOPE", "it is the one that commands look in")
+		uuid := strings.Fields(strings.Split(p.ok("run", "show", run), "\n")[1])[1]
+		for _, id := range []string{run, uuid} {
+			p.ok("run", "show", id)
+			p.ok("run", "logs", id)
+			p.ok("run", "wait", id)
+			assert.Contains(t, p.do("run", "retry", id).err, "has ended")
+			assert.Contains(t, p.do("run", "cancel", id).err, "completed")
+		}
+	}
+	p.ok("job", "trigger", "theirs", "--tenant", "theirs", "--wait")
+	assert.Regexp(t, `(?m)^theirs:\S+Z +default/theirs `, p.ok("run", "list"))
+	r := p.do("job", "trigger", "theirs")
+	assert.Equal(t, 4, r.code)
+	assert.Contains(t, r.err, `orreryd: job "theirs" not found in default/default`)
 }
