@@ -155,13 +155,15 @@ func (r RetryConfig) Delay(attempt uint32) int64 {
 }
 
 func (r RetryConfig) validate() error {
-	switch {
-	case r.MaxRetries > MaxRetries:
-		return fmt.Errorf("retry_config.max_retries: %d is not between 0 and %d", r.MaxRetries, MaxRetries)
-	case r.BackoffMultiplier < 0 || r.BackoffMultiplier > maxMultiplier:
-		return fmt.Errorf("retry_config.backoff_multiplier: %s is not between 0 and %s", r.BackoffMultiplier, Multiplier(maxMultiplier))
+	var retries, multiplier error
+	if r.MaxRetries > MaxRetries {
+		retries = fmt.Errorf("retry_config.max_retries: %d is not between 0 and %d", r.MaxRetries, MaxRetries)
+	}
+	if r.BackoffMultiplier < 0 || r.BackoffMultiplier > maxMultiplier {
+		multiplier = fmt.Errorf("retry_config.backoff_multiplier: %s is not between 0 and %s", r.BackoffMultiplier, Multiplier(maxMultiplier))
 	}
 	return errors.Join(
+		retries, multiplier,
 		checkLengthMS("retry_config.initial_delay_ms", r.InitialDelayMS),
 		checkLengthMS("retry_config.max_delay_ms", r.MaxDelayMS),
 	)
@@ -261,8 +263,7 @@ func (s JobSpec) withDefaults() JobSpec {
 // into what is opaque.
 func (s JobSpec) Validate() error {
 	s = s.withDefaults()
-	_, err := s.scheduleFrom(effects.MinTime)
-	return errors.Join(s.validate(), err)
+	return errors.Join(s.validate(), s.validateSchedule())
 }
 
 func (s JobSpec) validate() error {
@@ -296,12 +297,13 @@ func checkRunPart(field, id string) error {
 const maxLabelBytes = 63
 
 func checkLabels(labels map[string]string) error {
+	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if n := len(labels[k]); n > maxLabelBytes {
-			return fmt.Errorf("labels.%s: %d bytes is longer than %d, the most that Kubernetes takes", clip(k), n, maxLabelBytes)
+			errs = append(errs, fmt.Errorf("labels.%s: %d bytes is longer than %d, the most that Kubernetes takes", clip(k), n, maxLabelBytes))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func checkConfig(field string, v json.RawMessage, required bool) error {
@@ -317,23 +319,42 @@ func checkConfig(field string, v json.RawMessage, required bool) error {
 }
 
 func (s JobSpec) validateRuns() error {
-	switch {
-	case s.Overlap != OverlapAllow && s.Overlap != OverlapForbid && s.Overlap != OverlapReplace:
-		return fmt.Errorf("overlap: %q is unknown: use %q, %q or %q", clip(string(s.Overlap)), OverlapAllow, OverlapForbid, OverlapReplace)
-	case s.OrphanPolicy != OrphanDelete && s.OrphanPolicy != OrphanAdopt:
-		return fmt.Errorf("orphan_policy: %q is unknown: use %q or %q", clip(string(s.OrphanPolicy)), OrphanDelete, OrphanAdopt)
-	case s.ConstraintErrors != FailClosed && s.ConstraintErrors != FailOpen:
-		return fmt.Errorf("constraint_errors: %q is unknown: use %q or %q", clip(string(s.ConstraintErrors)), FailClosed, FailOpen)
-	case s.StartDeadlineSeconds < 0 || s.StartDeadlineSeconds > int64(MaxStartDeadline/time.Second):
-		return fmt.Errorf("start_deadline_seconds: %d is not between 0 and %d", s.StartDeadlineSeconds, int64(MaxStartDeadline/time.Second))
-	case s.MaxConcurrentRuns > MaxActiveRuns:
-		return fmt.Errorf("max_concurrent_runs: %d is not between 0 and %d", s.MaxConcurrentRuns, MaxActiveRuns)
-	case s.CreateAheadMS < 0 || s.CreateAheadMS > MaxCreateAheadMS:
-		return fmt.Errorf("create_ahead_ms: %d is not between 0 and %d", s.CreateAheadMS, MaxCreateAheadMS)
-	case s.Logs.HeadBytes < 0 || s.Logs.TailBytes < 0:
-		return fmt.Errorf("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Overlap != OverlapAllow && s.Overlap != OverlapForbid && s.Overlap != OverlapReplace {
+		add("overlap: %q is unknown: use %q, %q or %q", clip(string(s.Overlap)), OverlapAllow, OverlapForbid, OverlapReplace)
 	}
-	return checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS)
+	if s.OrphanPolicy != OrphanDelete && s.OrphanPolicy != OrphanAdopt {
+		add("orphan_policy: %q is unknown: use %q or %q", clip(string(s.OrphanPolicy)), OrphanDelete, OrphanAdopt)
+	}
+	if s.ConstraintErrors != FailClosed && s.ConstraintErrors != FailOpen {
+		add("constraint_errors: %q is unknown: use %q or %q", clip(string(s.ConstraintErrors)), FailClosed, FailOpen)
+	}
+	if s.StartDeadlineSeconds < 0 || s.StartDeadlineSeconds > int64(MaxStartDeadline/time.Second) {
+		add("start_deadline_seconds: %d is not between 0 and %d", s.StartDeadlineSeconds, int64(MaxStartDeadline/time.Second))
+	}
+	if s.MaxConcurrentRuns > MaxActiveRuns {
+		add("max_concurrent_runs: %d is not between 0 and %d", s.MaxConcurrentRuns, MaxActiveRuns)
+	}
+	if s.CreateAheadMS < 0 || s.CreateAheadMS > MaxCreateAheadMS {
+		add("create_ahead_ms: %d is not between 0 and %d", s.CreateAheadMS, MaxCreateAheadMS)
+	}
+	if s.Logs.HeadBytes < 0 || s.Logs.TailBytes < 0 {
+		add("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
+	}
+	return errors.Join(append(errs, checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS))...)
+}
+
+// validateSchedule says what is wrong with the zone, and with the schedule.
+func (s JobSpec) validateSchedule() error {
+	_, err := s.scheduleFrom(effects.MinTime)
+	var bad *schedule.Error
+	if !errors.As(err, &bad) || bad.Field != "timezone" {
+		return err
+	}
+	s.Timezone = zoneOr("") // the zone was looked at first
+	_, more := s.scheduleFrom(effects.MinTime)
+	return errors.Join(err, more)
 }
 
 // scheduleFrom compiles the schedule; nil where there is none.

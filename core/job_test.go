@@ -374,3 +374,20 @@ func checkVerdicts(t *rapid.T, w world, key effects.Ref, now core.Time, whole bo
 	}
 	require.True(t, !whole || times == sum-manual+waiting, "%d times, %d verdicts of which %d are of runs by hand, %d runs that wait for one", times, sum, manual, waiting)
 }
+
+func TestAllThatIsWrongWithAJobIsSaid(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	err := core.JobSpec{
+		ID: "a", PodSpec: json.RawMessage("{}"), Schedule: "61 * * * *", Timezone: "Mars/Base", Overlap: "x", OrphanPolicy: "y", ConstraintErrors: "z",
+		StartDeadlineSeconds: -1, MaxConcurrentRuns: core.MaxActiveRuns + 1, CreateAheadMS: -1, PodStartTimeoutMS: -1, Logs: core.LogPolicy{HeadBytes: -1},
+		Labels: map[string]string{"b": long, "a": long}, RetryConfig: core.RetryConfig{MaxRetries: core.MaxRetries + 1, BackoffMultiplier: -1, InitialDelayMS: -1, MaxDelayMS: -1},
+	}.Validate()
+	require.Error(t, err)
+	for _, field := range []string{
+		"schedule: ", "timezone: ", "overlap: ", "orphan_policy: ", "constraint_errors: ", "start_deadline_seconds: ", "max_concurrent_runs: ",
+		"create_ahead_ms: ", "pod_start_timeout_ms: ", "logs: ", "labels.a: ", "labels.b: ", "retry_config.max_retries: ",
+		"retry_config.backoff_multiplier: ", "retry_config.initial_delay_ms: ", "retry_config.max_delay_ms: ",
+	} {
+		assert.Equal(t, 1, strings.Count("\n"+err.Error(), "\n"+field), "%s\n%s", field, err)
+	}
+}

@@ -220,6 +220,7 @@ func (r runnerConfig) validate(key string) error {
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
+	errs = append(errs, r.checkKubeNames(key)...)
 	for i, name := range deref(r.Executables) {
 		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {
 			errs = append(errs, fmt.Errorf("%s.executables[%d]: %q is neither a bare name nor an absolute path", key, i, short(name, 80)))
@@ -236,8 +237,8 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
 		})
-		if err != nil {
-			return nil, err
+		if err != nil { // no call was made: it is the configuration
+			return nil, usagef("%w", r.kubeError(err))
 		}
 		return asRunner(k)
 	}
@@ -277,6 +278,9 @@ func (c *config) runners(log *slog.Logger) (map[string]jobs.Runner, error) {
 			kube.LogTo(log) // nothing of client-go's runs yet
 		}
 		made, err := r.make(c.DB, log.With("runner", name))
+		if wrong, ok := errors.AsType[*exitError](err); ok { // it names a key
+			return nil, usagef("runners.%s.%w", name, wrong.err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("runners.%s: %w", name, err)
 		}

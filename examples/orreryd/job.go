@@ -147,13 +147,22 @@ func (j *jobCommands) history() *cobra.Command {
 			}
 			rows := make([][]string, 0, len(list))
 			for _, o := range list {
-				rows = append(rows, occurrenceRow(o))
+				rows = append(rows, j.occurrenceRow(args[0], o))
 			}
 			return j.a.printPage([]string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", "RUN", "NOTE"}, rows, "nothing has been due yet", next)
 		}),
 	}
 	addPageFlags(cmd, &limit, &token, &all)
 	return cmd
+}
+
+// occurrenceRow shows the run by the id that people type: that of its time.
+func (j *jobCommands) occurrenceRow(job string, o core.Occurrence) []string {
+	row := occurrenceRow(o)
+	if id := core.RunID(job, o.DueAt); core.RunRef(j.scope.namespace, j.scope.tenant, id).ID == o.ActionID {
+		row[occurrenceRun] = id
+	}
+	return row
 }
 
 func (j *jobCommands) runsOf() *cobra.Command {

@@ -50,11 +50,17 @@ the daemon, before the first is applied; one that is so already is left alone. F
 or - for stdin; -f may be repeated. A job without namespace and tenant belongs to those
 of --namespace and --tenant.`,
 		Example: "  orreryd job apply -f nightly.yaml\n  orreryd job apply -f jobs/ --dry-run",
-		Args:    noArgs,
+		Args:    onlyFiles,
 	}
 	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		read, err := j.read(cmd, files)
+		read, wrong, err := j.read(cmd, files)
 		if err != nil {
+			return err
+		}
+		for _, e := range wrong {
+			sayf(j.a.err, "%s\n", clean(e.Error()))
+		}
+		if err := unusable(wrong); err != nil {
 			return err
 		}
 		// The daemon looks at all of them before the first is applied.
@@ -96,40 +102,62 @@ func (j *jobCommands) check() *cobra.Command {
 		Short: "Check job files without a daemon, and say all that is wrong with them",
 		Long: `Check job files without a daemon: every key, the schedule, the pod spec and the
 constraints. Each error stands on a line of its own, as FILE:LINE:COLUMN: FIELD:
-PROBLEM, which editors can follow. What only the daemon knows, such as which runners
-there are, "orreryd job apply --dry-run" checks.`,
+PROBLEM, which editors can follow; the exit code is 1 where there is one. What only
+the daemon knows, such as which runners there are, "orreryd job apply --dry-run"
+checks.`,
 		Example: "  orreryd job check -f nightly.yaml",
-		Args:    noArgs,
+		Args:    onlyFiles,
 	}
 	cmd.RunE = func(*cobra.Command, []string) error {
-		read, err := j.read(cmd, files)
+		read, wrong, err := j.read(cmd, files)
 		if err != nil {
 			return err
 		}
-		var count []string
-		for n, r := range read {
-			if n == 0 || read[n-1].file != r.file {
-				count = append(count, r.file)
-			}
+		if err := j.printChecked(read, wrong); err != nil {
+			return err
 		}
-		for _, file := range count {
-			var ids []string
-			for _, r := range read {
-				if r.file == file {
-					ids = append(ids, clean(r.spec.ID))
-				}
-			}
-			if !j.a.json {
-				sayf(j.a.out, "%s: ok: %s\n", clean(file), strings.Join(ids, ", "))
-			}
-		}
-		if j.a.json {
-			return j.a.printJSON(map[string]any{"files": count, "jobs": len(read)})
-		}
-		return nil
+		return unusable(wrong)
 	}
 	cmd.Flags().StringArrayVarP(&files, "file", "f", nil, "`file` with jobs, a folder, or - for stdin; may be repeated")
 	return cmd
+}
+
+// printChecked says what is wrong, and which jobs the files have that can be used.
+func (j *jobCommands) printChecked(read []readJob, wrong jobfile.Errors) error {
+	files := []string{}
+	ids := map[string][]string{}
+	for _, r := range read {
+		if ids[r.file] == nil {
+			files = append(files, r.file)
+		}
+		ids[r.file] = append(ids[r.file], clean(r.spec.ID))
+	}
+	if j.a.json {
+		return j.a.printJSON(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)})
+	}
+	for _, e := range wrong {
+		sayf(j.a.out, "%s\n", clean(e.Error()))
+	}
+	for _, file := range files {
+		sayf(j.a.out, "%s: ok: %s\n", clean(file), strings.Join(ids[file], ", "))
+	}
+	return nil
+}
+
+// unusable is the error where something is wrong with job files.
+func unusable(wrong jobfile.Errors) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s in the job files", counted(len(wrong), "error"))
+}
+
+// onlyFiles refuses arguments: files are named with -f.
+func onlyFiles(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments: name the file with -f, as in: %s -f %s", cmd.CommandPath(), cmd.CommandPath(), short(args[0], 60))
+	}
+	return nil
 }
 
 // readJob is a job with the file in which it stands.
@@ -138,22 +166,20 @@ type readJob struct {
 	spec core.JobSpec
 }
 
-// read reads all files, or says all that is wrong with them.
-func (j *jobCommands) read(cmd *cobra.Command, files []string) ([]readJob, error) {
+// read reads all files, and says all that is wrong with them.
+func (j *jobCommands) read(cmd *cobra.Command, files []string) (read []readJob, wrong jobfile.Errors, err error) {
 	if len(files) == 0 {
-		return nil, usagef("-f is missing: name the file with the jobs, as in: %s -f nightly.yaml", cmd.CommandPath())
+		return nil, nil, usagef("-f is missing: name the file with the jobs, as in: %s -f nightly.yaml", cmd.CommandPath())
 	}
 	checker, err := constraints.New(constraints.Options{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o := jobfile.Options{Validate: checker.ValidateAnywhere}
-	var read []readJob
-	var wrong jobfile.Errors
 	for _, name := range files {
 		paths, err := jobFiles(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, path := range paths {
 			specs, err := j.readOne(path, o)
@@ -163,20 +189,23 @@ func (j *jobCommands) read(cmd *cobra.Command, files []string) ([]readJob, error
 			if all := jobfile.All(err); len(all) > 0 {
 				wrong = append(wrong, all...)
 			} else if err != nil {
-				return nil, usagef("-f: %w", err)
+				return nil, nil, usagef("-f: %w", err)
 			}
 			for _, s := range specs {
 				if s.Namespace, s.Tenant, err = j.scopeOf(cmd, s); err != nil {
-					return nil, fmt.Errorf("%s: job %q: %w", path, s.ID, err)
+					return nil, nil, fmt.Errorf("%s: job %q: %w", path, s.ID, err)
+				}
+				if n := slices.IndexFunc(read, func(r readJob) bool {
+					return r.spec.Namespace == s.Namespace && r.spec.Tenant == s.Tenant && r.spec.ID == s.ID
+				}); n >= 0 {
+					wrong = append(wrong, jobfile.Error{File: path, Line: 1, Column: 1, Field: "id", Problem: fmt.Sprintf("the job %q is in %s already", short(s.ID, 80), read[n].file)})
+					continue
 				}
 				read = append(read, readJob{path, s})
 			}
 		}
 	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	return read, nil
+	return read, wrong, nil
 }
 
 // refusedJob is what the daemon says of a job, with its fields named as in the file.

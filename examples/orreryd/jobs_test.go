@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -311,4 +312,68 @@ func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
 	for k := range told {
 		assert.NotContains(t, k, "bad")
 	}
+}
+
+func TestJobCheckSaysAllThatIsWrongOnLinesThatEditorsFollow(t *testing.T) {
+	good := write(t, "good.yaml", "id: good\npodSpec: {containers: [{name: main, image: x}]}\n")
+	bad := write(t, "bad.yaml", `id: "a:b"
+schedule: "61 * * * *"
+podSpec: {containers: [{name: main, image: x}]}
+constraints:
+  - maxAllowedRunTime: {config: {limit: 3m}, onViolation: [fial]}
+  - nope: {}
+`)
+	r := cli(t, nil, "", "job", "check", "-f", good, "-f", bad)
+	assert.Equal(t, 1, r.code)
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	require.Len(t, lines, 5, r.out)
+	for i, want := range []string{
+		bad + `:1:5: id: "a:b" has a colon`, bad + `:2:11: schedule: minute field "61"`, bad + ":5:60: constraints[0].maxAllowedRunTime.onViolation[0].fial: there is no such action",
+		bad + ":6:5: constraints[1].nope: there is no such constraint", good + ": ok: good",
+	} {
+		assert.True(t, strings.HasPrefix(lines[i], want), "%s\n%s", want, lines[i])
+	}
+	assert.Contains(t, lines[2], "the name of one in actions", "as the file has it")
+	assert.Equal(t, "orreryd: 4 errors in the job files\n", r.err)
+
+	var said struct {
+		Errors []struct{ Line int }
+	}
+	r = cli(t, nil, "", "job", "check", "--json", "-f", bad)
+	require.NoError(t, json.Unmarshal([]byte(r.out), &said), r.out)
+	assert.Len(t, said.Errors, 4)
+
+	r = cli(t, nil, "", "job", "check", "-f", good, "-f", good)
+	assert.Equal(t, good+`:1:1: id: the job "good" is in `+good+" already\n"+good+": ok: good\n", r.out)
+	r = cli(t, nil, "", "job", "apply", "-f", bad)
+	assert.Equal(t, 1, r.code, "no daemon is asked")
+	assert.Equal(t, strings.Join(lines[:4], "\n")+"\norreryd: 4 errors in the job files\n", r.err)
+	r = cli(t, nil, "", "job", "apply", good)
+	assert.Equal(t, 2, r.code)
+	assert.Contains(t, r.err, "name the file with -f, as in: orreryd job apply -f ")
+}
+
+func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
+	p := start(t)
+	p.applyJob("mine", "true", "")
+	p.applyJob("theirs", "true", "tenant: theirs\n")
+	p.ok("job", "trigger", "mine", "--wait")
+	for _, table := range []string{p.ok("job", "history", "mine"), p.ok("job", "runs", "mine"), p.ok("run", "list", "--job", "mine")} {
+		run := regexp.MustCompile(`mine:\S+Z`).FindString(table)
+		require.NotEmpty(t, run, table)
+		assert.NotContains(t, table, "SCOPE", "it is the one that commands look in")
+		uuid := strings.Fields(strings.Split(p.ok("run", "show", run), "\n")[1])[1]
+		for _, id := range []string{run, uuid} {
+			p.ok("run", "show", id)
+			p.ok("run", "logs", id)
+			p.ok("run", "wait", id)
+			assert.Contains(t, p.do("run", "retry", id).err, "has ended")
+			assert.Contains(t, p.do("run", "cancel", id).err, "completed")
+		}
+	}
+	p.ok("job", "trigger", "theirs", "--tenant", "theirs", "--wait")
+	assert.Regexp(t, `(?m)^theirs:\S+Z +default/theirs `, p.ok("run", "list"))
+	r := p.do("job", "trigger", "theirs")
+	assert.Equal(t, 4, r.code)
+	assert.Contains(t, r.err, `orreryd: job "theirs" not found in default/default`)
 }

@@ -42,6 +42,9 @@ func (r *recurring) history() *cobra.Command {
 	return cmd
 }
 
+// occurrenceRun is where a row of occurrenceRow names what was made.
+const occurrenceRun = 5
+
 func occurrenceRow(o core.Occurrence) []string {
 	count := strconv.FormatUint(o.Count, 10)
 	if o.CountCapped {

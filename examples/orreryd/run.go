@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -77,6 +78,8 @@ func (a *app) runList() *cobra.Command {
 type runSummary struct {
 	ID           uuid.UUID               `json:"id"`
 	RunID        string                  `json:"run_id"`
+	Namespace    string                  `json:"namespace"`
+	Tenant       string                  `json:"tenant"`
 	State        core.OrchestratorStatus `json:"state"`
 	RetryAttempt uint32                  `json:"retry_attempt"`
 	Pod          core.Pod                `json:"pod"`
@@ -85,19 +88,31 @@ type runSummary struct {
 	CompletedAt  effects.Time            `json:"completed_at"`
 }
 
-// printRuns prints a page of runs.
+// printRuns prints a page of runs; with their tenants where one is of another than the
+// commands about a run look in.
 func (a *app) printRuns(raws []json.RawMessage, list []runSummary, next string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"runs": raws, "next_page_token": next})
 	}
+	header := []string{"RUN", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}
+	home := or(a.env("ORRERY_NAMESPACE"), defaultScope) + "/" + or(a.env("ORRERY_TENANT"), defaultScope)
+	scope := func(r runSummary) string { return r.Namespace + "/" + r.Tenant }
+	away := slices.ContainsFunc(list, func(r runSummary) bool { return scope(r) != home })
+	if away {
+		header = slices.Insert(header, 1, "SCOPE")
+	}
 	rows := make([][]string, 0, len(list))
 	for _, r := range list {
-		rows = append(rows, []string{
+		row := []string{
 			short(r.RunID, 80), string(r.State), attempts(r.RetryAttempt), exitText(r.Pod.ExitCode),
 			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(or(short(r.Error, 60), skipped(r.State, r.StartedAt))),
-		})
+		}
+		if away {
+			row = slices.Insert(row, 1, short(scope(r), 40))
+		}
+		rows = append(rows, row)
 	}
-	return a.printPage([]string{"RUN", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}, rows, "no runs", next)
+	return a.printPage(header, rows, "no runs", next)
 }
 
 // printRun shows a run to people.

@@ -155,9 +155,14 @@ func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 // notFound replaces the error of a machine that is not there by the words of
 // its API.
 func notFound(what string, err error) error {
+	return notFoundIn(what, "", err)
+}
+
+// notFoundIn is notFound that says where it is not.
+func notFoundIn(what, where string, err error) error {
 	var refusal *shell.Refusal
 	if errors.Is(err, shell.ErrNotFound) || errors.As(err, &refusal) && refusal.Code == effects.CodeNotFound {
-		return failf(http.StatusNotFound, "%s not found", what)
+		return failf(http.StatusNotFound, "%s not found%s", what, where)
 	}
 	return err
 }

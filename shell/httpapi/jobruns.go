@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,8 +14,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
-
-const aRun = "run"
 
 func (s *Server) jobRunRoutes() []route {
 	return []route{
@@ -91,7 +90,7 @@ func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	return s.answerRuns(w, r, q, shell.JobRunFilter{Scope: &of.Scope, Job: of.id}, func(core.Orchestrator) bool { return true })
 }
@@ -144,9 +143,21 @@ func (s *Server) visibleRun(r *http.Request, c *call, params ...string) (o core.
 		err = shell.ErrNotFound
 	}
 	if err != nil {
-		return core.Orchestrator{}, q, notFound(aRun, err)
+		return core.Orchestrator{}, q, noRun(r, q, c, err)
 	}
 	return o, q, nil
+}
+
+// noRun says which run is not there, as the caller named it, and where it was looked
+// for if that counts.
+func noRun(r *http.Request, q query, c *call, err error) error {
+	where, text := "", r.PathValue("id")
+	if strings.Contains(text, ":") {
+		if scope, err := c.token.homeOf(q.opt("namespace"), q.opt("tenant")); err == nil {
+			where = fmt.Sprintf(" in %s/%s", clip(scope.Namespace), clip(scope.Tenant))
+		}
+	}
+	return notFoundIn(fmt.Sprintf("run %q", clip(text)), where, err)
 }
 
 func runID(text string, q query, c *call) (uuid.UUID, error) {
@@ -190,13 +201,13 @@ func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
 		o, err = s.engine.JobRun(r.Context(), id)
 	}
 	if err != nil {
-		return notFound(aRun, err)
+		return noRun(r, q, c, err)
 	}
 	return writeJSON(w, http.StatusOK, o)
 }
 
 func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, _, err := s.visibleRun(r, c)
+	o, q, err := s.visibleRun(r, c)
 	if err != nil {
 		return err
 	}
@@ -204,12 +215,12 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	return s.tellRun(w, r, o, core.OrchestratorCancel{Reason: why})
+	return s.tellRun(w, r, q, c, o, core.OrchestratorCancel{Reason: why})
 }
 
 // retryRun begins the next attempt of a run that waits for it.
 func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, _, err := s.visibleRun(r, c)
+	o, q, err := s.visibleRun(r, c)
 	if err != nil {
 		return err
 	}
@@ -219,13 +230,13 @@ func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, c *call) error
 	if o.State.Terminal() {
 		return failf(http.StatusConflict, "run %s is %s, and has ended: trigger its job for another one", o.RunID, o.State)
 	}
-	return s.tellRun(w, r, o, core.OrchestratorRetry{})
+	return s.tellRun(w, r, q, c, o, core.OrchestratorRetry{})
 }
 
-func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, o core.Orchestrator, ev core.OrchestratorEvent) error {
+func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, q query, c *call, o core.Orchestrator, ev core.OrchestratorEvent) error {
 	o, err := s.engine.SendJobRun(r.Context(), o.ID, ev)
 	if err != nil {
-		return notFound(aRun, err)
+		return noRun(r, q, c, err)
 	}
 	return writeJSON(w, http.StatusOK, o)
 }

@@ -33,8 +33,6 @@ type JobService interface {
 
 var _ JobService = (*jobs.Service)(nil)
 
-const aJob = "job"
-
 func (s *Server) jobRoutes() []route {
 	return []route{
 		{"GET", "/v1/jobs", reading, s.listJobs},
@@ -73,6 +71,11 @@ func (s *Server) noRunner() error {
 type jobOf struct {
 	shell.Scope
 	id string
+}
+
+// notFound says which job is not there, and in whose tenant it was looked for.
+func (of jobOf) notFound(err error) error {
+	return notFoundIn(fmt.Sprintf("job %q", clip(of.id)), fmt.Sprintf(" in %s/%s", clip(of.Namespace), clip(of.Tenant)), err)
 }
 
 // ofJob reads which job the request is about, and refuses parameters that the
@@ -279,12 +282,12 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
-	return s.answerJob(w, j, err)
+	return s.answerJob(w, of, j, err)
 }
 
-func (s *Server) answerJob(w http.ResponseWriter, j core.Job, err error) error {
+func (s *Server) answerJob(w http.ResponseWriter, of jobOf, j core.Job, err error) error {
 	if err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	return writeJSON(w, http.StatusOK, s.jobDetail(j))
 }
@@ -381,7 +384,7 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) erro
 		return err
 	}
 	if _, err := s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

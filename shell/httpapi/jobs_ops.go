@@ -26,7 +26,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	}
 	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
 	if err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	if err := s.noRunner(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	}
 	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
 	if err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	status := http.StatusOK
 	if !made.Duplicate {
@@ -59,7 +59,7 @@ func (s *Server) tellJob(did string, event func(why string) core.JobEvent) handl
 			return err
 		}
 		j, err := s.engine.SendJob(r.Context(), of.Scope, of.id, event(why))
-		return s.answerJob(w, j, err)
+		return s.answerJob(w, of, j, err)
 	}
 }
 
@@ -74,13 +74,13 @@ func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
 	if err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
 	j, err = s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobResume{})
-	return s.answerJob(w, j, err)
+	return s.answerJob(w, of, j, err)
 }
 
 // jobHistory lists what became of the times of a job, newest first.
@@ -94,7 +94,7 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	list, next, err := s.engine.JobHistory(r.Context(), of.Scope, of.id, p)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	}
 	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
 	if err != nil {
-		return notFound(aJob, err)
+		return of.notFound(err)
 	}
 	if j.Schedule == "" {
 		return writeJSON(w, http.StatusOK, preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})

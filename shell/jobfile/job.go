@@ -3,6 +3,8 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +20,7 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 		f.say(doc, "", "it is %s: want a mapping with id, schedule and podSpec", kindOf(doc))
 		return s
 	}
-	m := &mapping{f: f, n: doc}
+	m, noted := &mapping{f: f, n: doc}, len(f.errs)
 	if m.manifest() {
 		return s
 	}
@@ -50,10 +52,11 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 		l.done()
 	}
 	m.done()
-	if m.bad {
-		return s // what was left out would be said once more
+	checked := s
+	if checked.PodSpec == nil { // it was said why
+		checked.PodSpec = json.RawMessage("{}")
 	}
-	f.relay(doc, "", s.Validate())
+	f.add(noted, doc, checked.Validate())
 	return s
 }
 
@@ -64,7 +67,6 @@ func (m *mapping) manifest() bool {
 		return false
 	}
 	m.f.say(m.n, "", "it is a Kubernetes manifest (%s): a job file has id, schedule and podSpec; the pod's spec goes under podSpec", clip(k.Value))
-	m.bad = true
 	return true
 }
 
@@ -78,7 +80,6 @@ func (m *mapping) podSpec() json.RawMessage {
 		return nil
 	case named != nil:
 		if f, n = m.podSpecFile(named); n == nil {
-			m.bad = true
 			return nil
 		}
 		field = ""
@@ -109,7 +110,6 @@ func (m *mapping) podSpec() json.RawMessage {
 		}
 		f.relay(n, field, err)
 	}
-	m.bad = true
 	if f != m.f {
 		m.f.errs = append(m.f.errs, f.errs...)
 	}
@@ -167,7 +167,6 @@ func (m *mapping) wrapped(key string, kind yaml.Kind, want string) json.RawMessa
 	}
 	b, ok := m.f.json(n, key)
 	if !ok {
-		m.bad = true
 		return nil
 	}
 	return json.RawMessage(fmt.Sprintf(`{%q:%s}`, key, b))
@@ -178,10 +177,18 @@ var specFields = strings.NewReplacer(
 	"pod_spec", "podSpec", "constraint_config.constraints", "constraints", "constraint_config", "constraints",
 	"action_config.actions", "actions", "action_config", "actions",
 	"retry_config.max_retries", "retry.maxRetries", "retry_config.initial_delay_ms", "retry.initialDelay",
-	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay",
+	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay", "retry_config", "retry",
 	"start_deadline_seconds", "startDeadline", "max_concurrent_runs", "maxConcurrentRuns", "orphan_policy", "orphanPolicy",
 	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "constraint_errors", "constraintErrors",
 )
+
+// specNames are the fields that problems speak of; a value in quotes is left alone.
+var specNames = regexp.MustCompile(`( )(retry|constraint|action)_config\b`)
+
+// inProblem names the fields that a problem speaks of as a job file has them.
+func inProblem(text string) string {
+	return specNames.ReplaceAllStringFunc(text, specFields.Replace)
+}
 
 // InFile writes the fields with which the lines of an error text begin, which are
 // those of the API, as a job file has them: pod_spec as podSpec.
@@ -189,7 +196,7 @@ func InFile(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		if path, problem, ok := strings.Cut(line, ": "); ok && !strings.Contains(path, " ") {
-			lines[i] = specFields.Replace(path) + ": " + problem
+			lines[i] = specFields.Replace(path) + ": " + inProblem(problem)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -218,11 +225,30 @@ func (f *file) relay(n *yaml.Node, field string, err error) {
 		switch {
 		case strings.TrimSpace(text) == "":
 		case !ok || !found && strings.ContainsAny(path, " "): // it names no field
-			f.say(n, field, "%s", text)
+			f.say(n, field, "%s", inProblem(text))
 		default:
-			f.say(at, strings.Trim(field+"."+path, "."), "%s", problem)
+			f.say(at, strings.Trim(field+"."+path, "."), "%s", inProblem(problem))
 		}
 	}
+}
+
+// add relays what is said of a job, but for what is noted of the same fields since
+// noted: a value that cannot be read was left out, and would be said to be missing.
+func (f *file) add(noted int, doc *yaml.Node, err error) {
+	more := &file{name: f.name}
+	more.relay(doc, "", err)
+	for i, e := range more.errs {
+		before := append(f.errs[noted:len(f.errs):len(f.errs)], more.errs[:i]...)
+		if !slices.ContainsFunc(before, func(b Error) bool { return within(e.Field, b.Field) || within(b.Field, e.Field) }) {
+			f.say(&yaml.Node{Line: e.Line, Column: e.Column}, e.Field, "%s", e.Problem)
+		}
+	}
+}
+
+// within reports whether a field is another one, or a part of it.
+func within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // locate finds the value that a path such as containers[0].image names, or the

@@ -261,3 +261,46 @@ func TestAFileWithoutAnEndIsTooLarge(t *testing.T) {
 	_, err := jobfile.Load("/dev/zero", jobfile.Options{})
 	assert.ErrorContains(t, err, "the most that a job file may have")
 }
+
+func TestWhatIsWrongInOnePlaceHidesNothingElsewhere(t *testing.T) {
+	const text = `id: "a:b"
+name: 5
+schedule: "61 * * * *"
+timezone: Mars/Base
+labels: {app: ` + "LONG" + `, of: ` + "LONG" + `}
+podSpec:
+  restartPolicy: Always
+  containers: [{name: main, image: x, imge: y}]
+constraints:
+  - previousRun: {}
+  - nope: {}
+  - timeWindow: {}
+  - other: {}
+`
+	long := strings.Repeat("x", 64)
+	_, err := jobfile.Parse("job.yaml", []byte(strings.ReplaceAll(text, "LONG", long)), jobfile.Options{Validate: func(s *core.JobSpec) error {
+		var doc struct{ Constraints []map[string]any }
+		require.NoError(t, json.Unmarshal(s.ConstraintConfig, &doc))
+		for i, c := range doc.Constraints { // it stops at the first, as package constraints does
+			for _, name := range []string{"nope", "other"} {
+				if _, ok := c[name]; ok {
+					return fmt.Errorf("constraints[%d].%s: see action_config, not %q", i, name, "action_config")
+				}
+			}
+		}
+		return nil
+	}})
+	require.Error(t, err)
+	assert.Equal(t, strings.Join([]string{
+		`job.yaml:1:5: id: "a:b" has a colon, which ends it in the id of a run`,
+		`job.yaml:2:7: name: it is a number: want a text: write "5" in quotes`,
+		`job.yaml:3:11: schedule: minute field "61": 61 is out of range 0-59`,
+		`job.yaml:4:11: timezone: "Mars/Base" is not an IANA time zone: write a name such as "Europe/Berlin" or "UTC"`,
+		`job.yaml:5:15: labels.app: 64 bytes is longer than 63, the most that Kubernetes takes`,
+		`job.yaml:5:85: labels.of: 64 bytes is longer than 63, the most that Kubernetes takes`,
+		`job.yaml:7:18: podSpec.restartPolicy: "Always" must be "Never" or absent: the job's retry says how often it is tried again`,
+		`job.yaml:8:45: podSpec.containers[0].imge: unknown field`,
+		`job.yaml:11:5: constraints[1].nope: see actions, not "action_config"`,
+		`job.yaml:13:5: constraints[3].other: see actions, not "action_config"`,
+	}, "\n"), err.Error())
+}

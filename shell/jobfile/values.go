@@ -21,16 +21,11 @@ type mapping struct {
 	n     *yaml.Node
 	field string // empty: the job itself
 	known []string
-	bad   bool // something was noted
-	outer *mapping
 }
 
 func (m *mapping) at(key string) string { return strings.TrimPrefix(m.field+"."+key, ".") }
 
 func (m *mapping) say(key string, at *yaml.Node, format string, args ...any) {
-	for o := m; o != nil; o = o.outer {
-		o.bad = true
-	}
 	m.f.say(at, m.at(key), format, args...)
 }
 
@@ -161,7 +156,7 @@ func (m *mapping) inner(key string) *mapping {
 		m.say(key, n, "it is %s: want a mapping", kindOf(n))
 		return nil
 	}
-	return &mapping{f: m.f, n: n, field: m.at(key), outer: m}
+	return &mapping{f: m.f, n: n, field: m.at(key)}
 }
 
 func (m *mapping) boolean(key string) bool {

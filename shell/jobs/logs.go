@@ -15,8 +15,9 @@ import (
 // Logs copies the logs of an attempt of a run to w: the stored ones, or while there
 // are none yet those of its pod. With o.Follow it waits for the pod where there is
 // none yet, and goes on until the attempt has ended. o.Container counts for a pod
-// alone: the stored ones are of all containers, and are given whole. [ErrNoPod] where
-// there are none, wrapped with the reason. It waits until Run knows the engine.
+// alone: the stored ones are of all containers, and are given whole. An
+// [ErrNoPod] that says the reason where there are none: the error does not name the
+// run and the attempt. It waits until Run knows the engine.
 func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
 	if _, err := s.engine(ctx); err != nil {
 		return err
@@ -92,16 +93,26 @@ func (l *logReader) once(ctx context.Context) (done bool, err error) {
 	case l.sent > 0 && l.over():
 		return true, nil
 	case o.RetryAttempt < l.attempt:
-		return false, fmt.Errorf("attempt %d of run %s has not begun: %w", l.attempt, o.RunID, ErrNoPod)
+		return false, noLogsError("it has not begun")
 	case o.RetryAttempt == l.attempt && o.Logs.Error != "":
-		return false, fmt.Errorf("attempt %d of run %s: %s: %w", l.attempt, o.RunID, o.Logs.Error, ErrNoPod)
+		return false, noLogsError(o.Logs.Error)
 	case l.over() && o.Config.Logs.Discard:
-		return false, fmt.Errorf("attempt %d of run %s: its job keeps no logs: %w", l.attempt, o.RunID, ErrNoPod)
+		return false, noLogsError("its job keeps no logs")
 	case l.over():
-		return false, fmt.Errorf("attempt %d of run %s has left no logs: %w", l.attempt, o.RunID, ErrNoPod)
+		return false, noLogsError("it has left none")
 	}
-	return false, fmt.Errorf("attempt %d of run %s, which is %s: %w", l.attempt, o.RunID, o.State, ErrNoPod)
+	return false, noLogsError("there is no pod yet")
 }
+
+// noLogsError is an [ErrNoPod] that says why in its own words; of which attempt, who
+// asks knows.
+type noLogsError string
+
+// Error implements error.
+func (e noLogsError) Error() string { return string(e) }
+
+// Unwrap lets [errors.Is] find it.
+func (noLogsError) Unwrap() error { return ErrNoPod }
 
 // stored copies what is stored.
 func (l *logReader) stored(ctx context.Context) (bool, error) {
@@ -136,7 +147,7 @@ func (l *logReader) live(ctx context.Context) error {
 	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, w)
 	l.sent += w.written
 	if err != nil {
-		return fmt.Errorf("read the logs of attempt %d of run %s with runner %s: %w", l.attempt, l.run.RunID, name, err)
+		return fmt.Errorf("runner %s: %w", name, err)
 	}
 	return nil
 }

@@ -87,12 +87,15 @@ func TestARunWithoutAPodSaysWhyItHasNoLogs(t *testing.T) {
 		a := r.created(o, 0)
 		r.fake.Start(a)
 		synctest.Wait()
-		require.ErrorContains(t, r.s.Logs(t.Context(), r.run(o.ID), 1, jobs.LogOptions{}, &bytes.Buffer{}), "has not begun: there is no pod")
+		err := r.s.Logs(t.Context(), r.run(o.ID), 1, jobs.LogOptions{}, &bytes.Buffer{})
+		require.ErrorIs(t, err, jobs.ErrNoPod)
+		require.EqualError(t, err, "it has not begun", "who asks knows the run and the attempt")
 		r.fake.Lose(a, "drained")
 		synctest.Wait()
-		err := r.s.Logs(t.Context(), r.run(o.ID), 0, jobs.LogOptions{}, &bytes.Buffer{})
+		err = r.s.Logs(t.Context(), r.run(o.ID), 0, jobs.LogOptions{}, &bytes.Buffer{})
 		require.ErrorIs(t, err, jobs.ErrNoPod)
 		assert.ErrorContains(t, err, "the pod is gone")
+		assert.NotContains(t, err.Error(), o.RunID)
 	})
 }
 

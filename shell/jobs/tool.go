@@ -126,7 +126,7 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
 	if err := errors.Join(spec.Validate(), t.s.Check(spec)); err != nil {
-		return fmt.Errorf("%s.%w", inputField, err)
+		return errors.New(inputField + "." + strings.ReplaceAll(err.Error(), "\n", "\n"+inputField+"."))
 	}
 	return nil
 }
@@ -213,7 +213,10 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 		}
 	}
 	made, err := t.s.e.TriggerJob(ctx, scope, job, shell.TriggerOptions{By: by})
-	if err != nil {
+	switch {
+	case errors.Is(err, shell.ErrNotFound) && in.Job != "":
+		return core.Orchestrator{}, fmt.Errorf("%s.job: there is no job %q in %s/%s: apply it first", inputField, job, scope.Namespace, scope.Tenant)
+	case err != nil:
 		return core.Orchestrator{}, fmt.Errorf("trigger job %q: %w", job, err)
 	}
 	return t.s.e.JobRun(ctx, made.Run)

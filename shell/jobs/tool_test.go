@@ -207,6 +207,7 @@ func TestTheInputOfTheToolIsCheckedBeforeTheActionIsStored(t *testing.T) {
 			`{"pod_spec":{},"runner":"mine"}`:        `tool_input.runner: "mine" is not configured`,
 			`{"pod_spec":{},"constraint_config":{}}`: "tool_input.constraint_config: no checker",
 			`{"pod_spec":{},"orphan_policy":"keep"}`: `tool_input.orphan_policy: "keep" is unknown`,
+			`{"pod_spec":{},"orphan_policy":"keep","retry_config":{"max_retries":4000000}}`: "\ntool_input.orphan_policy: ",
 		} {
 			_, err := r.e.CreateAction(t.Context(), core.ActionSpec{
 				Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(input),
@@ -220,6 +221,7 @@ func TestAnActionThatNamesAJobThatIsNotThereFails(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		a := r.wait(r.action(`{"job":"nightly"}`))
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
-		assert.Contains(t, a.Status.Reason, `trigger job "nightly": `)
+		assert.Contains(t, a.Status.Reason, `tool_input.job: there is no job "nightly" in `+scope.Namespace+"/"+scope.Tenant+": apply it first")
+		assert.NotContains(t, a.Status.Reason, "not found")
 	})
 }

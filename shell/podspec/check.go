@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +24,7 @@ func (f *findings) add(path, format string, args ...any) {
 
 // check finds what the API server would refuse, as far as that is cheap to tell, and
 // what a job must not have.
-func check(s *corev1.PodSpec) error {
+func check(s *corev1.PodSpec) findings {
 	var f findings
 	if s.RestartPolicy != corev1.RestartPolicyNever {
 		f.add("restartPolicy", "%q must be %q or absent: the job's retry_config says how often it is tried again", clip(string(s.RestartPolicy)), corev1.RestartPolicyNever)
@@ -53,7 +52,7 @@ func check(s *corev1.PodSpec) error {
 	if s.HostNetwork && s.HostUsers != nil && !*s.HostUsers {
 		f.add("hostUsers", "false does not go with hostNetwork")
 	}
-	return errors.Join(f...)
+	return f
 }
 
 // checkVolumes gives the names of the volumes.

@@ -33,22 +33,24 @@ func strictErrors(errs []error) error {
 	return errors.Join(out...)
 }
 
-// locate says of a spec that could not be decoded which field is to blame: the
+// locate says of a spec that could not be decoded which fields are to blame: the
 // decoder itself names at best the Go type.
 func locate(tree map[string]any, err error) error {
-	if path, why := blame(tree, reflect.TypeFor[corev1.PodSpec](), ""); path != "" {
-		return fmt.Errorf("%s: %s", clip(path), clip(why))
+	var f findings
+	blame(&f, tree, reflect.TypeFor[corev1.PodSpec](), "")
+	if len(f) == 0 {
+		return fmt.Errorf("the pod spec: %s", clip(err.Error()))
 	}
-	return fmt.Errorf("the pod spec: %s", clip(err.Error()))
+	return errors.Join(f...)
 }
 
-// blame gives the path of the innermost value that its type cannot take; empty where
-// there is none.
-func blame(v any, t reflect.Type, path string) (string, string) {
+// blame finds the innermost values that their types cannot take.
+func blame(f *findings, v any, t reflect.Type, path string) {
 	err := decodes(v, t)
-	if err == nil {
-		return "", ""
+	if err == nil || len(*f) >= maxErrors {
+		return
 	}
+	before := len(*f)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -59,21 +61,19 @@ func blame(v any, t reflect.Type, path string) (string, string) {
 			if !ok {
 				continue
 			}
-			if p, why := blame(v[k], inner, join(path, k)); p != "" {
-				return p, why
-			}
+			blame(f, v[k], inner, join(path, k))
 		}
 	case []any:
 		if t.Kind() != reflect.Slice {
 			break
 		}
 		for i := range v {
-			if p, why := blame(v[i], t.Elem(), fmt.Sprintf("%s[%d]", path, i)); p != "" {
-				return p, why
-			}
+			blame(f, v[i], t.Elem(), fmt.Sprintf("%s[%d]", path, i))
 		}
 	}
-	return path, reason(v, t, err)
+	if len(*f) == before && path != "" {
+		f.add(clip(path), "%s", clip(reason(v, t, err)))
+	}
 }
 
 func decodes(v any, t reflect.Type) error {

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,14 +55,16 @@ func Parse(b []byte) (*corev1.PodSpec, json.RawMessage, error) {
 	if err != nil {
 		return nil, nil, locate(tree, err)
 	}
-	if len(strict) > 0 {
-		return nil, nil, strictErrors(strict)
-	}
 	if spec.RestartPolicy == "" {
 		spec.RestartPolicy = corev1.RestartPolicyNever
 	}
-	if err := check(spec); err != nil {
-		return nil, nil, err
+	wrong := check(spec)
+	if len(strict) > 0 {
+		// What is missing may stand there under the name that is unknown.
+		wrong = slices.DeleteFunc(wrong, func(err error) bool { return strings.Contains(err.Error(), ": missing") })
+	}
+	if len(strict)+len(wrong) > 0 {
+		return nil, nil, errors.Join(strictErrors(strict), errors.Join(wrong...))
 	}
 	compact, err := json.Marshal(spec)
 	if err != nil {

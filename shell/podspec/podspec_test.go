@@ -221,3 +221,11 @@ func FuzzWhatIsAcceptedIsReadTheSameAgain(f *testing.F) {
 		require.Equal(t, string(compact), string(again))
 	})
 }
+
+func TestAllValuesOfAWrongTypeAndAllElseThatIsWrongAreSaid(t *testing.T) {
+	_, _, err := podspec.Parse([]byte(`{"containers":[{"name":"a","image":5,"command":"x"},{"name":"b","stdin":1}]}`))
+	assert.EqualError(t, err, "containers[0].command: \"x\" is not a list\ncontainers[0].image: 5 is not a string: put it in quotes\ncontainers[1].stdin: 1 is not true or false")
+	_, _, err = podspec.Parse([]byte(`{"restartPolicy":"Always","containers":[{"name":"a","imge":"x"}]}`))
+	assert.EqualError(t, err, "containers[0].imge: unknown field\nrestartPolicy: \"Always\" must be \"Never\" or absent: the job's retry_config says how often it is tried again",
+		"the image may be what is misspelt")
+}
