@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -115,7 +116,7 @@ func TestCallsThatTheClientRepeatsByItselfAreCounted(t *testing.T) {
 // logAPI is an API of which pods and their logs alone can be had.
 type logAPI struct {
 	client *Runner
-	said   *logOf // by the client
+	said   *locked.Buffer // by the client
 
 	mu      sync.Mutex
 	asks    []string // query strings of logs
@@ -127,7 +128,7 @@ type logAPI struct {
 
 func newLogAPI(t *testing.T, pod string, logs func(w http.ResponseWriter, container string, ask int)) *logAPI {
 	t.Helper()
-	l := &logAPI{said: &logOf{}, logs: logs, now: pod, version: 1, news: make(chan struct{})}
+	l := &logAPI{said: &locked.Buffer{}, logs: logs, now: pod, version: 1, news: make(chan struct{})}
 	server := httptest.NewServer(l)
 	r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL), Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(l.said, nil))})
 	require.NoError(t, err)
