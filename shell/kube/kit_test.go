@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -78,31 +78,13 @@ func (s *sinkOf) take() []string {
 	return out
 }
 
-// logOf records what is logged.
-type logOf struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logOf) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logOf) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // kit is a runner at a fake API, in a bubble of virtual time.
 type kit struct {
 	t      *testing.T
 	api    *fake.Clientset
 	runner *Runner
 	sink   *sinkOf
-	logs   *logOf
+	logs   *locked.Buffer
 	stop   func()
 
 	mu      sync.Mutex
@@ -167,7 +149,7 @@ func inBubble(t *testing.T, test func(t *testing.T, k *kit)) {
 
 func newKit(t *testing.T, sink *sinkOf) *kit {
 	t.Helper()
-	k := &kit{t: t, api: fake.NewClientset(), sink: sink, logs: &logOf{}}
+	k := &kit{t: t, api: fake.NewClientset(), sink: sink, logs: &locked.Buffer{}}
 	r, err := New(Options{Client: k.api, Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(k.logs, nil))})
 	require.NoError(t, err)
 	k.runner = r
