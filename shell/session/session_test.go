@@ -199,7 +199,7 @@ func TestAWorkspaceIsMadeWhereThatIsAskedForButNeverOutsideOfTheRoot(t *testing.
 		p := open(t, backend, func(o *session.Options) { o.CreateWorkspace = true })
 		outside := t.TempDir()
 		require.NoError(t, os.Symlink(outside, filepath.Join(p.root, "out")))
-		p.carry(effects.Spawn{Session: "a", Workspace: "new/er", Command: []string{"sh", "-c", "pwd > here"}})
+		p.carry(effects.Spawn{Session: "a", Workspace: "new/er", Command: []string{"sh", "-c", "pwd > part && mv part here"}})
 		assert.Equal(t, filepath.Join(p.root, "new/er")+"\n", p.file("new/er/here"))
 		_, err := p.Carry(t.Context(), machine, effects.Spawn{Session: "b", Workspace: "out/new"})
 		assert.ErrorContains(t, err, "workspace:")
