@@ -52,6 +52,9 @@ func oneArg(name string) cobra.PositionalArgs {
 		case 0:
 			return usagef("%s is missing, as in: %s %s", name, cmd.CommandPath(), name)
 		case 1:
+			if args[0] == "" {
+				return usagef("%s is empty: %s wants one", name, cmd.CommandPath())
+			}
 			return nil
 		}
 		return usagef("want one %s, got %d arguments", name, len(args))

@@ -373,7 +373,15 @@ func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
 	}
 	p.ok("job", "trigger", "theirs", "--tenant", "theirs", "--wait")
 	assert.Regexp(t, `(?m)^theirs:\S+Z +default/theirs `, p.ok("run", "list"))
+	assert.Contains(t, p.do("job", "show", "").err, "JOB is empty: orreryd job show wants one")
 	r := p.do("job", "trigger", "theirs")
 	assert.Equal(t, 4, r.code)
 	assert.Contains(t, r.err, `orreryd: job "theirs" not found in default/default`)
+}
+
+func TestAListSaysWhatARunWaitsFor(t *testing.T) {
+	pod := core.Pod{Reason: "CreateRetried", Message: "the API did not take the Job yet"}
+	assert.Equal(t, "CreateRetried: the API did not take the Job yet", runNote(runSummary{State: core.OrchestratorContainerCreating, Pod: pod}))
+	assert.Equal(t, "lost", runNote(runSummary{State: core.OrchestratorFailed, Pod: pod, Error: "lost"}))
+	assert.Empty(t, runNote(runSummary{State: core.OrchestratorCancelled, Pod: pod}))
 }

@@ -105,7 +105,7 @@ func (a *app) printRuns(raws []json.RawMessage, list []runSummary, next string) 
 	for _, r := range list {
 		row := []string{
 			short(r.RunID, 80), string(r.State), attempts(r.RetryAttempt), exitText(r.Pod.ExitCode),
-			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(or(short(r.Error, 60), skipped(r.State, r.StartedAt))),
+			shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), orDash(runNote(r)),
 		}
 		if away {
 			row = slices.Insert(row, 1, short(scope(r), 40))
@@ -127,7 +127,7 @@ func (a *app) printRun(raw json.RawMessage, r core.Orchestrator) error {
 	err := a.printFields([][2]string{
 		{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
 		{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
-		{"error", r.Error}, {"exit code", exit}, {"reason", strings.TrimSuffix(r.Pod.Reason+": "+r.Pod.Message, ": ")},
+		{"error", r.Error}, {"exit code", exit}, {"reason", podReason(r.Pod)},
 		{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 		{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
 		{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
@@ -137,6 +137,18 @@ func (a *app) printRun(raw json.RawMessage, r core.Orchestrator) error {
 	}
 	return a.printChecks(r)
 }
+
+// runNote is what there is to say of a run: how it failed, or what it waits for.
+func runNote(r runSummary) string {
+	waits := ""
+	if !r.State.Terminal() {
+		waits = podReason(r.Pod)
+	}
+	return short(or(r.Error, or(waits, skipped(r.State, r.StartedAt))), 60)
+}
+
+// podReason is why a pod is as it is.
+func podReason(p core.Pod) string { return strings.TrimSuffix(p.Reason+": "+p.Message, ": ") }
 
 func yes(v bool) string {
 	if v {

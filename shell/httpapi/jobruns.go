@@ -215,7 +215,11 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	return s.tellRun(w, r, q, c, o, core.OrchestratorCancel{Reason: why})
+	err = s.tellRun(w, r, q, c, o, core.OrchestratorCancel{Reason: why})
+	if refusedRun(err) && o.State.Terminal() {
+		return failf(http.StatusConflict, "run %s is %s, and has ended: there is nothing to cancel", o.RunID, o.State)
+	}
+	return err
 }
 
 // retryRun begins the next attempt of a run that waits for it.
@@ -230,7 +234,17 @@ func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, c *call) error
 	if o.State.Terminal() {
 		return failf(http.StatusConflict, "run %s is %s, and has ended: trigger its job for another one", o.RunID, o.State)
 	}
-	return s.tellRun(w, r, q, c, o, core.OrchestratorRetry{})
+	err = s.tellRun(w, r, q, c, o, core.OrchestratorRetry{})
+	if refusedRun(err) && o.State != core.OrchestratorRetrying {
+		return failf(http.StatusConflict, "run %s is %s: only one that is %s, and waits for its next attempt, can be retried", o.RunID, o.State, core.OrchestratorRetrying)
+	}
+	return err
+}
+
+// refusedRun reports whether a run did not take what it was told, as it then was.
+func refusedRun(err error) bool {
+	refusal, ok := errors.AsType[*shell.Refusal](err)
+	return ok && refusal.Code == effects.CodeConflict
 }
 
 func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, q query, c *call, o core.Orchestrator, ev core.OrchestratorEvent) error {

@@ -206,6 +206,7 @@ func TestRunsAreListedByJobTenantStateAndPlace(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.do("POST", "/v1/runs/"+run+"/cancel", nil).status)
 	waited := a.do("GET", "/v1/runs/"+run+"?wait_seconds=60", nil)
 	require.Equal(t, "cancelled", waited.str("state"))
+	require.Eventually(t, func() bool { return len(runsOf(t, a.do("GET", "/v1/runs?in_cluster=true", nil))) == 11 }, time.Minute, 10*time.Millisecond, "the others get there by themselves")
 	for query, want := range map[string]int{
 		"":                                     12,
 		"?namespace=ns":                        12,

@@ -304,3 +304,11 @@ constraints:
 		`job.yaml:13:5: constraints[3].other: see actions, not "action_config"`,
 	}, "\n"), err.Error())
 }
+
+func TestABadByteAndANumberThatIsTooLargeAreNamed(t *testing.T) {
+	_, err := jobfile.Parse("job.yaml", []byte("id: a\nname: é\xe9\n"), jobfile.Options{})
+	require.EqualError(t, err, "job.yaml:2:8: the byte 0xe9 is not UTF-8 text: save the file as UTF-8")
+	_, err = jobfile.Parse("job.yaml", []byte("id: a\nmaxConcurrentRuns: 99999999999999999999\nretry: {maxRetries: 1.5}\npodSpec: {containers: [{name: m, image: x}]}\n"), jobfile.Options{})
+	require.EqualError(t, err, "job.yaml:2:20: maxConcurrentRuns: 99999999999999999999 is not a whole number between 0 and 500\n"+
+		"job.yaml:3:21: retry.maxRetries: 1.5 is not a whole number between 0 and 1000")
+}

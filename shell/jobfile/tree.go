@@ -29,7 +29,8 @@ func (f *file) documents(data []byte) []*yaml.Node {
 		f.say(nil, "", "%d bytes are more than %d, the most that a job file may have", len(data), MaxBytes)
 		return nil
 	case !utf8.Valid(data):
-		f.say(nil, "", "it is not UTF-8 text")
+		at, b := notUTF8(data)
+		f.say(at, "", "the byte 0x%02x is not UTF-8 text: save the file as UTF-8", b)
 		return nil
 	}
 	if b := bytes.TrimSpace(data); len(b) > 0 && b[0] == '{' && json.Valid(b) {
@@ -55,6 +56,24 @@ func (f *file) documents(data []byte) []*yaml.Node {
 			return docs
 		}
 	}
+}
+
+// notUTF8 finds the first byte of data that is none of UTF-8.
+func notUTF8(data []byte) (*yaml.Node, byte) {
+	at := &yaml.Node{Line: 1, Column: 1}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return at, data[i]
+		case r == '\n':
+			at.Line, at.Column = at.Line+1, 1
+		default:
+			at.Column++
+		}
+		i += size
+	}
+	return at, 0
 }
 
 // decode reads one document; a panic of the library is an error.

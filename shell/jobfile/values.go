@@ -185,13 +185,13 @@ func (m *mapping) number(key string, most uint64) uint64 {
 	}
 	v, err := strconv.ParseUint(n.Value, 10, 64)
 	switch {
-	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
-		m.say(key, n, "it is %s: want a whole number", kindOf(n))
+	case n.Kind != yaml.ScalarNode || n.Tag != "!!int" && n.Tag != "!!float":
+		m.say(key, n, "it is %s: want a whole number between 0 and %d", kindOf(n), most)
 		return 0
-	case octal(n.Value):
+	case n.Tag == "!!int" && octal(n.Value):
 		m.say(key, n, "%s begins with a zero, and some would read it as another number: leave the zero out", clip(n.Value))
 		return 0
-	case err != nil || v > most:
+	case n.Tag != "!!int" || err != nil || v > most:
 		m.say(key, n, "%s is not a whole number between 0 and %d", clip(n.Value), most)
 		return 0
 	}
@@ -280,7 +280,7 @@ func (m *mapping) size(key string) int64 {
 		}
 		return v * u.bytes
 	}
-	m.say(key, n, "%s is not a number of bytes such as 65536, 256Ki or 1Mi", valueOf(n))
+	m.say(key, n, "%s is not a number of bytes such as 65536, 256Ki or 1Mi, at most %dGi", valueOf(n), maxSize>>30)
 	return 0
 }
 
