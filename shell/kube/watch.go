@@ -35,7 +35,7 @@ type watcher struct {
 	mu     sync.Mutex
 	tracks map[jobs.Attempt]*track
 	queue  []item
-	early  []jobs.Attempt // queued before synced
+	early  []jobs.Attempt // to be judged once synced
 	ready  bool           // synced
 	closed bool
 	wake   chan struct{} // of capacity 1
@@ -266,10 +266,6 @@ func (w *watcher) enqueue(a jobs.Attempt, t *track) {
 		return
 	}
 	t.queued = true
-	if !w.ready {
-		w.early = append(w.early, a)
-		return
-	}
 	w.push(item{attempt: a})
 }
 
@@ -331,10 +327,15 @@ func (w *watcher) tell(ctx context.Context) {
 	}
 }
 
-// judge says what is to be told of an attempt, and whether it is new.
+// judge says what is to be told of an attempt, and whether it is new. Until all that
+// there is was seen, that is no more than why its Job cannot be created.
 func (w *watcher) judge(a jobs.Attempt) (jobs.Observation, bool) {
 	t := w.tracks[a]
 	if t == nil {
+		return jobs.Observation{}, false
+	}
+	if !w.ready && (t.note == "" || t.inCluster() || t.jobSeen || t.first != "") {
+		w.early = append(w.early, a) // and stays queued
 		return jobs.Observation{}, false
 	}
 	t.queued = false

@@ -80,6 +80,38 @@ func TestWhatTheAPIDoesNotTakeIsNotHeld(t *testing.T) {
 	})
 }
 
+func TestWhileTheClusterWasNeverReachedItIsToldWhyThereIsNoJobAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		k.createPod(runs(podOf(k.create(attempt))))
+		down := map[string]bool{"pods": true, "jobs": true}
+		refused := func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return down[a.GetResource().Resource], nil, apierrors.NewServiceUnavailable("starting")
+		}
+		k.react("list", "*", refused)
+		k.react("create", "jobs", refused)
+		k.watch()
+		defer func() { k.stop() }()
+		done := make(chan error, 1)
+		go func() {
+			_, err := k.runner.Create(t.Context(), run(attempt))
+			done <- err
+		}()
+		wait(time.Minute)
+		assert.Equal(t, attempt.Name()+": the API did not take the Job yet: starting\n", k.sink.messages())
+		assert.Equal(t, []string{"created CreateRetried"}, k.sink.take())
+
+		k.locked(func() { down["pods"] = false })
+		wait(10 * time.Minute)
+		assert.Empty(t, k.sink.take(), "a pod whose Job was not seen yet")
+
+		k.locked(func() { down["jobs"] = false })
+		wait(10 * time.Minute)
+		require.NoError(t, <-done)
+		assert.Equal(t, []string{"running"}, k.sink.take())
+	})
+}
+
 func TestTriesToPullAnImageAreNotEachTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		pod := k.createPod(podOf(k.create(attempt)))
