@@ -65,6 +65,7 @@ type logReader struct {
 	o       LogOptions
 	w       io.Writer
 	sent    int64
+	whole   bool // the pod's logs were followed to their end
 }
 
 // mayCome reports whether there may be logs later that are not there now.
@@ -82,6 +83,9 @@ func (l *logReader) over() bool {
 // once copies what there is, as far as it was not copied yet; done: there will be
 // no more.
 func (l *logReader) once(ctx context.Context) (done bool, err error) {
+	if l.whole { // what is stored is the same, in another order, and perhaps of more containers
+		return l.over(), nil
+	}
 	if done, err = l.stored(ctx); done || err != nil {
 		return done, err
 	}
@@ -138,6 +142,7 @@ func (l *logReader) live(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the logs of attempt %d of run %s with runner %s: %w", l.attempt, l.run.RunID, name, err)
 	}
+	l.whole = l.o.Follow
 	return nil
 }
 
