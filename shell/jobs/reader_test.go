@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -216,5 +217,49 @@ func TestAServiceRunsOnceAndWithAnEngine(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		synctest.Wait()
 		require.ErrorContains(t, r.s.Run(t.Context(), r.e), "called before")
+	})
+}
+
+// goneMidway is a runner whose pod cannot be followed beyond "one".
+type goneMidway struct{ *runnertest.Fake }
+
+func (g goneMidway) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io.Writer) (int, error) {
+	if !o.Follow {
+		return g.Fake.Logs(ctx, a, o, w)
+	}
+	_, err := io.WriteString(w, "one\n")
+	return 1, errors.Join(err, jobs.ErrNoPod)
+}
+
+func TestAFollowerWhosePodIsGoneReadsOnInWhatIsStored(t *testing.T) {
+	for tail, want := range map[int64]string{100: "one\ntwo\nthree\nfour\n", 1: "one\n… the rest is in the stored logs …\n"} {
+		withRig(t, func(r *rig) {
+			r.o.LogHeadBytes, r.o.LogTailBytes = 1, tail
+			r.o.Runners = map[string]jobs.Runner{"fake": goneMidway{r.fake}}
+		}, func(t *testing.T, r *rig) {
+			o := r.trigger(job("nightly"))
+			a := r.created(o, 0)
+			r.fake.Start(a)
+			to := r.follow(t.Context(), o, 0)
+			pass(time.Minute) // he looks again and again
+			assert.Equal(t, "one\n", to.String(), "and gets nothing twice")
+			r.fake.Write(a, "one\ntwo\nthree\nfour\n")
+			r.fake.End(a, 0, "")
+			require.NoError(t, <-to.err)
+			assert.Equal(t, want, to.String())
+		})
+	}
+}
+
+func TestAFollowerWhosePodIsGoneBeforeAnyOfItIsStoredEnds(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.Runners = map[string]jobs.Runner{"fake": goneMidway{r.fake}} }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", func(s *core.JobSpec) { s.Logs.Discard = true }))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		to := r.follow(t.Context(), o, 0)
+		synctest.Wait()
+		r.fake.End(a, 0, "")
+		require.NoError(t, <-to.err)
+		assert.Equal(t, "one\n", to.String())
 	})
 }
