@@ -118,6 +118,8 @@ func (l *logReader) stored(ctx context.Context) (bool, error) {
 	}
 	switch size := int64(len(text)); {
 	case l.sent == 0:
+	case l.run.RetryAttempt == l.attempt && !l.run.Logs.Stored && !l.over():
+		return false, nil // just now: the run says presently whether its middle was dropped
 	case l.run.RetryAttempt == l.attempt && l.run.Logs.Dropped > 0:
 		// The reader has seen the beginning, of which the middle was dropped.
 		_, err := fmt.Fprintf(l.w, "… the rest is in the stored logs …\n")

@@ -243,6 +243,9 @@ func TestAFollowerWhosePodIsGoneReadsOnInWhatIsStored(t *testing.T) {
 			to := r.follow(t.Context(), o, 0)
 			pass(time.Minute) // he looks again and again
 			assert.Equal(t, "one\n", to.String(), "and gets nothing twice")
+			require.NoError(t, r.logs.PutRunLog(t.Context(), o.ID, 0, []byte("o\n… 18 bytes dropped …\n")))
+			pass(time.Minute)
+			assert.Equal(t, "one\n", to.String(), "the run has not said yet what was dropped")
 			r.fake.Write(a, "one\ntwo\nthree\nfour\n")
 			r.fake.End(a, 0, "")
 			require.NoError(t, <-to.err)
