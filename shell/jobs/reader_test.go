@@ -134,6 +134,7 @@ func TestFollowingOneContainerGivesNothingOfTheOthers(t *testing.T) {
 		go func() { to.err <- r.s.Logs(t.Context(), o, 0, jobs.LogOptions{Follow: true, Container: "b"}, to) }()
 		pass(time.Second)
 		r.fake.Write(a, "a one\nb two\na three\nb four\n")
+		synctest.Wait() // he has read it: the pod may be gone in no time
 		r.fake.End(a, 0, "")
 		require.NoError(t, <-to.err)
 		assert.Equal(t, "two\nfour\n", to.String())
@@ -151,6 +152,7 @@ func TestWhoHasFollowedALongLogToItsEndIsNotSentToTheStoredOne(t *testing.T) {
 		to := r.follow(t.Context(), o, 0)
 		text := strings.Repeat("a line\n", 100)
 		r.fake.Write(a, text)
+		synctest.Wait() // he has read it: the pod may be gone in no time
 		r.fake.End(a, 0, "")
 		require.NoError(t, <-to.err)
 		assert.Equal(t, text, to.String())
