@@ -177,6 +177,7 @@ type memLogs struct {
 	mu   sync.Mutex
 	m    map[jobs.Attempt][]byte
 	fail error
+	lost error // what reading gives, if not nil
 }
 
 func (l *memLogs) PutRunLog(_ context.Context, run uuid.UUID, attempt uint32, text []byte) error {
@@ -192,6 +193,9 @@ func (l *memLogs) PutRunLog(_ context.Context, run uuid.UUID, attempt uint32, te
 func (l *memLogs) RunLog(_ context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.lost != nil {
+		return nil, l.lost
+	}
 	text, ok := l.m[jobs.Attempt{Run: run, N: attempt}]
 	if !ok {
 		return nil, shell.ErrNotFound

@@ -66,6 +66,7 @@ type logReader struct {
 	o       LogOptions
 	w       io.Writer
 	sent    int64
+	whole   bool // the pod's logs were followed to their end
 }
 
 // mayCome reports whether there may be logs later that are not there now.
@@ -83,6 +84,9 @@ func (l *logReader) over() bool {
 // once copies what there is, as far as it was not copied yet; done: there will be
 // no more.
 func (l *logReader) once(ctx context.Context) (done bool, err error) {
+	if l.whole { // what is stored is the same, in another order, and perhaps of more containers
+		return l.over(), nil
+	}
 	if done, err = l.stored(ctx); done || err != nil {
 		return done, err
 	}
@@ -125,6 +129,8 @@ func (l *logReader) stored(ctx context.Context) (bool, error) {
 	}
 	switch size := int64(len(text)); {
 	case l.sent == 0:
+	case l.run.RetryAttempt == l.attempt && !l.run.Logs.Stored && !l.over():
+		return false, nil // just now: the run says presently whether its middle was dropped
 	case l.run.RetryAttempt == l.attempt && l.run.Logs.Dropped > 0:
 		// The reader has seen the beginning, of which the middle was dropped.
 		_, err := fmt.Fprintf(l.w, "… the rest is in the stored logs …\n")
@@ -149,6 +155,7 @@ func (l *logReader) live(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("runner %s: %w", name, err)
 	}
+	l.whole = l.o.Follow
 	return nil
 }
 

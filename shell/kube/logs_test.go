@@ -221,7 +221,7 @@ func TestABadRequestForALogIsPermanentUnlessTheContainerWaits(t *testing.T) {
 
 // silent is a log of one byte after 50 s, and of no other.
 type silent struct {
-	ctx   context.Context //nolint:containedctx // a body knows its request's
+	ctx   context.Context // of its request
 	wrote bool
 }
 

@@ -1,0 +1,270 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+func TestWhoAsksForLogsThatAreNotThereIsToldWhy(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		run := r.ended(r.trigger(job("nightly")))
+		r.logs.m = map[jobs.Attempt][]byte{}
+		for _, row := range []struct {
+			name    string
+			attempt uint32
+			change  func(o *core.Orchestrator)
+			want    string
+		}{
+			{"it has not begun", 1, func(o *core.Orchestrator) { o.State = core.OrchestratorRunning }, "attempt 1 of run " + run.RunID + " has not begun"},
+			{"it never will", 1, func(*core.Orchestrator) {}, "has not begun"},
+			{"it has no pod yet", 0, func(o *core.Orchestrator) { o.State = core.OrchestratorPending }, "which is " + string(core.OrchestratorPending)},
+			{"nor keeps it any", 0, func(o *core.Orchestrator) { o.State, o.Config.Logs.Discard = core.OrchestratorPending, true }, "which is " + string(core.OrchestratorPending)},
+			{"they could not be kept", 0, func(o *core.Orchestrator) { o.Logs.Error = "store the logs: full" }, "store the logs: full"},
+			{"they are not kept", 0, func(o *core.Orchestrator) { o.Config.Logs.Discard = true }, "its job keeps no logs"},
+			{"it has ended", 0, func(*core.Orchestrator) {}, "has left no logs"},
+			{"it waits for the next attempt", 0, func(o *core.Orchestrator) { o.State = core.OrchestratorRetrying }, "has left no logs"},
+			{"the next has begun, and could not keep its own", 0, func(o *core.Orchestrator) {
+				o.State, o.RetryAttempt, o.Logs.Error = core.OrchestratorRunning, 1, "store the logs: full"
+			}, "attempt 0 of run " + run.RunID + " has left no logs"},
+		} {
+			o := run
+			row.change(&o)
+			err := r.s.Logs(t.Context(), o, row.attempt, jobs.LogOptions{}, io.Discard)
+			require.ErrorIs(t, err, jobs.ErrNoPod, row.name)
+			require.ErrorContains(t, err, row.want, row.name)
+		}
+		run.InCluster, run.Config.Runner = true, "nowhere"
+		require.ErrorContains(t, r.s.Logs(t.Context(), run, 0, jobs.LogOptions{}, io.Discard), `runner: "nowhere" is not configured`)
+		r.logs.lost = errCluster
+		require.ErrorIs(t, r.s.Logs(t.Context(), run, 0, jobs.LogOptions{}, io.Discard), errCluster, "they may be there")
+	})
+}
+
+func TestFollowingAnAttemptThatCannotComeEnds(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.Script = runnertest.Succeeds
+		o := r.ended(r.trigger(job("nightly")))
+		require.ErrorIs(t, <-r.follow(t.Context(), o, 1).err, jobs.ErrNoPod)
+		o.ID = uuid.New()
+		require.ErrorIs(t, <-r.follow(t.Context(), o, 0).err, shell.ErrNotFound)
+	})
+}
+
+func TestFollowingEndsWithAnErrorOfTheRunner(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		r.fake.OnLogs = func(context.Context, jobs.Attempt) error { return errCluster }
+		r.fake.Start(r.created(o, 0))
+		err := <-r.follow(t.Context(), o, 0).err
+		require.ErrorIs(t, err, errCluster)
+		require.ErrorContains(t, err, "read the logs of attempt 0 of run "+o.RunID+" with runner fake")
+	})
+}
+
+func TestFollowingEndsWithTheEngine(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { <-ctx.Done(); return ctx.Err() }
+		to := r.follow(t.Context(), r.trigger(job("nightly")), 0)
+		synctest.Wait()
+		r.stop()
+		require.ErrorIs(t, <-to.err, shell.ErrStopped)
+	})
+}
+
+func TestLogsWaitForTheServiceNoLongerThanTheirContext(t *testing.T) {
+	s, err := jobs.New(jobs.Options{Runners: map[string]jobs.Runner{"fake": &runnertest.Fake{}}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, s.Logs(ctx, core.Orchestrator{}, 0, jobs.LogOptions{}, io.Discard), "the service of job runs does not run")
+}
+
+// oneContainer gives those who want one container's logs less than others, and notes
+// what was wanted.
+type oneContainer struct {
+	*runnertest.Fake
+	mu    sync.Mutex
+	asked []jobs.LogOptions
+}
+
+func (f *oneContainer) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io.Writer) (int, error) {
+	f.mu.Lock()
+	f.asked = append(f.asked, o)
+	f.mu.Unlock()
+	if o.Container == "" {
+		return f.Fake.Logs(ctx, a, o, w)
+	}
+	var all bytes.Buffer
+	calls, err := f.Fake.Logs(ctx, a, o, &all)
+	for line := range strings.Lines(all.String()) {
+		if name, text, _ := strings.Cut(line, " "); name == o.Container {
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	return calls, err
+}
+
+func TestFollowingOneContainerGivesNothingOfTheOthers(t *testing.T) {
+	var one *oneContainer
+	withRig(t, func(r *rig) {
+		one = &oneContainer{Fake: r.fake}
+		r.o.Runners = map[string]jobs.Runner{"fake": one}
+	}, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		to := &reader{err: make(chan error, 1)}
+		go func() { to.err <- r.s.Logs(t.Context(), o, 0, jobs.LogOptions{Follow: true, Container: "b"}, to) }()
+		pass(time.Second)
+		r.fake.Write(a, "a one\nb two\na three\nb four\n")
+		synctest.Wait() // he has read it: the pod may be gone in no time
+		r.fake.End(a, 0, "")
+		require.NoError(t, <-to.err)
+		assert.Equal(t, "two\nfour\n", to.String())
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		assert.Equal(t, jobs.LogOptions{Follow: true, Container: "b"}, one.asked[0])
+	})
+}
+
+func TestWhoHasFollowedALongLogToItsEndIsNotSentToTheStoredOne(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.LogHeadBytes, r.o.LogTailBytes = 10, 10 }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		to := r.follow(t.Context(), o, 0)
+		text := strings.Repeat("a line\n", 100)
+		r.fake.Write(a, text)
+		synctest.Wait() // he has read it: the pod may be gone in no time
+		r.fake.End(a, 0, "")
+		require.NoError(t, <-to.err)
+		assert.Equal(t, text, to.String())
+	})
+}
+
+func TestAnOptionOfTheServiceThatCannotBeIsNamed(t *testing.T) {
+	one := map[string]jobs.Runner{"a": &runnertest.Fake{}}
+	for _, row := range []struct {
+		o    jobs.Options
+		want string
+	}{
+		{jobs.Options{}, "Options.Runners is empty"},
+		{jobs.Options{Runners: map[string]jobs.Runner{"": &runnertest.Fake{}}}, `Options.Runners[""]`},
+		{jobs.Options{Runners: map[string]jobs.Runner{"a": nil}}, `Options.Runners["a"]`},
+		{jobs.Options{Runners: one, DefaultRunner: "b"}, `Options.DefaultRunner is "b", which is not in Runners: use one of a`},
+		{jobs.Options{Runners: one, HeartbeatInterval: -1}, "HeartbeatInterval is -1ns"},
+		{jobs.Options{Runners: one, HeartbeatInterval: time.Microsecond}, "HeartbeatInterval is 1µs: it must be between 1ms and 24h0m0s"},
+		{jobs.Options{Runners: one, HeartbeatInterval: 24*time.Hour + 1}, "HeartbeatInterval"},
+		{jobs.Options{Runners: one, MaxMissed: -1}, "MaxMissed is -1: it must be between 1 and 1000"},
+		{jobs.Options{Runners: one, MaxMissed: 1001}, "MaxMissed"},
+		{jobs.Options{Runners: one, ReconcileEvery: -1}, "ReconcileEvery is -1ns"},
+		{jobs.Options{Runners: one, LogHeadBytes: -1}, "LogHeadBytes (-1)"},
+		{jobs.Options{Runners: one, LogTailBytes: -1}, "LogTailBytes (-1)"},
+		{jobs.Options{Runners: one, LogHeadBytes: 4 << 20}, "together at most 4190208"},
+		{jobs.Options{Runners: one, LogHeadBytes: 1, LogTailBytes: 4<<20 - 4<<10}, "together at most 4190208"},
+	} {
+		_, err := jobs.New(row.o)
+		require.ErrorContains(t, err, row.want)
+	}
+	for _, o := range []jobs.Options{
+		{Runners: one}, {Runners: one, DefaultRunner: "a"}, {Runners: one, HeartbeatInterval: time.Millisecond, MaxMissed: 1},
+		{Runners: one, HeartbeatInterval: 24 * time.Hour, MaxMissed: 1000, ReconcileEvery: 1, LogHeadBytes: 1, LogTailBytes: 4<<20 - 4<<10 - 1},
+	} {
+		_, err := jobs.New(o)
+		require.NoError(t, err)
+	}
+}
+
+func TestAJobThatNamesNoRunnerIsRunByTheDefaultOrTheOnlyOne(t *testing.T) {
+	spec := job("nightly")
+	check := func(o jobs.Options) error {
+		s, err := jobs.New(o)
+		require.NoError(t, err)
+		return s.Check(spec)
+	}
+	no := &runnertest.Fake{OnCheck: func(core.JobSpec) error { return errCluster }}
+	two := map[string]jobs.Runner{"a": &runnertest.Fake{}, "b": no}
+	require.NoError(t, check(jobs.Options{Runners: map[string]jobs.Runner{"a": &runnertest.Fake{}}}))
+	require.ErrorIs(t, check(jobs.Options{Runners: map[string]jobs.Runner{"b": no}}), errCluster)
+	require.NoError(t, check(jobs.Options{Runners: two, DefaultRunner: "a"}))
+	require.ErrorIs(t, check(jobs.Options{Runners: two, DefaultRunner: "b"}), errCluster)
+	require.EqualError(t, check(jobs.Options{Runners: two}), "runner: missing, and there is no default one: use one of a, b")
+	spec.Runner = "c"
+	require.EqualError(t, check(jobs.Options{Runners: two}), `runner: "c" is not configured: use one of a, b`)
+	spec.Runner = "a"
+	require.NoError(t, check(jobs.Options{Runners: two, DefaultRunner: "b"}))
+}
+
+func TestAServiceRunsOnceAndWithAnEngine(t *testing.T) {
+	s, err := jobs.New(jobs.Options{Runners: map[string]jobs.Runner{"a": &runnertest.Fake{}}})
+	require.NoError(t, err)
+	require.ErrorContains(t, s.Run(t.Context(), nil), "needs an engine")
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		synctest.Wait()
+		require.ErrorContains(t, r.s.Run(t.Context(), r.e), "called before")
+	})
+}
+
+// goneMidway is a runner whose pod cannot be followed beyond "one".
+type goneMidway struct{ *runnertest.Fake }
+
+func (g goneMidway) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io.Writer) (int, error) {
+	if !o.Follow {
+		return g.Fake.Logs(ctx, a, o, w)
+	}
+	_, err := io.WriteString(w, "one\n")
+	return 1, errors.Join(err, jobs.ErrNoPod)
+}
+
+func TestAFollowerWhosePodIsGoneReadsOnInWhatIsStored(t *testing.T) {
+	for tail, want := range map[int64]string{100: "one\ntwo\nthree\nfour\n", 1: "one\n… the rest is in the stored logs …\n"} {
+		withRig(t, func(r *rig) {
+			r.o.LogHeadBytes, r.o.LogTailBytes = 1, tail
+			r.o.Runners = map[string]jobs.Runner{"fake": goneMidway{r.fake}}
+		}, func(t *testing.T, r *rig) {
+			o := r.trigger(job("nightly"))
+			a := r.created(o, 0)
+			r.fake.Start(a)
+			to := r.follow(t.Context(), o, 0)
+			pass(time.Minute) // he looks again and again
+			assert.Equal(t, "one\n", to.String(), "and gets nothing twice")
+			require.NoError(t, r.logs.PutRunLog(t.Context(), o.ID, 0, []byte("o\n… 18 bytes dropped …\n")))
+			pass(time.Minute)
+			assert.Equal(t, "one\n", to.String(), "the run has not said yet what was dropped")
+			r.fake.Write(a, "one\ntwo\nthree\nfour\n")
+			r.fake.End(a, 0, "")
+			require.NoError(t, <-to.err)
+			assert.Equal(t, want, to.String())
+		})
+	}
+}
+
+func TestAFollowerWhosePodIsGoneBeforeAnyOfItIsStoredEnds(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.Runners = map[string]jobs.Runner{"fake": goneMidway{r.fake}} }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", func(s *core.JobSpec) { s.Logs.Discard = true }))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		to := r.follow(t.Context(), o, 0)
+		synctest.Wait()
+		r.fake.End(a, 0, "")
+		require.NoError(t, <-to.err)
+		assert.Equal(t, "one\n", to.String())
+	})
+}
