@@ -1,9 +1,12 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"time"
 
@@ -22,7 +25,7 @@ func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint3
 	if _, err := s.engine(ctx); err != nil {
 		return err
 	}
-	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: w}
+	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: &prefix{w: w, sum: sha256.New()}}
 	if !o.Follow {
 		_, err := l.once(ctx)
 		return err
@@ -64,8 +67,7 @@ type logReader struct {
 	run     core.Orchestrator
 	attempt uint32
 	o       LogOptions
-	w       io.Writer
-	sent    int64
+	w       *prefix
 	whole   bool // the pod's logs were followed to their end
 }
 
@@ -94,7 +96,7 @@ func (l *logReader) once(ctx context.Context) (done bool, err error) {
 	switch {
 	case o.RetryAttempt == l.attempt && o.InCluster:
 		return false, l.live(ctx)
-	case l.sent > 0 && l.over():
+	case l.w.n > 0 && l.over():
 		return true, nil
 	case o.RetryAttempt < l.attempt:
 		return false, noLogsError("it has not begun")
@@ -127,19 +129,14 @@ func (l *logReader) stored(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	switch size := int64(len(text)); {
-	case l.sent == 0:
-	case l.run.RetryAttempt == l.attempt && !l.run.Logs.Stored && !l.over():
-		return false, nil // just now: the run says presently whether its middle was dropped
-	case l.run.RetryAttempt == l.attempt && l.run.Logs.Dropped > 0:
-		// The reader has seen the beginning, of which the middle was dropped.
-		_, err := fmt.Fprintf(l.w, "… the rest is in the stored logs …\n")
-		return true, err
-	default:
-		text = text[min(l.sent, size):]
+	if !l.w.of(text) {
+		// The reader has seen what was dropped, or one container of several, or several
+		// whose stretches are stored in another order.
+		text = []byte("… the rest is in the stored logs …\n")
+	} else {
+		text = text[l.w.n:]
 	}
-	n, err := l.w.Write(text)
-	l.sent += int64(n)
+	_, err = l.w.Write(text)
 	return true, err
 }
 
@@ -149,9 +146,7 @@ func (l *logReader) live(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", l.run.RunID, err)
 	}
-	w := &skipping{w: l.w, skip: l.sent}
-	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, w)
-	l.sent += w.written
+	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, &skipping{w: l.w, skip: l.w.n})
 	if err != nil {
 		return fmt.Errorf("runner %s: %w", name, err)
 	}
@@ -159,10 +154,34 @@ func (l *logReader) live(ctx context.Context) error {
 	return nil
 }
 
+// prefix knows what was written to it well enough to tell whether a text begins so.
+type prefix struct {
+	w   io.Writer
+	sum hash.Hash
+	n   int64
+}
+
+// Write implements [io.Writer].
+func (p *prefix) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.sum.Write(b[:n])
+	p.n += int64(n)
+	return n, err
+}
+
+// of reports whether a text begins with all that was written.
+func (p *prefix) of(text []byte) bool {
+	if p.n > int64(len(text)) {
+		return false
+	}
+	sum := sha256.Sum256(text[:p.n])
+	return bytes.Equal(sum[:], p.sum.Sum(nil))
+}
+
 // skipping leaves out what was copied before.
 type skipping struct {
-	w             io.Writer
-	skip, written int64
+	w    io.Writer
+	skip int64
 }
 
 // Write implements [io.Writer].
@@ -170,6 +189,5 @@ func (s *skipping) Write(p []byte) (int, error) {
 	left := min(s.skip, int64(len(p)))
 	s.skip -= left
 	n, err := s.w.Write(p[left:])
-	s.written += int64(n)
 	return int(left) + n, err
 }

@@ -4,13 +4,15 @@
 // The programs are made by the script build beside this file, from a module of
 // their own, and kept in the user's cache folder.
 //
-// A test that asks for a cluster is skipped with a reason where there are no
-// programs. The environment says otherwise:
+// The suite takes minutes, also where nothing is to be made. So a test that asks for
+// a cluster is skipped unless the environment says otherwise:
 //
-//	ORRERY_KUBE=build       make them where they are missing (5 minutes)
-//	ORRERY_KUBE=off         skip, also where they are there
-//	ORRERY_REQUIRE_KUBE=1   fail instead of skipping; makes them too
-//	ORRERY_KUBE_CACHE       where they are kept
+//	ORRERY_KUBE=build       run it, and make the programs where they are missing
+//	                        (5 minutes)
+//	ORRERY_REQUIRE_KUBE=1   the same, and fail where there can be no cluster
+//	ORRERY_KUBE_CACHE       where the programs are kept
+//
+// These tests mostly wait: go test -timeout 20m -parallel 8 lets more of them do so.
 package kubetest
 
 import (
@@ -101,41 +103,31 @@ type Cluster struct {
 	answers chan string // closed at the end of the output
 }
 
-// Programs makes the programs of a cluster where the environment wants that, and
-// returns their folder. An error is [ErrUnavailable] where they are missing and
-// nobody asked to make them.
+// Programs makes the programs of a cluster where they are missing, and returns their
+// folder. The error is [ErrUnavailable] where the environment asks for none.
 func Programs(ctx context.Context) (string, error) {
+	mode := os.Getenv("ORRERY_KUBE")
+	switch {
+	case mode != "" && mode != "off" && mode != "build":
+		return "", fmt.Errorf("ORRERY_KUBE is %q: use %q or %q", mode, "build", "off")
+	case mode == "off" || mode == "" && !required():
+		return "", fmt.Errorf("%w: set ORRERY_KUBE=build to have it made (5 minutes, once) and to run these tests", ErrUnavailable)
+	case runtime.GOOS != "linux":
+		return "", fmt.Errorf("%w: it needs Linux, this is %s", ErrUnavailable, runtime.GOOS)
+	}
 	_, here, _, ok := runtime.Caller(0)
 	script := filepath.Join(filepath.Dir(here), "build")
 	if _, err := os.Stat(script); !ok || err != nil {
 		return "", fmt.Errorf("%w: the script that makes it is not here: %s", ErrUnavailable, script)
 	}
-	mode := os.Getenv("ORRERY_KUBE")
-	switch {
-	case mode != "" && mode != "off" && mode != "build":
-		return "", fmt.Errorf("ORRERY_KUBE is %q: use %q or %q, or leave it out", mode, "build", "off")
-	case mode == "off":
-		return "", fmt.Errorf("%w: ORRERY_KUBE is off", ErrUnavailable)
-	case runtime.GOOS != "linux":
-		return "", fmt.Errorf("%w: it needs Linux, this is %s", ErrUnavailable, runtime.GOOS)
-	case mode == "build" || required():
-		return runScript(ctx, script)
-	}
-	dir, err := runScript(ctx, script, "--where")
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "complete")); err != nil {
-		return "", fmt.Errorf("%w: its programs are not made yet: run %s once, or set ORRERY_KUBE=build (5 minutes)", ErrUnavailable, script)
-	}
-	return dir, nil
+	return runScript(ctx, script)
 }
 
 // required reports whether a test must fail where there is no cluster.
 func required() bool { return os.Getenv("ORRERY_REQUIRE_KUBE") == "1" }
 
-func runScript(ctx context.Context, script string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, script, args...)
+func runScript(ctx context.Context, script string) (string, error) {
+	cmd := exec.CommandContext(ctx, script)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
