@@ -84,39 +84,50 @@ type reading struct {
 
 func (p parser) parse(job *jobs.Job) (*plan, error) {
 	r := reading{parser: p, plan: &plan{}, job: job, named: map[string]core.ActionRequest{}}
-	if err := r.actionConfig(job.ActionConfig); err != nil {
+	actions, err := actionConfig(job.ActionConfig)
+	if err != nil { // constraints refer to them
 		return nil, err
 	}
-	if len(job.ConstraintConfig) == 0 {
-		return r.plan, nil
+	if err := errors.Join(r.namedActions(actions), r.constraintConfig(job.ConstraintConfig)); err != nil {
+		return nil, err
+	}
+	return r.plan, nil
+}
+
+// constraintConfig reads the constraints. The error tells of each that is wrong.
+func (r *reading) constraintConfig(raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	if len(raw) > core.MaxPodSpecBytes {
+		return fmt.Errorf("constraints: %d bytes is more than %d", len(raw), core.MaxPodSpecBytes)
 	}
 	var doc struct {
 		Constraints []map[string]json.RawMessage `json:"constraints"`
 	}
-	if len(job.ConstraintConfig) > core.MaxPodSpecBytes {
-		return nil, fmt.Errorf("constraints: %d bytes is more than %d", len(job.ConstraintConfig), core.MaxPodSpecBytes)
-	}
-	if err := strictjson.Decode(job.ConstraintConfig, &doc); err != nil {
-		return nil, err
+	if err := strictjson.Decode(raw, &doc); err != nil {
+		return err
 	}
 	if n := len(doc.Constraints); n > core.MaxConstraints {
-		return nil, fmt.Errorf("constraints: %d are more than %d", n, core.MaxConstraints)
+		return fmt.Errorf("constraints: %d are more than %d", n, core.MaxConstraints)
 	}
+	errs := make([]error, 0, len(doc.Constraints))
 	for i, e := range doc.Constraints {
-		if err := r.constraint(i, e); err != nil {
-			return nil, err
-		}
+		errs = append(errs, r.constraint(i, e))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	switch {
 	case r.count > core.MaxRunActions:
-		return nil, fmt.Errorf("constraints: they have %d actions, more than %d", r.count, core.MaxRunActions)
+		return fmt.Errorf("constraints: they have %d actions, more than %d", r.count, core.MaxRunActions)
 	case r.bytes > maxActionBytes:
-		return nil, fmt.Errorf("constraints: the configurations of their actions have %d bytes, more than %d", r.bytes, maxActionBytes)
+		return fmt.Errorf("constraints: the configurations of their actions have %d bytes, more than %d", r.bytes, maxActionBytes)
 	}
 	if n := len(sorted(r.reach).Locks); n > core.MaxRunLocks {
-		return nil, fmt.Errorf("constraints: they take %d locks, more than %d", n, core.MaxRunLocks)
+		return fmt.Errorf("constraints: they take %d locks, more than %d", n, core.MaxRunLocks)
 	}
-	return r.plan, r.names()
+	return r.names()
 }
 
 // constraint reads one entry: {"<type>": {…}}.
@@ -215,38 +226,43 @@ func (r *reading) names() error {
 	return nil
 }
 
-// actionConfig reads the named actions.
-func (r *reading) actionConfig(raw json.RawMessage) error {
+// actionConfig gives the named actions, by their names.
+func actionConfig(raw json.RawMessage) (map[string]map[string]json.RawMessage, error) {
 	if len(raw) == 0 {
-		return nil
+		return nil, nil
 	}
 	if len(raw) > core.MaxPodSpecBytes {
-		return fmt.Errorf("actions: %d bytes is more than %d", len(raw), core.MaxPodSpecBytes)
+		return nil, fmt.Errorf("actions: %d bytes is more than %d", len(raw), core.MaxPodSpecBytes)
 	}
 	var doc struct {
 		Actions map[string]map[string]json.RawMessage `json:"actions"`
 	}
-	if err := strictjson.Decode(raw, &doc); err != nil {
+	err := strictjson.Decode(raw, &doc)
+	return doc.Actions, err
+}
+
+// namedActions reads the named actions. The error tells of each that is wrong.
+func (r *reading) namedActions(actions map[string]map[string]json.RawMessage) error {
+	errs := make([]error, 0, len(actions))
+	for _, name := range slices.Sorted(maps.Keys(actions)) {
+		errs = append(errs, r.namedAction(name, actions[name]))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *reading) namedAction(name string, o map[string]json.RawMessage) (err error) {
+	at := "actions." + clip(name)
+	switch _, own := r.actions[name]; {
+	case name == "" || name == continueOnError:
+		return fmt.Errorf("%s: %q is no name for an action", at, name)
+	case own || builtinAction(name):
+		return fmt.Errorf("%s: it has the name of a type of actions: give it another one", at)
+	}
+	if err := checkName(at, name); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(doc.Actions)) {
-		at := "actions." + clip(name)
-		switch _, own := r.actions[name]; {
-		case name == "" || name == continueOnError:
-			return fmt.Errorf("%s: %q is no name for an action", at, name)
-		case own || builtinAction(name):
-			return fmt.Errorf("%s: it has the name of a type of actions: give it another one", at)
-		}
-		if err := checkName(at, name); err != nil {
-			return err
-		}
-		a, err := r.object(at, doc.Actions[name], false)
-		if err != nil {
-			return err
-		}
-		r.named[name] = a
-	}
-	return nil
+	r.named[name], err = r.object(at, o, false) // also where it is wrong: who refers to it is right
+	return err
 }
 
 // continueOnError may stand beside the type of an action.

@@ -111,6 +111,24 @@ func TestWhatCannotBeRightIsRefusedWithItsPath(t *testing.T) {
 	}
 }
 
+func TestEachConstraintAndActionThatIsWrongIsTold(t *testing.T) {
+	const wrongConstraints = `constraints:
+  - previousRun: {config: {must: win}, onViolation: [page]}
+  - previousRun: {onViolation: [page, fail]}
+  - timeWindow: {onError: maybe}
+`
+	err := checker(t, nil, nil).Validate(job(t, wrongConstraints, `actions: {page: {webhook: {}}, fail: {log: {}}, notes: {log: {level: loud}}}`))
+	require.Error(t, err)
+	var places []string
+	for line := range strings.Lines(err.Error()) {
+		place, _, _ := strings.Cut(line, ": ")
+		places = append(places, place)
+	}
+	assert.Equal(t, []string{
+		"actions.fail", "actions.notes.log.level", "actions.page.webhook.url", "constraints[0].previousRun.config.must", "constraints[2].timeWindow.onError",
+	}, places, "and of what refers to a wrong action nothing")
+}
+
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	c := checker(t, nil, nil)
 	many := strings.Repeat(`{"previousRun":{}},`, core.MaxConstraints)

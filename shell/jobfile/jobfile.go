@@ -25,14 +25,11 @@ package jobfile
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -47,7 +44,8 @@ const MaxBytes = 4 << 20
 // Options say what is checked besides the file itself. The zero value is sound.
 type Options struct {
 	// Validate is asked about each job that is right by itself: package constraints
-	// has one. An error names the field, as in the spec or as in the file.
+	// has one. An error has a line for each thing that is wrong, which names the field,
+	// as in the spec or as in the file.
 	Validate func(job *core.JobSpec) error
 	// ReadFile reads what podSpecFile names; nil: the key is refused. [Load] sets it.
 	ReadFile func(name string) ([]byte, error)
@@ -120,7 +118,7 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 		}
 		// What is wrong elsewhere need not keep constraints from being looked at.
 		if o.Validate != nil && (len(f.errs) == before || len(spec.ConstraintConfig)+len(spec.ActionConfig) > 0) {
-			f.add(before, doc, validate(spec, o.Validate))
+			f.add(before, doc, o.Validate(&spec))
 		}
 		specs = append(specs, spec)
 	}
@@ -137,41 +135,6 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 		return nil, f.errs
 	}
 	return specs, nil
-}
-
-// validate asks about a job, and where that is wrong about each of its constraints and
-// actions alone too: who is asked may stop at the first that is wrong.
-func validate(s core.JobSpec, ask func(*core.JobSpec) error) error {
-	whole := s
-	errs := []error{ask(&whole)}
-	var doc struct {
-		Constraints []json.RawMessage
-		Actions     map[string]json.RawMessage
-	}
-	if errs[0] == nil || len(s.ConstraintConfig) > 0 && json.Unmarshal(s.ConstraintConfig, &doc) != nil ||
-		len(s.ActionConfig) > 0 && json.Unmarshal(s.ActionConfig, &doc) != nil ||
-		len(doc.Constraints) > core.MaxConstraints || len(doc.Actions) > core.MaxConstraints {
-		return errs[0]
-	}
-	alone := func(constraints, actions json.RawMessage, at, place string) {
-		one := s
-		one.ConstraintConfig, one.ActionConfig = constraints, actions
-		if err := ask(&one); err != nil {
-			for line := range strings.SplitSeq(err.Error(), "\n") {
-				if rest, ok := strings.CutPrefix(line, at); ok {
-					errs = append(errs, errors.New(place+rest))
-				}
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(doc.Actions)) {
-		one, _ := json.Marshal(map[string]any{"actions": map[string]json.RawMessage{name: doc.Actions[name]}}) // it was JSON
-		alone(nil, one, "actions.", "actions.")
-	}
-	for i, c := range doc.Constraints {
-		alone(json.RawMessage(fmt.Sprintf(`{"constraints":[%s]}`, c)), s.ActionConfig, "constraints[0]", fmt.Sprintf("constraints[%d]", i))
-	}
-	return errors.Join(errs...)
 }
 
 // file is a file that is being read.

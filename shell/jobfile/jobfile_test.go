@@ -281,14 +281,15 @@ constraints:
 	_, err := jobfile.Parse("job.yaml", []byte(strings.ReplaceAll(text, "LONG", long)), jobfile.Options{Validate: func(s *core.JobSpec) error {
 		var doc struct{ Constraints []map[string]any }
 		require.NoError(t, json.Unmarshal(s.ConstraintConfig, &doc))
-		for i, c := range doc.Constraints { // it stops at the first, as package constraints does
+		var errs []error
+		for i, c := range doc.Constraints {
 			for _, name := range []string{"nope", "other"} {
 				if _, ok := c[name]; ok {
-					return fmt.Errorf("constraints[%d].%s: see action_config, not %q", i, name, "action_config")
+					errs = append(errs, fmt.Errorf("constraints[%d].%s: see action_config, not %q", i, name, "action_config"))
 				}
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	}})
 	require.Error(t, err)
 	assert.Equal(t, strings.Join([]string{
