@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
@@ -101,21 +101,8 @@ func TestARunWithoutAPodSaysWhyItHasNoLogs(t *testing.T) {
 
 // reader follows logs in a goroutine of its own.
 type reader struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	err  chan error
-}
-
-func (r *reader) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *reader) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
+	locked.Buffer
+	err chan error
 }
 
 func (r *rig) follow(ctx context.Context, o core.Orchestrator, attempt uint32) *reader {
