@@ -108,8 +108,8 @@ func (j *jobCommands) trigger() *cobra.Command {
 		Short: "Make a run of a job now, out of turn",
 		Long: `Make a run of a job now, out of turn, also while it is paused, and print the run's
 id. The schedule stays as it is. It is safe to repeat with the same --dedup-key: while
-that is among the last 100 of the job, it prints the run that was made. With --wait it prints the run once it has ended, and
-ends with 1 unless the run has completed.`,
+that is among the last 100 of the job, it prints the run that was made. With --wait it
+prints the run once it has ended, and ends with 1 unless the run has completed.`,
 		Example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
 		Args:    oneArg("JOB"),
 	}
@@ -147,7 +147,7 @@ func (j *jobCommands) history() *cobra.Command {
 			}
 			rows := make([][]string, 0, len(list))
 			for _, o := range list {
-				rows = append(rows, j.occurrenceRow(args[0], o))
+				rows = append(rows, occurrenceRow(o, j.runAt(args[0], o)))
 			}
 			return j.a.printPage([]string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", "RUN", "NOTE"}, rows, "nothing has been due yet", next)
 		}),
@@ -156,13 +156,12 @@ func (j *jobCommands) history() *cobra.Command {
 	return cmd
 }
 
-// occurrenceRow shows the run by the id that people type: that of its time.
-func (j *jobCommands) occurrenceRow(job string, o core.Occurrence) []string {
-	row := occurrenceRow(o)
+// runAt names the run of an occurrence by the id that people type, that of its time.
+func (j *jobCommands) runAt(job string, o core.Occurrence) string {
 	if id := core.RunID(job, o.DueAt); core.RunRef(j.scope.namespace, j.scope.tenant, id).ID == o.ActionID {
-		row[occurrenceRun] = id
+		return id
 	}
-	return row
+	return actionOf(o)
 }
 
 func (j *jobCommands) runsOf() *cobra.Command {

@@ -33,7 +33,7 @@ func (r *recurring) history() *cobra.Command {
 			}
 			rows := make([][]string, 0, len(list))
 			for _, o := range list {
-				rows = append(rows, occurrenceRow(o))
+				rows = append(rows, occurrenceRow(o, actionOf(o)))
 			}
 			return r.a.printPage([]string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", "ACTION", "NOTE"}, rows, "nothing has been due yet", next)
 		}),
@@ -42,25 +42,28 @@ func (r *recurring) history() *cobra.Command {
 	return cmd
 }
 
-// occurrenceRun is where a row of occurrenceRow names what was made.
-const occurrenceRun = 5
+// actionOf names the action of an occurrence; empty where none was made.
+func actionOf(o core.Occurrence) string {
+	if o.ActionID == uuid.Nil {
+		return ""
+	}
+	return o.ActionID.String()
+}
 
-func occurrenceRow(o core.Occurrence) []string {
+// occurrenceRow is a row of a history; made names what came of it.
+func occurrenceRow(o core.Occurrence, made string) []string {
 	count := strconv.FormatUint(o.Count, 10)
 	if o.CountCapped {
 		count += "+"
 	}
-	action, took, text := "-", "-", o.Reason
-	if o.ActionID != uuid.Nil {
-		action = o.ActionID.String()
-	}
+	took, text := "-", o.Reason
 	if !o.StartedAt.IsZero() && !o.FinishedAt.IsZero() {
 		took = o.FinishedAt.Sub(o.StartedAt).String()
 	}
 	if o.Manual {
 		text = strings.TrimSpace("triggered by hand " + text)
 	}
-	return []string{shortTime(o.DueAt), short(string(o.Verdict), 14), count, orDash(short(o.Outcome, 12)), took, action, orDash(short(text, 60))}
+	return []string{shortTime(o.DueAt), short(string(o.Verdict), 14), count, orDash(short(o.Outcome, 12)), took, orDash(made), orDash(short(text, 60))}
 }
 
 func (r *recurring) preview() *cobra.Command {
