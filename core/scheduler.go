@@ -249,6 +249,9 @@ func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 			short.Except = append(short.Except, r.Run)
 		}
 	}
+	if !slices.Equal(s.beating(short), beating) {
+		return e // the record is damaged: a run stands in it twice, and beats in one place
+	}
 	return short
 }
 

@@ -68,6 +68,9 @@ func TestHeartbeatsThatAreShortenedAreTheSame(t *testing.T) {
 	} {
 		assert.Equal(t, want, encoded(s.Shortened(e)))
 	}
+	s.Runs = []core.TrackedRun{{Run: id(1)}, {Run: id(1)}, {Run: id(2)}}
+	twice := core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(2)}}
+	assert.Equal(t, twice, s.Shortened(twice), "a damaged record: of a run that stands in it twice, one beats")
 }
 
 func TestTheRunsAreSpreadOverTheSchedulersByTheirFirstByte(t *testing.T) {
