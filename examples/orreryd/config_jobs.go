@@ -14,6 +14,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/kube"
@@ -36,7 +37,8 @@ type jobsConfig struct {
 	UpdatesURL string `toml:"updates_url,omitempty"`
 	MetricsURL string `toml:"metrics_url,omitempty"`
 	FeedSecret string `toml:"feed_secret,omitempty"`
-	// Secrets sign the webhooks of constraints: a job names one, and never has one.
+	// Secrets sign the webhooks of constraints: a job names one, and never has one. That
+	// of the feeds is theirs alone.
 	Secrets map[string]secretConfig `toml:"secrets,omitempty"`
 }
 
@@ -45,6 +47,9 @@ type secretConfig struct {
 	Secret     string `toml:"secret,omitempty"`
 	SecretEnv  string `toml:"secret_env,omitempty"`
 	SecretFile string `toml:"secret_file,omitempty"`
+	// Namespaces and Tenants are those whose jobs may ask for it; left out: all.
+	Namespaces []string `toml:"namespaces,omitempty"`
+	Tenants    []string `toml:"tenants,omitempty"`
 }
 
 // key reads the secret, as Standard Webhooks want it.
@@ -69,13 +74,17 @@ func (s secretConfig) key(at string) (string, error) {
 	return text, nil
 }
 
-// keys reads all secrets, by their names.
-func (j jobsConfig) keys() (map[string]string, error) {
-	out := map[string]string{}
+// keys reads all secrets, and gives those that jobs may ask for, by their names.
+func (j jobsConfig) keys() (map[string]constraints.Secret, error) {
+	out := map[string]constraints.Secret{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(j.Secrets)) {
-		k, err := j.Secrets[name].key("jobs.secrets." + name)
-		out[name], errs = k, append(errs, err)
+		s, at := j.Secrets[name], "jobs.secrets."+name
+		k, err := s.key(at)
+		errs = append(errs, err, refuseEmpty(at+".namespaces", s.Namespaces), refuseEmpty(at+".tenants", s.Tenants))
+		if name != j.FeedSecret { // a job could sign updates of its own with it
+			out[name] = constraints.Secret{Key: k, Namespaces: s.Namespaces, Tenants: s.Tenants}
+		}
 	}
 	return out, errors.Join(errs...)
 }

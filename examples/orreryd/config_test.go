@@ -369,6 +369,7 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	// With every comment that is a setting taken away, the file is still right.
 	t.Setenv("DEPLOYS_SECRET", "aHVzaA==")
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
+	t.Setenv("FEEDS_KEY", "aHVzaA==")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
 	all := regexp.MustCompile(`(?m)^# (\[.*\]|[a-z_0-9]+ = .*)$`).ReplaceAllString(string(b), "$1")
 	_, err = load(t, all, nil)

@@ -234,13 +234,15 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.a]\ntype = 'local'\n[runners.b]\ntype = 'local'":                            `runners.b: it has the same place as runners.a: give each a dir of its own`,
 		"[runners.a]\ntype = 'local'\ndir = 'x/../y'\n[runners.b]\ntype = 'local'\ndir = 'y'": `runners.b: it has the same place as runners.a`,
 		"[runners.a]\ntype = 'kubernetes'\nnamespace = 'n'\n[runners.b]\ntype = 'kubernetes'\nnamespace = 'n'\nqps = 1.0": `runners.b: it has the same place as runners.a: give each an instance of its own`,
-		"[jobs]\nheartbeat_seconds = 0":                                      `jobs.heartbeat_seconds`,
-		"[jobs]\nmax_missed = 0":                                             `jobs.max_missed`,
-		"[jobs]\nlog_head_bytes = 100000000":                                 `jobs.log_head_bytes`,
-		"[tools.kubernetes]\ntime_limit_seconds = 1":                         `tools.kubernetes.time_limit_seconds: a tool of type "kubernetes" has no such key`,
-		"[jobs]\nallow = ['10.0.0.1']":                                       `jobs.allow[0]: "10.0.0.1" is not a network`,
-		"[jobs.secrets.a]\nsecret = 'hush, hush!'":                           `jobs.secrets.a.secret: it is not base64`,
-		"[jobs.secrets.a]":                                                   `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
+		"[jobs]\nheartbeat_seconds = 0":              `jobs.heartbeat_seconds`,
+		"[jobs]\nmax_missed = 0":                     `jobs.max_missed`,
+		"[jobs]\nlog_head_bytes = 100000000":         `jobs.log_head_bytes`,
+		"[tools.kubernetes]\ntime_limit_seconds = 1": `tools.kubernetes.time_limit_seconds: a tool of type "kubernetes" has no such key`,
+		"[jobs]\nallow = ['10.0.0.1']":               `jobs.allow[0]: "10.0.0.1" is not a network`,
+		"[jobs.secrets.a]\nsecret = 'hush, hush!'":   `jobs.secrets.a.secret: it is not base64`,
+		"[jobs.secrets.a]":                           `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
+		"[jobs.secrets.a]\nsecret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\ntenants = []\nnamespaces = []": "jobs.secrets.a.namespaces: the list is empty: leave it out for all, or name some\n" +
+			"jobs.secrets.a.tenants: the list is empty",
 		"[runners.local]\nenabled = false\n[jobs]\ndefault_runner = 'local'": `jobs.default_runner: "local" is not one of the runners: there is none`,
 	} {
 		_, err := load(t, text, nil)
@@ -255,6 +257,23 @@ func TestKeysOfWebhooksAreNotShown(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	assert.NotContains(t, r.out, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	assert.Contains(t, r.out, "KEY_OF_B")
+}
+
+func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
+	const key = "secret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n"
+	p := start(t, "--db", database(t), "--config", write(t, "orrery.toml", "[jobs]\nfeed_secret = 'feeds'\n[jobs.secrets.feeds]\n"+key+
+		"[jobs.secrets.ours]\n"+key+"namespaces = ['default']\ntenants = ['default']\n[jobs.secrets.theirs]\n"+key+"tenants = ['acme']\n[jobs.secrets.lab]\n"+key+"namespaces = ['lab']\n"))
+	for name, allowed := range map[string]bool{"ours": true, "theirs": false, "lab": false, "feeds": false} {
+		file := write(t, name+".yaml", "id: "+name+"\npodSpec: {containers: [{name: main, image: x, command: [\"true\"]}]}\n"+
+			"constraints: [{previousRun: {onViolation: [{webhook: {url: 'https://example.com', secret: "+name+"}}]}}]\n")
+		r := p.do("job", "apply", "-f", file)
+		if allowed {
+			assert.Zero(t, r.code, r.err)
+			continue
+		}
+		assert.NotZero(t, r.code, name)
+		assert.Contains(t, r.err, `webhook.secret: there is no secret "`+name+`": use one of ours`)
+	}
 }
 
 func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {

@@ -79,7 +79,7 @@ func TestAWebhookTellsWhatHappenedSignedAndUnderAKey(t *testing.T) {
 		const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 		w, a := newWorld(), &answers{list: []any{503, errors.New("connection reset"), 204}}
 		c := checker(t, w, func(o *constraints.Options) {
-			o.Client, o.Secrets, o.Now = &http.Client{Transport: a}, map[string]string{"ops": secret}, time.Now
+			o.Client, o.Secrets, o.Now = &http.Client{Transport: a}, map[string]constraints.Secret{"ops": {Key: secret}}, time.Now
 		})
 		require.NoError(t, take(t, c, w, "webhook", `{"url":"`+secretURL+`","headers":{"X-Team":"ops"},"secret":"ops","data":{"any":[1]}}`))
 		require.Len(t, a.requests, 3, "it is tried again")
@@ -101,6 +101,47 @@ func TestAWebhookTellsWhatHappenedSignedAndUnderAKey(t *testing.T) {
 	})
 }
 
+func TestAKeySignsTheWebhooksOfThoseAloneThatItIsFor(t *testing.T) {
+	const config = `{"url":"` + secretURL + `","secret":"ops"}`
+	for name, row := range map[string]struct {
+		secret constraints.Secret
+		signs  bool
+	}{
+		"of all":                       {constraints.Secret{}, true},
+		"of its tenant":                {constraints.Secret{Tenants: []string{"other", "acme"}}, true},
+		"of its namespace":             {constraints.Secret{Namespaces: []string{"lab"}}, true},
+		"of its tenant and namespace":  {constraints.Secret{Namespaces: []string{"lab"}, Tenants: []string{"acme"}}, true},
+		"of another tenant":            {constraints.Secret{Tenants: []string{"other"}}, false},
+		"of another namespace":         {constraints.Secret{Namespaces: []string{"prod"}, Tenants: []string{"acme"}}, false},
+		"of its namespace, not tenant": {constraints.Secret{Namespaces: []string{"lab"}, Tenants: []string{"other"}}, false},
+		"of nobody":                    {constraints.Secret{Tenants: []string{}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, a := newWorld(), &answers{list: []any{200}}
+			row.secret.Key = "c2VjcmV0"
+			c := checker(t, w, func(o *constraints.Options) {
+				o.Client = &http.Client{Transport: a}
+				o.Secrets = map[string]constraints.Secret{"ops": row.secret, "public": {Key: "c2VjcmV0"}}
+			})
+			j := job(t, `constraints: [{previousRun: {onViolation: [{webhook: `+config+`}]}}]`, "")
+			j.Namespace, j.Tenant = "lab", "acme"
+			run := w.run(j, noon, violated)
+			valid := c.Validate(j)
+			err := c.Take(t.Context(), j, run.RunID, jobs.Action{Constraint: "window", Type: "webhook", Config: json.RawMessage(config), Key: "run/7"})
+			if row.signs {
+				require.NoError(t, valid)
+				require.NoError(t, err)
+				assert.NotEmpty(t, a.requests[0].Header.Get("Webhook-Signature"))
+				return
+			}
+			require.EqualError(t, valid, `constraints[0].previousRun.onViolation[0].webhook.secret: there is no secret "ops": use one of public`)
+			require.EqualError(t, err, `webhook: there is no secret "ops"`)
+			assert.True(t, permanent(err))
+			assert.Empty(t, a.requests)
+		})
+	}
+}
+
 func TestEachTryOfAWebhookIsSignedAsOfItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -115,7 +156,7 @@ func TestEachTryOfAWebhookIsSignedAsOfItsTime(t *testing.T) {
 			return resp, err
 		})}
 		c := checker(t, w, func(o *constraints.Options) {
-			o.Client, o.Secrets, o.Now = client, map[string]string{"ops": secret}, time.Now
+			o.Client, o.Secrets, o.Now = client, map[string]constraints.Secret{"ops": {Key: secret}}, time.Now
 		})
 		require.ErrorContains(t, take(t, c, w, "webhook", `{"url":"`+secretURL+`","secret":"ops","timeout":"1m","retries":10}`), "503")
 		require.Len(t, a.requests, 11)

@@ -49,10 +49,9 @@ type Options struct {
 	// Client carries out webhooks; nil: one that refuses private addresses, as
 	// package httpcall does. Redirects are never followed.
 	Client *http.Client
-	// Secrets are the keys, by name, with which a webhook may ask to be signed
-	// (Standard Webhooks: base64, with or without "whsec_" in front). A job names
-	// one, and never has one.
-	Secrets map[string]string
+	// Secrets are the keys, by name, with which a webhook may ask to be signed. A job
+	// names one, and never has one.
+	Secrets map[string]Secret
 	// Notify sends notifications; nil: a job with the action notify is refused.
 	Notify func(ctx context.Context, n effects.Notify) error
 	// Constraints and Actions are types of the embedder's own. They may not have the
@@ -62,6 +61,20 @@ type Options struct {
 	// Now is the clock; nil: time.Now.
 	Now    func() time.Time
 	Logger *slog.Logger // default slog.Default()
+}
+
+// Secret is a key that signs webhooks.
+type Secret struct {
+	// Key is as Standard Webhooks have it: base64, with or without "whsec_" in front.
+	Key string
+	// Namespaces and Tenants are those whose jobs may ask for it; nil: all. Who is told
+	// of a run by a webhook takes its signature for the word of those.
+	Namespaces, Tenants []string
+}
+
+func (s Secret) covers(job *jobs.Job) bool {
+	return (s.Namespaces == nil || slices.Contains(s.Namespaces, job.Namespace)) &&
+		(s.Tenants == nil || slices.Contains(s.Tenants, job.Tenant))
 }
 
 // Checker is a [jobs.ConstraintChecker] and a [jobs.ActionExecutor] in one. It is
@@ -94,9 +107,9 @@ func New(o Options) (*Checker, error) {
 	}
 	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}}
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
-		key, err := standardwebhooks.NewWebhook(o.Secrets[name])
-		if err != nil || o.Secrets[name] == "" { // the error would show the secret
-			return nil, fmt.Errorf("constraints: Options.Secrets[%q]: it is not base64, with or without \"whsec_\" in front", clip(name))
+		key, err := standardwebhooks.NewWebhook(o.Secrets[name].Key)
+		if err != nil || o.Secrets[name].Key == "" { // the error would show the secret
+			return nil, fmt.Errorf("constraints: Options.Secrets[%q].Key: it is not base64, with or without \"whsec_\" in front", clip(name))
 		}
 		c.keys[name] = key
 	}
@@ -187,11 +200,30 @@ func (c *Checker) Validate(job *jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return c.available(p)
+	return c.available(job, p)
+}
+
+// secretsOf names the keys that a job may ask for, in order.
+func (c *Checker) secretsOf(job *jobs.Job) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.o.Secrets)) {
+		if c.o.Secrets[name].covers(job) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// signer gives the key that a job asks for; nil: it may not, or there is none.
+func (c *Checker) signer(job *jobs.Job, name string) *standardwebhooks.Webhook {
+	if !c.o.Secrets[name].covers(job) {
+		return nil
+	}
+	return c.keys[name]
 }
 
 // available reports what the job needs and the daemon is not configured for.
-func (c *Checker) available(p *plan) error {
+func (c *Checker) available(job *jobs.Job, p *plan) error {
 	for _, u := range p.needs {
 		var known []string
 		var what string
@@ -205,8 +237,8 @@ func (c *Checker) available(p *plan) error {
 				return fmt.Errorf("%s: %w", strings.TrimSuffix(u.path, ".tool"), err)
 			}
 		case needSecret:
-			_, ok = c.keys[u.name]
-			what, known = "secret", slices.Sorted(maps.Keys(c.keys))
+			what, known = "secret", c.secretsOf(job)
+			ok = slices.Contains(known, u.name)
 		case needNotify:
 			if c.o.Notify == nil {
 				return fmt.Errorf("%s: no notifications are configured here", u.path)

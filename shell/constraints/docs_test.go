@@ -27,7 +27,7 @@ func page(t *testing.T) string {
 func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 	c := checker(t, nil, func(o *constraints.Options) {
 		o.Tools = map[string]shell.Tool{"command": shell.ToolFunc(nil)}
-		o.Secrets = map[string]string{"oncall": "c2VjcmV0"}
+		o.Secrets = map[string]constraints.Secret{"oncall": {Key: "c2VjcmV0"}}
 		o.Notify = func(context.Context, effects.Notify) error { return nil }
 	})
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1)

@@ -20,7 +20,7 @@ import (
 func TestWhatCannotBeRightIsRefusedWithItsPath(t *testing.T) {
 	c := checker(t, nil, func(o *constraints.Options) {
 		o.Tools = map[string]shell.Tool{"command": shell.ToolFunc(nil)}
-		o.Secrets = map[string]string{"ops": "c2VjcmV0"}
+		o.Secrets = map[string]constraints.Secret{"ops": {Key: "c2VjcmV0"}}
 	})
 	list := func(text string) string { return "constraints: [" + text + "]" }
 	does := func(text string) string { return list("{previousRun: {onViolation: [" + text + "]}}") }
@@ -193,12 +193,12 @@ constraints:
 
 func TestNewRefusesWhatCannotBeRight(t *testing.T) {
 	for says, o := range map[string]constraints.Options{
-		`constraints: Options.Secrets["ops"]: it is not base64`: {Secrets: map[string]string{"ops": "s3cret!"}},
-		`constraints: Options.Secrets["nil"]: it is not base64`: {Secrets: map[string]string{"nil": ""}},
-		`constraints: Options.Tools["x"]: is nil`:               {Tools: map[string]shell.Tool{"x": nil}},
-		`constraints: Options.Constraints["lock"]`:              {Constraints: map[string]constraints.Type{"lock": {New: func(constraints.Spec) (constraints.Constraint, error) { return nil, nil }}}},
-		`constraints: Options.Constraints["x"]`:                 {Constraints: map[string]constraints.Type{"x": {}}},
-		`constraints: Options.Actions["skip"]`:                  {Actions: map[string]constraints.ActionFactory{"skip": func(string, json.RawMessage) (constraints.Action, error) { return nil, nil }}},
+		`constraints: Options.Secrets["ops"].Key: it is not base64`: {Secrets: map[string]constraints.Secret{"ops": {Key: "s3cret!"}}},
+		`constraints: Options.Secrets["nil"].Key: it is not base64`: {Secrets: map[string]constraints.Secret{"nil": {}}},
+		`constraints: Options.Tools["x"]: is nil`:                   {Tools: map[string]shell.Tool{"x": nil}},
+		`constraints: Options.Constraints["lock"]`:                  {Constraints: map[string]constraints.Type{"lock": {New: func(constraints.Spec) (constraints.Constraint, error) { return nil, nil }}}},
+		`constraints: Options.Constraints["x"]`:                     {Constraints: map[string]constraints.Type{"x": {}}},
+		`constraints: Options.Actions["skip"]`:                      {Actions: map[string]constraints.ActionFactory{"skip": func(string, json.RawMessage) (constraints.Action, error) { return nil, nil }}},
 	} {
 		_, err := constraints.New(o)
 		require.ErrorContains(t, err, says)

@@ -148,7 +148,7 @@ func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 	}
 	p := newPost(w.checker, w.url, w.Headers, in.Key, body, time.Duration(w.Timeout))
 	if w.Secret != "" {
-		if p.signer = w.checker.keys[w.Secret]; p.signer == nil {
+		if p.signer = w.checker.signer(in.Job, w.Secret); p.signer == nil {
 			return permanent("webhook: there is no secret %q", clip(w.Secret))
 		}
 	}
