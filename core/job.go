@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -151,7 +152,7 @@ func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
 func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 	spec := e.Spec.withDefaults()
 	ref := JobRef(spec.Namespace, spec.Tenant, spec.ID)
-	if err := spec.validate(); err != nil {
+	if err := errors.Join(spec.validate(), spec.validateZone()); err != nil {
 		return j, refused(ref, e, effects.CodeInvalid, err.Error())
 	}
 	n, what := j, "updated"

@@ -189,6 +189,9 @@ func (j Job) record(o Occurrence, effs []effects.Effect, c Clock) (Job, []effect
 func (j Job) occurrenceID(c Clock) uuid.UUID { return ChildID(j.Key, "occurrence", c.Step, j.Sequence) }
 
 func (j Job) skipNext(e JobSkipNext, c Clock) (Job, []effects.Effect) {
+	if j.Schedule == "" { // else a schedule of next year would begin with it
+		return j, j.refuse(e, effects.CodeConflict, "the job has no schedule: there is no next time to skip")
+	}
 	j.SkipNext, j.UpdatedAt = min(j.SkipNext, 1<<31)+1, c.Now
 	return j, []effects.Effect{j.announceData("skip_next", jsonOf(struct {
 		Reason string `json:"reason"`

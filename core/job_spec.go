@@ -263,7 +263,7 @@ func (s JobSpec) withDefaults() JobSpec {
 // into what is opaque.
 func (s JobSpec) Validate() error {
 	s = s.withDefaults()
-	return errors.Join(s.validate(), s.validateSchedule())
+	return errors.Join(s.validate(), s.validateZone(), s.validateSchedule())
 }
 
 func (s JobSpec) validate() error {
@@ -343,6 +343,16 @@ func (s JobSpec) validateRuns() error {
 		add("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
 	}
 	return errors.Join(append(errs, checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS))...)
+}
+
+// validateZone looks at a zone without a schedule, which says so itself: constraints
+// go by it.
+func (s JobSpec) validateZone() error {
+	if s.Schedule != "" {
+		return nil
+	}
+	_, err := schedule.LoadZone(s.Timezone)
+	return err
 }
 
 // validateSchedule says what is wrong with the zone, and with the schedule.

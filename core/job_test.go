@@ -37,6 +37,7 @@ func TestAJobIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
 		{"actions", "action_config: ", func(s *core.JobSpec) { s.ActionConfig = json.RawMessage("{") }},
 		{"schedule", `schedule: minute field "61": 61 is out of range 0-59`, func(s *core.JobSpec) { s.Schedule = "61 * * * *" }},
 		{"zone", `timezone: "Mars/Olympus" is not`, func(s *core.JobSpec) { s.Timezone = "Mars/Olympus" }},
+		{"zone without a schedule", `timezone: "Mars/Olympus" is not`, func(s *core.JobSpec) { s.Schedule, s.Timezone = "", "Mars/Olympus" }},
 		{"30 February", `schedule: "0 0 30 2 *" never fires`, func(s *core.JobSpec) { s.Schedule = "0 0 30 2 *" }},
 		{"overlap", `overlap: "pray" is unknown: use "allow", "forbid" or "replace"`, func(s *core.JobSpec) { s.Overlap = "pray" }},
 		{"orphans", `orphan_policy: "sell" is unknown: use "delete" or "adopt"`, func(s *core.JobSpec) { s.OrphanPolicy = "sell" }},

@@ -37,8 +37,9 @@ import (
 //   - Only edges of the map are taken, each is announced, and PreviousState is
 //     where the last one began.
 //   - A run that has ended stays so, but for expire.
-//   - The end is told once to the bus, the job, the scheduler and the occurrence:
-//     with the entry into it.
+//   - The end is told once to the bus, the job and the scheduler: with the entry into
+//     it; and to the occurrence: then, or where a place was given to the run as it
+//     ended, when it hears of that.
 //   - The metrics are announced once, after the end.
 //   - RetryAttempt never exceeds the configured number of retries, and grows by one
 //     with each step from retrying to pending.

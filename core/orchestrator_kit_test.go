@@ -50,16 +50,16 @@ var _ = register(core.KindOrchestrator, kit{
 			_, expire := s.event.(core.OrchestratorExpire)
 			return unless(!b.State.Terminal() || expire || a.State == b.State, "%s → %s", b.State, a.State)
 		}),
-		on("The end is told once to the bus, the job, the scheduler and the occurrence: with the entry into it.", func(s step, b, a core.Orchestrator) string {
+		on("The end is told once to the bus, the job and the scheduler: with the entry into it; and to the occurrence: then, or where a place was given to the run as it ended, when it hears of that.", func(s step, b, a core.Orchestrator) string {
 			var ends, forgets, settles int
 			if a.State.Terminal() && !b.State.Terminal() {
 				ends, forgets = 1, 1
 				if a.State == core.OrchestratorOrphaned {
 					forgets = 0
 				}
-				if a.Occurrence != uuid.Nil {
-					settles = 1
-				}
+			}
+			if a.State.Terminal() && a.Occurrence != uuid.Nil && (!b.State.Terminal() || b.Occurrence == uuid.Nil) {
+				settles = 1
 			}
 			bus := 0
 			for _, state := range entered(s) {

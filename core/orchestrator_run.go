@@ -239,9 +239,7 @@ func (o Orchestrator) end(state OrchestratorStatus, effs []effects.Effect, c Clo
 		Run: o.ID, State: o.State, ExitCode: o.Pod.ExitCode, Error: o.Error,
 	}})
 	if o.Occurrence != uuid.Nil {
-		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: o.Occurrence}, Event: OccurrenceSettle{
-			Outcome: StatusType(o.State), Reason: o.Error, StartedAt: o.ExecutionStartedAt, FinishedAt: o.CompletedAt,
-		}})
+		effs = append(effs, o.settle())
 	}
 	if state != OrchestratorOrphaned { // which the scheduler has forgotten itself
 		effs = append(effs, effects.Send{To: o.scheduler(), Event: SchedulerForget{Run: o.ID}})
@@ -250,6 +248,13 @@ func (o Orchestrator) end(state OrchestratorStatus, effs []effects.Effect, c Clo
 		return o, effs
 	}
 	return o.unlocked(effs)
+}
+
+// settle tells the occurrence how the run ended.
+func (o Orchestrator) settle() effects.Effect {
+	return effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: o.Occurrence}, Event: OccurrenceSettle{
+		Outcome: StatusType(o.State), Reason: o.Error, StartedAt: o.ExecutionStartedAt, FinishedAt: o.CompletedAt,
+	}}
 }
 
 // measured adds the lengths of the attempt's phases, which ends now: a boundary
@@ -290,6 +295,11 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 			o.Metrics.HeartbeatsSent, o.Reported = e.Sent, true
 			return o, []effects.Effect{o.announce("metrics", jsonOf(o.Metrics))}
 		}
+	case OrchestratorAdmit: // a place was given to it as it was cancelled
+		if o.Occurrence == uuid.Nil && e.Occurrence != uuid.Nil {
+			o.Occurrence = e.Occurrence
+			return o, []effects.Effect{o.settle()}
+		}
 	case OrchestratorCreate:
 		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", clip(o.RunID)))
 	case ChildEnded:
@@ -319,7 +329,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 		return o.effectInterrupted(e, c)
 	case EffectHandedBack:
 		return o.effectHandedBack(e, c)
-	case OrchestratorDue, OrchestratorAdmit, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
+	case OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 	}
 	return o, o.refuseNow(e)
 }

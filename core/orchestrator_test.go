@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -327,6 +328,41 @@ func TestTheLimitOfAnAttemptIsNotThatOfTheOneBefore(t *testing.T) {
 	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no"}, core.Clock{Now: start})
 	assert.Equal(t, core.OrchestratorContainerCreating, o.State)
 	assert.Zero(t, o.MaxAllowedRunTimeMS)
+}
+
+// The run that ends gives its place to one that it has just had cancelled, as the job
+// cannot know yet: that one's occurrence is told nevertheless how it ended.
+func TestAPlaceThatIsGivenToARunAsItIsCancelledIsSettled(t *testing.T) {
+	for name, action := range map[string]core.ActionRequest{
+		"killAll":   {Type: core.ActionKillAll},
+		"cancelRun": {Type: core.ActionCancelRun, Config: json.RawMessage(`{"run_id":"nightly:2026-02-10T14:00:00.001Z"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := byHand()
+			spec.MaxConcurrentRuns, spec.ConstraintConfig = 1, json.RawMessage(`{}`)
+			w, key, seq := jobWorld(t, spec)
+			for range 2 {
+				w.send(t, key, core.JobTrigger{}, start, &seq)
+			}
+			w.fire(t, start.Add(time.Second), &seq)
+			active := load[core.Job](w, core.KindJob)[key].Active
+			require.Equal(t, core.StageAsked, active[1].Stage)
+			res := w.send(t, refOf(active[0].Run), core.EffectDone{N: 1, Result: report(false, violated(action))}, start.Add(time.Second), &seq)
+			require.Nil(t, res.Refused)
+
+			runs := load[core.Orchestrator](w, core.KindOrchestrator)
+			assert.Equal(t, core.OrchestratorFailed, runs[refOf(active[0].Run)].State)
+			assert.Equal(t, core.OrchestratorCancelled, runs[refOf(active[1].Run)].State)
+			job := load[core.Job](w, core.KindJob)[key]
+			assert.Empty(t, job.Active)
+			assert.Equal(t, core.JobCounts{Dispatched: 2, Failed: 1, Cancelled: 1}, job.Counts)
+			outcomes := map[uuid.UUID]string{}
+			for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: by run
+				outcomes[o.ActionID] = o.Outcome
+			}
+			assert.Equal(t, map[uuid.UUID]string{active[0].Run: "failed", active[1].Run: "cancelled"}, outcomes)
+		})
+	}
 }
 
 // nextRunInput answers what some run waits for, lets its pod go on, or lets time
