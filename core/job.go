@@ -168,9 +168,10 @@ func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 		var was Job
 		was, effs = j.overdue("the schedule was changed before it was dispatched", c)
 		n.Counts, n.Sequence, n.LastVerdictAt, n.compiled = was.Counts, was.Sequence, was.LastVerdictAt, nil
-		n.LastDueAt = min(was.LastDueAt, was.decidedUntil(c))
+		until := was.decidedUntil(c)
+		n.LastDueAt = min(was.LastDueAt, until)
 		var err error
-		if n, err = n.scheduled(c); err != nil {
+		if n, err = n.scheduled(until); err != nil {
 			return j, refused(ref, e, effects.CodeInvalid, err.Error())
 		}
 		n = n.dropped()
@@ -186,7 +187,7 @@ func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
 // clockWasWrong: see [maxClockLead].
 func (j Job) clockWasWrong(c Clock) bool { return j.LastDueAt.After(c.Now.Add(maxClockLead)) }
 
-// decidedUntil is the time until which another schedule has no say: now, or, where
+// decidedUntil is the time until which a schedule that begins has no say: now, or, where
 // the clock went back, the latest time that has a verdict or is about to have one.
 // Runs that wait for their times do not count: their times are ahead.
 func (j Job) decidedUntil(c Clock) Time {
@@ -210,8 +211,8 @@ func (j Job) schedule() (*schedule.Schedule, error) {
 	return j.scheduleFrom(j.CreatedAt)
 }
 
-// scheduled computes the next time from now.
-func (j Job) scheduled(c Clock) (Job, error) {
+// scheduled computes the next time after those that are decided.
+func (j Job) scheduled(decided Time) (Job, error) {
 	s, err := j.schedule()
 	if err != nil {
 		return j, err
@@ -220,9 +221,9 @@ func (j Job) scheduled(c Clock) (Job, error) {
 	if s == nil || j.Paused {
 		return j, nil
 	}
-	next, ok := s.Next(max(c.Now, j.LastDueAt))
+	next, ok := s.Next(max(decided, j.LastDueAt))
 	if !ok {
-		return j, fmt.Errorf("schedule: %q never fires after %s", clip(j.Schedule), c.Now)
+		return j, fmt.Errorf("schedule: %q never fires after %s", clip(j.Schedule), decided)
 	}
 	j.NextRunAt = next
 	return j, nil
@@ -366,7 +367,7 @@ func (j Job) resume(e JobResume, c Clock) (Job, []effects.Effect) {
 	if j.clockWasWrong(c) {
 		n.LastDueAt = c.Now
 	}
-	n, err := n.scheduled(c)
+	n, err := n.scheduled(j.decidedUntil(c))
 	if err != nil {
 		return j, j.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
 	}
