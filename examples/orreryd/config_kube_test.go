@@ -26,15 +26,17 @@ func TestAKubeconfigThatCannotBeUsedIsAnErrorOfTheConfigurationThatSaysWhatThere
 		{"kubeconfig = '" + good + "'\nnamespace = 'A_b'", `namespace: "A_b" is no name of a namespace`},
 		{"kubeconfig = '" + good + "'\ninstance = 'A b'", `instance: "A b" is no value of a label`},
 	} {
-		file := write(t, "orrery.toml", "listen = '127.0.0.1:0'\ndb = '"+filepath.Join(t.TempDir(), "orrery.db")+"'\n[runners.k]\ntype = 'kubernetes'\n"+row.keys+"\n")
+		db := filepath.Join(t.TempDir(), "orrery.db")
+		file := write(t, "orrery.toml", "listen = '127.0.0.1:0'\ndb = '"+db+"'\n[runners.k]\ntype = 'kubernetes'\n"+row.keys+"\n")
 		c, err := loadConfig(pflag.NewFlagSet("orchestrate", pflag.ContinueOnError), func(name string) string { return map[string]string{"ORRERY_CONFIG": file}[name] })
 		if err == nil {
-			_, err = c.runners(slog.New(slog.DiscardHandler))
+			_, err = openDaemon(t.Context(), c, slog.New(slog.DiscardHandler))
 		}
 		var coded *exitError
 		if assert.ErrorAs(t, err, &coded, row.keys) {
 			assert.Equal(t, 2, coded.code, row.keys)
 			assert.Contains(t, err.Error(), "runners.k."+row.want)
+			assert.NoFileExists(t, db, "nothing is left behind")
 		}
 	}
 }

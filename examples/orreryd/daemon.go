@@ -32,6 +32,7 @@ type daemon struct {
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
 	checker  *constraints.Checker
+	runners  map[string]jobs.Runner
 	jobs     *jobs.Service
 	engine   *shell.Engine
 	api      *apiServer
@@ -106,7 +107,8 @@ func openDaemon(ctx context.Context, c config, log *slog.Logger) (_ *daemon, err
 
 // take takes the file and the address. A database that exists comes first: where
 // another daemon has both, the error names the file. One that is yet to be made
-// comes last, so that nothing is left behind where the address cannot be had.
+// comes last, so that nothing is left behind where the address cannot be had, or a
+// runner cannot be made.
 func (d *daemon) take(ctx context.Context) (err error) {
 	address := func() error {
 		d.listener, err = listen(ctx, d.c.Listen)
@@ -116,6 +118,9 @@ func (d *daemon) take(ctx context.Context) (err error) {
 		if err := address(); err != nil {
 			return err
 		}
+	}
+	if d.runners, err = d.c.runners(d.log); err != nil {
+		return err
 	}
 	if d.store, err = bolt.Open(d.c.DB, bolt.Options{}); err != nil {
 		if errors.Is(err, bolt.ErrLocked) {

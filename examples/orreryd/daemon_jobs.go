@@ -18,10 +18,6 @@ import (
 // runJobs makes what carries out the runs of jobs, and puts it among the
 // interpreters and tools: before the engine is made.
 func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
-	runners, err := d.c.runners(d.log)
-	if err != nil {
-		return err
-	}
 	keys, err := d.c.Jobs.keys()
 	if err != nil {
 		return err
@@ -44,7 +40,7 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
+		Runners: d.runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
 	}
@@ -66,7 +62,7 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	if _, ok := d.tools[jobs.ToolName]; ok {
 		d.tools[jobs.ToolName] = d.jobs.Tool()
 	}
-	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(runners)), ", "), "default", j.DefaultRunner)
+	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(d.runners)), ", "), "default", j.DefaultRunner)
 	return nil
 }
 

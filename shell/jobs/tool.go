@@ -126,10 +126,19 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
 	if err := errors.Join(spec.Validate(), t.s.Check(spec)); err != nil {
-		return errors.New(inputField + "." + strings.ReplaceAll(err.Error(), "\n", "\n"+inputField+"."))
+		return inputError{err}
 	}
 	return nil
 }
+
+// inputError is about fields of the input: a line for each.
+type inputError struct{ err error }
+
+func (e inputError) Error() string {
+	return inputField + "." + strings.ReplaceAll(e.err.Error(), "\n", "\n"+inputField+".")
+}
+
+func (e inputError) Unwrap() error { return e.err }
 
 // Run implements [shell.Tool].
 func (t tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
@@ -206,7 +215,7 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 	if in.Job == "" {
 		spec := in.spec(scope, job, c.ActionID.String())
 		if err := t.s.Check(spec); err != nil {
-			return core.Orchestrator{}, fmt.Errorf("%s.%w", inputField, err)
+			return core.Orchestrator{}, inputError{err}
 		}
 		if _, err := t.s.e.ApplyJob(ctx, spec); err != nil {
 			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)

@@ -3,6 +3,8 @@ package jobs_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -214,6 +216,23 @@ func TestTheInputOfTheToolIsCheckedBeforeTheActionIsStored(t *testing.T) {
 			})
 			assert.ErrorContains(t, err, want, input)
 		}
+	})
+}
+
+// What it was stored with may be refused later: the daemon was configured anew.
+func TestAnActionWhoseInputIsRefusedOnlyAsItBeginsSaysAllThatIsWrong(t *testing.T) {
+	withRig(t, func(r *rig) {
+		var checks atomic.Int32
+		r.fake.OnCheck = func(core.JobSpec) error {
+			if checks.Add(1) == 1 {
+				return nil
+			}
+			return errors.New("pod_spec.a: no\npod_spec.b: no")
+		}
+	}, func(t *testing.T, r *rig) {
+		a := r.wait(r.action(`{"pod_spec":{}}`))
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Equal(t, "tool_input.pod_spec.a: no\ntool_input.pod_spec.b: no", a.Status.Reason)
 	})
 }
 
