@@ -18,7 +18,7 @@ var usual = timing{recoverAfter: 1, lease: 5}
 
 func TestADaemonThatIsKilledAtAnyMomentLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 8, 300, 1)
+	s, n := seed(t), kills(t, 8, 200, 1)
 	const perFile = 150
 	for round := 0; n > 0; round++ {
 		h, l := newHome(t, "", usual), newLedger()

@@ -21,8 +21,8 @@
 //
 // Environment:
 //
-//	ORRERY_SLOW=1    the whole suite: 300 kills of the daemon, 600 of the engine,
-//	                 300 of the engine at its runbooks, 150 at its jobs
+//	ORRERY_SLOW=1    the whole suite: 200 kills of the daemon, 400 of the engine,
+//	                 200 of the engine at its runbooks, 100 at its jobs
 //	ORRERY_KILLS=n   that many kills of the daemon, twice as many of the engine
 //	ORRERY_SEED=n    the seed of load and kills, which every run logs
 //

@@ -27,7 +27,7 @@ import (
 
 func TestAnEngineThatIsKilledAnywhereLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 40, 600, 2)
+	s, n := seed(t), kills(t, 40, 400, 2)
 	const perFile = 200 // so that the checks stay quick, and a failure is near its cause
 	for round := 0; n > 0; round++ {
 		dir, l := workDir(t), newLedger()

@@ -22,7 +22,7 @@ import (
 
 func TestRunsOfJobsOutliveTheEnginesThatAreKilled(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 8, 150, 1)
+	s, n := seed(t), kills(t, 8, 100, 1)
 	const perRound = 25
 	for round := 0; n > 0; round++ {
 		dir, err := filepath.EvalSymlinks(workDir(t))

@@ -31,7 +31,7 @@ func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 	for backend, few := range map[string]int{session.Tmux: 15, session.PTY: 8} {
 		t.Run(backend, func(t *testing.T) {
 			needs(t, backend)
-			killRunbooks(t, backend, kills(t, few, 150, 1))
+			killRunbooks(t, backend, kills(t, few, 100, 1))
 		})
 	}
 }
