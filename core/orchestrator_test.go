@@ -381,6 +381,11 @@ func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Inp
 	for _, ref := range w.refs() {
 		s, err := w.Load(ref)
 		require.NoError(t, err)
+		if _, isJob := s.(core.Job); isJob && fault("to the job") {
+			return core.Input{To: ref, Event: rapid.SampledFrom([]core.Event{
+				core.JobTrigger{By: "bob"}, core.JobKill{}, core.JobKill{All: true}, core.JobPause{}, core.JobResume{}, core.JobSkipNext{}, core.JobDelete{},
+			}).Draw(t, "what")}, true
+		}
 		if d := s.Deadline(); !d.IsZero() && ref.Kind != core.KindScheduler && (at.IsZero() || d < at) {
 			due, at = ref, d
 		}
@@ -458,14 +463,21 @@ func TestEachRunComesToAnEndUnderAnyFiniteSequenceOfFaults(t *testing.T) {
 			require.True(t, ended)
 		}
 		for ref, job := range load[core.Job](w, core.KindJob) { // order-free: so is each
+			n := job.Counts
 			require.True(t, ref != key || len(job.Active) == 0, "%s", encoded(job))
+			require.True(t, ref != key || n.Dispatched == n.Completed+n.Failed+n.Cancelled+n.Orphaned, "%s", encoded(job))
 		}
 		for _, s := range load[core.Scheduler](w, core.KindScheduler) { // order-free: and each
 			require.Empty(t, s.Runs)
 		}
+		verdicts := map[uuid.UUID]int{}
 		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: and each
 			_, settled := core.EndedAt(o)
 			require.True(t, settled, "%s", encoded(o))
+			verdicts[o.ActionID]++
+		}
+		for ref := range runs { // order-free: and each
+			require.Equal(t, 1, verdicts[ref.ID], "%s", ref)
 		}
 	})
 }
