@@ -37,6 +37,9 @@ func Interval(ctx context.Context, s *Service) {
 // HearLittle lets the feeds forget what comes beyond n announcements.
 func (s *Service) HearLittle(n int) { s.feedBuffer = n }
 
+// SmallPages lets the service list n things at a time.
+func (s *Service) SmallPages(n int) { s.pageSize = n }
+
 // Turns is of how many runs somebody has the turn, or waits for it.
 func Turns(s *Service) int {
 	s.turns.mu.Lock()

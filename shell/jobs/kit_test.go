@@ -41,6 +41,7 @@ type rig struct {
 	o     jobs.Options
 	tools map[string]shell.Tool
 	hears int // announcements at a time; 0: as many as there are
+	page  int // of what is listed; 0: as large as can be
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -78,6 +79,9 @@ func (r *rig) start() {
 	s.KeepLogsIn(r.logs)
 	if r.hears > 0 {
 		s.HearLittle(r.hears)
+	}
+	if r.page > 0 {
+		s.SmallPages(r.page)
 	}
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)

@@ -102,7 +102,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 
 // eachInCluster reads the runs that may have something in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
-	page := shell.Page{Limit: shell.MaxPage}
+	page := shell.Page{Limit: s.pageSize}
 	for {
 		runs, next, err := s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, page)
 		if err != nil {
@@ -244,7 +244,7 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 // releaseLocks gives back the locks of runs that are over: a run gives back what it
 // knows of, but a checker may have taken one for a run that had gone by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
-	page := shell.Page{Limit: shell.MaxPage}
+	page := shell.Page{Limit: s.pageSize}
 	for {
 		locks, next, err := s.e.Locks(ctx, shell.MachineFilter{}, page)
 		if err != nil {

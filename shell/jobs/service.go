@@ -133,6 +133,7 @@ type Service struct {
 	turns turns
 
 	feedBuffer int
+	pageSize   int // of what is listed
 }
 
 // logStore keeps what runs have written: the engine.
@@ -147,7 +148,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer}, nil
+	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer, pageSize: shell.MaxPage}, nil
 }
 
 // engine waits until Run knows the engine.

@@ -105,6 +105,10 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 		k.s.log.Error("the runner observed an unknown phase", "runner", k.runner, "phase", string(o.Phase), "pod", o.Name())
 		return
 	}
+	if k.foreign(ctx, o) {
+		k.s.log.Debug("observation passed over: the run has another runner", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase))
+		return
+	}
 	var wait backoff
 	for {
 		run, err := k.s.e.SendJobRun(ctx, o.Run, ev)
@@ -124,6 +128,17 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 			return
 		}
 	}
+}
+
+// foreign reports whether the run has another runner, whose pod alone speaks for it:
+// this one's was left there when runners got other names, say, and goes as a stray.
+func (k *sink) foreign(ctx context.Context, o Observation) bool {
+	run, err := k.s.e.JobRun(ctx, o.Run)
+	if err != nil {
+		return false // the engine says what is wrong
+	}
+	name, _, _ := k.s.runner(run.Config)
+	return name != k.runner
 }
 
 // eventOf is what a run is told of an observation; nil where the phase is unknown.

@@ -270,7 +270,7 @@ func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason s
 // deleteActionJobs deletes the jobs of actions that have ended without doing so: a
 // crash may come between.
 func (s *Service) deleteActionJobs(ctx context.Context) error {
-	page := shell.Page{Limit: shell.MaxPage}
+	page := shell.Page{Limit: s.pageSize}
 	for {
 		jobs, next, err := s.e.Jobs(ctx, shell.JobFilter{}, page)
 		if err != nil {

@@ -36,11 +36,12 @@ func Succeeds(jobs.Run) Script { return Script{Starts: true, Ends: true} }
 type Fake struct {
 	// Script says what becomes of an attempt; nil: the test does.
 	Script func(jobs.Run) Script
-	// OnCreate, OnDelete, OnLogs and OnCheck come before the real thing, and may
-	// wait, or fail it with an error.
+	// OnCreate, OnDelete, OnLogs, OnHeld and OnCheck come before the real thing, and
+	// may wait, or fail it with an error.
 	OnCreate func(ctx context.Context, r jobs.Run) error
 	OnDelete func(ctx context.Context, a jobs.Attempt) error
 	OnLogs   func(ctx context.Context, a jobs.Attempt) error
+	OnHeld   func(ctx context.Context) error
 	OnCheck  func(spec core.JobSpec) error
 
 	mu       sync.Mutex
@@ -315,6 +316,11 @@ func (f *Fake) Watch(ctx context.Context, sink jobs.Sink) error {
 
 // Held implements [jobs.Runner].
 func (f *Fake) Held(ctx context.Context) (held []jobs.Attempt, err error) {
+	if f.OnHeld != nil {
+		if err := f.OnHeld(ctx); err != nil {
+			return nil, err
+		}
+	}
 	err = f.wait(ctx, func() bool {
 		held = f.attempts()
 		return f.watches > 0 && f.watched >= 0

@@ -1,0 +1,179 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+// everyMinute compares cluster and store at each minute.
+func everyMinute(r *rig) { r.o.ReconcileEvery = time.Minute }
+
+// A cluster that does not answer has not lost its pods, at the first look nor at the
+// second one.
+func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
+	for name, fails := range map[string]func(look int32) bool{
+		"never":            func(int32) bool { return true },
+		"at first":         func(look int32) bool { return look%2 == 1 },
+		"at a second look": func(look int32) bool { return look%2 == 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var looks atomic.Int32
+			var broken atomic.Bool
+			log := &syncBuffer{}
+			withRig(t, func(r *rig) {
+				everyMinute(r)
+				r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
+				r.fake.OnHeld = func(context.Context) error {
+					if broken.Load() && fails(looks.Add(1)) {
+						return errCluster
+					}
+					return nil
+				}
+			}, func(t *testing.T, r *rig) {
+				o := r.trigger(job("nightly"))
+				a := r.created(o, 0)
+				r.fake.Start(a)
+				synctest.Wait()
+				broken.Store(true)
+				pass(10 * time.Minute)
+				assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+				assert.Contains(t, log.String(), "cluster and store could not be held against one another")
+				assert.Contains(t, log.String(), errCluster.Error())
+				broken.Store(false)
+				r.fake.Vanish(a)
+				assert.Equal(t, "the pod is gone, and nobody saw it end", r.ended(o).Error, "then it is noticed")
+			})
+		})
+	}
+}
+
+func TestWhatIsMissingForAMomentAloneIsNotLost(t *testing.T) {
+	withRig(t, everyMinute, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		pass(55 * time.Second)
+		r.fake.Vanish(a)
+		pass(10 * time.Second) // the first look comes, and the second one is 10 s later
+		r.fake.Plant(a)
+		pass(20 * time.Second)
+		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+		pass(30 * time.Second)
+		r.fake.Vanish(a)
+		pass(time.Minute)
+		assert.Equal(t, core.OrchestratorFailed, r.run(o.ID).State, "missing at two looks")
+	})
+}
+
+// Two runners may have a pod under one name: that of the run's own runner counts.
+func TestARunOfAnotherRunnerIsNotLostByThisOne(t *testing.T) {
+	other := &runnertest.Fake{}
+	withRig(t, func(r *rig) {
+		everyMinute(r)
+		r.o.Runners = map[string]jobs.Runner{"fake": r.fake, "other": other}
+	}, func(t *testing.T, r *rig) {
+		on := func(name string) func(*core.JobSpec) { return func(s *core.JobSpec) { s.Runner = name } }
+		one, two := r.trigger(job("one", on("fake"))), r.trigger(job("two", on("other")))
+		r.fake.Start(r.created(one, 0))
+		made, err := other.Created(t.Context(), two.RunID, 0)
+		require.NoError(t, err)
+		other.Start(made.Attempt)
+		r.fake.Plant(made.Attempt) // this runner's is a stray
+		pass(5 * time.Minute)
+		assert.Equal(t, core.OrchestratorRunning, r.run(one.ID).State)
+		assert.Equal(t, core.OrchestratorRunning, r.run(two.ID).State)
+		assert.Equal(t, []jobs.Attempt{{Run: one.ID}}, r.fake.Attempts())
+		assert.Equal(t, []jobs.Attempt{{Run: two.ID}}, other.Attempts())
+	})
+}
+
+// A later attempt is looked for under its own number.
+func TestALaterAttemptThatVanishedIsLost(t *testing.T) {
+	withRig(t, everyMinute, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(2)))
+		r.fake.End(r.created(o, 0), 1, "")
+		second := r.created(o, 1)
+		r.fake.Start(second)
+		pass(5 * time.Minute)
+		assert.EqualValues(t, 1, r.run(o.ID).RetryAttempt, "it is there")
+		r.fake.Vanish(second)
+		r.fake.End(r.created(o, 2), 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+	})
+}
+
+// Whoever deletes a pod is not told by the reconciliation that it is gone.
+func TestAPodThatItsRunIsDeletingIsNotLost(t *testing.T) {
+	withRig(t, everyMinute, func(t *testing.T, r *rig) {
+		goOn := make(chan struct{})
+		r.fake.OnDelete = func(_ context.Context, a jobs.Attempt) error {
+			r.fake.Vanish(a)
+			<-goOn
+			return nil
+		}
+		o := r.trigger(job("nightly"))
+		r.fake.End(r.created(o, 0), 0, "")
+		pass(5 * time.Minute)
+		assert.Equal(t, core.OrchestratorTerminating, r.run(o.ID).State)
+		assert.Empty(t, r.run(o.ID).Error)
+		close(goOn)
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+	})
+}
+
+// More runs than one page of the store has: all are looked at.
+func TestTheRunsOfLaterPagesAreLookedAtToo(t *testing.T) {
+	withRig(t, func(r *rig) {
+		everyMinute(r)
+		r.page = 3
+	}, func(t *testing.T, r *rig) {
+		var all []core.Orchestrator
+		for n := range 10 {
+			o := r.trigger(job(fmt.Sprintf("job-%d", n)))
+			r.fake.Start(r.created(o, 0))
+			all = append(all, o)
+		}
+		r.fake.Plant(jobs.Attempt{Run: uuid.Max})
+		for _, o := range all {
+			r.fake.Vanish(jobs.Attempt{Run: o.ID})
+		}
+		pass(2 * time.Minute)
+		for _, o := range all {
+			assert.Equal(t, core.OrchestratorFailed, r.run(o.ID).State, o.RunID)
+		}
+		assert.Empty(t, r.fake.Attempts())
+	})
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
