@@ -16,8 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+	"github.com/orrery-go/orrery/store"
 )
 
 // everyMinute compares cluster and store at each minute.
@@ -176,4 +179,103 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
+}
+
+// breakable is a store in which one record can be unreadable to those who look.
+type breakable struct {
+	store.Store
+	id atomic.Pointer[uuid.UUID]
+}
+
+func (b *breakable) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	return b.Store.View(ctx, func(tx store.ReadTx) error { return fn(breakableTx{tx, b.id.Load()}) })
+}
+
+type breakableTx struct {
+	store.ReadTx
+	id *uuid.UUID
+}
+
+func (t breakableTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
+	rec, err := t.ReadTx.Get(kind, id)
+	if t.id != nil && *t.id == id {
+		rec.State = []byte("{")
+	}
+	return rec, err
+}
+
+// What is damaged may be mended, and then the pod has its run again.
+func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
+	log, st := &syncBuffer{}, &breakable{}
+	withRig(t, func(r *rig) {
+		everyMinute(r)
+		r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
+		st.Store, r.store = r.store, st
+	}, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.Start(a)
+		synctest.Wait()
+		st.id.Store(&o.ID)
+		pass(5 * time.Minute)
+		st.id.Store(nil)
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+		assert.Contains(t, log.String(), "it cannot be told whose pod it is")
+	})
+}
+
+// The locks of a run that goes on, or whose pod does, are its own.
+func TestOnlyTheLocksOfRunsThatAreOverAreReleasedWhereverTheyStand(t *testing.T) {
+	withRig(t, func(r *rig) {
+		everyMinute(r)
+		r.page = 2
+	}, func(t *testing.T, r *rig) {
+		adopted := r.trigger(job("adopted", func(s *core.JobSpec) { s.OrphanPolicy = core.OrphanAdopt }))
+		r.fake.Start(r.created(adopted, 0))
+		synctest.Wait()
+		r.fake.Hang(true)
+		pass(2 * time.Minute)
+		r.fake.Hang(false)
+		require.Equal(t, core.OrchestratorOrphaned, r.run(adopted.ID).State)
+		waiting := r.trigger(job("waiting")) // for its pod
+		r.created(waiting, 0)
+		lock := func(name string, run uuid.UUID) {
+			_, err := r.e.SendLock(t.Context(), scope, name, core.LockAcquire{
+				Namespace: scope.Namespace, Tenant: scope.Tenant, Name: name, Holder: "run:" + run.String(),
+			})
+			require.NoError(t, err)
+		}
+		for n := range 4 {
+			lock(fmt.Sprintf("gone-%d", n), uuid.UUID{1, byte(n + 1)})
+		}
+		lock("adopted", adopted.ID)
+		lock("waiting", waiting.ID)
+		pass(3 * time.Minute)
+		var held []string
+		locks, _, err := r.e.Locks(t.Context(), shell.MachineFilter{}, shell.Page{})
+		require.NoError(t, err)
+		for _, l := range locks {
+			if l.Holder != "" {
+				held = append(held, l.Name)
+			}
+		}
+		assert.ElementsMatch(t, []string{"adopted", "waiting"}, held)
+	})
+}
+
+func TestTheRunnersOfRunsThatAreNotConfiguredAnyMoreAreNamed(t *testing.T) {
+	log := &syncBuffer{}
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		for n := range 2 {
+			r.fake.Start(r.created(r.trigger(job(fmt.Sprint("job-", n), func(s *core.JobSpec) { s.Runner = "fake" })), 0))
+		}
+		synctest.Wait()
+		r.stop()
+		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
+		r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
+		r.start()
+		synctest.Wait()
+		assert.Contains(t, log.String(), `runs have pods with a runner that is not configured: they have no heartbeats, and their pods stay" runner=fake runs=2 configured=other`)
+	})
 }

@@ -117,6 +117,7 @@ func TestCancellingTheActionCancelsTheRun(t *testing.T) {
 				_, err = r.e.CancelAction(t.Context(), a.ID, "test")
 				require.NoError(t, err)
 				assert.Equal(t, core.OrchestratorCancelled, r.ended(run).State)
+				assert.Equal(t, "action "+a.ID.String()+": the action was cancelled", r.run(run.ID).Error)
 				assert.Empty(t, r.fake.Attempts())
 				synctest.Wait()
 				assert.Equal(t, []string{"nightly"}, r.jobsLeft())
@@ -132,8 +133,9 @@ func TestTheTimeLimitOfAnActionCancelsTheRun(t *testing.T) {
 		r.fake.Start(r.created(run, 0))
 		a = r.wait(a)
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
-		assert.Contains(t, a.Status.Reason, "time limit")
+		assert.Equal(t, "run "+run.RunID+": the action reached its time limit", a.Status.Reason)
 		assert.Equal(t, core.OrchestratorCancelled, r.ended(run).State)
+		assert.Equal(t, "action "+a.ID.String()+": the action reached its time limit", r.run(run.ID).Error)
 	})
 }
 
@@ -243,4 +245,35 @@ func TestAnActionThatNamesAJobThatIsNotThereFails(t *testing.T) {
 		assert.Contains(t, a.Status.Reason, `tool_input.job: there is no job "nightly" in `+scope.Namespace+"/"+scope.Tenant+": apply it first")
 		assert.NotContains(t, a.Status.Reason, "not found")
 	})
+}
+
+// The job of an action's own pod has all that the input says, and the action as a
+// label, by which it is cleaned up.
+func TestTheJobOfAnActionsOwnPodIsAsItsInputSays(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.Checker = agrees{} }, func(t *testing.T, r *rig) {
+		a := r.action(`{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]},"constraint_config":{"a":1},"action_config":{"b":2},
+			"retry_config":{"max_retries":2},"orphan_policy":"adopt","pod_start_timeout_ms":9000,"constraint_errors":"open",
+			"logs":{"head_bytes":7,"tail_bytes":8},"labels":{"team":"ops"},"runner":"fake"}`)
+		spec := r.allRuns()[0].Config
+		id := "action-" + a.ID.String() + "-1"
+		assert.Equal(t, core.JobSpec{
+			ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id,
+			PodSpec: json.RawMessage(`{"containers":[{"name":"main","image":"busybox"}]}`), ConstraintConfig: json.RawMessage(`{"a":1}`), ActionConfig: json.RawMessage(`{"b":2}`),
+			RetryConfig:  core.RetryConfig{MaxRetries: 2, BackoffMultiplier: spec.RetryConfig.BackoffMultiplier, MaxDelayMS: spec.RetryConfig.MaxDelayMS},
+			OrphanPolicy: core.OrphanAdopt, PodStartTimeoutMS: 9000, ConstraintErrors: core.FailOpen, Logs: core.LogPolicy{HeadBytes: 7, TailBytes: 8},
+			Labels: map[string]string{"team": "ops", "action-id": a.ID.String()}, Runner: "fake",
+			Timezone: "UTC", Overlap: core.OverlapAllow, CreateAheadMS: spec.CreateAheadMS,
+		}, spec)
+	})
+}
+
+// agrees is a checker that finds nothing wrong.
+type agrees struct{}
+
+func (agrees) CheckPreExecution(context.Context, *jobs.Job, string) (jobs.ConstraintCheckResult, error) {
+	return jobs.ConstraintCheckResult{ShouldProceed: true}, nil
+}
+
+func (agrees) CheckPostExecution(context.Context, *jobs.Job, string, time.Time, time.Time, int) (jobs.ConstraintCheckResult, error) {
+	return jobs.ConstraintCheckResult{ShouldProceed: true}, nil
 }
