@@ -40,6 +40,9 @@ func (s *Service) HearLittle(n int) { s.feedBuffer = n }
 // SmallPages lets the service list n things at a time.
 func (s *Service) SmallPages(n int) { s.pageSize = n }
 
+// LittleRoom lets n observations wait at a time.
+func (s *Service) LittleRoom(n int) { s.sinkRoom = n }
+
 // Turns is of how many runs somebody has the turn, or waits for it.
 func Turns(s *Service) int {
 	s.turns.mu.Lock()

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,5 +369,17 @@ func TestALockThatWasTakenForARunThatHadGoneIsReleased(t *testing.T) {
 		assert.True(t, held["of-somebody"])
 		assert.False(t, held["of-ended"])
 		assert.False(t, held["of-none"])
+	})
+}
+
+func TestARunnerMayObserveFarMoreThanIsKeptAtATime(t *testing.T) {
+	withRig(t, func(r *rig) { r.room = 4 }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		for n := range 50 {
+			r.fake.Explain(a, "Waiting", fmt.Sprint("for ", n))
+		}
+		r.fake.End(a, 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
 	})
 }

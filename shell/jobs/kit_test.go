@@ -42,6 +42,7 @@ type rig struct {
 	tools map[string]shell.Tool
 	hears int // announcements at a time; 0: as many as there are
 	page  int // of what is listed; 0: as large as can be
+	room  int // for observations; 0: as much as there is
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -82,6 +83,9 @@ func (r *rig) start() {
 	}
 	if r.page > 0 {
 		s.SmallPages(r.page)
+	}
+	if r.room > 0 {
+		s.LittleRoom(r.room)
 	}
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)

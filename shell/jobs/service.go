@@ -134,6 +134,7 @@ type Service struct {
 
 	feedBuffer int
 	pageSize   int // of what is listed
+	sinkRoom   int // for observations
 }
 
 // logStore keeps what runs have written: the engine.
@@ -148,7 +149,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer, pageSize: shell.MaxPage}, nil
+	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations}, nil
 }
 
 // engine waits until Run knows the engine.

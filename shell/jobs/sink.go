@@ -20,7 +20,7 @@ const (
 func (s *Service) watch(ctx context.Context, name string, r Runner) {
 	k := &sink{
 		s: s, runner: name, queues: make(map[Attempt][]Observation),
-		room: make(chan struct{}, maxObservations), next: make(chan Attempt, maxObservations),
+		room: make(chan struct{}, s.sinkRoom), next: make(chan Attempt, s.sinkRoom),
 	}
 	work := shell.WithActor(ctx, "runner:"+name)
 	var wg sync.WaitGroup
