@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -118,6 +119,34 @@ func TestThePodsOwnTimesGoToTheCheckAfterwards(t *testing.T) {
 		require.Len(t, k.posts, 1)
 		assert.Equal(t, postCheck{o.RunID, from.Std(), from.Add(time.Second).Std(), -1}, k.posts[0])
 	})
+}
+
+// A cluster that tells half, or what cannot be, is not believed: what we saw counts.
+func TestTimesOfAPodThatCannotBeAreNotBelieved(t *testing.T) {
+	from := effects.MinTime.Add(time.Hour)
+	for name, pod := range map[string]core.Pod{
+		"it ended before it began": {StartedAt: from.Add(time.Second), FinishedAt: from},
+		"no end":                   {StartedAt: from},
+		"no beginning":             {FinishedAt: from},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newChecker()
+			withRig(t, func(r *rig) { r.o.Checker, r.o.Actions = k, k }, func(t *testing.T, r *rig) {
+				o := r.trigger(job("nightly", constrained))
+				a := r.created(o, 0)
+				r.fake.Start(a)
+				synctest.Wait()
+				began := time.Now()
+				pass(7 * time.Second)
+				_, err := r.e.SendJobRun(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: pod})
+				require.NoError(t, err)
+				r.ended(o)
+				require.Len(t, k.posts, 1)
+				assert.True(t, began.Equal(k.posts[0].start), k.posts[0].start)
+				assert.Equal(t, 7*time.Second, k.posts[0].end.Sub(k.posts[0].start))
+			})
+		})
+	}
 }
 
 func TestAnActionThatIsTakenAgainAfterACrashHasTheSameKey(t *testing.T) {

@@ -215,6 +215,22 @@ func TestWhatThereIsOfLogsThatBreakOffIsKept(t *testing.T) {
 	}
 }
 
+func TestTheLogsOfAPodThatIsGoneAreSaidToBeGone(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.OnLogs = func(_ context.Context, a jobs.Attempt) error {
+			r.fake.Vanish(a)
+			return nil
+		}
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.fake.End(a, 0, "")
+		o = r.ended(o)
+		assert.Equal(t, core.OrchestratorCompleted, o.State)
+		assert.Equal(t, core.RunLogs{Error: "attempt " + a.Name() + ": " + jobs.ErrNoPod.Error()}, o.Logs)
+		assert.EqualValues(t, 1+1+1, o.Metrics.KubernetesAPICalls, "creation, logs once, deletion")
+	})
+}
+
 func TestLogsThatCannotBeStoredDoNotStopTheRun(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		r.logs.fail = errCluster
