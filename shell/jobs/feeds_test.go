@@ -24,18 +24,19 @@ type database struct {
 	updates []core.JobRunUpdate
 	metrics []core.OrchestratorMetrics
 	sizes   []int
-	fails   int // so many calls
+	fails   int // so many calls about updates
+	loses   int // so many about metrics
 }
 
-func (d *database) failing() bool {
-	d.fails--
-	return d.fails >= 0
+func refuses(n *int) bool {
+	*n--
+	return *n >= 0
 }
 
 func (d *database) Sync(_ context.Context, u []core.JobRunUpdate) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failing() {
+	if refuses(&d.fails) {
 		return errCluster
 	}
 	d.updates, d.sizes = append(d.updates, u...), append(d.sizes, len(u))
@@ -45,6 +46,9 @@ func (d *database) Sync(_ context.Context, u []core.JobRunUpdate) error {
 func (d *database) Collect(_ context.Context, m []core.OrchestratorMetrics) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if refuses(&d.loses) {
+		return errCluster
+	}
 	d.metrics = append(d.metrics, m...)
 	return nil
 }
@@ -126,13 +130,14 @@ func TestUpdatesComeInBatches(t *testing.T) {
 }
 
 func TestADatabaseThatIsDownIsToldLater(t *testing.T) {
-	d := &database{fails: 4}
+	d := &database{fails: 4, loses: 4}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
 		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
 		pass(5 * time.Minute)
 		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+		assert.Equal(t, 1, d.metricsOf(o.RunID))
 	})
 }
 
@@ -166,16 +171,23 @@ func TestWhatTheBusHasDroppedIsReadFromTheRuns(t *testing.T) {
 }
 
 func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
-	d := &database{fails: 1 << 30}
+	d := &database{fails: 1 << 30, loses: 1 << 30}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
 		pass(time.Minute) // what comes while it begins may be told twice
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
+		r.fake.Script = nil
+		running := r.trigger(job("other"))
+		r.fake.Start(r.created(running, 0))
+		synctest.Wait()
 		r.stop()
-		d.fails = 0
+		d.fails, d.loses = 0, 0
 		r.start()
 		pass(5 * time.Second)
 		assert.Equal(t, []core.OrchestratorStatus{core.OrchestratorRunning, core.OrchestratorCompleted}, d.statuses(o.RunID))
+		assert.Equal(t, 1, d.metricsOf(o.RunID))
+		require.Len(t, d.metrics, 1, "of a run that goes on there are none yet")
+		assert.Equal(t, core.OrchestratorCompleted, d.metrics[0].FinalState)
 	})
 }
 

@@ -1,11 +1,9 @@
 package jobs_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 	"github.com/orrery-go/orrery/store"
@@ -37,7 +36,7 @@ func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var looks atomic.Int32
 			var broken atomic.Bool
-			log := &syncBuffer{}
+			log := &locked.Buffer{}
 			withRig(t, func(r *rig) {
 				everyMinute(r)
 				r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -169,24 +168,6 @@ func TestTheRunsOfLaterPagesAreLookedAtToo(t *testing.T) {
 	})
 }
 
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // breakable is a store in which one record can be unreadable to those who look.
 type breakable struct {
 	store.Store
@@ -212,7 +193,7 @@ func (t breakableTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) 
 
 // What is damaged may be mended, and then the pod has its run again.
 func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
-	log, st := &syncBuffer{}, &breakable{}
+	log, st := &locked.Buffer{}, &breakable{}
 	withRig(t, func(r *rig) {
 		everyMinute(r)
 		r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -271,7 +252,7 @@ func TestOnlyTheLocksOfRunsThatAreOverAreReleasedWhereverTheyStand(t *testing.T)
 }
 
 func TestTheRunnersOfRunsThatAreNotConfiguredAnyMoreAreNamed(t *testing.T) {
-	log := &syncBuffer{}
+	log := &locked.Buffer{}
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		for n := range 2 {
 			r.fake.Start(r.created(r.trigger(job(fmt.Sprint("job-", n), func(s *core.JobSpec) { s.Runner = "fake" })), 0))
