@@ -266,13 +266,19 @@ func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
 	for name, allowed := range map[string]bool{"ours": true, "theirs": false, "lab": false, "feeds": false} {
 		file := write(t, name+".yaml", "id: "+name+"\npodSpec: {containers: [{name: main, image: x, command: [\"true\"]}]}\n"+
 			"constraints: [{previousRun: {onViolation: [{webhook: {url: 'https://example.com', secret: "+name+"}}]}}]\n")
+		refusal := `webhook.secret: there is no secret "` + name + `": use one of `
 		r := p.do("job", "apply", "-f", file)
+		action := p.do("actions", "add", "--tool", "kubernetes", "--wait", "--input", `{"pod_spec":{"containers":[{"name":"main","image":"x","command":["true"]}]},
+			"constraint_config":{"constraints":[{"previousRun":{"onViolation":[{"webhook":{"url":"https://example.com","secret":"`+name+`"}}]}}]}}`)
 		if allowed {
 			assert.Zero(t, r.code, r.err)
+			assert.Zero(t, action.code, action.out+action.err)
 			continue
 		}
 		assert.NotZero(t, r.code, name)
-		assert.Contains(t, r.err, `webhook.secret: there is no secret "`+name+`": use one of ours`)
+		assert.Contains(t, r.err, refusal+"ours")
+		assert.NotZero(t, action.code, name)
+		assert.Contains(t, action.out+action.err, refusal)
 	}
 }
 

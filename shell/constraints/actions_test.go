@@ -127,6 +127,7 @@ func TestAKeySignsTheWebhooksOfThoseAloneThatItIsFor(t *testing.T) {
 			j.Namespace, j.Tenant = "lab", "acme"
 			run := w.run(j, noon, violated)
 			valid := c.Validate(j)
+			require.NoError(t, c.ValidateUnscoped(j), "somebody's may")
 			err := c.Take(t.Context(), j, run.RunID, jobs.Action{Constraint: "window", Type: "webhook", Config: json.RawMessage(config), Key: "run/7"})
 			if row.signs {
 				require.NoError(t, valid)

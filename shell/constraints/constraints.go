@@ -200,14 +200,24 @@ func (c *Checker) Validate(job *jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return c.available(job, p)
+	return c.available(p, c.secretsOf(func(s Secret) bool { return s.covers(job) }))
 }
 
-// secretsOf names the keys that a job may ask for, in order.
-func (c *Checker) secretsOf(job *jobs.Job) []string {
+// ValidateUnscoped is [Checker.Validate] for a job whose namespace and tenant are not
+// known yet: it may ask for each key that anybody's may.
+func (c *Checker) ValidateUnscoped(job *jobs.Job) error {
+	p, err := c.plan(job)
+	if err != nil {
+		return err
+	}
+	return c.available(p, c.secretsOf(func(Secret) bool { return true }))
+}
+
+// secretsOf names the keys that may be asked for, in order.
+func (c *Checker) secretsOf(may func(Secret) bool) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(c.o.Secrets)) {
-		if c.o.Secrets[name].covers(job) {
+		if may(c.o.Secrets[name]) {
 			names = append(names, name)
 		}
 	}
@@ -222,8 +232,9 @@ func (c *Checker) signer(job *jobs.Job, name string) *standardwebhooks.Webhook {
 	return c.keys[name]
 }
 
-// available reports what the job needs and the daemon is not configured for.
-func (c *Checker) available(job *jobs.Job, p *plan) error {
+// available reports what the job needs and the daemon is not configured for; secrets
+// are the keys that it may ask for.
+func (c *Checker) available(p *plan, secrets []string) error {
 	for _, u := range p.needs {
 		var known []string
 		var what string
@@ -237,8 +248,7 @@ func (c *Checker) available(job *jobs.Job, p *plan) error {
 				return fmt.Errorf("%s: %w", strings.TrimSuffix(u.path, ".tool"), err)
 			}
 		case needSecret:
-			what, known = "secret", c.secretsOf(job)
-			ok = slices.Contains(known, u.name)
+			what, known, ok = "secret", secrets, slices.Contains(secrets, u.name)
 		case needNotify:
 			if c.o.Notify == nil {
 				return fmt.Errorf("%s: no notifications are configured here", u.path)

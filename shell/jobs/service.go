@@ -28,7 +28,10 @@ type Options struct {
 	// named now.
 	DefaultRunner string
 	// Checker evaluates constraints; nil: a job that has some is refused. Where it
-	// has a method Validate(job *Job) error, that is asked before a job is applied.
+	// has a method Validate(job *Job) error, that is asked before a job is applied;
+	// and where it has ValidateUnscoped(job *Job) error, that is asked instead while
+	// the job's namespace and tenant are not known: before an action is stored that
+	// brings a pod of its own.
 	Checker ConstraintChecker
 	// Actions takes the actions of constraints; nil: each fails.
 	Actions ActionExecutor
@@ -180,7 +183,10 @@ func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
 
 // Check reports what of a job cannot be run here: before [shell.Engine.ApplyJob].
 // An error names the field.
-func (s *Service) Check(spec core.JobSpec) error {
+func (s *Service) Check(spec core.JobSpec) error { return s.check(spec, true) }
+
+// check is Check for a job whose namespace and tenant may not be known yet.
+func (s *Service) check(spec core.JobSpec, scoped bool) error {
 	_, r, err := s.runner(spec)
 	if err != nil {
 		return err
@@ -190,6 +196,9 @@ func (s *Service) Check(spec core.JobSpec) error {
 	}
 	if len(spec.ConstraintConfig) > 0 && s.o.Checker == nil {
 		return errors.New("constraint_config: no checker of constraints is configured: leave it out")
+	}
+	if v, ok := s.o.Checker.(interface{ ValidateUnscoped(job *Job) error }); ok && !scoped {
+		return v.ValidateUnscoped(&spec)
 	}
 	if v, ok := s.o.Checker.(interface{ Validate(job *Job) error }); ok {
 		return v.Validate(&spec)

@@ -125,7 +125,7 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 		return err
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
-	if err := errors.Join(spec.Validate(), t.s.Check(spec)); err != nil {
+	if err := errors.Join(spec.Validate(), t.s.check(spec, false)); err != nil {
 		return inputError{err}
 	}
 	return nil

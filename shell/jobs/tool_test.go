@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
 
 const onePod = `{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]}}`
@@ -265,6 +267,42 @@ func TestTheJobOfAnActionsOwnPodIsAsItsInputSays(t *testing.T) {
 			Timezone: "UTC", Overlap: core.OverlapAllow, CreateAheadMS: spec.CreateAheadMS,
 		}, spec)
 	})
+}
+
+// Whose action it is, is known only as it begins.
+func TestTheConstraintsOfAnActionsOwnPodAreCheckedForItsTenantAsItBegins(t *testing.T) {
+	const input = `{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]},"constraint_config":{}}`
+	withRig(t, func(r *rig) {
+		r.o.Checker = scoped{}
+		r.fake.Script = runnertest.Succeeds
+	}, func(t *testing.T, r *rig) {
+		mine := r.wait(r.action(input))
+		assert.Equal(t, core.StatusCompleted, mine.Status.Type, mine.Status.Reason)
+		other := r.wait(r.action(input, func(s *core.ActionSpec) { s.Tenant = "other" }))
+		assert.Equal(t, core.StatusFailed, other.Status.Type)
+		assert.Equal(t, "tool_input.constraint_config: not for other", other.Status.Reason)
+		_, err := r.e.CreateAction(t.Context(), core.ActionSpec{
+			Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(strings.Replace(input, "{}", `{"a":1}`, 1)),
+		})
+		require.ErrorContains(t, err, "tool_input.constraint_config: for nobody")
+	})
+}
+
+// scoped is a checker of constraints that one tenant may have.
+type scoped struct{ agrees }
+
+func (scoped) Validate(job *jobs.Job) error {
+	if job.Tenant != scope.Tenant {
+		return errors.New("constraint_config: not for " + job.Tenant)
+	}
+	return nil
+}
+
+func (scoped) ValidateUnscoped(job *jobs.Job) error {
+	if string(job.ConstraintConfig) != "{}" {
+		return errors.New("constraint_config: for nobody")
+	}
+	return nil
 }
 
 // agrees is a checker that finds nothing wrong.
