@@ -263,7 +263,7 @@ func (s JobSpec) withDefaults() JobSpec {
 // into what is opaque.
 func (s JobSpec) Validate() error {
 	s = s.withDefaults()
-	return errors.Join(s.validate(), s.validateZone(), s.validateSchedule())
+	return errors.Join(s.validate(), s.validateSchedule())
 }
 
 func (s JobSpec) validate() error {
@@ -357,14 +357,12 @@ func (s JobSpec) validateZone() error {
 
 // validateSchedule says what is wrong with the zone, and with the schedule.
 func (s JobSpec) validateSchedule() error {
-	_, err := s.scheduleFrom(effects.MinTime)
-	var bad *schedule.Error
-	if !errors.As(err, &bad) || bad.Field != "timezone" {
-		return err
+	_, zone := schedule.LoadZone(s.Timezone)
+	if zone != nil {
+		s.Timezone = zoneOr("") // in which the schedule is looked at nevertheless
 	}
-	s.Timezone = zoneOr("") // the zone was looked at first
-	_, more := s.scheduleFrom(effects.MinTime)
-	return errors.Join(err, more)
+	_, err := s.scheduleFrom(effects.MinTime)
+	return errors.Join(zone, err)
 }
 
 // scheduleFrom compiles the schedule; nil where there is none.

@@ -196,21 +196,22 @@ func (c *Checker) using() (Source, error) {
 // right: an error names the field. A job without the two is right. What is valid is
 // never refused by a check of the same Checker.
 func (c *Checker) Validate(job *jobs.Job) error {
-	p, err := c.plan(job)
-	if err != nil {
-		return err
-	}
-	return c.available(p, c.secretsOf(func(s Secret) bool { return s.covers(job) }))
+	return c.validate(job, func(s Secret) bool { return s.covers(job) })
 }
 
 // ValidateUnscoped is [Checker.Validate] for a job whose namespace and tenant are not
 // known yet: it may ask for each key that anybody's may.
 func (c *Checker) ValidateUnscoped(job *jobs.Job) error {
+	return c.validate(job, func(Secret) bool { return true })
+}
+
+// validate is Validate for a job that may ask for some of the keys.
+func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 	p, err := c.plan(job)
 	if err != nil {
 		return err
 	}
-	return c.available(p, c.secretsOf(func(Secret) bool { return true }))
+	return c.available(p, may)
 }
 
 // secretsOf names the keys that may be asked for, in order.
@@ -232,9 +233,9 @@ func (c *Checker) signer(job *jobs.Job, name string) *standardwebhooks.Webhook {
 	return c.keys[name]
 }
 
-// available reports what the job needs and the daemon is not configured for; secrets
-// are the keys that it may ask for.
-func (c *Checker) available(p *plan, secrets []string) error {
+// available reports what the job needs and the daemon is not configured for, or it may
+// not ask for.
+func (c *Checker) available(p *plan, may func(Secret) bool) error {
 	for _, u := range p.needs {
 		var known []string
 		var what string
@@ -248,7 +249,8 @@ func (c *Checker) available(p *plan, secrets []string) error {
 				return fmt.Errorf("%s: %w", strings.TrimSuffix(u.path, ".tool"), err)
 			}
 		case needSecret:
-			what, known, ok = "secret", secrets, slices.Contains(secrets, u.name)
+			what, known = "secret", c.secretsOf(may)
+			ok = slices.Contains(known, u.name)
 		case needNotify:
 			if c.o.Notify == nil {
 				return fmt.Errorf("%s: no notifications are configured here", u.path)

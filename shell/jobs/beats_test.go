@@ -71,7 +71,7 @@ func TestTheConfiguredIntervalIsThatOfTheScheduler(t *testing.T) {
 func TestTheRunsOfOtherRunnersBeatWhileOneHangs(t *testing.T) {
 	slow := &runnertest.Fake{}
 	withRig(t, func(r *rig) { r.o.Runners["slow"], r.o.DefaultRunner = slow, "fake" }, func(t *testing.T, r *rig) {
-		stuck := r.trigger(job("stuck", func(s *core.JobSpec) { s.Runner = "slow" }))
+		stuck := r.trigger(job("stuck", on("slow")))
 		_, err := slow.Created(t.Context(), stuck.RunID, 0)
 		require.NoError(t, err)
 		o := r.trigger(job("nightly"))

@@ -43,6 +43,11 @@ func newChecker() *checker {
 	}}}}
 }
 
+// agrees is a checker that asks for nothing.
+func agrees() *checker {
+	return &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true}}
+}
+
 func (k *checker) Validate(*jobs.Job) error { return k.invalid }
 
 func (k *checker) CheckPreExecution(ctx context.Context, _ *jobs.Job, _ string) (jobs.ConstraintCheckResult, error) {

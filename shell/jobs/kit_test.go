@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 	"github.com/orrery-go/orrery/shell/replay"
@@ -40,9 +41,10 @@ type rig struct {
 	logs  *memLogs
 	o     jobs.Options
 	tools map[string]shell.Tool
-	hears int // announcements at a time; 0: as many as there are
-	page  int // of what is listed; 0: as large as can be
-	room  int // for observations; 0: as much as there is
+	hears int           // announcements at a time; 0: as many as there are
+	page  int           // of what is listed; 0: as large as can be
+	log   locked.Buffer // of the service
+	room  int           // for observations; 0: as much as there is
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -73,7 +75,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	o := r.o
 	if o.Logger == nil {
-		o.Logger = quiet
+		o.Logger = slog.New(slog.NewTextHandler(&r.log, nil))
 	}
 	s, err := jobs.New(o)
 	require.NoError(r.t, err)
@@ -121,6 +123,31 @@ func (r *rig) restart() {
 	r.start()
 }
 
+// everyMinute compares cluster and store at each minute.
+func everyMinute(r *rig) { r.o.ReconcileEvery = time.Minute }
+
+// lock takes a lock.
+func (r *rig) lock(name, holder string) {
+	r.t.Helper()
+	_, err := r.e.SendLock(r.t.Context(), scope, name, core.LockAcquire{
+		Namespace: scope.Namespace, Tenant: scope.Tenant, Name: name, Holder: holder,
+	})
+	require.NoError(r.t, err)
+}
+
+// locked names the locks that are held.
+func (r *rig) locked() (names []string) {
+	r.t.Helper()
+	locks, _, err := r.e.Locks(r.t.Context(), shell.MachineFilter{}, shell.Page{})
+	require.NoError(r.t, err)
+	for _, l := range locks {
+		if l.Holder != "" {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
 // job is a job without a schedule.
 func job(id string, change ...func(*core.JobSpec)) core.JobSpec {
 	spec := core.JobSpec{
@@ -135,6 +162,10 @@ func job(id string, change ...func(*core.JobSpec)) core.JobSpec {
 
 func retries(n uint32) func(*core.JobSpec) {
 	return func(s *core.JobSpec) { s.RetryConfig = core.RetryConfig{MaxRetries: n, InitialDelayMS: 1000} }
+}
+
+func on(runner string) func(*core.JobSpec) {
+	return func(s *core.JobSpec) { s.Runner = runner }
 }
 
 func constrained(s *core.JobSpec) {

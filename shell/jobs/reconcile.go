@@ -118,11 +118,14 @@ func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator))
 	}
 }
 
-// has reports whether the run may have something with the runner.
-func (s *Service) has(o core.Orchestrator, name string) bool {
+// isOf reports whether the run is one of the runner's.
+func (s *Service) isOf(o core.Orchestrator, name string) bool {
 	n, _, err := s.runner(o.Config)
-	return err == nil && n == name && o.InCluster
+	return err == nil && n == name
 }
+
+// has reports whether the run may have something with the runner.
+func (s *Service) has(o core.Orchestrator, name string) bool { return s.isOf(o, name) && o.InCluster }
 
 // lost tells a run that its pod is gone (E10).
 func (s *Service) lost(ctx context.Context, name string, a Attempt) {

@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,15 +14,10 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 	"github.com/orrery-go/orrery/store"
 )
-
-// everyMinute compares cluster and store at each minute.
-func everyMinute(r *rig) { r.o.ReconcileEvery = time.Minute }
 
 // A cluster that does not answer has not lost its pods, at the first look nor at the
 // second one.
@@ -36,10 +30,8 @@ func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var looks atomic.Int32
 			var broken atomic.Bool
-			log := &locked.Buffer{}
 			withRig(t, func(r *rig) {
 				everyMinute(r)
-				r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
 				r.fake.OnHeld = func(context.Context) error {
 					if broken.Load() && fails(looks.Add(1)) {
 						return errCluster
@@ -54,8 +46,8 @@ func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
 				broken.Store(true)
 				pass(10 * time.Minute)
 				assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
-				assert.Contains(t, log.String(), "cluster and store could not be held against one another")
-				assert.Contains(t, log.String(), errCluster.Error())
+				assert.Contains(t, r.log.String(), "cluster and store could not be held against one another")
+				assert.Contains(t, r.log.String(), errCluster.Error())
 				broken.Store(false)
 				r.fake.Vanish(a)
 				assert.Equal(t, "the pod is gone, and nobody saw it end", r.ended(o).Error, "then it is noticed")
@@ -89,7 +81,6 @@ func TestARunOfAnotherRunnerIsNotLostByThisOne(t *testing.T) {
 		everyMinute(r)
 		r.o.Runners = map[string]jobs.Runner{"fake": r.fake, "other": other}
 	}, func(t *testing.T, r *rig) {
-		on := func(name string) func(*core.JobSpec) { return func(s *core.JobSpec) { s.Runner = name } }
 		one, two := r.trigger(job("one", on("fake"))), r.trigger(job("two", on("other")))
 		r.fake.Start(r.created(one, 0))
 		made, err := other.Created(t.Context(), two.RunID, 0)
@@ -193,10 +184,9 @@ func (t breakableTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) 
 
 // What is damaged may be mended, and then the pod has its run again.
 func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
-	log, st := &locked.Buffer{}, &breakable{}
+	st := &breakable{}
 	withRig(t, func(r *rig) {
 		everyMinute(r)
-		r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		st.Store, r.store = r.store, st
 	}, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly"))
@@ -208,7 +198,7 @@ func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
 		st.id.Store(nil)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
-		assert.Contains(t, log.String(), "it cannot be told whose pod it is")
+		assert.Contains(t, r.log.String(), "it cannot be told whose pod it is")
 	})
 }
 
@@ -218,7 +208,7 @@ func TestOnlyTheLocksOfRunsThatAreOverAreReleasedWhereverTheyStand(t *testing.T)
 		everyMinute(r)
 		r.page = 2
 	}, func(t *testing.T, r *rig) {
-		adopted := r.trigger(job("adopted", func(s *core.JobSpec) { s.OrphanPolicy = core.OrphanAdopt }))
+		adopted := r.trigger(job("adopted", adopting))
 		r.fake.Start(r.created(adopted, 0))
 		synctest.Wait()
 		r.fake.Hang(true)
@@ -227,42 +217,26 @@ func TestOnlyTheLocksOfRunsThatAreOverAreReleasedWhereverTheyStand(t *testing.T)
 		require.Equal(t, core.OrchestratorOrphaned, r.run(adopted.ID).State)
 		waiting := r.trigger(job("waiting")) // for its pod
 		r.created(waiting, 0)
-		lock := func(name string, run uuid.UUID) {
-			_, err := r.e.SendLock(t.Context(), scope, name, core.LockAcquire{
-				Namespace: scope.Namespace, Tenant: scope.Tenant, Name: name, Holder: "run:" + run.String(),
-			})
-			require.NoError(t, err)
-		}
 		for n := range 4 {
-			lock(fmt.Sprintf("gone-%d", n), uuid.UUID{1, byte(n + 1)})
+			r.lock(fmt.Sprintf("gone-%d", n), "run:"+uuid.UUID{1, byte(n + 1)}.String())
 		}
-		lock("adopted", adopted.ID)
-		lock("waiting", waiting.ID)
+		r.lock("adopted", "run:"+adopted.ID.String())
+		r.lock("waiting", "run:"+waiting.ID.String())
 		pass(3 * time.Minute)
-		var held []string
-		locks, _, err := r.e.Locks(t.Context(), shell.MachineFilter{}, shell.Page{})
-		require.NoError(t, err)
-		for _, l := range locks {
-			if l.Holder != "" {
-				held = append(held, l.Name)
-			}
-		}
-		assert.ElementsMatch(t, []string{"adopted", "waiting"}, held)
+		assert.ElementsMatch(t, []string{"adopted", "waiting"}, r.locked())
 	})
 }
 
 func TestTheRunnersOfRunsThatAreNotConfiguredAnyMoreAreNamed(t *testing.T) {
-	log := &locked.Buffer{}
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		for n := range 2 {
-			r.fake.Start(r.created(r.trigger(job(fmt.Sprint("job-", n), func(s *core.JobSpec) { s.Runner = "fake" })), 0))
+			r.fake.Start(r.created(r.trigger(job(fmt.Sprint("job-", n), on("fake"))), 0))
 		}
 		synctest.Wait()
 		r.stop()
 		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
-		r.o.Logger = slog.New(slog.NewTextHandler(log, nil))
 		r.start()
 		synctest.Wait()
-		assert.Contains(t, log.String(), `runs have pods with a runner that is not configured: they have no heartbeats, and their pods stay" runner=fake runs=2 configured=other`)
+		assert.Contains(t, r.log.String(), `runs have pods with a runner that is not configured: they have no heartbeats, and their pods stay" runner=fake runs=2 configured=other`)
 	})
 }

@@ -134,11 +134,7 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 // this one's was left there when runners got other names, say, and goes as a stray.
 func (k *sink) foreign(ctx context.Context, o Observation) bool {
 	run, err := k.s.e.JobRun(ctx, o.Run)
-	if err != nil {
-		return false // the engine says what is wrong
-	}
-	name, _, _ := k.s.runner(run.Config)
-	return name != k.runner
+	return err == nil && !k.s.isOf(run, k.runner) // else the engine says what is wrong
 }
 
 // eventOf is what a run is told of an observation; nil where the phase is unknown.

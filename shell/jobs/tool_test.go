@@ -252,7 +252,7 @@ func TestAnActionThatNamesAJobThatIsNotThereFails(t *testing.T) {
 // The job of an action's own pod has all that the input says, and the action as a
 // label, by which it is cleaned up.
 func TestTheJobOfAnActionsOwnPodIsAsItsInputSays(t *testing.T) {
-	withRig(t, func(r *rig) { r.o.Checker = agrees{} }, func(t *testing.T, r *rig) {
+	withRig(t, func(r *rig) { r.o.Checker = agrees() }, func(t *testing.T, r *rig) {
 		a := r.action(`{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]},"constraint_config":{"a":1},"action_config":{"b":2},
 			"retry_config":{"max_retries":2},"orphan_policy":"adopt","pod_start_timeout_ms":9000,"constraint_errors":"open",
 			"logs":{"head_bytes":7,"tail_bytes":8},"labels":{"team":"ops"},"runner":"fake"}`)
@@ -273,7 +273,7 @@ func TestTheJobOfAnActionsOwnPodIsAsItsInputSays(t *testing.T) {
 func TestTheConstraintsOfAnActionsOwnPodAreCheckedForItsTenantAsItBegins(t *testing.T) {
 	const input = `{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]},"constraint_config":{}}`
 	withRig(t, func(r *rig) {
-		r.o.Checker = scoped{}
+		r.o.Checker = scoped{agrees()}
 		r.fake.Script = runnertest.Succeeds
 	}, func(t *testing.T, r *rig) {
 		mine := r.wait(r.action(input))
@@ -289,7 +289,7 @@ func TestTheConstraintsOfAnActionsOwnPodAreCheckedForItsTenantAsItBegins(t *test
 }
 
 // scoped is a checker of constraints that one tenant may have.
-type scoped struct{ agrees }
+type scoped struct{ *checker }
 
 func (scoped) Validate(job *jobs.Job) error {
 	if job.Tenant != scope.Tenant {
@@ -303,15 +303,4 @@ func (scoped) ValidateUnscoped(job *jobs.Job) error {
 		return errors.New("constraint_config: for nobody")
 	}
 	return nil
-}
-
-// agrees is a checker that finds nothing wrong.
-type agrees struct{}
-
-func (agrees) CheckPreExecution(context.Context, *jobs.Job, string) (jobs.ConstraintCheckResult, error) {
-	return jobs.ConstraintCheckResult{ShouldProceed: true}, nil
-}
-
-func (agrees) CheckPostExecution(context.Context, *jobs.Job, string, time.Time, time.Time, int) (jobs.ConstraintCheckResult, error) {
-	return jobs.ConstraintCheckResult{ShouldProceed: true}, nil
 }
