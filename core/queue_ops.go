@@ -4,18 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
 )
-
-// ms gives a duration of that many milliseconds, which saturates.
-func ms(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Millisecond)
-	return time.Duration(min(max(n, -most), most)) * time.Millisecond
-}
 
 // create: (absent) → active.
 func (r *queueRun) create(e QueueCreate) { r.make(e.Namespace, e.Tenant, e.Name, e.Config) }
@@ -90,7 +83,7 @@ func (r *queueRun) push(e QueuePush) {
 	}
 	var until Time
 	if e.DelayMS > 0 {
-		until = r.c.Now.Add(ms(e.DelayMS))
+		until = laterMS(r.c.Now, e.DelayMS)
 	}
 	if e.DedupKey != "" && !r.claimDedup(e) {
 		return
@@ -148,7 +141,7 @@ func (r *queueRun) claimDedup(e QueuePush) bool {
 	}
 	d = QueueDedup{ID: id, Queue: r.q.ID, Key: key, Item: itemID(r.q.ID, r.q.Pushed+1, r.c.Step)}
 	if w := r.q.Config.DedupWindowMS; w > 0 {
-		d.Until = r.c.Now.Add(ms(w))
+		d.Until = laterMS(r.c.Now, w)
 		r.wakeAt(d.Until)
 	}
 	r.v.putDedup(d)
@@ -224,7 +217,7 @@ func (r *queueRun) takeUpTo(e QueueTake, most int) (taken []QueueItem, why strin
 	if visible == 0 {
 		visible = r.q.Config.VisibilityTimeoutMS
 	}
-	until := r.c.Now.Add(ms(visible))
+	until := laterMS(r.c.Now, visible)
 	for range most + maxDueItems {
 		if len(taken) == most || len(taken) > 0 && r.moved >= maxMovedBytes {
 			return taken, ""
@@ -316,7 +309,7 @@ func (r *queueRun) complete(e QueueComplete) {
 	r.ended(&i, ChildEnded{Outcome: ChildSucceeded, Result: result})
 	r.emit("complete", i.ID)
 	if keep := r.q.Config.KeepCompletedMS; keep > 0 {
-		i.State.Until = r.c.Now.Add(ms(keep))
+		i.State.Until = laterMS(r.c.Now, keep)
 		r.move(&before, &i)
 		return
 	}
@@ -358,7 +351,7 @@ func (r *queueRun) extend(e QueueExtend) {
 		visible = r.q.Config.VisibilityTimeoutMS
 	}
 	i := before
-	i.State.Until = r.c.Now.Add(ms(visible))
+	i.State.Until = laterMS(r.c.Now, visible)
 	r.move(&before, &i)
 	r.readied = false // it is held as before
 	r.answer(i)

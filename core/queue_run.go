@@ -344,7 +344,7 @@ func (r *queueRun) again(before QueueItem, reason string, backoff, permanent boo
 		return
 	case backoff:
 		if d := retry.Delay(i.ID, i.Attempts); d > 0 {
-			i.State, i.Place = ItemState{Type: ItemFailed, Error: reason, Until: r.c.Now.Add(ms(d))}, 0
+			i.State, i.Place = ItemState{Type: ItemFailed, Error: reason, Until: laterMS(r.c.Now, d)}, 0
 			r.move(&before, &i)
 			return
 		}
@@ -369,7 +369,7 @@ func (r *queueRun) sweep() {
 	}
 	r.q.Wake, _ = r.nextTimed()
 	if !r.q.Wake.IsZero() { // the rest is for another event, which must not come at this very instant
-		r.q.Wake = max(r.q.Wake, r.c.Now.Add(ms(1)))
+		r.q.Wake = max(r.q.Wake, laterMS(r.c.Now, 1))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -148,9 +149,5 @@ func lastWords(stderr, stdout string) string {
 	return ""
 }
 
-func clip(s string) string {
-	if len(s) > 128 {
-		return strings.ToValidUTF8(s[:128], "") + "…"
-	}
-	return s
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 128) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -261,7 +262,7 @@ func (e *evaluation) message() string {
 	}
 	switch {
 	case len(parts) > 0:
-		return cut(strings.Join(parts, "; "), maxSummary)
+		return texts.Clip(strings.Join(parts, "; "), maxSummary)
 	case n == 0:
 		return "there is nothing to check"
 	case n == 1:

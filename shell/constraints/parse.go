@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -392,15 +392,5 @@ func oneOf(names []string) string {
 	return "use one of " + strings.Join(names, ", ")
 }
 
-// clip keeps a value that is quoted short.
-func clip(s string) string { return cut(s, 96) }
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 96) }

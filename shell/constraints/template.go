@@ -11,6 +11,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
@@ -152,7 +153,7 @@ func line(s string) string {
 		}
 		return r
 	}, plainjson.Text(s))
-	return cut(strings.TrimSpace(s), maxMessage)
+	return texts.Clip(strings.TrimSpace(s), maxMessage)
 }
 
 // requests gives the actions of a constraint with their texts filled in.

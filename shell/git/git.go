@@ -83,6 +83,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
@@ -236,7 +237,7 @@ func (g *Git) readVersion() error {
 	}
 	m := versionPattern.FindStringSubmatch(out)
 	if m == nil {
-		return fmt.Errorf("option Git: %q is not git: it calls itself %q", g.bin, clip(strings.TrimSpace(out), 100))
+		return fmt.Errorf("option Git: %q is not git: it calls itself %q", g.bin, texts.Clip(strings.TrimSpace(out), 100))
 	}
 	major, _ := strconv.Atoi(m[1])
 	g.minor, _ = strconv.Atoi(m[2])

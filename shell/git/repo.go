@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -48,7 +49,7 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 		return nil, op.refuse("%v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, op.refuse("repo: %q is not a directory that can be read", clip(op.repo, 200))
+		return nil, op.refuse("repo: %q is not a directory that can be read", texts.Clip(op.repo, 200))
 	}
 	r = &repo{g: g, op: op, dir: dir}
 	if err := r.find(ctx); err != nil {
@@ -71,7 +72,7 @@ func (r *repo) find(ctx context.Context) error {
 	out, err := r.run(ctx, "rev-parse", "--git-common-dir")
 	if err != nil {
 		if exitCode(err) > 0 {
-			e := r.op.refuse("repo: %q cannot be used as a git repository", clip(r.op.repo, 200))
+			e := r.op.refuse("repo: %q cannot be used as a git repository", texts.Clip(r.op.repo, 200))
 			e.Stderr = said(err)
 			return e
 		}
@@ -85,7 +86,7 @@ func (r *repo) find(ctx context.Context) error {
 		return r.op.fail(err, "look for the git directory")
 	}
 	if !r.g.inside(r.git) {
-		return r.op.refuse("repo: %q belongs to the git directory %q, which is not under the workspace root %q", clip(r.op.repo, 200), r.git, r.g.root)
+		return r.op.refuse("repo: %q belongs to the git directory %q, which is not under the workspace root %q", texts.Clip(r.op.repo, 200), r.git, r.g.root)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -233,9 +234,5 @@ func checkSeconds(name string, s *float64) error {
 	return nil
 }
 
-func clip(s string) string {
-	if len(s) > 128 {
-		return strings.ToValidUTF8(s[:128], "") + "…"
-	}
-	return s
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 128) }

@@ -34,6 +34,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell/internal/fileerr"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
@@ -163,11 +164,5 @@ func (f *file) say(at *yaml.Node, field, format string, args ...any) {
 	f.errs = append(f.errs, e)
 }
 
-// clip shortens what the user wrote, for an error.
-func clip(s string) string {
-	const most = 80
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 80) }

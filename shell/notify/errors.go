@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // Error says why a notification was not delivered.
@@ -34,11 +36,5 @@ func permanent(err error) bool {
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// clip bounds what is quoted in an error.
-func clip(s string) string {
-	const most = 512
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+// clip shortens what is quoted in an error, and makes it valid UTF-8.
+func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 512), "\uFFFD") }

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // MaxInputBytes bounds what [Parse] reads; comments and indentation count. The
@@ -142,12 +143,5 @@ func notManifest(tree map[string]any) error {
 	return nil
 }
 
-const maxClip = 120
-
-// clip bounds a value that goes into an error.
-func clip(s string) string {
-	if len(s) <= maxClip {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxClip], "") + "…"
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 120) }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // kind is what a value of TOML is.
@@ -296,14 +298,6 @@ func (c *compiler) place(off int) (line, column int) {
 	return line, utf8.RuneCount(c.data[c.lines[line-1]:off]) + 1
 }
 
-// clip shortens what is quoted.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
-	}
-	return s
-}
-
 // say notes an error.
 func (c *compiler) say(off int, field, format string, args ...any) {
 	c.errs = c.note(c.errs, off, field, fmt.Sprintf(format, args...))
@@ -352,3 +346,6 @@ func (c *compiler) result() error {
 	}
 	return Errors(sorted(c.errs))
 }
+
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 64) }

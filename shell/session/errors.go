@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"fmt"
+
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 var (
@@ -48,11 +50,5 @@ func invalid(format string, args ...any) error {
 	return &invalidError{reason: fmt.Sprintf(format, args...)}
 }
 
-// clip bounds a value that is quoted in an error's text.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 200) }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // MaxDepth is how many arrays and objects may stand inside one another. It
@@ -414,10 +416,5 @@ func (k *keys) add(name string) bool {
 	return true
 }
 
-// clip keeps a bad value that is quoted in an error short.
-func clip(v string) string {
-	if len(v) > 64 {
-		return strings.ToValidUTF8(v[:64], "") + "…"
-	}
-	return v
-}
+// clip shortens a value that is quoted in an error.
+func clip(s string) string { return texts.Clip(s, 64) }
