@@ -104,7 +104,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
 	page := shell.Page{Limit: s.pageSize}
 	for {
-		runs, next, err := s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, page)
+		runs, next, err := s.e.Runs().List(ctx, shell.JobRunFilter{InCluster: true}, page)
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held 
 // stray reports whether an attempt belongs to no run. Where the store cannot tell,
 // it does not: what is damaged may be mended.
 func (s *Service) stray(ctx context.Context, name string, a Attempt) bool {
-	o, err := s.e.JobRun(ctx, a.Run)
+	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
 		return true
@@ -249,7 +249,7 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 func (s *Service) releaseLocks(ctx context.Context) error {
 	page := shell.Page{Limit: s.pageSize}
 	for {
-		locks, next, err := s.e.Locks(ctx, shell.MachineFilter{}, page)
+		locks, next, err := s.e.Locks().List(ctx, shell.MachineFilter{}, page)
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	if !isRun || !s.runIsOver(ctx, id) {
 		return nil
 	}
-	_, err := s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
+	_, err := s.e.Locks().Send(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
 		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
 	if _, refused := errors.AsType[*shell.Refusal](err); refused {
 		return nil // somebody else has it by now
@@ -283,7 +283,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 
 // runIsOver reports whether nothing of a run will go on.
 func (s *Service) runIsOver(ctx context.Context, id uuid.UUID) bool {
-	o, err := s.e.JobRun(ctx, id)
+	o, err := s.e.Runs().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}
