@@ -323,7 +323,7 @@ func (q Queues) OldestReady(ctx context.Context, queue effects.Ref) (oldest core
 			if i != nil && (!ok || i.CreatedAt < oldest.CreatedAt) {
 				oldest, ok = *i, true
 			}
-			from = store.Cursor(core.BelowPriority(core.Place(first[0])))
+			from = store.Cursor(core.BelowPriority(core.Cursor(first[0])))
 		}
 		return nil
 	})
