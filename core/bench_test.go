@@ -90,8 +90,8 @@ func BenchmarkRecurringDue(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn starts actions that are due, as a tick does.
-func BenchmarkTurn(b *testing.B) {
+// BenchmarkBatch starts actions that are due, as a tick does.
+func BenchmarkBatch(b *testing.B) {
 	pending, _ := benchAction(b)
 	for _, n := range []int{1, 256} {
 		b.Run(fmt.Sprintf("%d inputs", n), func(b *testing.B) {
@@ -105,13 +105,13 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				turn := core.NewTurn(states, core.Clock{Now: start}, 1)
+				batch := core.NewBatch(states, core.Clock{Now: start}, 1)
 				for _, in := range inputs {
-					if res, err := turn.Apply(in); err != nil || !res.Changed {
+					if res, err := batch.Apply(in); err != nil || !res.Changed {
 						b.Fatal(res, err)
 					}
 				}
-				sink = turn.Changes()
+				sink = batch.Changes()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/input")
 		})
@@ -140,7 +140,7 @@ func BenchmarkJSON(b *testing.B) {
 			sink = s
 		}
 	})
-	batch := goldenBatch()
+	batch := goldenEntry()
 	b.Run("append a batch of 3", func(b *testing.B) {
 		buf := batch.AppendJSON(nil)
 		b.ReportAllocs()

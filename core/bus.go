@@ -20,7 +20,7 @@ import (
 //	 └─┘ └── unsubscribe ───────┘  └─ publish
 //	publish   of the last one
 //
-// A [Turn] routes each event as soon as it is announced, and carries out what
+// A [Batch] routes each event as soon as it is announced, and carries out what
 // comes of it in the same transaction. What the bus itself announces it does not
 // route.
 //

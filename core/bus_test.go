@@ -149,16 +149,16 @@ func TestAPipelineThatAnEventStartsIsTheSameOneInAReplay(t *testing.T) {
 	assert.Contains(t, string(specs[0].Context["event"]), `"phase":"merge"`)
 }
 
-func TestAPublicationReachesTheSubscribersInItsTurn(t *testing.T) {
+func TestAPublicationReachesTheSubscribersInItsBatch(t *testing.T) {
 	bus := busOf(t, core.WorkerWakeSubscriber{Match: core.EventMatch{Category: "deploy"}, Worker: core.MachineName{Name: "merge"}}.Subscription("wake"))
-	turn := core.NewTurn(loader{core.BusRef(): bus}, core.Clock{Now: start}, 3)
-	res, err := turn.Apply(core.Input{To: core.BusRef(), Event: core.BusPublish{
+	batch := core.NewBatch(loader{core.BusRef(): bus}, core.Clock{Now: start}, 3)
+	res, err := batch.Apply(core.Input{To: core.BusRef(), Event: core.BusPublish{
 		Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: id(1)}, Data: json.RawMessage(` {"a" : 1} `),
 	}})
 	require.NoError(t, err)
 	assert.True(t, res.Changed, "it belongs into the journal")
-	require.Len(t, turn.Events(), 1)
-	e := turn.Events()[0]
+	require.Len(t, batch.Events(), 1)
+	e := batch.Events()[0]
 	assert.Equal(t, "deploy:done", e.Kind.String())
 	assert.Equal(t, start, e.Timestamp)
 	assert.Equal(t, `{"a":1}`, string(e.Data), "as a replay reads it from the journal")
@@ -170,12 +170,12 @@ func TestQueuesThatFeedOneAnotherEndWithAnEscalation(t *testing.T) {
 	feed := func(from, to string) core.Subscription {
 		return core.Subscription{Name: from, Match: core.EventMatch{Category: "queue", Action: "push", SourceID: core.QueueRef("", "", from).ID}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: to}}}}
 	}
-	turn := core.NewTurn(loader{core.BusRef(): busOf(t, feed("a", "b"), feed("b", "a"))}, core.Clock{Now: start}, 1)
-	res, err := turn.Apply(core.Input{To: core.QueueRef("", "", "a"), Event: core.QueuePush{Name: "a", Data: json.RawMessage("1")}})
+	batch := core.NewBatch(loader{core.BusRef(): busOf(t, feed("a", "b"), feed("b", "a"))}, core.Clock{Now: start}, 1)
+	res, err := batch.Apply(core.Input{To: core.QueueRef("", "", "a"), Event: core.QueuePush{Name: "a", Data: json.RawMessage("1")}})
 	require.NoError(t, err)
 	assert.Nil(t, res.Refused)
 	pushes, escalations := 0, 0
-	for _, e := range turn.Events() {
+	for _, e := range batch.Events() {
 		switch e.Kind {
 		case effects.KindQueuePush:
 			pushes++

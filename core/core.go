@@ -11,10 +11,10 @@
 // The zero value of each machine's state stands for "does not exist": the
 // create event leads out of it, and a deleted machine is back in it.
 //
-// A [Turn] applies a batch of events to many machines at one instant, carries
+// A [Batch] applies a batch of events to many machines at one instant, carries
 // the inner effects between them, and collects what is to be stored and what is
-// to leave the process. The engine commits a Turn; the replay folds the same
-// Turns over the journal; so both give the same bytes (F3).
+// to leave the process. The engine commits a batch; the replay folds the same
+// batches over the journal; so both give the same bytes (F3).
 package core
 
 import (
@@ -38,7 +38,7 @@ type Time = effects.Time
 type Clock struct {
 	Now Time
 	// Step is the logical time: it numbers the inputs of a journal, and is never
-	// the same for two of them, whatever the clock on the wall does. The [Turn]
+	// the same for two of them, whatever the clock on the wall does. The [Batch]
 	// sets it; it is 0 outside of one.
 	Step uint64
 }

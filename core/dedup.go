@@ -17,7 +17,7 @@ import (
 //   - A key has at most one holder, and never changes it.
 //   - Only the holder's release frees it.
 //   - An action is made exactly with the step from free to held, and it is the
-//     holder; where it cannot be made, the [Turn] undoes the step.
+//     holder; where it cannot be made, the [Batch] undoes the step.
 //   - A held key stands in the list of its holder, and in no other.
 type Dedup struct {
 	ID     uuid.UUID `json:"id"`     // derived from tenant and key

@@ -14,8 +14,8 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// with gives the world as a Turn leaves it.
-func (w world) with(t *core.Turn) world {
+// with gives the world as a batch leaves it.
+func (w world) with(t *core.Batch) world {
 	out := maps.Clone(w)
 	out.store(t)
 	return out
@@ -84,11 +84,11 @@ func TestADispatchIsWholeAndNewOrNotMadeAtAll(t *testing.T) {
 		used, squatted := map[effects.Ref]bool{}, map[effects.Ref]bool{}
 		for seq := uint64(1); seq <= uint64(rapid.IntRange(3, 12).Draw(t, "turns")); seq++ {
 			clock.Now = clock.Now.Add(rapid.SampledFrom([]time.Duration{0, 0, 1e6, time.Minute, time.Minute, time.Hour, -time.Minute, -time.Hour}).Draw(t, "jump"))
-			turn, taken := core.NewTurn(w, clock, seq), 0
+			batch, taken := core.NewBatch(w, clock, seq), 0
 			for range rapid.IntRange(1, 8).Draw(t, "inputs") {
-				before := w.with(turn)
+				before := w.with(batch)
 				in, squats := drawDispatchInput(t, before, clock, stepOf(int(seq), taken))
-				res, err := turn.Apply(in)
+				res, err := batch.Apply(in)
 				require.NoError(t, err)
 				if res.Changed {
 					taken++
@@ -97,7 +97,7 @@ func TestADispatchIsWholeAndNewOrNotMadeAtAll(t *testing.T) {
 				if r := res.Refused; r != nil && r.Code == effects.CodeExists && in.To.Kind == core.KindRecurring {
 					require.True(t, squatted[r.To], "%s is used a second time: %s", r.To, r.Reason)
 				}
-				after := w.with(turn)
+				after := w.with(batch)
 				checkDispatches(t, before, after)
 				for ref := range after {
 					if _, was := before[ref]; !was && !squats && (ref.Kind == core.KindAction || ref.Kind == core.KindOccurrence) {
@@ -114,7 +114,7 @@ func TestADispatchIsWholeAndNewOrNotMadeAtAll(t *testing.T) {
 					}
 				}
 			}
-			w.store(turn)
+			w.store(batch)
 		}
 	})
 }
@@ -153,13 +153,13 @@ func TestADispatchWhoseRecordExistsAlreadyIsMissedToo(t *testing.T) {
 	r := made(core.KindRecurring).(core.RecurringAction)
 	record := core.Occurrence{ID: core.ChildID(r.ID, "occurrence", stepOf(2, 0), 1), RecurringID: r.ID, Verdict: core.VerdictMissed, Count: 1}
 	w := world{r.Ref(): encoded(r), record.Ref(): encoded(record)}
-	turn := core.NewTurn(w, core.Clock{Now: start.Add(time.Minute)}, 2)
-	res, err := turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringDue{}})
+	batch := core.NewBatch(w, core.Clock{Now: start.Add(time.Minute)}, 2)
+	res, err := batch.Apply(core.Input{To: r.Ref(), Event: core.RecurringDue{}})
 	require.NoError(t, err)
 	require.True(t, res.Changed, "or it would be due for ever")
 	require.NotNil(t, res.Refused)
 	assert.Equal(t, record.Ref(), res.Refused.To)
-	state, err := turn.State(r.Ref())
+	state, err := batch.State(r.Ref())
 	require.NoError(t, err)
 	after := state.(core.RecurringAction)
 	assert.Zero(t, after.ExecutionCount)
@@ -172,12 +172,12 @@ func TestTheKeysOfAnActionThatCannotBeReadAreFoundAndReleased(t *testing.T) {
 	d := made(core.KindDedup).(core.Dedup)
 	require.Equal(t, []effects.Term{{Name: "holder:" + a.ID.String(), At: start}}, d.Terms())
 	assert.Equal(t, core.HolderTerm(a.ID), d.Terms()[0].Name)
-	turn := core.NewTurn(loader{d.Ref(): d}, core.Clock{Now: start}, 1) // the action is gone
-	res, err := turn.Apply(core.Input{To: d.Ref(), Event: core.DedupRelease{Holder: a.ID}})
+	batch := core.NewBatch(loader{d.Ref(): d}, core.Clock{Now: start}, 1) // the action is gone
+	res, err := batch.Apply(core.Input{To: d.Ref(), Event: core.DedupRelease{Holder: a.ID}})
 	require.NoError(t, err)
 	require.True(t, res.Changed)
-	require.Len(t, turn.Changes(), 1)
-	assert.Nil(t, turn.Changes()[0].After)
+	require.Len(t, batch.Changes(), 1)
+	assert.Nil(t, batch.Changes()[0].After)
 	assert.Empty(t, core.Dedup{}.Terms())
 }
 

@@ -65,21 +65,21 @@ func FuzzDecodeState(f *testing.F) {
 	})
 }
 
-func FuzzDecodeBatch(f *testing.F) {
-	f.Add(goldenBatch().AppendJSON(nil))
-	f.Add(core.Batch{Seq: 1, At: start}.AppendJSON(nil))
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add(goldenEntry().AppendJSON(nil))
+	f.Add(core.Entry{Seq: 1, At: start}.AppendJSON(nil))
 	f.Add([]byte(`{"seq":1,"inputs":[{"kind":"planet"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		batch, err := core.DecodeBatch(b)
+		entry, err := core.DecodeEntry(b)
 		if err != nil {
 			return
 		}
-		turn := core.NewTurn(loader{}, core.Clock{Now: batch.At}, batch.Seq)
-		for _, in := range batch.Inputs {
-			_, _ = turn.Apply(in) // whatever stands in a journal, it must not panic
+		batch := core.NewBatch(loader{}, core.Clock{Now: entry.At}, entry.Seq)
+		for _, in := range entry.Inputs {
+			_, _ = batch.Apply(in) // whatever stands in a journal, it must not panic
 		}
-		once := batch.AppendJSON(nil)
-		if again, err := core.DecodeBatch(once); err == nil {
+		once := entry.AppendJSON(nil)
+		if again, err := core.DecodeEntry(once); err == nil {
 			require.Equal(t, string(once), encoded(again))
 		}
 	})

@@ -115,8 +115,8 @@ func goldenEvents() map[effects.Kind][]core.Event {
 	return all
 }
 
-func goldenBatch() core.Batch {
-	return core.Batch{
+func goldenEntry() core.Entry {
+	return core.Entry{
 		Seq: math.MaxUint64, At: start, Core: "1", TZDB: "2026a", Instance: "host-1", Inputs: []core.Input{
 			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "clock", Event: core.ActionDue{}},
 			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "tool", Event: core.ActionComplete{Run: 1, Result: json.RawMessage(`[1, 2]`)}, Ack: 7},
@@ -174,8 +174,8 @@ func TestTheJournalFormsOfTheEventsAreTheGoldenOnes(t *testing.T) {
 }
 
 func TestTheJournalFormOfABatchIsTheGoldenOne(t *testing.T) {
-	for _, line := range golden(t, "batch.jsonl", [][]byte{goldenBatch().AppendJSON(nil), core.Batch{Seq: 1, At: start}.AppendJSON(nil)}) {
-		b, err := core.DecodeBatch(line)
+	for _, line := range golden(t, "batch.jsonl", [][]byte{goldenEntry().AppendJSON(nil), core.Entry{Seq: 1, At: start}.AppendJSON(nil)}) {
+		b, err := core.DecodeEntry(line)
 		require.NoError(t, err)
 		assert.Equal(t, string(line), encoded(b), "read and written again")
 	}

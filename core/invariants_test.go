@@ -193,7 +193,7 @@ var invariants = map[effects.Kind][]invariant{
 			_, due := s.event.(core.RecurringDue)
 			return unless(!due || len(s.created()) <= 1, "%d actions", len(s.created()))
 		}),
-		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13); where that cannot be made, the [Turn] undoes it all.", func(s step, b, a core.RecurringAction) string {
+		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13); where that cannot be made, the [Batch] undoes it all.", func(s step, b, a core.RecurringAction) string {
 			if !exists(a) {
 				return unless(len(s.created()) == 0, "sent by one that is gone")
 			}
@@ -260,7 +260,7 @@ var invariants = map[effects.Kind][]invariant{
 			r, _ := s.event.(core.DedupRelease)
 			return unless(!exists(b) || exists(a) || r.Holder == b.Holder, "%s freed by %s", b.Holder, r.Holder)
 		}),
-		on("An action is made exactly with the step from free to held, and it is the holder; where it cannot be made, the [Turn] undoes the step.", func(s step, b, a core.Dedup) string {
+		on("An action is made exactly with the step from free to held, and it is the holder; where it cannot be made, the [Batch] undoes the step.", func(s step, b, a core.Dedup) string {
 			made := s.created()
 			took := !exists(b) && exists(a)
 			if took && len(made) == 1 {

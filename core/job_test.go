@@ -221,19 +221,19 @@ func TestATriggerWithADedupKeyThatIsKnownMakesNoRun(t *testing.T) {
 func TestAsManyRunsAsMayBeAreTriggeredInOneInstantAndNoneMore(t *testing.T) {
 	w, key, seq := jobWorld(t, byHand())
 	seq++
-	turn := core.NewTurn(w, core.Clock{Now: start}, seq)
+	batch := core.NewBatch(w, core.Clock{Now: start}, seq)
 	ids := map[uuid.UUID]bool{}
 	for range core.MaxActiveRuns {
-		res, err := turn.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
+		res, err := batch.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
 		require.NoError(t, err)
 		require.Nil(t, res.Refused)
 		ids[res.Answer.(core.JobTriggered).Run] = true
 	}
-	res, err := turn.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
+	res, err := batch.Apply(core.Input{To: key, Event: core.JobTrigger{By: "ann"}})
 	require.NoError(t, err)
 	require.NotNil(t, res.Refused)
 	assert.Contains(t, res.Refused.Reason, "500 runs of job nightly have not ended")
-	w.store(turn)
+	w.store(batch)
 	assert.Len(t, ids, core.MaxActiveRuns)
 	assert.Len(t, load[core.Orchestrator](w, core.KindOrchestrator), core.MaxActiveRuns)
 	for ref, o := range load[core.Orchestrator](w, core.KindOrchestrator) { // order-free: each by itself

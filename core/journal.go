@@ -8,9 +8,9 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Batch is one entry of the journal: the inputs of one [Turn] that changed
-// something, with all that is needed to make the same Turn again (F3).
-type Batch struct {
+// Entry is one entry of the journal: the inputs of one [Batch] that changed
+// something, with all that is needed to make the same batch again (F3).
+type Entry struct {
 	Seq      uint64
 	At       Time   // the clock reading
 	Core     string // [Version] of the build that decided
@@ -19,13 +19,13 @@ type Batch struct {
 	Inputs   []Input
 }
 
-// NewBatch starts the batch of a Turn.
-func NewBatch(seq uint64, at Time, instance string) Batch {
-	return Batch{Seq: seq, At: at, Core: Version, TZDB: schedule.TZVersion, Instance: instance}
+// NewEntry starts the batch of a batch.
+func NewEntry(seq uint64, at Time, instance string) Entry {
+	return Entry{Seq: seq, At: at, Core: Version, TZDB: schedule.TZVersion, Instance: instance}
 }
 
 // AppendJSON appends the journal form.
-func (b Batch) AppendJSON(dst []byte) []byte {
+func (b Entry) AppendJSON(dst []byte) []byte {
 	o := begin(dst)
 	o.num("seq", b.Seq)
 	o.time("at", b.At)
@@ -57,8 +57,8 @@ func (in Input) appendJSON(b []byte) []byte {
 	return o.end()
 }
 
-// DecodeBatch reads the journal form.
-func DecodeBatch(b []byte) (Batch, error) {
+// DecodeEntry reads the journal form.
+func DecodeEntry(b []byte) (Entry, error) {
 	var w struct {
 		Seq      uint64 `json:"seq"`
 		At       Time   `json:"at"`
@@ -73,13 +73,13 @@ func DecodeBatch(b []byte) (Batch, error) {
 		} `json:"inputs"`
 	}
 	if err := json.Unmarshal(b, &w); err != nil {
-		return Batch{}, fmt.Errorf("decode journal batch: %w", err)
+		return Entry{}, fmt.Errorf("decode journal batch: %w", err)
 	}
-	out := Batch{Seq: w.Seq, At: w.At, Core: w.Core, TZDB: w.TZDB, Instance: w.Instance, Inputs: make([]Input, len(w.Inputs))}
+	out := Entry{Seq: w.Seq, At: w.At, Core: w.Core, TZDB: w.TZDB, Instance: w.Instance, Inputs: make([]Input, len(w.Inputs))}
 	for i, in := range w.Inputs {
 		e, err := DecodeEvent(in.Kind, in.Event)
 		if err != nil {
-			return Batch{}, fmt.Errorf("journal batch %d, input %d: %w", w.Seq, i, err)
+			return Entry{}, fmt.Errorf("journal batch %d, input %d: %w", w.Seq, i, err)
 		}
 		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack}
 	}

@@ -80,8 +80,8 @@ func TestEveryNestingThatIsAcceptedCanBeReadBack(t *testing.T) {
 	state, _ = state.Apply(complete, core.Clock{Now: start})
 	assert.Equal(t, core.StatusCompleted, state.Status.Type)
 	checkStateJSON(t, state)
-	batch := core.Batch{Seq: 1, At: start, Inputs: []core.Input{{To: state.Ref(), Event: core.ActionCreate{Spec: spec}}, {To: state.Ref(), Event: complete}}}
-	_, err := core.DecodeBatch(batch.AppendJSON(nil))
+	batch := core.Entry{Seq: 1, At: start, Inputs: []core.Input{{To: state.Ref(), Event: core.ActionCreate{Spec: spec}}, {To: state.Ref(), Event: complete}}}
+	_, err := core.DecodeEntry(batch.AppendJSON(nil))
 	require.NoError(t, err)
 }
 
@@ -171,14 +171,14 @@ func TestAClaimWhoseActionExistsAlreadyLeavesTheKeyFree(t *testing.T) {
 	existing := made(core.KindAction)
 	spec := core.ActionSpec{ID: id(1), ToolName: "http", DedupKey: "new", Trigger: core.Scheduled(start)}
 	key := core.DedupRef("", "", "new")
-	turn := core.NewTurn(loader{existing.Ref(): existing}, core.Clock{Now: start}, 1)
-	res, err := turn.Apply(core.Input{To: key, Event: core.DedupClaim{Create: spec}})
+	batch := core.NewBatch(loader{existing.Ref(): existing}, core.Clock{Now: start}, 1)
+	res, err := batch.Apply(core.Input{To: key, Event: core.DedupClaim{Create: spec}})
 	require.NoError(t, err)
 	require.NotNil(t, res.Refused)
 	assert.Equal(t, effects.CodeExists, res.Refused.Code)
 	assert.False(t, res.Changed)
-	assert.Empty(t, turn.Changes())
-	held, err := turn.State(key)
+	assert.Empty(t, batch.Changes())
+	held, err := batch.State(key)
 	require.NoError(t, err)
 	assert.Nil(t, held)
 }
@@ -196,11 +196,11 @@ func TestAnInputThatWouldMakeAnotherMachineThanItIsSentToLeavesNoTrace(t *testin
 		"no event": {To: effects.Ref{Kind: core.KindAction, ID: id(9)}},
 		"no kind":  {To: effects.Ref{Kind: "planet", ID: id(9)}, Event: core.ActionDue{}},
 	} {
-		turn := core.NewTurn(loader{}, core.Clock{Now: start}, 1)
-		res, err := turn.Apply(in)
+		batch := core.NewBatch(loader{}, core.Clock{Now: start}, 1)
+		res, err := batch.Apply(in)
 		require.Error(t, err, name)
 		assert.Zero(t, res)
-		assert.Empty(t, turn.Changes(), name)
+		assert.Empty(t, batch.Changes(), name)
 	}
 }
 

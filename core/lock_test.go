@@ -101,7 +101,7 @@ func TestALockOrSemaphoreThatNobodyUsesIsForgottenInTheEnd(t *testing.T) {
 func TestAGrantToAMachineThatIsGoneIsGivenBack(t *testing.T) {
 	w := world{}
 	lock, semaphore := core.LockRef("", "", "merge"), core.SemaphoreRef("", "", "build")
-	turn := core.NewTurn(w, core.Clock{Now: start}, 1)
+	batch := core.NewBatch(w, core.Clock{Now: start}, 1)
 	for _, in := range []core.Input{
 		{To: lock, Event: core.LockAcquire{Name: "merge", Holder: "ann"}},
 		{To: lock, Event: core.LockAcquire{Name: "merge", Owner: pipelineOwner(1, 1)}},
@@ -110,11 +110,11 @@ func TestAGrantToAMachineThatIsGoneIsGivenBack(t *testing.T) {
 		{To: semaphore, Event: core.SemaphoreAcquire{Name: "build", Owner: pipelineOwner(1, 1), Slots: 2}},
 		{To: semaphore, Event: core.SemaphoreAcquire{Name: "build", Owner: pipelineOwner(1, 2), Slots: 1}},
 	} {
-		res, err := turn.Apply(in)
+		res, err := batch.Apply(in)
 		require.NoError(t, err)
 		require.Nil(t, res.Refused)
 	}
-	s, err := turn.State(lock)
+	s, err := batch.State(lock)
 	require.NoError(t, err)
 	require.Len(t, s.(core.Lock).Waiters, 2)
 
@@ -122,22 +122,22 @@ func TestAGrantToAMachineThatIsGoneIsGivenBack(t *testing.T) {
 		{To: lock, Event: core.LockRelease{Holder: "ann"}},
 		{To: semaphore, Event: core.SemaphoreRelease{Holder: "ann"}},
 	} {
-		res, err := turn.Apply(in)
+		res, err := batch.Apply(in)
 		require.NoError(t, err)
 		assert.True(t, res.Changed)
 	}
-	s, err = turn.State(lock)
+	s, err = batch.State(lock)
 	require.NoError(t, err)
 	assert.Empty(t, s.(core.Lock).Holder, "neither pipeline exists")
 	assert.Empty(t, s.(core.Lock).Waiters)
-	s, err = turn.State(semaphore)
+	s, err = batch.State(semaphore)
 	require.NoError(t, err)
 	assert.Zero(t, s.(core.Semaphore).Held())
 }
 
 func TestALockIsAnsweredToAHolderFromOutside(t *testing.T) {
-	turn := core.NewTurn(world{}, core.Clock{Now: start}, 1)
-	res, err := turn.Apply(core.Input{To: core.LockRef("", "", "merge"), Event: core.LockAcquire{Name: "merge", Holder: "ann", TTLMS: 1000}})
+	batch := core.NewBatch(world{}, core.Clock{Now: start}, 1)
+	res, err := batch.Apply(core.Input{To: core.LockRef("", "", "merge"), Event: core.LockAcquire{Name: "merge", Holder: "ann", TTLMS: 1000}})
 	require.NoError(t, err)
 	require.IsType(t, core.Lock{}, res.Answer)
 	assert.Equal(t, stepOf(1, 0), res.Answer.(core.Lock).Token)

@@ -258,13 +258,13 @@ func TestTheEventsOfOneMachineAreRefusedByEveryOther(t *testing.T) {
 			default:
 				e = kitOf(from).own
 			}
-			turn := core.NewTurn(loader{state.Ref(): state}, core.Clock{Now: start}, 1)
-			res, err := turn.Apply(core.Input{To: state.Ref(), Event: e})
+			batch := core.NewBatch(loader{state.Ref(): state}, core.Clock{Now: start}, 1)
+			res, err := batch.Apply(core.Input{To: state.Ref(), Event: e})
 			require.NoError(t, err)
 			require.NotNil(t, res.Refused, "%s to %s", from, to)
 			assert.Equal(t, effects.CodeInvalid, res.Refused.Code)
 			assert.False(t, res.Changed)
-			assert.Empty(t, turn.Changes())
+			assert.Empty(t, batch.Changes())
 		}
 	}
 }

@@ -63,7 +63,7 @@ type Orchestrator struct {
 	Step          RunStep            `json:"step"`          // what it does within its state
 	Leaving       Leaving            `json:"leaving"`       // where it goes once its cluster is cleaned up
 	InCluster     bool               `json:"in_cluster"`    // something may be there
-	Asked         Asked              `json:"asked"`
+	Asked         PendingEffects     `json:"asked"`
 	Repeats       uint32             `json:"repeats"` // of the effect that it waits for
 
 	Checks   []ConstraintCheck `json:"checks"`  // the latest evaluations, without their actions

@@ -169,7 +169,7 @@ func (o Orchestrator) created(e effects.Outer) bool {
 	return creates && o.State == OrchestratorRunning
 }
 
-func (o Orchestrator) again(asked Asked, effect effects.Outer, c Clock) (Orchestrator, []effects.Effect) {
+func (o Orchestrator) again(asked PendingEffects, effect effects.Outer, c Clock) (Orchestrator, []effects.Effect) {
 	effect = renumbered(effect, asked.next())
 	o.Asked, o.UpdatedAt = asked.ask(effect), c.Now
 	return o, []effects.Effect{effect}

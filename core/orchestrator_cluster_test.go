@@ -20,19 +20,19 @@ type cluster struct {
 	world
 	clock   core.Clock
 	seq     uint64
-	pending []core.Outgoing
+	pending []core.OuterEffect
 	pods    map[uuid.UUID]map[uint32]bool // of a run: its attempts, and whether the pod runs
 }
 
 // give applies one input, and takes what it hands out and withdraws.
 func (c *cluster) give(t *rapid.T, to effects.Ref, e core.Event) core.Result {
 	c.seq++
-	turn := core.NewTurn(c.world, c.clock, c.seq)
-	res, err := turn.Apply(core.Input{To: to, Event: e})
+	batch := core.NewBatch(c.world, c.clock, c.seq)
+	res, err := batch.Apply(core.Input{To: to, Event: e})
 	require.NoError(t, err)
-	c.store(turn)
-	for _, gone := range turn.Withdrawn() {
-		i := slices.IndexFunc(c.pending, func(o core.Outgoing) bool { return o.From == gone.From && o.Effect.Number() == gone.N })
+	c.store(batch)
+	for _, gone := range batch.Withdrawn() {
+		i := slices.IndexFunc(c.pending, func(o core.OuterEffect) bool { return o.From == gone.From && o.Effect.Number() == gone.N })
 		if i < 0 {
 			continue // it was carried out, and its answer is on the way
 		}
@@ -41,12 +41,12 @@ func (c *cluster) give(t *rapid.T, to effects.Ref, e core.Event) core.Result {
 		}
 		c.pending = slices.Delete(c.pending, i, i+1)
 	}
-	c.pending = append(c.pending, turn.Outer()...)
+	c.pending = append(c.pending, batch.Outer()...)
 	return res
 }
 
 // do carries an effect out.
-func (c *cluster) do(o core.Outgoing) {
+func (c *cluster) do(o core.OuterEffect) {
 	if c.pods[o.From.ID] == nil {
 		c.pods[o.From.ID] = map[uint32]bool{}
 	}

@@ -470,7 +470,7 @@ func hostileRun(t *rapid.T) core.State {
 		spec.ID = id(1)
 	}
 	asked := drawAsked(t)
-	asked.Open = rapid.SliceOfN(rapid.SampledFrom([]core.Open{
+	asked.Open = rapid.SliceOfN(rapid.SampledFrom([]core.PendingEffect{
 		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.Kill{N: 1}},
 	}), 0, 3).Draw(t, "open")
 	return core.Orchestrator{

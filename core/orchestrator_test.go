@@ -212,13 +212,13 @@ func TestAnActionThatIsRefusedFailsTheRunBeforeItsPodIsCreated(t *testing.T) {
 	ref := effects.Ref{Kind: core.KindOrchestrator, ID: res.Answer.(core.JobTriggered).Run}
 	w.fire(t, start, &seq)
 	seq++
-	turn := core.NewTurn(w, core.Clock{Now: start}, seq)
-	_, err := turn.Apply(core.Input{To: ref, Event: core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: core.ActionKickOffJob, Config: json.RawMessage(`{"job":"gone"}`)}))}})
+	batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+	_, err := batch.Apply(core.Input{To: ref, Event: core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: core.ActionKickOffJob, Config: json.RawMessage(`{"job":"gone"}`)}))}})
 	require.NoError(t, err)
-	w.store(turn)
+	w.store(batch)
 	o := load[core.Orchestrator](w, core.KindOrchestrator)[ref]
 	assert.Equal(t, core.Leaving{To: core.OrchestratorFailed, Reason: "action kickOffJob of constraint timeWindow: job not found", Final: true}, o.Leaving)
-	for _, out := range turn.Outer() {
+	for _, out := range batch.Outer() {
 		_, creates := out.Effect.(effects.CreateRun)
 		assert.False(t, creates, "it must not leave the process")
 	}

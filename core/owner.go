@@ -233,41 +233,41 @@ func appendEvent(b []byte, typ string, e any) []byte {
 	return append(b, fields[1:]...)
 }
 
-// Asked numbers the outer effects of a machine and keeps those that were not
+// PendingEffects numbers the outer effects of a machine and keeps those that were not
 // answered, in the order in which they were asked for.
-type Asked struct {
-	Last uint32 `json:"last"` // the number of the last one
-	Open []Open `json:"open"`
+type PendingEffects struct {
+	Last uint32          `json:"last"` // the number of the last one
+	Open []PendingEffect `json:"open"`
 }
 
-// Open is an outer effect that a machine waits for.
-type Open struct {
+// PendingEffect is an outer effect that a machine waits for.
+type PendingEffect struct {
 	Effect effects.Outer
 }
 
 // MarshalJSON encodes the effect's stored form.
-func (o Open) MarshalJSON() ([]byte, error) { return o.Effect.AppendJSON(nil), nil }
+func (o PendingEffect) MarshalJSON() ([]byte, error) { return o.Effect.AppendJSON(nil), nil }
 
 // UnmarshalJSON decodes it.
-func (o *Open) UnmarshalJSON(b []byte) (err error) {
+func (o *PendingEffect) UnmarshalJSON(b []byte) (err error) {
 	o.Effect, err = effects.DecodeOuter(b)
 	return err
 }
 
 // next is the number that the next effect is to carry.
-func (a Asked) next() uint32 { return a.Last + 1 }
+func (a PendingEffects) next() uint32 { return a.Last + 1 }
 
 // ask notes an effect that carries the next number.
-func (a Asked) ask(e effects.Outer) Asked {
+func (a PendingEffects) ask(e effects.Outer) PendingEffects {
 	a.Last = e.Number()
-	a.Open = append(slices.Clip(a.Open), Open{Effect: e})
+	a.Open = append(slices.Clip(a.Open), PendingEffect{Effect: e})
 	return a
 }
 
 // answered forgets the effect with that number, and gives it; nil where nobody
 // waits for it.
-func (a Asked) answered(n uint32) (Asked, effects.Outer) {
-	i := slices.IndexFunc(a.Open, func(o Open) bool { return o.Effect.Number() == n })
+func (a PendingEffects) answered(n uint32) (PendingEffects, effects.Outer) {
+	i := slices.IndexFunc(a.Open, func(o PendingEffect) bool { return o.Effect.Number() == n })
 	if i < 0 {
 		return a, nil
 	}
@@ -280,7 +280,7 @@ func (a Asked) answered(n uint32) (Asked, effects.Outer) {
 }
 
 // withdrawn takes back all that was not answered.
-func (a Asked) withdrawn() (Asked, []effects.Effect) {
+func (a PendingEffects) withdrawn() (PendingEffects, []effects.Effect) {
 	var effs []effects.Effect
 	for _, o := range a.Open {
 		effs = append(effs, effects.Withdraw{N: o.Effect.Number()})
@@ -289,7 +289,7 @@ func (a Asked) withdrawn() (Asked, []effects.Effect) {
 	return a, effs
 }
 
-func (a Asked) outstanding() []effects.Outer {
+func (a PendingEffects) outstanding() []effects.Outer {
 	out := make([]effects.Outer, 0, len(a.Open))
 	for _, o := range a.Open {
 		out = append(out, o.Effect)

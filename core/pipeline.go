@@ -59,8 +59,8 @@ type Pipeline struct {
 	EndsBy         Time          `json:"ends_by"` // by the definition's time limit; 0: none
 	History        []PhaseRecord `json:"history"` // how its phases went, the last [MaxHistory]
 	// Asked are the outer effects; its number counts children and locks as well.
-	Asked   Asked   `json:"asked"`
-	Waiting Waiting `json:"waiting"`
+	Asked   PendingEffects `json:"asked"`
+	Waiting Waiting        `json:"waiting"`
 	// Holds are the locks and slots that it has, or waits for.
 	Holds []Hold `json:"holds"`
 	// Regain are those that it had when it failed: a retry takes them again first.

@@ -214,7 +214,7 @@ func hostilePipeline(t *rapid.T) core.Pipeline {
 			Name: name, Recoverable: rapid.Bool().Draw(t, "recoverable"),
 		},
 		Attempt: n("attempt"), CreatedAt: drawTime(t, c), EndsBy: rapid.SampledFrom([]core.Time{0, -5, start}).Draw(t, "ends_by"),
-		Asked: core.Asked{Last: n("last"), Open: []core.Open{{Effect: effects.Merge{N: n("open")}}, {Effect: effects.RunTool{Run: n("run"), Tool: "x"}}}},
+		Asked: core.PendingEffects{Last: n("last"), Open: []core.PendingEffect{{Effect: effects.Merge{N: n("open")}}, {Effect: effects.RunTool{Run: n("run"), Tool: "x"}}}},
 		Waiting: core.Waiting{
 			For: rapid.SampledFrom([]core.WaitFor{
 				"", "odd", core.WaitChild, core.WaitEffect, core.WaitTime, core.WaitSignal, core.WaitApproval, core.WaitManual, core.WaitHold, core.WaitRegain, core.WaitRetry, core.WaitTurn,
@@ -249,7 +249,7 @@ func pipelineStates() []core.State {
 	full.Holds = []core.Hold{{Name: "main", Semaphore: true, Slots: 2, TTLMS: 5, N: 9, Granted: true, Token: math.MaxUint64, Until: start}}
 	full.Regain, full.Failing = full.Holds, &core.Failing{Phase: "run", Error: "e", Recoverable: true}
 	full.Signals = []core.Signal{{Name: "go", Payload: json.RawMessage(`{"a":1}`), At: start}}
-	full.Asked = core.Asked{Last: 9, Open: []core.Open{{Effect: effects.Notify{N: 9, Title: "t"}}}}
+	full.Asked = core.PendingEffects{Last: 9, Open: []core.PendingEffect{{Effect: effects.Notify{N: 9, Title: "t"}}}}
 	full.Checkpoints = []core.Checkpoint{{Phase: "run", Message: "m", Timestamp: start}}
 	full.Leaving, full.Watchers = []uint32{4}, []core.Owner{owner}
 	return []core.State{p, blocked, running, again, cancelled, full}

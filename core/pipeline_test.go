@@ -159,25 +159,25 @@ func chain(n int) []core.PhaseDef {
 	return phases
 }
 
-// fire runs Turns of due events until nothing is due at that instant, and gives
+// fire runs batches of due events until nothing is due at that instant, and gives
 // how many there were.
 func (w world) fire(t *testing.T, now core.Time, seq *uint64) int {
 	t.Helper()
 	for turns := range 1000 {
 		*seq++
-		turn := core.NewTurn(w, core.Clock{Now: now}, *seq)
+		batch := core.NewBatch(w, core.Clock{Now: now}, *seq)
 		due := 0
 		for _, ref := range w.refs() {
 			s, err := w.Load(ref)
 			require.NoError(t, err)
 			if at := s.Deadline(); !at.IsZero() && at <= now {
 				due++
-				res, err := turn.Apply(core.Input{To: ref, Event: core.DueEvent(ref.Kind)})
+				res, err := batch.Apply(core.Input{To: ref, Event: core.DueEvent(ref.Kind)})
 				require.NoError(t, err)
 				require.True(t, res.Changed, "%s is due, and its due event changes nothing: %v", ref, res.Refused)
 			}
 		}
-		w.store(turn)
+		w.store(batch)
 		if due == 0 {
 			return turns
 		}
@@ -186,14 +186,14 @@ func (w world) fire(t *testing.T, now core.Time, seq *uint64) int {
 	return 0
 }
 
-// send applies one event in a Turn of its own.
+// send applies one event in a batch of its own.
 func (w world) send(t *testing.T, to effects.Ref, e core.Event, now core.Time, seq *uint64) core.Result {
 	t.Helper()
 	*seq++
-	turn := core.NewTurn(w, core.Clock{Now: now}, *seq)
-	res, err := turn.Apply(core.Input{To: to, Event: e})
+	batch := core.NewBatch(w, core.Clock{Now: now}, *seq)
+	res, err := batch.Apply(core.Input{To: to, Event: e})
 	require.NoError(t, err)
-	w.store(turn)
+	w.store(batch)
 	return res
 }
 
@@ -221,7 +221,7 @@ func TestAThousandPhasesThatEndAtOnceRunInAFewTransitions(t *testing.T) {
 	assert.Greater(t, turns, 10, "a transition must not run them all")
 }
 
-func TestPipelinesWaitForEachOtherThroughTurns(t *testing.T) {
+func TestPipelinesWaitForEachOtherThroughBatches(t *testing.T) {
 	w, seq := world{}, uint64(0)
 	create := func(n int, def core.PipelineDef, depends ...uuid.UUID) {
 		res := w.send(t, pipelineRef(n), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(n), Definition: def, DependsOn: depends}}, start, &seq)
@@ -484,10 +484,10 @@ func TestAPushThatIsRefusedFailsItsPhase(t *testing.T) {
 		def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "push", Push: &core.PushPhase{Queue: "q", Wait: wait}}}}
 		w := world{}
 		apply := func(seq uint64, to effects.Ref, e core.Event) {
-			turn := core.NewTurn(w, core.Clock{Now: start}, seq)
-			_, err := turn.Apply(core.Input{To: to, Event: e})
+			batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+			_, err := batch.Apply(core.Input{To: to, Event: e})
 			require.NoError(t, err)
-			w.store(turn)
+			w.store(batch)
 		}
 		p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, core.Clock{Now: start})
 		p, effs := p.Apply(core.PipelineDue{}, core.Clock{Now: start})

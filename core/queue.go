@@ -20,7 +20,7 @@ import (
 // to an item is drawn at [QueueItem].
 //
 // A queue is one machine and pure over all that it holds. But no transition
-// needs more than a few of its items: a [Turn] keeps items, keys and dedup keys as
+// needs more than a few of its items: a [Batch] keeps items, keys and dedup keys as
 // records of their own, and gives a transition those that it asks for. A property
 // test holds that what comes out is the same as with all of them. The stored
 // record of a queue is its header: it has neither items nor keys nor dedup keys.

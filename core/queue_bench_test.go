@@ -13,25 +13,25 @@ import (
 // shelf is a loader with ordered list indexes, of which entries go lazily.
 type shelf struct {
 	states map[effects.Ref]core.State
-	lists  map[string][]core.Place
+	lists  map[string][]core.Cursor
 }
 
 func (s *shelf) Load(ref effects.Ref) (core.State, error) { return s.states[ref], nil }
 
-func (s *shelf) stands(kind effects.Kind, term string, p core.Place) bool {
+func (s *shelf) stands(kind effects.Kind, term string, p core.Cursor) bool {
 	r, ok := s.states[effects.Ref{Kind: kind, ID: p.ID}]
 	return ok && slices.ContainsFunc(r.Terms(), func(t effects.Term) bool { return t.Name == term && t.At == p.At })
 }
 
-func (s *shelf) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+func (s *shelf) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
 	name := string(kind) + term
 	list := s.lists[name]
 	for len(list) > 0 && !s.stands(kind, term, list[0]) {
 		list = list[1:]
 	}
 	s.lists[name] = list
-	from, found := 0, make([]core.Place, 0, limit)
-	if (after != core.Place{}) {
+	from, found := 0, make([]core.Cursor, 0, limit)
+	if (after != core.Cursor{}) {
 		from, _ = slices.BinarySearchFunc(list, after, comparePlaces)
 		from++
 	}
@@ -43,7 +43,7 @@ func (s *shelf) Scan(kind effects.Kind, term string, after core.Place, limit int
 	return found, nil
 }
 
-func (s *shelf) store(t *core.Turn) {
+func (s *shelf) store(t *core.Batch) {
 	for _, c := range t.Changes() {
 		if c.After == nil {
 			delete(s.states, c.Ref)
@@ -51,7 +51,7 @@ func (s *shelf) store(t *core.Turn) {
 		}
 		s.states[c.Ref] = c.After
 		for _, term := range c.After.Terms() {
-			name, p := string(c.Ref.Kind)+term.Name, core.Place{At: term.At, ID: c.Ref.ID}
+			name, p := string(c.Ref.Kind)+term.Name, core.Cursor{At: term.At, ID: c.Ref.ID}
 			i, there := slices.BinarySearchFunc(s.lists[name], p, comparePlaces)
 			if !there {
 				s.lists[name] = slices.Insert(s.lists[name], i, p)
@@ -76,7 +76,7 @@ func (q *benchQueue) turn(events []core.Event, timed bool) (items []core.QueueIt
 	if timed {
 		q.b.StartTimer()
 	}
-	t := core.NewTurn(q.shelf, core.Clock{Now: start + core.Time(q.seq)}, q.seq)
+	t := core.NewBatch(q.shelf, core.Clock{Now: start + core.Time(q.seq)}, q.seq)
 	for _, e := range events {
 		res, err := t.Apply(core.Input{To: q.ref, Event: e})
 		if err != nil || !res.Changed {
@@ -114,7 +114,7 @@ func (q *benchQueue) complete(items []core.QueueItem, timed bool) {
 	q.turn(events, timed)
 }
 
-// BenchmarkQueue measures what an item costs in a Turn of 256, with few and with
+// BenchmarkQueue measures what an item costs in a batch of 256, with few and with
 // many items stored: it must be the same (D4).
 func BenchmarkQueue(b *testing.B) {
 	const batch = 256
@@ -124,7 +124,7 @@ func BenchmarkQueue(b *testing.B) {
 	}
 	for _, kind := range []string{"", ", 64 keys"} {
 		for _, stored := range []int{1000, 1_000_000} {
-			q := &benchQueue{b: b, shelf: &shelf{states: map[effects.Ref]core.State{}, lists: map[string][]core.Place{}}, ref: core.QueueRef("", "", "q"), key: keys[kind]}
+			q := &benchQueue{b: b, shelf: &shelf{states: map[effects.Ref]core.State{}, lists: map[string][]core.Cursor{}}, ref: core.QueueRef("", "", "q"), key: keys[kind]}
 			fill := func(b *testing.B) {
 				b.StopTimer()
 				for q.b = b; q.n < stored; {

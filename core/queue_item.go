@@ -11,7 +11,7 @@ import (
 )
 
 // Kinds of what a [Queue] keeps as records of their own. They take no events: the
-// [Turn] writes them for their queue.
+// [Batch] writes them for their queue.
 const (
 	KindQueueItem  effects.Kind = "queue_item"
 	KindQueueKey   effects.Kind = "queue_key"
@@ -154,8 +154,8 @@ func order(priority int32, turn uint32) Time {
 // BelowPriority gives the place after all ready items of the priority of the one
 // at p: a list of ready items that goes on from there begins with the first item
 // of the next lower priority.
-func BelowPriority(p Place) Place {
-	return Place{At: (p.At>>31+1)<<31 - 1, ID: uuid.Max}
+func BelowPriority(p Cursor) Cursor {
+	return Cursor{At: (p.At>>31+1)<<31 - 1, ID: uuid.Max}
 }
 
 // queueList is an order in which a queue looks at what it keeps.

@@ -38,14 +38,14 @@ func queuePhase(s core.State) string {
 }
 
 // scan lists the places of records under a term, as a store does.
-func scan(states map[effects.Ref]core.State, kind effects.Kind, term string, after core.Place, limit int) []core.Place {
-	var out []core.Place
+func scan(states map[effects.Ref]core.State, kind effects.Kind, term string, after core.Cursor, limit int) []core.Cursor {
+	var out []core.Cursor
 	for ref, s := range states { // order-free: sorted below
 		if ref.Kind != kind || s == nil {
 			continue
 		}
 		for _, t := range s.Terms() {
-			if p := (core.Place{At: t.At, ID: ref.ID}); t.Name == term && (after == core.Place{} || comparePlaces(p, after) > 0) {
+			if p := (core.Cursor{At: t.At, ID: ref.ID}); t.Name == term && (after == core.Cursor{} || comparePlaces(p, after) > 0) {
 				out = append(out, p)
 			}
 		}
@@ -54,18 +54,18 @@ func scan(states map[effects.Ref]core.State, kind effects.Kind, term string, aft
 	return out[:min(limit, len(out))]
 }
 
-func comparePlaces(a, b core.Place) int {
+func comparePlaces(a, b core.Cursor) int {
 	if a.At != b.At {
 		return int(max(min(a.At-b.At, 1), -1))
 	}
 	return bytes.Compare(a.ID[:], b.ID[:])
 }
 
-func (l loader) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+func (l loader) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
 	return scan(l, kind, term, after, limit), nil
 }
 
-func (w world) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+func (w world) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
 	states := map[effects.Ref]core.State{}
 	for ref := range w { // order-free: into a map
 		if ref.Kind == kind {

@@ -15,17 +15,17 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// inTurn applies events to the queue "q" in one Turn over the world.
-func (w world) inTurn(t tb, clock core.Clock, seq uint64, evs ...core.Event) []core.Result {
+// inBatch applies events to the queue "q" in one batch over the world.
+func (w world) inBatch(t tb, clock core.Clock, seq uint64, evs ...core.Event) []core.Result {
 	t.Helper()
 	var out []core.Result
-	turn := core.NewTurn(w, clock, seq)
+	batch := core.NewBatch(w, clock, seq)
 	for _, e := range evs {
-		res, err := turn.Apply(core.Input{To: core.QueueRef("", "", "q"), Event: e})
+		res, err := batch.Apply(core.Input{To: core.QueueRef("", "", "q"), Event: e})
 		require.NoError(t, err)
 		out = append(out, res)
 	}
-	w.store(turn)
+	w.store(batch)
 	return out
 }
 
@@ -38,7 +38,7 @@ func drawLife(t *rapid.T) (w world, clock core.Clock, seq uint64) {
 		for range rapid.IntRange(1, 6).Draw(t, "events") {
 			e := drawQueueEvent(t, w.gathered(ref), clock)
 			if p, ok := e.(core.QueuePush); !ok || p.Name == "q" {
-				w.inTurn(t, clock, seq, e)
+				w.inBatch(t, clock, seq, e)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestAQueueThatHasLostARecordCountsAllAnew(t *testing.T) {
 		delete(live, lost)
 		e := core.MendQueue(ref.ID, lost, was.Terms(), raw)
 		for n, w := range []world{live, replayed} {
-			require.True(t, w.inTurn(t, clock, seq, e)[0].Changed, n)
+			require.True(t, w.inBatch(t, clock, seq, e)[0].Changed, n)
 		}
 		require.Equal(t, replayed, live)
 		require.Empty(t, checkCounts(step{}, core.Queue{}, live.gathered(ref)))
@@ -83,8 +83,8 @@ func TestAQueueThatHasLostARecordCountsAllAnew(t *testing.T) {
 			clock = drawClock(t, clock)
 			before := live.gathered(ref)
 			if next := drawQueueEvent(t, before, clock); next.EventType() != "push" || next.(core.QueuePush).Name == "q" {
-				live.inTurn(t, clock, seq, next)
-				replayed.inTurn(t, clock, seq, next)
+				live.inBatch(t, clock, seq, next)
+				replayed.inBatch(t, clock, seq, next)
 			}
 			require.Equal(t, replayed, live)
 			require.Empty(t, checkCounts(step{}, core.Queue{}, live.gathered(ref)))
@@ -106,7 +106,7 @@ func TestAQueueThatIsMadeAgainFindsWhatItHeld(t *testing.T) {
 		delete(live, ref)
 		again := rapid.SampledFrom([]core.Event{core.QueueCreate{Name: "q"}, core.QueuePush{Name: "q"}}).Draw(t, "again")
 		for _, w := range []world{live, replayed} {
-			res := w.inTurn(t, clock, seq, core.MendQueue(ref.ID, ref, nil, nil), core.QueueTake{Holder: "h"}, again)
+			res := w.inBatch(t, clock, seq, core.MendQueue(ref.ID, ref, nil, nil), core.QueueTake{Holder: "h"}, again)
 			require.True(t, res[0].Changed)
 			require.Equal(t, effects.CodeNotFound, res[1].Refused.Code)
 			require.True(t, res[2].Changed)
@@ -123,13 +123,13 @@ func TestAQueueThatIsMadeAgainFindsWhatItHeld(t *testing.T) {
 			seq++
 			clock.Now = clock.Now.Add(400 * 24 * time.Hour) // whatever waited for its time
 			for n := 0; n < 20 && !live.gathered(ref).Deadline().IsZero() && live.gathered(ref).Deadline() <= clock.Now; n++ {
-				live.inTurn(t, clock, seq, core.QueueDue{})
+				live.inBatch(t, clock, seq, core.QueueDue{})
 				seq++
 			}
-			if items, ok := live.inTurn(t, clock, seq, core.QueueTake{Holder: "h", Max: 100})[0].Answer.(core.QueueItems); ok {
+			if items, ok := live.inBatch(t, clock, seq, core.QueueTake{Holder: "h", Max: 100})[0].Answer.(core.QueueItems); ok {
 				for _, i := range items {
 					seq++
-					live.inTurn(t, clock, seq, core.QueueComplete{Item: i.ID, Holder: "h", Attempt: i.Attempts})
+					live.inBatch(t, clock, seq, core.QueueComplete{Item: i.ID, Holder: "h", Attempt: i.Attempts})
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // queueView is what a transition sees of the items, keys and dedup keys of its
-// queue, and writes to: all of them, or those that a [Turn] looks up.
+// queue, and writes to: all of them, or those that a [Batch] looks up.
 type queueView interface {
 	item(id uuid.UUID) (QueueItem, bool)
 	key(id uuid.UUID) (QueueKey, bool)
@@ -19,7 +19,7 @@ type queueView interface {
 	firstKey(of uuid.UUID) (QueueKey, bool)
 	firstDedup(of uuid.UUID) (QueueDedup, bool)
 	// All places of a list, in its order, as the index has them: for what is lost.
-	places(l queueList, of uuid.UUID) []Place
+	places(l queueList, of uuid.UUID) []Cursor
 
 	putItem(i QueueItem)
 	putKey(k QueueKey)

@@ -94,10 +94,10 @@ func (w *whole) firstDedup(of uuid.UUID) (QueueDedup, bool) {
 	return least(w.dedups, func(d *QueueDedup) (Time, bool) { return d.Until, !d.Until.IsZero() && d.Queue == of })
 }
 
-func (w *whole) places(l queueList, of uuid.UUID) (out []Place) {
+func (w *whole) places(l queueList, of uuid.UUID) (out []Cursor) {
 	add := func(at Time, id uuid.UUID, in bool) {
 		if in {
-			out = append(out, Place{at, id})
+			out = append(out, Cursor{at, id})
 		}
 	}
 	for i := range w.items {
@@ -113,7 +113,7 @@ func (w *whole) places(l queueList, of uuid.UUID) (out []Place) {
 	for _, d := range w.dedups {
 		add(d.Until, d.ID, l == listWindow && d.Queue == of && !d.Until.IsZero())
 	}
-	slices.SortFunc(out, Place.compare)
+	slices.SortFunc(out, Cursor.compare)
 	return out
 }
 

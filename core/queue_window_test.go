@@ -42,8 +42,8 @@ func (w world) gathered(ref effects.Ref) core.Queue {
 	return q
 }
 
-// A queue of which a Turn sees only what each event touches is the same as one
-// with all its items, for every event, in one Turn and over many.
+// A queue of which a batch sees only what each event touches is the same as one
+// with all its items, for every event, in one batch and over many.
 func TestAQueueWithAWindowOfItemsEqualsTheQueueWithAllItems(t *testing.T) {
 	ref := core.QueueRef("", "", "q")
 	rapid.Check(t, func(t *rapid.T) {
@@ -53,16 +53,16 @@ func TestAQueueWithAWindowOfItemsEqualsTheQueueWithAllItems(t *testing.T) {
 			if at := whole.Deadline(); !at.IsZero() && rapid.Bool().Draw(t, "until due") {
 				clock.Now = max(clock.Now, at)
 			}
-			turn, taken := core.NewTurn(w, clock, seq), 0
+			batch, taken := core.NewBatch(w, clock, seq), 0
 			for range rapid.IntRange(1, 8).Draw(t, "events") {
 				e := drawQueueEvent(t, whole, clock)
 				if p, ok := e.(core.QueuePush); ok && !exists(whole) && p.Name != "q" {
 					continue // it belongs to another queue
 				}
 				clock.Step = stepOf(int(seq), taken)
-				before := len(turn.Events())
+				before := len(batch.Events())
 				next, effs := checkedApply(t, whole, e, clock)
-				res, err := turn.Apply(core.Input{To: ref, Event: e})
+				res, err := batch.Apply(core.Input{To: ref, Event: e})
 				require.NoError(t, err)
 				require.Equal(t, refusal(effs) == nil, res.Changed, "%v", res.Refused)
 				if r := refusal(effs); r != nil {
@@ -84,14 +84,14 @@ func TestAQueueWithAWindowOfItemsEqualsTheQueueWithAllItems(t *testing.T) {
 				}
 				require.Equal(t, answer, res.Answer)
 				var heard []effects.EventKind
-				for _, ev := range turn.Events()[before:] {
+				for _, ev := range batch.Events()[before:] {
 					if ev.Source.ID == ref.ID { // not of the dead letter queue
 						heard = append(heard, ev.Kind)
 					}
 				}
 				require.Equal(t, announced, heard)
 			}
-			w.store(turn)
+			w.store(batch)
 			require.Equal(t, encoded(whole), encoded(w.gathered(ref)))
 		}
 	})
@@ -105,8 +105,8 @@ func TestManyQueuesReplayFromTheirJournalToTheSameBytes(t *testing.T) {
 		stored, cached, replayed := world{}, loader{}, world{}
 		for seq := uint64(1); seq <= uint64(rapid.IntRange(1, 10).Draw(t, "turns")); seq++ {
 			clock = drawClock(t, clock)
-			live, warm := core.NewTurn(stored, clock, seq), core.NewTurn(cached, clock, seq)
-			batch := core.NewBatch(seq, clock.Now, "test")
+			live, warm := core.NewBatch(stored, clock, seq), core.NewBatch(cached, clock, seq)
+			batch := core.NewEntry(seq, clock.Now, "test")
 			apply := func(in core.Input) {
 				res, err := live.Apply(in)
 				require.NoError(t, err)
@@ -139,9 +139,9 @@ func TestManyQueuesReplayFromTheirJournalToTheSameBytes(t *testing.T) {
 			}
 			want := observe(live)
 			require.Equal(t, want, observe(warm))
-			decoded, err := core.DecodeBatch(batch.AppendJSON(nil))
+			decoded, err := core.DecodeEntry(batch.AppendJSON(nil))
 			require.NoError(t, err)
-			again := core.NewTurn(replayed, core.Clock{Now: decoded.At}, decoded.Seq)
+			again := core.NewBatch(replayed, core.Clock{Now: decoded.At}, decoded.Seq)
 			for _, in := range decoded.Inputs {
 				res, err := again.Apply(in)
 				require.NoError(t, err)
@@ -164,32 +164,32 @@ func TestAnInputThatIsUndoneLeavesTheOrderAsItWas(t *testing.T) {
 	ref := core.QueueRef("", "", "q")
 	bus := core.BusRef()
 	w := world{}
-	turn := core.NewTurn(w, core.Clock{Now: start}, 1)
+	batch := core.NewBatch(w, core.Clock{Now: start}, 1)
 	for range 40 { // more than a page
-		_, err := turn.Apply(core.Input{To: ref, Event: core.QueuePush{Name: "q"}})
+		_, err := batch.Apply(core.Input{To: ref, Event: core.QueuePush{Name: "q"}})
 		require.NoError(t, err)
 	}
-	w.store(turn)
+	w.store(batch)
 
-	turn = core.NewTurn(broken{w, bus}, core.Clock{Now: start}, 2)
-	_, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 20}})
+	batch = core.NewBatch(broken{w, bus}, core.Clock{Now: start}, 2)
+	_, err := batch.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 20}})
 	require.ErrorIs(t, err, errDisk, "its announcement cannot be routed")
-	assert.Empty(t, turn.Changes())
+	assert.Empty(t, batch.Changes())
 
-	turn = core.NewTurn(w, core.Clock{Now: start}, 2)
-	_, err = turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 10}})
+	batch = core.NewBatch(w, core.Clock{Now: start}, 2)
+	_, err = batch.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 10}})
 	require.NoError(t, err)
-	first := turn.Changes()
-	_, err = turn.Apply(core.Input{To: ref, Event: core.QueueConfigure{Config: core.QueueConfig{Concurrency: 30}}})
+	first := batch.Changes()
+	_, err = batch.Apply(core.Input{To: ref, Event: core.QueueConfigure{Config: core.QueueConfig{Concurrency: 30}}})
 	require.NoError(t, err)
-	res, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 256}})
+	res, err := batch.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h", Max: 256}})
 	require.NoError(t, err)
 	items := res.Answer.(core.QueueItems)
 	require.Len(t, items, 20)
 	assert.Equal(t, core.ItemID(ref.ID, 11, stepOf(1, 10)), items[0].ID, "after %d", len(first))
 }
 
-// counting counts what a Turn asks for.
+// counting counts what a batch asks for.
 type countingLoader struct {
 	loader
 	loads, entries int
@@ -200,27 +200,27 @@ func (l *countingLoader) Load(ref effects.Ref) (core.State, error) {
 	return l.loader.Load(ref)
 }
 
-func (l *countingLoader) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+func (l *countingLoader) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
 	found, err := l.loader.Scan(kind, term, after, limit)
 	l.entries += len(found)
 	return found, err
 }
 
-func TestATurnLooksAtNoMoreOfAQueueThanItsEventsTouch(t *testing.T) {
+func TestABatchLooksAtNoMoreOfAQueueThanItsEventsTouch(t *testing.T) {
 	ref := core.QueueRef("", "", "q")
 	states := &countingLoader{loader: loader{}}
-	turn := core.NewTurn(states, core.Clock{Now: start}, 1)
+	batch := core.NewBatch(states, core.Clock{Now: start}, 1)
 	for range 3000 {
-		_, err := turn.Apply(core.Input{To: ref, Event: core.QueuePush{Name: "q"}})
+		_, err := batch.Apply(core.Input{To: ref, Event: core.QueuePush{Name: "q"}})
 		require.NoError(t, err)
 	}
-	for _, c := range turn.Changes() {
+	for _, c := range batch.Changes() {
 		states.loader[c.Ref] = c.After
 	}
 	states.loads, states.entries = 0, 0
-	turn = core.NewTurn(states, core.Clock{Now: start}, 2)
+	batch = core.NewBatch(states, core.Clock{Now: start}, 2)
 	for range 2000 {
-		res, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
+		res, err := batch.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
 		require.NoError(t, err)
 		require.True(t, res.Changed)
 	}
@@ -228,23 +228,23 @@ func TestATurnLooksAtNoMoreOfAQueueThanItsEventsTouch(t *testing.T) {
 	assert.LessOrEqual(t, states.entries, 2700)
 }
 
-func TestATakeThatIsRefusedLeavesWhatHasTimedOutToOthersOfItsTurn(t *testing.T) {
+func TestATakeThatIsRefusedLeavesWhatHasTimedOutToOthersOfItsBatch(t *testing.T) {
 	ref := core.QueueRef("", "", "q")
 	w := world{}
-	turn := core.NewTurn(w, core.Clock{Now: start}, 1)
+	batch := core.NewBatch(w, core.Clock{Now: start}, 1)
 	for _, e := range []core.Event{core.QueuePush{Name: "q"}, core.QueueTake{Holder: "h"}, core.QueuePush{Name: "q"}, core.QueueTake{Holder: "h", VisibilityMS: 120_000}, core.QueuePause{}} {
-		_, err := turn.Apply(core.Input{To: ref, Event: e})
+		_, err := batch.Apply(core.Input{To: ref, Event: e})
 		require.NoError(t, err)
 	}
-	w.store(turn)
-	turn = core.NewTurn(w, core.Clock{Now: start.Add(time.Minute)}, 2)
-	res, err := turn.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
+	w.store(batch)
+	batch = core.NewBatch(w, core.Clock{Now: start.Add(time.Minute)}, 2)
+	res, err := batch.Apply(core.Input{To: ref, Event: core.QueueTake{Holder: "h"}})
 	require.NoError(t, err)
 	require.Equal(t, effects.CodeEmpty, res.Refused.Code)
-	res, err = turn.Apply(core.Input{To: ref, Event: core.QueueDue{}})
+	res, err = batch.Apply(core.Input{To: ref, Event: core.QueueDue{}})
 	require.NoError(t, err)
 	require.True(t, res.Changed)
-	w.store(turn)
+	w.store(batch)
 	q := w.gathered(ref)
 	assert.EqualValues(t, 1, q.TimedOut)
 	assert.EqualValues(t, 1, q.Ready)

@@ -41,7 +41,7 @@ import (
 //     48 hours, until somebody resumes or edits the schedule.
 //   - One due event makes at most one action (C5).
 //   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
-//     that is sent (R13); where that cannot be made, the [Turn] undoes it all.
+//     that is sent (R13); where that cannot be made, the [Batch] undoes it all.
 //   - Every time that is decided is recorded as an occurrence, under an id that
 //     was never used; MissedCount grows by what the missed ones stand for.
 //   - Every action that is sent is a valid one, due at once.
@@ -124,8 +124,8 @@ type (
 	RecurringCreate struct{ Spec RecurringSpec }
 	// RecurringDue says that the next time, or the end, has come.
 	RecurringDue struct {
-		// Refusal is why the action of that time could not be made. Only the [Turn]
-		// gives one, see [Turn.Apply]: the time then counts as missed, instead of
+		// Refusal is why the action of that time could not be made. Only the [Batch]
+		// gives one, see [Batch.Apply]: the time then counts as missed, instead of
 		// being due for ever.
 		Refusal string
 	}

@@ -47,7 +47,7 @@ type Strategy struct {
 	Outcomes  []ApproachOutcome `json:"outcomes"`   // of the approaches before, and of the last one
 	Output    json.RawMessage   `json:"output,omitempty"`
 	Error     string            `json:"error"` // why it is exhausted or cancelled
-	Asked     Asked             `json:"asked"`
+	Asked     PendingEffects    `json:"asked"`
 	Repeats   uint32            `json:"repeats"` // of an interrupted merge
 	CreatedAt Time              `json:"created_at"`
 	UpdatedAt Time              `json:"updated_at"`
@@ -393,7 +393,7 @@ func (s Strategy) effectHandedBack(e EffectHandedBack, c Clock) (Strategy, []eff
 	return s.again(asked, effect, c)
 }
 
-func (s Strategy) again(asked Asked, effect effects.Outer, c Clock) (Strategy, []effects.Effect) {
+func (s Strategy) again(asked PendingEffects, effect effects.Outer, c Clock) (Strategy, []effects.Effect) {
 	effect = renumbered(effect, asked.next())
 	s.Asked, s.UpdatedAt = asked.ask(effect), c.Now
 	return s, []effects.Effect{effect}

@@ -82,10 +82,10 @@ func TestTheMergeChainIsThatOfTheSpecification(t *testing.T) {
 
 // apply gives one input to all machines, and stores what it did.
 func (w world) apply(t tb, seq uint64, in core.Input, c core.Clock) core.Result {
-	turn := core.NewTurn(w, c, seq)
-	res, err := turn.Apply(in)
+	batch := core.NewBatch(w, c, seq)
+	res, err := batch.Apply(in)
 	require.NoError(t, err)
-	w.store(turn)
+	w.store(batch)
 	return res
 }
 
@@ -137,10 +137,10 @@ func TestTheChildOfAReplayedStrategyIsTheSame(t *testing.T) {
 	ref, clock := effects.Ref{Kind: core.KindStrategy, ID: spec.ID}, core.Clock{Now: start}
 	e, err := core.DecodeEvent(core.KindStrategy, core.StrategyCreate{Spec: spec}.AppendJSON(nil))
 	require.NoError(t, err)
-	live, replayed := core.NewTurn(loader{}, clock, 1), core.NewTurn(loader{}, clock, 1)
-	for turn, create := range map[*core.Turn]core.Event{live: core.StrategyCreate{Spec: spec}, replayed: e} {
+	live, replayed := core.NewBatch(loader{}, clock, 1), core.NewBatch(loader{}, clock, 1)
+	for batch, create := range map[*core.Batch]core.Event{live: core.StrategyCreate{Spec: spec}, replayed: e} {
 		for _, e := range []core.Event{create, core.StrategyDue{}} {
-			res, err := turn.Apply(core.Input{To: ref, Event: e})
+			res, err := batch.Apply(core.Input{To: ref, Event: e})
 			require.NoError(t, err)
 			require.Nil(t, res.Refused)
 		}

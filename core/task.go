@@ -48,23 +48,23 @@ type Task struct {
 	TaskSpec
 	// SessionID names the session (003 session): derived from the task's id, with
 	// another suffix after each restart; empty where there was none yet.
-	SessionID        string    `json:"session_id"`
-	State            TaskState `json:"state"`
-	LastHeartbeat    Time      `json:"last_heartbeat"`
-	LastProgress     Time      `json:"last_progress"`
-	Progress         string    `json:"progress"` // as the last heartbeat that had one said it
-	Screen           string    `json:"screen"`   // the end of the session's screen, as last seen
-	RecoveryAttempts uint32    `json:"recovery_attempts"`
-	Restarts         uint32    `json:"restarts"`
-	Nudged           bool      `json:"nudged"`        // and since then it has made no progress but its answer
-	Spawned          bool      `json:"spawned"`       // the session may live, or be there dead
-	RecoverAt        Time      `json:"recover_at"`    // the next step of the recovery, while stuck
-	CheckpointAt     Time      `json:"checkpoint_at"` // the next checkpoint, while running
-	Asked            Asked     `json:"asked"`
-	Repeats          uint32    `json:"repeats"` // of interrupted effects, since the last answer
-	CreatedAt        Time      `json:"created_at"`
-	UpdatedAt        Time      `json:"updated_at"`
-	FinishedAt       Time      `json:"finished_at"`
+	SessionID        string         `json:"session_id"`
+	State            TaskState      `json:"state"`
+	LastHeartbeat    Time           `json:"last_heartbeat"`
+	LastProgress     Time           `json:"last_progress"`
+	Progress         string         `json:"progress"` // as the last heartbeat that had one said it
+	Screen           string         `json:"screen"`   // the end of the session's screen, as last seen
+	RecoveryAttempts uint32         `json:"recovery_attempts"`
+	Restarts         uint32         `json:"restarts"`
+	Nudged           bool           `json:"nudged"`        // and since then it has made no progress but its answer
+	Spawned          bool           `json:"spawned"`       // the session may live, or be there dead
+	RecoverAt        Time           `json:"recover_at"`    // the next step of the recovery, while stuck
+	CheckpointAt     Time           `json:"checkpoint_at"` // the next checkpoint, while running
+	Asked            PendingEffects `json:"asked"`
+	Repeats          uint32         `json:"repeats"` // of interrupted effects, since the last answer
+	CreatedAt        Time           `json:"created_at"`
+	UpdatedAt        Time           `json:"updated_at"`
+	FinishedAt       Time           `json:"finished_at"`
 }
 
 // TaskStateType tells the states of a task apart.

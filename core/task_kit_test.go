@@ -135,7 +135,7 @@ func waitedFor(s core.State) []effects.Effect {
 }
 
 // numbered checks what a step does to the effects that a machine waits for.
-func numbered(s step, before, after core.Asked, most int) string {
+func numbered(s step, before, after core.PendingEffects, most int) string {
 	last, open := before.Last, map[uint32]string{}
 	for _, o := range before.Open {
 		open[o.Effect.Number()] = string(o.Effect.AppendJSON(nil))
@@ -328,10 +328,10 @@ func drawHeartbeat(t *rapid.T, task core.Task) core.TaskHeartbeat {
 	}
 }
 
-func drawAsked(t *rapid.T) core.Asked {
-	var out core.Asked
+func drawAsked(t *rapid.T) core.PendingEffects {
+	var out core.PendingEffects
 	out.Last = rapid.SampledFrom([]uint32{0, 1, 5, math.MaxUint32}).Draw(t, "last")
-	out.Open = rapid.SliceOfN(rapid.SampledFrom([]core.Open{
+	out.Open = rapid.SliceOfN(rapid.SampledFrom([]core.PendingEffect{
 		{Effect: effects.Spawn{N: 1}}, {Effect: effects.Kill{N: 2}}, {Effect: effects.Nudge{N: 1}}, {Effect: effects.SendInput{N: math.MaxUint32}},
 		{Effect: effects.Merge{N: 3}}, {Effect: effects.RunTool{Run: 1}},
 	}), 0, 4).Draw(t, "open")

@@ -247,7 +247,7 @@ func isInput(e effects.Outer) bool { _, ok := e.(effects.SendInput); return ok }
 
 // waits reports whether such an effect was not answered yet.
 func (t Task) waits(which func(effects.Outer) bool) bool {
-	return slices.ContainsFunc(t.Asked.Open, func(o Open) bool { return which(o.Effect) })
+	return slices.ContainsFunc(t.Asked.Open, func(o PendingEffect) bool { return which(o.Effect) })
 }
 
 // ask asks for an effect that carries the next number.

@@ -34,7 +34,7 @@ import (
 //
 // An event is its journal form, or its type followed by the other members:
 // "due", `fail {"run":1,"reason":"x"}`. Ids are written #1, what they make
-// #1/action/1 and #1/occurrence/1; in Turns with the step at which they make it,
+// #1/action/1 and #1/occurrence/1; in batches with the step at which they make it,
 // #1/action/1@2 by the first input of the second batch that changes something,
 // #1/action/1@2.1 by the next one. What comes out: the fields that changed (of
 // a new machine all that are not empty), then the effects. go test -rewrite

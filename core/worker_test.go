@@ -13,7 +13,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// configured gives a Turn's world with a worker whose take is under way.
+// configured gives a batch's world with a worker whose take is under way.
 func configured(t *testing.T, do core.WorkerDo) (world, effects.Ref, *uint64) {
 	t.Helper()
 	w, seq := world{}, new(uint64)
@@ -44,7 +44,7 @@ func TestAnItemWhoseJobCannotBeMadeFailsAndFreesItsPlace(t *testing.T) {
 	assert.Len(t, w, 1, "no pipeline was made")
 }
 
-func TestAJobRunsToItsEndThroughTurns(t *testing.T) {
+func TestAJobRunsToItsEndThroughBatches(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{Instructions: "at ${item.data.branch}"}}}, Result: "look"}
 	w, ref, seq := configured(t, core.WorkerDo{Pipeline: &def})
 	w.send(t, ref, core.QueueTaken{N: 1, Items: []core.QueueItem{item(`{"branch":"b"}`)}}, start, seq)
@@ -147,10 +147,10 @@ func TestAWorkerIsWokenOnceForAllItemsThatComeAtOnce(t *testing.T) {
 	for n := range core.MaxQueueBatch {
 		i := core.QueueItem{ID: id(n), Data: json.RawMessage(`{"branch":"b"}`), Origin: &core.QueueOrigin{Name: "merges", To: "dead"}}
 		*seq++
-		turn := core.NewTurn(w, clock, *seq)
-		_, err := turn.Apply(core.Input{To: dead, Event: core.QueueDeadLetter{Item: i}})
+		batch := core.NewBatch(w, clock, *seq)
+		_, err := batch.Apply(core.Input{To: dead, Event: core.QueueDeadLetter{Item: i}})
 		require.NoError(t, err)
-		w.store(turn)
+		w.store(batch)
 	}
 	for n := range workers {
 		spec := workerSpec()

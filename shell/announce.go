@@ -11,11 +11,11 @@ import (
 // announce tells subscribers, waiters, counters and the log what a batch has
 // made true.
 func (e *Engine) announce(p *plan) {
-	e.bus.publish(p.turn.Events())
-	e.runbooks.count(p.turn.Events(), p.changes)
-	e.jobs.count(p.turn.Events(), p.changes)
+	e.bus.publish(p.batch.Events())
+	e.runbooks.count(p.batch.Events(), p.changes)
+	e.jobs.count(p.batch.Events(), p.changes)
 	runs := &runTrail{p: p}
-	for _, ev := range p.turn.Events() {
+	for _, ev := range p.batch.Events() {
 		switch ev.Kind.Category {
 		case "job":
 			e.announceJob(p, ev)
@@ -125,7 +125,7 @@ func (e *Engine) announceRecurring(p *plan, ev effects.Event) {
 		e.stats.recurringDispatched.Add(1)
 	}
 	attrs := []any{"recurring_id", ev.Source.ID}
-	if s, err := p.turn.State(effects.Ref{Kind: core.KindRecurring, ID: ev.Source.ID}); err == nil {
+	if s, err := p.batch.State(effects.Ref{Kind: core.KindRecurring, ID: ev.Source.ID}); err == nil {
 		if r, ok := s.(core.RecurringAction); ok {
 			attrs = append(attrs, "namespace", r.Namespace, "tenant", r.Tenant, "cron_expr", r.CronExpr,
 				"next_execution_at", r.NextExecutionAt.String(), "execution_count", r.ExecutionCount)

@@ -64,7 +64,7 @@ func (p *plan) eventState(kind effects.Kind, id uuid.UUID) core.State {
 			return c.Before
 		}
 	}
-	s, err := p.turn.State(ref)
+	s, err := p.batch.State(ref)
 	if err != nil {
 		return nil
 	}

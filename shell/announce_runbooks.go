@@ -79,7 +79,7 @@ func (e *Engine) announceRunbook(p *plan, ev effects.Event) {
 	if ev.Source.ID != uuid.Nil {
 		attrs = append(attrs, slog.String(ev.Source.Component+"_id", ev.Source.ID.String()))
 	}
-	if s, err := p.turn.State(effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}); err == nil {
+	if s, err := p.batch.State(effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}); err == nil {
 		attrs = append(attrs, attrsOf(s)...)
 	}
 	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are those of runbookLog

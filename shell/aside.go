@@ -123,7 +123,7 @@ func (p *plan) passOver(err error) error {
 func (p *plan) asker(id uuid.UUID) effects.Ref {
 	for _, kind := range []effects.Kind{core.KindPipeline, core.KindTask, core.KindStrategy, core.KindOrchestrator} {
 		ref := effects.Ref{Kind: kind, ID: id}
-		if s, err := p.turn.State(ref); err == nil && s != nil {
+		if s, err := p.batch.State(ref); err == nil && s != nil {
 			return ref
 		}
 	}

@@ -57,7 +57,7 @@ func (p *plan) occurrenceOf(job, run uuid.UUID) (uuid.UUID, error) {
 		return uuid.Nil, err
 	}
 	for _, c := range found {
-		s, err := p.turn.State(effects.Ref{Kind: core.KindOccurrence, ID: c.ID})
+		s, err := p.batch.State(effects.Ref{Kind: core.KindOccurrence, ID: c.ID})
 		if err != nil {
 			if p.broken != nil {
 				return uuid.Nil, p.broken

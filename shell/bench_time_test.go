@@ -47,23 +47,23 @@ func fill(b *testing.B, path string, n int) {
 	require.NoError(b, err)
 	now := effects.TimeOf(time.Now())
 	far := now.Add(10 * 365 * 24 * time.Hour)
-	const batch = 10_000
+	const most = 10_000
 	for done, seq := 0, uint64(1); done < n; seq++ {
-		turn := core.NewTurn(nothing{}, core.Clock{Now: now}, seq)
-		entry := core.NewBatch(seq, now, "fill")
-		for range min(batch, n-done) {
+		batch := core.NewBatch(nothing{}, core.Clock{Now: now}, seq)
+		entry := core.NewEntry(seq, now, "fill")
+		for range min(most, n-done) {
 			spec := benchmarkSpec()
 			spec.ID = uuid.Must(uuid.NewV7())
 			spec.Trigger = core.Scheduled(far)
 			in := core.Input{To: effects.Ref{Kind: core.KindAction, ID: spec.ID}, Actor: "fill", Event: core.ActionCreate{Spec: spec}}
-			_, err := turn.Apply(in)
+			_, err := batch.Apply(in)
 			require.NoError(b, err)
 			entry.Inputs = append(entry.Inputs, in)
 		}
 		done += len(entry.Inputs)
 		require.NoError(b, st.Update(bg(), func(tx store.Tx) error {
 			var writes []store.Write
-			for _, c := range turn.Changes() {
+			for _, c := range batch.Changes() {
 				writes = append(writes, store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID, State: c.After.AppendJSON(nil), Due: c.After.Deadline(), Terms: c.After.Terms()})
 			}
 			if err := tx.Put(seq, writes); err != nil {
@@ -80,7 +80,7 @@ type nothing struct{}
 
 func (nothing) Load(effects.Ref) (core.State, error) { return nil, nil }
 
-func (nothing) Scan(effects.Kind, string, core.Place, int) ([]core.Place, error) { return nil, nil }
+func (nothing) Scan(effects.Kind, string, core.Cursor, int) ([]core.Cursor, error) { return nil, nil }
 
 // BenchmarkLateness fires 100 actions a second, each at a time of its own, and
 // reports how much later than its time a tool is called; beside it, how late a

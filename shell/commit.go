@@ -29,9 +29,9 @@ type plan struct {
 	now  effects.Time
 	mono time.Time
 
-	turn    *core.Turn
-	batch   core.Batch
-	dirty   bool // something beside the turn changed
+	batch   *core.Batch
+	entry   core.Entry
+	dirty   bool // something beside the batch changed
 	meta    map[effects.Ref]cached
 	corrupt []unreadable
 	broken  error       // the store could not be read: nothing more can be decided
@@ -69,8 +69,8 @@ func (p *plan) build() error {
 	p.meta = make(map[effects.Ref]cached)
 	p.reserved = make(map[string]int)
 	p.waiting = make(map[string]bool)
-	p.turn = core.NewTurn(p, core.Clock{Now: p.now}, seq+1)
-	p.batch = core.NewBatch(seq+1, p.now, l.e.name)
+	p.batch = core.NewBatch(p, core.Clock{Now: p.now}, seq+1)
+	p.entry = core.NewEntry(seq+1, p.now, l.e.name)
 
 	for _, part := range []func() error{
 		p.renew, p.takeRequests, p.takeOutcomes, p.recoverLost,
@@ -80,7 +80,7 @@ func (p *plan) build() error {
 			return err
 		}
 	}
-	p.changes = p.turn.Changes()
+	p.changes = p.batch.Changes()
 	if err := p.write(seq + 1); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (p *plan) build() error {
 		}
 	}
 	p.readWanted()
-	if len(p.batch.Inputs) == 0 && !p.dirty {
+	if len(p.entry.Inputs) == 0 && !p.dirty {
 		return errNothing
 	}
 	return nil
@@ -107,12 +107,12 @@ func (p *plan) build() error {
 func (p *plan) readWanted() {
 	for i, r := range p.l.requests {
 		if rep := &p.replies[i]; rep.err == nil && !r.want.IsZero() {
-			rep.state, rep.err = p.turn.State(r.want)
+			rep.state, rep.err = p.batch.State(r.want)
 		}
 	}
 }
 
-// Load gives the turn the states from before it.
+// Load gives the batch the states from before it.
 func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	if c, ok := p.l.cache.get(ref); ok {
 		p.meta[ref] = c
@@ -128,7 +128,7 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 			if bad := (*store.RecordError)(nil); errors.As(err, &bad) {
 				q.Raw = slices.Clone(bad.Raw)
 			}
-			p.corrupt = append(p.corrupt, unreadable{q, p.turn.Serving()})
+			p.corrupt = append(p.corrupt, unreadable{q, p.batch.Serving()})
 		} else {
 			p.broken = err
 		}
@@ -140,7 +140,7 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	}
 	if err != nil {
 		q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: p.now, Reason: err.Error(), Raw: slices.Clone(rec.State)}
-		p.corrupt = append(p.corrupt, unreadable{q, p.turn.Serving()})
+		p.corrupt = append(p.corrupt, unreadable{q, p.batch.Serving()})
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
@@ -149,17 +149,17 @@ func (p *plan) Load(ref effects.Ref) (core.State, error) {
 	return s, nil
 }
 
-// Scan gives the turn the list indexes from before it: nothing of the batch is
-// written before the turn is over.
-func (p *plan) Scan(kind effects.Kind, term string, after core.Place, limit int) ([]core.Place, error) {
+// Scan gives the batch the list indexes from before it: nothing of the batch is
+// written before the batch is over.
+func (p *plan) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
 	found, err := p.tx.Scan(kind, term, store.Cursor(after), false, limit)
 	if err != nil {
 		p.broken = err
 		return nil, err
 	}
-	out := make([]core.Place, len(found))
+	out := make([]core.Cursor, len(found))
 	for i, c := range found {
-		out[i] = core.Place(c)
+		out[i] = core.Cursor(c)
 	}
 	return out, nil
 }
@@ -169,12 +169,12 @@ func (p *plan) Scan(kind effects.Kind, term string, after core.Place, limit int)
 // error says that the input alone cannot be decided, unless p.broken is set.
 func (p *plan) apply(in core.Input) (core.Result, error) {
 	p.broken = nil
-	res, err := p.turn.Apply(in)
+	res, err := p.batch.Apply(in)
 	for errors.Is(err, store.ErrCorrupt) && len(p.corrupt) > 0 {
 		if err := p.setAside(); err != nil {
 			return res, err
 		}
-		res, err = p.turn.Apply(in)
+		res, err = p.batch.Apply(in)
 	}
 	if err != nil {
 		p.l.e.stats.inputErrors.Add(1)
@@ -186,7 +186,7 @@ func (p *plan) apply(in core.Input) (core.Result, error) {
 		p.l.e.log.Debug("input refused", "to", res.Refused.To.String(), "event", res.Refused.Event, "actor", in.Actor, "reason", res.Refused.Reason)
 	}
 	if res.Changed {
-		p.batch.Inputs = append(p.batch.Inputs, in)
+		p.entry.Inputs = append(p.entry.Inputs, in)
 	}
 	return res, nil
 }
@@ -300,7 +300,7 @@ func (p *plan) skips(kind effects.Kind) bool {
 func (p *plan) due(d store.DueEntry) error {
 	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
 	ev := core.DueEvent(d.Kind)
-	before, err := p.turn.State(ref)
+	before, err := p.batch.State(ref)
 	switch {
 	case errors.Is(err, store.ErrCorrupt): // the record is set aside like any other, and the entry led to it alone
 		if err := p.setAside(); err != nil {
@@ -329,7 +329,7 @@ func (p *plan) due(d store.DueEntry) error {
 
 // decided reports whether this batch has changed the machine before.
 func (p *plan) decided(ref effects.Ref) bool {
-	return slices.ContainsFunc(p.turn.Changes(), func(c core.Change) bool { return c.Ref == ref })
+	return slices.ContainsFunc(p.batch.Changes(), func(c core.Change) bool { return c.Ref == ref })
 }
 
 func (p *plan) observeLateness(d store.DueEntry) {
@@ -346,7 +346,7 @@ func (p *plan) dueNow() error {
 	const rounds = 4 // recurring → action; the rest waits for the sweep
 	for range rounds {
 		woke := false
-		for _, ref := range p.turn.Due() {
+		for _, ref := range p.batch.Due() {
 			if p.skips(ref.Kind) || p.mustWait(ref) {
 				continue
 			}
@@ -369,7 +369,7 @@ func (p *plan) mustWait(ref effects.Ref) bool {
 	if !p.l.e.o.StrictTick || !p.l.sweep.recurring || ref.Kind == core.KindRecurring {
 		return false
 	}
-	s, err := p.turn.State(ref)
+	s, err := p.batch.State(ref)
 	a, ok := s.(core.Action)
 	return err != nil || !ok || a.Occurrence == uuid.Nil
 }

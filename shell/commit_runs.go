@@ -13,7 +13,7 @@ func (p *plan) shortened(in core.Input) core.Input {
 	if !ok {
 		return in
 	}
-	if s, err := p.turn.State(in.To); err == nil && p.broken == nil {
+	if s, err := p.batch.State(in.To); err == nil && p.broken == nil {
 		if s, ok := s.(core.Scheduler); ok {
 			in.Event = s.Shortened(e)
 		}
@@ -26,7 +26,7 @@ func (p *plan) shortened(in core.Input) core.Input {
 func (p *plan) putLog(l runLog) error {
 	p.broken = nil
 	ref := effects.Ref{Kind: core.KindOrchestrator, ID: l.run}
-	s, err := p.turn.State(ref)
+	s, err := p.batch.State(ref)
 	if err != nil {
 		return err // what cannot be decoded is set aside with the rest of the batch
 	}

@@ -11,7 +11,7 @@ import (
 
 // write stores the changes and the journal.
 func (p *plan) write(seq uint64) error {
-	if len(p.batch.Inputs) == 0 {
+	if len(p.entry.Inputs) == 0 {
 		return nil
 	}
 	p.writes = make([]store.Write, 0, len(p.changes))
@@ -33,7 +33,7 @@ func (p *plan) write(seq uint64) error {
 	if err := p.tx.Put(seq, p.writes); err != nil {
 		return err
 	}
-	return p.tx.AppendJournal(seq, p.now, p.encode(p.batch))
+	return p.tx.AppendJournal(seq, p.now, p.encode(p.entry))
 }
 
 // encode appends a stored form to the loop's buffer, which serves one batch
@@ -48,13 +48,13 @@ func (p *plan) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
 // outbox commits the outer effects: handed out where their lane has a free
 // place, to wait where it has none.
 func (p *plan) outbox(seq uint64) error {
-	for _, w := range p.turn.Withdrawn() {
+	for _, w := range p.batch.Withdrawn() {
 		key := effectKey(w.From.ID, w.N)
 		if err := p.tx.DeleteOutbox(key); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	for _, o := range p.turn.Outer() {
+	for _, o := range p.batch.Outer() {
 		e := store.OutboxEntry{
 			Key: effectKey(o.From.ID, o.Effect.Number()), Seq: seq, Kind: o.From.Kind,
 			Lane: o.Effect.Lane(), Effect: p.encode(o.Effect),
@@ -84,7 +84,7 @@ func (p *plan) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
 		return false, nil
 	}
 	ref := effects.Ref{Kind: e.Kind, ID: e.Key.ID}
-	s, err := p.turn.State(ref)
+	s, err := p.batch.State(ref)
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return false, err
 	}
@@ -155,7 +155,7 @@ func (p *plan) findNextDue() error {
 // go.
 func (l *loop) committed(p *plan) {
 	e := l.e
-	if p.turn == nil {
+	if p.batch == nil {
 		return
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = p.sweep, p.webhooks, p.retain, p.recover
@@ -163,17 +163,17 @@ func (l *loop) committed(p *plan) {
 	if p.renewed {
 		l.nextRenew = p.mono.Add(l.renewEvery())
 	}
-	if len(p.batch.Inputs) > 0 {
-		l.lastSeq = p.batch.Seq
+	if len(p.entry.Inputs) > 0 {
+		l.lastSeq = p.entry.Seq
 		l.remember(p)
 		e.stats.batches.Add(1)
 		e.stats.expired.Add(p.expired)
-		e.stats.inputs.Add(uint64(len(p.batch.Inputs)))
+		e.stats.inputs.Add(uint64(len(p.entry.Inputs)))
 	}
 	for name, w := range p.waiting {
 		l.lane(name).waiting = w
 	}
-	for _, w := range p.turn.Withdrawn() {
+	for _, w := range p.batch.Withdrawn() {
 		if r, ok := l.running[effectKey(w.From.ID, w.N)]; ok {
 			r.dropped = true
 			r.cancel(ErrCancelled)
@@ -216,7 +216,7 @@ func (l *loop) remember(p *plan) {
 				continue
 			}
 		}
-		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: p.batch.Seq, size: len(w.State)})
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: p.entry.Seq, size: len(w.State)})
 	}
 }
 

@@ -21,7 +21,7 @@ func inBatches(t *testing.T, st store.Store, event string) (all, most int) {
 	t.Helper()
 	require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
 		return tx.Journal(0, func(_ uint64, raw []byte) error {
-			b, err := core.DecodeBatch(raw)
+			b, err := core.DecodeEntry(raw)
 			n := 0
 			for _, in := range b.Inputs {
 				if in.Event.EventType() == event {

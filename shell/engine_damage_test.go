@@ -38,7 +38,7 @@ func spoil(t *testing.T, st store.Store, s core.State) {
 			w.Prev = store.Prev{Version: rec.Version, Seq: rec.Seq, Due: w.Due, Terms: w.Terms}
 		}
 		now := effects.TimeOf(time.Now())
-		if err := tx.AppendJournal(seq+1, now, core.NewBatch(seq+1, now, "test").AppendJSON(nil)); err != nil {
+		if err := tx.AppendJournal(seq+1, now, core.NewEntry(seq+1, now, "test").AppendJSON(nil)); err != nil {
 			return err
 		}
 		return tx.Put(seq+1, []store.Write{w})
@@ -255,7 +255,7 @@ func TestRetentionReadsNoMoreAtATimeThanABatchMayHold(t *testing.T) {
 		expired, most := 0, 0
 		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
 			return tx.Journal(0, func(_ uint64, raw []byte) error {
-				b, err := core.DecodeBatch(raw)
+				b, err := core.DecodeEntry(raw)
 				require.NoError(t, err)
 				n := 0
 				for _, in := range b.Inputs {

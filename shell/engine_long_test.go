@@ -27,7 +27,7 @@ func TestAllThatIsOlderThanTheJournalMustReachIsDropped(t *testing.T) {
 		now := effects.TimeOf(time.Now())
 		require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
 			for seq := range uint64(9000) { // more than one batch drops
-				if err := tx.AppendJournal(seq+1, now, core.NewBatch(seq+1, now, "test").AppendJSON(nil)); err != nil {
+				if err := tx.AppendJournal(seq+1, now, core.NewEntry(seq+1, now, "test").AppendJSON(nil)); err != nil {
 					return err
 				}
 			}

@@ -114,7 +114,7 @@ func TestADueEntryWithoutARecordIsCleanedUp(t *testing.T) {
 		require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
 			return errors.Join(
 				tx.Put(1, []store.Write{{Kind: core.KindRecurring, ID: id, State: []byte(`not json`), Due: now.Add(time.Second)}}),
-				tx.AppendJournal(1, now, core.NewBatch(1, now, "test").AppendJSON(nil)),
+				tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil)),
 			)
 		}))
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
@@ -144,7 +144,7 @@ func TestEachBatchIsJournaledWithItsTimeItsActorsAndItsVersions(t *testing.T) {
 		var actors, events []string
 		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
 			return tx.Journal(1, func(seq uint64, raw []byte) error {
-				b, err := core.DecodeBatch(raw)
+				b, err := core.DecodeEntry(raw)
 				if err != nil {
 					return err
 				}

@@ -279,7 +279,7 @@ func TestAnUndecodableRecordIsSetAsideAndStopsNobody(t *testing.T) {
 		bad := uuid.New()
 		require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
 			due := effects.TimeOf(time.Now().Add(time.Second))
-			if err := tx.AppendJournal(1, effects.TimeOf(time.Now()), core.NewBatch(1, effects.TimeOf(time.Now()), "test").AppendJSON(nil)); err != nil {
+			if err := tx.AppendJournal(1, effects.TimeOf(time.Now()), core.NewEntry(1, effects.TimeOf(time.Now()), "test").AppendJSON(nil)); err != nil {
 				return err
 			}
 			return tx.Put(1, []store.Write{{Kind: core.KindAction, ID: bad, State: []byte(`{"id":7}`), Due: due}})

@@ -317,7 +317,7 @@ func (e *Engine) OldestReady(ctx context.Context, queue effects.Ref) (oldest cor
 			if i != nil && (!ok || i.CreatedAt < oldest.CreatedAt) {
 				oldest, ok = *i, true
 			}
-			from = store.Cursor(core.BelowPriority(core.Place(first[0])))
+			from = store.Cursor(core.BelowPriority(core.Cursor(first[0])))
 		}
 		return nil
 	})

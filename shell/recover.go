@@ -159,7 +159,7 @@ func (p *plan) expire() error {
 		{core.KindPipeline, p.l.e.o.ActionRetention}, {core.KindTask, p.l.e.o.ActionRetention}, {core.KindStrategy, p.l.e.o.ActionRetention},
 		{core.KindOrchestrator, p.l.e.o.ActionRetention},
 	}
-	for r.more && len(p.batch.Inputs) < p.l.e.o.MaxBatch/2 {
+	for r.more && len(p.entry.Inputs) < p.l.e.o.MaxBatch/2 {
 		if r.kind == len(kinds) {
 			*r = retention{checked: r.checked, drop: r.drop}
 			return nil
@@ -199,7 +199,7 @@ func (p *plan) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, er
 		}
 		r.from = c
 		ref := effects.Ref{Kind: kind, ID: c.ID}
-		s, err := p.turn.State(ref)
+		s, err := p.batch.State(ref)
 		if err != nil || s == nil || !expired(s, cutoff) {
 			continue // a corrupt one is set aside with the rest of the batch
 		}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,61 +10,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
 const anAction = "action"
 
-// actionRequest is the body of POST /v1/actions: the fields of
-// [core.ActionSpec] that may come from outside.
-type actionRequest struct {
-	ID         *string            `json:"id"`
-	Namespace  *string            `json:"namespace"`
-	Tenant     *string            `json:"tenant"`
-	Label      *string            `json:"label"`
-	ToolName   string             `json:"tool_name"`
-	ActionType *string            `json:"action_type"`
-	ToolInput  json.RawMessage    `json:"tool_input"`
-	Trigger    *triggerRequest    `json:"trigger"`
-	Recurrence *recurrenceRequest `json:"recurrence"`
-	Policy     *policyRequest     `json:"policy"`
-	DedupKey   *string            `json:"dedup_key"`
-	Metadata   map[string]string  `json:"metadata"`
-	Labels     map[string]string  `json:"labels"`
-}
-
-type triggerRequest struct {
-	Type       string       `json:"type"`
-	NextTickAt effects.Time `json:"next_tick_at"`
-}
-
-// recurrenceRequest reads [core.Recurrence] as strictly as the rest.
-type recurrenceRequest struct{ core.Recurrence }
-
-func (r *recurrenceRequest) UnmarshalJSON(b []byte) error {
-	if len(b) == 0 || b[0] != '{' {
-		return r.Recurrence.UnmarshalJSON(b)
-	}
-	var v struct {
-		Cron     string  `json:"cron"`
-		Timezone *string `json:"timezone"`
-	}
-	if err := strictjson.Decode(b, &v); err != nil {
-		return err
-	}
-	switch {
-	case v.Cron == "":
-		return &strictjson.Error{Path: "cron", Problem: `must not be empty: give five to seven fields, such as "0 9 * * MON-FRI"`}
-	case v.Timezone != nil && *v.Timezone == "":
-		return &strictjson.Error{Path: "timezone", Problem: emptyZone}
-	}
-	r.Recurrence = core.CronRecurrence(v.Cron, or(v.Timezone, "UTC"))
-	return nil
-}
-
 const emptyZone = `must not be empty: leave it out for "UTC"`
+
+// policyOf gives the policy that was asked for; nil: the defaults.
+func policyOf(p *wire.RunPolicy) core.RunPolicy { return or(p, wire.RunPolicy{}).RunPolicy }
 
 func or[T any](v *T, otherwise T) T {
 	if v == nil {
@@ -94,13 +49,13 @@ func explain(err error, reasons map[string]string) error {
 	return err
 }
 
-// spec gives the action that was asked for. Its namespace and tenant depend on
+// actionSpec gives the action that was asked for. Its namespace and tenant depend on
 // who asks: see home.
-func (a *actionRequest) spec() (core.ActionSpec, error) {
+func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 	spec := core.ActionSpec{
 		Label:    or(a.Label, ""),
 		ToolName: a.ToolName, ActionType: or(a.ActionType, ""), ToolInput: a.ToolInput,
-		Policy: a.Policy.policy(), DedupKey: or(a.DedupKey, ""),
+		Policy: policyOf(a.Policy), DedupKey: or(a.DedupKey, ""),
 		Metadata: a.Metadata, Labels: a.Labels,
 	}
 	if a.Recurrence != nil {
@@ -139,11 +94,11 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body actionRequest
+	var body wire.ActionRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, fromOutside)
 	}
-	spec, err := body.spec()
+	spec, err := actionSpec(&body)
 	if err != nil {
 		return err
 	}
@@ -193,11 +148,6 @@ func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-type actionList struct {
-	Actions       []core.Action `json:"actions"`
-	NextPageToken string        `json:"next_page_token"`
-}
-
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "namespace", "tenant", "status", "tool", "label*", "limit", "page_token")
 	if err != nil {
@@ -232,7 +182,7 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, actionList{Actions: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.ActionList{Actions: list, NextPageToken: next})
 }
 
 func statusParam(q query) (core.StatusType, error) {
@@ -341,12 +291,8 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request, c *call) erro
 	return writeJSON(w, http.StatusOK, a)
 }
 
-// reasonRequest is the optional body of cancel and pause.
-type reasonRequest struct {
-	Reason *string `json:"reason"`
-}
-
-func (b *reasonRequest) text() (string, error) {
+// reasonText gives the reason that was given; "" if none was.
+func reasonText(b wire.Reason) (string, error) {
 	v := or(b.Reason, "")
 	if len(v) > core.MaxTextBytes {
 		return "", failf(http.StatusBadRequest, "reason: %d bytes is longer than %d", len(v), core.MaxTextBytes)
@@ -359,11 +305,11 @@ func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	var body reasonRequest
+	var body wire.Reason
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	reason, err := body.text()
+	reason, err := reasonText(body)
 	if err != nil {
 		return err
 	}

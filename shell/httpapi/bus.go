@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
@@ -29,10 +29,6 @@ func (s *Server) busRoutes() []route {
 	}
 }
 
-type subscriberList struct {
-	Subscribers []core.Subscription `json:"subscribers"`
-}
-
 func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
@@ -41,20 +37,14 @@ func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, subscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...)})
-}
-
-// subscriberRequest is the body of PUT /v1/subscribers/{name}.
-type subscriberRequest struct {
-	Match core.EventMatch `json:"match"`
-	Do    core.Reaction   `json:"do"`
+	return writeJSON(w, http.StatusOK, wire.SubscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...)})
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body subscriberRequest
+	var body wire.SubscriberRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
 	}
@@ -88,23 +78,11 @@ func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *cal
 	return nil
 }
 
-// eventRequest is the body of POST /v1/events: an event of a runbook's own.
-type eventRequest struct {
-	Kind   effects.EventKind `json:"kind"`
-	Source *sourceRequest    `json:"source"`
-	Data   json.RawMessage   `json:"data"`
-}
-
-type sourceRequest struct {
-	Component string  `json:"component"`
-	ID        *string `json:"id"`
-}
-
 func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body eventRequest
+	var body wire.EventRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
 	}
@@ -122,13 +100,7 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 	if _, err := s.engine.SendBus(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusAccepted, eventAccepted{Kind: body.Kind, Source: source})
-}
-
-// eventAccepted says that an event was announced, and as whose.
-type eventAccepted struct {
-	Kind   effects.EventKind   `json:"kind"`
-	Source effects.EventSource `json:"source"`
+	return writeJSON(w, http.StatusAccepted, wire.EventAccepted{Kind: body.Kind, Source: source})
 }
 
 const (

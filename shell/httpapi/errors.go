@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/store"
@@ -167,13 +168,9 @@ func notFoundIn(what, where string, err error) error {
 	return err
 }
 
-type errorBody struct {
-	Error string `json:"error"`
-}
-
 func writeFailure(w http.ResponseWriter, f *failure) {
 	maps.Copy(w.Header(), f.header)
-	b, _ := plainjson.Marshal(errorBody{Error: f.text}) // a string always encodes
+	b, _ := plainjson.Marshal(wire.Error{Error: f.text}) // a string always encodes
 	writeBytes(w, f.status, b)
 }
 

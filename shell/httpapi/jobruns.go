@@ -13,6 +13,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) jobRunRoutes() []route {
@@ -25,39 +26,12 @@ func (s *Server) jobRunRoutes() []route {
 	}
 }
 
-// runSummary is a run as lists show it: without its configuration, its checks and
-// what only its machine needs.
-type runSummary struct {
-	ID           uuid.UUID               `json:"id"`
-	RunID        string                  `json:"run_id"`
-	JobID        string                  `json:"job_id"`
-	Namespace    string                  `json:"namespace"`
-	Tenant       string                  `json:"tenant"`
-	ScheduledAt  effects.Time            `json:"scheduled_at"`
-	Manual       bool                    `json:"manual"`
-	State        core.OrchestratorStatus `json:"state"`
-	RetryAttempt uint32                  `json:"retry_attempt"` // 0: the first attempt
-	MaxRetries   uint32                  `json:"max_retries"`
-	InCluster    bool                    `json:"in_cluster"`
-	Pod          core.Pod                `json:"pod"`
-	Error        string                  `json:"error"`
-	CreatedAt    effects.Time            `json:"created_at"`
-	StartedAt    effects.Time            `json:"started_at"` // of the pod; null: it does not run yet
-	RetryAt      effects.Time            `json:"retry_at"`
-	CompletedAt  effects.Time            `json:"completed_at"`
-}
-
-func summaryOfRun(o core.Orchestrator) runSummary {
-	return runSummary{
+func summaryOfRun(o core.Orchestrator) wire.RunSummary {
+	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
 		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Pod: o.Pod,
 		Error: o.Error, CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
 	}
-}
-
-type runList struct {
-	Runs          []runSummary `json:"runs"`
-	NextPageToken string       `json:"next_page_token"`
 }
 
 func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -114,7 +88,7 @@ func (s *Server) answerRuns(w http.ResponseWriter, r *http.Request, q query, f s
 	if err != nil {
 		return err
 	}
-	out := runList{Runs: make([]runSummary, 0, len(list)), NextPageToken: next}
+	out := wire.RunList{Runs: make([]wire.RunSummary, 0, len(list)), NextPageToken: next}
 	for _, o := range list {
 		out.Runs = append(out.Runs, summaryOfRun(o))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -106,31 +107,8 @@ func ofJobIn(r *http.Request, c *call, namespace, tenant *string) (of jobOf, err
 	return of, err
 }
 
-// jobRequest is the body of PUT /v1/jobs/{id}: a [core.JobSpec] whose id is in the
-// path.
-type jobRequest struct {
-	Namespace            *string            `json:"namespace"`
-	Tenant               *string            `json:"tenant"`
-	Name                 string             `json:"name"`
-	Schedule             string             `json:"schedule"`
-	Timezone             string             `json:"timezone"`
-	PodSpec              json.RawMessage    `json:"pod_spec"`
-	ConstraintConfig     json.RawMessage    `json:"constraint_config"`
-	ActionConfig         json.RawMessage    `json:"action_config"`
-	RetryConfig          core.RetryConfig   `json:"retry_config"`
-	Overlap              core.OverlapPolicy `json:"overlap"`
-	StartDeadlineSeconds int64              `json:"start_deadline_seconds"`
-	MaxConcurrentRuns    uint32             `json:"max_concurrent_runs"`
-	OrphanPolicy         core.OrphanPolicy  `json:"orphan_policy"`
-	PodStartTimeoutMS    int64              `json:"pod_start_timeout_ms"`
-	CreateAheadMS        int64              `json:"create_ahead_ms"`
-	ConstraintErrors     core.ErrorPolicy   `json:"constraint_errors"`
-	Logs                 core.LogPolicy     `json:"logs"`
-	Labels               map[string]string  `json:"labels"`
-	Runner               string             `json:"runner"`
-}
-
-func (b *jobRequest) spec(of jobOf) core.JobSpec {
+// jobSpec gives the job that was asked for.
+func jobSpec(b *wire.JobRequest, of jobOf) core.JobSpec {
 	return core.JobSpec{
 		ID: of.id, Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Name, Schedule: b.Schedule, Timezone: b.Timezone,
 		PodSpec: b.PodSpec, ConstraintConfig: notNull(b.ConstraintConfig), ActionConfig: notNull(b.ActionConfig), RetryConfig: b.RetryConfig,
@@ -157,18 +135,10 @@ var ofTheJob = map[string]string{
 	"sequence": "is decided here", "last_triggered_at": "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
 }
 
-// jobDetail is a whole job, and when it runs next.
-type jobDetail struct {
-	core.Job
-	Active []core.ActiveRun `json:"active"`
-	// NextTimes are the next times of the schedule; none while the job is paused.
-	NextTimes []effects.Time `json:"next_times"`
-}
-
 const nextTimes = 5
 
-func (s *Server) jobDetail(j core.Job) jobDetail {
-	d := jobDetail{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}}
+func (s *Server) jobDetail(j core.Job) wire.Job {
+	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}}
 	if j.Schedule == "" || j.Paused {
 		return d
 	}
@@ -176,12 +146,6 @@ func (s *Server) jobDetail(j core.Job) jobDetail {
 		d.NextTimes = append(d.NextTimes, sched.Preview(effects.TimeOf(s.o.Clock.Now()), nextTimes)...)
 	}
 	return d
-}
-
-// jobPlanned answers a PUT that only asks what it would do.
-type jobPlanned struct {
-	Would string    `json:"would"` // "create", "update" or "keep"
-	Job   jobDetail `json:"job"`   // as it would be
 }
 
 // putJob makes a job, or gives it a new configuration: what the body leaves out has
@@ -195,7 +159,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	var body jobRequest
+	var body wire.JobRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, ofTheJob)
 	}
@@ -209,7 +173,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	spec := body.spec(of)
+	spec := jobSpec(&body, of)
 	if err := s.checkJob(r.Context(), c.token, spec); err != nil {
 		return err
 	}
@@ -267,7 +231,7 @@ func (s *Server) planJob(w http.ResponseWriter, before core.Job, spec core.JobSp
 	case sameSpec(before.JobSpec, after.JobSpec):
 		would = "keep"
 	}
-	return writeJSON(w, http.StatusOK, jobPlanned{Would: would, Job: s.jobDetail(after)})
+	return writeJSON(w, http.StatusOK, wire.JobPlanned{Would: would, Job: s.jobDetail(after)})
 }
 
 func sameSpec(a, b core.JobSpec) bool {
@@ -292,40 +256,13 @@ func (s *Server) answerJob(w http.ResponseWriter, of jobOf, j core.Job, err erro
 	return writeJSON(w, http.StatusOK, s.jobDetail(j))
 }
 
-// jobSummary is a job as lists show it: without its pod spec and what is opaque.
-type jobSummary struct {
-	ID           string            `json:"id"`
-	Namespace    string            `json:"namespace"`
-	Tenant       string            `json:"tenant"`
-	Name         string            `json:"name"`
-	Schedule     string            `json:"schedule"`
-	Timezone     string            `json:"timezone"`
-	Runner       string            `json:"runner"`
-	Overlap      string            `json:"overlap"`
-	Labels       map[string]string `json:"labels"`
-	Paused       bool              `json:"paused"`
-	PausedReason string            `json:"paused_reason"`
-	NextRunAt    effects.Time      `json:"next_run_at"`
-	SkipNext     uint32            `json:"skip_next"`
-	ActiveRuns   int               `json:"active_runs"` // that have not ended
-	LastRun      core.EndedRun     `json:"last_run"`
-	Counts       core.JobCounts    `json:"counts"`
-	CreatedAt    effects.Time      `json:"created_at"`
-	UpdatedAt    effects.Time      `json:"updated_at"`
-}
-
-func summaryOfJob(j core.Job) jobSummary {
-	return jobSummary{
+func summaryOfJob(j core.Job) wire.JobSummary {
+	return wire.JobSummary{
 		ID: j.ID, Namespace: j.Namespace, Tenant: j.Tenant, Name: j.Name, Schedule: j.Schedule, Timezone: j.Timezone,
 		Runner: j.Runner, Overlap: string(j.Overlap), Labels: orEmpty(j.Labels), Paused: j.Paused, PausedReason: j.PausedReason,
 		NextRunAt: j.NextRunAt, SkipNext: j.SkipNext, ActiveRuns: len(j.Active), LastRun: j.LastRun, Counts: j.Counts,
 		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
 	}
-}
-
-type jobList struct {
-	Jobs          []jobSummary `json:"jobs"`
-	NextPageToken string       `json:"next_page_token"`
 }
 
 func (s *Server) listJobs(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -357,7 +294,7 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request, c *call) error
 	if err != nil {
 		return err
 	}
-	out := jobList{Jobs: make([]jobSummary, 0, len(list)), NextPageToken: next}
+	out := wire.JobList{Jobs: make([]wire.JobSummary, 0, len(list)), NextPageToken: next}
 	for _, j := range list {
 		out.Jobs = append(out.Jobs, summaryOfJob(j))
 	}

@@ -6,12 +6,8 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
-
-// jobTriggerRequest is the body of POST /v1/jobs/{id}/trigger.
-type jobTriggerRequest struct {
-	DedupKey string `json:"dedup_key"`
-}
 
 // triggerJob makes a run out of turn. A token that is bound to tools may trigger
 // what it could have applied.
@@ -20,7 +16,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	var body jobTriggerRequest
+	var body wire.JobTriggerRequest
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
@@ -100,7 +96,7 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, historyList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.HistoryList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
 }
 
 // previewJob shows the next times of a job; of one that is paused, when it would
@@ -119,7 +115,7 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 		return of.notFound(err)
 	}
 	if j.Schedule == "" {
-		return writeJSON(w, http.StatusOK, preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
+		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
 	}
 	p, err := previewOf(j.Schedule, j.Timezone, j.CreatedAt, effects.TimeOf(s.o.Clock.Now()), n)
 	if err != nil {

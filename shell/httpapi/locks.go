@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 const (
@@ -40,11 +41,6 @@ func forAll(c *call) error {
 	return nil
 }
 
-type lockList struct {
-	Locks         []core.Lock `json:"locks"`
-	NextPageToken string      `json:"next_page_token"`
-}
-
 func (s *Server) listLocks(w http.ResponseWriter, r *http.Request, c *call) error {
 	list, next, err := lister[core.Lock, core.Lock]{
 		list:  s.engine.Locks,
@@ -56,7 +52,7 @@ func (s *Server) listLocks(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, lockList{Locks: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.LockList{Locks: list, NextPageToken: next})
 }
 
 func (s *Server) getLock(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -69,24 +65,6 @@ func (s *Server) getLock(w http.ResponseWriter, r *http.Request, c *call) error 
 		return notFound(aLock, err)
 	}
 	return writeJSON(w, http.StatusOK, l)
-}
-
-// holderRequest says who holds what: the holder's name, and the fencing token of
-// the grant, where they know it.
-type holderRequest struct {
-	Holder string `json:"holder"`
-	Token  uint64 `json:"token"`
-	TTLMS  int64  `json:"ttl_ms"`
-}
-
-type acquireRequest struct {
-	Holder string `json:"holder"`
-	TTLMS  int64  `json:"ttl_ms"`
-}
-
-type releaseRequest struct {
-	Holder string `json:"holder"`
-	Token  uint64 `json:"token"`
 }
 
 // read reads the name in the path and the body of a request about it.
@@ -123,7 +101,7 @@ func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev co
 // acquireLock takes a lock that is free; one that another one holds is answered
 // with 409, and is not waited for.
 func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b acquireRequest
+	var b wire.AcquireRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err == nil {
 		err = notOfRun(b.Holder)
@@ -135,7 +113,7 @@ func (s *Server) acquireLock(w http.ResponseWriter, r *http.Request, c *call) er
 }
 
 func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b holderRequest
+	var b wire.HolderRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err == nil {
 		err = notOfRun(b.Holder)
@@ -147,7 +125,7 @@ func (s *Server) renewLock(w http.ResponseWriter, r *http.Request, c *call) erro
 }
 
 func (s *Server) releaseLock(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b releaseRequest
+	var b wire.ReleaseRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err == nil {
 		err = notOfRun(b.Holder)
@@ -173,11 +151,6 @@ func (s *Server) breakLock(w http.ResponseWriter, r *http.Request, c *call) erro
 	return s.tellLock(w, r, n, core.LockBreak{Reason: reason, By: c.actor})
 }
 
-type semaphoreList struct {
-	Semaphores    []core.Semaphore `json:"semaphores"`
-	NextPageToken string           `json:"next_page_token"`
-}
-
 func (s *Server) listSemaphores(w http.ResponseWriter, r *http.Request, c *call) error {
 	list, next, err := lister[core.Semaphore, core.Semaphore]{
 		list:  s.engine.Semaphores,
@@ -189,7 +162,7 @@ func (s *Server) listSemaphores(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, semaphoreList{Semaphores: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.SemaphoreList{Semaphores: list, NextPageToken: next})
 }
 
 func (s *Server) getSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -217,14 +190,10 @@ func (s *Server) tellSemaphore(w http.ResponseWriter, r *http.Request, n named, 
 	return writeJSON(w, http.StatusOK, m)
 }
 
-type slotsRequest struct {
-	Slots *uint32 `json:"slots"`
-}
-
 // putSemaphore declares a semaphore, or changes its slots; with 0 it goes once
 // the last one is given back.
 func (s *Server) putSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b slotsRequest
+	var b wire.SlotsRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err == nil {
 		err = forAll(c)
@@ -238,15 +207,8 @@ func (s *Server) putSemaphore(w http.ResponseWriter, r *http.Request, c *call) e
 	return s.tellSemaphore(w, r, n, core.SemaphoreConfigure{Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Slots: *b.Slots})
 }
 
-type acquireSlotsRequest struct {
-	Holder string `json:"holder"`
-	Slots  uint32 `json:"slots"`
-	Total  uint32 `json:"total"`
-	TTLMS  int64  `json:"ttl_ms"`
-}
-
 func (s *Server) acquireSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b acquireSlotsRequest
+	var b wire.AcquireSlotsRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err != nil {
 		return err
@@ -257,7 +219,7 @@ func (s *Server) acquireSemaphore(w http.ResponseWriter, r *http.Request, c *cal
 }
 
 func (s *Server) renewSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b holderRequest
+	var b wire.HolderRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err != nil {
 		return err
@@ -266,7 +228,7 @@ func (s *Server) renewSemaphore(w http.ResponseWriter, r *http.Request, c *call)
 }
 
 func (s *Server) releaseSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b releaseRequest
+	var b wire.ReleaseRequest
 	n, err := s.read(w, r, c, &b, false)
 	if err != nil {
 		return err
@@ -274,13 +236,8 @@ func (s *Server) releaseSemaphore(w http.ResponseWriter, r *http.Request, c *cal
 	return s.tellSemaphore(w, r, n, core.SemaphoreRelease{Holder: b.Holder, Token: b.Token})
 }
 
-type breakSlotsRequest struct {
-	Token  uint64 `json:"token"`
-	Reason string `json:"reason"`
-}
-
 func (s *Server) breakSemaphore(w http.ResponseWriter, r *http.Request, c *call) error {
-	var b breakSlotsRequest
+	var b wire.BreakSlotsRequest
 	n, err := s.read(w, r, c, &b, true)
 	if err == nil {
 		err = forAll(c)

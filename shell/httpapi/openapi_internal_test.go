@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
@@ -151,7 +152,7 @@ func TestOpenAPIParametersAreThoseThatTheRoutesTake(t *testing.T) {
 		req.Host, req.RemoteAddr = "localhost", "127.0.0.1:1"
 		rec := httptest.NewRecorder()
 		s.Handler().ServeHTTP(rec, req)
-		var body errorBody
+		var body wire.Error
 		require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &body))
 		known, found := strings.CutPrefix(body.Error, `query: "zzz" is unknown: `)
 		require.True(t, found, "%s %s: %s", rt.method, rt.path, body.Error)
@@ -172,50 +173,50 @@ func TestOpenAPIParametersAreThoseThatTheRoutesTake(t *testing.T) {
 
 // wireTypes are the Go types of the schemas.
 var wireTypes = map[string]reflect.Type{
-	"Error":                   reflect.TypeFor[errorBody](),
+	"Error":                   reflect.TypeFor[wire.Error](),
 	"RunPolicy":               reflect.TypeFor[core.RunPolicy](),
-	"TriggerRequest":          reflect.TypeFor[triggerRequest](),
+	"TriggerRequest":          reflect.TypeFor[wire.TriggerRequest](),
 	"Status":                  reflect.TypeFor[core.Status](),
 	"LastRun":                 reflect.TypeFor[core.LastRun](),
-	"ActionRequest":           reflect.TypeFor[actionRequest](),
+	"ActionRequest":           reflect.TypeFor[wire.ActionRequest](),
 	"Action":                  reflect.TypeFor[core.Action](),
-	"ActionList":              reflect.TypeFor[actionList](),
-	"Reason":                  reflect.TypeFor[reasonRequest](),
-	"RecurringRequest":        reflect.TypeFor[recurringRequest](),
-	"RecurringPatch":          reflect.TypeFor[recurringPatch](),
-	"RecurringCreated":        reflect.TypeFor[recurringCreated](),
-	"RecurringSummary":        reflect.TypeFor[recurringSummary](),
-	"RecurringList":           reflect.TypeFor[recurringList](),
-	"RecurringActionTemplate": reflect.TypeFor[templateDetail](),
-	"RecurringAction":         reflect.TypeFor[recurringDetail](),
-	"RecurringState":          reflect.TypeFor[recurringState](),
+	"ActionList":              reflect.TypeFor[wire.ActionList](),
+	"Reason":                  reflect.TypeFor[wire.Reason](),
+	"RecurringRequest":        reflect.TypeFor[wire.RecurringRequest](),
+	"RecurringPatch":          reflect.TypeFor[wire.RecurringPatch](),
+	"RecurringCreated":        reflect.TypeFor[wire.RecurringCreated](),
+	"RecurringSummary":        reflect.TypeFor[wire.RecurringSummary](),
+	"RecurringList":           reflect.TypeFor[wire.RecurringList](),
+	"RecurringActionTemplate": reflect.TypeFor[wire.RecurringActionTemplate](),
+	"RecurringAction":         reflect.TypeFor[wire.RecurringAction](),
+	"RecurringState":          reflect.TypeFor[wire.RecurringState](),
 	"Occurrence":              reflect.TypeFor[core.Occurrence](),
-	"HistoryList":             reflect.TypeFor[historyList](),
-	"Preview":                 reflect.TypeFor[preview](),
-	"WebhookAccepted":         reflect.TypeFor[webhookAccepted](),
-	"Info":                    reflect.TypeFor[info](),
-	"Health":                  reflect.TypeFor[health](),
+	"HistoryList":             reflect.TypeFor[wire.HistoryList](),
+	"Preview":                 reflect.TypeFor[wire.Preview](),
+	"WebhookAccepted":         reflect.TypeFor[wire.WebhookAccepted](),
+	"Info":                    reflect.TypeFor[wire.Info](),
+	"Health":                  reflect.TypeFor[wire.Health](),
 	"QueueRate":               reflect.TypeFor[core.QueueRate](),
 	"Retry":                   reflect.TypeFor[core.Retry](),
 	"QueueConfig":             reflect.TypeFor[core.QueueConfig](),
-	"QueueGauges":             reflect.TypeFor[queueGauges](),
-	"QueueTotals":             reflect.TypeFor[queueTotals](),
-	"Queue":                   reflect.TypeFor[queueDetail](),
-	"QueueList":               reflect.TypeFor[queueList](),
-	"PushRequest":             reflect.TypeFor[pushRequest](),
-	"Pushed":                  reflect.TypeFor[pushed](),
+	"QueueGauges":             reflect.TypeFor[wire.QueueGauges](),
+	"QueueTotals":             reflect.TypeFor[wire.QueueTotals](),
+	"Queue":                   reflect.TypeFor[wire.Queue](),
+	"QueueList":               reflect.TypeFor[wire.QueueList](),
+	"PushRequest":             reflect.TypeFor[wire.PushRequest](),
+	"Pushed":                  reflect.TypeFor[wire.Pushed](),
 	"ItemState":               reflect.TypeFor[core.ItemState](),
 	"ItemOrigin":              reflect.TypeFor[core.QueueOrigin](),
 	"Item":                    reflect.TypeFor[core.QueueItem](),
-	"ItemList":                reflect.TypeFor[itemList](),
-	"TakeRequest":             reflect.TypeFor[takeRequest](),
-	"Taken":                   reflect.TypeFor[taken](),
-	"HoldRequest":             reflect.TypeFor[holdRequest](),
-	"CompleteRequest":         reflect.TypeFor[completeRequest](),
-	"FailRequest":             reflect.TypeFor[failRequest](),
-	"ExtendRequest":           reflect.TypeFor[extendRequest](),
-	"RedriveRequest":          reflect.TypeFor[redriveRequest](),
-	"PurgeRequest":            reflect.TypeFor[purgeRequest](),
+	"ItemList":                reflect.TypeFor[wire.ItemList](),
+	"TakeRequest":             reflect.TypeFor[wire.TakeRequest](),
+	"Taken":                   reflect.TypeFor[wire.Taken](),
+	"HoldRequest":             reflect.TypeFor[wire.HoldRequest](),
+	"CompleteRequest":         reflect.TypeFor[wire.CompleteRequest](),
+	"FailRequest":             reflect.TypeFor[wire.FailRequest](),
+	"ExtendRequest":           reflect.TypeFor[wire.ExtendRequest](),
+	"RedriveRequest":          reflect.TypeFor[wire.RedriveRequest](),
+	"PurgeRequest":            reflect.TypeFor[wire.PurgeRequest](),
 	"Moved":                   reflect.TypeFor[core.QueueMoved](),
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // jobTypes are the Go types of the schemas that are about jobs.
@@ -17,14 +18,14 @@ var jobTypes = map[string]reflect.Type{
 	"ConstraintAction":  reflect.TypeFor[core.ActionRequest](),
 	"ConstraintCheck":   reflect.TypeFor[core.ConstraintCheck](),
 	"EndedRun":          reflect.TypeFor[core.EndedRun](),
-	"Job":               reflect.TypeFor[jobDetail](),
+	"Job":               reflect.TypeFor[wire.Job](),
 	"JobCounts":         reflect.TypeFor[core.JobCounts](),
-	"JobList":           reflect.TypeFor[jobList](),
-	"JobPlanned":        reflect.TypeFor[jobPlanned](),
-	"JobRequest":        reflect.TypeFor[jobRequest](),
+	"JobList":           reflect.TypeFor[wire.JobList](),
+	"JobPlanned":        reflect.TypeFor[wire.JobPlanned](),
+	"JobRequest":        reflect.TypeFor[wire.JobRequest](),
 	"JobSpec":           reflect.TypeFor[core.JobSpec](),
-	"JobSummary":        reflect.TypeFor[jobSummary](),
-	"JobTriggerRequest": reflect.TypeFor[jobTriggerRequest](),
+	"JobSummary":        reflect.TypeFor[wire.JobSummary](),
+	"JobTriggerRequest": reflect.TypeFor[wire.JobTriggerRequest](),
 	"JobTriggered":      reflect.TypeFor[core.JobTriggered](),
 	"LogPolicy":         reflect.TypeFor[core.LogPolicy](),
 	"Pod":               reflect.TypeFor[core.Pod](),
@@ -32,23 +33,23 @@ var jobTypes = map[string]reflect.Type{
 	"Run":               reflect.TypeFor[core.Orchestrator](),
 	"RunDecision":       reflect.TypeFor[core.Decision](),
 	"RunLeaving":        reflect.TypeFor[core.Leaving](),
-	"RunList":           reflect.TypeFor[runList](),
+	"RunList":           reflect.TypeFor[wire.RunList](),
 	"RunLogs":           reflect.TypeFor[core.RunLogs](),
 	"RunMetrics":        reflect.TypeFor[core.OrchestratorMetrics](),
-	"RunSummary":        reflect.TypeFor[runSummary](),
+	"RunSummary":        reflect.TypeFor[wire.RunSummary](),
 }
 
 func init() { maps.Copy(wireTypes, jobTypes) }
 
 func TestAJobsBodyHasAllThatAJobIsConfiguredByButItsID(t *testing.T) {
 	fields := jsonNames(reflect.TypeFor[core.JobSpec]())
-	assert.ElementsMatch(t, fields, append(jsonNames(reflect.TypeFor[jobRequest]()), "id"))
-	full := jobRequest{}
+	assert.ElementsMatch(t, fields, append(jsonNames(reflect.TypeFor[wire.JobRequest]()), "id"))
+	full := wire.JobRequest{}
 	v := reflect.ValueOf(&full).Elem()
 	for f := range v.Type().Fields() {
 		setSomething(t, v.FieldByIndex(f.Index))
 	}
-	spec := reflect.ValueOf(full.spec(jobOf{id: "x"}))
+	spec := reflect.ValueOf(jobSpec(&full, jobOf{id: "x"}))
 	for f := range spec.Type().Fields() {
 		if f.Name != "Namespace" && f.Name != "Tenant" { // decided with the token
 			assert.False(t, spec.FieldByIndex(f.Index).IsZero(), "%s is passed on", f.Name)

@@ -13,16 +13,13 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/store"
 )
 
-type health struct {
-	Status string `json:"status"`
-}
-
 // healthz says that the process serves requests.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *call) error {
-	return writeJSON(w, http.StatusOK, health{Status: "ok"})
+	return writeJSON(w, http.StatusOK, wire.Health{Status: "ok"})
 }
 
 // readyTimeout is how long the engine may take to answer.
@@ -41,7 +38,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if err := s.probe(ctx); err != nil {
 		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + whyNotReady(err), cause: err}
 	}
-	return writeJSON(w, http.StatusOK, health{Status: "ready"})
+	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready"})
 }
 
 // whyNotReady says what is wrong, without what only the log may hold.
@@ -69,23 +66,13 @@ func (s *Server) probe(ctx context.Context) error {
 	})
 }
 
-// info says what runs here.
-type info struct {
-	Version  string   `json:"version"`
-	Instance string   `json:"instance"`
-	Tools    []string `json:"tools"`
-	Webhooks []string `json:"webhooks"`
-	Core     string   `json:"core"`
-	TZDB     string   `json:"tzdb"`
-}
-
 // info shows a bound token its own tools, and no routes: those belong to
 // tenants.
 func (s *Server) info(w http.ResponseWriter, r *http.Request, c *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	out := info{
+	out := wire.Info{
 		Version: s.o.Version, Instance: s.engine.Instance(), Core: core.Version, TZDB: schedule.TZVersion,
 		Tools: []string{}, Webhooks: []string{},
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) pipelineRoutes() []route {
@@ -33,20 +33,6 @@ func (s *Server) pipelineRoutes() []route {
 	}
 }
 
-// pipelineRequest is the body of POST /v1/pipelines: the fields of
-// [core.PipelineSpec] that may come from outside.
-type pipelineRequest struct {
-	ID         *string                    `json:"id"`
-	Namespace  *string                    `json:"namespace"`
-	Tenant     *string                    `json:"tenant"`
-	Label      *string                    `json:"label"`
-	Runbook    *string                    `json:"runbook"`
-	Definition *core.PipelineDef          `json:"definition"`
-	Context    map[string]json.RawMessage `json:"context"`
-	DependsOn  []string                   `json:"depends_on"`
-	Hold       *bool                      `json:"hold"`
-}
-
 // madeHere says why some fields of a stored machine cannot be given.
 var madeHere = map[string]string{
 	"owner": "is set by machines alone", "pipeline_id": "is set by a pipeline alone",
@@ -59,7 +45,7 @@ func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call)
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body pipelineRequest
+	var body wire.PipelineRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, madeHere)
 	}
@@ -130,42 +116,18 @@ func (s *Server) seesPipeline(ctx context.Context, t *Token, p core.Pipeline) bo
 	return s.seesUses(ctx, t, p.Namespace, p.Tenant, usesOf("definition", p.Definition))
 }
 
-// pipelineSummary is a pipeline as lists show it: without its definition, its
-// context and what only its machine needs.
-type pipelineSummary struct {
-	ID             uuid.UUID    `json:"id"`
-	Namespace      string       `json:"namespace"`
-	Tenant         string       `json:"tenant"`
-	Label          string       `json:"label"`
-	Runbook        string       `json:"runbook"`
-	Name           string       `json:"name"`
-	Phase          core.Phase   `json:"phase"`
-	PhaseStartedAt core.Time    `json:"phase_started_at"`
-	Attempt        uint32       `json:"attempt"`
-	WaitsFor       core.WaitFor `json:"waits_for"`
-	CreatedAt      core.Time    `json:"created_at"`
-	UpdatedAt      core.Time    `json:"updated_at"`
-	StartedAt      core.Time    `json:"started_at"`
-	FinishedAt     core.Time    `json:"finished_at"`
-}
-
-func summaryOfPipeline(p core.Pipeline) pipelineSummary {
-	return pipelineSummary{
+func summaryOfPipeline(p core.Pipeline) wire.PipelineSummary {
+	return wire.PipelineSummary{
 		ID: p.ID, Namespace: p.Namespace, Tenant: p.Tenant, Label: p.Label, Runbook: p.Runbook, Name: p.Definition.Name,
 		Phase: p.Phase, PhaseStartedAt: p.PhaseStartedAt, Attempt: p.Attempt, WaitsFor: p.Waiting.For,
 		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
 	}
 }
 
-type pipelineList struct {
-	Pipelines     []pipelineSummary `json:"pipelines"`
-	NextPageToken string            `json:"next_page_token"`
-}
-
 // pipelines says how pipelines are served.
-func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, pipelineSummary] {
-	return runs[core.Pipeline, core.PipelineEvent, pipelineSummary]{
-		lister: lister[core.Pipeline, pipelineSummary]{
+func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, wire.PipelineSummary] {
+	return runs[core.Pipeline, core.PipelineEvent, wire.PipelineSummary]{
+		lister: lister[core.Pipeline, wire.PipelineSummary]{
 			statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
 			list:     s.engine.Pipelines,
 			scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
@@ -183,7 +145,7 @@ func (s *Server) listPipelines(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, pipelineList{Pipelines: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.PipelineList{Pipelines: list, NextPageToken: next})
 }
 
 // bare is an event that has nothing to say but its name.
@@ -196,11 +158,11 @@ func (s *Server) bare(ev core.PipelineEvent) reader[core.PipelineEvent] {
 // reason reads the optional body of cancel and its like; without one it says
 // who did it.
 func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
-	var body reasonRequest
+	var body wire.Reason
 	if err := s.decode(w, r, &body, true); err != nil {
 		return "", err
 	}
-	reason, err := body.text()
+	reason, err := reasonText(body)
 	if err == nil && reason == "" {
 		reason = fmt.Sprintf("%s by %s", did, c.actor)
 	}
@@ -212,28 +174,16 @@ func (s *Server) cancelPipeline(w http.ResponseWriter, r *http.Request, c *call)
 	return core.PipelineCancel{Reason: reason}, err
 }
 
-type signalRequest struct {
-	Name    string          `json:"name"`
-	Payload json.RawMessage `json:"payload"`
-}
-
 func (s *Server) signalPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body signalRequest
+	var body wire.SignalRequest
 	err := s.decode(w, r, &body, false)
 	return core.PipelineSignal{Name: body.Name, Payload: body.Payload}, err
-}
-
-type approvalRequest struct {
-	Phase    string  `json:"phase"`
-	Approved *bool   `json:"approved"`
-	By       *string `json:"by"`
-	Comment  string  `json:"comment"`
 }
 
 // approvePipeline answers an approval. Whether it is given must be said: a
 // forgotten field decides nothing.
 func (s *Server) approvePipeline(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
-	var body approvalRequest
+	var body wire.ApprovalRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return nil, err
 	}
@@ -246,35 +196,20 @@ func (s *Server) approvePipeline(w http.ResponseWriter, r *http.Request, c *call
 	return core.PipelineApprove{Phase: body.Phase, By: c.token.signs(or(body.By, "")), Approved: *body.Approved, Comment: body.Comment}, nil
 }
 
-type checkpointRequest struct {
-	Message string `json:"message"`
-}
-
 func (s *Server) checkpointPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body checkpointRequest
+	var body wire.CheckpointRequest
 	err := s.decode(w, r, &body, false)
 	return core.PipelineCheckpoint{Message: body.Message}, err
 }
 
-type phaseCompleteRequest struct {
-	Attempt uint32          `json:"attempt"`
-	Result  json.RawMessage `json:"result"`
-}
-
 func (s *Server) completePhase(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body phaseCompleteRequest
+	var body wire.PhaseCompleteRequest
 	err := s.decode(w, r, &body, true)
 	return core.PhaseComplete{Phase: r.PathValue("phase"), Attempt: body.Attempt, Result: body.Result}, err
 }
 
-type phaseFailRequest struct {
-	Attempt   uint32 `json:"attempt"`
-	Error     string `json:"error"`
-	Permanent bool   `json:"permanent"`
-}
-
 func (s *Server) failPhase(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
-	var body phaseFailRequest
+	var body wire.PhaseFailRequest
 	err := s.decode(w, r, &body, true)
 	if body.Error == "" {
 		body.Error = "failed by " + c.actor

@@ -11,6 +11,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // queueOf names the queue that a request is about: its own namespace and tenant,
@@ -53,58 +54,15 @@ func forQueues(c *call) error {
 	return nil
 }
 
-// queueDetail is a queue as its users see it.
-type queueDetail struct {
-	ID        uuid.UUID        `json:"id"`
-	Namespace string           `json:"namespace"`
-	Tenant    string           `json:"tenant"`
-	Name      string           `json:"name"`
-	Config    core.QueueConfig `json:"config"`
-	CreatedAt effects.Time     `json:"created_at"`
-	Paused    bool             `json:"paused"`
-	PausedBy  string           `json:"paused_by"`
-	Reason    string           `json:"reason"`
-	Items     queueGauges      `json:"items"`
-	Totals    queueTotals      `json:"totals"`
-	// OldestReadyAt is when the item that is ready and waits longest was pushed;
-	// null where none is ready.
-	OldestReadyAt      effects.Time `json:"oldest_ready_at"`
-	OldestReadySeconds float64      `json:"oldest_ready_seconds"`
-}
-
-// queueGauges count the items that are there now, by their state; ready, waiting
-// and delayed part those that are pending.
-type queueGauges struct {
-	Ready      uint64 `json:"ready"`
-	Waiting    uint64 `json:"waiting"`
-	Delayed    uint64 `json:"delayed"`
-	Processing uint64 `json:"processing"`
-	Failed     uint64 `json:"failed"`
-	Completed  uint64 `json:"completed"`
-	Dead       uint64 `json:"dead"`
-}
-
-// queueTotals count what has happened since the queue was made.
-type queueTotals struct {
-	Pushed       uint64 `json:"pushed"`
-	Taken        uint64 `json:"taken"`
-	Completed    uint64 `json:"completed"`
-	Failed       uint64 `json:"failed"`
-	TimedOut     uint64 `json:"timed_out"`
-	DeadLettered uint64 `json:"dead_lettered"`
-	Cancelled    uint64 `json:"cancelled"`
-	Redriven     uint64 `json:"redriven"`
-}
-
-func (s *Server) queueDetail(r *http.Request, q core.Queue) (queueDetail, error) {
-	d := queueDetail{
+func (s *Server) queueDetail(r *http.Request, q core.Queue) (wire.Queue, error) {
+	d := wire.Queue{
 		ID: q.ID, Namespace: q.Namespace, Tenant: q.Tenant, Name: q.Name, Config: q.Config, CreatedAt: q.CreatedAt,
 		Paused: q.Paused, PausedBy: q.PausedBy, Reason: q.Reason,
-		Items: queueGauges{
+		Items: wire.QueueGauges{
 			Ready: q.Ready, Waiting: q.Waiting, Delayed: q.Delayed, Processing: q.InFlight,
 			Failed: q.Retrying, Completed: q.Kept, Dead: q.Dead,
 		},
-		Totals: queueTotals{
+		Totals: wire.QueueTotals{
 			Pushed: q.Pushed, Taken: q.Taken, Completed: q.Completed, Failed: q.Failed, TimedOut: q.TimedOut,
 			DeadLettered: q.DeadLettered, Cancelled: q.Cancelled, Redriven: q.Redriven,
 		},
@@ -177,11 +135,6 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) er
 	return nil
 }
 
-type queueList struct {
-	Queues        []queueDetail `json:"queues"`
-	NextPageToken string        `json:"next_page_token"`
-}
-
 func (s *Server) listQueues(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "namespace", "tenant", "paused", "limit", "page_token")
 	if err != nil {
@@ -214,7 +167,7 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	out := queueList{Queues: make([]queueDetail, 0, len(list)), NextPageToken: next}
+	out := wire.QueueList{Queues: make([]wire.Queue, 0, len(list)), NextPageToken: next}
 	for _, q := range list {
 		d, err := s.queueDetail(r, q)
 		if err != nil {
@@ -230,11 +183,11 @@ func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	var body reasonRequest
+	var body wire.Reason
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	reason, err := body.text()
+	reason, err := reasonText(body)
 	if err != nil {
 		return err
 	}
@@ -254,19 +207,12 @@ func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, c *call) er
 	return s.answerQueue(w, r, q, err)
 }
 
-// redriveRequest is the optional body of redrive: one item, or as many as limit
-// says.
-type redriveRequest struct {
-	Item  *string `json:"item"`
-	Limit uint32  `json:"limit"`
-}
-
 func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := ofQueue(r, c)
 	if err != nil {
 		return err
 	}
-	var body redriveRequest
+	var body wire.RedriveRequest
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
@@ -283,23 +229,16 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 	return writeJSON(w, http.StatusOK, moved)
 }
 
-// purgeRequest is the optional body of purge.
-type purgeRequest struct {
-	States []core.ItemStateType `json:"states"`
-	Limit  uint32               `json:"limit"`
-	Reason *string              `json:"reason"`
-}
-
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := ofQueue(r, c)
 	if err != nil {
 		return err
 	}
-	var body purgeRequest
+	var body wire.PurgeRequest
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	reason, err := (&reasonRequest{Reason: body.Reason}).text()
+	reason, err := reasonText(wire.Reason{Reason: body.Reason})
 	if err != nil {
 		return err
 	}
@@ -327,11 +266,6 @@ func itemLists(state *string) ([]string, error) {
 	return nil, failf(http.StatusBadRequest, "state: %q is unknown: use pending, %s", clip(*state), strings.Join(all, ", "))
 }
 
-type itemList struct {
-	Items         []core.QueueItem `json:"items"`
-	NextPageToken string           `json:"next_page_token"`
-}
-
 // listItems lists the items of one state after those of another, each in the
 // order in which their turn comes. The page token names the state that it is in.
 func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -350,7 +284,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if _, err := s.engine.Queue(r.Context(), of.namespace, of.tenant, of.name); err != nil {
 		return notFound(aQueue, err)
 	}
-	out := itemList{Items: []core.QueueItem{}}
+	out := wire.ItemList{Items: []core.QueueItem{}}
 	if p.Token != "" {
 		in, rest, ok := strings.Cut(p.Token, ".")
 		i := slices.Index(lists, in)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,33 +10,18 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // maxTakeWait is how long a take may wait for an item.
 const maxTakeWait = time.Minute
-
-// pushRequest is the body of POST /v1/queues/{name}/items.
-type pushRequest struct {
-	Data     json.RawMessage `json:"data"`
-	Priority int32           `json:"priority"`
-	Key      *string         `json:"key"`
-	DedupKey *string         `json:"dedup_key"`
-	DelayMS  int64           `json:"delay_ms"`
-}
-
-// pushed is the answer to a push. Where the dedup key is held, item is the one
-// that holds it: only its id, where that has ended.
-type pushed struct {
-	Duplicate bool           `json:"duplicate"`
-	Item      core.QueueItem `json:"item"`
-}
 
 func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := ofQueue(r, c)
 	if err != nil {
 		return err
 	}
-	var body pushRequest
+	var body wire.PushRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
 	}
@@ -56,7 +40,7 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 		status = http.StatusCreated
 		w.Header().Set("Location", r.URL.EscapedPath()+"/"+item.ID.String())
 	}
-	return writeJSON(w, status, pushed{Duplicate: duplicate, Item: item})
+	return writeJSON(w, status, wire.Pushed{Duplicate: duplicate, Item: item})
 }
 
 // between refuses a number that a conversion could make another one.
@@ -67,24 +51,12 @@ func between(field string, v, most int64) error {
 	return nil
 }
 
-// takeRequest is the body of POST /v1/queues/{name}/take.
-type takeRequest struct {
-	Holder       string `json:"holder"`
-	Max          int64  `json:"max"`
-	VisibilityMS int64  `json:"visibility_ms"`
-	WaitSeconds  int64  `json:"wait_seconds"`
-}
-
-type taken struct {
-	Items []core.QueueItem `json:"items"`
-}
-
 func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := ofQueue(r, c)
 	if err != nil {
 		return err
 	}
-	var body takeRequest
+	var body wire.TakeRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
 	}
@@ -111,7 +83,7 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if items == nil {
 		items = []core.QueueItem{} // [] and not null
 	}
-	return writeJSON(w, http.StatusOK, taken{Items: items})
+	return writeJSON(w, http.StatusOK, wire.Taken{Items: items})
 }
 
 // untilTaken lets the connection live as long as a take may wait. net/http ends
@@ -171,20 +143,8 @@ func done(w http.ResponseWriter, err error) error {
 	return err
 }
 
-// holdRequest says who holds an item, in which attempt: what every answer of a
-// holder must say. It is the whole body of heartbeat and release.
-type holdRequest struct {
-	Holder  string `json:"holder"`
-	Attempt uint32 `json:"attempt"`
-}
-
-func (b *holdRequest) hold() *holdRequest { return b }
-
-// holder is a body that has a holdRequest.
-type holder interface{ hold() *holdRequest }
-
 // holding reads which item the request is about, and the body.
-func (s *Server) holding(w http.ResponseWriter, r *http.Request, c *call, body holder) (shell.Hold, error) {
+func (s *Server) holding(w http.ResponseWriter, r *http.Request, c *call, body wire.Holder) (shell.Hold, error) {
 	of, id, err := ofItem(r, c)
 	if err != nil {
 		return shell.Hold{}, err
@@ -192,7 +152,7 @@ func (s *Server) holding(w http.ResponseWriter, r *http.Request, c *call, body h
 	if err := s.decode(w, r, body, false); err != nil {
 		return shell.Hold{}, err
 	}
-	b := body.hold()
+	b := body.Hold()
 	switch {
 	case b.Holder == "":
 		return shell.Hold{}, failf(http.StatusBadRequest, "holder: must not be empty: give the one that took the item")
@@ -202,14 +162,8 @@ func (s *Server) holding(w http.ResponseWriter, r *http.Request, c *call, body h
 	return shell.Hold{Queue: of.ref(), Item: id, Holder: b.Holder, Attempt: b.Attempt}, nil
 }
 
-// completeRequest is the body of complete.
-type completeRequest struct {
-	holdRequest
-	Result json.RawMessage `json:"result"`
-}
-
 func (s *Server) completeItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body completeRequest
+	var body wire.CompleteRequest
 	h, err := s.holding(w, r, c, &body)
 	if err != nil {
 		return err
@@ -217,15 +171,8 @@ func (s *Server) completeItem(w http.ResponseWriter, r *http.Request, c *call) e
 	return done(w, s.engine.Complete(r.Context(), h, body.Result))
 }
 
-// failRequest is the body of fail.
-type failRequest struct {
-	holdRequest
-	Error     string `json:"error"`
-	Permanent bool   `json:"permanent"`
-}
-
 func (s *Server) failItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body failRequest
+	var body wire.FailRequest
 	h, err := s.holding(w, r, c, &body)
 	if err != nil {
 		return err
@@ -233,14 +180,8 @@ func (s *Server) failItem(w http.ResponseWriter, r *http.Request, c *call) error
 	return done(w, s.engine.Fail(r.Context(), h, body.Error, body.Permanent))
 }
 
-// extendRequest is the body of extend.
-type extendRequest struct {
-	holdRequest
-	VisibilityMS int64 `json:"visibility_ms"`
-}
-
 func (s *Server) extendItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body extendRequest
+	var body wire.ExtendRequest
 	h, err := s.holding(w, r, c, &body)
 	if err != nil {
 		return err
@@ -252,7 +193,7 @@ func (s *Server) extendItem(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 func (s *Server) heartbeatItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body holdRequest
+	var body wire.HoldRequest
 	h, err := s.holding(w, r, c, &body)
 	if err != nil {
 		return err
@@ -269,7 +210,7 @@ func (s *Server) extended(w http.ResponseWriter, r *http.Request, h shell.Hold, 
 }
 
 func (s *Server) releaseItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body holdRequest
+	var body wire.HoldRequest
 	h, err := s.holding(w, r, c, &body)
 	if err != nil {
 		return err

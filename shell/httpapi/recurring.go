@@ -1,38 +1,19 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 const aRecurring = "recurring action"
 
-// recurringRequest is the body of POST /v1/recurring (002 section 4).
-type recurringRequest struct {
-	Namespace            *string           `json:"namespace"`
-	Tenant               *string           `json:"tenant"`
-	CronExpr             string            `json:"cron_expr"`
-	Timezone             *string           `json:"timezone"`
-	Provider             string            `json:"provider"`
-	ActionType           string            `json:"action_type"`
-	Payload              json.RawMessage   `json:"payload"`
-	Metadata             map[string]string `json:"metadata"`
-	DedupKey             *string           `json:"dedup_key"`
-	Description          *string           `json:"description"`
-	Labels               map[string]string `json:"labels"`
-	EndsAt               *effects.Time     `json:"ends_at"`
-	Enabled              *bool             `json:"enabled"`
-	StartDeadlineSeconds *int64            `json:"start_deadline_seconds"`
-	Policy               *policyRequest    `json:"policy"`
-}
-
-func (b *recurringRequest) spec() (core.RecurringSpec, error) {
+// recurringSpec gives the recurring action that was asked for.
+func recurringSpec(b *wire.RecurringRequest) (core.RecurringSpec, error) {
 	spec := core.RecurringSpec{
 		ID:        uuid.New(),
 		Namespace: or(b.Namespace, ""), Tenant: or(b.Tenant, ""),
@@ -42,7 +23,7 @@ func (b *recurringRequest) spec() (core.RecurringSpec, error) {
 			Metadata: b.Metadata, DedupKey: or(b.DedupKey, ""),
 		},
 		EndsAt: or(b.EndsAt, 0), Description: or(b.Description, ""), Labels: b.Labels,
-		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: b.Policy.policy(),
+		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: policyOf(b.Policy),
 	}
 	switch {
 	case b.CronExpr == "":
@@ -57,21 +38,12 @@ func (b *recurringRequest) spec() (core.RecurringSpec, error) {
 	return spec, nil
 }
 
-// recurringCreated is the answer to POST /v1/recurring.
-type recurringCreated struct {
-	RecurringID   uuid.UUID    `json:"recurring_id"`
-	NextExecution effects.Time `json:"next_execution"`
-	CronExpr      string       `json:"cron_expr"`
-	Timezone      string       `json:"timezone"`
-	Enabled       bool         `json:"enabled"`
-}
-
 func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "namespace", "tenant")
 	if err != nil {
 		return err
 	}
-	var body recurringRequest
+	var body wire.RecurringRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, decidedHere)
 	}
@@ -82,7 +54,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := fromQuery(q, "tenant", &body.Tenant); err != nil {
 		return err
 	}
-	spec, err := body.spec()
+	spec, err := recurringSpec(&body)
 	if err != nil {
 		return err
 	}
@@ -97,7 +69,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 		return err
 	}
 	w.Header().Set("Location", "/v1/recurring/"+a.ID.String())
-	return writeJSON(w, http.StatusCreated, recurringCreated{
+	return writeJSON(w, http.StatusCreated, wire.RecurringCreated{
 		RecurringID: a.ID, NextExecution: a.NextExecutionAt, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled,
 	})
 }
@@ -114,29 +86,8 @@ func fromQuery(q query, name string, field **string) error {
 	return nil
 }
 
-// recurringSummary is an element of the list (002 section 4).
-type recurringSummary struct {
-	ID              uuid.UUID         `json:"id"`
-	CronExpr        string            `json:"cron_expr"`
-	Timezone        string            `json:"timezone"`
-	Enabled         bool              `json:"enabled"`
-	Description     *string           `json:"description"` // null: none
-	Provider        string            `json:"provider"`
-	ActionType      string            `json:"action_type"`
-	NextExecutionAt effects.Time      `json:"next_execution_at"`
-	LastExecutedAt  effects.Time      `json:"last_executed_at"`
-	ExecutionCount  uint64            `json:"execution_count"`
-	CreatedAt       effects.Time      `json:"created_at"`
-	Labels          map[string]string `json:"labels"`
-}
-
-type recurringList struct {
-	RecurringActions []recurringSummary `json:"recurring_actions"`
-	NextPageToken    string             `json:"next_page_token,omitempty"` // beyond 002, where there are more than fit
-}
-
-func summary(a core.RecurringAction) recurringSummary {
-	return recurringSummary{
+func summary(a core.RecurringAction) wire.RecurringSummary {
+	return wire.RecurringSummary{
 		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled, Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
 		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
@@ -144,26 +95,11 @@ func summary(a core.RecurringAction) recurringSummary {
 	}
 }
 
-// recurringDetail is a whole recurring action, with null where 002 has an
-// Option that is none, and {} where it has an empty map.
-type recurringDetail struct {
-	core.RecurringAction
-	Description    *string           `json:"description"`
-	Labels         map[string]string `json:"labels"`
-	ActionTemplate templateDetail    `json:"action_template"`
-}
-
-type templateDetail struct {
-	core.RecurringActionTemplate
-	Metadata map[string]string `json:"metadata"`
-	DedupKey *string           `json:"dedup_key"`
-}
-
-func detail(a core.RecurringAction) recurringDetail {
+func detail(a core.RecurringAction) wire.RecurringAction {
 	t := a.ActionTemplate
-	return recurringDetail{
+	return wire.RecurringAction{
 		RecurringAction: a, Description: orNull(a.Description), Labels: orEmpty(a.Labels),
-		ActionTemplate: templateDetail{RecurringActionTemplate: t, Metadata: orEmpty(t.Metadata), DedupKey: orNull(t.DedupKey)},
+		ActionTemplate: wire.RecurringActionTemplate{RecurringActionTemplate: t, Metadata: orEmpty(t.Metadata), DedupKey: orNull(t.DedupKey)},
 	}
 }
 
@@ -217,7 +153,7 @@ func (s *Server) listRecurring(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	out := recurringList{RecurringActions: make([]recurringSummary, 0, len(list)), NextPageToken: next}
+	out := wire.RecurringList{RecurringActions: make([]wire.RecurringSummary, 0, len(list)), NextPageToken: next}
 	for _, a := range list {
 		out.RecurringActions = append(out.RecurringActions, summary(a))
 	}
@@ -261,11 +197,11 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err != nil {
 		return err
 	}
-	var body recurringPatch
+	var body wire.RecurringPatch
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, decidedHere)
 	}
-	patch, err := body.patch()
+	patch, err := patchOf(&body)
 	if err != nil {
 		return err
 	}
@@ -303,23 +239,16 @@ func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, c *call
 	return nil
 }
 
-// recurringState is the answer to pause and resume (002 section 4).
-type recurringState struct {
-	ID              uuid.UUID    `json:"id"`
-	Enabled         bool         `json:"enabled"`
-	NextExecutionAt effects.Time `json:"next_execution_at"`
-}
-
 func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
 	a, _, err := s.visibleRecurring(r, c)
 	if err != nil {
 		return err
 	}
-	var body reasonRequest
+	var body wire.Reason
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	reason, err := body.text()
+	reason, err := reasonText(body)
 	if err != nil {
 		return err
 	}
@@ -327,7 +256,7 @@ func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
-	return writeJSON(w, http.StatusOK, recurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
+	return writeJSON(w, http.StatusOK, wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
 }
 
 func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -345,7 +274,7 @@ func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
-	return writeJSON(w, http.StatusOK, recurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
+	return writeJSON(w, http.StatusOK, wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
 }
 
 func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *call) error {

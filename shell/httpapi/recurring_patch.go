@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // decidedHere says why some fields of a stored recurring action cannot be given.
@@ -25,47 +23,14 @@ var decidedHere = map[string]string{
 	"action_template": "is given by its fields: provider, action_type, payload, metadata, dedup_key",
 }
 
-// given is a field that tells "left out" from null.
-type given[T any] struct {
-	set, null bool
-	v         T
-}
-
-// UnmarshalJSON takes null or a T.
-func (g *given[T]) UnmarshalJSON(b []byte) error {
-	g.set = true
-	if string(b) == "null" {
-		g.null = true
-		return nil
-	}
-	return strictjson.Decode(b, &g.v)
-}
-
-// recurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is
-// left out stays; null clears ends_at, dedup_key and description.
-type recurringPatch struct {
-	CronExpr             given[string]            `json:"cron_expr"`
-	Timezone             given[string]            `json:"timezone"`
-	Enabled              given[bool]              `json:"enabled"`
-	Payload              json.RawMessage          `json:"payload"`
-	Metadata             given[map[string]string] `json:"metadata"`
-	DedupKey             given[string]            `json:"dedup_key"`
-	Description          given[string]            `json:"description"`
-	Labels               given[map[string]string] `json:"labels"`
-	EndsAt               given[effects.Time]      `json:"ends_at"`
-	Provider             given[string]            `json:"provider"`
-	ActionType           given[string]            `json:"action_type"`
-	StartDeadlineSeconds given[int64]             `json:"start_deadline_seconds"`
-	Policy               given[policyRequest]     `json:"policy"`
-}
-
-func (b *recurringPatch) patch() (core.RecurringPatch, error) {
+// patchOf gives the change that was asked for.
+func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 	p := core.RecurringPatch{Payload: b.Payload}
-	var policy *policyRequest
+	var policy *wire.RunPolicy
 	clearable(&p.DedupKey, b.DedupKey)
 	clearable(&p.Description, b.Description)
-	if b.EndsAt.set {
-		ms := int64(b.EndsAt.v)
+	if b.EndsAt.Set {
+		ms := int64(b.EndsAt.Value)
 		p.EndsAt = &ms
 	}
 	for _, err := range []error{
@@ -96,15 +61,15 @@ func (b *recurringPatch) patch() (core.RecurringPatch, error) {
 }
 
 // clearable passes a field on whose zero value means none.
-func clearable[T any](dst **T, g given[T]) {
-	if g.set {
-		*dst = &g.v
+func clearable[T any](dst **T, g wire.Optional[T]) {
+	if g.Set {
+		*dst = &g.Value
 	}
 }
 
 // required passes a field on that always has a value.
-func required[T any](name string, dst **T, g given[T]) error {
-	if g.null {
+func required[T any](name string, dst **T, g wire.Optional[T]) error {
+	if g.Null {
 		return failf(http.StatusBadRequest, "%s: must not be null: leave it out to keep the present one", name)
 	}
 	clearable(dst, g)

@@ -3,16 +3,11 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
-
-type historyList struct {
-	History       []core.Occurrence `json:"history"`
-	NextPageToken string            `json:"next_page_token"`
-}
 
 // recurringHistory lists what became of the times of a recurring action, newest
 // first (C12).
@@ -29,15 +24,7 @@ func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, historyList{History: list, NextPageToken: next})
-}
-
-// preview shows when a schedule fires.
-type preview struct {
-	CronExpr    string         `json:"cron_expr"`
-	Timezone    string         `json:"timezone"`
-	Description string         `json:"description"`
-	Times       []effects.Time `json:"times"`
+	return writeJSON(w, http.StatusOK, wire.HistoryList{History: list, NextPageToken: next})
 }
 
 // Bounds of a preview.
@@ -92,14 +79,14 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	return writeJSON(w, http.StatusOK, p)
 }
 
-func previewOf(expr, zone string, anchor, after effects.Time, n int) (preview, error) {
+func previewOf(expr, zone string, anchor, after effects.Time, n int) (wire.Preview, error) {
 	sched, err := schedule.Parse(expr, zone, anchor)
 	if err != nil {
-		return preview{}, err
+		return wire.Preview{}, err
 	}
 	times := sched.Preview(after, n)
 	if times == nil {
 		times = []effects.Time{}
 	}
-	return preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
 }

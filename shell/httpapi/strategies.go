@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) strategyRoutes() []route {
@@ -21,21 +21,11 @@ func (s *Server) strategyRoutes() []route {
 	}
 }
 
-// strategyRequest is the body of POST /v1/strategies: the fields of
-// [core.StrategySpec] that may come from outside.
-type strategyRequest struct {
-	ID         *string         `json:"id"`
-	Namespace  *string         `json:"namespace"`
-	Tenant     *string         `json:"tenant"`
-	Label      *string         `json:"label"`
-	Approaches []core.Approach `json:"approaches"`
-}
-
 func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body strategyRequest
+	var body wire.StrategyRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, madeHere)
 	}
@@ -69,25 +59,8 @@ func (s *Server) seesStrategy(ctx context.Context, t *Token, st core.Strategy) b
 	return s.seesUses(ctx, t, st.Namespace, st.Tenant, usesOfStrategy(st.Approaches))
 }
 
-// strategySummary is a strategy as lists show it.
-type strategySummary struct {
-	ID         uuid.UUID           `json:"id"`
-	Namespace  string              `json:"namespace"`
-	Tenant     string              `json:"tenant"`
-	Label      string              `json:"label"`
-	PipelineID uuid.UUID           `json:"pipeline_id"`
-	Status     core.StrategyStatus `json:"status"`
-	Current    uint32              `json:"current"`
-	Approach   string              `json:"approach"`
-	Approaches int                 `json:"approaches"`
-	Error      string              `json:"error"`
-	CreatedAt  core.Time           `json:"created_at"`
-	UpdatedAt  core.Time           `json:"updated_at"`
-	FinishedAt core.Time           `json:"finished_at"`
-}
-
-func summaryOfStrategy(s core.Strategy) strategySummary {
-	out := strategySummary{
+func summaryOfStrategy(s core.Strategy) wire.StrategySummary {
+	out := wire.StrategySummary{
 		ID: s.ID, Namespace: s.Namespace, Tenant: s.Tenant, Label: s.Label, PipelineID: s.PipelineID, Status: s.Status,
 		Current: s.Current, Approaches: len(s.Approaches), Error: s.Error,
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, FinishedAt: s.FinishedAt,
@@ -98,15 +71,10 @@ func summaryOfStrategy(s core.Strategy) strategySummary {
 	return out
 }
 
-type strategyList struct {
-	Strategies    []strategySummary `json:"strategies"`
-	NextPageToken string            `json:"next_page_token"`
-}
-
 // strategies says how strategies are served.
-func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, strategySummary] {
-	return runs[core.Strategy, core.StrategyEvent, strategySummary]{
-		lister: lister[core.Strategy, strategySummary]{
+func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, wire.StrategySummary] {
+	return runs[core.Strategy, core.StrategyEvent, wire.StrategySummary]{
+		lister: lister[core.Strategy, wire.StrategySummary]{
 			statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
 			list:     s.engine.Strategies,
 			scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
@@ -124,7 +92,7 @@ func (s *Server) listStrategies(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, strategyList{Strategies: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.StrategyList{Strategies: list, NextPageToken: next})
 }
 
 func (s *Server) cancelStrategy(w http.ResponseWriter, r *http.Request, c *call) (core.StrategyEvent, error) {
@@ -132,17 +100,10 @@ func (s *Server) cancelStrategy(w http.ResponseWriter, r *http.Request, c *call)
 	return core.StrategyCancel{Reason: reason}, err
 }
 
-type evaluateRequest struct {
-	N       *uint32         `json:"n"`
-	Success *bool           `json:"success"`
-	Output  json.RawMessage `json:"output"`
-	Error   string          `json:"error"`
-}
-
 // evaluateStrategy says how the present approach came out. Which one is meant
 // must be said: another one may have begun meanwhile.
 func (s *Server) evaluateStrategy(w http.ResponseWriter, r *http.Request, _ *call) (core.StrategyEvent, error) {
-	var b evaluateRequest
+	var b wire.EvaluateRequest
 	if err := s.decode(w, r, &b, false); err != nil {
 		return nil, err
 	}

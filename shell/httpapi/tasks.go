@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) taskRoutes() []route {
@@ -25,27 +25,13 @@ func (s *Server) taskRoutes() []route {
 	}
 }
 
-// taskRequest is the body of POST /v1/tasks: the fields of [core.TaskSpec] that
-// may come from outside.
-type taskRequest struct {
-	ID        *string           `json:"id"`
-	Namespace *string           `json:"namespace"`
-	Tenant    *string           `json:"tenant"`
-	Label     *string           `json:"label"`
-	Workspace string            `json:"workspace"`
-	Command   []string          `json:"command"`
-	Env       map[string]string `json:"env"`
-	Prompt    string            `json:"prompt"`
-	Config    *core.TaskConfig  `json:"config"`
-}
-
 // createTask makes a task. One with a command runs it on this machine, as no
 // list of tools says: that takes a token that is bound to none.
 func (s *Server) createTask(w http.ResponseWriter, r *http.Request, c *call) error {
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	var body taskRequest
+	var body wire.TaskRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, madeHere)
 	}
@@ -80,28 +66,9 @@ func seesTask(_ context.Context, t *Token, k core.Task) bool {
 	return len(t.Tools) == 0 && t.seesScope(k.Namespace, k.Tenant)
 }
 
-// taskSummary is a task as lists show it: without its prompt and its screen.
-type taskSummary struct {
-	ID               uuid.UUID      `json:"id"`
-	Namespace        string         `json:"namespace"`
-	Tenant           string         `json:"tenant"`
-	Label            string         `json:"label"`
-	PipelineID       uuid.UUID      `json:"pipeline_id"`
-	SessionID        string         `json:"session_id"`
-	State            core.TaskState `json:"state"`
-	Progress         string         `json:"progress"`
-	LastHeartbeat    core.Time      `json:"last_heartbeat"`
-	LastProgress     core.Time      `json:"last_progress"`
-	RecoveryAttempts uint32         `json:"recovery_attempts"`
-	Restarts         uint32         `json:"restarts"`
-	CreatedAt        core.Time      `json:"created_at"`
-	UpdatedAt        core.Time      `json:"updated_at"`
-	FinishedAt       core.Time      `json:"finished_at"`
-}
-
-func summaryOfTask(t core.Task) taskSummary {
+func summaryOfTask(t core.Task) wire.TaskSummary {
 	t.State.Result.Output = nil // up to a megabyte
-	return taskSummary{
+	return wire.TaskSummary{
 		ID: t.ID, Namespace: t.Namespace, Tenant: t.Tenant, Label: t.Label, PipelineID: t.PipelineID, SessionID: t.SessionID,
 		State: t.State, Progress: t.Progress, LastHeartbeat: t.LastHeartbeat, LastProgress: t.LastProgress,
 		RecoveryAttempts: t.RecoveryAttempts, Restarts: t.Restarts,
@@ -109,15 +76,10 @@ func summaryOfTask(t core.Task) taskSummary {
 	}
 }
 
-type taskList struct {
-	Tasks         []taskSummary `json:"tasks"`
-	NextPageToken string        `json:"next_page_token"`
-}
-
 // tasks says how tasks are served.
-func (s *Server) tasks() runs[core.Task, core.TaskEvent, taskSummary] {
-	return runs[core.Task, core.TaskEvent, taskSummary]{
-		lister: lister[core.Task, taskSummary]{
+func (s *Server) tasks() runs[core.Task, core.TaskEvent, wire.TaskSummary] {
+	return runs[core.Task, core.TaskEvent, wire.TaskSummary]{
+		lister: lister[core.Task, wire.TaskSummary]{
 			statuses: []string{"pending", "running", "stuck", "done"},
 			list:     s.engine.Tasks,
 			scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
@@ -135,20 +97,11 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, taskList{Tasks: list, NextPageToken: next})
-}
-
-type heartbeatRequest struct {
-	Status   core.Liveness `json:"status"`
-	Session  string        `json:"session"`
-	IdleMS   int64         `json:"idle_ms"`
-	ExitCode *int32        `json:"exit_code"`
-	Output   string        `json:"output"`
-	Progress string        `json:"progress"`
+	return writeJSON(w, http.StatusOK, wire.TaskList{Tasks: list, NextPageToken: next})
 }
 
 func (s *Server) heartbeatTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b heartbeatRequest
+	var b wire.HeartbeatRequest
 	err := s.decode(w, r, &b, true)
 	if b.Status == "" {
 		b.Status = core.LivenessActive
@@ -156,22 +109,14 @@ func (s *Server) heartbeatTask(w http.ResponseWriter, r *http.Request, _ *call) 
 	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, err
 }
 
-type taskCompleteRequest struct {
-	Output json.RawMessage `json:"output"`
-}
-
 func (s *Server) completeTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b taskCompleteRequest
+	var b wire.TaskCompleteRequest
 	err := s.decode(w, r, &b, true)
 	return core.TaskComplete{Output: b.Output}, err
 }
 
-type taskFailRequest struct {
-	Error string `json:"error"`
-}
-
 func (s *Server) failTask(w http.ResponseWriter, r *http.Request, c *call) (core.TaskEvent, error) {
-	var b taskFailRequest
+	var b wire.TaskFailRequest
 	err := s.decode(w, r, &b, true)
 	if b.Error == "" {
 		b.Error = "failed by " + c.actor
@@ -184,23 +129,14 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request, c *call) (co
 	return core.TaskCancel{Reason: reason}, err
 }
 
-type recoverRequest struct {
-	Action  core.RecoveryAction `json:"action"`
-	Message string              `json:"message"`
-}
-
 func (s *Server) recoverTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b recoverRequest
+	var b wire.RecoverRequest
 	err := s.decode(w, r, &b, false)
 	return core.TaskRecover{Action: b.Action, Message: b.Message}, err
 }
 
-type inputRequest struct {
-	Text string `json:"text"`
-}
-
 func (s *Server) inputTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b inputRequest
+	var b wire.InputRequest
 	err := s.decode(w, r, &b, false)
 	return core.TaskInput{Text: b.Text}, err
 }

@@ -7,14 +7,9 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-)
 
-// webhookAccepted is the answer to POST /v1/webhooks/{route}. The action that
-// the webhook becomes, at once or with a strict tick at the next one, has its id.
-type webhookAccepted struct {
-	WebhookID uuid.UUID `json:"webhook_id"`
-	ActionID  uuid.UUID `json:"action_id"`
-}
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
 
 // receiveWebhook stores a request raw, and answers once it is durable (B4). A
 // delivery that was taken before is answered as it was then, and not stored
@@ -56,7 +51,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return notFound("webhook route", err)
 	}
-	return writeJSON(w, http.StatusAccepted, webhookAccepted{WebhookID: id, ActionID: id})
+	return writeJSON(w, http.StatusAccepted, wire.WebhookAccepted{WebhookID: id, ActionID: id})
 }
 
 // Headers that are kept with a webhook: what its handler may need to read the

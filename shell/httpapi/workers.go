@@ -6,6 +6,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 const aWorker = "worker"
@@ -22,21 +23,8 @@ func (s *Server) workerRoutes() []route {
 	}
 }
 
-// workerRequest is the body of PUT /v1/workers/{name}.
-type workerRequest struct {
-	Queue       string        `json:"queue"`
-	Concurrency uint32        `json:"concurrency"`
-	PollMS      int64         `json:"poll_ms"`
-	Do          core.WorkerDo `json:"do"`
-}
-
 func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
 	return s.seesUses(ctx, t, w.Namespace, w.Tenant, usesOfWorker(w.Do))
-}
-
-type workerList struct {
-	Workers       []core.Worker `json:"workers"`
-	NextPageToken string        `json:"next_page_token"`
 }
 
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -50,7 +38,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, workerList{Workers: list, NextPageToken: next})
+	return writeJSON(w, http.StatusOK, wire.WorkerList{Workers: list, NextPageToken: next})
 }
 
 func (s *Server) visibleWorker(r *http.Request, c *call) (core.Worker, named, error) {
@@ -79,7 +67,7 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	var body workerRequest
+	var body wire.WorkerRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, madeHere)
 	}
@@ -96,10 +84,6 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	return writeJSON(w, http.StatusOK, k)
 }
 
-type workerDeleteRequest struct {
-	Drain bool `json:"drain"`
-}
-
 // deleteWorker ends a worker: at once where it has nothing in hand (204), with
 // drain once that is so (202 with the worker).
 func (s *Server) deleteWorker(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -107,7 +91,7 @@ func (s *Server) deleteWorker(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	var body workerDeleteRequest
+	var body wire.WorkerDeleteRequest
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}

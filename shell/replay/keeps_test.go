@@ -57,7 +57,7 @@ func TestAChangeBehindTheJournalsBackIsNamedThoughItsRecordIsGoneByNow(t *testin
 						_, w := anyRecord(t, tx, core.KindAction, true)
 						w.State = bytes.Replace(w.State, []byte("before"), []byte("behind"), 1)
 						require.NoError(t, tx.Put(last+1, []store.Write{w}))
-						b := core.NewBatch(last+1, effects.TimeOf(time.Now()), "test")
+						b := core.NewEntry(last+1, effects.TimeOf(time.Now()), "test")
 						require.NoError(t, tx.AppendJournal(last+1, b.At, b.AppendJSON(nil)))
 					}
 					return tx.BeginEpoch(effects.TimeOf(time.Now()))

@@ -118,7 +118,7 @@ type fold struct {
 	live    map[effects.Ref]core.State
 	outbox  map[store.EffectKey]outer // outer effects that were not answered
 	lists   map[listKey]*list
-	scanned []*list // those that the present Turn has read
+	scanned []*list // those that the present batch has read
 }
 
 // outer is an outer effect as the outbox has it.
@@ -162,7 +162,7 @@ func (f *fold) diverge(d Divergence) error {
 	return nil
 }
 
-// batch makes one Turn again.
+// batch makes one batch again.
 func (f *fold) batch(seq uint64, raw []byte) error {
 	if f.report.Batches == 0 {
 		f.report.FirstBatch = seq
@@ -175,27 +175,27 @@ func (f *fold) batch(seq uint64, raw []byte) error {
 	if err := f.enterEpoch(seq); err != nil {
 		return err
 	}
-	b, err := core.DecodeBatch(raw)
+	e, err := core.DecodeEntry(raw)
 	if err != nil {
 		return f.diverge(Divergence{Seq: seq, What: err.Error()})
 	}
-	if b.Seq != seq {
-		if err := f.diverge(Divergence{Seq: seq, What: fmt.Sprintf("it says that it is batch %d", b.Seq)}); err != nil {
+	if e.Seq != seq {
+		if err := f.diverge(Divergence{Seq: seq, What: fmt.Sprintf("it says that it is batch %d", e.Seq)}); err != nil {
 			return err
 		}
 	}
-	if own := core.NewBatch(0, 0, ""); b.Core != own.Core || b.TZDB != own.TZDB {
-		f.report.OtherCores[b.Core]++
-		f.report.OtherTZDBs[b.TZDB]++
+	if own := core.NewEntry(0, 0, ""); e.Core != own.Core || e.TZDB != own.TZDB {
+		f.report.OtherCores[e.Core]++
+		f.report.OtherTZDBs[e.TZDB]++
 	}
-	return f.turn(b)
+	return f.apply(e)
 }
 
-func (f *fold) turn(b core.Batch) error {
-	turn := core.NewTurn(f, core.Clock{Now: b.At}, b.Seq)
-	for i, in := range b.Inputs {
+func (f *fold) apply(e core.Entry) error {
+	batch := core.NewBatch(f, core.Clock{Now: e.At}, e.Seq)
+	for i, in := range e.Inputs {
 		f.report.Inputs++
-		res, err := turn.Apply(in)
+		res, err := batch.Apply(in)
 		what := ""
 		switch {
 		case err != nil:
@@ -207,7 +207,7 @@ func (f *fold) turn(b core.Batch) error {
 			}
 		}
 		if what != "" {
-			if err := f.diverge(Divergence{Seq: b.Seq, Ref: in.To, What: what}); err != nil {
+			if err := f.diverge(Divergence{Seq: e.Seq, Ref: in.To, What: what}); err != nil {
 				return err
 			}
 		}
@@ -216,7 +216,7 @@ func (f *fold) turn(b core.Batch) error {
 		}
 	}
 	f.endScans()
-	for _, c := range turn.Changes() {
+	for _, c := range batch.Changes() {
 		f.states[c.Ref] = nil
 		delete(f.live, c.Ref)
 		if c.After != nil {
@@ -225,10 +225,10 @@ func (f *fold) turn(b core.Batch) error {
 			f.place(c.Ref, c.After)
 		}
 	}
-	for _, w := range turn.Withdrawn() {
+	for _, w := range batch.Withdrawn() {
 		delete(f.outbox, store.EffectKey{ID: w.From.ID, N: w.N})
 	}
-	for _, o := range turn.Outer() {
+	for _, o := range batch.Outer() {
 		f.outbox[store.EffectKey{ID: o.From.ID, N: o.Effect.Number()}] = formOf(o.Effect)
 	}
 	return nil
@@ -256,7 +256,7 @@ func (f *fold) enterEpoch(seq uint64) error {
 	})
 }
 
-// Load gives the turn the state that the replay has so far.
+// Load gives the batch the state that the replay has so far.
 func (f *fold) Load(ref effects.Ref) (core.State, error) {
 	if s, ok := f.live[ref]; ok {
 		return s, nil
@@ -283,7 +283,7 @@ func (f *fold) Load(ref effects.Ref) (core.State, error) {
 	return s, nil
 }
 
-// before gives the state of a record from before the journal: where a Turn looks
+// before gives the state of a record from before the journal: where a batch looks
 // at one that it does not change, no base of this epoch has it.
 func (f *fold) before(ref effects.Ref) ([]byte, error) {
 	if raw, ok := f.first[ref]; ok {

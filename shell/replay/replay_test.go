@@ -145,7 +145,7 @@ func TestWhateverIsChangedBehindTheJournalsBackIsNamed(t *testing.T) {
 			return tx.PutOutbox(store.OutboxEntry{Key: store.EffectKey{ID: uuid.New(), N: 1}, Seq: seq, Kind: core.KindAction, Lane: "ok", Effect: []byte(`{"type":"run_tool","run":1,"tool":"ok"}`)})
 		}, "is not outstanding in the replay"},
 		"an input that the machine would have refused": {func(_ *testing.T, tx store.Tx, seq uint64) error {
-			b := core.NewBatch(seq, effects.TimeOf(time.Now()), "test")
+			b := core.NewEntry(seq, effects.TimeOf(time.Now()), "test")
 			b.Inputs = []core.Input{{To: effects.Ref{Kind: core.KindAction, ID: uuid.New()}, Event: core.ActionCancel{}}}
 			return tx.AppendJournal(seq, b.At, b.AppendJSON(nil))
 		}, "changed nothing in the replay"},
@@ -164,7 +164,7 @@ func TestWhateverIsChangedBehindTheJournalsBackIsNamed(t *testing.T) {
 						return err
 					}
 					if now, _ := tx.Seq(); now == last { // a batch that holds nothing
-						b := core.NewBatch(seq, effects.TimeOf(time.Now()), "test")
+						b := core.NewEntry(seq, effects.TimeOf(time.Now()), "test")
 						return tx.AppendJournal(seq, b.At, b.AppendJSON(nil))
 					}
 					return nil

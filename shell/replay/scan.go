@@ -19,14 +19,14 @@ type listKey struct {
 
 // list is a list index as the replay has it: a heap of the places in which
 // records have ever stood. An entry counts only where its record stands there
-// now. What a Turn has read is put back once the Turn is over.
+// now. What a batch has read is put back once the batch is over.
 type list struct {
 	open bool // what the journal does not touch is in it
 	heap places
-	read []core.Place
+	read []core.Cursor
 }
 
-type places []core.Place
+type places []core.Cursor
 
 func (p places) Len() int { return len(p) }
 
@@ -34,7 +34,7 @@ func (p places) Less(i, j int) bool { return compare(p[i], p[j]) < 0 }
 
 func (p places) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
 
-func (p *places) Push(x any) { *p = append(*p, x.(core.Place)) }
+func (p *places) Push(x any) { *p = append(*p, x.(core.Cursor)) }
 
 func (p *places) Pop() any {
 	last := (*p)[len(*p)-1]
@@ -42,7 +42,7 @@ func (p *places) Pop() any {
 	return last
 }
 
-func compare(a, b core.Place) int {
+func compare(a, b core.Cursor) int {
 	if a.At != b.At {
 		if a.At < b.At {
 			return -1
@@ -52,7 +52,7 @@ func compare(a, b core.Place) int {
 	return bytes.Compare(a.ID[:], b.ID[:])
 }
 
-// listed are the kinds whose list indexes a Turn reads.
+// listed are the kinds whose list indexes a batch reads.
 func listed(kind effects.Kind) bool {
 	return kind == core.KindQueueItem || kind == core.KindQueueKey || kind == core.KindQueueDedup
 }
@@ -93,7 +93,7 @@ func (f *fold) place(ref effects.Ref, s core.State) {
 		return
 	}
 	for _, t := range s.Terms() {
-		heap.Push(&f.list(listKey{ref.Kind, t.Name}).heap, core.Place{At: t.At, ID: ref.ID})
+		heap.Push(&f.list(listKey{ref.Kind, t.Name}).heap, core.Cursor{At: t.At, ID: ref.ID})
 	}
 }
 
@@ -106,8 +106,8 @@ func (f *fold) list(key listKey) *list {
 	return l
 }
 
-// Scan gives the turn a list index as the replay has it so far.
-func (f *fold) Scan(kind effects.Kind, term string, _ core.Place, limit int) ([]core.Place, error) {
+// Scan gives the batch a list index as the replay has it so far.
+func (f *fold) Scan(kind effects.Kind, term string, _ core.Cursor, limit int) ([]core.Cursor, error) {
 	l := f.list(listKey{kind, term})
 	if !l.open {
 		l.open = true
@@ -120,7 +120,7 @@ func (f *fold) Scan(kind effects.Kind, term string, _ core.Place, limit int) ([]
 	}
 	from := len(l.read)
 	for len(l.read)-from < limit && l.heap.Len() > 0 {
-		p, ok := heap.Pop(&l.heap).(core.Place)
+		p, ok := heap.Pop(&l.heap).(core.Cursor)
 		if !ok || len(l.read) > 0 && l.read[len(l.read)-1] == p {
 			continue // it stands there twice
 		}
@@ -135,7 +135,7 @@ func (f *fold) Scan(kind effects.Kind, term string, _ core.Place, limit int) ([]
 	return slices.Clone(l.read[from:]), nil
 }
 
-// endScans puts back what a Turn has read.
+// endScans puts back what a batch has read.
 func (f *fold) endScans() {
 	for _, l := range f.scanned {
 		for _, p := range l.read {
@@ -168,7 +168,7 @@ func (f *fold) addUntouched(l *list, kind effects.Kind, term string) error {
 				return err
 			}
 			if rec.Seq < f.report.FirstBatch {
-				heap.Push(&l.heap, core.Place(c))
+				heap.Push(&l.heap, core.Cursor(c))
 			}
 		}
 		if len(found) < page {

@@ -179,7 +179,7 @@ func TestAStateThatTheJournalDoesNotExplainIsADivergence(t *testing.T) {
 		a.Label = "forged"
 		seq, err := tx.Seq()
 		require.NoError(t, err)
-		batch := core.NewBatch(seq+1, a.UpdatedAt, "forger")
+		batch := core.NewEntry(seq+1, a.UpdatedAt, "forger")
 		require.NoError(t, tx.AppendJournal(seq+1, a.UpdatedAt, batch.AppendJSON(nil)))
 		return tx.Put(seq+1, []store.Write{{Kind: core.KindAction, ID: a.ID, State: a.AppendJSON(nil), Terms: a.Terms(), Prev: prev}})
 	}))

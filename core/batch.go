@@ -16,27 +16,27 @@ type Input struct {
 	Ack uint32
 }
 
-// Loader gives a Turn the states from before it. It returns nil where the
+// Loader gives a batch the states from before it. It returns nil where the
 // machine does not exist, and an error where its state cannot be had: the input
 // that needs it then fails, and only that one.
 type Loader interface {
 	Load(ref effects.Ref) (State, error)
-	// Scan lists a list index in its order, as it was before the Turn, from a place
+	// Scan lists a list index in its order, as it was before the batch, from a place
 	// on, exclusive; the zero Place: from the beginning. At most limit entries, and
-	// fewer only where there are no more. A Turn reads each list once: each call
+	// fewer only where there are no more. A batch reads each list once: each call
 	// goes on where the one before ended.
-	Scan(kind effects.Kind, term string, after Place, limit int) ([]Place, error)
+	Scan(kind effects.Kind, term string, after Cursor, limit int) ([]Cursor, error)
 }
 
-// Change is what a Turn did to one machine.
+// Change is what a batch did to one machine.
 type Change struct {
 	Ref    effects.Ref
 	Before State // nil: it did not exist
 	After  State // nil: it does not exist any more
 }
 
-// Outgoing is an outer effect and the machine that asked for it.
-type Outgoing struct {
+// OuterEffect is an outer effect and the machine that asked for it.
+type OuterEffect struct {
 	From   effects.Ref
 	Effect effects.Outer
 }
@@ -55,20 +55,20 @@ type Result struct {
 	Answer effects.Value
 }
 
-// Turn applies inputs to machines at one instant. It is the whole of what the
-// system does between two commits, and it is pure: the engine runs Turns over
+// Batch applies inputs to machines at one instant. It is the whole of what the
+// system does between two commits, and it is pure: the engine runs batches over
 // the store, the replay over the journal.
 //
-// A Turn is not safe for concurrent use.
-type Turn struct {
+// A Batch is not safe for concurrent use.
+type Batch struct {
 	loader Loader
 	clock  Clock
 	seq    uint64
 
 	slots    map[effects.Ref]*slot
 	order    []*slot // in the order in which they were first changed
-	outer    []Outgoing
-	withdraw []Outgone
+	outer    []OuterEffect
+	withdraw []WithdrawnEffect
 	events   []effects.Event
 	queue    []delivery
 	hops     int         // of the delivery that is being made
@@ -79,8 +79,8 @@ type Turn struct {
 	taken    uint64                    // inputs that have changed something: those that are journaled
 }
 
-// Outgone names an outer effect that was taken back.
-type Outgone struct {
+// WithdrawnEffect names an outer effect that was taken back.
+type WithdrawnEffect struct {
 	From effects.Ref
 	N    uint32
 }
@@ -119,22 +119,22 @@ const MaxDeliveries = 10_000
 // the event is announced, but no subscriber hears it, and an escalation says so.
 const MaxRoutings = 8
 
-// NewTurn starts a Turn at one instant. seq is the number of the journal batch
+// NewBatch starts a batch at one instant. seq is the number of the journal batch
 // that it will be.
-func NewTurn(l Loader, c Clock, seq uint64) *Turn {
-	return &Turn{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
+func NewBatch(l Loader, c Clock, seq uint64) *Batch {
+	return &Batch{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
 }
 
 // Serving names the machine that has got the last event: where that could not be
 // decided for want of a record, whose record it is.
-func (t *Turn) Serving() effects.Ref { return t.serving }
+func (t *Batch) Serving() effects.Ref { return t.serving }
 
-// Clock gives the Turn's instant.
-func (t *Turn) Clock() Clock { return t.clock }
+// Clock gives the batch's instant.
+func (t *Batch) Clock() Clock { return t.clock }
 
 // Apply takes one input through its machine and through all that follows from
 // it inside the system. An error means that the input could not be decided, and
-// that it has left no trace; the Turn goes on.
+// that it has left no trace; the batch goes on.
 //
 // A refusal on the way is noted, and the rest goes on: an action ends although
 // its occurrence is gone. But a dispatch is made whole or not at all. Where one
@@ -143,7 +143,7 @@ func (t *Turn) Clock() Clock { return t.clock }
 // no dispatch counts that was none. A due event of a recurring action, which
 // would then be due for ever, is applied once more with the refusal, and records
 // a missed time; its result has both, the refusal and the change.
-func (t *Turn) Apply(in Input) (Result, error) {
+func (t *Batch) Apply(in Input) (Result, error) {
 	t.clock.Step = t.seq<<stepBits + t.taken
 	res, err := t.attempt(in)
 	if _, due := in.Event.(RecurringDue); due && errors.Is(err, errHalf) {
@@ -180,7 +180,7 @@ func belongsToDispatch(e Event) bool {
 }
 
 // attempt runs one input, and undoes it where it fails or comes to nothing.
-func (t *Turn) attempt(in Input) (Result, error) {
+func (t *Batch) attempt(in Input) (Result, error) {
 	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
 	t.undo = t.undo[:0]
 	res, err := t.run(in)
@@ -192,7 +192,7 @@ func (t *Turn) attempt(in Input) (Result, error) {
 	return res, err
 }
 
-func (t *Turn) run(in Input) (res Result, err error) {
+func (t *Batch) run(in Input) (res Result, err error) {
 	if in.Event == nil {
 		return res, fmt.Errorf("input to %s has no event", in.To)
 	}
@@ -215,7 +215,7 @@ func (t *Turn) run(in Input) (res Result, err error) {
 	return res, nil
 }
 
-func (t *Turn) deliver(d delivery, res *Result) error {
+func (t *Batch) deliver(d delivery, res *Result) error {
 	t.hops, t.serving = d.hops, d.to
 	if _, ok := d.event.(WorkerWake); ok {
 		delete(t.waking, d.to)
@@ -270,7 +270,7 @@ func (t *Turn) deliver(d delivery, res *Result) error {
 
 // giveBack releases a lock, or slots of a semaphore, that was granted to a
 // machine which does not want it any more, or is gone: nobody else would.
-func (t *Turn) giveBack(d delivery) {
+func (t *Batch) giveBack(d delivery) {
 	g, ok := d.event.(Granted)
 	if !ok {
 		return
@@ -285,7 +285,7 @@ func (t *Turn) giveBack(d delivery) {
 }
 
 // send queues an event for another machine.
-func (t *Turn) send(from, to effects.Ref, e Event) {
+func (t *Batch) send(from, to effects.Ref, e Event) {
 	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops})
 }
 
@@ -310,7 +310,7 @@ func refusal(effs []effects.Effect) *effects.Refused {
 	return nil
 }
 
-func (t *Turn) slot(ref effects.Ref) (*slot, error) {
+func (t *Batch) slot(ref effects.Ref) (*slot, error) {
 	if s, ok := t.slots[ref]; ok {
 		return s, nil
 	}
@@ -323,7 +323,7 @@ func (t *Turn) slot(ref effects.Ref) (*slot, error) {
 	return s, nil
 }
 
-func (t *Turn) change(s *slot, next State) {
+func (t *Batch) change(s *slot, next State) {
 	t.undo = append(t.undo, undone{slot: s, now: s.now, changed: s.changed})
 	if next.Ref().IsZero() {
 		next = nil
@@ -336,9 +336,9 @@ func (t *Turn) change(s *slot, next State) {
 	}
 }
 
-// State gives the present state of a machine: as this Turn has left it, or as
+// State gives the present state of a machine: as this batch has left it, or as
 // it was before. It is nil where the machine does not exist.
-func (t *Turn) State(ref effects.Ref) (State, error) {
+func (t *Batch) State(ref effects.Ref) (State, error) {
 	s, err := t.slot(ref)
 	if err != nil {
 		return nil, err
@@ -347,8 +347,8 @@ func (t *Turn) State(ref effects.Ref) (State, error) {
 }
 
 // Changes lists what the inputs did, in the order of each machine's first
-// change. A machine that was made and unmade within the Turn is left out.
-func (t *Turn) Changes() []Change {
+// change. A machine that was made and unmade within the batch is left out.
+func (t *Batch) Changes() []Change {
 	out := make([]Change, 0, len(t.order))
 	for _, s := range t.order {
 		if s.before != nil || s.now != nil {
@@ -358,8 +358,8 @@ func (t *Turn) Changes() []Change {
 	return out
 }
 
-// Due lists the machines that this Turn has left with a deadline that has come.
-func (t *Turn) Due() []effects.Ref {
+// Due lists the machines that this batch has left with a deadline that has come.
+func (t *Batch) Due() []effects.Ref {
 	var out []effects.Ref
 	for _, s := range t.order {
 		if s.now == nil {
@@ -373,10 +373,10 @@ func (t *Turn) Due() []effects.Ref {
 }
 
 // Outer lists the outer effects, in the order in which they arose.
-func (t *Turn) Outer() []Outgoing { return t.outer }
+func (t *Batch) Outer() []OuterEffect { return t.outer }
 
-// Withdrawn lists the outer effects of earlier Turns that were taken back.
-func (t *Turn) Withdrawn() []Outgone { return t.withdraw }
+// Withdrawn lists the outer effects of earlier batches that were taken back.
+func (t *Batch) Withdrawn() []WithdrawnEffect { return t.withdraw }
 
 // Events lists what was announced on the bus, in order.
-func (t *Turn) Events() []effects.Event { return t.events }
+func (t *Batch) Events() []effects.Event { return t.events }

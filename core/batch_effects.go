@@ -12,7 +12,7 @@ import (
 )
 
 // carry puts one effect where it belongs.
-func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
+func (t *Batch) carry(from effects.Ref, e effects.Effect, res *Result) error {
 	switch e := e.(type) {
 	case effects.Send:
 		ev, ok := e.Event.(Event)
@@ -23,13 +23,13 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 	case effects.Emit:
 		return t.emit(e.Event, res)
 	case effects.Withdraw:
-		// An effect of this very Turn has not left yet: it just goes.
-		mine := func(o Outgoing) bool { return o.From == from && o.Effect.Number() == e.N }
+		// An effect of this very batch has not left yet: it just goes.
+		mine := func(o OuterEffect) bool { return o.From == from && o.Effect.Number() == e.N }
 		if i := slices.IndexFunc(t.outer, mine); i >= 0 {
 			t.outer = slices.Delete(slices.Clone(t.outer), i, i+1)
 			return nil
 		}
-		t.withdraw = append(t.withdraw, Outgone{From: from, N: e.N})
+		t.withdraw = append(t.withdraw, WithdrawnEffect{From: from, N: e.N})
 	case effects.Answer: // taken by deliver
 	case effects.Refused:
 		return errors.New("a refusal stands beside other effects")
@@ -39,13 +39,13 @@ func (t *Turn) carry(from effects.Ref, e effects.Effect, res *Result) error {
 	case effects.RunTool, effects.Spawn, effects.SendInput, effects.Kill, effects.Nudge,
 		effects.WorktreeAdd, effects.WorktreeRemove, effects.Merge, effects.Notify,
 		effects.CheckConstraints, effects.TakeAction, effects.CreateRun, effects.FetchLogs, effects.DeleteRun:
-		t.outer = append(t.outer, Outgoing{From: from, Effect: e.(effects.Outer)})
+		t.outer = append(t.outer, OuterEffect{From: from, Effect: e.(effects.Outer)})
 	}
 	return nil
 }
 
 // emit gives an announcement its id and time, and routes it on the bus (003).
-func (t *Turn) emit(ev effects.Event, res *Result) error {
+func (t *Batch) emit(ev effects.Event, res *Result) error {
 	ev = t.announce(ev)
 	s, err := t.slot(BusRef())
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *Turn) emit(ev effects.Event, res *Result) error {
 }
 
 // announce gives an announcement its id and time.
-func (t *Turn) announce(ev effects.Event) effects.Event {
+func (t *Batch) announce(ev effects.Event) effects.Event {
 	ev.ID = t.eventID(len(t.events))
 	ev.Timestamp = t.clock.Now
 	t.events = append(t.events, ev)
@@ -83,7 +83,7 @@ func (t *Turn) announce(ev effects.Event) effects.Event {
 
 // translate turns the inner effects that 003 names into the events that they
 // are for other machines.
-func (t *Turn) translate(from effects.Ref, e effects.Inner) error {
+func (t *Batch) translate(from effects.Ref, e effects.Inner) error {
 	switch e := e.(type) {
 	case effects.AcquireLock:
 		t.send(from, LockRef(e.Namespace, e.Tenant, e.Name), LockAcquire{
@@ -116,7 +116,7 @@ func (t *Turn) translate(from effects.Ref, e effects.Inner) error {
 // wake wakes a worker once, however many items call for it: it looks at the queue
 // only then. A thousand items that come back at once would otherwise leave room for
 // ten wakes each, see [MaxDeliveries].
-func (t *Turn) wake(from, worker effects.Ref) {
+func (t *Batch) wake(from, worker effects.Ref) {
 	if t.waking[worker] {
 		return
 	}
@@ -129,7 +129,7 @@ func (t *Turn) wake(from, worker effects.Ref) {
 
 // eventID derives the id of an announcement (UUID version 8): 48 bits of the
 // batch's number, then the place in the batch.
-func (t *Turn) eventID(n int) uuid.UUID {
+func (t *Batch) eventID(n int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], t.seq<<16)
 	binary.BigEndian.PutUint64(id[8:], uint64(n))

@@ -10,56 +10,56 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Place is a place in a list index: its time, then an id.
-type Place struct {
+// Cursor is a place in a list index: its time, then an id.
+type Cursor struct {
 	At Time
 	ID uuid.UUID
 }
 
-func (p Place) before(o Place) bool { return p.compare(o) < 0 }
+func (p Cursor) before(o Cursor) bool { return p.compare(o) < 0 }
 
-func (p Place) compare(o Place) int {
+func (p Cursor) compare(o Cursor) int {
 	if c := cmp.Compare(p.At, o.At); c != 0 {
 		return c
 	}
 	return bytes.Compare(p.ID[:], o.ID[:])
 }
 
-// window is what a Turn shows a queue of its items: it looks them up where the
+// window is what a batch shows a queue of its items: it looks them up where the
 // transition asks for them, and makes each a slot of its own, as it does with
-// machines. What the Turn itself has changed stands over what the loader gives.
+// machines. What the batch itself has changed stands over what the loader gives.
 type window struct {
-	t     *Turn
+	t     *Batch
 	queue uuid.UUID
 	err   error // the first thing that could not be read
 }
 
-// listKeyOf names one list within a Turn.
+// listKeyOf names one list within a batch.
 type listKeyOf struct {
 	list queueList
 	of   uuid.UUID
 }
 
-// windowList is one list as a Turn sees it: what stood there before the Turn, page
-// by page, and what the Turn has put there. An entry counts only where the
+// windowList is one list as a batch sees it: what stood there before the batch, page
+// by page, and what the batch has put there. An entry counts only where the
 // record stands there now; others are passed over for good. Where a change is
 // undone, the record's place is put in again.
 type windowList struct {
-	page []Place // of the loader, not yet passed over
-	last Place   // where the next page begins
-	end  bool    // there is no further page
-	size int     // of the next page
-	heap []Place // of the Turn
+	page []Cursor // of the loader, not yet passed over
+	last Cursor   // where the next page begins
+	end  bool     // there is no further page
+	size int      // of the next page
+	heap []Cursor // of the batch
 }
 
-// Bounds of the pages that a Turn asks for.
+// Bounds of the pages that a batch asks for.
 const (
 	firstPage = 16
 	lastPage  = 512
 )
 
 // step carries out one transition; of a queue over the window.
-func (t *Turn) step(s State, e Event) (State, []effects.Effect, error) {
+func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
 	if q, ok := s.(Queue); ok {
 		if own, ok := e.(QueueEvent); ok {
 			return t.applyQueue(q, own)
@@ -70,7 +70,7 @@ func (t *Turn) step(s State, e Event) (State, []effects.Effect, error) {
 }
 
 // applyQueue carries out one transition of a queue over the window.
-func (t *Turn) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error) {
+func (t *Batch) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error) {
 	mark, order := len(t.undo), t.order
 	w := window{t: t, queue: q.ID}
 	next, effs := q.header().over(&w, e, t.clock)
@@ -82,7 +82,7 @@ func (t *Turn) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error
 }
 
 // rollback undoes the changes since the mark.
-func (t *Turn) rollback(mark int) {
+func (t *Batch) rollback(mark int) {
 	for i := len(t.undo) - 1; i >= mark; i-- {
 		u := t.undo[i]
 		u.slot.now, u.slot.changed = u.now, u.changed
@@ -92,29 +92,29 @@ func (t *Turn) rollback(mark int) {
 }
 
 // place puts a record that has changed into the lists in which it stands now.
-func (t *Turn) place(s State) {
+func (t *Batch) place(s State) {
 	switch s := s.(type) {
 	case QueueItem:
 		l, at := s.list()
-		t.enlist(l, s.Queue, Place{at, s.ID})
+		t.enlist(l, s.Queue, Cursor{at, s.ID})
 		if s.queued() {
-			t.enlist(listKey, partID(s.Queue, "key", s.Key), Place{order(s.Priority, s.Turn), s.ID})
+			t.enlist(listKey, partID(s.Queue, "key", s.Key), Cursor{order(s.Priority, s.Turn), s.ID})
 		}
 		if s.returnable() {
-			t.enlist(listOrigin, s.Queue, Place{s.CreatedAt, s.ID})
+			t.enlist(listOrigin, s.Queue, Cursor{s.CreatedAt, s.ID})
 		}
 	case QueueKey:
 		if !s.Until.IsZero() {
-			t.enlist(listBlocked, s.Queue, Place{s.Until, s.ID})
+			t.enlist(listBlocked, s.Queue, Cursor{s.Until, s.ID})
 		}
 	case QueueDedup:
 		if !s.Until.IsZero() {
-			t.enlist(listWindow, s.Queue, Place{s.Until, s.ID})
+			t.enlist(listWindow, s.Queue, Cursor{s.Until, s.ID})
 		}
 	}
 }
 
-func (t *Turn) list(l queueList, of uuid.UUID) *windowList {
+func (t *Batch) list(l queueList, of uuid.UUID) *windowList {
 	key := listKeyOf{l, of}
 	w, ok := t.lists[key]
 	if !ok {
@@ -127,7 +127,7 @@ func (t *Turn) list(l queueList, of uuid.UUID) *windowList {
 	return w
 }
 
-func (t *Turn) enlist(l queueList, of uuid.UUID, p Place) {
+func (t *Batch) enlist(l queueList, of uuid.UUID, p Cursor) {
 	w := t.list(l, of)
 	w.heap = append(w.heap, p)
 	for i := len(w.heap) - 1; i > 0; {
@@ -170,7 +170,7 @@ func (w *window) first(l queueList, of uuid.UUID) State {
 			}
 		}
 		heap := len(list.heap) > 0 && (len(list.page) == 0 || list.heap[0].before(list.page[0]))
-		var p Place
+		var p Cursor
 		switch {
 		case heap:
 			p = list.heap[0]
@@ -194,9 +194,9 @@ func (w *window) first(l queueList, of uuid.UUID) State {
 	return nil
 }
 
-// places gives all of a list. The index is believed where the Turn has not seen
+// places gives all of a list. The index is believed where the batch has not seen
 // the record: it may be one of a million.
-func (w *window) places(l queueList, of uuid.UUID) []Place {
+func (w *window) places(l queueList, of uuid.UUID) []Cursor {
 	list := w.t.list(l, of)
 	for !list.end && w.err == nil {
 		have := list.page
@@ -206,14 +206,14 @@ func (w *window) places(l queueList, of uuid.UUID) []Place {
 		list.page = slices.Concat(have, list.page)
 	}
 	all := slices.Concat(list.page, list.heap)
-	slices.SortFunc(all, Place.compare)
-	return slices.DeleteFunc(slices.Compact(all), func(p Place) bool {
+	slices.SortFunc(all, Cursor.compare)
+	return slices.DeleteFunc(slices.Compact(all), func(p Cursor) bool {
 		s, seen := w.t.slots[effects.Ref{Kind: l.kind(), ID: p.ID}]
 		return seen && (s.now == nil || !standsAt(s.now, l, of, p.At))
 	})
 }
 
-func (t *Turn) fetch(list *windowList, l queueList, of uuid.UUID) error {
+func (t *Batch) fetch(list *windowList, l queueList, of uuid.UUID) error {
 	page, err := t.loader.Scan(l.kind(), l.term(of), list.last, list.size)
 	if err != nil {
 		return err

@@ -18,28 +18,28 @@ func (l busLoader) Load(ref effects.Ref) (State, error) {
 	return nil, nil
 }
 
-func (busLoader) Scan(effects.Kind, string, Place, int) ([]Place, error) { return nil, nil }
+func (busLoader) Scan(effects.Kind, string, Cursor, int) ([]Cursor, error) { return nil, nil }
 
 // Each routing is one hop further, and what arises from too many in a row is
 // announced, but reaches no subscriber; the bus says so.
 func TestTheBusRoutesNoFurtherThanItsLimit(t *testing.T) {
 	bus, _ := Bus{}.Apply(BusSubscribe{Subscriber: WorkerWakeSubscriber{Worker: MachineName{Name: "merge"}}.Subscription("wake")}, Clock{Now: 1})
 	for hops := range MaxRoutings + 1 {
-		turn := NewTurn(busLoader{bus}, Clock{Now: 1}, 1)
-		turn.hops = hops
-		require.NoError(t, turn.emit(effects.Event{Kind: effects.KindTaskStuck}, &Result{}))
-		assert.Equal(t, hops, turn.hops, "as before")
+		batch := NewBatch(busLoader{bus}, Clock{Now: 1}, 1)
+		batch.hops = hops
+		require.NoError(t, batch.emit(effects.Event{Kind: effects.KindTaskStuck}, &Result{}))
+		assert.Equal(t, hops, batch.hops, "as before")
 		if hops < MaxRoutings {
-			require.Len(t, turn.queue, 1)
-			assert.Equal(t, hops+1, turn.queue[0].hops)
-			assert.Equal(t, BusRef(), turn.queue[0].from)
-			assert.Len(t, turn.Events(), 1)
+			require.Len(t, batch.queue, 1)
+			assert.Equal(t, hops+1, batch.queue[0].hops)
+			assert.Equal(t, BusRef(), batch.queue[0].from)
+			assert.Len(t, batch.Events(), 1)
 			continue
 		}
-		assert.Empty(t, turn.queue)
-		require.Len(t, turn.Events(), 2)
-		assert.Equal(t, effects.KindEscalate, turn.Events()[1].Kind)
-		assert.Contains(t, string(turn.Events()[1].Data), "subscribers feed one another")
+		assert.Empty(t, batch.queue)
+		require.Len(t, batch.Events(), 2)
+		assert.Equal(t, effects.KindEscalate, batch.Events()[1].Kind)
+		assert.Contains(t, string(batch.Events()[1].Data), "subscribers feed one another")
 	}
 }
 
@@ -50,11 +50,11 @@ func TestAMachineWhoseRequestIsRefusedIsToldSo(t *testing.T) {
 		{To: SemaphoreRef("", "", "build"), Event: SemaphoreAcquire{Name: "build", Owner: owner}},
 		{To: LockRef("", "", "merge"), Event: LockAcquire{Name: "merge", Owner: owner, TTLMS: -1}},
 	} {
-		turn := NewTurn(busLoader{}, Clock{Now: 1}, 1)
-		res, err := turn.Apply(in)
+		batch := NewBatch(busLoader{}, Clock{Now: 1}, 1)
+		res, err := batch.Apply(in)
 		require.NoError(t, err)
 		require.NotNil(t, res.Refused)
-		require.Len(t, turn.queue, 2)
-		assert.Equal(t, delivery{from: in.To, to: owner.Ref, event: ChildEnded{Child: in.To, N: 7, Outcome: ChildRefused, Reason: res.Refused.Reason}}, turn.queue[1])
+		require.Len(t, batch.queue, 2)
+		assert.Equal(t, delivery{from: in.To, to: owner.Ref, event: ChildEnded{Child: in.To, N: 7, Outcome: ChildRefused, Reason: res.Refused.Reason}}, batch.queue[1])
 	}
 }

@@ -30,8 +30,8 @@ func (w world) Load(ref effects.Ref) (core.State, error) {
 	return core.DecodeState(ref.Kind, []byte(b))
 }
 
-// store takes over what a Turn has changed.
-func (w world) store(t *core.Turn) {
+// store takes over what a batch has changed.
+func (w world) store(t *core.Batch) {
 	for _, c := range t.Changes() {
 		if c.After == nil {
 			delete(w, c.Ref)
@@ -46,17 +46,17 @@ func (w world) refs() []effects.Ref {
 	return slices.SortedFunc(maps.Keys(w), func(a, b effects.Ref) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// The traces in testdata/turn/*.txt show Turns over many machines:
+// The traces in testdata/turn/*.txt show batches over many machines:
 //
-//	turn [at=…]    one Turn; inputs, one a line: KIND/ID EVENT, as in the traces of
+//	turn [at=…]    one batch; inputs, one a line: KIND/ID EVENT, as in the traces of
 //	               the machines; "ack=N" before the event where it answers effect N
-//	fire [at=…]    Turns of due events until nothing is due any more
+//	fire [at=…]    batches of due events until nothing is due any more
 //	list           all machines that exist
 //	show REF       one machine, whole
 //
 // What comes out: the answer to each input, what changed, what is to leave the
 // process, what is withdrawn, what the bus hears, and what is due at once.
-func TestTurnTraces(t *testing.T) {
+func TestBatchTraces(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "turn", "*.txt"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
@@ -88,7 +88,7 @@ func TestTurnTraces(t *testing.T) {
 				}
 				for len(inputs) > 0 {
 					seq++
-					writeTurn(t, &out, w, clock, seq, inputs)
+					writeBatch(t, &out, w, clock, seq, inputs)
 					inputs = nil
 					if d.Cmd == "fire" {
 						inputs = w.due(clock)
@@ -125,11 +125,11 @@ func parseInput(t *testing.T, line string) core.Input {
 	return in
 }
 
-func writeTurn(t *testing.T, out *strings.Builder, w world, clock core.Clock, seq uint64, inputs []core.Input) {
-	turn := core.NewTurn(w, clock, seq)
+func writeBatch(t *testing.T, out *strings.Builder, w world, clock core.Clock, seq uint64, inputs []core.Input) {
+	batch := core.NewBatch(w, clock, seq)
 	for _, in := range inputs {
 		fmt.Fprintf(out, "%s %s: ", shortRef(in.To), in.Event.EventType())
-		res, err := turn.Apply(in)
+		res, err := batch.Apply(in)
 		switch {
 		case err != nil:
 			fmt.Fprintf(out, "failed: %s\n", longIDs.Replace(err.Error()))
@@ -139,7 +139,7 @@ func writeTurn(t *testing.T, out *strings.Builder, w world, clock core.Clock, se
 			fmt.Fprintf(out, "taken\n")
 		}
 	}
-	for _, c := range turn.Changes() {
+	for _, c := range batch.Changes() {
 		before, after := absent(c.Ref.Kind), absent(c.Ref.Kind)
 		if c.Before != nil {
 			before = c.Before
@@ -149,28 +149,28 @@ func writeTurn(t *testing.T, out *strings.Builder, w world, clock core.Clock, se
 		}
 		fmt.Fprintf(out, "  %s: %s → %s\n", shortRef(c.Ref), phase(before), phase(after))
 	}
-	for _, o := range turn.Outer() {
+	for _, o := range batch.Outer() {
 		fmt.Fprintf(out, "  outbox %s %s\n", shortRef(o.From), o.Effect.AppendJSON(nil))
 	}
-	for _, o := range turn.Withdrawn() {
+	for _, o := range batch.Withdrawn() {
 		fmt.Fprintf(out, "  withdraw %s run %d\n", shortRef(o.From), o.N)
 	}
-	for _, e := range turn.Events() {
+	for _, e := range batch.Events() {
 		fmt.Fprintf(out, "  bus %s of %s, %s\n", e.Kind, longIDs.Replace(e.Source.ID.String()), e.ID)
 		require.Equal(t, clock.Now, e.Timestamp)
 	}
-	for _, ref := range turn.Due() {
+	for _, ref := range batch.Due() {
 		fmt.Fprintf(out, "  due at once: %s\n", shortRef(ref))
 	}
-	w.store(turn)
+	w.store(batch)
 }
 
-// observed is all that a Turn says.
+// observed is all that a batch says.
 type observed struct {
 	Changes, Outer, Withdrawn, Events, Due string
 }
 
-func observe(t *core.Turn) observed {
+func observe(t *core.Batch) observed {
 	var changes strings.Builder
 	for _, c := range t.Changes() {
 		fmt.Fprintf(&changes, "%s", c.Ref)
@@ -225,9 +225,9 @@ func TestAReplayFromTheJournalGivesTheSameBytes(t *testing.T) {
 		for seq := uint64(1); seq <= uint64(rapid.IntRange(1, 8).Draw(t, "turns")); seq++ {
 			clock = drawClock(t, clock)
 			inputs := drawInputs(t, stored, clock)
-			live := core.NewTurn(stored, clock, seq)
-			warm := core.NewTurn(cached, clock, seq) // over states that never were JSON
-			batch := core.NewBatch(seq, clock.Now, "test")
+			live := core.NewBatch(stored, clock, seq)
+			warm := core.NewBatch(cached, clock, seq) // over states that never were JSON
+			batch := core.NewEntry(seq, clock.Now, "test")
 			for _, in := range inputs {
 				res, err := live.Apply(in)
 				warmRes, warmErr := warm.Apply(in)
@@ -240,10 +240,10 @@ func TestAReplayFromTheJournalGivesTheSameBytes(t *testing.T) {
 			want := observe(live)
 			require.Equal(t, want, observe(warm), "over states in memory")
 
-			decoded, err := core.DecodeBatch(batch.AppendJSON(nil))
+			decoded, err := core.DecodeEntry(batch.AppendJSON(nil))
 			require.NoError(t, err)
 			require.Equal(t, encoded(batch), encoded(decoded))
-			again := core.NewTurn(replayed, core.Clock{Now: decoded.At}, decoded.Seq)
+			again := core.NewBatch(replayed, core.Clock{Now: decoded.At}, decoded.Seq)
 			for _, in := range decoded.Inputs {
 				res, err := again.Apply(in)
 				require.NoError(t, err)
@@ -284,19 +284,19 @@ func (b broken) Load(ref effects.Ref) (core.State, error) {
 	return b.world.Load(ref)
 }
 
-func TestAnInputThatCannotBeDecidedLeavesNoTraceAndTheTurnGoesOn(t *testing.T) {
+func TestAnInputThatCannotBeDecidedLeavesNoTraceAndTheBatchGoesOn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := core.Clock{Now: start}
 		w := world{}
 		for seq := uint64(1); seq <= 3; seq++ {
 			clock = drawClock(t, clock)
 			inputs := drawInputs(t, w, clock)
-			// A Turn with a hole, and one that is given only what the first decided.
+			// A batch with a hole, and one that is given only what the first decided.
 			hole := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", stepOf(int(seq), 0), 1)}
 			if refs := w.refs(); len(refs) > 0 && rapid.Bool().Draw(t, "other hole") {
 				hole = rapid.SampledFrom(refs).Draw(t, "hole")
 			}
-			holed, whole := core.NewTurn(broken{w, hole}, clock, seq), core.NewTurn(w, clock, seq)
+			holed, whole := core.NewBatch(broken{w, hole}, clock, seq), core.NewBatch(w, clock, seq)
 			for _, in := range inputs {
 				before := observe(holed)
 				res, err := holed.Apply(in)
@@ -319,23 +319,23 @@ func TestALoaderThatFailsInTheMiddleOfAnInputUndoesItsBeginning(t *testing.T) {
 	r := made(core.KindRecurring)
 	occurrence := effects.Ref{Kind: core.KindOccurrence, ID: core.ChildID(id(1), "occurrence", stepOf(1, 0), 1)}
 	w := world{r.Ref(): encoded(r)}
-	turn := core.NewTurn(broken{w, occurrence}, core.Clock{Now: start.Add(60e9)}, 1)
-	_, err := turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringDue{}})
+	batch := core.NewBatch(broken{w, occurrence}, core.Clock{Now: start.Add(60e9)}, 1)
+	_, err := batch.Apply(core.Input{To: r.Ref(), Event: core.RecurringDue{}})
 	require.ErrorIs(t, err, errDisk)
 	assert.ErrorContains(t, err, occurrence.String(), "the error names what could not be read")
-	assert.Equal(t, observed{Outer: "[]", Withdrawn: "[]", Events: "[]", Due: "[]"}, observe(turn))
-	now, err := turn.State(r.Ref())
+	assert.Equal(t, observed{Outer: "[]", Withdrawn: "[]", Events: "[]", Due: "[]"}, observe(batch))
+	now, err := batch.State(r.Ref())
 	require.NoError(t, err)
 	assert.Equal(t, encoded(r), encoded(now))
 
 	text := "an edit that touches no other machine"
-	_, err = turn.Apply(core.Input{To: r.Ref(), Event: core.RecurringUpdate{Patch: core.RecurringPatch{Description: &text}}})
-	require.NoError(t, err, "the Turn goes on")
-	require.Len(t, turn.Changes(), 1)
-	assert.Equal(t, encoded(r), encoded(turn.Changes()[0].Before))
+	_, err = batch.Apply(core.Input{To: r.Ref(), Event: core.RecurringUpdate{Patch: core.RecurringPatch{Description: &text}}})
+	require.NoError(t, err, "the batch goes on")
+	require.Len(t, batch.Changes(), 1)
+	assert.Equal(t, encoded(r), encoded(batch.Changes()[0].Before))
 }
 
-func TestAnEffectOfThisTurnGoesWithItsActionAloneAndComesBackWhereThatFails(t *testing.T) {
+func TestAnEffectOfThisBatchGoesWithItsActionAloneAndComesBackWhereThatFails(t *testing.T) {
 	w := world{}
 	for n := 1; n <= 3; n++ {
 		a := made(core.KindAction).(core.Action)
@@ -346,41 +346,41 @@ func TestAnEffectOfThisTurnGoesWithItsActionAloneAndComesBackWhereThatFails(t *t
 		w[a.Ref()] = encoded(a)
 	}
 	ref := func(n int) effects.Ref { return effects.Ref{Kind: core.KindAction, ID: id(n)} }
-	turn := core.NewTurn(broken{w, effects.Ref{Kind: core.KindOccurrence, ID: id(9)}}, core.Clock{Now: start}, 1)
+	batch := core.NewBatch(broken{w, effects.Ref{Kind: core.KindOccurrence, ID: id(9)}}, core.Clock{Now: start}, 1)
 	for n := 1; n <= 3; n++ {
-		_, err := turn.Apply(core.Input{To: ref(n), Event: core.ActionDue{}})
+		_, err := batch.Apply(core.Input{To: ref(n), Event: core.ActionDue{}})
 		require.NoError(t, err)
 	}
-	run := func(n int) core.Outgoing {
-		return core.Outgoing{From: ref(n), Effect: effects.RunTool{Run: 1, Tool: "http"}}
+	run := func(n int) core.OuterEffect {
+		return core.OuterEffect{From: ref(n), Effect: effects.RunTool{Run: 1, Tool: "http"}}
 	}
-	require.Equal(t, []core.Outgoing{run(1), run(2), run(3)}, turn.Outer())
+	require.Equal(t, []core.OuterEffect{run(1), run(2), run(3)}, batch.Outer())
 
-	_, err := turn.Apply(core.Input{To: ref(1), Event: core.ActionCancel{}})
+	_, err := batch.Apply(core.Input{To: ref(1), Event: core.ActionCancel{}})
 	require.ErrorIs(t, err, errDisk, "its occurrence cannot be told")
-	assert.Equal(t, []core.Outgoing{run(1), run(2), run(3)}, turn.Outer(), "so it still runs")
+	assert.Equal(t, []core.OuterEffect{run(1), run(2), run(3)}, batch.Outer(), "so it still runs")
 
-	_, err = turn.Apply(core.Input{To: ref(2), Event: core.ActionCancel{}})
+	_, err = batch.Apply(core.Input{To: ref(2), Event: core.ActionCancel{}})
 	require.NoError(t, err)
-	assert.Equal(t, []core.Outgoing{run(1), run(3)}, turn.Outer())
-	assert.Empty(t, turn.Withdrawn(), "it never left")
+	assert.Equal(t, []core.OuterEffect{run(1), run(3)}, batch.Outer())
+	assert.Empty(t, batch.Withdrawn(), "it never left")
 }
 
 func TestTheIdsOfAnnouncementsNeverRepeatWithinABatchOrAcrossBatches(t *testing.T) {
 	seen := map[uuid.UUID]bool{}
 	for seq := uint64(1); seq <= 3; seq++ {
-		turn := core.NewTurn(loader{}, core.Clock{Now: start}, seq)
+		batch := core.NewBatch(loader{}, core.Clock{Now: start}, seq)
 		for n := range 300 {
 			spec := goldenActionSpec()
 			spec.ID, spec.Occurrence, spec.DedupKey = id(n+1), uuid.Nil, ""
 			ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
 			for _, e := range []core.Event{core.ActionCreate{Spec: spec}, core.ActionCancel{}} {
-				_, err := turn.Apply(core.Input{To: ref, Event: e})
+				_, err := batch.Apply(core.Input{To: ref, Event: e})
 				require.NoError(t, err)
 			}
 		}
-		require.Len(t, turn.Events(), 300)
-		for _, e := range turn.Events() {
+		require.Len(t, batch.Events(), 300)
+		for _, e := range batch.Events() {
 			assert.False(t, seen[e.ID], "%s", e.ID)
 			assert.Equal(t, uuid.Version(8), e.ID.Version())
 			assert.Equal(t, uuid.RFC4122, e.ID.Variant())

@@ -1,0 +1,66 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// transition is the application of one event under way: the instant at which it
+// happens, and the effects that have arisen so far. A machine embeds it beside a
+// copy of its state; its methods change the copy and add effects:
+//
+//	type lockTransition struct {
+//		transition
+//		Lock
+//	}
+//
+//	func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
+//		t := &lockTransition{transition{clock: c}, l}
+//		t.apply(e)
+//		return concluded(l, t.Lock, t.transition)
+//	}
+//
+// The copy shares slices and maps with the state from before: a list is replaced,
+// never written to.
+type transition struct {
+	clock   Clock
+	effects []effects.Effect
+	refusal *effects.Refused
+}
+
+// add appends effects, in the order in which they are to happen.
+func (t *transition) add(e ...effects.Effect) { t.effects = append(t.effects, e...) }
+
+// send adds an event for another machine.
+func (t *transition) send(to effects.Ref, e Event) { t.add(effects.Send{To: to, Event: e}) }
+
+// announce adds an event of the bus (003 Event). The kind's category is the
+// component that announces, unless the machine says otherwise.
+func (t *transition) announce(category, component, action string, id uuid.UUID, data json.RawMessage) {
+	t.add(effects.Emit{Event: effects.Event{
+		Kind:   effects.EventKind{Category: category, Action: action},
+		Source: effects.EventSource{Component: component, ID: id},
+		Data:   data,
+	}})
+}
+
+// refuse makes the event change nothing (R14): what the transition has done so far
+// is dropped when it is concluded. The first refusal counts.
+func (t *transition) refuse(to effects.Ref, e Event, code effects.Code, format string, args ...any) {
+	if t.refusal == nil {
+		t.refusal = &effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+// concluded gives the answer of Apply: the new state with the effects, or, where the
+// event was refused, the state from before with the refusal alone.
+func concluded[S any](before, after S, t transition) (S, []effects.Effect) {
+	if t.refusal != nil {
+		return before, []effects.Effect{*t.refusal}
+	}
+	return after, t.effects
+}

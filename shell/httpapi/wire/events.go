@@ -1,0 +1,38 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// SubscriberList is the answer to GET /v1/subscribers: all of them.
+type SubscriberList struct {
+	Subscribers []core.Subscription `json:"subscribers"`
+}
+
+// SubscriberRequest is the body of PUT /v1/subscribers/{name}.
+type SubscriberRequest struct {
+	Match core.EventMatch `json:"match"`
+	Do    core.Reaction   `json:"do"`
+}
+
+// EventRequest is the body of POST /v1/events: an event of a runbook's own.
+type EventRequest struct {
+	Kind   effects.EventKind `json:"kind"`
+	Source *SourceRequest    `json:"source,omitempty"`
+	Data   json.RawMessage   `json:"data,omitempty"`
+}
+
+// SourceRequest says who announces an event.
+type SourceRequest struct {
+	Component string  `json:"component"`
+	ID        *string `json:"id,omitempty"`
+}
+
+// EventAccepted is the answer to POST /v1/events: what was announced, and in whose name.
+type EventAccepted struct {
+	Kind   effects.EventKind   `json:"kind"`
+	Source effects.EventSource `json:"source"`
+}

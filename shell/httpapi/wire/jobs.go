@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// JobRequest is the body of PUT /v1/jobs/{id}: a [core.JobSpec] whose id is in the
+// path.
+type JobRequest struct {
+	Namespace            *string            `json:"namespace,omitempty"`
+	Tenant               *string            `json:"tenant,omitempty"`
+	Name                 string             `json:"name,omitempty"`
+	Schedule             string             `json:"schedule,omitempty"`
+	Timezone             string             `json:"timezone,omitempty"`
+	PodSpec              json.RawMessage    `json:"pod_spec"`
+	ConstraintConfig     json.RawMessage    `json:"constraint_config,omitempty"`
+	ActionConfig         json.RawMessage    `json:"action_config,omitempty"`
+	RetryConfig          core.RetryConfig   `json:"retry_config,omitzero"`
+	Overlap              core.OverlapPolicy `json:"overlap,omitempty"`
+	StartDeadlineSeconds int64              `json:"start_deadline_seconds,omitempty"`
+	MaxConcurrentRuns    uint32             `json:"max_concurrent_runs,omitempty"`
+	OrphanPolicy         core.OrphanPolicy  `json:"orphan_policy,omitempty"`
+	PodStartTimeoutMS    int64              `json:"pod_start_timeout_ms,omitempty"`
+	CreateAheadMS        int64              `json:"create_ahead_ms,omitempty"`
+	ConstraintErrors     core.ErrorPolicy   `json:"constraint_errors,omitempty"`
+	Logs                 core.LogPolicy     `json:"logs,omitzero"`
+	Labels               map[string]string  `json:"labels,omitempty"`
+	Runner               string             `json:"runner,omitempty"`
+}
+
+// Job is a whole job, and when it runs next.
+type Job struct {
+	core.Job
+	Active []core.ActiveRun `json:"active"`
+	// NextTimes are the next times of the schedule; none while the job is paused.
+	NextTimes []effects.Time `json:"next_times"`
+}
+
+// JobPlanned is the answer to PUT /v1/jobs/{id}?dry_run=true: what the request would do.
+type JobPlanned struct {
+	Would string `json:"would"` // "create", "update" or "keep"
+	Job   Job    `json:"job"`   // as it would be
+}
+
+// JobSummary is a job as lists show it: without its pod spec and what is opaque.
+type JobSummary struct {
+	ID           string            `json:"id"`
+	Namespace    string            `json:"namespace"`
+	Tenant       string            `json:"tenant"`
+	Name         string            `json:"name"`
+	Schedule     string            `json:"schedule"`
+	Timezone     string            `json:"timezone"`
+	Runner       string            `json:"runner"`
+	Overlap      string            `json:"overlap"`
+	Labels       map[string]string `json:"labels"`
+	Paused       bool              `json:"paused"`
+	PausedReason string            `json:"paused_reason"`
+	NextRunAt    effects.Time      `json:"next_run_at"`
+	SkipNext     uint32            `json:"skip_next"`
+	ActiveRuns   int               `json:"active_runs"` // that have not ended
+	LastRun      core.EndedRun     `json:"last_run"`
+	Counts       core.JobCounts    `json:"counts"`
+	CreatedAt    effects.Time      `json:"created_at"`
+	UpdatedAt    effects.Time      `json:"updated_at"`
+}
+
+// JobList is a page of GET /v1/jobs.
+type JobList struct {
+	Jobs          []JobSummary `json:"jobs"`
+	NextPageToken string       `json:"next_page_token"`
+}
+
+// JobTriggerRequest is the body of POST /v1/jobs/{id}/trigger.
+type JobTriggerRequest struct {
+	DedupKey string `json:"dedup_key,omitempty"`
+}

@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
+)
+
+// RecurringRequest is the body of POST /v1/recurring (002 section 4).
+type RecurringRequest struct {
+	Namespace            *string           `json:"namespace,omitempty"`
+	Tenant               *string           `json:"tenant,omitempty"`
+	CronExpr             string            `json:"cron_expr"`
+	Timezone             *string           `json:"timezone,omitempty"`
+	Provider             string            `json:"provider"`
+	ActionType           string            `json:"action_type"`
+	Payload              json.RawMessage   `json:"payload,omitempty"`
+	Metadata             map[string]string `json:"metadata,omitempty"`
+	DedupKey             *string           `json:"dedup_key,omitempty"`
+	Description          *string           `json:"description,omitempty"`
+	Labels               map[string]string `json:"labels,omitempty"`
+	EndsAt               *effects.Time     `json:"ends_at,omitempty"`
+	Enabled              *bool             `json:"enabled,omitempty"`
+	StartDeadlineSeconds *int64            `json:"start_deadline_seconds,omitempty"`
+	Policy               *RunPolicy        `json:"policy,omitempty"`
+}
+
+// RecurringCreated is the answer to POST /v1/recurring.
+type RecurringCreated struct {
+	RecurringID   uuid.UUID    `json:"recurring_id"`
+	NextExecution effects.Time `json:"next_execution"`
+	CronExpr      string       `json:"cron_expr"`
+	Timezone      string       `json:"timezone"`
+	Enabled       bool         `json:"enabled"`
+}
+
+// RecurringSummary is a recurring action as lists show it (002 section 4).
+type RecurringSummary struct {
+	ID              uuid.UUID         `json:"id"`
+	CronExpr        string            `json:"cron_expr"`
+	Timezone        string            `json:"timezone"`
+	Enabled         bool              `json:"enabled"`
+	Description     *string           `json:"description"` // null: none
+	Provider        string            `json:"provider"`
+	ActionType      string            `json:"action_type"`
+	NextExecutionAt effects.Time      `json:"next_execution_at"`
+	LastExecutedAt  effects.Time      `json:"last_executed_at"`
+	ExecutionCount  uint64            `json:"execution_count"`
+	CreatedAt       effects.Time      `json:"created_at"`
+	Labels          map[string]string `json:"labels"`
+}
+
+// RecurringList is a page of GET /v1/recurring (002 section 4).
+type RecurringList struct {
+	RecurringActions []RecurringSummary `json:"recurring_actions"`
+	NextPageToken    string             `json:"next_page_token,omitempty"` // beyond 002, where there are more than fit
+}
+
+// RecurringAction is a whole recurring action, with null where 002 has an
+// Option that is none, and {} where it has an empty map.
+type RecurringAction struct {
+	core.RecurringAction
+	Description    *string                 `json:"description"`
+	Labels         map[string]string       `json:"labels"`
+	ActionTemplate RecurringActionTemplate `json:"action_template"`
+}
+
+// RecurringActionTemplate is what a recurring action makes its actions of, with null and {}
+// as in [RecurringAction].
+type RecurringActionTemplate struct {
+	core.RecurringActionTemplate
+	Metadata map[string]string `json:"metadata"`
+	DedupKey *string           `json:"dedup_key"`
+}
+
+// RecurringState is the answer to pause and resume (002 section 4).
+type RecurringState struct {
+	ID              uuid.UUID    `json:"id"`
+	Enabled         bool         `json:"enabled"`
+	NextExecutionAt effects.Time `json:"next_execution_at"`
+}
+
+// HistoryList is a page of the history of a recurring action or a job: what became of its
+// times, newest first.
+type HistoryList struct {
+	History       []core.Occurrence `json:"history"`
+	NextPageToken string            `json:"next_page_token"`
+}
+
+// Preview shows the next times of a schedule.
+type Preview struct {
+	CronExpr    string         `json:"cron_expr"`
+	Timezone    string         `json:"timezone"`
+	Description string         `json:"description"`
+	Times       []effects.Time `json:"times"`
+}
+
+// RecurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is
+// left out stays; null clears ends_at, dedup_key and description.
+type RecurringPatch struct {
+	CronExpr             Optional[string]            `json:"cron_expr,omitzero"`
+	Timezone             Optional[string]            `json:"timezone,omitzero"`
+	Enabled              Optional[bool]              `json:"enabled,omitzero"`
+	Payload              json.RawMessage             `json:"payload,omitempty"`
+	Metadata             Optional[map[string]string] `json:"metadata,omitzero"`
+	DedupKey             Optional[string]            `json:"dedup_key,omitzero"`
+	Description          Optional[string]            `json:"description,omitzero"`
+	Labels               Optional[map[string]string] `json:"labels,omitzero"`
+	EndsAt               Optional[effects.Time]      `json:"ends_at,omitzero"`
+	Provider             Optional[string]            `json:"provider,omitzero"`
+	ActionType           Optional[string]            `json:"action_type,omitzero"`
+	StartDeadlineSeconds Optional[int64]             `json:"start_deadline_seconds,omitzero"`
+	Policy               Optional[RunPolicy]         `json:"policy,omitzero"`
+}
+
+// Optional is a field of a patch, which may be left out, null or a value.
+type Optional[T any] struct {
+	Set   bool // it is not left out
+	Null  bool // it is null; then Set is true, too
+	Value T
+}
+
+// IsZero reports whether the field is left out.
+func (o Optional[T]) IsZero() bool { return !o.Set }
+
+// MarshalJSON gives null or the value.
+func (o Optional[T]) MarshalJSON() ([]byte, error) {
+	if o.Null {
+		return []byte("null"), nil
+	}
+	return plainjson.Marshal(o.Value)
+}
+
+// UnmarshalJSON takes null or a T.
+func (o *Optional[T]) UnmarshalJSON(b []byte) error {
+	o.Set = true
+	if string(b) == "null" {
+		o.Null = true
+		return nil
+	}
+	return strictjson.Decode(b, &o.Value)
+}

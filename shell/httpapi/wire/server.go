@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"github.com/google/uuid"
+)
+
+// WebhookAccepted is the answer to POST /v1/webhooks/{route}. The action that
+// the webhook becomes, at once or with a strict tick at the next one, has its id.
+type WebhookAccepted struct {
+	WebhookID uuid.UUID `json:"webhook_id"`
+	ActionID  uuid.UUID `json:"action_id"`
+}
+
+// Health is the answer to GET /healthz and GET /readyz.
+type Health struct {
+	Status string `json:"status"`
+}
+
+// Info is the answer to GET /v1/info: what runs here, and what the token may use of it.
+type Info struct {
+	Version  string   `json:"version"`
+	Instance string   `json:"instance"`
+	Tools    []string `json:"tools"`
+	Webhooks []string `json:"webhooks"`
+	Core     string   `json:"core"`
+	TZDB     string   `json:"tzdb"`
+}
+
+// Error is the answer to every request that failed.
+type Error struct {
+	Error string `json:"error"`
+}
