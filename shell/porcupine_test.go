@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -292,8 +293,9 @@ func check(r queueRules, history []porcupine.Operation) porcupine.CheckResult {
 // have too many orders to try.
 func hold(t *testing.T, r queueRules, seed uint64, restarts int) {
 	t.Helper()
+	from := seedtest.Seed(t)
 	for n := range uint64(4) {
-		history := record(t, r, 100*n+seed, restarts)
+		history := record(t, r, from+100*n+seed, restarts)
 		switch check(r, history) {
 		case porcupine.Ok:
 			t.Logf("%d operations: %s", len(history), summary(history))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store"
@@ -39,7 +40,7 @@ func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 // killRunbooks kills runbooks n times, whose sessions are of a backend.
 func killRunbooks(t *testing.T, backend string, n int) {
 	t.Helper()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	const perRound = 60 // more, and the pipelines have all ended
 	for round := 0; n > 0; round++ {
 		dir, l := runbookDir(t), newLedger()

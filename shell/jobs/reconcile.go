@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
 // reconcile holds what a runner has against the store, in both directions, at once
@@ -102,20 +103,15 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 
 // eachInCluster reads the runs that may have something in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		runs, next, err := s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, page)
+	for o, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, o := range runs {
-			fn(o)
-		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
+		fn(o)
 	}
+	return nil
 }
 
 // isOf reports whether the run is one of the runner's.
@@ -247,22 +243,17 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 // releaseLocks gives back the locks of runs that are over: a run gives back what it
 // knows of, but a checker may have taken one for a run that had gone by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		locks, next, err := s.e.Locks(ctx, shell.MachineFilter{}, page)
+	for l, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Lock, string, error) {
+		return s.e.Locks(ctx, shell.MachineFilter{}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, l := range locks {
-			if err := s.releaseLock(ctx, l); err != nil {
-				return err
-			}
+		if err := s.releaseLock(ctx, l); err != nil {
+			return err
 		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
 	}
+	return nil
 }
 
 func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -238,25 +239,17 @@ const clockSlack = time.Hour
 // find looks for the run that an attempt before has made. Another attempt follows
 // after a crash alone: so how that run ends is how the action ends.
 func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
-	page := shell.Page{Limit: 100}
-	for {
-		runs, next, err := t.s.e.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, page)
-		if err != nil {
+	for o, err := range pages.All(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return t.s.e.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
+	}) {
+		switch {
+		case err != nil || o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
 			return core.Orchestrator{}, false, err
+		case o.By == by:
+			return o, true, nil
 		}
-		for _, o := range runs {
-			switch {
-			case o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
-				return core.Orchestrator{}, false, nil
-			case o.By == by:
-				return o, true, nil
-			}
-		}
-		if next == "" {
-			return core.Orchestrator{}, false, nil
-		}
-		page.Token = next
 	}
+	return core.Orchestrator{}, false, nil
 }
 
 // deleteJob deletes the job of an action; its runs, if any, are cancelled.
@@ -270,22 +263,17 @@ func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason s
 // deleteActionJobs deletes the jobs of actions that have ended without doing so: a
 // crash may come between.
 func (s *Service) deleteActionJobs(ctx context.Context) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		jobs, next, err := s.e.Jobs(ctx, shell.JobFilter{}, page)
+	for j, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Job, string, error) {
+		return s.e.Jobs(ctx, shell.JobFilter{}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, j := range jobs {
-			if s.actionHasEnded(ctx, j) {
-				s.deleteJob(ctx, shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, j.ID, "its action has ended")
-			}
+		if s.actionHasEnded(ctx, j) {
+			s.deleteJob(ctx, shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, j.ID, "its action has ended")
 		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
 	}
+	return nil
 }
 
 // actionHasEnded reports whether the job is that of an action that has ended.
