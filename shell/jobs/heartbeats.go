@@ -142,10 +142,10 @@ func (b *heartbeats) record(ctx context.Context, a beatAnswer) bool {
 // pods. Such a run is read once: its runner does not change.
 func (b *heartbeats) readRuns(ctx context.Context) error {
 	var err error
-	if b.tracked, err = b.s.e.Schedulers(ctx); err != nil {
+	if b.tracked, err = b.s.e.Runs().Schedulers(ctx); err != nil {
 		return err
 	}
-	ids, err := b.s.e.RunsInCluster(ctx)
+	ids, err := b.s.e.Runs().InCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (b *heartbeats) readRuns(ctx context.Context) error {
 	for _, id := range ids {
 		runner, known := b.runners[id]
 		if !known {
-			o, err := b.s.e.JobRun(ctx, id)
+			o, err := b.s.e.Runs().Get(ctx, id)
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -189,7 +189,7 @@ func (b *heartbeats) send(ctx context.Context, alive map[string]bool) {
 		return
 	}
 	o := &b.s.o
-	err := b.s.e.Heartbeat(ctx, runs, o.HeartbeatInterval, uint32(o.MaxMissed))
+	err := b.s.e.Runs().Heartbeat(ctx, runs, o.HeartbeatInterval, uint32(o.MaxMissed))
 	switch {
 	case err == nil:
 		b.s.log.Debug("heartbeats sent", "runs", len(runs))

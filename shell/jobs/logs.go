@@ -38,7 +38,7 @@ func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint3
 	defer changes.Close()
 	for {
 		var err error
-		if l.run, err = s.e.JobRun(ctx, run.ID); err != nil {
+		if l.run, err = s.e.Runs().Get(ctx, run.ID); err != nil {
 			return err
 		}
 		done, err := l.copyNew(ctx)
@@ -125,7 +125,7 @@ func (noLogsError) Unwrap() error { return ErrNoPod }
 
 // copyStored copies the stored logs; done: there are some.
 func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
-	text, err := l.s.logs.RunLog(ctx, l.run.ID, l.attempt)
+	text, err := l.s.logs.Log(ctx, l.run.ID, l.attempt)
 	if errors.Is(err, shell.ErrNotFound) {
 		return false, nil
 	}

@@ -104,7 +104,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 // eachInCluster calls fn with each run that may have pods in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
 	for o, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, p)
+		return s.e.Runs().List(ctx, shell.JobRunFilter{InCluster: true}, p)
 	}) {
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held 
 // isStray reports whether an attempt belongs to no run. An attempt whose run cannot be
 // read is none: what is damaged may be mended.
 func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
-	o, err := s.e.JobRun(ctx, a.Run)
+	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
 		return true
@@ -246,7 +246,7 @@ func (s *Service) logUnknownRunners(ctx context.Context) error {
 // knows of, but a checker may have taken one for a run that had ended by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
 	for l, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Lock, string, error) {
-		return s.e.Locks(ctx, shell.MachineFilter{}, p)
+		return s.e.Locks().List(ctx, shell.MachineFilter{}, p)
 	}) {
 		if err != nil {
 			return err
@@ -263,7 +263,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	if !isRun || !s.runHasEnded(ctx, id) {
 		return nil
 	}
-	_, err := s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
+	_, err := s.e.Locks().Send(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
 		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
 	if _, refused := errors.AsType[*shell.Refusal](err); refused {
 		return nil // somebody else has it by now
@@ -277,7 +277,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 // runHasEnded reports whether a run has ended, and neither pods nor effects of it are
 // left.
 func (s *Service) runHasEnded(ctx context.Context, id uuid.UUID) bool {
-	o, err := s.e.JobRun(ctx, id)
+	o, err := s.e.Runs().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}
