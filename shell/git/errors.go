@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 const (
@@ -36,10 +36,10 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
 	if e.Branch != "" {
-		fmt.Fprintf(&b, " of %q", texts.Clip(e.Branch, 100))
+		fmt.Fprintf(&b, " of %q", clip.Text(e.Branch, 100))
 	}
 	if e.Repo != "" {
-		fmt.Fprintf(&b, " in %q", texts.Clip(e.Repo, 200))
+		fmt.Fprintf(&b, " in %q", clip.Text(e.Repo, 200))
 	}
 	b.WriteString(": " + e.Reason)
 	if len(e.Files) > 0 {
@@ -71,7 +71,7 @@ func fileList(files []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", texts.Clip(f, 200))
+		fmt.Fprintf(&b, "%q", clip.Text(f, 200))
 	}
 	return b.String()
 }
@@ -119,7 +119,7 @@ func said(err error) string {
 			kept = append(kept, line)
 		}
 	}
-	return texts.Clip(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
+	return clip.Text(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
 }
 
 func stderrOf(err error) string {

@@ -3,9 +3,8 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Error says why a notification was not delivered.
@@ -22,7 +21,7 @@ func (e *Error) Error() string {
 	if e.Channel == "" {
 		return "notify: " + e.Problem
 	}
-	return fmt.Sprintf("notify channel %q: %s", clip(e.Channel), e.Problem)
+	return fmt.Sprintf("notify channel %q: %s", clip.Text(e.Channel, maxQuoted), e.Problem)
 }
 
 // Unwrap gives what the channel said.
@@ -36,5 +35,5 @@ func permanent(err error) bool {
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// clip shortens what is quoted in an error, and makes it valid UTF-8.
-func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 512), "\uFFFD") }
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 512

@@ -12,7 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // kind is what a value of TOML is.
@@ -225,7 +225,7 @@ func join(field, key string) string {
 		plain = plain && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '[' || r == ']')
 	}
 	if !plain {
-		key = strconv.Quote(clip(key))
+		key = strconv.Quote(clip.Text(key, maxQuoted))
 	}
 	if field == "" {
 		return key
@@ -298,6 +298,9 @@ func (c *compiler) place(off int) (line, column int) {
 	return line, utf8.RuneCount(c.data[c.lines[line-1]:off]) + 1
 }
 
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 64
+
 // say notes an error.
 func (c *compiler) say(off int, field, format string, args ...any) {
 	c.errs = c.note(c.errs, off, field, fmt.Sprintf(format, args...))
@@ -346,6 +349,3 @@ func (c *compiler) result() error {
 	}
 	return Errors(sorted(c.errs))
 }
-
-// clip shortens a value that is quoted in an error.
-func clip(s string) string { return texts.Clip(s, 64) }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 var (
@@ -28,7 +28,7 @@ type Error struct {
 
 // Error gives "spawn session "build": …".
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s session %q: %v", e.Op, clip(e.Session), e.Err)
+	return fmt.Sprintf("%s session %q: %v", e.Op, clip.Text(e.Session, maxQuoted), e.Err)
 }
 
 // Unwrap gives the cause.
@@ -50,5 +50,5 @@ func invalid(format string, args ...any) error {
 	return &invalidError{reason: fmt.Sprintf(format, args...)}
 }
 
-// clip shortens a value that is quoted in an error.
-func clip(s string) string { return texts.Clip(s, 200) }
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 200

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // MaxDepth is how many arrays and objects may stand inside one another. It
@@ -148,7 +148,7 @@ func (s *scanner) pathString() string {
 			b.WriteString(p.key)
 		default:
 			b.WriteByte('[')
-			b.WriteString(strconv.QuoteToASCII(clip(p.key)))
+			b.WriteString(strconv.QuoteToASCII(clip.Text(p.key, maxQuoted)))
 			b.WriteByte(']')
 		}
 	}
@@ -416,5 +416,5 @@ func (k *keys) add(name string) bool {
 	return true
 }
 
-// clip shortens a value that is quoted in an error.
-func clip(s string) string { return texts.Clip(s, 64) }
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 64
