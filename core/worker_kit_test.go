@@ -106,7 +106,7 @@ func hostileWorker(t *rapid.T) core.Worker {
 	}
 	w := core.Worker{
 		ID: drawID(t, "id"), WorkerSpec: drawWorkerSpec(t), Paused: rapid.Bool().Draw(t, "paused"), Draining: rapid.Bool().Draw(t, "draining"),
-		Last: n("last"), Taking: n("taking"), Again: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
+		Last: n("last"), Taking: n("taking"), TakeNext: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
 	}
 	for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "running") {
 		w.Running = append(w.Running, core.WorkerJob{N: n("n")})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -145,4 +146,12 @@ func brokenReason(by, reason string) string {
 		s += ": " + reason
 	}
 	return s
+}
+
+// without gives the list without one element; an empty list is nil.
+func without[E any](s []E, i int) []E {
+	if len(s) <= 1 {
+		return nil
+	}
+	return slices.Concat(s[:i], s[i+1:])
 }
