@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -82,7 +80,7 @@ func leaseEnd(now Time, ms int64) Time {
 	if ms <= 0 {
 		return 0
 	}
-	if end := now.Add(time.Duration(min(ms, MaxLeaseMS)) * time.Millisecond); end.After(now) {
+	if end := laterMS(now, min(ms, MaxLeaseMS)); end.After(now) {
 		return end
 	}
 	return 0
@@ -146,12 +144,4 @@ func brokenReason(by, reason string) string {
 		s += ": " + reason
 	}
 	return s
-}
-
-// without gives the list without one element; an empty list is nil.
-func without[E any](s []E, i int) []E {
-	if len(s) <= 1 {
-		return nil
-	}
-	return slices.Concat(s[:i], s[i+1:])
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Worker takes items of a queue and does its work for each, inside the system:
@@ -316,7 +316,7 @@ func (t *workerTransition) take() {
 // pollAfter sets when the worker looks for items without being woken: never, at the
 // end of time.
 func (t *workerTransition) pollAfter(ms int64) {
-	if t.PollAt = t.clock.Now.Add(time.Duration(ms) * time.Millisecond); !t.PollAt.After(t.clock.Now) {
+	if t.PollAt = laterMS(t.clock.Now, ms); !t.PollAt.After(t.clock.Now) {
 		t.PollAt = 0
 	}
 }
@@ -407,7 +407,7 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	if x.err != nil {
 		return effects.Ref{}, nil, x.err
 	}
-	owner, label := Owner{Ref: w.Ref(), N: job.N}, bounded(w.Name, MaxNameBytes)
+	owner, label := Owner{Ref: w.Ref(), N: job.N}, texts.Bound(w.Name, MaxNameBytes)
 	ref := func(kind effects.Kind, role string) effects.Ref {
 		return effects.Ref{Kind: kind, ID: ChildID(w.ID, role, c.Step, uint64(job.N))}
 	}
@@ -481,7 +481,7 @@ func fitting(v json.RawMessage) json.RawMessage {
 // failItem gives an item back as failed.
 func (t *workerTransition) failItem(job WorkerJob, reason string, permanent bool) {
 	t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueFail{
-		Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Error: bounded(reason, MaxTextBytes), Permanent: permanent,
+		Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Error: texts.Bound(reason, MaxTextBytes), Permanent: permanent,
 	})
 }
 
@@ -508,5 +508,5 @@ func (t *workerTransition) delete(e WorkerDelete) {
 
 // emit announces what the worker does.
 func (t *workerTransition) emit(action string) {
-	t.announce("worker", "worker", action, t.ID, dataOf("name", t.Name, "queue", t.Worker.Queue))
+	t.announce("worker", "worker", action, t.ID, announcementTexts("name", t.Name, "queue", t.Worker.Queue))
 }
