@@ -12,10 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 const (
@@ -136,7 +139,8 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
-	setAttributes(cmd)
+	procgroup.Lead(cmd)
+	procgroup.DieWithParent(cmd, syscall.SIGKILL)
 	return cmd, nil
 }
 
@@ -271,7 +275,7 @@ func (e ending) verdict(in input, res result) error {
 		return stopped
 	}
 	if e.state == nil {
-		return fmt.Errorf("wait for command %q: %w", clip(name), e.waitErr)
+		return fmt.Errorf("wait for command %q: %w", clip.Text(name, maxQuoted), e.waitErr)
 	}
 	if signal, core := endedBy(e.state); signal != "" {
 		return &ExitError{Command: name, Code: -1, Signal: signal, Core: core, Stderr: stderr, Stdout: stdout}

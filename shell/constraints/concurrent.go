@@ -9,6 +9,8 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
 // concurrent is maxConcurrentRuns: at most so many runs at a time, of some jobs or
@@ -43,7 +45,7 @@ func newConcurrent(s Spec) (Constraint, error) {
 	}
 	for i, id := range c.Jobs {
 		if id == "" || strings.Contains(id, ":") {
-			return nil, s.Errorf(fmt.Sprintf("jobs[%d]", i), "%q is no id of a job", clip(id))
+			return nil, s.Errorf(fmt.Sprintf("jobs[%d]", i), "%q is no id of a job", clip.Text(id, maxQuoted))
 		}
 	}
 	return &concurrent{s.Lists, c.Max, c.Jobs, c.Labels}, nil
@@ -93,7 +95,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			continue
 		}
 		if err != nil {
-			return n, fmt.Errorf("read job %s: %w", clip(id), err)
+			return n, fmt.Errorf("read job %s: %w", clip.Text(id, maxQuoted), err)
 		}
 		for _, active := range job.Active {
 			if active.Stage != core.StagePlaced || active.Run == in.Run.ID {
@@ -101,7 +103,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			}
 			run, err := in.Source.JobRun(ctx, active.Run)
 			if err != nil && !errors.Is(err, shell.ErrNotFound) {
-				return n, fmt.Errorf("read run %s: %w", clip(active.RunID), err)
+				return n, fmt.Errorf("read run %s: %w", clip.Text(active.RunID, maxQuoted), err)
 			}
 			if err == nil && ahead(run, in.Run) {
 				n++
@@ -126,9 +128,9 @@ var busyStates = []core.OrchestratorStatus{
 func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 	seen := map[[16]byte]bool{}
 	for _, state := range busyStates {
-		page := shell.Page{Limit: 100}
-		for {
-			runs, next, err := in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, page)
+		for runs, err := range pages.Each(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
+			return in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, p)
+		}) {
 			if err != nil {
 				return 0, fmt.Errorf("list the runs that are %s: %w", state, err)
 			}
@@ -140,10 +142,6 @@ func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 			if len(seen) >= c.most {
 				return len(seen), nil
 			}
-			if next == "" {
-				break
-			}
-			page.Token = next
 		}
 	}
 	return len(seen), nil

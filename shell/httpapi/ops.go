@@ -51,7 +51,7 @@ func whyNotReady(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)
 	}
-	return "the database fails: the daemon's log says how"
+	return "the database failed: the daemon's log says why"
 }
 
 // probe asks the loop, and reads from the store. It writes nothing: a probe that
@@ -76,7 +76,7 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request, c *call) error {
 		Version: s.o.Version, Instance: s.engine.Instance(), Core: core.Version, TZDB: schedule.TZVersion,
 		Tools: []string{}, Webhooks: []string{},
 	}
-	for _, t := range s.engine.Tools() {
+	for _, t := range s.engine.Actions().Tools() {
 		if in(c.token.Tools, t) {
 			out.Tools = append(out.Tools, t)
 		}
@@ -118,6 +118,8 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	s.log.Info("backup sent", "request_id", c.id, "actor", c.actor, "bytes", n)
 	return nil
 }
+
+//go:generate go run ./internal/openapi/openapigen openapi.json
 
 //go:embed openapi.json
 var openAPIDocument []byte

@@ -17,11 +17,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // tmux is the backend that talks to a tmux server of our own. What may be long
@@ -92,7 +95,7 @@ func socketOptions(socket string) ([]string, error) {
 		option, path = "-S", socket
 	}
 	if strings.ContainsRune(socket, 0) || strings.HasPrefix(socket, "-") || len(path) > most {
-		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip(path), most)
+		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip.Text(path, maxQuoted), most)
 	}
 	return []string{option, socket}, nil
 }
@@ -169,8 +172,8 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 		defer func() { _ = f.Close() }()
 		cmd.Stdin = f
 	}
-	dieWithUs(cmd)
-	runtime.LockOSThread() // see dieWithUs
+	procgroup.DieWithParent(cmd, syscall.SIGKILL) // what it asks for must not happen long after
+	runtime.LockOSThread()                        // see DieWithParent
 	err := cmd.Run()
 	runtime.UnlockOSThread()
 	said := strings.TrimSpace(stderr.String())
@@ -192,11 +195,11 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	case has("server exited"), has("lost server"):
 		return "", errServerEnds
 	case has("can't find session"), has("can't find pane"), has("can't find window"):
-		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip(said))
+		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip.Text(said, maxQuoted))
 	case has("error connecting to"):
-		return "", fmt.Errorf("tmux %s: %s", args[0], clip(said))
+		return "", fmt.Errorf("tmux %s: %s", args[0], clip.Text(said, maxQuoted))
 	}
-	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip(said))
+	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip.Text(said, maxQuoted))
 }
 
 // scriptFile holds a script for tmux. A file is there as a whole, where a pipe
