@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 const (
@@ -34,10 +36,10 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
 	if e.Branch != "" {
-		fmt.Fprintf(&b, " of %q", clip(e.Branch, 100))
+		fmt.Fprintf(&b, " of %q", clip.Text(e.Branch, 100))
 	}
 	if e.Repo != "" {
-		fmt.Fprintf(&b, " in %q", clip(e.Repo, 200))
+		fmt.Fprintf(&b, " in %q", clip.Text(e.Repo, 200))
 	}
 	b.WriteString(": " + e.Reason)
 	if len(e.Files) > 0 {
@@ -69,7 +71,7 @@ func fileList(files []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", clip(f, 200))
+		fmt.Fprintf(&b, "%q", clip.Text(f, 200))
 	}
 	return b.String()
 }
@@ -84,13 +86,6 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "") + "…"
-	}
-	return s
 }
 
 // commandError says that a git command failed.
@@ -115,16 +110,16 @@ func exitCode(err error) int {
 	return -1
 }
 
-// said gives what git wrote to stderr, clipped, without its advice: that speaks
+// stderrText gives what git wrote to stderr, clipped, without its advice: that speaks
 // of conflicts also where there are none.
-func said(err error) string {
+func stderrText(err error) string {
 	var kept []string
 	for line := range strings.Lines(stderrOf(err)) {
 		if !strings.HasPrefix(line, "hint:") {
 			kept = append(kept, line)
 		}
 	}
-	return clip(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
+	return clip.Text(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
 }
 
 func stderrOf(err error) string {
@@ -149,7 +144,7 @@ func (o operation) refuse(format string, args ...any) *Error {
 // fail makes an error that may go away by itself.
 func (o operation) fail(err error, format string, args ...any) *Error {
 	e := &Error{Op: o.name, Repo: o.repo, Branch: o.branch, Reason: fmt.Sprintf(format, args...), Err: err}
-	e.Stderr = said(err)
+	e.Stderr = stderrText(err)
 	return e
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -110,9 +111,9 @@ func unavailable(err error) *failure {
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):
-		return retry(5, "the engine did not answer in time: what was asked may still be carried out")
+		return retry(5, "the engine did not answer in time: the request may still be carried out")
 	case errors.Is(err, context.Canceled):
-		return retry(5, "the request was given up")
+		return retry(5, "the request was cancelled")
 	}
 	return failf(http.StatusInternalServerError, "internal error")
 }
@@ -191,10 +192,5 @@ func writeBytes(w http.ResponseWriter, status int, b []byte) {
 	_, _ = w.Write(append(b, '\n')) //nolint:gosec // JSON under its own media type, with nosniff; the caller has gone: there is nobody to tell
 }
 
-// clip keeps a bad value that stands in an error short.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+// clip shortens a value that is quoted in an error, and makes it valid UTF-8.
+func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 64), "\uFFFD") }

@@ -3,15 +3,14 @@ package notify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
@@ -36,9 +35,9 @@ type Webhook struct{ post webhook.Post }
 
 // NewWebhook makes a Webhook. The error names the option that cannot be right.
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("URL: it is not the URL of a web server: want one such as https://example.com/hook")
+	u, err := webhook.ParseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("URL: %w", err)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
@@ -47,11 +46,8 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
 	}
 	for name, value := range o.Headers {
-		if !webhook.IsHeaderName(name) {
-			return nil, fmt.Errorf("Headers: %q is not the name of a header", clip(name))
-		}
-		if !webhook.IsHeaderValue(value) {
-			return nil, fmt.Errorf("Headers: the value of %q has a character that no header can have", name)
+		if err := webhook.CheckHeader(name, value); err != nil {
+			return nil, fmt.Errorf("Headers: %w", err)
 		}
 	}
 	transport := o.Transport
@@ -88,7 +84,7 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	err = a.Refused(p.URL)
 	if text := strings.TrimSpace(string(a.Body)); text != "" {
-		err = fmt.Errorf("%w: %q", err, clip(text))
+		err = fmt.Errorf("%w: %q", err, clip.Text(text, maxQuoted))
 	}
 	if a.Final(false) { // it has no key
 		return shell.Permanent(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -86,7 +87,7 @@ func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (
 	if err := checkSpawn(e); err != nil {
 		return nil, err
 	}
-	unlock, err := s.locks.lock(ctx, e.Session)
+	unlock, err := s.locks.Lock(ctx, e.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func lookUp(name, dir, path string) (string, error) {
 			file = filepath.Join(dir, file)
 		}
 		if err := executable(file); err != nil {
-			return "", invalid("command[0]: program %q cannot be run: %v", clip(name), err)
+			return "", invalid("command[0]: program %q cannot be run: %v", clip.Text(name, maxQuoted), err)
 		}
 		return file, nil
 	}
@@ -162,7 +163,7 @@ func lookUp(name, dir, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", invalid("command[0]: program %q is not found in PATH %q", clip(name), clip(path))
+	return "", invalid("command[0]: program %q is not found in PATH %q", clip.Text(name, maxQuoted), clip.Text(path, maxQuoted))
 }
 
 func executable(file string) error {
@@ -206,7 +207,7 @@ func (s *Sessions) send(ctx context.Context, name, key, input string) error {
 	if err := errors.Join(checkName(name), checkInput(input)); err != nil {
 		return err
 	}
-	unlock, err := s.locks.lock(ctx, name)
+	unlock, err := s.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -298,7 +299,7 @@ func (n notes) with(key string) notes {
 }
 
 func (s *Sessions) kill(ctx context.Context, name string) error {
-	unlock, err := s.locks.lock(ctx, name)
+	unlock, err := s.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
