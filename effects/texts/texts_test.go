@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	_ "github.com/orrery-go/orrery/effects/seedtest"
-	"github.com/orrery-go/orrery/internal/texts"
+
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 func TestATextIsCutBetweenCharacters(t *testing.T) {
