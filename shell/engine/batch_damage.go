@@ -65,7 +65,7 @@ func (b *batch) setAside() error {
 		b.dirty = true
 		b.l.e.stats.quarantined.Add(1)
 		b.l.e.log.Error("record set aside", "kind", q.Kind, "id", q.ID, "reason", q.Reason)
-		terms, err := b.tx.Places(q.Kind, q.ID)
+		terms, err := b.tx.TermsOf(q.Kind, q.ID)
 		if err != nil {
 			return err
 		}
