@@ -466,8 +466,8 @@ func (a Action) outstandingEffect(n uint32) effects.Outer {
 // runTool is the effect that carries out the present run.
 func (a Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, Tool: a.ToolName} }
 
-// dispatchedBySchedule: see [DispatchedBySchedule].
-func (a Action) dispatchedBySchedule() bool { return a.Occurrence != uuid.Nil }
+// pacedWith: see [PacedWith].
+func (a Action) pacedWith() bool { return a.Occurrence != uuid.Nil }
 
 // Deadline is the trigger's key time while the action is pending.
 func (a Action) Deadline() Time {

@@ -41,55 +41,52 @@ type kind struct {
 	decode func(b []byte) (State, error)
 	events []eventType
 
-	due       Event // says that the deadline has come
-	expire    Event // ends the retention
-	retention Retention
+	due       Event          // says that the deadline has come
+	expire    Event          // ends the retention
+	retention RetentionClass // of a kind that has expire
 
-	outer   *outerEvents                       // of a machine that asks for outer effects
-	release func(by Owner, token uint64) Event // gives back what the machine has granted
-	compact func(s State, e Event) Event       // of an event that the journal has often
-	passing func(s State) bool                 // says of a state that nobody will need it soon
-
-	partOf    effects.Kind // whose record it is
-	keepsLogs bool
-	checked   bool
+	outer     *outerEvents                       // of machines that ask for outer effects
+	release   func(by Owner, token uint64) Event // gives back what a machine has granted
+	passing   func(s State) bool                 // says of a state that it is read at most once more
+	keepsLogs bool                               // see [KeepsLogs]
+	paced     bool                               // see [Paced]
 }
 
 // kindTable is the one place that names all kinds. Retention walks it in this order.
 var kindTable = []kind{ // read-only: a table
 	{
 		name: KindAction, zero: Action{}, decode: decodeStateAs[Action], events: actionEvents,
-		due: ActionDue{}, expire: ActionExpire{}, retention: RetainedAsAction, outer: &runEvents,
+		due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents,
 	},
 	{
 		name: KindOccurrence, zero: Occurrence{}, decode: decodeStateAs[Occurrence], events: occurrenceEvents,
-		expire: OccurrenceExpire{}, retention: RetainedAsHistory, passing: always,
+		expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
 	},
 	{
 		name: KindPipeline, zero: Pipeline{}, decode: decodeStateAs[Pipeline], events: pipelineEvents,
-		due: PipelineDue{}, expire: PipelineExpire{}, retention: RetainedAsAction, outer: &effectEvents,
+		due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents,
 	},
 	{
 		name: KindTask, zero: Task{}, decode: decodeStateAs[Task], events: taskEvents,
-		due: TaskDue{}, expire: TaskExpire{}, retention: RetainedAsAction, outer: &effectEvents,
+		due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents,
 	},
 	{
 		name: KindStrategy, zero: Strategy{}, decode: decodeStateAs[Strategy], events: strategyEvents,
-		due: StrategyDue{}, expire: StrategyExpire{}, retention: RetainedAsAction, outer: &effectEvents,
+		due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents,
 	},
 	{
 		name: KindOrchestrator, zero: Orchestrator{}, decode: decodeStateAs[Orchestrator], events: orchestratorEvents,
-		due: OrchestratorDue{}, expire: OrchestratorExpire{}, retention: RetainedAsAction, outer: &effectEvents, keepsLogs: true,
+		due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true,
 	},
 	{
 		name: KindRecurring, zero: RecurringAction{}, decode: decodeRecurring, events: recurringEvents,
-		due: RecurringDue{}, checked: true,
+		due: RecurringDue{}, paced: true,
 	},
 	{name: KindDedup, zero: Dedup{}, decode: decodeStateAs[Dedup], events: dedupEvents},
 	{name: KindJob, zero: Job{}, decode: decodeStateAs[Job], events: jobEvents, due: JobDue{}},
 	{
 		name: KindScheduler, zero: Scheduler{}, decode: decodeStateAs[Scheduler], events: schedulerEvents,
-		due: SchedulerDue{}, compact: compactHeartbeats,
+		due: SchedulerDue{},
 	},
 	{name: KindWorker, zero: Worker{}, decode: decodeStateAs[Worker], events: workerEvents, due: WorkerDue{}},
 	{
@@ -102,9 +99,9 @@ var kindTable = []kind{ // read-only: a table
 	},
 	{name: KindBus, zero: Bus{}, decode: decodeStateAs[Bus], events: busEvents},
 	{name: KindQueue, zero: Queue{}, decode: decodeStateAs[Queue], events: queueEvents, due: QueueDue{}},
-	{name: KindQueueItem, zero: QueueItem{}, decode: decodeStateAs[QueueItem], partOf: KindQueue, passing: passingItem},
-	{name: KindQueueKey, zero: QueueKey{}, decode: decodeStateAs[QueueKey], partOf: KindQueue},
-	{name: KindQueueDedup, zero: QueueDedup{}, decode: decodeStateAs[QueueDedup], partOf: KindQueue, passing: always},
+	{name: KindQueueItem, zero: QueueItem{}, decode: decodeStateAs[QueueItem], passing: passingItem},
+	{name: KindQueueKey, zero: QueueKey{}, decode: decodeStateAs[QueueKey]},
+	{name: KindQueueDedup, zero: QueueDedup{}, decode: decodeStateAs[QueueDedup], passing: always},
 }
 
 // kinds is the table by name.
@@ -116,7 +113,7 @@ var kinds = func() map[effects.Kind]kind {
 	return m
 }()
 
-// always says of each state that nobody will need it soon.
+// always says of each state that it is read at most once more.
 func always(State) bool { return true }
 
 // outerEvents are the events that answer the outer effects of a kind of machine.

@@ -320,11 +320,10 @@ func (s Scheduler) refuse(e Event, code effects.Code, reason string) []effects.E
 	return refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, code, reason)
 }
 
-// compactHeartbeats: see [Compacted].
-func compactHeartbeats(s State, e Event) Event {
-	scheduler, isScheduler := s.(Scheduler)
-	if beats, ok := e.(SchedulerHeartbeats); ok && isScheduler {
-		return scheduler.Shortened(beats)
+// shortenedFor: see [Shortened].
+func (e SchedulerHeartbeats) shortenedFor(s State) Event {
+	if s, ok := s.(Scheduler); ok {
+		return s.Shortened(e)
 	}
 	return e
 }

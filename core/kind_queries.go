@@ -2,34 +2,35 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Retention says for how long a machine is kept after its end.
-type Retention uint8
+// RetentionClass says by which of the engine's settings a machine that has ended is
+// forgotten.
+type RetentionClass int
 
-// Retentions.
+// The classes of retention.
 const (
-	RetainedForever   Retention = iota // until it is deleted
-	RetainedAsAction                   // as long as ended actions are
-	RetainedAsHistory                  // as long as the history of schedules is
+	RetainMachines RetentionClass = iota // actions, runbooks, runs
+	RetainHistory                        // occurrences
 )
 
-// RetainedKind is a kind of machine that is forgotten some time after its end, by
-// its [ExpireEvent].
-type RetainedKind struct {
-	Kind      effects.Kind
-	Retention Retention
+// Retention is a kind whose machines are forgotten some time after their end, by
+// their [ExpireEvent].
+type Retention struct {
+	Kind  effects.Kind
+	Class RetentionClass
 }
 
-// RetainedKinds lists the kinds of machines that are forgotten some time after
-// their end, in the order in which they are looked through.
-func RetainedKinds() []RetainedKind {
-	var out []RetainedKind
+// Retentions lists the kinds that are forgotten, in the order in which the engine
+// walks through them.
+func Retentions() []Retention {
+	var out []Retention
 	for _, k := range kindTable {
-		if k.retention != RetainedForever {
-			out = append(out, RetainedKind{k.name, k.retention})
+		if k.expire != nil {
+			out = append(out, Retention{k.name, k.retention})
 		}
 	}
 	return out
@@ -79,10 +80,12 @@ func AnswerEvent(kind effects.Kind, n uint32, result json.RawMessage, reason str
 	}
 }
 
-// KindsWithOuterEffects lists the kinds of machines that ask for outer effects.
-func KindsWithOuterEffects() []effects.Kind {
+// OuterEffectKinds lists the kinds whose machines ask for outer effects. The most
+// frequent one stands last: who looks for the machine of an id asks for the others
+// first.
+func OuterEffectKinds() []effects.Kind {
 	var out []effects.Kind
-	for _, k := range kindTable {
+	for _, k := range slices.Backward(kindTable) {
 		if k.outer != nil {
 			out = append(out, k.name)
 		}
@@ -90,27 +93,23 @@ func KindsWithOuterEffects() []effects.Kind {
 	return out
 }
 
-// KeepsLogs reports whether the store keeps logs with a machine of that kind, which
-// go when it does.
+// KeepsLogs reports whether the store keeps logs for machines of that kind, which go
+// with the machine's record.
 func KeepsLogs(kind effects.Kind) bool { return kinds[kind].keepsLogs }
 
-// PartOf gives the kind of machine whose records those of that kind are; empty for
-// a machine.
-func PartOf(kind effects.Kind) effects.Kind { return kinds[kind].partOf }
+// Paced reports whether machines of that kind are woken at a pace of their own: that
+// of the recurring check (002), between the ticks.
+func Paced(kind effects.Kind) bool { return kinds[kind].paced }
 
-// WokenByCheck reports whether machines of that kind are woken by the check for
-// recurring actions, which has a pace of its own and can be switched off (C10).
-func WokenByCheck(kind effects.Kind) bool { return kinds[kind].checked }
-
-// DispatchedBySchedule reports whether a machine was made by one that [WokenByCheck]:
-// the check then wakes it too.
-func DispatchedBySchedule(s State) bool {
-	d, ok := s.(interface{ dispatchedBySchedule() bool })
-	return ok && d.dispatchedBySchedule()
+// PacedWith reports whether a machine that is due is woken along with those that are
+// [Paced]: they have dispatched it.
+func PacedWith(s State) bool {
+	d, ok := s.(interface{ pacedWith() bool })
+	return ok && d.pacedWith()
 }
 
-// Cacheable reports whether it is worth keeping a state in memory after its batch:
-// one that has ended, or that is read again at most once, is not.
+// Cacheable reports whether a machine is likely to be read again soon: not after its
+// end, and not what is read at most once more.
 func Cacheable(s State) bool {
 	if _, ended := EndedAt(s); ended {
 		return false
@@ -119,16 +118,23 @@ func Cacheable(s State) bool {
 	return passing == nil || !passing(s)
 }
 
-// Compacted gives an event that does the same to a machine in that state, in fewer
-// words, where the journal has events of its type often.
-func Compacted(s State, e Event) Event {
-	if s == nil {
-		return e
-	}
-	if compact := kinds[s.Ref().Kind].compact; compact != nil {
-		return compact(s, e)
+// shortenable is an event that comes often, and can be said in fewer words to a
+// machine that takes them for the same.
+type shortenable interface{ shortenedFor(s State) Event }
+
+// Shortened is the event as the journal has it: one that comes often is said in
+// fewer words if the machine, which is in the state s, takes them for the same.
+func Shortened(s State, e Event) Event {
+	if long, ok := e.(shortenable); ok {
+		return long.shortenedFor(s)
 	}
 	return e
+}
+
+// Shortens reports whether [Shortened] may say the event in fewer words.
+func Shortens(e Event) bool {
+	_, ok := e.(shortenable)
+	return ok
 }
 
 // EndedAt tells whether a machine has come to its end, and when: from then on it
