@@ -67,6 +67,11 @@ const (
 	ChildRefused   ChildOutcome = "refused" // it was never made; Reason says why
 )
 
+// known reports whether it is one of the outcomes.
+func (o ChildOutcome) known() bool {
+	return o == ChildSucceeded || o == ChildFailed || o == ChildCancelled || o == ChildRefused
+}
+
 // Events that machines of several kinds take: answers to what they asked for.
 type (
 	// ChildEnded tells an owner that a machine which it made has ended.
