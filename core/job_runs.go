@@ -142,7 +142,7 @@ func (j Job) runRefused(e ChildEnded, c Clock) (Job, []effects.Effect) {
 	if e.Outcome != ChildRefused || i < 0 || j.Active[i].Stage != StageWaiting {
 		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s does not wait for %s", clip(j.ID), e.Child))
 	}
-	said := j.announceData("run_refused", jsonOf(struct {
+	said := j.announceData("run_refused", announcementData(struct {
 		RunID  string `json:"run_id"`
 		Reason string `json:"reason"`
 	}{j.Active[i].RunID, boundedReason(e.Reason, "it was refused")}))
@@ -177,7 +177,7 @@ func (j Job) record(o Occurrence, effs []effects.Effect, c Clock) (Job, []effect
 	if o.Verdict == VerdictDispatched {
 		return j, effs
 	}
-	return j, append(effs, j.announceData(string(o.Verdict), jsonOf(struct {
+	return j, append(effs, j.announceData(string(o.Verdict), announcementData(struct {
 		ScheduledAt Time   `json:"scheduled_at"`
 		Until       Time   `json:"until"`
 		Count       uint64 `json:"count"`
@@ -193,7 +193,7 @@ func (j Job) skipNext(e JobSkipNext, c Clock) (Job, []effects.Effect) {
 		return j, j.refuse(e, effects.CodeConflict, "the job has no schedule: there is no next time to skip")
 	}
 	j.SkipNext, j.UpdatedAt = min(j.SkipNext, 1<<31)+1, c.Now
-	return j, []effects.Effect{j.announceData("skip_next", jsonOf(struct {
+	return j, []effects.Effect{j.announceData("skip_next", announcementData(struct {
 		Reason string `json:"reason"`
 	}{firstText(e.Reason)}))}
 }

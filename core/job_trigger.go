@@ -38,7 +38,7 @@ func (j Job) trigger(e JobTrigger, c Clock) (Job, []effects.Effect) {
 		j.Triggers = append(slices.Clone(known), KeyedTrigger{Key: e.DedupKey, At: at})
 	}
 	return j.make(run, []effects.Effect{
-		j.announceData("triggered", jsonOf(struct {
+		j.announceData("triggered", announcementData(struct {
 			By    string `json:"by"`
 			RunID string `json:"run_id"`
 		}{firstText(e.By), run.RunID})),

@@ -190,7 +190,7 @@ func (o Orchestrator) create(e OrchestratorCreate, c Clock) (Orchestrator, []eff
 func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
 	n, err := o.transitionTo(state)
 	if err != nil {
-		return o, append(effs, o.announce("invalid_transition", jsonOf(struct {
+		return o, append(effs, o.announce("invalid_transition", announcementData(struct {
 			Error string `json:"error"`
 		}{err.Error()})))
 	}
@@ -201,7 +201,7 @@ func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Cloc
 // entered announces the state, with what a log line of it has (004 Structured
 // Logging Fields).
 func (o Orchestrator) entered() effects.Effect {
-	return o.announce(string(o.State), jsonOf(struct {
+	return o.announce(string(o.State), announcementData(struct {
 		RunID       string             `json:"run_id"`
 		JobID       string             `json:"job_id"`
 		ScheduledAt Time               `json:"scheduled_at"`

@@ -99,7 +99,7 @@ func (o Orchestrator) effectFailed(e EffectFailed, c Clock) (Orchestrator, []eff
 			return o.again(asked, effect, c)
 		}
 		o.Asked = asked
-		return o.cleaned([]effects.Effect{o.announce("cleanup_failed", jsonOf(struct {
+		return o.cleaned([]effects.Effect{o.announce("cleanup_failed", announcementData(struct {
 			Error string `json:"error"`
 		}{reason}))}, c)
 	}
@@ -112,7 +112,7 @@ func (o Orchestrator) effectFailed(e EffectFailed, c Clock) (Orchestrator, []eff
 // has run is not run again for want of a checker.
 func (o Orchestrator) checkFailed(reason string, c Clock) (Orchestrator, []effects.Effect) {
 	open := o.Config.ConstraintErrors == FailOpen
-	effs := []effects.Effect{o.announce("constraint_error", jsonOf(struct {
+	effs := []effects.Effect{o.announce("constraint_error", announcementData(struct {
 		Error  string      `json:"error"`
 		Policy ErrorPolicy `json:"policy"`
 	}{reason, o.Config.ConstraintErrors}))}
@@ -170,7 +170,7 @@ func (o Orchestrator) created(e effects.Outer) bool {
 }
 
 func (o Orchestrator) again(asked PendingEffects, effect effects.Outer, c Clock) (Orchestrator, []effects.Effect) {
-	effect = renumbered(effect, asked.next())
+	effect = effect.WithNumber(asked.next())
 	o.Asked, o.UpdatedAt = asked.ask(effect), c.Now
 	return o, []effects.Effect{effect}
 }

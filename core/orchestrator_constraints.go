@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // Decision is what constraints and their actions come to.
@@ -60,7 +61,7 @@ func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effe
 	o, tooMany := o.locked(r.Locks)
 	for _, check := range r.Checks[:min(len(r.Checks), MaxConstraints)] {
 		if !check.Met {
-			effs = append(effs, o.announce("constraint_violated", jsonOf(struct {
+			effs = append(effs, o.announce("constraint_violated", announcementData(struct {
 				Constraint string `json:"constraint"`
 				Message    string `json:"message"`
 			}{noteText(check.Name), noteText(check.Message)})))
@@ -161,7 +162,7 @@ func (o Orchestrator) noted(checks []ConstraintCheck) Orchestrator {
 // many.
 const maxNoteBytes = 512
 
-func noteText(s string) string { return cutText(s, maxNoteBytes) }
+func noteText(s string) string { return texts.Head(s, maxNoteBytes) }
 
 // lastOf keeps the last elements of a list.
 func lastOf[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
@@ -194,7 +195,7 @@ func (o Orchestrator) took(a ActionRequest, failure string, effs []effects.Effec
 		Phase: o.phase(), Attempt: o.RetryAttempt, Error: noteText(failure), At: c.Now,
 	}
 	o.Actions, o.UpdatedAt = lastOf(append(slices.Clip(o.Actions), record), 2*MaxRunActions), c.Now
-	return o, append(effs, o.announce("action", jsonOf(record)))
+	return o, append(effs, o.announce("action", announcementData(record)))
 }
 
 // owner is how the run hears of a refusal of what its next action asks for.
@@ -342,7 +343,7 @@ func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects
 	a := &o.Actions[i]
 	a.Error, o.UpdatedAt = noteText(reason), c.Now
 	o.Metrics.ActionsFailed++
-	effs := []effects.Effect{o.announce("action_refused", jsonOf(*a))}
+	effs := []effects.Effect{o.announce("action_refused", announcementData(*a))}
 	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
 		return o, effs
 	}

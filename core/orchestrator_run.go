@@ -293,7 +293,7 @@ func (o Orchestrator) afterEnd(e OrchestratorEvent, c Clock) (Orchestrator, []ef
 	case OrchestratorHeartbeats:
 		if !o.Reported {
 			o.Metrics.HeartbeatsSent, o.Reported = e.Sent, true
-			return o, []effects.Effect{o.announce("metrics", jsonOf(o.Metrics))}
+			return o, []effects.Effect{o.announce("metrics", announcementData(o.Metrics))}
 		}
 	case OrchestratorAdmit: // a place was given to it as it was cancelled
 		if o.Occurrence == uuid.Nil && e.Occurrence != uuid.Nil {
@@ -367,18 +367,9 @@ func (o Orchestrator) update(what, failure string) effects.Effect {
 	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
 		exit = nil
 	}
-	return o.announce("update", jsonOf(JobRunUpdate{
+	return o.announce("update", announcementData(JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what),
 		RunID:    o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
 		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: o.RetryAttempt,
 	}))
-}
-
-// jsonOf encodes what an announcement says: strings, numbers and times always do.
-func jsonOf(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	return b
 }

@@ -127,7 +127,7 @@ func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
 	case ok:
 		t.create(create)
 	default:
-		t.refuse(effects.CodeNotFound, "pipeline not found")
+		t.transition.refuse(effects.Ref{Kind: KindPipeline}, e, effects.CodeNotFound, "pipeline not found")
 	}
 	return concluded(p, t.Pipeline, t.transition)
 }
@@ -172,14 +172,16 @@ func (t *pipelineTransition) apply(e PipelineEvent) {
 		t.applyCheckpoint(e)
 	case PipelineWatch:
 		t.applyWatch(e)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		if !takeEffectAnswer(t, &t.Pending, e) {
+			t.noChange()
+		}
 	case Granted:
 		o = t.applyGrant(e)
 	case Lost:
 		o = t.applyLoss(e)
 	case QueuePushed:
 		o = t.applyPush(e)
-	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.applyEffectAnswer(e)
 	case PipelineSignal:
 		o = t.applySignal(e)
 	case PipelineApprove:

@@ -36,7 +36,7 @@ func (t *pipelineTransition) applySignal(e PipelineSignal) outcome {
 	if awaited {
 		return outcome{result: payload}
 	}
-	t.Signals = append(slices.Clip(t.Signals), Signal{Name: e.Name, Payload: payload, At: t.clock.Now})
+	t.Signals = slices.Concat(t.Signals, []Signal{{Name: e.Name, Payload: payload, At: t.clock.Now}})
 	return outcome{waits: true}
 }
 
@@ -153,13 +153,6 @@ func (t *pipelineTransition) applyPush(e QueuePushed) outcome {
 	return outcome{waits: !children[i].Ended}
 }
 
-// applyEffectAnswer takes the answer to an outer effect.
-func (t *pipelineTransition) applyEffectAnswer(e Event) {
-	if !takeEffectAnswer(t, &t.Pending, e) {
-		t.noChange()
-	}
-}
-
 // awaits reports whether the running phase ends by the answer to that effect. The
 // notification beside an approval ends nothing.
 func (t *pipelineTransition) awaits(of effects.Outer) bool {
@@ -207,7 +200,7 @@ func (t *pipelineTransition) reissueAwaited(of effects.Outer) {
 		t.applyOutcome(outcome{err: "the effect cannot be repeated", final: true})
 		return
 	}
-	t.waitForEffect(renumbered(of, t.Pending.next()))
+	t.waitForEffect(of.WithNumber(t.Pending.next()))
 }
 
 // applyGrant: a lock or slots are held from now on.
@@ -256,16 +249,6 @@ func (t *pipelineTransition) failWithoutLock(i int, reason string) outcome {
 		what = "semaphore"
 	}
 	return outcome{err: fmt.Sprintf("%s %q: %s", what, clip(h.Name), reason), final: true, lost: lost}
-}
-
-// cleaned gives the outcome without what could not stand in the state: texts and
-// results come from outside.
-func (o outcome) cleaned() outcome {
-	if o.answer != nil {
-		o.result = keptResult(o.answer)
-	}
-	o.err = texts.Valid(o.err)
-	return o
 }
 
 // keptResult gives the form of a result in which it stands in a context.

@@ -39,10 +39,11 @@ const (
 
 // record notes how the running phase went.
 func (t *pipelineTransition) record(o PhaseOutcome, reason string) {
-	t.History = appendBounded(t.History, MaxHistory, PhaseRecord{
+	last := t.History[max(len(t.History)+1-MaxHistory, 0):]
+	t.History = slices.Concat(last, []PhaseRecord{{
 		Name: t.Phase.Name, StartedAt: t.PhaseStartedAt, EndedAt: t.clock.Now, Attempts: t.Attempt, Outcome: o,
 		Reason: texts.Bound(reason, maxHistoryReasonBytes),
-	})
+	}})
 }
 
 // recordFailure notes how the running phase failed.
@@ -81,16 +82,7 @@ func (t *pipelineTransition) checkpoint(message string) {
 		phase = t.Phase.Name
 	}
 	message = texts.Bound(message, MaxCheckpointBytes)
-	t.Checkpoints = appendBounded(t.Checkpoints, MaxCheckpoints, Checkpoint{Phase: phase, Message: message, Timestamp: t.clock.Now})
+	last := t.Checkpoints[max(len(t.Checkpoints)+1-MaxCheckpoints, 0):]
+	t.Checkpoints = slices.Concat(last, []Checkpoint{{Phase: phase, Message: message, Timestamp: t.clock.Now}})
 	t.announce("checkpoint", announcementTexts("phase", phase, "message", message))
-}
-
-// appendBounded gives a new list of the last entries, of which there are at most so
-// many.
-func appendBounded[E any](list []E, most int, e E) []E {
-	list = append(slices.Clip(list), e)
-	if surplus := len(list) - most; surplus > 0 {
-		list = slices.Clone(list[surplus:])
-	}
-	return list
 }

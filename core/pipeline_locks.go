@@ -33,7 +33,7 @@ func (h Hold) result() json.RawMessage {
 // acquire requests a lock or slots, under the number that it gives.
 func (t *pipelineTransition) acquire(h Hold) uint32 {
 	h.N, h.Granted, h.Token, h.Until = t.number(), false, 0, 0
-	t.Holds = append(slices.Clip(t.Holds), h)
+	t.Holds = slices.Concat(t.Holds, []Hold{h})
 	holder := "pipeline:" + t.ID.String()
 	if h.Semaphore {
 		t.add(effects.AcquireSemaphore{Name: h.Name, Namespace: t.Namespace, Tenant: t.Tenant, Holder: holder, N: h.N, Slots: h.Slots, TTLMS: h.TTLMS})
@@ -83,7 +83,7 @@ func (t *pipelineTransition) noteRegain(h Hold) {
 	if len(t.Regain) >= MaxHolds || slices.ContainsFunc(t.Regain, h.same) {
 		return
 	}
-	t.Regain = append(slices.Clip(t.Regain), Hold{Name: h.Name, Semaphore: h.Semaphore, Slots: h.Slots, TTLMS: h.TTLMS})
+	t.Regain = slices.Concat(t.Regain, []Hold{{Name: h.Name, Semaphore: h.Semaphore, Slots: h.Slots, TTLMS: h.TTLMS}})
 }
 
 // regainLocks begins an attempt once the pipeline has regained the locks and slots

@@ -29,7 +29,7 @@ type outcome struct {
 	skipped bool
 	result  json.RawMessage // in its canonical form
 	answer  json.RawMessage // the result as it came from outside
-	err     string          // empty: the phase is done
+	err     string          // as it came from outside; empty: the phase is done
 	final   bool            // no further attempt follows by itself
 	fatal   bool            // nor does a retry help
 	lost    bool            // a lock that the pipeline had: nothing goes on without it
@@ -100,8 +100,11 @@ func (t *pipelineTransition) closePhase(o outcome) (next int, ok bool) {
 	}
 	t.stopWaiting()
 	d := t.phase()
-	o = t.putResult(d, o.cleaned())
-	retry := o.err != "" && !o.final && !o.fatal && t.Attempt < d.Retry.Attempts() && !d.Retry.Permanent(o.err)
+	if o.answer != nil {
+		o.result = keptResult(o.answer)
+	}
+	o = t.putResult(d, o)
+	retry := o.err != "" && !o.final && !o.fatal && t.Attempt < d.Retry.Attempts() && !d.Retry.Permanent(texts.Valid(o.err))
 	o.err = texts.Bound(o.err, MaxTextBytes)
 	switch {
 	case o.skipped:

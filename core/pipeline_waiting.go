@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -98,7 +99,8 @@ func (t *pipelineTransition) abandonLocks() {
 // abandon notes that the pipeline will take the end of a child, and do nothing.
 func (t *pipelineTransition) abandon(n uint32) {
 	if n != 0 {
-		t.Abandoned = appendBounded(t.Abandoned, maxAbandoned, n)
+		last := t.Abandoned[max(len(t.Abandoned)+1-maxAbandoned, 0):]
+		t.Abandoned = slices.Concat(last, []uint32{n})
 	}
 }
 

@@ -33,7 +33,7 @@ func (t *pipelineTransition) applyWatch(e PipelineWatch) {
 	case len(t.Watchers) >= MaxWatchers:
 		t.conflict("%d machines watch it: more are too many", len(t.Watchers))
 	default:
-		t.Watchers = append(slices.Clip(t.Watchers), e.Owner)
+		t.Watchers = slices.Concat(t.Watchers, []Owner{e.Owner})
 	}
 }
 

@@ -28,17 +28,43 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // Source is what constraints read of the engine, and the locks that they take:
-// [shell.Engine] has it.
+// [EngineSource] gives them.
 type Source interface {
 	Job(ctx context.Context, s shell.Scope, id string) (core.Job, error)
 	JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error)
 	JobRuns(ctx context.Context, f shell.JobRunFilter, p shell.Page) ([]core.Orchestrator, string, error)
 	Lock(ctx context.Context, s shell.Scope, name string) (core.Lock, error)
 	SendLock(ctx context.Context, s shell.Scope, name string, ev core.LockEvent) (core.Lock, error)
+}
+
+// EngineSource gives the Source that an engine is.
+func EngineSource(e *shell.Engine) Source { return engineSource{e} }
+
+type engineSource struct{ e *shell.Engine }
+
+func (s engineSource) Job(ctx context.Context, scope shell.Scope, id string) (core.Job, error) {
+	return s.e.Jobs().Get(ctx, scope, id)
+}
+
+func (s engineSource) JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	return s.e.Runs().Get(ctx, run)
+}
+
+func (s engineSource) JobRuns(ctx context.Context, f shell.JobRunFilter, p shell.Page) ([]core.Orchestrator, string, error) {
+	return s.e.Runs().List(ctx, f, p)
+}
+
+func (s engineSource) Lock(ctx context.Context, scope shell.Scope, name string) (core.Lock, error) {
+	return s.e.Locks().Get(ctx, scope, name)
+}
+
+func (s engineSource) SendLock(ctx context.Context, scope shell.Scope, name string, ev core.LockEvent) (core.Lock, error) {
+	return s.e.Locks().Send(ctx, scope, name, ev)
 }
 
 // Options configure a [Checker].
@@ -109,7 +135,7 @@ func New(o Options) (*Checker, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name].Key)
 		if err != nil || o.Secrets[name].Key == "" { // the error would show the secret
-			return nil, fmt.Errorf("constraints: Options.Secrets[%q].Key: it is not base64, with or without \"whsec_\" in front", clip(name))
+			return nil, fmt.Errorf("constraints: Options.Secrets[%q].Key: it is not base64, with or without \"whsec_\" in front", clip.Text(name, maxQuoted))
 		}
 		c.keys[name] = key
 	}
@@ -130,17 +156,17 @@ func checkTypes(o Options) error {
 	own := builtinTypes(nil)
 	for _, name := range slices.Sorted(maps.Keys(o.Constraints)) {
 		if _, taken := own[name]; taken || name == "" || o.Constraints[name].New == nil {
-			return fmt.Errorf("constraints: Options.Constraints[%q]: it needs a name that no built-in constraint has, and New", clip(name))
+			return fmt.Errorf("constraints: Options.Constraints[%q]: it needs a name that no built-in constraint has, and New", clip.Text(name, maxQuoted))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Actions)) {
 		if builtinAction(name) || name == "" || name == continueOnError || o.Actions[name] == nil {
-			return fmt.Errorf("constraints: Options.Actions[%q]: it needs a name that no built-in action has, and a factory", clip(name))
+			return fmt.Errorf("constraints: Options.Actions[%q]: it needs a name that no built-in action has, and a factory", clip.Text(name, maxQuoted))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Tools)) {
 		if o.Tools[name] == nil {
-			return fmt.Errorf("constraints: Options.Tools[%q]: is nil", clip(name))
+			return fmt.Errorf("constraints: Options.Tools[%q]: is nil", clip.Text(name, maxQuoted))
 		}
 	}
 	return nil
@@ -258,7 +284,7 @@ func (c *Checker) available(p *plan, may func(Secret) bool) error {
 			continue
 		}
 		if !ok {
-			return fmt.Errorf("%s: there is no %s %q: %s", u.path, what, clip(u.name), oneOf(known))
+			return fmt.Errorf("%s: there is no %s %q: %s", u.path, what, clip.Text(u.name, maxQuoted), oneOf(known))
 		}
 	}
 	return nil

@@ -157,7 +157,7 @@ func (t tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	end, err := t.s.e.WaitJobRun(ctx, o.ID)
+	end, err := t.s.e.Runs().Wait(ctx, o.ID)
 	switch {
 	case err == nil:
 		o = end
@@ -193,10 +193,10 @@ func (t tool) result(o core.Orchestrator, err error) (json.RawMessage, error) {
 
 // cancel cancels the run of an action that is to end. It may have ended by itself.
 func (t tool) cancel(ctx context.Context, c shell.Call, o core.Orchestrator, why error) core.Orchestrator {
-	n, err := t.s.e.SendJobRun(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
+	n, err := t.s.e.Runs().Send(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
 	var refused *shell.Refusal
 	if err != nil && !errors.As(err, &refused) {
-		c.Logger().Error("the run of the action could not be cancelled", "run_id", o.RunID, "error", err)
+		c.Logger().Error("could not cancel the run of the action", "run_id", o.RunID, "error", err)
 	}
 	if n.ID == o.ID {
 		return n
@@ -218,18 +218,18 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 		if err := t.s.Check(spec); err != nil {
 			return core.Orchestrator{}, inputError{err}
 		}
-		if _, err := t.s.e.ApplyJob(ctx, spec); err != nil {
+		if _, err := t.s.e.Jobs().Apply(ctx, spec); err != nil {
 			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)
 		}
 	}
-	made, err := t.s.e.TriggerJob(ctx, scope, job, shell.TriggerOptions{By: by})
+	made, err := t.s.e.Jobs().Trigger(ctx, scope, job, shell.TriggerOptions{By: by})
 	switch {
 	case errors.Is(err, shell.ErrNotFound) && in.Job != "":
 		return core.Orchestrator{}, fmt.Errorf("%s.job: there is no job %q in %s/%s: apply it first", inputField, job, scope.Namespace, scope.Tenant)
 	case err != nil:
 		return core.Orchestrator{}, fmt.Errorf("trigger job %q: %w", job, err)
 	}
-	return t.s.e.JobRun(ctx, made.Run)
+	return t.s.e.Runs().Get(ctx, made.Run)
 }
 
 // clockSlack is how much earlier than its action, by a clock that was set since, a
@@ -240,7 +240,7 @@ const clockSlack = time.Hour
 // after a crash alone: so how that run ends is how the action ends.
 func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
 	for o, err := range pages.All(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return t.s.e.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
+		return t.s.e.Runs().List(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
 	}) {
 		switch {
 		case err != nil || o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
@@ -254,9 +254,9 @@ func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by
 
 // deleteJob deletes the job of an action; its runs, if any, are cancelled.
 func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason string) {
-	_, err := s.e.SendJob(ctx, scope, id, core.JobDelete{Reason: reason})
+	_, err := s.e.Jobs().Send(ctx, scope, id, core.JobDelete{Reason: reason})
 	if err != nil && !errors.Is(err, shell.ErrNotFound) && !errors.Is(err, shell.ErrStopped) {
-		s.log.Error("the job of an action could not be deleted; trying again later", "job_id", id, "error", err)
+		s.log.Error("could not delete the job of an action; trying again later", "job_id", id, "error", err)
 	}
 }
 
@@ -264,7 +264,7 @@ func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason s
 // crash may come between.
 func (s *Service) deleteActionJobs(ctx context.Context) error {
 	for j, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Job, string, error) {
-		return s.e.Jobs(ctx, shell.JobFilter{}, p)
+		return s.e.Jobs().List(ctx, shell.JobFilter{}, p)
 	}) {
 		if err != nil {
 			return err
@@ -283,7 +283,7 @@ func (s *Service) actionHasEnded(ctx context.Context, j core.Job) bool {
 	if err != nil || !own || j.Schedule != "" {
 		return false
 	}
-	a, err := s.e.Action(ctx, id)
+	a, err := s.e.Actions().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}

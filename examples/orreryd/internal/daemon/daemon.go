@@ -103,7 +103,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 	if err != nil {
 		return nil, err
 	}
-	d.checker.Use(d.engine)
+	d.checker.Use(constraints.EngineSource(d.engine))
 	d.api, err = newAPI(d.listener, c, d, log)
 	return d, err
 }
@@ -189,7 +189,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 // awaitEngine waits until the loop answers: a request about an action that
 // cannot exist is refused by the loop, so its answer shows that the loop runs.
 func (d *daemon) awaitEngine(ctx context.Context) error {
-	_, err := d.engine.CancelAction(ctx, uuid.Nil, "")
+	_, err := d.engine.Actions().Cancel(ctx, uuid.Nil, "")
 	if errors.Is(err, shell.ErrNotFound) {
 		return nil
 	}

@@ -78,7 +78,7 @@ Ctrl-C stops it cleanly. After a kill -9, start it again: nothing is lost or fir
 
 // schedule makes the recurring action, unless there is any.
 func (d *demo) schedule(ctx context.Context) (note string, err error) {
-	list, _, err := d.engine.RecurringActions(ctx, shell.RecurringFilter{}, shell.Page{Limit: 1})
+	list, _, err := d.engine.Recurring().List(ctx, shell.RecurringFilter{}, shell.Page{Limit: 1})
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func (d *demo) schedule(ctx context.Context) (note string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = d.engine.CreateRecurring(shell.WithActor(ctx, "demo"), core.RecurringSpec{
+	_, err = d.engine.Recurring().Create(shell.WithActor(ctx, "demo"), core.RecurringSpec{
 		Namespace: config.DefaultScope, Tenant: config.DefaultScope,
 		CronExpr: demoCron, Timezone: "UTC", Enabled: true,
 		Description: "demo: the time, every 5 seconds",
@@ -115,7 +115,7 @@ func (d *demo) schedule(ctx context.Context) (note string, err error) {
 
 // print says how an action ended, and what its command printed.
 func (d *demo) print(ctx context.Context, id uuid.UUID) {
-	a, err := d.engine.Action(ctx, id)
+	a, err := d.engine.Actions().Get(ctx, id)
 	if err != nil {
 		if !errors.Is(err, shell.ErrNotFound) { // it may have gone by its retention
 			text.Sayf(d.out, "orreryd: action %s cannot be shown: %s\n", id, text.CleanLines(err.Error()))

@@ -45,7 +45,7 @@ func (d *daemon) wantedSessions(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{}
 	page := shell.Page{Limit: shell.MaxPage}
 	for {
-		tasks, next, err := d.engine.Tasks(ctx, shell.MachineFilter{}, page)
+		tasks, next, err := d.engine.Tasks().List(ctx, shell.MachineFilter{}, page)
 		if err != nil {
 			return nil, fmt.Errorf("list the tasks: %w", err)
 		}
