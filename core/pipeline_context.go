@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // put gives a value of the context a name, unless the context would become too long

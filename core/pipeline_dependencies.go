@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // dependencies are the pipelines that must be done first, none of which is known to be.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Checkpoint says how far a pipeline had come (003 Checkpoint).
