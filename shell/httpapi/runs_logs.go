@@ -72,21 +72,21 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 	return nil
 }
 
-// enterLogs takes one of the places of those who read logs.
+// enterLogs takes one of the slots for readers of logs.
 func (s *Server) enterLogs(follow bool) (leave func(), err error) {
-	places, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
+	slots, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
 	if follow {
-		places, most, did, after = &s.tails, maxTails, "followed: close one", "60"
+		slots, most, did, after = &s.tails, maxTails, "followed: close one", "60"
 	}
-	leave = func() { places.Add(-1) }
-	if places.Add(1) > most {
+	leave = func() { slots.Add(-1) }
+	if slots.Add(1) > most {
 		leave()
 		return nil, failf(http.StatusTooManyRequests, "%d logs are being %s", most, did).with("Retry-After", after)
 	}
 	return leave, nil
 }
 
-// attemptOf reads which attempt is meant; the latest where none is given.
+// attemptOf reads which attempt is meant; the latest if none is given.
 func attemptOf(q query, o core.Orchestrator) (uint32, error) {
 	v := q.opt("attempt")
 	if v == nil {
@@ -113,8 +113,8 @@ func logHeader(o core.Orchestrator, attempt uint32) map[string]string {
 	return h
 }
 
-// copyLogs has the logs written to out, until they end, the reader leaves, the
-// token expires, the engine stops or, where nobody follows, nothing comes for as
+// copyLogs has the logs written to out, until they end, the reader disconnects,
+// the token expires, the engine stops or, if they are not followed, nothing comes for as
 // long as a request, or a slow reader, may take.
 func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, attempt uint32, lo jobs.LogOptions, out *tail) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -127,7 +127,7 @@ func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, att
 	ended := ctx.Err() != nil
 	cancel(nil)
 	<-done
-	if ended { // also without an error: who knows what is missing
+	if ended { // even without an error: some of the logs may be missing
 		return context.Cause(ctx)
 	}
 	return err
@@ -149,7 +149,7 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 			case c.token.expired(s.o.Clock.Now()):
 				return errExpired
 			case follow:
-				out.begin() // so that the reader knows that it is heard
+				out.begin() // so that the reader knows that the request was taken
 			case out.silent() >= max(s.o.RequestTimeout, eventWrite):
 				return errSilent
 			}
@@ -184,7 +184,7 @@ func logFailure(err error, o core.Orchestrator, attempt uint32) error {
 	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner could not give them: the daemon's log says why"}
 }
 
-// tail writes logs as they come. Its methods may be called side by side.
+// tail writes logs as they come. Its methods may be called concurrently.
 type tail struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
@@ -225,7 +225,7 @@ func (t *tail) beginLocked() {
 	t.w.WriteHeader(http.StatusOK)
 }
 
-// silent is for how long nothing was written.
+// silent gives how long nothing has been written.
 func (t *tail) silent() time.Duration { return time.Since(t.start) - time.Duration(t.wrote.Load()) }
 
 // Write sends b at once, in pieces that also a slow reader takes in time.

@@ -44,13 +44,13 @@ func reachUses(r jobs.Reach, field string) iter.Seq[use] {
 }
 
 // asking is one question whether a token that is bound to tools may have something
-// done. Jobs lead on to others, by their constraints.
+// done. The constraints of a job lead on to other jobs.
 type asking struct {
 	s     *Server
 	token *Token
 	scope shell.Scope     // of what is done
 	seen  map[string]bool // ids of jobs that were looked at
-	// lenient lets a job be triggered that is not there.
+	// lenient allows triggers of jobs that do not exist.
 	lenient bool
 }
 
@@ -142,7 +142,7 @@ func (a asking) mayRunPod(ctx context.Context, u use) error {
 	return a.mayJob(ctx, u.at+".", spec)
 }
 
-// referring names what has a reference of that which decides what else is done.
+// referring names the field with a reference, of those that decide what else the run does.
 func referring(job string, spec core.JobSpec) string {
 	switch {
 	case mayRefer(job):
