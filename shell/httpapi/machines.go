@@ -65,8 +65,7 @@ func idOfPath(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
 	return id, nil
 }
 
-// matches reports whether the namespace and tenant of the query, where given,
-// are those.
+// matches reports whether the namespace and tenant of the query, if given, are those.
 func matches(q query, namespace, tenant string) bool {
 	return or(q.opt("namespace"), namespace) == namespace && or(q.opt("tenant"), tenant) == tenant
 }
@@ -106,10 +105,7 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 			return err
 		}
 		if _, ended := core.EndedAt(m); !ended && seconds > 0 {
-			m, err = waitEnd(r.Context(), s.waitLimit(seconds), id, wait)
-			if errors.Is(err, errStillGoing) {
-				m, err = k.get(r.Context(), id)
-			}
+			m, err = k.ended(r.Context(), s.waitLimit(seconds), id, wait)
 		}
 		if err != nil {
 			return k.gone(r, q, c, err)
@@ -127,16 +123,13 @@ func (s *Server) waitLimit(seconds int) time.Duration {
 	return min(time.Duration(seconds)*time.Second, s.o.RequestTimeout*9/10)
 }
 
-// errStillGoing says that the wait is over and the machine has not ended.
-var errStillGoing = errors.New("it has not ended")
-
-// waitEnd waits for the end of a machine.
-func waitEnd[S any](ctx context.Context, limit time.Duration, id uuid.UUID, wait func(context.Context, uuid.UUID) (S, error)) (S, error) {
+// ended gives the machine once it has ended, or as it is when the time for that is over.
+func (k machines[S, Out]) ended(ctx context.Context, limit time.Duration, id uuid.UUID, wait func(context.Context, uuid.UUID) (S, error)) (S, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m, err := wait(waiting, id)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return m, errStillGoing
+		return k.get(ctx, id)
 	}
 	return m, err
 }
@@ -207,19 +200,22 @@ func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
 	return id, s.idIsFree(ctx, id)
 }
 
-// homeOf gives namespace and tenant of what a caller makes or names, and
-// refuses what the token may not have.
-func (t *Token) homeOf(namespace, tenant *string) (scope shell.Scope, err error) {
-	if scope.Namespace, err = home("namespace", namespace, t.Namespaces); err != nil {
-		return scope, err
+// idIsFree looks for a machine of any kind under a caller's id: all kinds share
+// one space of ids. The engine refuses an action that exists, too; here also
+// what it cannot see is refused.
+func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
+	_, errAction := s.engine.Actions().Get(ctx, id)
+	_, errRecurring := s.engine.Recurring().Get(ctx, id)
+	_, errPipeline := s.engine.Pipelines().Get(ctx, id)
+	_, errTask := s.engine.Tasks().Get(ctx, id)
+	_, errStrategy := s.engine.Strategies().Get(ctx, id)
+	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
+		switch {
+		case err == nil:
+			return failf(http.StatusConflict, "id: %s exists already", id)
+		case !errors.Is(err, shell.ErrNotFound):
+			return err
+		}
 	}
-	if scope.Tenant, err = home("tenant", tenant, t.Tenants); err != nil {
-		return scope, err
-	}
-	return scope, t.permit(&scope.Namespace, &scope.Tenant, "")
-}
-
-// seesScope reports whether a machine without tools of its own exists for the holder.
-func (t *Token) seesScope(namespace, tenant string) bool {
-	return in(t.Namespaces, namespace) && in(t.Tenants, tenant)
+	return nil
 }
