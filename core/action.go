@@ -401,11 +401,7 @@ func (a Action) Terms() []effects.Term {
 }
 
 func (a Action) apply(e Event, c Clock) (State, []effects.Effect) {
-	ae, ok := e.(ActionEvent)
-	if !ok {
-		return a, a.refuse(e, effects.CodeInvalid, fmt.Sprintf("an action takes no event %q", e.EventType()))
-	}
-	return a.Apply(ae, c)
+	return applyOwn[Action, ActionEvent](a, "an action", e, c)
 }
 
 func (a Action) refuse(e Event, code effects.Code, reason string) []effects.Effect {

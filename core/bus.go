@@ -228,11 +228,7 @@ func (s Bus) Terms() []effects.Term {
 func (s Bus) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Bus) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(BusEvent)
-	if !ok {
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a bus takes no event %q", e.EventType()))
-	}
-	return s.Apply(own, c)
+	return applyOwn[Bus, BusEvent](s, "a bus", e, c)
 }
 
 func (s Bus) refuse(e Event, code effects.Code, reason string) []effects.Effect {

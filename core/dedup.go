@@ -123,11 +123,7 @@ func (d Dedup) Terms() []effects.Term {
 }
 
 func (d Dedup) apply(e Event, c Clock) (State, []effects.Effect) {
-	de, ok := e.(DedupEvent)
-	if !ok {
-		return d, d.refuse(e, effects.CodeInvalid, fmt.Sprintf("a dedup key takes no event %q", e.EventType()))
-	}
-	return d.Apply(de, c)
+	return applyOwn[Dedup, DedupEvent](d, "a dedup key", e, c)
 }
 
 func (d Dedup) refuse(e Event, code effects.Code, reason string) []effects.Effect {

@@ -418,11 +418,7 @@ func (j Job) Terms() []effects.Term {
 func (j Job) AppendJSON(b []byte) []byte { return appendMarshaled(b, j) }
 
 func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(JobEvent)
-	if !ok {
-		return j, j.refuse(e, effects.CodeInvalid, fmt.Sprintf("a job takes no event %q", e.EventType()))
-	}
-	return j.Apply(own, c)
+	return applyOwn[Job, JobEvent](j, "a job", e, c)
 }
 
 // announce says something of the job on the bus.

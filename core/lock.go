@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -302,9 +301,5 @@ func (l Lock) Terms() []effects.Term {
 func (l Lock) AppendJSON(b []byte) []byte { return appendMarshaled(b, l) }
 
 func (l Lock) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(LockEvent)
-	if !ok {
-		return l, refused(effects.Ref{Kind: KindLock, ID: l.ID}, e, effects.CodeInvalid, fmt.Sprintf("a lock takes no event %q", e.EventType()))
-	}
-	return l.Apply(own, c)
+	return applyOwn[Lock, LockEvent](l, "a lock", e, c)
 }

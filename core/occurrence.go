@@ -150,11 +150,7 @@ func (o Occurrence) Terms() []effects.Term {
 }
 
 func (o Occurrence) apply(e Event, c Clock) (State, []effects.Effect) {
-	oe, ok := e.(OccurrenceEvent)
-	if !ok {
-		return o, o.refuse(e, effects.CodeInvalid, fmt.Sprintf("an occurrence takes no event %q", e.EventType()))
-	}
-	return o.Apply(oe, c)
+	return applyOwn[Occurrence, OccurrenceEvent](o, "an occurrence", e, c)
 }
 
 func (o Occurrence) refuse(e Event, code effects.Code, reason string) []effects.Effect {

@@ -455,11 +455,7 @@ func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
 
 func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(OrchestratorEvent)
-	if !ok {
-		return o, o.refuse(e, effects.CodeInvalid, fmt.Sprintf("a run takes no event %q", e.EventType()))
-	}
-	return o.Apply(own, c)
+	return applyOwn[Orchestrator, OrchestratorEvent](o, "a run", e, c)
 }
 
 func (o Orchestrator) outstanding() []effects.Outer { return o.Asked.outstanding() }

@@ -484,9 +484,5 @@ func (p Pipeline) AppendJSON(b []byte) []byte { return appendMarshaled(b, p) }
 func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }
 
 func (p Pipeline) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(PipelineEvent)
-	if !ok {
-		return p, refused(effects.Ref{Kind: KindPipeline, ID: p.ID}, e, effects.CodeInvalid, fmt.Sprintf("a pipeline takes no event %q", e.EventType()))
-	}
-	return p.Apply(own, c)
+	return applyOwn[Pipeline, PipelineEvent](p, "a pipeline", e, c)
 }

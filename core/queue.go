@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -166,11 +165,7 @@ func (q Queue) Terms() []effects.Term {
 }
 
 func (q Queue) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(QueueEvent)
-	if !ok {
-		return q, refused(effects.Ref{Kind: KindQueue, ID: q.ID}, e, effects.CodeInvalid, fmt.Sprintf("a queue takes no event %q", e.EventType()))
-	}
-	return q.Apply(own, c)
+	return applyOwn[Queue, QueueEvent](q, "a queue", e, c)
 }
 
 // applyTo applies an event to a header and to the items that the view shows. If the

@@ -389,11 +389,7 @@ func (r RecurringAction) Terms() []effects.Term {
 }
 
 func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {
-	re, ok := e.(RecurringEvent)
-	if !ok {
-		return r, r.refuse(e, effects.CodeInvalid, fmt.Sprintf("a recurring action takes no event %q", e.EventType()))
-	}
-	return r.Apply(re, c)
+	return applyOwn[RecurringAction, RecurringEvent](r, "a recurring action", e, c)
 }
 
 func (r RecurringAction) refuse(e Event, code effects.Code, reason string) []effects.Effect {

@@ -309,11 +309,7 @@ func (s Scheduler) Terms() []effects.Term {
 func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(SchedulerEvent)
-	if !ok {
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
-	}
-	return s.Apply(own, c)
+	return applyOwn[Scheduler, SchedulerEvent](s, "a scheduler", e, c)
 }
 
 func (s Scheduler) refuse(e Event, code effects.Code, reason string) []effects.Effect {

@@ -437,9 +437,5 @@ func (s Semaphore) Terms() []effects.Term {
 func (s Semaphore) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Semaphore) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(SemaphoreEvent)
-	if !ok {
-		return s, refused(effects.Ref{Kind: KindSemaphore, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a semaphore takes no event %q", e.EventType()))
-	}
-	return s.Apply(own, c)
+	return applyOwn[Semaphore, SemaphoreEvent](s, "a semaphore", e, c)
 }

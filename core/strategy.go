@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -362,9 +361,5 @@ func (s Strategy) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 func (s Strategy) outstanding() []effects.Outer { return s.Pending.outstanding() }
 
 func (s Strategy) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(StrategyEvent)
-	if !ok {
-		return s, refused(effects.Ref{Kind: KindStrategy, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a strategy takes no event %q", e.EventType()))
-	}
-	return s.Apply(own, c)
+	return applyOwn[Strategy, StrategyEvent](s, "a strategy", e, c)
 }

@@ -420,11 +420,7 @@ func (t Task) Terms() []effects.Term {
 func (t Task) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
 func (t Task) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(TaskEvent)
-	if !ok {
-		return t, t.refuse(e, effects.CodeInvalid, fmt.Sprintf("a task takes no event %q", e.EventType()))
-	}
-	return t.Apply(own, c)
+	return applyOwn[Task, TaskEvent](t, "a task", e, c)
 }
 
 func (t Task) refuse(e Event, code effects.Code, reason string) []effects.Effect {

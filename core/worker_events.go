@@ -1,8 +1,6 @@
 package core
 
 import (
-	"fmt"
-
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
@@ -94,11 +92,7 @@ func (w Worker) Terms() []effects.Term {
 func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
 
 func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(WorkerEvent)
-	if !ok {
-		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("a worker takes no event %q", e.EventType()))
-	}
-	return w.Apply(own, c)
+	return applyOwn[Worker, WorkerEvent](w, "a worker", e, c)
 }
 
 func (w Worker) refuse(e Event, code effects.Code, reason string) []effects.Effect {
