@@ -88,3 +88,9 @@ func Shortens(e Event) bool {
 	_, ok := e.(SchedulerHeartbeats)
 	return ok
 }
+
+// ScansLists reports whether a batch reads the list indexes of that kind: those of the
+// parts of queues.
+func ScansLists(kind effects.Kind) bool {
+	return kind == KindQueueItem || kind == KindQueueKey || kind == KindQueueDedup
+}

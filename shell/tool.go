@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 )
@@ -105,4 +106,12 @@ func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 // An Interpreter must be safe for concurrent use.
 type Interpreter interface {
 	Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error)
+}
+
+// StateInterpreter is an [Interpreter] that needs the state of the machine: instead of
+// Carry, CarryFor is called, with the state as of the batch that handed the effect out.
+// An effect that was handed out before a crash comes with the state of now.
+type StateInterpreter interface {
+	Interpreter
+	CarryFor(ctx context.Context, s core.State, e effects.Outer) (json.RawMessage, error)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -70,8 +71,7 @@ func take(t *testing.T, c *constraints.Checker, w *world, typ, config string) er
 }
 
 func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	return shell.IsPermanent(err)
 }
 
 func TestAWebhookTellsWhatHappenedSignedAndUnderAKey(t *testing.T) {

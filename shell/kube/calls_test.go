@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -40,8 +41,7 @@ func quota() error {
 }
 
 func isPermanentError(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	return shell.IsPermanent(err)
 }
 
 func TestWhatMayPassIsTriedAgain(t *testing.T) {

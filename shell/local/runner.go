@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/internal/keymutex"
 	"github.com/orrery-go/orrery/shell/internal/pause"
@@ -156,8 +157,7 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 func (r *Runner) persist(ctx context.Context, try func() error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
-		var final interface{ Permanent() bool }
-		if err == nil || errors.As(err, &final) && final.Permanent() || ctx.Err() != nil {
+		if err == nil || shell.IsPermanent(err) || ctx.Err() != nil {
 			return err
 		}
 		r.logger.WarnContext(ctx, "a pod's processes: trying again", "error", err, "wait", wait)

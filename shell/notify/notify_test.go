@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
@@ -36,8 +37,7 @@ type interpreter interface {
 var _ interpreter = (*notify.Interpreter)(nil)
 
 func isPermanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	return shell.IsPermanent(err)
 }
 
 // heard is a channel that remembers what it was told.

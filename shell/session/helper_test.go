@@ -5,7 +5,6 @@ package session_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 )
 
@@ -276,6 +276,5 @@ func (p *place) file(name string) string {
 }
 
 func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
+	return shell.IsPermanent(err)
 }
