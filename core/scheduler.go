@@ -104,42 +104,15 @@ func (SchedulerHeartbeats) schedulerEvent() {}
 func (SchedulerForget) schedulerEvent()     {}
 func (SchedulerDue) schedulerEvent()        {}
 
-// EventType gives the discriminator.
-func (SchedulerTrack) EventType() string { return "track" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (SchedulerTrack) EventType() string      { return "track" }
 func (SchedulerHeartbeats) EventType() string { return "heartbeats" }
+func (SchedulerForget) EventType() string     { return "forget" }
+func (SchedulerDue) EventType() string        { return typeDue }
 
-// EventType gives the discriminator.
-func (SchedulerForget) EventType() string { return "forget" }
-
-// EventType gives the discriminator.
-func (SchedulerDue) EventType() string { return typeDue }
-
-// AppendJSON appends the journal form.
-func (e SchedulerTrack) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerHeartbeats) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerForget) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodeSchedulerEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case SchedulerTrack{}.EventType():
-		return decodeAs[SchedulerTrack](b)
-	case SchedulerHeartbeats{}.EventType():
-		return decodeAs[SchedulerHeartbeats](b)
-	case SchedulerForget{}.EventType():
-		return decodeAs[SchedulerForget](b)
-	case SchedulerDue{}.EventType():
-		return SchedulerDue{}, nil
-	}
-	return nil, nil
+// schedulerEvents are the events of Scheduler, as the journal has them.
+var schedulerEvents = []eventType{
+	event[SchedulerTrack](), event[SchedulerHeartbeats](), event[SchedulerForget](), event[SchedulerDue](),
 }
 
 // SchedulerRef names the scheduler that tracks a run.
@@ -345,4 +318,12 @@ func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
 
 func (s Scheduler) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, code, reason)
+}
+
+// shortenedFor: see [Shortened].
+func (e SchedulerHeartbeats) shortenedFor(s State) Event {
+	if s, ok := s.(Scheduler); ok {
+		return s.Shortened(e)
+	}
+	return e
 }

@@ -66,7 +66,7 @@ func (f *fold) readFirst() error {
 				return nil // an earlier base has it, or the journal makes it
 			}
 			f.first[ref] = bytes.Clone(r.State)
-			if !core.ScansLists(r.Kind) {
+			if !core.Scanned(r.Kind) {
 				return nil
 			}
 			s, err := core.DecodeState(r.Kind, r.State)
@@ -84,7 +84,7 @@ func (f *fold) readFirst() error {
 
 // place puts a record into the lists in which it stands.
 func (f *fold) place(ref effects.Ref, s core.State) {
-	if !core.ScansLists(ref.Kind) {
+	if !core.Scanned(ref.Kind) {
 		return
 	}
 	for _, t := range s.Terms() {

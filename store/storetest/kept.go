@@ -9,9 +9,9 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// keepingCases are about what is kept beside the machines: webhooks, what was
+// keptCases are about what is kept beside the machines: webhooks, what was
 // set aside, small values.
-var keepingCases = []testCase{
+var keptCases = []testCase{
 	{"a webhook reads as it arrived, byte for byte, in the order of the ids", func(s *suite) {
 		second := store.Webhook{ID: id(2), Route: "r\"2", Header: []byte(`{"a": "<b>"}`), ReceivedAt: 1000, Body: []byte("\x00\xff raw <body>")}
 		first := store.Webhook{ID: id(1), Route: "", ReceivedAt: 1}
