@@ -85,7 +85,7 @@ func TestCreatingTwiceStartsOnce(t *testing.T) {
 	other.RunID = "other:2023"
 	_, err := w.Create(t.Context(), other)
 	require.ErrorContains(t, err, "other:2023")
-	assert.True(t, shell.IsPermanent(err))
+	assert.True(t, shell.IsPermanent(err), "%v", err)
 	assert.Equal(t, "once\n", read(t, count))
 }
 

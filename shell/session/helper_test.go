@@ -23,7 +23,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 )
 
@@ -273,8 +272,4 @@ func (p *place) file(name string) string {
 	b, err := os.ReadFile(path)
 	require.NoError(p.t, err)
 	return string(b)
-}
-
-func permanent(err error) bool {
-	return shell.IsPermanent(err)
 }
