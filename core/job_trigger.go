@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -61,4 +62,13 @@ func (j Job) freeInstant(c Clock) Time {
 		at++
 	}
 	return at
+}
+
+// jsonOf encodes what an announcement says: strings, numbers and times always do.
+func jsonOf(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
 }

@@ -1,10 +1,6 @@
 package core
 
-import (
-	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
-)
+import "github.com/google/uuid"
 
 // OrchestratorEvent is an event of [Orchestrator]. The set is closed.
 //
@@ -195,16 +191,6 @@ func (e PodLost) AppendJSON(b []byte) []byte {
 
 // AppendJSON appends the journal form.
 func (e OrchestratorExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// bounded cleans what the cluster says.
-func (p Pod) bounded() Pod {
-	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
-	p.Reason, p.Message = firstText(p.Reason), firstText(p.Message)
-	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
-		*t = min(max(*t, 0), effects.MaxTime)
-	}
-	return p
-}
 
 func decodeOrchestratorEvent(typ string, b []byte) (Event, error) {
 	switch typ {

@@ -104,7 +104,7 @@ var _ = register(core.KindOrchestrator, kit{
 			if !exists(a) {
 				return unless(len(waitedFor(b)) == 0 && !b.InCluster, "%v is lost", waitedFor(b))
 			}
-			if problem := numbered(s, b.Asked, a.Asked, 1); problem != "" {
+			if problem := numbered(s, b.Pending, a.Pending, 1); problem != "" {
 				return problem
 			}
 			return unless(!a.State.Terminal() || len(waitedFor(a)) == 0 || a.State == core.OrchestratorOrphaned && a.InCluster, "%s waits for %v", a.State, waitedFor(a))
@@ -474,12 +474,12 @@ func hostileRun(t *rapid.T) core.State {
 		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.Kill{N: 1}},
 	}), 0, 3).Draw(t, "open")
 	return core.Orchestrator{
-		RunSpec: spec, Asked: asked,
+		RunSpec: spec, Pending: asked,
 		State:         rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "state"),
 		PreviousState: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "previous_state"),
 		RetryAttempt:  count("attempt"), Admitted: rapid.Bool().Draw(t, "admitted"), InCluster: rapid.Bool().Draw(t, "in_cluster"), Repeats: count("repeats"),
 		Step:      rapid.SampledFrom([]core.RunStep{core.StepNone, core.StepLogs, core.StepChecking, core.StepActing, core.StepDeleting, core.StepAdopted, "odd"}).Draw(t, "step"),
-		Leaving:   core.Leaving{To: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "", "", "odd")).Draw(t, "leaving")},
+		Exit:      core.RunExit{To: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "", "", "odd")).Draw(t, "leaving")},
 		Actions:   rapid.SliceOfN(rapid.Just(core.ActionRecord{N: 1}), 0, 2).Draw(t, "actions"),
 		ToTake:    rapid.SliceOfN(rapid.SampledFrom([]core.ActionRequest{{Type: "webhook"}, {Type: core.ActionSkip}, {Type: core.ActionKickOffJob, Config: json.RawMessage("{")}}), 0, 2).Draw(t, "to_take"),
 		Decision:  core.Decision{Verdict: rapid.SampledFrom([]core.RunVerdict{"", "odd", core.RunFail, core.RunSkip, core.RunRetry, core.RunStop, core.RunProceed}).Draw(t, "verdict")},

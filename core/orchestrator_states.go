@@ -13,7 +13,7 @@ type OrchestratorStatus string
 const (
 	// Pre-execution states.
 	OrchestratorPreRun           OrchestratorStatus = "pre_run"           // waiting for the scheduled time
-	OrchestratorPending          OrchestratorStatus = "pending"           // the time has come; waits for a place where the job has no more
+	OrchestratorPending          OrchestratorStatus = "pending"           // the time has come; waits for a slot of the job
 	OrchestratorConditionPending OrchestratorStatus = "condition_pending" // about to check constraints
 	OrchestratorConditionRunning OrchestratorStatus = "condition_running" // checking constraints
 	OrchestratorActionPending    OrchestratorStatus = "action_pending"    // about to take the actions of constraints
@@ -104,12 +104,47 @@ func (s OrchestratorStatus) known() bool {
 	return ok
 }
 
+// validateTransition says that the map has no such edge (004 Transition Validation
+// Function).
+func validateTransition(from, to OrchestratorStatus) error {
+	if slices.Contains(OrchestratorTransitions(from), to) {
+		return nil
+	}
+	return fmt.Errorf("invalid state transition: %s -> %s", from, to)
+}
+
 // transitionTo is the only way for the state to change (004 transitionTo). An
 // error says that the map has no such edge, and leaves the run as it was.
-func (o Orchestrator) transitionTo(to OrchestratorStatus) (Orchestrator, error) {
-	if !slices.Contains(OrchestratorTransitions(o.State), to) {
-		return o, fmt.Errorf("invalid state transition: %s -> %s", o.State, to)
+func (t *orchestratorTransition) transitionTo(to OrchestratorStatus) error {
+	if err := validateTransition(t.State, to); err != nil {
+		return err
 	}
-	o.PreviousState, o.State = o.State, to
-	return o, nil
+	t.PreviousState, t.State = t.State, to
+	return nil
+}
+
+// to takes an edge of the map and announces it. An edge that the map does not have is
+// a defect; the run then stays where it is.
+func (t *orchestratorTransition) to(state OrchestratorStatus) {
+	if err := t.transitionTo(state); err != nil {
+		t.announce("invalid_transition", struct {
+			Error string `json:"error"`
+		}{err.Error()})
+		return
+	}
+	t.UpdatedAt, t.Repeats, t.SparedAt = t.clock.Now, 0, 0
+	t.announceState()
+}
+
+// announceState says which state the run has entered, with what a log line of it has
+// (004 Structured Logging Fields).
+func (t *orchestratorTransition) announceState() {
+	t.announce(string(t.State), struct {
+		RunID       string             `json:"run_id"`
+		JobID       string             `json:"job_id"`
+		ScheduledAt Time               `json:"scheduled_at"`
+		From        OrchestratorStatus `json:"from,omitempty"`
+		Attempt     uint32             `json:"attempt"`
+		Error       string             `json:"error,omitempty"`
+	}{t.RunID, t.JobID, t.ScheduledAt, t.PreviousState, t.RetryAttempt, t.Error})
 }

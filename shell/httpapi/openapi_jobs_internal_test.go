@@ -32,7 +32,7 @@ var jobTypes = map[string]reflect.Type{
 	"RetryConfig":       reflect.TypeFor[core.RetryConfig](),
 	"Run":               reflect.TypeFor[core.Orchestrator](),
 	"RunDecision":       reflect.TypeFor[core.Decision](),
-	"RunLeaving":        reflect.TypeFor[core.Leaving](),
+	"RunLeaving":        reflect.TypeFor[core.RunExit](),
 	"RunList":           reflect.TypeFor[wire.RunList](),
 	"RunLogs":           reflect.TypeFor[core.RunLogs](),
 	"RunMetrics":        reflect.TypeFor[core.OrchestratorMetrics](),
