@@ -94,7 +94,7 @@ func TestCoreAndEffectsArePure(t *testing.T) {
 	imp := exports(fset, pkgs)
 	checked := 0
 	for _, p := range pkgs {
-		if layer := layerOf(p.ImportPath); (layer != "core" && layer != "effects") || len(p.GoFiles) == 0 {
+		if layer := layerOf(p.ImportPath); (layer != "core" && layer != "effects") || len(p.GoFiles) == 0 || isTestKit(p) {
 			continue
 		}
 		checked++
@@ -236,6 +236,9 @@ func layerOf(importPath string) string {
 	return top
 }
 
+// isTestKit reports whether only tests import the package, as store/storetest.
+func isTestKit(p listed) bool { return strings.HasSuffix(p.ImportPath, "test") }
+
 func layerBreaches(pkgs []listed) []string {
 	var found []string
 	for _, p := range pkgs {
@@ -250,8 +253,8 @@ func layerBreaches(pkgs []listed) []string {
 				found = append(found, fmt.Sprintf("%s imports %s: %s may import only %s", p.ImportPath, imp, layer, strings.Join(below, ", ")))
 			}
 		}
-		if strings.HasSuffix(p.ImportPath, "test") {
-			continue // a test kit for others, such as store/storetest
+		if isTestKit(p) {
+			continue
 		}
 		for _, imp := range p.Imports {
 			if slices.ContainsFunc(testOnly, func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") }) {
@@ -268,6 +271,29 @@ func TestEveryPackageImportsOnlyLayersBelowIt(t *testing.T) {
 	for _, breach := range layerBreaches(pkgs) {
 		t.Error(breach)
 	}
+}
+
+// seedless gives the packages whose tests draw with rapid from seeds that nobody
+// has fixed.
+func seedless(pkgs []listed) []string {
+	var found []string
+	for _, p := range pkgs {
+		imports := slices.Concat(p.TestImports, p.XTestImports)
+		draws := slices.Contains(imports, "pgregory.net/rapid") || slices.Contains(imports, module+"/store/storetest")
+		if draws && !slices.Contains(imports, module+"/effects/seedtest") {
+			found = append(found, p.ImportPath)
+		}
+	}
+	return found
+}
+
+func TestPropertiesDrawFromFixedSeeds(t *testing.T) {
+	assert.Empty(t, seedless(goList(t, "./...")), "import effects/seedtest in their tests")
+	rapid, kit, seed := "pgregory.net/rapid", module+"/store/storetest", module+"/effects/seedtest"
+	assert.Equal(t, []string{"a", "b"}, seedless([]listed{
+		{ImportPath: "a", TestImports: []string{rapid}}, {ImportPath: "b", XTestImports: []string{kit}},
+		{ImportPath: "c", TestImports: []string{seed}, XTestImports: []string{rapid}}, {ImportPath: "d", Imports: []string{rapid}},
+	}))
 }
 
 func TestTheLayerRuleFindsImportsThatPointUp(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 )
 
 // kit is what the tests of all machines need to know of one kind.

@@ -116,25 +116,26 @@ const (
 type orchestratorTransition struct {
 	transition
 	Orchestrator
+	event Event
 }
 
 // Apply carries out one transition.
 func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effects.Effect) {
-	t := &orchestratorTransition{transition{clock: c}, o}
+	t := &orchestratorTransition{transition{clock: c}, o, e}
 	create, creates := e.(OrchestratorCreate)
 	switch {
 	case creates && o.ID == uuid.Nil:
 		t.create(create)
 	case o.ID == uuid.Nil:
-		t.refuse(e, effects.CodeNotFound, "run not found")
+		t.refuse(effects.CodeNotFound, "run not found")
 	case !o.State.known():
-		t.refuse(e, effects.CodeConflict, "run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
+		t.refuse(effects.CodeConflict, "run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
 	case creates:
-		t.refuse(e, effects.CodeExists, "run_id: run %s exists already", clip(o.RunID))
-	case o.State.Terminal():
-		t.applyEnded(e)
-	default:
+		t.refuse(effects.CodeExists, "run_id: run %s exists already", clip(o.RunID))
+	case !o.State.Terminal():
 		t.apply(e)
+	default:
+		t.applyEnded(e)
 	}
 	return concluded(o, t.Orchestrator, t.transition)
 }
@@ -144,35 +145,35 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 	switch e := e.(type) {
 	case OrchestratorConfigure:
-		if t.takes(e, OrchestratorPreRun) {
+		if t.in(OrchestratorPreRun) {
 			t.configure(e)
 		}
 	case OrchestratorAdmit:
-		if t.takes(e, OrchestratorPending) {
+		if t.in(OrchestratorPending) {
 			t.admit(e)
 		}
 	case PodCreated:
-		if t.takes(e, OrchestratorContainerCreating, OrchestratorRunning) {
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
 			t.podCreated(e)
 		}
 	case PodRunning:
-		if t.takes(e, OrchestratorContainerCreating, OrchestratorRunning) {
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
 			t.podRunning(e)
 		}
 	case PodEnded:
-		if t.takes(e, OrchestratorContainerCreating, OrchestratorRunning, OrchestratorTerminating) {
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning, OrchestratorTerminating) {
 			t.podEnded(e)
 		}
 	case PodLost:
-		if t.takes(e, OrchestratorContainerCreating, OrchestratorRunning) {
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
 			t.podLost(e)
 		}
 	case OrchestratorRetry:
-		if t.takes(e, OrchestratorRetrying) {
+		if t.in(OrchestratorRetrying) {
 			t.retry()
 		}
 	case OrchestratorDue:
-		t.due(e)
+		t.due()
 	case OrchestratorCancel:
 		t.cancel(e)
 	case OrchestratorOrphan:
@@ -182,19 +183,19 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
 		t.answer(e)
 	case OrchestratorCreate, OrchestratorHeartbeats, OrchestratorExpire:
-		t.refuseNow(e)
+		t.refuseNow()
 	}
 }
 
 // due is the table of a deadline that has come: the state, and what follows.
-func (t *orchestratorTransition) due(e OrchestratorDue) {
+func (t *orchestratorTransition) due() {
 	now, at := t.clock.Now, t.Deadline()
 	switch {
 	case at.IsZero():
-		t.refuse(e, effects.CodeConflict, "run %s waits for no time", clip(t.RunID))
+		t.refuse(effects.CodeConflict, "run %s waits for no time", clip(t.RunID))
 		return
 	case at.After(now):
-		t.refuse(e, effects.CodeConflict, "run %s is due at %s, after %s", clip(t.RunID), at, now)
+		t.refuse(effects.CodeConflict, "run %s is due at %s, after %s", clip(t.RunID), at, now)
 		return
 	case t.spare(at):
 		return
@@ -211,7 +212,7 @@ func (t *orchestratorTransition) due(e OrchestratorDue) {
 	case OrchestratorRetrying:
 		t.retry()
 	default: // none of the others has a deadline
-		t.refuseNow(e)
+		t.refuseNow()
 	}
 }
 
@@ -223,15 +224,15 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 	case OrchestratorAdmit:
 		t.admitEnded(e)
 	case PodEnded:
-		if t.takesAdopted(e, e.Attempt) {
+		if t.adopts(e.Attempt) {
 			t.adoptedEnded(e)
 		}
 	case PodLost:
-		if t.takesAdopted(e, e.Attempt) {
+		if t.adopts(e.Attempt) {
 			t.adoptedLost(e.Reason)
 		}
 	case OrchestratorCancel:
-		if t.takesAdopted(e, t.RetryAttempt) {
+		if t.adopts(t.RetryAttempt) {
 			t.UpdatedAt = t.clock.Now
 			t.fetchLogs()
 		}
@@ -244,19 +245,19 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 			t.Orchestrator = Orchestrator{}
 			return
 		}
-		t.refuseNow(e)
+		t.refuseNow()
 	case OrchestratorCreate, OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
-		t.refuseNow(e)
+		t.refuseNow()
 	}
 }
 
-// takes reports whether the run is in one of the states that take the event, and
-// refuses the event otherwise.
-func (t *orchestratorTransition) takes(e Event, states ...OrchestratorStatus) bool {
+// in reports whether the run is in one of the states that take the event, and refuses
+// the event otherwise.
+func (t *orchestratorTransition) in(states ...OrchestratorStatus) bool {
 	if slices.Contains(states, t.State) {
 		return true
 	}
-	t.refuseNow(e)
+	t.refuseNow()
 	return false
 }
 
@@ -282,7 +283,7 @@ func (t *orchestratorTransition) configure(e OrchestratorConfigure) {
 	spec := t.RunSpec
 	spec.Config = e.Config.withDefaults()
 	if err := spec.Validate(); err != nil {
-		t.refuse(e, effects.CodeInvalid, "%s", err)
+		t.refuse(effects.CodeInvalid, "%s", err)
 		return
 	}
 	t.RunSpec, t.UpdatedAt = spec, t.clock.Now
@@ -309,7 +310,7 @@ func (t *orchestratorTransition) missStart() {
 // admit: the job has given the run a slot, and its first attempt begins.
 func (t *orchestratorTransition) admit(e OrchestratorAdmit) {
 	if t.Admitted {
-		t.refuseNow(e)
+		t.refuseNow()
 		return
 	}
 	t.Admitted, t.Occurrence = true, e.Occurrence
@@ -351,7 +352,7 @@ func (t *orchestratorTransition) forgetAttempt() {
 // cancel: any state that is not terminal → cancelled, once the cluster is cleaned up.
 func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
 	if t.Exit.To == OrchestratorCancelled {
-		t.refuse(e, effects.CodeConflict, "run %s is being cancelled already", clip(t.RunID))
+		t.refuse(effects.CodeConflict, "run %s is being cancelled already", clip(t.RunID))
 		return
 	}
 	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")})
@@ -377,7 +378,7 @@ func (t *orchestratorTransition) orphan(e OrchestratorOrphan) {
 // reportMetrics announces the metrics once the heartbeats are counted.
 func (t *orchestratorTransition) reportMetrics(e OrchestratorHeartbeats) {
 	if t.Reported {
-		t.refuseNow(e)
+		t.refuseNow()
 		return
 	}
 	t.Metrics.HeartbeatsSent, t.Reported = e.Sent, true
@@ -387,7 +388,7 @@ func (t *orchestratorTransition) reportMetrics(e OrchestratorHeartbeats) {
 // admitEnded: the job gave the run a slot as the run was cancelled.
 func (t *orchestratorTransition) admitEnded(e OrchestratorAdmit) {
 	if t.Occurrence != uuid.Nil || e.Occurrence == uuid.Nil {
-		t.refuseNow(e)
+		t.refuseNow()
 		return
 	}
 	t.Occurrence = e.Occurrence
@@ -405,13 +406,13 @@ func (t *orchestratorTransition) announce(action string, data any) {
 	t.transition.announce("run", "orchestrator", action, t.ID, jsonOf(data))
 }
 
-func (t *orchestratorTransition) refuse(e Event, code effects.Code, format string, args ...any) {
-	t.transition.refuse(runRef(t.ID), e, code, format, args...)
+func (t *orchestratorTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(runRef(t.ID), t.event, code, format, args...)
 }
 
 // refuseNow refuses an event that the run cannot take in its present state.
-func (t *orchestratorTransition) refuseNow(e Event) {
-	t.refuse(e, effects.CodeConflict, "run %s is %s: it cannot take %q", clip(t.RunID), t.State, e.EventType())
+func (t *orchestratorTransition) refuseNow() {
+	t.refuse(effects.CodeConflict, "run %s is %s: it cannot take %q", clip(t.RunID), t.State, t.event.EventType())
 }
 
 // Ref names the run.

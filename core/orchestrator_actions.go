@@ -191,11 +191,11 @@ func (t *orchestratorTransition) childEnded(e ChildEnded) {
 	i := slices.IndexFunc(t.Actions, func(a ActionRecord) bool { return a.N == e.N })
 	switch {
 	case e.Outcome != ChildRefused:
-		t.refuseNow(e)
+		t.refuseNow()
 	case e.N == 0 && t.State == OrchestratorPending && !t.Admitted:
 		t.endWith(RunExit{To: OrchestratorCancelled, Reason: firstText("its job does not know it: " + reason)})
 	case i < 0 || t.Actions[i].Error != "":
-		t.refuseNow(e)
+		t.refuseNow()
 	default:
 		t.actionRefused(i, reason)
 	}

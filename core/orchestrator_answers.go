@@ -5,7 +5,7 @@ import "github.com/orrery-go/orrery/effects"
 // answer takes an answer to the effect that the run waits for.
 func (t *orchestratorTransition) answer(e Event) {
 	if !takeEffectAnswer(t, &t.Pending, e) {
-		t.refuse(e, effects.CodeConflict, "run %s does not wait for effect %d, which %q answers", clip(t.RunID), answeredEffect(e), e.EventType())
+		t.refuse(effects.CodeConflict, "run %s does not wait for effect %d, which %q answers", clip(t.RunID), answeredEffect(e), e.EventType())
 	}
 }
 

@@ -116,11 +116,11 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 	pod := e.Pod.bounded()
 	switch {
 	case !t.awaitsPod(e.Attempt):
-		t.refuseNow(e)
+		t.refuseNow()
 	case t.Pod.replacedBy(pod):
 		t.podReplaced(pod)
 	case t.State != OrchestratorContainerCreating || t.Pod == pod:
-		t.refuseNow(e)
+		t.refuseNow()
 	default:
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
 	}
@@ -131,11 +131,11 @@ func (t *orchestratorTransition) podRunning(e PodRunning) {
 	pod := e.Pod.bounded()
 	switch {
 	case !t.awaitsPod(e.Attempt):
-		t.refuseNow(e)
+		t.refuseNow()
 	case t.Pod.replacedBy(pod):
 		t.podReplaced(pod)
 	case t.State != OrchestratorContainerCreating:
-		t.refuseNow(e)
+		t.refuseNow()
 	default:
 		t.Pod = pod
 		t.startRunning()
@@ -168,7 +168,7 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
 	default:
-		t.refuseNow(e)
+		t.refuseNow()
 	}
 }
 
@@ -182,7 +182,7 @@ func (t *orchestratorTransition) podReplaced(by Pod) {
 // podLost: the pod is gone, and nobody knows how it would have ended.
 func (t *orchestratorTransition) podLost(e PodLost) {
 	if !t.awaitsPod(e.Attempt) {
-		t.refuseNow(e)
+		t.refuseNow()
 		return
 	}
 	t.losePod(boundedReason(e.Reason, "the pod is gone"))
@@ -213,13 +213,13 @@ func (t *orchestratorTransition) terminate(failure string) {
 	t.fetchLogs()
 }
 
-// takesAdopted reports whether the run is orphaned and its pod goes on, and the event
-// is about this pod. Otherwise the event is refused.
-func (t *orchestratorTransition) takesAdopted(e Event, attempt uint32) bool {
+// adopts reports whether the run is orphaned and goes on with the pod of that attempt,
+// and refuses the event otherwise.
+func (t *orchestratorTransition) adopts(attempt uint32) bool {
 	if t.Step == StepAdopted && attempt == t.RetryAttempt {
 		return true
 	}
-	t.refuseNow(e)
+	t.refuseNow()
 	return false
 }
 

@@ -16,20 +16,26 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// CreateAction stores an action; it fires when its time has come. An id of
+// Actions are the calls for actions.
+type Actions struct{ e *Engine }
+
+// Actions gives the calls for actions: one run of a tool, now or at a set time.
+func (e *Engine) Actions() Actions { return Actions{e} }
+
+// Create stores an action; it fires when its time has come. An id of
 // zeros is replaced by a fresh one, a trigger without a type fires now. The
 // error is a [*Refusal] where the spec is wrong, the id exists, or another live
 // action holds the dedup key. The spec may be changed afterwards; what the
 // engine returns, here and elsewhere, must not be written to.
-func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
+func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
 	if err := fillID(&spec.ID); err != nil {
 		return core.Action{}, err
 	}
 	if spec.Trigger.Type == "" {
-		spec.Trigger = core.Scheduled(wall(e.o.Clock.Now()))
+		spec.Trigger = core.Scheduled(wall(a.e.o.Clock.Now()))
 	}
 	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
-	if err := e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
+	if err := a.e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
 		return core.Action{}, err
 	}
 	spec.ToolInput = slices.Clone(spec.ToolInput)
@@ -39,7 +45,7 @@ func (e *Engine) CreateAction(ctx context.Context, spec core.ActionSpec) (core.A
 	if spec.DedupKey != "" {
 		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
 	}
-	s, err := e.do(ctx, &request{
+	s, err := a.e.do(ctx, &request{
 		inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}},
 		want:   ref,
 	})
@@ -60,18 +66,18 @@ func fillID(id *uuid.UUID) (err error) {
 
 // Execute creates an action and returns it once it has ended. When ctx ends
 // first, the action goes on.
-func (e *Engine) Execute(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
+func (a Actions) Execute(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
 	if err := fillID(&spec.ID); err != nil {
 		return core.Action{}, err
 	}
 	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
-	c := e.wait.add(ref)
-	defer e.wait.remove(ref, c)
-	a, err := e.CreateAction(ctx, spec)
+	c := a.e.wait.add(ref)
+	defer a.e.wait.remove(ref, c)
+	made, err := a.Create(ctx, spec)
 	if err != nil {
-		return a, err
+		return made, err
 	}
-	s, err := e.await(ctx, c, a)
+	s, err := a.e.await(ctx, c, made)
 	return asAction(s, err)
 }
 
@@ -102,7 +108,7 @@ func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, i
 }
 
 func (e *Engine) knownTools() string {
-	names := e.Tools()
+	names := e.Actions().Tools()
 	if len(names) == 0 {
 		return "no tool is configured"
 	}
@@ -110,28 +116,28 @@ func (e *Engine) knownTools() string {
 }
 
 // Tools lists the names of the configured tools, in order.
-func (e *Engine) Tools() []string { return slices.Sorted(maps.Keys(e.o.Tools)) }
+func (a Actions) Tools() []string { return slices.Sorted(maps.Keys(a.e.o.Tools)) }
 
-// Action reads an action; [ErrNotFound] where there is none.
-func (e *Engine) Action(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	s, err := e.read(ctx, effects.Ref{Kind: core.KindAction, ID: id})
+// Get reads an action; [ErrNotFound] where there is none.
+func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	s, err := a.e.read(ctx, effects.Ref{Kind: core.KindAction, ID: id})
 	return asAction(s, err)
 }
 
-// CancelAction ends an action that is pending or running.
-func (e *Engine) CancelAction(ctx context.Context, id uuid.UUID, reason string) (core.Action, error) {
-	return e.sendAction(ctx, id, core.ActionCancel{Reason: reason})
+// Cancel ends an action that is pending or running.
+func (a Actions) Cancel(ctx context.Context, id uuid.UUID, reason string) (core.Action, error) {
+	return a.e.sendAction(ctx, id, core.ActionCancel{Reason: reason})
 }
 
-// TriggerAction runs a pending action now.
-func (e *Engine) TriggerAction(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	return e.sendAction(ctx, id, core.ActionTrigger{})
+// Trigger runs a pending action now.
+func (a Actions) Trigger(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	return a.e.sendAction(ctx, id, core.ActionTrigger{})
 }
 
 // Wait returns the action once it has ended: at once where it has already. A
 // recurring action does not end by completing.
-func (e *Engine) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindAction, ID: id})
+func (a Actions) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
+	s, err := a.e.waitFor(ctx, effects.Ref{Kind: core.KindAction, ID: id})
 	return asAction(s, err)
 }
 
@@ -154,11 +160,17 @@ func notFound(err error) error {
 	return err
 }
 
-// ReceiveWebhook stores a request of a configured route, raw, and returns its
+// Webhooks are the calls for the webhook ingress.
+type Webhooks struct{ e *Engine }
+
+// Webhooks gives the calls for the webhook ingress.
+func (e *Engine) Webhooks() Webhooks { return Webhooks{e} }
+
+// Receive stores a request of a configured route, raw, and returns its
 // id once it is durable (B4). The action that the next tick makes of it has the
 // same id.
-func (e *Engine) ReceiveWebhook(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
-	if _, ok := e.o.Webhooks[route]; !ok {
+func (w Webhooks) Receive(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
+	if _, ok := w.e.o.Webhooks[route]; !ok {
 		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
 	}
 	if len(body) > core.MaxWebhookBytes {
@@ -172,12 +184,12 @@ func (e *Engine) ReceiveWebhook(ctx context.Context, route string, header map[st
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("encode the headers: %w", err)
 	}
-	_, err = e.do(ctx, &request{webhook: &store.Webhook{
-		ID: id, Route: route, Header: h, ReceivedAt: wall(e.o.Clock.Now()), Body: body,
+	_, err = w.e.do(ctx, &request{webhook: &store.Webhook{
+		ID: id, Route: route, Header: h, ReceivedAt: wall(w.e.o.Clock.Now()), Body: body,
 	}})
 	if err != nil {
 		return uuid.Nil, err
 	}
-	e.stats.webhooks.Add(1)
+	w.e.stats.webhooks.Add(1)
 	return id, nil
 }

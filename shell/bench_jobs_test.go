@@ -32,16 +32,16 @@ func (c *instant) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (
 	switch e := e.(type) {
 	case effects.CreateRun:
 		ctx = context.WithoutCancel(ctx) // a pod that runs overtakes the answer, and ends this effect
-		if _, err := c.e.SendJobRun(ctx, ref.ID, core.PodRunning{Attempt: e.Attempt, Pod: core.Pod{Name: "p", Node: "n"}}); err != nil {
+		if _, err := c.e.Runs().Send(ctx, ref.ID, core.PodRunning{Attempt: e.Attempt, Pod: core.Pod{Name: "p", Node: "n"}}); err != nil {
 			return nil, err
 		}
 		if c.stays {
 			return nil, nil
 		}
-		_, err := c.e.SendJobRun(ctx, ref.ID, core.PodEnded{Attempt: e.Attempt, Pod: exitCode(0)})
+		_, err := c.e.Runs().Send(ctx, ref.ID, core.PodEnded{Attempt: e.Attempt, Pod: exitCode(0)})
 		return json.RawMessage(`{"api_calls":1}`), err
 	case effects.FetchLogs:
-		return json.RawMessage(`{"api_calls":1,"logs":{"stored":true}}`), c.e.PutRunLog(ctx, ref.ID, e.Attempt, make([]byte, 1000))
+		return json.RawMessage(`{"api_calls":1,"logs":{"stored":true}}`), c.e.Runs().PutLog(ctx, ref.ID, e.Attempt, make([]byte, 1000))
 	}
 	return json.RawMessage(`{"api_calls":1}`), nil
 }
@@ -97,11 +97,11 @@ func BenchmarkJobRun(b *testing.B) {
 			each(callers, b.N, func() error {
 				n := <-free
 				defer func() { free <- n }()
-				made, err := c.e.TriggerJob(bg(), tenant, fmt.Sprintf("job-%d", n), shell.TriggerOptions{By: "bench"})
+				made, err := c.e.Jobs().Trigger(bg(), tenant, fmt.Sprintf("job-%d", n), shell.TriggerOptions{By: "bench"})
 				if err != nil {
 					return err
 				}
-				o, err := c.e.WaitJobRun(bg(), made.Run)
+				o, err := c.e.Runs().Wait(bg(), made.Run)
 				if err == nil && o.State != core.OrchestratorCompleted {
 					err = fmt.Errorf("run is %s: %s", o.State, o.Error)
 				}
@@ -154,7 +154,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 }
 
 func triggeredRun(b *testing.B, e *shell.Engine, job string) uuid.UUID {
-	made, err := e.TriggerJob(bg(), tenant, job, shell.TriggerOptions{By: "bench"})
+	made, err := e.Jobs().Trigger(bg(), tenant, job, shell.TriggerOptions{By: "bench"})
 	require.NoError(b, err)
 	return made.Run
 }

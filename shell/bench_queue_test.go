@@ -37,17 +37,17 @@ func BenchmarkDurableQueue(b *testing.B) {
 			b.ResetTimer()
 			begin := time.Now()
 			each(workers, b.N, func() error {
-				if _, _, err := e.Push(bg(), "bench", "t", "mail", shell.PushOptions{Data: data}); err != nil {
+				if _, _, err := e.Queues().Push(bg(), "bench", "t", "mail", shell.PushOptions{Data: data}); err != nil {
 					return err
 				}
-				items, err := e.Take(bg(), queue, shell.TakeOptions{Holder: "bench"})
+				items, err := e.Queues().Take(bg(), queue, shell.TakeOptions{Holder: "bench"})
 				if err != nil {
 					return err
 				}
 				if len(items) != 1 {
 					return errors.New("there is always one for who has pushed one")
 				}
-				return e.Complete(bg(), shell.HoldOf(items[0]), nil)
+				return e.Queues().Complete(bg(), shell.HoldOf(items[0]), nil)
 			}, b)
 			ours := time.Since(begin)
 			b.StopTimer()

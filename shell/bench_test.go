@@ -44,7 +44,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			b.ResetTimer()
 			begin := time.Now()
 			each(callers, b.N, func() error {
-				a, err := e.Execute(bg(), benchmarkSpec())
+				a, err := e.Actions().Execute(bg(), benchmarkSpec())
 				if err == nil && a.Status.Type != core.StatusCompleted {
 					err = fmt.Errorf("action is %s: %s", a.Status.Type, a.Status.Reason)
 				}

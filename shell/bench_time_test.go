@@ -32,7 +32,7 @@ func BenchmarkStart(b *testing.B) {
 		st, err := bolt.Open(path, bolt.Options{})
 		require.NoError(b, err)
 		e, stop := start(b, shell.Options{Store: st, Tools: tools(noop)})
-		_, err = e.Execute(bg(), benchmarkSpec())
+		_, err = e.Actions().Execute(bg(), benchmarkSpec())
 		require.NoError(b, err)
 		b.StopTimer()
 		require.NoError(b, stop())
@@ -105,13 +105,13 @@ func BenchmarkLateness(b *testing.B) {
 		for i := range perSecond * seconds {
 			spec := benchmarkSpec()
 			spec.Trigger = core.Scheduled(effects.TimeOf(begin.Add(time.Duration(i) * time.Second / perSecond)))
-			a, err := e.CreateAction(bg(), spec)
+			a, err := e.Actions().Create(bg(), spec)
 			require.NoError(b, err)
 			ids = append(ids, a.ID)
 		}
 		floor := timerFloor(perSecond * seconds)
 		for _, id := range ids {
-			_, err := e.Wait(bg(), id)
+			_, err := e.Actions().Wait(bg(), id)
 			require.NoError(b, err)
 		}
 		require.NoError(b, stop())

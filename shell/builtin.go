@@ -89,7 +89,7 @@ func (QueueTool) Run(ctx context.Context, c Call) (json.RawMessage, error) {
 	if in.DedupKey == "" {
 		in.DedupKey = "action:" + c.IdempotencyKey
 	}
-	item, duplicate, err := c.engine.Push(ctx, c.Namespace, c.Tenant, in.Queue, PushOptions{
+	item, duplicate, err := c.engine.Queues().Push(ctx, c.Namespace, c.Tenant, in.Queue, PushOptions{
 		Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, Delay: time.Duration(in.DelayMS) * time.Millisecond,
 	})
 	if err != nil {
@@ -204,9 +204,9 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	} else if spec.Definition, spec.Runbook, err = t.Load(ctx, in.File, in.Pipeline); err != nil {
 		return nil, err
 	}
-	p, err := c.engine.CreatePipeline(ctx, spec)
+	p, err := c.engine.Pipelines().Create(ctx, spec)
 	if refusedFor(err, effects.CodeExists) { // by a run before this one
-		p, err = c.engine.Pipeline(ctx, spec.ID)
+		p, err = c.engine.Pipelines().Get(ctx, spec.ID)
 	}
 	if err == nil && in.Wait {
 		p, err = waitOrCancel(ctx, c.engine, spec.ID)
@@ -227,9 +227,9 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 // waitOrCancel waits for a pipeline's end. It is cancelled with the action, but
 // goes on where only the engine stops.
 func waitOrCancel(ctx context.Context, e *Engine, id uuid.UUID) (core.Pipeline, error) {
-	p, err := e.WaitPipeline(ctx, id)
+	p, err := e.Pipelines().Wait(ctx, id)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrCancelled) || errors.Is(cause, ErrTimeLimit) {
-		_, tellErr := e.SendPipeline(context.WithoutCancel(ctx), id, core.PipelineCancel{Reason: cause.Error()})
+		_, tellErr := e.Pipelines().Send(context.WithoutCancel(ctx), id, core.PipelineCancel{Reason: cause.Error()})
 		if tellErr != nil && !refusedFor(tellErr, effects.CodeConflict) { // else it has ended
 			err = errors.Join(err, tellErr)
 		}

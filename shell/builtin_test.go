@@ -35,10 +35,10 @@ func manual(name string) core.PipelineDef {
 // doing runs an action to its end, or until a minute has passed.
 func doing(t *testing.T, e *shell.Engine, spec core.ActionSpec) core.Action {
 	t.Helper()
-	a, err := e.CreateAction(bg(), spec)
+	a, err := e.Actions().Create(bg(), spec)
 	require.NoError(t, err)
 	elapse(time.Minute)
-	a, err = e.Action(bg(), a.ID)
+	a, err = e.Actions().Get(bg(), a.ID)
 	require.NoError(t, err)
 	return a
 }
@@ -47,7 +47,7 @@ func started(t *testing.T, e *shell.Engine, a core.Action) core.Pipeline {
 	t.Helper()
 	var r struct{ Pipeline uuid.UUID }
 	require.NoError(t, json.Unmarshal(a.Status.Result, &r), "%+v", a.Status)
-	p, err := e.Pipeline(bg(), r.Pipeline)
+	p, err := e.Pipelines().Get(bg(), r.Pipeline)
 	require.NoError(t, err)
 	return p
 }
@@ -56,7 +56,7 @@ func TestAnActionPushesAnItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn()})
 		a := doing(t, e, core.ActionSpec{Namespace: "n", Tenant: "t", ToolName: "queue", ToolInput: json.RawMessage(`{"queue":"q","data":{"a":1},"priority":7}`)})
-		items, err := e.Take(bg(), core.QueueRef("n", "t", "q"), shell.TakeOptions{Holder: "ann", Max: 2})
+		items, err := e.Queues().Take(bg(), core.QueueRef("n", "t", "q"), shell.TakeOptions{Holder: "ann", Max: 2})
 		require.NoError(t, err)
 		require.Len(t, items, 1)
 		assert.JSONEq(t, `{"a":1}`, string(items[0].Data))
@@ -71,10 +71,10 @@ func TestTheBodyOfAWebhookIsWhatIsPushed(t *testing.T) {
 			e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn(), Webhooks: map[string]shell.WebhookRoute{
 				"r": {Tool: "queue", ToolInput: []byte(`{"queue":"q"}`)},
 			}})
-			_, err := e.ReceiveWebhook(bg(), "r", nil, []byte(body))
+			_, err := e.Webhooks().Receive(bg(), "r", nil, []byte(body))
 			require.NoError(t, err)
 			elapse(time.Minute)
-			items, err := e.Take(bg(), core.QueueRef("", "", "q"), shell.TakeOptions{Holder: "ann"})
+			items, err := e.Queues().Take(bg(), core.QueueRef("", "", "q"), shell.TakeOptions{Holder: "ann"})
 			require.NoError(t, err, body)
 			assert.JSONEq(t, want, string(items[0].Data))
 		})
@@ -100,12 +100,12 @@ func TestARepeatedRunOfAnOccurrencePushesAndStartsNothingTwice(t *testing.T) {
 				require.Equal(t, core.StatusCompleted, a.Status.Type, "%+v", a.Status)
 				if name == "queue" {
 					assert.Contains(t, string(a.Status.Result), `"duplicate":true`)
-					items, err := e.Take(bg(), core.QueueRef("", "", "q"), shell.TakeOptions{Holder: "ann", Max: 2})
+					items, err := e.Queues().Take(bg(), core.QueueRef("", "", "q"), shell.TakeOptions{Holder: "ann", Max: 2})
 					require.NoError(t, err)
 					assert.Len(t, items, 1)
 					return
 				}
-				all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+				all, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 				require.NoError(t, err)
 				require.Len(t, all, 1)
 				assert.Contains(t, string(a.Status.Result), all[0].ID.String())
@@ -143,10 +143,10 @@ func TestTheBodyOfAWebhookIsAnInputOfThePipeline(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn(), Webhooks: map[string]shell.WebhookRoute{
 			"r": {Tool: "pipeline", ToolInput: []byte(`{"file":"f.toml","pipeline":"p","payload_as":"by"}`)},
 		}})
-		_, err := e.ReceiveWebhook(bg(), "r", nil, []byte(`{"x":1}`))
+		_, err := e.Webhooks().Receive(bg(), "r", nil, []byte(`{"x":1}`))
 		require.NoError(t, err)
 		elapse(time.Minute)
-		all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+		all, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		assert.JSONEq(t, `{"x":1}`, string(all[0].Context["by"]))
@@ -167,13 +167,13 @@ func TestAnActionThatWaitsEndsAsItsPipelineDoes(t *testing.T) {
 				e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn()})
 				a := doing(t, e, core.ActionSpec{ToolName: "pipeline", ToolInput: json.RawMessage(`{"file":"f.toml","pipeline":"p","wait":true}`)})
 				require.Equal(t, core.StatusRunning, a.Status.Type)
-				all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+				all, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 				require.NoError(t, err)
 				require.Len(t, all, 1)
-				_, err = e.SendPipeline(bg(), all[0].ID, row.event)
+				_, err = e.Pipelines().Send(bg(), all[0].ID, row.event)
 				require.NoError(t, err)
 				elapse(time.Minute)
-				a, err = e.Action(bg(), a.ID)
+				a, err = e.Actions().Get(bg(), a.ID)
 				require.NoError(t, err)
 				assert.Equal(t, row.want, a.Status.Type)
 				if row.want == core.StatusFailed {
@@ -189,10 +189,10 @@ func TestACancelledActionCancelsThePipelineForWhichItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn()})
 		a := doing(t, e, core.ActionSpec{ToolName: "pipeline", ToolInput: json.RawMessage(`{"file":"f.toml","pipeline":"p","wait":true}`)})
-		_, err := e.CancelAction(bg(), a.ID, "enough")
+		_, err := e.Actions().Cancel(bg(), a.ID, "enough")
 		require.NoError(t, err)
 		elapse(time.Minute)
-		all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+		all, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		assert.Equal(t, core.PhaseCancelled, all[0].Phase.Type)

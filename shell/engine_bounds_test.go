@@ -42,7 +42,7 @@ func TestASweepReadsNoMoreAtATimeThanABatchMayHold(t *testing.T) {
 		e, stop := start(t, o)
 		input := json.RawMessage(`"` + strings.Repeat("x", core.MaxInputBytes-2) + `"`)
 		for range 19 {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Minute), ToolInput: input})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Minute), ToolInput: input})
 			require.NoError(t, err)
 		}
 		require.NoError(t, stop())
@@ -65,7 +65,7 @@ func TestATickReadsNoMoreWebhooksAtATimeThanABatchMayHold(t *testing.T) {
 		synctest.Wait()
 		body := make([]byte, 2<<20)
 		for range 10 {
-			_, err := e.ReceiveWebhook(bg(), "r", nil, body)
+			_, err := e.Webhooks().Receive(bg(), "r", nil, body)
 			require.NoError(t, err)
 		}
 		elapse(61 * time.Second)
@@ -84,7 +84,7 @@ func TestWebhooksAreAllReadThoughTheyAreMoreThanAreReadAtATime(t *testing.T) {
 			e, stop := start(t, o)
 			synctest.Wait()
 			for range 300 {
-				_, err := e.ReceiveWebhook(bg(), "r", nil, []byte("x"))
+				_, err := e.Webhooks().Receive(bg(), "r", nil, []byte("x"))
 				require.NoError(t, err)
 			}
 			require.NoError(t, stop())
@@ -109,7 +109,7 @@ func TestARequestDuringTheBackOffBeginsNoTick(t *testing.T) {
 			return s.Ticks
 		}
 		refused := func() {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 			require.Error(t, err)
 		}
 		elapse(9500 * time.Millisecond)
@@ -129,7 +129,7 @@ func TestATickThatCannotBeStoredIsTriedAgainAfterAWhileOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := &full{Store: inMemory(t)}, &counting{}
 		e := running(t, shell.Options{Store: f, Tools: tools(c), TickRate: 10 * time.Second})
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(5 * time.Second)})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(5 * time.Second)})
 		require.NoError(t, err)
 		f.is.Store(true)
 		elapse(30 * time.Second) // tried at 5, 6, 8, 12, 20 and 30 s

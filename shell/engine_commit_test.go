@@ -26,7 +26,7 @@ func TestThoseWhoAreAnsweredTogetherAndAskAgainShareTheNextCommit(t *testing.T) 
 		for range callers {
 			wg.Go(func() {
 				for range times {
-					_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+					_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 					assert.NoError(t, err)
 				}
 			})

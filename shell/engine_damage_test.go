@@ -56,12 +56,12 @@ func TestADedupKeyThatCannotBeReadStopsNobody(t *testing.T) {
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c), TickRate: time.Second})
 		spec := everyMinute()
 		spec.Namespace, spec.Tenant, spec.ActionTemplate.DedupKey = "", "", "k"
-		_, err := e.CreateRecurring(bg(), spec)
+		_, err := e.Recurring().Create(bg(), spec)
 		require.NoError(t, err)
-		other, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(90 * time.Second)})
+		other, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(90 * time.Second)})
 		require.NoError(t, err)
 		elapse(10*time.Minute + time.Second)
-		other, err = e.Action(bg(), other.ID)
+		other, err = e.Actions().Get(bg(), other.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, other.Status.Type)
 		assert.EqualValues(t, 11, c.n.Load(), "the recurring one too")
@@ -73,7 +73,7 @@ func TestAResultThatMeetsADamagedRecordIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, g := memory.New(), newGate()
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(g), TickRate: time.Second})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
 		require.NoError(t, err)
 		synctest.Wait()
 		held := guard("k", a.ID)
@@ -81,7 +81,7 @@ func TestAResultThatMeetsADamagedRecordIsTaken(t *testing.T) {
 		spoil(t, st, held)
 		g.open()
 		elapse(time.Minute)
-		a, err = e.Action(bg(), a.ID)
+		a, err = e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		require.NoError(t, stop())
@@ -92,15 +92,15 @@ func TestTheDedupKeyOfAnActionThatWasSetAsideIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st, c := memory.New(), &counting{}
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Trigger: at(time.Minute)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Trigger: at(time.Minute)})
 		require.NoError(t, err)
 		require.NoError(t, stop())
 		spoil(t, st, a)
 		e, stop = start(t, shell.Options{Store: st, Tools: tools(c)})
 		elapse(2 * time.Minute)
-		_, err = e.Action(bg(), a.ID)
+		_, err = e.Actions().Get(bg(), a.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+		_, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
 		require.NoError(t, err)
 		require.NoError(t, stop())
 	})
@@ -126,7 +126,7 @@ func TestADueEntryForAnotherTimeLeavesItsRecordAlone(t *testing.T) {
 		require.NoError(t, err)
 		c := &counting{}
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 		require.NoError(t, err)
 		require.NoError(t, stop())
 		require.NoError(t, st.Close())
@@ -143,7 +143,7 @@ func TestADueEntryForAnotherTimeLeavesItsRecordAlone(t *testing.T) {
 			return err
 		}))
 		elapse(2 * time.Hour)
-		a, err = e.Action(bg(), a.ID)
+		a, err = e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		assert.EqualValues(t, 1, c.n.Load())
@@ -181,7 +181,7 @@ func TestADamagedWebhookOrOutboxEntryStopsNobody(t *testing.T) {
 				c := &counting{}
 				e, stop := start(t, shell.Options{Store: again, Tools: tools(c), TickRate: time.Second, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count"}}})
 				elapse(time.Minute)
-				_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+				_, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 				require.NoError(t, err)
 				want := map[string]int64{"webhooks": 2, "outbox": 1}[bucket]
 				assert.Equal(t, want, c.n.Load(), "the undamaged one is read")
@@ -224,7 +224,7 @@ func TestAFullDiskIsTriedAgainAtLongerAndLongerIntervals(t *testing.T) {
 		f, g := &full{Store: inMemory(t)}, newGate()
 		e, stop := start(t, shell.Options{Store: f, Tools: tools(g), MaxBatch: 8})
 		for range 8 { // as many results as a batch takes
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -246,7 +246,7 @@ func TestRetentionReadsNoMoreAtATimeThanABatchMayHold(t *testing.T) {
 		st := inMemory(t)
 		e := running(t, shell.Options{Store: st, Tools: tools(&counting{}), TickRate: time.Hour, ActionRetention: time.Hour})
 		for range 6 {
-			_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
+			_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
 				Type: core.TriggerWebhook, ReceivedAt: effects.TimeOf(time.Now()), RawPayload: []byte(strings.Repeat("x", 4<<20)),
 			}})
 			require.NoError(t, err)
@@ -276,14 +276,14 @@ func TestAPageEndsWhereItHasBecomeLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
 		for range 6 {
-			_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
+			_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Trigger{
 				Type: core.TriggerWebhook, ReceivedAt: effects.TimeOf(time.Now()), RawPayload: []byte(strings.Repeat("x", 4<<20)),
 			}})
 			require.NoError(t, err)
 		}
 		seen := map[uuid.UUID]bool{}
 		for next, first := "", true; first || next != ""; first = false {
-			list, token, err := e.Actions(bg(), shell.ActionFilter{}, shell.Page{Limit: 1000, Token: next})
+			list, token, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Limit: 1000, Token: next})
 			require.NoError(t, err)
 			assert.LessOrEqual(t, len(list), 4)
 			for _, a := range list {

@@ -67,7 +67,7 @@ func TestARunOfAnEarlierHolderOfTheSameClaimIsSettled(t *testing.T) {
 		st, g := inMemory(t), newGate()
 		w := &withheld{Store: st}
 		first, stop := start(t, shell.Options{Store: w, Tools: tools(g), TickRate: time.Second, StopTimeout: time.Second, AbandonAfter: time.Second})
-		a, err := first.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := first.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, []string{"instance/0"}, claims(t, st))
@@ -78,7 +78,7 @@ func TestARunOfAnEarlierHolderOfTheSameClaimIsSettled(t *testing.T) {
 		second := running(t, shell.Options{Store: st, Tools: tools(&counting{}), TickRate: time.Second})
 		elapse(5 * time.Second)
 		require.Equal(t, []string{"instance/0"}, claims(t, st))
-		a, err = second.Action(bg(), a.ID)
+		a, err = second.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: core.ReasonRecovered}, a.Status)
 	})
@@ -91,7 +91,7 @@ func TestMoreLostRunsThanABatchMayHoldAreSettledAtOneTick(t *testing.T) {
 		o := shell.Options{Store: st, Tools: tools(newGate()), TickRate: 10 * time.Second, MaxBatch: 4}
 		crashed(t, o, func(e *shell.Engine) {
 			for range 30 {
-				_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+				_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 				require.NoError(t, err)
 			}
 		})
@@ -111,7 +111,7 @@ func TestANewcomerLeavesTheLapsedClaimOfAStalledInstanceAlone(t *testing.T) {
 		f := &frozen{Store: st, gone: make(chan struct{}), thaw: make(chan struct{})}
 		o := shell.Options{Store: f, Tools: tools(g), TickRate: time.Second, LeaseTTL: time.Minute, RecoverAfter: 10 * time.Minute}
 		stalled, stop := start(t, o)
-		a, err := stalled.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := stalled.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		synctest.Wait()
 		close(f.gone)
@@ -124,7 +124,7 @@ func TestANewcomerLeavesTheLapsedClaimOfAStalledInstanceAlone(t *testing.T) {
 		g.open()
 		close(f.thaw)
 		elapse(time.Second)
-		a, err = newcomer.Action(bg(), a.ID)
+		a, err = newcomer.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type, "it came back in time")
 		assert.JSONEq(t, `"through"`, string(a.Status.Result))
@@ -173,7 +173,7 @@ func TestAResultOfBeforeATakeoverIsNotTakenForThatOfALaterActionWithTheSameID(t 
 		early, late := newGate(), newGate()
 		stalled, stop := start(t, shell.Options{Store: f, Tools: tools(early), TickRate: time.Second})
 		spec := core.ActionSpec{ID: uuid.New(), ToolName: "count"}
-		_, err := stalled.CreateAction(bg(), spec)
+		_, err := stalled.Actions().Create(bg(), spec)
 		require.NoError(t, err)
 		synctest.Wait()
 		close(f.gone)
@@ -182,15 +182,15 @@ func TestAResultOfBeforeATakeoverIsNotTakenForThatOfALaterActionWithTheSameID(t 
 
 		other := running(t, shell.Options{Store: st, Tools: tools(late), TickRate: time.Second, ActionRetention: time.Minute})
 		elapse(10 * time.Minute)
-		_, err = other.Action(bg(), spec.ID)
+		_, err = other.Actions().Get(bg(), spec.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound, "settled, and forgotten after its retention")
-		a, err := other.CreateAction(bg(), spec)
+		a, err := other.Actions().Create(bg(), spec)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, a.Run, "the same run of the same id, by its numbers")
 		close(f.thaw)
 		elapse(10 * time.Second)
 		require.Len(t, claims(t, st), 2, "it has registered anew")
-		a, err = other.Action(bg(), spec.ID)
+		a, err = other.Actions().Get(bg(), spec.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusRunning, a.Status.Type)
 		assert.EqualValues(t, 1, late.n.Load())
@@ -210,7 +210,7 @@ func TestAnInstanceThatRegistersAnewHelpsAtOnceWithWhatWaits(t *testing.T) {
 		elapse(2 * time.Minute)
 		require.Equal(t, []string{"instance/1"}, claims(t, st))
 		for range 2 { // one runs, one waits
-			_, err := other.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			_, err := other.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 			require.NoError(t, err)
 		}
 		require.Zero(t, c.n.Load())
@@ -233,13 +233,13 @@ func TestWhatWaitedForAPlaceOfAnInstanceThatIsGoneIsRunByOneThatIsThere(t *testi
 		o := shell.Options{Store: st, Tools: tools(newGate()), TickRate: 10 * time.Second, Concurrency: map[string]int{"count": 1}}
 		crashed(t, o, func(lost *shell.Engine) {
 			for range 2 {
-				a, err := lost.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+				a, err := lost.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 				require.NoError(t, err)
 				waits = a.ID
 			}
 		})
 		elapse(2 * time.Minute)
-		a, err := e.Action(bg(), waits)
+		a, err := e.Actions().Get(bg(), waits)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		assert.EqualValues(t, 1, c.n.Load(), "the other one was begun, and has failed")

@@ -85,7 +85,7 @@ func (c *fakeCluster) use(e *shell.Engine) *shell.Engine {
 // beat sends a heartbeat for each run that has not ended.
 func beat(e *shell.Engine) {
 	shards := map[effects.Ref][]uuid.UUID{}
-	runs, _, err := e.JobRuns(bg(), shell.JobRunFilter{}, shell.Page{Limit: shell.MaxPage})
+	runs, _, err := e.Runs().List(bg(), shell.JobRunFilter{}, shell.Page{Limit: shell.MaxPage})
 	if err != nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (c *fakeCluster) carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		return json.RawMessage(called), nil
 	case effects.FetchLogs:
 		text := fmt.Sprintf("attempt %d said so\n", e.Attempt)
-		if err := c.engine().PutRunLog(ctx, ref.ID, e.Attempt, []byte(text)); err != nil {
+		if err := c.engine().Runs().PutLog(ctx, ref.ID, e.Attempt, []byte(text)); err != nil {
 			return nil, err
 		}
 		return fmt.Appendf(nil, `{"api_calls":1,"logs":{"stored":true,"bytes":%d}}`, len(text)), nil
@@ -186,5 +186,5 @@ func (c *fakeCluster) create(run uuid.UUID, attempt uint32) {
 }
 
 func (c *fakeCluster) tell(run uuid.UUID, ev core.OrchestratorEvent) {
-	_, _ = c.engine().SendJobRun(bg(), run, ev)
+	_, _ = c.engine().Runs().Send(bg(), run, ev)
 }

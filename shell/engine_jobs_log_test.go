@@ -57,7 +57,7 @@ func TestWhatARunDoesIsLoggedWithItsFields(t *testing.T) {
 		spec.RetryConfig.MaxRetries = 1
 		applied(t, e, spec)
 		run := runOf(t, e, triggered(t, e, "nightly"))
-		end, err := e.WaitJobRun(bg(), run.ID)
+		end, err := e.Runs().Wait(bg(), run.ID)
 		require.NoError(t, err)
 		require.Equal(t, core.OrchestratorFailed, end.State)
 		synctest.Wait()
@@ -117,7 +117,7 @@ func TestWhatJobsDecideIsLogged(t *testing.T) {
 		triggered(t, e, "nightly") // its pod never starts
 		elapse(11 * time.Minute)
 		for _, ev := range []core.JobEvent{core.JobPause{Reason: "holidays"}, core.JobResume{}, core.JobSkipNext{Reason: "r"}, core.JobDelete{Reason: "done"}} {
-			_, err := e.SendJob(bg(), tenant, "nightly", ev)
+			_, err := e.Jobs().Send(bg(), tenant, "nightly", ev)
 			require.NoError(t, err)
 		}
 		elapse(time.Minute)

@@ -33,21 +33,21 @@ func nightly() core.JobSpec {
 
 func applied(t testing.TB, e *shell.Engine, spec core.JobSpec) core.Job {
 	t.Helper()
-	j, err := e.ApplyJob(bg(), spec)
+	j, err := e.Jobs().Apply(bg(), spec)
 	require.NoError(t, err)
 	return j
 }
 
 func triggered(t testing.TB, e *shell.Engine, id string) uuid.UUID {
 	t.Helper()
-	made, err := e.TriggerJob(bg(), tenant, id, shell.TriggerOptions{By: "ann"})
+	made, err := e.Jobs().Trigger(bg(), tenant, id, shell.TriggerOptions{By: "ann"})
 	require.NoError(t, err)
 	return made.Run
 }
 
 func runOf(t testing.TB, e *shell.Engine, run uuid.UUID) core.Orchestrator {
 	t.Helper()
-	o, err := e.JobRun(bg(), run)
+	o, err := e.Runs().Get(bg(), run)
 	require.NoError(t, err)
 	return o
 }
@@ -74,9 +74,9 @@ func TestAJobRunsAtItsTimeAndItsLogsAreKept(t *testing.T) {
 		o := runOf(t, e, id)
 		assert.Equal(t, core.OrchestratorPreRun, o.State)
 
-		_, err := e.SendLock(bg(), tenant, "db", core.LockAcquire{Name: "db", Namespace: "ns", Tenant: "t", Holder: core.RunLockHolder(id)})
+		_, err := e.Locks().Send(bg(), tenant, "db", core.LockAcquire{Name: "db", Namespace: "ns", Tenant: "t", Holder: core.RunLockHolder(id)})
 		require.NoError(t, err)
-		o, err = e.WaitJobRun(bg(), id)
+		o, err = e.Runs().Wait(bg(), id)
 		require.NoError(t, err)
 		assert.Equal(t, core.OrchestratorCompleted, o.State, "%s", o.Error)
 		assert.EqualValues(t, 1, o.RetryAttempt)
@@ -87,13 +87,13 @@ func TestAJobRunsAtItsTimeAndItsLogsAreKept(t *testing.T) {
 		}, c.done())
 		assert.Zero(t, c.podCount())
 		for attempt := range uint32(2) {
-			text, err := e.RunLog(bg(), id, attempt)
+			text, err := e.Runs().Log(bg(), id, attempt)
 			require.NoError(t, err)
 			assert.Equal(t, fmt.Sprintf("attempt %d said so\n", attempt), string(text))
 		}
-		lock, err := e.Lock(bg(), tenant, "db")
+		lock, err := e.Locks().Get(bg(), tenant, "db")
 		require.True(t, errors.Is(err, shell.ErrNotFound) || lock.Holder == "", "%+v", lock)
-		history, _, err := e.JobHistory(bg(), tenant, "nightly", shell.Page{})
+		history, _, err := e.Jobs().History(bg(), tenant, "nightly", shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, history, 1)
 		assert.EqualValues(t, core.StatusCompleted, history[0].Outcome)
@@ -157,14 +157,19 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 				got := runOf(t, e, run)
 				assert.Equal(t, core.OrchestratorCompleted, got.State, "%s", got.Error)
 				assert.Zero(t, c.podCount(), "nothing is left behind")
+<<<<<<< HEAD
 				assert.Empty(t, got.Pending.Open)
 				job, err := e.Job(bg(), tenant, "nightly")
+=======
+				assert.Empty(t, got.Asked.Open)
+				job, err := e.Jobs().Get(bg(), tenant, "nightly")
+>>>>>>> main
 				require.NoError(t, err)
 				for _, a := range job.Active {
 					assert.NotEqual(t, run, a.Run, "its place is free")
 				}
 				for attempt := range got.RetryAttempt + 1 {
-					_, err := e.RunLog(bg(), run, attempt)
+					_, err := e.Runs().Log(bg(), run, attempt)
 					require.NoError(t, err, "attempt %d", attempt)
 				}
 			})
@@ -219,16 +224,16 @@ func TestRunsAndTheirLogsAreForgottenTogether(t *testing.T) {
 		elapse(12 * time.Hour)
 		young := triggered(t, e, "nightly")
 		elapse(14 * time.Hour)
-		_, err := e.JobRun(bg(), old)
+		_, err := e.Runs().Get(bg(), old)
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.RunLog(bg(), old, 0)
+		_, err = e.Runs().Log(bg(), old, 0)
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
 			_, err := tx.RunLog(old, 0)
 			require.ErrorIs(t, err, store.ErrNotFound)
 			return nil
 		}))
-		_, err = e.RunLog(bg(), young, 0)
+		_, err = e.Runs().Log(bg(), young, 0)
 		require.NoError(t, err)
 	})
 }
@@ -240,29 +245,29 @@ func TestALogIsKeptOfARunThatIsThereAndNoLongerThanItMayBe(t *testing.T) {
 		applied(t, e, nightly())
 		run := triggered(t, e, "nightly")
 		text := []byte("said")
-		require.NoError(t, e.PutRunLog(bg(), run, 0, text))
+		require.NoError(t, e.Runs().PutLog(bg(), run, 0, text))
 		text[0] = 'X'
-		got, err := e.RunLog(bg(), run, 0)
+		got, err := e.Runs().Log(bg(), run, 0)
 		require.NoError(t, err)
 		assert.Equal(t, "said", string(got))
-		require.NoError(t, e.PutRunLog(bg(), run, 0, nil))
-		got, err = e.RunLog(bg(), run, 0)
+		require.NoError(t, e.Runs().PutLog(bg(), run, 0, nil))
+		got, err = e.Runs().Log(bg(), run, 0)
 		require.NoError(t, err, "an empty one is one")
 		assert.Empty(t, got)
 
-		require.ErrorIs(t, e.PutRunLog(bg(), id(9), 0, text), shell.ErrNotFound)
-		_, err = e.RunLog(bg(), id(9), 0)
+		require.ErrorIs(t, e.Runs().PutLog(bg(), id(9), 0, text), shell.ErrNotFound)
+		_, err = e.Runs().Log(bg(), id(9), 0)
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.RunLog(bg(), run, 1)
+		_, err = e.Runs().Log(bg(), run, 1)
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		var refusal *shell.Refusal
-		require.ErrorAs(t, e.PutRunLog(bg(), run, 1, text), &refusal)
+		require.ErrorAs(t, e.Runs().PutLog(bg(), run, 1, text), &refusal)
 		assert.Equal(t, "attempt: 1 is to come: the run is at attempt 0", refusal.Reason)
-		require.ErrorAs(t, e.PutRunLog(bg(), run, 0, make([]byte, shell.MaxRunLog+1)), &refusal)
+		require.ErrorAs(t, e.Runs().PutLog(bg(), run, 0, make([]byte, shell.MaxRunLog+1)), &refusal)
 		assert.Equal(t, "text: 4194305 bytes are more than 4194304: keep its head and its tail", refusal.Reason)
 		ctx, cancel := context.WithCancel(bg())
 		cancel()
-		require.ErrorIs(t, e.PutRunLog(ctx, run, 0, text), context.Canceled)
+		require.ErrorIs(t, e.Runs().PutLog(ctx, run, 0, text), context.Canceled)
 	})
 }
 
@@ -305,18 +310,18 @@ func TestJobsAndRunsAreFoundByWhatIsAskedFor(t *testing.T) {
 		j := applied(t, e, second)
 		assert.Equal(t, core.OverlapAllow, j.Overlap, "defaults are filled in")
 		other := shell.Scope{Namespace: "ns", Tenant: "other"}
-		_, err := e.SendJob(bg(), other, "report", core.JobPause{Reason: "holidays"})
+		_, err := e.Jobs().Send(bg(), other, "report", core.JobPause{Reason: "holidays"})
 		require.NoError(t, err)
 		run := triggered(t, e, "nightly")
 		elapse(time.Second)
-		made, err := e.TriggerJob(bg(), other, "report", shell.TriggerOptions{By: "ann"})
+		made, err := e.Jobs().Trigger(bg(), other, "report", shell.TriggerOptions{By: "ann"})
 		require.NoError(t, err, "by hand it runs though it is paused")
-		_, err = e.SendJobRun(bg(), made.Run, core.OrchestratorCancel{Reason: "no"})
+		_, err = e.Runs().Send(bg(), made.Run, core.OrchestratorCancel{Reason: "no"})
 		require.NoError(t, err)
 		elapse(time.Second)
 
 		jobs := func(f shell.JobFilter) (ids []string) {
-			list, _, err := e.Jobs(bg(), f, shell.Page{})
+			list, _, err := e.Jobs().List(bg(), f, shell.Page{})
 			require.NoError(t, err)
 			for _, j := range list {
 				ids = append(ids, j.ID)
@@ -331,7 +336,7 @@ func TestJobsAndRunsAreFoundByWhatIsAskedFor(t *testing.T) {
 		assert.Equal(t, []string{"report"}, jobs(shell.JobFilter{Labels: map[string]string{"team": "b"}}))
 
 		runs := func(f shell.JobRunFilter) (ids []uuid.UUID) {
-			list, _, err := e.JobRuns(bg(), f, shell.Page{})
+			list, _, err := e.Runs().List(bg(), f, shell.Page{})
 			require.NoError(t, err)
 			for _, r := range list {
 				ids = append(ids, r.ID)
@@ -344,15 +349,15 @@ func TestJobsAndRunsAreFoundByWhatIsAskedFor(t *testing.T) {
 		assert.Equal(t, []uuid.UUID{made.Run}, runs(shell.JobRunFilter{Status: core.OrchestratorCancelled}))
 		assert.Empty(t, runs(shell.JobRunFilter{Scope: &tenant, Status: core.OrchestratorCancelled}))
 		assert.Equal(t, []uuid.UUID{run}, runs(shell.JobRunFilter{InCluster: true}))
-		_, _, err = e.JobRuns(bg(), shell.JobRunFilter{Job: "nightly"}, shell.Page{})
+		_, _, err = e.Runs().List(bg(), shell.JobRunFilter{Job: "nightly"}, shell.Page{})
 		require.ErrorContains(t, err, `JobRunFilter.Job is "nightly": it needs a Scope`)
 
-		_, err = e.TriggerJob(bg(), tenant, "none", shell.TriggerOptions{By: "ann"})
+		_, err = e.Jobs().Trigger(bg(), tenant, "none", shell.TriggerOptions{By: "ann"})
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		bad := nightly()
 		bad.Schedule = "61 * * * *"
 		var refusal *shell.Refusal
-		_, err = e.ApplyJob(bg(), bad)
+		_, err = e.Jobs().Apply(bg(), bad)
 		require.ErrorAs(t, err, &refusal)
 		assert.Contains(t, refusal.Reason, "schedule")
 	})

@@ -18,14 +18,14 @@ import (
 func TestTheRetentionOfAnActionCountsFromItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), TickRate: time.Hour, ActionRetention: 24 * time.Hour})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(40 * time.Hour)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(40 * time.Hour)})
 		require.NoError(t, err)
 		elapse(62 * time.Hour)
-		a, err = e.Action(bg(), a.ID)
+		a, err = e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err, "it was created 62 hours ago, but ended 22 hours ago")
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		elapse(4 * time.Hour)
-		_, err = e.Action(bg(), a.ID)
+		_, err = e.Actions().Get(bg(), a.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
 	})
 }
@@ -39,7 +39,7 @@ func TestTheJournalReachesBackAsFarAsItMustAndNotMuchFarther(t *testing.T) {
 		begin := time.Now()
 		var last []uint64 // the last batch of each hour
 		for hour := range 240 {
-			_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+			_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 			require.NoError(t, err)
 			synctest.Wait()
 			enough := errors.New("the first one is enough")

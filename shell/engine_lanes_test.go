@@ -29,7 +29,7 @@ func whileItCommits(t *testing.T, e *shell.Engine, s *slowStore, do func()) {
 	created := make(chan error, 1)
 	slow(time.Second)
 	go func() {
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(1000 * time.Hour)})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(1000 * time.Hour)})
 		created <- err
 	}()
 	synctest.Wait()
@@ -57,7 +57,7 @@ func TestANewcomerDoesNotOvertakeWhoWaits(t *testing.T) {
 				return nil, nil
 			}))})
 		create := func(label string) {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: label})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: label})
 			assert.NoError(t, err)
 		}
 		create("blocker")
@@ -76,12 +76,12 @@ func TestWhatIsTriggeredAsTheEngineStopsRunsAtTheNextStart(t *testing.T) {
 		s := &slowStore{Store: inMemory(t), from: time.Now()}
 		o := shell.Options{Store: s, Tools: tools(c)}
 		e, stop := start(t, o)
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 		require.NoError(t, err)
 		triggered, stopped := make(chan error, 1), make(chan error, 1)
 		whileItCommits(t, e, s, func() {
 			go func() {
-				_, err := e.TriggerAction(bg(), a.ID)
+				_, err := e.Actions().Trigger(bg(), a.ID)
 				triggered <- err
 			}()
 			synctest.Wait()
@@ -90,7 +90,7 @@ func TestWhatIsTriggeredAsTheEngineStopsRunsAtTheNextStart(t *testing.T) {
 		require.NoError(t, <-triggered, "it came before the stop")
 		require.NoError(t, <-stopped)
 		assert.Zero(t, c.n.Load(), "nothing new is started")
-		a, err = e.Action(bg(), a.ID)
+		a, err = e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusRunning, a.Status.Type)
 		require.NoError(t, s.View(bg(), func(tx store.ReadTx) error {
@@ -100,7 +100,7 @@ func TestWhatIsTriggeredAsTheEngineStopsRunsAtTheNextStart(t *testing.T) {
 		}))
 
 		e = running(t, o)
-		a, err = e.Wait(bg(), a.ID)
+		a, err = e.Actions().Wait(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		assert.EqualValues(t, 1, c.n.Load())
@@ -130,25 +130,25 @@ func TestARunThatReturnsLateHasNoPartInALaterActionWithTheSameID(t *testing.T) {
 		})
 		defer close(end)
 		spec := core.ActionSpec{ID: uuid.New(), ToolName: "count"}
-		_, err := e.CreateAction(bg(), spec)
+		_, err := e.Actions().Create(bg(), spec)
 		require.NoError(t, err)
 		synctest.Wait()
-		_, err = e.CancelAction(bg(), spec.ID, "")
+		_, err = e.Actions().Cancel(bg(), spec.ID, "")
 		require.NoError(t, err)
 		elapse(5 * time.Minute)
-		_, err = e.Action(bg(), spec.ID)
+		_, err = e.Actions().Get(bg(), spec.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound, "it is forgotten after its retention")
-		a, err := e.CreateAction(bg(), spec)
+		a, err := e.Actions().Create(bg(), spec)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, a.Run, "the same run of the same id, by its numbers")
 		synctest.Wait()
 		close(late)
 		synctest.Wait()
-		a, err = e.Action(bg(), spec.ID)
+		a, err = e.Actions().Get(bg(), spec.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusRunning, a.Status.Type, "the late result is not its own")
 
-		_, err = e.CancelAction(bg(), spec.ID, "")
+		_, err = e.Actions().Cancel(bg(), spec.ID, "")
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Len(t, cause, 1, "its run is still known, and can be cancelled")

@@ -72,7 +72,7 @@ func TestALostRunIsSettledThoughTheClockWasSetBack(t *testing.T) {
 		var id uuid.UUID
 		o := shell.Options{Store: st, Tools: tools(newGate()), TickRate: 10 * time.Second, Clock: clock}
 		crashed(t, o, func(e *shell.Engine) {
-			a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 			require.NoError(t, err)
 			id = a.ID
 		})
@@ -80,11 +80,11 @@ func TestALostRunIsSettledThoughTheClockWasSetBack(t *testing.T) {
 		o.Store, o.Tools = st.Reopen("second"), tools(&counting{})
 		e, stop := start(t, o)
 		elapse(19 * time.Second)
-		a, err := e.Action(bg(), id)
+		a, err := e.Actions().Get(bg(), id)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusRunning, a.Status.Type, "recover_after is 20 s")
 		elapse(2 * time.Second)
-		a, err = e.Action(bg(), id)
+		a, err = e.Actions().Get(bg(), id)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
 		require.NoError(t, stop())
@@ -97,7 +97,7 @@ func TestAStrictTickReadsAllWebhooks(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), StrictTick: true, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count"}}})
 		synctest.Wait()
 		for range 500 {
-			_, err := e.ReceiveWebhook(bg(), "r", nil, []byte("x"))
+			_, err := e.Webhooks().Receive(bg(), "r", nil, []byte("x"))
 			require.NoError(t, err)
 		}
 		assert.Zero(t, c.n.Load())
@@ -110,16 +110,16 @@ func TestTheCallerMayUseItsMapsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
 		m, input := map[string]string{"n": "0"}, []byte(`{"n":0}`)
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Second), Labels: m, Metadata: m, ToolInput: input})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Second), Labels: m, Metadata: m, ToolInput: input})
 		require.NoError(t, err)
 		spec := everyMinute()
 		spec.Labels, spec.ActionTemplate.Metadata, spec.ActionTemplate.Payload = m, m, input
-		r, err := e.CreateRecurring(bg(), spec)
+		r, err := e.Recurring().Create(bg(), spec)
 		require.NoError(t, err)
 		m["n"], input[5] = "1", '1'
-		a, err = e.Wait(bg(), a.ID)
+		a, err = e.Actions().Wait(bg(), a.ID)
 		require.NoError(t, err)
-		r, err = e.PauseRecurring(bg(), r.ID, "")
+		r, err = e.Recurring().Pause(bg(), r.ID, "")
 		require.NoError(t, err)
 		for _, got := range []map[string]string{a.Labels, a.Metadata, r.Labels, r.ActionTemplate.Metadata} {
 			assert.Equal(t, "0", got["n"])
@@ -127,10 +127,10 @@ func TestTheCallerMayUseItsMapsAgain(t *testing.T) {
 		assert.JSONEq(t, `{"n":0}`, string(a.ToolInput))
 		assert.JSONEq(t, `{"n":0}`, string(r.ActionTemplate.Payload))
 
-		r, err = e.UpdateRecurring(bg(), r.ID, core.RecurringPatch{Labels: &m, Metadata: &m, Payload: input})
+		r, err = e.Recurring().Update(bg(), r.ID, core.RecurringPatch{Labels: &m, Metadata: &m, Payload: input})
 		require.NoError(t, err)
 		m["n"], input[5] = "2", '2'
-		r, err = e.PauseRecurring(bg(), r.ID, "again")
+		r, err = e.Recurring().Pause(bg(), r.ID, "again")
 		require.NoError(t, err)
 		assert.Equal(t, "1", r.Labels["n"]+r.ActionTemplate.Metadata["n"][1:])
 		assert.JSONEq(t, `{"n":1}`, string(r.ActionTemplate.Payload))
@@ -144,7 +144,7 @@ func TestASubscriberMayCloseItsSubscriptionWhileItIsAsked(t *testing.T) {
 		made := make(chan struct{})
 		s = e.Subscribe(func(effects.Event) bool { <-made; s.Close(); return true }, 1)
 		close(made)
-		_, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+		_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		_, open := <-s.C
 		assert.False(t, open)
@@ -157,10 +157,10 @@ func TestAWaiterSeesWhatAnotherInstanceHasEnded(t *testing.T) {
 		st := inMemory(t)
 		a := running(t, shell.Options{Store: st, TickRate: time.Hour})
 		b := running(t, shell.Options{Store: st, Tools: tools(&counting{}), TickRate: time.Hour})
-		x, err := b.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Second)})
+		x, err := b.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Second)})
 		require.NoError(t, err)
 		begin := time.Now()
-		x, err = a.Wait(bg(), x.ID)
+		x, err = a.Actions().Wait(bg(), x.ID)
 		require.NoError(t, err)
 		assert.True(t, x.Status.Type.Terminal())
 		assert.LessOrEqual(t, time.Since(begin), time.Minute)

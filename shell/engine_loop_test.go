@@ -84,18 +84,18 @@ func TestOnlyWhatWaitsForItsTimeStandsInTheDueIndex(t *testing.T) {
 			}))
 			return n
 		}
-		waits, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+		waits, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 		require.NoError(t, err)
-		r, err := e.CreateRecurring(bg(), everyMinute())
+		r, err := e.Recurring().Create(bg(), everyMinute())
 		require.NoError(t, err)
 		assert.Equal(t, 2, due())
-		_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, 2, due(), "what runs does not wait")
-		_, err = e.PauseRecurring(bg(), r.ID, "")
+		_, err = e.Recurring().Pause(bg(), r.ID, "")
 		require.NoError(t, err)
 		assert.Equal(t, 1, due())
-		_, err = e.TriggerAction(bg(), waits.ID)
+		_, err = e.Actions().Trigger(bg(), waits.ID)
 		require.NoError(t, err)
 		assert.Equal(t, 0, due())
 		g.open()
@@ -124,7 +124,7 @@ func TestADueEntryWithoutARecordIsCleanedUp(t *testing.T) {
 			assert.Empty(t, entries)
 			return err
 		}))
-		a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		require.NoError(t, stop())
@@ -138,7 +138,7 @@ func TestEachBatchIsJournaledWithItsTimeItsActorsAndItsVersions(t *testing.T) {
 		e := running(t, shell.Options{Store: st, Tools: tools(&counting{})})
 		elapse(time.Hour)
 		now := effects.TimeOf(time.Now())
-		a, err := e.CreateAction(shell.WithActor(bg(), "api:ann"), core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Create(shell.WithActor(bg(), "api:ann"), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		synctest.Wait()
 		var actors, events []string
@@ -181,7 +181,7 @@ func TestAnEffectIsInTheOutboxFromItsCommitToItsAnswer(t *testing.T) {
 			}))
 			return entries
 		}
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, []string{`1 {"type":"run_tool","run":1,"tool":"count"} waiting=false`}, outbox())
 		g.open()
@@ -216,24 +216,24 @@ func TestLogEventsAndCountersHaveTheNamesAndLevelsOfTheSource(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(boom), TickRate: 6 * time.Hour, Logger: slog.New(logged)})
 		spec := everyMinute()
 		spec.EndsAt = effects.TimeOf(time.Now().Add(10 * time.Minute))
-		r, err := e.CreateRecurring(bg(), spec)
+		r, err := e.Recurring().Create(bg(), spec)
 		require.NoError(t, err)
 		once := everyMinute()
 		once.CronExpr = "0 0 0 " + time.Now().AddDate(0, 0, 2).Format("2 1 * 2006")
-		_, err = e.CreateRecurring(bg(), once)
+		_, err = e.Recurring().Create(bg(), once)
 		require.NoError(t, err)
-		_, err = e.PauseRecurring(bg(), r.ID, "")
+		_, err = e.Recurring().Pause(bg(), r.ID, "")
 		require.NoError(t, err)
-		_, err = e.ResumeRecurring(bg(), r.ID)
+		_, err = e.Recurring().Resume(bg(), r.ID)
 		require.NoError(t, err)
 		text := "new"
-		_, err = e.UpdateRecurring(bg(), r.ID, core.RecurringPatch{Description: &text})
+		_, err = e.Recurring().Update(bg(), r.ID, core.RecurringPatch{Description: &text})
 		require.NoError(t, err)
 		s, err := e.Stats(bg())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, s.RecurringActive)
 		elapse(11 * time.Minute)
-		require.NoError(t, e.DeleteRecurring(bg(), r.ID))
+		require.NoError(t, e.Recurring().Delete(bg(), r.ID))
 		elapse(72 * time.Hour)
 		for name, level := range map[string]slog.Level{
 			"recurring.create": slog.LevelInfo, "recurring.update": slog.LevelInfo, "recurring.delete": slog.LevelInfo,
@@ -283,7 +283,7 @@ func TestMoreDueThanABatchAndThanThereArePlacesIsAllDone(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), MaxBatch: 16, DefaultConcurrency: 3})
 		for range 500 {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Minute)})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Minute)})
 			require.NoError(t, err)
 		}
 		elapse(2 * time.Minute)
@@ -296,14 +296,14 @@ func TestMoreDueThanABatchAndThanThereArePlacesIsAllDone(t *testing.T) {
 
 func TestAThousandCallersOnOneActionCancelItOnce(t *testing.T) {
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
-	a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+	a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := 0
 	for range 1000 {
 		wg.Go(func() {
-			if _, err := e.CancelAction(bg(), a.ID, ""); err == nil {
+			if _, err := e.Actions().Cancel(bg(), a.ID, ""); err == nil {
 				mu.Lock()
 				won++
 				mu.Unlock()

@@ -24,7 +24,7 @@ var work = core.QueueRef("ns", "t", "work")
 
 func push(t testing.TB, e *shell.Engine, o shell.PushOptions) core.QueueItem {
 	t.Helper()
-	i, duplicate, err := e.Push(bg(), "ns", "t", "work", o)
+	i, duplicate, err := e.Queues().Push(bg(), "ns", "t", "work", o)
 	require.NoError(t, err)
 	require.False(t, duplicate)
 	return i
@@ -35,7 +35,7 @@ func take(t testing.TB, e *shell.Engine, o shell.TakeOptions) []core.QueueItem {
 	if o.Holder == "" {
 		o.Holder = "w"
 	}
-	items, err := e.Take(bg(), work, o)
+	items, err := e.Queues().Take(bg(), work, o)
 	assert.NoError(t, err) // also beside the test's own goroutine
 	return items
 }
@@ -46,7 +46,7 @@ func TestItemsSurviveARestartInTheirOrderAndAHolderGoesOn(t *testing.T) {
 	first := push(t, e, shell.PushOptions{Data: json.RawMessage(`{"n":1}`), DedupKey: "d"})
 	second := push(t, e, shell.PushOptions{Data: json.RawMessage(`{"n":2}`)})
 	urgent := push(t, e, shell.PushOptions{Priority: 5})
-	again, duplicate, err := e.Push(bg(), "ns", "t", "work", shell.PushOptions{DedupKey: "d"})
+	again, duplicate, err := e.Queues().Push(bg(), "ns", "t", "work", shell.PushOptions{DedupKey: "d"})
 	require.NoError(t, err)
 	assert.True(t, duplicate)
 	assert.Equal(t, first.ID, again.ID)
@@ -57,8 +57,8 @@ func TestItemsSurviveARestartInTheirOrderAndAHolderGoesOn(t *testing.T) {
 	verify(t, st)
 
 	e, stop = start(t, shell.Options{Store: st})
-	require.NoError(t, e.Complete(bg(), shell.HoldOf(held[0]), nil))
-	err = e.Complete(bg(), shell.HoldOf(held[0]), nil)
+	require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(held[0]), nil))
+	err = e.Queues().Complete(bg(), shell.HoldOf(held[0]), nil)
 	require.ErrorIs(t, err, shell.ErrNotFound, "completing twice")
 	items := take(t, e, shell.TakeOptions{Max: 10})
 	require.Len(t, items, 2)
@@ -67,18 +67,18 @@ func TestItemsSurviveARestartInTheirOrderAndAHolderGoesOn(t *testing.T) {
 	stranger := shell.HoldOf(items[0])
 	stranger.Holder = "somebody else"
 	var r *shell.Refusal
-	require.ErrorAs(t, e.Complete(bg(), stranger, nil), &r)
+	require.ErrorAs(t, e.Queues().Complete(bg(), stranger, nil), &r)
 	assert.Equal(t, effects.CodeConflict, r.Code)
-	require.NoError(t, e.Fail(bg(), shell.HoldOf(items[0]), "no luck", true))
-	require.NoError(t, e.Release(bg(), shell.HoldOf(items[1])))
-	dead, _, err := e.QueueItems(bg(), work, "dead", shell.Page{})
+	require.NoError(t, e.Queues().Fail(bg(), shell.HoldOf(items[0]), "no luck", true))
+	require.NoError(t, e.Queues().Release(bg(), shell.HoldOf(items[1])))
+	dead, _, err := e.Queues().Items(bg(), work, "dead", shell.Page{})
 	require.NoError(t, err)
 	require.Len(t, dead, 1)
 	assert.Equal(t, "no luck", dead[0].State.Reason)
-	moved, err := e.Redrive(bg(), work, uuid.Nil, 0)
+	moved, err := e.Queues().Redrive(bg(), work, uuid.Nil, 0)
 	require.NoError(t, err)
 	assert.Equal(t, core.QueueMoved{Moved: 1}, moved)
-	q, err := e.Queue(bg(), "ns", "t", "work")
+	q, err := e.Queues().Get(bg(), "ns", "t", "work")
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, q.Ready)
 	require.NoError(t, stop())
@@ -110,8 +110,8 @@ func TestATakerIsWokenByAPushAndATimeOutGivesTheItemToAnother(t *testing.T) {
 		assert.NotEqual(t, first.State.Holder, second.State.Holder)
 		assert.EqualValues(t, 2, second.Attempts)
 		assert.Equal(t, 30*time.Second, time.Since(begin), "the visibility timeout")
-		require.Error(t, e.Complete(bg(), shell.HoldOf(first), nil), "too late")
-		require.NoError(t, e.Complete(bg(), shell.HoldOf(second), nil))
+		require.Error(t, e.Queues().Complete(bg(), shell.HoldOf(first), nil), "too late")
+		require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(second), nil))
 		assert.Empty(t, take(t, e, shell.TakeOptions{Wait: time.Minute}))
 		assert.Equal(t, 90*time.Second, time.Since(begin))
 	})
@@ -120,7 +120,7 @@ func TestATakerIsWokenByAPushAndATimeOutGivesTheItemToAnother(t *testing.T) {
 func TestARateLetsWaitingTakersGoOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), TickRate: time.Hour})
-		_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{Rate: core.QueueRate{Limit: 2, PerMS: 1000}})
+		_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{Rate: core.QueueRate{Limit: 2, PerMS: 1000}})
 		require.NoError(t, err)
 		for range 5 {
 			push(t, e, shell.PushOptions{})
@@ -141,7 +141,7 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 			st := inMemory(t)
 			e := running(t, shell.Options{Store: st, TickRate: time.Hour, JournalRetention: keep})
 			rnd := rand.New(rand.NewPCG(1, 2))
-			_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{
+			_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{
 				Retry: core.Retry{MaxAttempts: 2, BackoffMS: 60_000}, DeadLetterQueue: "dlq", KeyConcurrency: 1, KeyRate: core.QueueRate{Limit: 20, PerMS: 3_600_000},
 				KeepCompletedMS: 3_600_000, DedupWindowMS: 4 * 3_600_000, VisibilityTimeoutMS: 600_000,
 			})
@@ -151,7 +151,7 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 			push(t, e, shell.PushOptions{Priority: -9, Data: json.RawMessage(`"last"`)})
 			for range 50 {
 				for range 1 + rnd.IntN(12) {
-					_, _, err := e.Push(bg(), "ns", "t", "work", shell.PushOptions{
+					_, _, err := e.Queues().Push(bg(), "ns", "t", "work", shell.PushOptions{
 						Key: []string{"", "", "a", "b"}[rnd.IntN(4)], Priority: int32(rnd.IntN(3)),
 						Delay: time.Duration(rnd.IntN(3)) * time.Hour, DedupKey: []string{"", "", "x", "y"}[rnd.IntN(4)],
 					})
@@ -160,15 +160,15 @@ func TestWhatManyQueuesDidReplaysByteForByteAlsoFromACutJournal(t *testing.T) {
 				for _, i := range take(t, e, shell.TakeOptions{Max: 8}) {
 					switch rnd.IntN(4) {
 					case 0:
-						require.NoError(t, e.Complete(bg(), shell.HoldOf(i), json.RawMessage(`{"ok": true}`)))
+						require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(i), json.RawMessage(`{"ok": true}`)))
 					case 1:
-						require.NoError(t, e.Fail(bg(), shell.HoldOf(i), "boom", false))
+						require.NoError(t, e.Queues().Fail(bg(), shell.HoldOf(i), "boom", false))
 					case 2:
-						require.NoError(t, e.Release(bg(), shell.HoldOf(i)))
+						require.NoError(t, e.Queues().Release(bg(), shell.HoldOf(i)))
 					}
 				}
 				if rnd.IntN(5) == 0 {
-					_, _ = e.Redrive(bg(), core.QueueRef("ns", "t", "dlq"), uuid.Nil, 3) // it may not be there yet
+					_, _ = e.Queues().Redrive(bg(), core.QueueRef("ns", "t", "dlq"), uuid.Nil, 3) // it may not be there yet
 				}
 				elapse(time.Hour)
 			}
@@ -193,7 +193,7 @@ func TestAnOperatorSeesPausesPurgesAndDeletesAQueue(t *testing.T) {
 
 		var listed []uuid.UUID
 		for p := (shell.Page{Limit: 2}); ; {
-			items, next, err := e.QueueItems(bg(), work, "ready", p)
+			items, next, err := e.Queues().Items(bg(), work, "ready", p)
 			require.NoError(t, err)
 			for _, i := range items {
 				listed = append(listed, i.ID)
@@ -203,17 +203,17 @@ func TestAnOperatorSeesPausesPurgesAndDeletesAQueue(t *testing.T) {
 			}
 		}
 		assert.Equal(t, pushed, listed, "in the order in which they will be taken")
-		_, _, err := e.QueueItems(bg(), work, "ready", shell.Page{Token: "forged"})
+		_, _, err := e.Queues().Items(bg(), work, "ready", shell.Page{Token: "forged"})
 		require.ErrorIs(t, err, shell.ErrPageToken)
-		_, _, err = e.QueueItems(bg(), work, "odd", shell.Page{})
+		_, _, err = e.Queues().Items(bg(), work, "odd", shell.Page{})
 		require.ErrorContains(t, err, `state: "odd" is unknown`)
-		_, err = e.QueueItem(bg(), core.QueueRef("", "", "other"), pushed[0])
+		_, err = e.Queues().Item(bg(), core.QueueRef("", "", "other"), pushed[0])
 		require.ErrorIs(t, err, shell.ErrNotFound, "the item of another queue")
 
-		_, err = e.PauseQueue(bg(), work, "ann", "holidays")
+		_, err = e.Queues().Pause(bg(), work, "ann", "holidays")
 		require.NoError(t, err)
 		paused := true
-		queues, _, err := e.Queues(bg(), shell.QueueFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: "t"}, Paused: &paused}, shell.Page{})
+		queues, _, err := e.Queues().List(bg(), shell.QueueFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: "t"}, Paused: &paused}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, queues, 1)
 		assert.EqualValues(t, 5, queues[0].Ready)
@@ -221,32 +221,32 @@ func TestAnOperatorSeesPausesPurgesAndDeletesAQueue(t *testing.T) {
 		go func() { got <- take(t, e, shell.TakeOptions{Max: 2, Wait: time.Minute}) }()
 		synctest.Wait()
 		begin := time.Now()
-		_, err = e.ResumeQueue(bg(), work)
+		_, err = e.Queues().Resume(bg(), work)
 		require.NoError(t, err)
 		held := <-got
 		assert.Len(t, held, 2)
 		assert.Zero(t, time.Since(begin), "who waits is woken")
 
-		i, err := e.Extend(bg(), shell.HoldOf(held[0]), time.Hour)
+		i, err := e.Queues().Extend(bg(), shell.HoldOf(held[0]), time.Hour)
 		require.NoError(t, err)
 		assert.Equal(t, effects.TimeOf(time.Now().Add(time.Hour)), i.State.Until)
-		require.NoError(t, e.CancelItem(bg(), work, pushed[4], "not needed"))
-		moved, err := e.PurgeQueue(bg(), work, nil, 2, "")
+		require.NoError(t, e.Queues().CancelItem(bg(), work, pushed[4], "not needed"))
+		moved, err := e.Queues().Purge(bg(), work, nil, 2, "")
 		require.NoError(t, err)
 		assert.Equal(t, core.QueueMoved{Moved: 2, More: true}, moved)
-		require.ErrorContains(t, e.DeleteQueue(bg(), work), "holds 3 items")
-		require.NoError(t, e.Complete(bg(), shell.HoldOf(held[0]), nil))
-		require.NoError(t, e.Complete(bg(), shell.HoldOf(held[1]), nil))
-		moved, err = e.PurgeQueue(bg(), work, nil, 0, "")
+		require.ErrorContains(t, e.Queues().Delete(bg(), work), "holds 3 items")
+		require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(held[0]), nil))
+		require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(held[1]), nil))
+		moved, err = e.Queues().Purge(bg(), work, nil, 0, "")
 		require.NoError(t, err)
 		assert.Equal(t, core.QueueMoved{Moved: 1}, moved)
-		moved, err = e.PurgeQueue(bg(), work, nil, 0, "")
+		moved, err = e.Queues().Purge(bg(), work, nil, 0, "")
 		require.NoError(t, err)
 		assert.Zero(t, moved, "nothing to purge is no error")
-		require.NoError(t, e.DeleteQueue(bg(), work))
-		_, err = e.Queue(bg(), "ns", "t", "work")
+		require.NoError(t, e.Queues().Delete(bg(), work))
+		_, err = e.Queues().Get(bg(), "ns", "t", "work")
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.Take(bg(), work, shell.TakeOptions{Holder: "w"})
+		_, err = e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w"})
 		require.ErrorIs(t, err, shell.ErrNotFound)
 	})
 }
@@ -256,7 +256,7 @@ func TestATakerThatGivesUpLosesNothing(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), TickRate: time.Hour})
 		ctx, cancel := context.WithTimeout(bg(), 2*time.Second)
 		defer cancel()
-		_, err := e.Take(ctx, work, shell.TakeOptions{Holder: "impatient", Wait: time.Hour})
+		_, err := e.Queues().Take(ctx, work, shell.TakeOptions{Holder: "impatient", Wait: time.Hour})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		got := make(chan []core.QueueItem)
 		go func() { got <- take(t, e, shell.TakeOptions{Wait: time.Minute}) }()

@@ -19,7 +19,7 @@ func TestADeleteThatMeetsItsOwnDueTimeInOneBatchIsNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{Store: inMemory(t), from: time.Now()}
 		e := running(t, shell.Options{Store: s, Tools: tools(&counting{})})
-		r, err := e.CreateRecurring(bg(), everyMinute())
+		r, err := e.Recurring().Create(bg(), everyMinute())
 		require.NoError(t, err)
 		elapse(time.Until(r.NextExecutionAt.Std()) - 10*time.Second)
 
@@ -28,11 +28,11 @@ func TestADeleteThatMeetsItsOwnDueTimeInOneBatchIsNoFault(t *testing.T) {
 		s.mu.Unlock()
 		created, deleted := make(chan error, 1), make(chan error, 1)
 		go func() { // keeps the loop busy until after the time has come
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 			created <- err
 		}()
 		synctest.Wait()
-		go func() { deleted <- e.DeleteRecurring(bg(), r.ID) }()
+		go func() { deleted <- e.Recurring().Delete(bg(), r.ID) }()
 		require.NoError(t, <-created)
 		require.NoError(t, <-deleted)
 
@@ -40,7 +40,7 @@ func TestADeleteThatMeetsItsOwnDueTimeInOneBatchIsNoFault(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, stats.CommitErrors)
 		assert.Zero(t, stats.Quarantined)
-		_, err = e.Recurring(bg(), r.ID)
+		_, err = e.Recurring().Get(bg(), r.ID)
 		assert.ErrorIs(t, err, shell.ErrNotFound)
 		s.mu.Lock()
 		s.take = 0

@@ -27,14 +27,14 @@ func TestARequestWhoseCallerHasGoneBeforeItsTurnIsNotCarriedOut(t *testing.T) {
 		whileItCommits(t, e, s, func() {
 			gone := make(chan error, 1)
 			go func() {
-				_, err := e.CreateAction(ctx, spec)
+				_, err := e.Actions().Create(ctx, spec)
 				gone <- err
 			}()
 			synctest.Wait()
 			cancel()
 			require.ErrorIs(t, <-gone, context.Canceled)
 		})
-		_, err := e.Action(bg(), spec.ID)
+		_, err := e.Actions().Get(bg(), spec.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
 	})
 }
@@ -65,7 +65,7 @@ func TestAnAnswerThatWasGivenBeforeTheStopIsReadAfterIt(t *testing.T) {
 				require.NoError(t, stop())
 				stopped = true
 			}}
-			a, err := e.CreateAction(ctx, core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+			a, err := e.Actions().Create(ctx, core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
 			require.True(t, stopped)
 			require.NoError(t, err)
 			assert.Equal(t, core.StatusPending, a.Status.Type)
@@ -79,11 +79,11 @@ func TestTheDefaultTimeoutHoldsWhereThePolicyGivesNone(t *testing.T) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(bg(), time.Minute)
 		defer cancel()
-		a, err := e.Execute(ctx, core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Execute(ctx, core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: shell.ErrTimeLimit.Error()}, a.Status)
 		assert.Equal(t, 5*time.Second, time.Since(begin))
-		_, err = e.Execute(ctx, core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: 8000}})
+		_, err = e.Actions().Execute(ctx, core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: 8000}})
 		require.NoError(t, err)
 		assert.Equal(t, 13*time.Second, time.Since(begin), "a policy's own goes first")
 	})
@@ -124,7 +124,7 @@ func TestWhatAToolGivesIsBoundedAndMadeText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := running(t, shell.Options{Store: inMemory(t), Tools: tools(shell.ToolFunc(
 				func(context.Context, shell.Call) (json.RawMessage, error) { return tc.result, tc.err }))})
-			a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+			a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 			require.NoError(t, err)
 			assert.Equal(t, tc.want.Type, a.Status.Type)
 			assert.Equal(t, brief(tc.want.Reason), brief(a.Status.Reason))

@@ -19,25 +19,25 @@ import (
 // ended gives an engine with a pipeline, a task and a strategy that have ended.
 func ended(t *testing.T) (*shell.Engine, core.Pipeline, core.Task, core.Strategy) {
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), TickRate: time.Hour, ActionRetention: 24 * time.Hour})
-	p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+	p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
 		{Name: "wait", Wait: &core.WaitPhase{ForMS: 60_000}},
 		{Name: "count", Run: &core.ToolRun{Tool: "count"}},
 	}}})
 	require.NoError(t, err)
-	p, err = e.WaitPipeline(bg(), p.ID)
+	p, err = e.Pipelines().Wait(bg(), p.ID)
 	require.NoError(t, err)
-	task, err := e.CreateTask(bg(), core.TaskSpec{Label: "by hand"})
+	task, err := e.Tasks().Create(bg(), core.TaskSpec{Label: "by hand"})
 	require.NoError(t, err)
 	synctest.Wait()
-	_, err = e.SendTask(bg(), task.ID, core.TaskComplete{})
+	_, err = e.Tasks().Send(bg(), task.ID, core.TaskComplete{})
 	require.NoError(t, err)
-	task, err = e.WaitTask(bg(), task.ID)
+	task, err = e.Tasks().Wait(bg(), task.ID)
 	require.NoError(t, err)
-	st, err := e.CreateStrategy(bg(), core.StrategySpec{Approaches: []core.Approach{
+	st, err := e.Strategies().Create(bg(), core.StrategySpec{Approaches: []core.Approach{
 		{Name: "count", Action: core.ApproachAction{Command: &core.ToolRun{Tool: "count"}}},
 	}})
 	require.NoError(t, err)
-	st, err = e.WaitStrategy(bg(), st.ID)
+	st, err = e.Strategies().Wait(bg(), st.ID)
 	require.NoError(t, err)
 	return e, p, task, st
 }
@@ -56,14 +56,14 @@ func TestMachinesOfRunbooksGoWhenTheirRetentionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, p, task, st := ended(t)
 		elapse(23 * time.Hour)
-		_, err := e.Pipeline(bg(), p.ID)
+		_, err := e.Pipelines().Get(bg(), p.ID)
 		require.NoError(t, err)
 		elapse(3 * time.Hour)
-		_, err = e.Pipeline(bg(), p.ID)
+		_, err = e.Pipelines().Get(bg(), p.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.Task(bg(), task.ID)
+		_, err = e.Tasks().Get(bg(), task.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
-		_, err = e.Strategy(bg(), st.ID)
+		_, err = e.Strategies().Get(bg(), st.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound)
 	})
 }
@@ -71,9 +71,9 @@ func TestMachinesOfRunbooksGoWhenTheirRetentionEnds(t *testing.T) {
 func TestPhasesAreTimedByWhatTheyDoAndEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, _, _ := ended(t)
-		_, err := e.SendBus(bg(), core.BusPublish{Kind: effects.Custom("deploys", "wanted"), Source: effects.EventSource{Component: "test"}})
+		_, err := e.Subscribers().Send(bg(), core.BusPublish{Kind: effects.Custom("deploys", "wanted"), Source: effects.EventSource{Component: "test"}})
 		require.NoError(t, err)
-		p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
 			{Name: "a", Manual: &core.ManualPhase{}}, {Name: "b", Manual: &core.ManualPhase{}},
 		}}})
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestPhasesAreTimedByWhatTheyDoAndEventsAreCounted(t *testing.T) {
 		for _, ev := range []core.PipelineEvent{
 			core.PhaseFailed{Phase: "a", Error: "no"}, core.PipelineRetry{}, core.PhaseComplete{Phase: "a"}, core.PhaseComplete{Phase: "b"},
 		} {
-			_, err = e.SendPipeline(bg(), p.ID, ev)
+			_, err = e.Pipelines().Send(bg(), p.ID, ev)
 			require.NoError(t, err)
 		}
 		synctest.Wait() // counted after the answer
@@ -121,28 +121,28 @@ func TestTheLogTellsOfRunbooksAtTheLevelOfTheirWeight(t *testing.T) {
 		}
 		log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: plain}))
 		e, stop := start(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Logger: log})
-		p, err := e.CreatePipeline(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
 			{Name: "a", Manual: &core.ManualPhase{}},
 		}}})
 		require.NoError(t, err)
-		_, err = e.SendPipeline(bg(), p.ID, core.PhaseFailed{Phase: "a", Error: "no disk"})
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PhaseFailed{Phase: "a", Error: "no disk"})
 		require.NoError(t, err)
-		task, err := e.CreateTask(bg(), core.TaskSpec{Label: "t"})
+		task, err := e.Tasks().Create(bg(), core.TaskSpec{Label: "t"})
 		require.NoError(t, err)
 		synctest.Wait()
-		_, err = e.SendTask(bg(), task.ID, core.TaskRecover{Action: core.RecoverEscalate, Message: "look\nhere"})
+		_, err = e.Tasks().Send(bg(), task.ID, core.TaskRecover{Action: core.RecoverEscalate, Message: "look\nhere"})
 		require.NoError(t, err)
 		queue := core.QueueRef("ns", "t1", "q")
 		for range 2 {
-			_, _, err = e.Push(bg(), "ns", "t1", "q", shell.PushOptions{})
+			_, _, err = e.Queues().Push(bg(), "ns", "t1", "q", shell.PushOptions{})
 			require.NoError(t, err)
-			items, err := e.Take(bg(), queue, shell.TakeOptions{Holder: "w"})
+			items, err := e.Queues().Take(bg(), queue, shell.TakeOptions{Holder: "w"})
 			require.NoError(t, err)
-			require.NoError(t, e.Fail(bg(), shell.HoldOf(items[0]), "no\nroute", items[0].Attempts == 2))
+			require.NoError(t, e.Queues().Fail(bg(), shell.HoldOf(items[0]), "no\nroute", items[0].Attempts == 2))
 		}
-		_, err = e.SendLock(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockAcquire{Name: "main", Namespace: "ns", Tenant: "t1", Holder: "ann"})
+		_, err = e.Locks().Send(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockAcquire{Name: "main", Namespace: "ns", Tenant: "t1", Holder: "ann"})
 		require.NoError(t, err)
-		_, err = e.SendLock(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockBreak{By: "ops"})
+		_, err = e.Locks().Send(bg(), shell.Scope{Namespace: "ns", Tenant: "t1"}, "main", core.LockBreak{By: "ops"})
 		require.NoError(t, err)
 		require.NoError(t, stop())
 		for _, line := range []string{

@@ -19,7 +19,7 @@ func TestWithAStrictTickAnActionForNowWaitsForTheTickToo(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), TickRate: time.Minute, StrictTick: true})
 		synctest.Wait() // the first tick has passed
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusPending, a.Status.Type)
 		elapse(59 * time.Second)
@@ -34,16 +34,16 @@ func TestADisabledRecurringActionThatIsTriggeredDispatchesThatOneOnly(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), DisableRecurring: true})
-		r, err := e.CreateRecurring(bg(), everyMinute())
+		r, err := e.Recurring().Create(bg(), everyMinute())
 		require.NoError(t, err)
 		elapse(10*time.Minute + 30*time.Second)
-		got, err := e.TriggerRecurring(bg(), r.ID)
+		got, err := e.Recurring().Trigger(bg(), r.ID)
 		require.NoError(t, err)
 		assert.Equal(t, r.NextExecutionAt, got.NextExecutionAt, "its times are left where they are")
 		assert.Zero(t, got.MissedCount)
 		elapse(10 * time.Minute)
 		assert.EqualValues(t, 1, c.n.Load())
-		history, _, err := e.History(bg(), r.ID, shell.Page{})
+		history, _, err := e.Recurring().History(bg(), r.ID, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, history, 1)
 		assert.True(t, history[0].Manual)
@@ -56,7 +56,7 @@ func TestDisabledRecurringActionsDoNotWakeTheLoop(t *testing.T) {
 		s := &slowStore{Store: inMemory(t), from: time.Now()}
 		e := running(t, shell.Options{Store: s, Tools: tools(&counting{}), TickRate: time.Hour, LeaseTTL: 24 * time.Hour, DisableRecurring: true})
 		elapse(10 * time.Minute)
-		r, err := e.CreateRecurring(bg(), everyMinute())
+		r, err := e.Recurring().Create(bg(), everyMinute())
 		require.NoError(t, err)
 		require.Less(t, r.NextExecutionAt, effects.TimeOf(time.Now().Add(2*time.Minute)))
 		begun := func() int {
@@ -76,7 +76,7 @@ func TestACheckOfRecurringActionsBetweenTwoTicksFiresNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := &counting{}, &slowStore{Store: inMemory(t), from: time.Now()}
 		e := running(t, shell.Options{Store: s, Tools: tools(c), TickRate: time.Hour, StrictTick: true, LeaseTTL: 24 * time.Hour})
-		_, err := e.CreateRecurring(bg(), everyMinute())
+		_, err := e.Recurring().Create(bg(), everyMinute())
 		require.NoError(t, err)
 		elapse(54 * time.Second)
 		s.mu.Lock()
@@ -84,18 +84,18 @@ func TestACheckOfRecurringActionsBetweenTwoTicksFiresNothingElse(t *testing.T) {
 		s.mu.Unlock()
 		later := make(chan error, 1)
 		go func() {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Hour)})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Hour)})
 			later <- err
 		}()
 		elapse(2 * time.Second) // the batch is being stored; the next one holds the check and the request below
-		_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: "for now"})
+		_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: "for now"})
 		require.NoError(t, err)
 		require.NoError(t, <-later)
 		s.mu.Lock()
 		s.take = 0
 		s.mu.Unlock()
 		elapse(30 * time.Second)
-		list, _, err := e.Actions(bg(), shell.ActionFilter{Status: core.StatusPending}, shell.Page{})
+		list, _, err := e.Actions().List(bg(), shell.ActionFilter{Status: core.StatusPending}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, list, 2)
 		assert.Equal(t, "for now", list[0].Label, "it waits for the tick")

@@ -125,12 +125,12 @@ func TestTwoActionsScheduled100msApartBothFireWithATickOf500ms(t *testing.T) {
 			e := running(t, shell.Options{Store: inBolt(t), Tools: tools(c), TickRate: 500 * time.Millisecond, StrictTick: strict})
 			var ids []uuid.UUID
 			for _, d := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond} {
-				a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(d)})
+				a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(d)})
 				require.NoError(t, err)
 				ids = append(ids, a.ID)
 			}
 			for _, id := range ids {
-				a, err := e.Wait(bg(), id)
+				a, err := e.Actions().Wait(bg(), id)
 				require.NoError(t, err)
 				assert.Equal(t, core.StatusCompleted, a.Status.Type)
 				assert.JSONEq(t, `{"ok":true}`, string(a.Status.Result))
@@ -145,10 +145,10 @@ func TestAnActionRunsAtItsTimeNotAtTheNextTick(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), TickRate: time.Minute})
 		begin := time.Now()
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Second)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Second)})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusPending, a.Status.Type)
-		_, err = e.Wait(bg(), a.ID)
+		_, err = e.Actions().Wait(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, 10*time.Second, time.Since(begin))
 	})
@@ -160,9 +160,9 @@ func TestWithAStrictTickAnActionWaitsForTheTick(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), TickRate: time.Minute, StrictTick: true})
 		begin := time.Now()
 		synctest.Wait() // the first tick has passed
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Second)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(10 * time.Second)})
 		require.NoError(t, err)
-		_, err = e.Wait(bg(), a.ID)
+		_, err = e.Actions().Wait(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, time.Minute, time.Since(begin))
 	})
@@ -173,9 +173,9 @@ var errBoom = errors.New("boom")
 func TestAFailingToolFailsItsActionWithTheReason(t *testing.T) {
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(shell.ToolFunc(
 		func(context.Context, shell.Call) (json.RawMessage, error) { return nil, errBoom }))})
-	a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+	a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
-	a, err = e.Wait(bg(), a.ID)
+	a, err = e.Actions().Wait(bg(), a.ID)
 	require.NoError(t, err)
 	assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: "boom"}, a.Status)
 }

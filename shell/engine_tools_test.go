@@ -48,11 +48,11 @@ func TestAPanickingToolFailsItsActionAndNothingElse(t *testing.T) {
 		"count": c,
 		"panic": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { panic("at the disco") }),
 	}})
-	a, err := e.Execute(bg(), core.ActionSpec{ToolName: "panic"})
+	a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "panic"})
 	require.NoError(t, err)
 	assert.Equal(t, core.StatusFailed, a.Status.Type)
 	assert.Contains(t, a.Status.Reason, "at the disco")
-	a, err = e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+	a, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
 	assert.Equal(t, core.StatusCompleted, a.Status.Type)
 }
@@ -60,7 +60,7 @@ func TestAPanickingToolFailsItsActionAndNothingElse(t *testing.T) {
 func TestAResultThatIsNotJSONFailsTheAction(t *testing.T) {
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(shell.ToolFunc(
 		func(context.Context, shell.Call) (json.RawMessage, error) { return json.RawMessage(`{oops`), nil }))})
-	a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+	a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
 	assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: "the tool's result is not valid JSON"}, a.Status)
 }
@@ -73,12 +73,12 @@ func TestASlowToolDelaysNoOther(t *testing.T) {
 			Concurrency: map[string]int{"slow": 2},
 		})
 		for range 50 {
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "slow"})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "slow"})
 			require.NoError(t, err)
 		}
 		begin := time.Now()
 		for range 20 {
-			a, err := e.Execute(bg(), core.ActionSpec{ToolName: "quick"})
+			a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "quick"})
 			require.NoError(t, err)
 			assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		}
@@ -109,11 +109,11 @@ func TestWhatWaitsForAPlaceStartsInTheOrderOfItsTime(t *testing.T) {
 				}
 				return nil, nil
 			}))})
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: "blocker"})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: "blocker"})
 		require.NoError(t, err)
 		for i, label := range []string{"c", "a", "b"} {
 			due := []time.Duration{3 * time.Second, time.Second, 2 * time.Second}[i]
-			_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Label: label, Trigger: at(due)})
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: label, Trigger: at(due)})
 			require.NoError(t, err)
 		}
 		elapse(time.Minute)
@@ -128,7 +128,7 @@ func TestARunThatReachesItsTimeLimitIsCancelledAndFails(t *testing.T) {
 		g := newGate()
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(g)})
 		begin := time.Now()
-		a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: 5000}})
+		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: 5000}})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
 		assert.Contains(t, a.Status.Reason, "time limit")
@@ -146,11 +146,11 @@ func TestAToolThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 				}
 				return nil, nil
 			}))})
-		a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count", Label: "hangs", Policy: core.RunPolicy{TimeoutMS: 5000}})
+		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Label: "hangs", Policy: core.RunPolicy{TimeoutMS: 5000}})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
 		assert.Contains(t, a.Status.Reason, "did not return")
-		a, err = e.Execute(bg(), core.ActionSpec{ToolName: "count", Label: "next"})
+		a, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Label: "next"})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type, "its place is free again")
 		close(hang)
@@ -166,18 +166,18 @@ func TestCancellingARunningActionCancelsItsToolAndALateResultChangesNothing(t *t
 				cause <- context.Cause(ctx)
 				return json.RawMessage(`"too late"`), nil
 			}))})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		require.Equal(t, core.StatusRunning, a.Status.Type)
-		a, err = e.CancelAction(bg(), a.ID, "changed my mind")
+		a, err = e.Actions().Cancel(bg(), a.ID, "changed my mind")
 		require.NoError(t, err)
 		assert.Equal(t, core.Status{Type: core.StatusCancelled, Reason: "changed my mind"}, a.Status)
 		require.ErrorIs(t, <-cause, shell.ErrCancelled)
 		synctest.Wait()
-		got, err := e.Action(bg(), a.ID)
+		got, err := e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, a, got)
-		_, err = e.CancelAction(bg(), a.ID, "")
+		_, err = e.Actions().Cancel(bg(), a.ID, "")
 		var refusal *shell.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, effects.CodeConflict, refusal.Code)
@@ -189,11 +189,11 @@ func TestCancellingAnActionThatWaitsForAPlaceTakesItBack(t *testing.T) {
 		g := newGate()
 		st := inMemory(t)
 		e := running(t, shell.Options{Store: st, Tools: tools(g), Concurrency: map[string]int{"count": 1}})
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
-		waits, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		waits, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
-		_, err = e.CancelAction(bg(), waits.ID, "")
+		_, err = e.Actions().Cancel(bg(), waits.ID, "")
 		require.NoError(t, err)
 		g.open()
 		synctest.Wait()
@@ -213,7 +213,7 @@ func TestAnActionForAToolThatIsNotThereIsRefusedByName(t *testing.T) {
 		"":     "tool_name: must not be empty: use one of count",
 		"none": `tool_name: "none" is unknown: use one of count`,
 	} {
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: name})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: name})
 		require.EqualError(t, err, want)
 	}
 }
@@ -222,22 +222,22 @@ func TestASecondActionWithTheSameIdOrDedupKeyIsRefused(t *testing.T) {
 	g := newGate()
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(g)})
 	id := uuid.New()
-	_, err := e.CreateAction(bg(), core.ActionSpec{ID: id, ToolName: "count", DedupKey: "k"})
+	_, err := e.Actions().Create(bg(), core.ActionSpec{ID: id, ToolName: "count", DedupKey: "k"})
 	require.NoError(t, err)
 	var refusal *shell.Refusal
-	_, err = e.CreateAction(bg(), core.ActionSpec{ID: id, ToolName: "count"})
+	_, err = e.Actions().Create(bg(), core.ActionSpec{ID: id, ToolName: "count"})
 	require.ErrorAs(t, err, &refusal)
 	assert.Equal(t, effects.CodeExists, refusal.Code)
-	_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+	_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
 	require.ErrorAs(t, err, &refusal)
 	assert.Equal(t, effects.CodeConflict, refusal.Code)
 	assert.Contains(t, refusal.Reason, id.String())
-	_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Tenant: "another"})
+	_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Tenant: "another"})
 	require.NoError(t, err, "keys belong to a tenant")
 	g.open()
-	_, err = e.Wait(bg(), id)
+	_, err = e.Actions().Wait(bg(), id)
 	require.NoError(t, err)
-	_, err = e.CreateAction(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
+	_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
 	require.NoError(t, err, "the key is free when its holder has ended")
 }
 
@@ -246,11 +246,11 @@ func TestACompletedRecurringActionIsPendingAgainAtItsNextTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c)})
-		a, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count", Recurrence: core.Every(time.Hour)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Recurrence: core.Every(time.Hour)})
 		require.NoError(t, err)
 		elapse(150 * time.Minute)
 		assert.EqualValues(t, 3, c.n.Load())
-		got, err := e.Action(bg(), a.ID)
+		got, err := e.Actions().Get(bg(), a.ID)
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusPending, got.Status.Type)
 		assert.Equal(t, a.Trigger.NextTickAt.Add(3*time.Hour), got.Trigger.NextTickAt)
@@ -270,18 +270,18 @@ func TestAWebhookIsKeptRawAndHandedToItsTool(t *testing.T) {
 		})},
 		Webhooks: map[string]shell.WebhookRoute{"deploy": {Tool: "hook", ToolInput: []byte(`{"a":1}`), Namespace: "ns", Tenant: "t"}},
 	})
-	id, err := e.ReceiveWebhook(bg(), "deploy", map[string]string{"content-type": "text/plain"}, body)
+	id, err := e.Webhooks().Receive(bg(), "deploy", map[string]string{"content-type": "text/plain"}, body)
 	require.NoError(t, err)
 	c := <-got
 	assert.Equal(t, id, c.ActionID)
 	assert.Equal(t, body, c.Payload)
 	assert.JSONEq(t, `{"content-type":"text/plain"}`, string(c.Header))
 	assert.JSONEq(t, `{"a":1}`, string(c.Input))
-	a, err := e.Wait(bg(), id)
+	a, err := e.Actions().Wait(bg(), id)
 	require.NoError(t, err)
 	assert.Equal(t, core.TriggerWebhook, a.Trigger.Type)
 	assert.Equal(t, body, a.Trigger.RawPayload)
-	_, err = e.ReceiveWebhook(bg(), "unknown", nil, nil)
+	_, err = e.Webhooks().Receive(bg(), "unknown", nil, nil)
 	require.ErrorIs(t, err, shell.ErrNotFound)
 	require.NoError(t, e.Store().View(bg(), func(tx store.ReadTx) error {
 		left, err := tx.Webhooks(10)
@@ -296,7 +296,7 @@ func TestWithAStrictTickAWebhookWaitsRawForTheTick(t *testing.T) {
 		st := inMemory(t)
 		e := running(t, shell.Options{Store: st, Tools: tools(c), StrictTick: true, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count"}}})
 		synctest.Wait()
-		id, err := e.ReceiveWebhook(bg(), "r", nil, []byte("x"))
+		id, err := e.Webhooks().Receive(bg(), "r", nil, []byte("x"))
 		require.NoError(t, err)
 		elapse(59 * time.Second)
 		require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
@@ -315,15 +315,15 @@ func TestSubscribersHearWhatIsDurable(t *testing.T) {
 	e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
 	s := e.Subscribe(func(ev effects.Event) bool { return ev.Kind.Category == "action" }, 1)
 	defer s.Close()
-	a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+	a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
 	ev := <-s.C
 	assert.Equal(t, "action:completed", ev.Kind.String())
 	assert.Equal(t, a.ID, ev.Source.ID)
 	assert.NotEqual(t, uuid.Nil, ev.ID)
-	_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+	_, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
-	_, err = e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+	_, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, s.Dropped(), "a full buffer drops and counts")
 }
@@ -336,7 +336,7 @@ func TestActionsAreListedNewestFirstWithFiltersAndPages(t *testing.T) {
 			if i >= 8 {
 				spec.Trigger = at(time.Hour)
 			}
-			_, err := e.CreateAction(bg(), spec)
+			_, err := e.Actions().Create(bg(), spec)
 			require.NoError(t, err)
 			elapse(time.Millisecond)
 		}
@@ -344,7 +344,7 @@ func TestActionsAreListedNewestFirstWithFiltersAndPages(t *testing.T) {
 			var pages []string
 			token := ""
 			for {
-				list, next, err := e.Actions(bg(), f, shell.Page{Token: token, Limit: limit})
+				list, next, err := e.Actions().List(bg(), f, shell.Page{Token: token, Limit: limit})
 				require.NoError(t, err)
 				page := ""
 				for _, a := range list {
@@ -362,11 +362,11 @@ func TestActionsAreListedNewestFirstWithFiltersAndPages(t *testing.T) {
 		assert.Equal(t, "ji", labels(shell.ActionFilter{Status: core.StatusPending}, 100))
 		assert.Equal(t, "igeca", labels(shell.ActionFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: "x"}}, 100))
 		assert.Equal(t, "gda", labels(shell.ActionFilter{Status: core.StatusCompleted, Labels: map[string]string{"third": "yes"}}, 100))
-		_, _, err := e.Actions(bg(), shell.ActionFilter{}, shell.Page{Token: "forged"})
+		_, _, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Token: "forged"})
 		require.ErrorIs(t, err, shell.ErrPageToken)
-		_, next, err := e.Actions(bg(), shell.ActionFilter{}, shell.Page{Limit: 1})
+		_, next, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Limit: 1})
 		require.NoError(t, err)
-		_, _, err = e.Actions(bg(), shell.ActionFilter{Status: core.StatusPending}, shell.Page{Token: next})
+		_, _, err = e.Actions().List(bg(), shell.ActionFilter{Status: core.StatusPending}, shell.Page{Token: next})
 		require.ErrorIs(t, err, shell.ErrPageToken, "a token belongs to its list")
 	})
 }
@@ -380,10 +380,10 @@ func TestWhatAToolGivesBesideItsErrorIsKept(t *testing.T) {
 			}
 			return output, errBoom
 		}))})
-		a, err := e.Execute(bg(), core.ActionSpec{ToolName: "count"})
+		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: errBoom.Error(), Result: output}, a.Status)
-		a, err = e.Execute(bg(), core.ActionSpec{ToolName: "count", Label: "huge"})
+		a, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", Label: "huge"})
 		require.NoError(t, err)
 		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: errBoom.Error()}, a.Status)
 	})

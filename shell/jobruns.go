@@ -10,18 +10,24 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// ApplyJob makes a job, or gives it a new configuration, which also the runs take
+// Jobs are the calls for jobs.
+type Jobs struct{ e *Engine }
+
+// Jobs gives the calls for jobs, which make runs.
+func (e *Engine) Jobs() Jobs { return Jobs{e} }
+
+// Apply makes a job, or gives it a new configuration, which also the runs take
 // that wait for their time. What of the spec only a runner or the modules of
 // constraints can check is checked by package jobs. The error is a [*Refusal] where
 // the spec is wrong.
-func (e *Engine) ApplyJob(ctx context.Context, spec core.JobSpec) (core.Job, error) {
-	return sendTo[core.Job](ctx, e, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec})
+func (j Jobs) Apply(ctx context.Context, spec core.JobSpec) (core.Job, error) {
+	return sendTo[core.Job](ctx, j.e, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec})
 }
 
-// SendJob gives an event to the job of that id, and returns its state afterwards;
+// Send gives an event to the job of that id, and returns its state afterwards;
 // the zero Job where it is deleted.
-func (e *Engine) SendJob(ctx context.Context, s Scope, id string, ev core.JobEvent) (core.Job, error) {
-	return sendTo[core.Job](ctx, e, core.JobRef(s.Namespace, s.Tenant, id), ev)
+func (j Jobs) Send(ctx context.Context, s Scope, id string, ev core.JobEvent) (core.Job, error) {
+	return sendTo[core.Job](ctx, j.e, core.JobRef(s.Namespace, s.Tenant, id), ev)
 }
 
 // TriggerOptions are those of a run by hand.
@@ -32,11 +38,11 @@ type TriggerOptions struct {
 	DedupKey string
 }
 
-// TriggerJob makes a run of a job now, out of turn, unless the dedup key has made
+// Trigger makes a run of a job now, out of turn, unless the dedup key has made
 // one, and says which.
-func (e *Engine) TriggerJob(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
+func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
 	ref := core.JobRef(s.Namespace, s.Tenant, id)
-	rep, err := e.ask(ctx, &request{inputs: []core.Input{{To: ref, Actor: ActorFrom(ctx), Event: core.JobTrigger{By: o.By, DedupKey: o.DedupKey}}}, want: ref})
+	rep, err := j.e.ask(ctx, &request{inputs: []core.Input{{To: ref, Actor: ActorFrom(ctx), Event: core.JobTrigger{By: o.By, DedupKey: o.DedupKey}}}, want: ref})
 	if err != nil {
 		return core.JobTriggered{}, err
 	}
@@ -50,9 +56,9 @@ func (e *Engine) TriggerJob(ctx context.Context, s Scope, id string, o TriggerOp
 	return made, nil
 }
 
-// Job reads the job of that id; [ErrNotFound] where there is none.
-func (e *Engine) Job(ctx context.Context, s Scope, id string) (core.Job, error) {
-	return readAs[core.Job](ctx, e, core.JobRef(s.Namespace, s.Tenant, id))
+// Get reads the job of that id; [ErrNotFound] where there is none.
+func (j Jobs) Get(ctx context.Context, s Scope, id string) (core.Job, error) {
+	return readAs[core.Job](ctx, j.e, core.JobRef(s.Namespace, s.Tenant, id))
 }
 
 // JobFilter chooses jobs; zero fields choose all.
@@ -62,8 +68,8 @@ type JobFilter struct {
 	Labels map[string]string // all of them
 }
 
-// Jobs lists jobs, newest first.
-func (e *Engine) Jobs(ctx context.Context, f JobFilter, p Page) ([]core.Job, string, error) {
+// List lists jobs, newest first.
+func (j Jobs) List(ctx context.Context, f JobFilter, p Page) ([]core.Job, string, error) {
 	term := core.TermAll
 	switch {
 	case f.Scope != nil:
@@ -71,30 +77,36 @@ func (e *Engine) Jobs(ctx context.Context, f JobFilter, p Page) ([]core.Job, str
 	case f.Paused != nil:
 		term = core.EnabledTerm(!*f.Paused)
 	}
-	return page(ctx, e.store, core.KindJob, term, p, func(j core.Job) bool {
+	return page(ctx, j.e.store, core.KindJob, term, p, func(j core.Job) bool {
 		return (f.Paused == nil || j.Paused == *f.Paused) && hasLabels(j.Labels, f.Labels)
 	})
 }
 
-// JobHistory lists what was decided about a job's times, newest first.
-func (e *Engine) JobHistory(ctx context.Context, s Scope, id string, p Page) ([]core.Occurrence, string, error) {
-	return e.History(ctx, core.JobRef(s.Namespace, s.Tenant, id).ID, p)
+// History lists what was decided about a job's times, newest first.
+func (j Jobs) History(ctx context.Context, s Scope, id string, p Page) ([]core.Occurrence, string, error) {
+	return j.e.Recurring().History(ctx, core.JobRef(s.Namespace, s.Tenant, id).ID, p)
 }
 
-// SendJobRun gives an event to a run, and returns its state afterwards.
-func (e *Engine) SendJobRun(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent) (core.Orchestrator, error) {
-	return sendTo[core.Orchestrator](ctx, e, effects.Ref{Kind: core.KindOrchestrator, ID: run}, ev)
+// Runs are the calls for the runs of jobs.
+type Runs struct{ e *Engine }
+
+// Runs gives the calls for the runs of jobs, their heartbeats and logs.
+func (e *Engine) Runs() Runs { return Runs{e} }
+
+// Send gives an event to a run, and returns its state afterwards.
+func (r Runs) Send(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent) (core.Orchestrator, error) {
+	return sendTo[core.Orchestrator](ctx, r.e, effects.Ref{Kind: core.KindOrchestrator, ID: run}, ev)
 }
 
-// JobRun reads a run; [ErrNotFound] where there is none. [core.RunRef] gives its id
+// Get reads a run; [ErrNotFound] where there is none. [core.RunRef] gives its id
 // from the tenant and the run's "jobID:timestamp".
-func (e *Engine) JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
-	return readAs[core.Orchestrator](ctx, e, effects.Ref{Kind: core.KindOrchestrator, ID: run})
+func (r Runs) Get(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	return readAs[core.Orchestrator](ctx, r.e, effects.Ref{Kind: core.KindOrchestrator, ID: run})
 }
 
-// WaitJobRun returns the run once it has ended: at once where it has already.
-func (e *Engine) WaitJobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
-	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindOrchestrator, ID: run})
+// Wait returns the run once it has ended: at once where it has already.
+func (r Runs) Wait(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	s, err := r.e.waitFor(ctx, effects.Ref{Kind: core.KindOrchestrator, ID: run})
 	o, _ := s.(core.Orchestrator)
 	return o, err
 }
@@ -108,8 +120,8 @@ type JobRunFilter struct {
 	InCluster bool
 }
 
-// JobRuns lists runs, newest first.
-func (e *Engine) JobRuns(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
+// List lists runs, newest first.
+func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
 	term := core.TermAll
 	switch {
 	case f.InCluster:
@@ -123,7 +135,7 @@ func (e *Engine) JobRuns(ctx context.Context, f JobRunFilter, p Page) ([]core.Or
 	case f.Status != "":
 		term = core.StatusTerm(core.StatusType(f.Status))
 	}
-	return page(ctx, e.store, core.KindOrchestrator, term, p, func(o core.Orchestrator) bool {
+	return page(ctx, r.e.store, core.KindOrchestrator, term, p, func(o core.Orchestrator) bool {
 		return (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})

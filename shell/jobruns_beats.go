@@ -15,16 +15,16 @@ import (
 
 // Schedulers reads all that is known of the heartbeats of runs, which is how to
 // learn cheaply which runs have not ended: at most 256 records, and none of a run.
-func (e *Engine) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
-	list, _, err := page(ctx, e.store, core.KindScheduler, core.TermAll, Page{Limit: MaxPage}, func(core.Scheduler) bool { return true })
+func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
+	list, _, err := page(ctx, r.e.store, core.KindScheduler, core.TermAll, Page{Limit: MaxPage}, func(core.Scheduler) bool { return true })
 	return list, err
 }
 
-// RunsInCluster lists the ids of the runs that may have something in a cluster,
+// InCluster lists the ids of the runs that may have something in a cluster,
 // newest first. It reads no run.
-func (e *Engine) RunsInCluster(ctx context.Context) ([]uuid.UUID, error) {
+func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
+	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
 		var from store.Cursor
 		for {
 			entries, err := tx.Scan(core.KindOrchestrator, core.TermInCluster, from, true, MaxPage)
@@ -46,7 +46,7 @@ func (e *Engine) RunsInCluster(ctx context.Context) ([]uuid.UUID, error) {
 // OrchestratorHeartbeatMsg). Those that nobody waits for are passed over. every is
 // the time until the next one, and missed how many may be missing before a run is
 // orphaned; 0: as they were.
-func (e *Engine) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
+func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
 	shards := make(map[effects.Ref]int)
 	var inputs []core.Input
 	for _, run := range runs {
@@ -66,7 +66,7 @@ func (e *Engine) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Dur
 	if len(inputs) == 0 {
 		return nil
 	}
-	_, err := e.do(ctx, &request{inputs: inputs})
+	_, err := r.e.do(ctx, &request{inputs: inputs})
 	if _, refused := errors.AsType[*Refusal](err); refused { // of the last one: its runs have ended meanwhile
 		return nil
 	}

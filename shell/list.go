@@ -49,9 +49,9 @@ type ActionFilter struct {
 	Labels map[string]string // all of them
 }
 
-// Actions lists actions, newest first (A7). A page may be shorter than its
+// List lists actions, newest first (A7). A page may be shorter than its
 // limit, and even empty, while there is more: next tells.
-func (e *Engine) Actions(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
+func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
 	term := core.TermAll
 	switch {
 	case f.Scope != nil:
@@ -59,7 +59,7 @@ func (e *Engine) Actions(ctx context.Context, f ActionFilter, p Page) (list []co
 	case f.Status != "":
 		term = core.StatusTerm(f.Status)
 	}
-	return page(ctx, e.store, core.KindAction, term, p, func(a core.Action) bool {
+	return page(ctx, a.e.store, core.KindAction, term, p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
 			hasLabels(a.Labels, f.Labels)
@@ -73,8 +73,8 @@ type RecurringFilter struct {
 	Labels  map[string]string // all of them
 }
 
-// RecurringActions lists recurring actions, newest first.
-func (e *Engine) RecurringActions(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
+// List lists recurring actions, newest first.
+func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
 	term := core.TermAll
 	switch {
 	case f.Scope != nil:
@@ -82,14 +82,14 @@ func (e *Engine) RecurringActions(ctx context.Context, f RecurringFilter, p Page
 	case f.Enabled != nil:
 		term = core.EnabledTerm(*f.Enabled)
 	}
-	return page(ctx, e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
+	return page(ctx, r.e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
 		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
 	})
 }
 
 // History lists the occurrences of a recurring action, newest first (C12).
-func (e *Engine) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
-	return page(ctx, e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
+func (r Recurring) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
+	return page(ctx, r.e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
 }
 
 func hasLabels(have, want map[string]string) bool {

@@ -15,6 +15,12 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+// Queues are the calls for queues and their items.
+type Queues struct{ e *Engine }
+
+// Queues gives the calls for queues and their items.
+func (e *Engine) Queues() Queues { return Queues{e} }
+
 // PushOptions say how an item is pushed. The zero value: no data, priority 0, at
 // once.
 type PushOptions struct {
@@ -28,10 +34,10 @@ type PushOptions struct {
 // Push adds an item to a queue, which is made with the defaults where it was not
 // declared. Where the dedup key is held, nothing is added: duplicate is true, and
 // the item is the one that holds it, only its id where that has ended.
-func (e *Engine) Push(ctx context.Context, namespace, tenant, queue string, o PushOptions) (item core.QueueItem, duplicate bool, err error) {
+func (q Queues) Push(ctx context.Context, namespace, tenant, queue string, o PushOptions) (item core.QueueItem, duplicate bool, err error) {
 	ref := core.QueueRef(namespace, tenant, queue)
 	for {
-		res, _, err := e.tellQueue(ctx, ref, core.QueuePush{
+		res, _, err := q.e.tellQueue(ctx, ref, core.QueuePush{
 			Namespace: namespace, Tenant: tenant, Name: queue, Data: slices.Clone(o.Data), Priority: o.Priority,
 			Key: o.Key, DedupKey: o.DedupKey, DelayMS: o.Delay.Milliseconds(),
 		})
@@ -39,7 +45,7 @@ func (e *Engine) Push(ctx context.Context, namespace, tenant, queue string, o Pu
 			item, _ = res.Answer.(core.QueueItem)
 			return item, false, err
 		}
-		item, err = e.holder(ctx, ref, o.DedupKey)
+		item, err = q.e.holder(ctx, ref, o.DedupKey)
 		if !errors.Is(err, ErrNotFound) { // else the key was let go of meanwhile
 			return item, err == nil, err
 		}
@@ -53,7 +59,7 @@ func (e *Engine) holder(ctx context.Context, queue effects.Ref, key string) (cor
 		return core.QueueItem{}, err
 	}
 	d, _ := s.(core.QueueDedup)
-	i, err := e.QueueItem(ctx, queue, d.Item)
+	i, err := e.Queues().Item(ctx, queue, d.Item)
 	if errors.Is(err, ErrNotFound) {
 		return core.QueueItem{ID: d.Item, Queue: queue.ID, DedupKey: key}, nil
 	}
@@ -87,42 +93,42 @@ const takePoll = 5 * time.Second
 
 // Take takes the first items of a queue for a holder: none, and no error, where
 // there is none until the wait is over. They stay out of sight of others for the
-// visibility timeout; the holder keeps them by [Engine.Extend] and ends with
-// [Engine.Complete] or [Engine.Fail]. A queue that does not exist is waited for.
+// visibility timeout; the holder keeps them by [Queues.Extend] and ends with
+// [Queues.Complete] or [Queues.Fail]. A queue that does not exist is waited for.
 //
 // When ctx ends first, what was taken meanwhile is given back at once; only where
 // the store does not answer within seconds it comes back with the visibility timeout.
-func (e *Engine) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
+func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
 	if o.Max < 0 || o.Max > core.MaxQueueTake {
 		return nil, &Refusal{To: queue, Event: "take", Code: effects.CodeInvalid, Reason: fmt.Sprintf("max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)}
 	}
 	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
-	end := e.o.Clock.Steady().Add(o.Wait)
+	end := q.e.o.Clock.Steady().Add(o.Wait)
 	for {
 		var woken chan struct{}
 		if o.Wait > 0 {
-			woken = e.takes.add(queue.ID)
+			woken = q.e.takes.add(queue.ID)
 		}
-		res, s, err := e.askQueue(ctx, queue, ev, takeLinger)
+		res, s, err := q.e.askQueue(ctx, queue, ev, takeLinger)
 		if gone := ctx.Err(); gone != nil {
-			e.takes.remove(queue.ID, woken)
-			e.giveBack(ctx, res)
+			q.e.takes.remove(queue.ID, woken)
+			q.e.giveBack(ctx, res)
 			return nil, gone
 		}
 		var r *Refusal
 		nothing := errors.As(err, &r) && (r.Code == effects.CodeEmpty || r.Code == effects.CodeNotFound)
-		left := end.Sub(e.o.Clock.Steady())
+		left := end.Sub(q.e.o.Clock.Steady())
 		if !nothing || left <= 0 {
-			e.takes.remove(queue.ID, woken)
+			q.e.takes.remove(queue.ID, woken)
 			if nothing && r.Code == effects.CodeEmpty {
 				return nil, nil
 			}
 			items, _ := res.Answer.(core.QueueItems)
 			return items, err
 		}
-		q, _ := s.(core.Queue)
-		err = e.awaitItem(ctx, woken, min(left, e.untilTake(q)))
-		e.takes.remove(queue.ID, woken)
+		header, _ := s.(core.Queue)
+		err = q.e.awaitItem(ctx, woken, min(left, q.e.untilTake(header)))
+		q.e.takes.remove(queue.ID, woken)
 		if err != nil {
 			return nil, err
 		}
@@ -174,47 +180,47 @@ func (e *Engine) awaitItem(ctx context.Context, woken <-chan struct{}, most time
 }
 
 // Complete says that an item is done.
-func (e *Engine) Complete(ctx context.Context, h Hold, result json.RawMessage) error {
-	_, _, err := e.tellQueue(ctx, h.Queue, core.QueueComplete{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, Result: slices.Clone(result)})
+func (q Queues) Complete(ctx context.Context, h Hold, result json.RawMessage) error {
+	_, _, err := q.e.tellQueue(ctx, h.Queue, core.QueueComplete{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, Result: slices.Clone(result)})
 	return err
 }
 
 // Fail says that an attempt failed; permanent that no further one is to be made.
-func (e *Engine) Fail(ctx context.Context, h Hold, reason string, permanent bool) error {
-	_, _, err := e.tellQueue(ctx, h.Queue, core.QueueFail{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, Error: reason, Permanent: permanent})
+func (q Queues) Fail(ctx context.Context, h Hold, reason string, permanent bool) error {
+	_, _, err := q.e.tellQueue(ctx, h.Queue, core.QueueFail{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, Error: reason, Permanent: permanent})
 	return err
 }
 
 // Extend keeps an item out of sight of others from now on; 0: for the queue's
 // own visibility timeout. A refusal says that the item is held no longer.
-func (e *Engine) Extend(ctx context.Context, h Hold, visibility time.Duration) (core.QueueItem, error) {
-	res, _, err := e.tellQueue(ctx, h.Queue, core.QueueExtend{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, VisibilityMS: visibility.Milliseconds()})
+func (q Queues) Extend(ctx context.Context, h Hold, visibility time.Duration) (core.QueueItem, error) {
+	res, _, err := q.e.tellQueue(ctx, h.Queue, core.QueueExtend{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt, VisibilityMS: visibility.Milliseconds()})
 	i, _ := res.Answer.(core.QueueItem)
 	return i, err
 }
 
 // Release gives an item back untouched: its attempt does not count.
-func (e *Engine) Release(ctx context.Context, h Hold) error {
-	_, _, err := e.tellQueue(ctx, h.Queue, core.QueueRelease{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt})
+func (q Queues) Release(ctx context.Context, h Hold) error {
+	_, _, err := q.e.tellQueue(ctx, h.Queue, core.QueueRelease{Item: h.Item, Holder: h.Holder, Attempt: h.Attempt})
 	return err
 }
 
 // CancelItem removes an item that is pending, failed or dead.
-func (e *Engine) CancelItem(ctx context.Context, queue effects.Ref, item uuid.UUID, reason string) error {
-	_, _, err := e.tellQueue(ctx, queue, core.QueueCancelItem{Item: item, Reason: reason})
+func (q Queues) CancelItem(ctx context.Context, queue effects.Ref, item uuid.UUID, reason string) error {
+	_, _, err := q.e.tellQueue(ctx, queue, core.QueueCancelItem{Item: item, Reason: reason})
 	return err
 }
 
 // Redrive gives items that were given up another chance: one, or where that is
 // zero up to limit of them (0: core.MaxQueueBatch). None is no error.
-func (e *Engine) Redrive(ctx context.Context, queue effects.Ref, item uuid.UUID, limit uint32) (core.QueueMoved, error) {
-	return e.moveItems(ctx, queue, core.QueueRedrive{Item: item, Limit: limit})
+func (q Queues) Redrive(ctx context.Context, queue effects.Ref, item uuid.UUID, limit uint32) (core.QueueMoved, error) {
+	return q.e.moveItems(ctx, queue, core.QueueRedrive{Item: item, Limit: limit})
 }
 
-// PurgeQueue removes up to limit items (0: core.MaxQueueBatch) in those states;
+// Purge removes up to limit items (0: core.MaxQueueBatch) in those states;
 // none: in all but processing. Ask again while there are more.
-func (e *Engine) PurgeQueue(ctx context.Context, queue effects.Ref, states []core.ItemStateType, limit uint32, reason string) (core.QueueMoved, error) {
-	return e.moveItems(ctx, queue, core.QueuePurge{States: slices.Clone(states), Limit: limit, Reason: reason})
+func (q Queues) Purge(ctx context.Context, queue effects.Ref, states []core.ItemStateType, limit uint32, reason string) (core.QueueMoved, error) {
+	return q.e.moveItems(ctx, queue, core.QueuePurge{States: slices.Clone(states), Limit: limit, Reason: reason})
 }
 
 func (e *Engine) moveItems(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.QueueMoved, error) {
@@ -227,36 +233,36 @@ func (e *Engine) moveItems(ctx context.Context, queue effects.Ref, ev core.Queue
 	return m, err
 }
 
-// ConfigureQueue declares a queue, or replaces the configuration of one.
-func (e *Engine) ConfigureQueue(ctx context.Context, namespace, tenant, name string, c core.QueueConfig) (core.Queue, error) {
+// Configure declares a queue, or replaces the configuration of one.
+func (q Queues) Configure(ctx context.Context, namespace, tenant, name string, c core.QueueConfig) (core.Queue, error) {
 	c.Retry.NoRetry = slices.Clone(c.Retry.NoRetry)
 	ref := core.QueueRef(namespace, tenant, name)
-	_, s, err := e.tellQueue(ctx, ref, core.QueueConfigure{Config: c})
+	_, s, err := q.e.tellQueue(ctx, ref, core.QueueConfigure{Config: c})
 	if errors.Is(err, ErrNotFound) {
-		_, s, err = e.tellQueue(ctx, ref, core.QueueCreate{Namespace: namespace, Tenant: tenant, Name: name, Config: c})
+		_, s, err = q.e.tellQueue(ctx, ref, core.QueueCreate{Namespace: namespace, Tenant: tenant, Name: name, Config: c})
 		var r *Refusal
 		if errors.As(err, &r) && r.Code == effects.CodeExists { // somebody else was quicker
-			_, s, err = e.tellQueue(ctx, ref, core.QueueConfigure{Config: c})
+			_, s, err = q.e.tellQueue(ctx, ref, core.QueueConfigure{Config: c})
 		}
 	}
 	return asQueue(s, err)
 }
 
-// PauseQueue stops takes from a queue; all else goes on.
-func (e *Engine) PauseQueue(ctx context.Context, queue effects.Ref, by, reason string) (core.Queue, error) {
-	_, s, err := e.tellQueue(ctx, queue, core.QueuePause{By: by, Reason: reason})
+// Pause stops takes from a queue; all else goes on.
+func (q Queues) Pause(ctx context.Context, queue effects.Ref, by, reason string) (core.Queue, error) {
+	_, s, err := q.e.tellQueue(ctx, queue, core.QueuePause{By: by, Reason: reason})
 	return asQueue(s, err)
 }
 
-// ResumeQueue lets takes go on.
-func (e *Engine) ResumeQueue(ctx context.Context, queue effects.Ref) (core.Queue, error) {
-	_, s, err := e.tellQueue(ctx, queue, core.QueueResume{})
+// Resume lets takes go on.
+func (q Queues) Resume(ctx context.Context, queue effects.Ref) (core.Queue, error) {
+	_, s, err := q.e.tellQueue(ctx, queue, core.QueueResume{})
 	return asQueue(s, err)
 }
 
-// DeleteQueue removes a queue that holds no item.
-func (e *Engine) DeleteQueue(ctx context.Context, queue effects.Ref) error {
-	_, _, err := e.tellQueue(ctx, queue, core.QueueDelete{})
+// Delete removes a queue that holds no item.
+func (q Queues) Delete(ctx context.Context, queue effects.Ref) error {
+	_, _, err := q.e.tellQueue(ctx, queue, core.QueueDelete{})
 	return err
 }
 
@@ -280,15 +286,15 @@ func (e *Engine) askQueue(ctx context.Context, queue effects.Ref, ev core.QueueE
 	return rep.result, s, notFound(err)
 }
 
-// Queue reads a queue's header: its configuration, counters and gauges.
-func (e *Engine) Queue(ctx context.Context, namespace, tenant, name string) (core.Queue, error) {
-	s, err := e.read(ctx, core.QueueRef(namespace, tenant, name))
+// Get reads a queue's header: its configuration, counters and gauges.
+func (q Queues) Get(ctx context.Context, namespace, tenant, name string) (core.Queue, error) {
+	s, err := q.e.read(ctx, core.QueueRef(namespace, tenant, name))
 	return asQueue(s, err)
 }
 
-// QueueItem reads one item of a queue.
-func (e *Engine) QueueItem(ctx context.Context, queue effects.Ref, item uuid.UUID) (core.QueueItem, error) {
-	s, err := e.read(ctx, effects.Ref{Kind: core.KindQueueItem, ID: item})
+// Item reads one item of a queue.
+func (q Queues) Item(ctx context.Context, queue effects.Ref, item uuid.UUID) (core.QueueItem, error) {
+	s, err := q.e.read(ctx, effects.Ref{Kind: core.KindQueueItem, ID: item})
 	i, _ := s.(core.QueueItem)
 	if err == nil && i.Queue != queue.ID {
 		return core.QueueItem{}, fmt.Errorf("item %s of %s %w", item, queue, ErrNotFound)
@@ -296,14 +302,14 @@ func (e *Engine) QueueItem(ctx context.Context, queue effects.Ref, item uuid.UUI
 	return i, err
 }
 
-// maxPriorities bounds how many priorities [Engine.OldestReady] looks at.
+// maxPriorities bounds how many priorities [Queues.OldestReady] looks at.
 const maxPriorities = 64
 
 // OldestReady gives the item that waits longest, by its push, of the first ones
 // of each priority; ok is false where none is ready.
-func (e *Engine) OldestReady(ctx context.Context, queue effects.Ref) (oldest core.QueueItem, ok bool, err error) {
+func (q Queues) OldestReady(ctx context.Context, queue effects.Ref) (oldest core.QueueItem, ok bool, err error) {
 	term := core.QueueItemTerm(queue.ID, "ready")
-	err = e.store.View(ctx, func(tx store.ReadTx) error {
+	err = q.e.store.View(ctx, func(tx store.ReadTx) error {
 		var from store.Cursor
 		for range maxPriorities {
 			first, err := tx.Scan(core.KindQueueItem, term, from, false, 1)
@@ -330,8 +336,8 @@ type QueueFilter struct {
 	Paused *bool
 }
 
-// Queues lists queues, newest first.
-func (e *Engine) Queues(ctx context.Context, f QueueFilter, p Page) (list []core.Queue, next string, err error) {
+// List lists queues, newest first.
+func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Queue, next string, err error) {
 	term := core.TermAll
 	switch {
 	case f.Scope != nil:
@@ -339,14 +345,14 @@ func (e *Engine) Queues(ctx context.Context, f QueueFilter, p Page) (list []core
 	case f.Paused != nil:
 		term = core.QueueStatusTerm(*f.Paused)
 	}
-	return page(ctx, e.store, core.KindQueue, term, p, func(q core.Queue) bool {
+	return page(ctx, q.e.store, core.KindQueue, term, p, func(q core.Queue) bool {
 		return f.Paused == nil || q.Paused == *f.Paused
 	})
 }
 
-// QueueItems lists the items of a queue in one state, one of
+// Items lists the items of a queue in one state, one of
 // core.QueueItemLists, in the order in which their turn comes.
-func (e *Engine) QueueItems(ctx context.Context, queue effects.Ref, state string, p Page) (list []core.QueueItem, next string, err error) {
+func (q Queues) Items(ctx context.Context, queue effects.Ref, state string, p Page) (list []core.QueueItem, next string, err error) {
 	if !slices.Contains(core.QueueItemLists[:], state) {
 		return nil, "", &Refusal{To: queue, Event: "list", Code: effects.CodeInvalid, Reason: fmt.Sprintf("state: %q is unknown: use one of %v", state, core.QueueItemLists)}
 	}
@@ -361,7 +367,7 @@ func (e *Engine) QueueItems(ctx context.Context, queue effects.Ref, state string
 		return nil, "", err
 	}
 	list = make([]core.QueueItem, 0, min(limit, DefaultPage))
-	err = e.store.View(ctx, func(tx store.ReadTx) error {
+	err = q.e.store.View(ctx, func(tx store.ReadTx) error {
 		entries, err := tx.Scan(core.KindQueueItem, term, from, false, limit)
 		if err != nil {
 			return err

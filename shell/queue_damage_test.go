@@ -55,7 +55,7 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 				require.NoError(t, err)
 				o := shell.Options{Store: st, TickRate: time.Minute}
 				e, stop := start(t, o)
-				_, err = e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{KeyConcurrency: 1, VisibilityTimeoutMS: 3_600_000})
+				_, err = e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{KeyConcurrency: 1, VisibilityTimeoutMS: 3_600_000})
 				require.NoError(t, err)
 				items := []core.QueueItem{push(t, e, shell.PushOptions{Key: "flying", Priority: 9})}
 				require.Len(t, take(t, e, shell.TakeOptions{}), 1)
@@ -63,7 +63,7 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 					items = append(items, push(t, e, shell.PushOptions{Key: "k"}))
 				}
 				items = append(items, push(t, e, shell.PushOptions{Key: "flying"}), push(t, e, shell.PushOptions{DedupKey: "d"}))
-				_, _, err = e.Push(bg(), "ns", "t", "other", shell.PushOptions{})
+				_, _, err = e.Queues().Push(bg(), "ns", "t", "other", shell.PushOptions{})
 				require.NoError(t, err)
 				require.NoError(t, stop())
 				require.NoError(t, st.Close())
@@ -74,14 +74,14 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 				if lost == items[0].Ref() { // nobody can say that it is done: its lease ends
 					elapse(2 * time.Hour)
 				} else {
-					require.NoError(t, e.Complete(bg(), shell.Hold{Queue: work, Item: flight.ID, Holder: "w", Attempt: 1}, nil))
+					require.NoError(t, e.Queues().Complete(bg(), shell.Hold{Queue: work, Item: flight.ID, Holder: "w", Attempt: 1}, nil))
 				}
-				_, duplicate, err := e.Push(bg(), "ns", "t", "work", shell.PushOptions{DedupKey: "d", Delay: 1000 * time.Hour})
+				_, duplicate, err := e.Queues().Push(bg(), "ns", "t", "work", shell.PushOptions{DedupKey: "d", Delay: 1000 * time.Hour})
 				require.NoError(t, err)
 				assert.Equal(t, lost.Kind != core.KindQueueDedup && lost != items[4].Ref(), duplicate)
 				var got []uuid.UUID
 				for {
-					taken, err := e.Take(bg(), work, shell.TakeOptions{Holder: "w", Max: 5})
+					taken, err := e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w", Max: 5})
 					if len(taken) == 0 {
 						require.NoError(t, err)
 						break
@@ -91,7 +91,7 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 						assert.False(t, i.Key != "" && seen[i.Key], "two of key %q at once", i.Key)
 						seen[i.Key] = true
 						got = append(got, i.ID)
-						require.NoError(t, e.Complete(bg(), shell.Hold{Queue: work, Item: i.ID, Holder: "w", Attempt: i.Attempts}, json.RawMessage("1")))
+						require.NoError(t, e.Queues().Complete(bg(), shell.Hold{Queue: work, Item: i.ID, Holder: "w", Attempt: i.Attempts}, json.RawMessage("1")))
 					}
 				}
 				var want []uuid.UUID
@@ -99,14 +99,14 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 					want = append(want, items[n].ID)
 				}
 				assert.ElementsMatch(t, want, got)
-				other, err := e.Take(bg(), core.QueueRef("ns", "t", "other"), shell.TakeOptions{Holder: "w"})
+				other, err := e.Queues().Take(bg(), core.QueueRef("ns", "t", "other"), shell.TakeOptions{Holder: "w"})
 				require.NoError(t, err)
 				assert.Len(t, other, 1)
 				aside := setAside(t, o.Store)
 				require.Len(t, aside, 1)
 				assert.Equal(t, lost.String(), effects.Ref{Kind: aside[0].Kind, ID: aside[0].ID}.String())
 				assert.Contains(t, aside[0].Reason, "checksum")
-				q, err := e.Queue(bg(), "ns", "t", "work")
+				q, err := e.Queues().Get(bg(), "ns", "t", "work")
 				require.NoError(t, err)
 				assert.Equal(t, [4]uint64{}, [4]uint64{q.Ready, q.Waiting, q.InFlight, q.KeyCount}, "ready, waiting, in flight, keys")
 				require.NoError(t, stop())
@@ -145,18 +145,18 @@ func TestAQueueWhoseHeaderIsDamagedKeepsItsItems(t *testing.T) {
 		require.NoError(t, st.Close())
 		o.Store = bitten(t, path, work)
 		e, stop = start(t, o)
-		_, err = e.Take(bg(), work, shell.TakeOptions{Holder: "w"})
+		_, err = e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w"})
 		require.ErrorIs(t, err, shell.ErrNotFound, "nobody knows its configuration")
-		q, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{})
+		q, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{})
 		require.NoError(t, err)
 		assert.Equal(t, [4]uint64{1, 38, 1, 1}, [4]uint64{q.Ready, q.Waiting, q.InFlight, q.Delayed}, "%+v", q)
 		last := push(t, e, shell.PushOptions{Key: "k"})
-		require.NoError(t, e.Complete(bg(), shell.Hold{Queue: work, Item: held[0].ID, Holder: "w", Attempt: 1}, nil))
+		require.NoError(t, e.Queues().Complete(bg(), shell.Hold{Queue: work, Item: held[0].ID, Holder: "w", Attempt: 1}, nil))
 		var got []uuid.UUID
 		for range 40 {
 			for _, i := range take(t, e, shell.TakeOptions{}) {
 				got = append(got, i.ID)
-				require.NoError(t, e.Complete(bg(), shell.Hold{Queue: work, Item: i.ID, Holder: "w", Attempt: i.Attempts}, nil))
+				require.NoError(t, e.Queues().Complete(bg(), shell.Hold{Queue: work, Item: i.ID, Holder: "w", Attempt: i.Attempts}, nil))
 			}
 		}
 		assert.Equal(t, append(want[1:], last.ID), got, "in their order")
@@ -187,7 +187,7 @@ func TestAPipelineThatWaitsForALostRecordFails(t *testing.T) {
 				hangs := carrying(func(ctx context.Context) (json.RawMessage, error) { <-ctx.Done(); return nil, ctx.Err() })
 				o := shell.Options{Store: st, TickRate: time.Minute, StopTimeout: time.Second, Interpreters: map[string]shell.Interpreter{effects.LaneSession: hangs}}
 				e, stop := start(t, o)
-				_, err = e.SendLock(bg(), flow, "l", core.LockAcquire{Name: "l", Namespace: "ns", Tenant: "t", Holder: "somebody", TTLMS: 3_600_000})
+				_, err = e.Locks().Send(bg(), flow, "l", core.LockAcquire{Name: "l", Namespace: "ns", Tenant: "t", Holder: "somebody", TTLMS: 3_600_000})
 				require.NoError(t, err)
 				p := begin(t, e, c.phase)
 				synctest.Wait()

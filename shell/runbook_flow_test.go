@@ -25,14 +25,14 @@ var flow = shell.Scope{Namespace: "ns", Tenant: "t"}
 
 func begin(t *testing.T, e *shell.Engine, phases ...core.PhaseDef) core.Pipeline {
 	t.Helper()
-	p, err := e.CreatePipeline(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t", Definition: core.PipelineDef{Name: "p", Phases: phases}})
+	p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t", Definition: core.PipelineDef{Name: "p", Phases: phases}})
 	require.NoError(t, err)
 	return p
 }
 
 func state(t *testing.T, e *shell.Engine, id uuid.UUID) core.Pipeline {
 	t.Helper()
-	p, err := e.Pipeline(bg(), id)
+	p, err := e.Pipelines().Get(bg(), id)
 	require.NoError(t, err)
 	return p
 }
@@ -44,11 +44,11 @@ func TestAWorkerIsWokenByThePhaseOfAPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counting{}
 		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), TickRate: time.Hour})
-		_, err := e.SendWorker(bg(), flow, "merger", core.WorkerConfigure{Spec: core.WorkerSpec{
+		_, err := e.Workers().Send(bg(), flow, "merger", core.WorkerConfigure{Spec: core.WorkerSpec{
 			Namespace: "ns", Tenant: "t", Name: "merger", Queue: "work", PollMS: (24 * time.Hour).Milliseconds(), Do: core.WorkerDo{Run: run("count")},
 		}})
 		require.NoError(t, err)
-		_, err = e.PauseQueue(bg(), work, "", "")
+		_, err = e.Queues().Pause(bg(), work, "", "")
 		require.ErrorIs(t, err, shell.ErrNotFound)
 		push(t, e, shell.PushOptions{Delay: time.Minute})
 		elapse(2 * time.Minute)
@@ -57,22 +57,22 @@ func TestAWorkerIsWokenByThePhaseOfAPipeline(t *testing.T) {
 			Match:  core.EventMatch{Category: "pipeline", Action: "phase", Data: map[string]string{"phase": "merge"}},
 			Worker: core.MachineName{Namespace: "ns", Tenant: "t", Name: "merger"},
 		}
-		_, err = e.SendBus(bg(), core.BusSubscribe{Subscriber: sub.Subscription("merge worker")})
+		_, err = e.Subscribers().Send(bg(), core.BusSubscribe{Subscriber: sub.Subscription("merge worker")})
 		require.NoError(t, err)
 		p := begin(t, e, core.PhaseDef{Name: "build", Manual: &core.ManualPhase{}}, core.PhaseDef{Name: "merge", Manual: &core.ManualPhase{}})
 		synctest.Wait()
 		woken := func() int { // each wake looks at the queue once
-			q, err := e.Worker(bg(), flow, "merger")
+			q, err := e.Workers().Get(bg(), flow, "merger")
 			require.NoError(t, err)
 			return int(q.Last)
 		}
 		was := woken()
-		_, err = e.SendPipeline(bg(), p.ID, core.PhaseComplete{Phase: "build"})
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PhaseComplete{Phase: "build"})
 		require.NoError(t, err)
 		synctest.Wait()
 		assert.Greater(t, woken(), was, "the phase merge has woken it")
 		assert.EqualValues(t, 1, max(before, c.n.Load()), "the item was worked on once")
-		_, err = e.SendPipeline(bg(), p.ID, core.PipelineCancel{Reason: "enough"})
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PipelineCancel{Reason: "enough"})
 		require.NoError(t, err)
 	})
 }
@@ -92,7 +92,7 @@ func TestALockIsGivenInTheOrderInWhichPipelinesAskedAndSlotsBoundThem(t *testing
 			return nil, nil
 		})
 		e := running(t, shell.Options{Store: inBolt(t), Tools: tools(tool), TickRate: time.Hour})
-		_, err := e.SendSemaphore(bg(), flow, "two", core.SemaphoreConfigure{Name: "two", Namespace: "ns", Tenant: "t", Slots: 2})
+		_, err := e.Semaphores().Send(bg(), flow, "two", core.SemaphoreConfigure{Name: "two", Namespace: "ns", Tenant: "t", Slots: 2})
 		require.NoError(t, err)
 		var want []string
 		for n := range 5 {
@@ -110,7 +110,7 @@ func TestALockIsGivenInTheOrderInWhichPipelinesAskedAndSlotsBoundThem(t *testing
 		elapse(10 * time.Minute)
 		assert.Len(t, order, 10)
 		assert.EqualValues(t, 2, most.Load())
-		s, err := e.Semaphore(bg(), flow, "two")
+		s, err := e.Semaphores().Get(bg(), flow, "two")
 		require.NoError(t, err)
 		assert.Empty(t, s.Holders)
 	})
@@ -129,21 +129,21 @@ func TestAFailedPipelineGoesOnAtItsPhaseAndOneThatWaitsForItFollows(t *testing.T
 		o := shell.Options{Store: st, Tools: map[string]shell.Tool{"count": first, "flaky": flaky}, TickRate: time.Hour}
 		e, stop := start(t, o)
 		p := begin(t, e, core.PhaseDef{Name: "one", Run: run("count")}, core.PhaseDef{Name: "two", Run: run("flaky")})
-		after, err := e.CreatePipeline(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t", DependsOn: []uuid.UUID{p.ID}, Definition: core.PipelineDef{Name: "after", Phases: []core.PhaseDef{{Name: "one", Run: run("count")}}}})
+		after, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t", DependsOn: []uuid.UUID{p.ID}, Definition: core.PipelineDef{Name: "after", Phases: []core.PhaseDef{{Name: "one", Run: run("count")}}}})
 		require.NoError(t, err)
 		synctest.Wait()
 		got := state(t, e, p.ID)
 		assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "two", Error: "boom", Recoverable: true}, got.Phase)
 		require.NoError(t, stop())
 		e, stop = start(t, o)
-		_, err = e.SendPipeline(bg(), p.ID, core.PipelineRetry{})
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PipelineRetry{})
 		require.NoError(t, err)
 		synctest.Wait()
 		assert.Equal(t, core.PhaseDone, state(t, e, p.ID).Phase.Type)
 		assert.EqualValues(t, 1, first.n.Load(), "what was done is not done again")
 		blocked := state(t, e, after.ID).Phase
 		assert.Equal(t, core.PhaseFailure, blocked.Type, "its dependency had failed: %+v", blocked)
-		_, err = e.SendPipeline(bg(), after.ID, core.PipelineRetry{})
+		_, err = e.Pipelines().Send(bg(), after.ID, core.PipelineRetry{})
 		require.NoError(t, err)
 		synctest.Wait()
 		assert.Equal(t, core.PhaseDone, state(t, e, after.ID).Phase.Type)
@@ -169,17 +169,17 @@ func TestACancelledPipelineTakesItsChildrenAndItsLocksAlong(t *testing.T) {
 		synctest.Wait()
 		require.True(t, atPhase("lock")(state(t, e, waits.ID)))
 		for _, p := range []core.Pipeline{holds, pushes} {
-			_, err := e.SendPipeline(bg(), p.ID, core.PipelineCancel{Reason: "changed my mind"})
+			_, err := e.Pipelines().Send(bg(), p.ID, core.PipelineCancel{Reason: "changed my mind"})
 			require.NoError(t, err)
 		}
 		synctest.Wait()
 		require.ErrorIs(t, <-ended, shell.ErrCancelled)
 		assert.True(t, atPhase("stay")(state(t, e, waits.ID)), "the lock went on")
-		list, _, err := e.Pipelines(bg(), shell.MachineFilter{Status: string(core.PhaseCancelled)}, shell.Page{})
+		list, _, err := e.Pipelines().List(bg(), shell.MachineFilter{Status: string(core.PhaseCancelled)}, shell.Page{})
 		require.NoError(t, err)
 		assert.Len(t, list, 3, "both and the child")
 		assert.Empty(t, take(t, e, shell.TakeOptions{}), "nobody waits for what was pushed")
-		_, err = e.SendPipeline(bg(), waits.ID, core.PipelineCancel{Reason: "enough"})
+		_, err = e.Pipelines().Send(bg(), waits.ID, core.PipelineCancel{Reason: "enough"})
 		require.NoError(t, err)
 	})
 }
@@ -230,14 +230,14 @@ func TestDamagedRecordsOfRunbooksAreSetAsideAndTheRestGoesOn(t *testing.T) {
 		o := shell.Options{Store: st, TickRate: time.Minute}
 		e, stop := start(t, o)
 		p := begin(t, e, core.PhaseDef{Name: "rest", Wait: &core.WaitPhase{ForMS: 60_000}})
-		task, err := e.CreateTask(bg(), core.TaskSpec{Prompt: "x"})
+		task, err := e.Tasks().Create(bg(), core.TaskSpec{Prompt: "x"})
 		require.NoError(t, err)
 		bad := push(t, e, shell.PushOptions{Key: "k"})
 		good := push(t, e, shell.PushOptions{Key: "k"})
 		fine := begin(t, e, core.PhaseDef{Name: "rest", Wait: &core.WaitPhase{ForMS: 60_000}})
 		synctest.Wait()
 		p, bad = state(t, e, p.ID), itemOf(t, e, bad.ID)
-		task, err = e.Task(bg(), task.ID)
+		task, err = e.Tasks().Get(bg(), task.ID)
 		require.NoError(t, err)
 		require.NoError(t, stop())
 		for _, s := range []core.State{p, task, bad} {
@@ -246,7 +246,7 @@ func TestDamagedRecordsOfRunbooksAreSetAsideAndTheRestGoesOn(t *testing.T) {
 		e, stop = start(t, o)
 		elapse(5 * time.Minute)
 		assert.Equal(t, core.PhaseDone, state(t, e, fine.ID).Phase.Type)
-		_, err = e.Pipeline(bg(), p.ID)
+		_, err = e.Pipelines().Get(bg(), p.ID)
 		require.ErrorIs(t, err, shell.ErrNotFound, "set aside")
 		items := take(t, e, shell.TakeOptions{Max: 5})
 		require.Len(t, items, 1, "it was the first of its key")
@@ -257,7 +257,7 @@ func TestDamagedRecordsOfRunbooksAreSetAsideAndTheRestGoesOn(t *testing.T) {
 
 func itemOf(t *testing.T, e *shell.Engine, id uuid.UUID) core.QueueItem {
 	t.Helper()
-	i, err := e.QueueItem(bg(), work, id)
+	i, err := e.Queues().Item(bg(), work, id)
 	require.NoError(t, err)
 	return i
 }
@@ -271,7 +271,7 @@ func TestAMachineIsToldOfItsEffectThatCannotBeRead(t *testing.T) {
 		o := shell.Options{Store: st, TickRate: time.Minute, StopTimeout: time.Second, Interpreters: map[string]shell.Interpreter{effects.LaneNotify: hangs, effects.LaneGit: hangs}}
 		e, stop := start(t, o)
 		p := begin(t, e, core.PhaseDef{Name: "tell", Notify: &core.NotifyPhase{Title: "x"}})
-		s, err := e.CreateStrategy(bg(), core.StrategySpec{Approaches: []core.Approach{{Name: "merge", Action: core.ApproachAction{
+		s, err := e.Strategies().Create(bg(), core.StrategySpec{Approaches: []core.Approach{{Name: "merge", Action: core.ApproachAction{
 			Merge: &core.MergeRun{Repo: "r", Branch: "b", Into: "m", Strategy: effects.MergeRebase},
 		}}}})
 		require.NoError(t, err)
@@ -294,7 +294,7 @@ func TestAMachineIsToldOfItsEffectThatCannotBeRead(t *testing.T) {
 		e, stop = start(t, o)
 		elapse(10 * time.Minute)
 		assert.Equal(t, core.PhaseFailure, state(t, e, p.ID).Phase.Type, "%+v", state(t, e, p.ID).Phase)
-		s, err = e.Strategy(bg(), s.ID)
+		s, err = e.Strategies().Get(bg(), s.ID)
 		require.NoError(t, err)
 		assert.True(t, s.Status.Ended(), "strategy %s", s.Status)
 		require.NoError(t, stop())

@@ -48,7 +48,7 @@ func pipelineIn(t *testing.T, e *shell.Engine, id uuid.UUID, what string, ok fun
 	var p core.Pipeline
 	require.Eventually(t, func() bool {
 		var err error
-		p, err = e.Pipeline(bg(), id)
+		p, err = e.Pipelines().Get(bg(), id)
 		return err == nil && (ok(p) || p.Phase.Type.Ended())
 	}, time.Minute, 5*time.Millisecond, what)
 	require.True(t, ok(p), "%s, but it is %+v", what, p.Phase)
@@ -87,7 +87,7 @@ func TestABranchIsMergedByFastForwardThenRebaseThenAnAgent(t *testing.T) {
 			st := inBolt(t)
 			o := shell.Options{Store: st, Interpreters: map[string]shell.Interpreter{effects.LaneGit: g, effects.LaneSession: sessions}}
 			e, stop := start(t, o)
-			p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "merge", Phases: []core.PhaseDef{
+			p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "merge", Phases: []core.PhaseDef{
 				{Name: "tree", Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: "repo", Branch: "topic", Path: "tree", Base: "main"}},
 				{Name: "work", Manual: &core.ManualPhase{}},
 				{Name: "merge", Strategy: &core.StrategyPhase{Approaches: core.MergeChain("repo", "topic", "main", core.AgentPrompt{Prompt: "resolve the conflicts", Command: []string{"agent"}, Workspace: "tree"})}},
@@ -99,13 +99,13 @@ func TestABranchIsMergedByFastForwardThenRebaseThenAnAgent(t *testing.T) {
 			if c.ours != "" {
 				commitText(t, repo, c.other, c.ours)
 			}
-			_, err = e.SendPipeline(bg(), p.ID, core.PhaseComplete{Phase: "work"})
+			_, err = e.Pipelines().Send(bg(), p.ID, core.PhaseComplete{Phase: "work"})
 			require.NoError(t, err)
 
 			if c.approach == "agent" {
 				var tasks []core.Task
 				require.Eventually(t, func() bool {
-					tasks, _, err = e.Tasks(bg(), shell.MachineFilter{Status: string(core.TaskRunning)}, shell.Page{})
+					tasks, _, err = e.Tasks().List(bg(), shell.MachineFilter{Status: string(core.TaskRunning)}, shell.Page{})
 					return err == nil && len(tasks) == 1
 				}, time.Minute, 5*time.Millisecond, "an agent is asked")
 				assert.Equal(t, "tree", tasks[0].Workspace)
@@ -114,11 +114,11 @@ func TestABranchIsMergedByFastForwardThenRebaseThenAnAgent(t *testing.T) {
 				require.Error(t, err, "it does conflict: %s", out)
 				commitText(t, tree, "file", "ours and theirs\n")
 				e, stop = start(t, o)
-				_, err = e.SendTask(bg(), tasks[0].ID, core.TaskComplete{Output: json.RawMessage(`{"resolved":["file"]}`)})
+				_, err = e.Tasks().Send(bg(), tasks[0].ID, core.TaskComplete{Output: json.RawMessage(`{"resolved":["file"]}`)})
 				require.NoError(t, err)
 			}
 			pipelineIn(t, e, p.ID, "it is done", endedAs(core.PhaseDone))
-			strategies, _, err := e.Strategies(bg(), shell.MachineFilter{}, shell.Page{})
+			strategies, _, err := e.Strategies().List(bg(), shell.MachineFilter{}, shell.Page{})
 			require.NoError(t, err)
 			require.Len(t, strategies, 1)
 			assert.Equal(t, c.approach, strategies[0].Approaches[strategies[0].Current].Name)

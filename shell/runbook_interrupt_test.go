@@ -67,7 +67,7 @@ func TestAnInterruptedRunIsNotRepeatedByTheRetryOfItsPhase(t *testing.T) {
 				if c.ends == core.PhaseFailure {
 					assert.Contains(t, got.Phase.Error, "interrupted: ")
 					assert.True(t, got.Phase.Recoverable)
-					_, err := e.SendPipeline(bg(), p.ID, core.PipelineRetry{})
+					_, err := e.Pipelines().Send(bg(), p.ID, core.PipelineRetry{})
 					require.NoError(t, err)
 					elapse(10 * time.Minute)
 					assert.Greater(t, tool.runs.Load(), int64(1), "a person asked for it")

@@ -40,15 +40,15 @@ func TestTheItemOfAPipelineThatIsCancelledGoesUnlessItWasTaken(t *testing.T) {
 				e := running(t, shell.Options{Store: inMemory(t), TickRate: time.Minute})
 				p := begin(t, e, pushPhase(true))
 				synctest.Wait()
-				q, err := e.Queue(bg(), "ns", "t", "work")
+				q, err := e.Queues().Get(bg(), "ns", "t", "work")
 				require.NoError(t, err)
 				require.EqualValues(t, 1, q.Ready)
 				if taken {
 					require.Len(t, take(t, e, shell.TakeOptions{}), 1)
 				}
-				_, err = e.SendPipeline(bg(), p.ID, core.PipelineCancel{})
+				_, err = e.Pipelines().Send(bg(), p.ID, core.PipelineCancel{})
 				require.NoError(t, err)
-				q, err = e.Queue(bg(), "ns", "t", "work")
+				q, err = e.Queues().Get(bg(), "ns", "t", "work")
 				require.NoError(t, err)
 				want := map[bool]uint64{false: 0, true: 1}[taken]
 				assert.Equal(t, want, q.Held())

@@ -65,7 +65,7 @@ func TestATaskThatGoesSilentIsNudgedRestartedAndEscalated(t *testing.T) {
 		assert.Equal(t, "effects.Kill", s.done()[len(s.done())-1], "nothing is left of it: %v", s.done())
 		got := state(t, e, p.ID).Phase
 		assert.Equal(t, core.PhaseFailure, got.Type, "%+v", got)
-		tasks, _, err := e.Tasks(bg(), shell.MachineFilter{Status: string(core.TaskDone)}, shell.Page{})
+		tasks, _, err := e.Tasks().List(bg(), shell.MachineFilter{Status: string(core.TaskDone)}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, tasks, 1)
 		assert.EqualValues(t, 2, tasks[0].RecoveryAttempts)
@@ -85,46 +85,46 @@ func TestAPipelineGoesOnAfterAStopInEachKindOfPhase(t *testing.T) {
 	}{
 		"wait": {core.PhaseDef{Wait: &core.WaitPhase{ForMS: 60_000}}, func(*testing.T, *shell.Engine, core.Pipeline) { elapse(2 * time.Minute) }},
 		"signal": {core.PhaseDef{Signal: &core.SignalPhase{Name: "go"}}, func(t *testing.T, e *shell.Engine, p core.Pipeline) {
-			_, err := e.SendPipeline(bg(), p.ID, core.PipelineSignal{Name: "go"})
+			_, err := e.Pipelines().Send(bg(), p.ID, core.PipelineSignal{Name: "go"})
 			require.NoError(t, err)
 		}},
 		"approval": {core.PhaseDef{Approval: &core.ApprovalPhase{}}, func(t *testing.T, e *shell.Engine, p core.Pipeline) {
-			_, err := e.SendPipeline(bg(), p.ID, core.PipelineApprove{Phase: "it", By: "me", Approved: true})
+			_, err := e.Pipelines().Send(bg(), p.ID, core.PipelineApprove{Phase: "it", By: "me", Approved: true})
 			require.NoError(t, err)
 		}},
 		"manual": {core.PhaseDef{Manual: &core.ManualPhase{}}, func(t *testing.T, e *shell.Engine, p core.Pipeline) {
-			_, err := e.SendPipeline(bg(), p.ID, core.PhaseComplete{Phase: "it"})
+			_, err := e.Pipelines().Send(bg(), p.ID, core.PhaseComplete{Phase: "it"})
 			require.NoError(t, err)
 		}},
 		"task": {core.PhaseDef{Task: &core.AgentPrompt{Prompt: "x"}}, func(t *testing.T, e *shell.Engine, _ core.Pipeline) {
-			tasks, _, err := e.Tasks(bg(), shell.MachineFilter{}, shell.Page{})
+			tasks, _, err := e.Tasks().List(bg(), shell.MachineFilter{}, shell.Page{})
 			require.NoError(t, err)
 			require.Len(t, tasks, 1)
-			_, err = e.SendTask(bg(), tasks[0].ID, core.TaskComplete{})
+			_, err = e.Tasks().Send(bg(), tasks[0].ID, core.TaskComplete{})
 			require.NoError(t, err)
 		}},
 		"push": {core.PhaseDef{Push: &core.PushPhase{Queue: "work", Wait: true}}, func(t *testing.T, e *shell.Engine, _ core.Pipeline) {
 			items := take(t, e, shell.TakeOptions{})
 			require.Len(t, items, 1)
-			require.NoError(t, e.Complete(bg(), shell.HoldOf(items[0]), nil))
+			require.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(items[0]), nil))
 		}},
 		"pipelines": {core.PhaseDef{Pipelines: &core.PipelinesPhase{Wait: true, Start: []core.PipelineStartDef{{Definition: child}}}}, func(t *testing.T, e *shell.Engine, p core.Pipeline) {
-			list, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+			list, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 			require.NoError(t, err)
 			require.Len(t, list, 2)
 			for _, c := range list {
 				if c.ID != p.ID {
-					_, err := e.SendPipeline(bg(), c.ID, core.PhaseComplete{Phase: "stay"})
+					_, err := e.Pipelines().Send(bg(), c.ID, core.PhaseComplete{Phase: "stay"})
 					require.NoError(t, err)
 				}
 			}
 		}},
 		"lock": {core.PhaseDef{Lock: &core.LockPhase{Name: "one"}}, func(t *testing.T, e *shell.Engine, _ core.Pipeline) {
-			_, err := e.SendLock(bg(), flow, "one", core.LockRelease{Holder: "somebody"})
+			_, err := e.Locks().Send(bg(), flow, "one", core.LockRelease{Holder: "somebody"})
 			require.NoError(t, err)
 		}},
 		"semaphore": {core.PhaseDef{Semaphore: &core.SemaphorePhase{Name: "two"}}, func(t *testing.T, e *shell.Engine, _ core.Pipeline) {
-			_, err := e.SendSemaphore(bg(), flow, "two", core.SemaphoreRelease{Holder: "somebody"})
+			_, err := e.Semaphores().Send(bg(), flow, "two", core.SemaphoreRelease{Holder: "somebody"})
 			require.NoError(t, err)
 		}},
 		"run, whose tool is given back":  {core.PhaseDef{Run: &core.ToolRun{Tool: "slow", Input: json.RawMessage(`1`), OnInterrupt: core.InterruptRetry}}, nil},
@@ -146,9 +146,9 @@ func TestAPipelineGoesOnAfterAStopInEachKindOfPhase(t *testing.T) {
 					Interpreters: map[string]shell.Interpreter{effects.LaneNotify: carrying(slow)},
 				}
 				e, stop := start(t, o)
-				_, err := e.SendLock(bg(), flow, "one", core.LockAcquire{Name: "one", Namespace: "ns", Tenant: "t", Holder: "somebody"})
+				_, err := e.Locks().Send(bg(), flow, "one", core.LockAcquire{Name: "one", Namespace: "ns", Tenant: "t", Holder: "somebody"})
 				require.NoError(t, err)
-				_, err = e.SendSemaphore(bg(), flow, "two", core.SemaphoreAcquire{Name: "two", Namespace: "ns", Tenant: "t", Holder: "somebody", Slots: 2, Total: 2})
+				_, err = e.Semaphores().Send(bg(), flow, "two", core.SemaphoreAcquire{Name: "two", Namespace: "ns", Tenant: "t", Holder: "somebody", Slots: 2, Total: 2})
 				require.NoError(t, err)
 				it := c.phase
 				it.Name = "it"

@@ -10,32 +10,132 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// CreatePipeline makes a pipeline, which starts at once unless its spec holds it.
-// An id of zeros is replaced by a fresh one. The run keeps the definition that it
-// is given. The error is a [*Refusal] where the spec is wrong or the id exists.
-func (e *Engine) CreatePipeline(ctx context.Context, spec core.PipelineSpec) (core.Pipeline, error) {
-	if err := fillID(&spec.ID); err != nil {
-		return core.Pipeline{}, err
+// Machines are the calls for the machines of a kind that have ids: S is their
+// state, Spec what they are made from, Event what they are told.
+type Machines[S core.State, Spec any, Event core.Event] struct {
+	e      *Engine
+	kind   effects.Kind
+	create func(id uuid.UUID, spec Spec) (uuid.UUID, core.Event)
+}
+
+// The calls for pipelines, tasks and strategies.
+type (
+	Pipelines  = Machines[core.Pipeline, core.PipelineSpec, core.PipelineEvent]
+	Tasks      = Machines[core.Task, core.TaskSpec, core.TaskEvent]
+	Strategies = Machines[core.Strategy, core.StrategySpec, core.StrategyEvent]
+)
+
+// Pipelines gives the calls for pipelines: a pipeline starts at once unless its spec
+// holds it. The run keeps the definition that it is given.
+func (e *Engine) Pipelines() Pipelines {
+	return Pipelines{e: e, kind: core.KindPipeline, create: func(fresh uuid.UUID, spec core.PipelineSpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.PipelineCreate{Spec: spec}
+	}}
+}
+
+// Tasks gives the calls for tasks, which start at once.
+func (e *Engine) Tasks() Tasks {
+	return Tasks{e: e, kind: core.KindTask, create: func(fresh uuid.UUID, spec core.TaskSpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.TaskCreate{Spec: spec}
+	}}
+}
+
+// Strategies gives the calls for strategies, which start at once.
+func (e *Engine) Strategies() Strategies {
+	return Strategies{e: e, kind: core.KindStrategy, create: func(fresh uuid.UUID, spec core.StrategySpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.StrategyCreate{Spec: spec}
+	}}
+}
+
+func orFresh(id, fresh uuid.UUID) uuid.UUID {
+	if id == uuid.Nil {
+		return fresh
 	}
-	return sendTo[core.Pipeline](ctx, e, effects.Ref{Kind: core.KindPipeline, ID: spec.ID}, core.PipelineCreate{Spec: spec})
+	return id
 }
 
-// SendPipeline gives an event to a pipeline, and returns its state afterwards.
-func (e *Engine) SendPipeline(ctx context.Context, id uuid.UUID, ev core.PipelineEvent) (core.Pipeline, error) {
-	return sendTo[core.Pipeline](ctx, e, effects.Ref{Kind: core.KindPipeline, ID: id}, ev)
+// Create makes a machine. An id of zeros is replaced by a fresh one. The error is a
+// [*Refusal] where the spec is wrong or the id exists.
+func (m Machines[S, Spec, Event]) Create(ctx context.Context, spec Spec) (S, error) {
+	var fresh uuid.UUID
+	if err := fillID(&fresh); err != nil {
+		var none S
+		return none, err
+	}
+	id, create := m.create(fresh, spec)
+	return sendTo[S](ctx, m.e, m.ref(id), create)
 }
 
-// Pipeline reads a pipeline; [ErrNotFound] where there is none.
-func (e *Engine) Pipeline(ctx context.Context, id uuid.UUID) (core.Pipeline, error) {
-	return readAs[core.Pipeline](ctx, e, effects.Ref{Kind: core.KindPipeline, ID: id})
+func (m Machines[S, Spec, Event]) ref(id uuid.UUID) effects.Ref {
+	return effects.Ref{Kind: m.kind, ID: id}
 }
 
-// WaitPipeline returns the pipeline once it is done, cancelled, or has failed for
-// good: at once where it has already.
-func (e *Engine) WaitPipeline(ctx context.Context, id uuid.UUID) (core.Pipeline, error) {
-	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindPipeline, ID: id})
-	p, _ := s.(core.Pipeline)
-	return p, err
+// Send gives an event to a machine, and returns its state afterwards.
+func (m Machines[S, Spec, Event]) Send(ctx context.Context, id uuid.UUID, ev Event) (S, error) {
+	return sendTo[S](ctx, m.e, m.ref(id), ev)
+}
+
+// Get reads a machine; [ErrNotFound] if there is none with that id.
+func (m Machines[S, Spec, Event]) Get(ctx context.Context, id uuid.UUID) (S, error) {
+	return readAs[S](ctx, m.e, m.ref(id))
+}
+
+// Wait returns the machine once it has ended: at once if it has already. A pipeline
+// ends when it is done, cancelled, or has failed for good.
+func (m Machines[S, Spec, Event]) Wait(ctx context.Context, id uuid.UUID) (S, error) {
+	s, err := m.e.waitFor(ctx, m.ref(id))
+	out, _ := s.(S)
+	return out, err
+}
+
+// List lists machines, newest first.
+func (m Machines[S, Spec, Event]) List(ctx context.Context, f MachineFilter, p Page) ([]S, string, error) {
+	return listOf[S](ctx, m.e, m.kind, f, p)
+}
+
+// NamedMachines are the calls for the machines of a kind that a namespace and tenant
+// know by name: S is their state, Event what they are told.
+type NamedMachines[S core.State, Event core.Event] struct {
+	e    *Engine
+	kind effects.Kind
+	ref  func(namespace, tenant, name string) effects.Ref
+}
+
+// The calls for workers, locks and semaphores.
+type (
+	Workers    = NamedMachines[core.Worker, core.WorkerEvent]
+	Locks      = NamedMachines[core.Lock, core.LockEvent]
+	Semaphores = NamedMachines[core.Semaphore, core.SemaphoreEvent]
+)
+
+// Workers gives the calls for workers. A worker is deleted by an event.
+func (e *Engine) Workers() Workers { return Workers{e, core.KindWorker, core.WorkerRef} }
+
+// Locks gives the calls for locks. A lock exists while somebody holds it.
+func (e *Engine) Locks() Locks { return Locks{e, core.KindLock, core.LockRef} }
+
+// Semaphores gives the calls for semaphores.
+func (e *Engine) Semaphores() Semaphores {
+	return Semaphores{e, core.KindSemaphore, core.SemaphoreRef}
+}
+
+// Send gives an event to the machine of that name, and returns its state afterwards:
+// the zero state if it no longer exists, as a lock that nobody holds any more.
+func (m NamedMachines[S, Event]) Send(ctx context.Context, s Scope, name string, ev Event) (S, error) {
+	return sendTo[S](ctx, m.e, m.ref(s.Namespace, s.Tenant, name), ev)
+}
+
+// Get reads the machine of that name; [ErrNotFound] if there is none.
+func (m NamedMachines[S, Event]) Get(ctx context.Context, s Scope, name string) (S, error) {
+	return readAs[S](ctx, m.e, m.ref(s.Namespace, s.Tenant, name))
+}
+
+// List lists machines, newest first.
+func (m NamedMachines[S, Event]) List(ctx context.Context, f MachineFilter, p Page) ([]S, string, error) {
+	return listOf[S](ctx, m.e, m.kind, f, p)
 }
 
 // MachineFilter chooses machines of the runbooks; zero fields choose all.
@@ -65,131 +165,23 @@ func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f M
 	})
 }
 
-// Pipelines lists pipelines, newest first.
-func (e *Engine) Pipelines(ctx context.Context, f MachineFilter, p Page) ([]core.Pipeline, string, error) {
-	return listOf[core.Pipeline](ctx, e, core.KindPipeline, f, p)
+// Subscribers are the calls for the event bus, which keeps the list of its
+// subscribers.
+type Subscribers struct{ e *Engine }
+
+// Subscribers gives the calls for the event bus. [Engine.Subscribe] listens to the
+// same events inside this process.
+func (e *Engine) Subscribers() Subscribers { return Subscribers{e} }
+
+// Send gives an event to the event bus: a subscription, or an announcement from
+// outside. It returns the bus with its subscribers.
+func (s Subscribers) Send(ctx context.Context, ev core.BusEvent) (core.Bus, error) {
+	return sendTo[core.Bus](ctx, s.e, core.BusRef(), ev)
 }
 
-// CreateTask makes a task, which starts at once. An id of zeros is replaced by a
-// fresh one.
-func (e *Engine) CreateTask(ctx context.Context, spec core.TaskSpec) (core.Task, error) {
-	if err := fillID(&spec.ID); err != nil {
-		return core.Task{}, err
-	}
-	return sendTo[core.Task](ctx, e, effects.Ref{Kind: core.KindTask, ID: spec.ID}, core.TaskCreate{Spec: spec})
-}
-
-// SendTask gives an event to a task, and returns its state afterwards.
-func (e *Engine) SendTask(ctx context.Context, id uuid.UUID, ev core.TaskEvent) (core.Task, error) {
-	return sendTo[core.Task](ctx, e, effects.Ref{Kind: core.KindTask, ID: id}, ev)
-}
-
-// Task reads a task; [ErrNotFound] where there is none.
-func (e *Engine) Task(ctx context.Context, id uuid.UUID) (core.Task, error) {
-	return readAs[core.Task](ctx, e, effects.Ref{Kind: core.KindTask, ID: id})
-}
-
-// WaitTask returns the task once it is done: at once where it is already.
-func (e *Engine) WaitTask(ctx context.Context, id uuid.UUID) (core.Task, error) {
-	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindTask, ID: id})
-	t, _ := s.(core.Task)
-	return t, err
-}
-
-// Tasks lists tasks, newest first.
-func (e *Engine) Tasks(ctx context.Context, f MachineFilter, p Page) ([]core.Task, string, error) {
-	return listOf[core.Task](ctx, e, core.KindTask, f, p)
-}
-
-// CreateStrategy makes a strategy, which starts at once. An id of zeros is
-// replaced by a fresh one.
-func (e *Engine) CreateStrategy(ctx context.Context, spec core.StrategySpec) (core.Strategy, error) {
-	if err := fillID(&spec.ID); err != nil {
-		return core.Strategy{}, err
-	}
-	return sendTo[core.Strategy](ctx, e, effects.Ref{Kind: core.KindStrategy, ID: spec.ID}, core.StrategyCreate{Spec: spec})
-}
-
-// SendStrategy gives an event to a strategy, and returns its state afterwards.
-func (e *Engine) SendStrategy(ctx context.Context, id uuid.UUID, ev core.StrategyEvent) (core.Strategy, error) {
-	return sendTo[core.Strategy](ctx, e, effects.Ref{Kind: core.KindStrategy, ID: id}, ev)
-}
-
-// Strategy reads a strategy; [ErrNotFound] where there is none.
-func (e *Engine) Strategy(ctx context.Context, id uuid.UUID) (core.Strategy, error) {
-	return readAs[core.Strategy](ctx, e, effects.Ref{Kind: core.KindStrategy, ID: id})
-}
-
-// WaitStrategy returns the strategy once it has ended: at once where it has
-// already.
-func (e *Engine) WaitStrategy(ctx context.Context, id uuid.UUID) (core.Strategy, error) {
-	s, err := e.waitFor(ctx, effects.Ref{Kind: core.KindStrategy, ID: id})
-	st, _ := s.(core.Strategy)
-	return st, err
-}
-
-// Strategies lists strategies, newest first.
-func (e *Engine) Strategies(ctx context.Context, f MachineFilter, p Page) ([]core.Strategy, string, error) {
-	return listOf[core.Strategy](ctx, e, core.KindStrategy, f, p)
-}
-
-// SendWorker gives an event to the worker of that name, and returns its state
-// afterwards; the zero Worker where it is deleted.
-func (e *Engine) SendWorker(ctx context.Context, s Scope, name string, ev core.WorkerEvent) (core.Worker, error) {
-	return sendTo[core.Worker](ctx, e, core.WorkerRef(s.Namespace, s.Tenant, name), ev)
-}
-
-// Worker reads the worker of that name; [ErrNotFound] where there is none.
-func (e *Engine) Worker(ctx context.Context, s Scope, name string) (core.Worker, error) {
-	return readAs[core.Worker](ctx, e, core.WorkerRef(s.Namespace, s.Tenant, name))
-}
-
-// Workers lists workers, newest first.
-func (e *Engine) Workers(ctx context.Context, f MachineFilter, p Page) ([]core.Worker, string, error) {
-	return listOf[core.Worker](ctx, e, core.KindWorker, f, p)
-}
-
-// SendLock gives an event to the lock of that name, and returns its state
-// afterwards; the zero Lock where nobody holds it any more.
-func (e *Engine) SendLock(ctx context.Context, s Scope, name string, ev core.LockEvent) (core.Lock, error) {
-	return sendTo[core.Lock](ctx, e, core.LockRef(s.Namespace, s.Tenant, name), ev)
-}
-
-// Lock reads the lock of that name; [ErrNotFound] where nobody holds it.
-func (e *Engine) Lock(ctx context.Context, s Scope, name string) (core.Lock, error) {
-	return readAs[core.Lock](ctx, e, core.LockRef(s.Namespace, s.Tenant, name))
-}
-
-// Locks lists the locks that are held, newest first.
-func (e *Engine) Locks(ctx context.Context, f MachineFilter, p Page) ([]core.Lock, string, error) {
-	return listOf[core.Lock](ctx, e, core.KindLock, f, p)
-}
-
-// SendSemaphore gives an event to the semaphore of that name, and returns its
-// state afterwards.
-func (e *Engine) SendSemaphore(ctx context.Context, s Scope, name string, ev core.SemaphoreEvent) (core.Semaphore, error) {
-	return sendTo[core.Semaphore](ctx, e, core.SemaphoreRef(s.Namespace, s.Tenant, name), ev)
-}
-
-// Semaphore reads the semaphore of that name; [ErrNotFound] where there is none.
-func (e *Engine) Semaphore(ctx context.Context, s Scope, name string) (core.Semaphore, error) {
-	return readAs[core.Semaphore](ctx, e, core.SemaphoreRef(s.Namespace, s.Tenant, name))
-}
-
-// Semaphores lists semaphores, newest first.
-func (e *Engine) Semaphores(ctx context.Context, f MachineFilter, p Page) ([]core.Semaphore, string, error) {
-	return listOf[core.Semaphore](ctx, e, core.KindSemaphore, f, p)
-}
-
-// SendBus gives an event to the event bus: a subscription, or an announcement
-// from outside. It returns the bus with its subscribers.
-func (e *Engine) SendBus(ctx context.Context, ev core.BusEvent) (core.Bus, error) {
-	return sendTo[core.Bus](ctx, e, core.BusRef(), ev)
-}
-
-// EventBus reads the event bus; the zero Bus where nobody ever subscribed.
-func (e *Engine) EventBus(ctx context.Context) (core.Bus, error) {
-	return readAs[core.Bus](ctx, e, core.BusRef())
+// Get reads the event bus; the zero Bus if nobody ever subscribed.
+func (s Subscribers) Get(ctx context.Context) (core.Bus, error) {
+	return readAs[core.Bus](ctx, s.e, core.BusRef())
 }
 
 // sendTo gives an event to a machine, and returns its state afterwards.

@@ -23,17 +23,17 @@ type runLog struct {
 	text    []byte
 }
 
-// PutRunLog stores what an attempt of a run has written (004 Log Retrieval),
+// PutLog stores what an attempt of a run has written (004 Log Retrieval),
 // instead of what was stored of it before; it goes with the run's record. It is no
 // state: no journal has it, and no replay. The error wraps [ErrNotFound] where there
 // is no such run, and is a [*Refusal] where the run has had no such attempt, or the
 // text has more than [MaxRunLog] bytes. The engine keeps the text until it returns.
-func (e *Engine) PutRunLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
+func (r Runs) PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
 	if len(text) > MaxRunLog {
 		return refuseLog(run, fmt.Sprintf("text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog))
 	}
 	// A caller who goes leaves his request behind: the text must stay as it is.
-	_, err := e.do(ctx, &request{log: &runLog{run: run, attempt: attempt, text: bytes.Clone(text)}})
+	_, err := r.e.do(ctx, &request{log: &runLog{run: run, attempt: attempt, text: bytes.Clone(text)}})
 	return err
 }
 
@@ -41,11 +41,11 @@ func refuseLog(run uuid.UUID, reason string) error {
 	return &Refusal{To: effects.Ref{Kind: core.KindOrchestrator, ID: run}, Event: "run_log", Code: effects.CodeInvalid, Reason: reason}
 }
 
-// RunLog reads what is stored of an attempt's logs. The error wraps [ErrNotFound]
+// Log reads what is stored of an attempt's logs. The error wraps [ErrNotFound]
 // where there is nothing, and [store.ErrCorrupt] where it cannot be read.
-func (e *Engine) RunLog(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
+func (r Runs) Log(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
 	var text []byte
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
+	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
 		b, err := tx.RunLog(run, attempt)
 		text = append([]byte{}, b...)
 		return err

@@ -2,9 +2,9 @@
 // which is the only way for state to change, and the tools that carry effects
 // out.
 //
-// Begin with [New] and [Engine.Run]. [Engine.CreateAction] makes an action for one of
-// the Tools; [Engine.Push] and [Engine.Work] are the two ends of a queue;
-// [Engine.CreatePipeline] starts a pipeline, whose definition package runbook reads
+// Begin with [New] and [Engine.Run]. [Actions.Create] makes an action for one of
+// the Tools; [Queues.Push] and [Queues.Work] are the two ends of a queue;
+// [Engine.Pipelines] starts a pipeline, whose definition package runbook reads
 // from a file. Pipelines that merge, open terminal sessions or notify people need
 // Interpreters: packages git, session and notify have them.
 package shell

@@ -47,10 +47,10 @@ func TestAStuckTaskRecoversWhenItsSessionMovesAndIsDoneByItsExitCode(t *testing.
 			Store: inMemory(t), TickRate: time.Hour, Sessions: s, WatchEvery: time.Second,
 			Interpreters: map[string]shell.Interpreter{effects.LaneSession: carrying(func(context.Context) (json.RawMessage, error) { return nil, nil })},
 		})
-		task, err := e.CreateTask(bg(), core.TaskSpec{Workspace: "w", Command: []string{"agent"}, Config: core.TaskConfig{IdleTimeoutMS: 60_000, HeartbeatTimeoutMS: 60_000}})
+		task, err := e.Tasks().Create(bg(), core.TaskSpec{Workspace: "w", Command: []string{"agent"}, Config: core.TaskConfig{IdleTimeoutMS: 60_000, HeartbeatTimeoutMS: 60_000}})
 		require.NoError(t, err)
 		state := func() core.TaskStateType {
-			task, err = e.Task(bg(), task.ID)
+			task, err = e.Tasks().Get(bg(), task.ID)
 			require.NoError(t, err)
 			return task.State.Type
 		}

@@ -35,7 +35,7 @@ func Permanent(err error) error {
 	return permanentError{err}
 }
 
-// WorkOptions configure [Engine.Work]. The zero value is a sound default.
+// WorkOptions configure [Queues.Work]. The zero value is a sound default.
 type WorkOptions struct {
 	// Concurrency is how many items are worked on at a time (default 1).
 	Concurrency int
@@ -113,13 +113,13 @@ type holding struct {
 // engine stops: nothing can be stored then, so that handlers are told to stop at
 // once, and what they had will be taken again after its visibility timeout. End ctx
 // and wait for Work to return before you stop the engine.
-func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOptions) error {
-	o, err := o.withDefaults(e)
+func (q Queues) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOptions) error {
+	o, err := o.withDefaults(q.e)
 	if err != nil {
 		return err
 	}
 	w := &worker{
-		e: e, queue: queue, handle: h, o: o,
+		e: q.e, queue: queue, handle: h, o: o,
 		held: make(map[uuid.UUID]*holding), began: make(chan struct{}, 1),
 		free: make(chan struct{}, o.Concurrency+o.Prefetch), run: make(chan struct{}, o.Concurrency),
 	}
@@ -143,11 +143,11 @@ func (e *Engine) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkO
 		w.wg.Wait()
 		close(done)
 	}()
-	timer, stop := e.o.Clock.Timer(o.StopTimeout)
+	timer, stop := q.e.o.Clock.Timer(o.StopTimeout)
 	defer stop()
 	select {
 	case <-done:
-	case <-e.closing:
+	case <-q.e.closing:
 		hurry(ErrStopping)
 	case <-timer:
 		hurry(ErrStopping)
@@ -177,7 +177,7 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 				more = false
 			}
 		}
-		items, err := w.e.Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
+		items, err := w.e.Queues().Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
 		for range n - len(items) {
 			w.free <- struct{}{}
 		}
@@ -306,16 +306,16 @@ func (w *worker) tell(ctx context.Context, item core.QueueItem, result json.RawM
 	hold := HoldOf(item)
 	switch {
 	case release:
-		return w.e.Release(ctx, hold)
+		return w.e.Queues().Release(ctx, hold)
 	case err != nil:
 		var p interface{ Permanent() bool }
-		return w.e.Fail(ctx, hold, err.Error(), errors.As(err, &p) && p.Permanent())
+		return w.e.Queues().Fail(ctx, hold, err.Error(), errors.As(err, &p) && p.Permanent())
 	case len(result) > 0 && !json.Valid(result):
-		return w.e.Fail(ctx, hold, "the handler's result is not valid JSON", true)
+		return w.e.Queues().Fail(ctx, hold, "the handler's result is not valid JSON", true)
 	}
-	told := w.e.Complete(ctx, hold, result)
+	told := w.e.Queues().Complete(ctx, hold, result)
 	if refusedFor(told, effects.CodeInvalid) { // a further attempt would give the same
-		return w.e.Fail(ctx, hold, "the handler's "+told.Error(), true)
+		return w.e.Queues().Fail(ctx, hold, "the handler's "+told.Error(), true)
 	}
 	return told
 }
@@ -367,7 +367,7 @@ func third(lease time.Duration) time.Duration { return max(lease/3, 10*time.Mill
 
 func (w *worker) extend(ctx context.Context, h *holding) {
 	begin := w.e.o.Clock.Steady()
-	i, err := w.e.Extend(ctx, HoldOf(h.item), w.o.Visibility)
+	i, err := w.e.Queues().Extend(ctx, HoldOf(h.item), w.o.Visibility)
 	var refused *Refusal
 	switch {
 	case err == nil: // the queue's own timeout may be another one now

@@ -31,7 +31,7 @@ func TestWhatAHandlerHasDoneWhileTheDiskIsFullIsStoredAndNotDoneAgain(t *testing
 					f.is.Store(true)
 					return nil, result
 				})
-				_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{Retry: core.Retry{MaxAttempts: 1}})
+				_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{Retry: core.Retry{MaxAttempts: 1}})
 				require.NoError(t, err)
 				push(t, e, shell.PushOptions{})
 				elapse(10 * time.Second)
@@ -75,7 +75,7 @@ func TestAResultThatIsTooLargeFailsTheItemForGood(t *testing.T) {
 		elapse(2 * time.Minute)
 		c.rest()
 		assert.EqualValues(t, 1, runs.Load())
-		dead, _, err := e.QueueItems(bg(), work, "dead", shell.Page{})
+		dead, _, err := e.Queues().Items(bg(), work, "dead", shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, dead, 1)
 		assert.Equal(t, "the handler's result: 1048578 bytes is more than 1048576", dead[0].State.Reason)
@@ -153,7 +153,7 @@ func TestAPushWhoseDedupKeyIsLetGoOfMeanwhileAddsTheItem(t *testing.T) {
 	first := push(t, e, shell.PushOptions{DedupKey: "d"})
 	held := take(t, e, shell.TakeOptions{})
 	require.Len(t, held, 1)
-	complete := func() { assert.NoError(t, e.Complete(bg(), shell.HoldOf(held[0]), nil)) }
+	complete := func() { assert.NoError(t, e.Queues().Complete(bg(), shell.HoldOf(held[0]), nil)) }
 	m.do.Store(&complete)
 	second := push(t, e, shell.PushOptions{DedupKey: "d"})
 	assert.NotEqual(t, first.ID, second.ID)
@@ -169,41 +169,45 @@ func TestNothingIsHalfDoneWhenTheDiskIsFull(t *testing.T) {
 	held := take(t, e, shell.TakeOptions{})
 	require.Len(t, held, 1)
 	h := shell.HoldOf(held[0])
-	_, err := e.SendLock(bg(), shell.Scope{}, "l", core.LockAcquire{Name: "l", Holder: "a"})
+	_, err := e.Locks().Send(bg(), shell.Scope{}, "l", core.LockAcquire{Name: "l", Holder: "a"})
 	require.NoError(t, err)
-	p, err := e.CreatePipeline(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "m", Manual: &core.ManualPhase{}}}}})
+	p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "m", Manual: &core.ManualPhase{}}}}})
 	require.NoError(t, err)
 	before := gauges(t, e)
 	only := func(_ any, err error) error { return err }
 	asks := map[string]func() error{
-		"push": func() error { _, _, err := e.Push(bg(), "ns", "t", "work", shell.PushOptions{}); return err },
+		"push": func() error { _, _, err := e.Queues().Push(bg(), "ns", "t", "work", shell.PushOptions{}); return err },
 		"push into a new queue": func() error {
-			_, _, err := e.Push(bg(), "ns", "t", "new", shell.PushOptions{})
+			_, _, err := e.Queues().Push(bg(), "ns", "t", "new", shell.PushOptions{})
 			return err
 		},
-		"take":      func() error { return only(e.Take(bg(), work, shell.TakeOptions{Holder: "x", Wait: time.Hour})) },
-		"complete":  func() error { return e.Complete(bg(), h, nil) },
-		"fail":      func() error { return e.Fail(bg(), h, "no", false) },
-		"extend":    func() error { return only(e.Extend(bg(), h, 0)) },
-		"release":   func() error { return e.Release(bg(), h) },
-		"cancel":    func() error { return e.CancelItem(bg(), work, pushed[1].ID, "") },
-		"purge":     func() error { return only(e.PurgeQueue(bg(), work, nil, 0, "")) },
-		"configure": func() error { return only(e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{Concurrency: 7})) },
-		"pause":     func() error { return only(e.PauseQueue(bg(), work, "me", "")) },
-		"pipeline": func() error {
-			return only(e.CreatePipeline(bg(), core.PipelineSpec{Definition: p.Definition}))
+		"take": func() error {
+			return only(e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "x", Wait: time.Hour}))
 		},
-		"phase": func() error { return only(e.SendPipeline(bg(), p.ID, core.PhaseComplete{Phase: "m"})) },
-		"task":  func() error { return only(e.CreateTask(bg(), core.TaskSpec{})) },
-		"lock":  func() error { return only(e.SendLock(bg(), shell.Scope{}, "l", core.LockRelease{Holder: "a"})) },
+		"complete": func() error { return e.Queues().Complete(bg(), h, nil) },
+		"fail":     func() error { return e.Queues().Fail(bg(), h, "no", false) },
+		"extend":   func() error { return only(e.Queues().Extend(bg(), h, 0)) },
+		"release":  func() error { return e.Queues().Release(bg(), h) },
+		"cancel":   func() error { return e.Queues().CancelItem(bg(), work, pushed[1].ID, "") },
+		"purge":    func() error { return only(e.Queues().Purge(bg(), work, nil, 0, "")) },
+		"configure": func() error {
+			return only(e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{Concurrency: 7}))
+		},
+		"pause": func() error { return only(e.Queues().Pause(bg(), work, "me", "")) },
+		"pipeline": func() error {
+			return only(e.Pipelines().Create(bg(), core.PipelineSpec{Definition: p.Definition}))
+		},
+		"phase": func() error { return only(e.Pipelines().Send(bg(), p.ID, core.PhaseComplete{Phase: "m"})) },
+		"task":  func() error { return only(e.Tasks().Create(bg(), core.TaskSpec{})) },
+		"lock":  func() error { return only(e.Locks().Send(bg(), shell.Scope{}, "l", core.LockRelease{Holder: "a"})) },
 		"semaphore": func() error {
-			return only(e.SendSemaphore(bg(), shell.Scope{}, "s", core.SemaphoreConfigure{Name: "s", Slots: 1}))
+			return only(e.Semaphores().Send(bg(), shell.Scope{}, "s", core.SemaphoreConfigure{Name: "s", Slots: 1}))
 		},
 		"worker": func() error {
-			return only(e.SendWorker(bg(), shell.Scope{}, "w", core.WorkerConfigure{Spec: core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: run("count")}}}))
+			return only(e.Workers().Send(bg(), shell.Scope{}, "w", core.WorkerConfigure{Spec: core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: run("count")}}}))
 		},
 		"event": func() error {
-			return only(e.SendBus(bg(), core.BusPublish{Kind: effects.Custom("a", "b"), Source: effects.EventSource{Component: "test"}}))
+			return only(e.Subscribers().Send(bg(), core.BusPublish{Kind: effects.Custom("a", "b"), Source: effects.EventSource{Component: "test"}}))
 		},
 	}
 	f.is.Store(true)
@@ -212,18 +216,18 @@ func TestNothingIsHalfDoneWhenTheDiskIsFull(t *testing.T) {
 	}
 	f.is.Store(false)
 	assert.Equal(t, before, gauges(t, e))
-	_, err = e.Queue(bg(), "ns", "t", "new")
+	_, err = e.Queues().Get(bg(), "ns", "t", "new")
 	require.ErrorIs(t, err, shell.ErrNotFound)
-	l, err := e.Lock(bg(), shell.Scope{}, "l")
+	l, err := e.Locks().Get(bg(), shell.Scope{}, "l")
 	require.NoError(t, err)
 	assert.Equal(t, "a", l.Holder)
-	p, err = e.Pipeline(bg(), p.ID)
+	p, err = e.Pipelines().Get(bg(), p.ID)
 	require.NoError(t, err)
 	assert.True(t, atPhase("m")(p))
-	all, _, err := e.Pipelines(bg(), shell.MachineFilter{}, shell.Page{})
+	all, _, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{})
 	require.NoError(t, err)
 	assert.Len(t, all, 1)
-	require.NoError(t, e.Complete(bg(), h, nil), "and all goes on")
+	require.NoError(t, e.Queues().Complete(bg(), h, nil), "and all goes on")
 }
 
 func TestATakerSeesWithinAMomentWhatAnotherInstanceOnTheStoreHasPushed(t *testing.T) {
@@ -246,11 +250,11 @@ func TestATakerSeesWithinAMomentWhatAnotherInstanceOnTheStoreHasPushed(t *testin
 func TestATakerIsToldOfTheStopAtOnceAlsoWhileToolsStillRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, stop := start(t, shell.Options{Store: inMemory(t), Tools: tools(newGate()), TickRate: time.Hour})
-		_, err := e.CreateAction(bg(), core.ActionSpec{ToolName: "count"})
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
 		require.NoError(t, err)
 		told := make(chan time.Time, 1)
 		go func() {
-			_, err := e.Take(bg(), work, shell.TakeOptions{Holder: "w", Wait: time.Hour})
+			_, err := e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w", Wait: time.Hour})
 			assert.ErrorIs(t, err, shell.ErrStopped)
 			told <- time.Now()
 		}()

@@ -32,7 +32,7 @@ func employ(t *testing.T, e *shell.Engine, o shell.WorkOptions, h shell.Handler)
 	t.Helper()
 	ctx, stop := context.WithCancel(bg())
 	c := &crew{t: t, stop: stop, ended: make(chan error, 1)}
-	go func() { c.ended <- e.Work(ctx, work, h, o) }()
+	go func() { c.ended <- e.Queues().Work(ctx, work, h, o) }()
 	return c
 }
 
@@ -45,7 +45,7 @@ func (c *crew) rest() {
 
 func gauges(t *testing.T, e *shell.Engine) core.Queue {
 	t.Helper()
-	q, err := e.Queue(bg(), "ns", "t", "work")
+	q, err := e.Queues().Get(bg(), "ns", "t", "work")
 	require.NoError(t, err)
 	return q
 }
@@ -58,7 +58,7 @@ func inBubble(t *testing.T, run func(t *testing.T, e *shell.Engine)) {
 
 func TestNoMoreHandlersRunThanTheConcurrencyAndAllItemsAreDone(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *shell.Engine) {
-		_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{KeepCompletedMS: 1000 * 3600})
+		_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{KeepCompletedMS: 1000 * 3600})
 		require.NoError(t, err)
 		var now, most, seen atomic.Int64
 		c := employ(t, e, shell.WorkOptions{Concurrency: 3, Prefetch: 4}, func(_ context.Context, i core.QueueItem) (json.RawMessage, error) {
@@ -75,7 +75,7 @@ func TestNoMoreHandlersRunThanTheConcurrencyAndAllItemsAreDone(t *testing.T) {
 		assert.EqualValues(t, 20, seen.Load())
 		assert.EqualValues(t, 3, most.Load())
 		c.rest()
-		items, _, err := e.QueueItems(bg(), work, "completed", shell.Page{})
+		items, _, err := e.Queues().Items(bg(), work, "completed", shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, items, 20)
 		assert.JSONEq(t, `{"done": 0}`, string(items[0].State.Result))
@@ -100,7 +100,7 @@ func TestTheLeaseOfWhatIsWorkedOnIsExtended(t *testing.T) {
 				push(t, e, shell.PushOptions{})
 				a, b := employ(t, e, o, slow), employ(t, e, o, slow)
 				elapse(time.Minute)
-				_, err := e.ConfigureQueue(bg(), "ns", "t", "work", core.QueueConfig{VisibilityTimeoutMS: 2000})
+				_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{VisibilityTimeoutMS: 2000})
 				require.NoError(t, err)
 				elapse(10 * time.Minute)
 				assert.EqualValues(t, 1, runs.Load())
@@ -124,15 +124,15 @@ func TestTheContextOfAHandlerEndsWhenItsLeaseIsLostAndItsResultIsDropped(t *test
 		})
 		pushed := push(t, e, shell.PushOptions{})
 		synctest.Wait()
-		held, err := e.QueueItem(bg(), work, pushed.ID)
+		held, err := e.Queues().Item(bg(), work, pushed.ID)
 		require.NoError(t, err)
 		c.stop() // it is not to take the item again
-		require.NoError(t, e.Release(bg(), shell.HoldOf(held)))
+		require.NoError(t, e.Queues().Release(bg(), shell.HoldOf(held)))
 		require.Len(t, take(t, e, shell.TakeOptions{Holder: "another"}), 1)
 		elapse(10 * time.Second) // a third of the visibility timeout
 		require.ErrorIs(t, <-causes, shell.ErrLeaseLost)
 		require.NoError(t, <-c.ended)
-		now, err := e.QueueItem(bg(), work, pushed.ID)
+		now, err := e.Queues().Item(bg(), work, pushed.ID)
 		require.NoError(t, err)
 		assert.Equal(t, "another", now.State.Holder)
 	})
@@ -180,7 +180,7 @@ func TestAnErrorIsTriedAgainUntilTheAttemptsAreUsedUpAndAPermanentOneIsNot(t *te
 		}
 		synctest.Wait()
 		c.rest()
-		dead, _, err := e.QueueItems(bg(), work, "dead", shell.Page{})
+		dead, _, err := e.Queues().Items(bg(), work, "dead", shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, dead, 3)
 		reasons := map[string]string{}
@@ -257,7 +257,7 @@ func TestWorkEndsWithTheEngineAlsoWhileAllPlacesAreInUse(t *testing.T) {
 			require.NoError(t, stop())
 			require.ErrorIs(t, <-c.ended, shell.ErrStopped)
 			assert.Zero(t, time.Since(begin))
-			require.ErrorIs(t, e.Work(bg(), work, nil, shell.WorkOptions{}), shell.ErrStopped, "and does not begin after it")
+			require.ErrorIs(t, e.Queues().Work(bg(), work, nil, shell.WorkOptions{}), shell.ErrStopped, "and does not begin after it")
 		})
 	}
 }
@@ -288,7 +288,7 @@ func TestOptionsAndTakesThatAreWrongEndWorkAtOnce(t *testing.T) {
 			"visibility_ms":        {Visibility: 365 * 24 * time.Hour},
 			"holder":               {Holder: "a\nb"},
 		} {
-			require.ErrorContains(t, e.Work(bg(), work, nil, o), want)
+			require.ErrorContains(t, e.Queues().Work(bg(), work, nil, o), want)
 		}
 	})
 }
@@ -349,12 +349,12 @@ func TestWhatIsTakenForACallerWhoGoesMeanwhileIsGivenBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(bg())
 		gone := make(chan error, 1)
 		go func() {
-			items, err := e.Take(ctx, work, shell.TakeOptions{Holder: "gone", Wait: time.Minute})
+			items, err := e.Queues().Take(ctx, work, shell.TakeOptions{Holder: "gone", Wait: time.Minute})
 			assert.Empty(t, items)
 			gone <- err
 		}()
 		elapse(500 * time.Millisecond)
-		held, err := e.QueueItem(bg(), work, pushed.ID)
+		held, err := e.Queues().Item(bg(), work, pushed.ID)
 		require.NoError(t, err)
 		require.Equal(t, "gone", held.State.Holder, "it is taken, and not yet answered")
 		cancel()

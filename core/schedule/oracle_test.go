@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 )
 
 // hardZones have rules that break naive cron code.

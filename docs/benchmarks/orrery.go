@@ -48,7 +48,7 @@ func runOrrery(ctx context.Context, n, workers int) (took time.Duration, err err
 	defer done()
 	var work errgroup.Group
 	work.Go(func() error {
-		return e.Work(working, core.QueueRef("", "", "bench"), func(context.Context, core.QueueItem) (json.RawMessage, error) {
+		return e.Queues().Work(working, core.QueueRef("", "", "bench"), func(context.Context, core.QueueItem) (json.RawMessage, error) {
 			if left.Add(-1) == 0 {
 				done()
 			}
@@ -60,7 +60,7 @@ func runOrrery(ctx context.Context, n, workers int) (took time.Duration, err err
 	for p := range workers {
 		push.Go(func() error {
 			for i := p; i < n; i += workers {
-				if _, _, err := e.Push(ctx, "", "", "bench", shell.PushOptions{Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)}); err != nil {
+				if _, _, err := e.Queues().Push(ctx, "", "", "bench", shell.PushOptions{Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)}); err != nil {
 					return err
 				}
 			}

@@ -22,8 +22,8 @@ func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- engine.Run(ctx) }()
-	a, addErr := engine.CreateAction(ctx, core.ActionSpec{ToolName: "greet", Label: "world"})
-	a, waitErr := engine.Wait(ctx, a.ID)
+	a, addErr := engine.Actions().Create(ctx, core.ActionSpec{ToolName: "greet", Label: "world"})
+	a, waitErr := engine.Actions().Wait(ctx, a.ID)
 	stop()
 	fmt.Println(a.Status.Type, string(a.Status.Result), errors.Join(addErr, waitErr, <-stopped, st.Close()))
 }

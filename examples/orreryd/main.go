@@ -14,8 +14,10 @@ package main
 import (
 	"os"
 	_ "time/tzdata" // for the time zones of expressions (CEL), where the machine has none, as in an image from scratch
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/cli"
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }

@@ -24,11 +24,11 @@ func main() {
 	stopped := make(chan error)
 	go func() { stopped <- engine.Run(running) }()
 
-	_, err := engine.ConfigureQueue(running, "default", "default", "words", core.QueueConfig{
+	_, err := engine.Queues().Configure(running, "default", "default", "words", core.QueueConfig{
 		VisibilityTimeoutMS: 10_000, Retry: core.Retry{MaxAttempts: 5, BackoffMS: 100},
 	})
 	for n, text := range []string{"to be", "or not", "to be"} {
-		_, _, pushErr := engine.Push(running, "default", "default", "words", shell.PushOptions{
+		_, _, pushErr := engine.Queues().Push(running, "default", "default", "words", shell.PushOptions{
 			Data: json.RawMessage(fmt.Sprintf("%q", text)), DedupKey: fmt.Sprint("line ", n),
 		})
 		err = errors.Join(err, pushErr)
@@ -45,7 +45,7 @@ func main() {
 	}
 	worked := make(chan error)
 	go func() {
-		worked <- engine.Work(working, core.QueueRef("default", "default", "words"), shout, shell.WorkOptions{})
+		worked <- engine.Queues().Work(working, core.QueueRef("default", "default", "words"), shout, shell.WorkOptions{})
 	}()
 	fmt.Println(<-left, <-left, <-left)
 	stopWork()

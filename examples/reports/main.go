@@ -94,7 +94,7 @@ func schedule(ctx context.Context, e *shell.Engine) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.CreateRecurring(ctx, core.RecurringSpec{
+	_, err = e.Recurring().Create(ctx, core.RecurringSpec{
 		ID: scheduleID, Enabled: true, CronExpr: "* * * * * *", Description: "report every second",
 		ActionTemplate: core.RecurringActionTemplate{Provider: "report", ActionType: "daily", Payload: payload},
 	})
@@ -112,7 +112,7 @@ func follow(ctx context.Context, e *shell.Engine, ended *shell.Subscription, run
 		case <-ctx.Done():
 			return nil
 		case ev := <-ended.C:
-			a, err := e.Action(ctx, ev.Source.ID)
+			a, err := e.Actions().Get(ctx, ev.Source.ID)
 			if err != nil {
 				if ctx.Err() != nil {
 					return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // The variables by which a program's processes can be told from all others.
@@ -83,7 +84,7 @@ func (t *Tool) clearWay(ctx context.Context, argv0 string, call shell.Call) erro
 		return startError(argv0, "", noTimeLeft(ctx))
 	case len(left) > 0:
 		err = fmt.Errorf("process %s of an earlier attempt is still there, %v after SIGKILL: it has to end first, or it would work beside this attempt",
-			joined(left), t.patience())
+			procs.JoinIDs(left), t.patience())
 		return &StartError{Command: argv0, Problem: err.Error(), Err: err}
 	}
 	return nil
@@ -179,19 +180,4 @@ func (t *Tool) patience() time.Duration {
 		return defaultKillGrace
 	}
 	return t.killGrace
-}
-
-func joined(ids []int) string {
-	var b strings.Builder
-	for i, id := range ids {
-		if i == 8 {
-			fmt.Fprintf(&b, " and %d more", len(ids)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.Itoa(id))
-	}
-	return b.String()
 }

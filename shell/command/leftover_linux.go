@@ -40,7 +40,7 @@ func find(m mark) ([]leftover, error) {
 		}
 		for _, pid := range fresh {
 			seen[pid] = true
-			if kin[pid] || !ours(pid) {
+			if kin[pid] || !procs.Ours(pid) {
 				continue
 			}
 			carries, started, err := m.onProcess(pid)
@@ -118,13 +118,6 @@ func processes() ([]int, error) {
 	return ids, nil
 }
 
-// ours reports whether a process belongs to our user. One whose memory is
-// closed to its own user counts as root's: we could not read it anyway.
-func ours(pid int) bool {
-	var st unix.Stat_t
-	return unix.Stat(procs.Dir(pid), &st) == nil && int(st.Uid) == os.Geteuid()
-}
-
 // environ reads the environment with which a process was started. It is empty
 // for one that has ended or may not be read. An error says that we do not know.
 func environ(pid int) (string, error) {
@@ -157,14 +150,15 @@ func readEnviron(dir string) (string, error) {
 
 // family gives this process and its ancestors, and the groups that they are in.
 func family() (ids, groups map[int]bool) {
-	ids, groups = map[int]bool{}, map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !ids[pid]; {
-		ids[pid] = true
+	ids = procs.Ancestors(os.Getpid(), func(pid int) int {
+		st, _, _ := procs.ReadStat(procs.Dir(pid))
+		return st.Parent
+	})
+	groups = map[int]bool{}
+	for pid := range ids {
 		if g, err := unix.Getpgid(pid); err == nil {
 			groups[g] = true
 		}
-		st, _, _ := procs.ReadStat(procs.Dir(pid))
-		pid = st.Parent
 	}
 	return ids, groups
 }

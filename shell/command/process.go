@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // process is a started program with its group.
@@ -68,7 +70,7 @@ func (p *process) endGroup() bool {
 		return false
 	}
 	p.over = true
-	killGroup(p.cmd.Process)
+	_ = procgroup.Kill(p.cmd.Process) // the group may have nobody left
 	return p.stopped
 }
 
@@ -86,9 +88,9 @@ func (p *process) signal(hard bool) bool {
 	}
 	p.stopped = true
 	if hard {
-		killGroup(p.cmd.Process)
+		_ = procgroup.Kill(p.cmd.Process)
 	} else {
-		terminateGroup(p.cmd.Process)
+		_ = procgroup.Terminate(p.cmd.Process)
 	}
 	return true
 }

@@ -2,15 +2,6 @@
 
 package command
 
-import (
-	"os/exec"
-	"syscall"
-)
-
-func setAttributes(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-}
-
 // awaitEnd cannot wait without reaping here, so the rest of the group is killed
 // right after the program was reaped instead of right before. Its id could in
 // theory be another group's by then; systems hand ids out in turn, so that is

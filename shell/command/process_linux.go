@@ -2,15 +2,9 @@ package command
 
 import (
 	"errors"
-	"os/exec"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-func setAttributes(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
 
 // awaitEnd waits until the process has ended, and leaves it unreaped. It
 // reports false when it cannot tell.

@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 const (
@@ -136,7 +138,8 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
-	setAttributes(cmd)
+	procgroup.Lead(cmd)
+	procgroup.DieWithParent(cmd, syscall.SIGKILL)
 	return cmd, nil
 }
 

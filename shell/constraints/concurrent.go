@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
 // concurrent is maxConcurrentRuns: at most so many runs at a time, of some jobs or
@@ -126,9 +127,9 @@ var busyStates = []core.OrchestratorStatus{
 func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 	seen := map[[16]byte]bool{}
 	for _, state := range busyStates {
-		page := shell.Page{Limit: 100}
-		for {
-			runs, next, err := in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, page)
+		for runs, err := range pages.Each(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
+			return in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, p)
+		}) {
 			if err != nil {
 				return 0, fmt.Errorf("list the runs that are %s: %w", state, err)
 			}
@@ -140,10 +141,6 @@ func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 			if len(seen) >= c.most {
 				return len(seen), nil
 			}
-			if next == "" {
-				break
-			}
-			page.Token = next
 		}
 	}
 	return len(seen), nil

@@ -32,13 +32,38 @@ import (
 )
 
 // Source is what constraints read of the engine, and the locks that they take:
-// [shell.Engine] has it.
+// [EngineSource] gives them.
 type Source interface {
 	Job(ctx context.Context, s shell.Scope, id string) (core.Job, error)
 	JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error)
 	JobRuns(ctx context.Context, f shell.JobRunFilter, p shell.Page) ([]core.Orchestrator, string, error)
 	Lock(ctx context.Context, s shell.Scope, name string) (core.Lock, error)
 	SendLock(ctx context.Context, s shell.Scope, name string, ev core.LockEvent) (core.Lock, error)
+}
+
+// EngineSource gives the Source that an engine is.
+func EngineSource(e *shell.Engine) Source { return engineSource{e} }
+
+type engineSource struct{ e *shell.Engine }
+
+func (s engineSource) Job(ctx context.Context, scope shell.Scope, id string) (core.Job, error) {
+	return s.e.Jobs().Get(ctx, scope, id)
+}
+
+func (s engineSource) JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	return s.e.Runs().Get(ctx, run)
+}
+
+func (s engineSource) JobRuns(ctx context.Context, f shell.JobRunFilter, p shell.Page) ([]core.Orchestrator, string, error) {
+	return s.e.Runs().List(ctx, f, p)
+}
+
+func (s engineSource) Lock(ctx context.Context, scope shell.Scope, name string) (core.Lock, error) {
+	return s.e.Locks().Get(ctx, scope, name)
+}
+
+func (s engineSource) SendLock(ctx context.Context, scope shell.Scope, name string, ev core.LockEvent) (core.Lock, error) {
+	return s.e.Locks().Send(ctx, scope, name, ev)
 }
 
 // Options configure a [Checker].

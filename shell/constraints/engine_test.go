@@ -27,7 +27,7 @@ type carrier struct {
 }
 
 func (k carrier) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
-	run, err := k.engine().JobRun(ctx, ref.ID)
+	run, err := k.engine().Runs().Get(ctx, ref.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func TestOnTheEngineRunsAreCheckedAndTheirActionsTaken(t *testing.T) {
 	k := carrier{c, func() *shell.Engine { return e }}
 	e, err = shell.New(shell.Options{Store: st, Logger: slog.New(slog.DiscardHandler), Interpreters: map[string]shell.Interpreter{effects.LaneConstraints: k, effects.LaneActions: k}})
 	require.NoError(t, err)
-	c.Use(e)
+	c.Use(constraints.EngineSource(e))
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(running) }()
@@ -68,11 +68,11 @@ func TestOnTheEngineRunsAreCheckedAndTheirActionsTaken(t *testing.T) {
 	end := func(name, config string) core.Orchestrator {
 		spec := core.JobSpec{ID: name, Tenant: "acme", PodSpec: json.RawMessage(`{}`), ConstraintConfig: toJSON(t, config)}
 		require.NoError(t, c.Validate(&spec))
-		_, err := e.ApplyJob(ctx, spec)
+		_, err := e.Jobs().Apply(ctx, spec)
 		require.NoError(t, err)
-		made, err := e.TriggerJob(ctx, shell.Scope{Tenant: "acme"}, name, shell.TriggerOptions{By: "test"})
+		made, err := e.Jobs().Trigger(ctx, shell.Scope{Tenant: "acme"}, name, shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
-		run, err := e.WaitJobRun(ctx, made.Run)
+		run, err := e.Runs().Wait(ctx, made.Run)
 		require.NoError(t, err)
 		return run
 	}
@@ -85,7 +85,7 @@ constraints:
 	assert.Equal(t, core.OrchestratorCompleted, skipped.State, skipped.Error)
 	assert.Equal(t, "there is no run before this one", skipped.Checks[0].Message)
 	assert.Contains(t, out.String(), skipped.RunID+": there is no run before this one")
-	_, err = e.Lock(ctx, shell.Scope{Tenant: "acme"}, "warehouse")
+	_, err = e.Locks().Get(ctx, shell.Scope{Tenant: "acme"}, "warehouse")
 	require.ErrorIs(t, err, shell.ErrNotFound, "a run that is stopped takes no lock")
 
 	failed := end("failed", `constraints: [{dependsOn: {config: {job: skipped}}}]`)
@@ -101,7 +101,7 @@ constraints:
 	// That run has ended: what it may have left behind, the next one takes.
 	again := end("again", `constraints: [{lock: {config: {name: warehouse, ttl: 1h}}}]`)
 	assert.True(t, again.Checks[0].Met, again.Checks[0].Message)
-	held, err := e.Lock(ctx, shell.Scope{Tenant: "acme"}, "warehouse")
+	held, err := e.Locks().Get(ctx, shell.Scope{Tenant: "acme"}, "warehouse")
 	if err == nil {
 		assert.Equal(t, "run:"+again.ID.String(), held.Holder)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
 // maxLookBack bounds how many runs are looked at for the one that counts.
@@ -21,25 +22,22 @@ const maxLookBack = 1000
 // for as long as a later one may follow.
 func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrator) bool) (best core.Orchestrator, found bool, err error) {
 	scope := in.Scope()
-	page := shell.Page{Limit: 50}
-	for seen := 0; seen < maxLookBack; {
-		runs, next, err := in.Source.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, page)
+	seen := 0
+	for run, err := range pages.All(50, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return in.Source.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
+	}) {
 		if err != nil {
 			return best, false, fmt.Errorf("list the runs of job %s: %w", clip(job), err)
 		}
-		for _, run := range runs {
-			if found && run.CreatedAt.Before(best.ScheduledAt.Add(-createAhead(run))) {
-				return best, true, nil
-			}
-			if ok(run) && (!found || run.ScheduledAt.After(best.ScheduledAt)) {
-				best, found = run, true
-			}
-		}
-		seen += len(runs)
-		if next == "" {
+		if found && run.CreatedAt.Before(best.ScheduledAt.Add(-createAhead(run))) {
 			break
 		}
-		page.Token = next
+		if ok(run) && (!found || run.ScheduledAt.After(best.ScheduledAt)) {
+			best, found = run, true
+		}
+		if seen++; seen == maxLookBack {
+			break
+		}
 	}
 	return best, found, nil
 }

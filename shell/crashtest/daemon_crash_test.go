@@ -12,13 +12,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects/seedtest"
 )
 
 var usual = timing{recoverAfter: 1, lease: 5}
 
 func TestADaemonThatIsKilledAtAnyMomentLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 8, 200, 1)
+	s, n := seedtest.Seed(t), kills(t, 8, 200, 1)
 	const perFile = 150
 	for round := 0; n > 0; round++ {
 		h, l := newHome(t, "", usual), newLedger()

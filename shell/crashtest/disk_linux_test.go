@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects/seedtest"
 )
 
 // smallDisk mounts a file system of its own, or skips the test.
@@ -27,7 +29,7 @@ func smallDisk(t *testing.T, size string) string {
 
 func TestAFullDiskRefusesWhatIsNewAndLosesNothingOld(t *testing.T) {
 	t.Parallel()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	disk := smallDisk(t, "8m")
 	ballast := filepath.Join(disk, "ballast")
 	require.NoError(t, os.WriteFile(ballast, make([]byte, 6<<20), 0o600))

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -27,7 +28,7 @@ import (
 
 func TestAnEngineThatIsKilledAnywhereLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 40, 400, 2)
+	s, n := seedtest.Seed(t), kills(t, 40, 400, 2)
 	const perFile = 200 // so that the checks stay quick, and a failure is near its cause
 	for round := 0; n > 0; round++ {
 		dir, l := workDir(t), newLedger()

@@ -107,27 +107,27 @@ func (t engineTarget) createAction(ctx context.Context, o order) error {
 	if o.Every {
 		spec.Recurrence = core.Every(time.Second)
 	}
-	_, err = t.e.CreateAction(ctx, spec)
+	_, err = t.e.Actions().Create(ctx, spec)
 	return t.fault(err)
 }
 
 func (t engineTarget) action(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	a, err := t.e.Action(ctx, id)
+	a, err := t.e.Actions().Get(ctx, id)
 	return a, t.fault(err)
 }
 
 func (t engineTarget) cancel(ctx context.Context, id uuid.UUID) error {
-	_, err := t.e.CancelAction(ctx, id, "for a test")
+	_, err := t.e.Actions().Cancel(ctx, id, "for a test")
 	return t.fault(err)
 }
 
 func (t engineTarget) trigger(ctx context.Context, id uuid.UUID) error {
-	_, err := t.e.TriggerAction(ctx, id)
+	_, err := t.e.Actions().Trigger(ctx, id)
 	return t.fault(err)
 }
 
 func (t engineTarget) webhook(ctx context.Context, body string) (uuid.UUID, error) {
-	id, err := t.e.ReceiveWebhook(ctx, routeName, map[string]string{"content-type": "application/json"}, []byte(body))
+	id, err := t.e.Webhooks().Receive(ctx, routeName, map[string]string{"content-type": "application/json"}, []byte(body))
 	return id, t.fault(err)
 }
 
@@ -136,7 +136,7 @@ func (t engineTarget) createRecurring(ctx context.Context, r recurringOrder) (uu
 	if err != nil {
 		return uuid.Nil, err
 	}
-	a, err := t.e.CreateRecurring(ctx, core.RecurringSpec{
+	a, err := t.e.Recurring().Create(ctx, core.RecurringSpec{
 		Namespace: scopeName, Tenant: scopeName, CronExpr: "* * * * * *", Enabled: true,
 		ActionTemplate: core.RecurringActionTemplate{Provider: toolName, ActionType: "each", Payload: payload, DedupKey: r.Dedup},
 		Policy:         core.RunPolicy{OnInterrupt: retryOf(r.Retry)},
@@ -145,7 +145,7 @@ func (t engineTarget) createRecurring(ctx context.Context, r recurringOrder) (uu
 }
 
 func (t engineTarget) recurring(ctx context.Context, id uuid.UUID) (recState, error) {
-	r, err := t.e.Recurring(ctx, id)
+	r, err := t.e.Recurring().Get(ctx, id)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
 		return recGone, nil
@@ -160,13 +160,13 @@ func (t engineTarget) recurring(ctx context.Context, id uuid.UUID) (recState, er
 func (t engineTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op) (err error) {
 	switch what {
 	case opPause:
-		_, err = t.e.PauseRecurring(ctx, id, "for a test")
+		_, err = t.e.Recurring().Pause(ctx, id, "for a test")
 	case opResume:
-		_, err = t.e.ResumeRecurring(ctx, id)
+		_, err = t.e.Recurring().Resume(ctx, id)
 	case opFire:
-		_, err = t.e.TriggerRecurring(ctx, id)
+		_, err = t.e.Recurring().Trigger(ctx, id)
 	case opDelete:
-		err = t.e.DeleteRecurring(ctx, id)
+		err = t.e.Recurring().Delete(ctx, id)
 	default:
 		err = fmt.Errorf("%q is nothing that is done to a recurring action", what)
 	}
@@ -325,7 +325,7 @@ func loadChild(ctx context.Context, e *shell.Engine, seed uint64) error {
 
 // recurringOf lists all recurring actions, oldest first.
 func recurringOf(ctx context.Context, e *shell.Engine) ([]core.RecurringAction, error) {
-	list, next, err := e.RecurringActions(ctx, shell.RecurringFilter{}, shell.Page{Limit: shell.MaxPage})
+	list, next, err := e.Recurring().List(ctx, shell.RecurringFilter{}, shell.Page{Limit: shell.MaxPage})
 	if err == nil && next != "" {
 		err = errors.New("there are more recurring actions than fit a page")
 	}

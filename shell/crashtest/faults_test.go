@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -32,7 +33,7 @@ func randomUpTo(rng *rand.Rand, most time.Duration) time.Duration {
 
 func TestABackupThatIsCutOffLeavesNoFileOrAWholeOne(t *testing.T) {
 	t.Parallel()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	h, l := newHome(t, "", usual), newLedger()
 	load := startLoad(t, h, l, s, 6)
 	rng := rand.New(rand.NewPCG(s, 1))
@@ -90,7 +91,7 @@ func checkFile(t *testing.T, path string) map[string]core.StatusType {
 
 func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 	t.Parallel()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	h, l := newHome(t, "", usual), newLedger()
 	load := startLoad(t, h, l, s, 8)
 	p := h.launch(t)
@@ -124,7 +125,7 @@ func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 
 func TestADaemonThatIsKilledWhileItStopsLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	h, l := newHome(t, "", usual), newLedger()
 	load := startLoad(t, h, l, s, 6)
 	rng := rand.New(rand.NewPCG(s, 3))
@@ -143,7 +144,7 @@ func TestADaemonThatIsKilledWhileItStopsLosesNothing(t *testing.T) {
 
 func TestADaemonThatStallsLongerThanItsLeaseGoesOnAsBefore(t *testing.T) {
 	t.Parallel()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	h, l := newHome(t, "", timing{recoverAfter: 0.5, lease: 1}), newLedger()
 	load := startLoad(t, h, l, s, 6)
 	p := h.launch(t)

@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
 func TestRunsOfJobsOutliveTheEnginesThatAreKilled(t *testing.T) {
 	t.Parallel()
-	s, n := seed(t), kills(t, 8, 100, 1)
+	s, n := seedtest.Seed(t), kills(t, 8, 100, 1)
 	const perRound = 25
 	for round := 0; n > 0; round++ {
 		dir, err := filepath.EvalSymlinks(workDir(t))

@@ -111,7 +111,7 @@ func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
 		if err := h.s.Check(k.spec(c.Dir)); err != nil {
 			return err
 		}
-		if _, err := h.e.ApplyJob(ctx, k.spec(c.Dir)); err != nil {
+		if _, err := h.e.Jobs().Apply(ctx, k.spec(c.Dir)); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
 	scope := shell.Scope{Namespace: scopeName, Tenant: scopeName}
 	for range jobsPerDay {
 		k := jobKinds[rng.IntN(len(jobKinds))]
-		made, err := h.e.TriggerJob(ctx, scope, k.id, shell.TriggerOptions{By: "crash"})
+		made, err := h.e.Jobs().Trigger(ctx, scope, k.id, shell.TriggerOptions{By: "crash"})
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
 }
 
 func cancelRun(ctx context.Context, e *shell.Engine, run uuid.UUID) error {
-	_, err := e.SendJobRun(ctx, run, core.OrchestratorCancel{Reason: "crash"})
+	_, err := e.Runs().Send(ctx, run, core.OrchestratorCancel{Reason: "crash"})
 	if _, over := errors.AsType[*shell.Refusal](err); over {
 		return nil // it is being cancelled already, or has ended
 	}
@@ -173,7 +173,7 @@ func (deaf) Observe(context.Context, jobs.Observation) {}
 func allRuns(ctx context.Context, e *shell.Engine) ([]core.Orchestrator, error) {
 	var all []core.Orchestrator
 	for p := (shell.Page{Limit: shell.MaxPage}); ; {
-		list, next, err := e.JobRuns(ctx, shell.JobRunFilter{}, p)
+		list, next, err := e.Runs().List(ctx, shell.JobRunFilter{}, p)
 		if err != nil {
 			return nil, err
 		}

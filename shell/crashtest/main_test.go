@@ -77,19 +77,6 @@ func kills(t *testing.T, few, many, factor int) int {
 	return few
 }
 
-// seed gives the run's seed, and logs it.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	n := uint64(time.Now().UnixNano())
-	if v := os.Getenv("ORRERY_SEED"); v != "" {
-		var err error
-		n, err = strconv.ParseUint(v, 10, 64)
-		require.NoError(t, err, "ORRERY_SEED")
-	}
-	t.Logf("ORRERY_SEED=%d", n)
-	return n
-}
-
 // workDir gives a folder that is kept where the test fails.
 func workDir(t *testing.T) string {
 	t.Helper()

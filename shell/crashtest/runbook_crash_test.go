@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store"
@@ -39,7 +40,7 @@ func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 // killRunbooks kills runbooks n times, whose sessions are of a backend.
 func killRunbooks(t *testing.T, backend string, n int) {
 	t.Helper()
-	s := seed(t)
+	s := seedtest.Seed(t)
 	const perRound = 60 // more, and the pipelines have all ended
 	for round := 0; n > 0; round++ {
 		dir, l := runbookDir(t), newLedger()
@@ -130,7 +131,7 @@ func examineRunbooks(t *testing.T, dir string, e *shell.Engine, st store.Store) 
 	bg := t.Context()
 	did, keys := sideEffects(t, dir)
 	for n := range runbooks {
-		p, err := e.Pipeline(bg, runbookID(n))
+		p, err := e.Pipelines().Get(bg, runbookID(n))
 		require.NoError(t, err)
 		if !assert.Equal(t, core.PhaseDone, p.Phase.Type, "pipeline %s: %+v", p.ID, p.Phase) {
 			continue
@@ -152,24 +153,24 @@ func examineRunbooks(t *testing.T, dir string, e *shell.Engine, st store.Store) 
 		}
 	}
 	for _, name := range []string{handlerQueue, workerQueue} {
-		q, err := e.Queue(bg, scopeName, scopeName, name)
+		q, err := e.Queues().Get(bg, scopeName, scopeName, name)
 		require.NoError(t, err)
 		assert.EqualValues(t, runbooks, q.Pushed, "each pipeline pushed once into %s", name)
 		assert.Equal(t, q.Pushed, q.Completed, "all of %s was completed, and once", name)
 		assert.Zero(t, q.Ready+q.Waiting+q.Delayed+q.InFlight+q.Retrying+q.Dead, "%s is empty", name)
 	}
-	locks, _, err := e.Locks(bg, shell.MachineFilter{}, shell.Page{})
+	locks, _, err := e.Locks().List(bg, shell.MachineFilter{}, shell.Page{})
 	require.NoError(t, err)
 	for _, l := range locks {
 		assert.Empty(t, l.Holder, "lock %s is free", l.Name)
 		assert.Empty(t, l.Waiters, "nobody waits for lock %s", l.Name)
 	}
-	s, err := e.Semaphore(bg, runbookScope, slotsName)
+	s, err := e.Semaphores().Get(bg, runbookScope, slotsName)
 	require.NoError(t, err)
 	assert.Empty(t, s.Holders)
 	assert.Empty(t, s.Waiters)
 	for _, status := range []core.TaskStateType{core.TaskPending, core.TaskRunning, core.TaskStuck} {
-		tasks, _, err := e.Tasks(bg, shell.MachineFilter{Status: string(status)}, shell.Page{})
+		tasks, _, err := e.Tasks().List(bg, shell.MachineFilter{Status: string(status)}, shell.Page{})
 		require.NoError(t, err)
 		assert.Empty(t, tasks, "tasks that nobody waits for")
 	}

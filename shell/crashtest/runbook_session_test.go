@@ -105,7 +105,7 @@ func talk(ctx context.Context, e *shell.Engine, task core.Task, rng *rand.Rand) 
 	default:
 		return
 	}
-	_, _ = e.SendTask(ctx, task.ID, ev)
+	_, _ = e.Tasks().Send(ctx, task.ID, ev)
 }
 
 // examineSessions says what does not hold of sessions once all tasks have ended.

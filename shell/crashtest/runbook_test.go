@@ -196,17 +196,17 @@ func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
 
 // setUpRunbooks declares what the pipelines use. It can be done again and again.
 func setUpRunbooks(ctx context.Context, e *shell.Engine, dir string) error {
-	_, err := e.SendSemaphore(ctx, runbookScope, slotsName, core.SemaphoreConfigure{Name: slotsName, Namespace: scopeName, Tenant: scopeName, Slots: slotsTotal})
+	_, err := e.Semaphores().Send(ctx, runbookScope, slotsName, core.SemaphoreConfigure{Name: slotsName, Namespace: scopeName, Tenant: scopeName, Slots: slotsTotal})
 	if err != nil {
 		return fmt.Errorf("semaphore: %w", err)
 	}
 	for _, name := range []string{handlerQueue, workerQueue} {
 		c := core.QueueConfig{VisibilityTimeoutMS: 300, Retry: core.Retry{MaxAttempts: 1000}}
-		if _, err := e.ConfigureQueue(ctx, scopeName, scopeName, name, c); err != nil {
+		if _, err := e.Queues().Configure(ctx, scopeName, scopeName, name, c); err != nil {
 			return fmt.Errorf("queue %s: %w", name, err)
 		}
 	}
-	_, err = e.SendWorker(ctx, runbookScope, workerName, core.WorkerConfigure{Spec: core.WorkerSpec{
+	_, err = e.Workers().Send(ctx, runbookScope, workerName, core.WorkerConfigure{Spec: core.WorkerSpec{
 		Namespace: scopeName, Tenant: scopeName, Name: workerName, Queue: workerQueue, Concurrency: 2, PollMS: 100,
 		Do: core.WorkerDo{Run: side("worked", "${item.data}", core.InterruptRetry)},
 	}})
@@ -214,7 +214,7 @@ func setUpRunbooks(ctx context.Context, e *shell.Engine, dir string) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	for n := range runbooks {
-		_, err := e.CreatePipeline(ctx, core.PipelineSpec{ID: runbookID(n), Namespace: scopeName, Tenant: scopeName, Label: "all", Definition: allPhases(dir)})
+		_, err := e.Pipelines().Create(ctx, core.PipelineSpec{ID: runbookID(n), Namespace: scopeName, Tenant: scopeName, Label: "all", Definition: allPhases(dir)})
 		var r *shell.Refusal
 		if err != nil && (!errors.As(err, &r) || r.Code != effects.CodeExists) {
 			return fmt.Errorf("pipeline %d: %w", n, err)
@@ -225,7 +225,7 @@ func setUpRunbooks(ctx context.Context, e *shell.Engine, dir string) error {
 
 // handleItems is a Go worker of the queue for handlers.
 func handleItems(ctx context.Context, e *shell.Engine, f *os.File) error {
-	return e.Work(ctx, core.QueueRef(scopeName, scopeName, handlerQueue), func(ctx context.Context, i core.QueueItem) (json.RawMessage, error) {
+	return e.Queues().Work(ctx, core.QueueRef(scopeName, scopeName, handlerQueue), func(ctx context.Context, i core.QueueItem) (json.RawMessage, error) {
 		var who string
 		if err := json.Unmarshal(i.Data, &who); err != nil {
 			return nil, err
@@ -240,7 +240,7 @@ func handleItems(ctx context.Context, e *shell.Engine, f *os.File) error {
 // tells how many have not ended.
 func answerOnce(ctx context.Context, e *shell.Engine, rng *rand.Rand) (left int, err error) {
 	for _, status := range []core.PhaseType{core.PhaseInit, core.PhaseBlocked, core.PhaseRunning} {
-		list, _, err := e.Pipelines(ctx, shell.MachineFilter{Status: string(status)}, shell.Page{Limit: shell.MaxPage})
+		list, _, err := e.Pipelines().List(ctx, shell.MachineFilter{Status: string(status)}, shell.Page{Limit: shell.MaxPage})
 		if err != nil {
 			return 0, err
 		}
@@ -248,15 +248,15 @@ func answerOnce(ctx context.Context, e *shell.Engine, rng *rand.Rand) (left int,
 		for _, p := range list {
 			switch p.Phase.Name { // what is refused came too late, or twice
 			case "signalled":
-				_, _ = e.SendPipeline(ctx, p.ID, core.PipelineSignal{Name: "go", Payload: json.RawMessage(`{"by":"test"}`)})
+				_, _ = e.Pipelines().Send(ctx, p.ID, core.PipelineSignal{Name: "go", Payload: json.RawMessage(`{"by":"test"}`)})
 			case "approved":
-				_, _ = e.SendPipeline(ctx, p.ID, core.PipelineApprove{Phase: "approved", By: "test", Approved: true})
+				_, _ = e.Pipelines().Send(ctx, p.ID, core.PipelineApprove{Phase: "approved", By: "test", Approved: true})
 			case "manual":
-				_, _ = e.SendPipeline(ctx, p.ID, core.PhaseComplete{Phase: "manual", Result: json.RawMessage(`1`)})
+				_, _ = e.Pipelines().Send(ctx, p.ID, core.PhaseComplete{Phase: "manual", Result: json.RawMessage(`1`)})
 			}
 		}
 	}
-	tasks, _, err := e.Tasks(ctx, shell.MachineFilter{Status: string(core.TaskRunning)}, shell.Page{Limit: shell.MaxPage})
+	tasks, _, err := e.Tasks().List(ctx, shell.MachineFilter{Status: string(core.TaskRunning)}, shell.Page{Limit: shell.MaxPage})
 	if err != nil {
 		return left, err
 	}
@@ -266,10 +266,10 @@ func answerOnce(ctx context.Context, e *shell.Engine, rng *rand.Rand) (left int,
 			continue
 		}
 		if rng.IntN(3) > 0 {
-			_, _ = e.SendTask(ctx, t.ID, core.TaskHeartbeat{Status: core.LivenessActive, Progress: fmt.Sprint(rng.Uint64())})
+			_, _ = e.Tasks().Send(ctx, t.ID, core.TaskHeartbeat{Status: core.LivenessActive, Progress: fmt.Sprint(rng.Uint64())})
 			continue
 		}
-		_, _ = e.SendTask(ctx, t.ID, core.TaskComplete{Output: json.RawMessage(`{"ok":true}`)})
+		_, _ = e.Tasks().Send(ctx, t.ID, core.TaskComplete{Output: json.RawMessage(`{"ok":true}`)})
 	}
 	return left, nil
 }

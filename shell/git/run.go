@@ -12,9 +12,11 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 const (
@@ -113,13 +115,14 @@ func supervise(cmd *exec.Cmd, grace time.Duration, stdout io.Writer) error {
 	// ends, so keep it until then.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	setAttributes(cmd)
+	procgroup.Lead(cmd)
+	procgroup.DieWithParent(cmd, syscall.SIGTERM) // at SIGTERM git removes its own lock files
 	var hard *time.Timer
 	done := make(chan struct{})
 	cmd.Cancel = func() error {
 		defer close(done)
-		hard = time.AfterFunc(grace, func() { killGroup(cmd.Process) })
-		terminateGroup(cmd.Process)
+		hard = time.AfterFunc(grace, func() { _ = procgroup.Kill(cmd.Process) })
+		_ = procgroup.Terminate(cmd.Process)
 		return nil
 	}
 	cmd.WaitDelay = grace + pipeDelay
@@ -140,7 +143,7 @@ func supervise(cmd *exec.Cmd, grace time.Duration, stdout io.Writer) error {
 	select {
 	case <-done: // Run waits for Cancel
 		hard.Stop()
-		killGroup(cmd.Process) // what ignored SIGTERM although git obeyed
+		_ = procgroup.Kill(cmd.Process) // what ignored SIGTERM although git obeyed
 	default:
 	}
 	_ = write.Close()

@@ -1,13 +1,13 @@
 package git
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // seesProcesses says whether it can be told which processes are at work.
@@ -50,50 +50,22 @@ func gitProcesses(dirs []string) ([]process, error) {
 // ownProcesses lists the processes of the daemon's user. Others cannot have made
 // a file of its.
 func ownProcesses() ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var ids []int
-	for _, e := range entries {
-		id, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil {
-			continue
-		}
-		if _, mine := identify(info); mine {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
+	return procs.All(func(id int) (int, bool, error) { return id, procs.Ours(id), nil })
 }
 
 // look describes a process that has not ended.
 func look(id int) (p process, name string, ok bool) {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(id), "stat"))
-	if err != nil {
+	st, ok, err := procs.ReadStat(procs.Dir(id))
+	if err != nil || !ok || st.Ended() {
 		return process{}, "", false
 	}
-	// PID (NAME) STATE …: the name may have anything in it.
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-	if open < 0 || end < open {
-		return process{}, "", false
-	}
-	rest := strings.Fields(string(b[end+1:]))
-	const began = 22 - 3 // as proc(5) counts, from the state on
-	if len(rest) <= began || rest[0] == "Z" || rest[0] == "X" {
-		return process{}, "", false
-	}
-	return process{ID: id, Began: rest[began]}, string(b[open+1 : end]), true
+	return process{ID: id, Began: st.Started}, st.Name, true
 }
 
 // mayWorkIn reports whether a process is in one of the directories, or was told
 // of one in another way.
 func mayWorkIn(id int, dirs []string) bool {
-	proc := filepath.Join("/proc", strconv.Itoa(id))
+	proc := procs.Dir(id)
 	cwd, err := os.Readlink(filepath.Join(proc, "cwd"))
 	if err != nil || slices.ContainsFunc(dirs, func(dir string) bool {
 		rel, err := filepath.Rel(dir, cwd)
@@ -135,7 +107,7 @@ func holderOf(path string, gits []process) error {
 }
 
 func hasOpen(id int, path string) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(id), "fd")
+	dir := filepath.Join(procs.Dir(id), "fd")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false // it has ended, or has put on other rights: git does not

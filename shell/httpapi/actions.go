@@ -120,7 +120,7 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 			return err
 		}
 	}
-	a, err := s.engine.CreateAction(r.Context(), spec)
+	a, err := s.engine.Actions().Create(r.Context(), spec)
 	if err != nil {
 		return err
 	}
@@ -132,11 +132,11 @@ func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) e
 // one space of ids. The engine refuses an action that exists, too; here also
 // what it cannot see is refused.
 func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
-	_, errAction := s.engine.Action(ctx, id)
-	_, errRecurring := s.engine.Recurring(ctx, id)
-	_, errPipeline := s.engine.Pipeline(ctx, id)
-	_, errTask := s.engine.Task(ctx, id)
-	_, errStrategy := s.engine.Strategy(ctx, id)
+	_, errAction := s.engine.Actions().Get(ctx, id)
+	_, errRecurring := s.engine.Recurring().Get(ctx, id)
+	_, errPipeline := s.engine.Pipelines().Get(ctx, id)
+	_, errTask := s.engine.Tasks().Get(ctx, id)
+	_, errStrategy := s.engine.Strategies().Get(ctx, id)
 	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
 		switch {
 		case err == nil:
@@ -173,7 +173,7 @@ func (s *Server) listActions(w http.ResponseWriter, r *http.Request, c *call) er
 	}
 	f.Scope = c.token.scope(namespace, tenant)
 	list, next, err := gather(p, func(p shell.Page) ([]core.Action, string, error) {
-		return s.engine.Actions(r.Context(), f, p)
+		return s.engine.Actions().List(r.Context(), f, p)
 	}, func(a core.Action) (bool, int) {
 		return c.token.sees(a.Namespace, a.Tenant, a.ToolName) &&
 			(namespace == nil || *namespace == a.Namespace) &&
@@ -267,7 +267,7 @@ func (s *Server) visibleAction(r *http.Request, c *call) (core.Action, error) {
 	if err != nil {
 		return core.Action{}, failf(http.StatusBadRequest, "id: %s", err)
 	}
-	a, err := s.engine.Action(r.Context(), id)
+	a, err := s.engine.Actions().Get(r.Context(), id)
 	if err != nil {
 		return a, notFound(anAction, err)
 	}
@@ -316,7 +316,7 @@ func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call) e
 	if reason == "" {
 		reason = fmt.Sprintf("cancelled by %s", c.actor)
 	}
-	a, err = s.engine.CancelAction(r.Context(), a.ID, reason)
+	a, err = s.engine.Actions().Cancel(r.Context(), a.ID, reason)
 	if err != nil {
 		return notFound(anAction, err)
 	}
@@ -335,7 +335,7 @@ func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call) 
 	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", a.ToolName, a.ToolInput); err != nil {
 		return err
 	}
-	a, err = s.engine.TriggerAction(r.Context(), a.ID)
+	a, err = s.engine.Actions().Trigger(r.Context(), a.ID)
 	if err != nil {
 		return notFound(anAction, err)
 	}

@@ -33,7 +33,7 @@ func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call
 	if _, err := readQuery(r); err != nil {
 		return err
 	}
-	b, err := s.engine.EventBus(r.Context())
+	b, err := s.engine.Subscribers().Get(r.Context())
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 			return err
 		}
 	}
-	b, err := s.engine.SendBus(r.Context(), core.BusSubscribe{Subscriber: sub})
+	b, err := s.engine.Subscribers().Send(r.Context(), core.BusSubscribe{Subscriber: sub})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *cal
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if _, err := s.engine.SendBus(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")}); err != nil {
+	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")}); err != nil {
 		return notFound("subscriber", err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -97,7 +97,7 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 			source.ID = id
 		}
 	}
-	if _, err := s.engine.SendBus(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
+	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusAccepted, wire.EventAccepted{Kind: body.Kind, Source: source})

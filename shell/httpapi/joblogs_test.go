@@ -34,9 +34,9 @@ func withRun(t *testing.T, logs logsFunc, change ...func(*httpapi.Options)) (a *
 			c(o)
 		}
 	}})
-	_, err := a.engine.ApplyJob(t.Context(), core.JobSpec{ID: "nightly", Namespace: "default", Tenant: "default", PodSpec: []byte(`{"containers":[{}]}`)})
+	_, err := a.engine.Jobs().Apply(t.Context(), core.JobSpec{ID: "nightly", Namespace: "default", Tenant: "default", PodSpec: []byte(`{"containers":[{}]}`)})
 	require.NoError(t, err)
-	made, err := a.engine.TriggerJob(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "nightly", shell.TriggerOptions{By: "test"})
+	made, err := a.engine.Jobs().Trigger(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "nightly", shell.TriggerOptions{By: "test"})
 	require.NoError(t, err)
 	return a, "/v1/runs/" + made.Run.String() + "/logs"
 }

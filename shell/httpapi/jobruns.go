@@ -63,7 +63,7 @@ func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
+	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id); err != nil {
 		return of.notFound(err)
 	}
 	return s.answerRuns(w, r, q, shell.JobRunFilter{Scope: &of.Scope, Job: of.id}, func(core.Orchestrator) bool { return true })
@@ -81,7 +81,7 @@ func (s *Server) answerRuns(w http.ResponseWriter, r *http.Request, q query, f s
 		return err
 	}
 	list, next, err := gather(p, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return s.engine.JobRuns(r.Context(), f, p)
+		return s.engine.Runs().List(r.Context(), f, p)
 	}, func(o core.Orchestrator) (bool, int) {
 		return keep(o), 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 	})
@@ -113,7 +113,7 @@ func (s *Server) visibleRun(r *http.Request, c *call, params ...string) (o core.
 	if err != nil {
 		return o, q, err
 	}
-	if o, err = s.engine.JobRun(r.Context(), id); err == nil && (!c.token.seesScope(o.Namespace, o.Tenant) || !matches(q, o.Namespace, o.Tenant)) {
+	if o, err = s.engine.Runs().Get(r.Context(), id); err == nil && (!c.token.seesScope(o.Namespace, o.Tenant) || !matches(q, o.Namespace, o.Tenant)) {
 		err = shell.ErrNotFound
 	}
 	if err != nil {
@@ -170,9 +170,9 @@ func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
 	}
 	_, ended := core.EndedAt(o)
 	id := o.ID
-	o, err = await(r.Context(), s, q, o, ended, func(ctx context.Context) (core.Orchestrator, error) { return s.engine.WaitJobRun(ctx, id) })
+	o, err = await(r.Context(), s, q, o, ended, func(ctx context.Context) (core.Orchestrator, error) { return s.engine.Runs().Wait(ctx, id) })
 	if errors.Is(err, errStillGoing) {
-		o, err = s.engine.JobRun(r.Context(), id)
+		o, err = s.engine.Runs().Get(r.Context(), id)
 	}
 	if err != nil {
 		return noRun(r, q, c, err)
@@ -222,7 +222,7 @@ func refusedRun(err error) bool {
 }
 
 func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, q query, c *call, o core.Orchestrator, ev core.OrchestratorEvent) error {
-	o, err := s.engine.SendJobRun(r.Context(), o.ID, ev)
+	o, err := s.engine.Runs().Send(r.Context(), o.ID, ev)
 	if err != nil {
 		return noRun(r, q, c, err)
 	}

@@ -177,14 +177,14 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.checkJob(r.Context(), c.token, spec); err != nil {
 		return err
 	}
-	before, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	before, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
 	if or(dry, false) {
 		return s.planJob(w, before, spec)
 	}
-	j, err := s.engine.ApplyJob(r.Context(), spec)
+	j, err := s.engine.Jobs().Apply(r.Context(), spec)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
 	return s.answerJob(w, of, j, err)
 }
 
@@ -286,7 +286,7 @@ func (s *Server) listJobs(w http.ResponseWriter, r *http.Request, c *call) error
 		return err
 	}
 	list, next, err := gather(p, func(p shell.Page) ([]core.Job, string, error) {
-		return s.engine.Jobs(r.Context(), f, p)
+		return s.engine.Jobs().List(r.Context(), f, p)
 	}, func(j core.Job) (bool, int) {
 		return c.token.seesScope(j.Namespace, j.Tenant) && or(namespace, j.Namespace) == j.Namespace && or(tenant, j.Tenant) == j.Tenant,
 			4096 + len(j.PodSpec) + len(j.ConstraintConfig) + len(j.ActionConfig) + 256*len(j.Active)
@@ -320,7 +320,7 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if _, err := s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
+	if _, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.id, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
 		return of.notFound(err)
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -20,7 +20,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
 	if err != nil {
 		return of.notFound(err)
 	}
@@ -30,7 +30,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
-	made, err := s.engine.TriggerJob(r.Context(), of.Scope, of.id, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
+	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.id, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
 	if err != nil {
 		return of.notFound(err)
 	}
@@ -54,7 +54,7 @@ func (s *Server) tellJob(did string, event func(why string) core.JobEvent) handl
 		if err != nil {
 			return err
 		}
-		j, err := s.engine.SendJob(r.Context(), of.Scope, of.id, event(why))
+		j, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.id, event(why))
 		return s.answerJob(w, of, j, err)
 	}
 }
@@ -68,14 +68,14 @@ func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
 	if err != nil {
 		return of.notFound(err)
 	}
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
-	j, err = s.engine.SendJob(r.Context(), of.Scope, of.id, core.JobResume{})
+	j, err = s.engine.Jobs().Send(r.Context(), of.Scope, of.id, core.JobResume{})
 	return s.answerJob(w, of, j, err)
 }
 
@@ -89,10 +89,10 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Job(r.Context(), of.Scope, of.id); err != nil {
+	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id); err != nil {
 		return of.notFound(err)
 	}
-	list, next, err := s.engine.JobHistory(r.Context(), of.Scope, of.id, p)
+	list, next, err := s.engine.Jobs().History(r.Context(), of.Scope, of.id, p)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	j, err := s.engine.Job(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
 	if err != nil {
 		return of.notFound(err)
 	}

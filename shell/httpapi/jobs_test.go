@@ -25,9 +25,9 @@ const plainJob = `{"pod_spec":{"containers":[{"name":"main"}]}}`
 
 func TestWithoutARunnerJobsAreOnlyShown(t *testing.T) {
 	a := start(t, setup{engine: withCluster})
-	_, err := a.engine.ApplyJob(t.Context(), core.JobSpec{ID: "j", Namespace: "default", Tenant: "default", PodSpec: []byte(`{}`)})
+	_, err := a.engine.Jobs().Apply(t.Context(), core.JobSpec{ID: "j", Namespace: "default", Tenant: "default", PodSpec: []byte(`{}`)})
 	require.NoError(t, err)
-	made, err := a.engine.TriggerJob(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "j", shell.TriggerOptions{By: "test"})
+	made, err := a.engine.Jobs().Trigger(t.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, "j", shell.TriggerOptions{By: "test"})
 	require.NoError(t, err)
 	run := "/v1/runs/" + made.Run.String()
 	for _, request := range []string{"PUT /v1/jobs/k", "PUT /v1/jobs/k?dry_run=true", "POST /v1/jobs/j/trigger", "GET " + run + "/logs"} {
@@ -269,9 +269,9 @@ func TestTheMetricsTellOfJobsAndTheirRuns(t *testing.T) {
 		awaitRun(t, a, run, func(o core.Orchestrator) bool {
 			return o.State == core.OrchestratorContainerCreating && len(o.Pending.Open) == 0
 		})
-		_, err = a.engine.SendJobRun(t.Context(), run, core.PodRunning{})
+		_, err = a.engine.Runs().Send(t.Context(), run, core.PodRunning{})
 		require.NoError(t, err)
-		_, err = a.engine.SendJobRun(t.Context(), run, core.PodEnded{Pod: core.Pod{ExitCode: &code}})
+		_, err = a.engine.Runs().Send(t.Context(), run, core.PodEnded{Pod: core.Pod{ExitCode: &code}})
 		require.NoError(t, err)
 		awaitRun(t, a, run, func(o core.Orchestrator) bool { return o.Reported })
 	}
@@ -304,7 +304,7 @@ func TestTheMetricsTellOfJobsAndTheirRuns(t *testing.T) {
 func awaitRun(t *testing.T, a *api, run uuid.UUID, is func(core.Orchestrator) bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		o, err := a.engine.JobRun(t.Context(), run)
+		o, err := a.engine.Runs().Get(t.Context(), run)
 		return err == nil && is(o)
 	}, 2*time.Minute, time.Millisecond)
 }

@@ -170,7 +170,7 @@ func (a asking) mayTrigger(ctx context.Context, field, id string) error {
 		return nil
 	}
 	a.seen[id] = true
-	j, err := a.s.engine.Job(ctx, a.scope, id)
+	j, err := a.s.engine.Jobs().Get(ctx, a.scope, id)
 	switch {
 	case errors.Is(err, shell.ErrNotFound) && a.lenient:
 		return nil

@@ -43,7 +43,7 @@ func forAll(c *call) error {
 
 func (s *Server) listLocks(w http.ResponseWriter, r *http.Request, c *call) error {
 	list, next, err := lister[core.Lock, core.Lock]{
-		list:  s.engine.Locks,
+		list:  s.engine.Locks().List,
 		scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
 		sees:  func(_ context.Context, t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
 		out:   func(l core.Lock) core.Lock { return l },
@@ -60,7 +60,7 @@ func (s *Server) getLock(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	l, err := s.engine.Lock(r.Context(), n.Scope, n.name)
+	l, err := s.engine.Locks().Get(r.Context(), n.Scope, n.name)
 	if err != nil {
 		return notFound(aLock, err)
 	}
@@ -87,7 +87,7 @@ func notOfRun(holder string) error {
 
 // tellLock answers with the lock; one that nobody holds any more with 204.
 func (s *Server) tellLock(w http.ResponseWriter, r *http.Request, n named, ev core.LockEvent) error {
-	l, err := s.engine.SendLock(r.Context(), n.Scope, n.name, ev)
+	l, err := s.engine.Locks().Send(r.Context(), n.Scope, n.name, ev)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Server) breakLock(w http.ResponseWriter, r *http.Request, c *call) erro
 
 func (s *Server) listSemaphores(w http.ResponseWriter, r *http.Request, c *call) error {
 	list, next, err := lister[core.Semaphore, core.Semaphore]{
-		list:  s.engine.Semaphores,
+		list:  s.engine.Semaphores().List,
 		scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
 		sees:  func(_ context.Context, t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
 		out:   func(m core.Semaphore) core.Semaphore { return m },
@@ -170,7 +170,7 @@ func (s *Server) getSemaphore(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	m, err := s.engine.Semaphore(r.Context(), n.Scope, n.name)
+	m, err := s.engine.Semaphores().Get(r.Context(), n.Scope, n.name)
 	if err != nil {
 		return notFound(aSemaphore, err)
 	}
@@ -179,7 +179,7 @@ func (s *Server) getSemaphore(w http.ResponseWriter, r *http.Request, c *call) e
 
 // tellSemaphore answers with the semaphore; one that is gone with 204.
 func (s *Server) tellSemaphore(w http.ResponseWriter, r *http.Request, n named, ev core.SemaphoreEvent) error {
-	m, err := s.engine.SendSemaphore(r.Context(), n.Scope, n.name, ev)
+	m, err := s.engine.Semaphores().Send(r.Context(), n.Scope, n.name, ev)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/internal/openapi"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/store/memory"
 )
@@ -74,6 +75,12 @@ func idleServer(t *testing.T) *Server {
 	s, err := New(Options{Engine: e})
 	require.NoError(t, err)
 	return s
+}
+
+func TestOpenAPIDocumentIsAsItIsGenerated(t *testing.T) {
+	doc, err := openapi.Document()
+	require.NoError(t, err)
+	assert.Equal(t, string(doc), string(openAPIDocument), "run go generate ./shell/httpapi")
 }
 
 func TestOpenAPIDescribesEveryRouteAndNoOther(t *testing.T) {
@@ -171,55 +178,6 @@ func TestOpenAPIParametersAreThoseThatTheRoutesTake(t *testing.T) {
 	}
 }
 
-// wireTypes are the Go types of the schemas.
-var wireTypes = map[string]reflect.Type{
-	"Error":                   reflect.TypeFor[wire.Error](),
-	"RunPolicy":               reflect.TypeFor[core.RunPolicy](),
-	"TriggerRequest":          reflect.TypeFor[wire.TriggerRequest](),
-	"Status":                  reflect.TypeFor[core.Status](),
-	"LastRun":                 reflect.TypeFor[core.LastRun](),
-	"ActionRequest":           reflect.TypeFor[wire.ActionRequest](),
-	"Action":                  reflect.TypeFor[core.Action](),
-	"ActionList":              reflect.TypeFor[wire.ActionList](),
-	"Reason":                  reflect.TypeFor[wire.Reason](),
-	"RecurringRequest":        reflect.TypeFor[wire.RecurringRequest](),
-	"RecurringPatch":          reflect.TypeFor[wire.RecurringPatch](),
-	"RecurringCreated":        reflect.TypeFor[wire.RecurringCreated](),
-	"RecurringSummary":        reflect.TypeFor[wire.RecurringSummary](),
-	"RecurringList":           reflect.TypeFor[wire.RecurringList](),
-	"RecurringActionTemplate": reflect.TypeFor[wire.RecurringActionTemplate](),
-	"RecurringAction":         reflect.TypeFor[wire.RecurringAction](),
-	"RecurringState":          reflect.TypeFor[wire.RecurringState](),
-	"Occurrence":              reflect.TypeFor[core.Occurrence](),
-	"HistoryList":             reflect.TypeFor[wire.HistoryList](),
-	"Preview":                 reflect.TypeFor[wire.Preview](),
-	"WebhookAccepted":         reflect.TypeFor[wire.WebhookAccepted](),
-	"Info":                    reflect.TypeFor[wire.Info](),
-	"Health":                  reflect.TypeFor[wire.Health](),
-	"QueueRate":               reflect.TypeFor[core.QueueRate](),
-	"Retry":                   reflect.TypeFor[core.Retry](),
-	"QueueConfig":             reflect.TypeFor[core.QueueConfig](),
-	"QueueGauges":             reflect.TypeFor[wire.QueueGauges](),
-	"QueueTotals":             reflect.TypeFor[wire.QueueTotals](),
-	"Queue":                   reflect.TypeFor[wire.Queue](),
-	"QueueList":               reflect.TypeFor[wire.QueueList](),
-	"PushRequest":             reflect.TypeFor[wire.PushRequest](),
-	"Pushed":                  reflect.TypeFor[wire.Pushed](),
-	"ItemState":               reflect.TypeFor[core.ItemState](),
-	"ItemOrigin":              reflect.TypeFor[core.QueueOrigin](),
-	"Item":                    reflect.TypeFor[core.QueueItem](),
-	"ItemList":                reflect.TypeFor[wire.ItemList](),
-	"TakeRequest":             reflect.TypeFor[wire.TakeRequest](),
-	"Taken":                   reflect.TypeFor[wire.Taken](),
-	"HoldRequest":             reflect.TypeFor[wire.HoldRequest](),
-	"CompleteRequest":         reflect.TypeFor[wire.CompleteRequest](),
-	"FailRequest":             reflect.TypeFor[wire.FailRequest](),
-	"ExtendRequest":           reflect.TypeFor[wire.ExtendRequest](),
-	"RedriveRequest":          reflect.TypeFor[wire.RedriveRequest](),
-	"PurgeRequest":            reflect.TypeFor[wire.PurgeRequest](),
-	"Moved":                   reflect.TypeFor[core.QueueMoved](),
-}
-
 // jsonNames lists the names of a struct's fields in JSON, each once: an outer
 // field hides one of the same name in an embedded struct.
 func jsonNames(typ reflect.Type) []string {
@@ -244,8 +202,8 @@ func jsonNames(typ reflect.Type) []string {
 func TestOpenAPISchemasHaveTheFieldsOfTheGoTypes(t *testing.T) {
 	d := readDocument(t)
 	others := []string{"Time", "Trigger", "Recurrence"} // no plain structs; see below
-	assert.ElementsMatch(t, slices.Collect(maps.Keys(d.Components.Schemas)), slices.AppendSeq(others, maps.Keys(wireTypes)))
-	for name, typ := range wireTypes {
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(d.Components.Schemas)), slices.AppendSeq(others, maps.Keys(openapi.Types)))
+	for name, typ := range openapi.Types {
 		s := d.Components.Schemas[name]
 		assert.ElementsMatch(t, jsonNames(typ), slices.Collect(maps.Keys(s.Properties)), name)
 		for _, r := range s.Required {

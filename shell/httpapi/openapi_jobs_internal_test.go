@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"maps"
 	"reflect"
 	"testing"
 
@@ -10,36 +9,6 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
-
-// jobTypes are the Go types of the schemas that are about jobs.
-var jobTypes = map[string]reflect.Type{
-	"ActionRecord":      reflect.TypeFor[core.ActionRecord](),
-	"ActiveRun":         reflect.TypeFor[core.ActiveRun](),
-	"ConstraintAction":  reflect.TypeFor[core.ActionRequest](),
-	"ConstraintCheck":   reflect.TypeFor[core.ConstraintCheck](),
-	"EndedRun":          reflect.TypeFor[core.EndedRun](),
-	"Job":               reflect.TypeFor[wire.Job](),
-	"JobCounts":         reflect.TypeFor[core.JobCounts](),
-	"JobList":           reflect.TypeFor[wire.JobList](),
-	"JobPlanned":        reflect.TypeFor[wire.JobPlanned](),
-	"JobRequest":        reflect.TypeFor[wire.JobRequest](),
-	"JobSpec":           reflect.TypeFor[core.JobSpec](),
-	"JobSummary":        reflect.TypeFor[wire.JobSummary](),
-	"JobTriggerRequest": reflect.TypeFor[wire.JobTriggerRequest](),
-	"JobTriggered":      reflect.TypeFor[core.JobTriggered](),
-	"LogPolicy":         reflect.TypeFor[core.LogPolicy](),
-	"Pod":               reflect.TypeFor[core.Pod](),
-	"RetryConfig":       reflect.TypeFor[core.RetryConfig](),
-	"Run":               reflect.TypeFor[core.Orchestrator](),
-	"RunDecision":       reflect.TypeFor[core.Decision](),
-	"RunLeaving":        reflect.TypeFor[core.RunExit](),
-	"RunList":           reflect.TypeFor[wire.RunList](),
-	"RunLogs":           reflect.TypeFor[core.RunLogs](),
-	"RunMetrics":        reflect.TypeFor[core.OrchestratorMetrics](),
-	"RunSummary":        reflect.TypeFor[wire.RunSummary](),
-}
-
-func init() { maps.Copy(wireTypes, jobTypes) }
 
 func TestAJobsBodyHasAllThatAJobIsConfiguredByButItsID(t *testing.T) {
 	fields := jsonNames(reflect.TypeFor[core.JobSpec]())

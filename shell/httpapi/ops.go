@@ -76,7 +76,7 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request, c *call) error {
 		Version: s.o.Version, Instance: s.engine.Instance(), Core: core.Version, TZDB: schedule.TZVersion,
 		Tools: []string{}, Webhooks: []string{},
 	}
-	for _, t := range s.engine.Tools() {
+	for _, t := range s.engine.Actions().Tools() {
 		if in(c.token.Tools, t) {
 			out.Tools = append(out.Tools, t)
 		}
@@ -118,6 +118,8 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	s.log.Info("backup sent", "request_id", c.id, "actor", c.actor, "bytes", n)
 	return nil
 }
+
+//go:generate go run ./internal/openapi/openapigen openapi.json
 
 //go:embed openapi.json
 var openAPIDocument []byte

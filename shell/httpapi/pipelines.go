@@ -78,7 +78,7 @@ func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call)
 			return err
 		}
 	}
-	p, err := s.engine.CreatePipeline(r.Context(), spec)
+	p, err := s.engine.Pipelines().Create(r.Context(), spec)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uui
 		if err != nil {
 			return nil, failf(http.StatusBadRequest, "depends_on[%d]: %s", i, err)
 		}
-		p, err := s.engine.Pipeline(ctx, id)
+		p, err := s.engine.Pipelines().Get(ctx, id)
 		switch {
 		case errors.Is(err, shell.ErrNotFound) || err == nil && !s.seesPipeline(ctx, c.token, p):
 			return nil, failf(http.StatusBadRequest, "depends_on[%d]: pipeline %s not found", i, id)
@@ -129,14 +129,14 @@ func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, wire.Pipeli
 	return runs[core.Pipeline, core.PipelineEvent, wire.PipelineSummary]{
 		lister: lister[core.Pipeline, wire.PipelineSummary]{
 			statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
-			list:     s.engine.Pipelines,
+			list:     s.engine.Pipelines().List,
 			scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
 			sees:     s.seesPipeline,
 			out:      summaryOfPipeline,
 			size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
 		s: s, what: "pipeline",
-		read: s.engine.Pipeline, wait: s.engine.WaitPipeline, send: s.engine.SendPipeline,
+		read: s.engine.Pipelines().Get, wait: s.engine.Pipelines().Wait, send: s.engine.Pipelines().Send,
 	}
 }
 

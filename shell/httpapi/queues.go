@@ -70,7 +70,7 @@ func (s *Server) queueDetail(r *http.Request, q core.Queue) (wire.Queue, error) 
 	if q.Ready == 0 {
 		return d, nil
 	}
-	oldest, ok, err := s.engine.OldestReady(r.Context(), q.Ref())
+	oldest, ok, err := s.engine.Queues().OldestReady(r.Context(), q.Ref())
 	if ok {
 		d.OldestReadyAt = oldest.CreatedAt
 		d.OldestReadySeconds = s.age(oldest.CreatedAt)
@@ -101,7 +101,7 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request, c *call) error
 	if err != nil {
 		return err
 	}
-	q, err := s.engine.Queue(r.Context(), of.namespace, of.tenant, of.name)
+	q, err := s.engine.Queues().Get(r.Context(), of.namespace, of.tenant, of.name)
 	return s.answerQueue(w, r, q, err)
 }
 
@@ -116,7 +116,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, c *call) error
 	if err := s.decode(w, r, &config, true); err != nil {
 		return err
 	}
-	q, err := s.engine.ConfigureQueue(r.Context(), of.namespace, of.tenant, of.name, config)
+	q, err := s.engine.Queues().Configure(r.Context(), of.namespace, of.tenant, of.name, config)
 	return s.answerQueue(w, r, q, err)
 }
 
@@ -128,7 +128,7 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if err := s.engine.DeleteQueue(r.Context(), of.ref()); err != nil {
+	if err := s.engine.Queues().Delete(r.Context(), of.ref()); err != nil {
 		return notFound(aQueue, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -159,7 +159,7 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	list, next, err := gather(p, func(p shell.Page) ([]core.Queue, string, error) {
-		return s.engine.Queues(r.Context(), f, p)
+		return s.engine.Queues().List(r.Context(), f, p)
 	}, func(q core.Queue) (bool, int) {
 		return c.token.sees(q.Namespace, q.Tenant, "") &&
 			(namespace == nil || *namespace == q.Namespace) && (tenant == nil || *tenant == q.Tenant), 1 << 10
@@ -191,7 +191,7 @@ func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	q, err := s.engine.PauseQueue(r.Context(), of.ref(), c.actor, reason)
+	q, err := s.engine.Queues().Pause(r.Context(), of.ref(), c.actor, reason)
 	return s.answerQueue(w, r, q, err)
 }
 
@@ -203,7 +203,7 @@ func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	q, err := s.engine.ResumeQueue(r.Context(), of.ref())
+	q, err := s.engine.Queues().Resume(r.Context(), of.ref())
 	return s.answerQueue(w, r, q, err)
 }
 
@@ -222,7 +222,7 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 			return failf(http.StatusBadRequest, "item: %s", err)
 		}
 	}
-	moved, err := s.engine.Redrive(r.Context(), of.ref(), item, body.Limit)
+	moved, err := s.engine.Queues().Redrive(r.Context(), of.ref(), item, body.Limit)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) err
 	if reason == "" {
 		reason = fmt.Sprintf("purged by %s", c.actor)
 	}
-	moved, err := s.engine.PurgeQueue(r.Context(), of.ref(), body.States, body.Limit, reason)
+	moved, err := s.engine.Queues().Purge(r.Context(), of.ref(), body.States, body.Limit, reason)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Queue(r.Context(), of.namespace, of.tenant, of.name); err != nil {
+	if _, err := s.engine.Queues().Get(r.Context(), of.namespace, of.tenant, of.name); err != nil {
 		return notFound(aQueue, err)
 	}
 	out := wire.ItemList{Items: []core.QueueItem{}}
@@ -295,7 +295,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	for n, list := range lists {
 		some, next, err := gather(shell.Page{Limit: p.Limit - len(out.Items), Token: p.Token}, func(p shell.Page) ([]core.QueueItem, string, error) {
-			return s.engine.QueueItems(r.Context(), of.ref(), list, p)
+			return s.engine.Queues().Items(r.Context(), of.ref(), list, p)
 		}, func(i core.QueueItem) (bool, int) { return true, len(i.Data) + len(i.State.Result) })
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
 		return err
 	}
-	item, duplicate, err := s.engine.Push(r.Context(), of.namespace, of.tenant, of.name, shell.PushOptions{
+	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.namespace, of.tenant, of.name, shell.PushOptions{
 		Data: body.Data, Priority: body.Priority, Key: or(body.Key, ""), DedupKey: or(body.DedupKey, ""),
 		Delay: time.Duration(body.DelayMS) * time.Millisecond,
 	})
@@ -73,7 +73,7 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.untilTaken(w, maxTakeWait); err != nil {
 		return err
 	}
-	items, err := s.engine.Take(r.Context(), of.ref(), shell.TakeOptions{
+	items, err := s.engine.Queues().Take(r.Context(), of.ref(), shell.TakeOptions{
 		Holder: body.Holder, Max: int(body.Max), Visibility: time.Duration(body.VisibilityMS) * time.Millisecond,
 		Wait: time.Duration(body.WaitSeconds) * time.Second,
 	})
@@ -117,7 +117,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	i, err := s.engine.QueueItem(r.Context(), of.ref(), id)
+	i, err := s.engine.Queues().Item(r.Context(), of.ref(), id)
 	if err != nil {
 		return notFound(anItem, err)
 	}
@@ -132,7 +132,7 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	return done(w, s.engine.CancelItem(r.Context(), of.ref(), id, fmt.Sprintf("cancelled by %s", c.actor)))
+	return done(w, s.engine.Queues().CancelItem(r.Context(), of.ref(), id, fmt.Sprintf("cancelled by %s", c.actor)))
 }
 
 // done answers where there is nothing to tell.
@@ -168,7 +168,7 @@ func (s *Server) completeItem(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	return done(w, s.engine.Complete(r.Context(), h, body.Result))
+	return done(w, s.engine.Queues().Complete(r.Context(), h, body.Result))
 }
 
 func (s *Server) failItem(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -177,7 +177,7 @@ func (s *Server) failItem(w http.ResponseWriter, r *http.Request, c *call) error
 	if err != nil {
 		return err
 	}
-	return done(w, s.engine.Fail(r.Context(), h, body.Error, body.Permanent))
+	return done(w, s.engine.Queues().Fail(r.Context(), h, body.Error, body.Permanent))
 }
 
 func (s *Server) extendItem(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -202,7 +202,7 @@ func (s *Server) heartbeatItem(w http.ResponseWriter, r *http.Request, c *call) 
 }
 
 func (s *Server) extended(w http.ResponseWriter, r *http.Request, h shell.Hold, visibilityMS int64) error {
-	i, err := s.engine.Extend(r.Context(), h, time.Duration(visibilityMS)*time.Millisecond)
+	i, err := s.engine.Queues().Extend(r.Context(), h, time.Duration(visibilityMS)*time.Millisecond)
 	if err != nil {
 		return err
 	}
@@ -215,5 +215,5 @@ func (s *Server) releaseItem(w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	return done(w, s.engine.Release(r.Context(), h))
+	return done(w, s.engine.Queues().Release(r.Context(), h))
 }

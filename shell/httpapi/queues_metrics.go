@@ -34,7 +34,7 @@ func (c *queueCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *queueCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	queues, _, err := c.s.engine.Queues(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
+	queues, _, err := c.s.engine.Queues().List(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
 	if err != nil {
 		c.s.log.Error("metrics: the queues cannot be read", "error", err)
 		return
@@ -68,7 +68,7 @@ func (c *queueCollector) queue(ctx context.Context, ch chan<- prometheus.Metric,
 	}
 	age := 0.0
 	if q.Ready > 0 {
-		oldest, ok, err := c.s.engine.OldestReady(ctx, q.Ref())
+		oldest, ok, err := c.s.engine.Queues().OldestReady(ctx, q.Ref())
 		if err != nil {
 			c.s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
 			return

@@ -59,7 +59,7 @@ func poll(t *testing.T, p *pipes, holder string, seconds int) *polling {
 
 func (a *api) push(o shell.PushOptions) core.QueueItem {
 	a.t.Helper()
-	i, _, err := a.engine.Push(a.t.Context(), "default", "default", "work", o)
+	i, _, err := a.engine.Queues().Push(a.t.Context(), "default", "default", "work", o)
 	require.NoError(a.t, err)
 	return i
 }
@@ -68,7 +68,7 @@ func (a *api) push(o shell.PushOptions) core.QueueItem {
 func inBubble(t *testing.T, run func(t *testing.T, a *api, p *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{engine: func(o *shell.Options) { o.TickRate = time.Hour }})
-		_, err := a.engine.ConfigureQueue(t.Context(), "default", "default", "work", core.QueueConfig{})
+		_, err := a.engine.Queues().Configure(t.Context(), "default", "default", "work", core.QueueConfig{})
 		require.NoError(t, err)
 		run(t, a, serve(t, a))
 	})
@@ -128,7 +128,7 @@ func TestTheLimitOfARequestIsBesideTheWaitOfATake(t *testing.T) {
 			engine: func(o *shell.Options) { o.TickRate = time.Hour },
 			api:    func(o *httpapi.Options) { o.RequestTimeout = time.Second },
 		})
-		_, err := a.engine.ConfigureQueue(t.Context(), "default", "default", "work", core.QueueConfig{})
+		_, err := a.engine.Queues().Configure(t.Context(), "default", "default", "work", core.QueueConfig{})
 		require.NoError(t, err)
 		begin := time.Now()
 		got := a.do("POST", "/v1/queues/work/take", `{"holder": "w", "wait_seconds": 45}`)
@@ -189,18 +189,18 @@ func TestTheOldestReadyItemIsFoundBehindThoseOfAHigherPriority(t *testing.T) {
 func TestTheMetricsTellWhatIsInEachQueueAndWhatHasHappened(t *testing.T) {
 	c := newClock()
 	a := start(t, setup{engine: func(o *shell.Options) { o.Clock = c }, api: func(o *httpapi.Options) { o.Clock = c }})
-	_, err := a.engine.ConfigureQueue(t.Context(), "default", "default", "idle \"q\"\n", core.QueueConfig{})
+	_, err := a.engine.Queues().Configure(t.Context(), "default", "default", "idle \"q\"\n", core.QueueConfig{})
 	require.Error(t, err, "a name has no control characters")
-	_, err = a.engine.ConfigureQueue(t.Context(), "default", "default", `idle "q"`, core.QueueConfig{})
+	_, err = a.engine.Queues().Configure(t.Context(), "default", "default", `idle "q"`, core.QueueConfig{})
 	require.NoError(t, err)
 	for range 3 {
 		a.push(shell.PushOptions{})
 	}
 	a.push(shell.PushOptions{Delay: time.Hour})
-	items, err := a.engine.Take(t.Context(), core.QueueRef("default", "default", "work"), shell.TakeOptions{Holder: "w", Max: 2})
+	items, err := a.engine.Queues().Take(t.Context(), core.QueueRef("default", "default", "work"), shell.TakeOptions{Holder: "w", Max: 2})
 	require.NoError(t, err)
-	require.NoError(t, a.engine.Complete(t.Context(), shell.HoldOf(items[0]), nil))
-	require.NoError(t, a.engine.Fail(t.Context(), shell.HoldOf(items[1]), "no", true))
+	require.NoError(t, a.engine.Queues().Complete(t.Context(), shell.HoldOf(items[0]), nil))
+	require.NoError(t, a.engine.Queues().Fail(t.Context(), shell.HoldOf(items[1]), "no", true))
 	c.advance(90 * time.Second)
 	text := a.do("GET", "/metrics", nil).body
 	const of = `{namespace="default",queue="work",tenant="default"`

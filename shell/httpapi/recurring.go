@@ -64,7 +64,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.permitTemplate(r.Context(), c.token, spec.Namespace, spec.Tenant, spec.ActionTemplate); err != nil {
 		return err
 	}
-	a, err := s.engine.CreateRecurring(r.Context(), spec)
+	a, err := s.engine.Recurring().Create(r.Context(), spec)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Server) listRecurring(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	list, next, err := gather(p, func(p shell.Page) ([]core.RecurringAction, string, error) {
-		return s.engine.RecurringActions(r.Context(), f, p)
+		return s.engine.Recurring().List(r.Context(), f, p)
 	}, func(a core.RecurringAction) (bool, int) {
 		return c.token.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider), 1 << 10
 	})
@@ -174,7 +174,7 @@ func (s *Server) visibleRecurring(r *http.Request, c *call, params ...string) (c
 		// To 002 section 4 an id is any text, and 404 is what one of nothing answers.
 		return none, q, failf(http.StatusNotFound, "%s not found", aRecurring)
 	}
-	a, err := s.engine.Recurring(r.Context(), id)
+	a, err := s.engine.Recurring().Get(r.Context(), id)
 	if err != nil {
 		return none, q, notFound(aRecurring, err)
 	}
@@ -217,7 +217,7 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, after); err != nil {
 		return err
 	}
-	a, err = s.engine.UpdateRecurring(r.Context(), a.ID, patch)
+	a, err = s.engine.Recurring().Update(r.Context(), a.ID, patch)
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
@@ -232,7 +232,7 @@ func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if err := s.engine.DeleteRecurring(r.Context(), a.ID); err != nil {
+	if err := s.engine.Recurring().Delete(r.Context(), a.ID); err != nil {
 		return notFound(aRecurring, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -252,7 +252,7 @@ func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return err
 	}
-	a, err = s.engine.PauseRecurring(r.Context(), a.ID, reason)
+	a, err = s.engine.Recurring().Pause(r.Context(), a.ID, reason)
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
@@ -270,7 +270,7 @@ func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
 		return err
 	}
-	a, err = s.engine.ResumeRecurring(r.Context(), a.ID)
+	a, err = s.engine.Recurring().Resume(r.Context(), a.ID)
 	if err != nil {
 		return notFound(aRecurring, err)
 	}
@@ -288,7 +288,7 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
 		return err
 	}
-	a, err = s.engine.TriggerRecurring(r.Context(), a.ID)
+	a, err = s.engine.Recurring().Trigger(r.Context(), a.ID)
 	if err != nil {
 		return notFound(aRecurring, err)
 	}

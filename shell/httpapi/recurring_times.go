@@ -20,7 +20,7 @@ func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	list, next, err := s.engine.History(r.Context(), a.ID, p)
+	list, next, err := s.engine.Recurring().History(r.Context(), a.ID, p)
 	if err != nil {
 		return err
 	}

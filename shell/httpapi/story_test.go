@@ -232,7 +232,7 @@ func (s *story) advance(t *testing.T, d *datadriven.TestData) string {
 func (s *story) await(t *testing.T, d *datadriven.TestData) string {
 	id, err := uuid.Parse(s.name(d.CmdArgs[0].Key))
 	require.NoError(t, err)
-	a, err := s.api.engine.Wait(t.Context(), id)
+	a, err := s.api.engine.Actions().Wait(t.Context(), id)
 	require.NoError(t, err)
 	require.NotEqual(t, core.StatusPending, a.Status.Type)
 	return string(a.Status.Type)

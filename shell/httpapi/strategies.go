@@ -45,7 +45,7 @@ func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call)
 			return err
 		}
 	}
-	st, err := s.engine.CreateStrategy(r.Context(), core.StrategySpec{
+	st, err := s.engine.Strategies().Create(r.Context(), core.StrategySpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Approaches: body.Approaches,
 	})
 	if err != nil {
@@ -76,14 +76,14 @@ func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, wire.Strat
 	return runs[core.Strategy, core.StrategyEvent, wire.StrategySummary]{
 		lister: lister[core.Strategy, wire.StrategySummary]{
 			statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
-			list:     s.engine.Strategies,
+			list:     s.engine.Strategies().List,
 			scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
 			sees:     s.seesStrategy,
 			out:      summaryOfStrategy,
 			size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
 		},
 		s: s, what: "strategy",
-		read: s.engine.Strategy, wait: s.engine.WaitStrategy, send: s.engine.SendStrategy,
+		read: s.engine.Strategies().Get, wait: s.engine.Strategies().Wait, send: s.engine.Strategies().Send,
 	}
 }
 

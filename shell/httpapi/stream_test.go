@@ -45,7 +45,7 @@ func line(t *testing.T, r *bufio.Reader, prefix string) string {
 
 func publish(t *testing.T, a *api, category, action string) {
 	t.Helper()
-	_, err := a.engine.SendBus(t.Context(), core.BusPublish{Kind: effects.Custom(category, action), Source: effects.EventSource{Component: "test"}})
+	_, err := a.engine.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom(category, action), Source: effects.EventSource{Component: "test"}})
 	require.NoError(t, err)
 }
 
@@ -123,7 +123,7 @@ func TestStreamsOfEventsAreBounded(t *testing.T) {
 func TestAWaitEndsWithThePipelineOrBeforeTheRequestsTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{})
-		p, err := a.engine.CreatePipeline(t.Context(), core.PipelineSpec{Definition: core.PipelineDef{
+		p, err := a.engine.Pipelines().Create(t.Context(), core.PipelineSpec{Definition: core.PipelineDef{
 			Name: "p", Phases: []core.PhaseDef{{Name: "wait", Wait: &core.WaitPhase{ForMS: 30_000}}},
 		}})
 		require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestAWaitEndsWithThePipelineOrBeforeTheRequestsTimeLimit(t *testing.T) {
 func TestAWaitIsAnsweredWhenTheEngineStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{engine: func(o *shell.Options) { o.StopTimeout = time.Second }})
-		p, err := a.engine.CreatePipeline(context.Background(), core.PipelineSpec{Definition: core.PipelineDef{
+		p, err := a.engine.Pipelines().Create(context.Background(), core.PipelineSpec{Definition: core.PipelineDef{
 			Name: "p", Phases: []core.PhaseDef{{Name: "wait", Signal: &core.SignalPhase{Name: "go"}}},
 		}})
 		require.NoError(t, err)

@@ -51,7 +51,7 @@ func (s *Server) createTask(w http.ResponseWriter, r *http.Request, c *call) err
 			return err
 		}
 	}
-	t, err := s.engine.CreateTask(r.Context(), core.TaskSpec{
+	t, err := s.engine.Tasks().Create(r.Context(), core.TaskSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Workspace: body.Workspace,
 		Command: body.Command, Env: body.Env, Prompt: body.Prompt, Config: or(body.Config, core.TaskConfig{}),
 	})
@@ -81,14 +81,14 @@ func (s *Server) tasks() runs[core.Task, core.TaskEvent, wire.TaskSummary] {
 	return runs[core.Task, core.TaskEvent, wire.TaskSummary]{
 		lister: lister[core.Task, wire.TaskSummary]{
 			statuses: []string{"pending", "running", "stuck", "done"},
-			list:     s.engine.Tasks,
+			list:     s.engine.Tasks().List,
 			scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
 			sees:     seesTask,
 			out:      summaryOfTask,
 			size:     func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},
 		s: s, what: "task",
-		read: s.engine.Task, wait: s.engine.WaitTask, send: s.engine.SendTask,
+		read: s.engine.Tasks().Get, wait: s.engine.Tasks().Wait, send: s.engine.Tasks().Send,
 	}
 }
 

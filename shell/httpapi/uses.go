@@ -106,7 +106,7 @@ func usesOfStrategy(list []core.Approach) iter.Seq[use] {
 
 // checkTools refuses tools that do not exist: they could only fail later.
 func (s *Server) checkTools(uses iter.Seq[use]) error {
-	known := s.engine.Tools()
+	known := s.engine.Actions().Tools()
 	for u := range uses {
 		if u.tool == "" || strings.Contains(u.tool, "${") || slices.Contains(known, u.tool) {
 			continue

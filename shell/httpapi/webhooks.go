@@ -36,7 +36,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		// it will come again, and must find the answer to the first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.RequestTimeout)
 		defer cancel()
-		return s.engine.ReceiveWebhook(ctx, name, safeHeader(r.Header), body)
+		return s.engine.Webhooks().Receive(ctx, name, safeHeader(r.Header), body)
 	}
 	var id uuid.UUID
 	if delivery == "" {

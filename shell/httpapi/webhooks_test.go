@@ -153,7 +153,7 @@ func TestWebhookSignaturesAreChecked(t *testing.T) {
 // ended waits for the action of a webhook.
 func (a *api) ended(id string) core.Action {
 	a.t.Helper()
-	act, err := a.engine.Wait(a.t.Context(), uuid.MustParse(id))
+	act, err := a.engine.Actions().Wait(a.t.Context(), uuid.MustParse(id))
 	require.NoError(a.t, err)
 	return act
 }

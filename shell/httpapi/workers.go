@@ -29,7 +29,7 @@ func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
 
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request, c *call) error {
 	list, next, err := lister[core.Worker, core.Worker]{
-		list:  s.engine.Workers,
+		list:  s.engine.Workers().List,
 		scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
 		sees:  s.seesWorker,
 		out:   func(w core.Worker) core.Worker { return w },
@@ -46,7 +46,7 @@ func (s *Server) visibleWorker(r *http.Request, c *call) (core.Worker, named, er
 	if err != nil {
 		return core.Worker{}, n, err
 	}
-	k, err := s.engine.Worker(r.Context(), n.Scope, n.name)
+	k, err := s.engine.Workers().Get(r.Context(), n.Scope, n.name)
 	if err == nil && !s.seesWorker(r.Context(), c.token, k) {
 		err = shell.ErrNotFound
 	}
@@ -74,7 +74,7 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
 		return err
 	}
-	k, err := s.engine.SendWorker(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{
+	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
@@ -95,7 +95,7 @@ func (s *Server) deleteWorker(w http.ResponseWriter, r *http.Request, c *call) e
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	k, err := s.engine.SendWorker(r.Context(), n.Scope, n.name, core.WorkerDelete{Drain: body.Drain})
+	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerDelete{Drain: body.Drain})
 	if err != nil {
 		return notFound(aWorker, err)
 	}
@@ -115,7 +115,7 @@ func (s *Server) tellWorker(ev core.WorkerEvent) handler {
 		if err := s.noBody(w, r); err != nil {
 			return err
 		}
-		k, err := s.engine.SendWorker(r.Context(), n.Scope, n.name, ev)
+		k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, ev)
 		if err != nil {
 			return notFound(aWorker, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
 )

@@ -52,12 +52,12 @@ func TestALargeAnswerNeverFailsTheRequestThatBroughtIt(t *testing.T) {
 	for name, row := range largest {
 		for method, want := range map[string]core.StatusType{"GET": core.StatusCompleted, "DELETE": core.StatusFailed} {
 			t.Run(name+", "+method, func(t *testing.T) {
-				a, err := engine.CreateAction(t.Context(), core.ActionSpec{
+				a, err := engine.Actions().Create(t.Context(), core.ActionSpec{
 					ToolName:  httpcall.Name,
 					ToolInput: in("method", method, "url", s.URL+"?row="+strings.ReplaceAll(name, " ", "+"), "max_response_bytes", 1<<20),
 				})
 				require.NoError(t, err)
-				a, err = engine.Wait(t.Context(), a.ID)
+				a, err = engine.Actions().Wait(t.Context(), a.ID)
 				require.NoError(t, err)
 				require.Equal(t, want, a.Status.Type, a.Status.Reason)
 				var got struct {

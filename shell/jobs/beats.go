@@ -139,10 +139,10 @@ func (b *beats) heard(ctx context.Context, a beatAnswer) bool {
 // read once while it is in a cluster: where it is does not change.
 func (b *beats) read(ctx context.Context) error {
 	var err error
-	if b.tracked, err = b.s.e.Schedulers(ctx); err != nil {
+	if b.tracked, err = b.s.e.Runs().Schedulers(ctx); err != nil {
 		return err
 	}
-	ids, err := b.s.e.RunsInCluster(ctx)
+	ids, err := b.s.e.Runs().InCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (b *beats) read(ctx context.Context) error {
 	for _, id := range ids {
 		runner, known := b.at[id]
 		if !known {
-			o, err := b.s.e.JobRun(ctx, id)
+			o, err := b.s.e.Runs().Get(ctx, id)
 			if err != nil {
 				if ctx.Err() != nil {
 					return err
@@ -186,7 +186,7 @@ func (b *beats) send(ctx context.Context, alive map[string]bool) {
 		return
 	}
 	o := &b.s.o
-	err := b.s.e.Heartbeat(ctx, runs, o.HeartbeatInterval, uint32(o.MaxMissed))
+	err := b.s.e.Runs().Heartbeat(ctx, runs, o.HeartbeatInterval, uint32(o.MaxMissed))
 	switch {
 	case err == nil:
 		b.s.log.Debug("heartbeats sent", "runs", len(runs))

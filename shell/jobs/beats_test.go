@@ -23,7 +23,7 @@ import (
 // beatsOf tells how many heartbeats of a run there were.
 func (r *rig) beatsOf(o core.Orchestrator) uint64 {
 	r.t.Helper()
-	list, err := r.e.Schedulers(r.t.Context())
+	list, err := r.e.Runs().Schedulers(r.t.Context())
 	require.NoError(r.t, err)
 	for _, s := range list {
 		for _, tracked := range s.Runs {
@@ -55,7 +55,7 @@ func TestTheConfiguredIntervalIsThatOfTheScheduler(t *testing.T) {
 		o := r.trigger(job("nightly"))
 		r.fake.Start(r.created(o, 0))
 		pass(10*time.Second + 500*time.Millisecond) // between two heartbeats: nothing happens at the moment of a look
-		list, err := r.e.Schedulers(t.Context())
+		list, err := r.e.Runs().Schedulers(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		assert.EqualValues(t, 1000, list[0].IntervalMS)
@@ -199,20 +199,20 @@ func fill(b *testing.B, e *shell.Engine) {
 		if n%2 == 0 {
 			spec.MaxConcurrentRuns = 1 // all but one wait for a place
 		}
-		_, err := e.ApplyJob(b.Context(), spec)
+		_, err := e.Jobs().Apply(b.Context(), spec)
 		require.NoError(b, err)
 		for range perJob {
-			_, err := e.TriggerJob(b.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, spec.ID, shell.TriggerOptions{By: "bench"})
+			_, err := e.Jobs().Trigger(b.Context(), shell.Scope{Namespace: "default", Tenant: "default"}, spec.ID, shell.TriggerOptions{By: "bench"})
 			require.NoError(b, err)
 		}
 	}
 	deadline := time.Now().Add(10 * time.Minute)
 	for {
-		runs, _, err := e.JobRuns(b.Context(), shell.JobRunFilter{Status: core.OrchestratorRunning}, shell.Page{Limit: 1})
+		runs, _, err := e.Runs().List(b.Context(), shell.JobRunFilter{Status: core.OrchestratorRunning}, shell.Page{Limit: 1})
 		require.NoError(b, err)
-		ids, err := e.RunsInCluster(b.Context())
+		ids, err := e.Runs().InCluster(b.Context())
 		require.NoError(b, err)
-		creating, _, err := e.JobRuns(b.Context(), shell.JobRunFilter{Status: core.OrchestratorContainerCreating}, shell.Page{Limit: 1})
+		creating, _, err := e.Runs().List(b.Context(), shell.JobRunFilter{Status: core.OrchestratorContainerCreating}, shell.Page{Limit: 1})
 		require.NoError(b, err)
 		if len(runs) > 0 && len(creating) == 0 && len(ids) >= waitingRuns/2 {
 			return

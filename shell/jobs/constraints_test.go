@@ -116,7 +116,7 @@ func TestThePodsOwnTimesGoToTheCheckAfterwards(t *testing.T) {
 	withRig(t, func(r *rig) { r.o.Checker, r.o.Actions = k, k }, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly", constrained))
 		a := r.created(o, 0)
-		_, err := r.e.SendJobRun(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: core.Pod{
+		_, err := r.e.Runs().Send(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: core.Pod{
 			Reason: "Evicted", StartedAt: from, FinishedAt: from.Add(time.Second),
 		}})
 		require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestTimesOfAPodThatCannotBeAreNotBelieved(t *testing.T) {
 				synctest.Wait()
 				began := time.Now()
 				pass(7 * time.Second)
-				_, err := r.e.SendJobRun(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: pod})
+				_, err := r.e.Runs().Send(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: pod})
 				require.NoError(t, err)
 				r.ended(o)
 				require.Len(t, k.posts, 1)
@@ -201,11 +201,11 @@ func TestAJobWithConstraintsIsRefusedWhereNobodyChecksThem(t *testing.T) {
 		require.EqualError(t, r.s.Check(job("nightly", constrained)),
 			"constraint_config: no checker of constraints is configured: leave it out")
 		// One that was applied before.
-		_, err := r.e.ApplyJob(t.Context(), job("nightly", constrained))
+		_, err := r.e.Jobs().Apply(t.Context(), job("nightly", constrained))
 		require.NoError(t, err)
-		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
+		made, err := r.e.Jobs().Trigger(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
-		o, err := r.e.WaitJobRun(t.Context(), made.Run)
+		o, err := r.e.Runs().Wait(t.Context(), made.Run)
 		require.NoError(t, err)
 		assert.Equal(t, core.OrchestratorFailed, o.State)
 		assert.Contains(t, o.Error, "no checker of constraints is configured")

@@ -37,12 +37,12 @@ func TestARunThatWaitsForItsTimeBeatsAlsoWhileARunnerHangs(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		hanging := r.trigger(job("hanging"))
 		r.fake.Start(r.created(hanging, 0))
-		_, err := r.e.ApplyJob(t.Context(), job("waiting", func(s *core.JobSpec) { s.Schedule, s.CreateAheadMS = "0 0 * * *", 3_600_000 }))
+		_, err := r.e.Jobs().Apply(t.Context(), job("waiting", func(s *core.JobSpec) { s.Schedule, s.CreateAheadMS = "0 0 * * *", 3_600_000 }))
 		require.NoError(t, err)
 		pass(23*time.Hour + 30*time.Minute) // of the test's own clock: the day began at midnight
 		r.fake.Hang(true)
 		pass(time.Minute)
-		runs, _, err := r.e.JobRuns(t.Context(), shell.JobRunFilter{Scope: &scope, Job: "waiting"}, shell.Page{})
+		runs, _, err := r.e.Runs().List(t.Context(), shell.JobRunFilter{Scope: &scope, Job: "waiting"}, shell.Page{})
 		require.NoError(t, err)
 		require.Len(t, runs, 1)
 		assert.Equal(t, core.OrchestratorPreRun, runs[0].State)
@@ -327,9 +327,9 @@ func TestARunThatNamesARunnerThatIsGone(t *testing.T) {
 		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 
-		made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
+		made, err := r.e.Jobs().Trigger(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 		require.NoError(t, err)
-		next, err := r.e.WaitJobRun(t.Context(), made.Run)
+		next, err := r.e.Runs().Wait(t.Context(), made.Run)
 		require.NoError(t, err)
 		assert.Equal(t, core.OrchestratorFailed, next.State)
 		assert.Equal(t, `creating the pod: runner: "fake" is not configured: use one of other`, next.Error)

@@ -114,7 +114,7 @@ func TestUpdatesComeInBatches(t *testing.T) {
 		r.fake.Script = runnertest.Succeeds
 		o := r.trigger(job("nightly"))
 		for range 299 {
-			_, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
+			_, err := r.e.Jobs().Trigger(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 			require.NoError(t, err)
 		}
 		r.ended(o)
@@ -155,7 +155,7 @@ func TestWhatTheBusHasDroppedIsReadFromTheRuns(t *testing.T) {
 		first := r.trigger(job("nightly"))
 		var runs []core.Orchestrator
 		for range 50 {
-			made, err := r.e.TriggerJob(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
+			made, err := r.e.Jobs().Trigger(t.Context(), scope, "nightly", shell.TriggerOptions{By: "test"})
 			require.NoError(t, err)
 			runs = append(runs, r.run(made.Run))
 		}

@@ -33,7 +33,7 @@ func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer
 	if err != nil {
 		return nil, err
 	}
-	o, err := eng.JobRun(ctx, ref.ID)
+	o, err := eng.Runs().Get(ctx, ref.ID)
 	if errors.Is(err, shell.ErrNotFound) {
 		return nil, shell.Permanent(err)
 	}
@@ -95,7 +95,7 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 	}
 	defer leave()
 	// Whoever had the turn before may have been at it for long.
-	if o, err = s.e.JobRun(ctx, o.ID); err != nil {
+	if o, err = s.e.Runs().Get(ctx, o.ID); err != nil {
 		return nil, err
 	}
 	if !wanted(o, e.Attempt) {
@@ -234,7 +234,7 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 		return answered(a, fmt.Errorf("read the logs: %w", err))
 	}
 	text, kept, dropped := w.kept()
-	if putting := s.logs.PutRunLog(ctx, o.ID, e.Attempt, text); putting != nil {
+	if putting := s.logs.PutLog(ctx, o.ID, e.Attempt, text); putting != nil {
 		return answered(a, fmt.Errorf("store the logs: %w", putting))
 	}
 	a.Logs = &core.RunLogs{Stored: true, Bytes: kept, Dropped: dropped, Truncated: dropped > 0 || err != nil}

@@ -129,7 +129,7 @@ func everyMinute(r *rig) { r.o.ReconcileEvery = time.Minute }
 // lock takes a lock.
 func (r *rig) lock(name, holder string) {
 	r.t.Helper()
-	_, err := r.e.SendLock(r.t.Context(), scope, name, core.LockAcquire{
+	_, err := r.e.Locks().Send(r.t.Context(), scope, name, core.LockAcquire{
 		Namespace: scope.Namespace, Tenant: scope.Tenant, Name: name, Holder: holder,
 	})
 	require.NoError(r.t, err)
@@ -138,7 +138,7 @@ func (r *rig) lock(name, holder string) {
 // locked names the locks that are held.
 func (r *rig) locked() (names []string) {
 	r.t.Helper()
-	locks, _, err := r.e.Locks(r.t.Context(), shell.MachineFilter{}, shell.Page{})
+	locks, _, err := r.e.Locks().List(r.t.Context(), shell.MachineFilter{}, shell.Page{})
 	require.NoError(r.t, err)
 	for _, l := range locks {
 		if l.Holder != "" {
@@ -176,16 +176,16 @@ func constrained(s *core.JobSpec) {
 func (r *rig) trigger(spec core.JobSpec) core.Orchestrator {
 	r.t.Helper()
 	require.NoError(r.t, r.s.Check(spec))
-	_, err := r.e.ApplyJob(r.t.Context(), spec)
+	_, err := r.e.Jobs().Apply(r.t.Context(), spec)
 	require.NoError(r.t, err)
-	made, err := r.e.TriggerJob(r.t.Context(), scope, spec.ID, shell.TriggerOptions{By: "test"})
+	made, err := r.e.Jobs().Trigger(r.t.Context(), scope, spec.ID, shell.TriggerOptions{By: "test"})
 	require.NoError(r.t, err)
 	return r.run(made.Run)
 }
 
 func (r *rig) run(id uuid.UUID) core.Orchestrator {
 	r.t.Helper()
-	o, err := r.e.JobRun(r.t.Context(), id)
+	o, err := r.e.Runs().Get(r.t.Context(), id)
 	require.NoError(r.t, err)
 	return o
 }
@@ -206,7 +206,7 @@ func (r *rig) ended(o core.Orchestrator) core.Orchestrator {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 6*time.Hour) // of the test's own clock
 	defer cancel()
-	o, err := r.e.WaitJobRun(ctx, o.ID)
+	o, err := r.e.Runs().Wait(ctx, o.ID)
 	require.NoError(r.t, err, "the run is %s: %s", o.State, o.Error)
 	return o
 }
@@ -219,7 +219,7 @@ type memLogs struct {
 	lost error // what reading gives, if not nil
 }
 
-func (l *memLogs) PutRunLog(_ context.Context, run uuid.UUID, attempt uint32, text []byte) error {
+func (l *memLogs) PutLog(_ context.Context, run uuid.UUID, attempt uint32, text []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fail != nil {
@@ -229,7 +229,7 @@ func (l *memLogs) PutRunLog(_ context.Context, run uuid.UUID, attempt uint32, te
 	return nil
 }
 
-func (l *memLogs) RunLog(_ context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
+func (l *memLogs) Log(_ context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost != nil {
@@ -252,7 +252,7 @@ var errCluster = errors.New("the cluster says no")
 // latest is the latest run of a job.
 func (r *rig) latest(id string) core.Orchestrator {
 	r.t.Helper()
-	runs, _, err := r.e.JobRuns(r.t.Context(), shell.JobRunFilter{Scope: &scope, Job: id}, shell.Page{Limit: 1})
+	runs, _, err := r.e.Runs().List(r.t.Context(), shell.JobRunFilter{Scope: &scope, Job: id}, shell.Page{Limit: 1})
 	require.NoError(r.t, err)
 	require.Len(r.t, runs, 1)
 	return runs[0]

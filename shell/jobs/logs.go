@@ -35,7 +35,7 @@ func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint3
 	defer changes.Close()
 	for {
 		var err error
-		if l.run, err = s.e.JobRun(ctx, run.ID); err != nil {
+		if l.run, err = s.e.Runs().Get(ctx, run.ID); err != nil {
 			return err
 		}
 		done, err := l.once(ctx)
@@ -122,7 +122,7 @@ func (noLogsError) Unwrap() error { return ErrNoPod }
 
 // stored copies what is stored.
 func (l *logReader) stored(ctx context.Context) (bool, error) {
-	text, err := l.s.logs.RunLog(ctx, l.run.ID, l.attempt)
+	text, err := l.s.logs.Log(ctx, l.run.ID, l.attempt)
 	if errors.Is(err, shell.ErrNotFound) {
 		return false, nil
 	}

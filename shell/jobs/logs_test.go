@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -29,7 +30,7 @@ func TestALongLogKeepsItsHeadAndItsTailByLines(t *testing.T) {
 		}
 		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Output: all.String(), Ends: true} }
 		o := r.ended(r.trigger(job("nightly")))
-		text, err := r.logs.RunLog(t.Context(), o.ID, 0)
+		text, err := r.logs.Log(t.Context(), o.ID, 0)
 		require.NoError(t, err)
 		assert.Equal(t, "line 00\nline 01\nline 02\n… 752 bytes dropped …\nline 97\nline 98\nline 99\n", string(text))
 		assert.Equal(t, core.RunLogs{Stored: true, Bytes: 48, Dropped: 752, Truncated: true}, o.Logs)
@@ -180,7 +181,7 @@ func TestAJobThatAsksForMoreLogsThanAreStoredKeepsTheirHeadFirst(t *testing.T) {
 		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Output: text, Ends: true} }
 		o := r.ended(r.trigger(job("nightly", func(s *core.JobSpec) { s.Logs = core.LogPolicy{HeadBytes: 3 << 20, TailBytes: 3 << 20} })))
 		require.True(t, o.Logs.Stored, "%s", o.Logs.Error)
-		kept, err := r.logs.RunLog(t.Context(), o.ID, 0)
+		kept, err := r.logs.Log(t.Context(), o.ID, 0)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(kept), 4<<20, "what the engine takes")
 		assert.Greater(t, len(kept), 4<<20-8<<10)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
 // reconcile holds what a runner has against the store, in both directions, at once
@@ -102,20 +103,15 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 
 // eachInCluster reads the runs that may have something in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		runs, next, err := s.e.JobRuns(ctx, shell.JobRunFilter{InCluster: true}, page)
+	for o, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return s.e.Runs().List(ctx, shell.JobRunFilter{InCluster: true}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, o := range runs {
-			fn(o)
-		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
+		fn(o)
 	}
+	return nil
 }
 
 // isOf reports whether the run is one of the runner's.
@@ -167,7 +163,7 @@ func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held 
 // stray reports whether an attempt belongs to no run. Where the store cannot tell,
 // it does not: what is damaged may be mended.
 func (s *Service) stray(ctx context.Context, name string, a Attempt) bool {
-	o, err := s.e.JobRun(ctx, a.Run)
+	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
 		return true
@@ -247,22 +243,17 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 // releaseLocks gives back the locks of runs that are over: a run gives back what it
 // knows of, but a checker may have taken one for a run that had gone by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		locks, next, err := s.e.Locks(ctx, shell.MachineFilter{}, page)
+	for l, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Lock, string, error) {
+		return s.e.Locks().List(ctx, shell.MachineFilter{}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, l := range locks {
-			if err := s.releaseLock(ctx, l); err != nil {
-				return err
-			}
+		if err := s.releaseLock(ctx, l); err != nil {
+			return err
 		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
 	}
+	return nil
 }
 
 func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
@@ -270,7 +261,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	if !isRun || !s.runIsOver(ctx, id) {
 		return nil
 	}
-	_, err := s.e.SendLock(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
+	_, err := s.e.Locks().Send(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
 		core.LockRelease{Holder: l.Holder, Owner: l.Owner, Token: l.Token})
 	if _, refused := errors.AsType[*shell.Refusal](err); refused {
 		return nil // somebody else has it by now
@@ -283,7 +274,7 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 
 // runIsOver reports whether nothing of a run will go on.
 func (s *Service) runIsOver(ctx context.Context, id uuid.UUID) bool {
-	o, err := s.e.JobRun(ctx, id)
+	o, err := s.e.Runs().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}

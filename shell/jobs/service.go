@@ -56,7 +56,7 @@ type Options struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// maxStoredLog is the most that is kept of an attempt's logs: [shell.Engine.PutRunLog]
+// maxStoredLog is the most that is kept of an attempt's logs: [shell.Runs.PutLog]
 // takes 4 MiB, marker included.
 const maxStoredLog = 4<<20 - 4<<10
 
@@ -142,8 +142,8 @@ type Service struct {
 
 // logStore keeps what runs have written: the engine.
 type logStore interface {
-	PutRunLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error
-	RunLog(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error)
+	PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error
+	Log(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error)
 }
 
 // New makes a Service. The error names the option that cannot be right.
@@ -181,7 +181,7 @@ func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
 	return name, r, nil
 }
 
-// Check reports what of a job cannot be run here: before [shell.Engine.ApplyJob].
+// Check reports what of a job cannot be run here: before [shell.Jobs.Apply].
 // An error names the field.
 func (s *Service) Check(spec core.JobSpec) error { return s.check(spec, true) }
 
@@ -218,7 +218,7 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	}
 	s.e = e
 	if s.logs == nil {
-		s.logs = e
+		s.logs = e.Runs()
 	}
 	close(s.ready)
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))

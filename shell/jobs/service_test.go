@@ -35,7 +35,7 @@ func TestARunIsCreatedWatchedAndCleanedUp(t *testing.T) {
 		assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6}, end.Logs)
 		assert.EqualValues(t, 3, end.Metrics.KubernetesAPICalls, "create, logs, delete")
 		assert.Empty(t, r.fake.Attempts())
-		text, err := r.logs.RunLog(t.Context(), o.ID, 0)
+		text, err := r.logs.Log(t.Context(), o.ID, 0)
 		require.NoError(t, err)
 		assert.Equal(t, "hello\n", string(text))
 	})
@@ -66,7 +66,7 @@ func TestAFailedRunIsTriedAgainUnderAnotherName(t *testing.T) {
 		for n := range uint32(2) {
 			a := jobs.Attempt{Run: o.ID, N: n}
 			assert.Equal(t, 1, r.fake.Creates(a))
-			text, err := r.logs.RunLog(t.Context(), o.ID, n)
+			text, err := r.logs.Log(t.Context(), o.ID, n)
 			require.NoError(t, err)
 			assert.Equal(t, "attempt\n", string(text))
 		}
@@ -161,7 +161,7 @@ func TestADeletionWaitsForACreationThatIsStillGoingOn(t *testing.T) {
 		}
 		o := r.trigger(job("nightly"))
 		<-begun
-		_, err := r.e.SendJobRun(t.Context(), o.ID, core.OrchestratorCancel{Reason: "test"})
+		_, err := r.e.Runs().Send(t.Context(), o.ID, core.OrchestratorCancel{Reason: "test"})
 		require.NoError(t, err)
 		synctest.Wait()
 		select {
@@ -209,7 +209,7 @@ func TestARunThatIsCancelledWhileItsDeletionIsSlowEndsOnceItIsGone(t *testing.T)
 		a := r.created(o, 0)
 		r.fake.Start(a)
 		began := time.Now()
-		_, err := r.e.SendJobRun(t.Context(), o.ID, core.OrchestratorCancel{Reason: "test"})
+		_, err := r.e.Runs().Send(t.Context(), o.ID, core.OrchestratorCancel{Reason: "test"})
 		require.NoError(t, err)
 		assert.Equal(t, core.OrchestratorCancelled, r.ended(o).State)
 		assert.Equal(t, 5*time.Minute, time.Since(began))

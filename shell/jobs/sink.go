@@ -111,7 +111,7 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 	}
 	var wait backoff
 	for {
-		run, err := k.s.e.SendJobRun(ctx, o.Run, ev)
+		run, err := k.s.e.Runs().Send(ctx, o.Run, ev)
 		var refused *shell.Refusal
 		switch {
 		case err == nil:
@@ -133,7 +133,7 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 // foreign reports whether the run has another runner, whose pod alone speaks for it:
 // this one's was left there when runners got other names, say, and goes as a stray.
 func (k *sink) foreign(ctx context.Context, o Observation) bool {
-	run, err := k.s.e.JobRun(ctx, o.Run)
+	run, err := k.s.e.Runs().Get(ctx, o.Run)
 	return err == nil && !k.s.isOf(run, k.runner) // else the engine says what is wrong
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pages"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -156,7 +157,7 @@ func (t tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	end, err := t.s.e.WaitJobRun(ctx, o.ID)
+	end, err := t.s.e.Runs().Wait(ctx, o.ID)
 	switch {
 	case err == nil:
 		o = end
@@ -192,7 +193,7 @@ func (t tool) result(o core.Orchestrator, err error) (json.RawMessage, error) {
 
 // cancel cancels the run of an action that is to end. It may have ended by itself.
 func (t tool) cancel(ctx context.Context, c shell.Call, o core.Orchestrator, why error) core.Orchestrator {
-	n, err := t.s.e.SendJobRun(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
+	n, err := t.s.e.Runs().Send(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
 	var refused *shell.Refusal
 	if err != nil && !errors.As(err, &refused) {
 		c.Logger().Error("the run of the action could not be cancelled", "run_id", o.RunID, "error", err)
@@ -217,18 +218,18 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 		if err := t.s.Check(spec); err != nil {
 			return core.Orchestrator{}, inputError{err}
 		}
-		if _, err := t.s.e.ApplyJob(ctx, spec); err != nil {
+		if _, err := t.s.e.Jobs().Apply(ctx, spec); err != nil {
 			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)
 		}
 	}
-	made, err := t.s.e.TriggerJob(ctx, scope, job, shell.TriggerOptions{By: by})
+	made, err := t.s.e.Jobs().Trigger(ctx, scope, job, shell.TriggerOptions{By: by})
 	switch {
 	case errors.Is(err, shell.ErrNotFound) && in.Job != "":
 		return core.Orchestrator{}, fmt.Errorf("%s.job: there is no job %q in %s/%s: apply it first", inputField, job, scope.Namespace, scope.Tenant)
 	case err != nil:
 		return core.Orchestrator{}, fmt.Errorf("trigger job %q: %w", job, err)
 	}
-	return t.s.e.JobRun(ctx, made.Run)
+	return t.s.e.Runs().Get(ctx, made.Run)
 }
 
 // clockSlack is how much earlier than its action, by a clock that was set since, a
@@ -238,30 +239,22 @@ const clockSlack = time.Hour
 // find looks for the run that an attempt before has made. Another attempt follows
 // after a crash alone: so how that run ends is how the action ends.
 func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
-	page := shell.Page{Limit: 100}
-	for {
-		runs, next, err := t.s.e.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, page)
-		if err != nil {
+	for o, err := range pages.All(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
+		return t.s.e.Runs().List(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
+	}) {
+		switch {
+		case err != nil || o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
 			return core.Orchestrator{}, false, err
+		case o.By == by:
+			return o, true, nil
 		}
-		for _, o := range runs {
-			switch {
-			case o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
-				return core.Orchestrator{}, false, nil
-			case o.By == by:
-				return o, true, nil
-			}
-		}
-		if next == "" {
-			return core.Orchestrator{}, false, nil
-		}
-		page.Token = next
 	}
+	return core.Orchestrator{}, false, nil
 }
 
 // deleteJob deletes the job of an action; its runs, if any, are cancelled.
 func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason string) {
-	_, err := s.e.SendJob(ctx, scope, id, core.JobDelete{Reason: reason})
+	_, err := s.e.Jobs().Send(ctx, scope, id, core.JobDelete{Reason: reason})
 	if err != nil && !errors.Is(err, shell.ErrNotFound) && !errors.Is(err, shell.ErrStopped) {
 		s.log.Error("the job of an action could not be deleted; trying again later", "job_id", id, "error", err)
 	}
@@ -270,22 +263,17 @@ func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason s
 // deleteActionJobs deletes the jobs of actions that have ended without doing so: a
 // crash may come between.
 func (s *Service) deleteActionJobs(ctx context.Context) error {
-	page := shell.Page{Limit: s.pageSize}
-	for {
-		jobs, next, err := s.e.Jobs(ctx, shell.JobFilter{}, page)
+	for j, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Job, string, error) {
+		return s.e.Jobs().List(ctx, shell.JobFilter{}, p)
+	}) {
 		if err != nil {
 			return err
 		}
-		for _, j := range jobs {
-			if s.actionHasEnded(ctx, j) {
-				s.deleteJob(ctx, shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, j.ID, "its action has ended")
-			}
+		if s.actionHasEnded(ctx, j) {
+			s.deleteJob(ctx, shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, j.ID, "its action has ended")
 		}
-		if next == "" {
-			return nil
-		}
-		page.Token = next
 	}
+	return nil
 }
 
 // actionHasEnded reports whether the job is that of an action that has ended.
@@ -295,7 +283,7 @@ func (s *Service) actionHasEnded(ctx context.Context, j core.Job) bool {
 	if err != nil || !own || j.Schedule != "" {
 		return false
 	}
-	a, err := s.e.Action(ctx, id)
+	a, err := s.e.Actions().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}

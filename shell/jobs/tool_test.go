@@ -30,7 +30,7 @@ func (r *rig) action(input string, change ...func(*core.ActionSpec)) core.Action
 	for _, c := range change {
 		c(&spec)
 	}
-	a, err := r.e.CreateAction(r.t.Context(), spec)
+	a, err := r.e.Actions().Create(r.t.Context(), spec)
 	require.NoError(r.t, err)
 	synctest.Wait()
 	return a
@@ -40,7 +40,7 @@ func (r *rig) wait(a core.Action) core.Action {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 6*time.Hour) // of the test's own clock
 	defer cancel()
-	a, err := r.e.Wait(ctx, a.ID)
+	a, err := r.e.Actions().Wait(ctx, a.ID)
 	require.NoError(r.t, err)
 	return a
 }
@@ -56,7 +56,7 @@ type result struct {
 
 func (r *rig) jobsLeft() (names []string) {
 	r.t.Helper()
-	list, _, err := r.e.Jobs(r.t.Context(), shell.JobFilter{}, shell.Page{})
+	list, _, err := r.e.Jobs().List(r.t.Context(), shell.JobFilter{}, shell.Page{})
 	require.NoError(r.t, err)
 	for _, j := range list {
 		names = append(names, j.ID)
@@ -66,14 +66,14 @@ func (r *rig) jobsLeft() (names []string) {
 
 func (r *rig) allRuns() []core.Orchestrator {
 	r.t.Helper()
-	list, _, err := r.e.JobRuns(r.t.Context(), shell.JobRunFilter{}, shell.Page{})
+	list, _, err := r.e.Runs().List(r.t.Context(), shell.JobRunFilter{}, shell.Page{})
 	require.NoError(r.t, err)
 	return list
 }
 
 func TestAnActionRunsAJobAndEndsAsItsRunDoes(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+		_, err := r.e.Jobs().Apply(t.Context(), job("nightly"))
 		require.NoError(t, err)
 		a := r.action(`{"job":"nightly"}`)
 		run := r.latest("nightly")
@@ -111,12 +111,12 @@ func TestCancellingTheActionCancelsTheRun(t *testing.T) {
 	for name, input := range map[string]string{"of a job": `{"job":"nightly"}`, "of its own": onePod} {
 		t.Run(name, func(t *testing.T) {
 			withRig(t, nil, func(t *testing.T, r *rig) {
-				_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+				_, err := r.e.Jobs().Apply(t.Context(), job("nightly"))
 				require.NoError(t, err)
 				a := r.action(input)
 				run := r.allRuns()[0]
 				r.fake.Start(r.created(run, 0))
-				_, err = r.e.CancelAction(t.Context(), a.ID, "test")
+				_, err = r.e.Actions().Cancel(t.Context(), a.ID, "test")
 				require.NoError(t, err)
 				assert.Equal(t, core.OrchestratorCancelled, r.ended(run).State)
 				assert.Equal(t, "action "+a.ID.String()+": the action was cancelled", r.run(run.ID).Error)
@@ -146,7 +146,7 @@ func TestAnAttemptAfterACrashGoesOnWithTheSameRun(t *testing.T) {
 		for when, before := range map[string]bool{"ended meanwhile": true, "ends later": false} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				withRig(t, nil, func(t *testing.T, r *rig) {
-					_, err := r.e.ApplyJob(t.Context(), job("nightly"))
+					_, err := r.e.Jobs().Apply(t.Context(), job("nightly"))
 					require.NoError(t, err)
 					a := r.action(input, func(s *core.ActionSpec) { s.Policy = core.RunPolicy{MaxAttempts: 5, OnInterrupt: core.InterruptRetry} })
 					run := r.allRuns()[0]
@@ -193,7 +193,7 @@ func TestTheJobOfAnActionThatHasEndedIsDeleted(t *testing.T) {
 		left := job("action-"+id+"-0", func(s *core.JobSpec) { s.Labels = map[string]string{"action-id": id} })
 		mine := job("action-mine")
 		for _, spec := range []core.JobSpec{left, mine} {
-			_, err := r.e.ApplyJob(t.Context(), spec)
+			_, err := r.e.Jobs().Apply(t.Context(), spec)
 			require.NoError(t, err)
 		}
 		pass(10 * time.Minute)
@@ -215,7 +215,7 @@ func TestTheInputOfTheToolIsCheckedBeforeTheActionIsStored(t *testing.T) {
 			`{"pod_spec":{},"orphan_policy":"keep"}`: `tool_input.orphan_policy: "keep" is unknown`,
 			`{"pod_spec":{},"orphan_policy":"keep","retry_config":{"max_retries":4000000}}`: "\ntool_input.orphan_policy: ",
 		} {
-			_, err := r.e.CreateAction(t.Context(), core.ActionSpec{
+			_, err := r.e.Actions().Create(t.Context(), core.ActionSpec{
 				Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(input),
 			})
 			assert.ErrorContains(t, err, want, input)
@@ -281,7 +281,7 @@ func TestTheConstraintsOfAnActionsOwnPodAreCheckedForItsTenantAsItBegins(t *test
 		other := r.wait(r.action(input, func(s *core.ActionSpec) { s.Tenant = "other" }))
 		assert.Equal(t, core.StatusFailed, other.Status.Type)
 		assert.Equal(t, "tool_input.constraint_config: not for other", other.Status.Reason)
-		_, err := r.e.CreateAction(t.Context(), core.ActionSpec{
+		_, err := r.e.Actions().Create(t.Context(), core.ActionSpec{
 			Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: jobs.ToolName, ToolInput: json.RawMessage(strings.Replace(input, "{}", `{"a":1}`, 1)),
 		})
 		require.ErrorContains(t, err, "tool_input.constraint_config: for nobody")

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 

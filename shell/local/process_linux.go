@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"syscall"
@@ -68,21 +67,10 @@ type process struct {
 }
 
 func processes() ([]process, error) {
-	ids, err := procs.IDs("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list the processes: %w", err)
-	}
-	var all []process
-	for _, pid := range ids {
+	return procs.All(func(pid int) (process, bool, error) {
 		st, ok, err := procs.ReadStat(procs.Dir(pid))
-		if err != nil {
-			return nil, fmt.Errorf("list the processes: %w", err)
-		}
-		if ok {
-			all = append(all, process{st, pid})
-		}
-	}
-	return all, nil
+		return process{st, pid}, ok, err
+	})
 }
 
 // descendants gives those whose ancestors are among the given ones.
@@ -103,34 +91,10 @@ func descendants(all []process, of map[int]bool) []process {
 
 // kill kills the process, if it still is what it was.
 func (p process) kill() {
-	// The handle comes first: a process that takes over the id later cannot be hit.
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err != nil {
-		return
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if now, ok, err := procs.ReadStat(procs.Dir(p.pid)); err == nil && ok && now.Started == p.Started {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
-}
-
-// signalProcess gives a signal to a process, if still says that it is the one.
-func signalProcess(pid int, sig syscall.Signal, still func() bool) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("signal process %d: %w", pid, err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if !still() {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("signal process %d: %w", pid, err)
-	}
-	return nil
+	_ = procs.Signal(p.pid, func() bool {
+		now, ok, err := procs.ReadStat(procs.Dir(p.pid))
+		return err == nil && ok && now.Started == p.Started
+	}, unix.SIGKILL)
 }
 
 // sweep kills what carries the mark of a pod, its groups and its descendants, until
@@ -168,10 +132,7 @@ func marked(all []process, mark string, known map[string]process) []process {
 	for _, p := range all {
 		parents[p.pid] = p.Parent
 	}
-	kin := map[int]bool{}
-	for pid := os.Getpid(); pid > 0 && !kin[pid]; pid = parents[pid] {
-		kin[pid] = true
-	}
+	kin := procs.Ancestors(os.Getpid(), func(pid int) int { return parents[pid] })
 	roots, groups := map[int]bool{}, map[int]bool{}
 	for _, p := range all {
 		if _, was := known[p.identity()]; (was || carries(p.pid, mark)) && !kin[p.pid] {

@@ -4,9 +4,9 @@ package local
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"syscall"
+
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // attributes are those of a container's process.
@@ -27,17 +27,6 @@ func nextEnded() (int, *syscall.WaitStatus, error) {
 // killRest finds nothing: the groups of containers end with these.
 func (s *supervisor) killRest() bool { return false }
 
-// signalProcess gives a signal to a process, if still says that it is the one.
-func signalProcess(pid int, sig syscall.Signal, still func() bool) error {
-	if !still() {
-		return nil
-	}
-	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("signal process %d: %w", pid, err)
-	}
-	return nil
-}
-
 // sweep kills the groups of a pod's containers, as far as they were written down: the
 // environment of other processes is not shown here.
 func sweep(_ context.Context, dir string) error {
@@ -47,7 +36,7 @@ func sweep(_ context.Context, dir string) error {
 	}
 	for _, c := range st.Containers {
 		if c.PID > 1 && !c.Ended {
-			_ = syscall.Kill(-c.PID, syscall.SIGKILL)
+			_ = procgroup.Signal(c.PID, syscall.SIGKILL)
 		}
 	}
 	return nil

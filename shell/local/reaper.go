@@ -6,6 +6,8 @@ import (
 	"errors"
 	"syscall"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // reap waits for all children: containers, and what they left behind. It never
@@ -34,7 +36,7 @@ func (s *supervisor) reapOne(pid int, status *syscall.WaitStatus) {
 	defer s.mu.Unlock()
 	c, ours := s.running[pid]
 	if ours {
-		_ = syscall.Kill(-pid, syscall.SIGKILL)
+		_ = procgroup.Signal(pid, syscall.SIGKILL)
 	}
 	if status == nil {
 		status = new(syscall.WaitStatus)

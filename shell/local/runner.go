@@ -21,6 +21,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procs"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -237,7 +238,7 @@ func (r *Runner) end(ctx context.Context, dir string) error {
 		case !asked:
 			asked = true
 			still := func() bool { now, alive, _ := supervised(dir); return alive && now == pid }
-			if err := signalProcess(pid, syscall.SIGTERM, still); err != nil {
+			if err := procs.Signal(pid, still, syscall.SIGTERM); err != nil {
 				return err
 			}
 			r.step("asked")

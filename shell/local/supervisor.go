@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // outputDelay is how long the output of a container that has ended may be held open
@@ -172,7 +173,7 @@ func (s *supervisor) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pid := range s.running {
-		_ = syscall.Kill(-pid, sig) // what has ended meanwhile is not yet reaped
+		_ = procgroup.Signal(pid, sig) // what has ended meanwhile is not yet reaped
 	}
 }
 

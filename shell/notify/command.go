@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // CommandOptions say which program tells people.
@@ -98,7 +99,9 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	var said words
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second // a child that keeps the output open holds nobody up
-	ownGroup(cmd)
+	// Cancel runs before the program is reaped, while its id is certainly the group's.
+	procgroup.Lead(cmd)
+	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	if err := cmd.Start(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("program %q was not started: %w", clip(argv[0]), cause)

@@ -27,7 +27,7 @@ func subscribed(name string) core.BusSubscribe {
 
 func complete(t *testing.T, e *shell.Engine) {
 	t.Helper()
-	_, err := e.CreateAction(t.Context(), core.ActionSpec{ToolName: "ok"})
+	_, err := e.Actions().Create(t.Context(), core.ActionSpec{ToolName: "ok"})
 	require.NoError(t, err)
 	<-time.After(time.Second)
 	synctest.Wait()

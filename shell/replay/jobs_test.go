@@ -41,7 +41,7 @@ func (p *pods) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (jso
 		}
 		p.live(ref.ID, e.Attempt, kind)
 	case effects.FetchLogs:
-		if err := p.e.PutRunLog(ctx, ref.ID, e.Attempt, []byte("said")); err != nil {
+		if err := p.e.Runs().PutLog(ctx, ref.ID, e.Attempt, []byte("said")); err != nil {
 			return nil, err
 		}
 		return json.RawMessage(`{"api_calls":1,"logs":{"stored":true,"bytes":4}}`), nil
@@ -51,7 +51,7 @@ func (p *pods) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (jso
 
 func (p *pods) live(run uuid.UUID, attempt uint32, kind byte) {
 	after := func(d time.Duration, ev core.OrchestratorEvent) {
-		time.AfterFunc(d, func() { _, _ = p.e.SendJobRun(context.Background(), run, ev) }) // late ones are refused
+		time.AfterFunc(d, func() { _, _ = p.e.Runs().Send(context.Background(), run, ev) }) // late ones are refused
 	}
 	exit := int32(kind % 2)
 	after(time.Second, core.PodCreated{Attempt: attempt, Pod: core.Pod{Name: "p", Reason: "ContainerCreating"}})
@@ -71,7 +71,7 @@ func (p *pods) live(run uuid.UUID, attempt uint32, kind byte) {
 func (p *pods) beat(t *testing.T) {
 	shards := map[effects.Ref][]uuid.UUID{}
 	for _, id := range []string{"allow", "forbid", "replace"} {
-		j, err := p.e.Job(t.Context(), scope, id)
+		j, err := p.e.Jobs().Get(t.Context(), scope, id)
 		if errors.Is(err, shell.ErrNotFound) {
 			continue
 		}
@@ -130,21 +130,21 @@ func dayOfJobs(t *testing.T, p *pods) {
 		{ID: "replace", Schedule: "*/5 * * * *", Overlap: core.OverlapReplace, OrphanPolicy: core.OrphanAdopt, Logs: core.LogPolicy{Discard: true}},
 	} {
 		s.Namespace, s.Tenant, s.PodSpec = scope.Namespace, scope.Tenant, json.RawMessage(` {"containers" : []} `)
-		_, err := p.e.ApplyJob(t.Context(), s)
+		_, err := p.e.Jobs().Apply(t.Context(), s)
 		require.NoError(t, err)
 	}
 	for minute := range 24 * 60 {
 		switch {
 		case minute%97 == 0:
-			_, _ = p.e.TriggerJob(t.Context(), scope, "allow", shell.TriggerOptions{By: "ann"}) // it may be paused, and is not there at last
+			_, _ = p.e.Jobs().Trigger(t.Context(), scope, "allow", shell.TriggerOptions{By: "ann"}) // it may be paused, and is not there at last
 		case minute%241 == 0:
-			_, _ = p.e.SendJob(t.Context(), scope, "forbid", core.JobPause{Reason: "r"})
+			_, _ = p.e.Jobs().Send(t.Context(), scope, "forbid", core.JobPause{Reason: "r"})
 		case minute%251 == 0:
-			_, _ = p.e.SendJob(t.Context(), scope, "forbid", core.JobResume{})
+			_, _ = p.e.Jobs().Send(t.Context(), scope, "forbid", core.JobResume{})
 		case minute%173 == 0:
-			_, _ = p.e.SendJob(t.Context(), scope, "allow", core.JobKill{All: true, Reason: "r"})
+			_, _ = p.e.Jobs().Send(t.Context(), scope, "allow", core.JobKill{All: true, Reason: "r"})
 		case minute == 1400:
-			_, err := p.e.SendJob(t.Context(), scope, "replace", core.JobDelete{Reason: "r"})
+			_, err := p.e.Jobs().Send(t.Context(), scope, "replace", core.JobDelete{Reason: "r"})
 			require.NoError(t, err)
 		}
 		for range 3 {

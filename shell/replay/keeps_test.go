@@ -45,7 +45,7 @@ func TestAChangeBehindTheJournalsBackIsNamedThoughItsRecordIsGoneByNow(t *testin
 			synctest.Test(t, func(t *testing.T) {
 				st, id := memory.New(), uuid.New()
 				worked(t, st, func(e *shell.Engine) {
-					_, err := e.CreateAction(t.Context(), core.ActionSpec{
+					_, err := e.Actions().Create(t.Context(), core.ActionSpec{
 						ID: id, ToolName: "ok", Label: "before", Trigger: core.Scheduled(effects.TimeOf(time.Now().Add(100 * time.Hour))),
 					})
 					require.NoError(t, err)
@@ -63,11 +63,11 @@ func TestAChangeBehindTheJournalsBackIsNamedThoughItsRecordIsGoneByNow(t *testin
 					return tx.BeginEpoch(effects.TimeOf(time.Now()))
 				}))
 				worked(t, st, func(e *shell.Engine) {
-					_, err := e.CancelAction(t.Context(), id, "")
+					_, err := e.Actions().Cancel(t.Context(), id, "")
 					require.NoError(t, err)
 					<-time.After(5 * time.Hour)
 					synctest.Wait()
-					_, err = e.Action(t.Context(), id)
+					_, err = e.Actions().Get(t.Context(), id)
 					require.ErrorIs(t, err, shell.ErrNotFound, "it is forgotten after its retention")
 				})
 				rep, err := replay.Verify(t.Context(), st, replay.Options{})

@@ -44,7 +44,7 @@ func lived(t *testing.T, journal time.Duration) store.Store {
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
 	add := func(spec core.ActionSpec) uuid.UUID {
-		a, err := e.CreateAction(ctx, spec)
+		a, err := e.Actions().Create(ctx, spec)
 		require.NoError(t, err)
 		return a.ID
 	}
@@ -53,9 +53,9 @@ func lived(t *testing.T, journal time.Duration) store.Store {
 	add(core.ActionSpec{ToolName: "fail", Recurrence: core.Every(time.Hour)})
 	add(core.ActionSpec{ToolName: "ok", Recurrence: core.CronRecurrence("30 2 * * *", "Europe/Berlin")})
 	add(core.ActionSpec{ToolName: "ok", Trigger: later(1000 * time.Hour)})
-	_, err = e.CancelAction(ctx, add(core.ActionSpec{ToolName: "ok", Trigger: later(time.Hour)}), "no more")
+	_, err = e.Actions().Cancel(ctx, add(core.ActionSpec{ToolName: "ok", Trigger: later(time.Hour)}), "no more")
 	require.NoError(t, err)
-	_, err = e.CreateRecurring(ctx, core.RecurringSpec{
+	_, err = e.Recurring().Create(ctx, core.RecurringSpec{
 		CronExpr: "*/20 * * * *", Enabled: true, Namespace: "n", Tenant: "t",
 		ActionTemplate: core.RecurringActionTemplate{Provider: "ok", ActionType: "x", Payload: json.RawMessage(" {\"b\" : 1} "), DedupKey: "{{execution_time}}"},
 	})

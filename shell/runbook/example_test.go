@@ -34,21 +34,21 @@ push = { queue = "greetings", data = { who = "${who}" }, wait = true }
 func declare(ctx context.Context, e *shell.Engine, book *runbook.Runbook, in shell.Scope) error {
 	var errs []error
 	for _, q := range book.Queues {
-		_, err := e.ConfigureQueue(ctx, in.Namespace, in.Tenant, q.Name, q.Config)
+		_, err := e.Queues().Configure(ctx, in.Namespace, in.Tenant, q.Name, q.Config)
 		errs = append(errs, err)
 	}
 	for _, s := range book.Semaphores {
-		_, err := e.SendSemaphore(ctx, in, s.Name, core.SemaphoreConfigure{
+		_, err := e.Semaphores().Send(ctx, in, s.Name, core.SemaphoreConfigure{
 			Name: s.Name, Namespace: in.Namespace, Tenant: in.Tenant, Slots: s.Slots,
 		})
 		errs = append(errs, err)
 	}
 	for _, s := range book.Subscriptions(in.Namespace, in.Tenant) {
-		_, err := e.SendBus(ctx, core.BusSubscribe{Subscriber: s})
+		_, err := e.Subscribers().Send(ctx, core.BusSubscribe{Subscriber: s})
 		errs = append(errs, err)
 	}
 	for _, w := range book.Workers {
-		_, err := e.SendWorker(ctx, in, w.Name, core.WorkerConfigure{Spec: w.Spec(in.Namespace, in.Tenant)})
+		_, err := e.Workers().Send(ctx, in, w.Name, core.WorkerConfigure{Spec: w.Spec(in.Namespace, in.Tenant)})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -79,11 +79,11 @@ func Example() {
 	in := shell.Scope{Namespace: "default", Tenant: "default"}
 	err = declare(ctx, engine, book, in)
 	def, _ := book.Pipeline("hello")
-	p, startErr := engine.CreatePipeline(ctx, core.PipelineSpec{
+	p, startErr := engine.Pipelines().Create(ctx, core.PipelineSpec{
 		Namespace: in.Namespace, Tenant: in.Tenant, Runbook: book.Name, Definition: def,
 		Context: map[string]json.RawMessage{"who": json.RawMessage(`"ann"`)},
 	})
-	p, waitErr := engine.WaitPipeline(ctx, p.ID)
+	p, waitErr := engine.Pipelines().Wait(ctx, p.ID)
 	stop()
 	fmt.Println(p.Phase.Type, string(p.Context["greet"]), errors.Join(err, startErr, waitErr, <-stopped))
 	// Output: done "hello ann" <nil>

@@ -1,10 +1,6 @@
 package session
 
-import (
-	"strconv"
-	"strings"
-	"time"
-)
+import "time"
 
 // patience is how long processes may take to be gone after SIGKILL: on a busy
 // machine, or with much memory to give back, that is no moment.
@@ -32,17 +28,3 @@ type identity struct {
 }
 
 func (p process) identity() identity { return identity{p.pid, p.started} }
-
-// joined names processes in an error.
-func joined(ids []int) string {
-	const most = 8
-	words := make([]string, 0, most+1)
-	for i, id := range ids {
-		if i == most {
-			words = append(words, "and "+strconv.Itoa(len(ids)-i)+" more")
-			break
-		}
-		words = append(words, strconv.Itoa(id))
-	}
-	return strings.Join(words, ", ")
-}

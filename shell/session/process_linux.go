@@ -3,11 +3,8 @@ package session
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +12,6 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/procs"
 )
-
-// dieWithUs lets a command end when this process does, so that what it asks for
-// does not happen long after. The kernel ties that to the thread which starts it.
-func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // waitable gives a terminal whose reads and writes have deadlines and end when it
 // is closed; else a write that nobody reads would wait for ever.
@@ -37,23 +30,7 @@ func waitable(master *os.File) (*os.File, error) {
 
 // processes lists all processes that have not ended, with the marks of those
 // whose environment we may read.
-func processes() ([]process, error) {
-	ids, err := procs.IDs("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("list the processes: %w", err)
-	}
-	all := make([]process, 0, len(ids))
-	for _, pid := range ids {
-		p, ok, err := readProcess(pid)
-		if err != nil {
-			return nil, fmt.Errorf("list the processes: %w", err)
-		}
-		if ok {
-			all = append(all, p)
-		}
-	}
-	return all, nil
-}
+func processes() ([]process, error) { return procs.All(readProcess) }
 
 // readProcess reports false for a process that has ended. It waits for one that is
 // amid an exec, for that moment: such a process shows no environment.

@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithUs has no counterpart here: the command ends by itself.
-func dieWithUs(*exec.Cmd) {}
-
 // waitable gives the terminal as it is: that it can be polled is known of Linux only.
 func waitable(master *os.File) (*os.File, error) { return master, nil }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procs"
 )
 
 // end ends all of the tree: SIGHUP and SIGTERM, SIGKILL after a grace. It
@@ -34,7 +35,7 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 				return nil
 			}
 		case !deadline.IsZero() && now.After(deadline):
-			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", joined(pids(left)), patience)
+			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", procs.JoinIDs(pids(left)), patience)
 		case now.Before(polite):
 			for _, p := range left {
 				if !asked[p.identity()] {
@@ -123,28 +124,12 @@ func family(all []process, pid int) map[int]bool {
 	for _, p := range all {
 		parents[p.pid] = p.parent
 	}
-	ids := map[int]bool{}
-	for ; pid > 0 && !ids[pid]; pid = parents[pid] {
-		ids[pid] = true
-	}
-	return ids
+	return procs.Ancestors(pid, func(pid int) int { return parents[pid] })
 }
 
 // signal sends signals to the process, if it still is what it was.
 func (p process) signal(signals ...os.Signal) {
-	// The handle comes first: where the system has such (pidfd), a process that
-	// takes over the id later cannot be hit by it.
-	handle, err := os.FindProcess(p.pid)
-	if err != nil {
-		return
-	}
-	defer func() { _ = handle.Release() }()
-	if !p.isStill() {
-		return
-	}
-	for _, sig := range signals {
-		_ = handle.Signal(sig)
-	}
+	_ = procs.Signal(p.pid, p.isStill, signals...)
 }
 
 func pids(all []process) []int {

@@ -17,11 +17,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // tmux is the backend that talks to a tmux server of our own. What may be long
@@ -169,8 +171,8 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 		defer func() { _ = f.Close() }()
 		cmd.Stdin = f
 	}
-	dieWithUs(cmd)
-	runtime.LockOSThread() // see dieWithUs
+	procgroup.DieWithParent(cmd, syscall.SIGKILL) // what it asks for must not happen long after
+	runtime.LockOSThread()                        // see DieWithParent
 	err := cmd.Run()
 	runtime.UnlockOSThread()
 	said := strings.TrimSpace(stderr.String())

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/store"
 )
 

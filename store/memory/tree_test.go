@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 )
 
 func TestATreeIsASortedMapAndOldOnesNeverChange(t *testing.T) {

@@ -3,6 +3,7 @@ package procs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
@@ -32,8 +33,37 @@ func IDs(dir string) ([]int, error) {
 	return ids, err
 }
 
+// All lists what read gives of each process of this machine; read reports false for
+// a process that is to be left out, such as one that has ended meanwhile.
+func All[T any](read func(pid int) (T, bool, error)) ([]T, error) {
+	ids, err := IDs("/proc")
+	all := make([]T, 0, len(ids))
+	for _, pid := range ids {
+		if err != nil {
+			break
+		}
+		var p T
+		var ok bool
+		if p, ok, err = read(pid); ok && err == nil {
+			all = append(all, p)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the processes: %w", err)
+	}
+	return all, nil
+}
+
+// Ours reports whether a process belongs to our user. One whose memory is closed to
+// its own user counts as root's: we could not read it anyway.
+func Ours(pid int) bool {
+	var st unix.Stat_t
+	return unix.Stat(Dir(pid), &st) == nil && int(st.Uid) == os.Geteuid()
+}
+
 // Stat is what there is to know of a process or thread.
 type Stat struct {
+	Name                   string // of the program, or what it calls itself; up to 15 bytes
 	State                  string // one letter, see [Stat.Ended]
 	Parent, Group, Session int
 	Started                string // in ticks since the system's start: tells it from a later one with the same id
@@ -61,11 +91,12 @@ func ReadStat(dir string) (Stat, bool, error) {
 func parseStat(b []byte) (Stat, bool) {
 	// The second field is the name in parentheses, which may hold anything, such as
 	// ") Z 1". What follows is counted from the third.
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 20 {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	fields := strings.Fields(string(b[end+1:]))
+	if open < 0 || end < open || len(fields) < 20 {
 		return Stat{}, false
 	}
-	s := Stat{State: fields[0], Started: fields[19]}
+	s := Stat{Name: string(b[open+1 : end]), State: fields[0], Started: fields[19]}
 	s.Parent, _ = strconv.Atoi(fields[1])
 	s.Group, _ = strconv.Atoi(fields[2])
 	s.Session, _ = strconv.Atoi(fields[3])

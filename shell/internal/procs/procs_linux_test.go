@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -45,7 +46,7 @@ func TestAStatusIsReadWhateverTheNameOfTheProgram(t *testing.T) {
 	for _, name := range []string{"sh", "a b", ") Z 1", "((", "a\nb"} {
 		s, ok := parseStat(fmt.Appendf(nil, "12 (%s)%s", name, rest))
 		require.True(t, ok, name)
-		assert.Equal(t, Stat{State: "S", Parent: 7, Group: 8, Session: 9, Started: "4711"}, s, name)
+		assert.Equal(t, Stat{Name: name, State: "S", Parent: 7, Group: 8, Session: 9, Started: "4711"}, s, name)
 	}
 	for _, short := range []string{"", "12 (sh)", "12 (sh) S 7", "12 (sh) S 7 8 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0"} {
 		_, ok := parseStat([]byte(short))
@@ -71,4 +72,28 @@ func TestAProcessThatIsGoneIsNoErrorButALackOfDescriptorsIs(t *testing.T) {
 	}
 	_, err = IDs("/proc/none")
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestASignalGoesOnlyToTheProcessThatIsMeant(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	require.NoError(t, cmd.Start())
+	require.NoError(t, Signal(cmd.Process.Pid, func() bool { return false }, unix.SIGKILL))
+	st, ok, err := ReadStat(Dir(cmd.Process.Pid))
+	require.NoError(t, err)
+	require.True(t, ok && !st.Ended())
+	require.NoError(t, Signal(cmd.Process.Pid, func() bool { return true }, unix.SIGKILL))
+	require.Error(t, cmd.Wait())
+	require.NoError(t, Signal(cmd.Process.Pid, func() bool { return true }, unix.SIGKILL), "it has ended")
+}
+
+func TestProcessesAreListedWithTheirAncestors(t *testing.T) {
+	own, err := All(func(pid int) (int, bool, error) { return pid, Ours(pid), nil })
+	require.NoError(t, err)
+	assert.Contains(t, own, os.Getpid())
+	_, err = All(func(int) (int, bool, error) { return 0, false, unix.EMFILE })
+	require.ErrorIs(t, err, unix.EMFILE)
+	parents := map[int]int{9: 7, 7: 1, 1: 0, 8: 1}
+	assert.Equal(t, map[int]bool{9: true, 7: true, 1: true}, Ancestors(9, func(pid int) int { return parents[pid] }))
+	assert.Equal(t, "1, 2", JoinIDs([]int{1, 2}))
+	assert.Equal(t, "1, 2, 3, 4, 5, 6, 7, 8 and 2 more", JoinIDs([]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}))
 }

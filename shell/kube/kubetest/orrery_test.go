@@ -96,34 +96,34 @@ func (h here) Apply(spec core.JobSpec) error {
 	if err := h.service.Check(spec); err != nil {
 		return err
 	}
-	_, err := h.engine.ApplyJob(h.ctx, spec)
+	_, err := h.engine.Jobs().Apply(h.ctx, spec)
 	return err
 }
 
 // Trigger makes a run now.
 func (h here) Trigger(job string) (uuid.UUID, error) {
-	made, err := h.engine.TriggerJob(h.ctx, scope, job, shell.TriggerOptions{By: "a test"})
+	made, err := h.engine.Jobs().Trigger(h.ctx, scope, job, shell.TriggerOptions{By: "a test"})
 	return made.Run, err
 }
 
 // Runs are the runs of a job, newest first.
 func (h here) Runs(job string) ([]core.Orchestrator, error) {
-	runs, _, err := h.engine.JobRuns(h.ctx, shell.JobRunFilter{Scope: &scope, Job: job}, shell.Page{Limit: 100})
+	runs, _, err := h.engine.Runs().List(h.ctx, shell.JobRunFilter{Scope: &scope, Job: job}, shell.Page{Limit: 100})
 	return runs, err
 }
 
 // Run reads a run.
-func (h here) Run(id uuid.UUID) (core.Orchestrator, error) { return h.engine.JobRun(h.ctx, id) }
+func (h here) Run(id uuid.UUID) (core.Orchestrator, error) { return h.engine.Runs().Get(h.ctx, id) }
 
 // Cancel cancels a run.
 func (h here) Cancel(id uuid.UUID) error {
-	_, err := h.engine.SendJobRun(h.ctx, id, core.OrchestratorCancel{Reason: "a test"})
+	_, err := h.engine.Runs().Send(h.ctx, id, core.OrchestratorCancel{Reason: "a test"})
 	return err
 }
 
 // Log reads what is stored of an attempt's logs.
 func (h here) Log(id uuid.UUID, attempt uint32) (string, error) {
-	text, err := h.engine.RunLog(h.ctx, id, attempt)
+	text, err := h.engine.Runs().Log(h.ctx, id, attempt)
 	return string(text), err
 }
 

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// flagError says what is wrong with a flag in the words of this program: the
+// library's are those of Go's parsers.
+func flagError(_ *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		return usagef("--%s: needs a value", missing.GetFlag().Name)
+	}
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return &exitError{code: exitUsage, err: err}
+	}
+	f, value := bad.GetFlag(), text.Clip(bad.GetValue(), 60)
+	switch f.Value.Type() {
+	case "int", "uint32", "uint64":
+		return usagef("--%s: %q is not a whole number in range", f.Name, value)
+	case "bool":
+		return usagef("--%s: %q is neither true nor false", f.Name, value)
+	case "duration":
+		return usagef("--%s: %q is not a duration such as 30s, 5m or 24h", f.Name, value)
+	}
+	return usagef("--%s: %q is not right: %w", f.Name, value, errors.Unwrap(bad))
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no arguments: %q is one too many", cmd.CommandPath(), text.Clip(args[0], 60))
+	}
+	return nil
+}
+
+// oneArg wants one argument, and names it where it is missing.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usagef("%s is missing, as in: %s %s", name, cmd.CommandPath(), name)
+		case 1:
+			if args[0] == "" {
+				return usagef("%s is empty: %s wants one", name, cmd.CommandPath())
+			}
+			return nil
+		}
+		return usagef("want one %s, got %d arguments", name, len(args))
+	}
+}
+
+// oneID is the argument of most commands.
+func oneID(cmd *cobra.Command, args []string) error {
+	if err := oneArg("ID")(cmd, args); err != nil {
+		return err
+	}
+	return checkID(args[0])
+}
+
+// checkID looks at an id that the user typed.
+func checkID(s string) error {
+	if id, err := uuid.Parse(s); err != nil || id == uuid.Nil {
+		return usagef("%q is not an id: want a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", text.Clip(s, 60))
+	}
+	return nil
+}
+
+// checkOneOf refuses a word that is not among those that a flag takes.
+func checkOneOf(flag, v string, words []string) error {
+	if slices.Contains(words, v) {
+		return nil
+	}
+	last := len(words) - 1
+	return usagef("--%s: %q is unknown: use %s or %s", flag, text.Clip(v, 60), strings.Join(words[:last], ", "), words[last])
+}
+
+// parseCron reads --cron and --tz, and says which of them is wrong.
+func parseCron(expr, zone string) (*schedule.Schedule, error) {
+	s, err := schedule.Parse(expr, cmp.Or(zone, "UTC"), effects.TimeOf(time.Now()))
+	return s, cronError(err)
+}
+
+// cronError names the flag that a schedule's error is about.
+func cronError(err error) error {
+	wrong, ok := errors.AsType[*schedule.Error](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && wrong.Field == "timezone":
+		return usagef("--tz: %s", wrong.Problem)
+	case ok:
+		return usagef("--cron: %s", wrong.Problem)
+	}
+	return usagef("--cron: %w", err)
+}
+
+// fixed completes a flag with words that are known beforehand.
+func fixed(cmd *cobra.Command, flag string, words []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(fmt.Sprintf("complete --%s: %v", flag, err)) // there is no such flag, or it was done before
+	}
+}
+
+// completeZone completes --tz.
+func completeZone(cmd *cobra.Command) { fixed(cmd, "tz", schedule.ZoneNames()) }

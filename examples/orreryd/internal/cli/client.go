@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+)
+
+// maxAnswer bounds the bytes of an answer that are read.
+const maxAnswer = 256 << 20
+
+// client talks to a running daemon.
+type client struct {
+	base  *url.URL
+	token string
+	http  *http.Client
+}
+
+// addClientFlags adds what [app.client] reads to a command and all below it.
+func (a *app) addClientFlags(cmd *cobra.Command) *cobra.Command {
+	f := cmd.PersistentFlags()
+	f.StringVar(&a.server, "server", "", "`URL` of the daemon (default $ORRERY_SERVER, else "+config.DefaultServer+")")
+	f.StringVar(&a.token, "token", "", "bearer `token` (default $ORRERY_TOKEN, which other users cannot see)")
+	f.BoolVar(&a.json, "json", false, "print JSON, for programs")
+	return cmd
+}
+
+func (a *app) client() (*client, error) {
+	server := cmp.Or(a.server, cmp.Or(a.env("ORRERY_SERVER"), config.DefaultServer))
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	base, err := url.Parse(server)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, usagef("--server: %q is not a URL such as %s", server, config.DefaultServer)
+	}
+	base.User, base.RawQuery, base.Fragment = nil, "", ""
+	token := cmp.Or(a.token, a.env("ORRERY_TOKEN"))
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, usagef("the token has white space or characters that are not ASCII: was it copied whole?")
+	}
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+		DisableKeepAlives:     false,
+	}
+	return &client{base: base, token: token, http: &http.Client{
+		Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // the API redirects nobody, and a token must not travel
+		},
+	}}, nil
+}
+
+// close drops the idle connections.
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// request is one call of the API.
+type request struct {
+	method, path string
+	query        url.Values
+	body         any // sent as JSON; nil: none
+	raw          []byte
+	header       http.Header // with raw
+}
+
+// do sends a request and gives the body of a good answer, which the caller
+// closes. All else is an error that says what the daemon said.
+func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
+	body := r.raw
+	if r.body != nil {
+		var err error
+		if body, err = text.PlainJSON(r.body); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+	}
+	u := c.base.JoinPath(r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(req.Header, r.header)
+	req.Header.Set("User-Agent", "orreryd/"+version.String())
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		defer func() { _ = resp.Body.Close() }()
+		return nil, c.refused(resp)
+	}
+	return resp, nil
+}
+
+// json sends a request and decodes the answer into out, unless that is nil. It
+// also gives the answer as it came.
+func (c *client) json(ctx context.Context, r request, out any) (json.RawMessage, error) {
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
+	}
+	if resp.StatusCode == http.StatusNoContent || out == nil {
+		return b, nil
+	}
+	if !isJSON(resp) {
+		return nil, fmt.Errorf("%s does not answer as orreryd does (content type %q): is --server right?", c.base, text.Clean(resp.Header.Get("Content-Type")))
+	}
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
+	}
+	return b, nil
+}
+
+func isJSON(resp *http.Response) bool {
+	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return err == nil && t == "application/json"
+}
+
+// unreachable explains a request that got no answer.
+func (c *client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted while waiting for %s: %w", c.base, context.Cause(ctx))
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) { // the machine is there, and nobody listens
+		return &exitError{code: exitNoDaemon, err: fmt.Errorf("no daemon answers at %s: start one with `orreryd orchestrate`", c.base)}
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return &exitError{code: exitNoDaemon, err: fmt.Errorf("no answer from %s: %w", c.base, err)}
+}
+
+// conflictError says that something is not so that it can be done: it may be
+// later.
+type conflictError struct{ error }
+
+// refused turns an answer that is an error into one.
+func (c *client) refused(resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var e struct {
+		Error string `json:"error"`
+	}
+	if !isJSON(resp) || json.Unmarshal(b, &e) != nil || e.Error == "" {
+		return fmt.Errorf("%s answered %q, not as orreryd does: is --server right?", c.base, resp.Status)
+	}
+	err := errors.New(e.Error)
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		return &exitError{code: exitNotFound, err: err}
+	case http.StatusConflict:
+		return conflictError{err}
+	case http.StatusUnauthorized:
+		if strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
+			return fmt.Errorf("%w: give the right one with --token or ORRERY_TOKEN", err)
+		}
+	}
+	return err
+}
+
+// withClient runs a command's work with a client.
+func (a *app) withClient(run func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return run(cmd.Context(), c, args)
+	}
+}
+
+// readArgument reads a value that may be given as @FILE or as - for stdin.
+func (a *app) readArgument(flag, v string) ([]byte, error) {
+	var b []byte
+	var err error
+	switch {
+	case v == "-":
+		b, err = io.ReadAll(a.in)
+	case strings.HasPrefix(v, "@"):
+		b, err = os.ReadFile(v[1:])
+	default:
+		return []byte(v), nil
+	}
+	if err != nil {
+		return nil, usagef("--%s: %w", flag, err)
+	}
+	return b, nil
+}
+
+// parsePairs reads KEY=VALUE flags.
+func parsePairs(flag string, pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, usagef("--%s: %q is not KEY=VALUE", flag, p)
+		}
+		if _, twice := m[k]; twice {
+			return nil, usagef("--%s: the key %q is there twice", flag, k)
+		}
+		m[k] = v
+	}
+	return m, nil
+}

@@ -1,0 +1,374 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+func TestTheDemonstrationShowsAFiringAndWhatToTypeNext(t *testing.T) {
+	db := database(t)
+	p := start(t, "--demo", "--db", db)
+	await(t, p.out, `A new schedule, "\*/5 \* \* \* \* \*", runs .date -u. every 5 seconds`)
+	next := await(t, p.out, `recurring list`)
+	await(t, p.out, `actions add --wait`)
+	await(t, p.out, `^\d\d:\d\d:\d\d  demo: the time, every 5 seconds  completed: .*UTC.*\(\d+m?s late, took `)
+
+	// What it tells to type works.
+	_, typed, ok := strings.Cut(strings.TrimSpace(next), "orreryd ")
+	require.True(t, ok, next)
+	assert.Contains(t, p.ok(strings.Fields(typed)...), "*/5 * * * * *")
+
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
+	assert.Empty(t, p.stderr.String(), "the lines of the demonstration are all that a newcomer sees")
+
+	// The second time the schedule is there, and goes on.
+	p = start(t, "--demo", "--db", db)
+	await(t, p.out, `The database has a schedule already: .* runs date -u, next at 20`)
+	await(t, p.out, `completed: .*UTC`)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
+}
+
+// verified holds that what a daemon left behind is sound.
+func verified(t *testing.T, db string) {
+	t.Helper()
+	for _, args := range [][]string{{"check", "--db", db}, {"replay", "--verify", "--db", db}} {
+		r := cli(t, nil, "", args...)
+		require.Zerof(t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
+	}
+}
+
+// action reads an action as the API shows it.
+func (p *process) action(id string) core.Action {
+	p.t.Helper()
+	var a core.Action
+	require.NoError(p.t, json.Unmarshal([]byte(p.ok("actions", "show", id, "--json")), &a))
+	return a
+}
+
+// add adds an action, and gives its id.
+func (p *process) add(args ...string) string {
+	p.t.Helper()
+	return anID.FindString(p.ok(append([]string{"actions", "add"}, args...)...))
+}
+
+func TestTwoActionsAHundredMillisecondsApartBothFire(t *testing.T) { // B8
+	for _, mode := range [][]string{nil, {"--strict-tick"}} {
+		t.Run(strings.Join(append([]string{"tick"}, mode...), " "), func(t *testing.T) {
+			p := start(t, append([]string{"--db", database(t), "--tick-rate", "0.5", "--demo"}, mode...)...)
+			p.add("--in", "300ms", "--label", "first", "--", "echo", "one")
+			p.add("--in", "400ms", "--label", "second", "--", "echo", "two")
+			// Due at one tick, they run side by side and end in any order; the
+			// demonstration's own action may end between them.
+			both := await(t, p.out, `(first|second)  completed: `) + await(t, p.out, `(first|second)  completed: `)
+			assert.Contains(t, both, "first  completed: one")
+			assert.Contains(t, both, "second  completed: two")
+		})
+	}
+}
+
+// fifo makes a pipe that a command of the daemon reads from, so that the test
+// decides when the command ends.
+func fifo(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gate")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	return path
+}
+
+// open lets a command go on that reads from the gate; it returns once there is
+// one.
+func open(t *testing.T, gate, text string) {
+	t.Helper()
+	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString(text)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+func TestAStopWaitsForWhatRuns(t *testing.T) {
+	db, gate := database(t), fifo(t)
+	p := start(t, "--db", db)
+	id := p.add("--", "cat", gate)
+	p.signal(syscall.SIGTERM)
+	await(t, p.errs, `msg=stopping running=1`)
+	assert.Contains(t, p.ok("actions", "list"), "running", "it answers while it waits")
+	r := p.do("actions", "add", "--", "true")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "the engine is stopped")
+	open(t, gate, "well done")
+	assert.Zero(t, p.code())
+
+	p = start(t, "--db", db)
+	a := p.action(id)
+	assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status.Reason)
+	assert.Contains(t, string(a.Status.Result), "well done")
+}
+
+func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {
+	db := database(t)
+	c := write(t, "orrery.toml", "[engine]\nstop_timeout_seconds = 0.2\n")
+	p := start(t, "--db", db, "--config", c, "--log-level", "debug")
+	lost := p.add("--", "sleep", "1000")
+	again := p.add("--on-interrupt", "retry", "--", "sleep", "1000")
+	for range 2 {
+		await(t, p.errs, `action\.start`)
+	}
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
+	verified(t, db)
+
+	p = start(t, "--db", db)
+	a := p.action(lost)
+	assert.Equal(t, core.StatusFailed, a.Status.Type)
+	assert.Contains(t, a.Status.Reason, "interrupted by a shutdown")
+	b := p.action(again)
+	assert.NotEqual(t, core.StatusFailed, b.Status.Type, "it is safe to repeat")
+	p.ok("actions", "cancel", again)
+}
+
+func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		t.Run(sig.String(), func(t *testing.T) {
+			db := database(t)
+			p := start(t, "--db", db, "--log-level", "debug")
+			id := p.add("--", "sleep", "1000")
+			await(t, p.errs, `action\.start`)
+			p.signal(sig)
+			await(t, p.errs, `msg=stopping running=1`)
+			select {
+			case <-p.exited:
+				require.Fail(t, "one signal ended it at once")
+			case <-time.After(sameSignal):
+			}
+			p.signal(sig)
+			assert.Equal(t, code, p.code())
+			assert.Contains(t, p.stderr.String(), "again: ending at once")
+
+			p = start(t, "--db", db, "--tick-rate", "0.1")
+			await(t, p.errs, `action\.fail.*recovered from restart`)
+			assert.Equal(t, core.StatusFailed, p.action(id).Status.Type, "nobody knows how far it came")
+			p.signal(syscall.SIGTERM)
+			assert.Zero(t, p.code())
+			verified(t, db)
+		})
+	}
+}
+
+func TestASignalThatComesTwiceAtOnceCountsOnce(t *testing.T) { // as timeout(1) sends it
+	for after, counts := range map[time.Duration]bool{0: false, sameSignal - 1: false, sameSignal: true, time.Hour: true} {
+		signals := make(chan os.Signal, 2)
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGINT
+		close(signals)
+		ctx, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		readings := []time.Time{begin, begin.Add(after)}
+		second := secondSignal(ctx, signals, cancel, func() time.Time {
+			at := readings[0]
+			readings = readings[1:]
+			return at
+		})
+		require.Error(t, ctx.Err(), "the first one stops it")
+		if counts {
+			assert.Equal(t, syscall.SIGINT, second, after)
+		} else {
+			assert.Nil(t, second, after)
+		}
+	}
+}
+
+func TestAKilledDaemonGoesOnWhereItWas(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	later := p.add("--in", "1h", "--label", "later", "--", "echo", "hi")
+	done := p.add("--wait", "--", "echo", "done")
+	p.signal(syscall.SIGKILL)
+	assert.Equal(t, -1, p.code())
+	verified(t, db)
+
+	p = start(t, "--db", db)
+	assert.Equal(t, core.StatusPending, p.action(later).Status.Type)
+	a := p.action(done)
+	assert.Equal(t, core.StatusCompleted, a.Status.Type)
+	assert.EqualValues(t, 1, a.Run)
+}
+
+func TestADatabaseBelongsToOneDaemon(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	second := begin(t, nil, "orchestrate", "--db", db, "--listen", "127.0.0.1:0")
+	assert.Equal(t, exitFailed, second.code())
+	await(t, second.errs, `orreryd: open .*orrery\.db: the file is in use by another process: is another orreryd running on it\?`)
+	for _, args := range [][]string{{"check", "--db", db}, {"replay", "--verify", "--db", db}, {"compact", "--db", db}, {"backup", "--db", db, "--to", db + ".copy"}} {
+		r := cli(t, nil, "", args...)
+		assert.Equal(t, exitFailed, r.code, args)
+		assert.Contains(t, r.err, "stop the daemon first", args)
+	}
+	p.ok("actions", "list") // the first one noticed nothing
+}
+
+func TestAnAddressBelongsToOneDaemon(t *testing.T) {
+	p := start(t, "--db", database(t))
+	r := cli(t, nil, "", "orchestrate", "--db", database(t), "--listen", strings.TrimPrefix(p.url, "http://"))
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "the address is in use: is another orreryd running? Choose another one with --listen")
+}
+
+func TestADaemonThatCannotStartLeavesNoDatabaseBehind(t *testing.T) {
+	p := start(t, "--db", database(t))
+	taken := strings.TrimPrefix(p.url, "http://")
+	free := "127.0.0.1:0"
+	hook := "[webhooks.a]\ntool = 'command'\nsignature = 'none'\ntool_input = { argv = ['cat'] }\n"
+	for name, row := range map[string]struct {
+		listen, toml, want string
+		code               int
+	}{
+		"the address is taken":  {taken, "", "the address is in use", exitFailed},
+		"the port is none":      {"127.0.0.1:99999", "", `the port "99999"`, exitUsage},
+		"too many attempts":     {free, hook + "max_attempts = 2000000", "webhooks.a.max_attempts: 2000000", exitUsage},
+		"a namespace of lines":  {free, hook + "namespace = \"a\\nb\"", "webhooks.a.namespace: ", exitUsage},
+		"a tenant that is long": {free, hook + "tenant = '" + strings.Repeat("t", 265) + "'", "webhooks.a.tenant: 265 bytes", exitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := database(t)
+			c := write(t, "orrery.toml", row.toml)
+			r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", row.listen, "--config", c)
+			assert.Equal(t, row.code, r.code)
+			assert.Contains(t, r.err, row.want)
+			assert.NoFileExists(t, db)
+			if row.toml != "" {
+				check := cli(t, nil, "", "config", "check", c)
+				assert.Equal(t, exitUsage, check.code, "config check says what orchestrate says")
+				assert.Contains(t, check.err, row.want)
+			}
+		})
+	}
+}
+
+func TestTwoDaemonsOfOneConfigurationAreToldOfTheFile(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "orrery.db: the file is in use by another process: is another orreryd running on it?")
+}
+
+func TestAnEmptyFileIsNotCompacted(t *testing.T) {
+	db := write(t, "orrery.db", "")
+	for _, args := range [][]string{{"check", "--db", db}, {"compact", "--db", db}, {"backup", "--db", db, "--to", db + ".copy"}} {
+		r := cli(t, nil, "", args...)
+		assert.Equal(t, exitFailed, r.code, args)
+		assert.Contains(t, r.err, "not an Orrery database: it is empty", args)
+		info, err := os.Stat(db)
+		require.NoError(t, err)
+		assert.Zero(t, info.Size(), "%q changed it", args)
+	}
+}
+
+func TestTheDemonstrationSaysWhereATokenIsNeeded(t *testing.T) {
+	c := write(t, "orrery.toml", "[[tokens]]\nname = 'ops'\ntoken = 'a-token-of-the-tests'\n")
+	p := start(t, "--demo", "--db", database(t), "--config", c)
+	await(t, p.out, `actions add --wait`)
+	await(t, p.out, `ORRERY_TOKEN=.*--token`)
+}
+
+func TestWithoutATokenOnlyLoopbackIsServed(t *testing.T) {
+	for _, row := range []struct{ listen, want string }{
+		{":0", "means all interfaces"},
+		{"0.0.0.0:0", "not loopback"},
+		{"[::]:0", "not loopback"},
+		{"192.0.2.1:0", "not loopback"},
+		{"nonsense", "want host:port"},
+	} {
+		db := database(t)
+		r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", row.listen)
+		assert.Equal(t, exitUsage, r.code, row.listen)
+		assert.Contains(t, r.err, row.want, row.listen)
+		assert.NoFileExists(t, db, "nothing is begun")
+	}
+	c := write(t, "orrery.toml", "[[tokens]]\nname = 'ops'\ntoken = 'a-token-of-the-tests'\nadmin = true\n")
+	p := begin(t, nil, "orchestrate", "--db", database(t), "--listen", "0.0.0.0:0", "--config", c)
+	p.awaitReady()
+	assert.Equal(t, exitFailed, p.do("actions", "list").code)
+	p.ok("actions", "list", "--token", "a-token-of-the-tests")
+}
+
+func TestAWrongDatabaseFileIsNamed(t *testing.T) {
+	foreign := write(t, "notes.db", strings.Repeat("dear diary ", 1000))
+	r := cli(t, nil, "", "orchestrate", "--db", foreign, "--listen", "127.0.0.1:0")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "notes.db: not an Orrery database")
+}
+
+func TestSystemdIsToldWhenTheDaemonIsReadyAndWhenItStops(t *testing.T) {
+	t.Chdir(t.TempDir()) // a socket's path must be short
+	socket := "s"
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	told := func() string {
+		b := make([]byte, 256)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		n, err := conn.Read(b)
+		require.NoError(t, err)
+		return string(b[:n])
+	}
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	abs := filepath.Join(here, socket)
+	p := begin(t, []string{"NOTIFY_SOCKET=" + abs}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
+	assert.Equal(t, "READY=1", told())
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, "STOPPING=1", told())
+	assert.Zero(t, p.code())
+}
+
+func TestADaemonRunsAlthoughSystemdCannotBeTold(t *testing.T) {
+	p := begin(t, []string{"NOTIFY_SOCKET=/nowhere/socket"}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
+	p.awaitReady()
+	await(t, p.errs, "systemd was not told")
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+}
+
+func TestRecurringActionsRestWhereTheyAreSwitchedOff(t *testing.T) { // C9
+	db := database(t)
+	c := write(t, "orrery.toml", "[background]\nenable_recurring_actions = false\n")
+	p := start(t, "--db", db, "--config", c, "--tick-rate", "0.05")
+	id := anID.FindString(p.ok("recurring", "add", "--cron", "* * * * * *", "--", "echo", "hi"))
+	p.ok("actions", "add", "--in", "1200ms", "--wait", "--", "echo", "later") // a second has passed
+	assert.Contains(t, p.ok("recurring", "history", id), "nothing has been due yet")
+
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	p = start(t, "--db", db, "--demo")
+	await(t, p.out, "completed: hi")
+}
+
+func TestWhatAFailedCommandPrintedIsShown(t *testing.T) {
+	p := start(t, "--db", database(t))
+	const id = "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
+	r := p.do("actions", "add", "--wait", "--id", id, "--", "sh", "-c", `echo "a > b & c"; echo FATAL >&2; exit 3`)
+	assert.Equal(t, exitFailed, r.code)
+	shown := p.ok("actions", "show", id)
+	assert.Contains(t, shown, `echo \"a > b & c\"`, "the input as it was typed")
+	assert.Contains(t, shown, `"exit_code":3,"stdout":"a > b & c\n","stderr":"FATAL\n"`)
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// asProgram makes the test binary the program itself: what the tests run is
+// built once, and with the race detector where they are.
+const asProgram = "ORRERYD_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every wait of these tests; nothing is expected to take long.
+const patience = 60 * time.Second
+
+// lockedBuffer collects what a process prints while it runs.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// process is orreryd running for real.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	out    <-chan string // lines of stdout
+	errs   <-chan string // lines of stderr
+	stderr *lockedBuffer
+	url    string
+	exited chan struct{}
+}
+
+// environment is that of the tests without what would configure orreryd.
+func environment(extra ...string) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ORRERY") && !strings.HasPrefix(v, "NOTIFY_SOCKET") && !strings.Contains(strings.ToUpper(v), "_PROXY=") {
+			env = append(env, v)
+		}
+	}
+	return append(append(env, asProgram+"=1"), extra...)
+}
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(context.Background(), exe, args...) // ended by the test itself, by name of signal
+	cmd.Env = environment()
+	return cmd
+}
+
+// begin starts orreryd without waiting for anything.
+func begin(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	cmd := program(t, args...)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Dir = t.TempDir()
+	stdout, outW := io.Pipe()
+	stderr, errW := io.Pipe()
+	p := &process{t: t, cmd: cmd, stderr: &lockedBuffer{}, exited: make(chan struct{})}
+	p.out, p.errs = lines(stdout), lines(io.TeeReader(stderr, p.stderr))
+	cmd.Stdout, cmd.Stderr = outW, errW
+	require.NoError(t, cmd.Start())
+	go func() {
+		defer close(p.exited)
+		_ = cmd.Wait() // its code is read from ProcessState
+		_ = outW.Close()
+		_ = errW.Close()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-p.exited
+		if t.Failed() {
+			t.Logf("stderr of orreryd:\n%s", p.stderr)
+		}
+	})
+	return p
+}
+
+// lines gives what is printed, line by line, and never holds the printer up.
+func lines(r io.Reader) <-chan string {
+	c := make(chan string, 100_000)
+	go func() {
+		defer close(c)
+		for s := bufio.NewScanner(r); s.Scan(); {
+			c <- s.Text()
+		}
+	}()
+	return c
+}
+
+// start starts the daemon on a fresh port, and waits until it answers.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := begin(t, nil, append([]string{"orchestrate", "--listen", "127.0.0.1:0"}, args...)...)
+	p.awaitReady()
+	return p
+}
+
+// ownLoopback gives an address to listen on whose port nobody takes while a test
+// restarts its daemon there.
+func ownLoopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1:0" // elsewhere there is no other
+	}
+	id := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+id>>14&0x7f, 1+id>>7&0x7f, 1+id&0x7f)
+}
+
+var urlIn = regexp.MustCompile(`http://[0-9.:]+[0-9]`)
+
+func (p *process) awaitReady() {
+	p.t.Helper()
+	p.url = urlIn.FindString(await(p.t, p.out, `http://`))
+}
+
+// await gives the first line that matches.
+func await(t *testing.T, from <-chan string, pattern string) string {
+	t.Helper()
+	want := regexp.MustCompile(pattern)
+	deadline := time.After(patience)
+	var seen []string
+	for {
+		select {
+		case line, ok := <-from:
+			if !ok {
+				require.Failf(t, "the output ended", "without a line like %q; it was\n%s", pattern, strings.Join(seen, "\n"))
+			}
+			if want.MatchString(line) {
+				return line
+			}
+			seen = append(seen, line)
+		case <-deadline:
+			require.Failf(t, "no such line in time", "want one like %q; there was\n%s", pattern, strings.Join(seen, "\n"))
+		}
+	}
+}
+
+// signal sends a signal.
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// code waits for the end and gives the exit code.
+func (p *process) code() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		require.Fail(p.t, "orreryd did not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// result is what a command printed, and its exit code.
+type result struct {
+	out, err string
+	code     int
+}
+
+// cli runs a command of orreryd that ends by itself, in this process: only the
+// daemon needs one of its own.
+func cli(t *testing.T, env []string, stdin string, args ...string) result {
+	t.Helper()
+	get := func(k string) string {
+		for _, v := range env {
+			if name, value, _ := strings.Cut(v, "="); name == k {
+				return value
+			}
+		}
+		return ""
+	}
+	var out, stderr bytes.Buffer
+	code := Main(args, get, strings.NewReader(stdin), &out, &stderr)
+	return result{out: out.String(), err: stderr.String(), code: code}
+}
+
+// do runs a client command against the daemon.
+func (p *process) do(args ...string) result {
+	p.t.Helper()
+	return cli(p.t, []string{"ORRERY_SERVER=" + p.url}, "", args...)
+}
+
+// ok runs a client command that must succeed, and gives what it printed.
+func (p *process) ok(args ...string) string {
+	p.t.Helper()
+	r := p.do(args...)
+	require.Zerof(p.t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
+	return r.out
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func database(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "orrery.db")
+}
+
+var (
+	anID   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	aStamp = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)
+	aTime  = regexp.MustCompile(`20\d\d-\d\d-\d\d \d\d:\d\d:\d\d`)
+)
+
+// masked hides what differs from run to run, and keeps the widths of columns.
+func masked(s string) string {
+	s = anID.ReplaceAllString(s, "ID..................................")
+	s = aStamp.ReplaceAllString(s, "TIME....................")
+	return aTime.ReplaceAllString(s, "TIME...............")
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/runbook"
+)
+
+// runbookApplyCommand declares at the daemon what a runbook file declares.
+func (a *app) runbookApplyCommand() *cobra.Command {
+	var namespace, tenant string
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Declare the queues, semaphores and workers of a runbook at the daemon",
+		Long: `Declare at the running daemon what a runbook file declares: queues, semaphores,
+workers, and who wakes them. What is declared already is replaced; what is under
+way keeps what it began with, and nothing is taken away. Pipelines are not stored:
+each run is given its definition by "orreryd pipeline start FILE", which does all
+this first.`,
+		Example: "  orreryd runbook apply release.toml",
+		Args:    oneArg("FILE"),
+	}
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
+		book, err := a.loadRunbook(args[0])
+		if err != nil {
+			return err
+		}
+		declared, err := applyRunbook(ctx, c, book, namespace, tenant)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(map[string][]string{"declared": declared})
+		}
+		for _, d := range declared {
+			text.Sayf(a.out, "declared %s\n", text.Clean(d))
+		}
+		return nil
+	})
+	a.addScopeFlags(cmd, &namespace, &tenant)
+	return a.addClientFlags(cmd)
+}
+
+// applyRunbook declares all but pipelines, in an order in which nobody misses
+// what it names, and lists what it declared.
+func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, namespace, tenant string) ([]string, error) {
+	declared := []string{}
+	scope := url.Values{"namespace": {namespace}, "tenant": {tenant}}
+	put := func(what, path, name string, query url.Values, body any) error {
+		full, err := url.JoinPath(path, url.PathEscape(name))
+		if err != nil {
+			return err
+		}
+		if _, err := c.json(ctx, request{method: http.MethodPut, path: full, query: query, body: body}, &json.RawMessage{}); err != nil {
+			return fmt.Errorf("%s %q: %w", what, name, err)
+		}
+		declared = append(declared, what+" "+name)
+		return nil
+	}
+	for _, q := range book.Queues {
+		if err := put("queue", "/v1/queues", q.Name, scope, q.Config); err != nil {
+			return declared, err
+		}
+	}
+	for _, s := range book.Semaphores {
+		if err := put("semaphore", "/v1/semaphores", s.Name, scope, map[string]uint32{"slots": s.Slots}); err != nil {
+			return declared, err
+		}
+	}
+	for _, s := range book.Subscriptions(namespace, tenant) {
+		body := struct {
+			Match core.EventMatch `json:"match"`
+			Do    core.Reaction   `json:"do"`
+		}{s.Match, s.Do}
+		if err := put("subscriber", "/v1/subscribers", s.Name, nil, body); err != nil {
+			return declared, err
+		}
+	}
+	for _, w := range book.Workers {
+		body := struct {
+			Queue       string        `json:"queue"`
+			Concurrency uint32        `json:"concurrency,omitempty"`
+			PollMS      int64         `json:"poll_ms,omitempty"`
+			Do          core.WorkerDo `json:"do"`
+		}{w.Queue, w.Concurrency, w.PollMS, w.Do}
+		if err := put("worker", "/v1/workers", w.Name, scope, body); err != nil {
+			return declared, err
+		}
+	}
+	return declared, nil
+}
+
+// fromRunbook declares what the file declares, and takes the definition of one
+// of its pipelines: the one that is named, or the only one there is.
+func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *pipelineRequest) error {
+	book, err := a.loadRunbook(args[0])
+	if err != nil {
+		return err
+	}
+	def, err := config.PipelineOf(book, args[0], strings.Join(args[1:], ""))
+	if err != nil {
+		return err
+	}
+	if err := checkInputs(def, body.Context); err != nil {
+		return err
+	}
+	if body.Definition, err = text.PlainJSON(def); err != nil {
+		return err
+	}
+	if body.Runbook == "" {
+		body.Runbook = book.Name
+	}
+	_, err = applyRunbook(ctx, c, book, body.Namespace, body.Tenant)
+	return err
+}
+
+// checkInputs says which inputs are missing, and which nothing can read: a
+// runbook's phases refer to none but those that it declares, and to what a
+// worker or a subscriber would give.
+func checkInputs(def core.PipelineDef, given map[string]json.RawMessage) error {
+	names := []string{"item", "event"}
+	var declared []string
+	for _, in := range def.Inputs {
+		names, declared = append(names, in.Name), append(declared, in.Name)
+		if _, ok := given[in.Name]; !ok && in.Required {
+			return usagef("pipeline %q needs an input: give --input %s=VALUE", text.Clip(def.Name, 60), text.Clean(in.Name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, name) {
+			return usagef("--input: pipeline %q has no input %q: it has %s", text.Clip(def.Name, 60), text.Clip(name, 60), text.Clean(cmp.Or(strings.Join(declared, ", "), "none")))
+		}
+	}
+	return nil
+}
+
+// runbookArgs are those of pipeline start: none with --definition, else a file
+// and, where it has several, the name of a pipeline.
+func runbookArgs(cmd *cobra.Command, args []string) error {
+	given := cmd.Flags().Changed("definition")
+	switch {
+	case given && len(args) > 0:
+		return usagef("give either a runbook file or --definition, not both")
+	case !given && len(args) == 0:
+		return usagef("FILE is missing, as in: %s FILE [PIPELINE]", cmd.CommandPath())
+	case len(args) > 2:
+		return usagef("%d arguments are too many: want FILE and perhaps PIPELINE", len(args))
+	}
+	return nil
+}

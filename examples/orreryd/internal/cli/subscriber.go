@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+const subscribersPath = "/v1/subscribers"
+
+func (a *app) subscriberCommand() *cobra.Command {
+	m := machine[core.Subscription]{a: a, path: subscribersPath, show: a.printSubscriber, args: oneArg("NAME"), arg: "NAME"}
+	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
+		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
+		a.subscriberList(), a.subscriberShow(m), a.subscriberDeclare(m), m.verb("delete", "Delete a subscriber", http.MethodDelete, "", nil)))
+}
+
+// subscribers asks for all of them, as they came and read.
+func subscribers(ctx context.Context, c *client) (raws []json.RawMessage, list []core.Subscription, err error) {
+	var page struct {
+		Subscribers []json.RawMessage `json:"subscribers"`
+	}
+	if _, err := c.json(ctx, request{method: http.MethodGet, path: subscribersPath}, &page); err != nil {
+		return nil, nil, err
+	}
+	list = make([]core.Subscription, len(page.Subscribers))
+	for i, raw := range page.Subscribers {
+		if err := json.Unmarshal(raw, &list[i]); err != nil {
+			return nil, nil, fmt.Errorf("read the subscribers: %w", err)
+		}
+	}
+	return page.Subscribers, list, nil
+}
+
+func (a *app) subscriberList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List all subscribers, in the order in which they are told", Args: noArgs,
+		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
+			raws, list, err := subscribers(ctx, c)
+			switch {
+			case err != nil:
+				return err
+			case a.json:
+				return a.printJSON(map[string]any{"subscribers": raws})
+			}
+			rows := make([][]string, 0, len(list))
+			for _, s := range list {
+				rows = append(rows, []string{text.Clip(s.Name, 60), text.Clip(s.Match.Category+":"+cmp.Or(s.Match.Action, "*"), 60), reactionText(s.Do)})
+			}
+			return a.printPage([]string{"NAME", "EVENT", "DOES"}, rows, "no subscribers", "")
+		}),
+	}
+}
+
+func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a subscriber: which events it is told of, and what it does", Args: m.args,
+		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
+			raws, list, err := subscribers(ctx, c)
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(list, func(s core.Subscription) bool { return s.Name == args[0] })
+			if i < 0 {
+				return &exitError{code: exitNotFound, err: fmt.Errorf("there is no subscriber %q", text.Clip(args[0], 60))}
+			}
+			return a.printSubscriber(raws[i], list[i])
+		}),
+	}
+}
+
+func (a *app) subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
+	var match, do string
+	cmd := &cobra.Command{
+		Use: "declare NAME --match JSON --do JSON", Short: "Declare a subscriber, or replace what was declared", Args: m.args,
+		Example: `  orreryd subscriber declare wake-merger --match '{"category": "pipeline", "action": "phase", "data": {"phase": "merge"}}' --do '{"wake_worker": {"name": "merger"}}'
+  orreryd subscriber declare failures --match '{"category": "pipeline", "action": "failed"}' --do '{"push": {"name": "failures"}}'`,
+		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
+			body := map[string]json.RawMessage{}
+			for _, f := range [][2]string{{"match", match}, {"do", do}} {
+				b, err := a.jsonArgument(f[0], f[1])
+				switch {
+				case err != nil:
+					return err
+				case b == nil:
+					return usagef("--%s is missing: say which events, and what is done then", f[0])
+				}
+				body[f[0]] = b
+			}
+			return m.tell(ctx, c, http.MethodPut, m.of(args[0]), body)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&match, "match", "", "which events: `JSON` with category, action, component, source_id and data; @FILE or - for stdin")
+	f.StringVar(&do, "do", "", "`JSON` with one of wake_worker, push, signal and start_pipeline; @FILE or - for stdin")
+	return cmd
+}
+
+func (a *app) printSubscriber(raw json.RawMessage, s core.Subscription) error {
+	if a.json {
+		return a.printJSON(raw)
+	}
+	data := ""
+	if len(s.Match.Data) > 0 {
+		b, err := text.PlainJSON(s.Match.Data)
+		if err != nil {
+			return err
+		}
+		data = string(b)
+	}
+	return a.printFields([][2]string{
+		{"name", s.Name}, {"event", s.Match.Category + ":" + cmp.Or(s.Match.Action, "*")}, {"component", s.Match.Component},
+		{"source", idOr(s.Match.SourceID)}, {"data", data}, {"does", reactionText(s.Do)},
+	})
+}
+
+// reactionText says what a subscriber does.
+func reactionText(r core.Reaction) string {
+	switch {
+	case r.WakeWorker != nil:
+		return "wake worker " + text.Clip(r.WakeWorker.Name, 60)
+	case r.Push != nil:
+		return "push to queue " + text.Clip(r.Push.Name, 60)
+	case r.Signal != nil:
+		return "signal " + text.Clip(r.Signal.Name, 60) + " to pipeline " + r.Signal.Pipeline.String()
+	case r.StartPipeline != nil:
+		return "start pipeline " + text.Clip(r.StartPipeline.Definition.Name, 60)
+	}
+	return "-"
+}

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+func (a *app) webhookCommand() *cobra.Command {
+	return a.addClientFlags(group("webhook", "Send a webhook to the daemon", "", a.webhookSend()))
+}
+
+func (a *app) webhookSend() *cobra.Command {
+	var data, secret, secretEnv, signature, contentType, delivery string
+	cmd := &cobra.Command{
+		Use:   "send ROUTE",
+		Short: "Send a webhook, as the other side would",
+		Long: `Send a webhook to a route of the configuration, as the other side would: signed
+where a secret is given. The body is stored as it is, and the action that the
+next tick makes of it has the id that is printed.`,
+		Example: `  orreryd webhook send deploys --data '{"ref":"main"}' --secret-env DEPLOY_SECRET
+  orreryd webhook send deploys --data @event.json --signature github --secret-env DEPLOY_SECRET
+  echo '{"n":1}' | orreryd webhook send plain --data -`,
+		Args: oneArg("ROUTE"),
+	}
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
+		if !config.PlainName(args[0]) {
+			return usagef("%q is not a route: want 1 to 64 letters, digits, '-', '_' and '.'", text.Clip(args[0], 40))
+		}
+		body, err := a.readArgument("data", data)
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("secret") && cmd.Flags().Changed("secret-env") {
+			return usagef("give either --secret or --secret-env, not both")
+		}
+		key := secret
+		if cmd.Flags().Changed("secret-env") {
+			if key = a.env(secretEnv); key == "" {
+				return usagef("--secret-env: the environment variable %q is not set", secretEnv)
+			}
+		}
+		if key == "" && !cmd.Flags().Changed("signature") {
+			signature = config.SignNone
+		}
+		header, err := sign(signature, key, cmp.Or(delivery, "msg_"+uuid.NewString()), body, time.Now())
+		if err != nil {
+			return err
+		}
+		header.Set("Content-Type", contentType)
+		var accepted struct {
+			WebhookID uuid.UUID `json:"webhook_id"`
+			ActionID  uuid.UUID `json:"action_id"`
+		}
+		path, err := url.JoinPath("/v1/webhooks", args[0])
+		if err != nil {
+			return err
+		}
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: path, raw: body, header: header}, &accepted)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(raw)
+		}
+		_, err = fmt.Fprintf(a.out, "webhook %s is stored; its action is %s\n", accepted.WebhookID, accepted.ActionID)
+		return err
+	})
+	f := cmd.Flags()
+	f.StringVar(&data, "data", "", "the body: `TEXT`, @FILE, or - for stdin")
+	f.StringVar(&secret, "secret", "", "sign with that `secret`; other users can see it, --secret-env hides it")
+	f.StringVar(&secretEnv, "secret-env", "", "sign with the secret in that environment `variable`")
+	f.StringVar(&signature, "signature", config.SignStandard, "`scheme` of the signature: standard, github or none")
+	fixed(cmd, "signature", schemes)
+	f.StringVar(&contentType, "content-type", "application/json", "content `type` of the body")
+	f.StringVar(&delivery, "delivery", "", "`id` of the delivery (default a fresh one); the same one again is not stored again")
+	return cmd
+}
+
+var schemes = []string{config.SignStandard, config.SignGitHub, config.SignNone}
+
+// sign gives the headers that prove where a webhook comes from.
+func sign(scheme, secret, id string, body []byte, now time.Time) (http.Header, error) {
+	h := http.Header{}
+	if err := checkOneOf("signature", scheme, schemes); err != nil {
+		return nil, err
+	}
+	if scheme != config.SignNone && secret == "" {
+		return nil, usagef("--signature %s needs --secret or --secret-env", scheme)
+	}
+	switch scheme {
+	case config.SignNone:
+	case config.SignStandard:
+		wh, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return nil, usagef("--secret: not base64, as --signature standard wants it (whsec_…)")
+		}
+		sig, err := wh.Sign(id, now, body)
+		if err != nil {
+			return nil, fmt.Errorf("sign the webhook: %w", err)
+		}
+		h.Set("webhook-id", id)
+		h.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+		h.Set("webhook-signature", sig)
+	case config.SignGitHub:
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write(body)
+		h.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+		h.Set("X-GitHub-Delivery", id)
+	}
+	return h, nil
+}

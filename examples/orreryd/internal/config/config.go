@@ -1,0 +1,354 @@
+// Package config is the configuration of orreryd: it reads, checks and defaults the
+// settings, and makes what they configure: tools, runners, channels, tokens.
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// Config is everything that the daemon can be told (C9). Its zero value means
+// nothing: start from [defaultConfig]. Durations are in the unit that the key
+// names; -1 in [retention] means for ever.
+type Config struct {
+	DB              string  `toml:"db"`
+	Listen          string  `toml:"listen"`
+	TickRateSeconds float64 `toml:"tick_rate_seconds"`
+	StrictTick      bool    `toml:"strict_tick"`
+	LogLevel        string  `toml:"log_level"`
+	LogFormat       string  `toml:"log_format"`
+	// Workspace is the directory of repositories, worktrees and sessions; empty:
+	// none, so that no runbook can have any.
+	Workspace string `toml:"workspace"`
+
+	Background backgroundConfig         `toml:"background"`
+	Engine     engineConfig             `toml:"engine"`
+	Retention  retentionConfig          `toml:"retention"`
+	HTTP       httpConfig               `toml:"http"`
+	Sessions   sessionsConfig           `toml:"sessions"`
+	Git        gitConfig                `toml:"git"`
+	Notify     notifyConfig             `toml:"notify"`
+	Jobs       jobsConfig               `toml:"jobs"`
+	Runners    map[string]runnerConfig  `toml:"runners"`
+	Tools      map[string]toolConfig    `toml:"tools"`
+	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
+	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+}
+
+// backgroundConfig is 002 section 5. Recurring actions are on unless they are
+// switched off: 002 adds them to a gateway that has another purpose, here they
+// are the purpose.
+type backgroundConfig struct {
+	EnableRecurringActions        bool    `toml:"enable_recurring_actions"`
+	RecurringCheckIntervalSeconds float64 `toml:"recurring_check_interval_seconds"`
+}
+
+type engineConfig struct {
+	LeaseTTLSeconds       float64 `toml:"lease_ttl_seconds"`
+	RecoverAfterSeconds   float64 `toml:"recover_after_seconds"` // 0: twice the tick (A9)
+	StopTimeoutSeconds    float64 `toml:"stop_timeout_seconds"`
+	DefaultTimeoutSeconds float64 `toml:"default_timeout_seconds"` // 0: none but the tool's
+	DefaultConcurrency    int     `toml:"default_concurrency"`
+	MaxBatch              int     `toml:"max_batch"`
+}
+
+type retentionConfig struct {
+	ActionsDays float64 `toml:"actions_days"`
+	HistoryDays float64 `toml:"history_days"`
+	JournalDays float64 `toml:"journal_days"`
+}
+
+type httpConfig struct {
+	MaxBodyBytes    int64 `toml:"max_body_bytes"`
+	MaxWebhookBytes int64 `toml:"max_webhook_bytes"`
+}
+
+// DefaultServer is where a daemon answers that was not told to listen elsewhere.
+const DefaultServer = "http://127.0.0.1:7460"
+
+func defaultConfig() Config {
+	return Config{
+		DB:              "orrery.db",
+		Listen:          "127.0.0.1:7460",
+		TickRateSeconds: 60,
+		LogLevel:        "info",
+		LogFormat:       "text",
+		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024},
+		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
+		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
+		Git:             gitConfig{LockWaitSeconds: 10},
+		Jobs:            defaultJobs(),
+	}
+}
+
+// override is a setting that a flag and an environment variable can change.
+// What is wrong with the value is said of where it came from.
+type override struct {
+	flag, env, usage string
+	boolean          bool
+	set              func(c *Config, v string) error
+	check            func(c *Config) error // nil: every value is right
+}
+
+// apply sets a value that came from there.
+func (o override) apply(c *Config, from, v string) error {
+	err := o.set(c, v)
+	if err == nil && o.check != nil {
+		err = o.check(c)
+	}
+	if err != nil {
+		return wrongf("%s: %w", from, err)
+	}
+	return nil
+}
+
+var overrides = []override{
+	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created where there is none (default orrery.db)",
+		set: func(c *Config, v string) error { c.DB = v; return nil }, check: (*Config).checkDB},
+	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
+		set: func(c *Config, v string) error { c.Listen = v; return nil }, check: (*Config).checkAddress},
+	{flag: "tick-rate", env: "ORRERY_TICK_RATE", usage: "`seconds` between sweeps at most (default 60)",
+		set:   func(c *Config, v string) (err error) { c.TickRateSeconds, err = parseSeconds(v); return err },
+		check: (*Config).checkTick},
+	{flag: "strict-tick", env: "ORRERY_STRICT_TICK", boolean: true, usage: "fire at ticks only, not between them",
+		set: func(c *Config, v string) (err error) {
+			if c.StrictTick, err = strconv.ParseBool(v); err != nil {
+				return fmt.Errorf("%q is neither true nor false", v)
+			}
+			return nil
+		}},
+	{flag: "log-level", env: "ORRERY_LOG_LEVEL", usage: "`level`: debug, info, warn or error (default info; warn with --demo)",
+		set: func(c *Config, v string) error { c.LogLevel = v; return nil }, check: (*Config).checkLogLevel},
+	{flag: "log-format", env: "ORRERY_LOG_FORMAT", usage: "`format`: text or json (default text)",
+		set: func(c *Config, v string) error { c.LogFormat = v; return nil }, check: (*Config).checkLogFormat},
+	{flag: "workspace", env: "ORRERY_WORKSPACE", usage: "`directory` of repositories, worktrees and sessions; created where there is none (default none)",
+		set: func(c *Config, v string) error { c.Workspace = v; return nil }},
+}
+
+// AddFlags adds what [Load] reads.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "TOML configuration `file`")
+	for _, o := range overrides {
+		if o.boolean {
+			flags.Bool(o.flag, false, o.usage)
+		} else {
+			flags.String(o.flag, "", o.usage)
+		}
+	}
+}
+
+// parseSeconds takes a number of seconds, as 001 has it, or a duration of Go.
+func parseSeconds(v string) (float64, error) {
+	if n, err := strconv.ParseFloat(v, 64); err == nil {
+		return n, nil
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number of seconds, such as 60 or 0.5", v)
+	}
+	return d.Seconds(), nil
+}
+
+// Load reads the settings: flags over environment over file over
+// defaults. The result is valid.
+func Load(flags *pflag.FlagSet, env func(string) string) (Config, error) {
+	c := defaultConfig()
+	path := env("ORRERY_CONFIG")
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		path = f.Value.String()
+	}
+	if path != "" {
+		if err := c.readFile(path); err != nil {
+			return c, wrongf("%w", err)
+		}
+	}
+	for _, o := range overrides {
+		if v := env(o.env); v != "" {
+			if err := o.apply(&c, o.env, v); err != nil {
+				return c, err
+			}
+		}
+	}
+	for _, o := range overrides {
+		if f := flags.Lookup(o.flag); f != nil && f.Changed {
+			if err := o.apply(&c, "--"+o.flag, f.Value.String()); err != nil {
+				return c, err
+			}
+		}
+	}
+	c.addDefaultTools()
+	c.addDefaultRunners()
+	if err := c.validate(); err != nil {
+		return c, wrongf("%w", err)
+	}
+	return c, nil
+}
+
+// Error is something that is wrong with the settings, rather than with the machine
+// that the daemon starts on.
+type Error struct{ Err error }
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// wrongf is an error in the settings.
+func wrongf(format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...)}
+}
+
+// maxSeconds bounds every duration: ten years.
+const maxSeconds = 10 * 365 * 24 * 60 * 60
+
+// validate names each key whose value cannot be right, and what would be.
+func (c *Config) validate() error {
+	return errors.Join(
+		c.validateDaemon(),
+		c.validateEngine(),
+		c.validateTools(),
+		c.validateWebhooks(),
+		c.validateTokens(),
+		c.validateRunbooks(),
+		c.validateJobs(),
+	)
+}
+
+func (c *Config) checkDB() error {
+	if c.DB == "" {
+		return errors.New("must not be empty: name a file")
+	}
+	return nil
+}
+
+func (c *Config) checkAddress() error {
+	if c.Listen == "" {
+		return errors.New("must not be empty: use an address such as \"127.0.0.1:7460\"")
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("%q is not an address such as \"127.0.0.1:7460\": want host:port", text.Clip(c.Listen, 80))
+	}
+	// A name of a service is a port too, where this machine knows it.
+	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
+		return fmt.Errorf("%q: the port %q is not a number from 0 to 65535", text.Clip(c.Listen, 80), text.Clip(port, 40))
+	}
+	return nil
+}
+
+func (c *Config) checkTick() error { return inSeconds(c.TickRateSeconds, 0.001) }
+
+func (c *Config) checkLogLevel() error {
+	_, err := ParseLogLevel(c.LogLevel)
+	return err
+}
+
+// LogFormats are the formats of the log.
+var LogFormats = []string{"text", "json"}
+
+func (c *Config) checkLogFormat() error {
+	if !slices.Contains(LogFormats, c.LogFormat) {
+		return fmt.Errorf("%q is unknown: use \"text\" or \"json\"", text.Clip(c.LogFormat, 40))
+	}
+	return nil
+}
+
+// keyed says of which key an error speaks.
+func keyed(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+func (c *Config) validateDaemon() error {
+	errs := []error{
+		keyed("db", c.checkDB()),
+		keyed("listen", c.checkAddress()),
+		keyed("log_level", c.checkLogLevel()),
+		keyed("log_format", c.checkLogFormat()),
+	}
+	if n := c.HTTP.MaxBodyBytes; n < 1<<10 || n > 64<<20 {
+		errs = append(errs, fmt.Errorf("http.max_body_bytes: %d is not between %d and %d", n, 1<<10, 64<<20))
+	}
+	if n := c.HTTP.MaxWebhookBytes; n < 1 || n > core.MaxWebhookBytes {
+		errs = append(errs, fmt.Errorf("http.max_webhook_bytes: %d is not between 1 and %d", n, core.MaxWebhookBytes))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) validateEngine() error {
+	e := c.Engine
+	errs := []error{
+		keyed("tick_rate_seconds", c.checkTick()),
+		checkSeconds("background.recurring_check_interval_seconds", c.Background.RecurringCheckIntervalSeconds, 0.001),
+		checkSeconds("engine.lease_ttl_seconds", e.LeaseTTLSeconds, 1),
+		checkSeconds("engine.recover_after_seconds", e.RecoverAfterSeconds, 0),
+		checkSeconds("engine.stop_timeout_seconds", e.StopTimeoutSeconds, 0.001),
+		checkSeconds("engine.default_timeout_seconds", e.DefaultTimeoutSeconds, 0),
+		checkDays("retention.actions_days", c.Retention.ActionsDays),
+		checkDays("retention.history_days", c.Retention.HistoryDays),
+		checkDays("retention.journal_days", c.Retention.JournalDays),
+	}
+	if e.DefaultConcurrency < 1 {
+		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
+	}
+	if e.MaxBatch < 1 || e.MaxBatch > 1<<16 {
+		errs = append(errs, fmt.Errorf("engine.max_batch: %d is not between 1 and %d", e.MaxBatch, 1<<16))
+	}
+	return errors.Join(errs...)
+}
+
+func checkSeconds(key string, v, least float64) error { return keyed(key, inSeconds(v, least)) }
+
+func inSeconds(v, least float64) error {
+	if !(v >= least && v <= maxSeconds) { // catches NaN too
+		return fmt.Errorf("%v is not between %v and %d seconds", v, least, maxSeconds)
+	}
+	return nil
+}
+
+func checkDays(key string, v float64) error {
+	if v == -1 || v > 0 && v <= maxSeconds/86400 {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is neither -1 (for ever) nor more than 0 and at most %d days", key, v, maxSeconds/86400)
+}
+
+// Seconds turns a checked number into a duration.
+func Seconds(v float64) time.Duration {
+	return time.Duration(math.Round(v * float64(time.Second)))
+}
+
+// Days turns a checked number into a retention, negative for ever.
+func Days(v float64) time.Duration {
+	if v < 0 {
+		return -1
+	}
+	return Seconds(v * 86400)
+}
+
+// LogLevels are the levels of the log.
+var LogLevels = []string{"debug", "info", "warn", "error"}
+
+// ParseLogLevel gives the level of that name.
+func ParseLogLevel(name string) (slog.Level, error) {
+	var l slog.Level
+	if !slices.Contains(LogLevels, name) {
+		return l, fmt.Errorf("%q is unknown: use one of %s", text.Clip(name, 40), strings.Join(LogLevels, ", "))
+	}
+	return l, l.UnmarshalText([]byte(name))
+}

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// readFile decodes a configuration file over the present settings. An unknown
+// key and a wrong type are errors that name line and column.
+func (c *Config) readFile(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	// Into a map everything goes that is TOML: what fails here is syntax.
+	if err := toml.Unmarshal(data, &map[string]any{}); err != nil {
+		return tomlError(path, err)
+	}
+	if err := checkDocument(path, data); err != nil {
+		return err
+	}
+	return tomlError(path, toml.Unmarshal(data, c))
+}
+
+// tomlError says where the library found what.
+func tomlError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	what := strings.TrimPrefix(err.Error(), "toml: ")
+	wrong, ok := errors.AsType[*toml.DecodeError](err)
+	if !ok {
+		return fmt.Errorf("%s: %s", path, what)
+	}
+	row, column := wrong.Position()
+	if key := strings.Join(wrong.Key(), "."); key != "" {
+		what = key + ": " + what
+	}
+	return fmt.Errorf("%s:%d:%d: %s", path, row, column, what)
+}
+
+// document is a file that is held against the fields of [config]. The library
+// would take keys in any case, and speak of the types of this program.
+type document struct {
+	path   string
+	parser unstable.Parser
+	errs   []error
+}
+
+// place is where a key stands: its name, and the type of its value; nil where
+// the key is unknown, which has been said.
+type place struct {
+	name string
+	typ  reflect.Type
+}
+
+// checkDocument finds the unknown keys and the values of a wrong type in a file
+// whose syntax is right.
+func checkDocument(path string, data []byte) error {
+	d := &document{path: path}
+	d.parser.Reset(data)
+	root := place{typ: reflect.TypeFor[Config]()}
+	table := root
+	for d.parser.NextExpression() {
+		switch e := d.parser.Expression(); e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = d.table(root, e)
+		case unstable.KeyValue:
+			d.keyValue(table, e)
+		default:
+		}
+	}
+	return errors.Join(append(d.errs, d.parser.Error())...)
+}
+
+func (d *document) say(at *unstable.Node, format string, args ...any) {
+	pos := d.parser.Shape(at.Raw).Start
+	d.errs = append(d.errs, fmt.Errorf("%s:%d:%d: "+format, append([]any{d.path, pos.Line, pos.Column}, args...)...))
+}
+
+// table gives the place of what follows a [table] or a [[list.of.tables]].
+func (d *document) table(root place, e *unstable.Node) place {
+	at, last := d.walk(root, e)
+	if at.typ == nil || at.typ.Kind() == reflect.Interface {
+		return at
+	}
+	isList := at.typ.Kind() == reflect.Slice && isTable(at.typ.Elem())
+	switch {
+	case e.Kind == unstable.ArrayTable && isList:
+		return place{at.name, at.typ.Elem()}
+	case e.Kind == unstable.ArrayTable && isTable(at.typ):
+		d.say(last, "%s: got a TOML array of tables, want a TOML table: write [%s] in single brackets", at.name, tableName(at))
+	case e.Kind == unstable.ArrayTable:
+		d.say(last, "%s: got a TOML array of tables, want %s", at.name, wanted(at.typ))
+	case isTable(at.typ):
+		return at
+	case isList:
+		d.say(last, "%s: got a TOML table, want a TOML array of tables: write [[%s]] in double brackets", at.name, at.name)
+	default:
+		d.say(last, "%s: got a TOML table, want %s", at.name, wanted(at.typ))
+	}
+	return place{}
+}
+
+// tableName is how the header of a table reads.
+func tableName(at place) string {
+	if at.typ.Kind() == reflect.Map {
+		return at.name + ".NAME"
+	}
+	return at.name
+}
+
+// walk follows the key of an expression, and gives the place and the node of its
+// end.
+func (d *document) walk(at place, e *unstable.Node) (place, *unstable.Node) {
+	var last *unstable.Node
+	for key := e.Key(); key.Next(); {
+		if e.Kind != unstable.KeyValue && at.typ != nil && at.typ.Kind() == reflect.Slice && isTable(at.typ.Elem()) {
+			at.typ = at.typ.Elem() // [tokens.x] after [[tokens]]
+		}
+		last = key.Node()
+		at = d.step(at, last)
+	}
+	return at, last
+}
+
+// step follows one part of a key.
+func (d *document) step(at place, key *unstable.Node) place {
+	if at.typ == nil {
+		return place{}
+	}
+	name := string(key.Data)
+	full := strings.TrimPrefix(at.name+"."+name, ".")
+	switch at.typ.Kind() {
+	case reflect.Interface: // it may hold anything, as deep as it likes
+		return place{full, at.typ}
+	case reflect.Map:
+		return place{full, plain(at.typ.Elem())}
+	case reflect.Struct:
+		hint := ""
+		for f := range at.typ.Fields() {
+			tag, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+			if tag == name {
+				return place{full, plain(f.Type)}
+			}
+			if strings.EqualFold(tag, name) {
+				hint = fmt.Sprintf(": write %q: upper and lower case differ", tag)
+			}
+		}
+		d.say(key, "unknown key %q%s", full, hint)
+	default:
+		d.say(key, "%s: got a TOML table, want %s", at.name, wanted(at.typ))
+	}
+	return place{}
+}
+
+// keyValue checks key = value in a table.
+func (d *document) keyValue(table place, e *unstable.Node) {
+	at, last := d.walk(table, e)
+	d.value(at, last, e.Value())
+}
+
+// value checks the type of a value; key is where the library keeps no place of
+// the value itself.
+func (d *document) value(at place, key, v *unstable.Node) {
+	if at.typ == nil || at.typ.Kind() == reflect.Interface {
+		return
+	}
+	var got string
+	where := v
+	switch v.Kind {
+	case unstable.String:
+		got = "string"
+	case unstable.Bool:
+		got = "boolean"
+	case unstable.Integer:
+		got = "integer"
+	case unstable.Float:
+		got = "float"
+	case unstable.Array:
+		got, where = "array", key
+	case unstable.InlineTable:
+		got, where = "table", key
+	default:
+		got = "date or time"
+	}
+	if !fits(at.typ, v.Kind) {
+		d.say(where, "%s: got a TOML %s, want %s", at.name, got, wanted(at.typ))
+		return
+	}
+	for children, i := v.Children(), 0; (v.Kind == unstable.Array || v.Kind == unstable.InlineTable) && children.Next(); i++ {
+		if v.Kind == unstable.InlineTable {
+			d.keyValue(at, children.Node())
+		} else {
+			d.value(place{fmt.Sprintf("%s[%d]", at.name, i), plain(at.typ.Elem())}, key, children.Node())
+		}
+	}
+}
+
+// fits reports whether a field of that type takes such a value.
+func fits(t reflect.Type, k unstable.Kind) bool {
+	switch t.Kind() {
+	case reflect.String:
+		return k == unstable.String
+	case reflect.Bool:
+		return k == unstable.Bool
+	case reflect.Int, reflect.Int64:
+		return k == unstable.Integer
+	case reflect.Float64:
+		return k == unstable.Float || k == unstable.Integer
+	case reflect.Slice:
+		return k == unstable.Array
+	default:
+		return k == unstable.InlineTable
+	}
+}
+
+// wanted says in TOML's words what a field of that type takes.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a TOML string"
+	case reflect.Bool:
+		return "a TOML boolean"
+	case reflect.Int, reflect.Int64:
+		return "a TOML integer"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		if isTable(t.Elem()) {
+			return "a TOML array of tables"
+		}
+		return "a TOML array"
+	default:
+		return "a TOML table"
+	}
+}
+
+func isTable(t reflect.Type) bool { return t.Kind() == reflect.Struct || t.Kind() == reflect.Map }
+
+// plain is a type without the pointer that tells a key that is left out.
+func plain(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}

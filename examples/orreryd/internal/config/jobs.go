@@ -1,0 +1,302 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/kube"
+	"github.com/orrery-go/orrery/shell/local"
+)
+
+// jobsConfig says how the runs of jobs are watched.
+type jobsConfig struct {
+	DefaultRunner    string  `toml:"default_runner,omitempty"`
+	HeartbeatSeconds float64 `toml:"heartbeat_seconds"`
+	MaxMissed        int     `toml:"max_missed"` // heartbeats, before a run is orphaned
+	ReconcileSeconds float64 `toml:"reconcile_seconds"`
+	LogHeadBytes     int     `toml:"log_head_bytes"` // where a job says nothing else
+	LogTailBytes     int     `toml:"log_tail_bytes"`
+	// Allow are networks that the webhooks of constraints may reach although they are
+	// not public.
+	Allow []string `toml:"allow,omitempty"`
+	// UpdatesURL and MetricsURL are told what becomes of runs, in batches; empty:
+	// nobody is. FeedSecret names the key that signs them.
+	UpdatesURL string `toml:"updates_url,omitempty"`
+	MetricsURL string `toml:"metrics_url,omitempty"`
+	FeedSecret string `toml:"feed_secret,omitempty"`
+	// Secrets sign the webhooks of constraints: a job names one, and never has one. That
+	// of the feeds is theirs alone.
+	Secrets map[string]secretConfig `toml:"secrets,omitempty"`
+}
+
+// secretConfig is one [jobs.secrets.NAME].
+type secretConfig struct {
+	Secret     string `toml:"secret,omitempty"`
+	SecretEnv  string `toml:"secret_env,omitempty"`
+	SecretFile string `toml:"secret_file,omitempty"`
+	// Namespaces and Tenants are those whose jobs may ask for it; left out: all.
+	Namespaces []string `toml:"namespaces,omitempty"`
+	Tenants    []string `toml:"tenants,omitempty"`
+}
+
+// key reads the secret, as Standard Webhooks want it.
+func (s secretConfig) key(at string) (string, error) {
+	given := 0
+	for _, v := range []string{s.Secret, s.SecretEnv, s.SecretFile} {
+		if v != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return "", fmt.Errorf("%s: needs exactly one of secret, secret_env and secret_file: there are %d", at, given)
+	}
+	text, field, err := readSecret(s.Secret, s.SecretEnv, s.SecretFile, "secret")
+	if err != nil {
+		return "", fmt.Errorf("%s.%w", at, err)
+	}
+	text = strings.TrimSpace(text)
+	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // the error would show it
+		return "", fmt.Errorf("%s.%s: it is not base64, as webhooks are signed with (whsec_…)", at, field)
+	}
+	return text, nil
+}
+
+// SigningKeys reads all secrets, and gives those that jobs may ask for, by their names.
+func (j jobsConfig) SigningKeys() (map[string]constraints.Secret, error) {
+	out := map[string]constraints.Secret{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(j.Secrets)) {
+		s, at := j.Secrets[name], "jobs.secrets."+name
+		k, err := s.key(at)
+		errs = append(errs, err, refuseEmpty(at+".namespaces", s.Namespaces), refuseEmpty(at+".tenants", s.Tenants))
+		if name != j.FeedSecret { // a job could sign updates of its own with it
+			out[name] = constraints.Secret{Key: k, Namespaces: s.Namespaces, Tenants: s.Tenants}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// WebhookClient makes the client of webhooks of constraints.
+func (j jobsConfig) WebhookClient() (*http.Client, error) {
+	var allow []netip.Prefix
+	for i, s := range j.Allow {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("jobs.allow[%d]: %q is not a network such as \"10.1.0.0/16\"", i, text.Clip(s, 80))
+		}
+		allow = append(allow, p)
+	}
+	t, err := httpcall.NewTransport(httpcall.Options{DenyPrivate: true, Allow: allow})
+	if err != nil {
+		return nil, fmt.Errorf("jobs.allow: %w", err)
+	}
+	return &http.Client{Transport: t}, nil
+}
+
+// runnerConfig is one [runners.NAME]. Which keys it may have depends on its type.
+type runnerConfig struct {
+	Type    string `toml:"type"`
+	Enabled *bool  `toml:"enabled,omitempty"` // default true
+
+	Kubeconfig *string  `toml:"kubeconfig,omitempty"` // kubernetes
+	Context    *string  `toml:"context,omitempty"`
+	Namespace  *string  `toml:"namespace,omitempty"`
+	QPS        *float64 `toml:"qps,omitempty"`
+	Burst      *int     `toml:"burst,omitempty"`
+	Instance   *string  `toml:"instance,omitempty"`
+
+	Dir         *string   `toml:"dir,omitempty"` // local
+	Executables *[]string `toml:"executables,omitempty"`
+	AllowEnv    *[]string `toml:"allow_env,omitempty"`
+}
+
+// Types of [runnerConfig].
+const (
+	runnerKubernetes = "kubernetes"
+	runnerLocal      = "local"
+)
+
+func (r runnerConfig) enabled() bool { return r.Enabled == nil || *r.Enabled }
+
+func defaultJobs() jobsConfig {
+	return jobsConfig{HeartbeatSeconds: 10, MaxMissed: 3, ReconcileSeconds: 300, LogHeadBytes: 256 << 10, LogTailBytes: 256 << 10}
+}
+
+// addDefaultRunners adds the runner that exists where nobody says anything about
+// runners: jobs work on a laptop at once. Who configures one has those that the
+// file names, so that a daemon in a cluster runs nothing beside itself.
+func (c *Config) addDefaultRunners() {
+	c.Runners = maps.Clone(c.Runners)
+	if len(c.Runners) == 0 {
+		c.Runners = map[string]runnerConfig{runnerLocal: {Type: runnerLocal}}
+	}
+	if l, ok := c.Runners[runnerLocal]; ok && l.Type == "" {
+		l.Type = runnerLocal
+		c.Runners[runnerLocal] = l
+	}
+}
+
+func (c *Config) validateJobs() error {
+	j := c.Jobs
+	errs := []error{
+		checkSeconds("jobs.heartbeat_seconds", j.HeartbeatSeconds, 0.1),
+		checkBetween("jobs.max_missed", &j.MaxMissed, 1, 1000),
+		checkSeconds("jobs.reconcile_seconds", j.ReconcileSeconds, 1),
+		checkBetween("jobs.log_head_bytes", &j.LogHeadBytes, 0, maxRunLog),
+		checkBetween("jobs.log_tail_bytes", &j.LogTailBytes, 0, maxRunLog),
+	}
+	_, err := j.SigningKeys()
+	_, clientErr := j.WebhookClient()
+	_, feedErr := j.MakeFeeds()
+	if err == nil { // else it would be said twice
+		errs = append(errs, feedErr)
+	}
+	errs = append(errs, err, clientErr)
+	var names []string
+	places := map[string]string{} // of runners
+	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
+		if name == "" || len(name) > core.MaxNameBytes {
+			errs = append(errs, fmt.Errorf("runners: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
+		}
+		errs = append(errs, c.Runners[name].validate("runners."+name))
+		if c.Runners[name].enabled() {
+			names = append(names, name)
+			place, apart := c.Runners[name].place()
+			if other, taken := places[place]; taken { // each would delete what the other one has as strays
+				errs = append(errs, fmt.Errorf("runners.%s: it has the same place as runners.%s: give each %s of its own", name, other, apart))
+			}
+			places[place] = name
+		}
+	}
+	if d := j.DefaultRunner; d != "" && !slices.Contains(names, d) {
+		errs = append(errs, fmt.Errorf("jobs.default_runner: %q is not one of the runners: %s", text.Clip(d, 40), cmp.Or(strings.Join(names, ", "), "there is none")))
+	}
+	return errors.Join(errs...)
+}
+
+// maxRunLog bounds what is kept of a run's logs, at each end.
+const maxRunLog = 8 << 20
+
+// place is where a runner has its pods, and apart what keeps two runners apart.
+func (r runnerConfig) place() (place, apart string) {
+	if r.Type == runnerKubernetes {
+		return fmt.Sprintf("%q %q %q %q", deref(r.Kubeconfig), deref(r.Context), deref(r.Namespace), deref(r.Instance)), "an instance"
+	}
+	dir := deref(r.Dir)
+	if dir != "" {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+	}
+	return "dir " + dir, "a dir"
+}
+
+func (r runnerConfig) validate(key string) error {
+	ofKubernetes := map[string]bool{
+		"kubeconfig": r.Kubeconfig != nil, "context": r.Context != nil, "namespace": r.Namespace != nil,
+		"qps": r.QPS != nil, "burst": r.Burst != nil, "instance": r.Instance != nil,
+	}
+	ofLocal := map[string]bool{"dir": r.Dir != nil, "executables": r.Executables != nil, "allow_env": r.AllowEnv != nil}
+	var foreign map[string]bool
+	switch r.Type {
+	case runnerKubernetes:
+		foreign = ofLocal
+	case runnerLocal:
+		foreign = ofKubernetes
+	default:
+		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
+	}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(foreign)) {
+		if foreign[k] {
+			errs = append(errs, fmt.Errorf("%s.%s: a runner of type %q has no such key", key, k, r.Type))
+		}
+	}
+	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
+		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
+	}
+	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
+	errs = append(errs, r.checkKubeNames(key)...)
+	for i, name := range deref(r.Executables) {
+		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {
+			errs = append(errs, fmt.Errorf("%s.executables[%d]: %q is neither a bare name nor an absolute path", key, i, text.Clip(name, 80)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// make builds the runner. beside is the database, beside which a local runner keeps
+// its files.
+func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error) {
+	if r.Type == runnerKubernetes {
+		k, err := kube.New(kube.Options{
+			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
+			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
+		})
+		if err != nil { // no call was made: it is the configuration
+			return nil, wrongf("%w", r.kubeError(err))
+		}
+		return asRunner(k)
+	}
+	dir, err := filepath.Abs(cmp.Or(deref(r.Dir), beside+".runs"))
+	if err != nil {
+		return nil, fmt.Errorf("dir: %w", err)
+	}
+	l, err := local.New(local.Options{Dir: dir, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	runner, err := asRunner(l)
+	if err != nil || r.Executables == nil {
+		return runner, err
+	}
+	return &restricted{Runner: runner, executables: *r.Executables, allowEnv: deref(r.AllowEnv)}, nil
+}
+
+func asRunner(v any) (jobs.Runner, error) {
+	r, ok := v.(jobs.Runner)
+	if !ok {
+		return nil, fmt.Errorf("%T is no runner", v)
+	}
+	return r, nil
+}
+
+// MakeRunners makes all runners that are enabled, and says which is the default one:
+// the configured one, else the only one.
+func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
+	out := map[string]jobs.Runner{}
+	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
+		r := c.Runners[name]
+		if !r.enabled() {
+			continue
+		}
+		if r.Type == runnerKubernetes {
+			kube.LogTo(log) // nothing of client-go's runs yet
+		}
+		made, err := r.make(c.DB, log.With("runner", name))
+		if wrong, ok := errors.AsType[*Error](err); ok { // it names a key
+			return nil, wrongf("runners.%s.%w", name, wrong.Err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("runners.%s: %w", name, err)
+		}
+		out[name] = made
+	}
+	return out, nil
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/runbook"
+	"github.com/orrery-go/orrery/shell/session"
+)
+
+// sessionsConfig says how terminal sessions run. They, and git, need the
+// workspace.
+type sessionsConfig struct {
+	Backend          string   `toml:"backend"` // tmux or pty; empty: tmux where it is installed
+	Columns          int      `toml:"columns"`
+	Rows             int      `toml:"rows"`
+	KillGraceSeconds float64  `toml:"kill_grace_seconds"`
+	WatchSeconds     float64  `toml:"watch_seconds"` // between two looks at all sessions
+	InheritEnv       []string `toml:"inherit_env,omitempty"`
+}
+
+// gitConfig says how branches are merged.
+type gitConfig struct {
+	Author          string  `toml:"author,omitempty"`
+	Email           string  `toml:"email,omitempty"`
+	LockWaitSeconds float64 `toml:"lock_wait_seconds"`
+}
+
+// notifyConfig says how people are told.
+type notifyConfig struct {
+	Default  string                   `toml:"default,omitempty"`
+	Channels map[string]channelConfig `toml:"channels,omitempty"`
+}
+
+// channelConfig is one [notify.channels.NAME]. Which keys it may have depends on
+// its type.
+type channelConfig struct {
+	Type           string            `toml:"type"` // webhook, command, desktop, log
+	URL            string            `toml:"url,omitempty"`
+	Headers        map[string]string `toml:"headers,omitempty"`
+	Command        []string          `toml:"command,omitempty"`
+	Dir            string            `toml:"dir,omitempty"`
+	Env            map[string]string `toml:"env,omitempty"`
+	TimeoutSeconds float64           `toml:"timeout_seconds,omitempty"`
+}
+
+var sessionBackends = []string{"", session.Tmux, session.PTY}
+
+func (c *Config) validateRunbooks() error {
+	s := c.Sessions
+	errs := []error{
+		checkSeconds("sessions.kill_grace_seconds", s.KillGraceSeconds, 0.001),
+		checkSeconds("sessions.watch_seconds", s.WatchSeconds, 0.01),
+		checkSeconds("git.lock_wait_seconds", c.Git.LockWaitSeconds, 0.001),
+		checkBetween("sessions.columns", &s.Columns, 1, 1000),
+		checkBetween("sessions.rows", &s.Rows, 1, 1000),
+	}
+	if !slices.Contains(sessionBackends, s.Backend) {
+		errs = append(errs, fmt.Errorf("sessions.backend: %q is unknown: use %q or %q, or leave it out", text.Clip(s.Backend, 40), session.Tmux, session.PTY))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Notify.Channels)) {
+		key := "notify.channels." + name
+		if name == "" || len(name) > core.MaxNameBytes {
+			errs = append(errs, fmt.Errorf("notify.channels: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
+		}
+		_, err := c.Notify.Channels[name].New(slog.New(slog.DiscardHandler))
+		if !errors.Is(err, notify.ErrNoDesktop) { // it may be installed where the daemon runs
+			errs = append(errs, keyed(key, err))
+		}
+	}
+	if d := c.Notify.Default; d != "" {
+		if _, ok := c.Notify.Channels[d]; !ok {
+			errs = append(errs, fmt.Errorf("notify.default: %q is not one of the channels: %s", text.Clip(d, 40), strings.Join(slices.Sorted(maps.Keys(c.Notify.Channels)), ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Types of [channelConfig].
+const (
+	channelWebhook = "webhook"
+	channelCommand = "command"
+	channelDesktop = "desktop"
+	ChannelLog     = "log"
+)
+
+// channelKeys are the keys that set the options of channels that their own check
+// may refuse.
+var channelKeys = strings.NewReplacer("URL: ", "url: ", "Headers: ", "headers: ", "Argv: ", "command: ", "Dir: ", "dir: ", "Env: ", "env: ", "Timeout: ", "timeout_seconds: ")
+
+// New makes the channel.
+func (c channelConfig) New(log *slog.Logger) (notify.Channel, error) {
+	if c.TimeoutSeconds != 0 {
+		if err := checkSeconds("timeout_seconds", c.TimeoutSeconds, 0.001); err != nil {
+			return nil, err
+		}
+	}
+	foreign := map[string]bool{"url": c.URL != "", "headers": c.Headers != nil, "command": c.Command != nil, "dir": c.Dir != "", "env": c.Env != nil}
+	switch c.Type {
+	case channelWebhook:
+		delete(foreign, "url")
+		delete(foreign, "headers")
+	case channelCommand:
+		delete(foreign, "command")
+		delete(foreign, "dir")
+		delete(foreign, "env")
+	case channelDesktop, ChannelLog:
+	default:
+		return nil, fmt.Errorf("type: %q is unknown: use %q, %q, %q or %q", text.Clip(c.Type, 40), channelWebhook, channelCommand, channelDesktop, ChannelLog)
+	}
+	for _, k := range slices.Sorted(maps.Keys(foreign)) {
+		if foreign[k] {
+			return nil, fmt.Errorf("%s: a channel of type %q has no such key", k, c.Type)
+		}
+	}
+	switch c.Type {
+	case channelWebhook:
+		return orNil(notify.NewWebhook(notify.WebhookOptions{URL: c.URL, Headers: c.Headers, Timeout: Seconds(c.TimeoutSeconds)}))
+	case channelCommand:
+		return orNil(notify.NewCommand(notify.CommandOptions{Argv: c.Command, Dir: c.Dir, Env: c.Env, Timeout: Seconds(c.TimeoutSeconds)}))
+	case channelDesktop:
+		return orNil(notify.NewDesktop())
+	default:
+		return notify.NewLog(log), nil
+	}
+}
+
+// orNil keeps a nil pointer from becoming a channel that is not nil.
+func orNil[C notify.Channel](c C, err error) (notify.Channel, error) {
+	if errors.Is(err, notify.ErrNoDesktop) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, errors.New(channelKeys.Replace(err.Error()))
+	}
+	return c, nil
+}
+
+// runbooksIn reads pipelines from the runbook files of the workspace: the tool
+// "pipeline" can name no other file.
+func runbooksIn(workspace string) func(context.Context, string, string) (core.PipelineDef, string, error) {
+	return func(_ context.Context, file, name string) (def core.PipelineDef, runbookName string, err error) {
+		if workspace == "" {
+			return def, "", errors.New("tool_input.file: the daemon has no workspace in which it could lie: start it with --workspace, or give definition")
+		}
+		root, err := os.OpenRoot(workspace)
+		if err != nil {
+			return def, "", fmt.Errorf("workspace: %w", err)
+		}
+		defer func() { _ = root.Close() }() // reading loses nothing
+		data, err := root.ReadFile(filepath.FromSlash(file))
+		if err != nil {
+			return def, "", fmt.Errorf("tool_input.file: %w", err)
+		}
+		book, err := runbook.Parse(file, data)
+		if err != nil {
+			return def, "", err
+		}
+		def, err = PipelineOf(book, file, name)
+		return def, book.Name, err
+	}
+}
+
+// PipelineOf gives the pipeline of that name, or without one the only one there is.
+func PipelineOf(book *runbook.Runbook, file, name string) (core.PipelineDef, error) {
+	def, ok := book.Pipeline(name)
+	switch {
+	case ok:
+		return def, nil
+	case name != "":
+		return def, wrongf("%s has no pipeline %q: it has %s", text.Clip(file, 80), text.Clip(name, 60), pipelineNames(book))
+	case len(book.Pipelines) != 1:
+		return def, wrongf("%s has %s: name one of them", text.Clip(file, 80), pipelineNames(book))
+	}
+	return book.Pipelines[0], nil
+}
+
+func pipelineNames(book *runbook.Runbook) string {
+	if len(book.Pipelines) == 0 {
+		return "no pipeline"
+	}
+	names := make([]string, 0, len(book.Pipelines))
+	for _, p := range book.Pipelines {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,208 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi"
+)
+
+// tokenConfig is one [[tokens]]: who may use the HTTP API, and for what. A list
+// that is left out means all; an empty one is refused, since it reads as none.
+// Exactly one of the first four says what the token is.
+type tokenConfig struct {
+	Token       string `toml:"token,omitempty"`
+	TokenSHA256 string `toml:"token_sha256,omitempty"` // in hex
+	TokenEnv    string `toml:"token_env,omitempty"`
+	TokenFile   string `toml:"token_file,omitempty"`
+
+	Name       string   `toml:"name"`
+	Namespaces []string `toml:"namespaces,omitempty"`
+	Tenants    []string `toml:"tenants,omitempty"`
+	Tools      []string `toml:"tools,omitempty"`
+	Admin      bool     `toml:"admin,omitempty"`
+	ReadOnly   bool     `toml:"read_only,omitempty"`
+	Expires    any      `toml:"expires,omitempty"` // a TOML date-time with a zone, or RFC 3339
+}
+
+// minToken is the fewest bytes of a token that nobody guesses.
+const minToken = 16
+
+// sum gives the hash under which the token is known.
+func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
+	var sum [sha256.Size]byte
+	given := 0
+	for _, v := range []string{t.Token, t.TokenSHA256, t.TokenEnv, t.TokenFile} {
+		if v != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return sum, fmt.Errorf("%s: give exactly one of token, token_sha256, token_env and token_file: there are %d", key, given)
+	}
+	if t.TokenSHA256 != "" {
+		b, err := hex.DecodeString(t.TokenSHA256)
+		if err != nil || len(b) != sha256.Size {
+			return sum, fmt.Errorf("%s.token_sha256: want the %d hex digits that sha256sum prints", key, 2*sha256.Size)
+		}
+		if sum = [sha256.Size]byte(b); sum == sha256.Sum256(nil) || sum == [sha256.Size]byte{} {
+			return sum, fmt.Errorf("%s.token_sha256: is the hash of nothing: hash a token such as openssl rand -hex 32 prints", key)
+		}
+		return sum, nil
+	}
+	secret, field, err := readSecret(t.Token, t.TokenEnv, t.TokenFile, "token")
+	if err != nil {
+		return sum, fmt.Errorf("%s.%w", key, err)
+	}
+	if len(secret) < minToken {
+		return sum, fmt.Errorf("%s.%s: has %d bytes: want at least %d, such as openssl rand -hex 32 prints", key, field, len(secret), minToken)
+	}
+	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return sum, fmt.Errorf("%s.%s: has white space or characters that are not ASCII: an HTTP header cannot carry it", key, field)
+	}
+	return sha256.Sum256([]byte(secret)), nil
+}
+
+// readSecret reads a secret from where it is said to be; it appears in no error.
+func readSecret(value, env, file, name string) (secret, field string, err error) {
+	switch {
+	case value != "":
+		return value, name, nil
+	case env != "":
+		v, ok := os.LookupEnv(env)
+		if !ok || v == "" {
+			return "", "", fmt.Errorf("%s_env: the environment variable %q is not set", name, env)
+		}
+		return strings.TrimSpace(v), name + "_env", nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", fmt.Errorf("%s_file: %w", name, err)
+	}
+	v := strings.TrimSpace(string(b))
+	if v == "" {
+		return "", "", fmt.Errorf("%s_file: %s is empty", name, file)
+	}
+	return v, name + "_file", nil
+}
+
+// Expiry gives the end of the token; zero: none.
+func (t tokenConfig) Expiry(key string) (time.Time, error) {
+	switch v := t.Expires.(type) {
+	case nil:
+		return time.Time{}, nil
+	case time.Time:
+		return v, nil
+	case string:
+		at, err := time.Parse(time.RFC3339, v)
+		if err != nil {
+			return at, fmt.Errorf("%s.expires: %q is not a time such as 2027-01-31T00:00:00Z", key, text.Clip(v, 40))
+		}
+		return at, nil
+	default:
+		return time.Time{}, fmt.Errorf("%s.expires: %v has no time zone: write it such as 2027-01-31T00:00:00Z", key, v)
+	}
+}
+
+func (c *Config) validateTokens() error {
+	var errs []error
+	names := map[string]bool{}
+	sums := map[[sha256.Size]byte]string{}
+	for i, t := range c.Tokens {
+		key := fmt.Sprintf("tokens[%d]", i)
+		switch {
+		case !PlainName(t.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q is not 1 to 64 letters, digits, '-', '_' and '.': the journal names who did what", key, text.Clip(t.Name, 40)))
+		case t.Name == "loopback":
+			errs = append(errs, fmt.Errorf("%s.name: \"loopback\" is reserved for access without a token", key))
+		case names[t.Name]:
+			errs = append(errs, fmt.Errorf("%s.name: %q is there twice", key, t.Name))
+		}
+		names[t.Name] = true
+		if t.Admin && t.ReadOnly {
+			errs = append(errs, fmt.Errorf("%s: admin and read_only exclude each other", key))
+		}
+		if t.Admin && len(t.Namespaces)+len(t.Tenants)+len(t.Tools) > 0 {
+			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
+		}
+		for _, name := range t.Tools {
+			if tool, ok := c.Tools[name]; !ok {
+				errs = append(errs, fmt.Errorf("%s.tools: %q is not a configured tool: use one of %s", key, text.Clip(name, 40), c.enabledTools()))
+			} else if !tool.enabled() {
+				errs = append(errs, fmt.Errorf("%s.tools: %w", key, disabledTool(name)))
+			}
+		}
+		errs = append(errs,
+			refuseEmpty(key+".namespaces", t.Namespaces), refuseEmpty(key+".tenants", t.Tenants), refuseEmpty(key+".tools", t.Tools))
+		_, err := t.Expiry(key)
+		errs = append(errs, err)
+		sum, err := t.sum(key)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if other, ok := sums[sum]; ok {
+			errs = append(errs, fmt.Errorf("%s: is the same token as %s", key, other))
+		}
+		sums[sum] = key
+	}
+	return errors.Join(errs...)
+}
+
+// refuseEmpty refuses a list that is written without anything in it: it reads as
+// nothing, and would be everything.
+func refuseEmpty(key string, list []string) error {
+	if list != nil && len(list) == 0 {
+		return fmt.Errorf("%s: the list is empty: leave it out for all, or name some", key)
+	}
+	return nil
+}
+
+// APITokens gives the tokens for the API.
+func (c *Config) APITokens() ([]httpapi.Token, error) {
+	tokens := make([]httpapi.Token, 0, len(c.Tokens))
+	for i, t := range c.Tokens {
+		key := fmt.Sprintf("tokens[%d]", i)
+		sum, err := t.sum(key)
+		if err != nil {
+			return nil, err
+		}
+		expires, err := t.Expiry(key)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, httpapi.Token{
+			Name: t.Name, SHA256: sum, Namespaces: t.Namespaces, Tenants: t.Tenants, Tools: t.Tools,
+			Admin: t.Admin, ReadOnly: t.ReadOnly, Expires: expires,
+		})
+	}
+	return tokens, nil
+}
+
+// CheckListen refuses to serve others than this machine without a token.
+func CheckListen(c Config) error {
+	tokens, err := c.APITokens()
+	if err == nil {
+		err = httpapi.CheckListen(c.Listen, tokens)
+	}
+	if err != nil {
+		return wrongf("%w", err)
+	}
+	return nil
+}
+
+// PlainName reports whether s is harmless in logs, headers and paths.
+func PlainName(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
+			return false
+		}
+	}
+	return s != "" && s != "." && s != ".." && len(s) <= 64
+}

@@ -1,0 +1,230 @@
+// Package daemon runs the engine with all that stands around it: the HTTP API, the
+// service of jobs, terminal sessions, systemd.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/session"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+// daemon is what runs under orreryd orchestrate.
+type daemon struct {
+	c        config.Config
+	log      *slog.Logger
+	store    *bolt.Store
+	listener net.Listener
+	tools    map[string]shell.Tool
+	sessions *session.Sessions // nil: none
+	checker  *constraints.Checker
+	runners  map[string]jobs.Runner
+	jobs     *jobs.Service
+	engine   *shell.Engine
+	api      *apiServer
+}
+
+// newLogger writes to w as the configuration says.
+func newLogger(c config.Config, w io.Writer) (*slog.Logger, error) {
+	level, err := config.ParseLogLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, o)), nil
+}
+
+// openDaemon gets everything that a daemon needs: the file, the tools, the
+// address. Nothing runs yet.
+func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daemon, err error) {
+	d := &daemon{c: c, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	var concurrency map[string]int
+	if d.tools, concurrency, err = c.MakeTools(); err != nil {
+		return nil, err
+	}
+	laneLimits(c.Engine.DefaultConcurrency, concurrency)
+	routes, err := c.WebhookRoutes()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	interpreters, err := d.interpreters()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.runJobs(interpreters); err != nil {
+		return nil, err
+	}
+	d.engine, err = shell.New(shell.Options{
+		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
+		Interpreters: interpreters, Sessions: d.observer(), WatchEvery: config.Seconds(c.Sessions.WatchSeconds),
+		DefaultConcurrency:     c.Engine.DefaultConcurrency,
+		TickRate:               config.Seconds(c.TickRateSeconds),
+		StrictTick:             c.StrictTick,
+		DisableRecurring:       !c.Background.EnableRecurringActions,
+		RecurringCheckInterval: config.Seconds(c.Background.RecurringCheckIntervalSeconds),
+		LeaseTTL:               config.Seconds(c.Engine.LeaseTTLSeconds),
+		RecoverAfter:           config.Seconds(c.Engine.RecoverAfterSeconds),
+		DefaultTimeout:         config.Seconds(c.Engine.DefaultTimeoutSeconds),
+		StopTimeout:            config.Seconds(c.Engine.StopTimeoutSeconds),
+		ActionRetention:        config.Days(c.Retention.ActionsDays),
+		HistoryRetention:       config.Days(c.Retention.HistoryDays),
+		JournalRetention:       config.Days(c.Retention.JournalDays),
+		MaxBatch:               c.Engine.MaxBatch,
+		Logger:                 log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.checker.Use(constraints.EngineSource(d.engine))
+	d.api, err = newAPI(d.listener, c, d, log)
+	return d, err
+}
+
+// take takes the file and the address. A database that exists comes first: where
+// another daemon has both, the error names the file. One that is yet to be made
+// comes last, so that nothing is left behind where the address cannot be had, or a
+// runner cannot be made.
+func (d *daemon) take(ctx context.Context) (err error) {
+	address := func() error {
+		d.listener, err = listen(ctx, d.c.Listen)
+		return err
+	}
+	if _, err := os.Stat(d.c.DB); errors.Is(err, os.ErrNotExist) {
+		if err := address(); err != nil {
+			return err
+		}
+	}
+	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
+		return err
+	}
+	if d.store, err = bolt.Open(d.c.DB, bolt.Options{}); err != nil {
+		if errors.Is(err, bolt.ErrLocked) {
+			err = fmt.Errorf("%w: is another orreryd running on it?", err)
+		}
+		return err
+	}
+	if d.listener == nil {
+		return address()
+	}
+	return nil
+}
+
+// run works until ctx ends, then stops cleanly. ready is called once requests
+// are answered, stopping once the stop has begun.
+func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var engineErr, apiErr, jobsErr error
+	engineDone := make(chan struct{})
+	wg.Go(func() {
+		defer close(engineDone)
+		defer cancel() // an engine that ends takes the rest with it
+		engineErr = d.engine.Run(ctx)
+	})
+	// It goes on until the engine has settled what it has in hand, which needs it.
+	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJobs()
+	wg.Go(func() {
+		defer cancel()
+		jobsErr = d.watchJobs(jobsCtx)
+	})
+	startErr := d.awaitEngine(ctx)
+	if startErr == nil {
+		if err := d.sweepSessions(ctx); err != nil {
+			d.log.Warn("sessions that were left over may go on", "error", err)
+		}
+		wg.Go(func() {
+			defer cancel()
+			apiErr = d.api.serve()
+		})
+		ready()
+	} else {
+		cancel()
+	}
+	<-ctx.Done()
+	stopping()
+	// What is being answered, a backup for one, may go on for as long as what runs
+	// may; and who asks meanwhile is told that this is a stop, not a death.
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), config.Seconds(d.c.Engine.StopTimeoutSeconds)+time.Second)
+	defer stop()
+	<-engineDone
+	endJobs()
+	err := d.api.shutdown(limit)
+	wg.Wait()
+	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
+		engineErr = startErr // else it was stopped before it had begun
+	}
+	return errors.Join(engineErr, jobsErr, apiErr, err)
+}
+
+// awaitEngine waits until the loop answers: a request about an action that
+// cannot exist is refused by the loop, so its answer shows that the loop runs.
+func (d *daemon) awaitEngine(ctx context.Context) error {
+	_, err := d.engine.Actions().Cancel(ctx, uuid.Nil, "")
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// close releases what openDaemon took.
+func (d *daemon) close() error {
+	var errs []error
+	if d.listener != nil {
+		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) { // the server may have closed it
+			errs = append(errs, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.tools)) {
+		errs = append(errs, config.CloseTool(d.tools[name]))
+	}
+	if d.sessions != nil {
+		errs = append(errs, d.sessions.Close())
+	}
+	if d.store != nil {
+		errs = append(errs, d.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// listen opens the address, and says what to do where it is taken.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: the address is in use: is another orreryd running? Choose another one with --listen", addr)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return l, nil
+}

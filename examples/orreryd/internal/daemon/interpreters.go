@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/git"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/session"
+)
+
+// interpreters make what carries out the effects of runbooks.
+func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
+	channels := map[string]notify.Channel{}
+	for name, c := range d.c.Notify.Channels {
+		ch, err := c.New(d.log)
+		if err != nil {
+			return nil, fmt.Errorf("notify.channels.%s: %w", name, err)
+		}
+		channels[name] = ch
+	}
+	byDefault := d.c.Notify.Default
+	if len(channels) == 0 { // somebody who watches the log is told
+		channels[config.ChannelLog], byDefault = notify.NewLog(d.log), config.ChannelLog
+	}
+	n, err := notify.New(notify.Options{Channels: channels, Default: byDefault})
+	if err != nil {
+		return nil, fmt.Errorf("notify: %w", err)
+	}
+	out := map[string]shell.Interpreter{effects.LaneNotify: n}
+	if d.c.Workspace == "" {
+		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace{}, noWorkspace{}
+		return out, nil
+	}
+	root, err := filepath.Abs(d.c.Workspace)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: %w", err)
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, fmt.Errorf("workspace: %w", err)
+	}
+	db, err := filepath.Abs(d.c.DB)
+	if err != nil {
+		return nil, fmt.Errorf("db: %w", err)
+	}
+	s := d.c.Sessions
+	d.sessions, err = session.New(session.Options{
+		Backend: s.Backend, Root: root, CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
+		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sessions: %w", err)
+	}
+	d.sayHowToAttach()
+	g, err := git.New(git.Options{Root: root, LockWait: config.Seconds(d.c.Git.LockWaitSeconds), Author: d.c.Git.Author, Email: d.c.Git.Email})
+	if err != nil {
+		d.log.Warn("no git: worktrees and merges will fail", "error", err)
+		out[effects.LaneGit] = failing{err}
+	} else {
+		out[effects.LaneGit] = g
+	}
+	out[effects.LaneSession] = d.sessions
+	return out, nil
+}
+
+// sayHowToAttach says by which command a person joins a session, and warns where
+// tmux is missing: then sessions end with the daemon.
+func (d *daemon) sayHowToAttach() {
+	attach := d.sessions.AttachCommand("SESSION")
+	switch {
+	case len(attach) > 0:
+		d.log.Info("sessions", "backend", d.sessions.Backend(), "attach", strings.Join(attach, " "))
+	case d.c.Sessions.Backend == "":
+		d.log.Warn("no tmux 3.2 or later: sessions will end with the daemon, and nobody can join them", "backend", d.sessions.Backend())
+	}
+}
+
+// noWorkspace fails what needs the workspace, and says what to do.
+type noWorkspace struct{}
+
+// Carry implements [shell.Interpreter].
+func (noWorkspace) Carry(context.Context, effects.Ref, effects.Outer) (json.RawMessage, error) {
+	return nil, shell.Permanent(errors.New("no workspace is configured: start the daemon with --workspace DIR"))
+}
+
+// failing fails all effects with the reason for which it could not be made.
+type failing struct{ err error }
+
+// Carry implements [shell.Interpreter].
+func (f failing) Carry(context.Context, effects.Ref, effects.Outer) (json.RawMessage, error) {
+	return nil, shell.Permanent(f.err)
+}

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/notify"
+)
+
+// runJobs makes what carries out the runs of jobs, and puts it among the
+// interpreters and tools: before the engine is made.
+func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
+	keys, err := d.c.Jobs.SigningKeys()
+	if err != nil {
+		return err
+	}
+	client, err := d.c.Jobs.WebhookClient()
+	if err != nil {
+		return err
+	}
+	tell, _ := interpreters[effects.LaneNotify].(*notify.Interpreter)
+	d.checker, err = constraints.New(constraints.Options{
+		Tools: d.hookTools(), Client: client, Secrets: keys,
+		Notify: func(ctx context.Context, n effects.Notify) error {
+			_, err := tell.Carry(ctx, effects.Ref{}, n)
+			return err
+		},
+		Logger: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("constraints: %w", err)
+	}
+	j := d.c.Jobs
+	o := jobs.Options{
+		Runners: d.runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
+		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
+		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
+	}
+	told, err := j.MakeFeeds()
+	if err != nil {
+		return err
+	}
+	if j.UpdatesURL != "" {
+		o.Syncer = told
+	}
+	if j.MetricsURL != "" {
+		o.Stats = told
+	}
+	d.jobs, err = jobs.New(o)
+	if err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	maps.Copy(interpreters, d.jobs.Interpreters())
+	if _, ok := d.tools[jobs.ToolName]; ok {
+		d.tools[jobs.ToolName] = d.jobs.Tool()
+	}
+	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(d.runners)), ", "), "default", j.DefaultRunner)
+	return nil
+}
+
+// laneLimits are how many effects of runs are carried out at a time, where the
+// default is less. They mostly wait: for a cluster that does not answer, for a pod that
+// takes its time to end, for a hook. Those of one runner must leave places for the
+// others. (What reads logs has them in memory, and keeps the default.)
+func laneLimits(atLeast int, limits map[string]int) {
+	for lane, n := range map[string]int{effects.LaneRun: 1024, effects.LaneConstraints: 256, effects.LaneActions: 256} {
+		limits[lane] = max(n, atLeast)
+	}
+}
+
+// hookTools are the tools that hooks of constraints may run: those that need no
+// engine.
+func (d *daemon) hookTools() map[string]shell.Tool {
+	out := map[string]shell.Tool{}
+	for name, t := range d.tools {
+		if typ := d.c.Tools[name].Type; typ == config.TypeCommand || typ == config.TypeHTTP {
+			out[name] = t
+		}
+	}
+	return out
+}
+
+// watchJobs runs the service of jobs until ctx ends.
+func (d *daemon) watchJobs(ctx context.Context) error {
+	err := d.jobs.Run(ctx, d.engine)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("jobs: %w", err)
+}

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+)
+
+// Terminal is where a daemon runs: what it prints to, and what its environment says.
+type Terminal struct {
+	Out, Err io.Writer
+	// Demo has the daemon add a schedule to look at, if there is none, and print what fires.
+	Demo bool
+	// Command is how this program is called, for what the demonstration says to type next.
+	Command string
+	// NotifySocket is systemd's, empty without systemd.
+	NotifySocket string
+}
+
+// Orchestrate runs the daemon until ctx ends, and stops it cleanly then.
+func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
+	if err := config.CheckListen(c); err != nil {
+		return err
+	}
+	log, err := newLogger(c, t.Err)
+	if err != nil {
+		return err
+	}
+	d, err := openDaemon(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	var show *demo
+	if t.Demo {
+		show = newDemo(d.engine, t.Out, t.Command, len(c.Tokens) > 0)
+		defer show.close()
+	}
+	notify := func(state string) {
+		if err := sdNotify(context.WithoutCancel(ctx), t.NotifySocket, state); err != nil {
+			log.Warn("systemd was not told", "error", err)
+		}
+	}
+	ready := func() {
+		log.Info("ready", "listen", d.api.url(), "db", c.DB, "version", version.String())
+		if t.Demo {
+			show.start(ctx, d.api.url(), c.DB)
+		} else {
+			text.Sayf(t.Out, "orreryd is ready at %s\n", d.api.url())
+		}
+		notify("READY=1")
+	}
+	return d.run(ctx, ready, func() {
+		notify("STOPPING=1")
+		if t.Demo {
+			text.Sayf(t.Out, "\nStopping. What runs has %s to end; the same signal again ends it at once.\n", config.Seconds(c.Engine.StopTimeoutSeconds))
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// observer gives the engine eyes, where there are sessions.
+func (d *daemon) observer() shell.SessionObserver {
+	if d.sessions == nil {
+		return nil
+	}
+	return d.sessions.Observer(nil).ForEngine()
+}
+
+// sweepSessions ends the sessions that no task wants any more: a crash may have
+// left them behind.
+func (d *daemon) sweepSessions(ctx context.Context) error {
+	if d.sessions == nil {
+		return nil
+	}
+	// What is wanted is read once the sessions were listed: the engine is at work
+	// already, and a task stands in the store before its session is there.
+	var wanted map[string]bool
+	var unknown error
+	killed, err := d.sessions.Cleanup(ctx, func(name string) bool {
+		if wanted == nil && unknown == nil {
+			wanted, unknown = d.wantedSessions(ctx)
+		}
+		return unknown != nil || wanted[name]
+	})
+	if len(killed) > 0 {
+		d.log.Warn("sessions that no task wants any more were ended", "sessions", killed)
+	}
+	return errors.Join(err, unknown)
+}
+
+// wantedSessions gives the sessions of all tasks that may still have one. It walks
+// all tasks in one order, so that one which changes meanwhile is not passed over.
+func (d *daemon) wantedSessions(ctx context.Context) (map[string]bool, error) {
+	names := map[string]bool{}
+	page := shell.Page{Limit: shell.MaxPage}
+	for {
+		tasks, next, err := d.engine.Tasks().List(ctx, shell.MachineFilter{}, page)
+		if err != nil {
+			return nil, fmt.Errorf("list the tasks: %w", err)
+		}
+		for _, t := range tasks {
+			// One that is done may still have its session killed by an effect.
+			if t.State.Type != core.TaskDone || len(core.Outstanding(t)) > 0 {
+				names[t.SessionID] = true
+			}
+		}
+		if next == "" {
+			return names, nil
+		}
+		page.Token = next
+	}
+}

@@ -1,0 +1,219 @@
+package openapi
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed api.yaml
+var described []byte
+
+// description is what api.yaml says.
+type description struct {
+	Info            map[string]any
+	SecuritySchemes map[string]any `yaml:"securitySchemes"`
+	Security, Tags  []any
+	NeverNull       []string `yaml:"never_null"` // names of times
+	Operations      []operation
+	Failures        map[int]failure
+	Parameters      map[string]any
+	Schemas         map[string]map[string]any
+}
+
+// An operation is one method of one path.
+type operation struct {
+	Route, ID, Tag, Summary, Description string
+
+	Security    *[]any
+	Parameters  []string
+	Body        any  // the name of its schema, or the whole of the request's body
+	Optional    bool // the body may be left out
+	Answers     map[int]any
+	Also, Never []int // statuses of failures beside, or but for, the usual ones
+}
+
+// A failure is the answer by which operations fail with one status.
+type failure struct {
+	Name, Description string
+	Headers           map[string]any
+}
+
+// Document writes the description of the API.
+func Document() ([]byte, error) {
+	var d description
+	dec := yaml.NewDecoder(bytes.NewReader(described))
+	dec.KnownFields(true)
+	if err := dec.Decode(&d); err != nil {
+		return nil, fmt.Errorf("api.yaml: %w", err)
+	}
+	paths := &ordered{}
+	for _, o := range d.Operations {
+		method, path, _ := strings.Cut(o.Route, " ")
+		methods, ok := paths.values[path].(*ordered)
+		if !ok {
+			methods = &ordered{}
+			paths.set(path, methods)
+		}
+		described, err := d.operation(o, method, path)
+		if err != nil {
+			return nil, fmt.Errorf("api.yaml: %s: %w", o.Route, err)
+		}
+		methods.set(strings.ToLower(method), described)
+	}
+	schemas, err := d.schemas()
+	if err != nil {
+		return nil, err
+	}
+	responses := make(map[string]any)
+	for _, f := range d.Failures {
+		r := map[string]any{"description": f.Description, "content": jsonOf(ref("schemas", "Error"))}
+		if f.Headers != nil {
+			r["headers"] = f.Headers
+		}
+		responses[f.Name] = r
+	}
+	return append(encode(map[string]any{
+		"openapi": "3.1.0", "info": d.Info, "security": d.Security, "tags": d.Tags, "paths": paths,
+		"components": map[string]any{
+			"securitySchemes": d.SecuritySchemes, "parameters": d.Parameters, "responses": responses, "schemas": schemas,
+		},
+	}, ""), '\n'), nil
+}
+
+func (d *description) operation(o operation, method, path string) (any, error) {
+	out := map[string]any{"operationId": o.ID, "tags": []any{o.Tag}, "summary": o.Summary}
+	if o.Description != "" {
+		out["description"] = o.Description
+	}
+	if o.Security != nil {
+		out["security"] = *o.Security
+	}
+	if len(o.Parameters) > 0 {
+		var list []any
+		for _, name := range o.Parameters {
+			list = append(list, ref("parameters", name))
+		}
+		out["parameters"] = list
+	}
+	switch body := o.Body.(type) {
+	case nil:
+	case string:
+		out["requestBody"] = map[string]any{"required": !o.Optional, "content": jsonOf(ref("schemas", body))}
+	default:
+		out["requestBody"] = body
+	}
+	responses := &ordered{}
+	for _, status := range slices.Sorted(maps.Keys(o.Answers)) {
+		a, err := answer(status, o.Answers[status])
+		if err != nil {
+			return nil, err
+		}
+		responses.set(strconv.Itoa(status), a)
+	}
+	for _, status := range o.failures(method, path) {
+		f, ok := d.Failures[status]
+		if !ok {
+			return nil, fmt.Errorf("failures have no %d", status)
+		}
+		responses.set(strconv.Itoa(status), ref("responses", f.Name))
+	}
+	out["responses"] = responses
+	return out, nil
+}
+
+// failures lists the statuses by which an operation can fail.
+func (o operation) failures(method, path string) []int {
+	list := append([]int{http.StatusForbidden}, o.Also...)
+	if o.Security == nil || len(*o.Security) > 0 {
+		list = append(list, http.StatusBadRequest, http.StatusUnauthorized, http.StatusServiceUnavailable)
+	}
+	if strings.Contains(path, "{") {
+		list = append(list, http.StatusNotFound)
+	}
+	if method != http.MethodGet { // each of them reads a body, at least to refuse it
+		list = append(list, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	slices.Sort(list)
+	return slices.DeleteFunc(slices.Compact(list), func(status int) bool { return slices.Contains(o.Never, status) })
+}
+
+// answer is what an operation gives: a description, a schema and a description, or all of it.
+func answer(status int, v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		return map[string]any{"description": v}, nil
+	case []any:
+		if len(v) != 2 {
+			return nil, fmt.Errorf("answer %d: want [SCHEMA, DESCRIPTION], got %v", status, v)
+		}
+		out := map[string]any{"description": v[1], "content": jsonOf(ref("schemas", fmt.Sprint(v[0])))}
+		if status == http.StatusCreated {
+			out["headers"] = map[string]any{"Location": map[string]any{
+				"description": "The path of what was created.", "schema": map[string]any{"type": "string"},
+			}}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+func jsonOf(schema any) map[string]any {
+	return map[string]any{"application/json": map[string]any{"schema": schema}}
+}
+
+// schemas joins the derived schemas with what api.yaml says of them.
+func (d *description) schemas() (map[string]any, error) {
+	from := newSchemas(d.NeverNull)
+	out := make(map[string]any)
+	for name, t := range Types {
+		schema, err := from.object(name, t)
+		if err != nil {
+			return nil, err
+		}
+		fields, _ := schema["properties"].(*ordered)
+		for key, said := range d.Schemas[name] {
+			if key != "properties" {
+				schema[key] = said
+			}
+		}
+		said, _ := d.Schemas[name]["properties"].(map[string]any)
+		for key, v := range said {
+			field, ok := fields.values[key].(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("api.yaml: schema %s: %s has no field %q", name, t, key)
+			}
+			fields.set(key, join(field, v))
+		}
+		out[name] = schema
+	}
+	for name, schema := range d.Schemas {
+		if out[name] == nil {
+			out[name] = schema
+		}
+	}
+	return out, nil
+}
+
+// join adds to a derived schema what is said of it; a type that is said replaces the derived one.
+func join(derived map[string]any, said any) map[string]any {
+	m, ok := said.(map[string]any)
+	if !ok {
+		m = map[string]any{"description": said}
+	}
+	for _, replaced := range []string{"type", "$ref", "oneOf"} {
+		if m[replaced] != nil {
+			return m
+		}
+	}
+	out := maps.Clone(derived)
+	maps.Copy(out, m)
+	return out
+}

@@ -1,0 +1,61 @@
+package pages
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell"
+)
+
+// upTo is a list of the numbers below n, with an empty page in its middle.
+func upTo(n int, calls *int) List[int] {
+	return func(p shell.Page) (list []int, next string, err error) {
+		*calls++
+		from, _ := strconv.Atoi(p.Token)
+		if *calls == 2 {
+			return nil, p.Token, nil
+		}
+		for i := from; i < min(from+p.Limit, n); i++ {
+			list = append(list, i)
+		}
+		if from+p.Limit < n {
+			next = strconv.Itoa(from + p.Limit)
+		}
+		return list, next, nil
+	}
+}
+
+func TestAllReadsAListToItsEndOverEmptyPages(t *testing.T) {
+	for _, limit := range []int{1, 2, 3, 7, 8} {
+		var calls int
+		var got []int
+		for v, err := range All(limit, upTo(7, &calls)) {
+			require.NoError(t, err)
+			got = append(got, v)
+		}
+		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6}, got, limit)
+	}
+}
+
+func TestAllReadsNoFurtherPageThanItIsAskedFor(t *testing.T) {
+	var calls int
+	for v := range All(3, upTo(7, &calls)) {
+		if v == 2 {
+			break
+		}
+	}
+	assert.Equal(t, 1, calls)
+}
+
+func TestAnErrorEndsAList(t *testing.T) {
+	broken := errors.New("broken")
+	calls := 0
+	for _, err := range All(3, func(shell.Page) ([]int, string, error) { calls++; return nil, "more", broken }) {
+		require.ErrorIs(t, err, broken)
+	}
+	assert.Equal(t, 1, calls)
+}
