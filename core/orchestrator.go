@@ -263,17 +263,16 @@ func (t *orchestratorTransition) in(states ...OrchestratorStatus) bool {
 
 // create: (absent) → pre_run.
 func (t *orchestratorTransition) create(e OrchestratorCreate) {
-	spec := e.Spec
+	spec, now := e.Spec, t.clock.Now
 	spec.Config = spec.Config.withDefaults()
-	if err := spec.Validate(); err != nil {
-		t.transition.refuse(runRef(spec.ID), e, effects.CodeInvalid, "%s", err)
-		return
-	}
-	now := t.clock.Now
 	t.Orchestrator = Orchestrator{RunSpec: spec, State: OrchestratorPreRun, CreatedAt: now, UpdatedAt: now, Metrics: OrchestratorMetrics{
 		RunID: spec.RunID, JobID: spec.JobID, Namespace: spec.Namespace, Tenant: spec.Tenant,
 		ScheduledAt: spec.ScheduledAt, MaxRetries: spec.Config.RetryConfig.MaxRetries,
 	}}
+	if err := spec.Validate(); err != nil {
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
+	}
 	t.announceState()
 	t.send(t.scheduler(), SchedulerTrack{Run: t.ID})
 }

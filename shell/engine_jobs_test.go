@@ -157,13 +157,8 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 				got := runOf(t, e, run)
 				assert.Equal(t, core.OrchestratorCompleted, got.State, "%s", got.Error)
 				assert.Zero(t, c.podCount(), "nothing is left behind")
-<<<<<<< HEAD
 				assert.Empty(t, got.Pending.Open)
-				job, err := e.Job(bg(), tenant, "nightly")
-=======
-				assert.Empty(t, got.Asked.Open)
 				job, err := e.Jobs().Get(bg(), tenant, "nightly")
->>>>>>> main
 				require.NoError(t, err)
 				for _, a := range job.Active {
 					assert.NotEqual(t, run, a.Run, "its place is free")
