@@ -179,7 +179,7 @@ type RunPolicy struct {
 }
 
 // Timeout gives the time limit of one run; 0: the tool's own.
-func (p RunPolicy) Timeout() time.Duration { return time.Duration(p.TimeoutMS) * time.Millisecond }
+func (p RunPolicy) Timeout() time.Duration { return durationMS(p.TimeoutMS) }
 
 // ActionEvent is an event of [Action]. The set is closed.
 //
@@ -536,21 +536,4 @@ func (a Action) refuse(e Event, code effects.Code, reason string) []effects.Effe
 
 func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {
 	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run))
-}
-
-// reasonOr cleans a reason from outside, which must survive JSON unchanged.
-func reasonOr(reason, otherwise string) string {
-	if reason == "" {
-		return otherwise
-	}
-	return validText(reason)
-}
-
-// validText puts U+FFFD in the place of each invalid byte, as encoding/json
-// does: a replay, which sees the text after JSON, must see what we see.
-func validText(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string([]rune(s))
 }

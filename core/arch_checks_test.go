@@ -75,7 +75,7 @@ func checkImports(s *source, report func(ast.Node, string)) {
 	for _, f := range s.files {
 		for _, spec := range f.Imports {
 			path, _ := strconv.Unquote(spec.Path.Value)
-			own := path == module+"/effects" || path == module+"/core" || strings.HasPrefix(path, module+"/core/")
+			own := slices.Contains(layers["core"], layerOf(path)) // which layer imports which, the layer rule holds
 			if !own && !slices.Contains(pureImports, path) {
 				report(spec, "imports "+path+", which is not on the list of pure packages")
 			}

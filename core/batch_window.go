@@ -73,7 +73,7 @@ func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
 func (t *Batch) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error) {
 	mark, order := len(t.undo), t.order
 	w := window{t: t, queue: q.ID}
-	next, effs := q.header().over(&w, e, t.clock)
+	next, effs := q.header().applyTo(&w, e, t.clock)
 	if w.err != nil || refusal(effs) != nil {
 		t.rollback(mark)
 		t.order = order
@@ -98,7 +98,7 @@ func (t *Batch) place(s State) {
 		l, at := s.list()
 		t.enlist(l, s.Queue, Cursor{at, s.ID})
 		if s.queued() {
-			t.enlist(listKey, partID(s.Queue, "key", s.Key), Cursor{order(s.Priority, s.Turn), s.ID})
+			t.enlist(listKey, partID(s.Queue, "key", s.Key), Cursor{order(s.Priority, s.Position), s.ID})
 		}
 		if s.returnable() {
 			t.enlist(listOrigin, s.Queue, Cursor{s.CreatedAt, s.ID})
@@ -194,9 +194,9 @@ func (w *window) first(l queueList, of uuid.UUID) State {
 	return nil
 }
 
-// places gives all of a list. The index is believed where the batch has not seen
+// cursors gives all of a list. The index is believed where the batch has not seen
 // the record: it may be one of a million.
-func (w *window) places(l queueList, of uuid.UUID) []Cursor {
+func (w *window) cursors(l queueList, of uuid.UUID) []Cursor {
 	list := w.t.list(l, of)
 	for !list.end && w.err == nil {
 		have := list.page

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -133,20 +132,6 @@ func (p PipelineReaction) handle(name string, e effects.Event) []effects.Effect 
 	return sends(effects.Ref{Kind: KindPipeline, ID: id}, PipelineCreate{Spec: PipelineSpec{
 		ID: id, Namespace: p.Namespace, Tenant: p.Tenant, Definition: p.Definition, Context: context,
 	}})
-}
-
-// compacted gives JSON as encoding/json stores it, so that what is seen of it is
-// the same before it is stored and after. What is not JSON stays what it is, and
-// nothing becomes null.
-func compacted(v json.RawMessage) json.RawMessage {
-	if len(v) == 0 {
-		return json.RawMessage("null")
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return v
-	}
-	return b
 }
 
 // eventJSON is an event as a payload.
@@ -308,10 +293,10 @@ func (r Reaction) validate() error {
 	errs := []error{
 		checkName("do.start_pipeline.namespace", p.Namespace, false), checkName("do.start_pipeline.tenant", p.Tenant, false), checkScope(p.Namespace, p.Tenant),
 	}
-	if err := p.Definition.ValidateWith(append(sortedNames(p.Context), "event")...); err != nil {
+	if err := p.Definition.ValidateWith(append(sortedKeys(p.Context), "event")...); err != nil {
 		errs = append(errs, fmt.Errorf("do.start_pipeline.definition.%w", err))
 	}
-	for _, name := range sortedNames(p.Context) {
+	for _, name := range sortedKeys(p.Context) {
 		errs = append(errs, checkName("do.start_pipeline.context key", name, true), checkJSON("do.start_pipeline.context."+clip(name), p.Context[name], MaxSubscriberBytes))
 	}
 	return errors.Join(errs...)
@@ -348,11 +333,4 @@ func (s Subscription) checkLoop() error {
 func (m EventMatch) withoutData() EventMatch {
 	m.Data = nil
 	return m
-}
-
-func sortedNames(m map[string]json.RawMessage) []string {
-	// order-free: sorted below
-	names := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
-	slices.Sort(names)
-	return names
 }

@@ -63,7 +63,7 @@ func (t *transition) request(pending *PendingEffects, e effects.Outer) {
 
 // reissue requests an effect once more, under the next number.
 func (t *transition) reissue(pending *PendingEffects, e effects.Outer) {
-	t.request(pending, renumbered(e, pending.next()))
+	t.request(pending, e.WithNumber(pending.next()))
 }
 
 // withdraw takes back all effects that are pending.

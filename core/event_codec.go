@@ -245,14 +245,6 @@ func (d Dedup) AppendJSON(b []byte) []byte { return appendMarshaled(b, d) }
 
 type plainRecurring RecurringAction
 
-func appendMarshaled(b []byte, v any) []byte {
-	j, err := json.Marshal(v)
-	if err != nil { // the states are validated: only a payload that is not JSON could fail
-		return append(b, "null"...)
-	}
-	return append(b, j...)
-}
-
 // wire is the union of all members that an event can have.
 type wire struct {
 	Type          string          `json:"type"`

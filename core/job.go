@@ -293,7 +293,7 @@ func (t *jobTransition) skipNext(e JobSkipNext) {
 func (t *jobTransition) announce(action string, data any) {
 	var encoded json.RawMessage
 	if data != nil {
-		encoded = jsonOf(data)
+		encoded = announcementData(data)
 	}
 	t.transition.announce("job", "job", action, t.Key, encoded)
 }

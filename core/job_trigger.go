@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
@@ -63,13 +62,4 @@ func (t *jobTransition) freeInstant() Time {
 		at++
 	}
 	return at
-}
-
-// jsonOf encodes what an announcement says: strings, numbers and times always do.
-func jsonOf(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	return b
 }

@@ -158,14 +158,6 @@ func (l Lock) passOn(c Clock) (Lock, []effects.Effect) {
 	return l, nil
 }
 
-// without gives the list without one element; none is nil.
-func without[E any](s []E, i int) []E {
-	if len(s) <= 1 {
-		return nil
-	}
-	return slices.Concat(s[:i], s[i+1:])
-}
-
 // release: held → passed on; a waiter waits no longer.
 func (l Lock) release(e LockRelease, c Clock) (Lock, []effects.Effect) {
 	who := e.claimant()

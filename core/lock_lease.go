@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -81,7 +80,7 @@ func leaseEnd(now Time, ms int64) Time {
 	if ms <= 0 {
 		return 0
 	}
-	if end := now.Add(time.Duration(min(ms, MaxLeaseMS)) * time.Millisecond); end.After(now) {
+	if end := laterMS(now, min(ms, MaxLeaseMS)); end.After(now) {
 		return end
 	}
 	return 0

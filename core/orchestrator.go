@@ -402,7 +402,7 @@ func (t *orchestratorTransition) ask(e effects.Outer) {
 
 // announce says something of the run on the bus.
 func (t *orchestratorTransition) announce(action string, data any) {
-	t.transition.announce("run", "orchestrator", action, t.ID, jsonOf(data))
+	t.transition.announce("run", "orchestrator", action, t.ID, announcementData(data))
 }
 
 func (t *orchestratorTransition) refuse(code effects.Code, format string, args ...any) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // ConstraintReport is what an evaluation of a job's constraints comes to (004
@@ -154,7 +155,7 @@ func (t *orchestratorTransition) noteChecks(checks []ConstraintCheck) {
 // many.
 const maxNoteBytes = 512
 
-func noteText(s string) string { return cutText(s, maxNoteBytes) }
+func noteText(s string) string { return texts.Head(s, maxNoteBytes) }
 
 // lastOf keeps the last elements of a list.
 func lastOf[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }

@@ -378,17 +378,6 @@ func (p Pipeline) Deadline() Time {
 	return max(at, effects.MinTime)
 }
 
-// earliest gives the earlier of two times, of which either may be none.
-func earliest(a, b Time) Time {
-	switch {
-	case a.IsZero():
-		return b
-	case b.IsZero():
-		return a
-	}
-	return min(a, b)
-}
-
 // endedAt: see [EndedAt].
 func (p Pipeline) endedAt() (Time, bool) { return p.FinishedAt, p.Phase.Type.Ended() }
 

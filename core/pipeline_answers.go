@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // at gives the place of the phase at which the pipeline stands.
@@ -49,7 +49,7 @@ func (p Pipeline) start(e Event, c Clock) (Pipeline, []effects.Effect) {
 func (a *advance) limit() {
 	a.EndsBy = 0
 	if ms := a.Definition.TimeoutMS; ms > 0 {
-		a.EndsBy = a.c.Now.Add(time.Duration(ms) * time.Millisecond)
+		a.EndsBy = laterMS(a.c.Now, ms)
 	}
 }
 
@@ -64,7 +64,7 @@ func (a *advance) block(resume string) {
 	}
 	a.Unmet = unmet
 	a.Phase.Reason = a.waitsFor()
-	a.emit("blocked", dataOf("reason", a.Phase.Reason))
+	a.emit("blocked", announcementTexts("reason", a.Phase.Reason))
 }
 
 // waitsFor says for which pipelines a blocked one waits.
@@ -98,11 +98,11 @@ func (p Pipeline) dependencyEnded(i int, e ChildEnded, c Clock) (Pipeline, []eff
 		a.Unmet = nil
 		a.resume()
 	case ChildRefused:
-		a.Phase.Reason = bounded(fmt.Sprintf("dependency %s cannot be waited for: %s", ref, e.Reason), MaxTextBytes)
-		a.emit("blocked", dataOf("reason", a.Phase.Reason))
+		a.Phase.Reason = texts.Bound(fmt.Sprintf("dependency %s cannot be waited for: %s", ref, e.Reason), MaxTextBytes)
+		a.emit("blocked", announcementTexts("reason", a.Phase.Reason))
 	case ChildFailed, ChildCancelled:
 		a.dependenciesLeft()
-		a.fail(a.Phase.Name, bounded(fmt.Sprintf("dependency %s %s: %s", ref, e.Outcome, e.Reason), MaxTextBytes), true)
+		a.fail(a.Phase.Name, texts.Bound(fmt.Sprintf("dependency %s %s: %s", ref, e.Outcome, e.Reason), MaxTextBytes), true)
 	default:
 		return p.stale(e, e.N)
 	}
@@ -161,7 +161,7 @@ func (p Pipeline) retry(e PipelineRetry, c Clock) (Pipeline, []effects.Effect) {
 	a.FinishedAt = 0
 	a.limit()
 	if len(a.Unmet) > 0 {
-		a.emit("retry", dataOf("phase", a.Phase.Name))
+		a.emit("retry", announcementTexts("phase", a.Phase.Name))
 		a.block(a.Phase.Name)
 		return a.end()
 	}
@@ -170,7 +170,7 @@ func (p Pipeline) retry(e PipelineRetry, c Clock) (Pipeline, []effects.Effect) {
 	}
 	d := a.Definition.Phases[i]
 	a.Phase, a.PhaseStartedAt = Phase{Type: PhaseRunning, Name: d.Name}, c.Now
-	a.emit("retry", dataOf("phase", d.Name))
+	a.emit("retry", announcementTexts("phase", d.Name))
 	a.proceed(i, a.regained(d))
 	return a.end()
 }
@@ -192,7 +192,7 @@ func (p Pipeline) cancel(e PipelineCancel, c Clock) (Pipeline, []effects.Effect)
 		return p.conflict(e, "it has ended already")
 	}
 	a := p.advance(c)
-	reason := bounded(reasonOr(e.Reason, "cancelled"), MaxTextBytes)
+	reason := texts.Bound(reasonOr(e.Reason, "cancelled"), MaxTextBytes)
 	if a.Phase.Type == PhaseRunning {
 		a.record(HistoryCancelled, reason)
 	}
@@ -200,7 +200,7 @@ func (p Pipeline) cancel(e PipelineCancel, c Clock) (Pipeline, []effects.Effect)
 	a.Unmet = nil
 	a.Phase = Phase{Type: PhaseCancelled, Name: a.Phase.Name, Reason: reason}
 	a.Failing = nil
-	a.emit("cancelled", dataOf("reason", reason))
+	a.emit("cancelled", announcementTexts("reason", reason))
 	a.ended(ChildEnded{Outcome: ChildCancelled, Reason: reason})
 	return a.end()
 }
@@ -315,7 +315,7 @@ func (p Pipeline) signal(e PipelineSignal, c Clock) (Pipeline, []effects.Effect)
 		return p.conflict(e, "%d signals wait for their phases already", len(p.Signals))
 	}
 	a := p.advance(c)
-	a.emit("signal", dataOf("signal", e.Name))
+	a.emit("signal", announcementTexts("signal", e.Name))
 	if waits {
 		a.proceed(i, outcome{result: payload})
 	} else {
@@ -330,10 +330,10 @@ func (p Pipeline) approve(e PipelineApprove, c Clock) (Pipeline, []effects.Effec
 	if !ok || p.Waiting.For != WaitApproval || p.Phase.Name != e.Phase {
 		return p.conflict(e, "no phase %q waits for an approval", clip(e.Phase))
 	}
-	by, comment := bounded(e.By, MaxNameBytes), bounded(e.Comment, MaxTextBytes)
+	by, comment := texts.Bound(e.By, MaxNameBytes), texts.Bound(e.Comment, MaxTextBytes)
 	a := p.advance(c)
 	if e.Approved {
-		a.proceed(i, outcome{result: canonical(dataOf("by", by, "comment", comment))})
+		a.proceed(i, outcome{result: canonical(announcementTexts("by", by, "comment", comment))})
 		return a.end()
 	}
 	reason := "rejected"

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // begin starts an attempt of a phase: its templates are filled in, and what it
@@ -33,7 +33,7 @@ func (a *advance) begin(d PhaseDef) outcome {
 	}
 	a.Waiting = Waiting{}
 	if d.TimeoutMS > 0 {
-		a.Waiting.Deadline = a.c.Now.Add(time.Duration(d.TimeoutMS) * time.Millisecond)
+		a.Waiting.Deadline = laterMS(a.c.Now, d.TimeoutMS)
 	}
 	switch d.Kind() {
 	case "run", "task", "strategy", "push", "pipelines":
@@ -70,7 +70,9 @@ func (a *advance) begin(d PhaseDef) outcome {
 func fatal(err error) outcome { return outcome{err: err.Error(), final: true, fatal: true} }
 
 // label names a child for the reader.
-func (a *advance) label() string { return bounded(a.Definition.Name+"/"+a.Phase.Name, MaxNameBytes) }
+func (a *advance) label() string {
+	return texts.Bound(a.Definition.Name+"/"+a.Phase.Name, MaxNameBytes)
+}
 
 // beginChild makes another machine do the work, and waits for its end.
 func (a *advance) beginChild(d PhaseDef) outcome {
@@ -248,7 +250,7 @@ func (a *advance) ask(e effects.Outer) {
 }
 
 func (a *advance) beginWait(d WaitPhase) outcome {
-	until := a.c.Now.Add(time.Duration(d.ForMS) * time.Millisecond)
+	until := laterMS(a.c.Now, d.ForMS)
 	if d.Until != "" {
 		at, err := effects.ParseTime(d.Until)
 		if err != nil {
@@ -337,12 +339,12 @@ func (a *advance) mark(message string) {
 	if a.Phase.Type == PhaseRunning {
 		name = a.Phase.Name
 	}
-	message = bounded(message, MaxCheckpointBytes)
+	message = texts.Bound(message, MaxCheckpointBytes)
 	a.Checkpoints = append(slices.Clip(a.Checkpoints), Checkpoint{Phase: name, Message: message, Timestamp: a.c.Now})
 	if over := len(a.Checkpoints) - MaxCheckpoints; over > 0 {
 		a.Checkpoints = slices.Clone(a.Checkpoints[over:])
 	}
-	a.emit("checkpoint", dataOf("phase", name, "message", message))
+	a.emit("checkpoint", announcementTexts("phase", name, "message", message))
 }
 
 // set puts values into the context: all of them or none.

@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/orrery-go/orrery/effects"
 )
@@ -52,7 +51,7 @@ func (p Pipeline) effectInterrupted(e EffectInterrupted, c Clock) (Pipeline, []e
 		return a.end()
 	}
 	a.Attempt++
-	a.emit("retry", dataOf("phase", a.Phase.Name))
+	a.emit("retry", announcementTexts("phase", a.Phase.Name))
 	a.askAgain(i, of)
 	return a.end()
 }
@@ -70,7 +69,7 @@ func (p Pipeline) effectHandedBack(e EffectHandedBack, c Clock) (Pipeline, []eff
 	case ok && p.Waiting.For == WaitEffect && p.Waiting.N == e.N:
 		a.askAgain(i, of)
 	case ok && !a.exhausted(): // the notification beside an approval
-		if again := renumbered(of, a.Asked.next()); again != nil {
+		if again := of.WithNumber(a.Asked.next()); again != nil {
 			a.Asked = a.Asked.ask(again)
 			a.do(again)
 		}
@@ -80,7 +79,7 @@ func (p Pipeline) effectHandedBack(e EffectHandedBack, c Clock) (Pipeline, []eff
 
 // askAgain asks for an effect once more, under a new number.
 func (a *advance) askAgain(i int, e effects.Outer) {
-	again := renumbered(e, a.Asked.next())
+	again := e.WithNumber(a.Asked.next())
 	if again == nil || a.exhausted() {
 		a.proceed(i, outcome{err: "the effect cannot be repeated", final: true})
 		return
@@ -98,7 +97,7 @@ func (a *advance) regained(d PhaseDef) outcome {
 	}
 	a.Waiting = Waiting{For: WaitRegain}
 	if d.TimeoutMS > 0 {
-		a.Waiting.Deadline = a.c.Now.Add(time.Duration(d.TimeoutMS) * time.Millisecond)
+		a.Waiting.Deadline = laterMS(a.c.Now, d.TimeoutMS)
 	}
 	return a.regainNext(d)
 }

@@ -6,12 +6,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // maxAtOnce bounds the phases that one transition runs: where they end at once,
@@ -59,15 +58,6 @@ func (a *advance) emit(action string, data json.RawMessage) {
 	}})
 }
 
-// dataOf makes a JSON object of texts, given as name and value by turns.
-func dataOf(pairs ...string) json.RawMessage {
-	o := begin(nil)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		o.str(pairs[i], pairs[i+1])
-	}
-	return o.end()
-}
-
 // number gives the next number of a child, an effect or a lock.
 func (a *advance) number() uint32 {
 	if a.Asked.Last < math.MaxUint32 {
@@ -106,7 +96,7 @@ func (a *advance) enter(i int) outcome {
 	d := a.Definition.Phases[i]
 	a.Phase = Phase{Type: PhaseRunning, Name: d.Name}
 	a.PhaseStartedAt, a.Attempt = a.c.Now, 1
-	a.emit("phase", dataOf("phase", d.Name))
+	a.emit("phase", announcementTexts("phase", d.Name))
 	if d.When != nil {
 		v, err := a.scope().lookup(d.When.Ref)
 		if is := err == nil && sameJSON(v, d.When.Equals); is == d.When.Not {
@@ -122,7 +112,7 @@ func (a *advance) again(i int) {
 		a.Attempt++
 	}
 	d := a.Definition.Phases[i]
-	a.emit("retry", dataOf("phase", d.Name))
+	a.emit("retry", announcementTexts("phase", d.Name))
 	a.proceed(i, a.regained(d))
 }
 
@@ -160,7 +150,7 @@ func (a *advance) settle(i int, o outcome) (next int, goes bool) {
 	case !o.final && !o.fatal && a.Attempt < d.Retry.Attempts() && !d.Retry.Permanent(o.err):
 		seed := uuid.NewSHA1(a.ID, []byte(d.Name))
 		wait := max(d.Retry.Delay(seed, a.Attempt), 1)
-		a.Waiting = Waiting{For: WaitRetry, Until: a.c.Now.Add(time.Duration(wait) * time.Millisecond), Error: bounded(o.err, MaxTextBytes)}
+		a.Waiting = Waiting{For: WaitRetry, Until: laterMS(a.c.Now, wait), Error: texts.Bound(o.err, MaxTextBytes)}
 		return 0, false
 	}
 	return a.failed(i, o)
@@ -186,10 +176,10 @@ func (a *advance) failed(i int, o outcome) (next int, goes bool) {
 // giveUp leads to failed, by way of the cleaning up that there may be.
 func (a *advance) giveUp(i int, o outcome) (next int, goes bool) {
 	d := a.Definition.Phases[i]
-	o.err = bounded(o.err, MaxTextBytes)
+	o.err = texts.Bound(o.err, MaxTextBytes)
 	a.recordFailure(o)
 	if was := a.Failing; was != nil {
-		a.fail(was.Phase, bounded(fmt.Sprintf("%s; then phase %q failed: %s", was.Error, d.Name, o.err), MaxTextBytes), was.Recoverable)
+		a.fail(was.Phase, texts.Bound(fmt.Sprintf("%s; then phase %q failed: %s", was.Error, d.Name, o.err), MaxTextBytes), was.Recoverable)
 		return 0, false
 	}
 	if j := a.Definition.index(a.Definition.OnFailure); a.Definition.OnFailure != "" && j > i {
@@ -204,7 +194,7 @@ func (a *advance) giveUp(i int, o outcome) (next int, goes bool) {
 // putFailure lets later phases see how this one failed.
 func (a *advance) putFailure(d PhaseDef, o outcome) {
 	w := begin(nil)
-	w.str("error", bounded(o.err, maxHistoryReasonBytes))
+	w.str("error", texts.Bound(o.err, maxHistoryReasonBytes))
 	if len(o.result) > 0 {
 		w.raw("result", o.result)
 	}
@@ -230,7 +220,7 @@ func (a *advance) finish() {
 func (a *advance) fail(name, err string, recoverable bool) {
 	a.Phase = Phase{Type: PhaseFailure, Name: name, Error: err, Recoverable: recoverable}
 	a.Failing = nil
-	a.emit("failed", dataOf("phase", name, "error", err))
+	a.emit("failed", announcementTexts("phase", name, "error", err))
 	interrupted := slices.ContainsFunc(a.History, func(r PhaseRecord) bool { return r.Interrupted })
 	a.ended(ChildEnded{Outcome: ChildFailed, Reason: err, Interrupted: interrupted, Permanent: !recoverable})
 }
@@ -353,7 +343,7 @@ func (a *advance) regain(h Hold) {
 func (a *advance) record(o PhaseOutcome, reason string) {
 	a.History = append(slices.Clip(a.History), PhaseRecord{
 		Name: a.Phase.Name, StartedAt: a.PhaseStartedAt, EndedAt: a.c.Now, Attempts: a.Attempt, Outcome: o,
-		Reason: bounded(reason, maxHistoryReasonBytes),
+		Reason: texts.Bound(reason, maxHistoryReasonBytes),
 	})
 	if over := len(a.History) - MaxHistory; over > 0 {
 		a.History = slices.Clone(a.History[over:])
@@ -385,7 +375,7 @@ func (a *advance) scope() scope {
 	phase.str("name", a.Phase.Name)
 	phase.num("attempt", uint64(a.Attempt))
 	return scope{context: a.Context, system: map[string]json.RawMessage{
-		systemPipeline: dataOf("id", a.ID.String(), "name", a.Definition.Name),
+		systemPipeline: announcementTexts("id", a.ID.String(), "name", a.Definition.Name),
 		systemPhase:    phase.end(),
 	}}
 }
@@ -406,18 +396,4 @@ func contextSize(context map[string]json.RawMessage) int {
 		n += len(name) + len(v)
 	}
 	return n
-}
-
-// bounded cuts a text that came from outside, and makes it valid.
-func bounded(s string, most int) string {
-	s = validText(s) // first: a replay sees the text so
-	if len(s) > most {
-		const cut = "…"
-		n := max(most-len(cut), 0)
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n] + cut
-	}
-	return s
 }

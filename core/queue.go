@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -48,10 +49,10 @@ type Queue struct {
 	PausedBy  string      `json:"paused_by"`
 	Reason    string      `json:"reason"` // of the pause
 
-	// Turn is the last turn that was given out: a place in the line of what waits,
-	// within its priority. It begins again when nothing waits and nothing can come
-	// back.
-	Turn uint32 `json:"turn"`
+	// LastPosition is the last position that was given to an item: items of one
+	// priority are taken in the order of their positions. It begins at 0 whenever the
+	// queue has no item that may be taken now or later.
+	LastPosition uint32 `json:"turn"`
 	// RateTAT is when the next take would conform to the rate without any burst, in
 	// microseconds since 1970.
 	RateTAT int64 `json:"rate_tat"`
@@ -106,7 +107,7 @@ func (q Queue) live() uint64 {
 // Apply carries out one transition.
 func (q Queue) Apply(e QueueEvent, c Clock) (Queue, []effects.Effect) {
 	w := whole{items: q.Items, keys: q.Keys, dedups: q.Dedups}
-	next, effs := q.header().over(&w, e, c)
+	next, effs := q.header().applyTo(&w, e, c)
 	if refusal(effs) != nil {
 		return q, effs
 	}
@@ -118,91 +119,6 @@ func (q Queue) Apply(e QueueEvent, c Clock) (Queue, []effects.Effect) {
 func (q Queue) header() Queue {
 	q.Items, q.Keys, q.Dedups = nil, nil, nil
 	return q
-}
-
-// over carries out one transition of a header over what the view shows of its
-// items, and writes to. Where it gives a refusal, what was written to the view is
-// to be dropped.
-func (q Queue) over(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	r := queueRun{q: q, v: v, c: c, ev: e}
-	if q.ID == uuid.Nil {
-		r.absent(e)
-	} else {
-		r.present(e)
-	}
-	if r.refusal != nil {
-		return q, r.refusal
-	}
-	if r.readied && r.q.Ready > 0 && !r.q.Paused {
-		r.emit("ready", uuid.Nil)
-	}
-	return r.q, r.effs
-}
-
-// absent: create, push and dead_letter lead out of not existing.
-func (r *queueRun) absent(e QueueEvent) {
-	switch e := e.(type) {
-	case QueueCreate:
-		r.create(e)
-	case QueuePush:
-		if r.make(e.Namespace, e.Tenant, e.Name, QueueConfig{}) {
-			r.push(e)
-		}
-	case QueueDeadLetter:
-		if o := e.Item.origin(); r.make(o.Namespace, o.Tenant, o.To, QueueConfig{}) {
-			r.deadLetter(e)
-		}
-	case QueueTake:
-		if !e.Owner.IsZero() { // who waits for items of a queue to come gets none
-			r.send(e.Owner.Ref, QueueTaken{N: e.Owner.N})
-			return
-		}
-		r.refuse(effects.CodeNotFound, "queue not found")
-	case QueueMend:
-		r.forget(e)
-	case QueueConfigure, QueueComplete, QueueFail, QueueExtend, QueueRelease, QueueCancelItem,
-		QueueRedrive, QueuePause, QueueResume, QueuePurge, QueueDelete, QueueDue:
-		r.refuse(effects.CodeNotFound, "queue not found")
-	}
-}
-
-func (r *queueRun) present(e QueueEvent) {
-	switch e := e.(type) {
-	case QueueCreate:
-		r.refuse(effects.CodeExists, fmt.Sprintf("name: queue %q exists already", clip(r.q.Name)))
-	case QueueConfigure:
-		r.configure(e)
-	case QueuePush:
-		r.push(e)
-	case QueueTake:
-		r.take(e)
-	case QueueComplete:
-		r.complete(e)
-	case QueueFail:
-		r.fail(e)
-	case QueueExtend:
-		r.extend(e)
-	case QueueRelease:
-		r.release(e)
-	case QueueCancelItem:
-		r.cancelItem(e)
-	case QueueRedrive:
-		r.redrive(e)
-	case QueuePause:
-		r.pause(e)
-	case QueueResume:
-		r.resume()
-	case QueuePurge:
-		r.purge(e)
-	case QueueDelete:
-		r.remove()
-	case QueueDue:
-		r.due()
-	case QueueDeadLetter:
-		r.deadLetter(e)
-	case QueueMend:
-		r.mend(e)
-	}
 }
 
 // Ref names the queue.
@@ -255,4 +171,181 @@ func (q Queue) apply(e Event, c Clock) (State, []effects.Effect) {
 		return q, refused(effects.Ref{Kind: KindQueue, ID: q.ID}, e, effects.CodeInvalid, fmt.Sprintf("a queue takes no event %q", e.EventType()))
 	}
 	return q.Apply(own, c)
+}
+
+// applyTo applies an event to a header and to the items that the view shows. If the
+// event is refused, what was written to the view is to be dropped.
+func (q Queue) applyTo(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
+	t := &queueTransition{transition: transition{clock: c}, Queue: q, event: e, view: v}
+	if q.ID == uuid.Nil {
+		t.applyAbsent(e)
+	} else {
+		t.applyPresent(e)
+	}
+	if t.readied && t.Ready > 0 && !t.Paused {
+		t.emit("ready", uuid.Nil)
+	}
+	return concluded(q, t.Queue, t.transition)
+}
+
+// applyAbsent: create, push and dead_letter lead out of not existing.
+func (t *queueTransition) applyAbsent(e QueueEvent) {
+	switch e := e.(type) {
+	case QueueCreate:
+		t.create(e)
+	case QueuePush:
+		if t.declare(e.Namespace, e.Tenant, e.Name, QueueConfig{}) {
+			t.push(e)
+		}
+	case QueueDeadLetter:
+		if o := e.Item.origin(); t.declare(o.Namespace, o.Tenant, o.To, QueueConfig{}) {
+			t.deadLetter(e)
+		}
+	case QueueTake:
+		if !e.Owner.IsZero() { // who waits for items of a queue to come gets none
+			t.send(e.Owner.Ref, QueueTaken{N: e.Owner.N})
+			return
+		}
+		t.refuse(effects.CodeNotFound, "queue not found")
+	case QueueMend:
+		t.mendAbsent(e)
+	case QueueConfigure, QueueComplete, QueueFail, QueueExtend, QueueRelease, QueueCancelItem,
+		QueueRedrive, QueuePause, QueueResume, QueuePurge, QueueDelete, QueueDue:
+		t.refuse(effects.CodeNotFound, "queue not found")
+	}
+}
+
+// applyPresent: what may happen to a queue that exists.
+func (t *queueTransition) applyPresent(e QueueEvent) {
+	switch e := e.(type) {
+	case QueueCreate:
+		t.refuse(effects.CodeExists, "name: queue %q exists already", clip(t.Name))
+	case QueueConfigure:
+		t.configure(e)
+	case QueuePush:
+		t.push(e)
+	case QueueTake:
+		t.take(e)
+	case QueueComplete:
+		t.complete(e)
+	case QueueFail:
+		t.fail(e)
+	case QueueExtend:
+		t.extend(e)
+	case QueueRelease:
+		t.release(e)
+	case QueueCancelItem:
+		t.cancelItem(e)
+	case QueueRedrive:
+		t.redrive(e)
+	case QueuePause:
+		t.pause(e)
+	case QueueResume:
+		t.resume()
+	case QueuePurge:
+		t.purge(e)
+	case QueueDelete:
+		t.delete()
+	case QueueDue:
+		t.due()
+	case QueueDeadLetter:
+		t.deadLetter(e)
+	case QueueMend:
+		t.mend(e)
+	}
+}
+
+// create: (absent) → active.
+func (t *queueTransition) create(e QueueCreate) { t.declare(e.Namespace, e.Tenant, e.Name, e.Config) }
+
+func (t *queueTransition) declare(namespace, tenant, name string, config QueueConfig) bool {
+	config = config.withDefaults()
+	if err := errors.Join(
+		checkName("namespace", namespace, false),
+		checkName("tenant", tenant, false),
+		checkScope(namespace, tenant),
+		checkName("name", name, true),
+		config.validate(name),
+	); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return false
+	}
+	t.Queue = Queue{
+		ID: QueueRef(namespace, tenant, name).ID, Namespace: namespace, Tenant: tenant, Name: name,
+		Config: config, CreatedAt: t.clock.Now,
+	}
+	t.recount()
+	return true
+}
+
+// configure: the configuration is replaced.
+func (t *queueTransition) configure(e QueueConfigure) {
+	config := e.Config.withDefaults()
+	if err := config.validate(t.Name); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	}
+	t.Config = config
+	t.Limited, t.readied = 0, true // who was given less may be given more now
+	for range maxDueItems {        // and keys that the rate held back may run
+		k, ok := t.view.firstKey(t.ID)
+		if !ok {
+			return
+		}
+		if may, at := t.keyMayRun(&k); !may && at == k.Until {
+			return
+		}
+		t.advanceKey(k, true)
+	}
+}
+
+// pause: active → paused.
+func (t *queueTransition) pause(e QueuePause) {
+	if err := errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason)); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	}
+	if t.Paused {
+		t.refuse(effects.CodeConflict, "queue %q is paused already", clip(t.Name))
+		return
+	}
+	t.Paused, t.PausedBy, t.Reason = true, e.By, e.Reason
+}
+
+// resume: paused → active.
+func (t *queueTransition) resume() {
+	if !t.Paused {
+		t.refuse(effects.CodeConflict, "queue %q is not paused", clip(t.Name))
+		return
+	}
+	t.Paused, t.PausedBy, t.Reason = false, "", ""
+	t.readied = true
+}
+
+// delete: active, paused → (absent), once no item is left.
+func (t *queueTransition) delete() {
+	if n := t.Held(); n > 0 {
+		t.refuse(effects.CodeConflict, "queue %q holds %d items: purge or finish them first", clip(t.Name), n)
+		return
+	}
+	for range MaxQueueBatch {
+		d, ok := t.view.firstDedup(t.ID)
+		if !ok {
+			break
+		}
+		t.dropDedup(d.ID)
+	}
+	for range MaxQueueBatch {
+		k, ok := t.view.firstKey(t.ID)
+		if !ok {
+			break
+		}
+		t.putKey(k, true, false)
+	}
+	_, keys := t.view.firstKey(t.ID)
+	if _, windows := t.view.firstDedup(t.ID); keys || windows {
+		t.refuse(effects.CodeConflict, "queue %q remembers %d keys and %d dedup keys: purge it first", clip(t.Name), t.KeyCount, t.Windows)
+		return
+	}
+	t.Queue, t.readied = Queue{}, false
 }

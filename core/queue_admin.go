@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,90 +10,67 @@ import (
 )
 
 // redrive gives items another chance.
-func (r *queueRun) redrive(e QueueRedrive) {
+func (t *queueTransition) redrive(e QueueRedrive) {
 	if err := checkBetween("limit", int64(e.Limit), 0, MaxQueueBatch); err != nil {
-		r.refuse(effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%v", err)
 		return
 	}
 	if e.Item != uuid.Nil {
-		i, ok := r.ownItem(e.Item)
+		i, ok := t.findItem(e.Item)
 		if !ok {
 			return
 		}
 		if i.State.Type != ItemDead && !i.returnable() {
-			r.refuse(effects.CodeConflict, fmt.Sprintf("item %s is %s: only a dead one, or a dead letter that nobody holds, gets another chance", i.ID, i.State.Type))
+			t.refuse(effects.CodeConflict, "item %s is %s: only a dead one, or a dead letter that nobody holds, gets another chance", i.ID, i.State.Type)
 			return
 		}
-		r.revive(i)
-		r.answer(QueueMoved{Moved: 1})
+		t.redriveItem(i)
+		t.answer(QueueMoved{Moved: 1})
 		return
 	}
 	m := QueueMoved{}
-	for limit := batchOf(e.Limit); m.Moved < limit && r.moved < maxMovedBytes; m.Moved++ {
-		i, ok := r.first(listOrigin)
+	for limit := limitOr(e.Limit); m.Moved < limit && t.moved < maxMovedBytes; m.Moved++ {
+		i, ok := t.head(listOrigin)
 		if !ok {
-			i, ok = r.first(listDead)
+			i, ok = t.head(listDead)
 		}
 		if !ok {
 			break
 		}
-		r.revive(i)
+		t.redriveItem(i)
 	}
 	if m.Moved == 0 {
-		r.refuse(effects.CodeEmpty, fmt.Sprintf("queue %q has no item that is dead or came as a dead letter", clip(r.q.Name)))
+		t.refuse(effects.CodeEmpty, "queue %q has no item that is dead or came as a dead letter", clip(t.Name))
 		return
 	}
-	_, origin := r.first(listOrigin)
-	m.More = origin || r.q.Dead > 0
-	r.answer(m)
+	_, origin := t.head(listOrigin)
+	m.More = origin || t.Dead > 0
+	t.answer(m)
 }
 
-func batchOf(limit uint32) uint32 {
+func limitOr(limit uint32) uint32 {
 	if limit == 0 {
 		return MaxQueueBatch
 	}
 	return limit
 }
 
-// revive sends a dead letter back to where it comes from, and lets a dead item
+// redriveItem sends a dead letter back to where it comes from, and lets a dead item
 // begin again.
-func (r *queueRun) revive(before QueueItem) {
-	up(&r.q.Redriven)
+func (t *queueTransition) redriveItem(before QueueItem) {
+	increment(&t.Redriven)
 	if o := before.Origin; o != nil {
-		r.move(&before, nil)
-		r.send(QueueRef(o.Namespace, o.Tenant, o.Name), QueuePush{
+		t.move(&before, nil)
+		t.send(QueueRef(o.Namespace, o.Tenant, o.Name), QueuePush{
 			Namespace: o.Namespace, Tenant: o.Tenant, Name: o.Name,
 			Data: before.Data, Priority: before.Priority, Key: before.Key,
 		})
 		return
 	}
 	i := before
-	i.Attempts, i.Turn = 0, r.nextTurn()
+	i.Attempts, i.Position = 0, t.nextPosition()
 	i = pending(i, 0)
-	r.move(&before, &i)
-}
-
-// pause: active → paused.
-func (r *queueRun) pause(e QueuePause) {
-	if err := errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason)); err != nil {
-		r.refuse(effects.CodeInvalid, err.Error())
-		return
-	}
-	if r.q.Paused {
-		r.refuse(effects.CodeConflict, fmt.Sprintf("queue %q is paused already", clip(r.q.Name)))
-		return
-	}
-	r.q.Paused, r.q.PausedBy, r.q.Reason = true, e.By, e.Reason
-}
-
-// resume: paused → active.
-func (r *queueRun) resume() {
-	if !r.q.Paused {
-		r.refuse(effects.CodeConflict, fmt.Sprintf("queue %q is not paused", clip(r.q.Name)))
-		return
-	}
-	r.q.Paused, r.q.PausedBy, r.q.Reason = false, "", ""
-	r.readied = true
+	t.move(&before, &i)
 }
 
 // purgeable are the lists of each state that can be purged.
@@ -104,6 +80,7 @@ var purgeable = [...]struct {
 	state ItemStateType
 	lists []queueList
 }{
+
 	{ItemPending, []queueList{listReady, listWaiting, listDelayed}},
 	{ItemFailed, []queueList{listRetrying}},
 	{ItemDead, []queueList{listDead}},
@@ -111,48 +88,48 @@ var purgeable = [...]struct {
 }
 
 // purge removes items by their state.
-func (r *queueRun) purge(e QueuePurge) {
-	if err := r.checkPurge(e); err != nil {
-		r.refuse(effects.CodeInvalid, err.Error())
+func (t *queueTransition) purge(e QueuePurge) {
+	if err := t.checkPurge(e); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
 		return
 	}
 	reason := clipText(reasonOr(e.Reason, "purged"))
-	limit, m, dropped := batchOf(e.Limit), QueueMoved{}, uint32(0)
+	limit, m, dropped := limitOr(e.Limit), QueueMoved{}, uint32(0)
 	for _, p := range purgeable {
 		if len(e.States) > 0 && !slices.Contains(e.States, p.state) {
 			continue
 		}
 		for _, l := range p.lists {
-			for m.Moved < limit && r.moved < maxMovedBytes {
-				i, ok := r.first(l)
+			for m.Moved < limit && t.moved < maxMovedBytes {
+				i, ok := t.head(l)
 				if !ok {
 					break
 				}
-				r.discard(i, reason)
+				t.removeItem(i, reason)
 				m.Moved++
 			}
-			m.More = m.More || *r.q.gauge(l) > 0
+			m.More = m.More || *t.gauge(l) > 0
 		}
 	}
 	if len(e.States) == 0 { // and what is only remembered
 		for ; m.Moved+dropped < limit; dropped++ {
-			d, ok := r.v.firstDedup(r.q.ID)
+			d, ok := t.view.firstDedup(t.ID)
 			if !ok {
 				break
 			}
-			r.dropDedup(d.ID)
+			t.dropDedup(d.ID)
 		}
 		m.More = m.More || m.Moved+dropped == limit
 	}
 	if m.Moved+dropped == 0 {
-		r.refuse(effects.CodeEmpty, fmt.Sprintf("queue %q has nothing to purge", clip(r.q.Name)))
+		t.refuse(effects.CodeEmpty, "queue %q has nothing to purge", clip(t.Name))
 		return
 	}
-	r.readied = false
-	r.answer(m)
+	t.readied = false
+	t.answer(m)
 }
 
-func (r *queueRun) checkPurge(e QueuePurge) error {
+func (t *queueTransition) checkPurge(e QueuePurge) error {
 	for n, s := range e.States {
 		if s != ItemPending && s != ItemFailed && s != ItemDead && s != ItemCompleted || n >= len(purgeable) {
 			return fmt.Errorf("states[%d]: %q cannot be purged: use %q, %q, %q or %q, each once", n, clip(string(s)), ItemPending, ItemFailed, ItemDead, ItemCompleted)
@@ -161,30 +138,15 @@ func (r *queueRun) checkPurge(e QueuePurge) error {
 	return checkBetween("limit", int64(e.Limit), 0, MaxQueueBatch)
 }
 
-// remove: active, paused → (absent), once no item is left.
-func (r *queueRun) remove() {
-	if n := r.q.Held(); n > 0 {
-		r.refuse(effects.CodeConflict, fmt.Sprintf("queue %q holds %d items: purge or finish them first", clip(r.q.Name), n))
+// cancelItem removes an item that is not held.
+func (t *queueTransition) cancelItem(e QueueCancelItem) {
+	i, ok := t.findItem(e.Item)
+	if !ok {
 		return
 	}
-	for range MaxQueueBatch {
-		d, ok := r.v.firstDedup(r.q.ID)
-		if !ok {
-			break
-		}
-		r.dropDedup(d.ID)
-	}
-	for range MaxQueueBatch {
-		k, ok := r.v.firstKey(r.q.ID)
-		if !ok {
-			break
-		}
-		r.putKey(k, true, false)
-	}
-	_, keys := r.v.firstKey(r.q.ID)
-	if _, windows := r.v.firstDedup(r.q.ID); keys || windows {
-		r.refuse(effects.CodeConflict, fmt.Sprintf("queue %q remembers %d keys and %d dedup keys: purge it first", clip(r.q.Name), r.q.KeyCount, r.q.Windows))
+	if is := i.State.Type; is == ItemProcessing || is == ItemCompleted {
+		t.refuse(effects.CodeConflict, "item %s is %s: only one that is pending, failed or dead can be removed", i.ID, is)
 		return
 	}
-	r.q, r.readied = Queue{}, false
+	t.removeItem(i, clipText(reasonOr(e.Reason, "cancelled")))
 }

@@ -29,7 +29,7 @@ const (
 	// first one: it gives, removes or revives fewer where they are large.
 	maxMovedBytes = 16 << 20
 	maxHops       = 4 // dead letter queues that one item may pass through
-	maxTurn       = 1<<31 - 1
+	maxPosition   = 1<<31 - 1
 )
 
 type (
@@ -78,7 +78,7 @@ type (
 		VisibilityMS int64  `json:"visibility_ms"` // 0: the queue's own
 		Owner        Owner  `json:"owner"`         // a machine that takes gets the items by [QueueTaken], also none
 	}
-	// QueueTaken gives a machine the items that it took; none where there was none.
+	// QueueTaken gives a machine the items that it took; none if none was ready.
 	QueueTaken struct {
 		N     uint32      `json:"n"`
 		Items []QueueItem `json:"items"`

@@ -28,7 +28,7 @@ func firster(a, b core.QueueItem) int {
 	if a.Priority != b.Priority {
 		return int(max(min(int64(b.Priority)-int64(a.Priority), 1), -1))
 	}
-	return int(int64(a.Turn) - int64(b.Turn))
+	return int(int64(a.Position) - int64(b.Position))
 }
 
 // takenBy gives what a step took, in order.
@@ -71,7 +71,7 @@ func counted(q core.Queue) core.Queue {
 			q.Dead++
 		case !i.State.Until.IsZero():
 			q.Delayed++
-		case i.Place > 0:
+		case i.ReadyPosition > 0:
 			q.Ready++
 		default:
 			q.Waiting++
@@ -245,11 +245,11 @@ func checkLine(_ step, _, a core.Queue) string {
 		}
 		slices.SortFunc(line, firster)
 		for n, i := range line {
-			if i.Place > 0 && (n > 0 || k.Front != i.ID) {
+			if i.ReadyPosition > 0 && (n > 0 || k.Front != i.ID) {
 				return fmt.Sprintf("%s stands in line, front is %s", encoded(i), k.Front)
 			}
 		}
-		if k.Front != uuid.Nil && (len(line) == 0 || line[0].ID != k.Front || line[0].Place == 0) {
+		if k.Front != uuid.Nil && (len(line) == 0 || line[0].ID != k.Front || line[0].ReadyPosition == 0) {
 			return fmt.Sprintf("key %q has front %s, which does not stand in line", k.Key, k.Front)
 		}
 		if free := a.Config.KeyConcurrency == 0 && a.Config.KeyRate.Limit == 0; free && k.Front == uuid.Nil && k.Until.IsZero() && len(line) > 0 && k.InFlight == 0 {

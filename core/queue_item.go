@@ -61,22 +61,22 @@ type ItemState struct {
 //	└───────────────────────────────────┘
 //	            back-off has passed
 //
-// A dead item leaves for the dead letter queue, where there is one.
+// A dead item goes to the dead letter queue, if its queue has one.
 type QueueItem struct {
-	ID        uuid.UUID       `json:"id"`
-	Queue     uuid.UUID       `json:"queue"`
-	Data      json.RawMessage `json:"data"`
-	Priority  int32           `json:"priority"`
-	Key       string          `json:"key"`
-	DedupKey  string          `json:"dedup_key"`
-	CreatedAt Time            `json:"created_at"`
-	Attempts  uint32          `json:"attempts"` // takes, but for those that were given back
-	State     ItemState       `json:"state"`
-	LastError string          `json:"last_error"` // of the last attempt that failed
-	Turn      uint32          `json:"turn"`       // its place among those of its priority, or of its key
-	Place     uint32          `json:"place"`      // while it stands in line: its place there; else 0
-	Owner     Owner           `json:"owner"`
-	Origin    *QueueOrigin    `json:"origin"` // of one that came as a dead letter
+	ID            uuid.UUID       `json:"id"`
+	Queue         uuid.UUID       `json:"queue"`
+	Data          json.RawMessage `json:"data"`
+	Priority      int32           `json:"priority"`
+	Key           string          `json:"key"`
+	DedupKey      string          `json:"dedup_key"`
+	CreatedAt     Time            `json:"created_at"`
+	Attempts      uint32          `json:"attempts"` // takes, but for those that were given back
+	State         ItemState       `json:"state"`
+	LastError     string          `json:"last_error"` // of the last attempt that failed
+	Position      uint32          `json:"turn"`       // among the items of its priority, or of its key
+	ReadyPosition uint32          `json:"place"`      // in the ready line; 0: not in it
+	Owner         Owner           `json:"owner"`
+	Origin        *QueueOrigin    `json:"origin"` // of one that came as a dead letter
 }
 
 // QueueOrigin says where a dead letter comes from.
@@ -96,7 +96,7 @@ type QueueOrigin struct {
 type QueueItems []QueueItem
 
 // QueueKey is what the items of one queue with the same key share: limits and
-// turns.
+// its place in the rotation of keys.
 type QueueKey struct {
 	ID       uuid.UUID `json:"id"`
 	Queue    uuid.UUID `json:"queue"`
@@ -146,9 +146,9 @@ func partID(queue uuid.UUID, role, name string) uuid.UUID {
 	return hashID(append(b, name...))
 }
 
-// order is the place of an item among those that wait: by priority, then by turn.
+// order is the key of an item in a list of waiting items: by priority, then by position.
 func order(priority int32, turn uint32) Time {
-	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(turn, maxTurn)))
+	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(turn, maxPosition)))
 }
 
 // BelowPriority gives the place after all ready items of the priority of the one
@@ -213,17 +213,17 @@ func QueueItemTerm(queue uuid.UUID, state string) string { return state + ":" + 
 // read-only: a table
 var QueueItemLists = [...]string{"ready", "waiting", "delayed", "processing", "failed", "completed", "dead"}
 
-// list is the one of the lists of states in which the item stands, and where.
+// list gives the list of the item's state, and its key in that list.
 func (i *QueueItem) list() (queueList, Time) {
 	switch i.State.Type {
 	case ItemPending:
 		switch {
 		case !i.State.Until.IsZero():
 			return listDelayed, i.State.Until
-		case i.Place > 0:
-			return listReady, order(i.Priority, i.Place)
+		case i.ReadyPosition > 0:
+			return listReady, order(i.Priority, i.ReadyPosition)
 		}
-		return listWaiting, order(i.Priority, i.Turn)
+		return listWaiting, order(i.Priority, i.Position)
 	case ItemProcessing:
 		return listFlight, i.State.Until
 	case ItemFailed:
@@ -252,11 +252,11 @@ func (i *QueueItem) origin() QueueOrigin {
 	return *i.Origin
 }
 
-// at tells whether the item stands in that list of the queue or key, and where.
+// at reports whether the item stands in that list of the queue or key, and by which key.
 func (i *QueueItem) at(l queueList, of uuid.UUID) (Time, bool) {
 	switch l {
 	case listKey:
-		return order(i.Priority, i.Turn), i.queued() // the key of an item never changes
+		return order(i.Priority, i.Position), i.queued() // the key of an item never changes
 	case listOrigin:
 		return i.CreatedAt, i.returnable() && i.Queue == of
 	case listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead, listBlocked, listWindow:
@@ -296,7 +296,7 @@ func (i QueueItem) Terms() []effects.Term {
 	l, at := i.list()
 	out := append(make([]effects.Term, 0, 2), effects.Term{Name: l.term(i.Queue), At: at})
 	if i.queued() {
-		out = append(out, effects.Term{Name: listKey.term(partID(i.Queue, "key", i.Key)), At: order(i.Priority, i.Turn)})
+		out = append(out, effects.Term{Name: listKey.term(partID(i.Queue, "key", i.Key)), At: order(i.Priority, i.Position)})
 	}
 	if i.returnable() {
 		out = append(out, effects.Term{Name: listOrigin.term(i.Queue), At: i.CreatedAt})

@@ -236,14 +236,14 @@ func hostileQueue(t *rapid.T) core.Queue {
 	}
 	q := core.Queue{
 		ID: drawID(t, "id"), Name: drawText(t, "name"), Config: drawQueueConfig(t), Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0,
-		Turn: uint32(count("turn")), RateTAT: int64(count("tat")), Limited: drawTime(t, c), Wake: drawTime(t, c), Pushed: count("pushed"), Taken: count("taken"),
+		LastPosition: uint32(count("turn")), RateTAT: int64(count("tat")), Limited: drawTime(t, c), Wake: drawTime(t, c), Pushed: count("pushed"), Taken: count("taken"),
 		Ready: count("ready"), Waiting: count("waiting"), Delayed: count("delayed"), InFlight: count("in_flight"), Retrying: count("retrying"),
 		Kept: count("kept"), Dead: count("dead"), KeyCount: count("keys"), Windows: count("windows"),
 	}
 	for n := range rapid.IntRange(0, 4).Draw(t, "items") {
 		q.Items = append(q.Items, core.QueueItem{
 			ID: id(n + 1), Queue: q.ID, Priority: rapid.Int32().Draw(t, "priority"), Key: rapid.SampledFrom([]string{"", "a"}).Draw(t, "key"), DedupKey: rapid.SampledFrom([]string{"", "d"}).Draw(t, "dedup"),
-			Attempts: uint32(count("attempts")), Turn: uint32(count("turn")), Place: uint32(count("place")), CreatedAt: drawTime(t, c),
+			Attempts: uint32(count("attempts")), Position: uint32(count("turn")), ReadyPosition: uint32(count("place")), CreatedAt: drawTime(t, c),
 			Origin: rapid.SampledFrom([]*core.QueueOrigin{nil, {}, {Name: "x", Hops: math.MaxUint32}}).Draw(t, "origin"),
 			State: core.ItemState{
 				Type:  rapid.SampledFrom([]core.ItemStateType{"", "odd", core.ItemPending, core.ItemPending, core.ItemProcessing, core.ItemProcessing, core.ItemCompleted, core.ItemFailed, core.ItemDead}).Draw(t, "state"),
@@ -335,9 +335,9 @@ func queueParts(q core.Queue, values map[string]string) (names []string) {
 		if i.Attempts > 0 {
 			text += fmt.Sprintf(", attempt %d", i.Attempts)
 		}
-		text += fmt.Sprintf(", turn %d", i.Turn)
-		if i.Place > 0 {
-			text += fmt.Sprintf(", place %d", i.Place)
+		text += fmt.Sprintf(", turn %d", i.Position)
+		if i.ReadyPosition > 0 {
+			text += fmt.Sprintf(", place %d", i.ReadyPosition)
 		}
 		if i.LastError != "" {
 			text += fmt.Sprintf(", last error %q", i.LastError)

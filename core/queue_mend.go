@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -120,106 +119,106 @@ func salvage(raw []byte) (s salvaged) {
 }
 
 // mend: a record of the queue was lost.
-func (r *queueRun) mend(e QueueMend) {
+func (t *queueTransition) mend(e QueueMend) {
 	switch e.Kind {
 	case KindQueue:
-		r.q, r.readied = Queue{}, false
+		t.Queue, t.readied = Queue{}, false
 	case KindQueueItem:
-		r.mendItem(e)
+		t.mendItem(e)
 	case KindQueueKey:
-		r.v.dropKey(e.ID)
-		down(&r.q.KeyCount)
-		r.mendKey(e.ID)
+		t.view.dropKey(e.ID)
+		decrement(&t.KeyCount)
+		t.mendKey(e.ID)
 	case KindQueueDedup:
-		r.dropDedup(e.ID)
+		t.dropDedup(e.ID)
 	default:
-		r.refuse(effects.CodeInvalid, fmt.Sprintf("kind: %q is no kind of what a queue keeps", clip(string(e.Kind))))
+		t.refuse(effects.CodeInvalid, "kind: %q is no kind of what a queue keeps", clip(string(e.Kind)))
 	}
 }
 
-// forget: a record of a queue was lost whose header is lost, too.
-func (r *queueRun) forget(e QueueMend) {
+// mendAbsent: a record of a queue was lost whose header is lost, too.
+func (t *queueTransition) mendAbsent(e QueueMend) {
 	switch e.Kind {
 	case KindQueue:
 	case KindQueueItem:
-		r.mendItem(QueueMend{Kind: e.Kind, ID: e.ID, Owner: e.Owner})
+		t.mendItem(QueueMend{Kind: e.Kind, ID: e.ID, Owner: e.Owner})
 	case KindQueueKey:
-		r.v.dropKey(e.ID)
+		t.view.dropKey(e.ID)
 	case KindQueueDedup:
-		r.v.dropDedup(e.ID)
+		t.view.dropDedup(e.ID)
 	default:
-		r.refuse(effects.CodeNotFound, "queue not found")
+		t.refuse(effects.CodeNotFound, "queue not found")
 	}
 }
 
 // mendItem takes an item out that is lost: its key's next one may stand in line.
-func (r *queueRun) mendItem(e QueueMend) {
-	r.v.dropItem(e.ID)
+func (t *queueTransition) mendItem(e QueueMend) {
+	t.view.dropItem(e.ID)
 	if l := slices.Index(listNames[:], e.List+":"); l >= 0 && slices.Contains(QueueItemLists[:], e.List) {
-		full := r.q.Config.Concurrency > 0 && r.q.InFlight >= uint64(r.q.Config.Concurrency)
-		down(r.q.gauge(queueList(l)))
-		r.readied = full && queueList(l) == listFlight
+		full := t.Config.Concurrency > 0 && t.InFlight >= uint64(t.Config.Concurrency)
+		decrement(t.gauge(queueList(l)))
+		t.readied = full && queueList(l) == listFlight
 	}
 	if e.Key != uuid.Nil {
-		r.mendKey(e.Key)
+		t.mendKey(e.Key)
 	}
 	if e.Dedup != uuid.Nil {
-		if d, ok := r.v.dedup(e.Dedup); ok && d.Item == e.ID && d.Until.IsZero() {
-			r.dropDedup(d.ID)
+		if d, ok := t.view.dedup(e.Dedup); ok && d.Item == e.ID && d.Until.IsZero() {
+			t.dropDedup(d.ID)
 		}
 	}
 	child := partRef(KindQueueItem, e.ID)
-	r.effs = append(r.effs, e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
+	t.add(e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
 }
 
 // ReasonUnreadable is told to who waits for something whose record was set aside.
 const ReasonUnreadable = "its record could not be read, and was set aside"
 
 // mendKey counts again what stands under a key, whose record may be lost.
-func (r *queueRun) mendKey(id uuid.UUID) {
-	k, there := r.v.key(id)
-	if there && k.Queue != r.q.ID {
+func (t *queueTransition) mendKey(id uuid.UUID) {
+	k, there := t.view.key(id)
+	if there && k.Queue != t.ID {
 		return
 	}
-	k.ID, k.Queue = id, r.q.ID
-	k.Waiting, k.InFlight = uint64(len(r.v.places(listKey, id))), 0
-	first, waits := r.v.firstItem(listKey, id)
+	k.ID, k.Queue = id, t.ID
+	k.Waiting, k.InFlight = uint64(len(t.view.cursors(listKey, id))), 0
+	first, waits := t.view.firstItem(listKey, id)
 	if waits {
 		k.Key = first.Key
 	}
-	for _, p := range r.v.places(listFlight, r.q.ID) {
-		if i, ok := r.v.item(p.ID); ok && i.Key != "" && partID(r.q.ID, "key", i.Key) == id {
+	for _, p := range t.view.cursors(listFlight, t.ID) {
+		if i, ok := t.view.item(p.ID); ok && i.Key != "" && partID(t.ID, "key", i.Key) == id {
 			k.Key = i.Key
-			up(&k.InFlight)
+			increment(&k.InFlight)
 		}
 	}
-	if _, ok := r.v.item(k.Front); !ok {
+	if _, ok := t.view.item(k.Front); !ok {
 		k.Front = uuid.Nil
 	}
-	if k.Front == uuid.Nil && waits && first.Place > 0 {
+	if k.Front == uuid.Nil && waits && first.ReadyPosition > 0 {
 		k.Front = first.ID
 	}
 	if there || k.Key != "" {
-		r.settleKey(k, there)
+		t.advanceKey(k, there)
 	}
 }
 
 // recount counts what a queue finds that is made: nothing, unless its header was
 // lost. The keys and dedup keys are only bounded: that many there are at most,
 // until nothing is left.
-func (r *queueRun) recount() {
+func (t *queueTransition) recount() {
 	for _, l := range [...]queueList{listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead} {
-		places := r.v.places(l, r.q.ID)
-		*r.q.gauge(l) = uint64(len(places))
+		places := t.view.cursors(l, t.ID)
+		*t.gauge(l) = uint64(len(places))
 		for _, p := range places {
 			if l == listReady || l == listWaiting {
-				r.q.Turn = max(r.q.Turn, uint32(p.At&maxTurn)) // see order
+				t.LastPosition = max(t.LastPosition, uint32(p.At&maxPosition)) // see order
 			}
 		}
 	}
-	r.q.KeyCount = uint64(len(r.v.places(listBlocked, r.q.ID))) + r.q.Ready + r.q.Waiting + r.q.InFlight
-	r.q.Windows = uint64(len(r.v.places(listWindow, r.q.ID))) + r.q.live()
-	if r.q.Held()+r.q.KeyCount+r.q.Windows > 0 {
-		r.wakeAt(max(r.c.Now, effects.MinTime))
+	t.KeyCount = uint64(len(t.view.cursors(listBlocked, t.ID))) + t.Ready + t.Waiting + t.InFlight
+	t.Windows = uint64(len(t.view.cursors(listWindow, t.ID))) + t.live()
+	if t.Held()+t.KeyCount+t.Windows > 0 {
+		t.wakeAt(max(t.clock.Now, effects.MinTime))
 	}
 }

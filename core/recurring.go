@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"strings"
 	"time"
 
@@ -535,12 +534,6 @@ func (p RecurringPatch) withoutNilMaps() RecurringPatch {
 	return p
 }
 
-func set[T any](dst, v *T) {
-	if v != nil {
-		*dst = *v
-	}
-}
-
 // expire: the end is reached (C6). A time that was due before the end and not
 // dispatched by then is missed.
 func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
@@ -641,16 +634,6 @@ func checkDedupTemplate(template string) error {
 	return nil
 }
 
-func checkObject(field string, v json.RawMessage) error {
-	if err := checkJSON(field, v, MaxInputBytes); err != nil {
-		return err
-	}
-	if !strings.HasPrefix(strings.TrimLeft(string(v[:min(len(v), 64)]), " \t\r\n"), "{") {
-		return fmt.Errorf("%s: %s is not a JSON object", field, clip(string(v)))
-	}
-	return nil
-}
-
 func (r RecurringAction) announce(what string) effects.Effect {
 	return effects.Emit{Event: effects.Event{
 		Kind:   effects.EventKind{Category: "recurring", Action: what},
@@ -698,11 +681,4 @@ func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {
 
 func (r RecurringAction) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindRecurring, ID: r.ID}, e, code, reason)
-}
-
-func saturatingAdd(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

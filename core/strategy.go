@@ -394,7 +394,7 @@ func (s Strategy) effectHandedBack(e EffectHandedBack, c Clock) (Strategy, []eff
 }
 
 func (s Strategy) again(asked PendingEffects, effect effects.Outer, c Clock) (Strategy, []effects.Effect) {
-	effect = renumbered(effect, asked.next())
+	effect = effect.WithNumber(asked.next())
 	s.Asked, s.UpdatedAt = asked.ask(effect), c.Now
 	return s, []effects.Effect{effect}
 }

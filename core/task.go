@@ -327,11 +327,11 @@ func (t Task) finish(result TaskResult, c Clock) (Task, []effects.Effect) {
 		effs = append(effs, t.announce("complete", nil))
 		return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildSucceeded, Result: result.Output})...)
 	case TaskCancelled:
-		effs = append(effs, t.announce("cancelled", said("reason", result.Reason)))
+		effs = append(effs, t.announce("cancelled", announcementTexts("reason", result.Reason)))
 		return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildCancelled, Reason: result.Reason})...)
 	case TaskFailed:
 	}
-	effs = append(effs, t.announce("failed", said("error", result.Error)))
+	effs = append(effs, t.announce("failed", announcementTexts("error", result.Error)))
 	return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildFailed, Reason: result.Error})...)
 }
 
@@ -342,13 +342,6 @@ func (t Task) announce(action string, data json.RawMessage) effects.Effect {
 		Source: effects.EventSource{Component: "task", ID: t.ID},
 		Data:   data,
 	}}
-}
-
-// said makes a JSON object of one text.
-func said(key, text string) json.RawMessage {
-	o := begin(nil)
-	o.str(key, text)
-	return o.end()
 }
 
 // title names the task to a reader.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // What a task does about its session: heartbeats, recovery, and the effects
@@ -27,7 +28,7 @@ func sessionName(id uuid.UUID, restarts uint32) string {
 
 // bounded gives what is kept of a heartbeat.
 func (e TaskHeartbeat) bounded() TaskHeartbeat {
-	e.Output = lastText(e.Output, MaxScreenBytes)
+	e.Output = texts.Tail(e.Output, MaxScreenBytes)
 	e.Progress = firstText(e.Progress)
 	return e
 }
@@ -213,7 +214,7 @@ func (t Task) escalate(message string) effects.Effect {
 	return effects.Emit{Event: effects.Event{
 		Kind:   effects.EventKind{Category: "system", Action: "escalate"},
 		Source: effects.EventSource{Component: "task", ID: t.ID},
-		Data:   said("message", message),
+		Data:   announcementTexts("message", message),
 	}}
 }
 
@@ -313,7 +314,7 @@ func (t Task) effectFailed(e EffectFailed, c Clock) (Task, []effects.Effect) {
 		}
 		return t, []effects.Effect{t.escalate(firstText(t.title() + ": " + why))}
 	case isInput(effect):
-		return t, []effects.Effect{t.announce("input_lost", said("reason", reason))}
+		return t, []effects.Effect{t.announce("input_lost", announcementTexts("reason", reason))}
 	}
 	return t, nil // a nudge: the next step of the recovery follows
 }
@@ -343,7 +344,7 @@ func (t Task) effectInterrupted(e EffectInterrupted, c Clock) (Task, []effects.E
 	}
 	t.Asked, t.UpdatedAt = asked, c.Now
 	t.Repeats++
-	return t.ask(renumbered(effect, t.Asked.next()), nil)
+	return t.ask(effect.WithNumber(t.Asked.next()), nil)
 }
 
 // effectHandedBack asks once more for what was not begun.
@@ -353,5 +354,5 @@ func (t Task) effectHandedBack(e EffectHandedBack, c Clock) (Task, []effects.Eff
 		return t.refuseAnswer(e, e.N)
 	}
 	t.Asked, t.UpdatedAt = asked, c.Now
-	return t.ask(renumbered(effect, t.Asked.next()), nil)
+	return t.ask(effect.WithNumber(t.Asked.next()), nil)
 }

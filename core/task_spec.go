@@ -1,17 +1,11 @@
 package core
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
 )
 
 // Limits and defaults of a [TaskSpec].
@@ -108,14 +102,6 @@ func (c TaskConfig) validate() error {
 	)
 }
 
-// checkLengthMS checks a length of time in milliseconds.
-func checkLengthMS(field string, ms int64) error {
-	if ms < 0 || ms > MaxTimeout.Milliseconds() {
-		return fmt.Errorf("%s: %d is not between 0 and %d", field, ms, MaxTimeout.Milliseconds())
-	}
-	return nil
-}
-
 // withDefaults fills what the creator left out, and makes nothing of what is
 // empty, so that JSON changes nothing.
 func (s TaskSpec) withDefaults() TaskSpec {
@@ -157,122 +143,4 @@ func (o Owner) validate() error {
 		return fmt.Errorf("owner: %q with id %s names no machine", clip(string(o.Ref.Kind)), o.Ref.ID)
 	}
 	return nil
-}
-
-func checkCommand(field string, argv []string) error {
-	if len(argv) > MaxCommandArgs {
-		return fmt.Errorf("%s: %d arguments are more than %d", field, len(argv), MaxCommandArgs)
-	}
-	size := 0
-	for i, arg := range argv {
-		if i == 0 && arg == "" {
-			return fmt.Errorf("%s[0]: must not be empty: it names the program", field)
-		}
-		if err := checkLongText(fmt.Sprintf("%s[%d]", field, i), arg); err != nil {
-			return err
-		}
-		if size += len(arg); size > MaxPromptBytes {
-			return fmt.Errorf("%s: its arguments are together longer than %d bytes", field, MaxPromptBytes)
-		}
-	}
-	return nil
-}
-
-func checkEnv(field string, env map[string]string) error {
-	if err := checkMap(field, env); err != nil {
-		return err
-	}
-	for _, k := range sortedKeys(env) {
-		if strings.Contains(k, "=") {
-			return fmt.Errorf("%s key: %q has an equals sign, which no variable's name can have", field, clip(k))
-		}
-	}
-	return nil
-}
-
-func checkLongText(field, v string) error {
-	switch {
-	case len(v) > MaxPromptBytes:
-		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), MaxPromptBytes)
-	case !utf8.ValidString(v):
-		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(v))
-	case strings.ContainsRune(v, 0):
-		return fmt.Errorf("%s: %q has a NUL byte", field, clip(v))
-	}
-	return nil
-}
-
-// checkSize bounds what a spec takes in state and journal.
-func checkSize(field string, spec any) error {
-	if b, err := json.Marshal(spec); err != nil || len(b) > MaxSpecBytes {
-		return fmt.Errorf("%s: as JSON its %d bytes are more than %d", field, len(b), MaxSpecBytes)
-	}
-	return nil
-}
-
-// firstText cleans a text and cuts it at the end, to [MaxTextBytes].
-func firstText(s string) string { return cutText(s, MaxTextBytes) }
-
-// cutText cleans a text and cuts it at the end.
-func cutText(s string, limit int) string {
-	s = validText(s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
-
-// lastText cleans a text and cuts it at the beginning.
-func lastText(s string, limit int) string {
-	s = validText(s)
-	if len(s) <= limit {
-		return s
-	}
-	from := len(s) - limit
-	for from < len(s) && !utf8.RuneStart(s[from]) {
-		from++
-	}
-	return s[from:]
-}
-
-// boundedReason cleans a reason from outside, and keeps it short.
-func boundedReason(reason, otherwise string) string {
-	return firstText(reasonOr(reason, otherwise))
-}
-
-// boundedJSON gives the form in which a value from outside is stored, nil for
-// none. What is measured is what encoding/json makes of it, so that a replay
-// measures the same.
-func boundedJSON(field string, v json.RawMessage) (json.RawMessage, error) {
-	v = trimJSON(v)
-	if len(v) == 0 || string(v) == "null" {
-		return nil, nil
-	}
-	if err := checkJSON(field, v, MaxInputBytes); err != nil {
-		return nil, err
-	}
-	plain, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
-	}
-	return plain, checkJSON(field, plain, MaxInputBytes)
-}
-
-// laterMS gives an instant some milliseconds later, or earlier, clamped to what
-// a Time can be.
-func laterMS(t Time, ms int64) Time {
-	const most = int64(maxTime)
-	return min(max(min(max(t, 0), maxTime)+Time(min(max(ms, -most), most)), effects.MinTime), maxTime)
-}
-
-// betweenMS gives the milliseconds from one instant to a later one, at least 0.
-func betweenMS(from, to Time) int64 { return max(to.Sub(from).Milliseconds(), 0) }
-
-// lengthText prints milliseconds as a length of time.
-func lengthText(ms int64) string {
-	const most = int64(math.MaxInt64 / time.Millisecond)
-	return (time.Duration(min(max(ms, -most), most)) * time.Millisecond).String()
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 // Worker takes items of a queue and does its work for each, inside the system:
@@ -268,7 +268,7 @@ func (w Worker) take(c Clock) (Worker, []effects.Effect) {
 		return w, nil
 	}
 	w.Taking, w.Again = w.number(), false
-	if w.PollAt = c.Now.Add(time.Duration(w.PollMS) * time.Millisecond); !w.PollAt.After(c.Now) {
+	if w.PollAt = laterMS(c.Now, w.PollMS); !w.PollAt.After(c.Now) {
 		w.PollAt = 0 // the end of time
 	}
 	return w, []effects.Effect{effects.Send{
@@ -347,7 +347,7 @@ func (w Worker) taken(e QueueTaken, c Clock) (Worker, []effects.Effect) {
 // pollSoon puts off the next take where items fail at once, so that no
 // transition goes through a whole queue of them.
 func (w *Worker) pollSoon(c Clock) {
-	if w.PollAt = c.Now.Add(minPollMS * time.Millisecond); !w.PollAt.After(c.Now) {
+	if w.PollAt = laterMS(c.Now, minPollMS); !w.PollAt.After(c.Now) {
 		w.PollAt = 0
 	}
 }
@@ -364,7 +364,7 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	if x.err != nil {
 		return effects.Ref{}, nil, x.err
 	}
-	owner, label := Owner{Ref: w.Ref(), N: job.N}, bounded(w.Name, MaxNameBytes)
+	owner, label := Owner{Ref: w.Ref(), N: job.N}, texts.Bound(w.Name, MaxNameBytes)
 	ref := func(kind effects.Kind, role string) effects.Ref {
 		return effects.Ref{Kind: kind, ID: ChildID(w.ID, role, c.Step, uint64(job.N))}
 	}
@@ -439,7 +439,7 @@ func fitting(v json.RawMessage) json.RawMessage {
 // fail gives an item back as failed.
 func (w Worker) fail(job WorkerJob, reason string, permanent bool) effects.Effect {
 	return effects.Send{To: QueueRef(w.Namespace, w.Tenant, job.Queue), Event: QueueFail{
-		Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Error: bounded(reason, MaxTextBytes), Permanent: permanent,
+		Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Error: texts.Bound(reason, MaxTextBytes), Permanent: permanent,
 	}}
 }
 
@@ -478,6 +478,6 @@ func (w Worker) announce(action string) effects.Effect {
 	return effects.Emit{Event: effects.Event{
 		Kind:   effects.EventKind{Category: "worker", Action: action},
 		Source: effects.EventSource{Component: "worker", ID: w.ID},
-		Data:   dataOf("name", w.Name, "queue", w.Queue),
+		Data:   announcementTexts("name", w.Name, "queue", w.Queue),
 	}}
 }

@@ -2,7 +2,6 @@ package effects
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/google/uuid"
 )
@@ -28,6 +27,8 @@ type Outer interface {
 	Effect
 	// Number tells the outer effects of one machine apart. It only grows.
 	Number() uint32
+	// WithNumber gives the same effect under another number.
+	WithNumber(n uint32) Outer
 	// Lane is the queue in which the effect waits for a free interpreter: lanes
 	// do not delay one another.
 	Lane() string
@@ -91,21 +92,8 @@ func (r *Refused) Error() string { return r.Reason }
 // RunTool asks for a run of an action's tool (outer). What the tool is given is
 // read from the action, whose input never changes.
 type RunTool struct {
-	Run  uint32 // counts the runs of the action; the answer carries it
-	Tool string // the tool's name
-}
-
-// Number is the run.
-func (e RunTool) Number() uint32 { return e.Run }
-
-// Lane is the tool's own, so that a slow tool delays no other (001).
-func (e RunTool) Lane() string { return e.Tool }
-
-// AppendJSON appends {"type":"run_tool","run":1,"tool":"http"}.
-func (e RunTool) AppendJSON(b []byte) []byte {
-	b = fmt.Appendf(b, `{"type":"run_tool","run":%d,"tool":`, e.Run)
-	b = AppendString(b, e.Tool)
-	return append(b, '}')
+	Run  uint32 `json:"run"`  // counts the runs of the action; the answer carries it
+	Tool string `json:"tool"` // the tool's name
 }
 
 func (Send) effect()     {}
@@ -116,27 +104,6 @@ func (Withdraw) effect() {}
 func (Withdraw) inner()  {}
 func (Refused) effect()  {}
 func (Refused) inner()   {}
-func (RunTool) effect()  {}
-
-// DecodeOuter reads the stored form of an outer effect.
-func DecodeOuter(b []byte) (Outer, error) {
-	var head struct {
-		Type string `json:"type"`
-		Run  uint32 `json:"run"`
-		Tool string `json:"tool"`
-	}
-	if err := json.Unmarshal(b, &head); err != nil {
-		return nil, fmt.Errorf("decode outer effect: %w", err)
-	}
-	switch head.Type {
-	case "run_tool":
-		return RunTool{Run: head.Run, Tool: head.Tool}, nil
-	}
-	if e, err := decodeJobOuter(head.Type, b); e != nil || err != nil {
-		return e, err
-	}
-	return decodeRunbookOuter(head.Type, b)
-}
 
 // Event is what a machine announces on the event bus (003 Event).
 type Event struct {

@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 )
 
 type logEvent struct {
@@ -129,17 +129,7 @@ func dataAttrs(data json.RawMessage, has []slog.Attr) []slog.Attr {
 		if json.Unmarshal(members[name], &text) != nil {
 			text = string(members[name])
 		}
-		attrs = append(attrs, slog.String(name, cutText(text, maxLogText)))
+		attrs = append(attrs, slog.String(name, texts.Clip(text, maxLogText)))
 	}
 	return attrs
-}
-
-func cutText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
 }

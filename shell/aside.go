@@ -35,7 +35,7 @@ func (p *plan) setAside() error {
 		p.dirty = true
 		p.l.e.stats.quarantined.Add(1)
 		p.l.e.log.Error("record set aside", "kind", q.Kind, "id", q.ID, "reason", q.Reason)
-		places, err := p.tx.Places(q.Kind, q.ID)
+		terms, err := p.tx.TermsOf(q.Kind, q.ID)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (p *plan) setAside() error {
 				return err
 			}
 		}
-		if err := p.mend(bad, places); err != nil {
+		if err := p.mend(bad, terms); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (p *plan) setAside() error {
 
 // mend tells who counts on a record that was set aside: the queue that it was a
 // part of, and who waits for its machine.
-func (p *plan) mend(bad unreadable, places []store.Term) error {
+func (p *plan) mend(bad unreadable, terms []store.Term) error {
 	lost := effects.Ref{Kind: bad.Kind, ID: bad.ID}
 	tell := core.LostTo(lost, bad.Raw)
 	var more []core.Input
@@ -64,7 +64,7 @@ func (p *plan) mend(bad unreadable, places []store.Term) error {
 	queue := bad.of
 	switch lost.Kind {
 	case core.KindOrchestrator:
-		more, err = p.mendRun(lost.ID, places)
+		more, err = p.mendRun(lost.ID, terms)
 	case core.KindScheduler:
 		more, err = p.mendScheduler(lost.ID)
 	case core.KindQueue:
@@ -72,7 +72,7 @@ func (p *plan) mend(bad unreadable, places []store.Term) error {
 		fallthrough
 	case core.KindQueueItem, core.KindQueueKey, core.KindQueueDedup:
 		if queue.Kind == core.KindQueue {
-			tell = append(tell, core.Input{To: queue, Actor: "recovery", Event: core.MendQueue(queue.ID, lost, places, bad.Raw)})
+			tell = append(tell, core.Input{To: queue, Actor: "recovery", Event: core.MendQueue(queue.ID, lost, terms, bad.Raw)})
 		}
 	}
 	if err != nil {

@@ -205,6 +205,25 @@ func TestStoppingWaitsForWhatRuns(t *testing.T) {
 	})
 }
 
+func TestStoppingEndsWithTheLastRunThoughNobodyWaitsForItsResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cleansUp := shell.ToolFunc(func(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
+			<-ctx.Done()
+			<-time.After(time.Second)
+			return nil, context.Cause(ctx)
+		})
+		e, stop := start(t, shell.Options{Store: inMemory(t), Tools: tools(cleansUp)})
+		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count"})
+		require.NoError(t, err)
+		synctest.Wait()
+		_, err = e.Actions().Cancel(bg(), a.ID, "not needed")
+		require.NoError(t, err)
+		begin := time.Now()
+		require.NoError(t, stop())
+		assert.Equal(t, time.Second, time.Since(begin))
+	})
+}
+
 func TestStoppingCancelsWhatRunsLongerThanTheStopTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := inMemory(t)

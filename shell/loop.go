@@ -185,7 +185,7 @@ func (l *loop) gather(done <-chan struct{}) {
 			l.drain()
 		case o := <-l.e.result:
 			l.returned(o)
-			if !l.drain() {
+			if !l.drain() && !l.stopping {
 				continue // the store is given time
 			}
 		case c := <-l.e.health: // no reason to try a commit

@@ -48,8 +48,8 @@ type Store interface {
 	// when fn returns nil. When Update returns nil the changes are durable; when
 	// it returns an error nothing of them is there; a context that ends before
 	// the commit begins is such an error. Updates run one after
-	// another; fn must not call Update. fn may be called again from the start
-	// where an implementation retries a conflict, so it must have no side
+	// another; fn must not call Update. fn may be called once more from the start
+	// where an implementation retries after a conflict, so it must have no side
 	// effects before Update returns.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// Session names this opening of an exclusive store: a claim that carries
@@ -69,15 +69,15 @@ type Record struct {
 	Kind    effects.Kind
 	ID      uuid.UUID
 	Version uint64 // counts the writes of this record, from 1
-	Seq     uint64 // the journal batch that wrote it last
+	Seq     uint64 // the number of the batch that wrote it last
 	State   []byte // JSON; valid until the transaction ends
 }
 
-// Term places a record in a list index.
+// Term is an index term: it puts a record into the list index of its name.
 type Term = effects.Term
 
-// Write changes one record together with its places in the due index and the
-// list indexes. The caller knows where the record stood before, so that the
+// Write changes one record together with its entries in the due index and the
+// list indexes. The caller says which entries the record had before, so that the
 // store need not decode it to find out.
 type Write struct {
 	Kind effects.Kind
@@ -87,8 +87,7 @@ type Write struct {
 	// Due is when the record next needs waking; zero: it does not wait (A6).
 	Due   effects.Time
 	Terms []Term
-	// Prev says how the record stood before; the zero Prev says that there was
-	// none. A stored version other than Prev.Version is ErrConflict.
+	// Prev is what the record was before; the zero Prev says that there was none. A stored version other than Prev.Version is ErrConflict.
 	Prev Prev
 }
 
@@ -135,7 +134,7 @@ type DueEntry struct {
 	Kind effects.Kind
 }
 
-// Cursor is a place in a list index. The zero Cursor stands before the first
+// Cursor is a position in a list index. The zero Cursor stands before the first
 // entry in the direction of the scan.
 type Cursor struct {
 	At effects.Time
@@ -155,7 +154,7 @@ type EffectKey struct {
 // has certainly not been started; one that was handed out may have been.
 type OutboxEntry struct {
 	Key  EffectKey
-	Seq  uint64 // the journal batch that made it: waiting entries of one lane are taken in (Seq, Key) order
+	Seq  uint64 // the number of the batch that made it: waiting entries of one lane are taken in (Seq, Key) order
 	Kind effects.Kind
 	// Lane is the queue that the entry waits in, such as the tool's name: lanes
 	// do not delay one another.
@@ -257,7 +256,7 @@ type Quarantined struct {
 	Raw    []byte // what stood there, see SetAside; valid until the transaction ends
 }
 
-// Epoch is a stretch of the journal. An epoch keeps, beside its batches, the
+// Epoch is a stretch of the journal. An epoch keeps, beside its entries, the
 // state that each record had before its first change in that epoch, so that
 // the journal can be cut off at an epoch's start and still be replayed.
 //
@@ -306,17 +305,17 @@ type ReadTx interface {
 	// Scan lists a list index from the cursor on, exclusive: oldest first, or
 	// newest first where desc; at most limit entries.
 	Scan(kind effects.Kind, term string, from Cursor, desc bool, limit int) ([]Cursor, error)
-	// Places looks through the list indexes of a kind for the entries of one
-	// record, which may be gone or unreadable: where it stood. That is a sweep, and a
-	// bounded one: in a great index some may not be found.
-	Places(kind effects.Kind, id uuid.UUID) ([]Term, error)
+	// TermsOf gives the index terms of a record that may be gone or unreadable. It
+	// looks for them in all list indexes of the kind. That is a sweep, and a bounded
+	// one: in a great index some may not be found.
+	TermsOf(kind effects.Kind, id uuid.UUID) ([]Term, error)
 	// Count gives how many records have the term, which must be a counted one.
 	Count(kind effects.Kind, term string) (uint64, error)
-	// Seq gives the number of the last journal batch; 0 where there is none.
+	// Seq gives the number of the last batch; 0 if there is none.
 	Seq() (uint64, error)
-	// Journal calls fn for each batch from the given number on, in order, until
-	// fn returns an error, which Journal then returns.
-	Journal(from uint64, fn func(seq uint64, batch []byte) error) error
+	// Journal calls fn with the entry of each batch from the given number on, in
+	// order, until fn returns an error, which Journal then returns.
+	Journal(from uint64, fn func(seq uint64, entry []byte) error) error
 	// Epochs lists the epochs that the journal still covers, oldest first. The
 	// last one is the current one.
 	Epochs() ([]Epoch, error)
@@ -337,11 +336,12 @@ type ReadTx interface {
 	OutboxEntry(key EffectKey) (OutboxEntry, error)
 	// Waiting lists entries of a lane that were not handed out, oldest first, at
 	// most limit. What cannot be read is passed over and named; so is an entry that
-	// has a place in the lane and is not there, or whose place cannot be read.
+	// the lane's index leads to and that is not there, or whose index key cannot be
+	// read.
 	Waiting(lane string, limit int) ([]OutboxEntry, error)
 	// WaitingLanes lists the lanes that have a waiting entry, in order. An entry
-	// whose place cannot be read, so that nobody knows its lane, is passed over and
-	// named.
+	// whose index key cannot be read, so that nobody knows its lane, is passed over
+	// and named.
 	WaitingLanes() ([]string, error)
 	// Webhooks lists raw webhooks in the order of their ids, at most limit. One
 	// whose body or other part is missing or cannot be read is passed over and
@@ -373,23 +373,23 @@ type Tx interface {
 	// nothing is stored does nothing. An implementation may take the word of
 	// Prev.Seq, Prev.Due and Prev.Terms; a wrong one leaves wrong index entries.
 	Put(seq uint64, writes []Write) error
-	// AppendJournal appends a batch under the given number, which must be
-	// Seq()+1.
-	AppendJournal(seq uint64, at effects.Time, batch []byte) error
+	// AppendJournal appends the entry of a batch under the batch's number, which must
+	// be Seq()+1.
+	AppendJournal(seq uint64, at effects.Time, entry []byte) error
 	// BeginEpoch starts a new epoch at the next batch; between a Put and the
 	// append of its batch it fails.
 	BeginEpoch(at effects.Time) error
-	// DropEpochs forgets the batches and the kept states of all epochs before
+	// DropEpochs forgets the journal entries and the kept states of all epochs before
 	// the given one. It may do at most limit deletions in one transaction, and
 	// reports whether more is left to do. Readers see none of it from the first
 	// call on. The current epoch cannot be dropped.
 	DropEpochs(before uint64, limit int) (more bool, err error)
 	// PutOutbox adds an entry or replaces the one under its key, readable or not:
-	// to hand it out, or to let it wait again.
+	// to hand it out, or to hand it back to its lane.
 	PutOutbox(e OutboxEntry) error
-	// DeleteOutbox removes an entry with its place in its lane, readable or not;
-	// ErrNotFound where there is none. What Waiting or WaitingLanes has named in
-	// this transaction it removes also where only the place in the lane is left.
+	// DeleteOutbox removes an entry and takes it out of its lane's index, readable or
+	// not; ErrNotFound where there is none. What Waiting or WaitingLanes has named in
+	// this transaction it removes also if only the lane's index still has it.
 	DeleteOutbox(key EffectKey) error
 	// PutWebhook stores a raw webhook.
 	PutWebhook(w Webhook) error

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // StartError says that a program was never started. Nothing of it ran, so it is
@@ -24,7 +25,7 @@ type StartError struct {
 
 // Error names the program and the problem.
 func (e *StartError) Error() string {
-	return fmt.Sprintf("command %q was not started: %s", clip(e.Command), e.Problem)
+	return fmt.Sprintf("command %q was not started: %s", clip.Text(e.Command, maxQuoted), e.Problem)
 }
 
 // Unwrap gives the system's error.
@@ -99,7 +100,7 @@ func (e *ExitError) Error() string {
 			how += ", with a core dump"
 		}
 	}
-	return fmt.Sprintf("command %q %s%s", clip(e.Command), how, lastWords(e.Stderr, e.Stdout))
+	return fmt.Sprintf("command %q %s%s", clip.Text(e.Command, maxQuoted), how, lastWords(e.Stderr, e.Stdout))
 }
 
 // StoppedError says that a program was made to end.
@@ -116,9 +117,9 @@ type StoppedError struct {
 func (e *StoppedError) Error() string {
 	var b strings.Builder
 	if e.Limit > 0 {
-		fmt.Fprintf(&b, "command %q reached its time limit of %v and was killed", clip(e.Command), e.Limit)
+		fmt.Fprintf(&b, "command %q reached its time limit of %v and was killed", clip.Text(e.Command, maxQuoted), e.Limit)
 	} else {
-		fmt.Fprintf(&b, "command %q was killed: %v", clip(e.Command), e.Cause)
+		fmt.Fprintf(&b, "command %q was killed: %v", clip.Text(e.Command, maxQuoted), e.Cause)
 	}
 	if e.Grace > 0 {
 		fmt.Fprintf(&b, "; it did not end within %v of SIGTERM", e.Grace)
@@ -148,9 +149,5 @@ func lastWords(stderr, stdout string) string {
 	return ""
 }
 
-func clip(s string) string {
-	if len(s) > 128 {
-		return strings.ToValidUTF8(s[:128], "") + "…"
-	}
-	return s
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 128

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -274,7 +275,7 @@ func (e ending) verdict(in input, res result) error {
 		return stopped
 	}
 	if e.state == nil {
-		return fmt.Errorf("wait for command %q: %w", clip(name), e.waitErr)
+		return fmt.Errorf("wait for command %q: %w", clip.Text(name, maxQuoted), e.waitErr)
 	}
 	if signal, core := endedBy(e.state); signal != "" {
 		return &ExitError{Command: name, Code: -1, Signal: signal, Core: core, Stderr: stderr, Stdout: stdout}

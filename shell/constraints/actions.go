@@ -14,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -98,7 +99,7 @@ func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
 		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".run_id", c.RunID, "the id of the run to cancel, \"job:time\""))
 		id, _, _ := strings.Cut(c.RunID, ":")
 		if strings.Contains(id, "${") && err == nil && c.RunID != "${run_id}" {
-			return fmt.Errorf("%s.run_id: %q: the job must be named, as in \"other-job:${scheduled_at}\"", at, clip(c.RunID))
+			return fmt.Errorf("%s.run_id: %q: the job must be named, as in \"other-job:${scheduled_at}\"", at, clip.Text(c.RunID, maxQuoted))
 		}
 		if c.RunID == "${run_id}" {
 			id = r.job.ID
@@ -174,7 +175,7 @@ func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.
 	}
 	run, err := source.JobRun(ctx, core.RunRef(job.Namespace, job.Tenant, runID).ID)
 	if err != nil {
-		return fmt.Errorf("action %s: read run %s: %w", clip(a.Type), clip(runID), err)
+		return fmt.Errorf("action %s: read run %s: %w", clip.Text(a.Type, maxQuoted), clip.Text(runID, maxQuoted), err)
 	}
 	action, err := c.action(a)
 	if err != nil {
@@ -210,7 +211,7 @@ func (c *Checker) action(a jobs.Action) (Action, error) {
 	if make, ok := c.o.Actions[a.Type]; ok {
 		return make(a.Type, raw)
 	}
-	return nil, fmt.Errorf("there is no action %q", clip(a.Type))
+	return nil, fmt.Errorf("there is no action %q", clip.Text(a.Type, maxQuoted))
 }
 
 // logger gives the log with the fields of a run (004 Structured Logging Fields).
@@ -266,7 +267,7 @@ func newLog(at string, raw json.RawMessage) (*logConfig, error) {
 	levels := map[string]slog.Level{"": slog.LevelInfo, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	level, ok := levels[l.Level]
 	if !ok {
-		return nil, fmt.Errorf("%s.level: %q is unknown: use debug, info, warn or error", at, clip(l.Level))
+		return nil, fmt.Errorf("%s.level: %q is unknown: use debug, info, warn or error", at, clip.Text(l.Level, maxQuoted))
 	}
 	l.level = level
 	return &l, nil

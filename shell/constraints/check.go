@@ -10,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -42,7 +43,7 @@ func (c *Checker) check(ctx context.Context, job *jobs.Job, runID string, in Inp
 	}
 	run, err := source.JobRun(ctx, core.RunRef(job.Namespace, job.Tenant, runID).ID)
 	if err != nil {
-		return jobs.ConstraintCheckResult{}, fmt.Errorf("read run %s: %w", clip(runID), err)
+		return jobs.ConstraintCheckResult{}, fmt.Errorf("read run %s: %w", clip.Text(runID, maxQuoted), err)
 	}
 	in.Job, in.Run, in.Source, in.Now, in.Logger, in.checker = job, run, source, c.o.Now(), c.logger(run), c
 	e := evaluation{in: in, plan: p, findings: make([]finding, len(p.constraints))}
@@ -261,7 +262,7 @@ func (e *evaluation) message() string {
 	}
 	switch {
 	case len(parts) > 0:
-		return cut(strings.Join(parts, "; "), maxSummary)
+		return clip.Text(strings.Join(parts, "; "), maxSummary)
 	case n == 0:
 		return "there is nothing to check"
 	case n == 1:

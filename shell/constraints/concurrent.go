@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
@@ -44,7 +45,7 @@ func newConcurrent(s Spec) (Constraint, error) {
 	}
 	for i, id := range c.Jobs {
 		if id == "" || strings.Contains(id, ":") {
-			return nil, s.Errorf(fmt.Sprintf("jobs[%d]", i), "%q is no id of a job", clip(id))
+			return nil, s.Errorf(fmt.Sprintf("jobs[%d]", i), "%q is no id of a job", clip.Text(id, maxQuoted))
 		}
 	}
 	return &concurrent{s.Lists, c.Max, c.Jobs, c.Labels}, nil
@@ -94,7 +95,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			continue
 		}
 		if err != nil {
-			return n, fmt.Errorf("read job %s: %w", clip(id), err)
+			return n, fmt.Errorf("read job %s: %w", clip.Text(id, maxQuoted), err)
 		}
 		for _, active := range job.Active {
 			if active.Stage != core.StageAdmitted || active.Run == in.Run.ID {
@@ -102,7 +103,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			}
 			run, err := in.Source.JobRun(ctx, active.Run)
 			if err != nil && !errors.Is(err, shell.ErrNotFound) {
-				return n, fmt.Errorf("read run %s: %w", clip(active.RunID), err)
+				return n, fmt.Errorf("read run %s: %w", clip.Text(active.RunID, maxQuoted), err)
 			}
 			if err == nil && ahead(run, in.Run) {
 				n++

@@ -28,6 +28,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -134,7 +135,7 @@ func New(o Options) (*Checker, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name].Key)
 		if err != nil || o.Secrets[name].Key == "" { // the error would show the secret
-			return nil, fmt.Errorf("constraints: Options.Secrets[%q].Key: it is not base64, with or without \"whsec_\" in front", clip(name))
+			return nil, fmt.Errorf("constraints: Options.Secrets[%q].Key: it is not base64, with or without \"whsec_\" in front", clip.Text(name, maxQuoted))
 		}
 		c.keys[name] = key
 	}
@@ -155,17 +156,17 @@ func checkTypes(o Options) error {
 	own := builtinTypes(nil)
 	for _, name := range slices.Sorted(maps.Keys(o.Constraints)) {
 		if _, taken := own[name]; taken || name == "" || o.Constraints[name].New == nil {
-			return fmt.Errorf("constraints: Options.Constraints[%q]: it needs a name that no built-in constraint has, and New", clip(name))
+			return fmt.Errorf("constraints: Options.Constraints[%q]: it needs a name that no built-in constraint has, and New", clip.Text(name, maxQuoted))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Actions)) {
 		if builtinAction(name) || name == "" || name == continueOnError || o.Actions[name] == nil {
-			return fmt.Errorf("constraints: Options.Actions[%q]: it needs a name that no built-in action has, and a factory", clip(name))
+			return fmt.Errorf("constraints: Options.Actions[%q]: it needs a name that no built-in action has, and a factory", clip.Text(name, maxQuoted))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Tools)) {
 		if o.Tools[name] == nil {
-			return fmt.Errorf("constraints: Options.Tools[%q]: is nil", clip(name))
+			return fmt.Errorf("constraints: Options.Tools[%q]: is nil", clip.Text(name, maxQuoted))
 		}
 	}
 	return nil
@@ -283,7 +284,7 @@ func (c *Checker) available(p *plan, may func(Secret) bool) error {
 			continue
 		}
 		if !ok {
-			return fmt.Errorf("%s: there is no %s %q: %s", u.path, what, clip(u.name), oneOf(known))
+			return fmt.Errorf("%s: there is no %s %q: %s", u.path, what, clip.Text(u.name, maxQuoted), oneOf(known))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Bounds of expressions, which run in the daemon on behalf of whoever may apply a
@@ -126,7 +127,7 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 		if len(found) == 0 {
 			return nil, err
 		}
-		return nil, fmt.Errorf("line %d, column %d: %s", found[0].Location.Line(), found[0].Location.Column()+1, cut(found[0].Message, 512))
+		return nil, fmt.Errorf("line %d, column %d: %s", found[0].Location.Line(), found[0].Location.Column()+1, clip.Text(found[0].Message, 512))
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("it gives %s: want a condition, which gives bool", ast.OutputType())
@@ -136,7 +137,7 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 	}
 	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost), cel.InterruptCheckFrequency(expressionInterval))
 	if err != nil {
-		return nil, fmt.Errorf("%s", cut(err.Error(), 512))
+		return nil, fmt.Errorf("%s", clip.Text(err.Error(), 512))
 	}
 	return program, nil
 }
@@ -151,17 +152,17 @@ func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	case vars.err != nil:
 		return Outcome{}, vars.err
 	case err != nil && within.Err() != nil:
-		return Outcome{}, fmt.Errorf("evaluate %q: %w", clip(e.text), context.Cause(within))
+		return Outcome{}, fmt.Errorf("evaluate %q: %w", clip.Text(e.text, maxQuoted), context.Cause(within))
 	case err != nil:
-		return Outcome{}, fmt.Errorf("evaluate %q: %s", clip(e.text), cut(err.Error(), 256))
+		return Outcome{}, fmt.Errorf("evaluate %q: %s", clip.Text(e.text, maxQuoted), clip.Text(err.Error(), 256))
 	}
 	met, ok := v.Value().(bool)
 	if !ok {
-		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip(e.text), v.Value())
+		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip.Text(e.text, maxQuoted), v.Value())
 	}
 	message := e.message
 	if message == "" {
-		message = fmt.Sprintf("%s is %t", clip(e.text), met)
+		message = fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met)
 	}
 	return Outcome{Met: met, Message: message}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -79,7 +80,7 @@ func (h *hook) Check(ctx context.Context, in *Input) (Outcome, error) {
 func (h *hook) run(ctx context.Context, in *Input, key string) (Outcome, error) {
 	tool := in.checker.o.Tools[h.tool]
 	if tool == nil {
-		return Outcome{}, fmt.Errorf("there is no tool %q", clip(h.tool))
+		return Outcome{}, fmt.Errorf("there is no tool %q", clip.Text(h.tool, maxQuoted))
 	}
 	input, err := expand(h.input, variables(in, in.name, ""))
 	if err != nil {
@@ -145,7 +146,7 @@ func verdict(result json.RawMessage) (Outcome, error) {
 	}
 	var proceed bool
 	if err := json.Unmarshal(v["proceed"], &proceed); err != nil || isNull(v["proceed"]) {
-		return Outcome{}, fmt.Errorf("its answer has proceed %s: want true or false", clip(string(v["proceed"])))
+		return Outcome{}, fmt.Errorf("its answer has proceed %s: want true or false", clip.Text(string(v["proceed"]), maxQuoted))
 	}
 	var message string
 	if json.Unmarshal(v["message"], &message) != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // lockConstraint is lock: the run holds a lock from now until it ends.
@@ -35,7 +36,7 @@ func newLock(s Spec) (Constraint, error) {
 	case len(c.Name) > core.MaxNameBytes:
 		return nil, s.Errorf("name", "%d bytes is longer than %d", len(c.Name), core.MaxNameBytes)
 	case strings.ContainsFunc(c.Name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return nil, s.Errorf("name", "%q has a control character", clip(c.Name))
+		return nil, s.Errorf("name", "%q has a control character", clip.Text(c.Name, maxQuoted))
 	}
 	s.parsed.reach.Locks = append(s.parsed.reach.Locks, c.Name)
 	return &lockConstraint{Lists: s.Lists, lock: c.Name, ttl: time.Duration(c.TTL)}, nil
@@ -100,7 +101,7 @@ func conflict(err error) bool {
 func holderIsOver(ctx context.Context, s Source, holder string) (over bool, by string, err error) {
 	id, ok := core.RunOfLockHolder(holder)
 	if !ok {
-		return false, fmt.Sprintf("%q", clip(holder)), nil
+		return false, fmt.Sprintf("%q", clip.Text(holder, maxQuoted)), nil
 	}
 	run, err := s.JobRun(ctx, id)
 	switch {
@@ -109,7 +110,7 @@ func holderIsOver(ctx context.Context, s Source, holder string) (over bool, by s
 	case err != nil:
 		return false, "", fmt.Errorf("read the run that holds the lock: %w", err)
 	}
-	return run.State.Terminal() && !run.InCluster, "run " + clip(run.RunID), nil
+	return run.State.Terminal() && !run.InCluster, "run " + clip.Text(run.RunID, maxQuoted), nil
 }
 
 // takeLocks takes all locks, or those that it could not do without stop the run and

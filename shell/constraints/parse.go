@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -137,7 +137,7 @@ func (r *reading) constraint(i int, e map[string]json.RawMessage) error {
 		return fmt.Errorf("%s: want one constraint, {\"<type>\": {…}}, got %d fields", at, len(e))
 	}
 	typ := slices.Collect(maps.Keys(e))[0]
-	at += "." + clip(typ)
+	at += "." + clip.Text(typ, maxQuoted)
 	kind, ok := r.types[typ]
 	if !ok && !r.lenient {
 		return fmt.Errorf("%s: there is no such constraint: %s", at, oneOf(slices.Sorted(maps.Keys(r.types))))
@@ -185,7 +185,7 @@ func (t Type) phase(at, want string) (phases, error) {
 	can := phases{slices.Contains(may, effects.CheckPre), slices.Contains(may, effects.CheckPost)}
 	switch {
 	case want != "" && t.Always:
-		return phases{}, fmt.Errorf("%s: %q: this constraint has no choice of its phase: leave it out", at, clip(want))
+		return phases{}, fmt.Errorf("%s: %q: this constraint has no choice of its phase: leave it out", at, clip.Text(want, maxQuoted))
 	case t.Always:
 		return can, nil
 	case want == "":
@@ -197,9 +197,9 @@ func (t Type) phase(at, want string) (phases, error) {
 	case want == "both" && can.pre && can.post:
 		return can, nil
 	case can.pre && can.post:
-		return phases{}, fmt.Errorf("%s: %q is unknown: use \"pre\", \"post\" or \"both\"", at, clip(want))
+		return phases{}, fmt.Errorf("%s: %q is unknown: use \"pre\", \"post\" or \"both\"", at, clip.Text(want, maxQuoted))
 	}
-	return phases{}, fmt.Errorf("%s: %q: this constraint is checked in phase %q alone", at, clip(want), may[0])
+	return phases{}, fmt.Errorf("%s: %q: this constraint is checked in phase %q alone", at, clip.Text(want, maxQuoted), may[0])
 }
 
 // names gives each constraint a name: its own, its type, or its type with a number.
@@ -207,7 +207,7 @@ func (r *reading) names() error {
 	taken := map[string]bool{}
 	for i, c := range r.constraints {
 		if c.name != "" && taken[c.name] {
-			return fmt.Errorf("constraints[%d].%s.name: there are two constraints %q", i, clip(c.typ), clip(c.name))
+			return fmt.Errorf("constraints[%d].%s.name: there are two constraints %q", i, clip.Text(c.typ, maxQuoted), clip.Text(c.name, maxQuoted))
 		}
 		taken[c.name] = c.name != ""
 	}
@@ -251,7 +251,7 @@ func (r *reading) namedActions(actions map[string]map[string]json.RawMessage) er
 }
 
 func (r *reading) namedAction(name string, o map[string]json.RawMessage) (err error) {
-	at := "actions." + clip(name)
+	at := "actions." + clip.Text(name, maxQuoted)
 	switch _, own := r.actions[name]; {
 	case name == "" || name == continueOnError:
 		return fmt.Errorf("%s: %q is no name for an action", at, name)
@@ -297,7 +297,7 @@ func (r *reading) action(at string, raw json.RawMessage) (core.ActionRequest, er
 	}
 	var o map[string]json.RawMessage
 	if err := strictjson.DecodeAt(at, raw, &o); err != nil || o == nil {
-		return core.ActionRequest{}, fmt.Errorf("%s: want the name of an action, or {\"<type>\": {…}}, got %s", at, clip(string(raw)))
+		return core.ActionRequest{}, fmt.Errorf("%s: want the name of an action, or {\"<type>\": {…}}, got %s", at, clip.Text(string(raw), maxQuoted))
 	}
 	return r.object(at, o, true)
 }
@@ -321,7 +321,7 @@ func (r *reading) object(at string, o map[string]json.RawMessage, refer bool) (c
 	var err error
 	switch {
 	case named && refer && !isNull(o[typ]) && string(o[typ]) != "{}":
-		return core.ActionRequest{}, fmt.Errorf("%s.%s: it is the name of an action, which takes no configuration here", at, clip(typ))
+		return core.ActionRequest{}, fmt.Errorf("%s.%s: it is the name of an action, which takes no configuration here", at, clip.Text(typ, maxQuoted))
 	case named && refer:
 	default:
 		a, err = r.typed(at, typ, o[typ])
@@ -335,7 +335,7 @@ func (r *reading) object(at string, o map[string]json.RawMessage, refer bool) (c
 // typed checks an action of a type.
 func (r *reading) typed(at, typ string, raw json.RawMessage) (core.ActionRequest, error) {
 	raw = object(raw)
-	at += "." + clip(typ)
+	at += "." + clip.Text(typ, maxQuoted)
 	var err error
 	make, own := r.actions[typ]
 	switch {
@@ -371,7 +371,7 @@ func checkName(at, name string) error {
 	case len(name) > maxName:
 		return fmt.Errorf("%s: %d bytes is longer than %d", at, len(name), maxName)
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return fmt.Errorf("%s: %q has a control character", at, clip(name))
+		return fmt.Errorf("%s: %q has a control character", at, clip.Text(name, maxQuoted))
 	}
 	return nil
 }
@@ -380,7 +380,7 @@ const maxName = 128
 
 func checkPolicy(at string, p core.ErrorPolicy) error {
 	if p != "" && p != core.FailClosed && p != core.FailOpen {
-		return fmt.Errorf("%s: %q is unknown: use %q or %q", at, clip(string(p)), core.FailClosed, core.FailOpen)
+		return fmt.Errorf("%s: %q is unknown: use %q or %q", at, clip.Text(string(p), maxQuoted), core.FailClosed, core.FailOpen)
 	}
 	return nil
 }
@@ -392,15 +392,5 @@ func oneOf(names []string) string {
 	return "use one of " + strings.Join(names, ", ")
 }
 
-// clip keeps a value that is quoted short.
-func clip(s string) string { return cut(s, 96) }
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 96

@@ -10,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
@@ -27,7 +28,7 @@ func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrato
 		return in.Source.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
 	}) {
 		if err != nil {
-			return best, false, fmt.Errorf("list the runs of job %s: %w", clip(job), err)
+			return best, false, fmt.Errorf("list the runs of job %s: %w", clip.Text(job, maxQuoted), err)
 		}
 		if found && run.CreatedAt.Before(best.ScheduledAt.Add(-createAhead(run))) {
 			break
@@ -80,7 +81,7 @@ func newPrevious(s Spec) (Constraint, error) {
 		return nil, err
 	}
 	if c.Must != "succeeded" && c.Must != "finished" {
-		return nil, s.Errorf("must", "%q is unknown: use \"succeeded\" or \"finished\"", clip(c.Must))
+		return nil, s.Errorf("must", "%q is unknown: use \"succeeded\" or \"finished\"", clip.Text(c.Must, maxQuoted))
 	}
 	return previous{s.Lists, c.Must == "succeeded", c.Required}, nil
 }
@@ -130,11 +131,11 @@ func newDepends(s Spec) (Constraint, error) {
 	case c.Job == "":
 		return nil, s.Errorf("job", "is missing: give the id of the job whose run must have succeeded")
 	case strings.Contains(c.Job, ":"):
-		return nil, s.Errorf("job", "%q is no id of a job: it has a colon", clip(c.Job))
+		return nil, s.Errorf("job", "%q is no id of a job: it has a colon", clip.Text(c.Job, maxQuoted))
 	case c.Job == s.Job.ID:
-		return nil, s.Errorf("job", "%q is the job itself: use previousRun", clip(c.Job))
+		return nil, s.Errorf("job", "%q is the job itself: use previousRun", clip.Text(c.Job, maxQuoted))
 	case c.Match != matchLatest && c.Match != matchAny && c.Match != matchScheduled && c.Match != matchSince:
-		return nil, s.Errorf("match", "%q is unknown: use latest, any, scheduled or since", clip(c.Match))
+		return nil, s.Errorf("match", "%q is unknown: use latest, any, scheduled or since", clip.Text(c.Match, maxQuoted))
 	case c.Match == matchAny && c.Within == 0:
 		return nil, s.Errorf("within", "is missing: match %q needs a length of time such as %q", c.Match, "24h")
 	case c.Within != 0 && (c.Match == matchScheduled || c.Match == matchSince):
@@ -189,7 +190,7 @@ func (d depends) scheduled(ctx context.Context, in *Input) (Outcome, error) {
 	case errors.Is(err, shell.ErrNotFound):
 		return Outcome{Message: fmt.Sprintf("there is no run %s", id)}, nil
 	case err != nil:
-		return Outcome{}, fmt.Errorf("read run %s: %w", clip(id), err)
+		return Outcome{}, fmt.Errorf("read run %s: %w", clip.Text(id, maxQuoted), err)
 	}
 	return Outcome{Met: run.State == core.OrchestratorCompleted && counts(run), Message: fmt.Sprintf("run %s is %s", id, run.State)}, nil
 }

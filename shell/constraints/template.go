@@ -11,6 +11,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
@@ -130,10 +131,10 @@ func fill(s string, values map[string]string) (string, error) {
 		}
 		name, rest, closed := strings.Cut(s[i+2:], "}")
 		if !closed {
-			return "", fmt.Errorf("%q has no end: write ${name}, or $${ for ${", clip(s[i:]))
+			return "", fmt.Errorf("%q has no end: write ${name}, or $${ for ${", clip.Text(s[i:], maxQuoted))
 		}
 		if !slices.Contains(variableNames, name) {
-			return "", fmt.Errorf("${%s} is unknown: use one of %s, or $${ for ${", clip(name), strings.Join(variableNames, ", "))
+			return "", fmt.Errorf("${%s} is unknown: use one of %s, or $${ for ${", clip.Text(name, maxQuoted), strings.Join(variableNames, ", "))
 		}
 		out.WriteString(s[:i])
 		out.WriteString(line(values[name]))
@@ -152,7 +153,7 @@ func line(s string) string {
 		}
 		return r
 	}, plainjson.Text(s))
-	return cut(strings.TrimSpace(s), maxMessage)
+	return clip.Text(strings.TrimSpace(s), maxMessage)
 }
 
 // requests gives the actions of a constraint with their texts filled in.

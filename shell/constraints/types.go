@@ -10,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -138,11 +139,11 @@ type span time.Duration
 func (s *span) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
-		return fmt.Errorf("want a length of time in quotes such as %q, got %s", "10m", clip(string(b)))
+		return fmt.Errorf("want a length of time in quotes such as %q, got %s", "10m", clip.Text(string(b), maxQuoted))
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > core.MaxTimeout {
-		return fmt.Errorf("%q is not a length of time between 1ms and %v, such as %q or %q", clip(text), core.MaxTimeout, "90s", "1h30m")
+		return fmt.Errorf("%q is not a length of time between 1ms and %v, such as %q or %q", clip.Text(text, maxQuoted), core.MaxTimeout, "90s", "1h30m")
 	}
 	*s = span(d)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/retryafter"
@@ -98,11 +99,11 @@ func checkHeaders(at string, headers map[string]string) error {
 	for name, value := range headers {
 		switch {
 		case !webhook.IsHeaderName(name):
-			return fmt.Errorf("%s: %q is not the name of a header", at, clip(name))
+			return fmt.Errorf("%s: %q is not the name of a header", at, clip.Text(name, maxQuoted))
 		case ownHeaders[http.CanonicalHeaderKey(name)]:
-			return fmt.Errorf("%s: %q cannot be set", at, clip(name))
+			return fmt.Errorf("%s: %q cannot be set", at, clip.Text(name, maxQuoted))
 		case !webhook.IsHeaderValue(value): // which may be a secret
-			return fmt.Errorf("%s: the value of %q has a character that no header can have", at, clip(name))
+			return fmt.Errorf("%s: the value of %q has a character that no header can have", at, clip.Text(name, maxQuoted))
 		}
 	}
 	return nil
@@ -149,7 +150,7 @@ func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 	p := newPost(w.checker, w.url, w.Headers, in.Key, body, time.Duration(w.Timeout))
 	if w.Secret != "" {
 		if p.signer = w.checker.signer(in.Job, w.Secret); p.signer == nil {
-			return permanent("webhook: there is no secret %q", clip(w.Secret))
+			return permanent("webhook: there is no secret %q", clip.Text(w.Secret, maxQuoted))
 		}
 	}
 	_, err = p.send(ctx, retries)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // window is timeWindow: it is between two times of the day, on some days of the
@@ -40,13 +41,13 @@ func newWindow(s Spec) (Constraint, error) {
 	w := &window{Lists: s.Lists, outside: c.Outside, scheduled: c.At == "scheduled"}
 	var err error
 	if w.from, err = minutes(c.From); err != nil || w.from == dayMinutes {
-		return nil, s.Errorf("from", "%q is no time of the day: want one from \"00:00\" to \"23:59\"", clip(c.From))
+		return nil, s.Errorf("from", "%q is no time of the day: want one from \"00:00\" to \"23:59\"", clip.Text(c.From, maxQuoted))
 	}
 	if w.to, err = minutes(c.To); err != nil {
-		return nil, s.Errorf("to", "%q is no time of the day: want one from \"00:00\" to \"24:00\"", clip(c.To))
+		return nil, s.Errorf("to", "%q is no time of the day: want one from \"00:00\" to \"24:00\"", clip.Text(c.To, maxQuoted))
 	}
 	if w.from == w.to {
-		return nil, s.Errorf("to", "%q is also where the window begins: leave both out for the whole day", clip(c.To))
+		return nil, s.Errorf("to", "%q is also where the window begins: leave both out for the whole day", clip.Text(c.To, maxQuoted))
 	}
 	if w.days, err = weekdays(s, c.Weekdays); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func newWindow(s Spec) (Constraint, error) {
 		return nil, s.Errorf("timezone", "%w", err)
 	}
 	if c.At != "now" && c.At != "scheduled" {
-		return nil, s.Errorf("at", "%q is unknown: use \"now\" or \"scheduled\"", clip(c.At))
+		return nil, s.Errorf("at", "%q is unknown: use \"now\" or \"scheduled\"", clip.Text(c.At, maxQuoted))
 	}
 	return w, nil
 }
@@ -89,7 +90,7 @@ func weekdays(s Spec, list []string) (days [7]bool, err error) {
 		}
 		from, to := slices.Index(dayNames, first), slices.Index(dayNames, last)
 		if from < 0 || to < 0 {
-			return days, s.Errorf(fmt.Sprintf("weekdays[%d]", i), "%q is no day of the week: want one of %s, or a range such as \"mon-fri\"", clip(name), strings.Join(dayNames, ", "))
+			return days, s.Errorf(fmt.Sprintf("weekdays[%d]", i), "%q is no day of the week: want one of %s, or a range such as \"mon-fri\"", clip.Text(name, maxQuoted), strings.Join(dayNames, ", "))
 		}
 		for days[from] = true; from != to; days[from] = true {
 			from = (from + 1) % 7

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 const (
@@ -34,10 +36,10 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
 	if e.Branch != "" {
-		fmt.Fprintf(&b, " of %q", clip(e.Branch, 100))
+		fmt.Fprintf(&b, " of %q", clip.Text(e.Branch, 100))
 	}
 	if e.Repo != "" {
-		fmt.Fprintf(&b, " in %q", clip(e.Repo, 200))
+		fmt.Fprintf(&b, " in %q", clip.Text(e.Repo, 200))
 	}
 	b.WriteString(": " + e.Reason)
 	if len(e.Files) > 0 {
@@ -69,7 +71,7 @@ func fileList(files []string) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", clip(f, 200))
+		fmt.Fprintf(&b, "%q", clip.Text(f, 200))
 	}
 	return b.String()
 }
@@ -84,13 +86,6 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-func clip(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "") + "…"
-	}
-	return s
 }
 
 // commandError says that a git command failed.
@@ -124,7 +119,7 @@ func said(err error) string {
 			kept = append(kept, line)
 		}
 	}
-	return clip(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
+	return clip.Text(strings.TrimSpace(strings.Join(kept, "")), maxStderr)
 }
 
 func stderrOf(err error) string {

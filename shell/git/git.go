@@ -79,10 +79,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/keymutex"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
@@ -145,8 +146,7 @@ type Git struct {
 	email     string
 	minor     int // of the version, counted from 2.0; later majors count as 1000
 
-	mu   sync.Mutex
-	busy map[string]*turn // by git directory
+	locks keymutex.Map[string] // by git directory: one operation at a time
 
 	grace   time.Duration
 	settled time.Duration // see defaultSettled
@@ -162,7 +162,6 @@ func New(o Options) (*Git, error) {
 		timeLimit: max(0, orDefault(o.TimeLimit, defaultTimeLimit)),
 		author:    orDefault(o.Author, "Orrery"),
 		email:     orDefault(o.Email, "orrery@localhost"),
-		busy:      map[string]*turn{},
 		grace:     killGrace,
 		settled:   defaultSettled,
 		seesAll:   seesAllProcesses,
@@ -236,7 +235,7 @@ func (g *Git) readVersion() error {
 	}
 	m := versionPattern.FindStringSubmatch(out)
 	if m == nil {
-		return fmt.Errorf("option Git: %q is not git: it calls itself %q", g.bin, clip(strings.TrimSpace(out), 100))
+		return fmt.Errorf("option Git: %q is not git: it calls itself %q", g.bin, clip.Text(strings.TrimSpace(out), 100))
 	}
 	major, _ := strconv.Atoi(m[1])
 	g.minor, _ = strconv.Atoi(m[2])

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // MergeResult is what came of an [effects.Merge].
@@ -36,11 +37,11 @@ func (g *Git) merge(ctx context.Context, e effects.Merge) (*MergeResult, error) 
 	}
 	switch {
 	case e.Branch == e.Into:
-		return nil, op.refuse("into: %q is the branch itself", clip(e.Into, 100))
+		return nil, op.refuse("into: %q is the branch itself", clip.Text(e.Into, 100))
 	case e.Strategy == effects.MergeAgent:
 		return nil, op.refuse("strategy: %q is not for git: a strategy or a pipeline runs it as a task with a session", e.Strategy)
 	case e.Strategy != effects.MergeFastForward && e.Strategy != effects.MergeRebase:
-		return nil, op.refuse("strategy: %q is unknown: use %q or %q", clip(string(e.Strategy), 100), effects.MergeFastForward, effects.MergeRebase)
+		return nil, op.refuse("strategy: %q is unknown: use %q or %q", clip.Text(string(e.Strategy), 100), effects.MergeFastForward, effects.MergeRebase)
 	}
 	r, err := g.open(ctx, op)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 // that branch and nothing else.
 func checkBranch(field, name string) error {
 	bad := func(what string) error {
-		return fmt.Errorf("%s: %q %s", field, clip(name, 100), what)
+		return fmt.Errorf("%s: %q %s", field, clip.Text(name, 100), what)
 	}
 	switch {
 	case name == "":
@@ -73,13 +75,13 @@ func looksLikeID(name string) bool {
 func checkBase(base string) error {
 	switch {
 	case len(base) > maxBranchBytes:
-		return fmt.Errorf("base: %q is longer than %d bytes", clip(base, 100), maxBranchBytes)
+		return fmt.Errorf("base: %q is longer than %d bytes", clip.Text(base, 100), maxBranchBytes)
 	case !utf8.ValidString(base):
-		return fmt.Errorf("base: %q is not valid UTF-8", clip(base, 100))
+		return fmt.Errorf("base: %q is not valid UTF-8", clip.Text(base, 100))
 	case strings.HasPrefix(base, "-"):
-		return fmt.Errorf("base: %q begins with '-', like an option", clip(base, 100))
+		return fmt.Errorf("base: %q begins with '-', like an option", clip.Text(base, 100))
 	case strings.ContainsFunc(base, isControl):
-		return fmt.Errorf("base: %q has a control character", clip(base, 100))
+		return fmt.Errorf("base: %q has a control character", clip.Text(base, 100))
 	}
 	return nil
 }
@@ -92,15 +94,15 @@ func checkPath(field, value string) error {
 	case value == "":
 		return fmt.Errorf("%s: must be a path under the workspace root, is empty", field)
 	case len(value) > maxPathBytes:
-		return fmt.Errorf("%s: %q is longer than %d bytes", field, clip(value, 100), maxPathBytes)
+		return fmt.Errorf("%s: %q is longer than %d bytes", field, clip.Text(value, 100), maxPathBytes)
 	case !utf8.ValidString(value):
-		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(value, 100))
+		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip.Text(value, 100))
 	case strings.ContainsFunc(value, isControl):
-		return fmt.Errorf("%s: %q has a control character", field, clip(value, 100))
+		return fmt.Errorf("%s: %q has a control character", field, clip.Text(value, 100))
 	}
 	for part := range strings.SplitSeq(filepath.ToSlash(value), "/") {
 		if part == ".." {
-			return fmt.Errorf("%s: %q has \"..\": give the path without it", field, clip(value, 200))
+			return fmt.Errorf("%s: %q has \"..\": give the path without it", field, clip.Text(value, 200))
 		}
 	}
 	return nil
@@ -118,13 +120,13 @@ func (g *Git) resolve(field, value string) (string, error) {
 	}
 	real, err := realPath(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %q cannot be used: %w", field, clip(value, 200), err)
+		return "", fmt.Errorf("%s: %q cannot be used: %w", field, clip.Text(value, 200), err)
 	}
 	if real == g.root {
-		return "", fmt.Errorf("%s: %q is the workspace root itself: give a path under it", field, clip(value, 200))
+		return "", fmt.Errorf("%s: %q is the workspace root itself: give a path under it", field, clip.Text(value, 200))
 	}
 	if !g.inside(real) {
-		return "", fmt.Errorf("%s: %q is not under the workspace root %q", field, clip(value, 200), g.root)
+		return "", fmt.Errorf("%s: %q is not under the workspace root %q", field, clip.Text(value, 200), g.root)
 	}
 	return real, nil
 }

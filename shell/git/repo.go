@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -28,19 +29,15 @@ type repo struct {
 	git  string // the git directory that all worktrees share
 	lock *os.File
 
+	release func() // lets the next operation of this process at the repository
+
 	noted  bool       // that commands take locks of git's
 	killed bool       // one of them was ended by a signal, and may have left its locks
 	left   []leftLock // that commands that died may have left
 }
 
-// turn hands a repository from one operation of this process to the next.
-type turn struct {
-	free  chan struct{} // has one element while nobody is at work
-	users int
-}
-
-// open finds the repository that an effect names, waits for its turn and its
-// lock, and clears away what interrupted operations have left. close must be
+// open finds the repository that an effect names, waits for other operations of this
+// process and for its lock file, and clears away what interrupted operations have left. close must be
 // called.
 func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 	dir, err := g.resolve("repo", op.repo)
@@ -48,13 +45,13 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 		return nil, op.refuse("%v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, op.refuse("repo: %q is not a directory that can be read", clip(op.repo, 200))
+		return nil, op.refuse("repo: %q is not a directory that can be read", clip.Text(op.repo, 200))
 	}
 	r = &repo{g: g, op: op, dir: dir}
 	if err := r.find(ctx); err != nil {
 		return nil, err
 	}
-	if err := g.await(ctx, r.git); err != nil {
+	if err := r.exclude(ctx); err != nil {
 		return nil, op.fail(err, "stopped while another operation was at work on the repository")
 	}
 	if err := r.takeLock(ctx); err != nil {
@@ -71,7 +68,7 @@ func (r *repo) find(ctx context.Context) error {
 	out, err := r.run(ctx, "rev-parse", "--git-common-dir")
 	if err != nil {
 		if exitCode(err) > 0 {
-			e := r.op.refuse("repo: %q cannot be used as a git repository", clip(r.op.repo, 200))
+			e := r.op.refuse("repo: %q cannot be used as a git repository", clip.Text(r.op.repo, 200))
 			e.Stderr = said(err)
 			return e
 		}
@@ -85,46 +82,21 @@ func (r *repo) find(ctx context.Context) error {
 		return r.op.fail(err, "look for the git directory")
 	}
 	if !r.g.inside(r.git) {
-		return r.op.refuse("repo: %q belongs to the git directory %q, which is not under the workspace root %q", clip(r.op.repo, 200), r.git, r.g.root)
+		return r.op.refuse("repo: %q belongs to the git directory %q, which is not under the workspace root %q", clip.Text(r.op.repo, 200), r.git, r.g.root)
 	}
 	return nil
 }
 
-func (g *Git) await(ctx context.Context, key string) error {
-	g.mu.Lock()
-	t := g.busy[key]
-	if t == nil {
-		t = &turn{free: make(chan struct{}, 1)}
-		t.free <- struct{}{}
-		g.busy[key] = t
-	}
-	t.users++
-	g.mu.Unlock()
-	select {
-	case <-t.free:
+// exclude waits until no other operation of this process is at work on the
+// repository, and keeps them away until release.
+func (r *repo) exclude(ctx context.Context) (err error) {
+	var ok bool
+	if r.release, ok = r.g.locks.TryLock(r.git); ok {
 		return nil
-	default:
-		g.step("waits its turn")
 	}
-	select {
-	case <-t.free:
-		return nil
-	case <-ctx.Done():
-		g.leave(key, false)
-		return context.Cause(ctx)
-	}
-}
-
-func (g *Git) leave(key string, worked bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	t := g.busy[key]
-	if worked {
-		t.free <- struct{}{}
-	}
-	if t.users--; t.users == 0 {
-		delete(g.busy, key)
-	}
+	r.g.step("waits for another operation")
+	r.release, err = r.g.locks.Lock(ctx, r.git)
+	return err
 }
 
 // takeLock keeps other processes away, among them commands that an interrupted
@@ -181,7 +153,7 @@ func (r *repo) close() {
 		unlock(r.lock)
 		_ = r.lock.Close()
 	}
-	r.g.leave(r.git, true)
+	r.release()
 }
 
 func (r *repo) exec(ctx context.Context, c command) (string, error) {

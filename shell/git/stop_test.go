@@ -125,7 +125,7 @@ func TestWhoWaitsForAnotherMergeCanBeCancelled(t *testing.T) {
 	done := make(chan error, 1)
 	git.OnStep(w.g, func(step string) {
 		switch step {
-		case "waits its turn":
+		case "waits for another operation":
 			cancel()
 		case "merge: read":
 			_, err := w.g.Carry(ctx, effects.Ref{}, effects.Merge{Repo: "repo", Branch: "feature", Into: "main", Strategy: ff})

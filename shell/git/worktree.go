@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // AddResult is what came of an [effects.WorktreeAdd].
@@ -41,7 +42,7 @@ func (g *Git) add(ctx context.Context, e effects.WorktreeAdd) (*AddResult, error
 		return nil, op.refuse("%v", err)
 	}
 	if g.inGitDir(path) {
-		return nil, op.refuse("path: %q lies in a git directory", clip(e.Path, 200))
+		return nil, op.refuse("path: %q lies in a git directory", clip.Text(e.Path, 200))
 	}
 	r, err := g.open(ctx, op)
 	if err != nil {
@@ -49,7 +50,7 @@ func (g *Git) add(ctx context.Context, e effects.WorktreeAdd) (*AddResult, error
 	}
 	defer r.close()
 	if rel, err := filepath.Rel(r.git, path); err == nil && filepath.IsLocal(rel) {
-		return nil, op.refuse("path: %q lies in the repository's git directory %q", clip(e.Path, 200), r.git)
+		return nil, op.refuse("path: %q lies in the repository's git directory %q", clip.Text(e.Path, 200), r.git)
 	}
 	if err := r.checkGitBranch(ctx, "branch", e.Branch); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (g *Git) add(ctx context.Context, e effects.WorktreeAdd) (*AddResult, error
 func (r *repo) checkGitBranch(ctx context.Context, field, name string) error {
 	_, err := r.run(ctx, "check-ref-format", "--branch", name)
 	if exitCode(err) > 0 {
-		return r.op.refuse("%s: %q is no name that git takes for a branch", field, clip(name, 100))
+		return r.op.refuse("%s: %q is no name that git takes for a branch", field, clip.Text(name, 100))
 	}
 	return r.op.wrap(ctx, err, "check the branch's name")
 }
@@ -224,7 +225,7 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return " (" + clip(oneLine(reason), 200) + ")"
+	return " (" + clip.Text(oneLine(reason), 200) + ")"
 }
 
 func holds(w worktree) string {
@@ -277,7 +278,7 @@ func (r *repo) createBranch(ctx context.Context, branch, base string) (string, e
 		if _, err := r.run(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); exitCode(err) > 0 && base == "HEAD" {
 			return "", r.op.refuse("base: %q names no commit: the repository's present branch has none yet", base)
 		}
-		return "", r.op.refuse("base: %q names no commit of this repository", clip(base, 100))
+		return "", r.op.refuse("base: %q names no commit of this repository", clip.Text(base, 100))
 	}
 	if err != nil {
 		return "", r.op.wrap(ctx, err, "look for the base")
@@ -318,7 +319,7 @@ func (g *Git) remove(ctx context.Context, e effects.WorktreeRemove) (*RemoveResu
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return &RemoveResult{State: "gone", Path: path}, nil
 	}
-	return nil, op.refuse("path: %q is no worktree of this repository", clip(e.Path, 200))
+	return nil, op.refuse("path: %q is no worktree of this repository", clip.Text(e.Path, 200))
 }
 
 func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveResult, error) {

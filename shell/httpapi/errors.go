@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/internal/texts"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -191,10 +192,5 @@ func writeBytes(w http.ResponseWriter, status int, b []byte) {
 	_, _ = w.Write(append(b, '\n')) //nolint:gosec // JSON under its own media type, with nosniff; the caller has gone: there is nobody to tell
 }
 
-// clip keeps a bad value that stands in an error short.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+// clip shortens a value that is quoted in an error, and makes it valid UTF-8.
+func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 64), "\uFFFD") }

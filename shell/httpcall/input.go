@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -45,7 +46,7 @@ type codes struct{ from, to int }
 
 // UnmarshalJSON reads one of the three forms.
 func (c *codes) UnmarshalJSON(b []byte) error {
-	want := fmt.Errorf(`want a status code from 100 to 599, "2xx" or "200-299", got %s`, clip(string(b)))
+	want := fmt.Errorf(`want a status code from 100 to 599, "2xx" or "200-299", got %s`, clip.Text(string(b), maxQuoted))
 	if n, err := strconv.Atoi(string(b)); err == nil {
 		c.from, c.to = n, n
 	} else if err := c.parse(string(b)); err != nil {
@@ -109,22 +110,22 @@ func checkURL(in *input) error {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err
 		}
-		return fmt.Errorf("tool_input.url: %q is not a URL: %w", clip(in.URL), err)
+		return fmt.Errorf("tool_input.url: %q is not a URL: %w", clip.Text(in.URL, maxQuoted), err)
 	}
 	switch {
 	case u.Scheme == "":
-		return fmt.Errorf("tool_input.url: %q has no scheme: use http or https", clip(in.URL))
+		return fmt.Errorf("tool_input.url: %q has no scheme: use http or https", clip.Text(in.URL, maxQuoted))
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("tool_input.url: %q has scheme %q: use http or https", clip(in.URL), u.Scheme)
+		return fmt.Errorf("tool_input.url: %q has scheme %q: use http or https", clip.Text(in.URL, maxQuoted), u.Scheme)
 	case u.User != nil:
 		// They would stand in lists and logs. Do not repeat them here either.
 		return errors.New("tool_input.url: has a user or password in it: use an Authorization header")
 	case u.Hostname() == "":
-		return fmt.Errorf("tool_input.url: %q has no host", clip(in.URL))
+		return fmt.Errorf("tool_input.url: %q has no host", clip.Text(in.URL, maxQuoted))
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("tool_input.url: %q has port %s: want 1 to 65535", clip(in.URL), port)
+			return fmt.Errorf("tool_input.url: %q has port %s: want 1 to 65535", clip.Text(in.URL, maxQuoted), port)
 		}
 	}
 	u.Fragment, u.RawFragment = "", ""
@@ -145,7 +146,7 @@ func checkMethod(in *input) error {
 		if up := strings.ToUpper(in.Method); slices.Contains(methods, up) {
 			return fmt.Errorf("tool_input.method: %q must be in upper case: use %q", in.Method, up)
 		}
-		return fmt.Errorf("tool_input.method: %q is not known: use one of %s", clip(in.Method), strings.Join(methods, ", "))
+		return fmt.Errorf("tool_input.method: %q is not known: use one of %s", clip.Text(in.Method, maxQuoted), strings.Join(methods, ", "))
 	}
 	if in.Body != nil && in.BodyText != nil {
 		return errors.New("tool_input.body_text: stands beside body: use one of the two")
@@ -181,7 +182,7 @@ func checkHeaders(in *input) error {
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
 		value := in.Headers[name]
 		if name == "" || strings.ContainsFunc(name, notToken) {
-			return fmt.Errorf("tool_input.headers: %q is not a header name", clip(name))
+			return fmt.Errorf("tool_input.headers: %q is not a header name", clip.Text(name, maxQuoted))
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if why, ok := own[canonical]; ok {
@@ -233,9 +234,5 @@ func checkSeconds(name string, s *float64) error {
 	return nil
 }
 
-func clip(s string) string {
-	if len(s) > 128 {
-		return strings.ToValidUTF8(s[:128], "") + "…"
-	}
-	return s
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 128

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // keyHeader is how an Idempotency-Key is written into the header's map unless
@@ -154,5 +155,5 @@ func shown(u *url.URL) string {
 	if u == nil {
 		return ""
 	}
-	return clip((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+	return clip.Text((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), maxQuoted)
 }

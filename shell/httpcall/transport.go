@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // AddressError says that a connection was not made because of where it leads.
@@ -157,7 +159,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return fmt.Errorf("%w: more than %d in a row", errRedirect, maxRedirects)
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
-		return fmt.Errorf("%w: it leads to scheme %q", errRedirect, clip(req.URL.Scheme))
+		return fmt.Errorf("%w: it leads to scheme %q", errRedirect, clip.Text(req.URL.Scheme, maxQuoted))
 	case last.Scheme == "https" && req.URL.Scheme == "http":
 		return fmt.Errorf("%w: it leads from https to http", errRedirect)
 	}

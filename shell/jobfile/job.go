@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // job reads a document. What cannot be read is noted, and left out.
@@ -66,7 +67,7 @@ func (m *mapping) manifest() bool {
 	if k == nil || m.find("apiVersion") == nil {
 		return false
 	}
-	m.f.say(m.n, "", "it is a Kubernetes manifest (%s): a job file has id, schedule and podSpec; the pod's spec goes under podSpec", clip(k.Value))
+	m.f.say(m.n, "", "it is a Kubernetes manifest (%s): a job file has id, schedule and podSpec; the pod's spec goes under podSpec", clip.Text(k.Value, maxQuoted))
 	return true
 }
 
@@ -146,7 +147,7 @@ func (m *mapping) podSpecFile(named *yaml.Node) (*file, *yaml.Node) {
 		m.f.errs = append(m.f.errs, f.errs...)
 		return nil, nil
 	case len(docs) != 1:
-		m.say("podSpecFile", named, "%s has %d documents: want one, a pod spec", clip(name), len(docs))
+		m.say("podSpecFile", named, "%s has %d documents: want one, a pod spec", clip.Text(name, maxQuoted), len(docs))
 		return nil, nil
 	}
 	return f, docs[0]

@@ -34,6 +34,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/fileerr"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
@@ -112,7 +113,7 @@ func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 		spec := f.job(doc)
 		key := spec.Namespace + "/" + spec.Tenant + "/" + spec.ID
 		if line, twice := first[key]; twice && spec.ID != "" {
-			f.say(doc, "id", "the job %q is in this file already, at line %d", clip(spec.ID), line)
+			f.say(doc, "id", "the job %q is in this file already, at line %d", clip.Text(spec.ID, maxQuoted), line)
 		} else {
 			first[key] = doc.Line
 		}
@@ -163,11 +164,5 @@ func (f *file) say(at *yaml.Node, field, format string, args ...any) {
 	f.errs = append(f.errs, e)
 }
 
-// clip shortens what the user wrote, for an error.
-func clip(s string) string {
-	const most = 80
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+// maxQuoted is how much of what the user wrote is quoted in an error.
+const maxQuoted = 80

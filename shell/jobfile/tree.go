@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Bounds of a file once its aliases are written out.
@@ -129,7 +131,7 @@ func (e *expander) node(n *yaml.Node, depth int) *yaml.Node {
 	switch n.Kind {
 	case yaml.AliasNode:
 		if slices.Contains(e.open, n.Alias) {
-			e.f.say(n, "", "*%s is within what it stands for", clip(n.Value))
+			e.f.say(n, "", "*%s is within what it stands for", clip.Text(n.Value, maxQuoted))
 			e.full = true
 			return nil
 		}
@@ -181,7 +183,7 @@ func (e *expander) mapping(n *yaml.Node, depth int) *yaml.Node {
 			continue
 		}
 		if before := seen[key.Value]; before != nil {
-			e.f.say(k, "", "the key %q is there twice: the first one is at line %d", clip(key.Value), before.Line)
+			e.f.say(k, "", "the key %q is there twice: the first one is at line %d", clip.Text(key.Value, maxQuoted), before.Line)
 			continue
 		}
 		seen[key.Value] = key

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // mapping reads the keys of a mapping.
@@ -51,7 +52,7 @@ func (m *mapping) get(key string) *yaml.Node {
 func (m *mapping) done() {
 	for i := 0; i+1 < len(m.n.Content); i += 2 {
 		if k := m.n.Content[i]; !slices.Contains(m.known, k.Value) {
-			m.say(clip(k.Value), k, "unknown key%s", m.meant(k.Value))
+			m.say(clip.Text(k.Value, maxQuoted), k, "unknown key%s", m.meant(k.Value))
 		}
 	}
 }
@@ -125,7 +126,7 @@ func inQuotes(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode {
 		return ""
 	}
-	return fmt.Sprintf(": write %q in quotes", clip(n.Value))
+	return fmt.Sprintf(": write %q in quotes", clip.Text(n.Value, maxQuoted))
 }
 
 // texts reads a mapping of texts.
@@ -189,10 +190,10 @@ func (m *mapping) number(key string, most uint64) uint64 {
 		m.say(key, n, "it is %s: want a whole number between 0 and %d", kindOf(n), most)
 		return 0
 	case n.Tag == "!!int" && octal(n.Value):
-		m.say(key, n, "%s begins with a zero, and some would read it as another number: leave the zero out", clip(n.Value))
+		m.say(key, n, "%s begins with a zero, and some would read it as another number: leave the zero out", clip.Text(n.Value, maxQuoted))
 		return 0
 	case n.Tag != "!!int" || err != nil || v > most:
-		m.say(key, n, "%s is not a whole number between 0 and %d", clip(n.Value), most)
+		m.say(key, n, "%s is not a whole number between 0 and %d", clip.Text(n.Value, maxQuoted), most)
 		return 0
 	}
 	return v
@@ -201,7 +202,7 @@ func (m *mapping) number(key string, most uint64) uint64 {
 func (m *mapping) oneOf(key string, words ...string) string {
 	s := m.text(key)
 	if s != "" && !slices.Contains(words, s) {
-		m.say(key, m.find(key), "%q is unknown: use %s", clip(s), strings.Join(words, ", "))
+		m.say(key, m.find(key), "%q is unknown: use %s", clip.Text(s, maxQuoted), strings.Join(words, ", "))
 		return ""
 	}
 	return s
@@ -245,9 +246,9 @@ func (m *mapping) duration(key string, unit, most time.Duration) time.Duration {
 	case err != nil:
 		m.say(key, n, "%s is not a duration such as 30s, 5m, 1h30m or 7d", valueOf(n))
 	case d < 0 || d > most:
-		m.say(key, n, "%s is not between 0s and %s", clip(n.Value), readable(most))
+		m.say(key, n, "%s is not between 0s and %s", clip.Text(n.Value, maxQuoted), readable(most))
 	case d%unit != 0:
-		m.say(key, n, "%s is no whole number of %s", clip(n.Value), map[time.Duration]string{time.Second: "seconds"}[unit]+map[time.Duration]string{time.Millisecond: "milliseconds"}[unit])
+		m.say(key, n, "%s is no whole number of %s", clip.Text(n.Value, maxQuoted), map[time.Duration]string{time.Second: "seconds"}[unit]+map[time.Duration]string{time.Millisecond: "milliseconds"}[unit])
 	default:
 		return d
 	}
@@ -307,7 +308,7 @@ func kindOf(n *yaml.Node) string {
 // valueOf shows a value in an error.
 func valueOf(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
-		return strconv.Quote(clip(n.Value))
+		return strconv.Quote(clip.Text(n.Value, maxQuoted))
 	}
 	return kindOf(n)
 }
@@ -356,7 +357,7 @@ func (f *file) appendScalar(b *bytes.Buffer, n *yaml.Node, field string) {
 		b.WriteString("null")
 	case "!!bool":
 		if !isBool(n.Value) {
-			f.say(n, field, "%s is no boolean: want true or false", clip(n.Value))
+			f.say(n, field, "%s is no boolean: want true or false", clip.Text(n.Value, maxQuoted))
 			return
 		}
 		b.WriteString(strings.ToLower(n.Value))
@@ -372,9 +373,9 @@ func (f *file) appendScalar(b *bytes.Buffer, n *yaml.Node, field string) {
 				return
 			}
 		}
-		f.say(n, field, "%s is no number that JSON has", clip(n.Value))
+		f.say(n, field, "%s is no number that JSON has", clip.Text(n.Value, maxQuoted))
 	default:
-		f.say(n, field, "the tag %s is unknown here", clip(n.Tag))
+		f.say(n, field, "the tag %s is unknown here", clip.Text(n.Tag, maxQuoted))
 	}
 }
 

@@ -3,22 +3,18 @@ package jobs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
 )
 
-// ErrNoPod says that an attempt has no pod whose logs could be read.
-var ErrNoPod = errors.New("there is no pod")
-
 // Job is a job's configuration (004 Job).
 type Job = core.JobSpec
 
 // ConstraintChecker evaluates the constraints of a run's job (004
-// ConstraintChecker). It changes nothing but what it may change again: after a
-// crash it is asked once more. An error says that it could not tell; the job's
-// constraint_errors says what that means. It must be safe for concurrent use.
+// ConstraintChecker). What it changes it must be able to change twice: after a crash
+// the same evaluation is repeated. An error says that it could not evaluate them; the
+// job's constraint_errors says what that means. It must be safe for concurrent use.
 //
 // Other than in 004 it does not take the actions itself: it names them in
 // [ConstraintCheckResult.Checks], and the run's machine has each taken once, in
@@ -58,7 +54,7 @@ type Action struct {
 	Constraint string          // whose action it is
 	Type       string          // "webhook", say
 	Config     json.RawMessage // a JSON object, or empty
-	// Key is the same when the same action is taken again after a crash.
+	// Key is the same when the action is repeated after a crash.
 	Key string
 }
 
@@ -73,17 +69,4 @@ type Reach struct {
 	Pipelines []core.PipelineDef // that startPipeline starts
 	Notify    bool               // notify
 	Webhooks  bool               // webhook, and hooks with a URL
-}
-
-// JobStateSyncer takes the important changes of runs (004 JobStateSyncer). Each
-// batch is in the order of the changes. The same update may come again, after a
-// crash or an error: UpdateID tells. It is called for one batch at a time.
-type JobStateSyncer interface {
-	Sync(ctx context.Context, updates []core.JobRunUpdate) error
-}
-
-// StatsCollector takes the metrics of runs that have ended (004 Stats Collector),
-// as [JobStateSyncer] takes updates: Namespace, Tenant and RunID tell what came twice.
-type StatsCollector interface {
-	Collect(ctx context.Context, metrics []core.OrchestratorMetrics) error
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-var testBeats sync.Map // of a service
+var testHeartbeats sync.Map // of a service
 
 // LogStore keeps what runs have written.
 type LogStore = logStore
@@ -28,8 +28,8 @@ const MaxMarker = maxMarker
 // Interval sends the heartbeats of one interval, with what was known of the runs in
 // the interval before.
 func Interval(ctx context.Context, s *Service) {
-	v, _ := testBeats.LoadOrStore(s, newBeats(s))
-	if b, ok := v.(*beats); ok {
+	v, _ := testHeartbeats.LoadOrStore(s, newHeartbeats(s))
+	if b, ok := v.(*heartbeats); ok {
 		b.interval(ctx)
 	}
 }
@@ -43,9 +43,5 @@ func (s *Service) SmallPages(n int) { s.pageSize = n }
 // LittleRoom lets n observations wait at a time.
 func (s *Service) LittleRoom(n int) { s.sinkRoom = n }
 
-// Turns is of how many runs somebody has the turn, or waits for it.
-func Turns(s *Service) int {
-	s.turns.mu.Lock()
-	defer s.turns.mu.Unlock()
-	return len(s.turns.m)
-}
+// LockedRuns is of how many runs somebody holds the lock, or waits for it.
+func LockedRuns(s *Service) int { return s.runLocks.Len() }

@@ -263,7 +263,7 @@ func TestAnAttemptThatIsNotWantedAnyMoreIsNotCreated(t *testing.T) {
 		r.fake.End(jobs.Attempt{Run: o.ID, N: 1}, 0, "")
 		r.ended(o)
 		synctest.Wait()
-		assert.Zero(t, jobs.Turns(r.s), "nothing is kept of a run that has ended")
+		assert.Zero(t, jobs.LockedRuns(r.s), "nothing is kept of a run that has ended")
 	})
 }
 

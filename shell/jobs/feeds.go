@@ -15,6 +15,19 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+// JobStateSyncer takes the important changes of runs (004 JobStateSyncer). Each
+// batch is in the order of the changes. The same update may be delivered twice, after
+// a crash or an error: UpdateID tells. It is called for one batch at a time.
+type JobStateSyncer interface {
+	Sync(ctx context.Context, updates []core.JobRunUpdate) error
+}
+
+// StatsCollector takes the metrics of runs that have ended (004 Stats Collector),
+// as [JobStateSyncer] takes updates: Namespace, Tenant and RunID tell what came twice.
+type StatsCollector interface {
+	Collect(ctx context.Context, metrics []core.OrchestratorMetrics) error
+}
+
 // Bounds of what goes to a [JobStateSyncer] or a [StatsCollector].
 const (
 	feedBatch  = 256              // one call at most
@@ -23,19 +36,19 @@ const (
 	feedMark   = 10 * time.Second // between two watermarks
 )
 
-// feed tells the Syncer and the Stats, where there are any, until ctx ends.
+// startFeeds delivers updates to the Syncer and metrics to the Stats, if there are
+// such, until ctx ends.
 //
-// What is announced on the bus goes out in order and in batches. The bus forgets
-// what comes while nobody listens or while nobody takes it, so each feed keeps a
-// watermark in the store: the journal batch up to which all has been taken. After a
-// start, or where the bus has dropped something, each run that was written since is
-// read again, and told of as [core.Orchestrator.Updates] and its Metrics have it.
+// What is announced on the bus is delivered in order and in batches. The bus drops
+// announcements while nobody listens or while nobody takes them, so each feed keeps a
+// watermark in the store: the journal batch up to which all has been delivered. After
+// a start, or when the bus has dropped something, each run that was written since is
+// read, and delivered as [core.Orchestrator.Updates] and its Metrics have it.
 //
-// So each metrics, and of each run the latest update, is told at least once; an
-// update of a run that went on by the next one before it was told, while the process
-// was gone, may be missing. What comes twice has the same UpdateID or RunID, and says
-// the same.
-func (s *Service) feed(ctx context.Context, wg *sync.WaitGroup) {
+// So each metrics, and of each run the latest update, is delivered at least once. An
+// update may be missing if the run made a later one while the process was gone. What
+// is delivered twice has the same UpdateID or RunID, and says the same.
+func (s *Service) startFeeds(ctx context.Context, wg *sync.WaitGroup) {
 	if s.o.Syncer != nil {
 		f := &feed[core.JobRunUpdate]{s: s, name: "updates", action: "update", deliver: s.o.Syncer.Sync, rebuild: core.Orchestrator.Updates}
 		wg.Go(func() { f.run(ctx) })
@@ -46,7 +59,7 @@ func (s *Service) feed(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// metricsOf gives the metrics of a run that have been announced.
+// metricsOf gives the metrics of a run, if they have been announced.
 func metricsOf(o core.Orchestrator) []core.OrchestratorMetrics {
 	if !o.Reported {
 		return nil
@@ -54,7 +67,7 @@ func metricsOf(o core.Orchestrator) []core.OrchestratorMetrics {
 	return []core.OrchestratorMetrics{o.Metrics}
 }
 
-// feed is the way from runs to one receiver.
+// feed delivers what runs announce to one receiver.
 type feed[T any] struct {
 	s       *Service
 	name    string // of the watermark
@@ -63,9 +76,9 @@ type feed[T any] struct {
 	rebuild func(core.Orchestrator) []T
 
 	sub     *shell.Subscription
-	dropped uint64 // of the subscription, when all was last read again
+	dropped uint64 // of the subscription, when the runs were last read
 	batch   []T
-	mark    uint64 // all up to that journal batch has been taken
+	mark    uint64 // the watermark: all up to that journal batch has been delivered
 }
 
 func (f *feed[T]) run(ctx context.Context) {
@@ -91,13 +104,13 @@ func (f *feed[T]) run(ctx context.Context) {
 	}
 }
 
-// begin reads the watermark, and tells of what came since.
+// begin reads the watermark, and delivers what came since.
 func (f *feed[T]) begin(ctx context.Context) bool {
-	return f.persist(ctx, "read the watermark", f.readMark) && f.catchUp(ctx)
+	return f.retry(ctx, "read the watermark", f.readMark) && f.catchUp(ctx)
 }
 
-// collect takes announcements until it is time for a watermark, and delivers them
-// in batches. caughtUp: it has taken all that there was.
+// collect delivers announcements in batches until it is time for a watermark.
+// caughtUp: it has delivered all that there were.
 func (f *feed[T]) collect(ctx context.Context) (caughtUp, ok bool) {
 	until, stop := f.s.o.Clock.Timer(feedMark)
 	defer stop()
@@ -114,7 +127,7 @@ func (f *feed[T]) collect(ctx context.Context) (caughtUp, ok bool) {
 					halt()
 					return false, false
 				}
-				if f.take(ev); full == nil {
+				if f.add(ev); full == nil {
 					full, halt = f.s.o.Clock.Timer(feedDelay)
 				}
 			case <-full:
@@ -137,27 +150,28 @@ func (f *feed[T]) collect(ctx context.Context) (caughtUp, ok bool) {
 	}
 }
 
-func (f *feed[T]) take(ev effects.Event) {
+// add adds an announcement to the batch.
+func (f *feed[T]) add(ev effects.Event) {
 	var v T
 	if err := json.Unmarshal(ev.Data, &v); err != nil { // the machine made it
-		f.s.log.Error("an announcement cannot be read", "event", ev.Kind.String(), "run", ev.Source.ID, "error", err)
+		f.s.log.Error("could not decode an announcement", "event", ev.Kind.String(), "run", ev.Source.ID, "error", err)
 		return
 	}
 	f.batch = append(f.batch, v)
 }
 
-// flush delivers the batch, and tries again until that goes well or ctx ends.
+// flush delivers the batch, and tries until it succeeds or ctx ends.
 func (f *feed[T]) flush(ctx context.Context) bool {
 	if len(f.batch) == 0 {
 		return ctx.Err() == nil
 	}
-	ok := f.persist(ctx, "deliver", func(ctx context.Context) error { return f.deliver(ctx, f.batch) })
+	ok := f.retry(ctx, "deliver", func(ctx context.Context) error { return f.deliver(ctx, f.batch) })
 	f.batch = nil // the receiver may keep it
 	return ok
 }
 
-// persist does something until it goes well; false where ctx has ended.
-func (f *feed[T]) persist(ctx context.Context, what string, fn func(context.Context) error) bool {
+// retry does a step until it succeeds; false if ctx has ended.
+func (f *feed[T]) retry(ctx context.Context, step string, fn func(context.Context) error) bool {
 	var wait backoff
 	for {
 		err := fn(ctx)
@@ -169,16 +183,16 @@ func (f *feed[T]) persist(ctx context.Context, what string, fn func(context.Cont
 		case errors.Is(err, shell.ErrStopped):
 			return false
 		}
-		f.s.log.Error("could not tell what runs have come to; trying again", "feed", f.name, "step", what, "error", err)
+		f.s.log.Error("could not deliver what runs have announced; trying again", "feed", f.name, "step", step, "error", err)
 		if !f.s.pause(ctx, wait.next()) {
 			return false
 		}
 	}
 }
 
-// reached is the journal batch that the store is at: all that was announced by then
+// storeSeq is the journal batch that the store is at: all that was announced by then
 // is in the subscription.
-func (f *feed[T]) reached(ctx context.Context) (seq uint64, err error) {
+func (f *feed[T]) storeSeq(ctx context.Context) (seq uint64, err error) {
 	err = f.s.e.Store().View(ctx, func(tx store.ReadTx) error {
 		seq, err = tx.Seq()
 		return err
@@ -186,17 +200,17 @@ func (f *feed[T]) reached(ctx context.Context) (seq uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// The loop answers after it has announced what it has committed; that it could not
-	// commit something is of no concern.
+	// The loop answers after it has announced what it has committed. It does not matter
+	// whether its last commit failed.
 	if err := f.s.e.Health(ctx); errors.Is(err, shell.ErrStopped) {
 		return 0, err
 	}
 	return seq, ctx.Err()
 }
 
-// advance moves the watermark to where the store is, once all of that is taken.
+// advance moves the watermark to where the store is, once all of that is delivered.
 func (f *feed[T]) advance(ctx context.Context) {
-	seq, err := f.reached(ctx)
+	seq, err := f.storeSeq(ctx)
 	if err != nil || seq == f.mark {
 		return
 	}
@@ -205,14 +219,14 @@ func (f *feed[T]) advance(ctx context.Context) {
 	}
 }
 
-// drain takes and delivers what is in the subscription now.
+// drain delivers what is in the subscription now.
 func (f *feed[T]) drain(ctx context.Context) bool {
 	for range len(f.sub.C) {
 		ev, open := <-f.sub.C
 		if !open {
 			return false
 		}
-		f.take(ev)
+		f.add(ev)
 		if len(f.batch) >= feedBatch && !f.flush(ctx) {
 			return false
 		}
@@ -220,7 +234,7 @@ func (f *feed[T]) drain(ctx context.Context) bool {
 	return f.flush(ctx)
 }
 
-// catchUp tells of each run that was written after the watermark.
+// catchUp delivers each run that was written after the watermark.
 func (f *feed[T]) catchUp(ctx context.Context) bool {
 	for {
 		dropped := f.sub.Dropped()
@@ -228,11 +242,11 @@ func (f *feed[T]) catchUp(ctx context.Context) bool {
 			return false
 		}
 		var seq uint64
-		ok := f.persist(ctx, "read the runs again", func(ctx context.Context) (err error) {
-			if seq, err = f.reached(ctx); err != nil {
+		ok := f.retry(ctx, "read the runs", func(ctx context.Context) (err error) {
+			if seq, err = f.storeSeq(ctx); err != nil {
 				return err
 			}
-			return f.readAgain(ctx)
+			return f.readWritten(ctx)
 		})
 		if !ok || !f.flush(ctx) {
 			return false
@@ -245,8 +259,8 @@ func (f *feed[T]) catchUp(ctx context.Context) bool {
 	}
 }
 
-// readAgain reads the runs that were written after the watermark.
-func (f *feed[T]) readAgain(ctx context.Context) error {
+// readWritten reads the runs that were written after the watermark, and delivers them.
+func (f *feed[T]) readWritten(ctx context.Context) error {
 	var from store.Cursor
 	for more := true; more; {
 		var found []core.Orchestrator
@@ -258,7 +272,7 @@ func (f *feed[T]) readAgain(ctx context.Context) error {
 			more = len(entries) == feedBatch
 			for _, c := range entries {
 				if from = c; f.decode(tx, c, &found) != nil {
-					f.s.log.Warn("a run cannot be read: nobody is told of it", "feed", f.name, "run", c.ID)
+					f.s.log.Warn("could not read a run: it is not delivered", "feed", f.name, "run", c.ID)
 				}
 			}
 			return nil
@@ -276,7 +290,7 @@ func (f *feed[T]) readAgain(ctx context.Context) error {
 	return nil
 }
 
-// decode adds the run where it was written after the watermark.
+// decode adds the run to found if it was written after the watermark.
 func (f *feed[T]) decode(tx store.ReadTx, c store.Cursor, found *[]core.Orchestrator) error {
 	rec, err := tx.Get(core.KindOrchestrator, c.ID)
 	if err != nil || rec.Seq <= f.mark {
@@ -305,14 +319,14 @@ func (f *feed[T]) readMark(ctx context.Context) error {
 		if len(b) == 8 {
 			f.mark = binary.BigEndian.Uint64(b)
 		}
-		if f.mark > seq { // of another store: all is told again
+		if f.mark > seq { // of another store: all is delivered again
 			f.mark = 0
 		}
 		return nil
 	})
 }
 
-// storeMark keeps the watermark. Where that fails more is told again, no more.
+// storeMark stores the watermark. If that fails, more is delivered again later.
 func (f *feed[T]) storeMark(ctx context.Context, seq uint64) {
 	if seq == f.mark {
 		return
@@ -322,7 +336,7 @@ func (f *feed[T]) storeMark(ctx context.Context, seq uint64) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			f.s.log.Warn("the watermark could not be stored", "feed", f.name, "error", fmt.Errorf("set %s: %w", f.metaName(), err))
+			f.s.log.Warn("could not store the watermark", "feed", f.name, "error", fmt.Errorf("set %s: %w", f.metaName(), err))
 		}
 		return
 	}

@@ -89,12 +89,12 @@ func wanted(o core.Orchestrator, attempt uint32) bool {
 
 // createRun creates the attempt (004 createKubernetesJob).
 func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.CreateRun) (json.RawMessage, error) {
-	leave, err := s.turns.enter(ctx, o.ID)
+	unlock, err := s.runLocks.Lock(ctx, o.ID)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	// Whoever had the turn before may have been at it for long.
+	defer unlock()
+	// Whoever held the lock before may have held it for long.
 	if o, err = s.e.Runs().Get(ctx, o.ID); err != nil {
 		return nil, err
 	}
@@ -132,13 +132,14 @@ func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.
 	return answered(clusterAnswer{APICalls: calls}, err)
 }
 
-// remove deletes an attempt once it is its turn, unless keep then says not to.
+// remove deletes an attempt once no other call changes its run's pods, unless keep
+// then says not to.
 func (s *Service) remove(ctx context.Context, r Runner, a Attempt, keep func() bool) (int, error) {
-	leave, err := s.turns.enter(ctx, a.Run)
+	unlock, err := s.runLocks.Lock(ctx, a.Run)
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
+	defer unlock()
 	if keep != nil && keep() {
 		return 0, nil
 	}

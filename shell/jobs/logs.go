@@ -15,19 +15,22 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-// Logs copies the logs of an attempt of a run to w: the stored ones, or while there
-// are none yet those of its pod. With o.Follow it waits for the pod where there is
-// none yet, and goes on until the attempt has ended. o.Container counts for a pod
-// alone: the stored ones are of all containers, and are given whole. An
-// [ErrNoPod] that says the reason where there are none: the error does not name the
-// run and the attempt. It waits until Run knows the engine.
+// ErrNoPod says that an attempt has no pod whose logs could be read.
+var ErrNoPod = errors.New("there is no pod")
+
+// Logs copies the logs of an attempt of a run to w: the stored logs, or while there
+// are none yet those of its pod. With o.Follow it waits for the pod if there is none
+// yet, and goes on until the attempt has ended. o.Container counts for a pod alone:
+// stored logs are of all containers, and are given whole. If there are no logs the
+// error is an [ErrNoPod] that says why; it does not name the run and the attempt. Logs
+// waits until Run knows the engine.
 func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
 	if _, err := s.engine(ctx); err != nil {
 		return err
 	}
-	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: &prefix{w: w, sum: sha256.New()}}
+	l := &logReader{s: s, run: run, attempt: attempt, o: o, w: &hashed{w: w, sum: sha256.New()}}
 	if !o.Follow {
-		_, err := l.once(ctx)
+		_, err := l.copyNew(ctx)
 		return err
 	}
 	// Whatever changes after this is heard of.
@@ -38,7 +41,7 @@ func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint3
 		if l.run, err = s.e.Runs().Get(ctx, run.ID); err != nil {
 			return err
 		}
-		done, err := l.once(ctx)
+		done, err := l.copyNew(ctx)
 		if done || err != nil && !l.mayCome(err) {
 			return err
 		}
@@ -58,7 +61,7 @@ func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint3
 	}
 }
 
-// followPoll is how often a reader looks for himself: a bus may drop what it says.
+// followPoll is how often a reader reads the run by itself: the bus may drop events.
 const followPoll = 5 * time.Second
 
 // logReader reads the logs of one attempt for one reader.
@@ -67,15 +70,15 @@ type logReader struct {
 	run     core.Orchestrator
 	attempt uint32
 	o       LogOptions
-	w       *prefix
-	whole   bool // the pod's logs were followed to their end
+	w       *hashed // what was copied
+	whole   bool    // the pod's logs were followed to their end
 }
 
-// mayCome reports whether there may be logs later that are not there now.
-func (l *logReader) mayCome(err error) bool { return errors.Is(err, ErrNoPod) && !l.over() }
+// mayCome reports whether there may be logs later, though there are none now.
+func (l *logReader) mayCome(err error) bool { return errors.Is(err, ErrNoPod) && !l.ended() }
 
-// over reports whether the attempt has ended, and all that is kept of it is stored.
-func (l *logReader) over() bool {
+// ended reports whether the attempt has ended, and all that is kept of it is stored.
+func (l *logReader) ended() bool {
 	o := l.run
 	if o.RetryAttempt != l.attempt {
 		return o.RetryAttempt > l.attempt || o.State.Terminal()
@@ -83,35 +86,35 @@ func (l *logReader) over() bool {
 	return o.State == core.OrchestratorRetrying || o.State.Terminal() && !o.InCluster
 }
 
-// once copies what there is, as far as it was not copied yet; done: there will be
-// no more.
-func (l *logReader) once(ctx context.Context) (done bool, err error) {
+// copyNew copies the logs that there are, as far as they were not copied yet; done:
+// there will be no more.
+func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 	if l.whole { // what is stored is the same, in another order, and perhaps of more containers
-		return l.over(), nil
+		return l.ended(), nil
 	}
-	if done, err = l.stored(ctx); done || err != nil {
+	if done, err = l.copyStored(ctx); done || err != nil {
 		return done, err
 	}
 	o := l.run
 	switch {
 	case o.RetryAttempt == l.attempt && o.InCluster:
-		return false, l.live(ctx)
-	case l.w.n > 0 && l.over():
+		return false, l.copyLive(ctx)
+	case l.w.n > 0 && l.ended():
 		return true, nil
 	case o.RetryAttempt < l.attempt:
 		return false, noLogsError("it has not begun")
 	case o.RetryAttempt == l.attempt && o.Logs.Error != "":
 		return false, noLogsError(o.Logs.Error)
-	case l.over() && o.Config.Logs.Discard:
+	case l.ended() && o.Config.Logs.Discard:
 		return false, noLogsError("its job keeps no logs")
-	case l.over():
+	case l.ended():
 		return false, noLogsError("it has left none")
 	}
 	return false, noLogsError("there is no pod yet")
 }
 
-// noLogsError is an [ErrNoPod] that says why in its own words; of which attempt, who
-// asks knows.
+// noLogsError is an [ErrNoPod] that says why there are no logs. It does not name the
+// attempt: the caller does.
 type noLogsError string
 
 // Error implements error.
@@ -120,8 +123,8 @@ func (e noLogsError) Error() string { return string(e) }
 // Unwrap lets [errors.Is] find it.
 func (noLogsError) Unwrap() error { return ErrNoPod }
 
-// stored copies what is stored.
-func (l *logReader) stored(ctx context.Context) (bool, error) {
+// copyStored copies the stored logs; done: there are some.
+func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
 	text, err := l.s.logs.Log(ctx, l.run.ID, l.attempt)
 	if errors.Is(err, shell.ErrNotFound) {
 		return false, nil
@@ -129,7 +132,7 @@ func (l *logReader) stored(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !l.w.of(text) {
+	if !l.w.isPrefixOf(text) {
 		// The reader has seen what was dropped, or one container of several, or several
 		// whose stretches are stored in another order.
 		text = []byte("… the rest is in the stored logs …\n")
@@ -140,8 +143,8 @@ func (l *logReader) stored(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// live copies what the pod writes.
-func (l *logReader) live(ctx context.Context) error {
+// copyLive copies what the pod writes.
+func (l *logReader) copyLive(ctx context.Context) error {
 	name, r, err := l.s.runner(l.run.Config)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", l.run.RunID, err)
@@ -154,23 +157,23 @@ func (l *logReader) live(ctx context.Context) error {
 	return nil
 }
 
-// prefix knows what was written to it well enough to tell whether a text begins so.
-type prefix struct {
+// hashed is a writer that can tell whether a text begins with what was written to it.
+type hashed struct {
 	w   io.Writer
-	sum hash.Hash
-	n   int64
+	sum hash.Hash // of what was written
+	n   int64     // bytes that were written
 }
 
 // Write implements [io.Writer].
-func (p *prefix) Write(b []byte) (int, error) {
+func (p *hashed) Write(b []byte) (int, error) {
 	n, err := p.w.Write(b)
 	p.sum.Write(b[:n])
 	p.n += int64(n)
 	return n, err
 }
 
-// of reports whether a text begins with all that was written.
-func (p *prefix) of(text []byte) bool {
+// isPrefixOf reports whether a text begins with all that was written.
+func (p *hashed) isPrefixOf(text []byte) bool {
 	if p.n > int64(len(text)) {
 		return false
 	}

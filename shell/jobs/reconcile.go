@@ -15,16 +15,16 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
-// reconcile holds what a runner has against the store, in both directions, at once
-// and every ReconcileEvery, until ctx ends: lost attempts and strays by themselves,
-// so that a deletion that does not come to an end hides nothing that is lost.
+// reconcile compares what a runner holds with the store, at once and every
+// ReconcileEvery, until ctx ends. It looks for lost attempts and for strays in two
+// goroutines, so that a deletion that does not come to an end hides no lost attempt.
 func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
 	var wg sync.WaitGroup
-	for _, look := range []func(context.Context, string, Runner) error{s.findLost, s.findStrays} {
+	for _, compare := range []func(context.Context, string, Runner) error{s.findLost, s.findStrays} {
 		wg.Go(func() {
-			for again := true; again; again = s.pause(ctx, s.o.ReconcileEvery) {
-				if err := look(ctx, name, r); err != nil && ctx.Err() == nil {
-					s.log.Error("cluster and store could not be held against one another", "runner", name, "error", err)
+			for lasts := true; lasts; lasts = s.pause(ctx, s.o.ReconcileEvery) {
+				if err := compare(ctx, name, r); err != nil && ctx.Err() == nil {
+					s.log.Error("could not compare the cluster with the store", "runner", name, "error", err)
 				}
 			}
 		})
@@ -48,12 +48,13 @@ func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
 	return nil
 }
 
-// lostAfter is how long a lost attempt is not held before its run is told.
+// lostAfter is how long an attempt must be missing before its run is told that it is
+// lost.
 const lostAfter = 10 * time.Second
 
-// findLost tells the runs whose attempts were created, and that the runner does not
-// hold. The runs are read before what is held, and all is looked at twice: the runner
-// may hear of what it has created a little later.
+// findLost tells a run that its pod is lost, if the attempt was created and the runner
+// does not hold it. The runs are read before what is held, and both are compared twice:
+// the runner may hear of what it has created a little later.
 func (s *Service) findLost(ctx context.Context, name string, r Runner) error {
 	missing, err := s.notHeld(ctx, name, r)
 	if err != nil || len(missing) == 0 || !s.pause(ctx, lostAfter) {
@@ -65,7 +66,7 @@ func (s *Service) findLost(ctx context.Context, name string, r Runner) error {
 	}
 	for a := range missing {
 		if still[a] {
-			s.lost(ctx, name, a)
+			s.reportLost(ctx, name, a)
 		}
 	}
 	return nil
@@ -84,13 +85,12 @@ func (s *Service) notHeld(ctx context.Context, name string, r Runner) (map[Attem
 	return missing, err
 }
 
-// inCluster lists the attempts that runs may have with a runner, and those of them
-// that must be there: their creation has been answered, and nobody is about to
-// delete them.
+// inCluster lists the attempts whose pods a runner may hold, and those of them that it
+// must hold: their creation has been answered, and nobody is about to delete them.
 func (s *Service) inCluster(ctx context.Context, name string) (known, created map[Attempt]bool, err error) {
 	known, created = make(map[Attempt]bool), make(map[Attempt]bool)
 	err = s.eachInCluster(ctx, func(o core.Orchestrator) {
-		if s.has(o, name) {
+		if s.mayHold(o, name) {
 			a := Attempt{Run: o.ID, N: o.RetryAttempt}
 			known[a] = true
 			if wanted(o, a.N) && len(o.Pending.Open) == 0 || o.Step == core.StepAdopted {
@@ -101,7 +101,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 	return known, created, err
 }
 
-// eachInCluster reads the runs that may have something in a cluster.
+// eachInCluster calls fn with each run that may have pods in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
 	for o, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Orchestrator, string, error) {
 		return s.e.Runs().List(ctx, shell.JobRunFilter{InCluster: true}, p)
@@ -120,11 +120,13 @@ func (s *Service) isOf(o core.Orchestrator, name string) bool {
 	return err == nil && n == name
 }
 
-// has reports whether the run may have something with the runner.
-func (s *Service) has(o core.Orchestrator, name string) bool { return s.isOf(o, name) && o.InCluster }
+// mayHold reports whether the runner may hold pods of the run.
+func (s *Service) mayHold(o core.Orchestrator, name string) bool {
+	return s.isOf(o, name) && o.InCluster
+}
 
-// lost tells a run that its pod is gone (E10).
-func (s *Service) lost(ctx context.Context, name string, a Attempt) {
+// reportLost tells a run that its pod is gone (E10).
+func (s *Service) reportLost(ctx context.Context, name string, a Attempt) {
 	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", a.Name(), "run", a.Run)
 	k := sink{s: s, runner: name}
 	k.tell(ctx, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
@@ -133,8 +135,8 @@ func (s *Service) lost(ctx context.Context, name string, a Attempt) {
 const (
 	// strayDeletions is how many strays are deleted at a time.
 	strayDeletions = 8
-	// strayLimit is how long one may take before the next one has its turn. It is tried
-	// again the next time.
+	// strayLimit is how long one deletion may take before the next stray is deleted. The
+	// next comparison finds the stray once more.
 	strayLimit = 2 * time.Minute
 )
 
@@ -143,56 +145,56 @@ const (
 func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held []Attempt, known map[Attempt]bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	places := make(chan struct{}, strayDeletions)
+	slots := make(chan struct{}, strayDeletions)
 	for _, a := range held {
-		if known[a] || !s.stray(ctx, name, a) {
+		if known[a] || !s.isStray(ctx, name, a) {
 			continue
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			s.deleteStray(ctx, name, r, a)
 		})
 	}
 }
 
-// stray reports whether an attempt belongs to no run. Where the store cannot tell,
-// it does not: what is damaged may be mended.
-func (s *Service) stray(ctx context.Context, name string, a Attempt) bool {
+// isStray reports whether an attempt belongs to no run. An attempt whose run cannot be
+// read is none: what is damaged may be mended.
+func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
 	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
 		return true
 	case err != nil:
 		if ctx.Err() == nil {
-			s.log.Error("it cannot be told whose pod it is", "runner", name, "pod", a.Name(), "error", err)
+			s.log.Error("could not find out which run the pod belongs to", "runner", name, "pod", a.Name(), "error", err)
 		}
 		return false
 	}
-	return !s.has(o, name) || o.RetryAttempt != a.N
+	return !s.mayHold(o, name) || o.RetryAttempt != a.N
 }
 
-// deleteStray deletes it, unless it has become a run's meanwhile.
+// deleteStray deletes a stray, unless it belongs to a run by now.
 func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Attempt) {
 	log := s.log.With("runner", name, "pod", a.Name(), "run", a.Run)
 	log.Warn("a pod belongs to no run: deleting it")
-	ctx, done := s.within(ctx, strayLimit)
+	ctx, done := s.withTimeout(ctx, strayLimit)
 	defer done()
-	_, err := s.remove(ctx, r, a, func() bool { return !s.stray(ctx, name, a) })
+	_, err := s.remove(ctx, r, a, func() bool { return !s.isStray(ctx, name, a) })
 	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
-		log.Error("a pod that belongs to no run could not be deleted; trying again later", "error", err)
+		log.Error("could not delete a pod that belongs to no run; trying again later", "error", err)
 	}
 }
 
-// errTooLong is the cause of a context that [Service.within] ends.
+// errTooLong is the cause of a context that [Service.withTimeout] ends.
 var errTooLong = errors.New("it takes too long")
 
-// within bounds a context by the service's clock; done waits for all that it needs.
-func (s *Service) within(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
+// withTimeout bounds a context by the service's clock; done releases what it needs.
+func (s *Service) withTimeout(ctx context.Context, d time.Duration) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -206,27 +208,27 @@ func (s *Service) within(ctx context.Context, d time.Duration) (_ context.Contex
 	}
 }
 
-// tidy looks after what belongs to no runner, as often as reconcile does.
-func (s *Service) tidy(ctx context.Context) {
+// cleanUp looks after what belongs to no runner, as often as reconcile does.
+func (s *Service) cleanUp(ctx context.Context) {
 	for {
-		s.look(ctx, "the runs of unknown runners", s.tellUnknown)
-		s.look(ctx, "the locks of ended runs", s.releaseLocks)
-		s.look(ctx, "the jobs of ended actions", s.deleteActionJobs)
+		s.cleanUpStep(ctx, "the runs of unknown runners", s.logUnknownRunners)
+		s.cleanUpStep(ctx, "the locks of ended runs", s.releaseLocks)
+		s.cleanUpStep(ctx, "the jobs of ended actions", s.deleteActionJobs)
 		if !s.pause(ctx, s.o.ReconcileEvery) {
 			return
 		}
 	}
 }
 
-func (s *Service) look(ctx context.Context, after string, fn func(context.Context) error) {
+func (s *Service) cleanUpStep(ctx context.Context, what string, fn func(context.Context) error) {
 	if err := fn(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("could not clean up; trying again later", "what", after, "error", err)
+		s.log.Error("could not clean up; trying again later", "what", what, "error", err)
 	}
 }
 
-// tellUnknown names the runners that runs have something with, and that are not
-// configured any more: nobody hears of those runs, which will be orphaned.
-func (s *Service) tellUnknown(ctx context.Context) error {
+// logUnknownRunners logs the runners that are not configured any more, and that runs
+// may have pods with: nobody watches those pods, and the runs will be orphaned.
+func (s *Service) logUnknownRunners(ctx context.Context) error {
 	unknown := make(map[string]int)
 	err := s.eachInCluster(ctx, func(o core.Orchestrator) {
 		if _, _, err := s.runner(o.Config); err != nil {
@@ -240,8 +242,8 @@ func (s *Service) tellUnknown(ctx context.Context) error {
 	return err
 }
 
-// releaseLocks gives back the locks of runs that are over: a run gives back what it
-// knows of, but a checker may have taken one for a run that had gone by then.
+// releaseLocks releases the locks of runs that have ended: a run releases those that it
+// knows of, but a checker may have taken one for a run that had ended by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
 	for l, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Lock, string, error) {
 		return s.e.Locks().List(ctx, shell.MachineFilter{}, p)
@@ -258,7 +260,7 @@ func (s *Service) releaseLocks(ctx context.Context) error {
 
 func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	id, isRun := core.RunOfLockHolder(l.Holder)
-	if !isRun || !s.runIsOver(ctx, id) {
+	if !isRun || !s.runHasEnded(ctx, id) {
 		return nil
 	}
 	_, err := s.e.Locks().Send(ctx, shell.Scope{Namespace: l.Namespace, Tenant: l.Tenant}, l.Name,
@@ -272,8 +274,9 @@ func (s *Service) releaseLock(ctx context.Context, l core.Lock) error {
 	return err
 }
 
-// runIsOver reports whether nothing of a run will go on.
-func (s *Service) runIsOver(ctx context.Context, id uuid.UUID) bool {
+// runHasEnded reports whether a run has ended, and neither pods nor effects of it are
+// left.
+func (s *Service) runHasEnded(ctx context.Context, id uuid.UUID) bool {
 	o, err := s.e.Runs().Get(ctx, id)
 	if errors.Is(err, shell.ErrNotFound) {
 		return true

@@ -46,7 +46,7 @@ func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
 				broken.Store(true)
 				pass(10 * time.Minute)
 				assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
-				assert.Contains(t, r.log.String(), "cluster and store could not be held against one another")
+				assert.Contains(t, r.log.String(), "could not compare the cluster with the store")
 				assert.Contains(t, r.log.String(), errCluster.Error())
 				broken.Store(false)
 				r.fake.Vanish(a)
@@ -198,7 +198,7 @@ func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
 		st.id.Store(nil)
 		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
 		assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
-		assert.Contains(t, r.log.String(), "it cannot be told whose pod it is")
+		assert.Contains(t, r.log.String(), "could not find out which run the pod belongs to")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/keymutex"
 )
 
 // Options configure a [Service]. The zero value of each field but Runners is a
@@ -40,7 +41,7 @@ type Options struct {
 	// before it is orphaned (004 MaxMissedOrchestratorHeartbeats; default 3).
 	HeartbeatInterval time.Duration
 	MaxMissed         int
-	// ReconcileEvery is how often cluster and store are held against one another
+	// ReconcileEvery is how often what the runners hold is compared with the store
 	// (default 5 min), besides at the start.
 	ReconcileEvery time.Duration
 	// LogHeadBytes and LogTailBytes are what is kept of an attempt's logs where a job
@@ -120,7 +121,7 @@ func namesOf(runners map[string]Runner) string {
 	return strings.Join(slices.Sorted(maps.Keys(runners)), ", ")
 }
 
-// Service is the shell of all runs. Make it with [New], give the engine its
+// Service carries out what all runs ask for. Make it with [New], give the engine its
 // Interpreters, then call Run beside [shell.Engine.Run]. It is safe for concurrent
 // use.
 //
@@ -133,7 +134,9 @@ type Service struct {
 	ready chan struct{} // closed once engine and logs are set
 	e     *shell.Engine
 	logs  logStore
-	turns turns
+	// runLocks let one call at a time change what a run has in a cluster: a deletion
+	// waits for a creation that goes on, though nobody wants that any more.
+	runLocks keymutex.Map[uuid.UUID]
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -235,9 +238,9 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		wg.Go(func() { s.watch(ctx, name, r) })
 		wg.Go(func() { s.reconcile(ctx, name, r) })
 	}
-	wg.Go(func() { s.tidy(ctx) })
-	wg.Go(func() { s.beat(ctx) })
-	s.feed(ctx, &wg)
+	wg.Go(func() { s.cleanUp(ctx) })
+	wg.Go(func() { s.sendHeartbeats(ctx) })
+	s.startFeeds(ctx, &wg)
 	wg.Wait()
 	return nil
 }

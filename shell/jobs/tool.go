@@ -196,7 +196,7 @@ func (t tool) cancel(ctx context.Context, c shell.Call, o core.Orchestrator, why
 	n, err := t.s.e.Runs().Send(ctx, o.ID, core.OrchestratorCancel{Reason: fmt.Sprintf("action %s: %s", c.ActionID, why)})
 	var refused *shell.Refusal
 	if err != nil && !errors.As(err, &refused) {
-		c.Logger().Error("the run of the action could not be cancelled", "run_id", o.RunID, "error", err)
+		c.Logger().Error("could not cancel the run of the action", "run_id", o.RunID, "error", err)
 	}
 	if n.ID == o.ID {
 		return n
@@ -256,7 +256,7 @@ func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by
 func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason string) {
 	_, err := s.e.Jobs().Send(ctx, scope, id, core.JobDelete{Reason: reason})
 	if err != nil && !errors.Is(err, shell.ErrNotFound) && !errors.Is(err, shell.ErrStopped) {
-		s.log.Error("the job of an action could not be deleted; trying again later", "job_id", id, "error", err)
+		s.log.Error("could not delete the job of an action; trying again later", "job_id", id, "error", err)
 	}
 }
 

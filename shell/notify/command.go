@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
@@ -65,12 +66,12 @@ func NewCommand(o CommandOptions) (*Command, error) {
 	}
 	for i, arg := range o.Argv {
 		if strings.ContainsRune(arg, 0) {
-			return nil, fmt.Errorf("Argv[%d]: %q has a NUL byte", i, clip(arg))
+			return nil, fmt.Errorf("Argv[%d]: %q has a NUL byte", i, clip.Text(arg, maxQuoted))
 		}
 	}
 	for name, value := range o.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", clip(name))
+			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", clip.Text(name, maxQuoted))
 		}
 	}
 	switch {
@@ -104,9 +105,9 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	if err := cmd.Start(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("program %q was not started: %w", clip(argv[0]), cause)
+			return fmt.Errorf("program %q was not started: %w", clip.Text(argv[0], maxQuoted), cause)
 		}
-		err = fmt.Errorf("program %q was not started: %w", clip(argv[0]), err)
+		err = fmt.Errorf("program %q was not started: %w", clip.Text(argv[0], maxQuoted), err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return shell.Permanent(err)
 		}
@@ -114,12 +115,12 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	err := cmd.Wait()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		return fmt.Errorf("program %q was killed: %w", clip(argv[0]), cause)
+		return fmt.Errorf("program %q was killed: %w", clip.Text(argv[0], maxQuoted), cause)
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a child behind
 		return nil
 	}
-	err = fmt.Errorf("program %q: %w", clip(argv[0]), err)
+	err = fmt.Errorf("program %q: %w", clip.Text(argv[0], maxQuoted), err)
 	if text := said.text(); text != "" {
 		err = fmt.Errorf("%w: %q", err, text)
 	}

@@ -3,7 +3,8 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Error says why a notification was not delivered.
@@ -20,7 +21,7 @@ func (e *Error) Error() string {
 	if e.Channel == "" {
 		return "notify: " + e.Problem
 	}
-	return fmt.Sprintf("notify channel %q: %s", clip(e.Channel), e.Problem)
+	return fmt.Sprintf("notify channel %q: %s", clip.Text(e.Channel, maxQuoted), e.Problem)
 }
 
 // Unwrap gives what the channel said.
@@ -34,11 +35,5 @@ func permanent(err error) bool {
 	return errors.As(err, &p) && p.Permanent()
 }
 
-// clip bounds what is quoted in an error.
-func clip(s string) string {
-	const most = 512
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 512

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
@@ -48,7 +49,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	}
 	for name, value := range o.Headers {
 		if !webhook.IsHeaderName(name) {
-			return nil, fmt.Errorf("Headers: %q is not the name of a header", clip(name))
+			return nil, fmt.Errorf("Headers: %q is not the name of a header", clip.Text(name, maxQuoted))
 		}
 		if !webhook.IsHeaderValue(value) {
 			return nil, fmt.Errorf("Headers: the value of %q has a character that no header can have", name)
@@ -88,7 +89,7 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	err = a.Refused(p.URL)
 	if text := strings.TrimSpace(string(a.Body)); text != "" {
-		err = fmt.Errorf("%w: %q", err, clip(text))
+		err = fmt.Errorf("%w: %q", err, clip.Text(text, maxQuoted))
 	}
 	if a.Final(false) { // it has no key
 		return shell.Permanent(err)

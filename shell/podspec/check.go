@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // maxErrors bounds what one answer tells.
@@ -27,7 +29,7 @@ func (f *findings) add(path, format string, args ...any) {
 func check(s *corev1.PodSpec) findings {
 	var f findings
 	if s.RestartPolicy != corev1.RestartPolicyNever {
-		f.add("restartPolicy", "%q must be %q or absent: the job's retry_config says how often it is tried again", clip(string(s.RestartPolicy)), corev1.RestartPolicyNever)
+		f.add("restartPolicy", "%q must be %q or absent: the job's retry_config says how often it is tried again", clip.Text(string(s.RestartPolicy), maxQuoted), corev1.RestartPolicyNever)
 	}
 	if g := s.TerminationGracePeriodSeconds; g != nil && *g < 0 {
 		f.add("terminationGracePeriodSeconds", "%d is negative", *g)
@@ -63,7 +65,7 @@ func checkVolumes(f *findings, volumes []corev1.Volume) map[string]bool {
 		v := &volumes[i]
 		checkLabelName(f, path+".name", v.Name)
 		if names[v.Name] {
-			f.add(path+".name", "%q is the name of another volume too", clip(v.Name))
+			f.add(path+".name", "%q is the name of another volume too", clip.Text(v.Name, maxQuoted))
 		}
 		names[v.Name] = true
 		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && v.EmptyDir.SizeLimit.Sign() < 0 {
@@ -76,7 +78,7 @@ func checkVolumes(f *findings, volumes []corev1.Volume) map[string]bool {
 func checkContainer(f *findings, path string, c *corev1.Container, initial bool, names map[string]string, volumes map[string]bool) {
 	checkLabelName(f, path+".name", c.Name)
 	if other, ok := names[c.Name]; ok && c.Name != "" {
-		f.add(path+".name", "%q is the name of %s too", clip(c.Name), other)
+		f.add(path+".name", "%q is the name of %s too", clip.Text(c.Name, maxQuoted), other)
 	} else {
 		names[c.Name] = path
 	}
@@ -84,12 +86,12 @@ func checkContainer(f *findings, path string, c *corev1.Container, initial bool,
 	case c.Image == "":
 		f.add(path+".image", "missing")
 	case strings.TrimSpace(c.Image) != c.Image:
-		f.add(path+".image", "%q has space around it", clip(c.Image))
+		f.add(path+".image", "%q has space around it", clip.Text(c.Image, maxQuoted))
 	}
 	switch c.ImagePullPolicy {
 	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
-		f.add(path+".imagePullPolicy", "%q is unknown: use %q, %q or %q", clip(string(c.ImagePullPolicy)), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+		f.add(path+".imagePullPolicy", "%q is unknown: use %q, %q or %q", clip.Text(string(c.ImagePullPolicy), maxQuoted), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	}
 	checkRestarts(f, path, c, initial)
 	checkResources(f, path+".resources", c.Resources)
@@ -98,15 +100,15 @@ func checkContainer(f *findings, path string, c *corev1.Container, initial bool,
 		case e.Name == "":
 			f.add(p+".name", "missing")
 		case strings.Contains(e.Name, "="):
-			f.add(p+".name", "%q has a =", clip(e.Name))
+			f.add(p+".name", "%q has a =", clip.Text(e.Name, maxQuoted))
 		case e.Value != "" && e.ValueFrom != nil:
-			f.add(p+".valueFrom", "%q has a value already", clip(e.Name))
+			f.add(p+".valueFrom", "%q has a value already", clip.Text(e.Name, maxQuoted))
 		}
 	}
 	for i, m := range c.VolumeMounts {
 		p := fmt.Sprintf("%s.volumeMounts[%d]", path, i)
 		if !volumes[m.Name] {
-			f.add(p+".name", "there is no volume %q", clip(m.Name))
+			f.add(p+".name", "there is no volume %q", clip.Text(m.Name, maxQuoted))
 		}
 		if m.MountPath == "" {
 			f.add(p+".mountPath", "missing")
@@ -132,9 +134,9 @@ func checkRestarts(f *findings, path string, c *corev1.Container, initial bool) 
 	case p == corev1.ContainerRestartPolicyNever:
 	case p == corev1.ContainerRestartPolicyAlways && initial:
 	case initial:
-		f.add(path+".restartPolicy", "%q must be %q (a sidecar) or absent", clip(string(p)), corev1.ContainerRestartPolicyAlways)
+		f.add(path+".restartPolicy", "%q must be %q (a sidecar) or absent", clip.Text(string(p), maxQuoted), corev1.ContainerRestartPolicyAlways)
 	default:
-		f.add(path+".restartPolicy", "%q must be %q or absent: the job's retry_config says how often it is tried again", clip(string(p)), corev1.ContainerRestartPolicyNever)
+		f.add(path+".restartPolicy", "%q must be %q or absent: the job's retry_config says how often it is tried again", clip.Text(string(p), maxQuoted), corev1.ContainerRestartPolicyNever)
 	}
 }
 
@@ -145,14 +147,14 @@ func checkResources(f *findings, path string, r corev1.ResourceRequirements) {
 	}{{"limits", r.Limits}, {"requests", r.Requests}} {
 		for _, k := range slices.Sorted(maps.Keys(part.list)) {
 			if q := part.list[k]; q.Sign() < 0 {
-				f.add(fmt.Sprintf("%s.%s.%s", path, part.name, clip(string(k))), "%s is negative", q.String())
+				f.add(fmt.Sprintf("%s.%s.%s", path, part.name, clip.Text(string(k), maxQuoted)), "%s is negative", q.String())
 			}
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Requests)) {
 		request, limit := r.Requests[k], r.Limits[k]
 		if _, limited := r.Limits[k]; limited && request.Cmp(limit) > 0 {
-			f.add(fmt.Sprintf("%s.requests.%s", path, clip(string(k))), "%s is more than its limit, %s", request.String(), limit.String())
+			f.add(fmt.Sprintf("%s.requests.%s", path, clip.Text(string(k), maxQuoted)), "%s is more than its limit, %s", request.String(), limit.String())
 		}
 	}
 }
@@ -163,6 +165,6 @@ func checkLabelName(f *findings, path, name string) {
 		return
 	}
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		f.add(path, "%q is not made of up to 63 lower-case letters, digits and hyphens, which it must not begin or end with", clip(name))
+		f.add(path, "%q is not made of up to 63 lower-case letters, digits and hyphens, which it must not begin or end with", clip.Text(name, maxQuoted))
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 var strictForm = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
@@ -25,9 +27,9 @@ func strictErrors(errs []error) error {
 		case m == nil:
 			out = append(out, fmt.Errorf("the pod spec: %w", err))
 		case m[1] == "unknown":
-			out = append(out, fmt.Errorf("%s: unknown field", clip(m[2])))
+			out = append(out, fmt.Errorf("%s: unknown field", clip.Text(m[2], maxQuoted)))
 		default:
-			out = append(out, fmt.Errorf("%s: given twice", clip(m[2])))
+			out = append(out, fmt.Errorf("%s: given twice", clip.Text(m[2], maxQuoted)))
 		}
 	}
 	return errors.Join(out...)
@@ -39,7 +41,7 @@ func locate(tree map[string]any, err error) error {
 	var f findings
 	blame(&f, tree, reflect.TypeFor[corev1.PodSpec](), "")
 	if len(f) == 0 {
-		return fmt.Errorf("the pod spec: %s", clip(err.Error()))
+		return fmt.Errorf("the pod spec: %s", clip.Text(err.Error(), maxQuoted))
 	}
 	return errors.Join(f...)
 }
@@ -72,7 +74,7 @@ func blame(f *findings, v any, t reflect.Type, path string) {
 		}
 	}
 	if len(*f) == before && path != "" {
-		f.add(clip(path), "%s", clip(reason(v, t, err)))
+		f.add(clip.Text(path, maxQuoted), "%s", clip.Text(reason(v, t, err), maxQuoted))
 	}
 }
 
@@ -110,7 +112,7 @@ func typeOf(t reflect.Type, key string) (reflect.Type, bool) {
 // reason says what would be right instead.
 func reason(v any, t reflect.Type, err error) string {
 	b, _ := json.Marshal(v) // it was JSON before
-	got := clip(string(b))
+	got := clip.Text(string(b), maxQuoted)
 	switch t.Kind() {
 	case reflect.String:
 		if _, ok := v.(bool); ok {

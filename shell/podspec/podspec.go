@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // MaxInputBytes bounds what [Parse] reads; comments and indentation count. The
@@ -131,7 +132,7 @@ func notManifest(tree map[string]any) error {
 	case where != "":
 		return fmt.Errorf("kind: a whole %s is given, but a pod spec is wanted: give what is under .%s", kind, where)
 	case kind != "" || version:
-		return fmt.Errorf("kind: a manifest of kind %q is given, but a pod spec is wanted, which begins with containers", clip(kind))
+		return fmt.Errorf("kind: a manifest of kind %q is given, but a pod spec is wanted, which begins with containers", clip.Text(kind, maxQuoted))
 	case spec:
 		return errors.New("spec: unknown field: a pod spec is wanted, not what it is in: give what is under .spec")
 	case template:
@@ -142,12 +143,5 @@ func notManifest(tree map[string]any) error {
 	return nil
 }
 
-const maxClip = 120
-
-// clip bounds a value that goes into an error.
-func clip(s string) string {
-	if len(s) <= maxClip {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxClip], "") + "…"
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 120

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // agent is an [agents.NAME]: what tasks that name it begin with.
@@ -177,7 +178,7 @@ func (t *table) agentTask() *core.AgentPrompt {
 	if n := t.get("agent"); t.is(n, "agent", kindText, "the name of an agent") {
 		a := t.c.agents[n.text]
 		if a == nil {
-			t.say(n, "agent", "there is no [agents.%s]%s", clip(n.text), didYouMean(n.text, t.c.names.agents, true))
+			t.say(n, "agent", "there is no [agents.%s]%s", clip.Text(n.text, maxQuoted), didYouMean(n.text, t.c.names.agents, true))
 		} else if t.c.expand(a.bytes, n.off, join(t.field, "agent")) {
 			a.used = true
 			p = a.prompt

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // compiler makes values of core of a file.
@@ -114,7 +115,7 @@ func (c *compiler) runbook(root *node) *Runbook {
 
 func (c *compiler) checkBookName(t *table, n *node) {
 	if strings.TrimSpace(n.text) == "" || len(n.text) > 100 || strings.ContainsFunc(n.text, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-		t.say(n, "name", "%q is not 1 to 100 bytes of plain text", clip(n.text))
+		t.say(n, "name", "%q is not 1 to 100 bytes of plain text", clip.Text(n.text, maxQuoted))
 	}
 }
 
@@ -192,7 +193,7 @@ func (t *table) factor(key string) uint32 {
 	if percent := math.Round(v * 100); err == nil && percent >= 100 && percent <= 10_000 {
 		return uint32(percent)
 	}
-	t.say(n, key, "%s is not between 1 and 100", clip(n.text))
+	t.say(n, key, "%s is not between 1 and 100", clip.Text(n.text, maxQuoted))
 	return 0
 }
 
@@ -216,7 +217,7 @@ func (t *table) rate(key string) core.QueueRate {
 	t.as(key, n, key)
 	m := rateText.FindStringSubmatch(n.text)
 	if m == nil {
-		t.say(n, key, `%q is not a rate such as "100/1m"`, clip(n.text))
+		t.say(n, key, `%q is not a rate such as "100/1m"`, clip.Text(n.text, maxQuoted))
 		return core.QueueRate{}
 	}
 	per := m[2]
@@ -225,7 +226,7 @@ func (t *table) rate(key string) core.QueueRate {
 	}
 	limit, err := strconv.ParseUint(m[1], 10, 32)
 	if err != nil || limit == 0 {
-		t.say(n, key, `%q is not a rate such as "100/1m": the number before the slash is not between 1 and %d`, clip(n.text), uint32(math.MaxUint32))
+		t.say(n, key, `%q is not a rate such as "100/1m": the number before the slash is not between 1 and %d`, clip.Text(n.text, maxQuoted), uint32(math.MaxUint32))
 		return core.QueueRate{}
 	}
 	return core.QueueRate{Limit: uint32(limit), PerMS: t.parseDuration(n, key, per, time.Millisecond, core.MaxTimeout)}
@@ -378,7 +379,7 @@ func (c *compiler) crossCheck() {
 			continue
 		}
 		names := all[u.what]
-		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip(u.name), didYouMean(u.name, names, false))
+		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip.Text(u.name, maxQuoted), didYouMean(u.name, names, false))
 	}
 }
 

@@ -3,6 +3,8 @@ package runbook
 import (
 	slashes "path"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // path reads a path within the workspace. One that leaves it would be refused when
@@ -10,7 +12,7 @@ import (
 func (t *table) path(key string) string {
 	s := t.text(key)
 	if clean := slashes.Clean(s); !strings.Contains(s, "${") && (clean == ".." || strings.HasPrefix(clean, "../")) {
-		t.say(t.get(key), key, "%q leaves the workspace: want a path within it", clip(s))
+		t.say(t.get(key), key, "%q leaves the workspace: want a path within it", clip.Text(s, maxQuoted))
 	}
 	return s
 }
@@ -19,7 +21,7 @@ func (t *table) path(key string) string {
 func (t *table) branch(key string) string {
 	s := t.text(key)
 	if strings.HasPrefix(s, "-") {
-		t.say(t.get(key), key, "%q begins with '-', like an option", clip(s))
+		t.say(t.get(key), key, "%q begins with '-', like an option", clip.Text(s, maxQuoted))
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // shape is how a node is drawn.
@@ -113,7 +114,7 @@ func (r *Runbook) graph(pipeline string) (*graph, error) {
 			for _, p := range r.Pipelines {
 				names = append(names, p.Name)
 			}
-			return nil, fmt.Errorf("runbook %q has no pipeline %q%s", clip(r.Name), clip(pipeline), didYouMean(pipeline, names, true))
+			return nil, fmt.Errorf("runbook %q has no pipeline %q%s", clip.Text(r.Name, maxQuoted), clip.Text(pipeline, maxQuoted), didYouMean(pipeline, names, true))
 		}
 		d.reach(pipeline)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Limits of a definition with all that it starts: those of core, less what a
@@ -43,7 +44,7 @@ func (c *compiler) link() []core.PipelineDef {
 func (c *compiler) child(s start) *pipeline {
 	p := c.pipelines[s.child]
 	if p == nil && s.child != "" {
-		c.say(s.off, s.field, "there is no [pipelines.%s]%s", clip(s.child), didYouMean(s.child, c.names.pipelines, true))
+		c.say(s.off, s.field, "there is no [pipelines.%s]%s", clip.Text(s.child, maxQuoted), didYouMean(s.child, c.names.pipelines, true))
 	}
 	return p
 }
@@ -95,7 +96,7 @@ func (c *compiler) validate(p *pipeline) {
 		key := strings.Join(slices.Sorted(slices.Values(u.names)), "\x00")
 		err, ok := seen[key]
 		if !ok && len(seen) == maxStarters {
-			c.say(u.off, u.field, "pipeline %q is started with more than %d different sets of values", clip(u.child), maxStarters)
+			c.say(u.off, u.field, "pipeline %q is started with more than %d different sets of values", clip.Text(u.child, maxQuoted), maxStarters)
 			break
 		}
 		if !ok {
@@ -104,7 +105,7 @@ func (c *compiler) validate(p *pipeline) {
 		}
 		if err != nil {
 			first, _, _ := strings.Cut(err.Error(), "\n")
-			c.say(u.off, u.field, "pipeline %q cannot be started from here: %s", clip(u.child), first)
+			c.say(u.off, u.field, "pipeline %q cannot be started from here: %s", clip.Text(u.child, maxQuoted), first)
 		}
 	}
 	n, levels := measure(d)
@@ -117,7 +118,7 @@ func (c *compiler) inputs(p *pipeline, u start) {
 	for _, in := range p.def.Inputs {
 		declared = append(declared, in.Name)
 		if in.Required && !slices.Contains(u.names, in.Name) {
-			c.say(u.off, u.field, "pipeline %q needs the input %q, which it is not given here", clip(u.child), clip(in.Name))
+			c.say(u.off, u.field, "pipeline %q needs the input %q, which it is not given here", clip.Text(u.child, maxQuoted), clip.Text(in.Name, maxQuoted))
 		}
 	}
 	if !u.always {
@@ -125,7 +126,7 @@ func (c *compiler) inputs(p *pipeline, u start) {
 	}
 	for _, name := range u.names {
 		if !slices.Contains(declared, name) {
-			c.warn(u.off, u.field, "pipeline %q has no input %q%s", clip(u.child), clip(name), didYouMean(name, declared, false))
+			c.warn(u.off, u.field, "pipeline %q has no input %q%s", clip.Text(u.child, maxQuoted), clip.Text(name, maxQuoted), didYouMean(name, declared, false))
 		}
 	}
 }
@@ -177,9 +178,9 @@ func (p *pipeline) putIn(c *compiler) {
 func clipped(names []string) []string {
 	out := make([]string, 0, len(names))
 	for _, n := range names {
-		out = append(out, clip(n))
+		out = append(out, clip.Text(n, maxQuoted))
 		if len(out) == 8 && len(names) > 9 {
-			return append(out, "…", clip(names[len(names)-1]))
+			return append(out, "…", clip.Text(names[len(names)-1], maxQuoted))
 		}
 	}
 	return out

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // givenMembers are those of what nobody declares: what else is asked of them is
@@ -34,7 +36,7 @@ func (c *compiler) members(n *node, field string) {
 	case kindText:
 		for _, m := range givenMember.FindAllStringSubmatch(n.text, -1) {
 			if known := givenMembers[m[2]]; m[1] == "" && !slices.Contains(known, m[3]) {
-				c.warn(n.off, field, "${%s.%s}: %s has no %q%s", m[2], clip(m[3]), m[2], clip(m[3]), didYouMean(m[3], known, true))
+				c.warn(n.off, field, "${%s.%s}: %s has no %q%s", m[2], clip.Text(m[3], maxQuoted), m[2], clip.Text(m[3], maxQuoted), didYouMean(m[3], known, true))
 			}
 		}
 	case kindInteger, kindFloat, kindBoolean, kindDate:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // pipeline is a [pipelines.NAME] before its pipelines are put into it.
@@ -86,11 +87,11 @@ func (t *table) phase(p *pipeline, i int) core.PhaseDef {
 	case 1:
 	case 0:
 		t.done()
-		t.c.say(t.off, t.field, "phase %q does nothing: give it one of %s", clip(d.Name), strings.Join(actionKeys[:], ", "))
+		t.c.say(t.off, t.field, "phase %q does nothing: give it one of %s", clip.Text(d.Name, maxQuoted), strings.Join(actionKeys[:], ", "))
 		return d
 	default:
 		second, _ := t.n.get(given[1])
-		t.c.say(second.off, t.field, "phase %q does %s: give it one of them, and the other ones a phase each", clip(d.Name), strings.Join(given, " and "))
+		t.c.say(second.off, t.field, "phase %q does %s: give it one of them, and the other ones a phase each", clip.Text(d.Name, maxQuoted), strings.Join(given, " and "))
 		return d
 	}
 	t.act(given[0], &d, p, i)
@@ -179,7 +180,7 @@ func (t *table) when(key string) *core.When {
 		w.Equals = json.RawMessage("true")
 	}
 	if strings.HasPrefix(w.Ref, "${") {
-		in.say(in.get("ref"), "ref", "%q: leave the ${ and } out", clip(w.Ref))
+		in.say(in.get("ref"), "ref", "%q: leave the ${ and } out", clip.Text(w.Ref, maxQuoted))
 	}
 	in.done()
 	return w
@@ -193,7 +194,7 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
-			t.say(e.value, key, "there is no [strategies.%s]%s", clip(e.value.text), didYouMean(e.value.text, t.c.names.strategies, true))
+			t.say(e.value, key, "there is no [strategies.%s]%s", clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names.strategies, true))
 			return nil
 		}
 		s.used = true
@@ -256,7 +257,7 @@ func (t *table) wait(key string) *core.WaitPhase {
 		if n.kind == kindDate {
 			w.Until = strings.Replace(n.text, " ", "T", 1)
 			if _, err := time.Parse(time.RFC3339, w.Until); err != nil {
-				in.say(n, "until", "%s has no time or no zone: write it such as 2027-01-31T09:00:00Z", clip(n.text))
+				in.say(n, "until", "%s has no time or no zone: write it such as 2027-01-31T09:00:00Z", clip.Text(n.text, maxQuoted))
 			}
 		}
 	}
@@ -271,7 +272,7 @@ func (t *table) takeSemaphore(key string) *core.SemaphorePhase {
 	}
 	s := &core.SemaphorePhase{Name: in.text("name"), Slots: in.number("slots"), TTLMS: in.duration("ttl")}
 	if total, ok := t.c.slots[s.Name]; ok && s.Slots > total {
-		in.say(in.get("slots"), "slots", "%d are more than the %d of [semaphores.%s]: it would wait for ever", s.Slots, total, clip(s.Name))
+		in.say(in.get("slots"), "slots", "%d are more than the %d of [semaphores.%s]: it would wait for ever", s.Slots, total, clip.Text(s.Name, maxQuoted))
 	}
 	in.use("name", "semaphore")
 	in.done()

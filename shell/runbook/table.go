@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // table reads the keys of a table. Which keys there are is known from those that
@@ -121,7 +122,7 @@ func (t *table) integer(key string, least, most int64) int64 {
 	t.as(key, n, key)
 	v, err := strconv.ParseInt(n.text, 0, 64)
 	if err != nil || v < least || v > most {
-		t.say(n, key, "%s is not between %d and %d", clip(n.text), least, most)
+		t.say(n, key, "%s is not between %d and %d", clip.Text(n.text, maxQuoted), least, most)
 		return 0
 	}
 	return v
@@ -158,11 +159,11 @@ func (t *table) parseDuration(n *node, key, s string, least, most time.Duration)
 	d, err := time.ParseDuration(rest)
 	switch d += whole; {
 	case err != nil:
-		t.say(n, key, `%q is not a duration such as "90s", "5m", "1h30m" or "7d"`, clip(s))
+		t.say(n, key, `%q is not a duration such as "90s", "5m", "1h30m" or "7d"`, clip.Text(s, maxQuoted))
 	case d < least || d > most:
-		t.say(n, key, "%s is not between %s and %s", clip(s), readable(least), readable(most))
+		t.say(n, key, "%s is not between %s and %s", clip.Text(s, maxQuoted), readable(least), readable(most))
 	case d%time.Millisecond != 0:
-		t.say(n, key, "%s is no whole number of milliseconds", clip(s))
+		t.say(n, key, "%s is no whole number of milliseconds", clip.Text(s, maxQuoted))
 	default:
 		return d.Milliseconds()
 	}
@@ -362,13 +363,13 @@ func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
 	case kindInteger:
 		v, err := strconv.ParseInt(n.text, 0, 64)
 		if err != nil {
-			return n, fmt.Sprintf("%s is no number of 64 bits", clip(n.text))
+			return n, fmt.Sprintf("%s is no number of 64 bits", clip.Text(n.text, maxQuoted))
 		}
 		b.WriteString(strconv.FormatInt(v, 10))
 	case kindFloat:
 		v, err := strconv.ParseFloat(strings.ReplaceAll(n.text, "_", ""), 64)
 		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-			return n, fmt.Sprintf("%s is no number that JSON has", clip(n.text))
+			return n, fmt.Sprintf("%s is no number that JSON has", clip.Text(n.text, maxQuoted))
 		}
 		text, _ := json.Marshal(v) // finite
 		b.Write(text)

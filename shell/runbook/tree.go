@@ -11,6 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // kind is what a value of TOML is.
@@ -223,7 +225,7 @@ func join(field, key string) string {
 		plain = plain && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '[' || r == ']')
 	}
 	if !plain {
-		key = strconv.Quote(clip(key))
+		key = strconv.Quote(clip.Text(key, maxQuoted))
 	}
 	if field == "" {
 		return key
@@ -296,13 +298,8 @@ func (c *compiler) place(off int) (line, column int) {
 	return line, utf8.RuneCount(c.data[c.lines[line-1]:off]) + 1
 }
 
-// clip shortens what is quoted.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
-	}
-	return s
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 64
 
 // say notes an error.
 func (c *compiler) say(off int, field, format string, args ...any) {

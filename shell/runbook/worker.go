@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Names in the context of what a worker or a subscriber starts.
@@ -133,7 +134,7 @@ func (t *table) match() core.EventMatch {
 			t.as(name, event, "event")
 		}
 		if event.kind == kindText && (m.Category == "" || m.Action == "") {
-			t.say(event, "event", `%q is not "category:action", such as "pipeline:phase" or "queue:*"`, clip(event.text))
+			t.say(event, "event", `%q is not "category:action", such as "pipeline:phase" or "queue:*"`, clip.Text(event.text, maxQuoted))
 		}
 		t.checkAnnounced(event, m)
 	}
@@ -142,7 +143,7 @@ func (t *table) match() core.EventMatch {
 		text := t.textAs("source", "source_id")
 		id, err := uuid.Parse(text)
 		if n.kind == kindText && (err != nil || id == uuid.Nil) {
-			t.say(n, "source", "%q is no id of a machine: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip(text))
+			t.say(n, "source", "%q is no id of a machine: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip.Text(text, maxQuoted))
 		}
 		m.SourceID = id
 	}
@@ -171,7 +172,7 @@ func (t *table) checkAnnounced(event *node, m core.EventMatch) {
 			names = append(names, kind.String())
 		}
 	}
-	t.c.warn(event.off, join(t.field, "event"), "no machine announces %q%s", clip(event.text), didYouMean(event.text, names, true))
+	t.c.warn(event.off, join(t.field, "event"), "no machine announces %q%s", clip.Text(event.text, maxQuoted), didYouMean(event.text, names, true))
 }
 
 // plainText is how a member is compared: a text as it is, another value as JSON.
@@ -190,7 +191,7 @@ func (c *compiler) subscribers(list []*table) []reading[core.Subscription] {
 	for _, in := range list {
 		r := c.subscriber(in)
 		if name := r.of.Name; name != "" && names[name] {
-			c.say(r.marks["name"].off, r.marks["name"].field, "there are two subscribers %q", clip(name))
+			c.say(r.marks["name"].off, r.marks["name"].field, "there are two subscribers %q", clip.Text(name, maxQuoted))
 		}
 		names[r.of.Name] = true
 		out = append(out, r)
@@ -253,7 +254,7 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 		if n := in.get("pipeline"); n == nil {
 			in.missing("pipeline", "name the run by its id")
 		} else if err != nil && n.kind == kindText {
-			in.say(n, "pipeline", "%q is no id of a run: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip(n.text))
+			in.say(n, "pipeline", "%q is no id of a run: a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd", clip.Text(n.text, maxQuoted))
 		}
 		do.Signal.Pipeline = id
 	case "start":
@@ -275,7 +276,7 @@ func (c *compiler) finishSubscribers(list []reading[core.Subscription]) []core.S
 	for _, r := range list {
 		if p := c.pipelines[r.start.child]; p != nil && r.of.Do.StartPipeline != nil {
 			if p.bytes > core.MaxSubscriberBytes {
-				c.say(r.start.off, r.start.field, "pipeline %q has %d bytes of JSON, of which a subscriber can have %d: let it push to a queue with a worker", clip(r.start.child), p.bytes, core.MaxSubscriberBytes)
+				c.say(r.start.off, r.start.field, "pipeline %q has %d bytes of JSON, of which a subscriber can have %d: let it push to a queue with a worker", clip.Text(r.start.child, maxQuoted), p.bytes, core.MaxSubscriberBytes)
 				r.sound = false
 			}
 			r.of.Do.StartPipeline.Definition = p.def

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -150,7 +151,7 @@ func lookUp(name, dir, path string) (string, error) {
 			file = filepath.Join(dir, file)
 		}
 		if err := executable(file); err != nil {
-			return "", invalid("command[0]: program %q cannot be run: %v", clip(name), err)
+			return "", invalid("command[0]: program %q cannot be run: %v", clip.Text(name, maxQuoted), err)
 		}
 		return file, nil
 	}
@@ -162,7 +163,7 @@ func lookUp(name, dir, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", invalid("command[0]: program %q is not found in PATH %q", clip(name), clip(path))
+	return "", invalid("command[0]: program %q is not found in PATH %q", clip.Text(name, maxQuoted), clip.Text(path, maxQuoted))
 }
 
 func executable(file string) error {

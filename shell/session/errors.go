@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"fmt"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 var (
@@ -26,7 +28,7 @@ type Error struct {
 
 // Error gives "spawn session "build": …".
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s session %q: %v", e.Op, clip(e.Session), e.Err)
+	return fmt.Sprintf("%s session %q: %v", e.Op, clip.Text(e.Session, maxQuoted), e.Err)
 }
 
 // Unwrap gives the cause.
@@ -48,11 +50,5 @@ func invalid(format string, args ...any) error {
 	return &invalidError{reason: fmt.Sprintf(format, args...)}
 }
 
-// clip bounds a value that is quoted in an error's text.
-func clip(s string) string {
-	const most = 200
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 200

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -94,7 +95,7 @@ func socketOptions(socket string) ([]string, error) {
 		option, path = "-S", socket
 	}
 	if strings.ContainsRune(socket, 0) || strings.HasPrefix(socket, "-") || len(path) > most {
-		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip(path), most)
+		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip.Text(path, maxQuoted), most)
 	}
 	return []string{option, socket}, nil
 }
@@ -194,11 +195,11 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	case has("server exited"), has("lost server"):
 		return "", errServerEnds
 	case has("can't find session"), has("can't find pane"), has("can't find window"):
-		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip(said))
+		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip.Text(said, maxQuoted))
 	case has("error connecting to"):
-		return "", fmt.Errorf("tmux %s: %s", args[0], clip(said))
+		return "", fmt.Errorf("tmux %s: %s", args[0], clip.Text(said, maxQuoted))
 	}
-	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip(said))
+	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip.Text(said, maxQuoted))
 }
 
 // scriptFile holds a script for tmux. A file is there as a whole, where a pipe

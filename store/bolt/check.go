@@ -246,7 +246,7 @@ func (c *checker) checkJournal() error {
 			}
 			want = seq + 1
 		}
-		_, err := parseBatch(k, v)
+		_, err := parseEntry(k, v)
 		return err
 	})
 	if err == nil && want != last+1 {

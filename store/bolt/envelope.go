@@ -203,16 +203,16 @@ func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte) (store.Record, err
 	return r, f.err()
 }
 
-func appendBatch(b, key []byte, at effects.Time, batch []byte) []byte {
+func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 	start := len(b)
 	b = append(openSeal(b), `"at":`...)
 	b = clampTime(at).AppendJSON(b)
 	b = append(b, `,"batch":`...)
-	b = append(b, batch...)
+	b = append(b, entry...)
 	return closeSeal(b, start, sumOf(key))
 }
 
-func parseBatch(key, raw []byte) ([]byte, error) {
+func parseEntry(key, raw []byte) ([]byte, error) {
 	rest, err := unseal(raw, sumOf(key))
 	if err != nil {
 		return nil, err
@@ -223,8 +223,8 @@ func parseBatch(key, raw []byte) ([]byte, error) {
 	} else {
 		f.text(`"at":`)
 	}
-	batch := f.remainder(`,"batch":`)
-	return batch, f.err()
+	entry := f.remainder(`,"batch":`)
+	return entry, f.err()
 }
 
 func appendOutbox(b, key []byte, e *store.OutboxEntry) []byte {

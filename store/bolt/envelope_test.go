@@ -43,7 +43,7 @@ func TestAValueReadsAsItWasWritten(t *testing.T) {
 		require.Equal(t, []any{e.Seq, e.Lane, e.Holder, e.Token}, []any{o.seq, string(o.lane), string(o.holder), o.token})
 		require.True(t, bytes.Equal(state, o.effect))
 
-		batch, err := parseBatch([]byte("key"), appendBatch(nil, []byte("key"), effects.Time(rapid.Int64().Draw(t, "at")), state))
+		batch, err := parseEntry([]byte("key"), appendEntry(nil, []byte("key"), effects.Time(rapid.Int64().Draw(t, "at")), state))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(state, batch))
 	})
@@ -79,7 +79,7 @@ func TestAnyChangeOfAValueOrItsKeyIsNoticed(t *testing.T) {
 func FuzzEnvelopes(f *testing.F) {
 	f.Add(appendRecord(nil, "action", testID, 3, 123, []byte(`{}`)), true)
 	f.Add(appendOutbox(nil, testID[:], &store.OutboxEntry{Lane: "l\"", Effect: []byte(`1`)}), true)
-	f.Add(appendBatch(nil, testID[:], 5, []byte(`1`)), true)
+	f.Add(appendEntry(nil, testID[:], 5, []byte(`1`)), true)
 	f.Add(appendWebhookInfo(nil, &store.Webhook{ID: testID, Route: "r"}), true)
 	f.Add(appendMeta(nil, testID[:], []byte("v")), false)
 	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
@@ -88,7 +88,7 @@ func FuzzEnvelopes(f *testing.F) {
 			raw = closeSeal(append(start, raw...), 0, sumOf(testID[:]))
 		}
 		_, _ = parseRecord("action", testID, raw)
-		_, _ = parseBatch(testID[:], raw)
+		_, _ = parseEntry(testID[:], raw)
 		_, _ = parseOutbox(testID[:], raw)
 		_, _, _ = parseWebhookInfo(testID[:], raw)
 		_, _ = parseMeta(testID[:], raw)

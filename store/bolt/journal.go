@@ -101,7 +101,7 @@ func (t *tx) lastSeq() (uint64, error) {
 	return seq, err
 }
 
-func (t *readTx) Journal(from uint64, fn func(seq uint64, batch []byte) error) error {
+func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
 	if err := t.check("journal"); err != nil {
 		return err
 	}
@@ -120,15 +120,15 @@ func (t *readTx) Journal(from uint64, fn func(seq uint64, batch []byte) error) e
 			return false, fmt.Errorf("journal: %w: batch %d is missing, %d comes next", store.ErrCorrupt, want, seq)
 		}
 		want++
-		batch, err := parseBatch(k, v)
+		entry, err := parseEntry(k, v)
 		if err != nil {
 			return false, fmt.Errorf("journal batch %d: %w", seq, err)
 		}
-		return true, fn(seq, batch)
+		return true, fn(seq, entry)
 	})
 }
 
-func (t *tx) AppendJournal(seq uint64, at effects.Time, batch []byte) (err error) {
+func (t *tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error) {
 	if err := t.check("append journal"); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (t *tx) AppendJournal(seq uint64, at effects.Time, batch []byte) (err error
 	}
 	key := seqKey(seq)
 	const room = sealed + len(`"at":"2026-02-10T14:00:00.000Z","batch":}`)
-	v := t.keep(appendBatch(t.room(len(batch)+room), key[:], at, batch))
+	v := t.keep(appendEntry(t.room(len(entry)+room), key[:], at, entry))
 	if err := t.table(bucketJournal).bucket.Put(key[:], v); err != nil {
 		return fmt.Errorf("append journal batch %d: %w", seq, err)
 	}

@@ -18,7 +18,7 @@ import (
 //	lists/KIND      length of the term's name (2), name, at (8), id (16) → "" or "#" where counted
 //	counts          KIND, 0, term's name → decimal
 //	due             milliseconds (8), id (16) → KIND, or several with blanks between
-//	journal         number (8) → batch
+//	journal         number (8) → the batch's entry
 //	epochs          number (8) → envelope
 //	base/NUMBER     KIND, 0, id (16) → a record's envelope as it was
 //	outbox          id (16), n (4) → envelope

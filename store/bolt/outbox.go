@@ -76,7 +76,7 @@ func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err
 		switch {
 		case err != nil:
 			bad = appendBad(bad, t.stray("waiting", k, key, err))
-		case e.Waiting(): // else the place is damaged and not its own: it must not be handed out twice
+		case e.Waiting(): // else the key is damaged and not its own: it must not be handed out twice
 			found = append(found, e)
 		}
 		return true, nil
@@ -89,14 +89,14 @@ func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err
 func (t *readTx) waitingEntry(k []byte) (key []byte, e store.OutboxEntry, err error) {
 	key, sound := t.effectOf(k)
 	if !sound {
-		return key, e, fmt.Errorf("%w: its place in the waiting index, %x, cannot be read", store.ErrCorrupt, k)
+		return key, e, fmt.Errorf("%w: its key in the waiting index, %x, cannot be read", store.ErrCorrupt, k)
 	}
 	raw, ok, err := guardedGet("waiting", t.table(bucketOutbox), key)
 	switch {
 	case err != nil:
 		return key, e, err
 	case !ok:
-		return key, e, fmt.Errorf("%w: it has a place in the waiting index, and is not there", store.ErrCorrupt)
+		return key, e, fmt.Errorf("%w: the waiting index leads to it, and it is not there", store.ErrCorrupt)
 	}
 	e, err = t.entry(key, raw)
 	return key, e, err
@@ -121,13 +121,13 @@ func (t *readTx) effectOf(k []byte) (key []byte, sound bool) {
 }
 
 // stray makes the error about an entry that the waiting index leads to, and
-// notes from where: nobody else knows how to find that place again.
-func (t *readTx) stray(op string, place, key []byte, err error) error {
+// notes the key that leads there: nothing else tells how to find it.
+func (t *readTx) stray(op string, waiting, key []byte, err error) error {
 	k := effectKeyOf(key)
 	if t.strays == nil {
 		t.strays = make(map[store.EffectKey][][]byte)
 	}
-	t.strays[k] = append(t.strays[k], bytes.Clone(place))
+	t.strays[k] = append(t.strays[k], bytes.Clone(waiting))
 	return store.NewOutboxError(op, k, err)
 }
 
@@ -190,7 +190,7 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	}
 	outbox, waiting := t.table(bucketOutbox), t.table(bucketWaiting)
 	key := effectKeyBytes(e.Key)
-	stays := false // its place in the waiting index
+	stays := false // its key in the waiting index
 	if raw, ok := outbox.get(key[:]); ok || t.strays[e.Key] != nil {
 		if stays, err = t.unwait(key[:], raw, &e); err != nil {
 			return fmt.Errorf("put outbox %s: %w", e.Key, err)
@@ -211,12 +211,12 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 }
 
 // unwait takes the stored entry out of the waiting index, unless its successor
-// (nil: none) has the same place there. Where the entry cannot say its place, or
-// is not at it, the place is looked for.
+// (nil: none) has the same key there. If the entry cannot say its key, or is not
+// under it, the key is looked for.
 func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, err error) {
-	if places := t.strays[effectKeyOf(key)]; places != nil {
+	if keys := t.strays[effectKeyOf(key)]; keys != nil {
 		delete(t.strays, effectKeyOf(key))
-		return false, t.removePlaces(places)
+		return false, t.removeKeys(keys)
 	}
 	o, err := parseOutbox(key, raw)
 	if err != nil {
@@ -236,14 +236,14 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 	return false, err
 }
 
-// removeWaiting looks for the places that an entry has in the waiting index. As
+// removeWaiting looks for the keys of the waiting index that lead to an entry. As
 // with SetAside, in a greater index than maxListSweep one may stay.
 func (t *tx) removeWaiting(key []byte) error {
-	var places [][]byte
+	var keys [][]byte
 	swept := 0
 	err := t.scan("waiting", t.table(bucketWaiting), nil, func(k, _ []byte) (bool, error) {
 		if at, _ := t.effectOf(k); bytes.Equal(at, key) {
-			places = append(places, bytes.Clone(k))
+			keys = append(keys, bytes.Clone(k))
 		}
 		swept++
 		return swept < maxListSweep, nil
@@ -251,11 +251,11 @@ func (t *tx) removeWaiting(key []byte) error {
 	if err != nil {
 		return err
 	}
-	return t.removePlaces(places)
+	return t.removeKeys(keys)
 }
 
-func (t *tx) removePlaces(places [][]byte) error {
-	for _, k := range places {
+func (t *tx) removeKeys(keys [][]byte) error {
+	for _, k := range keys {
 		if _, err := t.table(bucketWaiting).remove(k); err != nil {
 			return err
 		}

@@ -205,20 +205,20 @@ func before(t *table, k []byte) []byte {
 	return p
 }
 
-func (t *readTx) Places(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
-	if err := t.check("places"); err != nil {
+func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+	if err := t.check("terms of"); err != nil {
 		return nil, err
 	}
-	defer guard("places", &err)
-	err = t.placesOf("places", t.kind(kind).lists, id, func(k, v []byte) {
+	defer guard("terms of", &err)
+	err = t.listEntries("terms of", t.kind(kind).lists, id, func(k, v []byte) {
 		tail := k[len(k)-listTail:]
 		found = append(found, store.Term{Name: string(k[lengthSize : len(k)-listTail]), At: timeOf(tail), Counted: string(v) == counted})
 	})
 	return found, err
 }
 
-// placesOf looks for the list entries of a record by its id.
-func (t *readTx) placesOf(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
+// listEntries calls fn with each list entry of a record, found by its id.
+func (t *readTx) listEntries(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
 	swept := 0
 	return t.scan(op, lists, nil, func(k, v []byte) (bool, error) {
 		if swept++; swept > maxListSweep {

@@ -115,7 +115,7 @@ type readTx struct {
 	kinds  []*kindTables
 	names  map[string]string            // strings made of stored names
 	epochs []store.Epoch                // nil: not read yet
-	strays map[store.EffectKey][][]byte // places in the waiting index that lead to what a listing named
+	strays map[store.EffectKey][][]byte // keys of the waiting index that lead to what a listing named
 	steps  int
 }
 

@@ -160,7 +160,7 @@ func (t *readTx) Quarantine(limit int) (found []store.Quarantined, err error) {
 	return found, nil
 }
 
-// maxListSweep bounds how many list entries SetAside and Places look through for those of
+// maxListSweep bounds how many list entries SetAside and TermsOf look through for those of
 // the record: nobody knows its terms any more. In a greater list some may stay;
 // who scans the list does not find their record.
 const maxListSweep = 4 << 20
@@ -279,7 +279,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 func (t *tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
 	var keys [][]byte
 	counts := map[countKey]int64{}
-	err := t.placesOf("set aside", lists, id, func(k, v []byte) {
+	err := t.listEntries("set aside", lists, id, func(k, v []byte) {
 		keys = append(keys, bytes.Clone(k))
 		if string(v) == counted {
 			counts[countKey{kind, string(k[lengthSize : len(k)-listTail])}]--

@@ -14,7 +14,7 @@ import (
 // dump is the form of a backup: what the indexes are made of, in order.
 type dump struct {
 	Format     int
-	Records    []placed
+	Records    []indexedRecord
 	Seq        uint64
 	Journal    []batch
 	Epochs     []store.Epoch
@@ -109,7 +109,7 @@ func Restore(r io.Reader, session string) (*Store, error) {
 	d := newData()
 	d.seq, d.epochs, d.token = in.Seq, in.Epochs, in.Token
 	for _, r := range in.Records {
-		d.place(r)
+		d.insert(r)
 	}
 	for _, b := range in.Journal {
 		d.journal.put(b.Seq, notNil(b.Data))

@@ -2,8 +2,8 @@
 // simulations and trials. Nothing survives the process, unless [Store.Backup]
 // wrote it and [Restore] reads it.
 //
-// It is stricter than a durable store: a write whose Prev does not say truly
-// where the record stood is refused, so that tests find a wrong Prev at once.
+// It is stricter than a durable store: a write whose Prev does not say truly what
+// the record was is refused, so that tests find a wrong Prev at once.
 package memory
 
 import (
@@ -48,7 +48,7 @@ func newStore(session string, d *data) *Store {
 }
 
 // Reopen closes the store and gives one with the same data and another session,
-// as if the process had ended and begun again.
+// as after a restart of the process.
 func (s *Store) Reopen(session string) *Store {
 	_ = s.Close() // it never fails
 	return newStore(session, s.data)
@@ -142,7 +142,7 @@ var errEnded = errors.New("the transaction has ended")
 
 // data is all that is stored. A committed value is never changed.
 type data struct {
-	records    tree[recordKey, placed]
+	records    tree[recordKey, indexedRecord]
 	due        tree[dueKey, struct{}]
 	lists      tree[listKey, struct{}]
 	counts     tree[countKey, uint64]
@@ -160,8 +160,8 @@ type data struct {
 	logs       tree[store.EffectKey, []byte] // of a run's attempt
 }
 
-// placed is a record with its places in the indexes.
-type placed struct {
+// indexedRecord is a record with what the indexes have of it.
+type indexedRecord struct {
 	store.Record
 	Due   effects.Time
 	Terms []store.Term
@@ -204,7 +204,7 @@ type (
 
 func newData() *data {
 	return &data{
-		records:    tree[recordKey, placed]{cmp: compareRecords},
+		records:    tree[recordKey, indexedRecord]{cmp: compareRecords},
 		due:        tree[dueKey, struct{}]{cmp: compareDue},
 		lists:      tree[listKey, struct{}]{cmp: compareLists},
 		counts:     tree[countKey, uint64]{cmp: compareCounts},

@@ -106,8 +106,8 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 	return found, nil
 }
 
-func (t *readTx) Places(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
-	if err := t.check("places"); err != nil {
+func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+	if err := t.check("terms of"); err != nil {
 		return nil, err
 	}
 	for k := range t.data.lists.from(listKey{kind: kind, at: math.MinInt64}) {
@@ -138,15 +138,15 @@ func (t *readTx) Seq() (uint64, error) {
 	return t.data.seq, nil
 }
 
-func (t *readTx) Journal(from uint64, fn func(seq uint64, batch []byte) error) error {
+func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
 	if err := t.check("journal"); err != nil {
 		return err
 	}
-	for seq, batch := range t.data.journal.from(max(from, t.data.epochs[0].First)) {
+	for seq, entry := range t.data.journal.from(max(from, t.data.epochs[0].First)) {
 		if err := t.check("journal"); err != nil {
 			return err
 		}
-		if err := fn(seq, batch); err != nil {
+		if err := fn(seq, entry); err != nil {
 			return err
 		}
 	}

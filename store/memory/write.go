@@ -57,19 +57,19 @@ func (t *tx) write(seq uint64, w *store.Write) error {
 		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
 	}
 	if exists {
-		if err := agree(old, w.Prev); err != nil {
+		if err := checkPrev(old, w.Prev); err != nil {
 			return err
 		}
 		current := t.data.epochs[len(t.data.epochs)-1]
 		if old.Seq < current.First {
 			t.data.base.put(baseKey{current.Number, key}, old.Record)
 		}
-		t.erase(old)
+		t.data.remove(old)
 	}
 	if w.State == nil {
 		return nil
 	}
-	t.place(placed{
+	t.data.insert(indexedRecord{
 		Record: store.Record{Kind: w.Kind, ID: w.ID, Version: w.Prev.Version + 1, Seq: seq, State: bytes.Clone(w.State)},
 		Due:    w.Due,
 		Terms:  slices.Clone(w.Terms),
@@ -77,9 +77,9 @@ func (t *tx) write(seq uint64, w *store.Write) error {
 	return nil
 }
 
-// agree holds the writer to say truly where the record stood: a durable store
-// takes its word, and would be left with wrong index entries.
-func agree(old placed, p store.Prev) error {
+// checkPrev reports an error unless the writer says truly what the record was: a
+// durable store takes its word, and would have wrong index entries.
+func checkPrev(old indexedRecord, p store.Prev) error {
 	switch {
 	case old.Seq != p.Seq:
 		return fmt.Errorf("prev.seq is %d, but batch %d wrote the record", p.Seq, old.Seq)
@@ -96,8 +96,8 @@ func agree(old placed, p store.Prev) error {
 	return nil
 }
 
-// place puts a record and its index entries.
-func (d *data) place(r placed) {
+// insert puts a record and its index entries.
+func (d *data) insert(r indexedRecord) {
 	d.records.put(recordKey{r.Kind, r.ID}, r)
 	if r.Due != 0 {
 		d.due.put(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind}, struct{}{})
@@ -112,8 +112,8 @@ func (d *data) place(r placed) {
 	}
 }
 
-// erase removes a record and its index entries.
-func (d *data) erase(r placed) {
+// remove removes a record and its index entries.
+func (d *data) remove(r indexedRecord) {
 	d.records.del(recordKey{r.Kind, r.ID})
 	if r.Due != 0 {
 		d.due.del(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind})
@@ -128,17 +128,14 @@ func (d *data) erase(r placed) {
 	}
 }
 
-func (t *tx) place(r placed) { t.data.place(r) }
-func (t *tx) erase(r placed) { t.data.erase(r) }
-
-func (t *tx) AppendJournal(seq uint64, _ effects.Time, batch []byte) error {
+func (t *tx) AppendJournal(seq uint64, _ effects.Time, entry []byte) error {
 	if err := t.check("append journal"); err != nil {
 		return err
 	}
 	if seq != t.data.seq+1 {
 		return fmt.Errorf("append journal: batch %d is out of order: want %d", seq, t.data.seq+1)
 	}
-	t.data.journal.put(seq, append([]byte{}, batch...))
+	t.data.journal.put(seq, append([]byte{}, entry...))
 	t.data.seq, t.appended = seq, true
 	return nil
 }
@@ -362,7 +359,7 @@ func (t *tx) SetAside(q store.Quarantined, due effects.Time) error {
 		if current := t.data.epochs[len(t.data.epochs)-1]; old.Seq < current.First {
 			t.data.base.put(baseKey{current.Number, key}, old.Record)
 		}
-		t.erase(old)
+		t.data.remove(old)
 	}
 	if due != 0 {
 		t.data.due.del(dueKey{store.NewDueKey(due, q.ID), q.Kind})

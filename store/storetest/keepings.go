@@ -248,16 +248,16 @@ var keepingCases = []testCase{
 		s.write(created(1, 0, term("ready:q", -3), counted("all", 7)), other)
 		want := []store.Term{counted("all", 7), term("ready:q", -3)}
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Places(kind, id(1))
+			found, err := tx.TermsOf(kind, id(1))
 			require.NoError(s, err)
 			assert.ElementsMatch(s, want, found)
-			found, err = tx.Places("other", id(1))
+			found, err = tx.TermsOf("other", id(1))
 			require.NoError(s, err)
 			assert.Empty(s, found)
 		})
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 0))
-			found, err := tx.Places(kind, id(1))
+			found, err := tx.TermsOf(kind, id(1))
 			require.NoError(s, err)
 			assert.Empty(s, found)
 		})

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // stringValue checks a string value against t.
@@ -30,7 +32,7 @@ func (s *scanner) stringValue(t target) error {
 
 // quote shows a value as JSON's reader would know it, and never lets a control
 // character through.
-func quote(v string) string { return strconv.Quote(clip(v)) }
+func quote(v string) string { return strconv.Quote(clip.Text(v, maxQuoted)) }
 
 // str consumes the string that starts here, and gives its value.
 func (s *scanner) str() (string, error) {
@@ -207,10 +209,10 @@ func (s *scanner) inRange(t target, lit string) error {
 	case t.class == anything:
 		_, err = strconv.ParseFloat(lit, 64)
 	case !t.takes(number):
-		return s.mismatch(t, "number "+clip(lit))
+		return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))
 	}
 	if err != nil {
-		return s.mismatch(t, "number "+clip(lit))
+		return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))
 	}
 	return nil
 }

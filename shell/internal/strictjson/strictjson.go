@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // MaxDepth is how many arrays and objects may stand inside one another. It
@@ -146,7 +148,7 @@ func (s *scanner) pathString() string {
 			b.WriteString(p.key)
 		default:
 			b.WriteByte('[')
-			b.WriteString(strconv.QuoteToASCII(clip(p.key)))
+			b.WriteString(strconv.QuoteToASCII(clip.Text(p.key, maxQuoted)))
 			b.WriteByte(']')
 		}
 	}
@@ -414,10 +416,5 @@ func (k *keys) add(name string) bool {
 	return true
 }
 
-// clip keeps a bad value that is quoted in an error short.
-func clip(v string) string {
-	if len(v) > 64 {
-		return strings.ToValidUTF8(v[:64], "") + "…"
-	}
-	return v
-}
+// maxQuoted is how much of a value is quoted in an error.
+const maxQuoted = 64

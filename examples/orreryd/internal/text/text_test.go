@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
+
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 )
 
 func TestTextIsCleanedForATerminal(t *testing.T) {

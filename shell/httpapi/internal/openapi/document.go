@@ -173,6 +173,11 @@ func jsonOf(schema any) map[string]any {
 func (d *description) schemas() (map[string]any, error) {
 	from := newSchemas(d.NeverNull)
 	out := make(map[string]any)
+	for name, said := range d.Schemas {
+		if Types[name] == nil {
+			out[name] = said
+		}
+	}
 	for name, t := range Types {
 		schema, err := from.object(name, t)
 		if err != nil {
@@ -180,26 +185,35 @@ func (d *description) schemas() (map[string]any, error) {
 		}
 		fields, _ := schema["properties"].(*ordered)
 		for key, said := range d.Schemas[name] {
-			if key != "properties" {
+			if key != "properties" && key != "like" {
 				schema[key] = said
 			}
 		}
-		said, _ := d.Schemas[name]["properties"].(map[string]any)
-		for key, v := range said {
+		for key, said := range d.properties(name) {
 			field, ok := fields.values[key].(map[string]any)
 			if !ok {
 				return nil, fmt.Errorf("api.yaml: schema %s: %s has no field %q", name, t, key)
 			}
-			fields.set(key, join(field, v))
+			fields.set(key, join(field, said))
 		}
 		out[name] = schema
 	}
-	for name, schema := range d.Schemas {
-		if out[name] == nil {
-			out[name] = schema
+	return out, nil
+}
+
+// properties lists what api.yaml says of the fields of a schema, and of one that it is like.
+func (d *description) properties(name string) map[string]any {
+	out := make(map[string]any)
+	if like, ok := d.Schemas[name]["like"].(string); ok {
+		for _, p := range properties(Types[name]) {
+			if said := d.properties(like)[p.name]; said != nil {
+				out[p.name] = said
+			}
 		}
 	}
-	return out, nil
+	own, _ := d.Schemas[name]["properties"].(map[string]any)
+	maps.Copy(out, own)
+	return out
 }
 
 // join adds to a derived schema what is said of it; a type that is said replaces the derived one.

@@ -7,8 +7,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// whole is the view of all that a queue holds, as slices ordered by id. What the
-// old slices hold is never written to.
+// queueView is what a transition sees of the items, keys and dedup keys of its
+// queue, and writes to: all of them, or those that a [Batch] looks up.
+type queueView interface {
+	item(id uuid.UUID) (QueueItem, bool)
+	key(id uuid.UUID) (QueueKey, bool)
+	dedup(id uuid.UUID) (QueueDedup, bool)
+	// The first of a list; of is the queue, or for listKey the key.
+	firstItem(l queueList, of uuid.UUID) (QueueItem, bool)
+	firstKey(of uuid.UUID) (QueueKey, bool)
+	firstDedup(of uuid.UUID) (QueueDedup, bool)
+	// All cursors of a list, in its order, as the index has them: for what is lost.
+	cursors(l queueList, of uuid.UUID) []Cursor
+
+	putItem(i QueueItem)
+	putKey(k QueueKey)
+	putDedup(d QueueDedup)
+	dropItem(id uuid.UUID)
+	dropKey(id uuid.UUID)
+	dropDedup(id uuid.UUID)
+}
+
+// whole is the view of all that a queue holds, as slices ordered by id. It replaces
+// slices, and never writes to those that it was given.
 type whole struct {
 	items  []QueueItem
 	keys   []QueueKey
@@ -39,8 +60,10 @@ func with[T any](list []T, id uuid.UUID, of func(T) uuid.UUID, e *T) []T {
 	return out
 }
 
-func idOfItem(i QueueItem) uuid.UUID   { return i.ID }
-func idOfKey(k QueueKey) uuid.UUID     { return k.ID }
+func idOfItem(i QueueItem) uuid.UUID { return i.ID }
+
+func idOfKey(k QueueKey) uuid.UUID { return k.ID }
+
 func idOfDedup(d QueueDedup) uuid.UUID { return d.ID }
 
 func get[T any](list []T, id uuid.UUID, of func(T) uuid.UUID) (e T, ok bool) {
@@ -51,7 +74,7 @@ func get[T any](list []T, id uuid.UUID, of func(T) uuid.UUID) (e T, ok bool) {
 	return e, ok
 }
 
-// least gives the first of those that stand somewhere, by place, then by id.
+// least gives the first element that stands in a list, by its key there, then by id.
 func least[T any](list []T, at func(*T) (Time, bool)) (e T, ok bool) {
 	best, when := -1, Time(0)
 	for i := range list {
@@ -65,8 +88,10 @@ func least[T any](list []T, at func(*T) (Time, bool)) (e T, ok bool) {
 	return list[best], true
 }
 
-func (w *whole) item(id uuid.UUID) (QueueItem, bool)   { return get(w.items, id, idOfItem) }
-func (w *whole) key(id uuid.UUID) (QueueKey, bool)     { return get(w.keys, id, idOfKey) }
+func (w *whole) item(id uuid.UUID) (QueueItem, bool) { return get(w.items, id, idOfItem) }
+
+func (w *whole) key(id uuid.UUID) (QueueKey, bool) { return get(w.keys, id, idOfKey) }
+
 func (w *whole) dedup(id uuid.UUID) (QueueDedup, bool) { return get(w.dedups, id, idOfDedup) }
 
 func (w *whole) firstItem(l queueList, of uuid.UUID) (QueueItem, bool) {
@@ -94,7 +119,7 @@ func (w *whole) firstDedup(of uuid.UUID) (QueueDedup, bool) {
 	return least(w.dedups, func(d *QueueDedup) (Time, bool) { return d.Until, !d.Until.IsZero() && d.Queue == of })
 }
 
-func (w *whole) places(l queueList, of uuid.UUID) (out []Cursor) {
+func (w *whole) cursors(l queueList, of uuid.UUID) (out []Cursor) {
 	add := func(at Time, id uuid.UUID, in bool) {
 		if in {
 			out = append(out, Cursor{at, id})
@@ -117,9 +142,14 @@ func (w *whole) places(l queueList, of uuid.UUID) (out []Cursor) {
 	return out
 }
 
-func (w *whole) putItem(i QueueItem)    { w.items = with(w.items, i.ID, idOfItem, &i) }
-func (w *whole) putKey(k QueueKey)      { w.keys = with(w.keys, k.ID, idOfKey, &k) }
-func (w *whole) putDedup(d QueueDedup)  { w.dedups = with(w.dedups, d.ID, idOfDedup, &d) }
-func (w *whole) dropItem(id uuid.UUID)  { w.items = with(w.items, id, idOfItem, nil) }
-func (w *whole) dropKey(id uuid.UUID)   { w.keys = with(w.keys, id, idOfKey, nil) }
+func (w *whole) putItem(i QueueItem) { w.items = with(w.items, i.ID, idOfItem, &i) }
+
+func (w *whole) putKey(k QueueKey) { w.keys = with(w.keys, k.ID, idOfKey, &k) }
+
+func (w *whole) putDedup(d QueueDedup) { w.dedups = with(w.dedups, d.ID, idOfDedup, &d) }
+
+func (w *whole) dropItem(id uuid.UUID) { w.items = with(w.items, id, idOfItem, nil) }
+
+func (w *whole) dropKey(id uuid.UUID) { w.keys = with(w.keys, id, idOfKey, nil) }
+
 func (w *whole) dropDedup(id uuid.UUID) { w.dedups = with(w.dedups, id, idOfDedup, nil) }

@@ -1,0 +1,29 @@
+package core
+
+import (
+	"maps"
+	"slices"
+)
+
+// without gives the list without one element; none is nil.
+func without[E any](s []E, i int) []E {
+	if len(s) <= 1 {
+		return nil
+	}
+	return slices.Concat(s[:i], s[i+1:])
+}
+
+// set overwrites a value where there is another one for it.
+func set[T any](dst, v *T) {
+	if v != nil {
+		*dst = *v
+	}
+}
+
+// sortedKeys gives the keys of a map in their order.
+func sortedKeys[V any](m map[string]V) []string {
+	// order-free: sorted below
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,101 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// PendingEffects numbers the outer effects of a machine and keeps those that were not
+// answered, in the order in which they were asked for.
+type PendingEffects struct {
+	Last uint32          `json:"last"` // the number of the last one
+	Open []PendingEffect `json:"open"`
+}
+
+// PendingEffect is an outer effect that a machine waits for.
+type PendingEffect struct {
+	Effect effects.Outer
+}
+
+// MarshalJSON encodes the effect's stored form.
+func (o PendingEffect) MarshalJSON() ([]byte, error) { return o.Effect.AppendJSON(nil), nil }
+
+// UnmarshalJSON decodes it.
+func (o *PendingEffect) UnmarshalJSON(b []byte) (err error) {
+	o.Effect, err = effects.DecodeOuter(b)
+	return err
+}
+
+// next is the number that the next effect is to carry.
+func (a PendingEffects) next() uint32 { return a.Last + 1 }
+
+// ask notes an effect that carries the next number.
+func (a PendingEffects) ask(e effects.Outer) PendingEffects {
+	a.Last = e.Number()
+	a.Open = append(slices.Clip(a.Open), PendingEffect{Effect: e})
+	return a
+}
+
+// answered forgets the effect with that number, and gives it; nil where nobody
+// waits for it.
+func (a PendingEffects) answered(n uint32) (PendingEffects, effects.Outer) {
+	i := slices.IndexFunc(a.Open, func(o PendingEffect) bool { return o.Effect.Number() == n })
+	if i < 0 {
+		return a, nil
+	}
+	e := a.Open[i].Effect
+	a.Open = slices.Concat(a.Open[:i], a.Open[i+1:])
+	if len(a.Open) == 0 {
+		a.Open = nil
+	}
+	return a, e
+}
+
+// withdrawn takes back all that was not answered.
+func (a PendingEffects) withdrawn() (PendingEffects, []effects.Effect) {
+	var effs []effects.Effect
+	for _, o := range a.Open {
+		effs = append(effs, effects.Withdraw{N: o.Effect.Number()})
+	}
+	a.Open = nil
+	return a, effs
+}
+
+func (a PendingEffects) outstanding() []effects.Outer {
+	out := make([]effects.Outer, 0, len(a.Open))
+	for _, o := range a.Open {
+		out = append(out, o.Effect)
+	}
+	return out
+}
+
+// Outstanding lists the outer effects that a machine waits for.
+func Outstanding(s State) []effects.Outer {
+	switch s := s.(type) {
+	case Action:
+		if s.Status.Type == StatusRunning {
+			return []effects.Outer{effects.RunTool{Run: s.Run, Tool: s.ToolName}}
+		}
+	case interface{ outstanding() []effects.Outer }:
+		return s.outstanding()
+	}
+	return nil
+}
+
+// OutstandingEffect gives the outer effect with that number that a machine waits for; nil
+// where it waits for none.
+func OutstandingEffect(s State, n uint32) effects.Outer {
+	if a, ok := s.(Action); ok { // the usual case
+		if a.answers(n) {
+			return effects.RunTool{Run: a.Run, Tool: a.ToolName}
+		}
+		return nil
+	}
+	for _, e := range Outstanding(s) {
+		if e.Number() == n {
+			return e
+		}
+	}
+	return nil
+}

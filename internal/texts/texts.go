@@ -1,0 +1,69 @@
+// Package texts makes texts valid UTF-8 and cuts them to a length in bytes, without
+// parting a character.
+package texts
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// ellipsis marks where a text was cut.
+const ellipsis = "…"
+
+// Valid puts U+FFFD in the place of each invalid byte, as encoding/json does: who
+// sees the text after JSON must see the same as who saw it before.
+func Valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// Clip shortens a value that is quoted in a message: of a longer one it keeps the
+// first bytes, and "…" beside them. A character that is parted becomes U+FFFD.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "\uFFFD") + ellipsis
+}
+
+// Head makes a text valid and keeps its beginning, at most that many bytes.
+func Head(s string, most int) string {
+	s = Valid(s)
+	return s[:start(s, most)]
+}
+
+// Tail makes a text valid and keeps its end, at most that many bytes.
+func Tail(s string, most int) string {
+	s = Valid(s)
+	if len(s) <= most {
+		return s
+	}
+	from := len(s) - most
+	for from < len(s) && !utf8.RuneStart(s[from]) {
+		from++
+	}
+	return s[from:]
+}
+
+// Bound makes a text valid and keeps its beginning: at most that many bytes, "…"
+// included.
+func Bound(s string, most int) string {
+	s = Valid(s)
+	if len(s) <= most {
+		return s
+	}
+	return s[:start(s, max(most-len(ellipsis), 0))] + ellipsis
+}
+
+// start gives the last beginning of a character, or the end, that is at most n.
+func start(s string, n int) int {
+	if len(s) <= n {
+		return len(s)
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
+}
