@@ -132,6 +132,7 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 		t.refuse(effects.CodeConflict, "run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
 	case creates:
 		t.refuse(effects.CodeExists, "run_id: run %s exists already", clip(o.RunID))
+	case t.takeAnswer(e): // in any state
 	case !o.State.Terminal():
 		t.apply(e)
 	default:
@@ -178,12 +179,9 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 		t.cancel(e)
 	case OrchestratorOrphan:
 		t.orphan(e)
-	case ChildEnded:
-		t.childEnded(e)
-	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.answer(e)
-	case OrchestratorCreate, OrchestratorHeartbeats, OrchestratorExpire:
+	case OrchestratorHeartbeats, OrchestratorExpire:
 		t.refuseNow()
+	case OrchestratorCreate, ChildEnded, EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack: // see Apply
 	}
 }
 
@@ -236,18 +234,15 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 			t.UpdatedAt = t.clock.Now
 			t.fetchLogs()
 		}
-	case ChildEnded:
-		t.childEnded(e)
-	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.answer(e)
 	case OrchestratorExpire:
 		if t.ended() {
 			t.Orchestrator = Orchestrator{}
 			return
 		}
 		t.refuseNow()
-	case OrchestratorCreate, OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
+	case OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 		t.refuseNow()
+	case OrchestratorCreate, ChildEnded, EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack: // see Apply
 	}
 }
 

@@ -35,7 +35,7 @@ type ActionRecord struct {
 const (
 	ActionSkip          = "skip"       // the run is completed without having run
 	ActionFailRun       = "fail"       // the run fails, without another attempt
-	ActionRetryRun      = "retry"      // the run is tried again, as its retry configuration allows
+	ActionRetryRun      = "retry"      // the run makes another attempt, if its retry configuration allows
 	ActionSkipNext      = "skipNext"   // the job's next occurrence is skipped
 	ActionKickOffJob    = "kickOffJob" // another job is triggered
 	ActionCancelRun     = "cancelRun"  // a run is cancelled
@@ -70,7 +70,7 @@ type actionConfig struct {
 	Label      string                     `json:"label"`      // startPipeline
 }
 
-// takeActions takes the actions that are left, up to one that leaves the system.
+// takeActions takes the actions that remain, up to one that is an outer effect.
 func (t *orchestratorTransition) takeActions() {
 	for len(t.ToTake) > 0 {
 		a := t.ToTake[0]
@@ -85,7 +85,7 @@ func (t *orchestratorTransition) takeActions() {
 	t.followDecision()
 }
 
-// actionTaken takes the answer to an action that left the system; failure is empty if
+// actionTaken takes the answer to an action that is an outer effect; failure is empty if
 // it succeeded.
 func (t *orchestratorTransition) actionTaken(failure string) {
 	if len(t.ToTake) == 0 {

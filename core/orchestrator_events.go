@@ -19,7 +19,7 @@ type (
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
 	OrchestratorDue struct{}
-	// OrchestratorAdmit says that the job has a place for the run, and has recorded
+	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.
 	OrchestratorAdmit struct {
 		Occurrence uuid.UUID `json:"occurrence"`

@@ -50,7 +50,7 @@ var _ = register(core.KindOrchestrator, kit{
 			_, expire := s.event.(core.OrchestratorExpire)
 			return unless(!b.State.Terminal() || expire || a.State == b.State, "%s → %s", b.State, a.State)
 		}),
-		on("The end is told once to the bus, the job and the scheduler: with the entry into it; and to the occurrence: then, or where a place was given to the run as it ended, when it hears of that.", func(s step, b, a core.Orchestrator) string {
+		on("The end is told once to the bus, the job and the scheduler: with the entry into it; and to the occurrence: then, or if the job gave the run a slot as it ended, when the run hears of that.", func(s step, b, a core.Orchestrator) string {
 			var ends, forgets, settles int
 			if a.State.Terminal() && !b.State.Terminal() {
 				ends, forgets = 1, 1
@@ -88,7 +88,7 @@ var _ = register(core.KindOrchestrator, kit{
 			}
 			return unless(a.RetryAttempt == want && a.RetryAttempt <= a.Config.RetryConfig.MaxRetries && a.Metrics.RetryAttempt == a.RetryAttempt, "%d → %d of %d", b.RetryAttempt, a.RetryAttempt, a.Config.RetryConfig.MaxRetries)
 		}),
-		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and where an orphaned run has left something.", func(_ step, _, a core.Orchestrator) string {
+		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and if an orphaned run has left something.", func(_ step, _, a core.Orchestrator) string {
 			asked := false
 			for _, e := range core.Outstanding(a) {
 				switch e.(type) {

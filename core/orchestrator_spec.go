@@ -22,7 +22,7 @@ type RunSpec struct {
 	Namespace   string    `json:"namespace"`
 	Tenant      string    `json:"tenant"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Manual      bool      `json:"manual"`       // triggered out of turn
+	Manual      bool      `json:"manual"`       // triggered by hand
 	By          string    `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
 	Config      JobSpec   `json:"config"`       // the job as it was; follows changes only until the run begins
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // JobRunUpdate tells a database of runs of an important change (004
-// JobRunUpdate): the run starts to execute, is tried again, or has ended. It is
+// JobRunUpdate): the run starts to execute, begins another attempt, or has ended. It is
 // announced on the bus as run:update.
 type JobRunUpdate struct {
 	UpdateID     uuid.UUID          `json:"update_id"` // the same for the same change
@@ -39,9 +39,9 @@ func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
 	return hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", run, attempt, what))
 }
 
-// Updates makes the announced updates of the present attempt again, in their order
-// and with their ids, for whoever may have missed them. Those of attempts before are
-// not known any more.
+// Updates makes the announced updates of the present attempt anew, in their order and
+// with their ids, for whoever may have missed them. Those of attempts before are not
+// known any more.
 func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil

@@ -36,7 +36,7 @@ const MaxOrphansAtOnce = 256
 // Once made it stays, also without runs: it keeps the interval. A due event that
 // comes late says that nobody was there to hear a heartbeat: the computer slept, or
 // the disk was stuck. A run is then spared: it has one more silence to beat in, but
-// only one until it beats again.
+// only one until its next heartbeat.
 //
 // Invariants, held by property tests:
 //   - Each run is tracked at most once, in the order of the ids.
