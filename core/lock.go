@@ -12,7 +12,7 @@ import (
 // Lock is held by one holder at a time (003 AcquireLock, D9). It is known by its
 // name within a tenant, and exists as long as somebody holds it.
 //
-//	           acquire                  acquire of an owner: waits its turn
+//	           acquire                  acquire of an owner: waits
 //	(free) ───────────────▶ held ◀──┐ ◀─┐
 //	   ▲                     │  │   │   │
 //	   │                     │  └───┘   │ acquire of the holder, renew
@@ -63,189 +63,214 @@ func LockRef(namespace, tenant, name string) effects.Ref {
 	return effects.Ref{Kind: KindLock, ID: namedID("lock", namespace, tenant, name)}
 }
 
+// lockTransition is the application of one event to a lock under way.
+type lockTransition struct {
+	transition
+	Lock
+	event LockEvent
+}
+
 // Apply carries out one transition.
 func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
-	if acquire, ok := e.(LockAcquire); ok {
-		return l.acquire(acquire, c)
-	}
-	if l.ID == uuid.Nil {
-		return l, l.refuse(e, effects.CodeNotFound, "lock not found: nobody holds it")
-	}
+	t := &lockTransition{transition{clock: c}, l, e}
 	switch e := e.(type) {
-	case LockRelease:
-		return l.release(e, c)
-	case LockRenew:
-		return l.renew(e, c)
-	case LockDue:
-		return l.due(e, c)
-	case LockBreak:
-		return l.broken(e, c)
 	case LockAcquire:
+		t.acquire(e)
+	case LockRelease:
+		t.release(e)
+	case LockRenew:
+		t.renew(e)
+	case LockDue:
+		t.due()
+	case LockBreak:
+		t.takeAway(e)
+	default:
+		t.refuse(effects.CodeInvalid, "a lock takes no event %q", e.EventType())
 	}
-	return l, l.refuse(e, effects.CodeInvalid, fmt.Sprintf("a lock takes no event %q", e.EventType()))
+	return concluded(l, t.Lock, t.transition)
+}
+
+func (t *lockTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindLock, ID: t.ID}, t.event, code, format, args...)
+}
+
+// refuseAbsent refuses the event if nobody holds the lock or waits for it.
+func (t *lockTransition) refuseAbsent() bool {
+	if t.ID == uuid.Nil {
+		t.refuse(effects.CodeNotFound, "lock not found: nobody holds it")
+	}
+	return t.ID == uuid.Nil
 }
 
 func (l Lock) held() bool { return l.Holder != "" }
 
 func (l Lock) heldBy(c claimant) bool { return l.held() && c.is(claimant{l.Holder, l.Owner}) }
 
-func (l Lock) waits(c claimant) int {
+// waiter gives the index of who waits for the lock; -1: that one does not wait.
+func (l Lock) waiter(c claimant) int {
 	return slices.IndexFunc(l.Waiters, func(w LockWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
 }
 
-// acquire: free → held; held → held, and an owner waits, or the holder's lease
-// lasts from now on.
-func (l Lock) acquire(e LockAcquire, c Clock) (Lock, []effects.Effect) {
+// acquire: free → held; held → held, and an owner waits, or the holder's lease is
+// renewed.
+func (t *lockTransition) acquire(e LockAcquire) {
 	ref := LockRef(e.Namespace, e.Tenant, e.Name)
-	if err := e.validate(); err != nil {
-		return l, refused(ref, e, effects.CodeInvalid, err.Error())
-	}
-	if l.ID != uuid.Nil && l.ID != ref.ID {
-		return l, l.refuse(e, effects.CodeInvalid, fmt.Sprintf("name: %q is not the name of this lock, which is %q", clip(e.Name), clip(l.Name)))
-	}
 	who := e.claimant()
-	next := LockWaiter{Holder: who.named(), Owner: e.Owner, TTLMS: e.TTLMS, Since: c.Now}
-	switch {
-	case !l.held():
-		if l.ID == uuid.Nil {
-			l = Lock{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: c.Now}
+	next := LockWaiter{Holder: who.named(), Owner: e.Owner, TTLMS: e.TTLMS, Since: t.clock.Now}
+	switch err := e.validate(); {
+	case err != nil:
+		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+	case t.ID != uuid.Nil && t.ID != ref.ID:
+		t.refuse(effects.CodeInvalid, "name: %q is not the name of this lock, which is %q", clip(e.Name), clip(t.Name))
+	case !t.held():
+		if t.ID == uuid.Nil {
+			t.Lock = Lock{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: t.clock.Now}
 		}
-		l, effs := l.grant(next, c)
-		return l, append(effs, l.answer(e.Owner)...)
-	case e.Owner.IsZero() && l.heldBy(who):
-		l.TTLMS, l.Until = e.TTLMS, leaseEnd(c.Now, e.TTLMS)
-		return l, l.answer(e.Owner)
+		t.grant(next)
+		t.answer(e.Owner)
+	case e.Owner.IsZero() && t.heldBy(who):
+		t.TTLMS, t.Until = e.TTLMS, leaseEnd(t.clock.Now, e.TTLMS)
+		t.answer(e.Owner)
 	case e.Owner.IsZero():
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q is held by %q%s", clip(l.Name), clip(l.Holder), untilText(l.Until)))
-	case l.heldBy(who):
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("owner: %s holds lock %q already under number %d", e.Owner.Ref, clip(l.Name), e.Owner.N))
-	case l.waits(who) >= 0:
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("owner: %s waits for lock %q already under number %d", e.Owner.Ref, clip(l.Name), e.Owner.N))
-	case len(l.Waiters) >= MaxWaiters:
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q: %d wait for it already, which is the limit", clip(l.Name), len(l.Waiters)))
+		t.refuse(effects.CodeConflict, "lock %q is held by %q%s", clip(t.Name), clip(t.Holder), untilText(t.Until))
+	case t.heldBy(who):
+		t.refuse(effects.CodeConflict, "owner: %s holds lock %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
+	case t.waiter(who) >= 0:
+		t.refuse(effects.CodeConflict, "owner: %s waits for lock %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
+	case len(t.Waiters) >= MaxWaiters:
+		t.refuse(effects.CodeConflict, "lock %q: %d wait for it already, which is the limit", clip(t.Name), len(t.Waiters))
+	default:
+		t.Waiters = append(slices.Clip(t.Waiters), next)
 	}
-	l.Waiters = append(slices.Clip(l.Waiters), next)
-	return l, nil
 }
 
 // answer gives the lock to a holder from outside, whom no event can reach.
-func (l Lock) answer(o Owner) []effects.Effect {
-	if !o.IsZero() {
-		return nil
+func (t *lockTransition) answer(o Owner) {
+	if o.IsZero() {
+		t.add(effects.Answer{Value: t.Lock})
 	}
-	return []effects.Effect{effects.Answer{Value: l}}
 }
 
-// grant: free → held by the one who is next.
-func (l Lock) grant(w LockWaiter, c Clock) (Lock, []effects.Effect) {
-	l.Holder, l.Owner, l.TTLMS = w.Holder, w.Owner, w.TTLMS
-	l.Token, l.Since, l.Until, l.ForgetAt = nextToken(l.Token, c), c.Now, leaseEnd(c.Now, w.TTLMS), 0
-	return l, append(l.announce("acquired", ""), w.Owner.granted(l.Name, l.Token, l.Until)...)
+// grant: free → held by the first waiter.
+func (t *lockTransition) grant(w LockWaiter) {
+	t.Holder, t.Owner, t.TTLMS = w.Holder, w.Owner, w.TTLMS
+	t.Token, t.Since, t.Until, t.ForgetAt = nextToken(t.Token, t.clock), t.clock.Now, leaseEnd(t.clock.Now, w.TTLMS), 0
+	t.emit("acquired", "")
+	t.add(w.Owner.granted(t.Name, t.Token, t.Until)...)
 }
 
-// passOn: held → held by the next one, or free.
-func (l Lock) passOn(c Clock) (Lock, []effects.Effect) {
-	l.Holder, l.Owner, l.TTLMS, l.Since, l.Until = "", Owner{}, 0, 0, 0
-	if len(l.Waiters) > 0 {
-		next := l.Waiters[0]
-		l.Waiters = without(l.Waiters, 0)
-		return l.grant(next, c)
+// passOn: held → held by the first waiter, or free.
+func (t *lockTransition) passOn() {
+	t.Holder, t.Owner, t.TTLMS, t.Since, t.Until = "", Owner{}, 0, 0, 0
+	switch {
+	case len(t.Waiters) > 0:
+		first := t.Waiters[0]
+		t.Waiters = without(t.Waiters, 0)
+		t.grant(first)
+	case forgettable(t.Token, t.clock):
+		t.Lock = Lock{}
+	default:
+		t.ForgetAt = leaseEnd(t.clock.Now, forgetAfterMS)
 	}
-	if forgettable(l.Token, c) {
-		return Lock{}, nil
-	}
-	l.ForgetAt = leaseEnd(c.Now, forgetAfterMS)
-	return l, nil
 }
 
-// release: held → passed on; a waiter waits no longer.
-func (l Lock) release(e LockRelease, c Clock) (Lock, []effects.Effect) {
+// release: held → passed on; a waiter stops waiting.
+func (t *lockTransition) release(e LockRelease) {
 	who := e.claimant()
-	if i := l.waits(who); i >= 0 {
-		l.Waiters = without(l.Waiters, i)
-		return l, nil
+	if t.refuseAbsent() {
+		return
 	}
-	if effs := l.refuseStranger(e, who, e.Token); effs != nil {
-		return l, effs
+	if i := t.waiter(who); i >= 0 {
+		t.Waiters = without(t.Waiters, i)
+		return
 	}
-	effs := l.announce("released", "")
-	l, more := l.passOn(c)
-	return l, append(effs, more...)
+	if t.refuseStranger(who, e.Token) {
+		return
+	}
+	t.emit("released", "")
+	t.passOn()
 }
 
-// renew: held → held, from now on.
-func (l Lock) renew(e LockRenew, c Clock) (Lock, []effects.Effect) {
-	if err := checkTTL(e.TTLMS); err != nil {
-		return l, l.refuse(e, effects.CodeInvalid, err.Error())
+// renew: held → held, for a whole lease from now on.
+func (t *lockTransition) renew(e LockRenew) {
+	if t.refuseAbsent() {
+		return
 	}
-	if effs := l.refuseStranger(e, e.claimant(), e.Token); effs != nil {
-		return l, effs
+	if err := checkTTL(e.TTLMS); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	}
+	if t.refuseStranger(e.claimant(), e.Token) {
+		return
 	}
 	if e.TTLMS != 0 {
-		l.TTLMS = e.TTLMS
+		t.TTLMS = e.TTLMS
 	}
-	l.Until = leaseEnd(c.Now, l.TTLMS)
-	return l, l.answer(e.Owner)
+	t.Until = leaseEnd(t.clock.Now, t.TTLMS)
+	t.answer(e.Owner)
 }
 
-// refuseStranger refuses who does not hold the lock, or no longer under that
-// token; nil for the holder.
-func (l Lock) refuseStranger(e LockEvent, who claimant, token uint64) []effects.Effect {
+// refuseStranger refuses who does not hold the lock, or no longer under that token.
+func (t *lockTransition) refuseStranger(who claimant, token uint64) bool {
 	switch {
-	case !l.held():
-		return l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q is free: %s does not hold it", clip(l.Name), who))
-	case !l.heldBy(who):
-		return l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q is held by %q%s: %s does not hold it", clip(l.Name), clip(l.Holder), untilText(l.Until), who))
-	case token != 0 && token != l.Token:
-		return l.refuse(e, effects.CodeConflict, fmt.Sprintf("token: %d is not that of %s, who holds lock %q by %d", token, who, clip(l.Name), l.Token))
+	case !t.held():
+		t.refuse(effects.CodeConflict, "lock %q is free: %s does not hold it", clip(t.Name), who)
+	case !t.heldBy(who):
+		t.refuse(effects.CodeConflict, "lock %q is held by %q%s: %s does not hold it", clip(t.Name), clip(t.Holder), untilText(t.Until), who)
+	case token != 0 && token != t.Token:
+		t.refuse(effects.CodeConflict, "token: %d is not that of %s, who holds lock %q by %d", token, who, clip(t.Name), t.Token)
+	default:
+		return false
 	}
-	return nil
+	return true
 }
 
 // due: a lease that has lapsed → passed on; a free lock → gone.
-func (l Lock) due(e LockDue, c Clock) (Lock, []effects.Effect) {
+func (t *lockTransition) due() {
 	switch {
-	case !lapsed(l.Deadline(), c.Now):
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q is not due at %s", clip(l.Name), c.Now))
-	case !l.held():
-		return l.passOn(c)
+	case t.refuseAbsent():
+	case !lapsed(t.Deadline(), t.clock.Now):
+		t.refuse(effects.CodeConflict, "lock %q is not due at %s", clip(t.Name), t.clock.Now)
+	case !t.held():
+		t.passOn()
+	default:
+		t.emit("expired", "")
+		t.add(t.Owner.lost(t.Name, "the lease lapsed at "+t.Until.String())...)
+		t.passOn()
 	}
-	reason := "the lease lapsed at " + l.Until.String()
-	effs := append(l.announce("expired", ""), l.Owner.lost(l.Name, reason)...)
-	l, more := l.passOn(c)
-	return l, append(effs, more...)
 }
 
-// broken: held → passed on, whatever the holder says.
-func (l Lock) broken(e LockBreak, c Clock) (Lock, []effects.Effect) {
-	if err := e.validate(); err != nil {
-		return l, l.refuse(e, effects.CodeInvalid, err.Error())
+// takeAway: held → passed on, whatever the holder says.
+func (t *lockTransition) takeAway(e LockBreak) {
+	if t.refuseAbsent() {
+		return
 	}
-	if !l.held() {
-		return l, l.refuse(e, effects.CodeConflict, fmt.Sprintf("lock %q is free: there is nothing to break", clip(l.Name)))
+	if err := e.validate(); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	}
+	if !t.held() {
+		t.refuse(effects.CodeConflict, "lock %q is free: there is nothing to break", clip(t.Name))
+		return
 	}
 	reason := brokenReason(e.By, e.Reason)
-	effs := append(l.announce("broken", reason), l.Owner.lost(l.Name, reason)...)
-	l, more := l.passOn(c)
-	return l, append(effs, more...)
+	t.emit("broken", reason)
+	t.add(t.Owner.lost(t.Name, reason)...)
+	t.passOn()
 }
 
-// announce says on the bus what became of the holder.
-func (l Lock) announce(action, reason string) []effects.Effect {
+// emit announces what became of the holder.
+func (t *lockTransition) emit(action, reason string) {
 	data := begin(nil)
-	data.str("namespace", l.Namespace)
-	data.str("tenant", l.Tenant)
-	data.str("name", l.Name)
-	data.str("holder", l.Holder)
-	data.num("token", l.Token)
+	data.str("namespace", t.Namespace)
+	data.str("tenant", t.Tenant)
+	data.str("name", t.Name)
+	data.str("holder", t.Holder)
+	data.num("token", t.Token)
 	if reason != "" {
 		data.str("reason", reason)
 	}
-	return []effects.Effect{effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "lock", Action: action},
-		Source: effects.EventSource{Component: "lock", ID: l.ID},
-		Data:   data.end(),
-	}}}
+	t.announce("lock", "lock", action, t.ID, data.end())
 }
 
 // Ref names the lock.
@@ -279,11 +304,7 @@ func (l Lock) AppendJSON(b []byte) []byte { return appendMarshaled(b, l) }
 func (l Lock) apply(e Event, c Clock) (State, []effects.Effect) {
 	own, ok := e.(LockEvent)
 	if !ok {
-		return l, l.refuse(e, effects.CodeInvalid, fmt.Sprintf("a lock takes no event %q", e.EventType()))
+		return l, refused(effects.Ref{Kind: KindLock, ID: l.ID}, e, effects.CodeInvalid, fmt.Sprintf("a lock takes no event %q", e.EventType()))
 	}
 	return l.Apply(own, c)
-}
-
-func (l Lock) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindLock, ID: l.ID}, e, code, reason)
 }

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -312,17 +313,27 @@ func docInvariants(t *testing.T, typ string) []string {
 
 func parseCore(t *testing.T) []*ast.File {
 	t.Helper()
-	var files []*ast.File
-	names, err := filesOfCore()
+	files, err := parsedCore()
 	require.NoError(t, err)
+	return files
+}
+
+// parsedCore parses once for all tests: they read only.
+var parsedCore = sync.OnceValues(func() (files []*ast.File, err error) {
+	names, err := filesOfCore()
+	if err != nil {
+		return nil, err
+	}
 	fset := token.NewFileSet()
 	for _, name := range names {
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		files = append(files, f)
 	}
-	return files
-}
+	return files, nil
+})
 
 func TestTheInvariantsAreThoseOfTheDocComments(t *testing.T) {
 	types := map[effects.Kind]string{

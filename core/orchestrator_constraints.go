@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // ConstraintReport is what an evaluation of a job's constraints comes to (004

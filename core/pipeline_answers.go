@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // at gives the place of the phase at which the pipeline stands.

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // begin starts an attempt of a phase: its templates are filled in, and what it

@@ -21,7 +21,7 @@ func (t *queueTransition) push(e QueuePush) {
 	}
 	var until Time
 	if e.DelayMS > 0 {
-		until = t.clock.Now.Add(ms(e.DelayMS))
+		until = laterMS(t.clock.Now, e.DelayMS)
 	}
 	if e.DedupKey != "" && !t.claimDedup(e) {
 		return
@@ -79,7 +79,7 @@ func (t *queueTransition) claimDedup(e QueuePush) bool {
 	}
 	d = QueueDedup{ID: id, Queue: t.ID, Key: key, Item: itemID(t.ID, t.Pushed+1, t.clock.Step)}
 	if w := t.Config.DedupWindowMS; w > 0 {
-		d.Until = t.clock.Now.Add(ms(w))
+		d.Until = laterMS(t.clock.Now, w)
 		t.wakeAt(d.Until)
 	}
 	t.view.putDedup(d)

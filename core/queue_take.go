@@ -46,7 +46,7 @@ func (t *queueTransition) takeUpTo(e QueueTake, most int) (taken []QueueItem, wh
 	if visible == 0 {
 		visible = t.Config.VisibilityTimeoutMS
 	}
-	until := t.clock.Now.Add(ms(visible))
+	until := laterMS(t.clock.Now, visible)
 	for range most + maxDueItems {
 		if len(taken) == most || len(taken) > 0 && t.moved >= maxMovedBytes {
 			return taken, ""
@@ -138,7 +138,7 @@ func (t *queueTransition) complete(e QueueComplete) {
 	t.tellOwner(&i, ChildEnded{Outcome: ChildSucceeded, Result: result})
 	t.emit("complete", i.ID)
 	if keep := t.Config.KeepCompletedMS; keep > 0 {
-		i.State.Until = t.clock.Now.Add(ms(keep))
+		i.State.Until = laterMS(t.clock.Now, keep)
 		t.move(&before, &i)
 		return
 	}
@@ -172,7 +172,7 @@ func (t *queueTransition) extend(e QueueExtend) {
 		visible = t.Config.VisibilityTimeoutMS
 	}
 	i := before
-	i.State.Until = t.clock.Now.Add(ms(visible))
+	i.State.Until = laterMS(t.clock.Now, visible)
 	t.move(&before, &i)
 	t.readied = false // it is held as before
 	t.answer(i)

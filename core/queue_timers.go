@@ -32,7 +32,7 @@ func (t *queueTransition) fireTimers() {
 	}
 	t.Wake, _ = t.nextTimer()
 	if !t.Wake.IsZero() { // another event fires the rest; it must not come at this very instant
-		t.Wake = max(t.Wake, t.clock.Now.Add(ms(1)))
+		t.Wake = max(t.Wake, laterMS(t.clock.Now, 1))
 	}
 }
 

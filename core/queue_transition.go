@@ -155,7 +155,7 @@ func (t *queueTransition) retryOrGiveUp(before QueueItem, reason string, backoff
 		return
 	case backoff:
 		if d := retry.Delay(i.ID, i.Attempts); d > 0 {
-			i.State, i.ReadyPosition = ItemState{Type: ItemFailed, Error: reason, Until: t.clock.Now.Add(ms(d))}, 0
+			i.State, i.ReadyPosition = ItemState{Type: ItemFailed, Error: reason, Until: laterMS(t.clock.Now, d)}, 0
 			t.move(&before, &i)
 			return
 		}
@@ -192,4 +192,12 @@ func (t *queueTransition) removeItem(i QueueItem, reason string) {
 		t.tellOwner(&i, ChildEnded{Outcome: ChildCancelled, Reason: reason})
 	}
 	t.move(&i, nil)
+}
+
+// clipText keeps a text from outside within its limit.
+func clipText(s string) string {
+	if len(s) > MaxTextBytes {
+		return validText(s[:MaxTextBytes])
+	}
+	return s
 }

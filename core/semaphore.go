@@ -72,29 +72,45 @@ func SemaphoreRef(namespace, tenant, name string) effects.Ref {
 	return effects.Ref{Kind: KindSemaphore, ID: namedID("semaphore", namespace, tenant, name)}
 }
 
+// semaphoreTransition is the application of one event to a semaphore under way.
+type semaphoreTransition struct {
+	transition
+	Semaphore
+	event SemaphoreEvent
+}
+
 // Apply carries out one transition.
 func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect) {
-	if configure, ok := e.(SemaphoreConfigure); ok {
-		return s.configure(configure, c)
-	}
-	if acquire, ok := e.(SemaphoreAcquire); ok {
-		return s.acquire(acquire, c)
-	}
-	if s.ID == uuid.Nil {
-		return s, s.refuse(e, effects.CodeNotFound, "semaphore not found: "+howToDeclare)
-	}
+	t := &semaphoreTransition{transition{clock: c}, s, e}
 	switch e := e.(type) {
+	case SemaphoreConfigure:
+		t.configure(e)
+	case SemaphoreAcquire:
+		t.acquire(e)
 	case SemaphoreRelease:
-		return s.release(e, c)
+		t.release(e)
 	case SemaphoreRenew:
-		return s.renew(e, c)
+		t.renew(e)
 	case SemaphoreDue:
-		return s.due(e, c)
+		t.due()
 	case SemaphoreBreak:
-		return s.broken(e, c)
-	case SemaphoreConfigure, SemaphoreAcquire:
+		t.takeAway(e)
+	default:
+		t.refuse(effects.CodeInvalid, "a semaphore takes no event %q", e.EventType())
 	}
-	return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a semaphore takes no event %q", e.EventType()))
+	return concluded(s, t.Semaphore, t.transition)
+}
+
+func (t *semaphoreTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindSemaphore, ID: t.ID}, t.event, code, format, args...)
+}
+
+// refuseAbsent refuses the event if the semaphore does not exist.
+func (t *semaphoreTransition) refuseAbsent() bool {
+	if t.ID == uuid.Nil {
+		t.refuse(effects.CodeNotFound, "semaphore not found: "+howToDeclare)
+	}
+	return t.ID == uuid.Nil
 }
 
 const howToDeclare = "configure its slots, or give a total with the first acquire"
@@ -108,274 +124,284 @@ func (s Semaphore) Held() uint64 {
 	return n
 }
 
-func (s Semaphore) holds(c claimant) int {
+// holder gives the index of who holds slots; -1: that one holds none.
+func (s Semaphore) holder(c claimant) int {
 	return slices.IndexFunc(s.Holders, func(h SemaphoreHolder) bool { return c.is(claimant{h.Holder, h.Owner}) })
 }
 
-func (s Semaphore) waits(c claimant) int {
+// waiter gives the index of who waits for slots; -1: that one does not wait.
+func (s Semaphore) waiter(c claimant) int {
 	return slices.IndexFunc(s.Waiters, func(w SemaphoreWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
 }
 
-// fits reports whether a request could be granted if it were at the head.
+// fits reports whether a request could be granted if it were the first.
 func (s Semaphore) fits(slots uint32) bool {
 	return s.Held()+uint64(slots) <= uint64(s.Total) && len(s.Holders) < MaxHolders
 }
 
-// configure: undeclared → declared; declared → with another total, or as long as
-// it is used.
-func (s Semaphore) configure(e SemaphoreConfigure, c Clock) (Semaphore, []effects.Effect) {
+// configure: undeclared → declared; declared → with another total, or declared only
+// for as long as it is used.
+func (t *semaphoreTransition) configure(e SemaphoreConfigure) {
 	ref := SemaphoreRef(e.Namespace, e.Tenant, e.Name)
-	if err := e.validate(); err != nil {
-		return s, refused(ref, e, effects.CodeInvalid, err.Error())
+	switch err := e.validate(); {
+	case err != nil:
+		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+		return
+	case t.ID == uuid.Nil && e.Slots == 0:
+		t.transition.refuse(ref, e, effects.CodeNotFound, "slots: semaphore %q is not there: give at least 1 to declare it", clip(e.Name))
+		return
+	case t.ID == uuid.Nil:
+		t.Semaphore = Semaphore{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: t.clock.Now}
+	case t.ID != ref.ID:
+		t.refuseName(e.Name)
+		return
 	}
-	switch {
-	case s.ID == uuid.Nil && e.Slots == 0:
-		return s, refused(ref, e, effects.CodeNotFound, fmt.Sprintf("slots: semaphore %q is not there: give at least 1 to declare it", clip(e.Name)))
-	case s.ID == uuid.Nil:
-		s = Semaphore{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: c.Now}
-	case s.ID != ref.ID:
-		return s, s.refuseName(e, e.Name)
-	}
-	s.Total, s.Configured = e.Slots, e.Slots > 0
-	effs := []effects.Effect{s.announce("configured", SemaphoreHolder{Slots: e.Slots}, "")}
+	t.Total, t.Configured = e.Slots, e.Slots > 0
+	t.emit("configured", SemaphoreHolder{Slots: e.Slots}, "")
 	var rest []SemaphoreWaiter
-	for _, w := range s.Waiters { // who wants more than there ever is would wait for ever
-		if w.Slots <= s.Total {
+	for _, w := range t.Waiters { // who wants more than there ever is would wait for ever
+		if w.Slots <= t.Total {
 			rest = append(rest, w)
 			continue
 		}
-		effs = append(effs, w.Owner.lost(s.Name, fmt.Sprintf("it waits for %d slots, and there are %d by now", w.Slots, s.Total))...)
+		t.add(w.Owner.lost(t.Name, fmt.Sprintf("it waits for %d slots, and there are %d by now", w.Slots, t.Total))...)
 	}
-	s.Waiters = rest
-	s, more := s.settle(c)
-	effs = append(effs, more...)
-	if s.ID != uuid.Nil {
-		effs = append(effs, effects.Answer{Value: s})
+	t.Waiters = rest
+	t.grantWaiters()
+	if t.ID != uuid.Nil {
+		t.add(effects.Answer{Value: t.Semaphore})
 	}
-	return s, effs
 }
 
-// acquire: slots are taken, or an owner waits for them, or a holder's lease lasts
-// from now on.
-func (s Semaphore) acquire(e SemaphoreAcquire, c Clock) (Semaphore, []effects.Effect) {
+// acquire: slots are taken, or an owner waits for them, or a holder's lease is
+// renewed.
+func (t *semaphoreTransition) acquire(e SemaphoreAcquire) {
 	ref := SemaphoreRef(e.Namespace, e.Tenant, e.Name)
-	if err := e.validate(); err != nil {
-		return s, refused(ref, e, effects.CodeInvalid, err.Error())
-	}
-	if s.ID != uuid.Nil && s.ID != ref.ID {
-		return s, s.refuseName(e, e.Name)
-	}
 	who := e.claimant()
-	if i := s.holds(who); i >= 0 {
-		return s.again(e, i, c)
+	switch err := e.validate(); {
+	case err != nil:
+		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+	case t.ID != uuid.Nil && t.ID != ref.ID:
+		t.refuseName(e.Name)
+	case t.holder(who) >= 0:
+		t.renewByAcquire(e, t.holder(who))
+	case t.waiter(who) >= 0:
+		t.refuse(effects.CodeConflict, "owner: %s waits for semaphore %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
+	case t.Total == 0 && e.Total == 0:
+		t.transition.refuse(ref, e, effects.CodeNotFound, "semaphore %q is not declared: %s", clip(e.Name), howToDeclare)
+	default:
+		t.declare(e, ref)
+		t.grantOrWait(e, SemaphoreWaiter{Holder: who.named(), Owner: e.Owner, Slots: max(e.Slots, 1), TTLMS: e.TTLMS, Since: t.clock.Now})
 	}
-	if s.waits(who) >= 0 {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("owner: %s waits for semaphore %q already under number %d", e.Owner.Ref, clip(s.Name), e.Owner.N))
-	}
-	was := s
-	if s.Total == 0 {
-		if e.Total == 0 {
-			return s, refused(ref, e, effects.CodeNotFound, fmt.Sprintf("semaphore %q is not declared: %s", clip(e.Name), howToDeclare))
-		}
-		if s.ID == uuid.Nil {
-			s = Semaphore{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: c.Now}
-		}
-		s.Total = e.Total
-	}
-	next := SemaphoreWaiter{Holder: who.named(), Owner: e.Owner, Slots: max(e.Slots, 1), TTLMS: e.TTLMS, Since: c.Now}
-	if effs := s.refuseRequest(e, next); effs != nil {
-		return was, effs
-	}
-	if len(s.Waiters) == 0 && s.fits(next.Slots) {
-		s, effs := s.grant(next, c)
-		return s, append(effs, s.answer(e.Owner)...)
-	}
-	s.Waiters = append(slices.Clip(s.Waiters), next)
-	return s, nil
 }
 
-// refuseRequest refuses what can never be granted, and what cannot wait.
-func (s Semaphore) refuseRequest(e SemaphoreAcquire, w SemaphoreWaiter) []effects.Effect {
-	waits := len(s.Waiters) > 0 || !s.fits(w.Slots)
+// declare gives an undeclared semaphore the total of its first use.
+func (t *semaphoreTransition) declare(e SemaphoreAcquire, ref effects.Ref) {
+	if t.ID == uuid.Nil {
+		t.Semaphore = Semaphore{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: t.clock.Now}
+	}
+	if t.Total == 0 {
+		t.Total = e.Total
+	}
+}
+
+// grantOrWait grants a request, or lets its owner wait; it refuses what can never be
+// granted, and what cannot wait.
+func (t *semaphoreTransition) grantOrWait(e SemaphoreAcquire, w SemaphoreWaiter) {
+	waits := len(t.Waiters) > 0 || !t.fits(w.Slots)
 	switch {
-	case w.Slots > s.Total:
-		return s.refuse(e, effects.CodeInvalid, fmt.Sprintf("slots: %d are more than the %d that semaphore %q has", w.Slots, s.Total, clip(s.Name)))
+	case w.Slots > t.Total:
+		t.refuse(effects.CodeInvalid, "slots: %d are more than the %d that semaphore %q has", w.Slots, t.Total, clip(t.Name))
 	case waits && w.Owner.IsZero():
-		return s.refuse(e, effects.CodeConflict, fmt.Sprintf("semaphore %q: %d of %d slots are held by %d and %d wait for some: there is no room for %d", clip(s.Name), s.Held(), s.Total, len(s.Holders), len(s.Waiters), w.Slots))
-	case waits && len(s.Waiters) >= MaxWaiters:
-		return s.refuse(e, effects.CodeConflict, fmt.Sprintf("semaphore %q: %d wait for it already, which is the limit", clip(s.Name), len(s.Waiters)))
+		t.refuse(effects.CodeConflict, "semaphore %q: %d of %d slots are held by %d and %d wait for some: there is no room for %d", clip(t.Name), t.Held(), t.Total, len(t.Holders), len(t.Waiters), w.Slots)
+	case waits && len(t.Waiters) >= MaxWaiters:
+		t.refuse(effects.CodeConflict, "semaphore %q: %d wait for it already, which is the limit", clip(t.Name), len(t.Waiters))
+	case waits:
+		t.Waiters = append(slices.Clip(t.Waiters), w)
+	default:
+		t.grant(w)
+		t.answer(e.Owner)
 	}
-	return nil
 }
 
-// again: a holder from outside that asks for what it holds renews its lease.
-func (s Semaphore) again(e SemaphoreAcquire, i int, c Clock) (Semaphore, []effects.Effect) {
-	h := s.Holders[i]
+// renewByAcquire: a holder from outside that asks for what it holds renews its lease.
+func (t *semaphoreTransition) renewByAcquire(e SemaphoreAcquire, i int) {
+	h := t.Holders[i]
 	switch {
 	case !e.Owner.IsZero():
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("owner: %s holds slots of semaphore %q already under number %d", e.Owner.Ref, clip(s.Name), e.Owner.N))
+		t.refuse(effects.CodeConflict, "owner: %s holds slots of semaphore %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
 	case e.Slots != 0 && e.Slots != h.Slots:
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("slots: %q holds %d of semaphore %q, not %d: release them first", clip(h.Holder), h.Slots, clip(s.Name), e.Slots))
+		t.refuse(effects.CodeConflict, "slots: %q holds %d of semaphore %q, not %d: release them first", clip(h.Holder), h.Slots, clip(t.Name), e.Slots)
+	default:
+		t.renewLease(i, e.TTLMS)
+		t.answer(e.Owner)
 	}
-	s = s.prolonged(i, e.TTLMS, c)
-	return s, s.answer(e.Owner)
 }
 
-// prolonged lets a holder's lease last from now on.
-func (s Semaphore) prolonged(i int, ttl int64, c Clock) Semaphore {
-	s.Holders = slices.Clone(s.Holders)
-	s.Holders[i].TTLMS, s.Holders[i].Until = ttl, leaseEnd(c.Now, ttl)
-	return s
+// renewLease gives a holder a whole lease from now on.
+func (t *semaphoreTransition) renewLease(i int, ttl int64) {
+	t.Holders = slices.Clone(t.Holders)
+	t.Holders[i].TTLMS, t.Holders[i].Until = ttl, leaseEnd(t.clock.Now, ttl)
 }
 
 // answer gives the semaphore to a holder from outside, whom no event can reach.
-func (s Semaphore) answer(o Owner) []effects.Effect {
-	if !o.IsZero() {
-		return nil
+func (t *semaphoreTransition) answer(o Owner) {
+	if o.IsZero() {
+		t.add(effects.Answer{Value: t.Semaphore})
 	}
-	return []effects.Effect{effects.Answer{Value: s}}
 }
 
-func (s Semaphore) grant(w SemaphoreWaiter, c Clock) (Semaphore, []effects.Effect) {
-	s.Token, s.ForgetAt = nextToken(s.Token, c), 0
-	h := SemaphoreHolder{Holder: w.Holder, Owner: w.Owner, Slots: w.Slots, Token: s.Token, TTLMS: w.TTLMS, Since: c.Now, Until: leaseEnd(c.Now, w.TTLMS)}
-	s.Holders = append(slices.Clip(s.Holders), h)
-	effs := []effects.Effect{s.announce("acquired", h, "")}
-	return s, append(effs, h.Owner.granted(s.Name, h.Token, h.Until)...)
+// grant gives a waiter its slots.
+func (t *semaphoreTransition) grant(w SemaphoreWaiter) {
+	t.Token, t.ForgetAt = nextToken(t.Token, t.clock), 0
+	h := SemaphoreHolder{Holder: w.Holder, Owner: w.Owner, Slots: w.Slots, Token: t.Token, TTLMS: w.TTLMS, Since: t.clock.Now, Until: leaseEnd(t.clock.Now, w.TTLMS)}
+	t.Holders = append(slices.Clip(t.Holders), h)
+	t.emit("acquired", h, "")
+	t.add(h.Owner.granted(t.Name, h.Token, h.Until)...)
 }
 
-// settle grants slots to the head of the line for as long as they suffice. What
-// nobody uses and nobody has configured is gone.
-func (s Semaphore) settle(c Clock) (Semaphore, []effects.Effect) {
-	var effs []effects.Effect
-	for len(s.Waiters) > 0 && s.fits(s.Waiters[0].Slots) {
-		next := s.Waiters[0]
-		s.Waiters = without(s.Waiters, 0)
-		granted, more := s.grant(next, c)
-		s, effs = granted, append(effs, more...)
+// grantWaiters grants slots to the first waiters for as long as they suffice. A
+// semaphore that nobody uses and no configuration declares is gone.
+func (t *semaphoreTransition) grantWaiters() {
+	for len(t.Waiters) > 0 && t.fits(t.Waiters[0].Slots) {
+		first := t.Waiters[0]
+		t.Waiters = without(t.Waiters, 0)
+		t.grant(first)
 	}
 	switch {
-	case s.used():
-		s.ForgetAt = 0
-	case forgettable(s.Token, c):
-		return Semaphore{}, effs
-	default: // the next first use declares it again
-		s.Total, s.ForgetAt = 0, leaseEnd(c.Now, forgetAfterMS)
+	case t.used():
+		t.ForgetAt = 0
+	case forgettable(t.Token, t.clock):
+		t.Semaphore = Semaphore{}
+	default: // the next first use declares it anew
+		t.Total, t.ForgetAt = 0, leaseEnd(t.clock.Now, forgetAfterMS)
 	}
-	return s, effs
 }
 
 func (s Semaphore) used() bool { return s.Configured || len(s.Holders)+len(s.Waiters) > 0 }
 
-// release: slots are given back; a waiter waits no longer.
-func (s Semaphore) release(e SemaphoreRelease, c Clock) (Semaphore, []effects.Effect) {
+// release: slots are given back; a waiter stops waiting.
+func (t *semaphoreTransition) release(e SemaphoreRelease) {
 	who := e.claimant()
-	if i := s.waits(who); i >= 0 {
-		s.Waiters = without(s.Waiters, i)
-		return s.settle(c) // it may have been the head, which blocked others
+	if t.refuseAbsent() {
+		return
 	}
-	i, effs := s.find(e, who, e.Token)
-	if effs != nil {
-		return s, effs
+	if i := t.waiter(who); i >= 0 {
+		t.Waiters = without(t.Waiters, i)
+		t.grantWaiters() // it may have been the first, which blocked others
+		return
 	}
-	effs = []effects.Effect{s.announce("released", s.Holders[i], "")}
-	s.Holders = without(s.Holders, i)
-	s, more := s.settle(c)
-	return s, append(effs, more...)
+	i, ok := t.findHolder(who, e.Token)
+	if !ok {
+		return
+	}
+	t.emit("released", t.Holders[i], "")
+	t.Holders = without(t.Holders, i)
+	t.grantWaiters()
 }
 
-// renew: a lease lasts from now on.
-func (s Semaphore) renew(e SemaphoreRenew, c Clock) (Semaphore, []effects.Effect) {
-	if err := checkTTL(e.TTLMS); err != nil {
-		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+// renew: the holder has a whole lease from now on.
+func (t *semaphoreTransition) renew(e SemaphoreRenew) {
+	if t.refuseAbsent() {
+		return
 	}
-	i, effs := s.find(e, e.claimant(), e.Token)
-	if effs != nil {
-		return s, effs
+	if err := checkTTL(e.TTLMS); err != nil {
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	}
+	i, ok := t.findHolder(e.claimant(), e.Token)
+	if !ok {
+		return
 	}
 	ttl := e.TTLMS
 	if ttl == 0 {
-		ttl = s.Holders[i].TTLMS
+		ttl = t.Holders[i].TTLMS
 	}
-	s = s.prolonged(i, ttl, c)
-	return s, s.answer(e.Owner)
+	t.renewLease(i, ttl)
+	t.answer(e.Owner)
 }
 
-// find gives the place of a holder, or the refusal of who is none, or is no
-// longer under that token.
-func (s Semaphore) find(e SemaphoreEvent, who claimant, token uint64) (int, []effects.Effect) {
-	i := s.holds(who)
+// findHolder gives the index of a holder; it refuses who holds no slots, or no longer
+// under that token.
+func (t *semaphoreTransition) findHolder(who claimant, token uint64) (i int, ok bool) {
+	i = t.holder(who)
 	switch {
 	case i < 0:
-		return i, s.refuse(e, effects.CodeConflict, fmt.Sprintf("%s holds no slots of semaphore %q", who, clip(s.Name)))
-	case token != 0 && token != s.Holders[i].Token:
-		return i, s.refuse(e, effects.CodeConflict, fmt.Sprintf("token: %d is not that of %s, who holds slots of semaphore %q by %d", token, who, clip(s.Name), s.Holders[i].Token))
+		t.refuse(effects.CodeConflict, "%s holds no slots of semaphore %q", who, clip(t.Name))
+	case token != 0 && token != t.Holders[i].Token:
+		t.refuse(effects.CodeConflict, "token: %d is not that of %s, who holds slots of semaphore %q by %d", token, who, clip(t.Name), t.Holders[i].Token)
+	default:
+		return i, true
 	}
-	return i, nil
+	return i, false
 }
 
-// due: the slots of lapsed leases are given back; one that nobody uses is gone.
-func (s Semaphore) due(e SemaphoreDue, c Clock) (Semaphore, []effects.Effect) {
-	if !lapsed(s.Deadline(), c.Now) {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("semaphore %q is not due at %s", clip(s.Name), c.Now))
+// due: the slots of lapsed leases are given back; a semaphore that nobody uses is gone.
+func (t *semaphoreTransition) due() {
+	switch {
+	case t.refuseAbsent():
+	case !lapsed(t.Deadline(), t.clock.Now):
+		t.refuse(effects.CodeConflict, "semaphore %q is not due at %s", clip(t.Name), t.clock.Now)
+	default:
+		t.takeSlots("expired", func(h SemaphoreHolder) (string, bool) {
+			return "the lease lapsed at " + h.Until.String(), lapsed(leaseDeadline(h.Until), t.clock.Now)
+		})
 	}
-	return s.take(c, "expired", func(h SemaphoreHolder) (string, bool) {
-		return "the lease lapsed at " + h.Until.String(), lapsed(leaseDeadline(h.Until), c.Now)
-	})
 }
 
-// broken: slots are given back, whatever their holder says.
-func (s Semaphore) broken(e SemaphoreBreak, c Clock) (Semaphore, []effects.Effect) {
-	if err := e.validate(); err != nil {
-		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+// takeAway: slots are given back, whatever their holder says.
+func (t *semaphoreTransition) takeAway(e SemaphoreBreak) {
+	if t.refuseAbsent() {
+		return
 	}
 	meant := func(h SemaphoreHolder) (string, bool) {
 		return brokenReason(e.By, e.Reason), e.Token == 0 || e.Token == h.Token
 	}
-	switch {
-	case len(s.Holders) == 0:
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("nobody holds slots of semaphore %q: there is nothing to break", clip(s.Name)))
-	case !slices.ContainsFunc(s.Holders, func(h SemaphoreHolder) bool { _, ok := meant(h); return ok }):
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("token: nobody holds slots of semaphore %q by %d", clip(s.Name), e.Token))
+	switch err := e.validate(); {
+	case err != nil:
+		t.refuse(effects.CodeInvalid, "%v", err)
+	case len(t.Holders) == 0:
+		t.refuse(effects.CodeConflict, "nobody holds slots of semaphore %q: there is nothing to break", clip(t.Name))
+	case !slices.ContainsFunc(t.Holders, func(h SemaphoreHolder) bool { _, ok := meant(h); return ok }):
+		t.refuse(effects.CodeConflict, "token: nobody holds slots of semaphore %q by %d", clip(t.Name), e.Token)
+	default:
+		t.takeSlots("broken", meant)
 	}
-	return s.take(c, "broken", meant)
 }
 
-// take takes the slots of some holders away.
-func (s Semaphore) take(c Clock, action string, from func(SemaphoreHolder) (reason string, taken bool)) (Semaphore, []effects.Effect) {
-	var effs []effects.Effect
+// takeSlots takes the slots of some holders away.
+func (t *semaphoreTransition) takeSlots(action string, from func(SemaphoreHolder) (reason string, taken bool)) {
 	var rest []SemaphoreHolder
-	for _, h := range s.Holders {
+	for _, h := range t.Holders {
 		reason, taken := from(h)
 		if !taken {
 			rest = append(rest, h)
 			continue
 		}
-		effs = append(effs, s.announce(action, h, reason))
-		effs = append(effs, h.Owner.lost(s.Name, reason)...)
+		t.emit(action, h, reason)
+		t.add(h.Owner.lost(t.Name, reason)...)
 	}
-	s.Holders = rest
-	s, more := s.settle(c)
-	return s, append(effs, more...)
+	t.Holders = rest
+	t.grantWaiters()
 }
 
-// announce says on the bus what became of a holder.
-func (s Semaphore) announce(action string, h SemaphoreHolder, reason string) effects.Effect {
+// emit announces what became of a holder.
+func (t *semaphoreTransition) emit(action string, h SemaphoreHolder, reason string) {
 	data := begin(nil)
-	data.str("namespace", s.Namespace)
-	data.str("tenant", s.Tenant)
-	data.str("name", s.Name)
+	data.str("namespace", t.Namespace)
+	data.str("tenant", t.Tenant)
+	data.str("name", t.Name)
 	data.str("holder", h.Holder)
 	data.num("slots", uint64(h.Slots))
 	data.num("token", h.Token)
 	if reason != "" {
 		data.str("reason", reason)
 	}
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "semaphore", Action: action},
-		Source: effects.EventSource{Component: "semaphore", ID: s.ID},
-		Data:   data.end(),
-	}}
+	t.announce("semaphore", "semaphore", action, t.ID, data.end())
+}
+
+func (t *semaphoreTransition) refuseName(name string) {
+	t.refuse(effects.CodeInvalid, "name: %q is not the name of this semaphore, which is %q", clip(name), clip(t.Name))
 }
 
 // Ref names the semaphore.
@@ -413,15 +439,7 @@ func (s Semaphore) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 func (s Semaphore) apply(e Event, c Clock) (State, []effects.Effect) {
 	own, ok := e.(SemaphoreEvent)
 	if !ok {
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a semaphore takes no event %q", e.EventType()))
+		return s, refused(effects.Ref{Kind: KindSemaphore, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a semaphore takes no event %q", e.EventType()))
 	}
 	return s.Apply(own, c)
-}
-
-func (s Semaphore) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindSemaphore, ID: s.ID}, e, code, reason)
-}
-
-func (s Semaphore) refuseName(e Event, name string) []effects.Effect {
-	return s.refuse(e, effects.CodeInvalid, fmt.Sprintf("name: %q is not the name of this semaphore, which is %q", clip(name), clip(s.Name)))
 }

@@ -1,6 +1,6 @@
 package core
 
-import "github.com/orrery-go/orrery/internal/texts"
+import "github.com/orrery-go/orrery/effects/texts"
 
 // clip shortens a value that is quoted in a refusal.
 func clip(s string) string { return texts.Clip(s, 64) }

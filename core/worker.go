@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Worker takes items of a queue and does its work for each, inside the system:
@@ -26,9 +26,9 @@ import (
 // taken; resume leads back.
 //
 // Invariants, held by property tests:
-//   - No more jobs run than Concurrency has places, but for those from before it
+//   - No more jobs run than Concurrency says, but for those from before it
 //     was lowered.
-//   - An item is taken only with a free place, and never while paused or draining.
+//   - An item is taken only for a free slot, and never while paused or draining.
 //   - At most one take is under way.
 //   - Each item that is taken is completed or failed exactly once, with the
 //     holder and the attempt of its take.
@@ -41,7 +41,7 @@ type Worker struct {
 	Draining  bool        `json:"draining"` // it goes once nothing is in hand
 	Last      uint32      `json:"last"`     // the last number of a take or a job
 	Taking    uint32      `json:"taking"`   // the number of the take under way; 0: none
-	Again     bool        `json:"again"`    // it was woken during the take
+	TakeNext  bool        `json:"again"`    // it was woken during the take: another one follows
 	Quiet     bool        `json:"quiet"`    // it has said that it is idle
 	Running   []WorkerJob `json:"running"`
 	PollAt    Time        `json:"poll_at"` // when it looks for items without being woken
@@ -99,38 +99,76 @@ func WorkerRef(namespace, tenant, name string) effects.Ref {
 // Holder is the name under which the worker holds items.
 func (w Worker) Holder() string { return holderPrefix + w.Name }
 
+// workerTransition is the application of one event to a worker under way.
+type workerTransition struct {
+	transition
+	Worker
+	event WorkerEvent
+}
+
 // Apply carries out one transition.
 func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
-	if configure, ok := e.(WorkerConfigure); ok {
-		return w.configure(configure, c)
+	t := &workerTransition{transition{clock: c}, w, e}
+	configure, ok := e.(WorkerConfigure)
+	switch {
+	case ok:
+		t.configure(configure)
+	case w.ID == uuid.Nil:
+		t.refuse(effects.CodeNotFound, "worker not found")
+	default:
+		t.applyPresent()
 	}
-	if w.ID == uuid.Nil {
-		return w, w.refuse(e, effects.CodeNotFound, "worker not found")
-	}
-	switch e := e.(type) {
+	return concluded(w, t.Worker, t.transition)
+}
+
+// applyPresent: what may happen to a worker that exists.
+func (t *workerTransition) applyPresent() {
+	switch e := t.event.(type) {
 	case WorkerWake:
-		return w.wake(c)
+		t.wake()
 	case WorkerDue:
-		return w.due(e, c)
+		t.due()
 	case QueueTaken:
-		return w.taken(e, c)
+		t.startJobs(e)
 	case ChildEnded:
-		return w.childEnded(e, c)
+		t.endJob(e)
 	case WorkerPause:
-		if !w.Paused && !w.Draining {
-			w.Paused, w.UpdatedAt = true, c.Now
-			return w, nil
-		}
+		t.pause()
 	case WorkerResume:
-		if w.Paused {
-			w.Paused, w.UpdatedAt = false, c.Now
-			return w.take(c)
-		}
+		t.resume()
 	case WorkerDelete:
-		return w.remove(e, c)
-	case WorkerConfigure:
+		t.delete(e)
+	default:
+		t.refuseNow()
 	}
-	return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("worker %q is %s: it cannot take %q", clip(w.Name), w.Status(), e.EventType()))
+}
+
+func (t *workerTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindWorker, ID: t.ID}, t.event, code, format, args...)
+}
+
+// refuseNow refuses what does not go with the present state.
+func (t *workerTransition) refuseNow() {
+	t.refuse(effects.CodeConflict, "worker %q is %s: it cannot take %q", clip(t.Name), t.Status(), t.event.EventType())
+}
+
+// pause: idle, busy → paused.
+func (t *workerTransition) pause() {
+	if t.Paused || t.Draining {
+		t.refuseNow()
+		return
+	}
+	t.Paused, t.UpdatedAt = true, t.clock.Now
+}
+
+// resume: paused → idle or busy.
+func (t *workerTransition) resume() {
+	if !t.Paused {
+		t.refuseNow()
+		return
+	}
+	t.Paused, t.UpdatedAt = false, t.clock.Now
+	t.take()
 }
 
 // Status names the state of the diagram.
@@ -148,7 +186,7 @@ func (w Worker) Status() string {
 
 // configure declares the worker, or replaces what was declared: jobs in hand go
 // on as they began.
-func (w Worker) configure(e WorkerConfigure, c Clock) (Worker, []effects.Effect) {
+func (t *workerTransition) configure(e WorkerConfigure) {
 	spec, err := e.Spec.normal()
 	if err == nil {
 		err = spec.validate()
@@ -156,15 +194,16 @@ func (w Worker) configure(e WorkerConfigure, c Clock) (Worker, []effects.Effect)
 	ref := WorkerRef(spec.Namespace, spec.Tenant, spec.Name)
 	switch {
 	case err != nil:
-		return w, w.refuse(e, effects.CodeInvalid, err.Error())
-	case w.ID != uuid.Nil && w.ID != ref.ID:
-		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("name: %q is not the name of this worker, %q", clip(spec.Name), clip(w.Name)))
+		t.refuse(effects.CodeInvalid, "%v", err)
+		return
+	case t.ID != uuid.Nil && t.ID != ref.ID:
+		t.refuse(effects.CodeInvalid, "name: %q is not the name of this worker, %q", clip(spec.Name), clip(t.Name))
+		return
+	case t.ID == uuid.Nil:
+		t.Worker = Worker{ID: ref.ID, CreatedAt: t.clock.Now}
 	}
-	if w.ID == uuid.Nil {
-		w = Worker{ID: ref.ID, CreatedAt: c.Now}
-	}
-	w.WorkerSpec, w.Draining, w.UpdatedAt = spec, false, c.Now
-	return w.take(c)
+	t.WorkerSpec, t.Draining, t.UpdatedAt = spec, false, t.clock.Now
+	t.take()
 }
 
 // normal gives the spec as it reads after one way through the journal.
@@ -244,8 +283,8 @@ func (d WorkerDo) rewrite(r rewriter) WorkerDo {
 // free is how many more items may be in hand.
 func (w Worker) free() uint32 {
 	busy := uint32(min(uint64(len(w.Running)), math.MaxUint32))
-	if places := min(w.Concurrency, MaxWorkerConcurrency); busy < places {
-		return places - busy
+	if slots := min(w.Concurrency, MaxWorkerConcurrency); busy < slots {
+		return slots - busy
 	}
 	return 0
 }
@@ -258,98 +297,102 @@ func (w *Worker) number() uint32 {
 	return w.Last
 }
 
-// take asks the queue for as many items as there are free places.
-func (w Worker) take(c Clock) (Worker, []effects.Effect) {
+// take asks the queue for as many items as the worker has free slots.
+func (t *workerTransition) take() {
 	switch {
-	case w.Paused || w.Draining || w.free() == 0:
-		return w, nil
-	case w.Taking != 0:
-		w.Again = true
-		return w, nil
+	case t.Paused || t.Draining || t.free() == 0:
+		return
+	case t.Taking != 0:
+		t.TakeNext = true
+		return
 	}
-	w.Taking, w.Again = w.number(), false
-	if w.PollAt = laterMS(c.Now, w.PollMS); !w.PollAt.After(c.Now) {
-		w.PollAt = 0 // the end of time
-	}
-	return w, []effects.Effect{effects.Send{
-		To: QueueRef(w.Namespace, w.Tenant, w.Queue),
-		Event: QueueTake{
-			Holder: w.Holder(), Max: w.free(), VisibilityMS: MaxTimeout.Milliseconds(), Owner: Owner{Ref: w.Ref(), N: w.Taking},
-		},
-	}}
+	t.Taking, t.TakeNext = t.number(), false
+	t.pollAfter(t.PollMS)
+	t.send(QueueRef(t.Namespace, t.Tenant, t.Queue), QueueTake{
+		Holder: t.Holder(), Max: t.free(), VisibilityMS: MaxTimeout.Milliseconds(), Owner: Owner{Ref: t.Ref(), N: t.Taking},
+	})
 }
 
-// wake: it looks for work. One that is paused or has no free place will look
+// pollAfter sets when the worker looks for items without being woken: never, at the
+// end of time.
+func (t *workerTransition) pollAfter(ms int64) {
+	if t.PollAt = laterMS(t.clock.Now, ms); !t.PollAt.After(t.clock.Now) {
+		t.PollAt = 0
+	}
+}
+
+// wake: the worker looks for items. One that is paused or has no free slot will look
 // when it may.
-func (w Worker) wake(c Clock) (Worker, []effects.Effect) {
-	if w.Paused || w.Draining || w.free() == 0 {
-		return w, nil
+func (t *workerTransition) wake() {
+	if t.Paused || t.Draining || t.free() == 0 {
+		return
 	}
-	w, effs := w.take(c)
-	return w, append([]effects.Effect{w.announce("wake")}, effs...)
+	t.emit("wake")
+	t.take()
 }
 
-// due: it looks for work without being woken. A take that was not answered by
+// due: the worker looks for items without being woken. A take that was not answered by
 // then never will be.
-func (w Worker) due(e WorkerDue, c Clock) (Worker, []effects.Effect) {
-	if at := w.Deadline(); at.IsZero() || at.After(c.Now) {
-		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("worker %q is %s and not due", clip(w.Name), w.Status()))
+func (t *workerTransition) due() {
+	if at := t.Deadline(); at.IsZero() || at.After(t.clock.Now) {
+		t.refuse(effects.CodeConflict, "worker %q is %s and not due", clip(t.Name), t.Status())
+		return
 	}
-	w.Taking = 0
-	return w.take(c)
+	t.Taking = 0
+	t.take()
 }
 
-// taken: a child is made for each item.
-func (w Worker) taken(e QueueTaken, c Clock) (Worker, []effects.Effect) {
+// startJobs: a child is made for each item that was taken.
+func (t *workerTransition) startJobs(e QueueTaken) {
 	switch i := slices.IndexFunc(e.Items, func(i QueueItem) bool { return len(i.Data) > 0 && checkJSON("", i.Data, math.MaxInt) != nil }); {
-	case e.N == 0 || e.N != w.Taking:
-		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("n: worker %q is %s, no take %d is under way", clip(w.Name), w.Status(), e.N))
+	case e.N == 0 || e.N != t.Taking:
+		t.refuse(effects.CodeConflict, "n: worker %q is %s, no take %d is under way", clip(t.Name), t.Status(), e.N)
+		return
 	case i >= 0:
-		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("items[%d].data: not valid JSON", i))
+		t.refuse(effects.CodeInvalid, "items[%d].data: not valid JSON", i)
+		return
 	}
-	w.Taking, w.UpdatedAt = 0, c.Now
-	var effs []effects.Effect
-	w.Running = slices.Clip(w.Running)
+	t.Taking, t.UpdatedAt = 0, t.clock.Now
+	t.Running = slices.Clip(t.Running)
 	failed := false
 	for _, item := range e.Items {
-		if len(w.Running) >= MaxWorkerConcurrency {
-			effs = append(effs, w.fail(WorkerJob{Item: item.ID, Attempt: item.Attempts, Queue: w.Queue}, "the worker has no place for it", false))
-			continue
-		}
-		job := WorkerJob{Item: item.ID, Attempt: item.Attempts, Queue: w.Queue, N: w.number(), StartedAt: c.Now}
-		child, create, err := w.child(job, item, c)
-		if err != nil {
-			effs = append(effs, w.fail(job, err.Error(), true))
-			w.Failed, failed = saturated(w.Failed), true
-			continue
-		}
-		job.Child = child
-		w.Running = append(w.Running, job)
-		effs = append(effs, effects.Send{To: child, Event: create})
+		failed = !t.startJob(item) || failed
 	}
 	switch {
 	case len(e.Items) > 0:
-		w.Quiet = false
-	case len(w.Running) == 0 && !w.Quiet && !w.Again:
-		w.Quiet = true
-		effs = append(effs, w.announce("idle"))
+		t.Quiet = false
+	case len(t.Running) == 0 && !t.Quiet && !t.TakeNext:
+		t.Quiet = true
+		t.emit("idle")
 	}
 	switch {
-	case w.Again:
-		next, more := w.take(c)
-		return next.drained(append(effs, more...))
-	case failed:
-		w.pollSoon(c)
+	case t.TakeNext:
+		t.take()
+	case failed: // so that no transition goes through a whole queue of items that fail at once
+		t.pollAfter(minPollMS)
 	}
-	return w.drained(effs)
+	t.endIfDrained()
 }
 
-// pollSoon puts off the next take where items fail at once, so that no
-// transition goes through a whole queue of them.
-func (w *Worker) pollSoon(c Clock) {
-	if w.PollAt = laterMS(c.Now, minPollMS); !w.PollAt.After(c.Now) {
-		w.PollAt = 0
+// startJob makes the child for an item; it reports false if that cannot be made, and
+// gives the item back as failed.
+func (t *workerTransition) startJob(item QueueItem) bool {
+	job := WorkerJob{Item: item.ID, Attempt: item.Attempts, Queue: t.Worker.Queue, StartedAt: t.clock.Now}
+	if len(t.Running) >= MaxWorkerConcurrency {
+		t.failItem(job, "the worker has no place for it", false)
+		return true
 	}
+	job.N = t.number()
+	child, create, err := t.child(job, item, t.clock)
+	if err != nil {
+		t.failItem(job, err.Error(), true)
+		t.Failed = saturatingAdd(t.Failed, 1)
+		return false
+	}
+	job.Child = child
+	t.Running = append(t.Running, job)
+	t.send(child, create)
+	return true
 }
 
 // child gives who does the work for an item, and the event that makes it.
@@ -390,41 +433,40 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	return effects.Ref{}, nil, errors.New("do: the worker has nothing to do")
 }
 
-// childEnded: the item is completed or failed, and its place is free.
-func (w Worker) childEnded(e ChildEnded, c Clock) (Worker, []effects.Effect) {
-	if e.N != 0 && e.N == w.Taking && e.Outcome == ChildRefused { // the take was refused: there is no such queue
-		return w.taken(QueueTaken{N: e.N}, c)
+// endJob: the item is completed or failed, and its slot is free.
+func (t *workerTransition) endJob(e ChildEnded) {
+	if e.N != 0 && e.N == t.Taking && e.Outcome == ChildRefused { // the take was refused: there is no such queue
+		t.startJobs(QueueTaken{N: e.N})
+		return
 	}
-	i := slices.IndexFunc(w.Running, func(j WorkerJob) bool { return j.N == e.N })
+	i := slices.IndexFunc(t.Running, func(j WorkerJob) bool { return j.N == e.N })
 	if i < 0 || e.N == 0 {
-		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("n: worker %q has no job with the number %d", clip(w.Name), e.N))
+		t.refuse(effects.CodeConflict, "n: worker %q has no job with the number %d", clip(t.Name), e.N)
+		return
 	}
 	switch e.Outcome {
 	case ChildSucceeded, ChildFailed, ChildCancelled, ChildRefused:
 	default:
-		return w, w.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
+		t.refuse(effects.CodeInvalid, "outcome: %q is unknown", clip(string(e.Outcome)))
+		return
 	}
-	job := w.Running[i]
-	if w.Running = slices.Concat(w.Running[:i], w.Running[i+1:]); len(w.Running) == 0 {
-		w.Running = nil
-	}
-	w.UpdatedAt = c.Now
-	var answer effects.Effect
+	job := t.Running[i]
+	t.Running, t.UpdatedAt = without(t.Running, i), t.clock.Now
 	if e.Outcome == ChildSucceeded {
-		w.Completed = saturated(w.Completed)
-		answer = effects.Send{To: QueueRef(w.Namespace, w.Tenant, job.Queue), Event: QueueComplete{
-			Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Result: fitting(e.Result),
-		}}
+		t.Completed = saturatingAdd(t.Completed, 1)
+		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueComplete{
+			Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Result: fitting(e.Result),
+		})
 	} else {
-		w.Failed = saturated(w.Failed)
-		answer = w.fail(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused || e.Permanent)
+		t.Failed = saturatingAdd(t.Failed, 1)
+		t.failItem(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused || e.Permanent)
 	}
 	if e.Outcome == ChildRefused {
-		w.pollSoon(c)
-		return w.drained([]effects.Effect{answer})
+		t.pollAfter(minPollMS)
+	} else {
+		t.take()
 	}
-	next, effs := w.take(c)
-	return next.drained(append([]effects.Effect{answer}, effs...))
+	t.endIfDrained()
 }
 
 // fitting gives a result as a queue takes it. One that is too large is left out:
@@ -436,48 +478,35 @@ func fitting(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// fail gives an item back as failed.
-func (w Worker) fail(job WorkerJob, reason string, permanent bool) effects.Effect {
-	return effects.Send{To: QueueRef(w.Namespace, w.Tenant, job.Queue), Event: QueueFail{
-		Item: job.Item, Holder: w.Holder(), Attempt: job.Attempt, Error: texts.Bound(reason, MaxTextBytes), Permanent: permanent,
-	}}
+// failItem gives an item back as failed.
+func (t *workerTransition) failItem(job WorkerJob, reason string, permanent bool) {
+	t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueFail{
+		Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Error: texts.Bound(reason, MaxTextBytes), Permanent: permanent,
+	})
 }
 
-// drained: a worker that drains goes with the last of what it had in hand.
-func (w Worker) drained(effs []effects.Effect) (Worker, []effects.Effect) {
-	if w.Draining && len(w.Running) == 0 {
-		return Worker{}, effs
+// endIfDrained: a worker that drains goes with the last of what it had in hand.
+func (t *workerTransition) endIfDrained() {
+	if t.Draining && len(t.Running) == 0 {
+		t.Worker = Worker{}
 	}
-	return w, effs
 }
 
-// remove: idle → (absent); with something in hand it drains first, or is refused.
-func (w Worker) remove(e WorkerDelete, c Clock) (Worker, []effects.Effect) {
+// delete: idle → (absent); with something in hand the worker drains first, or refuses.
+func (t *workerTransition) delete(e WorkerDelete) {
 	switch {
-	case len(w.Running) == 0: // a take under way would have been answered in its own transition
-		return Worker{}, nil
+	case len(t.Running) == 0: // a take under way would have been answered in its own transition
+		t.Worker = Worker{}
 	case !e.Drain:
-		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("worker %q has %d jobs in hand: drain it", clip(w.Name), len(w.Running)))
-	case w.Draining:
-		return w, w.refuse(e, effects.CodeConflict, fmt.Sprintf("worker %q drains already", clip(w.Name)))
+		t.refuse(effects.CodeConflict, "worker %q has %d jobs in hand: drain it", clip(t.Name), len(t.Running))
+	case t.Draining:
+		t.refuse(effects.CodeConflict, "worker %q drains already", clip(t.Name))
+	default:
+		t.Draining, t.Paused, t.UpdatedAt = true, false, t.clock.Now
 	}
-	w.Draining, w.Paused, w.UpdatedAt = true, false, c.Now
-	return w, nil
 }
 
-// saturated counts one more.
-func saturated(n uint64) uint64 {
-	if n == math.MaxUint64 {
-		return n
-	}
-	return n + 1
-}
-
-// announce tells the bus.
-func (w Worker) announce(action string) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "worker", Action: action},
-		Source: effects.EventSource{Component: "worker", ID: w.ID},
-		Data:   announcementTexts("name", w.Name, "queue", w.Queue),
-	}}
+// emit announces what the worker does.
+func (t *workerTransition) emit(action string) {
+	t.announce("worker", "worker", action, t.ID, announcementTexts("name", t.Name, "queue", t.Worker.Queue))
 }

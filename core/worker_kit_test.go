@@ -106,7 +106,7 @@ func hostileWorker(t *rapid.T) core.Worker {
 	}
 	w := core.Worker{
 		ID: drawID(t, "id"), WorkerSpec: drawWorkerSpec(t), Paused: rapid.Bool().Draw(t, "paused"), Draining: rapid.Bool().Draw(t, "draining"),
-		Last: n("last"), Taking: n("taking"), Again: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
+		Last: n("last"), Taking: n("taking"), TakeNext: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
 	}
 	for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "running") {
 		w.Running = append(w.Running, core.WorkerJob{N: n("n")})
@@ -155,10 +155,10 @@ func items(jobs []core.WorkerJob) []uuid.UUID {
 func byBytes(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 var workerInvariants = []invariant{
-	on("No more jobs run than Concurrency has places, but for those from before it was lowered.", func(_ step, b, a core.Worker) string {
+	on("No more jobs run than Concurrency says, but for those from before it was lowered.", func(_ step, b, a core.Worker) string {
 		return unless(len(a.Running) <= max(int(a.Concurrency), len(b.Running)), "%d jobs in %d places", len(a.Running), a.Concurrency)
 	}),
-	on("An item is taken only with a free place, and never while paused or draining.", func(s step, _, a core.Worker) string {
+	on("An item is taken only for a free slot, and never while paused or draining.", func(s step, _, a core.Worker) string {
 		for _, take := range sends[core.QueueTake](s) {
 			if a.Paused || a.Draining || int(take.Max) != int(a.Concurrency)-len(a.Running) || take.Max == 0 {
 				return "it takes with no place for it"

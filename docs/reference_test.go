@@ -138,7 +138,7 @@ func spans(cell string) []string {
 // daemonSource parses the daemon's program without its tests.
 func daemonSource(t *testing.T) []*ast.File {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root, "examples", "orreryd", "*.go"))
+	names, err := filepath.Glob(filepath.Join(root, "examples", "orreryd", "internal", "*", "*.go"))
 	require.NoError(t, err)
 	var files []*ast.File
 	for _, name := range names {
@@ -231,7 +231,7 @@ func documentedKeys(t *testing.T, doc string) map[string][]string {
 }
 
 func TestTheConfigurationPageHasEveryKeyWithItsTypeAndDefault(t *testing.T) {
-	keys, err := tomlKeys(daemonSource(t), "config")
+	keys, err := tomlKeys(daemonSource(t), "Config")
 	require.NoError(t, err)
 	rows := documentedKeys(t, readFile(t, configPage))
 	assert.Equal(t, slices.Sorted(maps.Keys(keys)), slices.Sorted(maps.Keys(rows)))
@@ -362,7 +362,7 @@ func settled(t *testing.T, text string) (settled string, env []string) {
 }
 
 func TestTheExampleConfigurationIsRightAndShowsEveryKey(t *testing.T) {
-	keys, err := tomlKeys(daemonSource(t), "config")
+	keys, err := tomlKeys(daemonSource(t), "Config")
 	require.NoError(t, err)
 	blocks := marked(readFile(t, configPage), "<!-- config check -->")
 	require.Len(t, blocks, 1)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Time is an instant in wall-clock UTC with millisecond precision, counted

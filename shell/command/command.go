@@ -98,6 +98,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -329,7 +330,7 @@ func (t *Tool) checkEnv(in input) error {
 			return fmt.Errorf("tool_input.env: variable name %q must not contain '='", name)
 		case strings.HasPrefix(upper, "ORRERY_"):
 			return fmt.Errorf("tool_input.env: variable %q is reserved: Orrery sets those that begin with ORRERY_", name)
-		case !t.allowAll && !listed(t.allowEnv, name):
+		case !t.allowAll && !inherit.Listed(t.allowEnv, name):
 			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted: %s", name, allowed(t.allowEnv))
 		}
 	}

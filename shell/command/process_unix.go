@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// caseless says whether names of variables ignore case.
-const caseless = false
-
 // endedBy names the signal that ended the program, if one did.
 func endedBy(state *os.ProcessState) (signal string, core bool) {
 	status, ok := state.Sys().(syscall.WaitStatus)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -160,11 +161,7 @@ func stdin(in input, call shell.Call) io.Reader {
 func (t *Tool) environ(in input, call shell.Call) []string {
 	var env []string
 	if in.InheritEnv == nil || *in.InheritEnv {
-		for _, kv := range os.Environ() {
-			if name, _, _ := strings.Cut(kv, "="); t.inherits(name) {
-				env = append(env, kv)
-			}
-		}
+		env = inherit.Environ(t.inheritEnv)
 	}
 	for name, value := range in.Env {
 		env = append(env, name+"="+value)
@@ -182,20 +179,6 @@ func (t *Tool) environ(in input, call shell.Call) []string {
 		"ORRERY_LABEL="+call.Label,
 		"ORRERY_DUE_AT="+due,
 	)
-}
-
-func (t *Tool) inherits(name string) bool {
-	return listed(t.inheritEnv, name)
-}
-
-// listed reports whether a variable is in a list of names and beginnings.
-func listed(names []string, name string) bool {
-	return slices.ContainsFunc(names, func(allowed string) bool {
-		if prefix, ok := strings.CutSuffix(allowed, "*"); ok {
-			return strings.HasPrefix(name, prefix)
-		}
-		return name == allowed || caseless && strings.EqualFold(name, allowed)
-	})
 }
 
 // ending is how a program came to its end.

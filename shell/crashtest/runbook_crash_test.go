@@ -31,6 +31,7 @@ func TestRunbooksOfAllKindsOfPhasesGoOnWhereTheyWereKilled(t *testing.T) {
 	t.Parallel()
 	for backend, few := range map[string]int{session.Tmux: 15, session.PTY: 8} {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			needs(t, backend)
 			killRunbooks(t, backend, kills(t, few, 100, 1))
 		})

@@ -110,9 +110,9 @@ func exitCode(err error) int {
 	return -1
 }
 
-// said gives what git wrote to stderr, clipped, without its advice: that speaks
+// stderrText gives what git wrote to stderr, clipped, without its advice: that speaks
 // of conflicts also where there are none.
-func said(err error) string {
+func stderrText(err error) string {
 	var kept []string
 	for line := range strings.Lines(stderrOf(err)) {
 		if !strings.HasPrefix(line, "hint:") {
@@ -144,7 +144,7 @@ func (o operation) refuse(format string, args ...any) *Error {
 // fail makes an error that may go away by itself.
 func (o operation) fail(err error, format string, args ...any) *Error {
 	e := &Error{Op: o.name, Repo: o.repo, Branch: o.branch, Reason: fmt.Sprintf(format, args...), Err: err}
-	e.Stderr = said(err)
+	e.Stderr = stderrText(err)
 	return e
 }
 

@@ -35,4 +35,4 @@ func Lockable(path string) bool { return lockable(path) }
 func Grace(g *Git, d time.Duration) { g.grace = d }
 
 // Settle sets how long a lock file must have been there before it is taken as left.
-func Settle(g *Git, d time.Duration) { g.settled = d }
+func Settle(g *Git, d time.Duration) { g.unchanged = d }

@@ -148,10 +148,10 @@ type Git struct {
 
 	locks keymutex.Map[string] // by git directory: one operation at a time
 
-	grace   time.Duration
-	settled time.Duration // see defaultSettled
-	seesAll func() bool   // whether no process of the system is hidden from the daemon
-	step    func(string)  // a test's view of how far an operation is
+	grace     time.Duration
+	unchanged time.Duration // see defaultUnchanged
+	seesAll   func() bool   // whether no process of the system is hidden from the daemon
+	step      func(string)  // a test's view of how far an operation is
 }
 
 // New makes a Git, for which it asks git for its version. The error names the
@@ -163,7 +163,7 @@ func New(o Options) (*Git, error) {
 		author:    orDefault(o.Author, "Orrery"),
 		email:     orDefault(o.Email, "orrery@localhost"),
 		grace:     killGrace,
-		settled:   defaultSettled,
+		unchanged: defaultUnchanged,
 		seesAll:   seesAllProcesses,
 		step:      func(string) {},
 	}

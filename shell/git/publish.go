@@ -26,8 +26,8 @@ type checkout struct {
 	To     string `json:"to"`
 }
 
-// back is the same way backwards.
-func (c checkout) back() checkout {
+// reversed is the way back.
+func (c checkout) reversed() checkout {
 	c.From, c.To = c.To, c.From
 	return c
 }
@@ -88,7 +88,7 @@ func (r *repo) takeBack(ctx context.Context, moves []move, trees []checkout, cau
 	err := r.moveRefs(ctx, undo)
 	for _, t := range trees {
 		if err == nil {
-			err = errors.Join(r.settle(ctx, t.back()), r.removeMade(ctx, t))
+			err = errors.Join(r.bringTo(ctx, t.reversed()), r.removeMade(ctx, t))
 		}
 	}
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *repo) checkouts(ctx context.Context, moves []move) ([]checkout, error) 
 		}
 		if !w.exists() {
 			if w.locked && slices.ContainsFunc(moves, func(m move) bool { return m.branch == w.branch }) {
-				return nil, r.op.fail(nil, "branch %q is checked out at %q, which is missing, and locked%s", w.branch, w.path, because(w.reason))
+				return nil, r.op.fail(nil, "branch %q is checked out at %q, which is missing, and locked%s", w.branch, w.path, reasonText(w.reason))
 			}
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -59,7 +60,7 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 		return nil, err
 	}
 	r.removeTemporary()
-	r.recall()
+	r.removeLeftLocks()
 	return r, nil
 }
 
@@ -69,7 +70,7 @@ func (r *repo) find(ctx context.Context) error {
 	if err != nil {
 		if exitCode(err) > 0 {
 			e := r.op.refuse("repo: %q cannot be used as a git repository", clip.Text(r.op.repo, 200))
-			e.Stderr = said(err)
+			e.Stderr = stderrText(err)
 			return e
 		}
 		return r.op.wrap(ctx, err, "look for the repository")
@@ -112,7 +113,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 	}
 	deadline := time.Now().Add(r.g.lockWait)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
-		got, err := tryLock(f)
+		got, err := files.TryLock(f, false)
 		if got {
 			r.lock = f
 			return r.sign(f)
@@ -150,7 +151,7 @@ func (r *repo) sign(f *os.File) error {
 func (r *repo) close() {
 	if r.lock != nil {
 		r.endWork()
-		unlock(r.lock)
+		files.Unlock(r.lock)
 		_ = r.lock.Close()
 	}
 	r.release()
@@ -183,25 +184,11 @@ func (r *repo) removeTemporary() {
 		entries, _ := os.ReadDir(parent)
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), tmpTree) {
-				removeAll(filepath.Join(parent, e.Name()))
+				_ = files.RemoveAll(filepath.Join(parent, e.Name()))
 			}
 		}
 	}
 	_ = os.Remove(filepath.Join(r.git, "worktrees")) // where it is empty, as git does
-}
-
-// removeAll removes a directory, also where its directories cannot be written.
-func removeAll(path string) {
-	if os.RemoveAll(path) == nil {
-		return
-	}
-	_ = filepath.WalkDir(path, func(p string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			_ = os.Chmod(p, 0o700) //nolint:gosec // a directory that is about to go
-		}
-		return nil
-	})
-	_ = os.RemoveAll(path)
 }
 
 // worktree is one of a repository's, as git lists it.

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -89,7 +90,7 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 	if c.to != nil {
 		to = c.to
 	}
-	if c.lock != nil && inheritsLock {
+	if c.lock != nil && files.CanLock {
 		cmd.ExtraFiles = []*os.File{c.lock}
 	}
 	err := supervise(cmd, g.grace, to)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/files"
 )
 
 // AddResult is what came of an [effects.WorktreeAdd].
@@ -55,7 +56,7 @@ func (g *Git) add(ctx context.Context, e effects.WorktreeAdd) (*AddResult, error
 	if err := r.checkGitBranch(ctx, "branch", e.Branch); err != nil {
 		return nil, err
 	}
-	if err := r.finishAdd(ctx, path); err != nil {
+	if err := r.undoAdd(ctx, path); err != nil {
 		return nil, err
 	}
 	if there, err := r.existing(ctx, path, e.Branch); there != nil || err != nil {
@@ -79,10 +80,10 @@ func (r *repo) noteOfAdd(path string) string {
 	return filepath.Join(r.git, tmpName, "add-"+hex.EncodeToString(sum[:16]))
 }
 
-// finishAdd takes back the making of a worktree that was interrupted: git has
+// undoAdd undoes the making of a worktree that was interrupted: git has
 // it locked as being made, and it is we who have begun it. Nobody was told of
 // it, so nothing in it is anybody's.
-func (r *repo) finishAdd(ctx context.Context, path string) error {
+func (r *repo) undoAdd(ctx context.Context, path string) error {
 	note := r.noteOfAdd(path)
 	text, err := os.ReadFile(note)
 	if err != nil {
@@ -167,7 +168,7 @@ func (r *repo) existing(ctx context.Context, path, branch string) (*AddResult, e
 		}
 		switch {
 		case w.path == path && !there:
-			return nil, r.op.refuse("path: the worktree at %q is missing, and locked%s: unlock it or bring it back", path, because(w.reason))
+			return nil, r.op.refuse("path: the worktree at %q is missing, and locked%s: unlock it or bring it back", path, reasonText(w.reason))
 		case w.path == path && w.branch == branch && w.reason == makingReason:
 			return nil, r.op.fail(nil, "path: the worktree at %q is just being made by another git", path)
 		case w.path == path && w.branch == branch && !isWorktree(path):
@@ -175,7 +176,7 @@ func (r *repo) existing(ctx context.Context, path, branch string) (*AddResult, e
 		case w.path == path && w.branch == branch:
 			return &AddResult{State: "existing", Path: path, Branch: branch, Head: w.head}, nil
 		case w.path == path:
-			return nil, r.op.refuse("path: %q is taken by a worktree with %s", path, holds(w))
+			return nil, r.op.refuse("path: %q is taken by a worktree with %s", path, branchText(w))
 		case w.branch == branch:
 			return nil, r.op.refuse("branch: it is checked out already at %q", w.path)
 		}
@@ -221,14 +222,14 @@ func (r *repo) forget(ctx context.Context, path string) error {
 	return r.op.wrap(ctx, err, "remove the data on a worktree that is gone")
 }
 
-func because(reason string) string {
+func reasonText(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return " (" + clip.Text(oneLine(reason), 200) + ")"
 }
 
-func holds(w worktree) string {
+func branchText(w worktree) string {
 	if w.branch == "" {
 		return "no branch"
 	}
@@ -257,7 +258,7 @@ func (r *repo) create(ctx context.Context, path, branch, base string) (*AddResul
 		err = r.op.wrap(ctx, err, "make the worktree")
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 		defer cancel()
-		_ = r.finishAdd(late, path)
+		_ = r.undoAdd(late, path)
 		if made {
 			_ = r.waitFor(late, command{dir: r.dir, args: []string{"update-ref", "-d", "refs/heads/" + branch, head}})
 		}
@@ -288,7 +289,7 @@ func (r *repo) createBranch(ctx context.Context, branch, base string) (string, e
 		stdin: "option no-deref\x00create refs/heads/" + branch + "\x00" + head + "\x00"})
 	if exitCode(err) > 0 {
 		e := r.op.refuse("branch: it cannot be made")
-		e.Stderr = said(err)
+		e.Stderr = stderrText(err)
 		return "", e
 	}
 	return head, r.op.wrap(ctx, err, "make the branch")
@@ -329,7 +330,7 @@ func (r *repo) removeTree(ctx context.Context, w worktree, force bool) (*RemoveR
 	case w.locked && w.reason == makingReason:
 		return nil, r.op.fail(nil, "path: the worktree at %q is just being made, or its making was interrupted", w.path)
 	case w.locked:
-		return nil, r.op.refuse("path: the worktree at %q is locked%s: unlock it first", w.path, because(w.reason))
+		return nil, r.op.refuse("path: the worktree at %q is locked%s: unlock it first", w.path, reasonText(w.reason))
 	case !w.exists():
 		if err := r.forget(ctx, w.path); err != nil {
 			return nil, err
@@ -394,4 +395,4 @@ func trashFor(path string) string {
 }
 
 // emptyTrash deletes what was moved away from a path.
-func (r *repo) emptyTrash(path string) { removeAll(trashFor(path)) }
+func (r *repo) emptyTrash(path string) { _ = files.RemoveAll(trashFor(path)) }

@@ -15,7 +15,16 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
-const anAction = "action"
+func (s *Server) actionRoutes() []route {
+	actions := s.actions()
+	return []route{
+		{"POST", "/v1/actions", writingToken, create(s, "/v1/actions/", fromOutside, s.createAction)},
+		{"GET", "/v1/actions", anyToken, actions.page(func(l []core.Action, next string) any { return wire.ActionList{Actions: l, NextPageToken: next} })},
+		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
+		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
+		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
+	}
+}
 
 const emptyZone = `must not be empty: leave it out for "UTC"`
 
@@ -31,12 +40,12 @@ func or[T any](v *T, otherwise T) T {
 
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
-	"occurrence": "is set by a recurring action alone", "owner": "is set by machines alone",
-	"status": "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
-	"run": "is decided here", "cycle": "is decided here", "attempt": "is decided here",
-	"started_at": "is decided here", "finished_at": "is decided here", "last_run": "is decided here",
-	"trigger.raw_payload": "comes with a webhook alone", "trigger.received_at": "comes with a webhook alone",
-	"trigger.header": "comes with a webhook alone", "trigger.route": "comes with a webhook alone",
+	"occurrence": "can only be set by a recurring action", "owner": "can only be set by machines",
+	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
+	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
+	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
+	"trigger.raw_payload": "can only come with a webhook", "trigger.received_at": "can only come with a webhook",
+	"trigger.header": "can only come with a webhook", "trigger.route": "can only come with a webhook",
 }
 
 // explain words the refusal of fields that do exist, but not here.
@@ -68,7 +77,7 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 		}
 		if id.Version() == 5 {
 			// What a recurring action makes has such ids: nobody may take them first.
-			return spec, failf(http.StatusBadRequest, "id: %s is a UUID of version 5, which are derived here: use version 4 or 7", id)
+			return spec, failf(http.StatusBadRequest, "id: %s is a UUID of version 5, which only the server derives: use version 4 or 7", id)
 		}
 		spec.ID = id
 	}
@@ -77,55 +86,41 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 		case string(core.TriggerScheduled):
 			spec.Trigger = core.Scheduled(t.NextTickAt)
 		case string(core.TriggerWebhook):
-			return spec, failf(http.StatusBadRequest, `trigger.type: "webhook" comes by POST /v1/webhooks/{route} alone: use "scheduled"`)
+			return spec, failf(http.StatusBadRequest, `trigger.type: only POST /v1/webhooks/{route} makes actions of the type "webhook": use "scheduled"`)
 		default:
 			return spec, failf(http.StatusBadRequest, `trigger.type: %q is unknown: use "scheduled"`, clip(t.Type))
 		}
 	}
 	for k := range a.Metadata {
 		if strings.HasPrefix(k, "_recurring_") {
-			return spec, failf(http.StatusBadRequest, "metadata.%s: names that begin with _recurring_ are set by recurring actions alone", clip(k))
+			return spec, failf(http.StatusBadRequest, "metadata.%s: only recurring actions set names that begin with _recurring_", clip(k))
 		}
 	}
 	return spec, nil
 }
 
-func (s *Server) createAction(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
-	var body wire.ActionRequest
-	if err := s.decode(w, r, &body, false); err != nil {
-		return explain(err, fromOutside)
-	}
-	spec, err := actionSpec(&body)
+func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (action core.Action, err error) {
+	spec, err := actionSpec(b)
 	if err != nil {
-		return err
+		return action, err
 	}
-	if spec.Namespace, err = home("namespace", body.Namespace, c.token.Namespaces); err != nil {
-		return err
+	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err != nil {
+		return action, err
 	}
-	if spec.Tenant, err = home("tenant", body.Tenant, c.token.Tenants); err != nil {
-		return err
+	spec.Namespace, spec.Tenant = scope.Namespace, scope.Tenant
+	if err := c.token.permit(nil, nil, spec.ToolName); err != nil {
+		return action, err
 	}
-	if err := c.token.permit(&spec.Namespace, &spec.Tenant, spec.ToolName); err != nil {
-		return err
-	}
-	scope := shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}
 	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
-		return err
+		return action, err
 	}
 	if spec.ID != uuid.Nil {
 		if err := s.idIsFree(r.Context(), spec.ID); err != nil {
-			return err
+			return action, err
 		}
 	}
-	a, err := s.engine.Actions().Create(r.Context(), spec)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/v1/actions/"+a.ID.String())
-	return writeJSON(w, http.StatusCreated, a)
+	return s.engine.Actions().Create(r.Context(), spec)
 }
 
 // idIsFree looks for a machine of any kind under a caller's id: all kinds share
@@ -148,53 +143,37 @@ func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
 	return nil
 }
 
-func (s *Server) listActions(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "status", "tool", "label*", "limit", "page_token")
-	if err != nil {
-		return err
+// actions says how actions are served.
+func (s *Server) actions() machines[core.Action, core.Action] {
+	return machines[core.Action, core.Action]{
+		what: "action", get: s.engine.Actions().Get,
+		listing: listing[core.Action, core.Action]{
+			params: []string{"status", "tool", "label*"},
+			find:   s.findActions,
+			scope:  func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
+			sees: func(_ context.Context, t *Token, a core.Action) bool {
+				return t.sees(a.Namespace, a.Tenant, a.ToolName)
+			},
+			out: asItIs[core.Action],
+			size: func(a core.Action) int {
+				return len(a.Trigger.RawPayload)*4/3 + len(a.ToolInput) + len(a.Status.Result)
+			},
+		},
 	}
-	namespace, tenant, err := q.scope()
-	if err != nil {
-		return err
-	}
-	f := shell.ActionFilter{Tool: q.get("tool")}
-	if f.Status, err = statusParam(q); err != nil {
-		return err
-	}
-	if err := c.token.permit(namespace, tenant, f.Tool); err != nil {
-		return err
-	}
-	if f.Labels, err = q.labels(); err != nil {
-		return err
-	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
-		return err
-	}
-	f.Scope = c.token.scope(namespace, tenant)
-	list, next, err := gather(p, func(p shell.Page) ([]core.Action, string, error) {
-		return s.engine.Actions().List(r.Context(), f, p)
-	}, func(a core.Action) (bool, int) {
-		return c.token.sees(a.Namespace, a.Tenant, a.ToolName) &&
-			(namespace == nil || *namespace == a.Namespace) &&
-			(tenant == nil || *tenant == a.Tenant), len(a.Trigger.RawPayload)*4/3 + len(a.ToolInput) + len(a.Status.Result)
-	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.ActionList{Actions: list, NextPageToken: next})
 }
 
-func statusParam(q query) (core.StatusType, error) {
-	v := q.opt("status")
-	if v == nil {
-		return "", nil
+func (s *Server) findActions(q query, scope *shell.Scope) (from source[core.Action], err error) {
+	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool")}
+	status, err := q.status([]string{"pending", "running", "completed", "failed", "cancelled"})
+	if err != nil {
+		return from, err
 	}
-	switch st := core.StatusType(*v); st {
-	case core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled:
-		return st, nil
+	f.Status = core.StatusType(status)
+	f.Labels, err = q.labels()
+	from.next = func(ctx context.Context, p shell.Page) ([]core.Action, string, error) {
+		return s.engine.Actions().List(ctx, f, p)
 	}
-	return "", failf(http.StatusBadRequest, "status: %q is unknown: use pending, running, completed, failed or cancelled", clip(*v))
+	return from, err
 }
 
 // scope gives the one tenant that the request, or the token, is about; nil
@@ -217,80 +196,6 @@ func (t *Token) scope(namespace, tenant *string) *shell.Scope {
 	return &shell.Scope{Namespace: ns, Tenant: tn}
 }
 
-// Bounds of one page, beside its limit: what it reads, and how large it gets.
-const (
-	maxPageRounds = 64
-	maxPageBytes  = 16 << 20
-	firstChunk    = 8
-)
-
-// gather fills a page with what the caller may see. It asks the engine in
-// chunks that grow while the records are small, since a few may be very large;
-// a page ends early, with a token to go on, where it becomes too large or too
-// much was left out.
-func gather[T any](p shell.Page, next func(shell.Page) ([]T, string, error), keep func(T) (bool, int)) ([]T, string, error) {
-	out := make([]T, 0, min(p.Limit, shell.DefaultPage))
-	limit, size, chunk, token := p.Limit, 0, firstChunk, p.Token
-	for range maxPageRounds {
-		list, more, err := next(shell.Page{Token: token, Limit: min(limit-len(out), chunk)})
-		if err != nil {
-			return nil, "", err
-		}
-		got := 0
-		for _, v := range list {
-			ok, n := keep(v)
-			got += n
-			if ok {
-				out = append(out, v)
-				size += n
-			}
-		}
-		token = more
-		if token == "" || len(out) >= limit || size > maxPageBytes {
-			break
-		}
-		if got < maxPageBytes/8 {
-			chunk = min(chunk*4, shell.MaxPage)
-		}
-	}
-	return out, token, nil
-}
-
-// visibleAction loads the action of the path. One that the token does not see
-// does not exist for it.
-func (s *Server) visibleAction(r *http.Request, c *call) (core.Action, error) {
-	q, err := readQuery(r, "namespace", "tenant")
-	if err != nil {
-		return core.Action{}, err
-	}
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return core.Action{}, failf(http.StatusBadRequest, "id: %s", err)
-	}
-	a, err := s.engine.Actions().Get(r.Context(), id)
-	if err != nil {
-		return a, notFound(anAction, err)
-	}
-	if !c.token.sees(a.Namespace, a.Tenant, a.ToolName) || !matches(q, a.Namespace, a.Tenant) {
-		return core.Action{}, failf(http.StatusNotFound, "%s not found", anAction)
-	}
-	return a, nil
-}
-
-// matches reports whether the namespace and tenant of the query, where given,
-// are those.
-func matches(q query, namespace, tenant string) bool {
-	return or(q.opt("namespace"), namespace) == namespace && or(q.opt("tenant"), tenant) == tenant
-}
-
-func (s *Server) getAction(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, err := s.visibleAction(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, a)
-}
-
 // reasonText gives the reason that was given; "" if none was.
 func reasonText(b wire.Reason) (string, error) {
 	v := or(b.Reason, "")
@@ -300,44 +205,39 @@ func reasonText(b wire.Reason) (string, error) {
 	return v, nil
 }
 
-func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, err := s.visibleAction(r, c)
-	if err != nil {
-		return err
+// reasonOr gives the reason of a request; without one it says who did it.
+func reasonOr(b wire.Reason, did string, c *call) (string, error) {
+	reason, err := reasonText(b)
+	if err == nil && reason == "" {
+		reason = fmt.Sprintf("%s by %s", did, c.actor)
 	}
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return err
-	}
-	reason, err := reasonText(body)
-	if err != nil {
-		return err
-	}
-	if reason == "" {
-		reason = fmt.Sprintf("cancelled by %s", c.actor)
-	}
-	a, err = s.engine.Actions().Cancel(r.Context(), a.ID, reason)
-	if err != nil {
-		return notFound(anAction, err)
-	}
-	return writeJSON(w, http.StatusOK, a)
+	return reason, err
 }
 
-func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, err := s.visibleAction(r, c)
-	if err != nil {
-		return err
+// reason reads the optional body of cancel and its like.
+func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
+	var body wire.Reason
+	if err := s.decode(w, r, &body, true); err != nil {
+		return "", err
 	}
+	return reasonOr(body, did, c)
+}
+
+func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {
+	reason, err := s.reason(w, r, c, "cancelled")
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.Actions().Cancel(r.Context(), a.ID, reason)
+}
+
+func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {
 	if err := s.noBody(w, r); err != nil {
-		return err
+		return nil, err
 	}
 	scope := shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}
 	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", a.ToolName, a.ToolInput); err != nil {
-		return err
+		return nil, err
 	}
-	a, err = s.engine.Actions().Trigger(r.Context(), a.ID)
-	if err != nil {
-		return notFound(anAction, err)
-	}
-	return writeJSON(w, http.StatusOK, a)
+	return s.engine.Actions().Trigger(r.Context(), a.ID)
 }

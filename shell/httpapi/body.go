@@ -55,7 +55,7 @@ func checkContentType(r *http.Request) error {
 
 func checkEncoding(r *http.Request) error {
 	if ce := r.Header.Get("Content-Encoding"); ce != "" && !strings.EqualFold(ce, "identity") {
-		return failf(http.StatusUnsupportedMediaType, "content-encoding: %q is not taken: send the body as it is", clip(ce))
+		return failf(http.StatusUnsupportedMediaType, "content-encoding: %q is not supported: send the body without an encoding", clip(ce))
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		if f := classifyBody(err); f != nil {
 			return nil, f
 		}
-		return nil, &failure{status: http.StatusBadRequest, text: "body: ended early", cause: err}
+		return nil, &failure{status: http.StatusBadRequest, text: "body: the connection ended before the whole body arrived", cause: err}
 	}
 	return buf.Bytes(), nil
 }
@@ -188,7 +188,7 @@ func (q query) page(def int) (shell.Page, error) {
 // labels reads label=key=value, as often as given.
 func (q query) labels() (map[string]string, error) {
 	if len(q.v["label"]) > core.MaxMapEntries {
-		return nil, failf(http.StatusBadRequest, "label: %d are more than %d", len(q.v["label"]), core.MaxMapEntries)
+		return nil, failf(http.StatusBadRequest, "label: %d labels are more than %d", len(q.v["label"]), core.MaxMapEntries)
 	}
 	out := make(map[string]string, len(q.v["label"]))
 	for _, l := range q.v["label"] {

@@ -21,11 +21,11 @@ import (
 // to nothing.
 func (s *Server) busRoutes() []route {
 	return []route{
-		{"GET", "/v1/subscribers", overall, s.listSubscribers},
-		{"PUT", "/v1/subscribers/{name}", ruling, s.putSubscriber},
-		{"DELETE", "/v1/subscribers/{name}", ruling, s.deleteSubscriber},
-		{"POST", "/v1/events", ruling, s.publishEvent},
-		{"GET", "/v1/events", follows, s.streamEvents},
+		{"GET", "/v1/subscribers", unboundToken, s.listSubscribers},
+		{"PUT", "/v1/subscribers/{name}", unboundWritingToken, s.putSubscriber},
+		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken, s.deleteSubscriber},
+		{"POST", "/v1/events", unboundWritingToken, s.publishEvent},
+		{"GET", "/v1/events", unboundToken | streams, s.streamEvents},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -111,9 +111,9 @@ func unavailable(err error) *failure {
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):
-		return retry(5, "the engine did not answer in time: what was asked may still be carried out")
+		return retry(5, "the engine did not answer in time: the request may still be carried out")
 	case errors.Is(err, context.Canceled):
-		return retry(5, "the request was given up")
+		return retry(5, "the request was cancelled")
 	}
 	return failf(http.StatusInternalServerError, "internal error")
 }

@@ -89,7 +89,7 @@ func TestABodyThatBreaksOffIsRefused(t *testing.T) {
 	}
 	r := a.do("POST", "/v1/actions", io.MultiReader(strings.NewReader(whole[:30]), broken{}))
 	assert.Equal(t, http.StatusBadRequest, r.status)
-	assert.Equal(t, "body: ended early", r.errorText())
+	assert.Equal(t, "body: the connection ended before the whole body arrived", r.errorText())
 	assert.Contains(t, a.do("GET", "/v1/actions", nil).body, `"actions":[]`)
 }
 

@@ -167,7 +167,7 @@ func TestLogsThatNobodyFollowsHaveToComeWithinTheTimeOfARequest(t *testing.T) {
 		begin := time.Now()
 		r := a.do("GET", path, nil)
 		assert.Equal(t, http.StatusServiceUnavailable, r.status)
-		assert.Equal(t, "logs: the logs did not come in time", r.errorText())
+		assert.Equal(t, "logs: the runner sent no logs in time", r.errorText())
 		assert.Equal(t, "5", r.header.Get("Retry-After"))
 		assert.Equal(t, 45*time.Second, time.Since(begin), "looked at every 15 seconds")
 		assert.Error(t, <-gone)
@@ -270,10 +270,10 @@ func TestWhyThereAreNoLogsIsToldWhereItIsMeantForTheReader(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no pod":      {fmt.Errorf("%w: it waits for a place", jobs.ErrNoPod), 404, "which is container_creating: there is no pod: it waits for a place"},
-		"not stored":  {fmt.Errorf("read: %w", shell.ErrNotFound), 404, "logs: there are none of attempt 0"},
+		"no pod":      {fmt.Errorf("%w: it waits for a place", jobs.ErrNoPod), 404, "which is container_creating, has no logs of attempt 0: there is no pod: it waits for a place"},
+		"not stored":  {fmt.Errorf("read: %w", shell.ErrNotFound), 404, "has no logs of attempt 0"},
 		"a wish":      {lasting{errors.New("container: \"x\" is unknown")}, 400, "logs: container: \"x\" is unknown"},
-		"the cluster": {errors.New("dial tcp 10.0.0.1:6443: refused"), 502, "logs: the runner did not give them: the daemon's log says why"},
+		"the cluster": {errors.New("dial tcp 10.0.0.1:6443: refused"), 502, "logs: the runner could not give them: the daemon's log says why"},
 		"empty":       {nil, 200, ""},
 	}
 	for name, test := range tests {

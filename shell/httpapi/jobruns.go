@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -17,12 +16,35 @@ import (
 )
 
 func (s *Server) jobRunRoutes() []route {
+	runs := s.runs()
 	return []route{
-		{"GET", "/v1/runs", reading, s.listRuns},
-		{"GET", "/v1/runs/{id}", reading, s.getRun},
-		{"GET", "/v1/runs/{id}/logs", tailing, s.streamLogs},
-		{"POST", "/v1/runs/{id}/cancel", writing, s.cancelRun},
-		{"POST", "/v1/runs/{id}/retry", writing, s.retryRun},
+		{"GET", "/v1/runs", anyToken, runs.page(runList)},
+		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
+		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
+		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
+		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
+	}
+}
+
+func runList(l []wire.RunSummary, next string) any { return wire.RunList{Runs: l, NextPageToken: next} }
+
+// runs says how runs of jobs are served.
+func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
+	return machines[core.Orchestrator, wire.RunSummary]{
+		get: s.engine.Runs().Get, id: runID, missing: noRun,
+		listing: listing[core.Orchestrator, wire.RunSummary]{
+			params: []string{"job", "status", "in_cluster"},
+			may:    forJobs,
+			find:   s.findRuns,
+			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
+			sees: func(_ context.Context, t *Token, o core.Orchestrator) bool {
+				return t.seesScope(o.Namespace, o.Tenant)
+			},
+			out: plain(summaryOfRun),
+			size: func(o core.Orchestrator) int {
+				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
+			},
+		},
 	}
 }
 
@@ -34,95 +56,52 @@ func summaryOfRun(o core.Orchestrator) wire.RunSummary {
 	}
 }
 
-func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "job", "status", "in_cluster", "limit", "page_token")
-	if err != nil {
-		return err
-	}
-	namespace, tenant, err := listScope(q, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) findRuns(q query, scope *shell.Scope) (from source[core.Orchestrator], err error) {
 	inCluster, err := q.bool("in_cluster")
 	if err != nil {
-		return err
+		return from, err
 	}
-	scope, job := c.token.scope(namespace, tenant), q.opt("job")
+	job := q.opt("job")
 	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false)}
 	if scope != nil { // else jobs of that id of several tenants may be meant
 		f.Job = or(job, "")
 	}
-	return s.answerRuns(w, r, q, f, func(o core.Orchestrator) bool {
-		return c.token.seesScope(o.Namespace, o.Tenant) && or(namespace, o.Namespace) == o.Namespace && or(tenant, o.Tenant) == o.Tenant &&
-			or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
-	})
+	from, err = s.runsOf(q, f)
+	from.keep = func(o core.Orchestrator) bool {
+		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
+	}
+	return from, err
+}
+
+// runsOf reads the status that the query asks for, and gives the runs that a filter chooses.
+func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator], error) {
+	known := make([]string, 0, len(core.OrchestratorStatuses()))
+	for _, status := range core.OrchestratorStatuses() {
+		known = append(known, string(status))
+	}
+	status, err := q.status(known)
+	f.Status = core.OrchestratorStatus(status)
+	return source[core.Orchestrator]{next: func(ctx context.Context, p shell.Page) ([]core.Orchestrator, string, error) {
+		return s.engine.Runs().List(ctx, f, p)
+	}}, err
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := ofJob(r, c, "status", "limit", "page_token")
+	of, q, err := byJob.of(r, c, "status", "limit", "page_token")
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id); err != nil {
-		return of.notFound(err)
+	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name); err != nil {
+		return noJob(of, err)
 	}
-	return s.answerRuns(w, r, q, shell.JobRunFilter{Scope: &of.Scope, Job: of.id}, func(core.Orchestrator) bool { return true })
-}
-
-func (s *Server) answerRuns(w http.ResponseWriter, r *http.Request, q query, f shell.JobRunFilter, keep func(core.Orchestrator) bool) error {
-	if v := q.opt("status"); v != nil {
-		f.Status = core.OrchestratorStatus(*v)
-		if !slices.Contains(core.OrchestratorStatuses(), f.Status) {
-			return failf(http.StatusBadRequest, "status: %q is unknown: use one of %s", clip(*v), joined(core.OrchestratorStatuses()))
-		}
-	}
-	p, err := q.page(shell.DefaultPage)
+	from, err := s.runsOf(q, shell.JobRunFilter{Scope: &of.Scope, Job: of.name})
 	if err != nil {
 		return err
 	}
-	list, next, err := gather(p, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return s.engine.Runs().List(r.Context(), f, p)
-	}, func(o core.Orchestrator) (bool, int) {
-		return keep(o), 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
-	})
-	if err != nil {
-		return err
-	}
-	out := wire.RunList{Runs: make([]wire.RunSummary, 0, len(list)), NextPageToken: next}
-	for _, o := range list {
-		out.Runs = append(out.Runs, summaryOfRun(o))
-	}
-	return writeJSON(w, http.StatusOK, out)
+	return s.runs().answer(w, r, q, from, runList, func(core.Orchestrator) bool { return true })
 }
 
-func joined[T ~string](list []T) string {
-	words := make([]string, len(list))
-	for i, v := range list {
-		words[i] = string(v)
-	}
-	return strings.Join(words, ", ")
-}
-
-// visibleRun loads the run of the path: by its UUID, or by its id "job:time" and a
-// tenant. One that the token does not see does not exist for it.
-func (s *Server) visibleRun(r *http.Request, c *call, params ...string) (o core.Orchestrator, q query, err error) {
-	if q, err = readQuery(r, append([]string{"namespace", "tenant"}, params...)...); err != nil {
-		return o, q, err
-	}
-	id, err := runID(r.PathValue("id"), q, c)
-	if err != nil {
-		return o, q, err
-	}
-	if o, err = s.engine.Runs().Get(r.Context(), id); err == nil && (!c.token.seesScope(o.Namespace, o.Tenant) || !matches(q, o.Namespace, o.Tenant)) {
-		err = shell.ErrNotFound
-	}
-	if err != nil {
-		return core.Orchestrator{}, q, noRun(r, q, c, err)
-	}
-	return o, q, nil
-}
-
-// noRun says which run is not there, as the caller named it, and where it was looked
+// noRun says which run does not exist, as the caller named it, and where it was looked
 // for if that counts.
 func noRun(r *http.Request, q query, c *call, err error) error {
 	where, text := "", r.PathValue("id")
@@ -134,7 +113,9 @@ func noRun(r *http.Request, q query, c *call, err error) error {
 	return notFoundIn(fmt.Sprintf("run %q", clip(text)), where, err)
 }
 
-func runID(text string, q query, c *call) (uuid.UUID, error) {
+// runID reads the id of the path: a UUID, or the run's id "job:time" within a tenant.
+func runID(r *http.Request, q query, c *call) (uuid.UUID, error) {
+	text := r.PathValue("id")
 	if err := forJobs(c); err != nil {
 		return uuid.Nil, err
 	}
@@ -161,70 +142,35 @@ func runID(text string, q query, c *call) (uuid.UUID, error) {
 	return core.RunRef(scope.Namespace, scope.Tenant, core.RunID(job, t)).ID, nil
 }
 
-// getRun answers with a run, once it has ended where the caller wants to wait for
-// that.
-func (s *Server) getRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, q, err := s.visibleRun(r, c, "wait_seconds")
-	if err != nil {
-		return err
-	}
-	_, ended := core.EndedAt(o)
-	id := o.ID
-	o, err = await(r.Context(), s, q, o, ended, func(ctx context.Context) (core.Orchestrator, error) { return s.engine.Runs().Wait(ctx, id) })
-	if errors.Is(err, errStillGoing) {
-		o, err = s.engine.Runs().Get(r.Context(), id)
-	}
-	if err != nil {
-		return noRun(r, q, c, err)
-	}
-	return writeJSON(w, http.StatusOK, o)
-}
-
-func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, q, err := s.visibleRun(r, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call, o core.Orchestrator) (any, error) {
 	why, err := s.reason(w, r, c, "cancelled")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = s.tellRun(w, r, q, c, o, core.OrchestratorCancel{Reason: why})
+	after, err := s.engine.Runs().Send(r.Context(), o.ID, core.OrchestratorCancel{Reason: why})
 	if refusedRun(err) && o.State.Terminal() {
-		return failf(http.StatusConflict, "run %s is %s, and has ended: there is nothing to cancel", o.RunID, o.State)
+		return nil, failf(http.StatusConflict, "run %s is %s, and has ended: there is nothing to cancel", o.RunID, o.State)
 	}
-	return err
+	return after, err
 }
 
 // retryRun begins the next attempt of a run that waits for it.
-func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, q, err := s.visibleRun(r, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, _ *call, o core.Orchestrator) (any, error) {
 	if err := s.noBody(w, r); err != nil {
-		return err
+		return nil, err
 	}
 	if o.State.Terminal() {
-		return failf(http.StatusConflict, "run %s is %s, and has ended: trigger its job for another one", o.RunID, o.State)
+		return nil, failf(http.StatusConflict, "run %s is %s, and has ended: trigger its job for a new run", o.RunID, o.State)
 	}
-	err = s.tellRun(w, r, q, c, o, core.OrchestratorRetry{})
+	after, err := s.engine.Runs().Send(r.Context(), o.ID, core.OrchestratorRetry{})
 	if refusedRun(err) && o.State != core.OrchestratorRetrying {
-		return failf(http.StatusConflict, "run %s is %s: only one that is %s, and waits for its next attempt, can be retried", o.RunID, o.State, core.OrchestratorRetrying)
+		return nil, failf(http.StatusConflict, "run %s is %s: only a run that is %s, and waits for its next attempt, can be retried", o.RunID, o.State, core.OrchestratorRetrying)
 	}
-	return err
+	return after, err
 }
 
-// refusedRun reports whether a run did not take what it was told, as it then was.
+// refusedRun reports whether a run refused an event in the state that it then had.
 func refusedRun(err error) bool {
 	refusal, ok := errors.AsType[*shell.Refusal](err)
 	return ok && refusal.Code == effects.CodeConflict
-}
-
-func (s *Server) tellRun(w http.ResponseWriter, r *http.Request, q query, c *call, o core.Orchestrator, ev core.OrchestratorEvent) error {
-	o, err := s.engine.Runs().Send(r.Context(), o.ID, ev)
-	if err != nil {
-		return noRun(r, q, c, err)
-	}
-	return writeJSON(w, http.StatusOK, o)
 }

@@ -29,14 +29,14 @@ const (
 )
 
 var (
-	errSilent  = errors.New("the logs did not come in time")
+	errSilent  = errors.New("the runner sent no logs in time")
 	errExpired = errors.New("the token has expired")
 )
 
 // streamLogs sends what an attempt of a run has written, as it was written. What
 // breaks off has no regular end: the reader can tell.
 func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) error {
-	o, q, err := s.visibleRun(r, c, "attempt", "container", "follow")
+	o, q, err := s.runs().visible(r, c, "attempt", "container", "follow")
 	if err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 
 // enterLogs takes one of the places of those who read logs.
 func (s *Server) enterLogs(follow bool) (leave func(), err error) {
-	places, most, did, after := &s.reads, int32(maxReads), "read: wait for one", "5"
+	places, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
 	if follow {
-		places, most, did, after = &s.tails, maxTails, "followed: leave one", "60"
+		places, most, did, after = &s.tails, maxTails, "followed: close one", "60"
 	}
 	leave = func() { places.Add(-1) }
 	if places.Add(1) > most {
@@ -95,7 +95,7 @@ func attemptOf(q query, o core.Orchestrator) (uint32, error) {
 	n, err := strconv.ParseUint(*v, 10, 32)
 	switch {
 	case err != nil:
-		return 0, failf(http.StatusBadRequest, "attempt: %q is not a number from 0, the first, on", clip(*v))
+		return 0, failf(http.StatusBadRequest, "attempt: %q is not the number of an attempt: the first is 0", clip(*v))
 	case n > uint64(o.RetryAttempt):
 		return 0, failf(http.StatusNotFound, "attempt: there is no attempt %d: the latest is %d", n, o.RetryAttempt)
 	}
@@ -168,10 +168,10 @@ func logFailure(err error, o core.Orchestrator, attempt uint32) error {
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
 		hint := ""
 		if attempt > 0 && attempt == o.RetryAttempt {
-			hint = fmt.Sprintf("; those of the attempt before are under attempt=%d", attempt-1)
+			hint = fmt.Sprintf("; attempt=%d gives those of the attempt before", attempt-1)
 		}
 		return &failure{status: http.StatusNotFound, cause: err,
-			text: fmt.Sprintf("logs: there are none of attempt %d of run %s, which is %s: %s%s", attempt, o.RunID, o.State, oneLine(err.Error()), hint)}
+			text: fmt.Sprintf("logs: run %s, which is %s, has no logs of attempt %d: %s%s", o.RunID, o.State, attempt, oneLine(err.Error()), hint)}
 	case errors.Is(err, errSilent):
 		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + err.Error()}).with("Retry-After", "5")
 	case errors.Is(err, errExpired):
@@ -181,7 +181,7 @@ func logFailure(err error, o core.Orchestrator, attempt uint32) error {
 	case errors.As(err, &lasting) && lasting.Permanent():
 		return &failure{status: http.StatusBadRequest, cause: err, text: "logs: " + oneLine(err.Error())}
 	}
-	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner did not give them: the daemon's log says why"}
+	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner could not give them: the daemon's log says why"}
 }
 
 // tail writes logs as they come. Its methods may be called side by side.

@@ -36,27 +36,27 @@ var _ JobService = (*jobs.Service)(nil)
 
 func (s *Server) jobRoutes() []route {
 	return []route{
-		{"GET", "/v1/jobs", reading, s.listJobs},
-		{"GET", "/v1/jobs/{id}", reading, s.getJob},
-		{"PUT", "/v1/jobs/{id}", writing, s.putJob},
-		{"DELETE", "/v1/jobs/{id}", writing, s.deleteJob},
-		{"POST", "/v1/jobs/{id}/trigger", writing, s.triggerJob},
-		{"POST", "/v1/jobs/{id}/pause", writing, s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} })},
-		{"POST", "/v1/jobs/{id}/resume", writing, s.resumeJob},
-		{"POST", "/v1/jobs/{id}/skip-next", writing, s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} })},
-		{"GET", "/v1/jobs/{id}/history", reading, s.jobHistory},
-		{"GET", "/v1/jobs/{id}/preview", reading, s.previewJob},
-		{"GET", "/v1/jobs/{id}/runs", reading, s.listRunsOfJob},
+		{"GET", "/v1/jobs", anyToken, s.jobs().page(func(l []wire.JobSummary, next string) any { return wire.JobList{Jobs: l, NextPageToken: next} })},
+		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
+		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
+		{"DELETE", "/v1/jobs/{id}", writingToken, s.deleteJob},
+		{"POST", "/v1/jobs/{id}/trigger", writingToken, s.triggerJob},
+		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
+		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
+		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
+		{"GET", "/v1/jobs/{id}/history", anyToken, s.jobHistory},
+		{"GET", "/v1/jobs/{id}/preview", anyToken, s.previewJob},
+		{"GET", "/v1/jobs/{id}/runs", anyToken, s.listRunsOfJob},
 	}
 }
 
-// forJobs refuses a token that is bound to tools, but not to that of jobs: a pod
+// forJobs refuses a token that is bound to tools, but not to the tool of jobs: a pod
 // may do whatever the cluster allows, as no other tool's name says.
 func forJobs(c *call) error {
-	if !in(c.token.Tools, jobs.ToolName) {
-		return failf(http.StatusForbidden, "token: %q is bound to some tools: jobs and their runs take the tool %q", c.token.Name, jobs.ToolName)
+	if in(c.token.Tools, jobs.ToolName) {
+		return nil
 	}
-	return nil
+	return c.token.notBoundToTools(fmt.Sprintf("use jobs and their runs, which need the tool %q", jobs.ToolName))
 }
 
 // noRunner refuses what takes a runner where there is none.
@@ -67,50 +67,18 @@ func (s *Server) noRunner() error {
 	return nil
 }
 
-// jobOf names the job that a request is about: its own namespace and tenant, or
-// those that the token is bound to.
-type jobOf struct {
-	shell.Scope
-	id string
-}
+// byJob says how requests name jobs.
+var byJob = naming{param: "id", bounded: true, may: forJobs}
 
-// notFound says which job is not there, and in whose tenant it was looked for.
-func (of jobOf) notFound(err error) error {
-	return notFoundIn(fmt.Sprintf("job %q", clip(of.id)), fmt.Sprintf(" in %s/%s", clip(of.Namespace), clip(of.Tenant)), err)
-}
-
-// ofJob reads which job the request is about, and refuses parameters that the
-// route does not know.
-func ofJob(r *http.Request, c *call, params ...string) (jobOf, query, error) {
-	q, err := readQuery(r, append([]string{"namespace", "tenant"}, params...)...)
-	if err != nil {
-		return jobOf{}, q, err
-	}
-	of, err := ofJobIn(r, c, q.opt("namespace"), q.opt("tenant"))
-	return of, q, err
-}
-
-func ofJobIn(r *http.Request, c *call, namespace, tenant *string) (of jobOf, err error) {
-	if err := forJobs(c); err != nil {
-		return of, err
-	}
-	for name, v := range map[string]*string{"namespace": namespace, "tenant": tenant} {
-		if len(or(v, "")) > core.MaxNameBytes {
-			return of, failf(http.StatusBadRequest, "%s: %d bytes is longer than %d", name, len(*v), core.MaxNameBytes)
-		}
-	}
-	of.id = r.PathValue("id")
-	if len(of.id) > core.MaxNameBytes {
-		return of, failf(http.StatusBadRequest, "id: %d bytes is longer than %d", len(of.id), core.MaxNameBytes)
-	}
-	of.Scope, err = c.token.homeOf(namespace, tenant)
-	return of, err
+// noJob says which job does not exist, and in whose tenant it was looked for.
+func noJob(of named, err error) error {
+	return notFoundIn(fmt.Sprintf("job %q", clip(of.name)), fmt.Sprintf(" in %s/%s", clip(of.Namespace), clip(of.Tenant)), err)
 }
 
 // jobSpec gives the job that was asked for.
-func jobSpec(b *wire.JobRequest, of jobOf) core.JobSpec {
+func jobSpec(b *wire.JobRequest, of named) core.JobSpec {
 	return core.JobSpec{
-		ID: of.id, Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Name, Schedule: b.Schedule, Timezone: b.Timezone,
+		ID: of.name, Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Name, Schedule: b.Schedule, Timezone: b.Timezone,
 		PodSpec: b.PodSpec, ConstraintConfig: notNull(b.ConstraintConfig), ActionConfig: notNull(b.ActionConfig), RetryConfig: b.RetryConfig,
 		Overlap: b.Overlap, StartDeadlineSeconds: b.StartDeadlineSeconds, MaxConcurrentRuns: b.MaxConcurrentRuns,
 		OrphanPolicy: b.OrphanPolicy, PodStartTimeoutMS: b.PodStartTimeoutMS, CreateAheadMS: b.CreateAheadMS,
@@ -130,9 +98,9 @@ func notNull(v json.RawMessage) json.RawMessage {
 var ofTheJob = map[string]string{
 	"id": "stands in the path", "key": "is derived from the tenant and the id",
 	"paused": "is changed by pause and resume", "paused_reason": "is changed by pause and resume",
-	"next_run_at": "is decided here", "next_times": "is decided here", "last_due_at": "is decided here", "last_verdict_at": "is decided here",
-	"skip_next": "is changed by skip-next", "active": "is decided here", "last_run": "is decided here", "counts": "is decided here",
-	"sequence": "is decided here", "last_triggered_at": "is decided here", "created_at": "is decided here", "updated_at": "is decided here",
+	"next_run_at": "is set by the server", "next_times": "is set by the server", "last_due_at": "is set by the server", "last_verdict_at": "is set by the server",
+	"skip_next": "is changed by skip-next", "active": "is set by the server", "last_run": "is set by the server", "counts": "is set by the server",
+	"sequence": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
 const nextTimes = 5
@@ -169,7 +137,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := fromQuery(q, "tenant", &body.Tenant); err != nil {
 		return err
 	}
-	of, err := ofJobIn(r, c, body.Namespace, body.Tenant)
+	of, err := byJob.in(r, c, body.Namespace, body.Tenant)
 	if err != nil {
 		return err
 	}
@@ -177,7 +145,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.checkJob(r.Context(), c.token, spec); err != nil {
 		return err
 	}
-	before, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
+	before, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
@@ -240,20 +208,23 @@ func sameSpec(a, b core.JobSpec) bool {
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-func (s *Server) getJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofJob(r, c)
-	if err != nil {
-		return err
+// onJob serves what is done with the job of the path, and answers with the job.
+func (s *Server) onJob(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, _, err := byJob.of(r, c)
+		if err != nil {
+			return err
+		}
+		j, err := do(w, r, c, of)
+		if err != nil {
+			return noJob(of, err)
+		}
+		return writeJSON(w, http.StatusOK, s.jobDetail(j))
 	}
-	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
-	return s.answerJob(w, of, j, err)
 }
 
-func (s *Server) answerJob(w http.ResponseWriter, of jobOf, j core.Job, err error) error {
-	if err != nil {
-		return of.notFound(err)
-	}
-	return writeJSON(w, http.StatusOK, s.jobDetail(j))
+func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Job, error) {
+	return s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 }
 
 func summaryOfJob(j core.Job) wire.JobSummary {
@@ -265,63 +236,43 @@ func summaryOfJob(j core.Job) wire.JobSummary {
 	}
 }
 
-func (s *Server) listJobs(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "paused", "label*", "limit", "page_token")
-	if err != nil {
-		return err
+// jobs says how jobs are listed.
+func (s *Server) jobs() listing[core.Job, wire.JobSummary] {
+	return listing[core.Job, wire.JobSummary]{
+		params: []string{"paused", "label*"},
+		may:    forJobs,
+		find:   s.findJobs,
+		scope:  func(j core.Job) (string, string) { return j.Namespace, j.Tenant },
+		sees:   func(_ context.Context, t *Token, j core.Job) bool { return t.seesScope(j.Namespace, j.Tenant) },
+		out:    plain(summaryOfJob),
+		size: func(j core.Job) int {
+			return 4096 + len(j.PodSpec) + len(j.ConstraintConfig) + len(j.ActionConfig) + 256*len(j.Active)
+		},
 	}
-	namespace, tenant, err := listScope(q, c)
-	if err != nil {
-		return err
-	}
-	f := shell.JobFilter{Scope: c.token.scope(namespace, tenant)}
-	if f.Paused, err = q.bool("paused"); err != nil {
-		return err
-	}
-	if f.Labels, err = q.labels(); err != nil {
-		return err
-	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
-		return err
-	}
-	list, next, err := gather(p, func(p shell.Page) ([]core.Job, string, error) {
-		return s.engine.Jobs().List(r.Context(), f, p)
-	}, func(j core.Job) (bool, int) {
-		return c.token.seesScope(j.Namespace, j.Tenant) && or(namespace, j.Namespace) == j.Namespace && or(tenant, j.Tenant) == j.Tenant,
-			4096 + len(j.PodSpec) + len(j.ConstraintConfig) + len(j.ActionConfig) + 256*len(j.Active)
-	})
-	if err != nil {
-		return err
-	}
-	out := wire.JobList{Jobs: make([]wire.JobSummary, 0, len(list)), NextPageToken: next}
-	for _, j := range list {
-		out.Jobs = append(out.Jobs, summaryOfJob(j))
-	}
-	return writeJSON(w, http.StatusOK, out)
 }
 
-// listScope reads whose jobs or runs a list is about.
-func listScope(q query, c *call) (namespace, tenant *string, err error) {
-	if err := forJobs(c); err != nil {
-		return nil, nil, err
+func (s *Server) findJobs(q query, scope *shell.Scope) (from source[core.Job], err error) {
+	f := shell.JobFilter{Scope: scope}
+	if f.Paused, err = q.bool("paused"); err != nil {
+		return from, err
 	}
-	if namespace, tenant, err = q.scope(); err != nil {
-		return nil, nil, err
+	f.Labels, err = q.labels()
+	from.next = func(ctx context.Context, p shell.Page) ([]core.Job, string, error) {
+		return s.engine.Jobs().List(ctx, f, p)
 	}
-	return namespace, tenant, c.token.permit(namespace, tenant, "")
+	return from, err
 }
 
 func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofJob(r, c)
+	of, _, err := byJob.of(r, c)
 	if err != nil {
 		return err
 	}
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if _, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.id, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
-		return of.notFound(err)
+	if _, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
+		return noJob(of, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

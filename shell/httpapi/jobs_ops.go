@@ -12,7 +12,7 @@ import (
 // triggerJob makes a run out of turn. A token that is bound to tools may trigger
 // what it could have applied.
 func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofJob(r, c)
+	of, _, err := byJob.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -20,9 +20,9 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil {
-		return of.notFound(err)
+		return noJob(of, err)
 	}
 	if err := s.noRunner(); err != nil {
 		return err
@@ -30,9 +30,9 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
-	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.id, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
+	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.name, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
 	if err != nil {
-		return of.notFound(err)
+		return noJob(of, err)
 	}
 	status := http.StatusOK
 	if !made.Duplicate {
@@ -42,46 +42,35 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) err
 	return writeJSON(w, status, made)
 }
 
-// tellJob gives an event to the job of the path that says why, and answers with
-// the job.
-func (s *Server) tellJob(did string, event func(why string) core.JobEvent) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		of, _, err := ofJob(r, c)
-		if err != nil {
-			return err
-		}
+// tellJob sends the job an event that says why.
+func (s *Server) tellJob(did string, event func(why string) core.JobEvent) func(http.ResponseWriter, *http.Request, *call, named) (core.Job, error) {
+	return func(w http.ResponseWriter, r *http.Request, c *call, of named) (j core.Job, err error) {
 		why, err := s.reason(w, r, c, did)
 		if err != nil {
-			return err
+			return j, err
 		}
-		j, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.id, event(why))
-		return s.answerJob(w, of, j, err)
+		return s.engine.Jobs().Send(r.Context(), of.Scope, of.name, event(why))
 	}
 }
 
-// resumeJob lets a job's times run again, which is as much as to trigger it.
-func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofJob(r, c)
-	if err != nil {
-		return err
-	}
+// resumeJob lets the job run at the times of its schedule, which is as much as to trigger it.
+func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error) {
 	if err := s.noBody(w, r); err != nil {
-		return err
+		return core.Job{}, err
 	}
-	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil {
-		return of.notFound(err)
+		return j, err
 	}
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
-		return err
+		return j, err
 	}
-	j, err = s.engine.Jobs().Send(r.Context(), of.Scope, of.id, core.JobResume{})
-	return s.answerJob(w, of, j, err)
+	return s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobResume{})
 }
 
 // jobHistory lists what became of the times of a job, newest first.
 func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := ofJob(r, c, "limit", "page_token")
+	of, q, err := byJob.of(r, c, "limit", "page_token")
 	if err != nil {
 		return err
 	}
@@ -89,10 +78,10 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id); err != nil {
-		return of.notFound(err)
+	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name); err != nil {
+		return noJob(of, err)
 	}
-	list, next, err := s.engine.Jobs().History(r.Context(), of.Scope, of.id, p)
+	list, next, err := s.engine.Jobs().History(r.Context(), of.Scope, of.name, p)
 	if err != nil {
 		return err
 	}
@@ -102,7 +91,7 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 // previewJob shows the next times of a job; of one that is paused, when it would
 // run.
 func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := ofJob(r, c, "n")
+	of, q, err := byJob.of(r, c, "n")
 	if err != nil {
 		return err
 	}
@@ -110,9 +99,9 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.id)
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil {
-		return of.notFound(err)
+		return noJob(of, err)
 	}
 	if j.Schedule == "" {
 		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})

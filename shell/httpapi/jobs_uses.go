@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -24,9 +25,9 @@ func reachUses(r jobs.Reach, field string) iter.Seq[use] {
 				return
 			}
 		}
-		if len(r.Queues) > 0 && !yield(use{field: field, what: fmt.Sprintf("an item of the queue %q, with which its worker may do anything", clip(r.Queues[0]))}) ||
-			r.Notify && !yield(use{field: field, what: "a notification"}) ||
-			r.Webhooks && !yield(use{field: field, what: "a webhook"}) {
+		if len(r.Queues) > 0 && !yield(use{field: field, what: fmt.Sprintf("push to the queue %q, whose worker may do anything", clip(r.Queues[0]))}) ||
+			r.Notify && !yield(use{field: field, what: "send a notification"}) ||
+			r.Webhooks && !yield(use{field: field, what: "send a webhook"}) {
 			return
 		}
 		for _, p := range r.Pipelines {
@@ -111,7 +112,7 @@ func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
 		case u.job != "":
 			err = a.mayTrigger(ctx, u.field, u.job)
 		case u.tool == "" && u.what != "":
-			err = failf(http.StatusForbidden, "%s: is %s: the token is bound to tools", u.field, u.what)
+			err = failf(http.StatusForbidden, "%s: the token may only use the tools %s; it cannot %s", u.field, strings.Join(a.token.Tools, ", "), u.what)
 		case !in(a.token.Tools, u.tool):
 			err = failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
 		case u.tool == jobs.ToolName:
@@ -129,10 +130,10 @@ func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
 func (a asking) mayRunPod(ctx context.Context, u use) error {
 	job, spec, err := jobs.ReadToolInput(u.input)
 	if err != nil {
-		return failf(http.StatusForbidden, "%s: the token is bound to tools, and what %s would do is not known: %s", u.at, jobs.ToolName, oneLine(err.Error()))
+		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what %s would do: %s", u.at, jobs.ToolName, oneLine(err.Error()))
 	}
 	if field := referring(job, spec); u.filled && field != "" {
-		return failf(http.StatusForbidden, "%s.%s: the token is bound to tools, and what a reference would put here is not known: write it out, or apply a job and trigger that", u.at, field)
+		return failf(http.StatusForbidden, "%s.%s: the token is bound to tools, and the server cannot tell what the reference stands for: write the value out, or apply a job and trigger it", u.at, field)
 	}
 	if job != "" {
 		return a.mayTrigger(ctx, u.at+".job", job)
@@ -175,7 +176,7 @@ func (a asking) mayTrigger(ctx context.Context, field, id string) error {
 	case errors.Is(err, shell.ErrNotFound) && a.lenient:
 		return nil
 	case errors.Is(err, shell.ErrNotFound):
-		return failf(http.StatusForbidden, "%s: the token is bound to tools, and what job %q would do is not known: apply it first", field, clip(id))
+		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what job %q would do: apply it first", field, clip(id))
 	case err != nil:
 		return err
 	}
@@ -189,7 +190,7 @@ func (a asking) mayJob(ctx context.Context, at string, spec core.JobSpec) error 
 		return nil
 	}
 	if a.s.o.JobUses == nil {
-		return failf(http.StatusForbidden, "%sconstraint_config: the token is bound to tools, and it is not known here which ones constraints would use: leave it out", at)
+		return failf(http.StatusForbidden, "%sconstraint_config: the token is bound to tools, and this server cannot tell which tools the constraints would use: leave it out", at)
 	}
 	reach, err := a.s.o.JobUses(spec)
 	if err != nil {

@@ -64,16 +64,16 @@ func TestATokenOfToolsHasNothingElseDoneByWayOfAPod(t *testing.T) {
 		method, path, _ := strings.Cut(w.request, " ")
 		for input, says := range map[string]string{
 			podWith(`{"Tools":["hold"]}`):       `.constraint_config: "hold" is not one of the token's tools`,
-			podWith(`{"Queues":["mail"]}`):      `.constraint_config: is an item of the queue "mail", with which its worker may do anything: the token is bound to tools`,
-			podWith(`{"Webhooks":true}`):        `.constraint_config: is a webhook: the token is bound to tools`,
-			podWith(`{"Notify":true}`):          `.constraint_config: is a notification: the token is bound to tools`,
-			podWith(`{"Tools":["kubernetes"]}`): `.constraint_config: the token is bound to tools, and what kubernetes would do is not known: `,
+			podWith(`{"Queues":["mail"]}`):      `.constraint_config: the token may only use the tools kubernetes, echo; it cannot push to the queue "mail", whose worker may do anything`,
+			podWith(`{"Webhooks":true}`):        `.constraint_config: the token may only use the tools kubernetes, echo; it cannot send a webhook`,
+			podWith(`{"Notify":true}`):          `.constraint_config: the token may only use the tools kubernetes, echo; it cannot send a notification`,
+			podWith(`{"Tools":["kubernetes"]}`): `.constraint_config: the token is bound to tools, and the server cannot tell what kubernetes would do: `,
 			podWith(`{"Pipelines":[` + pipelineOf(podWith(`{"Tools":["hold"]}`)) + `]}`):       `.constraint_config.startPipeline.phases[0].run.input.constraint_config: "hold" is not one of the token's tools`,
 			podWith(`{"Pipelines":[` + pipelineOf(`{"job":"held"}`) + `]}`):                    `.constraint_config.startPipeline.phases[0].run.input.job: job "held": constraint_config: "hold" is not one of the token's tools`,
 			podWith(`{"Pipelines":[` + pipelineOf(`"${c}"`) + `]}`):                            `.constraint_config`,
 			podWith(`{"Jobs":["held"]}`):                                                       `.constraint_config.kickOffJob: job "held": constraint_config: "hold" is not one of the token's tools`,
 			podWith(`{"Jobs":["onwards"]}`):                                                    `.constraint_config.kickOffJob: job "onwards": constraint_config.kickOffJob: job "held": constraint_config: "hold" is not`,
-			podWith(`{"Jobs":["nobody"]}`):                                                     `.constraint_config.kickOffJob: the token is bound to tools, and what job "nobody" would do is not known: apply it first`,
+			podWith(`{"Jobs":["nobody"]}`):                                                     `.constraint_config.kickOffJob: the token is bound to tools, and the server cannot tell what job "nobody" would do: apply it first`,
 			`{"job":"held"}`:                                                                   `.job: job "held": constraint_config: "hold" is not one of the token's tools`,
 			`{"pod_spec":{"containers":[{}]},"action_config":{"a":1},"constraint_config":"x"}`: `constraint_config`,
 		} {
@@ -100,12 +100,12 @@ func TestWhatOnlyTheContextKnowsIsNoInputOfATokenOfTools(t *testing.T) {
 		w := waysToAPod[way]
 		method, path, _ := strings.Cut(w.request, " ")
 		for input, says := range map[string]string{
-			`"${c}"`:          `the token is bound to tools, and what kubernetes would do is not known`,
-			`{"job":"${c}"}`:  `.job: the token is bound to tools, and what a reference would put here is not known`,
-			`{"job":"$${c}"}`: `.job: the token is bound to tools, and what a reference would put here is not known`,
-			`{"pod_spec":{"containers":[{}]},"constraint_config":{"Tools":["\u0024{c}"]}}`:    `.constraint_config: the token is bound to tools, and what a reference would put here is not known`,
-			`{"pod_spec":{"containers":[{}]},"constraint_config":{"Tools":["echo","a${c}"]}}`: `.constraint_config: the token is bound to tools, and what a reference would put here is not known`,
-			`{"pod_spec":{"containers":[{}]},"action_config":{"a":"${c}"}}`:                   `.action_config: the token is bound to tools, and what a reference would put here is not known`,
+			`"${c}"`:          `the token is bound to tools, and the server cannot tell what kubernetes would do`,
+			`{"job":"${c}"}`:  `.job: the token is bound to tools, and the server cannot tell what the reference stands for`,
+			`{"job":"$${c}"}`: `.job: the token is bound to tools, and the server cannot tell what the reference stands for`,
+			`{"pod_spec":{"containers":[{}]},"constraint_config":{"Tools":["\u0024{c}"]}}`:    `.constraint_config: the token is bound to tools, and the server cannot tell what the reference stands for`,
+			`{"pod_spec":{"containers":[{}]},"constraint_config":{"Tools":["echo","a${c}"]}}`: `.constraint_config: the token is bound to tools, and the server cannot tell what the reference stands for`,
+			`{"pod_spec":{"containers":[{}]},"action_config":{"a":"${c}"}}`:                   `.action_config: the token is bound to tools, and the server cannot tell what the reference stands for`,
 		} {
 			r := a.do(method, path, fmt.Sprintf(w.body, input), bearer("k"))
 			assert.Equal(t, http.StatusForbidden, r.status, "%s %s: %s", way, input, r.body)

@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,17 +12,191 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-// runbookRoutes are those of the machines of the runbooks (003).
-func (s *Server) runbookRoutes() []route {
-	return slices.Concat(s.pipelineRoutes(), s.taskRoutes(), s.strategyRoutes(), s.workerRoutes(), s.lockRoutes(), s.busRoutes())
+// machines serves the machines of one kind that have an id; Out is one as lists show it.
+type machines[S core.State, Out any] struct {
+	listing[S, Out]
+	what string // what errors call one
+	get  func(context.Context, uuid.UUID) (S, error)
+	// id reads the id of the path; nil: it is a UUID.
+	id func(*http.Request, query, *call) (uuid.UUID, error)
+	// missing words the error of a machine that does not exist; nil: by what.
+	missing func(*http.Request, query, *call, error) error
 }
 
-// createdID reads the id of a machine that a caller makes.
-func createdID(v *string) (uuid.UUID, error) {
-	if v == nil {
+// visible loads the machine of the path. A machine that the token does not see, or of another
+// namespace or tenant than the query's, does not exist.
+func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m S, q query, err error) {
+	var none S
+	if q, err = readQuery(r, append([]string{"namespace", "tenant"}, params...)...); err != nil {
+		return none, q, err
+	}
+	read := k.id
+	if read == nil {
+		read = idOfPath
+	}
+	id, err := read(r, q, c)
+	if err == nil {
+		m, err = k.get(r.Context(), id)
+	}
+	if err == nil {
+		namespace, tenant := k.scope(m)
+		if !k.sees(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
+			err = shell.ErrNotFound
+		}
+	}
+	if err != nil {
+		return none, q, k.gone(r, q, c, err)
+	}
+	return m, q, nil
+}
+
+func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) error {
+	if k.missing != nil {
+		return k.missing(r, q, c, err)
+	}
+	return notFound(k.what, err)
+}
+
+func idOfPath(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
+	id, err := parseID(r.PathValue("id"))
+	if err != nil {
+		return id, failf(http.StatusBadRequest, "id: %s", err)
+	}
+	return id, nil
+}
+
+// matches reports whether the namespace and tenant of the query, where given,
+// are those.
+func matches(q query, namespace, tenant string) bool {
+	return or(q.opt("namespace"), namespace) == namespace && or(q.opt("tenant"), tenant) == tenant
+}
+
+// act serves what is done with the machine of the path: the answer is what do gives.
+func (k machines[S, Out]) act(do func(w http.ResponseWriter, r *http.Request, c *call, m S) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		m, q, err := k.visible(r, c)
+		if err != nil {
+			return err
+		}
+		answer, err := do(w, r, c, m)
+		switch {
+		case err != nil:
+			return k.gone(r, q, c, err)
+		case answer == nil:
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		return writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+// show answers with a machine as it is.
+func show[S any](_ http.ResponseWriter, _ *http.Request, _ *call, m S) (any, error) { return m, nil }
+
+// await serves the machine of the path, once it has ended if the caller wants to wait for that.
+func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID) (S, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		m, q, err := k.visible(r, c, "wait_seconds")
+		if err != nil {
+			return err
+		}
+		id := m.Ref().ID
+		seconds, err := q.number("wait_seconds", 0, maxWaitSeconds)
+		if err != nil {
+			return err
+		}
+		if _, ended := core.EndedAt(m); !ended && seconds > 0 {
+			m, err = waitEnd(r.Context(), s.waitLimit(seconds), id, wait)
+			if errors.Is(err, errStillGoing) {
+				m, err = k.get(r.Context(), id)
+			}
+		}
+		if err != nil {
+			return k.gone(r, q, c, err)
+		}
+		return writeJSON(w, http.StatusOK, m)
+	}
+}
+
+// maxWaitSeconds bounds how long a caller may wait for the end of a machine.
+const maxWaitSeconds = 60
+
+// waitLimit is how long a request waits for the end of a machine: never longer than a request
+// may take, so that its answer still gets through.
+func (s *Server) waitLimit(seconds int) time.Duration {
+	return min(time.Duration(seconds)*time.Second, s.o.RequestTimeout*9/10)
+}
+
+// errStillGoing says that the wait is over and the machine has not ended.
+var errStillGoing = errors.New("it has not ended")
+
+// waitEnd waits for the end of a machine.
+func waitEnd[S any](ctx context.Context, limit time.Duration, id uuid.UUID, wait func(context.Context, uuid.UUID) (S, error)) (S, error) {
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	m, err := wait(waiting, id)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return m, errStillGoing
+	}
+	return m, err
+}
+
+// reader reads from a request the event that a machine is sent.
+type reader[E core.Event] func(w http.ResponseWriter, r *http.Request, c *call) (E, error)
+
+// tell serves an event for the machine of the path, and answers with the machine.
+func tell[S core.State, E core.Event, Out any](k machines[S, Out], send func(context.Context, uuid.UUID, E) (S, error), read reader[E]) handler {
+	return k.act(func(w http.ResponseWriter, r *http.Request, c *call, m S) (any, error) {
+		ev, err := read(w, r, c)
+		if err != nil {
+			return nil, err
+		}
+		return send(r.Context(), m.Ref().ID, ev)
+	})
+}
+
+// bodied reads an event that comes with a body; B is its type.
+func bodied[B any, E core.Event](s *Server, optional bool, event func(r *http.Request, c *call, b *B) (E, error)) reader[E] {
+	return func(w http.ResponseWriter, r *http.Request, c *call) (E, error) {
+		var b B
+		if err := s.decode(w, r, &b, optional); err != nil {
+			var none E
+			return none, err
+		}
+		return event(r, c, &b)
+	}
+}
+
+// bare reads an event that has nothing to say but its name.
+func bare[E core.Event](s *Server, ev E) reader[E] {
+	return func(w http.ResponseWriter, r *http.Request, _ *call) (E, error) { return ev, s.noBody(w, r) }
+}
+
+// create serves the creation of a machine with an id from a body; path is where it is found.
+func create[B any, S core.State](s *Server, path string, refused map[string]string, do func(r *http.Request, c *call, b *B) (S, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		if _, err := readQuery(r); err != nil {
+			return err
+		}
+		var b B
+		if err := s.decode(w, r, &b, false); err != nil {
+			return explain(err, refused)
+		}
+		m, err := do(r, c, &b)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Location", path+m.Ref().ID.String())
+		return writeJSON(w, http.StatusCreated, m)
+	}
+}
+
+// newID reads the id that a caller gives a new machine; zeros if they leave it to the server.
+func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
+	if given == nil {
 		return uuid.Nil, nil
 	}
-	id, err := parseID(*v)
+	id, err := parseID(*given)
 	switch {
 	case err != nil:
 		return id, failf(http.StatusBadRequest, "id: %s", err)
@@ -32,7 +204,7 @@ func createdID(v *string) (uuid.UUID, error) {
 		// Others are derived here: nobody may take them first.
 		return id, failf(http.StatusBadRequest, "id: %s is a UUID of version %d: use version 4 or 7", id, id.Version())
 	}
-	return id, nil
+	return id, s.idIsFree(ctx, id)
 }
 
 // homeOf gives namespace and tenant of what a caller makes or names, and
@@ -51,110 +223,3 @@ func (t *Token) homeOf(namespace, tenant *string) (scope shell.Scope, err error)
 func (t *Token) seesScope(namespace, tenant string) bool {
 	return in(t.Namespaces, namespace) && in(t.Tenants, tenant)
 }
-
-// named is a machine that is known by its name within a tenant: both come by
-// the query.
-type named struct {
-	shell.Scope
-	name string
-}
-
-func namedOf(r *http.Request, c *call) (n named, err error) {
-	q, err := readQuery(r, "namespace", "tenant")
-	if err != nil {
-		return n, err
-	}
-	namespace, tenant, err := q.scope()
-	if err != nil {
-		return n, err
-	}
-	n.name = r.PathValue("name")
-	if len(n.name) > core.MaxNameBytes {
-		return n, failf(http.StatusBadRequest, "name: %d bytes is longer than %d", len(n.name), core.MaxNameBytes)
-	}
-	n.Scope, err = c.token.homeOf(namespace, tenant)
-	return n, err
-}
-
-// pathID reads the id of the path, and refuses parameters but the known ones.
-func pathID(r *http.Request, known ...string) (uuid.UUID, query, error) {
-	q, err := readQuery(r, append([]string{"namespace", "tenant"}, known...)...)
-	if err != nil {
-		return uuid.Nil, q, err
-	}
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return uuid.Nil, q, failf(http.StatusBadRequest, "id: %s", err)
-	}
-	return id, q, nil
-}
-
-// lister says how the machines of a kind are listed.
-type lister[S, Out any] struct {
-	statuses []string // none: there is no filter
-	list     func(context.Context, shell.MachineFilter, shell.Page) ([]S, string, error)
-	scope    func(S) (namespace, tenant string)
-	sees     func(context.Context, *Token, S) bool
-	out      func(S) Out
-	size     func(S) int // about how many bytes one takes in the answer
-}
-
-// page answers a request for a list.
-func (l lister[S, Out]) page(r *http.Request, c *call) ([]Out, string, error) {
-	known := []string{"namespace", "tenant", "limit", "page_token"}
-	if len(l.statuses) > 0 {
-		known = append(known, "status")
-	}
-	q, err := readQuery(r, known...)
-	if err != nil {
-		return nil, "", err
-	}
-	namespace, tenant, err := q.scope()
-	if err != nil {
-		return nil, "", err
-	}
-	if err := c.token.permit(namespace, tenant, ""); err != nil {
-		return nil, "", err
-	}
-	f := shell.MachineFilter{Scope: c.token.scope(namespace, tenant), Status: q.get("status")}
-	if q.opt("status") != nil && !slices.Contains(l.statuses, f.Status) {
-		return nil, "", failf(http.StatusBadRequest, "status: %q is unknown: use one of %s", clip(f.Status), strings.Join(l.statuses, ", "))
-	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
-		return nil, "", err
-	}
-	found, next, err := gather(p, func(p shell.Page) ([]S, string, error) {
-		return l.list(r.Context(), f, p)
-	}, func(v S) (bool, int) {
-		ns, tn := l.scope(v)
-		return l.sees(r.Context(), c.token, v) && or(namespace, ns) == ns && or(tenant, tn) == tn, l.size(v)
-	})
-	out := make([]Out, 0, len(found))
-	for _, v := range found {
-		out = append(out, l.out(v))
-	}
-	return out, next, err
-}
-
-// maxWaitSeconds bounds how long a caller may wait for the end of something.
-const maxWaitSeconds = 60
-
-// await reads a machine and, where the caller asks for it, waits for its end:
-// never longer than a request may take, so that the answer still gets through.
-func await[S any](ctx context.Context, s *Server, q query, before S, ended bool, wait func(context.Context) (S, error)) (S, error) {
-	n, err := q.number("wait_seconds", 0, maxWaitSeconds)
-	if err != nil || n == 0 || ended {
-		return before, err
-	}
-	waiting, cancel := context.WithTimeout(ctx, min(time.Duration(n)*time.Second, s.o.RequestTimeout*9/10))
-	defer cancel()
-	after, err := wait(waiting)
-	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return before, errStillGoing
-	}
-	return after, err
-}
-
-// errStillGoing says that the wait is over and the machine has not ended.
-var errStillGoing = fmt.Errorf("it has not ended")

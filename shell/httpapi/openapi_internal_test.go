@@ -106,7 +106,7 @@ func TestOpenAPIOperationsAreWhole(t *testing.T) {
 		assert.False(t, ids[op.OperationID], "%s: operationId %q is given twice", name, op.OperationID)
 		ids[op.OperationID] = true
 		assert.Contains(t, op.Responses, "403", name)
-		if rt.access == open {
+		if rt.access == anyone {
 			require.NotNil(t, op.Security, name)
 			assert.Empty(t, *op.Security, "%s needs no token", name)
 			continue
@@ -152,7 +152,7 @@ func TestOpenAPIParametersAreThoseThatTheRoutesTake(t *testing.T) {
 	d := readDocument(t)
 	s := idleServer(t)
 	for _, rt := range s.routes() {
-		if rt.access == open || rt.access == signed {
+		if rt.access == anyone || rt.access == webhookSender {
 			continue
 		}
 		req := httptest.NewRequestWithContext(t.Context(), rt.method, strings.ReplaceAll(rt.path, "{id}", "0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10")+"?zzz=1", http.NoBody)

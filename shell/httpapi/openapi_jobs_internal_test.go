@@ -18,7 +18,7 @@ func TestAJobsBodyHasAllThatAJobIsConfiguredByButItsID(t *testing.T) {
 	for f := range v.Type().Fields() {
 		setSomething(t, v.FieldByIndex(f.Index))
 	}
-	spec := reflect.ValueOf(jobSpec(&full, jobOf{id: "x"}))
+	spec := reflect.ValueOf(jobSpec(&full, named{name: "x"}))
 	for f := range spec.Type().Fields() {
 		if f.Name != "Namespace" && f.Name != "Tenant" { // decided with the token
 			assert.False(t, spec.FieldByIndex(f.Index).IsZero(), "%s is passed on", f.Name)

@@ -51,7 +51,7 @@ func whyNotReady(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)
 	}
-	return "the database fails: the daemon's log says how"
+	return "the database failed: the daemon's log says why"
 }
 
 // probe asks the loop, and reads from the store. It writes nothing: a probe that

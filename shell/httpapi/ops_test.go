@@ -174,7 +174,7 @@ func TestReadinessSaysWhyNothingCanBeStored(t *testing.T) {
 		"not ready: the disk is full: nothing can be stored":               syscall.ENOSPC,
 		"not ready: the database cannot be written: nothing can be stored": os.ErrPermission,
 		"not ready: the engine is stopped":                                 store.ErrClosed,
-		"not ready: the database fails: the daemon's log says how":         errors.New("page 7 is torn"),
+		"not ready: the database failed: the daemon's log says why":        errors.New("page 7 is torn"),
 	} {
 		st := &failing{Store: memory.New()}
 		t.Cleanup(func() { _ = st.Close() })

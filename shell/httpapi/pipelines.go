@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,74 +15,58 @@ import (
 )
 
 func (s *Server) pipelineRoutes() []route {
-	k := s.pipelines()
+	pipelines, send := s.pipelines(), s.engine.Pipelines().Send
 	return []route{
-		{"POST", "/v1/pipelines", writing, s.createPipeline},
-		{"GET", "/v1/pipelines", reading, s.listPipelines},
-		{"GET", "/v1/pipelines/{id}", reading, k.show},
-		{"POST", "/v1/pipelines/{id}/start", writing, k.tell(s.bare(core.PipelineStart{}))},
-		{"POST", "/v1/pipelines/{id}/retry", writing, k.tell(s.bare(core.PipelineRetry{}))},
-		{"POST", "/v1/pipelines/{id}/unblock", writing, k.tell(s.bare(core.PipelineUnblock{}))},
-		{"POST", "/v1/pipelines/{id}/cancel", writing, k.tell(s.cancelPipeline)},
-		{"POST", "/v1/pipelines/{id}/signal", writing, k.tell(s.signalPipeline)},
-		{"POST", "/v1/pipelines/{id}/approve", writing, k.tell(s.approvePipeline)},
-		{"POST", "/v1/pipelines/{id}/checkpoint", writing, k.tell(s.checkpointPipeline)},
-		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writing, k.tell(s.completePhase)},
-		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writing, k.tell(s.failPhase)},
+		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
+		{"GET", "/v1/pipelines", anyToken, pipelines.page(func(l []wire.PipelineSummary, next string) any {
+			return wire.PipelineList{Pipelines: l, NextPageToken: next}
+		})},
+		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
+		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
+		{"POST", "/v1/pipelines/{id}/retry", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineRetry{}))},
+		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},
+		{"POST", "/v1/pipelines/{id}/cancel", writingToken, tell(pipelines, send, bodied(s, true, cancelPipeline))},
+		{"POST", "/v1/pipelines/{id}/signal", writingToken, tell(pipelines, send, bodied(s, false, signalPipeline))},
+		{"POST", "/v1/pipelines/{id}/approve", writingToken, tell(pipelines, send, bodied(s, false, approvePipeline))},
+		{"POST", "/v1/pipelines/{id}/checkpoint", writingToken, tell(pipelines, send, bodied(s, false, checkpointPipeline))},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writingToken, tell(pipelines, send, bodied(s, true, completePhase))},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writingToken, tell(pipelines, send, bodied(s, true, failPhase))},
 	}
 }
 
 // madeHere says why some fields of a stored machine cannot be given.
 var madeHere = map[string]string{
-	"owner": "is set by machines alone", "pipeline_id": "is set by a pipeline alone",
-	"phase": "is decided here", "state": "is decided here", "status": "is decided here",
-	"created_at": "is decided here", "updated_at": "is decided here", "attempt": "is decided here",
-	"session_id": "is decided here", "current": "is decided here",
+	"owner": "can only be set by machines", "pipeline_id": "can only be set by a pipeline",
+	"phase": "is set by the server", "state": "is set by the server", "status": "is set by the server",
+	"created_at": "is set by the server", "updated_at": "is set by the server", "attempt": "is set by the server",
+	"session_id": "is set by the server", "current": "is set by the server",
 }
 
-func (s *Server) createPipeline(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
+func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineRequest) (pipeline core.Pipeline, err error) {
+	if b.Definition == nil {
+		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
 	}
-	var body wire.PipelineRequest
-	if err := s.decode(w, r, &body, false); err != nil {
-		return explain(err, madeHere)
-	}
-	if body.Definition == nil {
-		return failf(http.StatusBadRequest, "definition: missing: give a name and phases")
-	}
-	id, err := createdID(body.ID)
+	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
-		return err
+		return pipeline, err
 	}
-	scope, err := c.token.homeOf(body.Namespace, body.Tenant)
-	if err != nil {
-		return err
+	if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
+		return pipeline, err
 	}
-	if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *body.Definition)); err != nil {
-		return err
-	}
-	if err := body.Definition.ValidateWith(slices.Sorted(maps.Keys(body.Context))...); err != nil {
-		return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine says the same, but not where
+	if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
+		return pipeline, failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
 	}
 	spec := core.PipelineSpec{
-		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Runbook: or(body.Runbook, ""),
-		Definition: *body.Definition, Context: body.Context, Hold: or(body.Hold, false),
+		Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
+		Definition: *b.Definition, Context: b.Context, Hold: or(b.Hold, false),
 	}
-	if spec.DependsOn, err = s.dependencies(r.Context(), c, body.DependsOn); err != nil {
-		return err
+	if spec.DependsOn, err = s.dependencies(r.Context(), c, b.DependsOn); err != nil {
+		return pipeline, err
 	}
-	if id != uuid.Nil {
-		if err := s.idIsFree(r.Context(), id); err != nil {
-			return err
-		}
+	if spec.ID, err = s.newID(r.Context(), b.ID); err != nil {
+		return pipeline, err
 	}
-	p, err := s.engine.Pipelines().Create(r.Context(), spec)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/v1/pipelines/"+p.ID.String())
-	return writeJSON(w, http.StatusCreated, p)
+	return s.engine.Pipelines().Create(r.Context(), spec)
 }
 
 // dependencies reads the ids of pipelines that must be done first. The result of
@@ -125,94 +108,52 @@ func summaryOfPipeline(p core.Pipeline) wire.PipelineSummary {
 }
 
 // pipelines says how pipelines are served.
-func (s *Server) pipelines() runs[core.Pipeline, core.PipelineEvent, wire.PipelineSummary] {
-	return runs[core.Pipeline, core.PipelineEvent, wire.PipelineSummary]{
-		lister: lister[core.Pipeline, wire.PipelineSummary]{
-			statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
-			list:     s.engine.Pipelines().List,
-			scope:    func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
-			sees:     s.seesPipeline,
-			out:      summaryOfPipeline,
-			size:     func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
+	return machines[core.Pipeline, wire.PipelineSummary]{
+		what: "pipeline", get: s.engine.Pipelines().Get,
+		listing: listing[core.Pipeline, wire.PipelineSummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			scope:  func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+			sees:   s.seesPipeline,
+			out:    plain(summaryOfPipeline),
+			size:   func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
-		s: s, what: "pipeline",
-		read: s.engine.Pipelines().Get, wait: s.engine.Pipelines().Wait, send: s.engine.Pipelines().Send,
 	}
 }
 
-func (s *Server) listPipelines(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := s.pipelines().page(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.PipelineList{Pipelines: list, NextPageToken: next})
-}
-
-// bare is an event that has nothing to say but its name.
-func (s *Server) bare(ev core.PipelineEvent) reader[core.PipelineEvent] {
-	return func(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-		return ev, s.noBody(w, r)
-	}
-}
-
-// reason reads the optional body of cancel and its like; without one it says
-// who did it.
-func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return "", err
-	}
-	reason, err := reasonText(body)
-	if err == nil && reason == "" {
-		reason = fmt.Sprintf("%s by %s", did, c.actor)
-	}
-	return reason, err
-}
-
-func (s *Server) cancelPipeline(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
-	reason, err := s.reason(w, r, c, "cancelled")
+func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
 	return core.PipelineCancel{Reason: reason}, err
 }
 
-func (s *Server) signalPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body wire.SignalRequest
-	err := s.decode(w, r, &body, false)
-	return core.PipelineSignal{Name: body.Name, Payload: body.Payload}, err
+func signalPipeline(_ *http.Request, _ *call, b *wire.SignalRequest) (core.PipelineEvent, error) {
+	return core.PipelineSignal{Name: b.Name, Payload: b.Payload}, nil
 }
 
 // approvePipeline answers an approval. Whether it is given must be said: a
 // forgotten field decides nothing.
-func (s *Server) approvePipeline(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
-	var body wire.ApprovalRequest
-	if err := s.decode(w, r, &body, false); err != nil {
-		return nil, err
-	}
+func approvePipeline(_ *http.Request, c *call, b *wire.ApprovalRequest) (core.PipelineEvent, error) {
 	switch {
-	case body.Phase == "":
+	case b.Phase == "":
 		return nil, failf(http.StatusBadRequest, "phase: missing: name the phase that waits for the approval")
-	case body.Approved == nil:
+	case b.Approved == nil:
 		return nil, failf(http.StatusBadRequest, "approved: missing: say true or false")
 	}
-	return core.PipelineApprove{Phase: body.Phase, By: c.token.signs(or(body.By, "")), Approved: *body.Approved, Comment: body.Comment}, nil
+	return core.PipelineApprove{Phase: b.Phase, By: c.token.signs(or(b.By, "")), Approved: *b.Approved, Comment: b.Comment}, nil
 }
 
-func (s *Server) checkpointPipeline(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body wire.CheckpointRequest
-	err := s.decode(w, r, &body, false)
-	return core.PipelineCheckpoint{Message: body.Message}, err
+func checkpointPipeline(_ *http.Request, _ *call, b *wire.CheckpointRequest) (core.PipelineEvent, error) {
+	return core.PipelineCheckpoint{Message: b.Message}, nil
 }
 
-func (s *Server) completePhase(w http.ResponseWriter, r *http.Request, _ *call) (core.PipelineEvent, error) {
-	var body wire.PhaseCompleteRequest
-	err := s.decode(w, r, &body, true)
-	return core.PhaseComplete{Phase: r.PathValue("phase"), Attempt: body.Attempt, Result: body.Result}, err
+func completePhase(r *http.Request, _ *call, b *wire.PhaseCompleteRequest) (core.PipelineEvent, error) {
+	return core.PhaseComplete{Phase: r.PathValue("phase"), Attempt: b.Attempt, Result: b.Result}, nil
 }
 
-func (s *Server) failPhase(w http.ResponseWriter, r *http.Request, c *call) (core.PipelineEvent, error) {
-	var body wire.PhaseFailRequest
-	err := s.decode(w, r, &body, true)
-	if body.Error == "" {
-		body.Error = "failed by " + c.actor
+func failPhase(r *http.Request, c *call, b *wire.PhaseFailRequest) (core.PipelineEvent, error) {
+	if b.Error == "" {
+		b.Error = "failed by " + c.actor
 	}
-	return core.PhaseFailed{Phase: r.PathValue("phase"), Attempt: body.Attempt, Error: body.Error, Permanent: body.Permanent}, err
+	return core.PhaseFailed{Phase: r.PathValue("phase"), Attempt: b.Attempt, Error: b.Error, Permanent: b.Permanent}, nil
 }

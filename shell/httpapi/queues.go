@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,47 +14,37 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// queueOf names the queue that a request is about: its own namespace and tenant,
-// or those that the token is bound to.
-type queueOf struct {
-	namespace, tenant, name string
+func (s *Server) queueRoutes() []route {
+	return []route{
+		{"GET", "/v1/queues", anyToken, s.queues().page(func(l []wire.Queue, next string) any { return wire.QueueList{Queues: l, NextPageToken: next} })},
+		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
+		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
+		{"DELETE", "/v1/queues/{name}", writingToken, s.deleteQueue},
+		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
+		{"POST", "/v1/queues/{name}/resume", writingToken, s.onQueue(s.resumeQueue)},
+		{"POST", "/v1/queues/{name}/redrive", writingToken, s.redriveQueue},
+		{"POST", "/v1/queues/{name}/purge", writingToken, s.purgeQueue},
+		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, s.takeItems},
+		{"POST", "/v1/queues/{name}/items", writingToken, s.pushItem},
+		{"GET", "/v1/queues/{name}/items", anyToken, s.listItems},
+		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
+		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
+		{"POST", "/v1/queues/{name}/items/{id}/complete", writingToken, heldItem(s, s.completeItem)},
+		{"POST", "/v1/queues/{name}/items/{id}/fail", writingToken, heldItem(s, s.failItem)},
+		{"POST", "/v1/queues/{name}/items/{id}/extend", writingToken, heldItem(s, s.extendItem)},
+		{"POST", "/v1/queues/{name}/items/{id}/heartbeat", writingToken, heldItem(s, s.heartbeatItem)},
+		{"POST", "/v1/queues/{name}/items/{id}/release", writingToken, heldItem(s, s.releaseItem)},
+	}
 }
 
-func (q queueOf) ref() effects.Ref { return core.QueueRef(q.namespace, q.tenant, q.name) }
+// byQueue says how requests name queues.
+var byQueue = naming{param: "name", may: forQueues}
 
-// ofQueue reads which queue the request is about, and refuses parameters that
-// the route does not know.
-func ofQueue(r *http.Request, c *call, params ...string) (queueOf, query, error) {
-	q, err := readQuery(r, append([]string{"namespace", "tenant"}, params...)...)
-	if err != nil {
-		return queueOf{}, q, err
-	}
-	if err := forQueues(c); err != nil {
-		return queueOf{}, q, err
-	}
-	namespace, tenant, err := q.scope()
-	if err != nil {
-		return queueOf{}, q, err
-	}
-	of := queueOf{name: r.PathValue("name")}
-	if of.namespace, err = home("namespace", namespace, c.token.Namespaces); err != nil {
-		return of, q, err
-	}
-	if of.tenant, err = home("tenant", tenant, c.token.Tenants); err != nil {
-		return of, q, err
-	}
-	return of, q, c.token.permit(&of.namespace, &of.tenant, "")
-}
+// forQueues refuses a token that is bound to tools: the items of a queue may be for any tool.
+func forQueues(c *call) error { return c.token.notBoundToTools("use queues") }
 
-// forQueues refuses a token that is bound to tools: a queue belongs to none.
-func forQueues(c *call) error {
-	if len(c.token.Tools) > 0 {
-		return failf(http.StatusForbidden, "token: %q is bound to some tools: queues belong to none of them", c.token.Name)
-	}
-	return nil
-}
-
-func (s *Server) queueDetail(r *http.Request, q core.Queue) (wire.Queue, error) {
+// queueDetail is a queue as its users see it.
+func (s *Server) queueDetail(ctx context.Context, q core.Queue) (wire.Queue, error) {
 	d := wire.Queue{
 		ID: q.ID, Namespace: q.Namespace, Tenant: q.Tenant, Name: q.Name, Config: q.Config, CreatedAt: q.CreatedAt,
 		Paused: q.Paused, PausedBy: q.PausedBy, Reason: q.Reason,
@@ -70,7 +60,7 @@ func (s *Server) queueDetail(r *http.Request, q core.Queue) (wire.Queue, error) 
 	if q.Ready == 0 {
 		return d, nil
 	}
-	oldest, ok, err := s.engine.Queues().OldestReady(r.Context(), q.Ref())
+	oldest, ok, err := s.engine.Queues().OldestReady(ctx, q.Ref())
 	if ok {
 		d.OldestReadyAt = oldest.CreatedAt
 		d.OldestReadySeconds = s.age(oldest.CreatedAt)
@@ -83,132 +73,95 @@ func (s *Server) age(since effects.Time) float64 {
 	return max(effects.TimeOf(s.o.Clock.Now()).Sub(since).Seconds(), 0)
 }
 
-func (s *Server) answerQueue(w http.ResponseWriter, r *http.Request, q core.Queue, err error) error {
-	if err != nil {
-		return notFound(aQueue, err)
-	}
-	d, err := s.queueDetail(r, q)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, d)
-}
-
 const aQueue = "queue"
 
-func (s *Server) getQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
-	if err != nil {
-		return err
+// onQueue serves what is done with the queue of the path, and answers with the queue.
+func (s *Server) onQueue(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Queue, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, _, err := byQueue.of(r, c)
+		if err != nil {
+			return err
+		}
+		q, err := do(w, r, c, of)
+		if err != nil {
+			return notFound(aQueue, err)
+		}
+		d, err := s.queueDetail(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		return writeJSON(w, http.StatusOK, d)
 	}
-	q, err := s.engine.Queues().Get(r.Context(), of.namespace, of.tenant, of.name)
-	return s.answerQueue(w, r, q, err)
+}
+
+func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Queue, error) {
+	return s.engine.Queues().Get(r.Context(), of.Namespace, of.Tenant, of.name)
 }
 
 // putQueue declares a queue, or replaces its configuration: what the body leaves
 // out has its default afterwards.
-func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, _ *call, of named) (q core.Queue, err error) {
 	var config core.QueueConfig
 	if err := s.decode(w, r, &config, true); err != nil {
-		return err
+		return q, err
 	}
-	q, err := s.engine.Queues().Configure(r.Context(), of.namespace, of.tenant, of.name, config)
-	return s.answerQueue(w, r, q, err)
+	return s.engine.Queues().Configure(r.Context(), of.Namespace, of.Tenant, of.name, config)
+}
+
+func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request, c *call, of named) (q core.Queue, err error) {
+	var body wire.Reason
+	if err := s.decode(w, r, &body, true); err != nil {
+		return q, err
+	}
+	reason, err := reasonText(body)
+	if err != nil {
+		return q, err
+	}
+	return s.engine.Queues().Pause(r.Context(), of.queue(), c.actor, reason)
+}
+
+func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, _ *call, of named) (q core.Queue, err error) {
+	if err := s.noBody(w, r); err != nil {
+		return q, err
+	}
+	return s.engine.Queues().Resume(r.Context(), of.queue())
 }
 
 func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return err
 	}
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if err := s.engine.Queues().Delete(r.Context(), of.ref()); err != nil {
+	if err := s.engine.Queues().Delete(r.Context(), of.queue()); err != nil {
 		return notFound(aQueue, err)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-func (s *Server) listQueues(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "paused", "limit", "page_token")
-	if err != nil {
-		return err
+// queues says how queues are listed.
+func (s *Server) queues() listing[core.Queue, wire.Queue] {
+	return listing[core.Queue, wire.Queue]{
+		params: []string{"paused"},
+		may:    forQueues,
+		find: func(q query, scope *shell.Scope) (source[core.Queue], error) {
+			paused, err := q.bool("paused")
+			return source[core.Queue]{next: func(ctx context.Context, p shell.Page) ([]core.Queue, string, error) {
+				return s.engine.Queues().List(ctx, shell.QueueFilter{Scope: scope, Paused: paused}, p)
+			}}, err
+		},
+		scope: func(q core.Queue) (string, string) { return q.Namespace, q.Tenant },
+		sees:  func(_ context.Context, t *Token, q core.Queue) bool { return t.seesScope(q.Namespace, q.Tenant) },
+		out:   s.queueDetail,
+		size:  func(core.Queue) int { return 1 << 10 },
 	}
-	if err := forQueues(c); err != nil {
-		return err
-	}
-	namespace, tenant, err := q.scope()
-	if err != nil {
-		return err
-	}
-	if err := c.token.permit(namespace, tenant, ""); err != nil {
-		return err
-	}
-	f := shell.QueueFilter{Scope: c.token.scope(namespace, tenant)}
-	if f.Paused, err = q.bool("paused"); err != nil {
-		return err
-	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
-		return err
-	}
-	list, next, err := gather(p, func(p shell.Page) ([]core.Queue, string, error) {
-		return s.engine.Queues().List(r.Context(), f, p)
-	}, func(q core.Queue) (bool, int) {
-		return c.token.sees(q.Namespace, q.Tenant, "") &&
-			(namespace == nil || *namespace == q.Namespace) && (tenant == nil || *tenant == q.Tenant), 1 << 10
-	})
-	if err != nil {
-		return err
-	}
-	out := wire.QueueList{Queues: make([]wire.Queue, 0, len(list)), NextPageToken: next}
-	for _, q := range list {
-		d, err := s.queueDetail(r, q)
-		if err != nil {
-			return err
-		}
-		out.Queues = append(out.Queues, d)
-	}
-	return writeJSON(w, http.StatusOK, out)
-}
-
-func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
-	if err != nil {
-		return err
-	}
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return err
-	}
-	reason, err := reasonText(body)
-	if err != nil {
-		return err
-	}
-	q, err := s.engine.Queues().Pause(r.Context(), of.ref(), c.actor, reason)
-	return s.answerQueue(w, r, q, err)
-}
-
-func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
-	if err != nil {
-		return err
-	}
-	if err := s.noBody(w, r); err != nil {
-		return err
-	}
-	q, err := s.engine.Queues().Resume(r.Context(), of.ref())
-	return s.answerQueue(w, r, q, err)
 }
 
 func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -222,7 +175,7 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 			return failf(http.StatusBadRequest, "item: %s", err)
 		}
 	}
-	moved, err := s.engine.Queues().Redrive(r.Context(), of.ref(), item, body.Limit)
+	moved, err := s.engine.Queues().Redrive(r.Context(), of.queue(), item, body.Limit)
 	if err != nil {
 		return err
 	}
@@ -230,7 +183,7 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 }
 
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -238,14 +191,11 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.decode(w, r, &body, true); err != nil {
 		return err
 	}
-	reason, err := reasonText(wire.Reason{Reason: body.Reason})
+	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "purged", c)
 	if err != nil {
 		return err
 	}
-	if reason == "" {
-		reason = fmt.Sprintf("purged by %s", c.actor)
-	}
-	moved, err := s.engine.Queues().Purge(r.Context(), of.ref(), body.States, body.Limit, reason)
+	moved, err := s.engine.Queues().Purge(r.Context(), of.queue(), body.States, body.Limit, reason)
 	if err != nil {
 		return err
 	}
@@ -269,7 +219,7 @@ func itemLists(state *string) ([]string, error) {
 // listItems lists the items of one state after those of another, each in the
 // order in which their turn comes. The page token names the state that it is in.
 func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := ofQueue(r, c, "state", "limit", "page_token")
+	of, q, err := byQueue.of(r, c, "state", "limit", "page_token")
 	if err != nil {
 		return err
 	}
@@ -281,7 +231,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	if _, err := s.engine.Queues().Get(r.Context(), of.namespace, of.tenant, of.name); err != nil {
+	if _, err := s.engine.Queues().Get(r.Context(), of.Namespace, of.Tenant, of.name); err != nil {
 		return notFound(aQueue, err)
 	}
 	out := wire.ItemList{Items: []core.QueueItem{}}
@@ -295,7 +245,7 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	}
 	for n, list := range lists {
 		some, next, err := gather(shell.Page{Limit: p.Limit - len(out.Items), Token: p.Token}, func(p shell.Page) ([]core.QueueItem, string, error) {
-			return s.engine.Queues().Items(r.Context(), of.ref(), list, p)
+			return s.engine.Queues().Items(r.Context(), of.queue(), list, p)
 		}, func(i core.QueueItem) (bool, int) { return true, len(i.Data) + len(i.State.Result) })
 		if err != nil {
 			return err

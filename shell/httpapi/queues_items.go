@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 const maxTakeWait = time.Minute
 
 func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
 		return err
 	}
-	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.namespace, of.tenant, of.name, shell.PushOptions{
+	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.Namespace, of.Tenant, of.name, shell.PushOptions{
 		Data: body.Data, Priority: body.Priority, Key: or(body.Key, ""), DedupKey: or(body.DedupKey, ""),
 		Delay: time.Duration(body.DelayMS) * time.Millisecond,
 	})
@@ -52,7 +53,7 @@ func between(field string, v, most int64) error {
 }
 
 func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := ofQueue(r, c)
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 		return err
 	}
 	if body.Holder == "" {
-		return failf(http.StatusBadRequest, "holder: must not be empty: give who takes")
+		return failf(http.StatusBadRequest, "holder: must not be empty: name who takes the items")
 	}
 	if err := errors.Join(
 		between("max", body.Max, core.MaxQueueTake),
@@ -73,7 +74,7 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.untilTaken(w, maxTakeWait); err != nil {
 		return err
 	}
-	items, err := s.engine.Queues().Take(r.Context(), of.ref(), shell.TakeOptions{
+	items, err := s.engine.Queues().Take(r.Context(), of.queue(), shell.TakeOptions{
 		Holder: body.Holder, Max: int(body.Max), Visibility: time.Duration(body.VisibilityMS) * time.Millisecond,
 		Wait: time.Duration(body.WaitSeconds) * time.Second,
 	})
@@ -100,8 +101,8 @@ func (s *Server) untilTaken(w http.ResponseWriter, wait time.Duration) error {
 const anItem = "item"
 
 // ofItem reads which item the request is about.
-func ofItem(r *http.Request, c *call) (queueOf, uuid.UUID, error) {
-	of, _, err := ofQueue(r, c)
+func ofItem(r *http.Request, c *call) (named, uuid.UUID, error) {
+	of, _, err := byQueue.of(r, c)
 	if err != nil {
 		return of, uuid.Nil, err
 	}
@@ -117,7 +118,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request, c *call) error 
 	if err != nil {
 		return err
 	}
-	i, err := s.engine.Queues().Item(r.Context(), of.ref(), id)
+	i, err := s.engine.Queues().Item(r.Context(), of.queue(), id)
 	if err != nil {
 		return notFound(anItem, err)
 	}
@@ -132,10 +133,10 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request, c *call) err
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	return done(w, s.engine.Queues().CancelItem(r.Context(), of.ref(), id, fmt.Sprintf("cancelled by %s", c.actor)))
+	return done(w, s.engine.Queues().CancelItem(r.Context(), of.queue(), id, fmt.Sprintf("cancelled by %s", c.actor)))
 }
 
-// done answers where there is nothing to tell.
+// done answers if there is nothing to tell.
 func done(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -143,77 +144,55 @@ func done(w http.ResponseWriter, err error) error {
 	return err
 }
 
-// holding reads which item the request is about, and the body.
-func (s *Server) holding(w http.ResponseWriter, r *http.Request, c *call, body wire.Holder) (shell.Hold, error) {
-	of, id, err := ofItem(r, c)
-	if err != nil {
-		return shell.Hold{}, err
+// heldItem serves what a holder says of the item of the path. B is the body, which says who holds
+// the item; the answer is what do gives.
+func heldItem[B any, P interface {
+	*B
+	wire.Holder
+}](s *Server, do func(ctx context.Context, h shell.Hold, b P) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, id, err := ofItem(r, c)
+		if err != nil {
+			return err
+		}
+		body := P(new(B))
+		if err := s.decode(w, r, body, false); err != nil {
+			return err
+		}
+		b := body.Hold()
+		switch {
+		case b.Holder == "":
+			return failf(http.StatusBadRequest, "holder: must not be empty: name who took the item")
+		case b.Attempt == 0:
+			return failf(http.StatusBadRequest, "attempt: must not be 0: give the attempts that the taken item has")
+		}
+		answer, err := do(r.Context(), shell.Hold{Queue: of.queue(), Item: id, Holder: b.Holder, Attempt: b.Attempt}, body)
+		if err != nil || answer == nil {
+			return done(w, err)
+		}
+		return writeJSON(w, http.StatusOK, answer)
 	}
-	if err := s.decode(w, r, body, false); err != nil {
-		return shell.Hold{}, err
-	}
-	b := body.Hold()
-	switch {
-	case b.Holder == "":
-		return shell.Hold{}, failf(http.StatusBadRequest, "holder: must not be empty: give the one that took the item")
-	case b.Attempt == 0:
-		return shell.Hold{}, failf(http.StatusBadRequest, "attempt: must not be 0: give the attempts that the taken item has")
-	}
-	return shell.Hold{Queue: of.ref(), Item: id, Holder: b.Holder, Attempt: b.Attempt}, nil
 }
 
-func (s *Server) completeItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.CompleteRequest
-	h, err := s.holding(w, r, c, &body)
-	if err != nil {
-		return err
-	}
-	return done(w, s.engine.Queues().Complete(r.Context(), h, body.Result))
+func (s *Server) completeItem(ctx context.Context, h shell.Hold, b *wire.CompleteRequest) (any, error) {
+	return nil, s.engine.Queues().Complete(ctx, h, b.Result)
 }
 
-func (s *Server) failItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.FailRequest
-	h, err := s.holding(w, r, c, &body)
-	if err != nil {
-		return err
-	}
-	return done(w, s.engine.Queues().Fail(r.Context(), h, body.Error, body.Permanent))
+func (s *Server) failItem(ctx context.Context, h shell.Hold, b *wire.FailRequest) (any, error) {
+	return nil, s.engine.Queues().Fail(ctx, h, b.Error, b.Permanent)
 }
 
-func (s *Server) extendItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.ExtendRequest
-	h, err := s.holding(w, r, c, &body)
-	if err != nil {
-		return err
+func (s *Server) extendItem(ctx context.Context, h shell.Hold, b *wire.ExtendRequest) (any, error) {
+	if err := between("visibility_ms", b.VisibilityMS, core.MaxVisibilityMS); err != nil {
+		return nil, err
 	}
-	if err := between("visibility_ms", body.VisibilityMS, core.MaxVisibilityMS); err != nil {
-		return err
-	}
-	return s.extended(w, r, h, body.VisibilityMS)
+	return s.engine.Queues().Extend(ctx, h, time.Duration(b.VisibilityMS)*time.Millisecond)
 }
 
-func (s *Server) heartbeatItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.HoldRequest
-	h, err := s.holding(w, r, c, &body)
-	if err != nil {
-		return err
-	}
-	return s.extended(w, r, h, 0)
+func (s *Server) heartbeatItem(ctx context.Context, h shell.Hold, _ *wire.HoldRequest) (any, error) {
+	return s.engine.Queues().Extend(ctx, h, 0)
 }
 
-func (s *Server) extended(w http.ResponseWriter, r *http.Request, h shell.Hold, visibilityMS int64) error {
-	i, err := s.engine.Queues().Extend(r.Context(), h, time.Duration(visibilityMS)*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, i)
-}
-
-func (s *Server) releaseItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.HoldRequest
-	h, err := s.holding(w, r, c, &body)
-	if err != nil {
-		return err
-	}
-	return done(w, s.engine.Queues().Release(r.Context(), h))
+func (s *Server) releaseItem(ctx context.Context, h shell.Hold, _ *wire.HoldRequest) (any, error) {
+	return nil, s.engine.Queues().Release(ctx, h)
 }

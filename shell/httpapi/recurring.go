@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -10,7 +11,26 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-const aRecurring = "recurring action"
+func (s *Server) recurringRoutes() []route {
+	recurring := s.recurring()
+	return []route{
+		{"POST", "/v1/recurring", writingToken, s.createRecurring},
+		{"GET", "/v1/recurring", anyToken, recurring.page(func(l []wire.RecurringSummary, next string) any {
+			return wire.RecurringList{RecurringActions: l, NextPageToken: next}
+		})},
+		{"GET", "/v1/recurring/preview", anyToken, s.previewCron},
+		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, _ *http.Request, _ *call, a core.RecurringAction) (any, error) {
+			return detail(a), nil
+		})},
+		{"PUT", "/v1/recurring/{id}", writingToken, recurring.act(s.updateRecurring)},
+		{"DELETE", "/v1/recurring/{id}", writingToken, recurring.act(s.deleteRecurring)},
+		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
+		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
+		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
+		{"GET", "/v1/recurring/{id}/history", anyToken, s.recurringHistory},
+		{"GET", "/v1/recurring/{id}/preview", anyToken, s.previewRecurring},
+	}
+}
 
 // recurringSpec gives the recurring action that was asked for.
 func recurringSpec(b *wire.RecurringRequest) (core.RecurringSpec, error) {
@@ -117,97 +137,63 @@ func orEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-func (s *Server) listRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "enabled", "label*", "limit", "page_token")
-	if err != nil {
-		return err
+// recurring says how recurring actions are served.
+func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummary] {
+	return machines[core.RecurringAction, wire.RecurringSummary]{
+		what: "recurring action", get: s.engine.Recurring().Get, id: idOfRecurring,
+		listing: listing[core.RecurringAction, wire.RecurringSummary]{
+			params: []string{"enabled", "label*"},
+			limit:  shell.MaxPage, // 002 has no pages: as many as can be
+			find:   s.findRecurring,
+			scope:  func(a core.RecurringAction) (string, string) { return a.Namespace, a.Tenant },
+			sees: func(_ context.Context, t *Token, a core.RecurringAction) bool {
+				return t.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider)
+			},
+			out:  plain(summary),
+			size: func(core.RecurringAction) int { return 1 << 10 },
+		},
 	}
-	namespace, tenant, err := q.scope()
-	switch {
-	case err != nil:
-		return err
-	case namespace == nil:
-		return failf(http.StatusBadRequest, "namespace: missing: give ?namespace=…&tenant=…")
-	case tenant == nil:
-		return failf(http.StatusBadRequest, "tenant: missing: give ?namespace=…&tenant=…")
-	}
-	if err := c.token.permit(namespace, tenant, ""); err != nil {
-		return err
-	}
-	f := shell.RecurringFilter{Scope: &shell.Scope{Namespace: *namespace, Tenant: *tenant}}
-	if f.Enabled, err = q.bool("enabled"); err != nil {
-		return err
-	}
-	if f.Labels, err = q.labels(); err != nil {
-		return err
-	}
-	p, err := q.page(shell.MaxPage) // 002 has no pages: as many as can be
-	if err != nil {
-		return err
-	}
-	list, next, err := gather(p, func(p shell.Page) ([]core.RecurringAction, string, error) {
-		return s.engine.Recurring().List(r.Context(), f, p)
-	}, func(a core.RecurringAction) (bool, int) {
-		return c.token.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider), 1 << 10
-	})
-	if err != nil {
-		return err
-	}
-	out := wire.RecurringList{RecurringActions: make([]wire.RecurringSummary, 0, len(list)), NextPageToken: next}
-	for _, a := range list {
-		out.RecurringActions = append(out.RecurringActions, summary(a))
-	}
-	return writeJSON(w, http.StatusOK, out)
 }
 
-// visibleRecurring loads the recurring action of the path. One that the token
-// does not see, or of another namespace or tenant than the query's, does not
-// exist.
-func (s *Server) visibleRecurring(r *http.Request, c *call, params ...string) (core.RecurringAction, query, error) {
-	var none core.RecurringAction
-	q, err := readQuery(r, append([]string{"namespace", "tenant"}, params...)...)
-	if err != nil {
-		return none, q, err
-	}
+// idOfRecurring reads the id of the path. To 002 section 4 an id is any text, and a text that is
+// the id of nothing is answered with 404.
+func idOfRecurring(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
 	id, err := parseID(r.PathValue("id"))
 	if err != nil {
-		// To 002 section 4 an id is any text, and 404 is what one of nothing answers.
-		return none, q, failf(http.StatusNotFound, "%s not found", aRecurring)
+		return id, shell.ErrNotFound
 	}
-	a, err := s.engine.Recurring().Get(r.Context(), id)
-	if err != nil {
-		return none, q, notFound(aRecurring, err)
-	}
-	if !c.token.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider) || !matches(q, a.Namespace, a.Tenant) {
-		return none, q, failf(http.StatusNotFound, "%s not found", aRecurring)
-	}
-	return a, q, nil
+	return id, nil
 }
 
-func (s *Server) getRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
+func (s *Server) findRecurring(q query, _ *shell.Scope) (from source[core.RecurringAction], err error) {
+	for _, name := range []string{"namespace", "tenant"} {
+		if q.opt(name) == nil {
+			return from, failf(http.StatusBadRequest, "%s: missing: give ?namespace=…&tenant=…", name)
+		}
 	}
-	return writeJSON(w, http.StatusOK, detail(a))
+	f := shell.RecurringFilter{Scope: &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}}
+	if f.Enabled, err = q.bool("enabled"); err != nil {
+		return from, err
+	}
+	f.Labels, err = q.labels()
+	from.next = func(ctx context.Context, p shell.Page) ([]core.RecurringAction, string, error) {
+		return s.engine.Recurring().List(ctx, f, p)
+	}
+	return from, err
 }
 
-func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
 	var body wire.RecurringPatch
 	if err := s.decode(w, r, &body, false); err != nil {
-		return explain(err, decidedHere)
+		return nil, explain(err, decidedHere)
 	}
 	patch, err := patchOf(&body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if patch.Provider != nil {
 		if err := c.token.permit(nil, nil, *patch.Provider); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	after := a.ActionTemplate
@@ -215,82 +201,57 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 		after.Payload = patch.Payload
 	}
 	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, after); err != nil {
-		return err
+		return nil, err
 	}
 	a, err = s.engine.Recurring().Update(r.Context(), a.ID, patch)
-	if err != nil {
-		return notFound(aRecurring, err)
-	}
-	return writeJSON(w, http.StatusOK, detail(a))
+	return detail(a), err
 }
 
-func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
 	if err := s.noBody(w, r); err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.engine.Recurring().Delete(r.Context(), a.ID); err != nil {
-		return notFound(aRecurring, err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return nil, s.engine.Recurring().Delete(r.Context(), a.ID)
 }
 
-func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
-	}
+// stateOf is the answer to pause and resume.
+func stateOf(a core.RecurringAction) wire.RecurringState {
+	return wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt}
+}
+
+func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
 	var body wire.Reason
 	if err := s.decode(w, r, &body, true); err != nil {
-		return err
+		return nil, err
 	}
 	reason, err := reasonText(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a, err = s.engine.Recurring().Pause(r.Context(), a.ID, reason)
-	if err != nil {
-		return notFound(aRecurring, err)
-	}
-	return writeJSON(w, http.StatusOK, wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
+	return stateOf(a), err
 }
 
-func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
-	}
+// mayDispatch refuses a token whose tools the actions of a recurring one are not among.
+func (s *Server) mayDispatch(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) error {
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
-		return err
-	}
-	a, err = s.engine.Recurring().Resume(r.Context(), a.ID)
-	if err != nil {
-		return notFound(aRecurring, err)
-	}
-	return writeJSON(w, http.StatusOK, wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt})
+	return s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate)
 }
 
-func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, _, err := s.visibleRecurring(r, c)
-	if err != nil {
-		return err
+func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
+	if err := s.mayDispatch(w, r, c, a); err != nil {
+		return nil, err
 	}
-	if err := s.noBody(w, r); err != nil {
-		return err
+	a, err := s.engine.Recurring().Resume(r.Context(), a.ID)
+	return stateOf(a), err
+}
+
+func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
+	if err := s.mayDispatch(w, r, c, a); err != nil {
+		return nil, err
 	}
-	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate); err != nil {
-		return err
-	}
-	a, err = s.engine.Recurring().Trigger(r.Context(), a.ID)
-	if err != nil {
-		return notFound(aRecurring, err)
-	}
-	return writeJSON(w, http.StatusOK, detail(a))
+	a, err := s.engine.Recurring().Trigger(r.Context(), a.ID)
+	return detail(a), err
 }

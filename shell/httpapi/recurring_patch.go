@@ -13,14 +13,14 @@ var decidedHere = map[string]string{
 	"recurring_id":      "is given at creation, by the server",
 	"namespace":         "is fixed at creation",
 	"tenant":            "is fixed at creation",
-	"created_at":        "is decided here",
-	"updated_at":        "is decided here",
-	"last_executed_at":  "is decided here",
-	"next_execution_at": "is decided here: change cron_expr or timezone",
-	"execution_count":   "is decided here",
-	"missed_count":      "is decided here", "deduplicated_count": "is decided here",
-	"disabled_reason": "is decided here", "last_due_at": "is decided here", "sequence": "is decided here",
-	"action_template": "is given by its fields: provider, action_type, payload, metadata, dedup_key",
+	"created_at":        "is set by the server",
+	"updated_at":        "is set by the server",
+	"last_executed_at":  "is set by the server",
+	"next_execution_at": "is set by the server: change cron_expr or timezone",
+	"execution_count":   "is set by the server",
+	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",
+	"disabled_reason": "is set by the server", "last_due_at": "is set by the server", "sequence": "is set by the server",
+	"action_template": "is set by its fields: provider, action_type, payload, metadata, dedup_key",
 }
 
 // patchOf gives the change that was asked for.

@@ -12,7 +12,7 @@ import (
 // recurringHistory lists what became of the times of a recurring action, newest
 // first (C12).
 func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.visibleRecurring(r, c, "limit", "page_token")
+	a, q, err := s.recurring().visible(r, c, "limit", "page_token")
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 // previewRecurring shows the next times of a recurring action, up to its end.
 // Of one that is paused it shows when it would fire.
 func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.visibleRecurring(r, c, "n")
+	a, q, err := s.recurring().visible(r, c, "n")
 	if err != nil {
 		return err
 	}

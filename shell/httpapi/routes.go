@@ -12,21 +12,24 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-// access says who may use a route.
+// access says who may use a route; flags say how long its answer may take.
 type access uint8
 
 const (
-	open    access = iota // anybody who may connect: says nothing about what is stored
-	signed                // a webhook: its signature is checked by the handler
-	reading               // any token
-	writing               // any token that is not read-only
-	taking                // the same; the request may wait for items, see maxTakeWait
-	overall               // a token that is bound to nothing: totals over all tenants
-	ruling                // such a token, that is not read-only
-	follows               // as overall; the answer goes on until its reader leaves
-	tailing               // any token; the answer goes on until its reader leaves
-	admin                 // an admin's token
+	anyone              access = iota // who may connect: the route says nothing of what is stored
+	webhookSender                     // the handler checks the signature
+	anyToken                          // the holder of any token
+	writingToken                      // of a token that is not read-only
+	unboundToken                      // of a token that is not bound: the route is about all tenants
+	unboundWritingToken               // of such a token that is not read-only
+	adminToken                        // of an admin's token
+
+	streams       access = 1 << 6 // the answer goes on until its reader leaves
+	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
 )
+
+// who is the access without its flags.
+func (a access) who() access { return a &^ (streams | waitsForItems) }
 
 // call is what a handler is told about a request beside the request itself.
 type call struct {
@@ -59,53 +62,18 @@ type route struct {
 // routes is the whole API; openapi.json describes each of them, and a test
 // holds the two together.
 func (s *Server) routes() []route {
-	return slices.Concat(s.runbookRoutes(), s.jobRoutes(), s.jobRunRoutes(), []route{
-		{"POST", "/v1/actions", writing, s.createAction},
-		{"GET", "/v1/actions", reading, s.listActions},
-		{"GET", "/v1/actions/{id}", reading, s.getAction},
-		{"POST", "/v1/actions/{id}/cancel", writing, s.cancelAction},
-		{"POST", "/v1/actions/{id}/trigger", writing, s.triggerAction},
+	return slices.Concat(s.actionRoutes(), s.recurringRoutes(), s.queueRoutes(),
+		s.pipelineRoutes(), s.taskRoutes(), s.strategyRoutes(), s.workerRoutes(), s.lockRoutes(), s.semaphoreRoutes(), s.busRoutes(),
+		s.jobRoutes(), s.jobRunRoutes(), []route{
+			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
-		{"POST", "/v1/recurring", writing, s.createRecurring},
-		{"GET", "/v1/recurring", reading, s.listRecurring},
-		{"GET", "/v1/recurring/preview", reading, s.previewCron},
-		{"GET", "/v1/recurring/{id}", reading, s.getRecurring},
-		{"PUT", "/v1/recurring/{id}", writing, s.updateRecurring},
-		{"DELETE", "/v1/recurring/{id}", writing, s.deleteRecurring},
-		{"POST", "/v1/recurring/{id}/pause", writing, s.pauseRecurring},
-		{"POST", "/v1/recurring/{id}/resume", writing, s.resumeRecurring},
-		{"POST", "/v1/recurring/{id}/trigger", writing, s.triggerRecurring},
-		{"GET", "/v1/recurring/{id}/history", reading, s.recurringHistory},
-		{"GET", "/v1/recurring/{id}/preview", reading, s.previewRecurring},
-
-		{"GET", "/v1/queues", reading, s.listQueues},
-		{"GET", "/v1/queues/{name}", reading, s.getQueue},
-		{"PUT", "/v1/queues/{name}", writing, s.putQueue},
-		{"DELETE", "/v1/queues/{name}", writing, s.deleteQueue},
-		{"POST", "/v1/queues/{name}/pause", writing, s.pauseQueue},
-		{"POST", "/v1/queues/{name}/resume", writing, s.resumeQueue},
-		{"POST", "/v1/queues/{name}/redrive", writing, s.redriveQueue},
-		{"POST", "/v1/queues/{name}/purge", writing, s.purgeQueue},
-		{"POST", "/v1/queues/{name}/take", taking, s.takeItems},
-		{"POST", "/v1/queues/{name}/items", writing, s.pushItem},
-		{"GET", "/v1/queues/{name}/items", reading, s.listItems},
-		{"GET", "/v1/queues/{name}/items/{id}", reading, s.getItem},
-		{"DELETE", "/v1/queues/{name}/items/{id}", writing, s.deleteItem},
-		{"POST", "/v1/queues/{name}/items/{id}/complete", writing, s.completeItem},
-		{"POST", "/v1/queues/{name}/items/{id}/fail", writing, s.failItem},
-		{"POST", "/v1/queues/{name}/items/{id}/extend", writing, s.extendItem},
-		{"POST", "/v1/queues/{name}/items/{id}/heartbeat", writing, s.heartbeatItem},
-		{"POST", "/v1/queues/{name}/items/{id}/release", writing, s.releaseItem},
-
-		{"POST", "/v1/webhooks/{route}", signed, s.receiveWebhook},
-
-		{"GET", "/v1/info", reading, s.info},
-		{"GET", "/v1/backup", admin, s.streamBackup},
-		{"GET", "/healthz", open, s.healthz},
-		{"GET", "/readyz", open, s.readyz},
-		{"GET", "/metrics", overall, s.serveMetrics},
-		{"GET", "/openapi.json", open, s.openAPI},
-	})
+			{"GET", "/v1/info", anyToken, s.info},
+			{"GET", "/v1/backup", adminToken | streams, s.streamBackup},
+			{"GET", "/healthz", anyone, s.healthz},
+			{"GET", "/readyz", anyone, s.readyz},
+			{"GET", "/metrics", unboundToken, s.serveMetrics},
+			{"GET", "/openapi.json", anyone, s.openAPI},
+		})
 }
 
 // mux routes requests by path, and for each path by method, so that what is not
@@ -124,7 +92,7 @@ func (s *Server) mux() *http.ServeMux {
 	}
 	mux := http.NewServeMux()
 	for path, methods := range paths {
-		other := s.endpoint(route{path: path, access: open, serve: methodNotAllowed(slices.Sorted(maps.Keys(methods)))})
+		other := s.endpoint(route{path: path, access: anyone, serve: methodNotAllowed(slices.Sorted(maps.Keys(methods)))})
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			h, ok := methods[r.Method]
 			if !ok {
@@ -133,7 +101,7 @@ func (s *Server) mux() *http.ServeMux {
 			h.ServeHTTP(w, r)
 		})
 	}
-	mux.Handle("/", s.endpoint(route{path: "/", access: open, serve: unknownPath}))
+	mux.Handle("/", s.endpoint(route{path: "/", access: anyone, serve: unknownPath}))
 	return mux
 }
 
@@ -157,9 +125,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		err := s.authorize(rt.access, r, c)
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access != admin && rt.access != follows && rt.access != tailing { // a backup takes as long as it takes
+			if rt.access&streams == 0 {
 				limit := s.o.RequestTimeout
-				if rt.access == taking {
+				if rt.access&waitsForItems != 0 {
 					limit += maxTakeWait
 				}
 				var cancel context.CancelFunc
@@ -175,7 +143,8 @@ func (s *Server) endpoint(rt route) http.Handler {
 }
 
 func (s *Server) authorize(a access, r *http.Request, c *call) error {
-	if a == open || a == signed {
+	who := a.who()
+	if who == anyone || who == webhookSender {
 		return nil
 	}
 	t, err := s.authenticate(r)
@@ -184,11 +153,11 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	}
 	c.token, c.actor = t, "api:"+t.Name
 	switch {
-	case (a == writing || a == taking || a == ruling) && t.ReadOnly:
+	case (who == writingToken || who == unboundWritingToken) && t.ReadOnly:
 		return failf(http.StatusForbidden, "token: %q is read-only", t.Name)
-	case (a == overall || a == ruling || a == follows) && !t.unbound():
-		return failf(http.StatusForbidden, "token: %q is bound to some namespaces, tenants or tools: this is about all of them", t.Name)
-	case a == admin && !t.Admin:
+	case (who == unboundToken || who == unboundWritingToken) && !t.unbound():
+		return failf(http.StatusForbidden, "token: %q is bound to namespaces, tenants or tools: this needs a token that is not bound", t.Name)
+	case who == adminToken && !t.Admin:
 		return failf(http.StatusForbidden, "token: %q is not an admin's", t.Name)
 	}
 	return nil

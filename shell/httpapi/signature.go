@@ -138,7 +138,7 @@ func (h *webhook) verifyGitHub(body []byte, header http.Header) (string, error) 
 	}
 	delivery := header.Get("X-Github-Delivery")
 	if delivery == "" {
-		return "", failf(http.StatusBadRequest, "X-GitHub-Delivery: missing: a repeated delivery could not be told")
+		return "", failf(http.StatusBadRequest, "X-GitHub-Delivery: missing: without it a repeated delivery cannot be recognised")
 	}
 	return delivery, nil
 }

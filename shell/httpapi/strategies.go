@@ -4,55 +4,38 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) strategyRoutes() []route {
-	k := s.strategies()
+	strategies, send := s.strategies(), s.engine.Strategies().Send
 	return []route{
-		{"POST", "/v1/strategies", writing, s.createStrategy},
-		{"GET", "/v1/strategies", reading, s.listStrategies},
-		{"GET", "/v1/strategies/{id}", reading, k.show},
-		{"POST", "/v1/strategies/{id}/cancel", writing, k.tell(s.cancelStrategy)},
-		{"POST", "/v1/strategies/{id}/evaluate", writing, k.tell(s.evaluateStrategy)},
+		{"POST", "/v1/strategies", writingToken, create(s, "/v1/strategies/", madeHere, s.createStrategy)},
+		{"GET", "/v1/strategies", anyToken, strategies.page(func(l []wire.StrategySummary, next string) any {
+			return wire.StrategyList{Strategies: l, NextPageToken: next}
+		})},
+		{"GET", "/v1/strategies/{id}", anyToken, strategies.await(s, s.engine.Strategies().Wait)},
+		{"POST", "/v1/strategies/{id}/cancel", writingToken, tell(strategies, send, bodied(s, true, cancelStrategy))},
+		{"POST", "/v1/strategies/{id}/evaluate", writingToken, tell(strategies, send, bodied(s, false, evaluateStrategy))},
 	}
 }
 
-func (s *Server) createStrategy(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
-	var body wire.StrategyRequest
-	if err := s.decode(w, r, &body, false); err != nil {
-		return explain(err, madeHere)
-	}
-	id, err := createdID(body.ID)
+func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
+	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
-		return err
+		return strategy, err
 	}
-	scope, err := c.token.homeOf(body.Namespace, body.Tenant)
+	if err := s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches)); err != nil {
+		return strategy, err
+	}
+	id, err := s.newID(r.Context(), b.ID)
 	if err != nil {
-		return err
+		return strategy, err
 	}
-	if err := s.permitUses(r.Context(), c.token, scope, usesOfStrategy(body.Approaches)); err != nil {
-		return err
-	}
-	if id != uuid.Nil {
-		if err := s.idIsFree(r.Context(), id); err != nil {
-			return err
-		}
-	}
-	st, err := s.engine.Strategies().Create(r.Context(), core.StrategySpec{
-		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Approaches: body.Approaches,
+	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Approaches: b.Approaches,
 	})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/v1/strategies/"+st.ID.String())
-	return writeJSON(w, http.StatusCreated, st)
 }
 
 func (s *Server) seesStrategy(ctx context.Context, t *Token, st core.Strategy) bool {
@@ -72,41 +55,28 @@ func summaryOfStrategy(s core.Strategy) wire.StrategySummary {
 }
 
 // strategies says how strategies are served.
-func (s *Server) strategies() runs[core.Strategy, core.StrategyEvent, wire.StrategySummary] {
-	return runs[core.Strategy, core.StrategyEvent, wire.StrategySummary]{
-		lister: lister[core.Strategy, wire.StrategySummary]{
-			statuses: []string{"running", "succeeded", "exhausted", "cancelled"},
-			list:     s.engine.Strategies().List,
-			scope:    func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
-			sees:     s.seesStrategy,
-			out:      summaryOfStrategy,
-			size:     func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
+	return machines[core.Strategy, wire.StrategySummary]{
+		what: "strategy", get: s.engine.Strategies().Get,
+		listing: listing[core.Strategy, wire.StrategySummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
+			scope:  func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+			sees:   s.seesStrategy,
+			out:    plain(summaryOfStrategy),
+			size:   func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
 		},
-		s: s, what: "strategy",
-		read: s.engine.Strategies().Get, wait: s.engine.Strategies().Wait, send: s.engine.Strategies().Send,
 	}
 }
 
-func (s *Server) listStrategies(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := s.strategies().page(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.StrategyList{Strategies: list, NextPageToken: next})
-}
-
-func (s *Server) cancelStrategy(w http.ResponseWriter, r *http.Request, c *call) (core.StrategyEvent, error) {
-	reason, err := s.reason(w, r, c, "cancelled")
+func cancelStrategy(_ *http.Request, c *call, b *wire.Reason) (core.StrategyEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
 	return core.StrategyCancel{Reason: reason}, err
 }
 
-// evaluateStrategy says how the present approach came out. Which one is meant
+// evaluateStrategy says how the present approach came out. Which approach is meant
 // must be said: another one may have begun meanwhile.
-func (s *Server) evaluateStrategy(w http.ResponseWriter, r *http.Request, _ *call) (core.StrategyEvent, error) {
-	var b wire.EvaluateRequest
-	if err := s.decode(w, r, &b, false); err != nil {
-		return nil, err
-	}
+func evaluateStrategy(_ *http.Request, _ *call, b *wire.EvaluateRequest) (core.StrategyEvent, error) {
 	switch {
 	case b.N == nil:
 		return nil, failf(http.StatusBadRequest, "n: missing: give the strategy's n, so that no other approach is meant")

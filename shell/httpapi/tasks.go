@@ -4,62 +4,43 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (s *Server) taskRoutes() []route {
-	k := s.tasks()
+	tasks, send := s.tasks(), s.engine.Tasks().Send
 	return []route{
-		{"POST", "/v1/tasks", writing, s.createTask},
-		{"GET", "/v1/tasks", reading, s.listTasks},
-		{"GET", "/v1/tasks/{id}", reading, k.show},
-		{"POST", "/v1/tasks/{id}/heartbeat", writing, k.tell(s.heartbeatTask)},
-		{"POST", "/v1/tasks/{id}/complete", writing, k.tell(s.completeTask)},
-		{"POST", "/v1/tasks/{id}/fail", writing, k.tell(s.failTask)},
-		{"POST", "/v1/tasks/{id}/cancel", writing, k.tell(s.cancelTask)},
-		{"POST", "/v1/tasks/{id}/recover", writing, k.tell(s.recoverTask)},
-		{"POST", "/v1/tasks/{id}/input", writing, k.tell(s.inputTask)},
+		{"POST", "/v1/tasks", writingToken, create(s, "/v1/tasks/", madeHere, s.createTask)},
+		{"GET", "/v1/tasks", anyToken, tasks.page(func(l []wire.TaskSummary, next string) any { return wire.TaskList{Tasks: l, NextPageToken: next} })},
+		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
+		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
+		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
+		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},
+		{"POST", "/v1/tasks/{id}/cancel", writingToken, tell(tasks, send, bodied(s, true, cancelTask))},
+		{"POST", "/v1/tasks/{id}/recover", writingToken, tell(tasks, send, bodied(s, false, recoverTask))},
+		{"POST", "/v1/tasks/{id}/input", writingToken, tell(tasks, send, bodied(s, false, inputTask))},
 	}
 }
 
-// createTask makes a task. One with a command runs it on this machine, as no
-// list of tools says: that takes a token that is bound to none.
-func (s *Server) createTask(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
-	var body wire.TaskRequest
-	if err := s.decode(w, r, &body, false); err != nil {
-		return explain(err, madeHere)
-	}
-	id, err := createdID(body.ID)
+// createTask makes a task. A task with a command runs it on this machine, which no list of tools
+// says: only a token that is not bound to tools may make one.
+func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
+	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
-		return err
+		return task, err
 	}
-	scope, err := c.token.homeOf(body.Namespace, body.Tenant)
+	if err := c.token.notBoundToTools("create tasks"); err != nil {
+		return task, err
+	}
+	id, err := s.newID(r.Context(), b.ID)
 	if err != nil {
-		return err
+		return task, err
 	}
-	if len(c.token.Tools) > 0 {
-		return failf(http.StatusForbidden, "token: %q is bound to tools: a task is none", c.token.Name)
-	}
-	if id != uuid.Nil {
-		if err := s.idIsFree(r.Context(), id); err != nil {
-			return err
-		}
-	}
-	t, err := s.engine.Tasks().Create(r.Context(), core.TaskSpec{
-		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(body.Label, ""), Workspace: body.Workspace,
-		Command: body.Command, Env: body.Env, Prompt: body.Prompt, Config: or(body.Config, core.TaskConfig{}),
+	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Workspace: b.Workspace,
+		Command: b.Command, Env: b.Env, Prompt: b.Prompt, Config: or(b.Config, core.TaskConfig{}),
 	})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", "/v1/tasks/"+t.ID.String())
-	return writeJSON(w, http.StatusCreated, t)
 }
 
 func seesTask(_ context.Context, t *Token, k core.Task) bool {
@@ -77,66 +58,47 @@ func summaryOfTask(t core.Task) wire.TaskSummary {
 }
 
 // tasks says how tasks are served.
-func (s *Server) tasks() runs[core.Task, core.TaskEvent, wire.TaskSummary] {
-	return runs[core.Task, core.TaskEvent, wire.TaskSummary]{
-		lister: lister[core.Task, wire.TaskSummary]{
-			statuses: []string{"pending", "running", "stuck", "done"},
-			list:     s.engine.Tasks().List,
-			scope:    func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
-			sees:     seesTask,
-			out:      summaryOfTask,
-			size:     func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
+func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
+	return machines[core.Task, wire.TaskSummary]{
+		what: "task", get: s.engine.Tasks().Get,
+		listing: listing[core.Task, wire.TaskSummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
+			scope:  func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
+			sees:   seesTask,
+			out:    plain(summaryOfTask),
+			size:   func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},
-		s: s, what: "task",
-		read: s.engine.Tasks().Get, wait: s.engine.Tasks().Wait, send: s.engine.Tasks().Send,
 	}
 }
 
-func (s *Server) listTasks(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := s.tasks().page(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.TaskList{Tasks: list, NextPageToken: next})
-}
-
-func (s *Server) heartbeatTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b wire.HeartbeatRequest
-	err := s.decode(w, r, &b, true)
+func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
 	if b.Status == "" {
 		b.Status = core.LivenessActive
 	}
-	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, err
+	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, nil
 }
 
-func (s *Server) completeTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b wire.TaskCompleteRequest
-	err := s.decode(w, r, &b, true)
-	return core.TaskComplete{Output: b.Output}, err
+func completeTask(_ *http.Request, _ *call, b *wire.TaskCompleteRequest) (core.TaskEvent, error) {
+	return core.TaskComplete{Output: b.Output}, nil
 }
 
-func (s *Server) failTask(w http.ResponseWriter, r *http.Request, c *call) (core.TaskEvent, error) {
-	var b wire.TaskFailRequest
-	err := s.decode(w, r, &b, true)
+func failTask(_ *http.Request, c *call, b *wire.TaskFailRequest) (core.TaskEvent, error) {
 	if b.Error == "" {
 		b.Error = "failed by " + c.actor
 	}
-	return core.TaskFail{Error: b.Error}, err
+	return core.TaskFail{Error: b.Error}, nil
 }
 
-func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request, c *call) (core.TaskEvent, error) {
-	reason, err := s.reason(w, r, c, "cancelled")
+func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
 	return core.TaskCancel{Reason: reason}, err
 }
 
-func (s *Server) recoverTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b wire.RecoverRequest
-	err := s.decode(w, r, &b, false)
-	return core.TaskRecover{Action: b.Action, Message: b.Message}, err
+func recoverTask(_ *http.Request, _ *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
+	return core.TaskRecover{Action: b.Action, Message: b.Message}, nil
 }
 
-func (s *Server) inputTask(w http.ResponseWriter, r *http.Request, _ *call) (core.TaskEvent, error) {
-	var b wire.InputRequest
-	err := s.decode(w, r, &b, false)
-	return core.TaskInput{Text: b.Text}, err
+func inputTask(_ *http.Request, _ *call, b *wire.InputRequest) (core.TaskEvent, error) {
+	return core.TaskInput{Text: b.Text}, nil
 }

@@ -108,6 +108,14 @@ func (t *Token) sees(namespace, tenant, tool string) bool {
 	return in(t.Namespaces, namespace) && in(t.Tenants, tenant) && in(t.Tools, tool)
 }
 
+// notBoundToTools refuses a token that is bound to tools what no list of tools allows.
+func (t *Token) notBoundToTools(action string) error {
+	if len(t.Tools) == 0 {
+		return nil
+	}
+	return failf(http.StatusForbidden, "token: %q may only use the tools %s; it cannot %s", t.Name, strings.Join(t.Tools, ", "), action)
+}
+
 func in(allowed []string, v string) bool { return len(allowed) == 0 || slices.Contains(allowed, v) }
 
 // permit refuses what the holder asks for by name and may not have. It tells
@@ -162,7 +170,7 @@ func (s *Server) authenticate(r *http.Request) (*Token, error) {
 		}
 	}
 	if found < 0 {
-		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: not known here")
+		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: is unknown")
 	}
 	t := &s.o.Tokens[found]
 	if t.expired(s.o.Clock.Now()) {

@@ -48,13 +48,13 @@ func walkPipeline(field string, d core.PipelineDef, yield func(use) bool) bool {
 func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
 	switch {
 	case p.Run != nil && !yield(usesTool(field+".run", *p.Run)),
-		p.Task != nil && !yield(use{field: field + ".task", what: "a terminal session"}),
-		p.Merge != nil && !yield(use{field: field + ".merge", what: "git"}),
-		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "git"}),
-		p.Push != nil && !yield(use{field: field + ".push", what: "an item of a queue, with which its worker may do anything"}),
-		p.Wake != nil && !yield(use{field: field + ".wake", what: "for a worker, which may do anything"}),
-		p.Notify != nil && !yield(use{field: field + ".notify", what: "a notification"}),
-		p.Approval != nil && p.Approval.Notify && !yield(use{field: field + ".approval.notify", what: "a notification"}),
+		p.Task != nil && !yield(use{field: field + ".task", what: "start a terminal session"}),
+		p.Merge != nil && !yield(use{field: field + ".merge", what: "run git"}),
+		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "run git"}),
+		p.Push != nil && !yield(use{field: field + ".push", what: "push to a queue, whose worker may do anything"}),
+		p.Wake != nil && !yield(use{field: field + ".wake", what: "wake a worker, which may do anything"}),
+		p.Notify != nil && !yield(use{field: field + ".notify", what: "send a notification"}),
+		p.Approval != nil && p.Approval.Notify && !yield(use{field: field + ".approval.notify", what: "send a notification"}),
 		p.Strategy != nil && !walkApproaches(field+".strategy", p.Strategy.Approaches, yield):
 		return false
 	}
@@ -78,8 +78,8 @@ func walkApproaches(field string, list []core.Approach, yield func(use) bool) bo
 		at := fmt.Sprintf("%sapproaches[%d].action", field, i)
 		switch {
 		case a.Action.Command != nil && !yield(usesTool(at+".command", *a.Action.Command)),
-			a.Action.Merge != nil && !yield(use{field: at + ".merge", what: "git"}),
-			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", what: "a terminal session"}):
+			a.Action.Merge != nil && !yield(use{field: at + ".merge", what: "run git"}),
+			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", what: "start a terminal session"}):
 			return false
 		}
 	}
@@ -91,10 +91,10 @@ func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
 	return func(yield func(use) bool) {
 		switch {
 		case do.Run != nil && !yield(usesTool("do.run", *do.Run)),
-			do.Task != nil && !yield(use{field: "do.task", what: "a terminal session"}),
+			do.Task != nil && !yield(use{field: "do.task", what: "start a terminal session"}),
 			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
 			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield),
-			!yield(use{field: "queue", what: "one whose items belong to no tool"}):
+			!yield(use{field: "queue", what: "take items of a queue, which may be for any tool"}):
 		}
 	}
 }

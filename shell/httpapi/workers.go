@@ -5,21 +5,34 @@ import (
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-const aWorker = "worker"
-
 func (s *Server) workerRoutes() []route {
+	workers := namedMachines[core.Worker, core.WorkerEvent]{
+		s: s, what: "worker", get: s.engine.Workers().Get, send: s.engine.Workers().Send, sees: s.seesWorker, remains: http.StatusOK,
+	}
+	deleted := workers // with drain it still exists for as long as it has something in hand
+	deleted.remains = http.StatusAccepted
+	bare := func(ev core.WorkerEvent) handler {
+		return tellNamed(workers, true, func(*call, named, *struct{}) (core.WorkerEvent, error) { return ev, nil })
+	}
 	return []route{
-		{"GET", "/v1/workers", reading, s.listWorkers},
-		{"GET", "/v1/workers/{name}", reading, s.getWorker},
-		{"PUT", "/v1/workers/{name}", writing, s.putWorker},
-		{"DELETE", "/v1/workers/{name}", writing, s.deleteWorker},
-		{"POST", "/v1/workers/{name}/pause", writing, s.tellWorker(core.WorkerPause{})},
-		{"POST", "/v1/workers/{name}/resume", writing, s.tellWorker(core.WorkerResume{})},
-		{"POST", "/v1/workers/{name}/wake", writing, s.tellWorker(core.WorkerWake{})},
+		{"GET", "/v1/workers", anyToken, listing[core.Worker, core.Worker]{
+			find:  byStatus(s.engine.Workers().List),
+			scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
+			sees:  s.seesWorker,
+			out:   asItIs[core.Worker],
+			size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
+		}.page(func(l []core.Worker, next string) any { return wire.WorkerList{Workers: l, NextPageToken: next} })},
+		{"GET", "/v1/workers/{name}", anyToken, workers.show},
+		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
+		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(deleted, true, func(_ *call, _ named, b *wire.WorkerDeleteRequest) (core.WorkerEvent, error) {
+			return core.WorkerDelete{Drain: b.Drain}, nil
+		})},
+		{"POST", "/v1/workers/{name}/pause", writingToken, bare(core.WorkerPause{})},
+		{"POST", "/v1/workers/{name}/resume", writingToken, bare(core.WorkerResume{})},
+		{"POST", "/v1/workers/{name}/wake", writingToken, bare(core.WorkerWake{})},
 	}
 }
 
@@ -27,43 +40,9 @@ func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
 	return s.seesUses(ctx, t, w.Namespace, w.Tenant, usesOfWorker(w.Do))
 }
 
-func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request, c *call) error {
-	list, next, err := lister[core.Worker, core.Worker]{
-		list:  s.engine.Workers().List,
-		scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
-		sees:  s.seesWorker,
-		out:   func(w core.Worker) core.Worker { return w },
-		size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
-	}.page(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.WorkerList{Workers: list, NextPageToken: next})
-}
-
-func (s *Server) visibleWorker(r *http.Request, c *call) (core.Worker, named, error) {
-	n, err := namedOf(r, c)
-	if err != nil {
-		return core.Worker{}, n, err
-	}
-	k, err := s.engine.Workers().Get(r.Context(), n.Scope, n.name)
-	if err == nil && !s.seesWorker(r.Context(), c.token, k) {
-		err = shell.ErrNotFound
-	}
-	return k, n, notFound(aWorker, err)
-}
-
-func (s *Server) getWorker(w http.ResponseWriter, r *http.Request, c *call) error {
-	k, _, err := s.visibleWorker(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, k)
-}
-
 // putWorker declares a worker or replaces what was declared.
 func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) error {
-	n, err := namedOf(r, c)
+	n, _, err := byName.of(r, c)
 	if err != nil {
 		return err
 	}
@@ -82,43 +61,4 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		return err
 	}
 	return writeJSON(w, http.StatusOK, k)
-}
-
-// deleteWorker ends a worker: at once where it has nothing in hand (204), with
-// drain once that is so (202 with the worker).
-func (s *Server) deleteWorker(w http.ResponseWriter, r *http.Request, c *call) error {
-	_, n, err := s.visibleWorker(r, c)
-	if err != nil {
-		return err
-	}
-	var body wire.WorkerDeleteRequest
-	if err := s.decode(w, r, &body, true); err != nil {
-		return err
-	}
-	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerDelete{Drain: body.Drain})
-	if err != nil {
-		return notFound(aWorker, err)
-	}
-	if k.Name != "" {
-		return writeJSON(w, http.StatusAccepted, k)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-func (s *Server) tellWorker(ev core.WorkerEvent) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		_, n, err := s.visibleWorker(r, c)
-		if err != nil {
-			return err
-		}
-		if err := s.noBody(w, r); err != nil {
-			return err
-		}
-		k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, ev)
-		if err != nil {
-			return notFound(aWorker, err)
-		}
-		return writeJSON(w, http.StatusOK, k)
-	}
 }

@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -154,21 +154,6 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// tryLock takes the lock on a file, and reports whether it got it. The kernel gives
-// it back when the process ends.
-func tryLock(f *os.File, how int) (bool, error) {
-	for {
-		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
-		case err == nil:
-			return true, nil
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return false, nil
-		case !errors.Is(err, syscall.EINTR):
-			return false, fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
-	}
-}
-
 // supervised reports whether the supervisor of the pod in dir lives, and its id. It
 // may be asked only where startedFile is there: a look at the lock takes it for a
 // moment, and a supervisor that does not get it starts nothing.
@@ -181,7 +166,7 @@ func supervised(dir string) (pid int, alive bool, err error) {
 		return 0, false, err
 	}
 	defer func() { _ = f.Close() }()
-	free, err := tryLock(f, syscall.LOCK_SH)
+	free, err := files.TryLock(f, true)
 	if err != nil || free {
 		return 0, false, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -157,7 +158,7 @@ func TestDirectoriesThatAProgramClosedAreRemoved(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mod", "sub", "file"), nil, 0o400))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "mod", "sub"), 0o500))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "mod"), 0o500))
-	require.NoError(t, removeAll(dir))
+	require.NoError(t, files.RemoveAll(dir))
 	assert.NoDirExists(t, dir)
 }
 

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/orrery-go/orrery/shell/internal/files"
 )
 
 // The names under which this program is started once more: as the supervisor of a
@@ -186,7 +188,7 @@ func claim(dir string) (plan, *os.File, error) {
 	if err != nil {
 		return plan{}, nil, err
 	}
-	got, err := tryLock(lock, syscall.LOCK_EX)
+	got, err := files.TryLock(lock, false)
 	if err == nil && !got {
 		err = errBefore
 	}

@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -161,15 +161,9 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 // inherited gives what containers get of the daemon's own environment.
 func inherited() map[string]string {
 	env := map[string]string{}
-	names := command.DefaultInheritEnv()
-	for _, kv := range os.Environ() {
-		name, value, _ := strings.Cut(kv, "=")
-		if slices.ContainsFunc(names, func(want string) bool {
-			begin, any := strings.CutSuffix(want, "*")
-			return name == want || any && strings.HasPrefix(name, begin)
-		}) {
-			env[name] = value
-		}
+	for _, entry := range inherit.Environ(command.DefaultInheritEnv()) {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
 	}
 	return env
 }

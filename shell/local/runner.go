@@ -13,13 +13,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/files"
+	"github.com/orrery-go/orrery/shell/internal/keymutex"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/procs"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -34,8 +35,8 @@ type Runner struct {
 	logger *slog.Logger
 	poll   bool // look at everything every now and then, instead of being told
 
-	attempts keyed         // one thing is done to an attempt at a time
-	launches chan struct{} // holds a token for each launch that goes on
+	attempts keymutex.Map[string] // by attempt: one creation or deletion at a time
+	launches chan struct{}        // holds a token for each launch that goes on
 	watch    *watch
 	step     func(name string) // a test may end the process there
 }
@@ -88,7 +89,7 @@ func (r *Runner) path(a jobs.Attempt) string { return filepath.Join(r.dir, a.Nam
 // Create implements [jobs.Runner]: the pod's processes are started once, however
 // often and by whomever it is called. calls is always 0: there is no API.
 func (r *Runner) Create(ctx context.Context, run jobs.Run) (calls int, err error) {
-	unlock, err := r.attempts.lock(ctx, run.Name())
+	unlock, err := r.attempts.Lock(ctx, run.Name())
 	if err != nil {
 		return 0, err
 	}
@@ -169,7 +170,7 @@ func (r *Runner) persist(ctx context.Context, try func() error) error {
 // Delete implements [jobs.Runner]. It returns when no process of the pod is left,
 // and its files are removed.
 func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (calls int, err error) {
-	unlock, err := r.attempts.lock(ctx, a.Name())
+	unlock, err := r.attempts.Lock(ctx, a.Name())
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +200,7 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	}
 	r.step("ended")
 	gone := filepath.Join(r.dir, gonePrefix+a.Name())
-	if err := removeAll(gone); err != nil { // of an earlier try
+	if err := files.RemoveAll(gone); err != nil { // of an earlier try
 		return err
 	}
 	if err := os.Rename(dir, gone); err != nil {
@@ -207,7 +208,7 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	}
 	r.step("gone")
 	r.watch.touch(a.Name())
-	return removeAll(gone)
+	return files.RemoveAll(gone)
 }
 
 // killPatience is how long a supervisor may take beyond its grace, on a busy machine,
@@ -249,21 +250,6 @@ func (r *Runner) end(ctx context.Context, dir string) error {
 	}
 }
 
-// removeAll removes a directory, also where a program took our rights to its own
-// directories away, as Go's module cache does.
-func removeAll(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if e != nil && e.IsDir() {
-			_ = os.Chmod(path, 0o700) //nolint:gosec // it is removed
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
-}
-
 // Held implements [jobs.Runner].
 func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
 	select {
@@ -287,37 +273,4 @@ func (r *Runner) list() ([]jobs.Attempt, error) {
 	}
 	slices.SortFunc(all, func(a, b jobs.Attempt) int { return strings.Compare(a.Name(), b.Name()) })
 	return all, nil
-}
-
-// keyed is a lock for each name.
-type keyed struct {
-	mu   sync.Mutex
-	held map[string]chan struct{} // closed when it is given back
-}
-
-func (k *keyed) lock(ctx context.Context, name string) (unlock func(), err error) {
-	for {
-		k.mu.Lock()
-		before, taken := k.held[name]
-		if !taken {
-			if k.held == nil {
-				k.held = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			k.held[name] = mine
-			k.mu.Unlock()
-			return func() {
-				k.mu.Lock()
-				delete(k.held, name)
-				k.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		k.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

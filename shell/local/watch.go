@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -190,7 +190,7 @@ func (r *Runner) own() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local: Dir: %w", err)
 	}
-	mine, err := tryLock(lock, syscall.LOCK_EX)
+	mine, err := files.TryLock(lock, false)
 	if err == nil && !mine {
 		err = fmt.Errorf("local: Dir: %s belongs to another daemon that runs", r.dir)
 	}
@@ -217,7 +217,7 @@ func (r *Runner) cleanUp() {
 		if !left && !strings.HasPrefix(name, gonePrefix) {
 			continue
 		}
-		if err := removeAll(filepath.Join(r.dir, name)); err != nil {
+		if err := files.RemoveAll(filepath.Join(r.dir, name)); err != nil {
 			r.logger.Warn("cannot remove what is left of a pod", "dir", filepath.Join(r.dir, name), "error", err)
 		}
 	}

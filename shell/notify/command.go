@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
@@ -129,16 +130,7 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 
 // environ gives the program's whole environment. Later entries win.
 func (c *Command) environ(n effects.Notify) []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		if slices.ContainsFunc(c.inherit, func(allowed string) bool {
-			prefix, open := strings.CutSuffix(allowed, "*")
-			return name == allowed || open && strings.HasPrefix(name, prefix)
-		}) {
-			env = append(env, kv)
-		}
-	}
+	env := inherit.Environ(c.inherit)
 	for _, name := range slices.Sorted(maps.Keys(c.env)) {
 		env = append(env, name+"="+c.env[name])
 	}

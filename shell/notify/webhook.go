@@ -3,10 +3,8 @@ package notify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -37,9 +35,9 @@ type Webhook struct{ post webhook.Post }
 
 // NewWebhook makes a Webhook. The error names the option that cannot be right.
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
-	u, err := url.Parse(o.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("URL: it is not the URL of a web server: want one such as https://example.com/hook")
+	u, err := webhook.ParseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("URL: %w", err)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
@@ -48,11 +46,8 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
 	}
 	for name, value := range o.Headers {
-		if !webhook.IsHeaderName(name) {
-			return nil, fmt.Errorf("Headers: %q is not the name of a header", clip.Text(name, maxQuoted))
-		}
-		if !webhook.IsHeaderValue(value) {
-			return nil, fmt.Errorf("Headers: the value of %q has a character that no header can have", name)
+		if err := webhook.CheckHeader(name, value); err != nil {
+			return nil, fmt.Errorf("Headers: %w", err)
 		}
 	}
 	transport := o.Transport

@@ -87,7 +87,7 @@ func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (
 	if err := checkSpawn(e); err != nil {
 		return nil, err
 	}
-	unlock, err := s.locks.lock(ctx, e.Session)
+	unlock, err := s.locks.Lock(ctx, e.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *Sessions) send(ctx context.Context, name, key, input string) error {
 	if err := errors.Join(checkName(name), checkInput(input)); err != nil {
 		return err
 	}
-	unlock, err := s.locks.lock(ctx, name)
+	unlock, err := s.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (n notes) with(key string) notes {
 }
 
 func (s *Sessions) kill(ctx context.Context, name string) error {
-	unlock, err := s.locks.lock(ctx, name)
+	unlock, err := s.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}

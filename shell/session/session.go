@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/inherit"
+	"github.com/orrery-go/orrery/shell/internal/keymutex"
 )
 
 // Backends, for [Options.Backend].
@@ -96,7 +99,7 @@ type Sessions struct {
 	shell           string
 	inheritEnv      []string
 	backend         backend
-	locks           keyedLock
+	locks           keymutex.Map[string] // by session: one effect at a time
 }
 
 // New makes Sessions. The error names the option that cannot be right, or says
@@ -299,21 +302,12 @@ func sortedKeys(set map[string]bool) []string {
 // daemon itself to a session, or to a tmux, is never handed on.
 func (s *Sessions) environ() map[string]string {
 	env := map[string]string{}
-	for _, entry := range os.Environ() {
+	for _, entry := range inherit.Environ(s.inheritEnv) {
 		name, value, _ := strings.Cut(entry, "=")
 		reserved := name == sessionVar || name == instanceVar || name == "TMUX" || name == "TMUX_PANE"
-		if goodVar.MatchString(name) && !reserved && s.inherits(name) {
+		if goodVar.MatchString(name) && !reserved {
 			env[name] = value
 		}
 	}
 	return env
-}
-
-func (s *Sessions) inherits(name string) bool {
-	return slices.ContainsFunc(s.inheritEnv, func(allowed string) bool {
-		if begin, ok := strings.CutSuffix(allowed, "*"); ok {
-			return strings.HasPrefix(name, begin)
-		}
-		return name == allowed
-	})
 }

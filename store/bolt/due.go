@@ -2,10 +2,13 @@ package bolt
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
 )
 
 // The due index has one key for all records that share an id and a due time, of
@@ -89,4 +92,102 @@ func (t *tx) mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) e
 	}
 	slices.Sort(kinds)
 	return table.bucket.Put(key, []byte(strings.Join(kinds, kindSeparator)))
+}
+
+// RemoveDue implements [store.Tx].
+func (t *tx) RemoveDue(d store.DueEntry) (err error) {
+	if err := t.check("remove due"); err != nil {
+		return err
+	}
+	defer guard("remove due", &err)
+	if err := t.putDue([]dueOp{{key: d.Key[:], kind: d.Kind}}); err != nil {
+		return &store.RecordError{Op: "remove due", Kind: d.Kind, ID: d.Key.ID(), Err: err}
+	}
+	return nil
+}
+
+// duePage is how many entries a list makes room for at first, and dueGrowth how
+// many times as many then: growing costs more than the scan itself.
+const (
+	duePage   = 64
+	dueGrowth = 15
+)
+
+func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
+	if err := t.check("due"); err != nil || limit <= 0 {
+		return dst, err
+	}
+	defer guard("due", &err)
+	due := t.table(bucketDue)
+	if due == nil {
+		return dst, nil
+	}
+	found, limit = dst, len(dst)+limit
+	var from store.DueKey
+	if after != nil {
+		from = *after
+	}
+	k, v := due.cursor.Seek(from[:])
+	if after != nil && bytes.Equal(k, from[:]) {
+		k, v = due.cursor.Next()
+	}
+	until := uint64(max(now, 0))
+	var kind effects.Kind
+	for ; k != nil && len(found) < limit; k, v = due.cursor.Next() {
+		if len(k) != len(from) {
+			return dst, fmt.Errorf("due: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(from))
+		}
+		if binary.BigEndian.Uint64(k) > until {
+			break
+		}
+		if string(v) != string(kind) {
+			if bytes.Contains(v, []byte(kindSeparator)) {
+				found = t.appendKinds(found, store.DueKey(k), v)
+				continue
+			}
+			kind = effects.Kind(t.text(v))
+		}
+		if len(found) == cap(found) {
+			found = slices.Grow(found, min(limit-len(found), max(duePage, dueGrowth*(len(found)-len(dst)))))
+		}
+		found = append(found, store.DueEntry{Key: store.DueKey(k), Kind: kind})
+	}
+	return found, nil
+}
+
+// appendKinds appends the entries of a key with several kinds, also beyond a
+// limit: they must not be parted (see store.ReadTx).
+func (t *readTx) appendKinds(found []store.DueEntry, key store.DueKey, value []byte) []store.DueEntry {
+	for rest := t.text(value); rest != ""; {
+		var kind effects.Kind
+		kind, rest = cutKinds(rest)
+		found = append(found, store.DueEntry{Key: key, Kind: kind})
+	}
+	return found
+}
+
+func (t *readTx) NextDue(after effects.Time) (at effects.Time, ok bool, err error) {
+	if err := t.check("next due"); err != nil {
+		return 0, false, err
+	}
+	defer guard("next due", &err)
+	due := t.table(bucketDue)
+	if due == nil {
+		return 0, false, nil
+	}
+	var from store.DueKey
+	if after >= 0 {
+		from = store.DueUpperBound(after)
+	}
+	k, _ := due.cursor.Seek(from[:])
+	if after >= 0 && bytes.Equal(k, from[:]) {
+		k, _ = due.cursor.Next()
+	}
+	switch {
+	case k == nil:
+		return 0, false, nil
+	case len(k) != len(from):
+		return 0, false, fmt.Errorf("next due: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(from))
+	}
+	return store.DueKey(k).At(), true, nil
 }

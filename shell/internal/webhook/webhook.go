@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"regexp"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 var (
@@ -19,11 +21,29 @@ var (
 	headerValue = regexp.MustCompile(`^[\t\x20-\x7e\x80-\xff]*$`)
 )
 
-// IsHeaderName reports whether text can be the name of a header.
-func IsHeaderName(text string) bool { return headerName.MatchString(text) }
+// ParseURL reads the URL of a web server. The error does not show it.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("it is not the URL of a web server: want one such as \"https://example.com/hook\"")
+	}
+	return u, nil
+}
 
-// IsHeaderValue reports whether text can be the value of a header.
-func IsHeaderValue(text string) bool { return headerValue.MatchString(text) }
+// maxQuoted is how much of a header's name is quoted in an error.
+const maxQuoted = 96
+
+// CheckHeader reports why a request cannot have the header. The error does not show
+// the value, which may be a secret.
+func CheckHeader(name, value string) error {
+	switch {
+	case !headerName.MatchString(name):
+		return fmt.Errorf("%q is not the name of a header", clip.Text(name, maxQuoted))
+	case !headerValue.MatchString(value):
+		return fmt.Errorf("the value of %q has a character that no header can have", clip.Text(name, maxQuoted))
+	}
+	return nil
+}
 
 // NewHeader is the header of a post, with what is to stand in it beside or instead.
 func NewHeader(more map[string]string) http.Header {

@@ -107,12 +107,23 @@ func TestWhetherAnAnswerIsFinal(t *testing.T) {
 }
 
 func TestTheNamesAndValuesThatHeadersCanHave(t *testing.T) {
-	assert.True(t, webhook.IsHeaderName("X-Team"))
+	require.NoError(t, webhook.CheckHeader("X-Team", "Bearer x\ty"))
 	for _, name := range []string{"", "a b", "a:", "ä", "a\n"} {
-		assert.False(t, webhook.IsHeaderName(name), "%q", name)
+		require.ErrorContains(t, webhook.CheckHeader(name, ""), "is not the name of a header", "%q", name)
 	}
-	assert.True(t, webhook.IsHeaderValue("Bearer x\ty"))
 	for _, value := range []string{"a\n", "a\r", "\x00", "\x7f"} {
-		assert.False(t, webhook.IsHeaderValue(value), "%q", value)
+		require.ErrorContains(t, webhook.CheckHeader("X-Team", value), "a character that no header can have", "%q", value)
 	}
+}
+
+func TestTheErrorsAboutAURLAndAHeaderShowNoSecret(t *testing.T) {
+	for _, bad := range []string{"", "ftp://secret.example", "https://", "http://:80", "secret", "http://a b/secret"} {
+		_, err := webhook.ParseURL(bad)
+		require.Error(t, err, bad)
+		assert.NotContains(t, err.Error(), "secret", bad)
+	}
+	u, err := webhook.ParseURL("https://example.com/hook?secret")
+	require.NoError(t, err)
+	assert.Equal(t, "example.com", u.Host)
+	assert.NotContains(t, webhook.CheckHeader("X-Team", "secret\n").Error(), "secret")
 }

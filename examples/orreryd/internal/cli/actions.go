@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,39 +14,23 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/daemon"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) actionsCommand() *cobra.Command {
+	m := a.actions()
 	return a.addClientFlags(group("actions", "Add, list, show, cancel and trigger actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
-		a.actionsAdd(), a.actionsList(), a.actionsShow(), a.actionsCancel(), a.actionsTrigger()))
+		a.actionsAdd(m), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m)))
 }
 
-// actionRequest is the body of POST /v1/actions.
-type actionRequest struct {
-	ID         string            `json:"id,omitempty"`
-	Namespace  string            `json:"namespace"`
-	Tenant     string            `json:"tenant"`
-	Label      string            `json:"label,omitempty"`
-	ToolName   string            `json:"tool_name"`
-	ActionType string            `json:"action_type,omitempty"`
-	ToolInput  json.RawMessage   `json:"tool_input,omitempty"`
-	Trigger    *trigger          `json:"trigger,omitempty"`
-	Recurrence any               `json:"recurrence,omitempty"`
-	Policy     *policy           `json:"policy,omitempty"`
-	DedupKey   string            `json:"dedup_key,omitempty"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
-	Labels     map[string]string `json:"labels,omitempty"`
-}
-
-type trigger struct {
-	Type       string       `json:"type"`
-	NextTickAt effects.Time `json:"next_tick_at"`
-}
-
-type cronRecurrence struct {
-	Cron     string `json:"cron"`
-	Timezone string `json:"timezone"`
+func (a *app) actions() machine[core.Action] {
+	return machine[core.Action]{
+		a: a, path: "/v1/actions", arg: "ID", args: oneID, view: actionView,
+		complete: completing(a, "/v1/actions", "actions", nil, func(ac core.Action) (name, about string) {
+			return ac.ID.String(), text.Clip(string(ac.Status.Type)+" "+ac.Label, 60)
+		}),
+	}
 }
 
 // when are the flags that say when an action fires.
@@ -61,7 +43,7 @@ type when struct {
 }
 
 // resolve gives the trigger, nil for now, and the recurrence, nil for none.
-func (w when) resolve(cmd *cobra.Command, now time.Time) (*trigger, any, error) {
+func (w when) resolve(cmd *cobra.Command, now time.Time) (*wire.TriggerRequest, *wire.Recurrence, error) {
 	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 	var first effects.Time
 	switch {
@@ -83,19 +65,19 @@ func (w when) resolve(cmd *cobra.Command, now time.Time) (*trigger, any, error) 
 		}
 		first = effects.TimeOf(now).Add(w.in)
 	}
-	var recurrence any
+	var recurrence *wire.Recurrence
 	switch {
 	case given("every"):
 		if w.every < time.Second || w.every%time.Second != 0 {
 			return nil, nil, usagef("--every: %s is not a whole number of seconds, at least 1s", w.every)
 		}
-		recurrence = int64(w.every / time.Second)
+		recurrence = &wire.Recurrence{Recurrence: core.Every(w.every)}
 	case given("cron"):
 		s, err := parseCron(w.cron, w.tz)
 		if err != nil {
 			return nil, nil, err
 		}
-		recurrence = cronRecurrence{Cron: w.cron, Timezone: cmp.Or(w.tz, "UTC")}
+		recurrence = &wire.Recurrence{Recurrence: core.CronRecurrence(w.cron, cmp.Or(w.tz, "UTC"))}
 		if first.IsZero() { // an action without a time fires at once, a schedule at its next time
 			next, ok := s.Next(effects.TimeOf(now))
 			if !ok {
@@ -107,10 +89,10 @@ func (w when) resolve(cmd *cobra.Command, now time.Time) (*trigger, any, error) 
 	if first.IsZero() {
 		return nil, recurrence, nil
 	}
-	return &trigger{Type: string(core.TriggerScheduled), NextTickAt: first}, recurrence, nil
+	return &wire.TriggerRequest{Type: string(core.TriggerScheduled), NextTickAt: first}, recurrence, nil
 }
 
-func (a *app) actionsAdd() *cobra.Command {
+func (a *app) actionsAdd(m machine[core.Action]) *cobra.Command {
 	var w work
 	var t when
 	var id, label string
@@ -136,7 +118,7 @@ stop of the daemon interrupts, and about nothing else.`,
   orreryd actions add --tool http --input '{"method":"POST","url":"https://example.com/hook","body":{"n":1}}'`,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body := actionRequest{ID: id, Namespace: w.namespace, Tenant: w.tenant, Label: label, ActionType: w.actionType, DedupKey: w.dedupKey}
+		body := wire.ActionRequest{Namespace: &w.namespace, Tenant: &w.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
 		var err error
 		if body.ToolName, body.ToolInput, err = a.toolInput(&w, cmd, args); err != nil {
 			return err
@@ -144,29 +126,13 @@ stop of the daemon interrupts, and about nothing else.`,
 		if body.Trigger, body.Recurrence, err = t.resolve(cmd, time.Now()); err != nil {
 			return err
 		}
-		if id != "" {
-			if err := checkID(id); err != nil {
-				return usagef("--id: %w", err)
-			}
-		}
-		if body.Policy, err = w.policy(cmd); err != nil {
+		if body.ID, err = newID(id); err != nil {
 			return err
 		}
-		if body.Metadata, err = parsePairs("meta", w.meta); err != nil {
+		if body.Policy, body.Metadata, body.Labels, err = w.read(cmd); err != nil {
 			return err
 		}
-		if body.Labels, err = parsePairs("label-kv", w.labels); err != nil {
-			return err
-		}
-		var added core.Action
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/actions", body: body}, &added)
-		if err != nil {
-			return err
-		}
-		if wait {
-			return a.wait(ctx, c, added)
-		}
-		return a.printAction(raw, added)
+		return a.sendAction(ctx, c, request{method: http.MethodPost, path: m.path, body: body}, wait)
 	})
 	a.addScopeFlags(cmd, &w.namespace, &w.tenant)
 	w.addFlags(cmd)
@@ -185,33 +151,41 @@ stop of the daemon interrupts, and about nothing else.`,
 
 const waitUsage = "wait for its end, print what came of it, and end with 1 if it failed or was cancelled"
 
+// sendAction sends a request that is answered with an action, and prints the action; or, if
+// wait says so, how it has ended.
+func (a *app) sendAction(ctx context.Context, c *client, r request, wait bool) error {
+	var ac core.Action
+	raw, err := c.json(ctx, r, &ac)
+	switch {
+	case err != nil:
+		return err
+	case wait:
+		return a.waitAction(ctx, c, ac)
+	}
+	return a.print(raw, actionView(ac))
+}
+
 // pollFirst and pollMost are the pauses between two looks at an action.
 const (
 	pollFirst = 20 * time.Millisecond
 	pollMost  = time.Second
 )
 
-// wait looks at an action until it has ended, or, where it recurs, until its
-// present cycle has.
-func (a *app) wait(ctx context.Context, c *client, before core.Action) error {
-	pause := pollFirst
-	for {
+// waitAction looks at an action until it has ended, or, if it recurs, until its present
+// cycle has.
+func (a *app) waitAction(ctx context.Context, c *client, before core.Action) error {
+	for step := pollFirst; ; step = min(2*step, pollMost) {
 		var now core.Action
-		raw, err := c.json(ctx, request{method: http.MethodGet, path: actionPath(before.ID.String())}, &now)
+		raw, err := c.json(ctx, request{method: http.MethodGet, path: a.actions().of(before.ID.String())}, &now)
 		if err != nil {
 			return err
 		}
 		if now.Status.Type.Terminal() || now.Cycle != before.Cycle {
 			return a.printEnd(raw, now)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, step) != nil {
 			return fmt.Errorf("interrupted: action %s is %s and goes on", now.ID, now.Status.Type)
-		case <-timer.C:
 		}
-		pause = min(2*pause, pollMost)
 	}
 }
 
@@ -221,87 +195,43 @@ func (a *app) printEnd(raw json.RawMessage, ac core.Action) error {
 	if ac.LastRun != nil && !st.Type.Terminal() {
 		st = ac.LastRun.Status
 	}
-	var err error
+	var failed error
 	if st.Type != core.StatusCompleted {
-		err = fmt.Errorf("action %s %s: %s", ac.ID, st.Type, st.Reason)
+		failed = fmt.Errorf("action %s %s: %s", ac.ID, st.Type, st.Reason)
 	}
-	if a.json {
-		if perr := a.printJSON(raw); perr != nil {
-			return perr
+	if failed == nil || a.json {
+		output := text.CleanLines(daemon.Summary(st.Result))
+		if output == "" || output == "null" {
+			output = "(no output)"
 		}
-		return err
-	}
-	if err == nil {
-		text := text.CleanLines(daemon.Summary(st.Result))
-		if text == "" || text == "null" {
-			text = "(no output)"
+		if err := a.printLine(raw, fmt.Sprintf("action %s %s\n%s", ac.ID, st.Type, output)); err != nil {
+			return err
 		}
-		_, err = fmt.Fprintf(a.out, "action %s %s\n%s\n", ac.ID, st.Type, text)
 	}
-	return err
-}
-
-func actionPath(id string, more ...string) string {
-	p, _ := url.JoinPath("/v1/actions", append([]string{url.PathEscape(id)}, more...)...)
-	return p
+	return failed
 }
 
 func (a *app) actionsList() *cobra.Command {
-	var namespace, tenant, status, tool, token string
-	var labels []string
-	var limit int
-	var all bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List actions, newest first",
-		Example: "  orreryd actions list\n  orreryd actions list --status failed --limit 20\n  orreryd actions list --label-kv team=web --json --all",
-		Args:    noArgs,
-	}
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		q := url.Values{}
-		for _, f := range []string{"namespace", "tenant", "status", "tool"} {
-			if cmd.Flags().Changed(f) {
-				q.Set(f, cmd.Flags().Lookup(f).Value.String())
+	return listing[core.Action]{
+		short:   "List actions, newest first",
+		example: "  orreryd actions list\n  orreryd actions list --status failed --limit 20\n  orreryd actions list --label-kv team=web --json --all",
+		path:    "/v1/actions", field: "actions", none: "no actions",
+		filters: []filter{
+			{
+				flag: "status", usage: "only in that `status`: pending, running, completed, failed or cancelled",
+				words: wordsOf(core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled),
+			},
+			{flag: "tool", usage: "only of that `tool`"},
+			{flag: "label-kv", param: "label", usage: "only with that label `KEY=VALUE`; may be repeated", pairs: true},
+		},
+		header: []string{"ID", "STATUS", "TOOL", "LABEL", "DUE (UTC)", "STARTED (UTC)", "NOTE"},
+		row: func(ac core.Action) []string {
+			return []string{
+				ac.ID.String(), text.Clip(string(ac.Status.Type), 12), text.Clip(ac.ToolName, 20), cell(ac.Label, 32),
+				shortTime(ac.Trigger.KeyTime()), shortTime(ac.StartedAt), cell(note(ac), 48),
 			}
-		}
-		if cmd.Flags().Changed("status") {
-			if err := checkOneOf("status", status, statuses); err != nil {
-				return err
-			}
-		}
-		if _, err := parsePairs("label-kv", labels); err != nil {
-			return err
-		}
-		q["label"] = labels
-		raws, list, next, err := pages[core.Action](ctx, c, "/v1/actions", "actions", q, limit, token, all)
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return a.printJSON(map[string]any{"actions": raws, "next_page_token": next})
-		}
-		rows := make([][]string, 0, len(list))
-		for _, ac := range list {
-			rows = append(rows, []string{
-				ac.ID.String(), text.Clip(string(ac.Status.Type), 12), text.Clip(ac.ToolName, 20), text.OrDash(text.Clip(ac.Label, 32)),
-				shortTime(ac.Trigger.KeyTime()), shortTime(ac.StartedAt), text.OrDash(text.Clip(note(ac), 48)),
-			})
-		}
-		return a.printPage([]string{"ID", "STATUS", "TOOL", "LABEL", "DUE (UTC)", "STARTED (UTC)", "NOTE"}, rows, "no actions", next)
-	})
-	f := cmd.Flags()
-	f.StringVar(&namespace, "namespace", "", "only of that `namespace`")
-	f.StringVar(&tenant, "tenant", "", "only of that `tenant`")
-	f.StringVar(&status, "status", "", "only in that `status`: pending, running, completed, failed or cancelled")
-	f.StringVar(&tool, "tool", "", "only of that `tool`")
-	f.StringArrayVar(&labels, "label-kv", nil, "only with that label `KEY=VALUE`; may be repeated")
-	addPageFlags(cmd, &limit, &token, &all)
-	fixed(cmd, "status", statuses)
-	return cmd
-}
-
-var statuses = []string{
-	string(core.StatusPending), string(core.StatusRunning), string(core.StatusCompleted), string(core.StatusFailed), string(core.StatusCancelled),
+		},
+	}.command(a)
 }
 
 // note says in short why an action stands as it does.
@@ -319,89 +249,38 @@ func note(a core.Action) string {
 	return ""
 }
 
-func (a *app) actionsShow() *cobra.Command {
-	return a.actionCommand("show ID", "Show an action", http.MethodGet, "", nil)
-}
-
-func (a *app) actionsCancel() *cobra.Command {
-	var reason string
-	cmd := a.actionCommand("cancel ID", "Cancel an action that is pending or running", http.MethodPost, "cancel",
-		func() any { return map[string]string{"reason": reason} })
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
-	return cmd
-}
-
-func (a *app) actionsTrigger() *cobra.Command {
+func (a *app) actionsTrigger(m machine[core.Action]) *cobra.Command {
 	var wait bool
-	cmd := a.actionCommand("trigger ID", "Run a pending action now", http.MethodPost, "trigger", nil)
-	plain := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !wait {
-			return plain(cmd, args)
-		}
-		return a.withClient(func(ctx context.Context, c *client, args []string) error {
-			var ac core.Action
-			if _, err := c.json(ctx, request{method: http.MethodPost, path: actionPath(args[0], "trigger")}, &ac); err != nil {
-				return err
-			}
-			return a.wait(ctx, c, ac)
-		})(cmd, args)
-	}
+	cmd := m.sending(verb{use: "trigger", short: "Run a pending action now", path: "trigger"}, func(ctx context.Context, c *client, r request, _ []string) error {
+		return a.sendAction(ctx, c, r, wait)
+	})
 	cmd.Flags().BoolVar(&wait, "wait", false, waitUsage)
 	return cmd
 }
 
-// actionCommand is a command about one action that answers with the action.
-func (a *app) actionCommand(use, short, method, verb string, body func() any) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: oneID,
-		ValidArgsFunction: a.completeActions,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			r := request{method: method, path: actionPath(args[0])}
-			if verb != "" {
-				r.path = actionPath(args[0], verb)
-			}
-			if body != nil {
-				r.body = body()
-			}
-			var ac core.Action
-			raw, err := c.json(ctx, r, &ac)
-			if err != nil {
-				return err
-			}
-			return a.printAction(raw, ac)
-		}),
-	}
-}
-
-func (a *app) printAction(raw json.RawMessage, ac core.Action) error {
-	if a.json {
-		return a.printJSON(raw)
-	}
-	recurrence := ""
+func actionView(ac core.Action) view {
+	recurrence, attempt, lastRun := "", "", ""
 	if !ac.Recurrence.IsZero() {
 		recurrence = note(core.Action{ActionSpec: core.ActionSpec{Recurrence: ac.Recurrence}})
 	}
-	fields := [][2]string{
+	if ac.Attempt > 0 {
+		attempt = number(ac.Attempt)
+	}
+	if r := ac.LastRun; r != nil {
+		lastRun = fmt.Sprintf("cycle %d %s at %s", r.Cycle, r.Status.Type, timeText(r.FinishedAt))
+		if r.Status.Reason != "" {
+			lastRun += ": " + r.Status.Reason
+		}
+	}
+	return view{fields: [][2]string{
 		{"id", ac.ID.String()}, {"status", string(ac.Status.Type)}, {"reason", ac.Status.Reason}, {"label", ac.Label},
 		{"scope", ac.Namespace + "/" + ac.Tenant}, {"tool", ac.ToolName}, {"type", ac.ActionType}, {"input", string(ac.ToolInput)},
 		{"due", timeText(ac.Trigger.KeyTime())}, {"recurrence", recurrence}, {"policy", policyText(ac.Policy)},
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},
-	}
-	if ac.Attempt > 0 {
-		fields = append(fields, [2]string{"attempt", strconv.FormatUint(uint64(ac.Attempt), 10)})
-	}
-	if len(ac.Status.Result) > 0 { // of a failed action, too
-		fields = append(fields, [2]string{"result", string(ac.Status.Result)})
-	}
-	if r := ac.LastRun; r != nil {
-		text := fmt.Sprintf("cycle %d %s at %s", r.Cycle, r.Status.Type, timeText(r.FinishedAt))
-		if r.Status.Reason != "" {
-			text += ": " + r.Status.Reason
-		}
-		fields = append(fields, [2]string{"last run", text})
-	}
-	return a.printFields(fields)
+		{"attempt", attempt},
+		{"result", string(ac.Status.Result)}, // of a failed action, too
+		{"last run", lastRun},
+	}}
 }

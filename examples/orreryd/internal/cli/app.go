@@ -114,8 +114,12 @@ a second signal n.`,
 		&cobra.Group{ID: "runbook", Title: "With a runbook file:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"daemon":  {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
-		"client":  {a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand()},
+		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
+		"client": {
+			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand(),
+			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
+			a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(), a.subscriberCommand(),
+		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.compactCommand()},
 		"runbook": {a.runbookCommand()},
 	} {
@@ -123,10 +127,6 @@ a second signal n.`,
 			c.GroupID = group
 			root.AddCommand(c)
 		}
-	}
-	for _, c := range a.machineCommands() {
-		c.GroupID = "client"
-		root.AddCommand(c)
 	}
 	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(flagError)

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -163,6 +162,12 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	return &exitError{code: exitNoDaemon, err: fmt.Errorf("no answer from %s: %w", c.base, err)}
 }
 
+// isNoDaemon reports whether an error is that no daemon answers.
+func isNoDaemon(err error) bool {
+	coded, ok := errors.AsType[*exitError](err)
+	return ok && coded.code == exitNoDaemon
+}
+
 // conflictError says that something is not so that it can be done: it may be
 // later.
 type conflictError struct{ error }
@@ -200,41 +205,4 @@ func (a *app) withClient(run func(ctx context.Context, c *client, args []string)
 		defer c.close()
 		return run(cmd.Context(), c, args)
 	}
-}
-
-// readArgument reads a value that may be given as @FILE or as - for stdin.
-func (a *app) readArgument(flag, v string) ([]byte, error) {
-	var b []byte
-	var err error
-	switch {
-	case v == "-":
-		b, err = io.ReadAll(a.in)
-	case strings.HasPrefix(v, "@"):
-		b, err = os.ReadFile(v[1:])
-	default:
-		return []byte(v), nil
-	}
-	if err != nil {
-		return nil, usagef("--%s: %w", flag, err)
-	}
-	return b, nil
-}
-
-// parsePairs reads KEY=VALUE flags.
-func parsePairs(flag string, pairs []string) (map[string]string, error) {
-	if len(pairs) == 0 {
-		return nil, nil
-	}
-	m := make(map[string]string, len(pairs))
-	for _, p := range pairs {
-		k, v, ok := strings.Cut(p, "=")
-		if !ok || k == "" {
-			return nil, usagef("--%s: %q is not KEY=VALUE", flag, p)
-		}
-		if _, twice := m[k]; twice {
-			return nil, usagef("--%s: the key %q is there twice", flag, k)
-		}
-		m[k] = v
-	}
-	return m, nil
 }

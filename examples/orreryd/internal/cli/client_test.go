@@ -230,7 +230,7 @@ expires = 2020-01-01T00:00:00Z
 		want        string
 	}{
 		{"no token", "", []string{"actions", "list"}, exitFailed, "token: missing"},
-		{"a wrong token", "guess-guess-guess-guess", []string{"actions", "list"}, exitFailed, "token: not known here"},
+		{"a wrong token", "guess-guess-guess-guess", []string{"actions", "list"}, exitFailed, "token: is unknown"},
 		{"one that has ended", "old-old-old-old-old", []string{"actions", "list"}, exitFailed, `"old" expired`},
 		{"another tenant's action", "web-web-web-web-web", []string{"actions", "show", id}, exitNotFound, "action not found"},
 		{"another tenant's list", "web-web-web-web-web", []string{"actions", "list"}, 0, "no actions"},

@@ -125,23 +125,15 @@ func (a *app) eventsPublish() *cobra.Command {
 			return nil
 		},
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			v, err := a.jsonArgument("data", data)
+			body, err := a.withJSON(map[string]any{"kind": effects.EventKind{Category: args[0], Action: args[1]}}, "data", data)
 			if err != nil {
 				return err
-			}
-			body := map[string]any{"kind": effects.EventKind{Category: args[0], Action: args[1]}}
-			if v != nil {
-				body["data"] = v
 			}
 			raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/events", body: body}, &struct{}{})
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(raw)
-			}
-			_, err = fmt.Fprintf(a.out, "announced %s:%s\n", text.Clean(args[0]), text.Clean(args[1]))
-			return err
+			return a.printLine(raw, fmt.Sprintf("announced %s:%s", text.Clean(args[0]), text.Clean(args[1])))
 		}),
 	}
 	cmd.Flags().StringVar(&data, "data", "", "`JSON` that it carries; @FILE or - for stdin")

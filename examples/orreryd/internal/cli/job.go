@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // jobCommands are the commands about jobs (004), which belong to one tenant of one
@@ -24,48 +23,43 @@ type jobCommands struct {
 
 func (a *app) newJobs() *jobCommands {
 	j := &jobCommands{a: a}
-	j.jobs = machine[core.Job]{a: a, path: "/v1/jobs", show: j.print, query: j.scope.query, args: oneArg("JOB"), arg: "JOB"}
-	j.runs = machine[core.Orchestrator]{a: a, path: "/v1/runs", show: a.printRun, query: j.scope.query, args: oneArg("RUN"), arg: "RUN"}
+	j.jobs = machine[core.Job]{
+		a: a, path: "/v1/jobs", arg: "JOB", args: oneArg("JOB"), scope: &j.scope, view: jobView,
+		complete: completing(a, "/v1/jobs", "jobs", &j.scope, func(s wire.JobSummary) (name, about string) {
+			return s.ID, text.Clip(s.Schedule+" "+s.Name, 60)
+		}),
+	}
+	j.runs = machine[core.Orchestrator]{
+		a: a, path: "/v1/runs", arg: "RUN", args: oneArg("RUN"), scope: &j.scope, view: runView,
+		complete: completing(a, "/v1/runs", "runs", &j.scope, func(r wire.RunSummary) (name, about string) {
+			return r.ID.String(), text.Clip(string(r.State)+" "+r.RunID, 60)
+		}),
+		id:    func(r core.Orchestrator) string { return r.ID.String() },
+		ended: func(r core.Orchestrator) bool { return r.State.Terminal() }, fails: runError,
+	}
 	return j
 }
 
 func (a *app) jobCommand() *cobra.Command {
 	j := a.newJobs()
-	commands := a.withScope(&j.scope,
-		j.apply(), j.check(), j.list(), j.show(), j.trigger(), j.skipNext(), j.pause(),
-		j.jobs.verb("resume", "Let a paused job make runs again, from now on", http.MethodPost, "resume", nil),
-		j.history(), j.runsOf(), j.delete())
-	for _, c := range commands {
-		if strings.Contains(c.Use, " JOB") {
-			c.ValidArgsFunction = j.completeJobs
-		}
-	}
 	return a.addClientFlags(group("job", "Apply, show, trigger, pause and delete jobs, which run pods on a schedule",
 		"A job makes a run at each time of its schedule: a pod in a Kubernetes cluster, or a\nprocess of the daemon's machine. Its constraints are checked before and after, and a\nfailed run is tried again.",
-		commands...))
-}
-
-// jobSummary is a job as lists show it.
-type jobSummary struct {
-	ID         string        `json:"id"`
-	Namespace  string        `json:"namespace"`
-	Tenant     string        `json:"tenant"`
-	Name       string        `json:"name"`
-	Schedule   string        `json:"schedule"`
-	Timezone   string        `json:"timezone"`
-	Paused     bool          `json:"paused"`
-	NextRunAt  effects.Time  `json:"next_run_at"`
-	ActiveRuns uint64        `json:"active_runs"`
-	LastRun    core.EndedRun `json:"last_run"`
+		a.withScope(&j.scope,
+			j.apply(), j.check(), j.list(), j.show(), j.trigger(),
+			j.jobs.reasoned("skip-next", "Skip the next time of a job's schedule; once more, and the one after it too"),
+			j.jobs.reasoned("pause", "Let a job make no more runs until it is resumed; those under way go on"),
+			j.jobs.post("resume", "resume", "Let a paused job make runs again, from now on"),
+			j.history(), j.runsOf(),
+			j.jobs.verb(verb{use: "delete", short: "Delete a job, and cancel its runs", method: http.MethodDelete}))...))
 }
 
 func (j *jobCommands) list() *cobra.Command {
-	return listing[jobSummary]{
+	return listing[wire.JobSummary]{
 		path: "/v1/jobs", field: "jobs", none: "no jobs: make one with orreryd job apply -f FILE", short: "List jobs, newest first",
 		header: []string{"JOB", "SCOPE", "STATE", "SCHEDULE", "ZONE", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
-		row: func(s jobSummary) []string {
+		row: func(s wire.JobSummary) []string {
 			return []string{
-				text.Clip(s.ID, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), jobState(s.Paused), text.OrDash(text.Clip(s.Schedule, 24)), text.Clip(s.Timezone, 20),
+				text.Clip(s.ID, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), jobState(s.Paused), cell(s.Schedule, 24), text.Clip(s.Timezone, 20),
 				shortTime(s.NextRunAt), number(s.ActiveRuns), text.OrDash(string(s.LastRun.State)), shortTime(s.LastRun.EndedAt),
 			}
 		},
@@ -79,53 +73,28 @@ func jobState(paused bool) string {
 	return "enabled"
 }
 
-func (j *jobCommands) pause() *cobra.Command {
-	return reasoned(j.jobs, "pause", "Let a job make no more runs until it is resumed; those under way go on")
-}
-
-func (j *jobCommands) delete() *cobra.Command {
-	return j.jobs.verb("delete", "Delete a job, and cancel its runs", http.MethodDelete, "", nil)
-}
-
-func (j *jobCommands) skipNext() *cobra.Command {
-	return reasoned(j.jobs, "skip-next", "Skip the next time of a job's schedule; once more, and the one after it too")
-}
-
-// reasoned is a verb that takes a reason.
-func reasoned[S any](m machine[S], name, about string) *cobra.Command {
-	var reason string
-	cmd := m.verb(name, about, http.MethodPost, name, func() (any, error) { return map[string]string{"reason": reason}, nil })
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
-	return cmd
-}
-
 func (j *jobCommands) trigger() *cobra.Command {
 	var wait bool
-	var body struct {
-		DedupKey string `json:"dedup_key,omitempty"`
-	}
-	cmd := &cobra.Command{
-		Use:   "trigger JOB",
-		Short: "Make a run of a job now, out of turn",
-		Long: `Make a run of a job now, out of turn, also while it is paused, and print the run's
+	var body wire.JobTriggerRequest
+	cmd := j.jobs.sending(verb{
+		use:   "trigger",
+		short: "Make a run of a job now, out of turn",
+		long: `Make a run of a job now, out of turn, also while it is paused, and print the run's
 id. The schedule stays as it is. It is safe to repeat with the same --dedup-key: while
 that is among the last 100 of the job, it prints the run that was made. With --wait it
 prints the run once it has ended, and ends with 1 unless the run has completed.`,
-		Example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
-		Args:    oneArg("JOB"),
-	}
-	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
+		path:    "trigger", body: func([]string) (any, error) { return body, nil },
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		var made core.JobTriggered
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: j.jobs.of(args[0], "trigger"), query: j.scope.query(), body: body}, &made)
+		raw, err := c.json(ctx, r, &made)
 		switch {
 		case err != nil:
 			return err
 		case wait:
-			return j.waitRun(ctx, c, made.Run.String(), true)
-		case j.a.json:
-			return j.a.printJSON(raw)
+			return j.runs.awaitEnd(ctx, c, made.Run.String(), true)
 		}
-		return j.a.printFields([][2]string{{"run", made.RunID}, {"id", made.Run.String()}})
+		return j.a.print(raw, view{fields: [][2]string{{"run", made.RunID}, {"id", made.Run.String()}}})
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the run's end")
 	cmd.Flags().StringVar(&body.DedupKey, "dedup-key", "", "`key` that makes one run only, however often it is asked for")
@@ -133,28 +102,7 @@ prints the run once it has ended, and ends with 1 unless the run has completed.`
 }
 
 func (j *jobCommands) history() *cobra.Command {
-	var limit int
-	var token string
-	var all bool
-	cmd := &cobra.Command{
-		Use: "history JOB", Short: "List what was decided about each time of a job, newest first", Args: oneArg("JOB"),
-		RunE: j.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			raws, list, next, err := pages[core.Occurrence](ctx, c, j.jobs.of(args[0], "history"), "history", j.scope.query(), limit, token, all)
-			if err != nil {
-				return err
-			}
-			if j.a.json {
-				return j.a.printJSON(map[string]any{"history": raws, "next_page_token": next})
-			}
-			rows := make([][]string, 0, len(list))
-			for _, o := range list {
-				rows = append(rows, occurrenceRow(o, j.runAt(args[0], o)))
-			}
-			return j.a.printPage([]string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", "RUN", "NOTE"}, rows, "nothing has been due yet", next)
-		}),
-	}
-	addPageFlags(cmd, &limit, &token, &all)
-	return cmd
+	return history(j.jobs, "RUN", "List what was decided about each time of a job, newest first", j.runAt).command(j.a)
 }
 
 // runAt names the run of an occurrence by the id that people type, that of its time.
@@ -162,55 +110,14 @@ func (j *jobCommands) runAt(job string, o core.Occurrence) string {
 	if id := core.RunID(job, o.DueAt); core.RunRef(j.scope.namespace, j.scope.tenant, id).ID == o.ActionID {
 		return id
 	}
-	return actionOf(o)
+	return idOr(o.ActionID)
 }
 
 func (j *jobCommands) runsOf() *cobra.Command {
-	var limit int
-	var token string
-	var all bool
-	cmd := &cobra.Command{
-		Use: "runs JOB", Short: "List the runs of a job, newest first", Args: oneArg("JOB"),
-		RunE: j.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			raws, list, next, err := pages[runSummary](ctx, c, j.jobs.of(args[0], "runs"), "runs", j.scope.query(), limit, token, all)
-			if err != nil {
-				return err
-			}
-			return j.a.printRuns(raws, list, next)
-		}),
-	}
-	addPageFlags(cmd, &limit, &token, &all)
-	return cmd
-}
-
-// completeJobs offers the ids of the tenant's jobs.
-func (j *jobCommands) completeJobs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var page struct {
-		Jobs []jobSummary `json:"jobs"`
-	}
-	q := j.scope.query()
-	q.Set("limit", "50")
-	j.a.complete(cmd, args, "/v1/jobs", q, &page)
-	var ids []string
-	for _, s := range page.Jobs {
-		ids = append(ids, s.ID+"\t"+text.Clip(s.Schedule+" "+s.Name, 60))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeRuns offers the newest runs of the tenant.
-func (j *jobCommands) completeRuns(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var page struct {
-		Runs []runSummary `json:"runs"`
-	}
-	q := j.scope.query()
-	q.Set("limit", "50")
-	j.a.complete(cmd, args, "/v1/runs", q, &page)
-	var ids []string
-	for _, r := range page.Runs {
-		ids = append(ids, r.ID.String()+"\t"+text.Clip(string(r.State)+" "+r.RunID, 60))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
+	l := j.a.runListing()
+	l.use, l.short, l.args, l.complete = "runs JOB", "List the runs of a job, newest first", j.jobs.args, j.jobs.complete
+	l.path, l.of, l.scope, l.filters, l.narrow = j.jobs.path, "runs", &j.scope, nil, nil
+	return l.command(j.a)
 }
 
 // exitText is the exit code of a pod; "-" where it has none.
@@ -219,13 +126,4 @@ func exitText(code *int32) string {
 		return "-"
 	}
 	return fmt.Sprintf("%d", *code)
-}
-
-// runStatuses are the words that --status takes.
-func runStatuses() []string {
-	var words []string
-	for _, s := range core.OrchestratorStatuses() {
-		words = append(words, string(s))
-	}
-	return words
 }

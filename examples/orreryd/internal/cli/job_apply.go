@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +17,14 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobfile"
 )
 
-// planned is what PUT /v1/jobs/{id}?dry_run=true answers: what applying would do.
+// planned is what PUT /v1/jobs/{id}?dry_run=true answers, with the job as it came.
 type planned struct {
-	Would string          `json:"would"` // create, update or keep
-	Job   json.RawMessage `json:"job"`
+	wire.JobPlanned
+	Job json.RawMessage `json:"job"`
 }
 
 // applied says what became of a job, for programs.
@@ -283,7 +283,8 @@ func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun boo
 	if err != nil {
 		return a, err
 	}
-	q := url.Values{"namespace": {r.spec.Namespace}, "tenant": {r.spec.Tenant}}
+	scope := scoped{r.spec.Namespace, r.spec.Tenant}
+	q := scope.query()
 	if dryRun {
 		q.Set("dry_run", "true")
 	}

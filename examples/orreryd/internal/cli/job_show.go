@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,15 +17,14 @@ import (
 
 func (j *jobCommands) show() *cobra.Command {
 	var output string
-	cmd := &cobra.Command{
-		Use:   "show JOB",
-		Short: "Show a job, or with -o yaml the file that gives it",
-		Long: `Show a job: its configuration, when it runs next, and the runs that have not ended.
+	cmd := j.jobs.sending(verb{
+		use:   "show",
+		short: "Show a job, or with -o yaml the file that gives it",
+		long: `Show a job: its configuration, when it runs next, and the runs that have not ended.
 With -o yaml it prints a job file, which "orreryd job apply -f" gives the same job for.`,
-		Example: "  orreryd job show nightly-report\n  orreryd job show nightly-report -o yaml > nightly.yaml",
-		Args:    oneArg("JOB"),
-	}
-	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		example: "  orreryd job show nightly-report\n  orreryd job show nightly-report -o yaml > nightly.yaml",
+		method:  http.MethodGet,
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		if output != "" {
 			if err := checkOneOf("output", output, []string{"yaml", "json"}); err != nil {
 				return err
@@ -34,27 +32,25 @@ With -o yaml it prints a job file, which "orreryd job apply -f" gives the same j
 		}
 		j.a.json = j.a.json || output == "json"
 		var s core.Job
-		raw, err := c.json(ctx, request{method: http.MethodGet, path: j.jobs.of(args[0]), query: j.scope.query()}, &s)
+		raw, err := c.json(ctx, r, &s)
 		switch {
 		case err != nil:
 			return err
-		case output == "yaml":
-			text, err := jobfile.Marshal(s.JobSpec)
-			return errorOr(err, func() error { _, err := j.a.out.Write(text); return err })
+		case output != "yaml":
+			return j.a.print(raw, jobView(s))
 		}
-		return j.print(raw, s)
+		file, err := jobfile.Marshal(s.JobSpec)
+		if err == nil {
+			_, err = j.a.out.Write(file)
+		}
+		return err
 	})
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`form`: yaml for a job file, json")
 	fixed(cmd, "output", []string{"yaml", "json"})
 	return cmd
 }
 
-// print shows a job to people.
-func (j *jobCommands) print(raw json.RawMessage, s core.Job) error {
-	a := j.a
-	if a.json {
-		return a.printJSON(raw)
-	}
+func jobView(s core.Job) view {
 	state, next := jobState(s.Paused), timeText(s.NextRunAt)
 	if s.Paused && s.PausedReason != "" {
 		state += ": " + s.PausedReason
@@ -66,38 +62,25 @@ func (j *jobCommands) print(raw json.RawMessage, s core.Job) error {
 	if s.Schedule != "" {
 		words = inWords(s.Schedule, s.Timezone)
 	}
-	err := a.printFields([][2]string{
-		{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
-		{"schedule", s.Schedule}, {"in words", words}, {"next", next}, {"skips next", countText(uint64(s.SkipNext))},
-		{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
-		{"overlap", string(s.Overlap)}, {"at a time", countText(uint64(s.MaxConcurrentRuns))},
-		{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
-		{"times", fmt.Sprintf("%d dispatched, %d missed, %d skipped", s.Counts.Dispatched, s.Counts.Missed, s.Counts.Skipped)},
-		{"ended", fmt.Sprintf("%d completed, %d failed, %d cancelled, %d orphaned", s.Counts.Completed, s.Counts.Failed, s.Counts.Cancelled, s.Counts.Orphaned)},
-		{"last run", lastRunText(s.LastRun)}, {"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
-	})
-	if err != nil || len(s.Active) == 0 {
-		return err
+	return view{
+		fields: [][2]string{
+			{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
+			{"schedule", s.Schedule}, {"in words", words}, {"next", next}, {"skips next", numberOr(s.SkipNext)},
+			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
+			{"overlap", string(s.Overlap)}, {"at a time", numberOr(s.MaxConcurrentRuns)},
+			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
+			{"times", fmt.Sprintf("%d dispatched, %d missed, %d skipped", s.Counts.Dispatched, s.Counts.Missed, s.Counts.Skipped)},
+			{"ended", fmt.Sprintf("%d completed, %d failed, %d cancelled, %d orphaned", s.Counts.Completed, s.Counts.Failed, s.Counts.Cancelled, s.Counts.Orphaned)},
+			{"last run", lastRunText(s.LastRun)}, {"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
+		},
+		tables: []table{{[]string{"ACTIVE RUN", "STAGE", "BY", "SCHEDULED (UTC)"}, rowsOf(s.Active, func(r core.ActiveRun) []string {
+			by := "schedule"
+			if r.Manual {
+				by = "hand"
+			}
+			return []string{text.Clip(r.RunID, 80), string(r.Stage), by, shortTime(r.ScheduledAt)}
+		})}},
 	}
-	rows := make([][]string, 0, len(s.Active))
-	for _, r := range s.Active {
-		by := "schedule"
-		if r.Manual {
-			by = "hand"
-		}
-		rows = append(rows, []string{text.Clip(r.RunID, 80), string(r.Stage), by, shortTime(r.ScheduledAt)})
-	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	return a.printTable([]string{"ACTIVE RUN", "STAGE", "BY", "SCHEDULED (UTC)"}, rows)
-}
-
-func countText(n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return number(n)
 }
 
 func orphanText(p core.OrphanPolicy) string {
@@ -111,18 +94,18 @@ func lastRunText(r core.EndedRun) string {
 	if r.RunID == "" {
 		return ""
 	}
-	text := fmt.Sprintf("%s %s at %s", r.RunID, r.State, r.EndedAt)
+	last := fmt.Sprintf("%s %s at %s", r.RunID, r.State, r.EndedAt)
 	if r.Error != "" {
-		text += ": " + r.Error
+		last += ": " + r.Error
 	}
-	return text
+	return last
 }
 
 func retryText(r core.RetryConfig) string {
 	if r.MaxRetries == 0 {
 		return "not tried again"
 	}
-	return fmt.Sprintf("%d times, first after %s, then × %s, at most %s", r.MaxRetries, lengthMS(r.InitialDelayMS), r.BackoffMultiplier, lengthMS(r.MaxDelayMS))
+	return fmt.Sprintf("%d times, first after %s, then × %s, at most %s", r.MaxRetries, milliseconds(r.InitialDelayMS), r.BackoffMultiplier, milliseconds(r.MaxDelayMS))
 }
 
 // podText says what a pod spec runs, in one line.
@@ -162,6 +145,3 @@ func constraintText(config json.RawMessage) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// lengthMS shows a length of time.
-func lengthMS(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

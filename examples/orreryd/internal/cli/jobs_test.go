@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // applyJob applies a job of one shell script.
@@ -84,7 +85,7 @@ func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
 }
 
 func TestATriggerWithADedupKeyIsSafeToRepeatAlsoAfterSIGKILL(t *testing.T) {
-	args := []string{"--db", database(t)}
+	args := []string{"--tick-rate", "0.2", "--db", database(t)}
 	p := start(t, args...)
 	p.applyJob("once", "true", "")
 	first := p.ok("job", "trigger", "once", "--dedup-key", "release 7")
@@ -320,7 +321,7 @@ func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
 
 func TestAListSaysWhatARunWaitsFor(t *testing.T) {
 	pod := core.Pod{Reason: "CreateRetried", Message: "the API did not take the Job yet"}
-	assert.Equal(t, "CreateRetried: the API did not take the Job yet", runNote(runSummary{State: core.OrchestratorContainerCreating, Pod: pod}))
-	assert.Equal(t, "lost", runNote(runSummary{State: core.OrchestratorFailed, Pod: pod, Error: "lost"}))
-	assert.Empty(t, runNote(runSummary{State: core.OrchestratorCancelled, Pod: pod}))
+	assert.Equal(t, "CreateRetried: the API did not take the Job yet", runNote(wire.RunSummary{State: core.OrchestratorContainerCreating, Pod: pod}))
+	assert.Equal(t, "lost", runNote(wire.RunSummary{State: core.OrchestratorFailed, Pod: pod, Error: "lost"}))
+	assert.Empty(t, runNote(wire.RunSummary{State: core.OrchestratorCancelled, Pod: pod}))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,76 +10,74 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) lockCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Lock]{a: a, path: "/v1/locks", show: a.printLock, query: s.query, args: oneArg("NAME"), arg: "NAME"}
+	m := machine[core.Lock]{a: a, path: "/v1/locks", arg: "NAME", args: oneArg("NAME"), scope: &s, view: lockView}
 	return a.addClientFlags(group("lock", "Take, show and break locks",
 		"A lock is held by one holder at a time, and exists as long as somebody holds it.",
-		a.withScope(&s, a.lockList(), m.verb("show", "Show a lock and who waits for it", http.MethodGet, "", nil),
-			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", false)),
-			holding(m, "renew", "Let a lease last from now on", true),
-			releasing(m, "Give a lock back"), breaking(m, "Take a lock away from its holder", false))...))
+		a.withScope(&s, a.lockList(), m.show("Show a lock and who waits for it"),
+			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", takesTTL)),
+			holding(m, "renew", "Let a lease last from now on", takesTTL|takesToken),
+			holding(m, "release", "Give a lock back", takesToken), breaking(m, "Take a lock away from its holder", false))...))
 }
 
 func (a *app) semaphoreCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", show: a.printSemaphore, query: s.query, args: oneArg("NAME"), arg: "NAME"}
+	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
-		a.withScope(&s, a.semaphoreList(), m.verb("show", "Show a semaphore, who holds slots and who waits", http.MethodGet, "", nil),
-			semaphoreDeclare(m), patient(semaphoreAcquire(m)), holding(m, "renew", "Let a lease last from now on", true),
-			releasing(m, "Give slots back"), breaking(m, "Take slots away from one holder, or from all", true))...))
+		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
+			semaphoreDeclare(m), patient(holding(m, "acquire", "Take slots that are free, or renew one's own", takesTTL|takesSlots)),
+			holding(m, "renew", "Let a lease last from now on", takesTTL|takesToken),
+			holding(m, "release", "Give slots back", takesToken), breaking(m, "Take slots away from one holder, or from all", true))...))
 }
 
-// holder are the flags that say who holds something.
-type holder struct {
-	name  string
-	token uint64
-	ttl   time.Duration
-}
+// Flags that a verb of a holder takes beside --holder.
+const (
+	takesTTL = 1 << iota
+	takesToken
+	takesSlots
+)
 
-func (h *holder) addName(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&h.name, "holder", "", "`name` of who holds it")
-}
-
-func (h *holder) addTTL(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&h.ttl, "ttl", 0, "`duration` of the lease (default until it is released)")
-}
-
-func (h *holder) addToken(cmd *cobra.Command) {
-	cmd.Flags().Uint64Var(&h.token, "fencing", 0, "fencing `token` of the grant (default whichever the holder has)")
-}
-
-func (h *holder) body() (map[string]any, error) {
-	if h.name == "" {
-		return nil, usagef("--holder is missing: say who holds it")
-	}
-	if h.ttl < 0 {
-		return nil, usagef("--ttl: %s is in the past", h.ttl)
-	}
-	return map[string]any{"holder": h.name}, nil
-}
-
-// holding is acquire or renew.
-func holding[S any](m machine[S], verb, short string, fenced bool) *cobra.Command {
-	var h holder
-	cmd := m.verb(verb, short, http.MethodPost, verb, func() (any, error) {
-		b, err := h.body()
-		if err != nil {
-			return nil, err
+// holding is a command of somebody who holds a lock or slots, or wants to.
+func holding[S any](m machine[S], name, short string, takes int) *cobra.Command {
+	var holder string
+	var token uint64
+	var ttl time.Duration
+	var slots, total uint32
+	cmd := m.verb(verb{use: name, short: short, path: name, body: func([]string) (any, error) {
+		if holder == "" {
+			return nil, usagef("--holder is missing: say who holds it")
 		}
-		b["ttl_ms"] = h.ttl.Milliseconds()
-		if fenced {
-			b["token"] = h.token
+		if ttl < 0 {
+			return nil, usagef("--ttl: %s is in the past", ttl)
+		}
+		b := map[string]any{"holder": holder}
+		if takes&takesTTL != 0 {
+			b["ttl_ms"] = ttl.Milliseconds()
+		}
+		if takes&takesToken != 0 {
+			b["token"] = token
+		}
+		if takes&takesSlots != 0 {
+			b["slots"], b["total"] = slots, total
 		}
 		return b, nil
-	})
-	h.addName(cmd)
-	h.addTTL(cmd)
-	if fenced {
-		h.addToken(cmd)
+	}})
+	f := cmd.Flags()
+	f.StringVar(&holder, "holder", "", "`name` of who holds it")
+	if takes&takesTTL != 0 {
+		f.DurationVar(&ttl, "ttl", 0, "`duration` of the lease (default until it is released)")
+	}
+	if takes&takesToken != 0 {
+		f.Uint64Var(&token, "fencing", 0, "fencing `token` of the grant (default whichever the holder has)")
+	}
+	if takes&takesSlots != 0 {
+		f.Uint32Var(&slots, "slots", 1, "`number` of slots that are wanted")
+		f.Uint32Var(&total, "total", 0, "`number` of slots in total, where it was not declared")
 	}
 	return cmd
 }
@@ -103,72 +100,35 @@ func patient(cmd *cobra.Command) *cobra.Command {
 			if !taken || left <= 0 {
 				return err
 			}
-			select {
-			case <-cmd.Context().Done():
+			if pause(cmd.Context(), min(askAgain, left)) != nil {
 				return err
-			case <-time.After(min(askAgain, left)):
 			}
 		}
 	}
 	return cmd
 }
 
-func releasing[S any](m machine[S], short string) *cobra.Command {
-	var h holder
-	cmd := m.verb("release", short, http.MethodPost, "release", func() (any, error) {
-		b, err := h.body()
-		if err != nil {
-			return nil, err
-		}
-		b["token"] = h.token
-		return b, nil
-	})
-	h.addName(cmd)
-	h.addToken(cmd)
-	return cmd
-}
-
+// breaking is the command that takes a lock or slots from whoever holds them.
 func breaking[S any](m machine[S], short string, fenced bool) *cobra.Command {
-	var h holder
+	var token uint64
 	var reason string
-	cmd := m.verb("break", short, http.MethodPost, "break", func() (any, error) {
-		b := map[string]any{"reason": reason}
-		if fenced {
-			b["token"] = h.token
-		}
-		return b, nil
-	})
+	cmd := m.verb(verb{use: "break", short: short, path: "break", body: func([]string) (any, error) {
+		return wire.BreakSlotsRequest{Token: token, Reason: reason}, nil
+	}})
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
 	if fenced {
-		cmd.Flags().Uint64Var(&h.token, "fencing", 0, "fencing `token` of the one holder (default all holders)")
+		cmd.Flags().Uint64Var(&token, "fencing", 0, "fencing `token` of the one holder (default all holders)")
 	}
 	return cmd
 }
 
 func semaphoreDeclare(m machine[core.Semaphore]) *cobra.Command {
 	var slots uint32
-	cmd := m.verb("declare", "Declare how many slots there are; 0 takes that back", http.MethodPut, "", func() (any, error) {
-		return map[string]uint32{"slots": slots}, nil
+	cmd := m.verb(verb{
+		use: "declare", short: "Declare how many slots there are; 0 takes that back", method: http.MethodPut,
+		body: func([]string) (any, error) { return wire.SlotsRequest{Slots: &slots}, nil },
 	})
 	cmd.Flags().Uint32Var(&slots, "slots", 1, "`number` of slots in total")
-	return cmd
-}
-
-func semaphoreAcquire(m machine[core.Semaphore]) *cobra.Command {
-	var h holder
-	var slots, total uint32
-	cmd := m.verb("acquire", "Take slots that are free, or renew one's own", http.MethodPost, "acquire", func() (any, error) {
-		b, err := h.body()
-		if err != nil {
-			return nil, err
-		}
-		b["ttl_ms"], b["slots"], b["total"] = h.ttl.Milliseconds(), slots, total
-		return b, nil
-	})
-	h.addName(cmd)
-	h.addTTL(cmd)
-	cmd.Flags().Uint32Var(&slots, "slots", 1, "`number` of slots that are wanted")
-	cmd.Flags().Uint32Var(&total, "total", 0, "`number` of slots in total, where it was not declared")
 	return cmd
 }
 
@@ -178,32 +138,23 @@ func (a *app) lockList() *cobra.Command {
 		header: []string{"NAME", "SCOPE", "HOLDER", "SINCE (UTC)", "UNTIL (UTC)", "WAITING"},
 		row: func(l core.Lock) []string {
 			return []string{
-				text.Clip(l.Name, 40), text.Clip(l.Namespace+"/"+l.Tenant, 40), text.OrDash(text.Clip(l.Holder, 48)),
-				shortTime(l.Since), shortTime(l.Until), number(uint64(len(l.Waiters))),
+				text.Clip(l.Name, 40), text.Clip(l.Namespace+"/"+l.Tenant, 40), cell(l.Holder, 48),
+				shortTime(l.Since), shortTime(l.Until), number(len(l.Waiters)),
 			}
 		},
 	}.command(a)
 }
 
-func (a *app) printLock(raw json.RawMessage, l core.Lock) error {
-	if a.json {
-		return a.printJSON(raw)
+func lockView(l core.Lock) view {
+	return view{
+		fields: [][2]string{
+			{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"fencing", number(l.Token)},
+			{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", number(len(l.Waiters))},
+		},
+		tables: []table{{[]string{"WAITS", "SINCE (UTC)"}, rowsOf(l.Waiters, func(w core.LockWaiter) []string {
+			return []string{text.Clip(w.Holder, 60), shortTime(w.Since)}
+		})}},
 	}
-	err := a.printFields([][2]string{
-		{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"fencing", number(l.Token)},
-		{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", number(uint64(len(l.Waiters)))},
-	})
-	if err != nil || len(l.Waiters) == 0 {
-		return err
-	}
-	rows := make([][]string, 0, len(l.Waiters))
-	for _, w := range l.Waiters {
-		rows = append(rows, []string{text.Clip(w.Holder, 60), shortTime(w.Since)})
-	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	return a.printTable([]string{"WAITS", "SINCE (UTC)"}, rows)
 }
 
 func (a *app) semaphoreList() *cobra.Command {
@@ -212,33 +163,26 @@ func (a *app) semaphoreList() *cobra.Command {
 		header: []string{"NAME", "SCOPE", "HELD", "OF", "HOLDERS", "WAITING"},
 		row: func(s core.Semaphore) []string {
 			return []string{
-				text.Clip(s.Name, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), number(s.Held()), number(uint64(s.Total)),
-				number(uint64(len(s.Holders))), number(uint64(len(s.Waiters))),
+				text.Clip(s.Name, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), number(s.Held()), number(s.Total),
+				number(len(s.Holders)), number(len(s.Waiters)),
 			}
 		},
 	}.command(a)
 }
 
-func (a *app) printSemaphore(raw json.RawMessage, s core.Semaphore) error {
-	if a.json {
-		return a.printJSON(raw)
-	}
-	err := a.printFields([][2]string{
-		{"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"held", fmt.Sprintf("%d of %d", s.Held(), s.Total)},
-		{"waiting", number(uint64(len(s.Waiters)))},
-	})
-	if err != nil || len(s.Holders)+len(s.Waiters) == 0 {
-		return err
-	}
+func semaphoreView(s core.Semaphore) view {
 	var rows [][]string
 	for _, h := range s.Holders {
-		rows = append(rows, []string{text.Clip(h.Holder, 60), "holds", attempts(h.Slots), number(h.Token), shortTime(h.Since), shortTime(h.Until)})
+		rows = append(rows, []string{text.Clip(h.Holder, 60), "holds", number(h.Slots), number(h.Token), shortTime(h.Since), shortTime(h.Until)})
 	}
 	for _, w := range s.Waiters {
-		rows = append(rows, []string{text.Clip(w.Holder, 60), "waits", attempts(w.Slots), "-", shortTime(w.Since), "-"})
+		rows = append(rows, []string{text.Clip(w.Holder, 60), "waits", number(w.Slots), "-", shortTime(w.Since), "-"})
 	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
+	return view{
+		fields: [][2]string{
+			{"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"held", fmt.Sprintf("%d of %d", s.Held(), s.Total)},
+			{"waiting", number(len(s.Waiters))},
+		},
+		tables: []table{{[]string{"HOLDER", "STATE", "SLOTS", "FENCING", "SINCE (UTC)", "UNTIL (UTC)"}, rows}},
 	}
-	return a.printTable([]string{"HOLDER", "STATE", "SLOTS", "FENCING", "SINCE (UTC)", "UNTIL (UTC)"}, rows)
 }

@@ -5,50 +5,46 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) pipelineCommand() *cobra.Command {
-	m := a.pipelines()
+	m := machine[core.Pipeline]{
+		a: a, path: "/v1/pipelines", arg: "ID", args: oneID, view: pipelineView,
+		id:    func(p core.Pipeline) string { return p.ID.String() },
+		ended: func(p core.Pipeline) bool { return p.Phase.Type.Ended() }, fails: pipelineError,
+	}
 	return a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
-		a.pipelineStart(m), a.pipelineList(), m.verb("show", "Show a pipeline and its phases", http.MethodGet, "", nil), a.pipelineWait(m), a.pipelineWatch(m),
-		m.verb("begin", "Start a pipeline that is held", http.MethodPost, "start", nil),
-		m.verb("retry", "Run the phase again at which a pipeline failed", http.MethodPost, "retry", nil),
-		m.verb("unblock", "Let a blocked pipeline run, whatever it waits for", http.MethodPost, "unblock", nil),
-		m.cancel("End a pipeline, and all that it runs"),
-		a.pipelineSignal(m), a.pipelineCheckpoint(m), a.pipelineAnswer(m, true), a.pipelineAnswer(m, false),
-		a.pipelineComplete(m), a.pipelineFail(m)))
+		a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
+		m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
+		m.post("begin", "start", "Start a pipeline that is held"),
+		m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
+		m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
+		m.reasoned("cancel", "End a pipeline, and all that it runs"),
+		a.pipelineSignal(m), pipelineCheckpoint(m),
+		pipelineAnswer(m, "approve", "Give an approval that a phase waits for", true),
+		pipelineAnswer(m, "reject", "Refuse an approval: the phase fails", false),
+		a.pipelineComplete(m), pipelineFail(m)))
 }
 
-func (a *app) pipelines() machine[core.Pipeline] {
-	return machine[core.Pipeline]{a: a, path: "/v1/pipelines", show: a.printPipeline, args: oneID, arg: "ID"}
-}
-
-// pipelineRequest is the body of POST /v1/pipelines.
+// pipelineRequest is the body of POST /v1/pipelines. The definition is what was read: the
+// daemon says what is wrong with it.
 type pipelineRequest struct {
-	ID         string                     `json:"id,omitempty"`
-	Namespace  string                     `json:"namespace"`
-	Tenant     string                     `json:"tenant"`
-	Label      string                     `json:"label,omitempty"`
-	Runbook    string                     `json:"runbook,omitempty"`
-	Definition json.RawMessage            `json:"definition"`
-	Context    map[string]json.RawMessage `json:"context,omitempty"`
-	DependsOn  []string                   `json:"depends_on,omitempty"`
-	Hold       bool                       `json:"hold,omitempty"`
+	wire.PipelineRequest
+	Definition json.RawMessage `json:"definition"`
 }
 
 func (a *app) pipelineStart(m machine[core.Pipeline]) *cobra.Command {
 	var body pipelineRequest
-	var definition string
-	var inputs []string
-	var wait bool
+	var namespace, tenant, id, label, book, definition string
+	var inputs, needed []string
+	var hold, wait bool
 	cmd := &cobra.Command{
 		Use:   "start FILE [PIPELINE] | start --definition FILE",
 		Short: "Start a pipeline of a runbook file",
@@ -64,16 +60,23 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 		Args: runbookArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		given, err := parsePairs("input", inputs)
+		values, err := parsePairs("input", inputs)
 		if err != nil {
 			return err
 		}
-		if body.Context, err = contextOf(given); err != nil {
+		if body.Context, err = contextOf(values); err != nil {
 			return err
 		}
-		if err := body.checkIDs(); err != nil {
+		if body.ID, err = newID(id); err != nil {
 			return err
 		}
+		for _, id := range needed {
+			if err := checkID(id); err != nil {
+				return fmt.Errorf("--depends-on: %w", err)
+			}
+		}
+		body.Namespace, body.Tenant, body.Label, body.Runbook = &namespace, &tenant, given(label), given(book)
+		body.DependsOn, body.Hold = needed, &hold
 		read := func() error { return a.readDefinition(definition, &body) }
 		if len(args) > 0 {
 			read = func() error { return a.fromRunbook(ctx, c, args, &body) }
@@ -81,41 +84,19 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 		if err := read(); err != nil {
 			return err
 		}
-		var p core.Pipeline
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: m.path, body: body}, &p)
-		switch {
-		case err != nil:
-			return err
-		case wait:
-			text.Sayf(a.err, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", p.ID)
-			return a.waitPipeline(ctx, c, m, p.ID.String(), true)
-		}
-		return a.printPipeline(raw, p)
+		return m.create(ctx, c, body, wait, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n")
 	})
-	a.addScopeFlags(cmd, &body.Namespace, &body.Tenant)
+	a.addScopeFlags(cmd, &namespace, &tenant)
 	f := cmd.Flags()
 	f.StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
 	f.StringArrayVar(&inputs, "input", nil, "value `NAME=VALUE` that the context begins with; may be repeated")
-	f.StringVar(&body.ID, "id", "", "`id` of the pipeline, a UUID (default a fresh one)")
-	f.StringVar(&body.Label, "label", "", "`text` that says what it is")
-	f.StringVar(&body.Runbook, "runbook", "", "`name` of the runbook that it is of")
-	f.StringArrayVar(&body.DependsOn, "depends-on", nil, "`id` of a pipeline that must be done first; may be repeated")
-	f.BoolVar(&body.Hold, "hold", false, "do not start before `orreryd pipeline begin`")
+	f.StringVar(&id, "id", "", "`id` of the pipeline, a UUID (default a fresh one)")
+	f.StringVar(&label, "label", "", "`text` that says what it is")
+	f.StringVar(&book, "runbook", "", "`name` of the runbook that it is of")
+	f.StringArrayVar(&needed, "depends-on", nil, "`id` of a pipeline that must be done first; may be repeated")
+	f.BoolVar(&hold, "hold", false, "do not start before `orreryd pipeline begin`")
 	f.BoolVar(&wait, "wait", false, waitUsage)
 	return cmd
-}
-
-// checkIDs looks at the ids that the user typed.
-func (r pipelineRequest) checkIDs() error {
-	if err := checkNewID(r.ID); err != nil {
-		return err
-	}
-	for _, id := range r.DependsOn {
-		if err := checkID(id); err != nil {
-			return fmt.Errorf("--depends-on: %w", err)
-		}
-	}
-	return nil
 }
 
 // readDefinition reads the file of --definition.
@@ -128,7 +109,7 @@ func (a *app) readDefinition(file string, body *pipelineRequest) error {
 		file = "@" + file
 	}
 	var err error
-	body.Definition, err = a.jsonArgument("definition", file)
+	body.Definition, err = a.readJSON("definition", file)
 	return err
 }
 
@@ -149,28 +130,6 @@ func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-func (a *app) pipelineWait(m machine[core.Pipeline]) *cobra.Command {
-	return &cobra.Command{
-		Use: "wait ID", Short: "Wait for a pipeline's end, and end with 1 if it failed or was cancelled", Args: oneID,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return a.waitPipeline(ctx, c, m, args[0], false)
-		}),
-	}
-}
-
-// waitPipeline prints a pipeline once it has ended; a failure is one of this
-// program too.
-func (a *app) waitPipeline(ctx context.Context, c *client, m machine[core.Pipeline], id string, known bool) error {
-	raw, p, err := m.await(ctx, c, id, known, func(p core.Pipeline) bool { return p.Phase.Type.Ended() })
-	if err != nil {
-		return err
-	}
-	if err := a.printPipeline(raw, p); err != nil {
-		return err
-	}
-	return pipelineError(p)
-}
-
 // pipelineError is the failure of a pipeline that has ended; nil where it is done.
 func pipelineError(p core.Pipeline) error {
 	switch p.Phase.Type {
@@ -183,26 +142,15 @@ func pipelineError(p core.Pipeline) error {
 	return nil
 }
 
-// pipelineSummary is a pipeline as lists show it.
-type pipelineSummary struct {
-	ID        uuid.UUID    `json:"id"`
-	Label     string       `json:"label"`
-	Name      string       `json:"name"`
-	Phase     core.Phase   `json:"phase"`
-	Attempt   uint32       `json:"attempt"`
-	WaitsFor  core.WaitFor `json:"waits_for"`
-	CreatedAt core.Time    `json:"created_at"`
-}
-
 func (a *app) pipelineList() *cobra.Command {
-	return listing[pipelineSummary]{
+	return listing[wire.PipelineSummary]{
 		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", short: "List pipelines, newest first",
-		statuses: []string{"init", "blocked", "running", "done", "failed", "cancelled"},
-		header:   []string{"ID", "PIPELINE", "LABEL", "STATUS", "PHASE", "WAITS FOR", "CREATED (UTC)", "NOTE"},
-		row: func(p pipelineSummary) []string {
+		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled")},
+		header:  []string{"ID", "PIPELINE", "LABEL", "STATUS", "PHASE", "WAITS FOR", "CREATED (UTC)", "NOTE"},
+		row: func(p wire.PipelineSummary) []string {
 			return []string{
-				p.ID.String(), text.Clip(p.Name, 24), text.OrDash(text.Clip(p.Label, 24)), string(p.Phase.Type), text.OrDash(text.Clip(p.Phase.Name, 24)),
-				text.OrDash(string(p.WaitsFor)), shortTime(p.CreatedAt), text.OrDash(text.Clip(cmp.Or(p.Phase.Error, p.Phase.Reason), 48)),
+				p.ID.String(), text.Clip(p.Name, 24), cell(p.Label, 24), string(p.Phase.Type), cell(p.Phase.Name, 24),
+				text.OrDash(string(p.WaitsFor)), shortTime(p.CreatedAt), cell(cmp.Or(p.Phase.Error, p.Phase.Reason), 48),
 			}
 		},
 	}.command(a)
@@ -210,50 +158,32 @@ func (a *app) pipelineList() *cobra.Command {
 
 func (a *app) pipelineSignal(m machine[core.Pipeline]) *cobra.Command {
 	var payload string
-	cmd := &cobra.Command{
-		Use: "signal ID NAME", Short: "Answer a phase that waits for a signal, now or later", Args: idAnd("NAME"),
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			v, err := a.jsonArgument("payload", payload)
-			if err != nil {
-				return err
-			}
-			body := map[string]any{"name": args[1]}
-			if v != nil {
-				body["payload"] = v
-			}
-			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "signal"), body)
-		}),
-	}
+	cmd := m.verb(verb{
+		use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
+		body: func(args []string) (any, error) {
+			return a.withJSON(map[string]any{"name": args[1]}, "payload", payload)
+		},
+	})
 	cmd.Flags().StringVar(&payload, "payload", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
 	return cmd
 }
 
-func (a *app) pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
-	return &cobra.Command{
-		Use: "checkpoint ID MESSAGE", Short: "Note how far a pipeline has come", Args: idAnd("MESSAGE"),
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "checkpoint"), map[string]string{"message": args[1]})
-		}),
-	}
+func pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
+	return m.verb(verb{
+		use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
+		body: func(args []string) (any, error) { return wire.CheckpointRequest{Message: args[1]}, nil },
+	})
 }
 
 // pipelineAnswer is approve or reject.
-func (a *app) pipelineAnswer(m machine[core.Pipeline], approved bool) *cobra.Command {
-	name, what := "reject", "Refuse an approval: the phase fails"
-	if approved {
-		name, what = "approve", "Give an approval that a phase waits for"
-	}
+func pipelineAnswer(m machine[core.Pipeline], name, short string, approved bool) *cobra.Command {
 	var by, comment string
-	cmd := &cobra.Command{
-		Use: name + " ID PHASE", Short: what, Args: idAnd("PHASE"),
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body := map[string]any{"phase": args[1], "approved": approved, "comment": comment}
-			if by != "" {
-				body["by"] = by
-			}
-			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "approve"), body)
-		}),
-	}
+	cmd := m.verb(verb{
+		use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
+		body: func(args []string) (any, error) {
+			return wire.ApprovalRequest{Phase: args[1], Approved: &approved, By: given(by), Comment: comment}, nil
+		},
+	})
 	cmd.Flags().StringVar(&by, "by", "", "`name` of who decided (default the token's)")
 	cmd.Flags().StringVar(&comment, "comment", "", "`text` that says why")
 	return cmd
@@ -261,34 +191,21 @@ func (a *app) pipelineAnswer(m machine[core.Pipeline], approved bool) *cobra.Com
 
 func (a *app) pipelineComplete(m machine[core.Pipeline]) *cobra.Command {
 	var result string
-	cmd := &cobra.Command{
-		Use: "complete ID PHASE", Short: "Say that a manual phase is done", Args: idAnd("PHASE"),
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			v, err := a.jsonArgument("result", result)
-			if err != nil {
-				return err
-			}
-			body := map[string]any{}
-			if v != nil {
-				body["result"] = v
-			}
-			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "phases", args[1], "complete"), body)
-		}),
-	}
+	cmd := m.verb(verb{
+		use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
+		body: func([]string) (any, error) { return a.withJSON(map[string]any{}, "result", result) },
+	})
 	cmd.Flags().StringVar(&result, "result", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
 	return cmd
 }
 
-func (a *app) pipelineFail(m machine[core.Pipeline]) *cobra.Command {
+func pipelineFail(m machine[core.Pipeline]) *cobra.Command {
 	var reason string
 	var permanent bool
-	cmd := &cobra.Command{
-		Use: "fail ID PHASE", Short: "Say that a manual phase failed", Args: idAnd("PHASE"),
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body := map[string]any{"error": reason, "permanent": permanent}
-			return m.tell(ctx, c, http.MethodPost, m.of(args[0], "phases", args[1], "fail"), body)
-		}),
-	}
+	cmd := m.verb(verb{
+		use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
+		body: func([]string) (any, error) { return wire.PhaseFailRequest{Error: reason, Permanent: permanent}, nil },
+	})
 	cmd.Flags().StringVar(&reason, "error", "", "`text` that says why")
 	cmd.Flags().BoolVar(&permanent, "permanent", false, "no retry can help")
 	return cmd

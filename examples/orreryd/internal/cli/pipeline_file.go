@@ -16,12 +16,13 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/runbook"
 )
 
 // runbookApplyCommand declares at the daemon what a runbook file declares.
 func (a *app) runbookApplyCommand() *cobra.Command {
-	var namespace, tenant string
+	var s scoped
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Declare the queues, semaphores and workers of a runbook at the daemon",
@@ -38,7 +39,7 @@ this first.`,
 		if err != nil {
 			return err
 		}
-		declared, err := applyRunbook(ctx, c, book, namespace, tenant)
+		declared, err := applyRunbook(ctx, c, book, s)
 		if err != nil {
 			return err
 		}
@@ -50,53 +51,39 @@ this first.`,
 		}
 		return nil
 	})
-	a.addScopeFlags(cmd, &namespace, &tenant)
-	return a.addClientFlags(cmd)
+	return a.addClientFlags(s.addFlags(a, cmd))
 }
 
 // applyRunbook declares all but pipelines, in an order in which nobody misses
 // what it names, and lists what it declared.
-func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, namespace, tenant string) ([]string, error) {
+func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scoped) ([]string, error) {
 	declared := []string{}
-	scope := url.Values{"namespace": {namespace}, "tenant": {tenant}}
-	put := func(what, path, name string, query url.Values, body any) error {
-		full, err := url.JoinPath(path, url.PathEscape(name))
-		if err != nil {
-			return err
+	put := func(kind, path, name string, query url.Values, body any) error {
+		r := request{method: http.MethodPut, path: machine[any]{path: path}.of(name), query: query, body: body}
+		if _, err := c.json(ctx, r, &json.RawMessage{}); err != nil {
+			return fmt.Errorf("%s %q: %w", kind, name, err)
 		}
-		if _, err := c.json(ctx, request{method: http.MethodPut, path: full, query: query, body: body}, &json.RawMessage{}); err != nil {
-			return fmt.Errorf("%s %q: %w", what, name, err)
-		}
-		declared = append(declared, what+" "+name)
+		declared = append(declared, kind+" "+name)
 		return nil
 	}
 	for _, q := range book.Queues {
-		if err := put("queue", "/v1/queues", q.Name, scope, q.Config); err != nil {
+		if err := put("queue", "/v1/queues", q.Name, s.query(), q.Config); err != nil {
 			return declared, err
 		}
 	}
-	for _, s := range book.Semaphores {
-		if err := put("semaphore", "/v1/semaphores", s.Name, scope, map[string]uint32{"slots": s.Slots}); err != nil {
+	for _, sem := range book.Semaphores {
+		if err := put("semaphore", "/v1/semaphores", sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots}); err != nil {
 			return declared, err
 		}
 	}
-	for _, s := range book.Subscriptions(namespace, tenant) {
-		body := struct {
-			Match core.EventMatch `json:"match"`
-			Do    core.Reaction   `json:"do"`
-		}{s.Match, s.Do}
-		if err := put("subscriber", "/v1/subscribers", s.Name, nil, body); err != nil {
+	for _, sub := range book.Subscriptions(s.namespace, s.tenant) {
+		if err := put("subscriber", "/v1/subscribers", sub.Name, nil, wire.SubscriberRequest{Match: sub.Match, Do: sub.Do}); err != nil {
 			return declared, err
 		}
 	}
 	for _, w := range book.Workers {
-		body := struct {
-			Queue       string        `json:"queue"`
-			Concurrency uint32        `json:"concurrency,omitempty"`
-			PollMS      int64         `json:"poll_ms,omitempty"`
-			Do          core.WorkerDo `json:"do"`
-		}{w.Queue, w.Concurrency, w.PollMS, w.Do}
-		if err := put("worker", "/v1/workers", w.Name, scope, body); err != nil {
+		body := wire.WorkerRequest{Queue: w.Queue, Concurrency: w.Concurrency, PollMS: w.PollMS, Do: w.Do}
+		if err := put("worker", "/v1/workers", w.Name, s.query(), body); err != nil {
 			return declared, err
 		}
 	}
@@ -120,10 +107,10 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	if body.Definition, err = text.PlainJSON(def); err != nil {
 		return err
 	}
-	if body.Runbook == "" {
-		body.Runbook = book.Name
+	if body.Runbook == nil {
+		body.Runbook = &book.Name
 	}
-	_, err = applyRunbook(ctx, c, book, body.Namespace, body.Tenant)
+	_, err = applyRunbook(ctx, c, book, scoped{*body.Namespace, *body.Tenant})
 	return err
 }
 

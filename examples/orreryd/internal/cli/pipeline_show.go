@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,10 +11,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
-func (a *app) printPipeline(raw json.RawMessage, p core.Pipeline) error {
-	if a.json {
-		return a.printJSON(raw)
-	}
+func pipelineView(p core.Pipeline) view {
 	status := string(p.Phase.Type)
 	if p.Phase.Type == core.PhaseFailure && p.Phase.Recoverable {
 		status += ", can be retried"
@@ -24,37 +20,21 @@ func (a *app) printPipeline(raw json.RawMessage, p core.Pipeline) error {
 	for _, id := range p.DependsOn {
 		ids = append(ids, id.String())
 	}
-	err := a.printFields([][2]string{
-		{"id", p.ID.String()}, {"pipeline", p.Definition.Name}, {"label", p.Label}, {"runbook", p.Runbook},
-		{"scope", p.Namespace + "/" + p.Tenant}, {"status", status}, {"reason", cmp.Or(p.Phase.Error, p.Phase.Reason)},
-		{"waits for", waitText(p)}, {"depends on", strings.Join(ids, ", ")},
-		{"created", timeText(p.CreatedAt)}, {"started", timeText(p.StartedAt)}, {"finished", timeText(p.FinishedAt)},
-		{"ends by", timeText(p.EndsBy)}, {"holds", holdsText(p.Holds)},
-	})
-	if err != nil {
-		return err
+	return view{
+		fields: [][2]string{
+			{"id", p.ID.String()}, {"pipeline", p.Definition.Name}, {"label", p.Label}, {"runbook", p.Runbook},
+			{"scope", p.Namespace + "/" + p.Tenant}, {"status", status}, {"reason", cmp.Or(p.Phase.Error, p.Phase.Reason)},
+			{"waits for", waitText(p)}, {"depends on", strings.Join(ids, ", ")},
+			{"created", timeText(p.CreatedAt)}, {"started", timeText(p.StartedAt)}, {"finished", timeText(p.FinishedAt)},
+			{"ends by", timeText(p.EndsBy)}, {"holds", holdsText(p.Holds)},
+		},
+		tables: []table{
+			{[]string{"PHASE", "DOES", "STATE", "ATTEMPTS", "STARTED (UTC)", "TOOK", "NOTE"}, phaseRows(p)},
+			{[]string{"CHECKPOINT (UTC)", "PHASE", "MESSAGE"}, rowsOf(p.Checkpoints, func(c core.Checkpoint) []string {
+				return []string{shortTime(c.Timestamp), cell(c.Phase, 32), cell(c.Message, 80)}
+			})},
+		},
 	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	if err := a.printTable([]string{"PHASE", "DOES", "STATE", "ATTEMPTS", "STARTED (UTC)", "TOOK", "NOTE"}, phaseRows(p)); err != nil {
-		return err
-	}
-	return a.printCheckpoints(p.Checkpoints)
-}
-
-func (a *app) printCheckpoints(list []core.Checkpoint) error {
-	if len(list) == 0 {
-		return nil
-	}
-	rows := make([][]string, 0, len(list))
-	for _, c := range list {
-		rows = append(rows, []string{shortTime(c.Timestamp), text.OrDash(text.Clip(c.Phase, 32)), text.OrDash(text.Clip(c.Message, 80))})
-	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	return a.printTable([]string{"CHECKPOINT (UTC)", "PHASE", "MESSAGE"}, rows)
 }
 
 // phaseRows shows each phase of the definition: how it went last, what it does
@@ -70,18 +50,16 @@ func phaseRows(p core.Pipeline) [][]string {
 		h, gone := last[d.Name]
 		switch {
 		case p.Phase.Type == core.PhaseRunning && p.Phase.Name == d.Name:
-			row[2], row[3], row[4] = "running", attempts(p.Attempt), shortTime(p.PhaseStartedAt)
-			row[6] = text.OrDash(text.Clip(noteOf(p, d), 300))
+			row[2], row[3], row[4] = "running", number(p.Attempt), shortTime(p.PhaseStartedAt)
+			row[6] = cell(noteOf(p, d), 300)
 		case gone:
-			row[2], row[3], row[4], row[5] = string(h.Outcome), attempts(h.Attempts), shortTime(h.StartedAt), took(h.StartedAt, h.EndedAt)
-			row[6] = text.OrDash(text.Clip(h.Reason, 300))
+			row[2], row[3], row[4], row[5] = string(h.Outcome), number(h.Attempts), shortTime(h.StartedAt), took(h.StartedAt, h.EndedAt)
+			row[6] = cell(h.Reason, 300)
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
-
-func attempts(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 
 // noteOf says what the running phase wants of people, or why its last attempt
 // failed.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // B7: what is due leads on to pipelines and queues.
@@ -47,7 +48,7 @@ run = { tool = "command", input = { argv = ["echo", "hello ${who}"] } }
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusAccepted, resp.StatusCode)
-	v := p.until("orders", "the order is there", func(v queueView) bool { return v.Items.Ready == 1 })
+	v := p.until("orders", "the order is there", func(v wire.Queue) bool { return v.Items.Ready == 1 })
 	assert.EqualValues(t, 1, v.Totals.Pushed)
 	var items struct{ Items []core.QueueItem }
 	require.NoError(t, json.Unmarshal([]byte(p.ok("queue", "items", "orders", "--json")), &items))

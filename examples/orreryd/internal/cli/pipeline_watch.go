@@ -18,38 +18,34 @@ import (
 const watchEvery = 500 * time.Millisecond
 
 func (a *app) pipelineWatch(m machine[core.Pipeline]) *cobra.Command {
-	return &cobra.Command{
-		Use:   "watch ID",
-		Short: "Print how a pipeline goes until it ends, and end with 1 if it failed or was cancelled",
-		Long: `Print how a pipeline goes, from its first phase until it ends: a line for each phase
+	return m.sending(verb{
+		use:   "watch",
+		short: "Print how a pipeline goes until it ends, and end with 1 if it failed or was cancelled",
+		long: `Print how a pipeline goes, from its first phase until it ends: a line for each phase
 that begins to run or that has ended, what it waits for, and what became of it. It
 looks twice a second: of a phase that is quicker only the end is seen. A daemon that is
 restarted meanwhile is waited for, up to a minute. With --json each line is the
 pipeline as it is then.`,
-		Example: "  orreryd pipeline watch 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		Args:    oneID,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			seen := map[string]bool{}
-			for n := 0; ; n++ {
-				var p core.Pipeline
-				raw, err := m.look(ctx, c, args[0], nil, &p, n > 0)
-				if err != nil {
-					return err
-				}
-				if err := a.printNews(raw, p, seen); err != nil {
-					return err
-				}
-				if p.Phase.Type.Ended() {
-					return pipelineError(p)
-				}
-				select {
-				case <-ctx.Done():
-					return fmt.Errorf("interrupted while watching pipeline %s: %w", p.ID, context.Cause(ctx))
-				case <-time.After(watchEvery):
-				}
+		example: "  orreryd pipeline watch 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+	}, func(ctx context.Context, c *client, _ request, args []string) error {
+		seen := map[string]bool{}
+		for known := false; ; known = true {
+			var p core.Pipeline
+			raw, err := m.look(ctx, c, args[0], nil, &p, known)
+			if err != nil {
+				return err
 			}
-		}),
-	}
+			if err := a.printNews(raw, p, seen); err != nil {
+				return err
+			}
+			if p.Phase.Type.Ended() {
+				return pipelineError(p)
+			}
+			if err := pause(ctx, watchEvery); err != nil {
+				return fmt.Errorf("interrupted while watching pipeline %s: %w", p.ID, err)
+			}
+		}
+	})
 }
 
 // printNews prints what was not seen before.
@@ -99,7 +95,7 @@ func watchLines(p core.Pipeline) []string {
 	case core.PhaseRunning:
 		state := "running"
 		if p.Attempt > 1 {
-			state += ", attempt " + attempts(p.Attempt)
+			state += ", attempt " + number(p.Attempt)
 		}
 		line(p.PhaseStartedAt, p.Phase.Name, state, waitText(p))
 	case core.PhaseInit, core.PhaseBlocked:

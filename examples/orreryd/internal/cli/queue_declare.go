@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -47,14 +45,7 @@ func (f *queueFlags) body(a *app, cmd *cobra.Command) (any, error) {
 				return nil, usagef("give either --config or --%s, not both", other)
 			}
 		}
-		b, err := a.readArgument("config", f.config)
-		if err != nil {
-			return nil, err
-		}
-		if !json.Valid(b) {
-			return nil, usagef("--config: %q is not valid JSON", text.Clip(string(b), 60))
-		}
-		return json.RawMessage(b), nil
+		return a.needJSON("config", f.config)
 	}
 	c := core.QueueConfig{
 		VisibilityTimeoutMS: f.visibility.Milliseconds(), DeadLetterQueue: f.deadLetters,
@@ -102,85 +93,62 @@ func parseRate(flag, v string) (core.QueueRate, error) {
 
 func (q *queue) declare() *cobra.Command {
 	var f queueFlags
-	cmd := &cobra.Command{
-		Use:   "declare NAME",
-		Short: "Declare a queue, or replace its configuration",
-		Long: `Declare a queue, or replace the configuration of one: what is not given has its
+	var cmd *cobra.Command
+	cmd = q.verb(verb{
+		use:   "declare",
+		short: "Declare a queue, or replace its configuration",
+		long: `Declare a queue, or replace the configuration of one: what is not given has its
 default afterwards. A push to a queue that was not declared makes it with the
 defaults.`,
-		Example: `  orreryd queue declare mail --visibility 1m --max-attempts 5 --backoff 10s --dead-letters mail-dead
+		example: `  orreryd queue declare mail --visibility 1m --max-attempts 5 --backoff 10s --dead-letters mail-dead
   orreryd queue declare api-calls --rate 100/1s --key-concurrency 1
   orreryd queue declare mail --config '{"visibility_timeout_ms": 60000, "retry": {"max_attempts": 5, "no_retry": ["no such user"]}}'`,
-		Args: oneQueue, ValidArgsFunction: q.completeName,
-	}
-	cmd.RunE = q.a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body, err := f.body(q.a, cmd)
-		if err != nil {
-			return err
-		}
-		var v queueView
-		raw, err := c.json(ctx, request{method: http.MethodPut, path: queuePath(args[0]), query: q.scope(), body: body}, &v)
-		return errorOr(err, func() error { return q.printQueue(raw, v) })
+		method: http.MethodPut,
+		body:   func([]string) (any, error) { return f.body(q.a, cmd) },
 	})
 	f.add(cmd)
 	return cmd
 }
 
-// moved is the answer to redrive and purge.
-type moved struct {
-	Moved uint32 `json:"moved"`
-	More  bool   `json:"more"`
-}
-
-// moveAll asks again while there is more, up to limit items; 0: all.
-func (q *queue) moveAll(ctx context.Context, c *client, path string, limit int, body map[string]any) (total moved, err error) {
-	const most = core.MaxQueueBatch
-	for {
-		batch := most
+// moveAll asks again while there is more, up to limit items, 0: all; and says what was done.
+func (q *queue) moveAll(ctx context.Context, c *client, r request, body map[string]any, limit int, done string) error {
+	var total core.QueueMoved
+	for more := true; more; {
+		body["limit"] = core.MaxQueueBatch
 		if limit > 0 {
-			batch = min(most, limit-int(total.Moved))
+			body["limit"] = min(core.MaxQueueBatch, limit-int(total.Moved))
 		}
-		body["limit"] = batch
-		var m moved
-		if _, err := c.json(ctx, request{method: http.MethodPost, path: path, query: q.scope(), body: body}, &m); err != nil {
-			return total, err
+		r.body = body
+		var m core.QueueMoved
+		if _, err := c.json(ctx, r, &m); err != nil {
+			return err
 		}
 		total.Moved += m.Moved
 		total.More = m.More
-		if !m.More || limit > 0 && int(total.Moved) >= limit {
-			return total, nil
-		}
+		more = m.More && (limit == 0 || int(total.Moved) < limit)
 	}
-}
-
-func (q *queue) printMoved(m moved, what string) error {
 	if q.a.json {
-		return q.a.printJSON(m)
+		return q.a.printJSON(total)
 	}
-	text := fmt.Sprintf("%d items %s", m.Moved, what)
-	if m.Moved == 1 {
-		text = "1 item " + what
+	line := counted(int(total.Moved), "item") + " " + done
+	if total.More {
+		line += "; there are more"
 	}
-	if m.More {
-		text += "; there are more"
-	}
-	_, err := fmt.Fprintln(q.a.out, text)
-	return err
+	return q.a.printLine(nil, line)
 }
 
 func (q *queue) redrive() *cobra.Command {
 	var limit int
 	var item string
-	cmd := &cobra.Command{
-		Use:   "redrive NAME",
-		Short: "Give the dead items of a queue another chance",
-		Long: `Give dead items another chance, with no attempt counted. Those that died in this
+	cmd := q.sending(verb{
+		use:   "redrive",
+		short: "Give the dead items of a queue another chance",
+		long: `Give dead items another chance, with no attempt counted. Those that died in this
 queue are pending again; those that came to it as dead letters go back to the queue
 that they came from.`,
-		Example: "  orreryd queue redrive mail-dead\n  orreryd queue redrive mail --limit 10",
-		Args:    oneQueue, ValidArgsFunction: q.completeName,
-	}
-	cmd.RunE = q.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		example: "  orreryd queue redrive mail-dead\n  orreryd queue redrive mail --limit 10",
+		path:    "redrive",
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		body := map[string]any{}
 		if item != "" {
 			if err := checkID(item); err != nil {
@@ -189,8 +157,7 @@ that they came from.`,
 			body["item"] = item
 			limit = 1
 		}
-		m, err := q.moveAll(ctx, c, queuePath(args[0], "redrive"), limit, body)
-		return errorOr(err, func() error { return q.printMoved(m, "redriven") })
+		return q.moveAll(ctx, c, r, body, limit, "redriven")
 	})
 	cmd.Flags().StringVar(&item, "item", "", "only the item of that `id`")
 	cmd.Flags().IntVar(&limit, "limit", 0, "`number` of items at most, oldest first (default all)")
@@ -198,26 +165,24 @@ that they came from.`,
 }
 
 // purgeable are the states that can be purged.
-var purgeable = []string{string(core.ItemPending), string(core.ItemFailed), string(core.ItemDead), string(core.ItemCompleted)}
+var purgeable = wordsOf(core.ItemPending, core.ItemFailed, core.ItemDead, core.ItemCompleted)
 
 func (q *queue) purge() *cobra.Command {
 	var limit int
 	var states []string
 	var reason string
-	cmd := &cobra.Command{
-		Use:     "purge NAME",
-		Short:   "Remove items from a queue: all that nobody holds, or by their state",
-		Example: "  orreryd queue purge mail\n  orreryd queue purge mail --state dead --state failed --reason \"wrong address\"",
-		Args:    oneQueue, ValidArgsFunction: q.completeName,
-	}
-	cmd.RunE = q.a.withClient(func(ctx context.Context, c *client, args []string) error {
+	cmd := q.sending(verb{
+		use:     "purge",
+		short:   "Remove items from a queue: all that nobody holds, or by their state",
+		example: "  orreryd queue purge mail\n  orreryd queue purge mail --state dead --state failed --reason \"wrong address\"",
+		path:    "purge",
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		for _, s := range states {
 			if err := checkOneOf("state", s, purgeable); err != nil {
 				return err
 			}
 		}
-		m, err := q.moveAll(ctx, c, queuePath(args[0], "purge"), limit, map[string]any{"states": states, "reason": reason})
-		return errorOr(err, func() error { return q.printMoved(m, "removed") })
+		return q.moveAll(ctx, c, r, map[string]any{"states": states, "reason": reason}, limit, "removed")
 	})
 	f := cmd.Flags()
 	f.StringArrayVar(&states, "state", nil, "only in that `state`: pending, failed, dead or completed; may be repeated")

@@ -13,42 +13,47 @@ import (
 
 // item are the commands about one item, whoever holds it.
 func (q *queue) item() *cobra.Command {
+	shows := q.sending(verb{
+		use: "show NAME ID", short: "Show an item: its data, its state, and why it is in it", args: queueAndID,
+		example: "  orreryd queue item show mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+		method:  http.MethodGet, path: "items/{}",
+	}, func(ctx context.Context, c *client, r request, args []string) error {
+		var i core.QueueItem
+		raw, err := c.json(ctx, r, &i)
+		if err != nil {
+			return err
+		}
+		return q.a.print(raw, itemView(args[0], i))
+	})
+	removes := q.saying(verb{
+		use: "remove NAME ID", short: "Remove an item that is pending, failed or dead", args: queueAndID,
+		example: "  orreryd queue item remove mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+		method:  http.MethodDelete, path: "items/{}",
+	}, itemIs("is removed"))
 	return group("item", "Show or remove one item of a queue",
 		`Show or remove one item of a queue. Who holds an item speaks of it with complete, fail,
-extend and release.`, q.itemShow(), q.itemRemove())
+extend and release.`, shows, removes)
 }
 
-func (q *queue) itemShow() *cobra.Command {
-	return &cobra.Command{
-		Use:     "show NAME ID",
-		Short:   "Show an item: its data, its state, and why it is in it",
-		Example: "  orreryd queue item show mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		Args:    queueAndID, ValidArgsFunction: q.completeName,
-		RunE: q.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			var i core.QueueItem
-			raw, err := c.json(ctx, request{method: http.MethodGet, path: queuePath(args[0], "items", args[1]), query: q.scope()}, &i)
-			return errorOr(err, func() error { return q.printItem(raw, args[0], i) })
-		}),
-	}
+// itemIs says what was done with the item that the second argument names.
+func itemIs(done string) func(args []string) string {
+	return func(args []string) string { return fmt.Sprintf("item %s %s", args[1], done) }
 }
 
-func (q *queue) printItem(raw json.RawMessage, name string, i core.QueueItem) error {
-	if q.a.json {
-		return q.a.printJSON(raw)
-	}
+func itemView(queue string, i core.QueueItem) view {
 	s := i.State
 	from := ""
 	if i.Origin != nil {
 		from = fmt.Sprintf("queue %s, item %s, dead at attempt %d: %s", i.Origin.Name, i.Origin.Item, i.Origin.Attempts, i.Origin.Error)
 	}
-	return q.a.printFields([][2]string{
-		{"id", i.ID.String()}, {"queue", name}, {"data", oneLineJSON(i.Data)},
+	return view{fields: [][2]string{
+		{"id", i.ID.String()}, {"queue", queue}, {"data", oneLineJSON(i.Data)},
 		{"priority", fmt.Sprint(i.Priority)}, {"key", i.Key}, {"dedup key", i.DedupKey},
-		{"state", string(s.Type)}, {"holder", s.Holder}, {"attempts", attempts(i.Attempts)},
+		{"state", string(s.Type)}, {"holder", s.Holder}, {"attempts", number(i.Attempts)},
 		{"reason", s.Reason}, {"error", s.Error}, {"last error", lastError(i)}, {"result", jsonOr(s.Result)},
 		{"created", timeText(i.CreatedAt)}, {"taken", timeText(s.TakenAt)}, {untilLabel(s.Type), timeText(s.Until)}, {"ended", timeText(s.At)},
 		{"came from", from},
-	})
+	}}
 }
 
 // lastError is why the attempt before failed, where the state does not say it.
@@ -79,21 +84,4 @@ func jsonOr(v json.RawMessage) string {
 		return ""
 	}
 	return oneLineJSON(v)
-}
-
-func (q *queue) itemRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME ID",
-		Short:   "Remove an item that is pending, failed or dead",
-		Example: "  orreryd queue item remove mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		Args:    queueAndID, ValidArgsFunction: q.completeName,
-		RunE: q.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			_, err := c.json(ctx, request{method: http.MethodDelete, path: queuePath(args[0], "items", args[1]), query: q.scope()}, nil)
-			if err != nil || q.a.json {
-				return err
-			}
-			_, err = fmt.Fprintf(q.a.out, "item %s is removed\n", args[1])
-			return err
-		}),
-	}
 }

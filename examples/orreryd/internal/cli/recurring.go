@@ -5,86 +5,63 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // recurring are the commands about recurring actions, which belong to one
 // tenant of one namespace.
 type recurring struct {
-	a                 *app
-	namespace, tenant string
+	a     *app
+	scope scoped
+	machine[core.RecurringAction]
 }
 
 func (a *app) recurringCommand() *cobra.Command {
 	r := &recurring{a: a}
-	cmd := group("recurring", "Add, list, show, change, pause and delete recurring actions",
+	const path = "/v1/recurring"
+	r.machine = machine[core.RecurringAction]{
+		a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: recurringView,
+		complete: completing(a, path, "recurring_actions", &r.scope, func(s wire.RecurringSummary) (name, about string) {
+			return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
+		}),
+	}
+	states := machine[wire.RecurringState]{a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: stateView, complete: r.complete}
+	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
-		r.add(), r.list(), r.show(), r.update(), r.pause(), r.resume(), r.delete(), r.trigger(), r.history(), r.preview())
-	a.addScopeFlags(cmd, &r.namespace, &r.tenant)
-	return a.addClientFlags(cmd)
+		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
+		states.reasoned("pause", "Disable a recurring action until it is resumed"),
+		states.post("resume", "resume", "Enable a recurring action, from its next time after now"),
+		r.saying(verb{use: "delete", short: "Delete a recurring action; what it made goes on", method: http.MethodDelete}, func(args []string) string {
+			return fmt.Sprintf("recurring action %s is deleted", args[0])
+		}),
+		r.post("trigger", "trigger", "Make one occurrence now; the schedule stays as it is"), r.history(), r.preview())))
 }
 
-// scope gives the query that every request carries (002 section 4).
-func (r *recurring) scope() url.Values {
-	return url.Values{"namespace": {r.namespace}, "tenant": {r.tenant}}
-}
-
-func recurringPath(id string, more ...string) string {
-	p, _ := url.JoinPath("/v1/recurring", append([]string{url.PathEscape(id)}, more...)...)
-	return p
+// stateView says what pause and resume have led to.
+func stateView(s wire.RecurringState) view {
+	state := "disabled"
+	if s.Enabled {
+		state = "enabled, next at " + timeText(s.NextExecutionAt)
+	}
+	return view{line: fmt.Sprintf("recurring action %s is %s", s.ID, state)}
 }
 
 // recurringRequest is the body of POST and PUT /v1/recurring; a nil field is
 // left out.
 type recurringRequest struct {
-	Namespace            *string           `json:"namespace,omitempty"`
-	Tenant               *string           `json:"tenant,omitempty"`
-	CronExpr             *string           `json:"cron_expr,omitempty"`
-	Timezone             *string           `json:"timezone,omitempty"`
-	Provider             *string           `json:"provider,omitempty"`
-	ActionType           *string           `json:"action_type,omitempty"`
-	Payload              json.RawMessage   `json:"payload,omitempty"`
-	Metadata             map[string]string `json:"metadata,omitempty"`
-	DedupKey             *string           `json:"dedup_key,omitempty"`
-	Description          *string           `json:"description,omitempty"`
-	Labels               map[string]string `json:"labels,omitempty"`
-	EndsAt               *string           `json:"ends_at,omitempty"`
-	Enabled              *bool             `json:"enabled,omitempty"`
-	StartDeadlineSeconds *int64            `json:"start_deadline_seconds,omitempty"`
-	Policy               *policy           `json:"policy,omitempty"`
-}
-
-// recurringCreated is the answer to POST /v1/recurring.
-type recurringCreated struct {
-	RecurringID   uuid.UUID    `json:"recurring_id"`
-	NextExecution effects.Time `json:"next_execution"`
-	CronExpr      string       `json:"cron_expr"`
-	Timezone      string       `json:"timezone"`
-	Enabled       bool         `json:"enabled"`
-}
-
-// recurringSummary is an entry of GET /v1/recurring.
-type recurringSummary struct {
-	ID              uuid.UUID    `json:"id"`
-	CronExpr        string       `json:"cron_expr"`
-	Timezone        string       `json:"timezone"`
-	Enabled         bool         `json:"enabled"`
-	Description     string       `json:"description"`
-	Provider        string       `json:"provider"`
-	ActionType      string       `json:"action_type"`
-	NextExecutionAt effects.Time `json:"next_execution_at"`
-	LastExecutedAt  effects.Time `json:"last_executed_at"`
-	ExecutionCount  uint64       `json:"execution_count"`
+	wire.RecurringRequest
+	CronExpr   *string `json:"cron_expr,omitempty"`
+	Provider   *string `json:"provider,omitempty"`
+	ActionType *string `json:"action_type,omitempty"`
+	EndsAt     *string `json:"ends_at,omitempty"`
 }
 
 // definition are the flags of add and update.
@@ -137,13 +114,7 @@ func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
 		body.StartDeadlineSeconds = &s
 	}
 	var err error
-	if body.Policy, err = d.policy(cmd); err != nil {
-		return body, err
-	}
-	if body.Metadata, err = parsePairs("meta", d.meta); err != nil {
-		return body, err
-	}
-	body.Labels, err = parsePairs("label-kv", d.labels)
+	body.Policy, body.Metadata, body.Labels, err = d.read(cmd)
 	return body, err
 }
 
@@ -188,36 +159,29 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			return err
 		}
 		enabled := !d.disabled
-		body.Namespace, body.Tenant, body.Provider, body.Payload, body.Enabled = &r.namespace, &r.tenant, &tool, input, &enabled
+		body.Namespace, body.Tenant, body.Provider, body.Payload, body.Enabled = &r.scope.namespace, &r.scope.tenant, &tool, input, &enabled
 		if input == nil {
 			body.Payload = json.RawMessage("{}")
 		}
 		if body.ActionType == nil {
 			body.ActionType = &tool // 002 wants one; tools that tell no types apart ignore it
 		}
-		var created recurringCreated
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/recurring", query: r.scope(), body: body}, &created)
-		if err != nil || r.a.json {
-			return errorOr(err, func() error { return r.a.printJSON(raw) })
+		var created wire.RecurringCreated
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: r.path, query: r.scope.query(), body: body}, &created)
+		if err != nil {
+			return err
 		}
 		next := timeText(created.NextExecution)
 		if !created.Enabled {
 			next = "none: it is disabled"
 		}
-		return r.a.printFields([][2]string{
+		return r.a.print(raw, view{fields: [][2]string{
 			{"id", created.RecurringID.String()}, {"cron", created.CronExpr}, {"in words", inWords(created.CronExpr, created.Timezone)}, {"next", next},
-		})
+		}})
 	})
 	d.addFlags(cmd)
 	cmd.Flags().BoolVar(&d.disabled, "disabled", false, "do not fire until it is resumed")
 	return cmd
-}
-
-func errorOr(err error, then func() error) error {
-	if err != nil {
-		return err
-	}
-	return then()
 }
 
 func (r *recurring) update() *cobra.Command {
@@ -251,13 +215,10 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		case len(argv) > 0:
 			body.Payload, err = commandInput(argv)
 		case cmd.Flags().Changed("input"):
-			body.Payload, err = r.a.readArgument("input", d.input)
+			body.Payload, err = r.a.readJSON("input", d.input)
 		}
 		if err != nil {
 			return err
-		}
-		if len(body.Payload) > 0 && !json.Valid(body.Payload) {
-			return usagef("--input: %q is not valid JSON", text.Clip(string(body.Payload), 60))
 		}
 		if cmd.Flags().Changed("tool") {
 			body.Provider = &d.tool
@@ -269,9 +230,7 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		if len(fields) == 0 {
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
-		var ra core.RecurringAction
-		raw, err := c.json(ctx, request{method: http.MethodPut, path: recurringPath(args[0]), query: r.scope(), body: fields}, &ra)
-		return errorOr(err, func() error { return r.a.printRecurring(raw, ra) })
+		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: fields}, nil)
 	})
 	d.addFlags(cmd)
 	return cmd
@@ -290,7 +249,7 @@ func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Comman
 		}
 	}
 	var ra core.RecurringAction
-	if _, err := c.json(ctx, request{method: http.MethodGet, path: recurringPath(id), query: r.scope()}, &ra); err != nil {
+	if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(id), query: r.scope.query()}, &ra); err != nil {
 		return err
 	}
 	if !given("on-interrupt") {
@@ -324,120 +283,29 @@ func clearing(body recurringRequest) (map[string]json.RawMessage, error) {
 }
 
 func (r *recurring) list() *cobra.Command {
-	var enabled bool
-	var limit int
-	var token string
-	var all bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the recurring actions of a tenant, newest first",
-		Example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
-		Args:    noArgs,
-	}
-	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		q := r.scope()
-		if cmd.Flags().Changed("enabled") {
-			q.Set("enabled", strconv.FormatBool(enabled))
-		}
-		raws, list, next, err := pages[recurringSummary](ctx, c, "/v1/recurring", "recurring_actions", q, limit, token, all)
-		if err != nil {
-			return err
-		}
-		if r.a.json {
-			return r.a.printJSON(map[string]any{"recurring_actions": raws, "next_page_token": next})
-		}
-		rows := make([][]string, 0, len(list))
-		for _, s := range list {
+	return listing[wire.RecurringSummary]{
+		short:   "List the recurring actions of a tenant, newest first",
+		example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
+		path:    r.path, field: "recurring_actions", scope: &r.scope, none: "no recurring actions of tenant %s in namespace %s",
+		filters: []filter{switchedBy("enabled")},
+		header:  []string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
+		row: func(s wire.RecurringSummary) []string {
 			state := "enabled"
 			if !s.Enabled {
 				state = "disabled"
 			}
-			rows = append(rows, []string{
+			return []string{
 				s.ID.String(), state, text.Clip(s.CronExpr, 30), text.Clip(s.Timezone, 24), text.Clip(s.Provider, 20),
-				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), strconv.FormatUint(s.ExecutionCount, 10), text.OrDash(text.Clip(s.Description, 40)),
-			})
-		}
-		return r.a.printPage([]string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
-			rows, fmt.Sprintf("no recurring actions of tenant %s in namespace %s", text.Clean(r.tenant), text.Clean(r.namespace)), next)
-	})
-	cmd.Flags().BoolVar(&enabled, "enabled", false, "only those that are enabled, or with --enabled=false only those that are not; both without the flag")
-	addPageFlags(cmd, &limit, &token, &all)
-	return cmd
-}
-
-func (r *recurring) show() *cobra.Command {
-	return r.detail("show ID", "Show a recurring action", http.MethodGet, "")
-}
-
-func (r *recurring) trigger() *cobra.Command {
-	return r.detail("trigger ID", "Make one occurrence now; the schedule stays as it is", http.MethodPost, "trigger")
-}
-
-// detail is a command about one recurring action that answers with it.
-func (r *recurring) detail(use, short, method, verb string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: oneID, ValidArgsFunction: r.complete,
-		RunE: r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			path := recurringPath(args[0])
-			if verb != "" {
-				path = recurringPath(args[0], verb)
+				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), number(s.ExecutionCount), cell(deref(s.Description), 40),
 			}
-			var ra core.RecurringAction
-			raw, err := c.json(ctx, request{method: method, path: path, query: r.scope()}, &ra)
-			return errorOr(err, func() error { return r.a.printRecurring(raw, ra) })
-		}),
+		},
+	}.command(r.a)
+}
+
+// deref gives the text; empty for none.
+func deref(s *string) string {
+	if s == nil {
+		return ""
 	}
-}
-
-func (r *recurring) pause() *cobra.Command {
-	var reason string
-	cmd := r.switched("pause ID", "Disable a recurring action until it is resumed", "pause", func() any {
-		return map[string]string{"reason": reason}
-	})
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
-	return cmd
-}
-
-func (r *recurring) resume() *cobra.Command {
-	return r.switched("resume ID", "Enable a recurring action, from its next time after now", "resume", nil)
-}
-
-func (r *recurring) switched(use, short, verb string, body func() any) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Args: oneID, ValidArgsFunction: r.complete,
-		RunE: r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			q := request{method: http.MethodPost, path: recurringPath(args[0], verb), query: r.scope()}
-			if body != nil {
-				q.body = body()
-			}
-			var s recurringSummary
-			raw, err := c.json(ctx, q, &s)
-			if err != nil {
-				return err
-			}
-			if r.a.json {
-				return r.a.printJSON(raw)
-			}
-			text := "disabled"
-			if s.Enabled {
-				text = "enabled, next at " + timeText(s.NextExecutionAt)
-			}
-			_, err = fmt.Fprintf(r.a.out, "recurring action %s is %s\n", s.ID, text)
-			return err
-		}),
-	}
-}
-
-func (r *recurring) delete() *cobra.Command {
-	return &cobra.Command{
-		Use: "delete ID", Short: "Delete a recurring action; what it made goes on", Args: oneID, ValidArgsFunction: r.complete,
-		RunE: r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			_, err := c.json(ctx, request{method: http.MethodDelete, path: recurringPath(args[0]), query: r.scope()}, nil)
-			if err != nil || r.a.json {
-				return err
-			}
-			_, err = fmt.Fprintf(r.a.out, "recurring action %s is deleted\n", args[0])
-			return err
-		}),
-	}
+	return *s
 }

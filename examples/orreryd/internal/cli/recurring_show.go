@@ -3,69 +3,52 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (r *recurring) history() *cobra.Command {
-	var limit int
-	var token string
-	var all bool
-	cmd := &cobra.Command{
-		Use: "history ID", Short: "List what was decided about each due time, newest first", Args: oneID, ValidArgsFunction: r.complete,
-		RunE: r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			raws, list, next, err := pages[core.Occurrence](ctx, c, recurringPath(args[0], "history"), "history", r.scope(), limit, token, all)
-			if err != nil {
-				return err
-			}
-			if r.a.json {
-				return r.a.printJSON(map[string]any{"history": raws, "next_page_token": next})
-			}
-			rows := make([][]string, 0, len(list))
-			for _, o := range list {
-				rows = append(rows, occurrenceRow(o, actionOf(o)))
-			}
-			return r.a.printPage([]string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", "ACTION", "NOTE"}, rows, "nothing has been due yet", next)
-		}),
-	}
-	addPageFlags(cmd, &limit, &token, &all)
-	return cmd
+	return history(r.machine, "ACTION", "List what was decided about each due time, newest first", func(_ string, o core.Occurrence) string {
+		return idOr(o.ActionID)
+	}).command(r.a)
 }
 
-// actionOf names the action of an occurrence; empty where none was made.
-func actionOf(o core.Occurrence) string {
-	if o.ActionID == uuid.Nil {
-		return ""
+// history lists what was decided about each due time of what has a schedule; made names
+// what came of one.
+func history[S any](m machine[S], column, short string, made func(name string, o core.Occurrence) string) listing[core.Occurrence] {
+	return listing[core.Occurrence]{
+		use: "history " + m.arg, short: short, args: m.args, complete: m.complete,
+		path: m.path, of: "history", field: "history", scope: m.scope, none: "nothing has been due yet",
+		rows: func(args []string, list []core.Occurrence) ([]string, [][]string) {
+			return []string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", column, "NOTE"},
+				rowsOf(list, func(o core.Occurrence) []string { return occurrenceRow(o, made(args[0], o)) })
+		},
 	}
-	return o.ActionID.String()
 }
 
 // occurrenceRow is a row of a history; made names what came of it.
 func occurrenceRow(o core.Occurrence, made string) []string {
-	count := strconv.FormatUint(o.Count, 10)
+	count := number(o.Count)
 	if o.CountCapped {
 		count += "+"
 	}
-	took, reason := "-", o.Reason
-	if !o.StartedAt.IsZero() && !o.FinishedAt.IsZero() {
-		took = o.FinishedAt.Sub(o.StartedAt).String()
-	}
+	reason := o.Reason
 	if o.Manual {
 		reason = strings.TrimSpace("triggered by hand " + reason)
 	}
-	return []string{shortTime(o.DueAt), text.Clip(string(o.Verdict), 14), count, text.OrDash(text.Clip(o.Outcome, 12)), took, text.OrDash(made), text.OrDash(text.Clip(reason, 60))}
+	return []string{
+		shortTime(o.DueAt), text.Clip(string(o.Verdict), 14), count, cell(o.Outcome, 12), took(o.StartedAt, o.FinishedAt), text.OrDash(made), cell(reason, 60),
+	}
 }
 
 func (r *recurring) preview() *cobra.Command {
@@ -98,14 +81,19 @@ those of an expression.`,
 		}
 		if len(args) == 0 {
 			p, err := previewOf(cron, cmp.Or(tz, "UTC"), n, effects.TimeOf(time.Now()))
-			return errorOr(err, func() error { return r.printPreview(p) })
+			if err != nil {
+				return err
+			}
+			return r.printPreview(p)
 		}
 		return r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-			q := r.scope()
-			q.Set("n", strconv.Itoa(n))
-			var p preview
-			_, err := c.json(ctx, request{method: http.MethodGet, path: recurringPath(args[0], "preview"), query: q}, &p)
-			return errorOr(err, func() error { return r.printPreview(p) })
+			q := r.scope.query()
+			q.Set("n", number(n))
+			var p wire.Preview
+			if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(args[0], "preview"), query: q}, &p); err != nil {
+				return err
+			}
+			return r.printPreview(p)
 		})(cmd, args)
 	}
 	f := cmd.Flags()
@@ -116,38 +104,29 @@ those of an expression.`,
 	return cmd
 }
 
-// preview is the answer of the API's preview.
-type preview struct {
-	CronExpr    string         `json:"cron_expr"`
-	Timezone    string         `json:"timezone"`
-	Description string         `json:"description"`
-	Times       []effects.Time `json:"times"`
-}
-
-func previewOf(expr, zone string, n int, now effects.Time) (preview, error) {
+func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error) {
 	s, err := parseCron(expr, zone)
 	if err != nil {
-		return preview{}, err
+		return wire.Preview{}, err
 	}
-	return preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n)}, nil
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n)}, nil
 }
 
-func (r *recurring) printPreview(p preview) error {
+func (r *recurring) printPreview(p wire.Preview) error {
 	if r.a.json {
 		return r.a.printJSON(p)
 	}
 	if _, err := fmt.Fprintf(r.a.out, "%s\n", text.Clean(p.Description)); err != nil {
 		return err
 	}
-	rows := make([][]string, 0, len(p.Times))
-	for _, t := range p.Times {
-		rows = append(rows, []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)})
-	}
+	rows := rowsOf(p.Times, func(t effects.Time) []string {
+		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
+	})
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(r.a.out, "it never fires")
 		return err
 	}
-	return r.a.printTable([]string{"UTC", text.Clip(p.Timezone, 40)}, rows)
+	return r.a.printTable(table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows})
 }
 
 // localTime shows a time in a zone; the zone is embedded, as the scheduler's is.
@@ -167,23 +146,20 @@ func inWords(expr, zone string) string {
 	return s.Describe()
 }
 
-func (a *app) printRecurring(raw json.RawMessage, r core.RecurringAction) error {
-	if a.json {
-		return a.printJSON(raw)
-	}
+func recurringView(r core.RecurringAction) view {
 	state, t := "enabled", r.ActionTemplate
 	if !r.Enabled {
 		state = "disabled: " + cmp.Or(r.DisabledReason, "no reason was kept")
 	}
-	return a.printFields([][2]string{
+	return view{fields: [][2]string{
 		{"id", r.ID.String()}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
 		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone)},
 		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)}, {"ends", timeText(r.EndsAt)},
-		{"executed", strconv.FormatUint(r.ExecutionCount, 10)}, {"missed", strconv.FormatUint(r.MissedCount, 10)},
-		{"deduplicated", strconv.FormatUint(r.DeduplicatedCount, 10)},
+		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)},
+		{"deduplicated", number(r.DeduplicatedCount)},
 		{"tool", t.Provider}, {"type", t.ActionType}, {"payload", string(t.Payload)}, {"dedup key", t.DedupKey},
 		{"labels", pairs(r.Labels)}, {"metadata", pairs(t.Metadata)},
 		{"policy", policyText(r.Policy)},
 		{"created", timeText(r.CreatedAt)}, {"updated", timeText(r.UpdatedAt)},
-	})
+	}}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,19 +24,18 @@ type logFlags struct {
 
 func (j *jobCommands) logs() *cobra.Command {
 	var f logFlags
-	cmd := &cobra.Command{
-		Use:   "logs RUN",
-		Short: "Print what a run's pod has written",
-		Long: `Print what the pod of a run has written: of the latest attempt, unless --attempt names
+	var cmd *cobra.Command
+	cmd = j.runs.sending(verb{
+		use:   "logs",
+		short: "Print what a run's pod has written",
+		long: `Print what the pod of a run has written: of the latest attempt, unless --attempt names
 another one. While the pod runs it is read from there; afterwards what was kept of it
 is printed, of which the middle may be missing where it was long.
 
 With -f it goes on until the run has ended, also while there is no pod yet, and prints
 the attempts that follow too. It ends with 1 where the run did not complete.`,
-		Example: "  orreryd run logs nightly-report:2026-03-01T02:00:00.000Z\n  orreryd run logs -f 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		Args:    oneArg("RUN"),
-	}
-	cmd.RunE = j.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		example: "  orreryd run logs nightly-report:2026-03-01T02:00:00.000Z\n  orreryd run logs -f 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+	}, func(ctx context.Context, c *client, _ request, args []string) error {
 		if cmd.Flags().Changed("attempt") && (f.attempt < 0 || f.attempt > core.MaxRetries) {
 			return usagef("--attempt: %d is not between 0, the first, and %d", f.attempt, core.MaxRetries)
 		}
@@ -86,10 +84,8 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 		} else if r.State.Terminal() {
 			return runError(r)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("interrupted while following run %s: %w", r.RunID, context.Cause(ctx))
-		case <-time.After(watchEvery):
+		if err := pause(ctx, watchEvery); err != nil {
+			return fmt.Errorf("interrupted while following run %s: %w", r.RunID, err)
 		}
 	}
 }

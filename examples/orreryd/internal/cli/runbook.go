@@ -124,17 +124,6 @@ func contents(r *runbook.Runbook) string {
 	return strings.Join(parts, ", ")
 }
 
-// counted writes a number of things.
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
-		return fmt.Sprintf("%d %sies", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // loadRunbook reads a file of which nothing can be made where it is wrong. Its
 // warnings are for check to say.
 func (a *app) loadRunbook(file string) (*runbook.Runbook, error) {

@@ -17,10 +17,10 @@ import (
 const subscribersPath = "/v1/subscribers"
 
 func (a *app) subscriberCommand() *cobra.Command {
-	m := machine[core.Subscription]{a: a, path: subscribersPath, show: a.printSubscriber, args: oneArg("NAME"), arg: "NAME"}
+	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
 		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
-		a.subscriberList(), a.subscriberShow(m), a.subscriberDeclare(m), m.verb("delete", "Delete a subscriber", http.MethodDelete, "", nil)))
+		a.subscriberList(), a.subscriberShow(m), a.subscriberDeclare(m), m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
 }
 
 // subscribers asks for all of them, as they came and read.
@@ -51,76 +51,68 @@ func (a *app) subscriberList() *cobra.Command {
 			case a.json:
 				return a.printJSON(map[string]any{"subscribers": raws})
 			}
-			rows := make([][]string, 0, len(list))
-			for _, s := range list {
-				rows = append(rows, []string{text.Clip(s.Name, 60), text.Clip(s.Match.Category+":"+cmp.Or(s.Match.Action, "*"), 60), reactionText(s.Do)})
-			}
-			return a.printPage([]string{"NAME", "EVENT", "DOES"}, rows, "no subscribers", "")
+			return listing[core.Subscription]{
+				none: "no subscribers", header: []string{"NAME", "EVENT", "DOES"},
+				row: func(s core.Subscription) []string {
+					return []string{text.Clip(s.Name, 60), text.Clip(eventText(s.Match), 60), reactionText(s.Do)}
+				},
+			}.print(a, nil, raws, list, "")
 		}),
 	}
 }
 
 func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
-	return &cobra.Command{
-		Use: "show NAME", Short: "Show a subscriber: which events it is told of, and what it does", Args: m.args,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			raws, list, err := subscribers(ctx, c)
-			if err != nil {
-				return err
-			}
-			i := slices.IndexFunc(list, func(s core.Subscription) bool { return s.Name == args[0] })
-			if i < 0 {
-				return &exitError{code: exitNotFound, err: fmt.Errorf("there is no subscriber %q", text.Clip(args[0], 60))}
-			}
-			return a.printSubscriber(raws[i], list[i])
-		}),
-	}
+	return m.sending(verb{use: "show", short: "Show a subscriber: which events it is told of, and what it does"}, func(ctx context.Context, c *client, _ request, args []string) error {
+		raws, list, err := subscribers(ctx, c)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(s core.Subscription) bool { return s.Name == args[0] })
+		if i < 0 {
+			return &exitError{code: exitNotFound, err: fmt.Errorf("there is no subscriber %q", text.Clip(args[0], 60))}
+		}
+		return a.print(raws[i], subscriberView(list[i]))
+	})
 }
 
 func (a *app) subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
 	var match, do string
-	cmd := &cobra.Command{
-		Use: "declare NAME --match JSON --do JSON", Short: "Declare a subscriber, or replace what was declared", Args: m.args,
-		Example: `  orreryd subscriber declare wake-merger --match '{"category": "pipeline", "action": "phase", "data": {"phase": "merge"}}' --do '{"wake_worker": {"name": "merger"}}'
+	cmd := m.verb(verb{
+		use: "declare NAME --match JSON --do JSON", short: "Declare a subscriber, or replace what was declared", method: http.MethodPut,
+		example: `  orreryd subscriber declare wake-merger --match '{"category": "pipeline", "action": "phase", "data": {"phase": "merge"}}' --do '{"wake_worker": {"name": "merger"}}'
   orreryd subscriber declare failures --match '{"category": "pipeline", "action": "failed"}' --do '{"push": {"name": "failures"}}'`,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body := map[string]json.RawMessage{}
+		body: func([]string) (any, error) {
+			body := map[string]any{}
 			for _, f := range [][2]string{{"match", match}, {"do", do}} {
-				b, err := a.jsonArgument(f[0], f[1])
-				switch {
-				case err != nil:
-					return err
-				case b == nil:
-					return usagef("--%s is missing: say which events, and what is done then", f[0])
+				if f[1] == "" {
+					return nil, usagef("--%s is missing: say which events, and what is done then", f[0])
 				}
-				body[f[0]] = b
+				if _, err := a.withJSON(body, f[0], f[1]); err != nil {
+					return nil, err
+				}
 			}
-			return m.tell(ctx, c, http.MethodPut, m.of(args[0]), body)
-		}),
-	}
+			return body, nil
+		},
+	})
 	f := cmd.Flags()
 	f.StringVar(&match, "match", "", "which events: `JSON` with category, action, component, source_id and data; @FILE or - for stdin")
 	f.StringVar(&do, "do", "", "`JSON` with one of wake_worker, push, signal and start_pipeline; @FILE or - for stdin")
 	return cmd
 }
 
-func (a *app) printSubscriber(raw json.RawMessage, s core.Subscription) error {
-	if a.json {
-		return a.printJSON(raw)
-	}
+func subscriberView(s core.Subscription) view {
 	data := ""
 	if len(s.Match.Data) > 0 {
-		b, err := text.PlainJSON(s.Match.Data)
-		if err != nil {
-			return err
-		}
-		data = string(b)
+		data = plain(s.Match.Data)
 	}
-	return a.printFields([][2]string{
-		{"name", s.Name}, {"event", s.Match.Category + ":" + cmp.Or(s.Match.Action, "*")}, {"component", s.Match.Component},
+	return view{fields: [][2]string{
+		{"name", s.Name}, {"event", eventText(s.Match)}, {"component", s.Match.Component},
 		{"source", idOr(s.Match.SourceID)}, {"data", data}, {"does", reactionText(s.Do)},
-	})
+	}}
 }
+
+// eventText names the events that a subscriber is told of.
+func eventText(m core.EventMatch) string { return m.Category + ":" + cmp.Or(m.Action, "*") }
 
 // reactionText says what a subscriber does.
 func reactionText(r core.Reaction) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
@@ -63,10 +64,7 @@ next tick makes of it has the id that is printed.`,
 			return err
 		}
 		header.Set("Content-Type", contentType)
-		var accepted struct {
-			WebhookID uuid.UUID `json:"webhook_id"`
-			ActionID  uuid.UUID `json:"action_id"`
-		}
+		var accepted wire.WebhookAccepted
 		path, err := url.JoinPath("/v1/webhooks", args[0])
 		if err != nil {
 			return err
@@ -75,11 +73,7 @@ next tick makes of it has the id that is printed.`,
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(raw)
-		}
-		_, err = fmt.Fprintf(a.out, "webhook %s is stored; its action is %s\n", accepted.WebhookID, accepted.ActionID)
-		return err
+		return a.printLine(raw, fmt.Sprintf("webhook %s is stored; its action is %s", accepted.WebhookID, accepted.ActionID))
 	})
 	f := cmd.Flags()
 	f.StringVar(&data, "data", "", "the body: `TEXT`, @FILE, or - for stdin")

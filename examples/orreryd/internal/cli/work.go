@@ -11,6 +11,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // work are the flags that say what is to be done, shared by actions and
@@ -24,13 +25,6 @@ type work struct {
 	onInterrupt       string
 	maxAttempts       int
 	timeout           time.Duration
-}
-
-// policy is a run policy as the API takes it.
-type policy struct {
-	OnInterrupt string `json:"on_interrupt,omitempty"`
-	MaxAttempts int    `json:"max_attempts,omitempty"`
-	TimeoutMS   int64  `json:"timeout_ms,omitempty"`
 }
 
 func (a *app) addScopeFlags(cmd *cobra.Command, namespace, tenant *string) {
@@ -87,20 +81,26 @@ func (a *app) toolInput(w *work, cmd *cobra.Command, args []string) (tool string
 	case !cmd.Flags().Changed("input"):
 		return w.tool, nil, nil
 	}
-	b, err := a.readArgument("input", w.input)
-	if err != nil {
-		return "", nil, err
-	}
-	if !json.Valid(b) {
-		return "", nil, usagef("--input: %q is not valid JSON", text.Clip(string(b), 60))
-	}
-	return w.tool, b, nil
+	input, err = a.needJSON("input", w.input)
+	return w.tool, input, err
 }
 
-var interruptPolicies = []string{string(core.InterruptFail), string(core.InterruptRetry)}
+var interruptPolicies = wordsOf(core.InterruptFail, core.InterruptRetry)
+
+// read gives what the flags say beside the work itself.
+func (w *work) read(cmd *cobra.Command) (p *wire.RunPolicy, metadata, labels map[string]string, err error) {
+	if p, err = w.policy(cmd); err != nil {
+		return nil, nil, nil, err
+	}
+	if metadata, err = parsePairs("meta", w.meta); err != nil {
+		return nil, nil, nil, err
+	}
+	labels, err = parsePairs("label-kv", w.labels)
+	return p, metadata, labels, err
+}
 
 // policy gives the run policy, nil where no flag sets it.
-func (w *work) policy(cmd *cobra.Command) (*policy, error) {
+func (w *work) policy(cmd *cobra.Command) (*wire.RunPolicy, error) {
 	if cmd.Flags().Changed("on-interrupt") {
 		if err := checkOneOf("on-interrupt", w.onInterrupt, interruptPolicies); err != nil {
 			return nil, err
@@ -117,9 +117,9 @@ func (w *work) policy(cmd *cobra.Command) (*policy, error) {
 	if w.timeout < 0 || w.timeout%time.Millisecond != 0 {
 		return nil, usagef("--timeout: %s is not a whole number of milliseconds", w.timeout)
 	}
-	p := policy{OnInterrupt: w.onInterrupt, MaxAttempts: w.maxAttempts, TimeoutMS: w.timeout.Milliseconds()}
-	if p == (policy{}) {
+	p := core.RunPolicy{OnInterrupt: core.OnInterrupt(w.onInterrupt), MaxAttempts: uint32(w.maxAttempts), TimeoutMS: w.timeout.Milliseconds()}
+	if p == (core.RunPolicy{}) {
 		return nil, nil
 	}
-	return &p, nil
+	return &wire.RunPolicy{RunPolicy: p}, nil
 }

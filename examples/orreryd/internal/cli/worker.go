@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -13,33 +10,14 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
-// scoped are the flags of commands about what goes by a name within a tenant.
-type scoped struct{ namespace, tenant string }
-
-func (s *scoped) query() url.Values {
-	return url.Values{"namespace": {s.namespace}, "tenant": {s.tenant}}
-}
-
-// withScope adds the flags to all commands but list, whose own they are.
-func (a *app) withScope(s *scoped, commands ...*cobra.Command) []*cobra.Command {
-	for _, c := range commands {
-		if c.Name() != "list" {
-			a.addScopeFlags(c, &s.namespace, &s.tenant)
-		}
-	}
-	return commands
-}
-
 func (a *app) workerCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Worker]{a: a, path: "/v1/workers", show: a.printWorker, query: s.query, args: oneArg("NAME"), arg: "NAME"}
+	m := machine[core.Worker]{a: a, path: "/v1/workers", arg: "NAME", args: oneArg("NAME"), scope: &s, view: workerView}
 	return a.addClientFlags(group("worker", "Declare, watch and pause workers",
 		"A worker takes items of a queue and does something for each, inside the daemon.",
-		a.withScope(&s, a.workerList(), m.verb("show", "Show a worker and what it has in hand", http.MethodGet, "", nil), a.workerDeclare(m),
-			m.verb("pause", "Let a worker take no more items", http.MethodPost, "pause", nil),
-			m.verb("resume", "End a worker's pause", http.MethodPost, "resume", nil),
-			m.verb("wake", "Let a worker look for work now", http.MethodPost, "wake", nil),
-			a.workerDelete(m))...))
+		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"), a.workerDeclare(m),
+			m.post("pause", "pause", "Let a worker take no more items"), m.post("resume", "resume", "End a worker's pause"),
+			m.post("wake", "wake", "Let a worker look for work now"), workerDelete(m))...))
 }
 
 func (a *app) workerList() *cobra.Command {
@@ -81,47 +59,38 @@ func workerDoes(d core.WorkerDo) string {
 	return "-"
 }
 
-func (a *app) printWorker(raw json.RawMessage, w core.Worker) error {
-	if a.json {
-		return a.printJSON(raw)
+func workerView(w core.Worker) view {
+	return view{
+		fields: [][2]string{
+			{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", workerState(w)}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
+			{"in hand", fmt.Sprintf("%d of at most %d", len(w.Running), w.Concurrency)},
+			{"completed", number(w.Completed)}, {"failed", number(w.Failed)}, {"created", timeText(w.CreatedAt)},
+		},
+		tables: []table{{[]string{"ITEM", "ATTEMPT", "DONE BY", "STARTED (UTC)"}, rowsOf(w.Running, func(j core.WorkerJob) []string {
+			return []string{j.Item.String(), number(j.Attempt), string(j.Child.Kind) + " " + j.Child.ID.String(), shortTime(j.StartedAt)}
+		})}},
 	}
-	err := a.printFields([][2]string{
-		{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", workerState(w)}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
-		{"in hand", fmt.Sprintf("%d of at most %d", len(w.Running), w.Concurrency)},
-		{"completed", number(w.Completed)}, {"failed", number(w.Failed)}, {"created", timeText(w.CreatedAt)},
-	})
-	if err != nil || len(w.Running) == 0 {
-		return err
-	}
-	rows := make([][]string, 0, len(w.Running))
-	for _, j := range w.Running {
-		rows = append(rows, []string{j.Item.String(), attempts(j.Attempt), string(j.Child.Kind) + " " + j.Child.ID.String(), shortTime(j.StartedAt)})
-	}
-	if _, err := fmt.Fprintln(a.out); err != nil {
-		return err
-	}
-	return a.printTable([]string{"ITEM", "ATTEMPT", "DONE BY", "STARTED (UTC)"}, rows)
 }
 
 func (a *app) workerDeclare(m machine[core.Worker]) *cobra.Command {
 	var queue, do string
 	var concurrency uint32
-	cmd := &cobra.Command{
-		Use: "declare NAME --queue QUEUE --do JSON", Short: "Declare a worker, or replace what was declared", Args: oneArg("NAME"),
-		Example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
-		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			v, err := a.jsonArgument("do", do)
+	cmd := m.verb(verb{
+		use: "declare NAME --queue QUEUE --do JSON", short: "Declare a worker, or replace what was declared", method: http.MethodPut,
+		example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
+		body: func([]string) (any, error) {
+			v, err := a.readJSON("do", do)
 			switch {
 			case err != nil:
-				return err
+				return nil, err
 			case v == nil:
-				return usagef("--do is missing: say what is done for an item")
+				return nil, usagef("--do is missing: say what is done for an item")
 			case queue == "":
-				return usagef("--queue is missing: name the queue whose items it takes")
+				return nil, usagef("--queue is missing: name the queue whose items it takes")
 			}
-			return m.tell(ctx, c, http.MethodPut, m.of(args[0]), map[string]any{"queue": queue, "concurrency": concurrency, "do": v})
-		}),
-	}
+			return map[string]any{"queue": queue, "concurrency": concurrency, "do": v}, nil
+		},
+	})
 	f := cmd.Flags()
 	f.StringVar(&queue, "queue", "", "`name` of the queue whose items it takes")
 	f.Uint32Var(&concurrency, "concurrency", 1, "most `items` in hand at once, up to 256")
@@ -129,9 +98,11 @@ func (a *app) workerDeclare(m machine[core.Worker]) *cobra.Command {
 	return cmd
 }
 
-func (a *app) workerDelete(m machine[core.Worker]) *cobra.Command {
+func workerDelete(m machine[core.Worker]) *cobra.Command {
 	var drain bool
-	cmd := m.verb("delete", "End a worker", http.MethodDelete, "", func() (any, error) { return map[string]bool{"drain": drain}, nil })
+	cmd := m.verb(verb{use: "delete", short: "End a worker", method: http.MethodDelete, body: func([]string) (any, error) {
+		return map[string]bool{"drain": drain}, nil
+	}})
 	cmd.Flags().BoolVar(&drain, "drain", false, "end what is in hand first, instead of being refused")
 	return cmd
 }

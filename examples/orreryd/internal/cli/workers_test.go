@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // requirePrograms skips a test that needs programs which are not there; where the
@@ -58,17 +60,17 @@ func hire(t *testing.T, p *process, name string, args ...string) *exec.Cmd {
 }
 
 // queueNow reads a queue.
-func (p *process) queueNow(name string) queueView {
+func (p *process) queueNow(name string) wire.Queue {
 	p.t.Helper()
-	var v queueView
+	var v wire.Queue
 	require.NoError(p.t, json.Unmarshal([]byte(p.ok("queue", "show", name, "--json")), &v))
 	return v
 }
 
 // until waits for a queue to be so.
-func (p *process) until(name, what string, so func(queueView) bool) queueView {
+func (p *process) until(name, what string, so func(wire.Queue) bool) wire.Queue {
 	p.t.Helper()
-	var v queueView
+	var v wire.Queue
 	require.Eventually(p.t, func() bool {
 		v = p.queueNow(name)
 		return so(v)
@@ -93,7 +95,7 @@ func TestWorkersInOtherLanguagesDoWhatIsPushed(t *testing.T) {
 				p.ok("queue", "push", "work", "--data", fmt.Sprintf(`{"n": %d, "text": "a\ttab and 'quotes' \" \\ $HOME\n"}`, i))
 			}
 			p.ok("queue", "push", "work", "--data", `{"error": "no luck"}`)
-			v := p.until("work", "all is done or dead", func(v queueView) bool { return v.Totals.Completed == n && v.Totals.DeadLettered == 1 })
+			v := p.until("work", "all is done or dead", func(v wire.Queue) bool { return v.Totals.Completed == n && v.Totals.DeadLettered == 1 })
 			assert.EqualValues(t, 2, v.Totals.Failed)
 			assert.Zero(t, v.Totals.TimedOut)
 			assert.Contains(t, p.ok("queue", "items", "dead"), "no luck")
@@ -153,14 +155,14 @@ func TestAWorkerGivesSignsOfLifeAndTheItemOfOneThatIsKilledIsDoneByAnother(t *te
 			id := anID.FindString(p.ok("queue", "push", "work", "--data", `{}`))
 			require.Eventually(t, func() bool { return p.beats() >= 2 }, patience, 20*time.Millisecond, "it gives signs of life")
 			require.NoError(t, syscall.Kill(-doomed.Process.Pid, syscall.SIGKILL))
-			p.until("work", "the lease has ended", func(v queueView) bool {
+			p.until("work", "the lease has ended", func(v wire.Queue) bool {
 				// Again and again: a last sign of life may still have been under way.
 				p.do("queue", "extend", "work", id, "--holder", "doomed", "--attempt", "1", "--visibility", "1ms")
 				return v.Totals.TimedOut == 1
 			})
 			require.NoError(t, os.WriteFile(gate, nil, 0o600))
 			hire(t, p, "heir", args...)
-			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
+			v := p.until("work", "it is done", func(v wire.Queue) bool { return v.Totals.Completed == 1 })
 			assert.EqualValues(t, 2, v.Totals.Taken)
 			assert.EqualValues(t, 1, v.Totals.TimedOut)
 		})
@@ -193,7 +195,7 @@ func TestWhatAWorkerDidWhileNoDaemonAnsweredIsSaidLater(t *testing.T) {
 			require.True(t, ok)
 			require.Eventually(t, func() bool { return strings.Contains(log.String(), complaint) }, patience, 20*time.Millisecond)
 			p = start(t, "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
-			v := p.until("work", "it is done", func(v queueView) bool { return v.Totals.Completed == 1 })
+			v := p.until("work", "it is done", func(v wire.Queue) bool { return v.Totals.Completed == 1 })
 			assert.EqualValues(t, 1, v.Totals.Taken)
 			assert.Zero(t, v.Totals.Failed)
 		})

@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
-	"github.com/orrery-go/orrery/internal/texts"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
+
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 func TestATextIsCutBetweenCharacters(t *testing.T) {

@@ -54,20 +54,20 @@ func (r *repo) recoverTree(ctx context.Context, t checkout) error {
 		case len(files) == 0:
 			return nil
 		case w.head == t.To:
-			return r.op.wrap(ctx, r.settle(ctx, t), "finish an interrupted merge")
+			return r.op.wrap(ctx, r.bringTo(ctx, t), "finish an interrupted merge")
 		case w.head == t.From:
 			// Nothing had moved, or all was on its way back: what else there is is a
 			// person's, so do no more than what harms no change.
-			_ = r.follow(ctx, t.back())
+			_ = r.follow(ctx, t.reversed())
 		}
 	}
 	return nil
 }
 
-// settle brings a checkout to the commit t.To of its branch, wherever between
+// bringTo brings a checkout to the commit t.To of its branch, wherever between
 // t.From and there its files are. It touches nothing where there is something
 // else in them.
-func (r *repo) settle(ctx context.Context, t checkout) error {
+func (r *repo) bringTo(ctx context.Context, t checkout) error {
 	if files, err := r.changed(ctx, t.Path); err == nil && len(files) == 0 {
 		return nil // the branch is at t.To already, and so are the files
 	}

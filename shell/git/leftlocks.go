@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell/internal/files"
 )
 
-// defaultSettled is how long a lock file must at least have been there unchanged
-// before it is taken as left, whatever LockWait is.
-const defaultSettled = time.Second
+// defaultUnchanged is the least time for which a lock file must have been unchanged
+// before it counts as left, whatever LockWait is.
+const defaultUnchanged = time.Second
 
 // leftLock is a lock file of git's that may have been left by a command of ours
 // that died.
@@ -52,7 +54,7 @@ func (r *repo) noteOfLeft() string { return filepath.Join(r.git, tmpName, "left.
 // beginWork says that from now on commands take locks of git's. Where it cannot
 // be said, a lock that one of them leaves is taken for somebody else's.
 func (r *repo) beginWork() {
-	if r.noted || r.lock == nil || !inheritsLock || !seesProcesses {
+	if r.noted || r.lock == nil || !files.CanLock || !seesProcesses {
 		return
 	}
 	r.noted = os.WriteFile(r.noteOfWork(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600) == nil
@@ -68,22 +70,22 @@ func (r *repo) endWork() {
 		_ = os.Remove(r.noteOfWork())
 	}
 	if n := len(r.left); n > 0 {
-		if r.left = slices.DeleteFunc(r.left, r.gone); len(r.left) < n {
+		if r.left = slices.DeleteFunc(r.left, r.vanished); len(r.left) < n {
 			r.saveLeft()
 		}
 	}
 }
 
-// gone reports whether a lock file is no longer there, or is another one.
-func (r *repo) gone(l leftLock) bool {
-	now, ok := r.look(l.Path)
+// vanished reports whether a lock file is no longer there, or is another one.
+func (r *repo) vanished(l leftLock) bool {
+	now, ok := r.statLock(l.Path)
 	return !ok || !now.same(l)
 }
 
-// recall takes over the notes of operations that died, and removes those lock
-// files of git's that they certainly left.
-func (r *repo) recall() {
-	if !inheritsLock || !seesProcesses {
+// removeLeftLocks reads the notes of operations that died, and removes the lock files
+// of git's that they certainly left.
+func (r *repo) removeLeftLocks() {
+	if !files.CanLock || !seesProcesses {
 		return
 	}
 	b, err := os.ReadFile(r.noteOfLeft())
@@ -91,7 +93,7 @@ func (r *repo) recall() {
 		var left []leftLock
 		_ = json.Unmarshal(b, &left) // what is damaged tells nothing
 		for _, l := range left {
-			if lockable(l.Path) && !r.gone(l) {
+			if lockable(l.Path) && !r.vanished(l) {
 				r.left = append(r.left, l)
 			}
 		}
@@ -102,8 +104,8 @@ func (r *repo) recall() {
 		_ = os.Remove(r.noteOfWork())
 	}
 	for _, l := range slices.Clone(r.left[:known]) {
-		if time.Since(l.Seen) >= r.settledAfter() {
-			_ = r.mend(l)
+		if time.Since(l.Seen) >= r.unchangedFor() {
+			_ = r.removeLeftLock(l)
 		}
 	}
 	if err == nil && len(r.left) == 0 {
@@ -198,15 +200,15 @@ func (r *repo) lockFiles() []leftLock {
 		if !lockable(name) {
 			continue
 		}
-		if l, ok := r.look(name); ok {
+		if l, ok := r.statLock(name); ok {
 			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// look describes a lock file, if it is there and belongs to the daemon's user.
-func (r *repo) look(name string) (leftLock, bool) {
+// statLock describes a lock file, if it is there and belongs to the daemon's user.
+func (r *repo) statLock(name string) (leftLock, bool) {
 	info, err := os.Lstat(filepath.Join(r.git, filepath.FromSlash(name)))
 	if err != nil || !info.Mode().IsRegular() {
 		return leftLock{}, false
@@ -215,7 +217,7 @@ func (r *repo) look(name string) (leftLock, bool) {
 	return leftLock{Path: name, Inode: inode, Size: info.Size(), Made: info.ModTime().UTC()}, mine
 }
 
-func (r *repo) settledAfter() time.Duration { return max(r.g.lockWait, r.g.settled) }
+func (r *repo) unchangedFor() time.Duration { return max(r.g.lockWait, r.g.unchanged) }
 
 // clearLock removes a lock file that a command met if it was left by one of ours.
 // Otherwise it tells until when to wait for it, at least, and why it stays.
@@ -238,23 +240,23 @@ func (r *repo) clearLock(c command, lock string) (removed bool, until time.Time,
 	if i < 0 {
 		return false, until, nil
 	}
-	until = r.left[i].Seen.Add(r.settledAfter())
+	until = r.left[i].Seen.Add(r.unchangedFor())
 	if time.Until(until) > 0 {
 		return false, until, nil
 	}
-	if err := r.mend(r.left[i]); err != nil {
+	if err := r.removeLeftLock(r.left[i]); err != nil {
 		return false, until, err
 	}
 	return true, until, nil
 }
 
-// mend removes a lock file that has been there long enough, unless somebody
+// removeLeftLock removes a lock file that was unchanged for long enough, unless somebody
 // holds it: one who did so when it was found, for who came later has not made it.
-func (r *repo) mend(l leftLock) error {
-	if !r.gone(l) {
+func (r *repo) removeLeftLock(l leftLock) error {
+	if !r.vanished(l) {
 		path := filepath.Join(r.git, filepath.FromSlash(l.Path))
 		if boot := bootID(); l.Boot == boot || boot == "" { // else whoever made it is dead
-			if err := r.held(l, path); err != nil {
+			if err := r.checkUnheld(l, path); err != nil {
 				return err
 			}
 		}
@@ -267,7 +269,8 @@ func (r *repo) mend(l leftLock) error {
 	return nil
 }
 
-func (r *repo) held(l leftLock, path string) error {
+// checkUnheld reports an error if somebody may hold the lock file.
+func (r *repo) checkUnheld(l leftLock, path string) error {
 	if err := holderOf(path, l.Gits); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func gitProcesses(dirs []string) ([]process, error) {
 	}
 	var found []process
 	for _, id := range all {
-		p, name, ok := look(id)
+		p, name, ok := describe(id)
 		if ok && (name == "git" || strings.HasPrefix(name, "git-")) && mayWorkIn(id, dirs) {
 			found = append(found, p)
 		}
@@ -53,8 +53,8 @@ func ownProcesses() ([]int, error) {
 	return procs.All(func(id int) (int, bool, error) { return id, procs.Ours(id), nil })
 }
 
-// look describes a process that has not ended.
-func look(id int) (p process, name string, ok bool) {
+// describe describes a process that has not ended.
+func describe(id int) (p process, name string, ok bool) {
 	st, ok, err := procs.ReadStat(procs.Dir(id))
 	if err != nil || !ok || st.Ended() {
 		return process{}, "", false
@@ -98,7 +98,7 @@ func holderOf(path string, gits []process) error {
 		return err
 	}
 	for _, id := range all {
-		p, name, ok := look(id)
+		p, name, ok := describe(id)
 		if ok && (slices.Contains(gits, p) || hasOpen(id, path)) {
 			return fmt.Errorf("process %d (%s) may hold it", id, name)
 		}

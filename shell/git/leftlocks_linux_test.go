@@ -55,6 +55,7 @@ func TestALockFileThatAGitOfADeadDaemonLeftIsRemoved(t *testing.T) {
 		{"worktrees/wt/index.lock", "", true},
 	} {
 		t.Run(row.lock, func(t *testing.T) {
+			t.Parallel() // it waits
 			w, e := killedInAMerge(t)
 			lock := w.leave(row.lock, row.text)
 			g := w.hastily()
@@ -207,6 +208,7 @@ func TestALockFileThatNoDeadGitOfOursCanHaveMadeStays(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits
 			w, e := killedInAMerge(t)
 			lock := make(w)
 			before := w.state()

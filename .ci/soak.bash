@@ -1,0 +1,139 @@
+# The search for what the gate's fixed seeds do not show, part of .ci/run:
+#
+#   .ci/run soak [DURATION]     one hour, or as long as 90s, 20m, 2h say
+#
+# Two loops run beside each other until the time is over. One runs every test that
+# draws - properties, histories against a model, the crash suites - with a fresh
+# seed, in a fresh order, with more draws than the gate, under the race detector.
+# The other runs the fuzz targets in turn. Test binaries are built once. Each
+# finding is printed with its seed and the command that repeats it.
+#
+# Environment:
+#   SOAK_CHECKS     draws for each property (default 500; the gate has 100)
+#   SOAK_FUZZTIME   time for each fuzz target in its turn (default 30s)
+
+SOAK_CHECKS=${SOAK_CHECKS:-500}
+SOAK_FUZZTIME=${SOAK_FUZZTIME:-30s}
+
+# seconds_of turns 90s, 20m or 2h into seconds.
+seconds_of() {
+  [[ $1 =~ ^([1-9][0-9]*)([smh])$ ]] || { echo "\"$1\" is no duration: write 90s, 20m or 2h" >&2; return 2; }
+  local -A unit=([s]=1 [m]=60 [h]=3600)
+  echo $((BASH_REMATCH[1] * ${unit[${BASH_REMATCH[2]}]}))
+}
+
+# drawing_tests prints the tests of a folder that draw: those that call rapid, take
+# a seed, or call a function of the folder that does.
+drawing_tests() {
+  cat "$1"/*_test.go | awk '
+    /^func / { name = $0; sub(/^func (\([^)]*\) )?/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); next }
+    name != "" { body[name] = body[name] $0 "\n" }
+    END {
+      for (f in body) if (body[f] ~ /rapid\.(Check|MakeCheck)|seedtest\.Seed|storetest\.Run/) draws[f] = 1
+      do {
+        found = 0
+        for (f in body) if (!(f in draws))
+          for (d in draws)
+            if (d !~ /^Test/ && body[f] ~ ("[^A-Za-z0-9_]" d "\\(")) { draws[f] = 1; found = 1; break }
+      } while (found)
+      for (f in draws) if (f ~ /^Test/) print f
+    }
+  ' | sort
+}
+
+# fresh_seed prints a seed that nobody chose.
+fresh_seed() { od -An -N7 -tu8 /dev/urandom | tr -d ' '; }
+
+# finding notes what a failed run says. The log stays.
+finding() {
+  local log=$1 repeat=$2
+  tail -n 60 "$log"
+  say "FINDING, the whole log: $log"
+  say "repeat: $repeat"
+  printf '%s\n' "$repeat" >>"$soak_dir/findings"
+}
+
+# draw_until runs the tests that draw, package after package, until the time is over.
+draw_until() {
+  local end=$1 package seed order log code repeat begun tests failed
+  while true; do
+    while read -r package; do
+      ((SECONDS < end)) || return 0
+      tests=$(drawing_tests "$package" | paste -sd '|')
+      seed=$(fresh_seed) order=$((RANDOM + 1)) log=$soak_dir/$(tr / _ <<<"$package").$seed.log begun=$SECONDS code=0
+      (cd "$package" && ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS RAPID_NOFAILFILE=1 \
+        "$soak_dir/bin/$(tr / _ <<<"$package").race" -test.run "^($tests)\$" -test.shuffle "$order" -test.timeout 30m) \
+        >"$log" 2>&1 || code=$?
+      printf 'tests %s %d\n' "$package" $((SECONDS - begun)) >>"$soak_dir/runs"
+      if ((code == 0)); then
+        printf 'ok  \t%s\t%ds\t%d tests, seed %s\n' "$package" $((SECONDS - begun)) "$(tr '|' '\n' <<<"$tests" | wc -l)" "$seed"
+        rm "$log"
+        continue
+      fi
+      failed=$(sed -n 's/^--- FAIL: \(Test[A-Za-z0-9_]*\).*/\1/p' "$log" | sort -u | paste -sd '|')
+      repeat="ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS go test -race -count=1 -shuffle=$order -run '^(${failed:-$tests})\$' $package"
+      printf 'FAIL\t%s\t%ds\tseed %s\n' "$package" $((SECONDS - begun)) "$seed"
+      finding "$log" "$repeat"
+    done <"$soak_dir/drawing"
+  done
+}
+
+# fuzz_until runs the fuzz targets in turn until the time is over. What a target
+# finds, Go writes below the package's testdata.
+fuzz_until() {
+  local end=$1 package target log code begun
+  while true; do
+    while read -r package target; do
+      ((SECONDS < end)) || return 0
+      log=$soak_dir/$target.log begun=$SECONDS code=0
+      fuzz "$package" "$target" "$SOAK_FUZZTIME" >"$log" 2>&1 || code=$?
+      printf 'fuzz %s %d\n' "$package $target" $((SECONDS - begun)) >>"$soak_dir/runs"
+      if ((code == 0)); then
+        printf 'ok  \t%s\t%ds\t%s %s\n' "$package" $((SECONDS - begun)) "$target" "$(grep -o 'execs: [0-9]*' "$log" | tail -n 1)"
+        continue
+      fi
+      printf 'FAIL\t%s\t%ds\t%s\n' "$package" $((SECONDS - begun)) "$target"
+      mv "$log" "$log.$begun"
+      finding "$log.$begun" "go test -run '^$target\$' $package"
+    done <"$soak_dir/fuzzing"
+  done
+}
+
+soak() {
+  local length end package
+  length=$(seconds_of "${1:-1h}") || return
+  soak_dir=$(mktemp -d "${TMPDIR:-/tmp}/orrery-soak-XXXXXX")
+  mkdir "$soak_dir/bin"
+  touch "$soak_dir/findings" "$soak_dir/runs"
+  packages_with '"github.com/orrery-go/orrery/effects/seedtest"' | grep -v '^./effects/seedtest$' >"$soak_dir/drawing"
+  fuzz_targets >"$soak_dir/fuzzing"
+  say "building the test binaries of $(wc -l <"$soak_dir/drawing") packages and $(wc -l <"$soak_dir/fuzzing") fuzz targets"
+  while read -r package; do
+    CGO_ENABLED=1 go test -c -race -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").race" "$package" || return 1
+  done <"$soak_dir/drawing"
+  fuzz_binaries "$soak_dir/bin" || return 1
+
+  end=$((SECONDS + length))
+  say "looking for $length s, $SOAK_CHECKS draws for each property, $SOAK_FUZZTIME for each fuzz target"
+  set -m # each loop in a process group of its own, which can be ended whole
+  draw_until "$end" &
+  fuzz_until "$end" &
+  # shellcheck disable=SC2064 # the loops are known now
+  trap "kill -- $(jobs -p | sed 's/^/-/' | tr '\n' ' ') 2>/dev/null" INT TERM
+  wait
+  set +m
+  rm -r "$soak_dir/bin"
+
+  printf '\n=== soak: what ran\n'
+  awk '
+    { what = $1; name = $2; if (what == "fuzz") name = name " " $3; n[what " " name]++; s[what " " name] += $NF }
+    END { for (k in n) printf "%-60s %4d runs %6ds\n", k, n[k], s[k] }
+  ' "$soak_dir/runs" | sort
+  if [[ -s $soak_dir/findings ]]; then
+    printf '\n=== soak: FAILED, %d findings, logs in %s\n' "$(wc -l <"$soak_dir/findings")" "$soak_dir"
+    cat "$soak_dir/findings"
+    return 1
+  fi
+  rm -r "$soak_dir"
+  printf '=== soak: ok, nothing found in %d s\n' "$length"
+}

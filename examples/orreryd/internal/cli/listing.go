@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// listing is a command that prints a list of the API, page by page.
+type listing[S any] struct {
+	use, short, example string               // use: default "list"
+	args                cobra.PositionalArgs // default none
+	complete            cobra.CompletionFunc
+
+	path  string // of the API: "/v1/pipelines"
+	of    string // what is listed of the path's machine that the argument names: "items"
+	field string // of the answer
+	// scope is that of each request; nil: the flags --namespace and --tenant narrow the list.
+	scope   *scoped
+	filters []filter
+	narrow  func(url.Values) // changes what is asked for, after the filters; nil: nothing
+
+	none   string // printed if the list is empty; %s: the tenant, and the namespace
+	header []string
+	row    func(S) []string
+	// rows gives header and rows if they depend on the whole list, or on the argument.
+	rows func(args []string, list []S) (header []string, rows [][]string)
+}
+
+// filter is a flag that narrows a list, by the query parameter param, default flag.
+type filter struct {
+	flag, param, usage string
+	words              []string // that the flag takes; nil: any
+	boolean            bool
+	pairs              bool // KEY=VALUE, perhaps several
+}
+
+// inScopes are the filters of lists over all tenants.
+var inScopes = []filter{
+	{flag: "namespace", usage: "only of that `namespace`"},
+	{flag: "tenant", usage: "only of that `tenant`"},
+}
+
+// byStatus narrows a list to what is in a status.
+func byStatus[T ~string](words ...T) filter {
+	list := wordsOf(words...)
+	return filter{flag: "status", usage: "only in that `status`: " + strings.Join(list, ", "), words: list}
+}
+
+// wordsOf gives words as texts.
+func wordsOf[T ~string](words ...T) []string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = string(w)
+	}
+	return list
+}
+
+// switchedBy narrows a list to what is so, or with =false to what is not.
+func switchedBy(flag string) filter {
+	return filter{flag: flag, boolean: true, usage: fmt.Sprintf("only those that are %s, or with --%[1]s=false only those that are not; both without the flag", flag)}
+}
+
+// add adds the filter's flag.
+func (f filter) add(cmd *cobra.Command) {
+	switch {
+	case f.boolean:
+		cmd.Flags().Bool(f.flag, false, f.usage)
+	case f.pairs:
+		cmd.Flags().StringArray(f.flag, nil, f.usage)
+	default:
+		cmd.Flags().String(f.flag, "", f.usage)
+	}
+	if f.words != nil {
+		fixed(cmd, f.flag, f.words)
+	}
+}
+
+// set puts what the flag says into a query.
+func (f filter) set(cmd *cobra.Command, q url.Values) error {
+	if !cmd.Flags().Changed(f.flag) {
+		return nil
+	}
+	param := f.param
+	if param == "" {
+		param = f.flag
+	}
+	if f.pairs {
+		list, err := cmd.Flags().GetStringArray(f.flag)
+		if err == nil {
+			_, err = parsePairs(f.flag, list)
+		}
+		q[param] = list
+		return err
+	}
+	q.Set(param, cmd.Flags().Lookup(f.flag).Value.String())
+	if f.words == nil {
+		return nil
+	}
+	return checkOneOf(f.flag, q.Get(param), f.words)
+}
+
+// page says which part of a list is wanted.
+type page struct {
+	limit int
+	token string
+	all   bool
+}
+
+func (p *page) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&p.limit, "limit", 50, "`rows` of one page, at most 1000")
+	f.StringVar(&p.token, "page-token", "", "go on where the page that printed that `token` ended")
+	f.BoolVar(&p.all, "all", false, "all pages")
+}
+
+// command makes the command.
+func (l listing[S]) command(a *app) *cobra.Command {
+	if l.scope == nil {
+		l.filters = append(append([]filter{}, inScopes...), l.filters...)
+	}
+	cmd := &cobra.Command{Use: l.use, Short: l.short, Example: l.example, Args: l.args, ValidArgsFunction: l.complete}
+	if l.use == "" {
+		cmd.Use = "list"
+	}
+	if l.args == nil {
+		cmd.Args = noArgs
+	}
+	var p page
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
+		q := l.scope.query()
+		for _, f := range l.filters {
+			if err := f.set(cmd, q); err != nil {
+				return err
+			}
+		}
+		if l.narrow != nil {
+			l.narrow(q)
+		}
+		path := l.path
+		if l.of != "" {
+			path = machine[S]{path: path}.of(args[0], l.of)
+		}
+		raws, list, next, err := readPages[S](ctx, c, request{method: http.MethodGet, path: path, query: q}, l.field, p)
+		if err != nil {
+			return err
+		}
+		return l.print(a, args, raws, list, next)
+	})
+	for _, f := range l.filters {
+		f.add(cmd)
+	}
+	p.addFlags(cmd)
+	return cmd
+}
+
+// print prints a list, and how to go on.
+func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []S, next string) error {
+	if a.json {
+		return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
+	}
+	header, rows := l.header, [][]string(nil)
+	if l.rows != nil {
+		header, rows = l.rows(args, list)
+	} else {
+		rows = rowsOf(list, l.row)
+	}
+	if len(rows) == 0 {
+		none := l.none
+		if strings.Contains(none, "%s") {
+			none = fmt.Sprintf(none, text.Clean(l.scope.tenant), text.Clean(l.scope.namespace))
+		}
+		return a.printLine(nil, none)
+	}
+	if err := a.printTable(table{header, rows}); err != nil {
+		return err
+	}
+	if next != "" {
+		_, err := fmt.Fprintf(a.err, "There is more: --page-token %s, or --all\n", text.Clean(next))
+		return err
+	}
+	return nil
+}
+
+// rowsOf gives a row for each of a list.
+func rowsOf[S any](list []S, row func(S) []string) [][]string {
+	rows := make([][]string, 0, len(list))
+	for _, s := range list {
+		rows = append(rows, row(s))
+	}
+	return rows
+}
+
+// readPages reads one page of a list, or all that follow too: as they came, and decoded.
+func readPages[S any](ctx context.Context, c *client, r request, field string, p page) (raws []json.RawMessage, list []S, next string, err error) {
+	if p.limit < 1 || p.limit > 1000 {
+		return nil, nil, "", usagef("--limit: %d is not between 1 and 1000", p.limit)
+	}
+	r.query.Set("limit", strconv.Itoa(p.limit))
+	raws = []json.RawMessage{} // an empty list is [] and not null
+	for token := p.token; ; token = next {
+		if token != "" {
+			r.query.Set("page_token", token)
+		}
+		var answer map[string]json.RawMessage
+		if _, err := c.json(ctx, r, &answer); err != nil {
+			return nil, nil, "", err
+		}
+		var some []json.RawMessage
+		if err := json.Unmarshal(answer[field], &some); err != nil {
+			return nil, nil, "", fmt.Errorf("read the answer of %s: %s: %w", c.base, field, err)
+		}
+		for _, raw := range some {
+			var s S
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return nil, nil, "", fmt.Errorf("read the answer of %s: %w", c.base, err)
+			}
+			raws, list = append(raws, raw), append(list, s)
+		}
+		next = ""
+		if t, ok := answer["next_page_token"]; ok {
+			if err := json.Unmarshal(t, &next); err != nil {
+				return nil, nil, "", fmt.Errorf("read the answer of %s: next_page_token: %w", c.base, err)
+			}
+		}
+		// A page may be short, and even empty, while there is more.
+		if next == "" || next == token || !p.all && len(list) > 0 {
+			return raws, list, next, nil
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// machine is what the commands about one kind of machine share.
+type machine[S any] struct {
+	a        *app
+	path     string // of the API: "/v1/pipelines"
+	arg      string // what the argument is called: "ID"
+	args     cobra.PositionalArgs
+	scope    *scoped              // added to each request about a machine that has a name in a tenant; else nil
+	complete cobra.CompletionFunc // completes the argument; nil: nothing does
+	view     func(S) view
+
+	// For machines that end:
+	id    func(S) string
+	ended func(S) bool
+	fails func(S) error // the failure of a machine that has ended; nil if it has none
+}
+
+// verb is a command about one machine.
+type verb struct {
+	use                  string // "cancel"; with the arguments if there are more than the machine's
+	short, long, example string
+	args                 cobra.PositionalArgs // default: those of the machine
+	method               string               // default POST
+	path                 string               // below the machine's; {} stands for the second argument
+	body                 func(args []string) (any, error)
+}
+
+// of gives the path of a machine, or of something below it.
+func (m machine[S]) of(name string, below ...string) string {
+	parts := []string{m.path, url.PathEscape(name)}
+	for _, p := range below {
+		parts = append(parts, url.PathEscape(p))
+	}
+	return strings.Join(parts, "/")
+}
+
+// request makes a verb's request.
+func (m machine[S]) request(v verb, args []string) (r request, err error) {
+	r = request{method: v.method, path: m.of(args[0]), query: m.scope.query()}
+	if r.method == "" {
+		r.method = http.MethodPost
+	}
+	if v.path != "" {
+		second := ""
+		if len(args) > 1 {
+			second = url.PathEscape(args[1])
+		}
+		r.path += "/" + strings.ReplaceAll(v.path, "{}", second)
+	}
+	if v.body != nil {
+		r.body, err = v.body(args)
+	}
+	return r, err
+}
+
+// verb is the command that sends a verb's request, and prints the machine that answers.
+func (m machine[S]) verb(v verb) *cobra.Command { return m.sending(v, m.send) }
+
+// send sends a request that is answered with the machine, and prints it.
+func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) error {
+	var s S
+	raw, err := c.json(ctx, r, &s)
+	switch {
+	case err != nil:
+		return err
+	case len(raw) == 0: // 204
+		return m.a.printLine(nil, "gone")
+	}
+	return m.a.print(raw, m.view(s))
+}
+
+// saying is the command of a verb whose answer says less than a sentence does.
+func (m machine[S]) saying(v verb, sentence func(args []string) string) *cobra.Command {
+	return m.sending(v, func(ctx context.Context, c *client, r request, args []string) error {
+		raw, err := c.json(ctx, r, nil)
+		if err != nil {
+			return err
+		}
+		return m.a.printLine(raw, sentence(args))
+	})
+}
+
+// sending is the command that makes a verb's request and gives it to send.
+func (m machine[S]) sending(v verb, send func(ctx context.Context, c *client, r request, args []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args, ValidArgsFunction: m.complete}
+	if !strings.Contains(v.use, " ") {
+		cmd.Use += " " + m.arg
+	}
+	if v.args == nil {
+		cmd.Args = m.args
+	}
+	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
+		r, err := m.request(v, args)
+		if err != nil {
+			return err
+		}
+		return send(ctx, c, r, args)
+	})
+	return cmd
+}
+
+// show is the command that shows a machine.
+func (m machine[S]) show(short string) *cobra.Command {
+	return m.verb(verb{use: "show", short: short, method: http.MethodGet})
+}
+
+// post is the command of a verb that has no body.
+func (m machine[S]) post(name, path, short string) *cobra.Command {
+	return m.verb(verb{use: name, short: short, path: path})
+}
+
+// reasoned is the command of a verb that takes a reason.
+func (m machine[S]) reasoned(name, short string) *cobra.Command {
+	return m.worded(verb{use: name, short: short, path: name}, "reason", "`text` that says why")
+}
+
+// worded is the command of a verb whose body is one text, which a flag of its name gives.
+func (m machine[S]) worded(v verb, flag, usage string) *cobra.Command {
+	var word string
+	v.body = func([]string) (any, error) { return map[string]string{flag: word}, nil }
+	cmd := m.verb(v)
+	cmd.Flags().StringVar(&word, flag, "", usage)
+	return cmd
+}
+
+// create sends the request that makes a machine, and prints the machine; with waits not
+// before it has ended, after a line that says what is made.
+func (m machine[S]) create(ctx context.Context, c *client, body any, waits bool, made string) error {
+	var s S
+	raw, err := c.json(ctx, request{method: http.MethodPost, path: m.path, body: body}, &s)
+	if err != nil {
+		return err
+	}
+	if waits {
+		text.Sayf(m.a.err, made, m.id(s))
+		return m.awaitEnd(ctx, c, m.id(s), true)
+	}
+	return m.a.print(raw, m.view(s))
+}
+
+// wait is the command that waits for the end of a machine.
+func (m machine[S]) wait(short string) *cobra.Command {
+	return m.sending(verb{use: "wait", short: short}, func(ctx context.Context, c *client, _ request, args []string) error {
+		return m.awaitEnd(ctx, c, args[0], false)
+	})
+}
+
+// waitStep is how many seconds one request waits for the end of something.
+const waitStep = "50"
+
+// awaitEnd prints a machine once it has ended; its failure is one of this program too.
+// known: the daemon has answered before.
+func (m machine[S]) awaitEnd(ctx context.Context, c *client, id string, known bool) error {
+	for ; ; known = true {
+		var s S
+		raw, err := m.look(ctx, c, id, url.Values{"wait_seconds": {waitStep}}, &s, known)
+		if err != nil {
+			return err
+		}
+		if m.ended(s) {
+			if err := m.a.print(raw, m.view(s)); err != nil {
+				return err
+			}
+			return m.fails(s)
+		}
+	}
+}
+
+// restartTime is how long a daemon that has answered before may be away: somebody
+// restarts it, and what is waited for goes on then.
+const restartTime = time.Minute
+
+// look asks for a machine; if the daemon is known, also while it is away.
+func (m machine[S]) look(ctx context.Context, c *client, id string, q url.Values, s *S, known bool) (json.RawMessage, error) {
+	end := time.Now().Add(restartTime)
+	for {
+		raw, err := c.json(ctx, request{method: http.MethodGet, path: m.of(id), query: q}, s)
+		if !known || !isNoDaemon(err) || time.Now().After(end) {
+			return raw, err
+		}
+		if pause(ctx, watchEvery) != nil {
+			return raw, err
+		}
+	}
+}
+
+// pause waits; the error is why ctx has ended before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// scoped are the flags of commands about what has a name in a tenant.
+type scoped struct{ namespace, tenant string }
+
+// query is what each request carries; nothing if the kind has no scope.
+func (s *scoped) query() url.Values {
+	if s == nil {
+		return url.Values{}
+	}
+	return url.Values{"namespace": {s.namespace}, "tenant": {s.tenant}}
+}
+
+// addFlags adds the flags to a command and all below it.
+func (s *scoped) addFlags(a *app, cmd *cobra.Command) *cobra.Command {
+	a.addScopeFlags(cmd, &s.namespace, &s.tenant)
+	return cmd
+}
+
+// withScope adds the flags to all commands but list, which has its own.
+func (a *app) withScope(s *scoped, commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		if c.Name() != "list" {
+			s.addFlags(a, c)
+		}
+	}
+	return commands
+}

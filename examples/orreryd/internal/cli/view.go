@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// view is what people are shown of something: a line, or fields, and tables below them.
+type view struct {
+	line   string
+	fields [][2]string // names and values; those with an empty value are left out
+	tables []table     // those without a row are left out
+}
+
+// table has cells that are clean.
+type table struct {
+	header []string
+	rows   [][]string
+}
+
+// print prints an answer: for programs as it came, for people what is to be seen of it.
+func (a *app) print(raw json.RawMessage, v view) error {
+	if a.json {
+		return a.printJSON(raw)
+	}
+	if v.line != "" {
+		return a.printLine(nil, v.line)
+	}
+	if err := a.printFields(v.fields); err != nil {
+		return err
+	}
+	for _, t := range v.tables {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(a.out); err != nil {
+			return err
+		}
+		if err := a.printTable(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printLine prints a sentence for people, and for programs the answer, if it has a body.
+func (a *app) printLine(raw json.RawMessage, line string) error {
+	switch {
+	case a.json && len(raw) == 0:
+		return nil
+	case a.json:
+		return a.printJSON(raw)
+	}
+	_, err := fmt.Fprintln(a.out, line)
+	return err
+}
+
+// printJSON prints a value for programs: indented, one value a call.
+func (a *app) printJSON(v any) error {
+	var b []byte
+	var err error
+	if raw, ok := v.(json.RawMessage); ok {
+		var buf bytes.Buffer
+		err = json.Indent(&buf, bytes.TrimSpace(raw), "", "  ")
+		b = buf.Bytes()
+	} else {
+		b, err = json.MarshalIndent(v, "", "  ")
+	}
+	if err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", b)
+	return err
+}
+
+// printTable prints rows for people.
+func (a *app) printTable(t table) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// printFields prints names and values for people.
+func (a *app) printFields(fields [][2]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, f := range fields {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], text.Clean(f[1])); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// cell is a text in a table, cut after some runes; "-" if it is empty.
+func cell(s string, most int) string { return text.OrDash(text.Clip(s, most)) }
+
+// number shows a count.
+func number[N int | uint32 | uint64](n N) string { return strconv.FormatUint(uint64(n), 10) }
+
+// numberOr shows a count; empty for none.
+func numberOr(n uint32) string {
+	if n == 0 {
+		return ""
+	}
+	return number(n)
+}
+
+// shortTime shows a time in a table, to the second.
+func shortTime(t effects.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Std().Format(time.DateTime)
+}
+
+// timeText shows a time by itself; empty for none.
+func timeText(t effects.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.String()
+}
+
+// took is the time between two instants; "-" if there is one alone.
+func took(from, to effects.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return "-"
+	}
+	return to.Sub(from).String()
+}
+
+// milliseconds shows a length of time of the API.
+func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
+
+// millisecondsOr shows a length of time of the API; empty for none.
+func millisecondsOr(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return milliseconds(n)
+}
+
+// pairs shows a map in the order of its keys.
+func pairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+"="+m[k])
+	}
+	return strings.Join(list, ", ")
+}
+
+// plain shows a value as JSON.
+func plain(v any) string {
+	b, err := text.PlainJSON(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// idOr shows an id; empty for none.
+func idOr(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// counted writes a number of things.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

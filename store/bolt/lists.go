@@ -1,0 +1,147 @@
+package bolt
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bool, limit int) (found []store.Cursor, err error) {
+	if err := t.check("scan"); err != nil || limit <= 0 || len(term) > store.MaxName {
+		return nil, err
+	}
+	defer guard("scan", &err)
+	lists := t.kind(kind).lists
+	if lists == nil {
+		return nil, nil
+	}
+	start := from
+	if from == (store.Cursor{}) {
+		start.At = firstTime
+		if desc {
+			start = store.Cursor{At: lastTime, ID: uuid.Max}
+		}
+	}
+	var room [256]byte
+	bound := appendListKey(room[:0], term, start.At, start.ID)
+	prefix := bound[:len(bound)-listTail]
+	walk := walkUp
+	if desc {
+		walk = walkDown
+	}
+	for k := range walk(lists, bound) {
+		if !bytes.HasPrefix(k, prefix) || len(found) == limit {
+			break
+		}
+		if len(k) != len(bound) {
+			return nil, fmt.Errorf("scan %s %q: %w: key %x has %d bytes, not %d", kind, term, store.ErrCorrupt, k, len(k), len(bound))
+		}
+		tail := k[len(prefix):]
+		c := store.Cursor{At: timeOf(tail), ID: uuid.UUID(tail[8:])}
+		if c == from {
+			continue
+		}
+		if found == nil {
+			found = make([]store.Cursor, 0, min(limit, duePage))
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// walkUp yields the keys of a table from bound on.
+func walkUp(t *table, bound []byte) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for k, _ := t.cursor.Seek(bound); k != nil && yield(k); k, _ = t.cursor.Next() {
+		}
+	}
+}
+
+// walkDown yields the keys of a table from bound on downwards.
+func walkDown(t *table, bound []byte) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		c := t.cursor
+		k, _ := c.Seek(bound)
+		if k == nil {
+			k, _ = c.Last()
+		} else if !bytes.Equal(k, bound) {
+			k = before(t, k)
+		}
+		for k != nil && yield(k) {
+			k = before(t, k)
+		}
+	}
+}
+
+// maxEmptyPages bounds the pages that one transaction can have emptied; only on
+// damaged pages is there no end.
+const maxEmptyPages = 1 << 20
+
+// before steps from key k to the key before it. Prev alone would not do: in a
+// transaction that deleted all of a page's entries it stops at that page as if
+// it were the beginning (see bbolt's Cursor.Last on empty pages).
+func before(t *table, k []byte) []byte {
+	p, _ := t.cursor.Prev()
+	if p != nil || !t.bucket.Writable() {
+		return p
+	}
+	first, _ := t.bucket.Cursor().First()
+	for range maxEmptyPages {
+		if p != nil || bytes.Compare(first, k) >= 0 {
+			break
+		}
+		p, _ = t.cursor.Prev()
+	}
+	return p
+}
+
+func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+	if err := t.check("terms of"); err != nil {
+		return nil, err
+	}
+	defer guard("terms of", &err)
+	err = t.listEntries("terms of", t.kind(kind).lists, id, func(k, v []byte) {
+		tail := k[len(k)-listTail:]
+		found = append(found, store.Term{Name: string(k[lengthSize : len(k)-listTail]), At: timeOf(tail), Counted: string(v) == counted})
+	})
+	return found, err
+}
+
+// listEntries calls fn with each list entry of a record, found by its id.
+func (t *readTx) listEntries(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
+	swept := 0
+	return t.scan(op, lists, nil, func(k, v []byte) (bool, error) {
+		if swept++; swept > maxListSweep {
+			return false, nil
+		}
+		if len(k) >= lengthSize+listTail && bytes.Equal(k[len(k)-idLen:], id[:]) {
+			fn(k, v)
+		}
+		return true, nil
+	})
+}
+
+func (t *readTx) Count(kind effects.Kind, term string) (n uint64, err error) {
+	if err := t.check("count"); err != nil {
+		return 0, err
+	}
+	defer guard("count", &err)
+	return t.count(appendCountKey(nil, kind, term))
+}
+
+func (t *readTx) count(key []byte) (uint64, error) {
+	raw, ok := t.table(bucketCounts).get(key)
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(string(raw), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("count %q: %w: %q is no number", key, store.ErrCorrupt, raw)
+	}
+	return n, nil
+}

@@ -1,0 +1,59 @@
+package bolt
+
+import (
+	"fmt"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+func appendMeta(b, key, value []byte) []byte {
+	start := len(b)
+	b = append(openSeal(b), `"value":`...)
+	b = append(b, value...)
+	return closeSeal(b, start, sumOf(key))
+}
+
+func parseMeta(key, raw []byte) ([]byte, error) {
+	rest, err := unseal(raw, sumOf(key))
+	if err != nil {
+		return nil, err
+	}
+	f := fields{rest: rest}
+	value := f.remainder(`"value":`)
+	return value, f.err()
+}
+
+func (t *readTx) Meta(name string) (value []byte, err error) {
+	if err := t.check("meta"); err != nil {
+		return nil, err
+	}
+	defer guard("meta", &err)
+	raw, ok := t.table(bucketMeta).get([]byte(name))
+	if !ok {
+		return nil, nil
+	}
+	if value, err = parseMeta([]byte(name), raw); err != nil {
+		return nil, fmt.Errorf("meta %q: %w", name, err)
+	}
+	return value, nil
+}
+
+func (t *tx) SetMeta(name string, value []byte) (err error) {
+	if err := t.check("set meta"); err != nil {
+		return err
+	}
+	defer guard("set meta", &err)
+	if err := store.ValidateName("meta", name); err != nil {
+		return fmt.Errorf("set meta: %w", err)
+	}
+	key := []byte(name)
+	if value == nil {
+		_, err = t.table(bucketMeta).remove(key)
+	} else {
+		err = t.table(bucketMeta).bucket.Put(key, appendMeta(nil, key, value))
+	}
+	if err != nil {
+		return fmt.Errorf("set meta %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package bolt
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// quarantineValue is the stored form of what was set aside. Raw is in base64:
+// it need not be JSON.
+type quarantineValue struct {
+	Kind   effects.Kind `json:"kind"`
+	ID     uuid.UUID    `json:"id"`
+	N      uint32       `json:"n,omitempty"`
+	At     effects.Time `json:"at"`
+	Reason string       `json:"reason"`
+	Raw    []byte       `json:"raw"`
+}
+
+func (t *readTx) Quarantine(limit int) (found []store.Quarantined, err error) {
+	if err := t.check("quarantine"); err != nil || limit <= 0 {
+		return nil, err
+	}
+	err = t.scan("quarantine", t.table(bucketQuarantine), nil, func(k, v []byte) (bool, error) {
+		var q quarantineValue
+		if err := parseJSON(k, v, &q); err != nil {
+			return false, fmt.Errorf("quarantine: key %x: %w", k, err)
+		}
+		found = append(found, store.Quarantined(q))
+		return len(found) < limit, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// maxListSweep bounds how many list entries SetAside and TermsOf look through for those of
+// the record: nobody knows its terms any more. In a greater list some may stay;
+// who scans the list does not find their record.
+const maxListSweep = 4 << 20
+
+func (t *tx) SetAside(q store.Quarantined, due effects.Time) (err error) {
+	if err := t.check("set aside"); err != nil {
+		return err
+	}
+	defer guard("set aside", &err)
+	q.At = clampTime(q.At)
+	if err := t.setAside(&q, due); err != nil {
+		return &store.RecordError{Op: "set aside", Kind: q.Kind, ID: q.ID, Err: err}
+	}
+	return nil
+}
+
+func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
+	bad := store.ValidateKind(q.Kind)
+	switch {
+	case bad != nil && due == 0:
+		return bad
+	case bad != nil: // no record's: the value of the due entry is damaged
+	case q.Kind == store.KindWebhook || q.Kind == store.KindOutbox:
+		if q.Raw == nil {
+			q.Raw, _ = t.standing(q) // what cannot be read even so must not hold up the rest
+		}
+	default:
+		tables := t.kind(q.Kind)
+		if k, raw := tables.records.find(q.ID[:]); k != nil {
+			if err := t.removeRecord(q, tables, k, raw); err != nil {
+				return err
+			}
+		}
+	}
+	if due != 0 {
+		key := store.NewDueKey(due, q.ID)
+		if err := t.putDue([]dueOp{{key: key[:], kind: q.Kind}}); err != nil {
+			return err
+		}
+	}
+	key := appendQuarantineKey(nil, q)
+	if _, ok := t.table(bucketQuarantine).get(key); ok && q.Raw == nil {
+		return nil // set aside before, perhaps with its bytes
+	}
+	return t.putJSON("set aside", bucketQuarantine, key, quarantineValue(*q))
+}
+
+// standing gives what is stored of a webhook or an outbox entry: the body or the
+// effect, or all of it where it cannot be read, a webhook's in two parts with a
+// line break between.
+func (t *tx) standing(q *store.Quarantined) (raw []byte, err error) {
+	defer guard("set aside", &err)
+	if q.Kind == store.KindOutbox {
+		key := effectKeyBytes(store.EffectKey{ID: q.ID, N: q.N})
+		_, v := t.table(bucketOutbox).find(key[:])
+		if o, err := parseOutbox(key[:], v); err == nil {
+			v = o.effect
+		}
+		return bytes.Clone(v), nil
+	}
+	bodies := t.table(bucketWebhooks)
+	k, info := t.table(bucketWebhooksInfo).find(q.ID[:])
+	if w, err := webhook(k, info, bodies); err == nil {
+		return bytes.Clone(w.Body), nil
+	}
+	parts := [][]byte{}
+	if k != nil {
+		parts = append(parts, bytes.Clone(info))
+	}
+	if k, body := bodies.find(q.ID[:]); k != nil {
+		parts = append(parts, body)
+	}
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	return bytes.Join(parts, []byte("\n")), nil
+}
+
+func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []byte) error {
+	epoch, err := t.current()
+	if err != nil {
+		return err
+	}
+	// A record whose envelope is whole is still the base of a replay.
+	r, err := parseRecord(q.Kind, q.ID, raw)
+	if err == nil && r.Seq < epoch.First {
+		if err := t.keepBase(epoch, q.Kind, q.ID, raw); err != nil {
+			return err
+		}
+	}
+	if q.Raw == nil {
+		q.Raw = raw
+		if err == nil {
+			q.Raw = r.State
+		}
+	}
+	if err := tables.records.bucket.Delete(key); err != nil {
+		return err
+	}
+	return t.removeTerms(q.Kind, tables.lists, q.ID)
+}
+
+// removeTerms looks for the list entries of a record by its id.
+func (t *tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
+	var keys [][]byte
+	counts := map[countKey]int64{}
+	err := t.listEntries("set aside", lists, id, func(k, v []byte) {
+		keys = append(keys, bytes.Clone(k))
+		if string(v) == counted {
+			counts[countKey{kind, string(k[lengthSize : len(k)-listTail])}]--
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if _, err := lists.remove(k); err != nil {
+			return err
+		}
+	}
+	for k, n := range counts {
+		if err := t.add(k, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

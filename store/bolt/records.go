@@ -1,0 +1,88 @@
+package bolt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
+	if err := t.check("get"); err != nil {
+		return r, err
+	}
+	defer guard("get", &err)
+	raw, ok := t.kind(kind).records.get(id[:])
+	if !ok {
+		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
+	}
+	if r, err = parseRecord(kind, id, raw); err != nil {
+		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: raw}
+	}
+	return r, nil
+}
+
+// Records calls fn for each record. Those that cannot be read are passed over;
+// when all others were visited it fails with a [store.RecordError] for each of
+// the first few, joined (A10).
+func (t *readTx) Records(fn func(store.Record) error) error {
+	if err := t.check("records"); err != nil {
+		return err
+	}
+	kinds, err := t.recordKinds()
+	if err != nil {
+		return err
+	}
+	var bad []error
+	for _, kind := range kinds {
+		err := t.scan("records", t.kind(kind).records, nil, func(k, v []byte) (bool, error) {
+			id := uuid.UUID(fit(k, idLen))
+			r, err := store.Record{}, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
+			if len(k) == idLen {
+				r, err = parseRecord(kind, id, v)
+			}
+			if err != nil {
+				bad = appendBad(bad, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err})
+				return true, nil
+			}
+			return true, fn(r)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// maxBad bounds how many damaged entries one error names.
+const maxBad = 100
+
+func appendBad(bad []error, err error) []error {
+	if len(bad) < maxBad {
+		bad = append(bad, err)
+	}
+	return bad
+}
+
+// recordKinds lists the kinds that have a bucket, in order.
+func (t *readTx) recordKinds() (kinds []effects.Kind, err error) {
+	err = t.buckets(recordsPrefix, func(name string) bool {
+		kinds = append(kinds, effects.Kind(strings.TrimPrefix(name, recordsPrefix)))
+		return true
+	})
+	return kinds, err
+}
+
+// buckets calls fn with the names that begin with prefix, in order.
+func (t *readTx) buckets(prefix string, fn func(name string) bool) (err error) {
+	defer guard("buckets", &err)
+	c := t.tx.Cursor()
+	for k, _ := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)) && fn(string(k)); k, _ = c.Next() {
+	}
+	return nil
+}
