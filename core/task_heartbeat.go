@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/internal/texts"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // bounded gives what is kept of a heartbeat.
