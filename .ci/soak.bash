@@ -2,11 +2,12 @@
 #
 #   .ci/run soak [DURATION]     one hour, or as long as 90s, 20m, 2h say
 #
-# Two loops run beside each other until the time is over. One runs every test that
-# draws - properties, histories against a model, the crash suites - with a fresh
-# seed, in a fresh order, with more draws than the gate, under the race detector.
-# The other runs the fuzz targets in turn. Test binaries are built once. Each
-# finding is printed with its seed and the command that repeats it.
+# Two loops run beside each other until the time is over; what was begun by then runs
+# to its end. One runs every test that draws - properties, histories against a model,
+# the crash suites - with a fresh seed, in a fresh order, with more draws than the
+# gate, under the race detector. The other runs the fuzz targets in turn. Test
+# binaries are built once. Each finding is printed with its seed and the command that
+# repeats it.
 #
 # Environment:
 #   SOAK_CHECKS     draws for each property (default 500; the gate has 100)
@@ -22,24 +23,8 @@ seconds_of() {
   echo $((BASH_REMATCH[1] * ${unit[${BASH_REMATCH[2]}]}))
 }
 
-# drawing_tests prints the tests of a folder that draw: those that call rapid, take
-# a seed, or call a function of the folder that does.
-drawing_tests() {
-  cat "$1"/*_test.go | awk '
-    /^func / { name = $0; sub(/^func (\([^)]*\) )?/, "", name); sub(/[^A-Za-z0-9_].*/, "", name); next }
-    name != "" { body[name] = body[name] $0 "\n" }
-    END {
-      for (f in body) if (body[f] ~ /rapid\.(Check|MakeCheck)|seedtest\.Seed|storetest\.Run/) draws[f] = 1
-      do {
-        found = 0
-        for (f in body) if (!(f in draws))
-          for (d in draws)
-            if (d !~ /^Test/ && body[f] ~ ("[^A-Za-z0-9_]" d "\\(")) { draws[f] = 1; found = 1; break }
-      } while (found)
-      for (f in draws) if (f ~ /^Test/) print f
-    }
-  ' | sort
-}
+# drawing_tests prints the tests of a folder that draw.
+drawing_tests() { tests_that_say 'rapid\.(Check|MakeCheck)|seedtest\.Seed|storetest\.Run' "$1"; }
 
 # fresh_seed prints a seed that nobody chose.
 fresh_seed() { od -An -N7 -tu8 /dev/urandom | tr -d ' '; }

@@ -65,3 +65,8 @@ const (
 	ChildCancelled ChildOutcome = "cancelled"
 	ChildRefused   ChildOutcome = "refused" // it was never made; Reason says why
 )
+
+// known reports whether it is one of the outcomes.
+func (o ChildOutcome) known() bool {
+	return o == ChildSucceeded || o == ChildFailed || o == ChildCancelled || o == ChildRefused
+}

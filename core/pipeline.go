@@ -1,15 +1,16 @@
 package core
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Pipeline runs the phases of its definition in order, and hands a context from
@@ -58,20 +59,22 @@ type Pipeline struct {
 	FinishedAt     Time          `json:"finished_at"`
 	EndsBy         Time          `json:"ends_by"` // by the definition's time limit; 0: none
 	History        []PhaseRecord `json:"history"` // how its phases went, the last [MaxHistory]
-	// Asked are the outer effects; its number counts children and locks as well.
-	Asked   PendingEffects `json:"asked"`
+	// Pending are the outer effects; its number counts children and locks as well.
+	Pending PendingEffects `json:"asked"`
 	Waiting Waiting        `json:"waiting"`
 	// Holds are the locks and slots that it has, or waits for.
 	Holds []Hold `json:"holds"`
 	// Regain are those that it had when it failed: a retry takes them again first.
 	Regain []Hold `json:"regain"`
 	// Failing is why the pipeline is about to fail, while it cleans up.
-	Failing  *Failing  `json:"failing"`
-	Signals  []Signal  `json:"signals"`  // that came before their phase
-	Unmet    []Awaited `json:"unmet"`    // dependencies that are not done
-	Leaving  []uint32  `json:"leaving"`  // numbers of children that were given up and have not ended
-	Watchers []Owner   `json:"watchers"` // to be told of the end
-	Told     bool      `json:"told"`     // the owner was
+	Failing *Failing  `json:"failing"`
+	Signals []Signal  `json:"signals"` // that came before their phase
+	Unmet   []Awaited `json:"unmet"`   // dependencies that are not done
+	// Abandoned are the numbers of children that the pipeline has stopped waiting for,
+	// and that have not ended.
+	Abandoned []uint32 `json:"leaving"`
+	Watchers  []Owner  `json:"watchers"` // to be told of the end
+	Told      bool     `json:"told"`     // the owner was
 }
 
 // PhaseType tells the phases of a pipeline's life apart (003 Phase).
@@ -104,250 +107,332 @@ type Phase struct {
 	Recoverable bool   `json:"recoverable,omitempty"`
 }
 
-// Checkpoint says how far a pipeline had come (003 Checkpoint).
-type Checkpoint struct {
-	Phase     string `json:"phase"`
-	Message   string `json:"message"`
-	Timestamp Time   `json:"timestamp"`
-}
-
-// PhaseRecord says how a phase went.
-type PhaseRecord struct {
-	Name      string       `json:"name"`
-	StartedAt Time         `json:"started_at"`
-	EndedAt   Time         `json:"ended_at"`
-	Attempts  uint32       `json:"attempts"`
-	Outcome   PhaseOutcome `json:"outcome"`
-	Reason    string       `json:"reason,omitempty"` // its beginning
-	// Interrupted: nobody knows how far what it ran came, see [ChildEnded].
-	Interrupted bool `json:"interrupted,omitempty"`
-}
-
-// PhaseOutcome says how a phase ended.
-type PhaseOutcome string
-
-// Outcomes of a phase.
-const (
-	HistoryDone      PhaseOutcome = "done"
-	HistoryFailed    PhaseOutcome = "failed"
-	HistorySkipped   PhaseOutcome = "skipped"
-	HistoryCancelled PhaseOutcome = "cancelled"
-)
-
-// WaitFor says what ends the waiting of a running phase.
-type WaitFor string
-
-// What a running phase waits for.
-const (
-	WaitChild    WaitFor = "child"    // children: an action, a task, a strategy, pipelines, an item
-	WaitEffect   WaitFor = "effect"   // the answer to an outer effect
-	WaitTime     WaitFor = "time"     // its time
-	WaitSignal   WaitFor = "signal"   // a [PipelineSignal]
-	WaitApproval WaitFor = "approval" // a [PipelineApprove]
-	WaitManual   WaitFor = "manual"   // [PhaseComplete] or [PhaseFailed]
-	WaitHold     WaitFor = "hold"     // a lock or slots
-	WaitRegain   WaitFor = "regain"   // locks and slots that it had before it failed
-	WaitRetry    WaitFor = "retry"    // the next attempt
-	WaitTurn     WaitFor = "turn"     // its turn, after many phases in one transition
-)
-
-// Waiting says what the running phase waits for.
-type Waiting struct {
-	For      WaitFor   `json:"for,omitempty"`
-	N        uint32    `json:"n,omitempty"`        // the number of the effect, lock or slots
-	Name     string    `json:"name,omitempty"`     // of the signal, or what a person is to read
-	Children []Awaited `json:"children,omitempty"` // the children, in the order in which they were made
-	Until    Time      `json:"until,omitempty"`    // when it goes on by itself
-	Deadline Time      `json:"deadline,omitempty"` // when the attempt has taken too long
-	Error    string    `json:"error,omitempty"`    // why the last attempt failed
-}
-
-// Awaited is another machine whose end is waited for.
-type Awaited struct {
-	Ref    effects.Ref     `json:"ref"`
-	N      uint32          `json:"n,omitempty"`
-	Own    bool            `json:"own,omitempty"` // it was made here, and goes where nobody waits for it any more
-	Item   uuid.UUID       `json:"item,omitzero"` // of a queue: the one that was pushed, which goes too unless somebody has taken it
-	Ended  bool            `json:"ended,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"`
-}
-
-// Hold is a lock, or slots of a semaphore, that a pipeline has or waits for.
-type Hold struct {
-	Name      string `json:"name"`
-	Semaphore bool   `json:"semaphore,omitempty"`
-	Slots     uint32 `json:"slots,omitempty"`
-	TTLMS     int64  `json:"ttl_ms,omitempty"`
-	N         uint32 `json:"n"`
-	Granted   bool   `json:"granted,omitempty"`
-	Token     uint64 `json:"token,omitempty"` // the fencing token
-	Until     Time   `json:"until,omitempty"`
-}
-
-// Failing is a failure that is told once the pipeline has cleaned up.
-type Failing struct {
-	Phase       string `json:"phase"`
-	Error       string `json:"error"`
-	Recoverable bool   `json:"recoverable"`
-}
-
-// Signal is one that came before its phase.
-type Signal struct {
-	Name    string          `json:"name"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	At      Time            `json:"at"`
+// pipelineTransition is the application of one event to a pipeline under way. It
+// writes to no list of the pipeline from before: a list is copied first.
+type pipelineTransition struct {
+	transition
+	Pipeline
+	before Pipeline
+	event  PipelineEvent
+	at     int // the index of the phase at which the pipeline stands; -1: of none
 }
 
 // Apply carries out one transition.
 func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
-	if create, ok := e.(PipelineCreate); ok {
-		return p.create(create, c)
+	t := &pipelineTransition{transition: transition{clock: c}, Pipeline: p, before: p, event: e}
+	t.UpdatedAt, t.at = c.Now, p.Definition.index(p.Phase.Name)
+	switch create, ok := e.(PipelineCreate); {
+	case p.ID != uuid.Nil:
+		t.apply(e)
+	case ok:
+		t.create(create)
+	default:
+		t.transition.refuse(effects.Ref{Kind: KindPipeline}, e, effects.CodeNotFound, "pipeline not found")
 	}
-	if p.ID == uuid.Nil {
-		return p, p.refuse(e, effects.CodeNotFound, "pipeline not found")
-	}
-	switch e := e.(type) {
-	case PipelineStart:
-		return p.start(e, c)
-	case PhaseComplete:
-		return p.phaseComplete(e, c)
-	case PhaseFailed:
-		return p.phaseFailed(e, c)
-	case PipelineRetry:
-		return p.retry(e, c)
-	case PipelineUnblock:
-		return p.unblock(e, c)
-	case PipelineCancel:
-		return p.cancel(e, c)
-	case PipelineSignal:
-		return p.signal(e, c)
-	case PipelineApprove:
-		return p.approve(e, c)
-	case PipelineCheckpoint:
-		return p.checkpoint(e, c)
-	case PipelineWatch:
-		return p.watch(e, c)
-	case PipelineDue:
-		return p.due(e, c)
-	case PipelineExpire:
-		if p.Phase.Type.Ended() {
-			return Pipeline{}, nil
-		}
-	case ChildEnded:
-		return p.childEnded(e, c)
-	case QueuePushed:
-		return p.pushed(e, c)
-	case EffectDone:
-		return p.effectDone(e, c)
-	case EffectFailed:
-		return p.effectFailed(e, c)
-	case EffectInterrupted:
-		return p.effectInterrupted(e, c)
-	case EffectHandedBack:
-		return p.effectHandedBack(e, c)
-	case Granted:
-		return p.granted(e, c)
-	case Lost:
-		return p.lost(e, c)
-	case PipelineCreate:
-	}
-	return p.conflict(e, "it cannot take %q", e.EventType())
+	return concluded(p, t.Pipeline, t.transition)
 }
 
-// create: (absent) → init. It starts at once by its deadline, unless it is held.
-func (p Pipeline) create(e PipelineCreate, c Clock) (Pipeline, []effects.Effect) {
-	if p.ID != uuid.Nil {
-		return p, p.refuse(e, effects.CodeExists, fmt.Sprintf("id: pipeline %s exists already", p.ID))
+// apply has 003's table, and the rows that Orrery adds to it: the event, the states
+// in which the pipeline takes it, the function that does it. Some events say how the
+// running phase went: this outcome is applied at the end.
+func (t *pipelineTransition) apply(e PipelineEvent) {
+	o := outcome{waits: true}
+	switch e := e.(type) {
+	case PipelineStart:
+		if t.in(PhaseInit) {
+			t.start()
+		}
+	case PhaseComplete:
+		if t.in(PhaseRunning) {
+			o = t.completePhase(e)
+		}
+	case PhaseFailed:
+		if t.in(PhaseRunning) {
+			o = t.failPhase(e)
+		}
+	case PipelineRetry:
+		if t.in(PhaseFailure) {
+			o = t.retry()
+		}
+	case PipelineUnblock:
+		if t.in(PhaseBlocked) {
+			t.unblock()
+		}
+	case PipelineCancel:
+		if t.in(PhaseInit, PhaseBlocked, PhaseRunning) {
+			t.cancel(e)
+		}
+	case PipelineExpire:
+		if t.in(PhaseDone, PhaseFailure, PhaseCancelled) {
+			t.Pipeline = Pipeline{}
+		}
+	case PipelineDue:
+		o = t.applyDeadline()
+	case PipelineCheckpoint:
+		t.applyCheckpoint(e)
+	case PipelineWatch:
+		t.applyWatch(e)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		if !takeEffectAnswer(t, &t.Pending, e) {
+			t.noChange()
+		}
+	case Granted:
+		o = t.applyGrant(e)
+	case Lost:
+		o = t.applyLoss(e)
+	case QueuePushed:
+		o = t.applyPush(e)
+	case PipelineSignal:
+		o = t.applySignal(e)
+	case PipelineApprove:
+		o = t.applyApproval(e)
+	case ChildEnded:
+		o = t.applyChildEnd(e)
+	case PipelineCreate:
+		t.noChange()
 	}
+	t.applyOutcome(o)
+}
+
+// in reports whether the pipeline is in one of those states: in another one, the
+// event is no change.
+func (t *pipelineTransition) in(states ...PhaseType) bool {
+	if slices.Contains(states, t.Phase.Type) {
+		return true
+	}
+	t.noChange()
+	return false
+}
+
+// create: (absent) → init. The pipeline starts by its deadline at once, unless it is
+// to be held.
+func (t *pipelineTransition) create(e PipelineCreate) {
 	spec, err := e.Spec.normal()
 	if err == nil {
 		err = spec.validate()
 	}
 	if err != nil {
-		return p, refused(effects.Ref{Kind: KindPipeline, ID: e.Spec.ID}, e, effects.CodeInvalid, err.Error())
+		t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: e.Spec.ID}, e, effects.CodeInvalid, "%s", err)
+		return
 	}
-	return Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: c.Now, UpdatedAt: c.Now}, nil
+	t.Pipeline = Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
 }
 
-// normal gives the spec as it reads after one way through the journal, so that a
-// replay sees the same, with the defaults of the inputs.
-func (s PipelineSpec) normal() (PipelineSpec, error) {
-	if err := errors.Join(checkName("namespace", s.Namespace, false), checkName("tenant", s.Tenant, false),
-		checkName("runbook", s.Runbook, false), checkText("label", s.Label)); err != nil {
-		return s, err
+// start: 003 (Init, Start): init → blocked, while a dependency may not be done, else
+// → running the first phase.
+func (t *pipelineTransition) start() {
+	if len(t.Definition.Phases) == 0 {
+		t.noChange()
+		return
 	}
-	out, err := throughJSON(s)
-	if err != nil {
-		return s, fmt.Errorf("definition and context: %w", err)
+	t.StartedAt, t.EndsBy = t.clock.Now, t.timeLimit()
+	if len(t.DependsOn) > 0 {
+		t.Unmet = t.dependencies()
+		t.block(t.Definition.Phases[0].Name)
+		return
 	}
-	for _, in := range out.Definition.Inputs {
-		if _, given := out.Context[in.Name]; !given && len(in.Default) > 0 {
-			out.Context = withValue(out.Context, in.Name, in.Default)
-		}
-	}
-	if len(out.Context) == 0 {
-		out.Context = nil
-	}
-	if len(out.DependsOn) == 0 {
-		out.DependsOn = nil
-	}
-	return out, nil
+	t.announce("started", nil)
+	t.runFrom(0)
 }
 
-// throughJSON gives a value as it reads after one way through JSON, and an error
-// where it is not the same after another.
-func throughJSON[T any](v T) (T, error) {
-	var out T
-	b, err := json.Marshal(v)
-	if err != nil {
-		return v, err
+// completePhase: 003 (Running, PhaseComplete): → running the next phase, or done.
+// The event is for a manual phase; any other one completes by an answer.
+func (t *pipelineTransition) completePhase(e PhaseComplete) outcome {
+	if !t.inManualPhase(e.Phase, e.Attempt) {
+		return t.noChange()
 	}
-	if err := json.Unmarshal(b, &out); err != nil {
-		return v, err
-	}
-	if again, err := json.Marshal(out); err != nil || !bytes.Equal(b, again) {
-		return v, errors.New("a text is not valid UTF-8")
-	}
-	return out, nil
+	return outcome{answer: e.Result}
 }
 
-// validate tells what is wrong with a spec in its normal form.
-func (s PipelineSpec) validate() error {
-	if s.ID == uuid.Nil {
-		return errors.New("id: must be a UUID that is not all zeros")
+// failPhase: 003 (Running, PhaseFailed): → failed, unless the definition has another
+// attempt or a way around. The event is for a manual phase; any other one fails by
+// an answer.
+func (t *pipelineTransition) failPhase(e PhaseFailed) outcome {
+	if !t.inManualPhase(e.Phase, e.Attempt) {
+		return t.noChange()
 	}
-	b, err := json.Marshal(s.Definition)
+	return outcome{err: cmp.Or(e.Error, "failed without a reason"), final: e.Permanent, fatal: e.Permanent}
+}
+
+func (t *pipelineTransition) inManualPhase(phase string, attempt uint32) bool {
+	return t.waitsFor(WaitManual) && t.Phase.Name == phase && (attempt == 0 || attempt == t.Attempt)
+}
+
+// retry: 003 (Failed(recoverable), Retry): → running the phase that failed (D3), once
+// the locks are regained that the pipeline had; → blocked where a dependency is not
+// done.
+func (t *pipelineTransition) retry() outcome {
 	switch {
-	case err != nil:
-		return fmt.Errorf("definition: %w", err)
-	case len(b) > MaxDefinitionBytes:
-		return fmt.Errorf("definition: %d bytes of JSON are more than %d", len(b), MaxDefinitionBytes)
-	case tooDeep(b):
-		return fmt.Errorf("definition: nested deeper than %d levels", MaxJSONDepth)
-	case len(s.DependsOn) > MaxDependencies:
-		return fmt.Errorf("depends_on: %d pipelines are more than %d", len(s.DependsOn), MaxDependencies)
+	case !t.Phase.Recoverable:
+		return t.conflict("its failure is not recoverable")
+	case t.at < 0:
+		return t.conflict("phase %q is not in the definition", clip(t.Phase.Name))
 	}
-	for i, id := range s.DependsOn {
-		if id == uuid.Nil || id == s.ID || slices.Contains(s.DependsOn[:i], id) {
-			return fmt.Errorf("depends_on[%d]: %s is no id, this pipeline's own, or there twice", i, id)
-		}
+	t.FinishedAt, t.EndsBy = 0, t.timeLimit()
+	if len(t.Unmet) > 0 {
+		t.announce("retry", announcementTexts("phase", t.Phase.Name))
+		t.block(t.Phase.Name)
+		return outcome{waits: true}
 	}
-	for _, name := range contextNames(s.Context) {
-		if err := checkJSON("context."+name, s.Context[name], MaxContextLimit); err != nil {
-			return err
-		}
-	}
-	for _, in := range s.Definition.Inputs {
-		if _, given := s.Context[in.Name]; in.Required && !given {
-			return fmt.Errorf("context.%s: the input is missing", in.Name)
-		}
-	}
-	if n, most := contextSize(s.Context), s.Definition.contextLimit(); n > most {
-		return fmt.Errorf("context: %d bytes are more than %d", n, most)
-	}
-	return errors.Join(checkScope(s.Namespace, s.Tenant), checkContextNames("context", s.Context),
-		s.Definition.ValidateWith(contextNames(s.Context)...))
+	t.Attempt = t.attemptsOf(t.Phase.Name)
+	t.Phase, t.PhaseStartedAt = Phase{Type: PhaseRunning, Name: t.Phase.Name}, t.clock.Now
+	return t.retryPhase()
 }
+
+// unblock: 003 (Blocked, Unblock): → running the phase to resume at, whatever the
+// pipeline still depends on.
+func (t *pipelineTransition) unblock() {
+	t.abandonDependencies()
+	t.Unmet = nil
+	t.resume()
+}
+
+// cancel: init, blocked, running → cancelled, with all that the pipeline runs.
+func (t *pipelineTransition) cancel(e PipelineCancel) {
+	reason := texts.Bound(cmp.Or(e.Reason, "cancelled"), MaxTextBytes)
+	if t.Phase.Type == PhaseRunning {
+		t.record(HistoryCancelled, reason)
+	}
+	t.abandonDependencies()
+	t.Unmet = nil
+	t.Phase = Phase{Type: PhaseCancelled, Name: t.Phase.Name, Reason: reason}
+	t.Failing = nil
+	t.announce("cancelled", announcementTexts("reason", reason))
+	t.end()
+}
+
+// applyDeadline: init → running; or a wait, a back-off or a time limit has run out.
+func (t *pipelineTransition) applyDeadline() outcome {
+	switch at, now, w := t.Deadline(), t.clock.Now, t.Waiting; {
+	case at.IsZero():
+		return t.noChange()
+	case at.After(now):
+		return t.conflict("it is due at %s, after %s", at, now)
+	case t.Phase.Type == PhaseInit && len(t.Definition.Phases) > 0:
+		t.start()
+		return outcome{waits: true}
+	case t.at < 0:
+		t.failUnknownPhase()
+		return outcome{waits: true}
+	case !t.EndsBy.IsZero() && !t.EndsBy.After(now):
+		t.applyTimeLimit()
+		return outcome{waits: true}
+	case w.Until.IsZero() || w.Until != earliest(w.Until, w.Deadline):
+		return outcome{err: "timed out after " + lengthText(t.phase().TimeoutMS)}
+	case w.For == WaitRetry:
+		return t.retryPhase()
+	case w.For == WaitTransition:
+		t.Waiting = Waiting{}
+		t.runFrom(t.at)
+		return outcome{waits: true}
+	}
+	return outcome{}
+}
+
+// noChange: 003's last row: the event changes nothing in this state. The refusal says
+// why.
+func (t *pipelineTransition) noChange() outcome {
+	switch e := t.event.(type) {
+	case PipelineStart:
+		return t.conflict("only a pipeline that is init can be started")
+	case PhaseComplete:
+		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
+	case PhaseFailed:
+		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
+	case PipelineRetry:
+		return t.conflict("only a failed pipeline can be retried")
+	case PipelineUnblock:
+		return t.conflict("only a blocked pipeline can be unblocked")
+	case PipelineCancel:
+		return t.conflict("it has ended already")
+	case PipelineSignal:
+		return t.conflict("it takes no signal any more")
+	case PipelineApprove:
+		return t.conflict("no phase %q waits for an approval", clip(e.Phase))
+	case PipelineCheckpoint:
+		return t.conflict("it takes no checkpoint any more")
+	case PipelineWatch:
+		return t.conflict("%s watches it already", e.Owner.Ref)
+	case PipelineDue:
+		return t.conflict("it waits for no time")
+	case ChildEnded:
+		if !e.Outcome.known() {
+			return t.refuse(effects.CodeInvalid, "outcome: %q is unknown", clip(string(e.Outcome)))
+		}
+		return t.unawaited(e.N)
+	case QueuePushed:
+		return t.unawaited(e.N)
+	case EffectDone:
+		return t.unawaited(e.N)
+	case EffectFailed:
+		return t.unawaited(e.N)
+	case EffectInterrupted:
+		return t.unawaited(e.N)
+	case EffectHandedBack:
+		return t.unawaited(e.N)
+	case Granted:
+		return t.unawaited(e.N)
+	case Lost:
+		return t.unawaited(e.N)
+	case PipelineCreate:
+		return t.refuse(effects.CodeExists, "id: pipeline %s exists already", t.ID)
+	case PipelineExpire:
+	}
+	return t.conflict("it cannot take %q", t.event.EventType())
+}
+
+// unawaited refuses an answer that the pipeline does not wait for.
+func (t *pipelineTransition) unawaited(n uint32) outcome {
+	return t.conflict("it waits for nothing with the number %d", n)
+}
+
+// conflict refuses the event in the present state, and says which state it is.
+func (t *pipelineTransition) conflict(format string, args ...any) outcome {
+	state := string(t.before.Phase.Type)
+	if t.before.Phase.Type == PhaseRunning {
+		state = fmt.Sprintf("running phase %q", clip(t.before.Phase.Name))
+	}
+	return t.refuse(effects.CodeConflict, "pipeline %s is %s: %s", t.ID, state, fmt.Sprintf(format, args...))
+}
+
+// refuse makes the event change nothing: the running phase goes on waiting.
+func (t *pipelineTransition) refuse(code effects.Code, format string, args ...any) outcome {
+	t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: t.before.ID}, t.event, code, format, args...)
+	return outcome{waits: true}
+}
+
+// announce adds an event of the bus (003 Event).
+func (t *pipelineTransition) announce(action string, data json.RawMessage) {
+	t.transition.announce("pipeline", "pipeline", action, t.ID, data)
+}
+
+// phase is the definition of the phase at which the pipeline stands.
+func (t *pipelineTransition) phase() PhaseDef { return t.Definition.Phases[t.at] }
+
+// waitsFor reports whether a phase runs and waits for that.
+func (t *pipelineTransition) waitsFor(what WaitFor) bool { return t.running() && t.Waiting.For == what }
+
+// running reports whether a phase of the definition runs.
+func (t *pipelineTransition) running() bool { return t.at >= 0 && t.Phase.Type == PhaseRunning }
+
+// timeLimit is when a run that begins now has taken too long; 0: never.
+func (t *pipelineTransition) timeLimit() Time {
+	if t.Definition.TimeoutMS <= 0 {
+		return 0
+	}
+	return laterMS(t.clock.Now, t.Definition.TimeoutMS)
+}
+
+// number gives the next number of a child, an effect or a lock.
+func (t *pipelineTransition) number() uint32 {
+	if t.Pending.Last < math.MaxUint32 {
+		t.Pending.Last++
+	}
+	return t.Pending.Last
+}
+
+// numbersRunOut reports whether the numbers are about to be used up.
+func (t *pipelineTransition) numbersRunOut() bool { return t.Pending.Last > math.MaxUint32-1000 }
 
 // Ref names the pipeline.
 func (p Pipeline) Ref() effects.Ref {
@@ -396,30 +481,12 @@ func (p Pipeline) Terms() []effects.Term {
 // AppendJSON appends the stored form.
 func (p Pipeline) AppendJSON(b []byte) []byte { return appendMarshaled(b, p) }
 
-func (p Pipeline) outstanding() []effects.Outer { return p.Asked.outstanding() }
+func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }
 
 func (p Pipeline) apply(e Event, c Clock) (State, []effects.Effect) {
 	own, ok := e.(PipelineEvent)
 	if !ok {
-		return p, p.refuse(e, effects.CodeInvalid, fmt.Sprintf("a pipeline takes no event %q", e.EventType()))
+		return p, refused(effects.Ref{Kind: KindPipeline, ID: p.ID}, e, effects.CodeInvalid, fmt.Sprintf("a pipeline takes no event %q", e.EventType()))
 	}
 	return p.Apply(own, c)
-}
-
-func (p Pipeline) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindPipeline, ID: p.ID}, e, code, reason)
-}
-
-// conflict refuses what does not go with the present state, and says which it is.
-func (p Pipeline) conflict(e Event, format string, args ...any) (Pipeline, []effects.Effect) {
-	where := string(p.Phase.Type)
-	if p.Phase.Type == PhaseRunning {
-		where = fmt.Sprintf("running phase %q", clip(p.Phase.Name))
-	}
-	return p, p.refuse(e, effects.CodeConflict, fmt.Sprintf("pipeline %s is %s: %s", p.ID, where, fmt.Sprintf(format, args...)))
-}
-
-// stale refuses an answer that nobody waits for.
-func (p Pipeline) stale(e Event, n uint32) (Pipeline, []effects.Effect) {
-	return p.conflict(e, "it waits for nothing with the number %d", n)
 }

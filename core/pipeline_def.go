@@ -25,7 +25,7 @@ const (
 	MaxDependencies       = 64   // pipelines that must be done first
 	MaxChildPipelines     = 64   // that one phase starts or waits for
 	MaxHolds              = 64   // locks and semaphores of one pipeline
-	maxLeaving            = 1024 // children that were given up and have not ended
+	maxAbandoned          = 1024 // children that were abandoned and have not ended
 	maxHistoryReasonBytes = 256
 )
 
@@ -258,12 +258,12 @@ func (d PhaseDef) output() string {
 	return d.Name
 }
 
-// index gives the place of a phase, or -1.
+// index gives the index of a phase, or -1.
 func (d PipelineDef) index(name string) int {
 	return slices.IndexFunc(d.Phases, func(p PhaseDef) bool { return p.Name == name })
 }
 
-// next gives the place of the phase after that one; len(Phases): the end.
+// next gives the index of the phase after that one; len(Phases): the end.
 func (d PipelineDef) next(i int) int {
 	switch next := d.Phases[i].Next; next {
 	case "":
@@ -436,17 +436,6 @@ func (a PipelinesPhase) rewrite(w rewriter, f string) PipelinesPhase {
 	return a
 }
 
-// contextNames gives the names of a context in order.
-func contextNames(m map[string]json.RawMessage) []string {
-	names := make([]string, 0, len(m))
-	// order-free: sorted below
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // actionSpec is the child action that a run of a tool stands for.
 func (a ToolRun) actionSpec(id uuid.UUID, namespace, tenant, label string, now Time, owner Owner) ActionSpec {
 	return ActionSpec{
@@ -454,4 +443,12 @@ func (a ToolRun) actionSpec(id uuid.UUID, namespace, tenant, label string, now T
 		Trigger: Scheduled(min(max(now, effects.MinTime), effects.MaxTime)),
 		Policy:  RunPolicy{OnInterrupt: a.OnInterrupt, TimeoutMS: a.TimeoutMS}, Owner: owner,
 	}.withDefaults()
+}
+
+// taskSpec is the child task that a prompt stands for.
+func (a AgentPrompt) taskSpec(id uuid.UUID, namespace, tenant, label string, pipeline uuid.UUID, owner Owner) TaskSpec {
+	return TaskSpec{
+		ID: id, Namespace: namespace, Tenant: tenant, Label: label, PipelineID: pipeline, Owner: owner,
+		Workspace: a.Workspace, Command: a.Command, Env: a.Env, Prompt: a.Prompt, Config: a.Config,
+	}
 }

@@ -1,10 +1,6 @@
 package core
 
-import (
-	"encoding/json"
-
-	"github.com/google/uuid"
-)
+import "encoding/json"
 
 // PipelineEvent is an event of [Pipeline]. The set is closed.
 //
@@ -232,18 +228,4 @@ func decodePipelineEvent(typ string, b []byte) (Event, error) {
 		return decodeAs[QueuePushed](b)
 	}
 	return decodeShared[PipelineEvent](typ, b)
-}
-
-// PipelineSpec is what a creator says of a pipeline.
-type PipelineSpec struct {
-	ID         uuid.UUID                  `json:"id"`
-	Namespace  string                     `json:"namespace"`
-	Tenant     string                     `json:"tenant"`
-	Label      string                     `json:"label"`
-	Runbook    string                     `json:"runbook"` // the name of the file's runbook (003)
-	Owner      Owner                      `json:"owner"`
-	Definition PipelineDef                `json:"definition"` // kept: a run never sees a later edit
-	Context    map[string]json.RawMessage `json:"context"`    // variables passed between phases (003)
-	DependsOn  []uuid.UUID                `json:"depends_on"` // pipelines that must be done first (003: unmet dependencies)
-	Hold       bool                       `json:"hold"`       // wait for [PipelineStart] instead of starting at once
 }

@@ -106,8 +106,8 @@ func drawPipelineSpec(t *rapid.T) core.PipelineSpec {
 
 // awaitedNumbers are those that the pipeline waits for, and one that it does not.
 func awaitedNumbers(p core.Pipeline) []uint32 {
-	out := []uint32{0, p.Asked.Last, math.MaxUint32}
-	for _, o := range p.Asked.Open {
+	out := []uint32{0, p.Pending.Last, math.MaxUint32}
+	for _, o := range p.Pending.Open {
 		out = append(out, o.Effect.Number(), o.Effect.Number())
 	}
 	for _, list := range [][]core.Awaited{p.Waiting.Children, p.Unmet} {
@@ -118,7 +118,7 @@ func awaitedNumbers(p core.Pipeline) []uint32 {
 	for _, h := range p.Holds {
 		out = append(out, h.N, h.N)
 	}
-	return append(out, p.Leaving...)
+	return append(out, p.Abandoned...)
 }
 
 func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
@@ -130,7 +130,7 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	likely := map[core.WaitFor][]string{
 		core.WaitChild: {"child", "child", "pushed"}, core.WaitEffect: {"effect_done", "effect_failed", "effect_interrupted", "effect_handed_back"},
 		core.WaitTime: {"due"}, core.WaitSignal: {"signal"}, core.WaitApproval: {"approve"}, core.WaitManual: {"phase_complete", "phase_failed"},
-		core.WaitHold: {"granted", "lost"}, core.WaitRegain: {"granted", "lost"}, core.WaitRetry: {"due"}, core.WaitTurn: {"due"},
+		core.WaitHold: {"granted", "lost"}, core.WaitRegain: {"granted", "lost"}, core.WaitRetry: {"due"}, core.WaitTransition: {"due"},
 	}[p.Waiting.For]
 	if more := map[core.PhaseType][]string{
 		core.PhaseInit: {"due", "start"}, core.PhaseBlocked: {"child", "child", "pushed", "unblock"}, core.PhaseFailure: {"retry"},
@@ -214,17 +214,17 @@ func hostilePipeline(t *rapid.T) core.Pipeline {
 			Name: name, Recoverable: rapid.Bool().Draw(t, "recoverable"),
 		},
 		Attempt: n("attempt"), CreatedAt: drawTime(t, c), EndsBy: rapid.SampledFrom([]core.Time{0, -5, start}).Draw(t, "ends_by"),
-		Asked: core.PendingEffects{Last: n("last"), Open: []core.PendingEffect{{Effect: effects.Merge{N: n("open")}}, {Effect: effects.RunTool{Run: n("run"), Tool: "x"}}}},
+		Pending: core.PendingEffects{Last: n("last"), Open: []core.PendingEffect{{Effect: effects.Merge{N: n("open")}}, {Effect: effects.RunTool{Run: n("run"), Tool: "x"}}}},
 		Waiting: core.Waiting{
 			For: rapid.SampledFrom([]core.WaitFor{
-				"", "odd", core.WaitChild, core.WaitEffect, core.WaitTime, core.WaitSignal, core.WaitApproval, core.WaitManual, core.WaitHold, core.WaitRegain, core.WaitRetry, core.WaitTurn,
+				"", "odd", core.WaitChild, core.WaitEffect, core.WaitTime, core.WaitSignal, core.WaitApproval, core.WaitManual, core.WaitHold, core.WaitRegain, core.WaitRetry, core.WaitTransition,
 			}).Draw(t, "for"),
 			N: n("n"), Name: "go", Until: drawTime(t, c), Deadline: drawTime(t, c), Children: []core.Awaited{{Ref: effects.Ref{Kind: "odd"}, N: n("child"), Own: true}},
 		},
-		Holds:   []core.Hold{{Name: "main", N: n("hold"), Granted: rapid.Bool().Draw(t, "granted")}},
-		Regain:  []core.Hold{{Name: "main"}},
-		Unmet:   []core.Awaited{{Ref: effects.Ref{Kind: core.KindPipeline, ID: id(7)}, N: n("unmet")}},
-		Leaving: []uint32{n("leaving")}, Watchers: []core.Owner{{}},
+		Holds:     []core.Hold{{Name: "main", N: n("hold"), Granted: rapid.Bool().Draw(t, "granted")}},
+		Regain:    []core.Hold{{Name: "main"}},
+		Unmet:     []core.Awaited{{Ref: effects.Ref{Kind: core.KindPipeline, ID: id(7)}, N: n("unmet")}},
+		Abandoned: []uint32{n("leaving")}, Watchers: []core.Owner{{}},
 	}
 	if rapid.Bool().Draw(t, "every phase") {
 		p.Definition = everyPhase()
@@ -249,9 +249,9 @@ func pipelineStates() []core.State {
 	full.Holds = []core.Hold{{Name: "main", Semaphore: true, Slots: 2, TTLMS: 5, N: 9, Granted: true, Token: math.MaxUint64, Until: start}}
 	full.Regain, full.Failing = full.Holds, &core.Failing{Phase: "run", Error: "e", Recoverable: true}
 	full.Signals = []core.Signal{{Name: "go", Payload: json.RawMessage(`{"a":1}`), At: start}}
-	full.Asked = core.PendingEffects{Last: 9, Open: []core.PendingEffect{{Effect: effects.Notify{N: 9, Title: "t"}}}}
+	full.Pending = core.PendingEffects{Last: 9, Open: []core.PendingEffect{{Effect: effects.Notify{N: 9, Title: "t"}}}}
 	full.Checkpoints = []core.Checkpoint{{Phase: "run", Message: "m", Timestamp: start}}
-	full.Leaving, full.Watchers = []uint32{4}, []core.Owner{owner}
+	full.Abandoned, full.Watchers = []uint32{4}, []core.Owner{owner}
 	return []core.State{p, blocked, running, again, cancelled, full}
 }
 
@@ -368,7 +368,7 @@ var pipelineInvariants = []invariant{
 		if !exists(a) || !a.Phase.Type.Ended() {
 			return ""
 		}
-		if a.Deadline() != 0 || a.Waiting.For != "" || len(a.Waiting.Children) > 0 || len(a.Holds) > 0 || len(a.Asked.Open) > 0 {
+		if a.Deadline() != 0 || a.Waiting.For != "" || len(a.Waiting.Children) > 0 || len(a.Holds) > 0 || len(a.Pending.Open) > 0 {
 			return fmt.Sprintf("%s at %s: %+v %+v", a.Phase.Type, a.Deadline(), a.Waiting, a.Holds)
 		}
 		lost, _ := s.event.(core.Lost)
@@ -399,14 +399,14 @@ var pipelineInvariants = []invariant{
 		if !exists(a) {
 			return ""
 		}
-		last := b.Asked.Last
+		last := b.Pending.Last
 		for _, n := range numbersAsked(s) {
 			if n <= last {
 				return fmt.Sprintf("%d is asked for after %d", n, last)
 			}
 			last = n
 		}
-		return unless(a.Asked.Last >= last, "the last is %d, and then %d", last, a.Asked.Last)
+		return unless(a.Pending.Last >= last, "the last is %d, and then %d", last, a.Pending.Last)
 	}),
 	on("Owner and watchers are told exactly once, at the end.", func(s step, b, a core.Pipeline) string {
 		if _, watch := s.event.(core.PipelineWatch); watch {

@@ -264,7 +264,7 @@ func TestCancellingAPipelineCancelsAllThatItRunsAndMeetsNoRefusal(t *testing.T) 
 		assert.Equal(t, "cancelled", phase(s), ref)
 		assert.True(t, s.Deadline().IsZero())
 	}
-	assert.Empty(t, w.pipeline(t, 1).Leaving, "both have ended")
+	assert.Empty(t, w.pipeline(t, 1).Abandoned, "both have ended")
 }
 
 func TestAChildThatCannotBeMadeFailsItsPhaseInsteadOfBeingDueForEver(t *testing.T) {
@@ -364,7 +364,7 @@ func answerFor(t *rapid.T, p core.Pipeline) core.PipelineEvent {
 				return core.Lost{N: h.N, Name: h.Name}
 			}
 		}
-	case core.WaitTime, core.WaitRetry, core.WaitTurn:
+	case core.WaitTime, core.WaitRetry, core.WaitTransition:
 	}
 	return core.PipelineDue{}
 }

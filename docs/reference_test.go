@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// buildDaemon builds as go test does for this package, and so compiles little anew.
 var buildDaemon = sync.OnceValues(func() (string, error) {
 	var err error
 	if buildDir, err = os.MkdirTemp("", "orrery-docs-"); err != nil {
@@ -50,15 +51,20 @@ var buildDaemon = sync.OnceValues(func() (string, error) {
 	if runtime.GOOS == "windows" {
 		bin += ".exe"
 	}
+	return bin, build(bin)
+})
+
+// build builds the daemon's program with more in the environment.
+func build(bin string, env ...string) error {
 	// Without a stamp of the clone the version is the same everywhere.
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", bin, "./examples/orreryd")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the container file has it
+	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the daemon: %w: %s", err, out)
+		return fmt.Errorf("build the daemon: %w: %s", err, out)
 	}
-	return bin, nil
-})
+	return nil
+}
 
 // daemonBinary gives the built daemon.
 func daemonBinary(t *testing.T) string {

@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // Actions are the calls for actions.
@@ -32,9 +31,9 @@ func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action,
 		return core.Action{}, err
 	}
 	if spec.Trigger.Type == "" {
-		spec.Trigger = core.Scheduled(wall(a.e.o.Clock.Now()))
+		spec.Trigger = core.Scheduled(a.e.now())
 	}
-	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
+	ref := actionRef(spec.ID)
 	if err := a.e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
 		return core.Action{}, err
 	}
@@ -45,23 +44,8 @@ func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action,
 	if spec.DedupKey != "" {
 		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
 	}
-	s, err := a.e.do(ctx, &request{
-		inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}},
-		want:   ref,
-	})
-	return asAction(s, err)
-}
-
-// fillID gives an action an id where it has none: version 7, so that new records
-// stand together in the store.
-func fillID(id *uuid.UUID) (err error) {
-	if *id != uuid.Nil {
-		return nil
-	}
-	if *id, err = uuid.NewV7(); err != nil {
-		return fmt.Errorf("make an id: %w", err)
-	}
-	return nil
+	s, err := a.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{input(ctx, to, ev)}, Want: ref})
+	return as[core.Action](s, err)
 }
 
 // Execute creates an action and returns it once it has ended. When ctx ends
@@ -70,15 +54,15 @@ func (a Actions) Execute(ctx context.Context, spec core.ActionSpec) (core.Action
 	if err := fillID(&spec.ID); err != nil {
 		return core.Action{}, err
 	}
-	ref := effects.Ref{Kind: core.KindAction, ID: spec.ID}
-	c := a.e.wait.add(ref)
-	defer a.e.wait.remove(ref, c)
+	ref := actionRef(spec.ID)
+	w := a.e.loop.NewWaiter(ref)
+	defer w.Stop()
 	made, err := a.Create(ctx, spec)
 	if err != nil {
 		return made, err
 	}
-	s, err := a.e.await(ctx, c, made)
-	return asAction(s, err)
+	s, err := w.Wait(ctx, made)
+	return as[core.Action](s, err)
 }
 
 // checkTool refuses what could only fail later: a tool that does not exist, and
@@ -120,76 +104,48 @@ func (a Actions) Tools() []string { return slices.Sorted(maps.Keys(a.e.o.Tools))
 
 // Get reads an action; [ErrNotFound] where there is none.
 func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	s, err := a.e.read(ctx, effects.Ref{Kind: core.KindAction, ID: id})
-	return asAction(s, err)
+	return readAs[core.Action](ctx, a.e, actionRef(id))
 }
 
 // Cancel ends an action that is pending or running.
 func (a Actions) Cancel(ctx context.Context, id uuid.UUID, reason string) (core.Action, error) {
-	return a.e.sendAction(ctx, id, core.ActionCancel{Reason: reason})
+	return sendTo[core.Action](ctx, a.e, actionRef(id), core.ActionCancel{Reason: reason})
 }
 
 // Trigger runs a pending action now.
 func (a Actions) Trigger(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	return a.e.sendAction(ctx, id, core.ActionTrigger{})
+	return sendTo[core.Action](ctx, a.e, actionRef(id), core.ActionTrigger{})
 }
 
 // Wait returns the action once it has ended: at once where it has already. A
 // recurring action does not end by completing.
 func (a Actions) Wait(ctx context.Context, id uuid.UUID) (core.Action, error) {
-	s, err := a.e.waitFor(ctx, effects.Ref{Kind: core.KindAction, ID: id})
-	return asAction(s, err)
+	return waitForAs[core.Action](ctx, a.e, actionRef(id))
 }
 
-func (e *Engine) sendAction(ctx context.Context, id uuid.UUID, ev core.ActionEvent) (core.Action, error) {
-	s, err := e.Send(ctx, effects.Ref{Kind: core.KindAction, ID: id}, ev)
-	return asAction(s, err)
+func actionRef(id uuid.UUID) effects.Ref { return effects.Ref{Kind: core.KindAction, ID: id} }
+
+// ActionFilter chooses actions; zero fields choose all.
+type ActionFilter struct {
+	Scope  *Scope
+	Status core.StatusType
+	Tool   string
+	Labels map[string]string // all of them
 }
 
-func asAction(s core.State, err error) (core.Action, error) {
-	a, _ := s.(core.Action)
-	return a, notFound(err)
-}
-
-// notFound lets a machine's refusal also be an [ErrNotFound].
-func notFound(err error) error {
-	var r *Refusal
-	if errors.As(err, &r) && r.Code == effects.CodeNotFound {
-		return fmt.Errorf("%w: %w", err, ErrNotFound)
+// List lists actions, newest first (A7). A page may be shorter than its
+// limit, and even empty, while there is more: next tells.
+func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
+	term := core.TermAll
+	switch {
+	case f.Scope != nil:
+		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+	case f.Status != "":
+		term = core.StatusTerm(f.Status)
 	}
-	return err
-}
-
-// Webhooks are the calls for the webhook ingress.
-type Webhooks struct{ e *Engine }
-
-// Webhooks gives the calls for the webhook ingress.
-func (e *Engine) Webhooks() Webhooks { return Webhooks{e} }
-
-// Receive stores a request of a configured route, raw, and returns its
-// id once it is durable (B4). The action that the next tick makes of it has the
-// same id.
-func (w Webhooks) Receive(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
-	if _, ok := w.e.o.Webhooks[route]; !ok {
-		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
-	}
-	if len(body) > core.MaxWebhookBytes {
-		return uuid.Nil, &Refusal{Event: "webhook", Code: effects.CodeInvalid, Reason: fmt.Sprintf("body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)}
-	}
-	var id uuid.UUID
-	if err := fillID(&id); err != nil {
-		return uuid.Nil, err
-	}
-	h, err := json.Marshal(header)
-	if err != nil {
-		return uuid.Nil, fmt.Errorf("encode the headers: %w", err)
-	}
-	_, err = w.e.do(ctx, &request{webhook: &store.Webhook{
-		ID: id, Route: route, Header: h, ReceivedAt: wall(w.e.o.Clock.Now()), Body: body,
-	}})
-	if err != nil {
-		return uuid.Nil, err
-	}
-	w.e.stats.webhooks.Add(1)
-	return id, nil
+	return page(ctx, a.e.store, core.KindAction, term, p, func(a core.Action) bool {
+		return (f.Status == "" || a.Status.Type == f.Status) &&
+			(f.Tool == "" || a.ToolName == f.Tool) &&
+			hasLabels(a.Labels, f.Labels)
+	})
 }

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -20,14 +18,22 @@ import (
 var (
 	// ErrStopped: the engine was stopped, or is stopping: the request was not
 	// taken.
-	ErrStopped = errors.New("the engine is stopped")
+	ErrStopped = engine.ErrStopped
 	// ErrNotFound: no such machine.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = engine.ErrNotFound
 )
 
-// Refusal is the error of a request that a machine refused; it says what is
-// wrong and what would be right.
-type Refusal = effects.Refused
+type (
+	// Refusal is the error of a request that a machine refused; it says what is
+	// wrong and what would be right.
+	Refusal = effects.Refused
+	// Subscription receives events of the bus, see [Engine.Subscribe].
+	Subscription = engine.Subscription
+	// Clock is where time enters the engine. [SystemClock] is the real one.
+	Clock = engine.Clock
+	// SystemClock is the machine's clock.
+	SystemClock = engine.SystemClock
+)
 
 // Engine is the loop around the core: it takes events, applies the machines,
 // commits state, journal and outbox in one transaction, answers, and carries
@@ -40,305 +46,130 @@ type Engine struct {
 	o      Options
 	log    *slog.Logger
 	store  store.Store
-	name   string // this instance: the holder of its claim
-	inbox  chan *request
-	result chan outcome
-	health chan chan error
-
-	started atomic.Bool
-	closing chan struct{} // closed when Run begins to stop
-	stopped chan struct{} // closed when Run returned
-
-	loop     loop // touched by the loop's goroutine alone
-	bus      bus
-	wait     waiters
-	takes    takers
-	stats    stats
-	runbooks runbookStats
-	jobs     jobStats
-}
-
-// request is something that a caller wants done and waits for.
-type request struct {
-	ctx     context.Context //nolint:containedctx // the caller's own: the loop only asks whether he has gone
-	inputs  []core.Input
-	want    effects.Ref    // whose state the caller wants to see afterwards
-	webhook *store.Webhook // or: a raw webhook to be stored
-	log     *runLog        // or: what a run's pod has written
-	done    chan reply     // buffered: the loop never blocks on it
-	linger  time.Duration  // how long to wait for the answer of what is under way when ctx ends
-}
-
-// size is how many bytes of it count against those of a batch.
-func (r *request) size() int {
-	switch {
-	case r.webhook != nil:
-		return len(r.webhook.Body)
-	case r.log != nil:
-		return len(r.log.text)
-	}
-	return 0
-}
-
-type reply struct {
-	result core.Result
-	state  core.State
-	err    error
+	loop   *engine.Engine
+	takes  takers
+	counts counts
 }
 
 // New makes an engine. It touches the store only once Run is called.
 func New(o Options) (*Engine, error) {
-	o, err := o.withDefaults()
+	o, generic, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		o:       o,
-		log:     o.Logger,
-		store:   o.Store,
-		name:    uuid.NewString(),
-		inbox:   make(chan *request, 4*o.MaxBatch),
-		result:  make(chan outcome, o.MaxBatch),
-		health:  make(chan chan error),
-		closing: make(chan struct{}),
-		stopped: make(chan struct{}),
-	}
-	e.loop.init(e)
-	e.wait.init()
+	e := &Engine{o: o, log: o.Logger, store: o.Store}
 	e.takes.init()
-	return e, nil
+	e.counts.init()
+	generic.Hooks = engine.Hooks{
+		Procedure: e.procedure, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe,
+	}
+	if o.Sessions != nil {
+		generic.Hooks.Beside = e.watchSessions
+	}
+	e.loop, err = engine.New(generic)
+	return e, err
 }
+
+// Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
+// to Options.StopTimeout for what runs, cancels the rest and settles it by its
+// policy. It returns nil after a clean stop. An engine runs once.
+func (e *Engine) Run(ctx context.Context) error { return e.loop.Run(ctx) }
 
 // Stopped gives a channel that is closed once Run has returned.
-func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
+func (e *Engine) Stopped() <-chan struct{} { return e.loop.Stopped() }
 
-// Health returns nil where the loop turns and the last commit went well, and
-// else why not: [ErrStopped], the store's error, or that of a ctx that ended
-// while the loop did not answer. It commits nothing, and may be asked often.
-func (e *Engine) Health(ctx context.Context) error {
-	c := make(chan error, 1)
-	select {
-	case <-e.closing:
-		return ErrStopped
-	default:
-	}
-	select {
-	case e.health <- c:
-		return <-c // the loop answers at once
-	case <-e.closing:
-		return ErrStopped
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// Health returns nil if the loop turns and the last commit went well, and else why
+// not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
+// did not answer. It commits nothing, and may be asked often.
+func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }
 
 // Send gives one event to one machine and returns once what followed from it
-// is durable. The answer is the state of the machine afterwards, nil where it
-// does not exist; the error is a [*Refusal] where the machine refused. The
-// engine keeps the event: nothing in it may be changed afterwards.
+// is durable. The answer is the state of the machine afterwards, nil if it does not
+// exist; the error is a [*Refusal] if the machine refused. The engine keeps the
+// event: nothing in it may be changed afterwards.
 //
 // When ctx ends first, the event may or may not have been taken.
 func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
-	return e.do(ctx, &request{
-		inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}},
-		want:   to,
-	})
+	return e.loop.Send(ctx, to, ev)
 }
 
-func (e *Engine) do(ctx context.Context, r *request) (core.State, error) {
-	rep, err := e.ask(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return rep.answer()
-}
-
-// ask hands a request to the loop and waits for the whole reply.
-func (e *Engine) ask(ctx context.Context, r *request) (reply, error) {
-	r.ctx = ctx
-	r.done = make(chan reply, 1)
-	select {
-	case <-e.closing:
-		return reply{}, ErrStopped
-	default:
-	}
-	select {
-	case e.inbox <- r:
-	case <-e.closing:
-		return reply{}, ErrStopped
-	case <-ctx.Done():
-		return reply{}, ctx.Err()
-	}
-	select {
-	case rep := <-r.done:
-		return rep, nil
-	case <-ctx.Done():
-		return e.lateAnswer(r)
-	case <-e.stopped:
-		select { // it may have been answered as the last thing
-		case rep := <-r.done:
-			return rep, nil
-		default:
-			return reply{}, ErrStopped
-		}
-	}
-}
-
-// lateAnswer waits a little longer for the answer to a caller who has gone, where
-// somebody must know what became of the request.
-func (e *Engine) lateAnswer(r *request) (reply, error) {
-	if r.linger > 0 {
-		timer, stop := e.o.Clock.Timer(r.linger)
-		defer stop()
-		select {
-		case rep := <-r.done:
-			return rep, nil
-		case <-timer:
-		case <-e.stopped:
-		}
-	}
-	return reply{}, r.ctx.Err()
-}
-
-func (r reply) answer() (core.State, error) {
-	switch {
-	case r.err != nil:
-		return nil, r.err
-	case r.result.Refused != nil && !r.result.Changed:
-		return r.state, r.result.Refused
-	default:
-		return r.state, nil
-	}
-}
-
-type actorKey struct{}
-
-// WithActor names who causes what is done under the context: it is journaled
-// with each input.
-func WithActor(ctx context.Context, actor string) context.Context {
-	return context.WithValue(ctx, actorKey{}, actor)
-}
-
-// ActorFrom gives the actor of the context, "embedder" where none was named.
-func ActorFrom(ctx context.Context) string {
-	if a, ok := ctx.Value(actorKey{}).(string); ok && a != "" {
-		return a
-	}
-	return "embedder"
+// Subscribe listens to the events for which matches returns true; nil matches
+// all. matches is called by the engine's loop and must be quick; if it panics, the
+// event counts as dropped. The buffer is at least 1.
+func (e *Engine) Subscribe(matches func(effects.Event) bool, buffer int) *Subscription {
+	return e.loop.Subscribe(matches, buffer)
 }
 
 // Instance names this engine among all that share the store.
-func (e *Engine) Instance() string { return e.name }
+func (e *Engine) Instance() string { return e.loop.Instance() }
 
 // Store gives the store that the engine works on.
 func (e *Engine) Store() store.Store { return e.store }
 
-// read loads one machine as it was last committed.
-func (e *Engine) read(ctx context.Context, ref effects.Ref) (core.State, error) {
-	var s core.State
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
-		rec, err := tx.Get(ref.Kind, ref.ID)
-		if err != nil {
-			return err
-		}
-		s, err = core.DecodeState(ref.Kind, rec.State)
-		if err != nil {
-			return fmt.Errorf("read %s: %w: %w", ref, store.ErrCorrupt, err)
-		}
+// WithActor names who causes what is done under the context: it is journaled
+// with each input.
+func WithActor(ctx context.Context, actor string) context.Context {
+	return engine.WithActor(ctx, actor)
+}
+
+// ActorFrom gives the actor of the context, "embedder" if none was named.
+func ActorFrom(ctx context.Context) string { return engine.ActorFrom(ctx) }
+
+// now is the time that the machines see.
+func (e *Engine) now() effects.Time { return effects.TimeOf(e.o.Clock.Now()) }
+
+// sendTo gives an event to a machine, and returns its state afterwards.
+func sendTo[S core.State](ctx context.Context, e *Engine, to effects.Ref, ev core.Event) (S, error) {
+	s, err := e.Send(ctx, to, ev)
+	return as[S](s, err)
+}
+
+// readAs reads a machine as it was last committed.
+func readAs[S core.State](ctx context.Context, e *Engine, ref effects.Ref) (S, error) {
+	s, err := e.loop.Read(ctx, ref)
+	return as[S](s, err)
+}
+
+// waitForAs returns a machine once it has ended: at once if it has already.
+func waitForAs[S core.State](ctx context.Context, e *Engine, ref effects.Ref) (S, error) {
+	s, err := e.loop.WaitFor(ctx, ref)
+	return as[S](s, err)
+}
+
+// as gives the state as one of its machine. A refusal because the machine does not
+// exist is also an [ErrNotFound].
+func as[S core.State](s core.State, err error) (S, error) {
+	out, _ := s.(S)
+	return out, notFound(err)
+}
+
+// notFound lets a machine's refusal also be an [ErrNotFound].
+func notFound(err error) error {
+	if refusedFor(err, effects.CodeNotFound) {
+		return fmt.Errorf("%w: %w", err, ErrNotFound)
+	}
+	return err
+}
+
+// refusedFor reports whether the error is a refusal for that reason.
+func refusedFor(err error, code effects.Code) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Code == code
+}
+
+// input is what the caller sends to a machine.
+func input(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
+	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}
+}
+
+// fillID gives a machine an id if it has none: version 7, so that new records stand
+// together in the store.
+func fillID(id *uuid.UUID) (err error) {
+	if *id != uuid.Nil {
 		return nil
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
 	}
-	return s, err
-}
-
-// waiters wakes those who wait for a machine's end.
-type waiters struct {
-	mu sync.Mutex
-	m  map[effects.Ref][]chan core.State
-}
-
-func (w *waiters) init() { w.m = make(map[effects.Ref][]chan core.State) }
-
-func (w *waiters) add(ref effects.Ref) chan core.State {
-	c := make(chan core.State, 1)
-	w.mu.Lock()
-	w.m[ref] = append(w.m[ref], c)
-	w.mu.Unlock()
-	return c
-}
-
-func (w *waiters) remove(ref effects.Ref, c chan core.State) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := w.m[ref]
-	for i := range list {
-		if list[i] == c {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
+	if *id, err = uuid.NewV7(); err != nil {
+		return fmt.Errorf("make an id: %w", err)
 	}
-	if len(list) == 0 {
-		delete(w.m, ref)
-	} else {
-		w.m[ref] = list
-	}
-}
-
-func (w *waiters) settle(s core.State) {
-	ref := s.Ref()
-	w.mu.Lock()
-	list := w.m[ref]
-	delete(w.m, ref)
-	w.mu.Unlock()
-	for _, c := range list {
-		c <- s
-	}
-}
-
-// waitPoll is how often a waiter looks for itself: another instance on the same
-// store may end the machine.
-const waitPoll = 10 * time.Second
-
-// await returns the machine's state once it has ended, or the last one seen.
-func (e *Engine) await(ctx context.Context, c <-chan core.State, last core.State) (core.State, error) {
-	for {
-		look, stop := e.o.Clock.Timer(waitPoll)
-		select {
-		case s := <-c:
-			stop()
-			return s, nil
-		case <-ctx.Done():
-			stop()
-			return last, ctx.Err()
-		case <-e.stopped:
-			stop()
-			return last, ErrStopped
-		case <-look:
-		}
-		now, err := e.read(ctx, last.Ref())
-		if err != nil {
-			return last, err
-		}
-		if _, ended := core.EndedAt(now); ended {
-			return now, nil
-		}
-		last = now
-	}
-}
-
-// waitFor returns the machine's state once it has ended: at once where it has
-// already.
-func (e *Engine) waitFor(ctx context.Context, ref effects.Ref) (core.State, error) {
-	c := e.wait.add(ref)
-	defer e.wait.remove(ref, c)
-	s, err := e.read(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	if _, ended := core.EndedAt(s); ended {
-		return s, nil
-	}
-	return e.await(ctx, c, s)
+	return nil
 }

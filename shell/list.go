@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -41,55 +42,31 @@ const (
 	maxExamined = 5000
 )
 
-// ActionFilter chooses actions; zero fields choose all.
-type ActionFilter struct {
+// MachineFilter chooses machines of the runbooks; zero fields choose all.
+type MachineFilter struct {
 	Scope  *Scope
-	Status core.StatusType
-	Tool   string
-	Labels map[string]string // all of them
+	Status string // as the machine's own list term has it
 }
 
-// List lists actions, newest first (A7). A page may be shorter than its
-// limit, and even empty, while there is more: next tells.
-func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
-	term := core.TermAll
+func (f MachineFilter) term() string {
 	switch {
 	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+		return core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
 	case f.Status != "":
-		term = core.StatusTerm(f.Status)
+		return core.StatusTerm(core.StatusType(f.Status))
 	}
-	return page(ctx, a.e.store, core.KindAction, term, p, func(a core.Action) bool {
-		return (f.Status == "" || a.Status.Type == f.Status) &&
-			(f.Tool == "" || a.ToolName == f.Tool) &&
-			hasLabels(a.Labels, f.Labels)
+	return core.TermAll
+}
+
+// hasTerm reports whether the machine stands in the list.
+func hasTerm(s core.State, name string) bool {
+	return slices.ContainsFunc(s.Terms(), func(t effects.Term) bool { return t.Name == name })
+}
+
+func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f MachineFilter, p Page) ([]S, string, error) {
+	return page(ctx, e.store, kind, f.term(), p, func(s S) bool {
+		return f.Status == "" || hasTerm(s, core.StatusTerm(core.StatusType(f.Status)))
 	})
-}
-
-// RecurringFilter chooses recurring actions; zero fields choose all.
-type RecurringFilter struct {
-	Scope   *Scope
-	Enabled *bool
-	Labels  map[string]string // all of them
-}
-
-// List lists recurring actions, newest first.
-func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
-	term := core.TermAll
-	switch {
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Enabled != nil:
-		term = core.EnabledTerm(*f.Enabled)
-	}
-	return page(ctx, r.e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
-		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
-	})
-}
-
-// History lists the occurrences of a recurring action, newest first (C12).
-func (r Recurring) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
-	return page(ctx, r.e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
 }
 
 func hasLabels(have, want map[string]string) bool {

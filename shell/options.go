@@ -7,10 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -82,75 +80,34 @@ type Options struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// WebhookRoute binds a route of the webhook ingress to a tool (B4).
-type WebhookRoute struct {
-	Tool       string
-	ToolInput  []byte // JSON; empty: null
-	Label      string
-	ActionType string
-	Namespace  string
-	Tenant     string
-	Policy     core.RunPolicy
-}
-
-// validate makes sure that each request of the route can become an action:
-// what is acknowledged must not fail later.
-func (w WebhookRoute) validate(route string) error {
-	spec := webhookAction(store.Webhook{ID: uuid.Max, Route: route, ReceivedAt: effects.MinTime}, w)
-	_, effs := core.Action{}.Apply(core.ActionCreate{Spec: spec}, core.Clock{Now: effects.MinTime})
-	for _, e := range effs {
-		if r, ok := e.(effects.Refused); ok {
-			return errors.New(r.Reason)
-		}
+// generic gives the options that are the loop's own.
+func (o Options) generic() engine.Options {
+	return engine.Options{
+		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency,
+		TickRate: o.TickRate, StrictTick: o.StrictTick,
+		PacedEvery: o.RecurringCheckInterval, DisablePaced: o.DisableRecurring,
+		LeaseTTL: o.LeaseTTL, RecoverAfter: o.RecoverAfter, AbandonAfter: o.AbandonAfter, StopTimeout: o.StopTimeout,
+		Retention: map[core.RetentionClass]time.Duration{
+			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
+		},
+		JournalRetention: o.JournalRetention, MaxBatch: o.MaxBatch, Clock: o.Clock, Logger: o.Logger,
 	}
-	return nil
 }
 
-const week = 7 * 24 * time.Hour
-
-func (o Options) withDefaults() (Options, error) {
+// withDefaults fills what is zero, and gives the loop's own options apart.
+func (o Options) withDefaults() (Options, engine.Options, error) {
+	generic := o.generic()
+	errs := generic.Fill()
 	if o.Store == nil {
-		return o, errors.New("shell: Options.Store is nil: open one with store/bolt")
+		return o, generic, errors.Join(errs...)
 	}
-	var errs []error
+	o.StopTimeout, o.Clock, o.Logger = generic.StopTimeout, generic.Clock, generic.Logger
 	fill := func(name string, d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-		if *d < 0 {
-			errs = append(errs, fmt.Errorf("shell: Options.%s is %s: it must not be negative", name, *d))
-		}
+		errs = append(errs, engine.FillDuration(name, d, def)...)
 	}
-	fill("TickRate", &o.TickRate, time.Minute)
-	fill("RecurringCheckInterval", &o.RecurringCheckInterval, 5*time.Second)
-	fill("LeaseTTL", &o.LeaseTTL, time.Minute)
-	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
 	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
 	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
-	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
-	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
-	for _, d := range []*time.Duration{&o.ActionRetention, &o.HistoryRetention, &o.JournalRetention} {
-		if *d == 0 {
-			*d = week
-		}
-	}
-	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
-		if *n < 0 {
-			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))
-		}
-	}
-	if o.DefaultConcurrency == 0 {
-		o.DefaultConcurrency = 64
-	}
-	if o.MaxBatch == 0 {
-		o.MaxBatch = 1024
-	}
-	for name, n := range o.Concurrency {
-		if n < 1 {
-			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
-		}
-	}
 	for name := range o.Tools {
 		if strings.HasPrefix(name, "@") {
 			errs = append(errs, fmt.Errorf("shell: Options.Tools[%q]: a name that begins with \"@\" is a lane's", name))
@@ -163,11 +120,5 @@ func (o Options) withDefaults() (Options, error) {
 			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q]: %w", route, err))
 		}
 	}
-	if o.Clock == nil {
-		o.Clock = SystemClock{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	return o, errors.Join(errs...)
+	return o, generic, errors.Join(errs...)
 }

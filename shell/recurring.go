@@ -23,20 +23,19 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	if spec.ID == uuid.Nil {
 		spec.ID = uuid.New()
 	}
-	ref := effects.Ref{Kind: core.KindRecurring, ID: spec.ID}
+	ref := recurringRef(spec.ID)
 	t := spec.ActionTemplate
 	if err := r.e.checkTool(ref, "provider", t.Provider, "payload", t.Payload); err != nil {
 		return core.RecurringAction{}, err
 	}
 	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
 	spec.ActionTemplate, spec.Labels = t, maps.Clone(spec.Labels)
-	return r.e.sendRecurring(ctx, spec.ID, core.RecurringCreate{Spec: spec})
+	return r.send(ctx, spec.ID, core.RecurringCreate{Spec: spec})
 }
 
 // Get reads a recurring action; [ErrNotFound] where there is none.
 func (r Recurring) Get(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
-	s, err := r.e.read(ctx, effects.Ref{Kind: core.KindRecurring, ID: id})
-	return asRecurring(s, err)
+	return readAs[core.RecurringAction](ctx, r.e, recurringRef(id))
 }
 
 // Update changes the given fields. A changed schedule counts from now.
@@ -57,11 +56,11 @@ func (r Recurring) Update(ctx context.Context, id uuid.UUID, p core.RecurringPat
 			return was, err
 		}
 	}
-	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), cloned(p.Metadata), cloned(p.Labels)
-	return r.e.sendRecurring(ctx, id, core.RecurringUpdate{Patch: p})
+	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), clonedMap(p.Metadata), clonedMap(p.Labels)
+	return r.send(ctx, id, core.RecurringUpdate{Patch: p})
 }
 
-func cloned(m *map[string]string) *map[string]string {
+func clonedMap(m *map[string]string) *map[string]string {
 	if m == nil {
 		return nil
 	}
@@ -72,32 +71,54 @@ func cloned(m *map[string]string) *map[string]string {
 // Pause disables a recurring action. The actor of ctx and the reason
 // are kept.
 func (r Recurring) Pause(ctx context.Context, id uuid.UUID, reason string) (core.RecurringAction, error) {
-	return r.e.sendRecurring(ctx, id, core.RecurringPause{By: ActorFrom(ctx), Reason: reason})
+	return r.send(ctx, id, core.RecurringPause{By: ActorFrom(ctx), Reason: reason})
 }
 
 // Resume enables a recurring action, from its next time after now.
 func (r Recurring) Resume(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
-	return r.e.sendRecurring(ctx, id, core.RecurringResume{})
+	return r.send(ctx, id, core.RecurringResume{})
 }
 
 // Trigger dispatches one occurrence now; the schedule stays as it is.
 func (r Recurring) Trigger(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
-	return r.e.sendRecurring(ctx, id, core.RecurringTrigger{})
+	return r.send(ctx, id, core.RecurringTrigger{})
 }
 
 // Delete ends a recurring action. What it made goes on; its history
 // stays until its retention ends.
 func (r Recurring) Delete(ctx context.Context, id uuid.UUID) error {
-	_, err := r.e.sendRecurring(ctx, id, core.RecurringDelete{})
+	_, err := r.send(ctx, id, core.RecurringDelete{})
 	return err
 }
 
-func (e *Engine) sendRecurring(ctx context.Context, id uuid.UUID, ev core.RecurringEvent) (core.RecurringAction, error) {
-	s, err := e.Send(ctx, effects.Ref{Kind: core.KindRecurring, ID: id}, ev)
-	return asRecurring(s, err)
+func (r Recurring) send(ctx context.Context, id uuid.UUID, ev core.RecurringEvent) (core.RecurringAction, error) {
+	return sendTo[core.RecurringAction](ctx, r.e, recurringRef(id), ev)
 }
 
-func asRecurring(s core.State, err error) (core.RecurringAction, error) {
-	r, _ := s.(core.RecurringAction)
-	return r, notFound(err)
+func recurringRef(id uuid.UUID) effects.Ref { return effects.Ref{Kind: core.KindRecurring, ID: id} }
+
+// RecurringFilter chooses recurring actions; zero fields choose all.
+type RecurringFilter struct {
+	Scope   *Scope
+	Enabled *bool
+	Labels  map[string]string // all of them
+}
+
+// List lists recurring actions, newest first.
+func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
+	term := core.TermAll
+	switch {
+	case f.Scope != nil:
+		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+	case f.Enabled != nil:
+		term = core.EnabledTerm(*f.Enabled)
+	}
+	return page(ctx, r.e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
+		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
+	})
+}
+
+// History lists the occurrences of a recurring action, newest first (C12).
+func (r Recurring) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
+	return page(ctx, r.e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
 }

@@ -2,97 +2,135 @@ package shell
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
-// stats counts what happens. All of it is in memory: it starts at zero with the
-// process, as counters of a metrics system do.
-type stats struct {
-	ticks, batches, inputs, inputErrors, refused  atomic.Uint64
-	commitErrors, quarantined, recovered, expired atomic.Uint64
-	created, completed, failed, cancelled         atomic.Uint64
-	recurringDispatched, recurringErrors          atomic.Uint64
-	webhooks                                      atomic.Uint64
-	running                                       atomic.Int64
-	lateness                                      histogram
-}
+// Histogram is a snapshot of a distribution of seconds.
+type Histogram = engine.Histogram
 
 // LatenessBuckets are the upper bounds, in seconds, of [Stats.Lateness].
-var LatenessBuckets = [...]float64{0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
+var LatenessBuckets = engine.LatenessBuckets
 
-// histogram counts seconds in buckets. Only the loop observes; any may read.
-type histogram struct {
-	counts [len(LatenessBuckets) + 1]atomic.Uint64
-	micros atomic.Uint64
+// counts count what the observers see. All of it is in memory: it starts at zero with
+// the process, as counters of a metrics system do.
+type counts struct {
+	mu      sync.Mutex
+	ready   bool
+	actions actionCounts
+	events  map[effects.EventKind]uint64
+	phases  map[PhaseKey]Histogram
+	jobs    JobStats
 }
 
-func (h *histogram) observe(seconds float64) {
+// actionCounts are those of actions, and of what makes them.
+type actionCounts struct {
+	created, completed, failed, cancelled uint64
+	dispatched, recurringErrors           uint64 // of recurring actions
+	webhooks                              uint64
+}
+
+// init makes the counters, once.
+func (s *counts) init() {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	s.events, s.phases = make(map[effects.EventKind]uint64), make(map[PhaseKey]Histogram)
+	s.jobs = JobStats{
+		Ended: make(map[core.OrchestratorStatus]uint64), Verdicts: make(map[core.Verdict]uint64),
+		Total: make(map[core.OrchestratorStatus]Histogram),
+	}
+}
+
+// count notes what a batch has announced and changed.
+func (s *counts) count(c *commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.init()
+	for _, ev := range c.Events {
+		if o := observersByCategory[ev.Kind.Category]; o.tally != nil {
+			o.tally(s, ev)
+		}
+		if !effects.ReservedCategory(ev.Kind.Category) {
+			ev.Kind = OtherEvents
+		}
+		s.events[ev.Kind]++
+	}
+	for _, ch := range c.Changes {
+		if o := observersByKind[ch.Ref.Kind]; o.count != nil {
+			o.count(s, ch.Before, ch.After)
+		}
+	}
+}
+
+// webhook notes that a raw webhook was stored.
+func (s *counts) webhook() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.actions.webhooks++
+}
+
+// ofActions copies the counters of actions.
+func (s *counts) ofActions() actionCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.actions
+}
+
+// observed adds one observation to a distribution by [PhaseBuckets].
+func observed(h Histogram, seconds float64) Histogram {
+	if h.Counts == nil {
+		h.Counts = make([]uint64, len(PhaseBuckets)+1)
+	}
 	i := 0
-	for i < len(LatenessBuckets) && seconds > LatenessBuckets[i] {
+	for i < len(PhaseBuckets) && seconds > PhaseBuckets[i] {
 		i++
 	}
-	h.counts[i].Add(1)
-	h.micros.Add(uint64(max(seconds, 0) * 1e6))
+	h.Counts[i]++
+	h.Sum += max(seconds, 0)
+	return h
 }
 
-// Histogram is a snapshot of a distribution of seconds.
-type Histogram struct {
-	Counts []uint64 // one for each of LatenessBuckets, then one for what is above them; not cumulative
-	Sum    float64  // seconds
-}
-
-func (h *histogram) snapshot() Histogram {
-	out := Histogram{Counts: make([]uint64, len(h.counts)), Sum: float64(h.micros.Load()) / 1e6}
-	for i := range h.counts {
-		out.Counts[i] = h.counts[i].Load()
+// cloned copies a distribution; one that has seen nothing has buckets, too.
+func cloned(h Histogram) Histogram {
+	if h.Counts == nil {
+		h.Counts = make([]uint64, len(PhaseBuckets)+1)
 	}
-	return out
+	h.Counts = slices.Clone(h.Counts)
+	return h
 }
 
 // Stats is what the engine has counted since it was made, and the present
 // totals of the store.
 type Stats struct {
-	Ticks, Batches, Inputs, InputErrors, Refused  uint64
-	CommitErrors, Quarantined, Recovered, Expired uint64
-	ActionsCreated, ActionsCompleted              uint64
-	ActionsFailed, ActionsCancelled               uint64
-	RecurringDispatched, RecurringErrors          uint64 // C10
-	RecurringActive                               uint64 // C10: enabled now
-	Webhooks                                      uint64 // raw webhooks stored
-	Running                                       int64  // runs under way in this process
-	Lateness                                      Histogram
-	ActionsByStatus                               map[core.StatusType]uint64
-	JournalSeq                                    uint64
+	engine.Stats                         // of the loop
+	ActionsCreated, ActionsCompleted     uint64
+	ActionsFailed, ActionsCancelled      uint64
+	RecurringDispatched, RecurringErrors uint64 // C10
+	RecurringActive                      uint64 // C10: enabled now
+	Webhooks                             uint64 // raw webhooks stored
+	ActionsByStatus                      map[core.StatusType]uint64
 }
 
 // Stats reads the counters. It costs a short read transaction.
 func (e *Engine) Stats(ctx context.Context) (Stats, error) {
-	s := &e.stats
+	a := e.counts.ofActions()
 	out := Stats{
-		Ticks: s.ticks.Load(), Batches: s.batches.Load(), Inputs: s.inputs.Load(),
-		InputErrors: s.inputErrors.Load(), Refused: s.refused.Load(),
-		CommitErrors: s.commitErrors.Load(), Quarantined: s.quarantined.Load(),
-		Recovered: s.recovered.Load(), Expired: s.expired.Load(),
-		ActionsCreated: s.created.Load(), ActionsCompleted: s.completed.Load(),
-		ActionsFailed: s.failed.Load(), ActionsCancelled: s.cancelled.Load(),
-		RecurringDispatched: s.recurringDispatched.Load(), RecurringErrors: s.recurringErrors.Load(),
-		Webhooks: s.webhooks.Load(), Running: s.running.Load(), Lateness: s.lateness.snapshot(),
-		ActionsByStatus: make(map[core.StatusType]uint64),
+		ActionsCreated: a.created, ActionsCompleted: a.completed, ActionsFailed: a.failed, ActionsCancelled: a.cancelled,
+		RecurringDispatched: a.dispatched, RecurringErrors: a.recurringErrors, Webhooks: a.webhooks,
 	}
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
-		var err error
+	var err error
+	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) (err error) {
 		if out.RecurringActive, err = tx.Count(core.KindRecurring, core.EnabledTerm(true)); err != nil {
 			return err
 		}
-		for _, st := range []core.StatusType{core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled} {
-			if out.ActionsByStatus[st], err = tx.Count(core.KindAction, core.StatusTerm(st)); err != nil {
-				return err
-			}
-		}
-		out.JournalSeq, err = tx.Seq()
+		out.ActionsByStatus, err = counted(tx, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
 		return err
 	})
 	return out, err

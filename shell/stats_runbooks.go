@@ -3,8 +3,6 @@ package shell
 import (
 	"context"
 	"maps"
-	"slices"
-	"sync"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -37,83 +35,20 @@ type RunbookStats struct {
 // OtherEvents stands for all kinds of events that are not the machines' own.
 var OtherEvents = effects.Custom("custom", "")
 
-// runbookStats counts what the loop announces.
-type runbookStats struct {
-	mu     sync.Mutex
-	events map[effects.EventKind]uint64
-	phases map[PhaseKey]*Histogram
-}
-
-// count notes the events of a batch, and the phases that ended in it.
-func (s *runbookStats) count(events []effects.Event, changes []core.Change) {
+// runbooks copies the counters of runbooks: phases into those given.
+func (s *counts) runbooks(phases map[PhaseKey]Histogram) map[effects.EventKind]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.events == nil {
-		s.events, s.phases = make(map[effects.EventKind]uint64), make(map[PhaseKey]*Histogram)
+	for k, h := range s.phases {
+		phases[k] = cloned(h)
 	}
-	for _, ev := range events {
-		if !effects.ReservedCategory(ev.Kind.Category) {
-			ev.Kind = OtherEvents
-		}
-		s.events[ev.Kind]++
-	}
-	for _, c := range changes {
-		if after, ok := c.After.(core.Pipeline); ok {
-			before, _ := c.Before.(core.Pipeline)
-			for _, r := range newRecords(before.History, after.History) {
-				s.observe(PhaseKey{Kind: kindOfPhase(after.Definition, r.Name), Outcome: r.Outcome}, r.EndedAt.Sub(r.StartedAt).Seconds())
-			}
-		}
-	}
-}
-
-func (s *runbookStats) observe(k PhaseKey, seconds float64) {
-	h := s.phases[k]
-	if h == nil {
-		h = &Histogram{Counts: make([]uint64, len(PhaseBuckets)+1)}
-		s.phases[k] = h
-	}
-	i := 0
-	for i < len(PhaseBuckets) && seconds > PhaseBuckets[i] {
-		i++
-	}
-	h.Counts[i]++
-	h.Sum += max(seconds, 0)
-}
-
-// newRecords gives what a history has got: what stands behind its last record of
-// before. The oldest ones may have gone meanwhile.
-func newRecords(before, after []core.PhaseRecord) []core.PhaseRecord {
-	if len(before) == 0 {
-		return after
-	}
-	last := before[len(before)-1]
-	for i, r := range slices.Backward(after) {
-		if r == last {
-			return after[i+1:]
-		}
-	}
-	return after
-}
-
-func kindOfPhase(d core.PipelineDef, name string) string {
-	i := slices.IndexFunc(d.Phases, func(p core.PhaseDef) bool { return p.Name == name })
-	if i < 0 {
-		return ""
-	}
-	return d.Phases[i].Kind()
+	return maps.Clone(s.events)
 }
 
 // RunbookStats reads the counters. It costs a short read transaction.
 func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
 	out := RunbookStats{Phases: make(map[PhaseKey]Histogram)}
-	s := &e.runbooks
-	s.mu.Lock()
-	out.Events = maps.Clone(s.events)
-	for k, h := range s.phases {
-		out.Phases[k] = Histogram{Counts: slices.Clone(h.Counts), Sum: h.Sum}
-	}
-	s.mu.Unlock()
+	out.Events = e.counts.runbooks(out.Phases)
 	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
 		if out.Pipelines, err = counted(tx, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled); err != nil {
 			return err

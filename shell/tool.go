@@ -1,23 +1,14 @@
-// Package shell is the imperative shell around the pure core: the engine loop,
-// which is the only way for state to change, and the tools that carry effects
-// out.
-//
-// Begin with [New] and [Engine.Run]. [Actions.Create] makes an action for one of
-// the Tools; [Queues.Push] and [Queues.Work] are the two ends of a queue;
-// [Engine.Pipelines] starts a pipeline, whose definition package runbook reads
-// from a file. Pipelines that merge, open terminal sessions or notify people need
-// Interpreters: packages git, session and notify have them.
 package shell
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // Tool does an action's work. It is the one interface that an embedder
@@ -85,11 +76,22 @@ func (c Call) Logger() *slog.Logger {
 
 // Causes with which a tool's context ends.
 var (
-	ErrCancelled = errors.New("the action was cancelled")
-	ErrTimeLimit = errors.New("the action reached its time limit")
-	ErrStopping  = errors.New("the engine is stopping")
-	ErrFenced    = errors.New("the engine's lease was taken over by another instance")
+	ErrCancelled = engine.ErrCancelled // the action was cancelled
+	ErrTimeLimit = engine.ErrTimeLimit // it reached its time limit
+	ErrStopping  = engine.ErrStopping  // the engine is stopping
+	ErrFenced    = engine.ErrFenced    // another instance took over
 )
+
+// MaxResultBytes bounds the result of one run: a larger one fails it, and is
+// left out if it comes beside an error.
+const MaxResultBytes = engine.MaxResultBytes
+
+// Permanent marks an error as one after which no further attempt makes sense.
+func Permanent(err error) error { return engine.Permanent(err) }
+
+// IsPermanent reports whether an error says that no further attempt makes sense: it,
+// or one that it wraps, has a method Permanent() bool that returns true.
+func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 
 // Interpreter carries out the outer effects of one lane that are no tools' runs:
 // sessions, git, notifications.
@@ -97,8 +99,7 @@ var (
 // Carry is called in a goroutine of its own, after the state that asks for the
 // effect is durable. Its context ends as that of a [Tool]'s run does. A nil error
 // answers the machine with the result, which must be valid JSON or empty. An
-// error with a method Permanent() bool that returns true says that trying again
-// is pointless. After a crash an effect may be carried out again: it must find
+// error that is permanent ([IsPermanent]) says that trying again is pointless. After a crash an effect may be carried out again: it must find
 // out how far it came. A panic is caught, and fails the effect.
 //
 // An Interpreter must be safe for concurrent use.

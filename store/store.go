@@ -7,6 +7,18 @@
 // [github.com/orrery-go/orrery/store/memory] serves tests, and
 // [github.com/orrery-go/orrery/store/storetest] is the conformance suite that
 // every implementation passes.
+//
+// store.go has the interface with its types and errors; limits.go has what every
+// implementation refuses.
+//
+// # Duties of the caller
+//
+//  1. Change records, journal and outbox of one batch in one [Store.Update]: put the
+//     records with the batch's number, then append the batch's entry.
+//  2. Say truly in [Prev] what each record was: an implementation may rely on it.
+//  3. Use nothing that a transaction has handed out after its function has returned.
+//  4. Treat an error of a listing as what it is: what the listing gave counts too, see
+//     [Unreadable].
 package store
 
 import (

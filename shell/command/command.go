@@ -82,9 +82,17 @@
 //
 // On Windows there are neither groups nor SIGTERM: the program itself is
 // terminated, and its children are left alone.
+//
+// # Files
+//
+//   - command.go: options and the input; run.go: one run; output.go: what of the output
+//     is kept; errors.go: how a run failed;
+//   - process*.go: a started program with its group;
+//   - leftover*.go: processes of earlier attempts.
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -192,9 +200,9 @@ var (
 // New makes a Tool. The error names the option that cannot be right.
 func New(o Options) (*Tool, error) {
 	t := &Tool{
-		timeLimit:   max(0, orDefault(o.TimeLimit, defaultTimeLimit)),
-		maxOutput:   max(0, orDefault(o.MaxOutput, defaultMaxOutput)),
-		killGrace:   max(0, orDefault(o.KillGrace, defaultKillGrace)),
+		timeLimit:   max(0, cmp.Or(o.TimeLimit, defaultTimeLimit)),
+		maxOutput:   max(0, cmp.Or(o.MaxOutput, defaultMaxOutput)),
+		killGrace:   max(0, cmp.Or(o.KillGrace, defaultKillGrace)),
 		inheritEnv:  slices.Clone(o.InheritEnv),
 		executables: slices.Clone(o.Executables),
 		allowAll:    o.Executables == nil,
@@ -243,14 +251,6 @@ func checkNames(option string, names []string) error {
 	return nil
 }
 
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
 func dirExists(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -284,19 +284,10 @@ func (t *Tool) ValidateInput(raw json.RawMessage) error {
 }
 
 func (t *Tool) parse(raw json.RawMessage) (input, error) {
-	var in input
-	if err := strictjson.DecodeAt("tool_input", raw, &in); err != nil {
-		return input{}, err
-	}
-	for _, check := range []func(input) error{t.checkArgv, t.checkEnv, t.checkDir, t.checkLimits, checkCodes} {
-		if err := check(in); err != nil {
-			return input{}, err
-		}
-	}
-	return in, nil
+	return strictjson.Checked("tool_input", raw, t.checkArgv, t.checkEnv, t.checkDir, t.checkLimits, checkCodes)
 }
 
-func (t *Tool) checkArgv(in input) error {
+func (t *Tool) checkArgv(in *input) error {
 	if len(in.Argv) == 0 {
 		return errors.New("tool_input.argv: must have at least one element, the program to run")
 	}
@@ -320,7 +311,7 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-func (t *Tool) checkEnv(in input) error {
+func (t *Tool) checkEnv(in *input) error {
 	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
 		upper := strings.ToUpper(name)
 		switch {
@@ -344,7 +335,7 @@ func allowed(names []string) string {
 	return "use one of " + quoted(names)
 }
 
-func (t *Tool) checkDir(in input) error {
+func (t *Tool) checkDir(in *input) error {
 	_, err := t.workDir(in.Dir)
 	return err
 }
@@ -376,7 +367,7 @@ func (t *Tool) workDir(dir string) (string, error) {
 	return filepath.Join(t.baseDir, local), nil
 }
 
-func (t *Tool) checkLimits(in input) error {
+func (t *Tool) checkLimits(in *input) error {
 	if s := in.TimeoutSeconds; s != nil && (*s < 0.001 || *s > maxTimeout.Seconds()) {
 		return fmt.Errorf("tool_input.timeout_seconds: %v is out of range: want 0.001 to %.0f", *s, maxTimeout.Seconds())
 	}
@@ -389,7 +380,7 @@ func (t *Tool) checkLimits(in input) error {
 	return nil
 }
 
-func checkCodes(in input) error {
+func checkCodes(in *input) error {
 	most := int64(255)
 	if runtime.GOOS == "windows" {
 		most = 1<<32 - 1

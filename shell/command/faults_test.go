@@ -72,25 +72,26 @@ func TestACommandThatIgnoresSIGTERMIsKilledAfterTheGrace(t *testing.T) {
 	assert.Equal(t, "not yet\n", decode(t, r.result).Stderr)
 }
 
-func TestACommandThatLostItsLeaseGetsNoGrace(t *testing.T) {
+// endsBy stops a program of some role for a reason, checks that the program is dead,
+// and gives the error of its run.
+func endsBy(t *testing.T, grace time.Duration, role string, why error) error {
+	t.Helper()
 	s := newStage(t)
-	cancel, out := background(t, newTool(t, command.Options{KillGrace: time.Hour}), s.input("ignore"))
+	cancel, out := background(t, newTool(t, command.Options{KillGrace: grace}), s.input(role))
 	program := s.await()
-	cancel(shell.ErrFenced)
+	cancel(why)
 	r := <-out
 	program.dead(t)
-	require.ErrorIs(t, r.err, shell.ErrFenced)
+	require.ErrorIs(t, r.err, why)
+	return r.err
+}
+
+func TestACommandThatLostItsLeaseGetsNoGrace(t *testing.T) {
+	endsBy(t, time.Hour, "ignore", shell.ErrFenced)
 }
 
 func TestANegativeGraceMeansSIGKILLAtOnce(t *testing.T) {
-	s := newStage(t)
-	cancel, out := background(t, newTool(t, command.Options{KillGrace: -1}), s.input("ignore"))
-	program := s.await()
-	cancel(shell.ErrCancelled)
-	r := <-out
-	program.dead(t)
-	require.ErrorIs(t, r.err, shell.ErrCancelled)
-	assert.NotContains(t, r.err.Error(), "SIGTERM")
+	assert.NotContains(t, endsBy(t, -1, "ignore", shell.ErrCancelled).Error(), "SIGTERM")
 }
 
 func TestTheWholeGroupIsStopped(t *testing.T) {

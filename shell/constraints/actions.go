@@ -169,7 +169,7 @@ func permanent(format string, args ...any) error { return shell.Permanent(fmt.Er
 
 // Take implements [jobs.ActionExecutor].
 func (c *Checker) Take(ctx context.Context, job *jobs.Job, runID string, a jobs.Action) error {
-	source, err := c.using()
+	source, err := c.engine()
 	if err != nil {
 		return err
 	}

@@ -46,49 +46,38 @@ func (s Spec) limit() (time.Duration, error) {
 	return time.Duration(c.Limit), nil
 }
 
-// maxExpected is maxExpectedRunTime: the pod should not have run for longer (004
-// Phase 5).
-type maxExpected struct {
+// maxRunTime is maxExpectedRunTime, by which the pod should not have run for longer
+// (004 Phase 5), or maxAllowedRunTime: then the machine kills the pod that runs for
+// longer (R15), and afterwards the constraint is violated.
+type maxRunTime struct {
 	Lists
 	limit time.Duration
+	kills bool // maxAllowedRunTime
 }
 
 func newMaxExpected(s Spec) (Constraint, error) {
 	limit, err := s.limit()
-	return maxExpected{s.Lists, limit}, err
-}
-
-// Check implements [Constraint].
-func (m maxExpected) Check(_ context.Context, in *Input) (Outcome, error) {
-	ran, ok := in.ran()
-	if !ok {
-		return Outcome{Met: true, Message: "the pod did not run"}, nil
-	}
-	return Outcome{Met: ran <= m.limit, Message: fmt.Sprintf("it ran for %v, and %v is expected", ran, m.limit)}, nil
-}
-
-// maxAllowed is maxAllowedRunTime: the machine kills the pod that runs for longer
-// (R15), and afterwards the constraint is violated.
-type maxAllowed struct {
-	Lists
-	limit time.Duration
+	return maxRunTime{Lists: s.Lists, limit: limit}, err
 }
 
 func newMaxAllowed(s Spec) (Constraint, error) {
 	limit, err := s.limit()
-	return maxAllowed{s.Lists, limit}, err
+	return maxRunTime{Lists: s.Lists, limit: limit, kills: true}, err
 }
 
 // Check implements [Constraint].
-func (m maxAllowed) Check(_ context.Context, in *Input) (Outcome, error) {
-	if in.Phase == effects.CheckPre {
+func (m maxRunTime) Check(_ context.Context, in *Input) (Outcome, error) {
+	if m.kills && in.Phase == effects.CheckPre {
 		return Outcome{Met: true, MaxAllowedRunTime: m.limit, undecided: true}, nil
 	}
 	ran, ok := in.ran()
-	if !ok {
+	switch {
+	case !ok:
 		return Outcome{Met: true, Message: "the pod did not run"}, nil
+	case m.kills:
+		return Outcome{Met: !in.reached(m.limit), Message: fmt.Sprintf("it ran for %v, and %v is allowed", ran, m.limit)}, nil
 	}
-	return Outcome{Met: !in.reached(m.limit), Message: fmt.Sprintf("it ran for %v, and %v is allowed", ran, m.limit)}, nil
+	return Outcome{Met: ran <= m.limit, Message: fmt.Sprintf("it ran for %v, and %v is expected", ran, m.limit)}, nil
 }
 
 // seen is how long the machine saw the pod running.

@@ -37,7 +37,7 @@ func (c *Checker) check(ctx context.Context, job *jobs.Job, runID string, in Inp
 	if err != nil {
 		return jobs.ConstraintCheckResult{}, shell.Permanent(err)
 	}
-	source, err := c.using()
+	source, err := c.engine()
 	if err != nil {
 		return jobs.ConstraintCheckResult{}, err
 	}
@@ -47,7 +47,7 @@ func (c *Checker) check(ctx context.Context, job *jobs.Job, runID string, in Inp
 	}
 	in.Job, in.Run, in.Source, in.Now, in.Logger, in.checker = job, run, source, c.o.Now(), c.logger(run), c
 	e := evaluation{in: in, plan: p, findings: make([]finding, len(p.constraints))}
-	if err := e.all(ctx); err != nil {
+	if err := e.checkAll(ctx); err != nil {
 		return jobs.ConstraintCheckResult{}, err
 	}
 	return e.result()
@@ -69,8 +69,8 @@ type finding struct {
 	actions   []core.ActionRequest
 }
 
-// all evaluates the constraints of the phase in their order, but the locks last.
-func (e *evaluation) all(ctx context.Context) error {
+// checkAll evaluates the constraints of the phase in their order, but the locks last.
+func (e *evaluation) checkAll(ctx context.Context) error {
 	var locks []int
 	for i, c := range e.plan.constraints {
 		if !c.phases.has(e.in.Phase) {
@@ -80,20 +80,19 @@ func (e *evaluation) all(ctx context.Context) error {
 			locks = append(locks, i)
 			continue
 		}
-		if err := e.one(ctx, i); err != nil {
+		if err := e.check(ctx, i); err != nil {
 			return err
 		}
 	}
 	if e.stopped() || e.inDoubt() {
-		e.keepNone(ctx, locks)
+		e.releaseHeld(ctx, locks)
 		return nil
 	}
 	return e.takeLocks(ctx, locks)
 }
 
-// one evaluates one constraint. An error is the end of the context: nobody wants to
-// know any more.
-func (e *evaluation) one(ctx context.Context, i int) error {
+// check evaluates one constraint. An error says that the context has ended.
+func (e *evaluation) check(ctx context.Context, i int) error {
 	c := e.plan.constraints[i]
 	in := e.in
 	in.name = c.name
@@ -101,7 +100,7 @@ func (e *evaluation) one(ctx context.Context, i int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	e.found(i, out, err)
+	e.record(i, out, err)
 	return nil
 }
 
@@ -116,8 +115,8 @@ func evaluate(ctx context.Context, c Constraint, in *Input) (out Outcome, err er
 	return c.Check(ctx, in)
 }
 
-// found notes what a constraint came to, with the actions that follow.
-func (e *evaluation) found(i int, out Outcome, err error) {
+// record notes what a constraint came to, with the actions that follow.
+func (e *evaluation) record(i int, out Outcome, err error) {
 	c, f := e.plan.constraints[i], &e.findings[i]
 	out.Message = line(out.Message)
 	*f = finding{evaluated: !out.undecided || err != nil, out: out, err: err}
@@ -125,7 +124,7 @@ func (e *evaluation) found(i int, out Outcome, err error) {
 		f.out = Outcome{Met: e.policy(c) == core.FailOpen}
 		// The engine logs what is violated, as 004 Logging has it; an error that counts as
 		// met it does not see.
-		e.in.Logger.Error("constraint could not be checked", "constraint", c.name, "error", line(err.Error()))
+		e.in.Logger.Error("could not check a constraint", "constraint", c.name, "error", line(err.Error()))
 		return
 	}
 	list := c.c.OnMet()

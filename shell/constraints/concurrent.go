@@ -67,10 +67,10 @@ func (c *concurrent) Check(ctx context.Context, in *Input) (Outcome, error) {
 	return Outcome{Met: true, Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
 }
 
-// ahead reports whether another run takes one of the places: what is in a cluster or
-// about to be does. Of those whose constraints are being checked the one that began
-// first goes first, so that two that meet here do not both go on, nor both give way.
-func ahead(other, own core.Orchestrator) bool {
+// holdsSlot reports whether another run holds one of the slots: a run that has pods, or
+// is about to, does. Of two runs whose constraints are being checked, the one whose
+// check began first does, so that they do not both proceed, nor both give way.
+func holdsSlot(other, own core.Orchestrator) bool {
 	if other.ID == own.ID {
 		return false
 	}
@@ -82,7 +82,7 @@ func ahead(other, own core.Orchestrator) bool {
 			return other.ConstraintCheckStarted.Before(own.ConstraintCheckStarted)
 		}
 		return bytes.Compare(other.ID[:], own.ID[:]) < 0
-	default: // an orphan, whose pod may go on, has no place either: docs/decisions/0012-runs.md
+	default: // an orphan, whose pod may go on, has no slot either: docs/decisions/0012-runs.md
 		return false
 	}
 }
@@ -105,7 +105,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			if err != nil && !errors.Is(err, shell.ErrNotFound) {
 				return n, fmt.Errorf("read run %s: %w", clip.Text(active.RunID, maxQuoted), err)
 			}
-			if err == nil && ahead(run, in.Run) {
+			if err == nil && holdsSlot(run, in.Run) {
 				n++
 			}
 			if n >= c.most {
@@ -116,7 +116,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 	return n, nil
 }
 
-// busyStates are those of runs that may take a place, in the order in which a run
+// busyStates are those of runs that may hold a slot, in the order in which a run
 // passes them: one that goes on between two lists is found in the later one too.
 var busyStates = []core.OrchestratorStatus{
 	core.OrchestratorConditionRunning, core.OrchestratorActionRunning,
@@ -135,7 +135,7 @@ func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 				return 0, fmt.Errorf("list the runs that are %s: %w", state, err)
 			}
 			for _, run := range runs {
-				if run.Namespace == in.Job.Namespace && run.Tenant == in.Job.Tenant && hasAll(run.Config.Labels, c.labels) && ahead(run, in.Run) {
+				if run.Namespace == in.Job.Namespace && run.Tenant == in.Job.Tenant && hasAll(run.Config.Labels, c.labels) && holdsSlot(run, in.Run) {
 					seen[run.ID] = true
 				}
 			}

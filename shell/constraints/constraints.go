@@ -5,6 +5,24 @@
 // strictly, and Validate refuses what it cannot read. check.go evaluates a plan. What
 // has to be done is named in the result and taken by the run's machine, one action
 // after the other; those that leave the machine come back to [Checker.Take].
+//
+// The files, in the order in which they are best read:
+//
+//   - constraint.go: what a [Constraint], its [Type] and an [Action] are;
+//   - constraints.go: the [Checker], its options, and the plans of configurations;
+//   - parse.go: constraint_config and action_config into a plan;
+//   - check.go: the evaluation of a plan, constraint by constraint;
+//   - builtin.go, window.go, previous.go, depends.go, concurrent.go, hooks.go,
+//     locks.go, expression.go with cost.go: the constraints that come with Orrery;
+//   - actions.go, webhook.go: the actions that leave the machine;
+//   - template.go, post.go: texts with references, and posts to web servers.
+//
+// # Duties of the caller
+//
+//  1. Make the [Checker] with [New], and give it the engine by [Checker.Use] before
+//     the first check.
+//  2. Give it to package jobs as Checker and as Actions.
+//  3. Call [Checker.Close] when no check and no action is under way any more.
 package constraints
 
 import (
@@ -209,7 +227,7 @@ func (c *Checker) Use(s Source) {
 	c.source = s
 }
 
-func (c *Checker) using() (Source, error) {
+func (c *Checker) engine() (Source, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.source == nil {

@@ -64,8 +64,8 @@ func newHook(s Spec) (Constraint, error) {
 	return h, checkHeaders(at+".headers", c.Headers)
 }
 
-// Check implements [Constraint]. No verdict within the limit, and no connection, is
-// no verdict.
+// Check implements [Constraint]. If there is no connection, or no answer within the
+// limit, there is no verdict: an error.
 func (h *hook) Check(ctx context.Context, in *Input) (Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no verdict within %v", h.timeout))
 	defer cancel()

@@ -46,7 +46,7 @@ func newLock(s Spec) (Constraint, error) {
 // only renews.
 func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) {
 	err := l.acquire(ctx, in)
-	if !conflict(err) {
+	if !isConflict(err) {
 		return Outcome{Met: err == nil}, err
 	}
 	held, err := in.Source.Lock(ctx, in.Scope(), l.lock)
@@ -55,20 +55,20 @@ func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) 
 	case err != nil:
 		return Outcome{}, fmt.Errorf("read lock %q: %w", l.lock, err)
 	default:
-		over, by, err := holderIsOver(ctx, in.Source, held.Holder)
+		ended, by, err := holderHasEnded(ctx, in.Source, held.Holder)
 		if err != nil {
 			return Outcome{}, err
 		}
-		if !over {
+		if !ended {
 			return Outcome{Message: fmt.Sprintf("lock %q is held by %s", l.lock, by)}, nil
 		}
-		// A run that ended while its check was under way has left it behind.
+		// A run that ended while its check was under way still holds it.
 		if err := release(ctx, in, l.lock, held.Holder, held.Token); err != nil {
 			return Outcome{}, err
 		}
 	}
 	switch err := l.acquire(ctx, in); {
-	case conflict(err):
+	case isConflict(err):
 		return Outcome{Message: fmt.Sprintf("lock %q is held by somebody else", l.lock)}, nil
 	default:
 		return Outcome{Met: err == nil}, err
@@ -82,23 +82,23 @@ func (l *lockConstraint) acquire(ctx context.Context, in *Input) error {
 	return err
 }
 
-// release gives a lock back; one that the holder has no more is no error.
+// release releases a lock; that the holder does not have it is no error.
 func release(ctx context.Context, in *Input, lock, holder string, token uint64) error {
 	_, err := in.Source.SendLock(ctx, in.Scope(), lock, core.LockRelease{Holder: holder, Token: token})
-	if conflict(err) || errors.Is(err, shell.ErrNotFound) {
+	if isConflict(err) || errors.Is(err, shell.ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-func conflict(err error) bool {
+func isConflict(err error) bool {
 	r, ok := errors.AsType[*shell.Refusal](err)
 	return ok && r.Code == effects.CodeConflict
 }
 
-// holderIsOver reports whether a lock is held by a run that has ended and has
-// nothing in a cluster, and who holds it, for the reader.
-func holderIsOver(ctx context.Context, s Source, holder string) (over bool, by string, err error) {
+// holderHasEnded reports whether the holder of a lock is a run that has ended and has
+// no pods, and names the holder for the reader.
+func holderHasEnded(ctx context.Context, s Source, holder string) (ended bool, by string, err error) {
 	id, ok := core.RunOfLockHolder(holder)
 	if !ok {
 		return false, fmt.Sprintf("%q", clip.Text(holder, maxQuoted)), nil
@@ -113,23 +113,23 @@ func holderIsOver(ctx context.Context, s Source, holder string) (over bool, by s
 	return run.State.Terminal() && !run.InCluster, "run " + clip.Text(run.RunID, maxQuoted), nil
 }
 
-// takeLocks takes all locks, or those that it could not do without stop the run and
-// it keeps none. The order of the names lets one of two runs that want the same ones
-// have them.
+// takeLocks takes all locks; or one of them stops the run, and the run keeps none. All
+// runs take locks in the order of their names, so that of two runs that want the same
+// ones, one gets them.
 func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
 	nameOf := func(i int) string { return e.lockOf(i).lock }
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(nameOf(a), nameOf(b)) })
 	for n, i := range list {
 		e.locks = append(e.locks, nameOf(i))
-		if err := e.one(ctx, i); err != nil {
-			e.giveBack(ctx)
+		if err := e.check(ctx, i); err != nil {
+			e.releaseLocks(ctx)
 			return err
 		}
 		if e.stopped() || e.inDoubt() {
 			for _, other := range list[:n] {
-				e.findings[other] = finding{} // not to be held against anybody
+				e.findings[other] = finding{} // they are released: nothing is told of them
 			}
-			e.giveBack(ctx)
+			e.releaseLocks(ctx)
 			return nil
 		}
 		if !e.findings[i].out.Met {
@@ -150,9 +150,9 @@ func (e *evaluation) lockOf(i int) *lockConstraint {
 	return l
 }
 
-// keepNone gives back what the run has of its locks: from an attempt before, or from
-// a check whose answer was lost in a crash.
-func (e *evaluation) keepNone(ctx context.Context, list []int) {
+// releaseHeld releases the locks that the run holds: from an attempt before, or from a
+// check whose answer was lost in a crash.
+func (e *evaluation) releaseHeld(ctx context.Context, list []int) {
 	for _, i := range list {
 		name := e.lockOf(i).lock
 		held, err := e.in.Source.Lock(ctx, e.in.Scope(), name)
@@ -160,22 +160,21 @@ func (e *evaluation) keepNone(ctx context.Context, list []int) {
 			e.locks = append(e.locks, name)
 		}
 	}
-	e.giveBack(ctx)
+	e.releaseLocks(ctx)
 }
 
-// giveBackLimit bounds giving locks back when the check itself is not wanted any
-// more.
-const giveBackLimit = 10 * time.Second
+// releaseLimit bounds the release of locks after the context of the check has ended.
+const releaseLimit = 10 * time.Second
 
-// giveBack gives back what was taken. What cannot be given back stays among the
-// locks of the run, which gives it back when it ends.
-func (e *evaluation) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackLimit)
+// releaseLocks releases the locks that the check has taken. What cannot be released
+// stays among the locks of the run, which releases it when it ends.
+func (e *evaluation) releaseLocks(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	e.locks = slices.DeleteFunc(e.locks, func(name string) bool {
 		err := release(ctx, &e.in, name, core.RunLockHolder(e.in.Run.ID), 0)
 		if err != nil {
-			e.in.Logger.WarnContext(ctx, "lock could not be given back", "lock", name, "error", err)
+			e.in.Logger.WarnContext(ctx, "could not release a lock", "lock", name, "error", err)
 		}
 		return err == nil
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -99,8 +98,10 @@ func (p post) send(ctx context.Context, retries int) (answer []byte, err error) 
 
 // try makes it once. after is how long the server asks to wait.
 func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err error) {
-	if err := p.sign(); err != nil {
-		return nil, 0, permanent("webhook: sign it: %w", err)
+	if p.signer != nil {
+		if err := webhook.Sign(p.Header, p.signer, p.key, p.now(), p.Body); err != nil {
+			return nil, 0, permanent("webhook: sign it: %w", err)
+		}
 	}
 	a, err := p.Do(ctx)
 	if err == nil && a.OK() {
@@ -121,21 +122,4 @@ func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err 
 		after, _ := retryafter.Of(a.Header, p.now())
 		return nil, after, fmt.Errorf("webhook: %w", a.Refused(p.URL))
 	}
-}
-
-// sign signs it as of now, each time that it is made: whoever gets it refuses what
-// was signed minutes ago (Standard Webhooks).
-func (p post) sign() error {
-	if p.signer == nil {
-		return nil
-	}
-	now := p.now()
-	signature, err := p.signer.Sign(p.key, now, p.Body)
-	if err != nil {
-		return err
-	}
-	p.Header.Set(standardwebhooks.HeaderWebhookID, p.key)
-	p.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	p.Header.Set(standardwebhooks.HeaderWebhookSignature, signature)
-	return nil
 }

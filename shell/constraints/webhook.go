@@ -81,8 +81,8 @@ func factsOf(run core.Orchestrator, phase effects.CheckPhase) runFacts {
 	}
 }
 
-// Take implements [Action]: it tries again, in the same words and under the same
-// key, until it is taken, refused for good, or has been tried often enough.
+// Take implements [Action]: it repeats the same post under the same key until the
+// server takes it or refuses it for good, or there were enough attempts.
 func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 	body, err := plainjson.Marshal(struct {
 		Type       string          `json:"type"`

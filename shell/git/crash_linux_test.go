@@ -120,11 +120,14 @@ func checkMerged(t *testing.T, w *workspace) {
 	w.noTraces()
 }
 
-func TestAMergeWhoseDaemonIsKilledIsFinishedByTheNext(t *testing.T) {
-	for _, step := range []string{"merge: read", "rebase: worktree made", "rebase: done", "publish: noted", "publish: moved", "publish: followed"} {
+// finishedAfter kills a daemon at each step of a merge, and checks that the next daemon
+// finishes the merge.
+func finishedAfter(t *testing.T, kill func(w *workspace, e effects.Merge, step string), steps ...string) {
+	t.Helper()
+	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			w, e := diverged(t)
-			w.killAt(e, step)
+			kill(w, e, step)
 			_, err := w.carry(e)
 			require.NoError(t, err)
 			checkMerged(t, w)
@@ -132,16 +135,14 @@ func TestAMergeWhoseDaemonIsKilledIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
+func TestAMergeWhoseDaemonIsKilledIsFinishedByTheNext(t *testing.T) {
+	finishedAfter(t, func(w *workspace, e effects.Merge, step string) { w.killAt(e, step) },
+		"merge: read", "rebase: worktree made", "rebase: done", "publish: noted", "publish: moved", "publish: followed")
+}
+
 func TestAMergeWhoseDaemonIsKilledInsideAGitCommandIsFinishedByTheNext(t *testing.T) {
-	for _, step := range []string{"merge: read", "rebase: worktree made", "publish: moved"} {
-		t.Run(step, func(t *testing.T) {
-			w, e := diverged(t)
-			w.killInside(e, step)
-			_, err := w.carry(e)
-			require.NoError(t, err)
-			checkMerged(t, w)
-		})
-	}
+	finishedAfter(t, func(w *workspace, e effects.Merge, step string) { w.killInside(e, step) },
+		"merge: read", "rebase: worktree made", "publish: moved")
 }
 
 func TestAnInterruptedMergeDoesNotTouchWhatAPersonChangedSince(t *testing.T) {

@@ -65,9 +65,20 @@
 //
 // A cancelled context ends the command's process group with SIGTERM, and with
 // SIGKILL after five seconds; then the operation is taken back.
+//
+// # Files
+//
+//   - git.go: options, [New], and the three effects;
+//   - repo.go: a repository with one operation at work; names.go: branches and paths;
+//   - worktree.go: WorktreeAdd and WorktreeRemove;
+//   - merge.go: Merge; publish.go: branches move and checkouts follow; recover.go: what
+//     an interrupted merge has left;
+//   - run.go: a git command with its time limit; errors.go: what went wrong;
+//   - leftlocks.go, processes_*.go: lock files that dead commands of ours have left.
 package git
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,10 +169,10 @@ type Git struct {
 // option that cannot be right.
 func New(o Options) (*Git, error) {
 	g := &Git{
-		lockWait:  max(0, orDefault(o.LockWait, defaultLockWait)),
-		timeLimit: max(0, orDefault(o.TimeLimit, defaultTimeLimit)),
-		author:    orDefault(o.Author, "Orrery"),
-		email:     orDefault(o.Email, "orrery@localhost"),
+		lockWait:  max(0, cmp.Or(o.LockWait, defaultLockWait)),
+		timeLimit: max(0, cmp.Or(o.TimeLimit, defaultTimeLimit)),
+		author:    cmp.Or(o.Author, "Orrery"),
+		email:     cmp.Or(o.Email, "orrery@localhost"),
 		grace:     killGrace,
 		unchanged: defaultUnchanged,
 		seesAll:   seesAllProcesses,
@@ -179,7 +190,7 @@ func New(o Options) (*Git, error) {
 	if g.env, err = environ(o.Env); err != nil {
 		return nil, err
 	}
-	if g.bin, err = exec.LookPath(orDefault(o.Git, "git")); err != nil {
+	if g.bin, err = exec.LookPath(cmp.Or(o.Git, "git")); err != nil {
 		return nil, fmt.Errorf("option Git: the git command is needed: install git %d.%d or later, or give its path: %w", oldestMajor, oldestMinor, err)
 	}
 	if g.bin, err = filepath.Abs(g.bin); err != nil {
@@ -278,12 +289,4 @@ func (g *Git) Carry(ctx context.Context, _ effects.Ref, e effects.Outer) (json.R
 		return nil, &Error{Op: "git", Reason: "encode the result", Err: err}
 	}
 	return raw, nil
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

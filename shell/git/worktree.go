@@ -273,7 +273,7 @@ func (r *repo) create(ctx context.Context, path, branch, base string) (*AddResul
 
 // createBranch makes a branch and gives its commit.
 func (r *repo) createBranch(ctx context.Context, branch, base string) (string, error) {
-	base = orDefault(base, "HEAD")
+	base = cmp.Or(base, "HEAD")
 	out, err := r.run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", base+"^{commit}")
 	if exitCode(err) > 0 {
 		if _, err := r.run(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); exitCode(err) > 0 && base == "HEAD" {

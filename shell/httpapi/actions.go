@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
-	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
 func (s *Server) actionRoutes() []route {
@@ -31,13 +28,6 @@ const emptyZone = `must not be empty: leave it out for "UTC"`
 // policyOf gives the policy that was asked for; nil: the defaults.
 func policyOf(p *wire.RunPolicy) core.RunPolicy { return or(p, wire.RunPolicy{}).RunPolicy }
 
-func or[T any](v *T, otherwise T) T {
-	if v == nil {
-		return otherwise
-	}
-	return *v
-}
-
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
 	"occurrence": "can only be set by a recurring action", "owner": "can only be set by machines",
@@ -46,16 +36,6 @@ var fromOutside = map[string]string{
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
 	"trigger.raw_payload": "can only come with a webhook", "trigger.received_at": "can only come with a webhook",
 	"trigger.header": "can only come with a webhook", "trigger.route": "can only come with a webhook",
-}
-
-// explain words the refusal of fields that do exist, but not here.
-func explain(err error, reasons map[string]string) error {
-	if e, ok := errors.AsType[*strictjson.Error](err); ok {
-		if why, ok := reasons[e.Path]; ok && strings.HasPrefix(e.Problem, "unknown field") {
-			return failf(http.StatusBadRequest, "%s: %s", e.Path, why)
-		}
-	}
-	return err
 }
 
 // actionSpec gives the action that was asked for. Its namespace and tenant depend on
@@ -123,26 +103,6 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 	return s.engine.Actions().Create(r.Context(), spec)
 }
 
-// idIsFree looks for a machine of any kind under a caller's id: all kinds share
-// one space of ids. The engine refuses an action that exists, too; here also
-// what it cannot see is refused.
-func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
-	_, errAction := s.engine.Actions().Get(ctx, id)
-	_, errRecurring := s.engine.Recurring().Get(ctx, id)
-	_, errPipeline := s.engine.Pipelines().Get(ctx, id)
-	_, errTask := s.engine.Tasks().Get(ctx, id)
-	_, errStrategy := s.engine.Strategies().Get(ctx, id)
-	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
-		switch {
-		case err == nil:
-			return failf(http.StatusConflict, "id: %s exists already", id)
-		case !errors.Is(err, shell.ErrNotFound):
-			return err
-		}
-	}
-	return nil
-}
-
 // actions says how actions are served.
 func (s *Server) actions() machines[core.Action, core.Action] {
 	return machines[core.Action, core.Action]{
@@ -174,53 +134,6 @@ func (s *Server) findActions(q query, scope *shell.Scope) (from source[core.Acti
 		return s.engine.Actions().List(ctx, f, p)
 	}
 	return from, err
-}
-
-// scope gives the one tenant that the request, or the token, is about; nil
-// where it is more than one.
-func (t *Token) scope(namespace, tenant *string) *shell.Scope {
-	one := func(v *string, allowed []string) (string, bool) {
-		switch {
-		case v != nil:
-			return *v, true
-		case len(allowed) == 1:
-			return allowed[0], true
-		}
-		return "", false
-	}
-	ns, ok1 := one(namespace, t.Namespaces)
-	tn, ok2 := one(tenant, t.Tenants)
-	if !ok1 || !ok2 {
-		return nil
-	}
-	return &shell.Scope{Namespace: ns, Tenant: tn}
-}
-
-// reasonText gives the reason that was given; "" if none was.
-func reasonText(b wire.Reason) (string, error) {
-	v := or(b.Reason, "")
-	if len(v) > core.MaxTextBytes {
-		return "", failf(http.StatusBadRequest, "reason: %d bytes is longer than %d", len(v), core.MaxTextBytes)
-	}
-	return v, nil
-}
-
-// reasonOr gives the reason of a request; without one it says who did it.
-func reasonOr(b wire.Reason, did string, c *call) (string, error) {
-	reason, err := reasonText(b)
-	if err == nil && reason == "" {
-		reason = fmt.Sprintf("%s by %s", did, c.actor)
-	}
-	return reason, err
-}
-
-// reason reads the optional body of cancel and its like.
-func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return "", err
-	}
-	return reasonOr(body, did, c)
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

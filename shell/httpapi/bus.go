@@ -17,8 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
-// The bus is over all tenants, so that all of this takes a token that is bound
-// to nothing.
+// The bus belongs to all tenants, so that its routes need a token that is not bound.
 func (s *Server) busRoutes() []route {
 	return []route{
 		{"GET", "/v1/subscribers", unboundToken, s.listSubscribers},
@@ -105,14 +104,14 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 
 const (
 	eventBuffer = 1024             // events that a slow reader may lag behind
-	eventPulse  = 15 * time.Second // between two signs of life of a silent stream
-	eventWrite  = 30 * time.Second // how long a reader may take none
+	eventPulse  = 15 * time.Second // between two signs of life of a stream without events
+	eventWrite  = 30 * time.Second // how long a reader may receive nothing
 	maxStreams  = 64
 )
 
 // streamEvents sends what the machines announce from now on, as server-sent
-// events. Delivery is at most once; where the reader is too slow, it is told how
-// many it has missed.
+// events. Delivery is at most once; a reader that is too slow is told how many
+// events it has missed.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "category*", "action")
 	if err != nil {
@@ -187,7 +186,7 @@ func (o *eventStream) event(ev effects.Event) bool {
 	return o.write(id + "data: " + string(b) + "\n\n")
 }
 
-// write reports whether the reader is still there.
+// write reports whether the reader is still connected.
 func (o *eventStream) write(text string) bool {
 	// A deadline for each write instead of one for the whole answer; a recorder of
 	// tests has none.

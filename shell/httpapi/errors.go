@@ -119,7 +119,7 @@ func unavailable(err error) *failure {
 }
 
 // cannotWrite says why the database takes nothing more, although it may be read;
-// nothing where it is not that.
+// "" if that is not the fault.
 func cannotWrite(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -154,13 +154,12 @@ func inputText(e *strictjson.Error) string {
 // oneLine joins what several checks had to say.
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
-// notFound replaces the error of a machine that is not there by the words of
-// its API.
+// notFound replaces the error of a machine that does not exist by the words of its API.
 func notFound(what string, err error) error {
 	return notFoundIn(what, "", err)
 }
 
-// notFoundIn is notFound that says where it is not.
+// notFoundIn is notFound, and says where the machine was looked for.
 func notFoundIn(what, where string, err error) error {
 	var refusal *shell.Refusal
 	if errors.Is(err, shell.ErrNotFound) || errors.As(err, &refusal) && refusal.Code == effects.CodeNotFound {
@@ -194,3 +193,13 @@ func writeBytes(w http.ResponseWriter, status int, b []byte) {
 
 // clip shortens a value that is quoted in an error, and makes it valid UTF-8.
 func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 64), "\uFFFD") }
+
+// explain words the refusal of fields that do exist, but not here.
+func explain(err error, reasons map[string]string) error {
+	if e, ok := errors.AsType[*strictjson.Error](err); ok {
+		if why, ok := reasons[e.Path]; ok && strings.HasPrefix(e.Problem, "unknown field") {
+			return failf(http.StatusBadRequest, "%s: %s", e.Path, why)
+		}
+	}
+	return err
+}

@@ -59,7 +59,7 @@ func forJobs(c *call) error {
 	return c.token.notBoundToTools(fmt.Sprintf("use jobs and their runs, which need the tool %q", jobs.ToolName))
 }
 
-// noRunner refuses what takes a runner where there is none.
+// noRunner refuses what needs a runner if none is configured.
 func (s *Server) noRunner() error {
 	if s.o.Jobs == nil {
 		return failf(http.StatusNotImplemented, "jobs: no runner is configured here: configure a cluster, or local processes")
@@ -183,8 +183,8 @@ func (s *Server) checkJob(ctx context.Context, t *Token, spec core.JobSpec) erro
 	return nil
 }
 
-// planJob shows what the job would be: its machine is pure, so that it can be
-// asked without being told.
+// planJob shows what the job would be: its machine is pure, so that the event can be
+// applied to it without being sent.
 func (s *Server) planJob(w http.ResponseWriter, before core.Job, spec core.JobSpec) error {
 	after, effs := before.Apply(core.JobApply{Spec: spec}, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
 	for _, e := range effs {

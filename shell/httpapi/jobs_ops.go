@@ -9,8 +9,8 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// triggerJob makes a run out of turn. A token that is bound to tools may trigger
-// what it could have applied.
+// triggerJob starts a run, whatever the schedule says. A token that is bound to tools
+// may trigger the jobs that it could have applied.
 func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := byJob.of(r, c)
 	if err != nil {
@@ -88,8 +88,7 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	return writeJSON(w, http.StatusOK, wire.HistoryList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
 }
 
-// previewJob shows the next times of a job; of one that is paused, when it would
-// run.
+// previewJob shows the next times of a job; of a paused job the times at which it would run.
 func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, q, err := byJob.of(r, c, "n")
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/orrery-go/orrery/shell"
 )
@@ -104,15 +103,6 @@ func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page)
 	}
 }
 
-// status reads which status is asked for; empty: any.
-func (q query) status(known []string) (string, error) {
-	v := q.opt("status")
-	if v == nil || slices.Contains(known, *v) {
-		return or(v, ""), nil
-	}
-	return "", failf(http.StatusBadRequest, "status: %q is unknown: use one of %s", clip(*v), strings.Join(known, ", "))
-}
-
 // Bounds of one page, beside its limit: what it reads, and how large it gets.
 const (
 	maxPageRounds = 64
@@ -122,8 +112,8 @@ const (
 
 // gather fills a page with what the caller may see. It asks the engine in
 // chunks that grow while the records are small, since a few may be very large;
-// a page ends early, with a token to go on, where it becomes too large or too
-// much was left out.
+// a page ends early, with a token to go on, if it becomes too large or too much was
+// left out.
 func gather[T any](p shell.Page, next func(shell.Page) ([]T, string, error), keep func(T) (bool, int)) ([]T, string, error) {
 	out := make([]T, 0, min(p.Limit, shell.DefaultPage))
 	limit, size, chunk, token := p.Limit, 0, firstChunk, p.Token

@@ -65,8 +65,7 @@ func idOfPath(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
 	return id, nil
 }
 
-// matches reports whether the namespace and tenant of the query, where given,
-// are those.
+// matches reports whether the namespace and tenant of the query, if given, are those.
 func matches(q query, namespace, tenant string) bool {
 	return or(q.opt("namespace"), namespace) == namespace && or(q.opt("tenant"), tenant) == tenant
 }
@@ -207,19 +206,22 @@ func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
 	return id, s.idIsFree(ctx, id)
 }
 
-// homeOf gives namespace and tenant of what a caller makes or names, and
-// refuses what the token may not have.
-func (t *Token) homeOf(namespace, tenant *string) (scope shell.Scope, err error) {
-	if scope.Namespace, err = home("namespace", namespace, t.Namespaces); err != nil {
-		return scope, err
+// idIsFree looks for a machine of any kind under a caller's id: all kinds share
+// one space of ids. The engine refuses an action that exists, too; here also
+// what it cannot see is refused.
+func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
+	_, errAction := s.engine.Actions().Get(ctx, id)
+	_, errRecurring := s.engine.Recurring().Get(ctx, id)
+	_, errPipeline := s.engine.Pipelines().Get(ctx, id)
+	_, errTask := s.engine.Tasks().Get(ctx, id)
+	_, errStrategy := s.engine.Strategies().Get(ctx, id)
+	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
+		switch {
+		case err == nil:
+			return failf(http.StatusConflict, "id: %s exists already", id)
+		case !errors.Is(err, shell.ErrNotFound):
+			return err
+		}
 	}
-	if scope.Tenant, err = home("tenant", tenant, t.Tenants); err != nil {
-		return scope, err
-	}
-	return scope, t.permit(&scope.Namespace, &scope.Tenant, "")
-}
-
-// seesScope reports whether a machine without tools of its own exists for the holder.
-func (t *Token) seesScope(namespace, tenant string) bool {
-	return in(t.Namespaces, namespace) && in(t.Tenants, tenant)
+	return nil
 }

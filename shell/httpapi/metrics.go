@@ -50,10 +50,10 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&engineCollector{s},
-		&queueCollector{s},
-		&runbookCollector{s},
-		&jobCollector{s},
+		collector{append(descsOf(counters), descUp, descBuild, descActive, descActions, descEnded, descRunning, descLateness, descJournal), s.collectEngine},
+		collector{[]*prometheus.Desc{descQueueItems, descQueueOldest, descQueueTotal}, s.collectQueues},
+		collector{[]*prometheus.Desc{descPipelines, descTasks, descStrategies, descEvents, descPhases}, s.collectRunbooks},
+		collector{append(descsOf(jobCounters), descJobs, descJobRuns, descInCluster, descRunsEnded, descJobTimes), s.collectJobs},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -83,7 +83,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // Names of 002 section 8 stay as they are there (C10); all others begin with
 // orrery_.
 var (
-	descUp         = desc("orrery_up", "1 where the store answers, else 0.")
+	descUp         = desc("orrery_up", "1 if the store answers, else 0.")
 	descBuild      = desc("orrery_build_info", "Always 1; the labels tell what runs.", "version", "core", "tzdb")
 	descDispatched = desc("recurring_dispatched", "Recurring actions dispatched.")
 	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
@@ -95,11 +95,22 @@ var (
 	descJournal    = desc("orrery_journal_batches", "Number of the last batch in the journal.")
 )
 
-// counters are the plain ones of [shell.Stats].
-var counters = []struct {
+// counter is one number of the statistics S, which only grows.
+type counter[S any] struct {
 	desc *prometheus.Desc
-	read func(*shell.Stats) uint64
-}{
+	read func(*S) uint64
+}
+
+func descsOf[S any](counters []counter[S]) []*prometheus.Desc {
+	descs := make([]*prometheus.Desc, 0, len(counters))
+	for _, c := range counters {
+		descs = append(descs, c.desc)
+	}
+	return descs
+}
+
+// counters are the plain ones of [shell.Stats].
+var counters = []counter[shell.Stats]{
 	{desc("orrery_ticks_total", "Ticks of the loop."), func(s *shell.Stats) uint64 { return s.Ticks }},
 	{desc("orrery_batches_total", "Batches that were committed."), func(s *shell.Stats) uint64 { return s.Batches }},
 	{desc("orrery_inputs_total", "Inputs that changed something."), func(s *shell.Stats) uint64 { return s.Inputs }},
@@ -118,53 +129,76 @@ var counters = []struct {
 // collectTimeout bounds how long a scrape reads: Collect is given no context.
 const collectTimeout = 5 * time.Second
 
-// engineCollector reads the engine's counters at each scrape.
-type engineCollector struct{ s *Server }
+// collector reads at each scrape what the engine counts.
+type collector struct {
+	descs   []*prometheus.Desc
+	collect func(context.Context, samples)
+}
 
 // Describe implements [prometheus.Collector].
-func (c *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUp, descBuild, descActive, descActions, descEnded, descRunning, descLateness, descJournal} {
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
 		ch <- d
-	}
-	for _, m := range counters {
-		ch <- m.desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (c *engineCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	gauge(descBuild, 1, c.s.o.Version, core.Version, schedule.TZVersion)
+func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	st, err := c.s.engine.Stats(ctx)
-	if err != nil {
-		c.s.log.Error("metrics: the store does not answer", "error", err)
-		gauge(descUp, 0)
-		return
-	}
-	gauge(descUp, 1)
-	for _, m := range counters {
-		counter(m.desc, m.read(&st))
-	}
-	counter(descEnded, st.ActionsCompleted, string(core.StatusCompleted))
-	counter(descEnded, st.ActionsFailed, string(core.StatusFailed))
-	counter(descEnded, st.ActionsCancelled, string(core.StatusCancelled))
-	for status, n := range st.ActionsByStatus {
-		gauge(descActions, float64(n), string(status))
-	}
-	gauge(descActive, float64(st.RecurringActive))
-	gauge(descRunning, float64(st.Running))
-	gauge(descJournal, float64(st.JournalSeq))
-	ch <- lateness(st.Lateness)
+	c.collect(ctx, ch)
 }
 
-// lateness makes a Prometheus histogram, whose buckets are cumulative.
-func lateness(h shell.Histogram) prometheus.Metric {
-	return cumulated(descLateness, shell.LatenessBuckets[:], h)
+// samples takes the metrics of one scrape.
+type samples chan<- prometheus.Metric
+
+func (ch samples) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (ch samples) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// histogram adds a Prometheus histogram, whose buckets are cumulative.
+func (ch samples) histogram(d *prometheus.Desc, bounds []float64, h shell.Histogram, labels ...string) {
+	buckets := make(map[float64]uint64, len(bounds))
+	total := uint64(0)
+	for i, n := range h.Counts {
+		total += n
+		if i < len(bounds) {
+			buckets[bounds[i]] = total
+		}
+	}
+	ch <- prometheus.MustNewConstHistogram(d, total, h.Sum, buckets, labels...)
+}
+
+// gauges adds one gauge for each status.
+func gauges[T ~string](ch samples, d *prometheus.Desc, counts map[T]uint64) {
+	for status, n := range counts {
+		ch.gauge(d, float64(n), string(status))
+	}
+}
+
+// collectEngine reads the counters of the engine.
+func (s *Server) collectEngine(ctx context.Context, ch samples) {
+	ch.gauge(descBuild, 1, s.o.Version, core.Version, schedule.TZVersion)
+	st, err := s.engine.Stats(ctx)
+	if err != nil {
+		s.log.Error("metrics: the store does not answer", "error", err)
+		ch.gauge(descUp, 0)
+		return
+	}
+	ch.gauge(descUp, 1)
+	for _, m := range counters {
+		ch.counter(m.desc, m.read(&st))
+	}
+	ch.counter(descEnded, st.ActionsCompleted, string(core.StatusCompleted))
+	ch.counter(descEnded, st.ActionsFailed, string(core.StatusFailed))
+	ch.counter(descEnded, st.ActionsCancelled, string(core.StatusCancelled))
+	gauges(ch, descActions, st.ActionsByStatus)
+	ch.gauge(descActive, float64(st.RecurringActive))
+	ch.gauge(descRunning, float64(st.Running))
+	ch.gauge(descJournal, float64(st.JournalSeq))
+	ch.histogram(descLateness, shell.LatenessBuckets[:], st.Lateness)
 }

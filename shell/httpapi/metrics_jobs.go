@@ -13,12 +13,12 @@ import (
 
 // The names say job_runs: those of orrery_runs_running are runs of tools.
 var (
-	descJobs       = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
-	descJobRuns    = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
-	descInCluster  = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
-	descRunsEnded  = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
-	descJobTimes   = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
-	descRunUpdates = []jobCounter{
+	descJobs      = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
+	descJobRuns   = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
+	descInCluster = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
+	descRunsEnded = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
+	descJobTimes  = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
+	jobCounters   = []counter[shell.JobStats]{
 		{desc("orrery_job_triggers_total", "Runs of jobs that were made by hand, or by an action."), func(s *shell.JobStats) uint64 { return s.Triggered }},
 		{desc("orrery_job_retries_total", "Attempts of runs of jobs after the first."), func(s *shell.JobStats) uint64 { return s.Retries }},
 		{desc("orrery_job_constraints_checked_total", "Constraints of jobs that were evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintsChecked }},
@@ -32,48 +32,25 @@ var (
 	}
 )
 
-type jobCounter struct {
-	desc *prometheus.Desc
-	read func(*shell.JobStats) uint64
-}
-
-// jobCollector reads what the engine counts of jobs at each scrape.
-type jobCollector struct{ s *Server }
-
-// Describe implements [prometheus.Collector].
-func (c *jobCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descJobs, descJobRuns, descInCluster, descRunsEnded, descJobTimes} {
-		ch <- d
-	}
-	for _, m := range descRunUpdates {
-		ch <- m.desc
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *jobCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
-	defer cancel()
-	st, err := c.s.engine.JobStats(ctx)
+// collectJobs reads what the engine counts of jobs.
+func (s *Server) collectJobs(ctx context.Context, ch samples) {
+	st, err := s.engine.JobStats(ctx)
 	if err != nil {
 		return // orrery_up and the log tell it
 	}
 	gauges(ch, descJobs, map[string]uint64{"enabled": st.Jobs, "paused": st.JobsPaused})
 	gauges(ch, descJobRuns, st.Runs)
-	ch <- prometheus.MustNewConstMetric(descInCluster, prometheus.GaugeValue, float64(st.InCluster))
-	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
-	}
+	ch.gauge(descInCluster, float64(st.InCluster))
 	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
 		if state.Terminal() {
-			counter(descRunsEnded, st.Ended[state], string(state))
+			ch.counter(descRunsEnded, st.Ended[state], string(state))
 		}
 	}
 	for _, v := range []core.Verdict{core.VerdictDispatched, core.VerdictMissed, core.VerdictSkipped} {
-		counter(descJobTimes, st.Verdicts[v], string(v))
+		ch.counter(descJobTimes, st.Verdicts[v], string(v))
 	}
-	for _, m := range descRunUpdates {
-		counter(m.desc, m.read(&st))
+	for _, m := range jobCounters {
+		ch.counter(m.desc, m.read(&st))
 	}
 }
 
@@ -91,8 +68,8 @@ var runPhases = []struct {
 }
 
 // observeRuns times the phases of runs, from what each announces of itself at its
-// end (004 Timing Metrics). The observation is made where the bus asks whether
-// anybody wants the event, so that none is missed, and nobody has to take it.
+// end (004 Timing Metrics). The filter of a subscription makes the
+// observation, so that no event is missed and none has to be received.
 func (s *Server) observeRuns() prometheus.Collector {
 	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "orrery_job_run_phase_duration_seconds", Help: "How long runs of jobs spent in their phases, by phase and how the run ended.",

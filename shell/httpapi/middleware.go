@@ -21,7 +21,7 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
-	gone   bool // a write failed: nobody reads on
+	gone   bool // a write failed: the client has disconnected
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -67,7 +67,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 	})
 }
 
-// admit refuses what no route should see.
+// admit refuses requests that no route should see.
 func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error {
 	if err := s.checkLocal(r); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 	return nil
 }
 
-// finished closes a request: a panic becomes an answer, and everything is
-// counted and logged.
+// finished ends a request: it answers for a handler that panicked, and counts and logs
+// the request.
 func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.Time, panicked any) {
 	if cause, ok := panicked.(error); panicked != nil && (!ok || !errors.Is(cause, http.ErrAbortHandler)) {
 		s.log.Error("panic in a handler", "request_id", c.id, "route", c.route, "panic", panicked, "stack", string(debug.Stack()))
@@ -101,7 +101,7 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 		}
 	}
 	if w.status == 0 && panicked == nil {
-		w.status = http.StatusOK // net/http's own, where nothing was written
+		w.status = http.StatusOK // what net/http sends if the handler wrote nothing
 	}
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)
@@ -114,7 +114,7 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 	}
 }
 
-// requestID takes the caller's id where it is harmless, so that one request can
+// requestID takes the caller's id if it is harmless, so that one request can
 // be followed through several programs.
 func requestID(r *http.Request) string {
 	if id := r.Header.Get(requestIDHeader); plainName(id) {

@@ -25,8 +25,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *call) error 
 // readyTimeout is how long the engine may take to answer.
 const readyTimeout = 5 * time.Second
 
-// readyz says whether the engine takes requests: its loop turns, its last commit
-// went well, and the store can be read.
+// readyz says whether the engine takes requests: its loop runs, its last commit succeeded,
+// and the store can be read.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Ready != nil {
 		if err := s.o.Ready(); err != nil {

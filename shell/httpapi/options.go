@@ -163,8 +163,7 @@ func (o Options) withDefaults() (Options, error) {
 // connections: see [Server.HTTPServer].
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Time-outs of [Server.HTTPServer]: no connection may take up a place for ever
-// by being slow.
+// Time-outs of [Server.HTTPServer]: a slow connection does not stay open for ever.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 60 * time.Second

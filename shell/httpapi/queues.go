@@ -68,7 +68,7 @@ func (s *Server) queueDetail(ctx context.Context, q core.Queue) (wire.Queue, err
 	return d, err
 }
 
-// age is for how many seconds something is there.
+// age gives how many seconds have passed since an instant.
 func (s *Server) age(since effects.Time) float64 {
 	return max(effects.TimeOf(s.o.Clock.Now()).Sub(since).Seconds(), 0)
 }
@@ -217,7 +217,7 @@ func itemLists(state *string) ([]string, error) {
 }
 
 // listItems lists the items of one state after those of another, each in the
-// order in which their turn comes. The page token names the state that it is in.
+// order in which they are taken. The page token names the state that it is in.
 func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, q, err := byQueue.of(r, c, "state", "limit", "page_token")
 	if err != nil {

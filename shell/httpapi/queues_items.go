@@ -44,14 +44,6 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 	return writeJSON(w, status, wire.Pushed{Duplicate: duplicate, Item: item})
 }
 
-// between refuses a number that a conversion could make another one.
-func between(field string, v, most int64) error {
-	if v < 0 || v > most {
-		return failf(http.StatusBadRequest, "%s: %d is not between 0 and %d", field, v, most)
-	}
-	return nil
-}
-
 func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := byQueue.of(r, c)
 	if err != nil {
@@ -87,9 +79,8 @@ func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	return writeJSON(w, http.StatusOK, wire.Taken{Items: items})
 }
 
-// untilTaken lets the connection live as long as a take may wait. net/http ends
-// the context of a request when the time for reading it is over, also while
-// nothing is left to be read.
+// untilTaken keeps the connection open for as long as a take may wait. net/http ends the
+// context of a request when the time for reading it is over, even if it has been read.
 func (s *Server) untilTaken(w http.ResponseWriter, wait time.Duration) error {
 	err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(wait + s.o.RequestTimeout))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {

@@ -94,18 +94,6 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	})
 }
 
-func fromQuery(q query, name string, field **string) error {
-	v := q.opt(name)
-	switch {
-	case v == nil:
-	case *field == nil:
-		*field = v
-	case **field != *v:
-		return failf(http.StatusBadRequest, "%s: is %q in the body and %q in the query", name, clip(**field), clip(*v))
-	}
-	return nil
-}
-
 func summary(a core.RecurringAction) wire.RecurringSummary {
 	return wire.RecurringSummary{
 		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled, Description: orNull(a.Description),

@@ -56,7 +56,7 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 }
 
 // previewRecurring shows the next times of a recurring action, up to its end.
-// Of one that is paused it shows when it would fire.
+// Of a paused recurring action it shows when that would fire.
 func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
 	a, q, err := s.recurring().visible(r, c, "n")
 	if err != nil {

@@ -20,8 +20,8 @@ const (
 
 // replayCache remembers deliveries of webhooks, so that one that comes twice is
 // stored once and answered the same. It lives in memory, is bounded, and starts
-// empty with the process: a sender that repeats itself over a restart, or after
-// 100 000 other deliveries, is taken at its word again.
+// empty with the process: what a sender repeats after a restart, or after 100 000 other
+// deliveries, is stored once more.
 type replayCache struct {
 	clock shell.Clock
 	mu    sync.Mutex
@@ -42,7 +42,7 @@ func newReplayCache(clock shell.Clock) *replayCache {
 }
 
 // once calls store for the first of several equal deliveries, and gives its id
-// to all of them. Where store fails, the next one tries again.
+// to all of them. If store fails, the next one calls it.
 func (c *replayCache) once(ctx context.Context, key string, store func() (uuid.UUID, error)) (id uuid.UUID, replayed bool, err error) {
 	sum := sha256.Sum256([]byte(key)) // whatever the length of the sender's id
 	for {
@@ -83,7 +83,7 @@ func (c *replayCache) enter(key [sha256.Size]byte) (d *delivery, mine bool) {
 	return d, true
 }
 
-// fill stores, and forgets the delivery where that failed, also by a panic.
+// fill stores, and forgets the delivery if that failed, also by a panic.
 func (c *replayCache) fill(d *delivery, store func() (uuid.UUID, error)) (uuid.UUID, error) {
 	d.err = context.Canceled
 	defer func() {

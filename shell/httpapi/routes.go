@@ -76,8 +76,8 @@ func (s *Server) routes() []route {
 		})
 }
 
-// mux routes requests by path, and for each path by method, so that what is not
-// known is answered in JSON, too: net/http's own 404 and 405 are plain text.
+// mux routes requests by path, and for each path by method. Unknown paths and methods
+// are answered in JSON, too: net/http's own 404 and 405 are plain text.
 func (s *Server) mux() *http.ServeMux {
 	paths := make(map[string]map[string]http.Handler)
 	for _, rt := range s.routes() {
@@ -116,8 +116,8 @@ func unknownPath(_ http.ResponseWriter, r *http.Request, _ *call) error {
 	return failf(http.StatusNotFound, "path: %q is unknown: see /openapi.json", clip(r.URL.Path))
 }
 
-// endpoint makes a handler of a route: who asks, may they, do it, and what went
-// wrong.
+// endpoint makes a handler of a route: it finds out who sends the request, checks what
+// they may do, serves the request, and answers with what went wrong.
 func (s *Server) endpoint(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r.Context())
@@ -168,7 +168,7 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
 	sw, counted := w.(*statusWriter)
 	switch {
-	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon's stop and a client's leave are no faults
+	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
 		if f.cause != nil { // what the caller is not told
@@ -179,7 +179,7 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 		s.log.Debug("request refused", "request_id", c.id, "route", c.route, "status", f.status, "error", fmt.Sprint(f.cause))
 	}
 	if counted && sw.status != 0 {
-		panic(http.ErrAbortHandler) // half an answer has left: break it off, so that nobody takes it for whole
+		panic(http.ErrAbortHandler) // half of the answer is sent: break it off, so that nobody takes it for the whole
 	}
 	writeFailure(w, f)
 }

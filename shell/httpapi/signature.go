@@ -84,7 +84,7 @@ func newWebhook(route string, a WebhookAuth) (*webhook, error) {
 }
 
 // verify checks the signature, and gives the delivery's id, by which a
-// repetition is known; empty where the scheme has none.
+// repetition is known; empty if the scheme has none.
 func (h *webhook) verify(body []byte, header http.Header) (delivery string, err error) {
 	switch h.scheme {
 	case SchemeStandard:

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 // Token is a bearer token that is accepted, and what its holder may do. The
@@ -191,4 +193,41 @@ func bearer(r *http.Request) (string, error) {
 		return "", errors.New("token: the Authorization header is malformed: " + want)
 	}
 	return token, nil
+}
+
+// scope gives the one tenant that the request, or the token, is about; nil if that is
+// more than one.
+func (t *Token) scope(namespace, tenant *string) *shell.Scope {
+	one := func(v *string, allowed []string) (string, bool) {
+		switch {
+		case v != nil:
+			return *v, true
+		case len(allowed) == 1:
+			return allowed[0], true
+		}
+		return "", false
+	}
+	ns, ok1 := one(namespace, t.Namespaces)
+	tn, ok2 := one(tenant, t.Tenants)
+	if !ok1 || !ok2 {
+		return nil
+	}
+	return &shell.Scope{Namespace: ns, Tenant: tn}
+}
+
+// homeOf gives namespace and tenant of what a caller makes or names, and
+// refuses what the token may not have.
+func (t *Token) homeOf(namespace, tenant *string) (scope shell.Scope, err error) {
+	if scope.Namespace, err = home("namespace", namespace, t.Namespaces); err != nil {
+		return scope, err
+	}
+	if scope.Tenant, err = home("tenant", tenant, t.Tenants); err != nil {
+		return scope, err
+	}
+	return scope, t.permit(&scope.Namespace, &scope.Tenant, "")
+}
+
+// seesScope reports whether a machine without tools of its own exists for the holder.
+func (t *Token) seesScope(namespace, tenant string) bool {
+	return in(t.Namespaces, namespace) && in(t.Tenants, tenant)
 }

@@ -17,7 +17,7 @@ import (
 type use struct {
 	field string
 	tool  string // a run of it; empty: a session, git or the like, which no list of tools names
-	what  string // where there is no tool
+	what  string // without a tool: what it does, as in "it cannot run git"
 	// input is that of the tool, as it stands in the field at; filled: references in
 	// it are filled in before the tool sees it.
 	input  json.RawMessage

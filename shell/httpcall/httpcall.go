@@ -72,9 +72,16 @@
 // are left behind except Accept, Accept-Language, Content-Language,
 // Content-Type, User-Agent and Idempotency-Key. No Referer is sent. Proxies of
 // the environment are not used, since they would hide the address.
+//
+// # Files
+//
+//   - httpcall.go: options; input.go: the input; request.go: the request;
+//   - run.go: the attempts of one run; result.go: the answer; errors.go: what went wrong;
+//   - transport.go, address.go, client.go: which addresses may be reached.
 package httpcall
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -179,12 +186,12 @@ func New(o Options) (*Tool, error) {
 		}
 	}
 	t := &Tool{
-		timeLimit:   orDefault(o.TimeLimit, defaultTimeLimit),
-		totalLimit:  orDefault(o.TotalLimit, defaultTotalLimit),
-		maxResponse: orDefault(o.MaxResponse, defaultMaxResponse),
-		retries:     max(0, orDefault(o.Retries, defaultRetries)),
-		backoff:     orDefault(o.Backoff, defaultBackoff),
-		userAgent:   orDefault(o.UserAgent, "orrery"),
+		timeLimit:   cmp.Or(o.TimeLimit, defaultTimeLimit),
+		totalLimit:  cmp.Or(o.TotalLimit, defaultTotalLimit),
+		maxResponse: cmp.Or(o.MaxResponse, defaultMaxResponse),
+		retries:     max(0, cmp.Or(o.Retries, defaultRetries)),
+		backoff:     cmp.Or(o.Backoff, defaultBackoff),
+		userAgent:   cmp.Or(o.UserAgent, "orrery"),
 	}
 	t.router = newRouter(o)
 	t.client = &http.Client{Transport: t.router, CheckRedirect: checkRedirect}
@@ -196,14 +203,6 @@ func New(o Options) (*Tool, error) {
 func (t *Tool) Close() error {
 	t.router.CloseIdleConnections()
 	return nil
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 func newRouter(o Options) *router {

@@ -86,16 +86,7 @@ func (t *Tool) ValidateInput(raw json.RawMessage) error {
 }
 
 func (t *Tool) parse(raw json.RawMessage) (input, error) {
-	var in input
-	if err := strictjson.DecodeAt("tool_input", raw, &in); err != nil {
-		return input{}, err
-	}
-	for _, check := range []func(*input) error{checkURL, checkMethod, checkHeaders, t.checkLimits} {
-		if err := check(&in); err != nil {
-			return input{}, err
-		}
-	}
-	return in, nil
+	return strictjson.Checked("tool_input", raw, checkURL, checkMethod, checkHeaders, t.checkLimits)
 }
 
 func checkURL(in *input) error {

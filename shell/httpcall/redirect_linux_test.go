@@ -67,37 +67,39 @@ func TestARedirectNeverNarrowsTheScope(t *testing.T) {
 	}
 }
 
-func TestTheRuleHoldsOverAChainOfRedirects(t *testing.T) {
+// redirectTo redirects each request to a URL.
+func redirectTo(url string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, url, http.StatusFound) }
+}
+
+// refusesChain checks that a request which is redirected from the first address to the
+// next never reaches the last.
+func refusesChain(t *testing.T, first, second, last string) {
+	t.Helper()
 	var hits atomic.Int32
-	inner := serveOn(t, "127.0.0.3", func(http.ResponseWriter, *http.Request) { hits.Add(1) })
-	second := serveOn(t, "127.0.0.5", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inner.URL, http.StatusFound) })
-	first := serveOn(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, second.URL, http.StatusFound) })
+	inner := serveOn(t, last, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
+	outer := serveOn(t, first, redirectTo(serveOn(t, second, redirectTo(inner.URL)).URL))
 	tool := newTool(t, httpcall.Options{})
 	tool.SetClassify(standIn)
-	_, err := run(t, tool, in("url", first.URL))
+	_, err := run(t, tool, in("url", outer.URL))
 	var address *httpcall.AddressError
 	require.ErrorAs(t, err, &address)
 	assert.Zero(t, hits.Load())
 }
 
+func TestTheRuleHoldsOverAChainOfRedirects(t *testing.T) {
+	refusesChain(t, "127.0.0.1", "127.0.0.5", "127.0.0.3")
+}
+
 func TestAPublicServerCannotSendARequestBackIntoTheSiteItCameFrom(t *testing.T) {
-	var hits atomic.Int32
-	inner := serveOn(t, "127.0.0.2", func(http.ResponseWriter, *http.Request) { hits.Add(1) })
-	outside := serveOn(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inner.URL, http.StatusFound) })
-	first := serveOn(t, "127.0.0.2", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, outside.URL, http.StatusFound) })
-	tool := newTool(t, httpcall.Options{})
-	tool.SetClassify(standIn)
-	_, err := run(t, tool, in("url", first.URL))
-	var address *httpcall.AddressError
-	require.ErrorAs(t, err, &address)
-	assert.Zero(t, hits.Load())
+	refusesChain(t, "127.0.0.2", "127.0.0.1", "127.0.0.2")
 }
 
 func TestARedirectByNameIsCheckedAfterTheNameWasResolved(t *testing.T) {
 	var hits atomic.Int32
 	inner := serveOn(t, "127.0.0.1", func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	named := strings.Replace(inner.URL, "127.0.0.1", "localhost", 1)
-	first := serveOn(t, "127.0.0.5", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, named, http.StatusFound) })
+	first := serveOn(t, "127.0.0.5", redirectTo(named))
 	tool := newTool(t, httpcall.Options{})
 	tool.SetClassify(func(a netip.Addr) (httpcall.Scope, string) {
 		if a == netip.MustParseAddr("127.0.0.5") {

@@ -20,6 +20,9 @@
 // Reading is strict: an unknown key, one that is there twice and a value of
 // another type are errors, and all that is wrong is said at once, with line and
 // column.
+//
+// jobfile.go has the two directions, tree.go documents with lines and columns,
+// values.go typed values of them, job.go the fields of a job, and write.go writes one.
 package jobfile
 
 import (

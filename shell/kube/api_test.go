@@ -255,23 +255,34 @@ func TestTheLogsOfAllContainersComeInTheOrderOfTheSpec(t *testing.T) {
 	assert.True(t, isPermanentError(err))
 }
 
-func TestLogsThatBreakOffAreTakenUpWhereTheyWere(t *testing.T) {
+// readsAtThird checks that a log is read whole by three calls, of which the first two
+// are answered as given.
+func readsAtThird(t *testing.T, text string, first, second func(w http.ResponseWriter)) {
+	t.Helper()
 	l := newLogAPI(t, onePodEnded, func(w http.ResponseWriter, _ string, ask int) {
 		switch ask {
 		case 1:
-			status(w, 500, "InternalError", "dial tcp 10.0.0.1:10250: i/o timeout")
+			first(w)
 		case 2:
-			fmt.Fprint(w, "one\ntw")
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
+			second(w)
 		default:
-			fmt.Fprint(w, "one\ntwo\nthree\n")
+			fmt.Fprint(w, text)
 		}
 	})
-	text, calls, err := l.read(t, jobs.LogOptions{})
+	got, calls, err := l.read(t, jobs.LogOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, "one\ntwo\nthree\n", text)
+	assert.Equal(t, text, got)
 	assert.Equal(t, 3, calls)
+}
+
+func TestLogsThatBreakOffAreTakenUpWhereTheyWere(t *testing.T) {
+	readsAtThird(t, "one\ntwo\nthree\n", func(w http.ResponseWriter) {
+		status(w, 500, "InternalError", "dial tcp 10.0.0.1:10250: i/o timeout")
+	}, func(w http.ResponseWriter) {
+		fmt.Fprint(w, "one\ntw")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
 }
 
 func TestThereIsNoLogWithoutAPod(t *testing.T) {

@@ -57,4 +57,12 @@
 // A run with maxAllowedRunTime has an activeDeadlineSeconds: that time, the limit of
 // the start and 5 minutes. A Job that has ended is deleted by the cluster after a day
 // ([Options.KeepFinished]), with its logs.
+//
+// # Files
+//
+//   - kube.go: options, the [Runner], creation; job.go: the Job of an attempt;
+//   - watch.go: the two watches; track.go: what is known of one attempt; cause.go: a pod
+//     as what is told of it; trim.go: what of an object is kept;
+//   - delete.go, logs.go: deletion and logs;
+//   - errors.go, counter.go, klog.go: repeated calls, their number, what client-go logs.
 package kube

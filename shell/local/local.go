@@ -60,6 +60,20 @@
 // says how much.
 //
 // On Windows there is no such runner: [New] says so.
+//
+// # Files
+//
+//   - local.go: options; runner.go: the [Runner]; watch.go: how it hears of its pods;
+//   - plan.go, fields.go: a pod spec as what a supervisor is told;
+//   - files.go: the directory of a pod;
+//   - launch.go, supervisor.go, reaper.go: the supervisor, its start and its children;
+//   - logfile.go, logs.go: logs, written and read;
+//   - process_*.go, notify_*.go: what depends on the system.
+//
+// # Duties of the caller
+//
+// The program that imports this package is started once more as the supervisor of each
+// pod: what its packages do as they are initialized is done there too.
 package local
 
 import (

@@ -1,6 +1,9 @@
 // Package notify tells people things: it carries out [effects.Notify] by way of
 // channels, which are a webhook, a command, the desktop, the log, or an
 // embedder's own (003 Notify).
+//
+// notify.go has the interpreter with its channels by name; webhook.go, command.go and
+// desktop.go have one channel each; errors.go says which errors are permanent.
 package notify
 
 import (

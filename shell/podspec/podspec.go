@@ -9,6 +9,9 @@
 // Pods of jobs are run once: restartPolicy is Never, which is also what an absent
 // one means here, because Orrery alone tries again and counts the attempts. Init
 // containers with restartPolicy Always, which are sidecars, are allowed.
+//
+// podspec.go has the one entry, decode.go reads YAML and JSON strictly, and check.go
+// says what the API server would refuse.
 package podspec
 
 import (

@@ -72,6 +72,25 @@ var mermaidShapes = map[shape][2]string{
 
 var mermaidLines = map[line]string{lineNext: "-->", lineFailure: "-.->", lineOther: "==>"}
 
+// eachNode writes the nodes of each group between what open and end write, and then
+// the nodes that are in no group.
+func (g *graph) eachNode(node func(indent string, n int), open func(i int, title string), end func()) {
+	grouped := map[int]bool{}
+	for i, gr := range g.groups {
+		open(i, gr.title)
+		for _, n := range gr.nodes {
+			node("    ", n)
+			grouped[n] = true
+		}
+		end()
+	}
+	for n := range g.nodes {
+		if !grouped[n] {
+			node("  ", n)
+		}
+	}
+}
+
 func (g *graph) mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart TD\n")
@@ -79,20 +98,7 @@ func (g *graph) mermaid() string {
 		s := mermaidShapes[g.nodes[n].shape]
 		fmt.Fprintf(&b, "%sn%d%s%s%s\n", indent, n, s[0], mermaidText(g.nodes[n].lines...), s[1])
 	}
-	grouped := map[int]bool{}
-	for i, gr := range g.groups {
-		fmt.Fprintf(&b, "  subgraph g%d[%s]\n", i, mermaidText(gr.title))
-		for _, n := range gr.nodes {
-			node("    ", n)
-			grouped[n] = true
-		}
-		b.WriteString("  end\n")
-	}
-	for n := range g.nodes {
-		if !grouped[n] {
-			node("  ", n)
-		}
-	}
+	g.eachNode(node, func(i int, title string) { fmt.Fprintf(&b, "  subgraph g%d[%s]\n", i, mermaidText(title)) }, func() { b.WriteString("  end\n") })
 	for _, e := range g.edges {
 		label := ""
 		if e.label != "" {
@@ -117,20 +123,9 @@ func (g *graph) dot() string {
 	node := func(indent string, n int) {
 		fmt.Fprintf(&b, "%sn%d [label=%s, %s];\n", indent, n, dotText(g.nodes[n].lines...), dotShapes[g.nodes[n].shape])
 	}
-	grouped := map[int]bool{}
-	for i, gr := range g.groups {
-		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%s;\n", i, dotText(gr.title))
-		for _, n := range gr.nodes {
-			node("    ", n)
-			grouped[n] = true
-		}
-		b.WriteString("  }\n")
-	}
-	for n := range g.nodes {
-		if !grouped[n] {
-			node("  ", n)
-		}
-	}
+	g.eachNode(node, func(i int, title string) {
+		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%s;\n", i, dotText(title))
+	}, func() { b.WriteString("  }\n") })
 	for _, e := range g.edges {
 		var attributes []string
 		if e.label != "" {

@@ -25,6 +25,15 @@
 //	[[pipelines.build.phases]]
 //	name = "merge"
 //	push = { queue = "merge", data = { branch = "${branch}" } }
+//
+// # Files
+//
+//   - runbook.go: [Parse] and what it gives; tree.go, table.go: TOML with lines and
+//     columns;
+//   - compile.go: the tables of a file, each by its file: pipeline.go, worker.go,
+//     actions.go; members.go, gitnames.go: names and paths in them;
+//   - link.go: pipelines that start one another, and the limits of all together;
+//   - graph.go, graph_label.go, graph_text.go: a pipeline as a picture.
 package runbook
 
 import (

@@ -61,4 +61,11 @@
 // of the daemon's control group ends the tmux server with them; systemd does not
 // with KillMode=process. Elsewhere than on Linux and macOS nothing of this is
 // tested; on Windows [New] says that it is not supported.
+//
+// # Files
+//
+//   - session.go: options, [Sessions], [New]; check.go: what an effect may ask for;
+//   - carry.go: Spawn, Send, Kill and Nudge; observe.go, engine.go: what sessions do;
+//   - backend.go: what a backend is; tmux.go, pty.go with screen.go: the two of them;
+//   - process*.go: the processes of a session, and how they are ended.
 package session

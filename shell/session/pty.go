@@ -3,6 +3,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (b *ptys) start(_ context.Context, l launch) error {
 		return ErrClosed
 	}
 	cmd := &exec.Cmd{Path: l.program, Args: l.argv, Dir: l.dir}
-	l.env["TERM"] = orDefault(l.env["TERM"], "xterm-256color")
+	l.env["TERM"] = cmp.Or(l.env["TERM"], "xterm-256color")
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		cmd.Env = append(cmd.Env, name+"="+l.env[name])
 	}
@@ -134,7 +135,7 @@ func (t *terminalSession) wait(cmd *exec.Cmd) {
 	t.pane.Alive = false
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
-		t.pane.Signal = orDefault(unix.SignalName(status.Signal()), status.Signal().String())
+		t.pane.Signal = cmp.Or(unix.SignalName(status.Signal()), status.Signal().String())
 		return
 	}
 	code := cmd.ProcessState.ExitCode()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -113,27 +114,27 @@ func New(o Options) (*Sessions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Root: %w", err)
 	}
-	o.Columns, o.Rows = orDefault(o.Columns, defaultColumns), orDefault(o.Rows, defaultRows)
+	o.Columns, o.Rows = cmp.Or(o.Columns, defaultColumns), cmp.Or(o.Rows, defaultRows)
 	if o.Columns < 1 || o.Columns > maxCells || o.Rows < 1 || o.Rows > maxCells {
 		return nil, fmt.Errorf("Columns, Rows: %d x %d is no size of a terminal: want 1 to %d each", o.Columns, o.Rows, maxCells)
 	}
-	o.CommandTimeout = orDefault(o.CommandTimeout, 10*time.Second)
+	o.CommandTimeout = cmp.Or(o.CommandTimeout, 10*time.Second)
 	if o.CommandTimeout < 0 {
 		return nil, fmt.Errorf("CommandTimeout: %v is negative", o.CommandTimeout)
 	}
 	if o.InheritEnv == nil {
 		o.InheritEnv = DefaultInheritEnv()
 	}
-	sum := sha256.Sum256([]byte(orDefault(o.Instance, root)))
+	sum := sha256.Sum256([]byte(cmp.Or(o.Instance, root)))
 	s := &Sessions{
 		root:            root,
 		namedRoot:       named,
 		createWorkspace: o.CreateWorkspace,
 		instance:        hex.EncodeToString(sum[:8]),
-		killGrace:       orDefault(o.KillGrace, 5*time.Second),
-		inputWait:       orDefault(o.InputWait, time.Second),
-		enterDelay:      orDefault(o.EnterDelay, 100*time.Millisecond),
-		shell:           orDefault(orDefault(o.Shell, os.Getenv("SHELL")), "/bin/sh"),
+		killGrace:       cmp.Or(o.KillGrace, 5*time.Second),
+		inputWait:       cmp.Or(o.InputWait, time.Second),
+		enterDelay:      cmp.Or(o.EnterDelay, 100*time.Millisecond),
+		shell:           cmp.Or(cmp.Or(o.Shell, os.Getenv("SHELL")), "/bin/sh"),
 		inheritEnv:      slices.Clone(o.InheritEnv),
 	}
 	if s.backend, err = newBackend(o, s.instance, s.environ()); err != nil {
@@ -158,14 +159,6 @@ func resolveRoot(dir string) (string, error) {
 		return "", fmt.Errorf("Root: %q is not a directory", dir)
 	}
 	return root, nil
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 // Backend is [Tmux] or [PTY].

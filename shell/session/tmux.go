@@ -4,6 +4,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,7 +62,7 @@ const paneFields = 18
 var tmuxVersion = regexp.MustCompile(`^tmux (?:next-)?(\d+)\.(\d+)`)
 
 func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
-	program, err := exec.LookPath(orDefault(o.Tmux, "tmux"))
+	program, err := exec.LookPath(cmp.Or(o.Tmux, "tmux"))
 	if err != nil {
 		return nil, fmt.Errorf("Tmux: %w", err)
 	}
@@ -69,7 +70,7 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 		return nil, fmt.Errorf("Tmux: %w", err)
 	}
 	t := &tmux{program: program, columns: o.Columns, rows: o.Rows, timeout: o.CommandTimeout}
-	if t.socket, err = socketOptions(orDefault(o.Socket, prefix+instance)); err != nil {
+	if t.socket, err = socketOptions(cmp.Or(o.Socket, prefix+instance)); err != nil {
 		return nil, fmt.Errorf("Socket: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
@@ -86,7 +87,7 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 // path of a socket with more than about 100 bytes.
 func socketOptions(socket string) ([]string, error) {
 	const most = 100
-	option, path := "-L", filepath.Join(orDefault(os.Getenv("TMUX_TMPDIR"), "/tmp"), "tmux-"+strconv.Itoa(os.Getuid()), socket)
+	option, path := "-L", filepath.Join(cmp.Or(os.Getenv("TMUX_TMPDIR"), "/tmp"), "tmux-"+strconv.Itoa(os.Getuid()), socket)
 	if strings.Contains(socket, "/") {
 		var err error
 		if socket, err = filepath.Abs(socket); err != nil {
@@ -440,7 +441,7 @@ func parsePane(line string) (*pane, bool) {
 // number or a name, with or without SIG.
 func signalName(s string) string {
 	if n, err := strconv.Atoi(s); err == nil {
-		s = orDefault(unix.SignalName(unix.Signal(n)), s)
+		s = cmp.Or(unix.SignalName(unix.Signal(n)), s)
 	}
 	if s == "" || strings.HasPrefix(strings.ToUpper(s), "SIG") {
 		return strings.ToUpper(s)

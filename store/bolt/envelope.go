@@ -84,6 +84,12 @@ type fields struct {
 	bad  bool
 }
 
+// openFields checks a value and gives its fields.
+func openFields(raw []byte, s sum) (fields, error) {
+	rest, err := unseal(raw, s)
+	return fields{rest: rest}, err
+}
+
 // name takes the literal that stands before a value.
 func (f *fields) name(s string) {
 	if !f.bad && len(f.rest) >= len(s) && string(f.rest[:len(s)]) == s {
@@ -192,11 +198,10 @@ const recordRoom = sealed + len(`"version":,"seq":,"state":}`) + 2*20
 
 func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte) (store.Record, error) {
 	r := store.Record{Kind: kind, ID: id}
-	rest, err := unseal(raw, recordSum(kind, id))
+	f, err := openFields(raw, recordSum(kind, id))
 	if err != nil {
 		return r, err
 	}
-	f := fields{rest: rest}
 	r.Version = f.number(`"version":`)
 	r.Seq = f.number(`,"seq":`)
 	r.State = f.remainder(`,"state":`)
@@ -213,12 +218,11 @@ func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 }
 
 func parseEntry(key, raw []byte) ([]byte, error) {
-	rest, err := unseal(raw, sumOf(key))
+	f, err := openFields(raw, sumOf(key))
 	if err != nil {
 		return nil, err
 	}
-	f := fields{rest: rest}
-	if bytes.HasPrefix(rest, []byte(`"at":null`)) {
+	if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
 		f.name(`"at":null`)
 	} else {
 		f.text(`"at":`)
@@ -251,11 +255,10 @@ type outboxFields struct {
 }
 
 func parseOutbox(key, raw []byte) (o outboxFields, err error) {
-	rest, err := unseal(raw, sumOf(key))
+	f, err := openFields(raw, sumOf(key))
 	if err != nil {
 		return o, err
 	}
-	f := fields{rest: rest}
 	o.seq = f.number(`"seq":`)
 	o.kind = f.text(`,"kind":`)
 	o.lane = f.text(`,"lane":`)

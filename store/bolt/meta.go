@@ -14,11 +14,10 @@ func appendMeta(b, key, value []byte) []byte {
 }
 
 func parseMeta(key, raw []byte) ([]byte, error) {
-	rest, err := unseal(raw, sumOf(key))
+	f, err := openFields(raw, sumOf(key))
 	if err != nil {
 		return nil, err
 	}
-	f := fields{rest: rest}
 	value := f.remainder(`"value":`)
 	return value, f.err()
 }

@@ -2,6 +2,16 @@
 // on bbolt. What Update returned nil for survives a crash of the process and of
 // the machine. Values are JSON that any bolt browser shows, each with a
 // checksum, so that damage is an error and never a wrong answer.
+//
+// The files, in the order in which they are best read:
+//
+//   - keys.go: the buckets and their keys; envelope.go: the stored form of values;
+//   - open.go: opening, formats, migrations; store.go: [Store], transactions, commit;
+//   - tx.go: what reads and writes have in common; write.go: Put;
+//   - records.go, due.go, lists.go: records and their two kinds of index;
+//   - journal.go: the journal and its epochs; outbox.go: outer effects;
+//   - claims.go, webhooks.go, runlogs.go, meta.go, quarantine.go: what else is kept;
+//   - backup.go, compact.go, check.go with pages.go and inspect.go: whole files.
 package bolt
 
 import (

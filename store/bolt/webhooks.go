@@ -28,11 +28,10 @@ func appendWebhookInfo(b []byte, w *store.Webhook) []byte {
 }
 
 func parseWebhookInfo(key, raw []byte) (w store.Webhook, bodySum uint64, err error) {
-	rest, err := unseal(raw, sumOf(key))
+	f, err := openFields(raw, sumOf(key))
 	if err != nil {
 		return w, 0, err
 	}
-	f := fields{rest: rest}
 	w.ID = uuid.UUID(key)
 	w.Route = string(f.text(`"route":`))
 	w.ReceivedAt = effects.Time(f.number(`,"received_at":`))

@@ -4,6 +4,9 @@
 //
 // It is stricter than a durable store: a write whose Prev does not say truly what
 // the record was is refused, so that tests find a wrong Prev at once.
+//
+// memory.go has the store and its data, tree.go the ordered maps of which snapshots are
+// free, read.go and write.go the transactions, and backup.go whole stores.
 package memory
 
 import (

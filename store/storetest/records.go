@@ -26,15 +26,7 @@ var recordCases = []testCase{
 	{"a transaction reads its own writes", func(s *suite) {
 		s.update(func(tx store.Tx) {
 			s.writeIn(tx, created(1, 5, counted("all", 1)))
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1), r.Version)
-			due, err := tx.Due(nil, nil, 5, 1)
-			require.NoError(s, err)
-			assert.Len(s, due, 1)
-			n, err := tx.Count(kind, "all")
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1), n)
+			s.requireFirst(tx, 5, 1)
 		})
 	}},
 	{"a record that is not there is not found, and the error names it", func(s *suite) {

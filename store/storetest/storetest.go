@@ -1,5 +1,9 @@
 // Package storetest is the conformance suite of [store.Store]: what the
 // interface promises, as tests that every implementation passes.
+//
+// storetest.go has [Run]; records.go, journal.go, outbox.go, kept.go and
+// transactions.go have the cases; model.go compares a store with a plain one under
+// random operations.
 package storetest
 
 import (
@@ -9,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
@@ -31,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"epochs", epochCases},
 		{"outbox", outboxCases},
 		{"claims", claimCases},
-		{"keepings", keepingCases},
+		{"what else is kept", keptCases},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, c := range part.cases {
@@ -136,4 +141,19 @@ func term(name string, at effects.Time) store.Term { return store.Term{Name: nam
 
 func counted(name string, at effects.Time) store.Term {
 	return store.Term{Name: name, At: at, Counted: true}
+}
+
+// requireFirst checks that there is one record, in version 1, which is due by now and
+// counted.
+func (s *suite) requireFirst(tx store.ReadTx, now effects.Time, limit int) {
+	s.Helper()
+	r, err := tx.Get(kind, id(1))
+	require.NoError(s, err)
+	assert.Equal(s, uint64(1), r.Version)
+	due, err := tx.Due(nil, nil, now, limit)
+	require.NoError(s, err)
+	assert.Len(s, due, 1)
+	n, err := tx.Count(kind, "all")
+	require.NoError(s, err)
+	assert.Equal(s, uint64(1), n)
 }

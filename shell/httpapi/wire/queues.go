@@ -23,7 +23,7 @@ type Queue struct {
 	Items     QueueGauges      `json:"items"`
 	Totals    QueueTotals      `json:"totals"`
 	// OldestReadyAt is when the item that is ready and waits longest was pushed;
-	// null where none is ready.
+	// null if none is ready.
 	OldestReadyAt      effects.Time `json:"oldest_ready_at"`
 	OldestReadySeconds float64      `json:"oldest_ready_seconds"`
 }

@@ -418,3 +418,18 @@ func (k *keys) add(name string) bool {
 
 // maxQuoted is how much of a value is quoted in an error.
 const maxQuoted = 64
+
+// Checked is [DecodeAt] into a new value, which then passes all checks: else it is the
+// zero value, and the error that of the first check which fails.
+func Checked[T any](at string, raw []byte, checks ...func(*T) error) (T, error) {
+	var v, none T
+	if err := DecodeAt(at, raw, &v); err != nil {
+		return none, err
+	}
+	for _, check := range checks {
+		if err := check(&v); err != nil {
+			return none, err
+		}
+	}
+	return v, nil
+}

@@ -11,7 +11,10 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
@@ -52,6 +55,22 @@ func NewHeader(more map[string]string) http.Header {
 		h.Set(name, value)
 	}
 	return h
+}
+
+// Sign puts into a header which delivery a body is, and, if there is a signer, its
+// signature (Standard Webhooks). It is done each time that the request is made: whoever
+// gets it refuses what was signed minutes ago.
+func Sign(h http.Header, signer *standardwebhooks.Webhook, id string, now time.Time, body []byte) error {
+	h.Set(standardwebhooks.HeaderWebhookID, id)
+	h.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	if signer == nil {
+		return nil
+	}
+	signature, err := signer.Sign(id, now, body)
+	if err == nil {
+		h.Set(standardwebhooks.HeaderWebhookSignature, signature)
+	}
+	return err
 }
 
 // Server names a server without what may be a secret.

@@ -1,6 +1,6 @@
-// Package runnertest tests what runs pods and what uses that: [Run] holds a
-// [jobs.Runner] against its contract, and [Fake] is a scripted one for the tests of
-// whoever needs a Runner.
+// Package runnertest tests runners of pods and their callers: [Run] checks that a
+// [jobs.Runner] keeps its contract (conformance.go), and [Fake] is a scripted Runner
+// for the tests of whoever needs one (fake.go).
 package runnertest
 
 import (

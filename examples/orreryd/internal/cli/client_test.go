@@ -33,6 +33,7 @@ func against(t *testing.T, h http.HandlerFunc, args ...string) result {
 }
 
 func TestWhatDoesNotAnswerAsADaemonIsSaid(t *testing.T) {
+	t.Parallel()
 	answer := func(status int, contentType, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
@@ -74,6 +75,7 @@ func TestWhatDoesNotAnswerAsADaemonIsSaid(t *testing.T) {
 }
 
 func TestANetworkThatFailsIsNotADaemonThatIsToBeStarted(t *testing.T) {
+	t.Parallel()
 	p := begin(t, nil, "actions", "list", "--server", "http://nowhere.invalid:7460") // in a process without a proxy
 	assert.Equal(t, exitNoDaemon, p.code())
 	await(t, p.errs, "no answer from http://nowhere.invalid:7460: dial tcp: lookup nowhere.invalid")
@@ -81,6 +83,7 @@ func TestANetworkThatFailsIsNotADaemonThatIsToBeStarted(t *testing.T) {
 }
 
 func TestTheTokenIsSentAndNeverShown(t *testing.T) {
+	t.Parallel()
 	var sent []string
 	h := func(w http.ResponseWriter, r *http.Request) {
 		sent = append(sent, r.Header.Get("Authorization"))
@@ -102,6 +105,7 @@ func TestTheTokenIsSentAndNeverShown(t *testing.T) {
 }
 
 func TestATableShowsStoredTextWithoutLettingItActOnTheTerminal(t *testing.T) {
+	t.Parallel()
 	a := core.Action{ActionSpec: core.ActionSpec{
 		ID: uuid.MustParse("0193f2a4-5b6c-7d8e-9f01-23456789abcd"), ToolName: "command", Label: "\x1b]0;owned\a\u202egnp.exe\nsecond line",
 		Namespace: "n\tx", Tenant: "t", ToolInput: json.RawMessage("null"), Trigger: core.Scheduled(effects.Time(1_700_000_000_000)),
@@ -126,6 +130,7 @@ func TestATableShowsStoredTextWithoutLettingItActOnTheTerminal(t *testing.T) {
 }
 
 func TestABackupThatIsCutOffLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	whole := database(t)
 	st, err := bolt.Open(whole, bolt.Options{})
 	require.NoError(t, err)
@@ -160,6 +165,7 @@ func TestABackupThatIsCutOffLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAStateThatTheJournalDoesNotExplainIsADivergence(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	p := start(t, "--db", db)
 	id := p.add("--wait", "--", "echo", "hello")
@@ -198,6 +204,7 @@ func TestAStateThatTheJournalDoesNotExplainIsADivergence(t *testing.T) {
 }
 
 func TestTokensOpenTheirOwnTenantsAlone(t *testing.T) {
+	t.Parallel()
 	c := write(t, "orrery.toml", `
 [[tokens]]
 name = "ops"
@@ -253,6 +260,7 @@ expires = 2020-01-01T00:00:00Z
 }
 
 func TestIdsAreCompletedByTheShell(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	action := p.add("--in", "1h", "--label", "later\ton", "--", "echo")
 	recurring := anID.FindString(p.ok("recurring", "add", "--cron", "@hourly", "--", "echo"))
@@ -269,6 +277,7 @@ func TestIdsAreCompletedByTheShell(t *testing.T) {
 }
 
 func TestTheWordsThatAFlagTakesAreCompletedByTheShell(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		args []string
 		want string
@@ -289,6 +298,7 @@ func TestTheWordsThatAFlagTakesAreCompletedByTheShell(t *testing.T) {
 // TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon holds for every
 // row that there is no daemon to ask.
 func TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon(t *testing.T) {
+	t.Parallel()
 	const id = "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
 	for _, row := range []struct{ line, want string }{
 		{"actions add --max-attempts x -- echo", `--max-attempts: "x" is not a whole number in range`},
@@ -339,6 +349,7 @@ func TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon(t *testing.T) {
 }
 
 func TestTheHelpNamesWhatAFlagTakesAndNotItsType(t *testing.T) {
+	t.Parallel()
 	for _, c := range commands(newRoot()) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			name, _ := pflag.UnquoteUsage(f)
@@ -368,6 +379,7 @@ func newRoot() *cobra.Command {
 }
 
 func TestEveryExampleOfTheHelpIsACommandThatExists(t *testing.T) {
+	t.Parallel()
 	for _, c := range commands(newRoot()) {
 		assert.NotEmpty(t, c.Short, c.CommandPath())
 		for line := range strings.Lines(c.Example + "\n" + c.Long) {
@@ -389,6 +401,7 @@ func TestEveryExampleOfTheHelpIsACommandThatExists(t *testing.T) {
 }
 
 func TestTheProgramEndsWithTheCodeThatItPromises(t *testing.T) {
+	t.Parallel()
 	p := begin(t, nil, "version")
 	assert.Zero(t, p.code())
 	await(t, p.out, `^tzdb +20\d\d[a-z]$`)

@@ -7,6 +7,7 @@ import (
 )
 
 func TestWhatWouldNotServeIsSaidByCheckAndShow(t *testing.T) {
+	t.Parallel()
 	r := cli(t, nil, "", "config", "show", "--listen", ":7460")
 	assert.Equal(t, exitUsage, r.code)
 	assert.Contains(t, r.err, `listen address ":7460" means all interfaces: without a token only loopback is served`)

@@ -20,6 +20,7 @@ import (
 )
 
 func TestTheDemonstrationShowsAFiringAndWhatToTypeNext(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	p := start(t, "--demo", "--db", db)
 	await(t, p.out, `A new schedule, "\*/5 \* \* \* \* \*", runs .date -u. every 5 seconds`)
@@ -69,6 +70,7 @@ func (p *process) add(args ...string) string {
 }
 
 func TestTwoActionsAHundredMillisecondsApartBothFire(t *testing.T) { // B8
+	t.Parallel()
 	for _, mode := range [][]string{nil, {"--strict-tick"}} {
 		t.Run(strings.Join(append([]string{"tick"}, mode...), " "), func(t *testing.T) {
 			p := start(t, append([]string{"--db", database(t), "--tick-rate", "0.5", "--demo"}, mode...)...)
@@ -104,6 +106,7 @@ func open(t *testing.T, gate, text string) {
 }
 
 func TestAStopWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
 	db, gate := database(t), fifo(t)
 	p := start(t, "--db", db)
 	id := p.add("--", "cat", gate)
@@ -123,6 +126,7 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 }
 
 func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	c := write(t, "orrery.toml", "[engine]\nstop_timeout_seconds = 0.2\n")
 	p := start(t, "--db", db, "--config", c, "--log-level", "debug")
@@ -145,6 +149,7 @@ func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {
 }
 
 func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
+	t.Parallel()
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		t.Run(sig.String(), func(t *testing.T) {
 			db := database(t)
@@ -173,6 +178,7 @@ func TestASecondSignalEndsTheDaemonAtOnce(t *testing.T) {
 }
 
 func TestASignalThatComesTwiceAtOnceCountsOnce(t *testing.T) { // as timeout(1) sends it
+	t.Parallel()
 	for after, counts := range map[time.Duration]bool{0: false, sameSignal - 1: false, sameSignal: true, time.Hour: true} {
 		signals := make(chan os.Signal, 2)
 		signals <- syscall.SIGTERM
@@ -196,6 +202,7 @@ func TestASignalThatComesTwiceAtOnceCountsOnce(t *testing.T) { // as timeout(1) 
 }
 
 func TestAKilledDaemonGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	p := start(t, "--db", db)
 	later := p.add("--in", "1h", "--label", "later", "--", "echo", "hi")
@@ -212,6 +219,7 @@ func TestAKilledDaemonGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestADatabaseBelongsToOneDaemon(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	p := start(t, "--db", db)
 	second := begin(t, nil, "orchestrate", "--db", db, "--listen", "127.0.0.1:0")
@@ -226,6 +234,7 @@ func TestADatabaseBelongsToOneDaemon(t *testing.T) {
 }
 
 func TestAnAddressBelongsToOneDaemon(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	r := cli(t, nil, "", "orchestrate", "--db", database(t), "--listen", strings.TrimPrefix(p.url, "http://"))
 	assert.Equal(t, exitFailed, r.code)
@@ -233,6 +242,7 @@ func TestAnAddressBelongsToOneDaemon(t *testing.T) {
 }
 
 func TestADaemonThatCannotStartLeavesNoDatabaseBehind(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	taken := strings.TrimPrefix(p.url, "http://")
 	free := "127.0.0.1:0"
@@ -264,6 +274,7 @@ func TestADaemonThatCannotStartLeavesNoDatabaseBehind(t *testing.T) {
 }
 
 func TestTwoDaemonsOfOneConfigurationAreToldOfTheFile(t *testing.T) {
+	t.Parallel()
 	db := database(t)
 	p := start(t, "--db", db)
 	r := cli(t, nil, "", "orchestrate", "--db", db, "--listen", strings.TrimPrefix(p.url, "http://"))
@@ -272,6 +283,7 @@ func TestTwoDaemonsOfOneConfigurationAreToldOfTheFile(t *testing.T) {
 }
 
 func TestAnEmptyFileIsNotCompacted(t *testing.T) {
+	t.Parallel()
 	db := write(t, "orrery.db", "")
 	for _, args := range [][]string{{"check", "--db", db}, {"compact", "--db", db}, {"backup", "--db", db, "--to", db + ".copy"}} {
 		r := cli(t, nil, "", args...)
@@ -284,6 +296,7 @@ func TestAnEmptyFileIsNotCompacted(t *testing.T) {
 }
 
 func TestTheDemonstrationSaysWhereATokenIsNeeded(t *testing.T) {
+	t.Parallel()
 	c := write(t, "orrery.toml", "[[tokens]]\nname = 'ops'\ntoken = 'a-token-of-the-tests'\n")
 	p := start(t, "--demo", "--db", database(t), "--config", c)
 	await(t, p.out, `actions add --wait`)
@@ -291,6 +304,7 @@ func TestTheDemonstrationSaysWhereATokenIsNeeded(t *testing.T) {
 }
 
 func TestWithoutATokenOnlyLoopbackIsServed(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct{ listen, want string }{
 		{":0", "means all interfaces"},
 		{"0.0.0.0:0", "not loopback"},
@@ -312,6 +326,7 @@ func TestWithoutATokenOnlyLoopbackIsServed(t *testing.T) {
 }
 
 func TestAWrongDatabaseFileIsNamed(t *testing.T) {
+	t.Parallel()
 	foreign := write(t, "notes.db", strings.Repeat("dear diary ", 1000))
 	r := cli(t, nil, "", "orchestrate", "--db", foreign, "--listen", "127.0.0.1:0")
 	assert.Equal(t, exitFailed, r.code)
@@ -342,6 +357,7 @@ func TestSystemdIsToldWhenTheDaemonIsReadyAndWhenItStops(t *testing.T) {
 }
 
 func TestADaemonRunsAlthoughSystemdCannotBeTold(t *testing.T) {
+	t.Parallel()
 	p := begin(t, []string{"NOTIFY_SOCKET=/nowhere/socket"}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
 	p.awaitReady()
 	await(t, p.errs, "systemd was not told")
@@ -350,6 +366,7 @@ func TestADaemonRunsAlthoughSystemdCannotBeTold(t *testing.T) {
 }
 
 func TestRecurringActionsRestWhereTheyAreSwitchedOff(t *testing.T) { // C9
+	t.Parallel()
 	db := database(t)
 	c := write(t, "orrery.toml", "[background]\nenable_recurring_actions = false\n")
 	p := start(t, "--db", db, "--config", c, "--tick-rate", "0.05")
@@ -364,6 +381,7 @@ func TestRecurringActionsRestWhereTheyAreSwitchedOff(t *testing.T) { // C9
 }
 
 func TestWhatAFailedCommandPrintedIsShown(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	const id = "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
 	r := p.do("actions", "add", "--wait", "--id", id, "--", "sh", "-c", `echo "a > b & c"; echo FATAL >&2; exit 3`)

@@ -32,6 +32,7 @@ func following(t *testing.T, args ...string) result {
 }
 
 func TestEventsAreFollowedOneLineEach(t *testing.T) {
+	t.Parallel()
 	r := following(t, "--category", "deploys", "-n", "2")
 	require.Zero(t, r.code, r.err)
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
@@ -43,12 +44,14 @@ func TestEventsAreFollowedOneLineEach(t *testing.T) {
 }
 
 func TestEventsAreFollowedAsJSON(t *testing.T) {
+	t.Parallel()
 	r := following(t, "--category", "deploys", "--action", "done", "-n", "1", "--json")
 	require.Zero(t, r.code, r.err)
 	assert.Contains(t, r.out, `"kind":{"category":"deploys","action":"done"}`)
 }
 
 func TestAFollowerIsToldWhatItHasMissed(t *testing.T) {
+	t.Parallel()
 	var out, stderr strings.Builder
 	a := &app{out: &out, err: &stderr, json: true}
 	require.NoError(t, a.follow(strings.NewReader(": hello\n\nevent: dropped\ndata: {\"dropped\":7}\n\nid: x\ndata: {\"n\":1}\n\n"), 0))
@@ -57,6 +60,7 @@ func TestAFollowerIsToldWhatItHasMissed(t *testing.T) {
 }
 
 func TestAStreamThatBreaksOffIsAFailureOfTheDaemon(t *testing.T) {
+	t.Parallel()
 	err := (&app{out: io.Discard}).follow(iotest.ErrReader(io.ErrUnexpectedEOF), 0)
 	var coded *exitError
 	require.ErrorAs(t, err, &coded)

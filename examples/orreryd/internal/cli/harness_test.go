@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,10 @@ const asProgram = "ORRERYD_TEST_MAIN"
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	}
+	flag.Parse()
+	if atOnce := flag.Lookup("test.parallel"); atOnce.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = atOnce.Value.Set("8") // the tests mostly wait: for a time, for what a daemon does
 	}
 	os.Exit(m.Run())
 }

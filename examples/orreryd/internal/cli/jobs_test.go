@@ -53,6 +53,7 @@ func (p *process) eventually(text string, args ...string) string {
 }
 
 func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()
@@ -85,6 +86,7 @@ func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
 }
 
 func TestATriggerWithADedupKeyIsSafeToRepeatAlsoAfterSIGKILL(t *testing.T) {
+	t.Parallel()
 	args := []string{"--tick-rate", "0.2", "--db", database(t)}
 	p := start(t, args...)
 	p.applyJob("once", "true", "")
@@ -100,6 +102,7 @@ func TestATriggerWithADedupKeyIsSafeToRepeatAlsoAfterSIGKILL(t *testing.T) {
 }
 
 func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := start(t, "--db", filepath.Join(dir, "orrery.db"))
 	p.applyJob("again", fmt.Sprintf("echo attempt $ORRERY_ATTEMPT; until test -e %s/go; do sleep 0.05; done; test $ORRERY_ATTEMPT = 2", dir), "retry: {maxRetries: 5, initialDelay: 10ms}\n")
@@ -118,6 +121,7 @@ func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 }
 
 func TestARunThatTakesLongerThanItMayIsKilledAndItsViolationsActionsAreTaken(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	p.applyJob("endless", "while :; do sleep 0.05; done", `
 retry: {maxRetries: 1, initialDelay: 10ms}
@@ -132,6 +136,7 @@ constraints:
 }
 
 func TestWhatTheDaemonRefusesIsNamedAsTheFileHasIt(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	file := write(t, "bare.yaml", "id: bare\npodSpec: {containers: [{name: main, image: none}]}\n")
 	r := p.do("job", "apply", "-f", file)
@@ -140,6 +145,7 @@ func TestWhatTheDaemonRefusesIsNamedAsTheFileHasIt(t *testing.T) {
 }
 
 func TestARunThatWasSkippedIsNotTakenForOneThatRan(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	p.applyJob("skips", "exit 1", "constraints: [{dependsOn: {config: {job: nobody}, onViolation: [skip]}}]\n")
 	assert.Regexp(t, `state +completed \(skipped\)`, p.ok("job", "trigger", "skips", "--wait"))
@@ -150,6 +156,7 @@ func TestARunThatWasSkippedIsNotTakenForOneThatRan(t *testing.T) {
 }
 
 func TestAnActionRunsAJobByTheToolKubernetes(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	p.applyJob("tool", "exit 4", "")
 	r := p.do("actions", "add", "--in", "0s", "--tool", "kubernetes", "--input", `{"job":"tool"}`, "--wait")
@@ -158,6 +165,7 @@ func TestAnActionRunsAJobByTheToolKubernetes(t *testing.T) {
 }
 
 func TestTheExampleJobsAreRight(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	p.ok("job", "check", "-f", "../../../jobs", "-f", "../../../kubernetes/nightly.yaml")
 	p.ok("job", "apply", "-f", "../../../jobs")
@@ -175,6 +183,7 @@ func TestKeysOfWebhooksAreNotShown(t *testing.T) {
 }
 
 func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
+	t.Parallel()
 	const key = "secret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n"
 	p := start(t, "--db", database(t), "--config", write(t, "orrery.toml", "[jobs]\nfeed_secret = 'feeds'\n[jobs.secrets.feeds]\n"+key+
 		"[jobs.secrets.ours]\n"+key+"namespaces = ['default']\ntenants = ['default']\n[jobs.secrets.theirs]\n"+key+"tenants = ['acme']\n[jobs.secrets.lab]\n"+key+"namespaces = ['lab']\n"))
@@ -198,6 +207,7 @@ func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
 }
 
 func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
+	t.Parallel()
 	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	key, err := standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)
@@ -255,6 +265,7 @@ func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
 }
 
 func TestJobCheckSaysAllThatIsWrongOnLinesThatEditorsFollow(t *testing.T) {
+	t.Parallel()
 	good := write(t, "good.yaml", "id: good\npodSpec: {containers: [{name: main, image: x}]}\n")
 	bad := write(t, "bad.yaml", `id: "a:b"
 schedule: "61 * * * *"
@@ -294,6 +305,7 @@ constraints:
 }
 
 func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	p.applyJob("mine", "true", "")
 	p.applyJob("theirs", "true", "tenant: theirs\n")
@@ -320,6 +332,7 @@ func TestTheTablesOfJobsAndRunsShowWhatTheNextCommandTakes(t *testing.T) {
 }
 
 func TestAListSaysWhatARunWaitsFor(t *testing.T) {
+	t.Parallel()
 	pod := core.Pod{Reason: "CreateRetried", Message: "the API did not take the Job yet"}
 	assert.Equal(t, "CreateRetried: the API did not take the Job yet", runNote(wire.RunSummary{State: core.OrchestratorContainerCreating, Pod: pod}))
 	assert.Equal(t, "lost", runNote(wire.RunSummary{State: core.OrchestratorFailed, Pod: pod, Error: "lost"}))

@@ -8,6 +8,7 @@ import (
 )
 
 func TestWhoTakesALockWithPatienceGetsItOnceItIsGivenBack(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	p.ok("lock", "acquire", "deploy", "--holder", "ann")
 	p.ok("semaphore", "declare", "builders", "--slots", "1")

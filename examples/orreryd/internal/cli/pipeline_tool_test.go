@@ -18,6 +18,7 @@ import (
 
 // B7: what is due leads on to pipelines and queues.
 func TestAScheduleStartsARunbookAndAWebhookFeedsAQueue(t *testing.T) {
+	t.Parallel()
 	workspace := t.TempDir()
 	file := `[pipelines.greet]
 inputs = [{ name = "who", required = true }]

@@ -26,6 +26,7 @@ func startOf(t *testing.T, p *process, definition string) string {
 }
 
 func TestAPipelineIsWatchedWhileItRuns(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	id := startOf(t, p, asking)
 	w := begin(t, []string{"ORRERY_SERVER=" + p.url}, "pipeline", "watch", id)
@@ -56,6 +57,7 @@ func TestWhoWaitsForAPipelineGetsOverARestartOfTheDaemon(t *testing.T) {
 }
 
 func TestAPipelineIsWatchedAsJSON(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--db", database(t))
 	id := startOf(t, p, asking)
 	w := begin(t, []string{"ORRERY_SERVER=" + p.url}, "pipeline", "watch", id, "--json")
@@ -71,6 +73,7 @@ func TestAPipelineIsWatchedAsJSON(t *testing.T) {
 }
 
 func TestAWatchedPipelineTellsEachAttemptOnce(t *testing.T) {
+	t.Parallel()
 	at := func(s int) core.Time { return effects.TimeOf(time.Date(2027, 1, 31, 9, 0, s, 0, time.UTC)) }
 	p := core.Pipeline{
 		PhaseStartedAt: at(2), Attempt: 2, Phase: core.Phase{Type: core.PhaseRunning, Name: "test"},
@@ -87,6 +90,7 @@ func TestAWatchedPipelineTellsEachAttemptOnce(t *testing.T) {
 }
 
 func TestATaskWithAProgramIsCreatedAndWaitedFor(t *testing.T) {
+	t.Parallel()
 	config := write(t, "orrery.toml", "[sessions]\nbackend = 'pty'\nwatch_seconds = 0.05")
 	p := start(t, "--db", database(t), "--workspace", t.TempDir(), "--config", config)
 	for _, row := range []struct {

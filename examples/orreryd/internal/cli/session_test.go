@@ -42,6 +42,7 @@ secret = "hush, hush!"
 // $NAME in later lines; "run until=TEXT" repeats the line until the output has
 // that text. go test -rewrite writes what came out into the files.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	datadriven.Walk(t, "testdata/sessions", func(t *testing.T, path string) {
 		dir := t.TempDir()
 		p := start(t, "--db", filepath.Join(dir, "orrery.db"), "--config", write(t, "orrery.toml", sessionConfig))
@@ -143,6 +144,7 @@ func splitLine(s string) (args []string, err error) {
 }
 
 func TestLinesAreSplitAsAShellDoes(t *testing.T) {
+	t.Parallel()
 	args, err := splitLine(`a  'b c' "d 'e'" f"g h" ''`)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b c", "d 'e'", "fg h", ""}, args)

@@ -14,12 +14,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
-
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 func (a *app) webhookCommand() *cobra.Command {

@@ -79,6 +79,7 @@ func (p *process) until(name, what string, so func(wire.Queue) bool) wire.Queue 
 }
 
 func TestWorkersInOtherLanguagesDoWhatIsPushed(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "bash", "python3")
 	for _, worker := range []string{"worker.sh", "worker.py"} {
 		t.Run(worker, func(t *testing.T) {
@@ -140,6 +141,7 @@ worker.handle = handle
 worker.main()`
 
 func TestAWorkerGivesSignsOfLifeAndTheItemOfOneThatIsKilledIsDoneByAnother(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "bash", "python3")
 	gate := filepath.Join(t.TempDir(), "gate")
 	for name, args := range map[string][]string{

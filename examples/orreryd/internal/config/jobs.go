@@ -163,7 +163,7 @@ func (c *Config) validateJobs() error {
 	}
 	_, err := j.SigningKeys()
 	_, clientErr := j.WebhookClient()
-	_, feedErr := j.MakeFeeds()
+	_, feedErr := j.MakeFeed()
 	if err == nil { // else it would be said twice
 		errs = append(errs, feedErr)
 	}

@@ -45,15 +45,15 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
 	}
-	told, err := j.MakeFeeds()
+	feed, err := j.MakeFeed()
 	if err != nil {
 		return err
 	}
-	if j.UpdatesURL != "" {
-		o.Syncer = told
+	if feed.Updates != nil {
+		o.Syncer = feed
 	}
-	if j.MetricsURL != "" {
-		o.Stats = told
+	if feed.Metrics != nil {
+		o.Stats = feed
 	}
 	d.jobs, err = jobs.New(o)
 	if err != nil {

@@ -1,0 +1,96 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
+)
+
+// dependencies are the pipelines that must be done first, none of which is known to be.
+func (t *pipelineTransition) dependencies() []Awaited {
+	list := slices.Clip(t.Unmet)
+	for _, id := range t.DependsOn {
+		list = append(list, Awaited{Ref: effects.Ref{Kind: KindPipeline, ID: id}})
+	}
+	return list
+}
+
+// block: → blocked. Each dependency is asked to tell when it is done.
+func (t *pipelineTransition) block(resumeAt string) {
+	t.Phase = Phase{Type: PhaseBlocked, Name: resumeAt}
+	t.PhaseStartedAt, t.Attempt = t.clock.Now, 0
+	t.Unmet = slices.Clone(t.Unmet)
+	for i := range t.Unmet {
+		t.Unmet[i].N = t.watch(t.Unmet[i].Ref)
+	}
+	t.announceBlocked(t.blockReason())
+}
+
+// watch asks another pipeline to tell when it ends, under the number that it gives.
+func (t *pipelineTransition) watch(ref effects.Ref) uint32 {
+	n := t.number()
+	t.send(ref, PipelineWatch{Owner: Owner{Ref: t.Ref(), N: n}, Namespace: t.Namespace, Tenant: t.Tenant})
+	return n
+}
+
+func (t *pipelineTransition) announceBlocked(reason string) {
+	t.Phase.Reason = texts.Bound(reason, MaxTextBytes)
+	t.announce("blocked", announcementTexts("reason", t.Phase.Reason))
+}
+
+// blockReason names the pipelines for which a blocked one waits.
+func (t *pipelineTransition) blockReason() string {
+	const most = 3
+	reason := "waits for pipeline"
+	for i, d := range t.Unmet {
+		if i == most {
+			return reason + fmt.Sprintf(" and %d more", len(t.Unmet)-most)
+		}
+		reason += " " + d.Ref.ID.String()
+	}
+	return reason
+}
+
+// applyDependencyEnd: blocked → running once all dependencies are done, → failed if
+// one failed. An unknown dependency blocks until somebody unblocks.
+func (t *pipelineTransition) applyDependencyEnd(i int, e ChildEnded) {
+	ref := t.Unmet[i].Ref
+	t.Unmet = slices.Clone(t.Unmet)
+	t.Unmet[i].N = 0
+	switch e.Outcome {
+	case ChildSucceeded:
+		t.Unmet = slices.Delete(t.Unmet, i, i+1)
+		switch {
+		case len(t.Unmet) == 0:
+			t.Unmet = nil
+			t.resume()
+		case !slices.ContainsFunc(t.Unmet, func(d Awaited) bool { return d.N == 0 }): // else the unknown one stays the reason
+			t.Phase.Reason = t.blockReason()
+		}
+	case ChildRefused:
+		t.announceBlocked(fmt.Sprintf("dependency %s cannot be waited for: %s", ref, e.Reason))
+	case ChildFailed, ChildCancelled:
+		t.abandonDependencies()
+		t.fail(t.Phase.Name, fmt.Sprintf("dependency %s %s: %s", ref, e.Outcome, e.Reason), true)
+	}
+}
+
+// abandonDependencies stops the waiting for the dependencies that are not done.
+func (t *pipelineTransition) abandonDependencies() {
+	t.Unmet = slices.Clone(t.Unmet)
+	for i, d := range t.Unmet {
+		t.abandon(d.N)
+		t.Unmet[i].N = 0
+	}
+}
+
+// resume: blocked → running the phase to resume at.
+func (t *pipelineTransition) resume() {
+	if t.at < 0 {
+		t.failUnknownPhase()
+		return
+	}
+	t.runFrom(t.at)
+}

@@ -1,0 +1,105 @@
+package core
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+)
+
+// PipelineSpec is what a creator says of a pipeline.
+type PipelineSpec struct {
+	ID         uuid.UUID                  `json:"id"`
+	Namespace  string                     `json:"namespace"`
+	Tenant     string                     `json:"tenant"`
+	Label      string                     `json:"label"`
+	Runbook    string                     `json:"runbook"` // the name of the file's runbook (003)
+	Owner      Owner                      `json:"owner"`
+	Definition PipelineDef                `json:"definition"` // kept: a run never sees a later edit
+	Context    map[string]json.RawMessage `json:"context"`    // variables passed between phases (003)
+	DependsOn  []uuid.UUID                `json:"depends_on"` // pipelines that must be done first (003: unmet dependencies)
+	Hold       bool                       `json:"hold"`       // wait for [PipelineStart] instead of starting at once
+}
+
+// normal gives the spec as it reads after one way through the journal, so that a
+// replay sees the same, with the defaults of the inputs.
+func (s PipelineSpec) normal() (PipelineSpec, error) {
+	if err := errors.Join(checkName("namespace", s.Namespace, false), checkName("tenant", s.Tenant, false),
+		checkName("runbook", s.Runbook, false), checkText("label", s.Label)); err != nil {
+		return s, err
+	}
+	out, err := throughJSON(s)
+	if err != nil {
+		return s, fmt.Errorf("definition and context: %w", err)
+	}
+	for _, in := range out.Definition.Inputs {
+		if _, given := out.Context[in.Name]; !given && len(in.Default) > 0 {
+			out.Context = withValue(out.Context, in.Name, in.Default)
+		}
+	}
+	if len(out.Context) == 0 {
+		out.Context = nil
+	}
+	if len(out.DependsOn) == 0 {
+		out.DependsOn = nil
+	}
+	return out, nil
+}
+
+// throughJSON gives a value as it reads after one way through JSON, and an error
+// where it is not the same after another.
+func throughJSON[T any](v T) (T, error) {
+	var out T
+	b, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return v, err
+	}
+	if again, err := json.Marshal(out); err != nil || !bytes.Equal(b, again) {
+		return v, errors.New("a text is not valid UTF-8")
+	}
+	return out, nil
+}
+
+// validate tells what is wrong with a spec in its normal form.
+func (s PipelineSpec) validate() error {
+	if s.ID == uuid.Nil {
+		return errors.New("id: must be a UUID that is not all zeros")
+	}
+	b, err := json.Marshal(s.Definition)
+	switch {
+	case err != nil:
+		return fmt.Errorf("definition: %w", err)
+	case len(b) > MaxDefinitionBytes:
+		return fmt.Errorf("definition: %d bytes of JSON are more than %d", len(b), MaxDefinitionBytes)
+	case tooDeep(b):
+		return fmt.Errorf("definition: nested deeper than %d levels", MaxJSONDepth)
+	case len(s.DependsOn) > MaxDependencies:
+		return fmt.Errorf("depends_on: %d pipelines are more than %d", len(s.DependsOn), MaxDependencies)
+	}
+	for i, id := range s.DependsOn {
+		if id == uuid.Nil || id == s.ID || slices.Contains(s.DependsOn[:i], id) {
+			return fmt.Errorf("depends_on[%d]: %s is no id, this pipeline's own, or there twice", i, id)
+		}
+	}
+	for _, name := range contextNames(s.Context) {
+		if err := checkJSON("context."+name, s.Context[name], MaxContextLimit); err != nil {
+			return err
+		}
+	}
+	for _, in := range s.Definition.Inputs {
+		if _, given := s.Context[in.Name]; in.Required && !given {
+			return fmt.Errorf("context.%s: the input is missing", in.Name)
+		}
+	}
+	if n, most := contextSize(s.Context), s.Definition.contextLimit(); n > most {
+		return fmt.Errorf("context: %d bytes are more than %d", n, most)
+	}
+	return errors.Join(checkScope(s.Namespace, s.Tenant), checkContextNames("context", s.Context),
+		s.Definition.ValidateWith(contextNames(s.Context)...))
+}

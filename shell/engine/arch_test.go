@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// allowed are the names that the engine may use of packages in which machines, or their
+// effects, have names, too.
+var allowed = map[string][]string{
+	"core": {
+		// what any machine is
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "TermAll",
+		// batches and their journal
+		"Batch", "NewBatch", "Entry", "NewEntry",
+		// by kind
+		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
+		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "ReasonRecovered",
+	},
+	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused"},
+}
+
+func TestTheEngineNamesNoMachine(t *testing.T) {
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	for _, entry := range files {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, imported := range file.Imports {
+			path, err := strconv.Unquote(imported.Path.Value)
+			require.NoError(t, err)
+			own, ours := strings.CutPrefix(path, "github.com/orrery-go/orrery/")
+			assert.True(t, !ours || slices.Contains([]string{"core", "effects", "store"}, own), "%s imports %s", entry.Name(), path)
+			assert.Nil(t, imported.Name, "%s renames %s", entry.Name(), path)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok {
+				names, checked := allowed[pkg.Name]
+				assert.True(t, !checked || slices.Contains(names, sel.Sel.Name), "%s names %s.%s", entry.Name(), pkg.Name, sel.Sel.Name)
+			}
+			return true
+		})
+	}
+}

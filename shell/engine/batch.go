@@ -1,0 +1,331 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// maxBatchBytes bounds what one batch takes into memory, beyond its first
+// record: payloads may be large.
+const maxBatchBytes = 16 << 20
+
+// errNothing ends a transaction in which nothing changed.
+var errNothing = errors.New("nothing to commit")
+
+// batch is one batch while it is being built. All that it does to the loop, it
+// does in committed: a transaction that fails or is repeated leaves no trace.
+type batch struct {
+	l    *loop
+	tx   store.Tx
+	now  effects.Time
+	mono time.Time
+
+	fold    *core.Batch // decides
+	entry   core.Entry  // the inputs that have changed something
+	dirty   bool        // something beside machines changed
+	meta    map[effects.Ref]cached
+	corrupt []unreadable
+	broken  error         // the store could not be read: nothing more can be decided
+	aside   []effects.Ref // machines whose records were set aside
+	loaded  int           // bytes of states that were read
+	expired uint64
+
+	replies  []Reply // one for each gathered request
+	launches []launch
+	reserved map[string]int  // slots of each lane that this batch takes
+	waiting  map[string]bool // lanes whose waiting flag changes
+	renewed  bool
+	recover  time.Time // when to look for lost holders again
+	sweep    sweep
+	nextDue  effects.Time
+	webhooks bool
+	retain   retention
+	changes  []core.Change
+	writes   []store.Write
+}
+
+// build decides everything of the batch, part by part, and writes it. The order of
+// the parts is that of the inputs in the journal.
+func (b *batch) build() error {
+	l := b.l
+	if err := b.tx.CheckClaim(l.claim, l.token); err != nil {
+		return fmt.Errorf("claim %s with token %d: %w", l.claim, l.token, err)
+	}
+	seq, err := b.tx.Seq()
+	if err != nil {
+		return err
+	}
+	if seq != l.lastSeq {
+		l.cache.init() // another instance wrote
+	}
+	b.sweep, b.nextDue, b.webhooks, b.retain, b.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
+	b.meta = make(map[effects.Ref]cached)
+	b.reserved = make(map[string]int)
+	b.waiting = make(map[string]bool)
+	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
+	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
+
+	for _, part := range []func() error{
+		b.renew, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	b.changes = b.fold.Changes()
+	return b.writeAll(seq + 1)
+}
+
+// Load gives the fold the states from before the batch.
+func (b *batch) Load(ref effects.Ref) (core.State, error) {
+	if c, ok := b.l.cache.get(ref); ok {
+		b.meta[ref] = c
+		return c.state, nil
+	}
+	rec, err := b.tx.Get(ref.Kind, ref.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		if errors.Is(err, store.ErrCorrupt) {
+			q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: b.now, Reason: err.Error()}
+			if bad := (*store.RecordError)(nil); errors.As(err, &bad) {
+				q.Raw = slices.Clone(bad.Raw)
+			}
+			b.corrupt = append(b.corrupt, unreadable{q, b.fold.Serving()})
+		} else {
+			b.broken = err
+		}
+		return nil, err
+	}
+	s, err := core.DecodeState(ref.Kind, rec.State)
+	if err == nil && s.Ref() != ref {
+		err = fmt.Errorf("the record of %s holds %s", ref, s.Ref())
+	}
+	if err != nil {
+		q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: b.now, Reason: err.Error(), Raw: slices.Clone(rec.State)}
+		b.corrupt = append(b.corrupt, unreadable{q, b.fold.Serving()})
+		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
+	b.meta[ref] = c
+	b.loaded += c.size
+	return s, nil
+}
+
+// Scan gives the fold the list indexes from before the batch: nothing of the batch
+// is written before all of it is decided.
+func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit int) ([]core.Cursor, error) {
+	found, err := b.tx.Scan(kind, term, store.Cursor(after), false, limit)
+	if err != nil {
+		b.broken = err
+		return nil, err
+	}
+	out := make([]core.Cursor, len(found))
+	for i, c := range found {
+		out[i] = core.Cursor(c)
+	}
+	return out, nil
+}
+
+// apply takes one input, and puts it into the journal's entry if it changed
+// something. A record that it meets and that cannot be decoded is moved out of its
+// way. An error says that the input alone cannot be decided, unless b.broken is set.
+func (b *batch) apply(in core.Input) (core.Result, error) {
+	b.broken = nil
+	res, err := b.fold.Apply(in)
+	for errors.Is(err, store.ErrCorrupt) && len(b.corrupt) > 0 {
+		if err := b.setAside(); err != nil {
+			return res, err
+		}
+		res, err = b.fold.Apply(in)
+	}
+	if err != nil {
+		b.l.e.stats.inputErrors.Add(1)
+		b.l.e.log.Error("input not decided", "to", in.To.String(), "event", in.Event.EventType(), "actor", in.Actor, "error", err)
+		return res, err
+	}
+	if res.Refused != nil {
+		b.l.e.stats.refused.Add(1)
+		b.l.e.log.Debug("input refused", "to", res.Refused.To.String(), "event", res.Refused.Event, "actor", in.Actor, "reason", res.Refused.Reason)
+	}
+	if res.Changed {
+		b.entry.Inputs = append(b.entry.Inputs, in)
+	}
+	return res, nil
+}
+
+// renew gives a sign of life when it is time, and after a failed commit, to see
+// whether the store takes one again.
+func (b *batch) renew() error {
+	if b.mono.Before(b.l.nextRenew) && b.l.lastErr == nil {
+		return nil
+	}
+	if _, err := b.tx.Acquire(b.l.claim, b.l.e.name, b.l.e.o.LeaseTTL, b.now); err != nil {
+		return err
+	}
+	b.renewed, b.dirty = true, true
+	return nil
+}
+
+// takeRequests carries out what callers have asked for.
+func (b *batch) takeRequests() error {
+	b.replies = make([]Reply, len(b.l.requests))
+	for i, r := range b.l.requests {
+		switch {
+		case r.ctx.Err() != nil:
+			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done
+		case r.Webhook != nil:
+			if err := b.tx.PutWebhook(*r.Webhook); err != nil {
+				return err
+			}
+			b.webhooks, b.dirty = true, true
+		case r.Write != nil:
+			err := b.put(*r.Write)
+			if b.broken != nil {
+				return b.broken
+			}
+			b.replies[i].Err = err
+		default:
+			b.replies[i] = b.applyAll(r.Inputs)
+		}
+	}
+	return nil
+}
+
+// applyAll takes the inputs of a request, up to one that cannot be decided.
+func (b *batch) applyAll(inputs []core.Input) (rep Reply) {
+	for _, in := range inputs {
+		rep.Result, rep.Err = b.apply(b.shortened(in))
+		if rep.Err != nil {
+			break
+		}
+	}
+	return rep
+}
+
+// shortened says the same in fewer words if the journal has it often.
+func (b *batch) shortened(in core.Input) core.Input {
+	if !core.Shortens(in.Event) {
+		return in
+	}
+	if s, err := b.fold.State(in.To); err == nil && b.broken == nil {
+		in.Event = core.Shortened(s, in.Event)
+	}
+	return in
+}
+
+// put stores something that is no state, if the machine that it belongs to is there:
+// it is to go with its record. b.broken says that nothing more can be decided.
+func (b *batch) put(w Write) error {
+	b.broken = nil
+	s, err := b.fold.State(w.Of)
+	if err != nil {
+		return err // what cannot be decoded is set aside with the rest of the batch
+	}
+	if err := w.Check(s); err != nil {
+		return err
+	}
+	if err := w.Put(b.tx); err != nil {
+		b.broken = err
+		return err
+	}
+	b.dirty = true
+	return nil
+}
+
+// takeOutcomes tells the machines what has come of their outer effects.
+func (b *batch) takeOutcomes() error {
+	for _, o := range b.l.outcomes {
+		if err := b.ack(o.of.key, core.Input{To: o.of.ref, Actor: "tool", Event: o.event, Ack: o.of.key.N}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ack answers an outer effect: the machine is told, and the entry goes. A late
+// or repeated answer is refused by the machine; the entry has gone then.
+func (b *batch) ack(key store.EffectKey, in core.Input) error {
+	if _, err := b.apply(in); err != nil {
+		return b.broken // else the effect stays outstanding, and the next start asks again
+	}
+	err := b.tx.DeleteOutbox(key)
+	if err == nil {
+		b.dirty = true
+	} else if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return err
+}
+
+// readWebhooks turns raw webhooks into inputs, and deletes them (B4).
+func (b *batch) readWebhooks() error {
+	if !b.webhooks || b.l.stopping || (b.l.e.o.StrictTick && (!b.l.sweep.active || b.l.sweep.paced)) {
+		return nil
+	}
+	const limit = 128
+	defer func() {
+		if b.webhooks && b.l.e.o.StrictTick {
+			b.sweep.active = true // the tick goes on until all are read
+		}
+	}()
+	hooks, err := b.tx.Webhooks(limit)
+	if err := b.passOver(err); err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if b.loaded > maxBatchBytes {
+			return nil
+		}
+		b.loaded += len(h.Body)
+		if err := b.readWebhook(h); err != nil {
+			return err
+		}
+	}
+	b.webhooks = len(hooks) == limit
+	return nil
+}
+
+// readWebhook gives one webhook to its machine, or sets it aside.
+func (b *batch) readWebhook(h store.Webhook) error {
+	b.dirty = true
+	reason, err := b.takeWebhook(h)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		b.l.e.stats.quarantined.Add(1)
+		b.l.e.log.Error("webhook set aside", "webhook_id", h.ID, "route", h.Route, "reason", reason)
+		q := store.Quarantined{Kind: store.KindWebhook, ID: h.ID, At: b.now, Reason: reason, Raw: slices.Clone(h.Body)}
+		if err := b.tx.SetAside(q, 0); err != nil {
+			return err
+		}
+	}
+	return b.tx.DeleteWebhook(h.ID)
+}
+
+// takeWebhook gives the reason for which nothing came of a webhook.
+func (b *batch) takeWebhook(h store.Webhook) (reason string, broken error) {
+	in, err := b.l.e.o.Hooks.ReadWebhook(h)
+	if err != nil {
+		return err.Error(), nil
+	}
+	res, err := b.apply(in)
+	switch {
+	case b.broken != nil:
+		return "", b.broken
+	case err != nil:
+		return err.Error(), nil
+	case res.Refused != nil:
+		return res.Refused.Reason, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// sweepDue takes what is due, in time order, up to a batch (B1).
+func (b *batch) sweepDue() error {
+	if !b.sweep.active || b.l.stopping {
+		return nil
+	}
+	limit := b.l.e.o.MaxBatch
+	entries, err := b.tx.Due(b.l.due[:0], b.sweep.after, b.now, limit)
+	b.l.due = entries // room for the next sweep
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		if b.loaded > maxBatchBytes {
+			return nil // the next batch goes on from here
+		}
+		key := d.Key
+		b.sweep.after = &key
+		if b.skips(d.Kind) || b.sweep.paced && !core.Paced(d.Kind) {
+			continue
+		}
+		if err := b.due(d); err != nil {
+			return err
+		}
+	}
+	if len(entries) < limit {
+		b.sweep = sweep{}
+	}
+	return nil
+}
+
+// skips reports whether machines of that kind are not woken at all.
+func (b *batch) skips(kind effects.Kind) bool { return b.l.e.o.DisablePaced && core.Paced(kind) }
+
+// due wakes one machine. An entry that leads nowhere is set aside, so that it
+// stops nobody (A10, 002 section 6).
+func (b *batch) due(d store.DueEntry) error {
+	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
+	ev := core.DueEvent(d.Kind)
+	before, err := b.fold.State(ref)
+	switch {
+	case errors.Is(err, store.ErrCorrupt): // the record is set aside like any other, and the entry led to it alone
+		if err := b.setAside(); err != nil {
+			return err
+		}
+		return b.tx.RemoveDue(d)
+	case err != nil:
+		return err
+	case before != nil && ev != nil && (before.Deadline() == d.Key.At() || b.decided(ref)):
+		b.l.e.stats.lateness.observe(b.now.Sub(d.Key.At()).Seconds())
+		_, _ = b.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
+		return b.broken
+	case before == nil && b.decided(ref):
+		return nil // this batch has ended it: its entry goes with it
+	case before != nil && ev != nil: // a sound record: only the entry is wrong
+		b.dirty = true
+		b.l.e.log.Error("stray due entry removed", "ref", ref.String(), "due", d.Key.At().String(), "waits_for", before.Deadline().String())
+		return b.tx.RemoveDue(d)
+	}
+	const reason = "the due index names a record that is not there"
+	b.dirty = true
+	b.l.e.stats.quarantined.Add(1)
+	b.l.e.log.Error("due entry set aside", "ref", ref.String(), "due", d.Key.At().String(), "reason", reason)
+	return b.tx.SetAside(store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: b.now, Reason: reason}, d.Key.At())
+}
+
+// decided reports whether this batch has changed the machine before.
+func (b *batch) decided(ref effects.Ref) bool {
+	return slices.ContainsFunc(b.fold.Changes(), func(c core.Change) bool { return c.Ref == ref })
+}
+
+// dueNow wakes what this batch itself has left due: what was created for now
+// runs without waiting for another batch. With a strict tick that is done at
+// ticks only.
+func (b *batch) dueNow() error {
+	if b.l.stopping || (b.l.e.o.StrictTick && !b.l.sweep.active) {
+		return nil
+	}
+	const rounds = 4 // a machine wakes one that it has made; the rest waits for the sweep
+	for range rounds {
+		woke := false
+		for _, ref := range b.fold.Due() {
+			if b.skips(ref.Kind) || b.mustWait(ref) {
+				continue
+			}
+			res, _ := b.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
+			if b.broken != nil {
+				return b.broken
+			}
+			woke = woke || res.Changed
+		}
+		if !woke {
+			return nil
+		}
+	}
+	return nil
+}
+
+// mustWait reports whether a machine that is due waits for the tick: between two
+// strict ticks only those that are paced, and what they have dispatched, are woken.
+func (b *batch) mustWait(ref effects.Ref) bool {
+	if !b.l.e.o.StrictTick || !b.l.sweep.paced || core.Paced(ref.Kind) {
+		return false
+	}
+	s, err := b.fold.State(ref)
+	return err != nil || !core.PacedWith(s)
+}
+
+// sweepDone reports whether this batch has ended the sweep.
+func (b *batch) sweepDone() bool { return b.l.sweep.active && !b.sweep.active }
+
+// findNextDue finds when something will be due next.
+func (b *batch) findNextDue() error {
+	at, ok, err := b.tx.NextDue(b.now)
+	if !ok {
+		at = 0
+	}
+	b.nextDue = at
+	return err
+}

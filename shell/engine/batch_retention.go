@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// retention walks through the machines that have ended and forgets those that are older than they
+// must be kept (C12). It walks a little at a time.
+type retention struct {
+	due     bool   // a walk is to be begun
+	more    bool   // a walk is under way
+	drop    uint64 // the epochs of the journal before this one are to go; 0: none
+	kind    int    // its index in [core.Retentions]
+	from    store.Cursor
+	checked time.Time
+}
+
+const retentionEvery = time.Minute
+
+// expire carries the walk on by at most a batch.
+func (b *batch) expire() error {
+	r := &b.retain
+	if b.l.stopping {
+		return nil
+	}
+	if r.due && !r.more && (r.checked.IsZero() || b.mono.Sub(r.checked) >= retentionEvery) {
+		first := r.checked.IsZero() // a stop may have come before all was dropped
+		*r = retention{more: true, checked: b.mono, drop: r.drop}
+		if err := b.rotateJournal(first); err != nil {
+			return err
+		}
+	}
+	r.due = false
+	if err := b.dropJournal(); err != nil {
+		return err
+	}
+	kinds := core.Retentions()
+	for r.more && len(b.entry.Inputs) < b.l.e.o.MaxBatch/2 {
+		if r.kind == len(kinds) {
+			*r = retention{checked: r.checked, drop: r.drop}
+			return nil
+		}
+		k := kinds[r.kind]
+		keep := b.l.e.o.retention(k.Class)
+		if keep < 0 {
+			r.nextKind()
+			continue
+		}
+		full, err := b.expireKind(k.Kind, b.now.Add(-keep))
+		if err != nil || full {
+			return err // the next batch goes on from here
+		}
+		r.nextKind()
+	}
+	return nil
+}
+
+func (r *retention) nextKind() { r.kind, r.from = r.kind+1, store.Cursor{} }
+
+// expireKind looks at the oldest ones of one kind, and reports whether there
+// may be more. Nothing that was created after the cutoff can have ended before
+// it, so the walk ends there.
+func (b *batch) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, err error) {
+	r := &b.retain
+	limit := max(b.l.e.o.MaxBatch/4, 1)
+	page, err := b.tx.Scan(kind, core.TermAll, r.from, false, limit)
+	if err != nil {
+		return false, err
+	}
+	for _, c := range page {
+		if c.At.After(cutoff) {
+			return false, nil
+		}
+		if b.loaded > maxBatchBytes {
+			return true, nil
+		}
+		r.from = c
+		ref := effects.Ref{Kind: kind, ID: c.ID}
+		s, err := b.fold.State(ref)
+		if err != nil || s == nil || !expired(s, cutoff) {
+			continue // a corrupt one is set aside with the rest of the batch
+		}
+		if _, err := b.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)}); err != nil {
+			if b.broken != nil {
+				return false, b.broken
+			}
+			continue
+		}
+		b.expired++
+	}
+	return len(page) == limit, nil
+}
+
+// expired reports whether the machine ended before the cutoff.
+func expired(s core.State, cutoff effects.Time) bool {
+	at, ended := core.EndedAt(s)
+	return ended && !at.After(cutoff)
+}
+
+// rotateJournal begins an epoch a few times per retention, and finds the epochs
+// that are wholly older than it. A clock that was ahead for a while has left an
+// epoch of the future behind: the next one begins at once.
+func (b *batch) rotateJournal(first bool) error {
+	keep := b.l.e.o.JournalRetention
+	if keep < 0 {
+		return nil
+	}
+	epochs, err := b.tx.Epochs()
+	if err != nil || len(epochs) == 0 {
+		return err
+	}
+	if age := b.now.Sub(epochs[len(epochs)-1].Started); age >= keep/7 || age < 0 {
+		if err := b.tx.BeginEpoch(b.now); err != nil {
+			return err
+		}
+		b.dirty = true
+	}
+	oldest := 0 // the first epoch that stays
+	for i, e := range epochs {
+		if b.now.Sub(e.Started) >= keep {
+			oldest = i
+		}
+	}
+	if oldest > 0 || first {
+		b.retain.drop = epochs[oldest].Number
+	}
+	return nil
+}
+
+// dropJournal forgets a part of what is older than the journal must reach, so
+// that no batch takes long over it.
+func (b *batch) dropJournal() error {
+	const limit = 2000
+	if b.retain.drop == 0 {
+		return nil
+	}
+	more, err := b.tx.DropEpochs(b.retain.drop, limit)
+	if err != nil {
+		return err
+	}
+	b.dirty = true
+	if !more {
+		b.retain.drop = 0
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// writeAll stores what the batch has decided: the changes, the journal, the outbox;
+// and notes what the callers want to see of it.
+func (b *batch) writeAll(seq uint64) error {
+	if err := b.write(seq); err != nil {
+		return err
+	}
+	if err := b.outbox(seq); err != nil {
+		return err
+	}
+	if err := b.startWaiting(); err != nil {
+		return err
+	}
+	if b.sweepDone() {
+		if err := b.findNextDue(); err != nil {
+			return err
+		}
+	}
+	b.readWanted()
+	if len(b.entry.Inputs) == 0 && !b.dirty {
+		return errNothing
+	}
+	return nil
+}
+
+// write stores the changes and the journal.
+func (b *batch) write(seq uint64) error {
+	if len(b.entry.Inputs) == 0 {
+		return nil
+	}
+	b.writes = make([]store.Write, 0, len(b.changes))
+	for _, c := range b.changes {
+		if err := b.dropLogs(c); err != nil {
+			return err
+		}
+		w := store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID}
+		if c.Before != nil {
+			m := b.meta[c.Ref]
+			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
+		}
+		if c.After != nil {
+			w.State = b.encode(c.After)
+			w.Due, w.Terms = c.After.Deadline(), c.After.Terms()
+		}
+		b.writes = append(b.writes, w)
+	}
+	if err := b.tx.Put(seq, b.writes); err != nil {
+		return err
+	}
+	return b.tx.AppendJournal(seq, b.now, b.encode(b.entry))
+}
+
+// dropLogs deletes the logs of a machine whose record goes.
+func (b *batch) dropLogs(c core.Change) error {
+	if !core.KeepsLogs(c.Ref.Kind) || c.After != nil || c.Before == nil {
+		return nil
+	}
+	return b.tx.DeleteRunLogs(c.Ref.ID)
+}
+
+// readWanted notes the states that the callers want to see, as the whole batch
+// leaves them.
+func (b *batch) readWanted() {
+	for i, r := range b.l.requests {
+		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
+			rep.State, rep.Err = b.fold.State(r.Want)
+		}
+	}
+}
+
+// encode appends a stored form to the loop's buffer, which serves one batch
+// after the other: what it held is no longer used then. Where the buffer moves
+// as it grows, earlier forms stay in the old one.
+func (b *batch) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
+	start := len(b.l.buf)
+	b.l.buf = v.AppendJSON(b.l.buf)
+	return b.l.buf[start:len(b.l.buf):len(b.l.buf)]
+}
+
+// outbox commits the outer effects: handed out if their lane has a free
+// slot, else to wait.
+func (b *batch) outbox(seq uint64) error {
+	for _, w := range b.fold.Withdrawn() {
+		key := effectKey(w.From, w.N)
+		if err := b.tx.DeleteOutbox(key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	for _, o := range b.fold.Outer() {
+		e := store.OutboxEntry{
+			Key: effectKey(o.From, o.Effect.Number()), Seq: seq, Kind: o.From.Kind,
+			Lane: o.Effect.Lane(), Effect: b.encode(o.Effect),
+		}
+		handed, err := b.handOut(&e, false)
+		if errors.Is(err, errStale) {
+			continue // started and ended within this batch
+		}
+		if err != nil {
+			return err
+		}
+		if !handed {
+			b.waiting[e.Lane] = true
+		}
+		if err := b.tx.PutOutbox(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handOut reserves a slot for the entry, and marks it as this instance's. Who
+// has waited goes first.
+func (b *batch) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
+	la := b.l.lane(e.Lane)
+	if b.l.stopping || la.running+b.reserved[e.Lane] >= la.limit || (la.waiting || b.waiting[e.Lane]) && !waited {
+		return false, nil
+	}
+	ref := effects.Ref{Kind: e.Kind, ID: e.Key.ID}
+	s, err := b.fold.State(ref)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return false, err
+	}
+	effect := core.OutstandingEffect(s, e.Key.N)
+	if effect == nil {
+		return false, errStale
+	}
+	e.Holder, e.Token = b.l.claim, b.l.token
+	b.reserved[e.Lane]++
+	b.launches = append(b.launches, launch{OuterEffect: OuterEffect{Lane: e.Lane, Effect: effect, State: s}, key: e.Key})
+	return true, nil
+}
+
+// errStale: the entry's machine does not wait for it any more.
+var errStale = errors.New("outbox entry that nobody waits for")
+
+// startWaiting hands out what waits in lanes that have a free slot again.
+func (b *batch) startWaiting() error {
+	if b.l.stopping {
+		return nil
+	}
+	names := make([]string, 0, len(b.l.lanes))
+	for name, la := range b.l.lanes { // the order of lanes does not matter: they share nothing
+		if la.waiting && la.running+b.reserved[name] < la.limit {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		la := b.l.lanes[name]
+		free := la.limit - la.running - b.reserved[name]
+		entries, err := b.tx.Waiting(name, free)
+		if err := b.passOver(err); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			b.dirty = true
+			e.Effect = slices.Clone(e.Effect)
+			_, err := b.handOut(&e, true)
+			switch {
+			case errors.Is(err, errStale):
+				b.l.e.log.Error("stale outbox entry dropped", "kind", e.Kind, "id", e.Key.ID, "n", e.Key.N)
+				err = b.tx.DeleteOutbox(e.Key)
+			case err == nil:
+				err = b.tx.PutOutbox(e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		b.waiting[name] = len(entries) == free
+	}
+	return nil
+}

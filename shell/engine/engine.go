@@ -1,0 +1,308 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Errors of the engine's methods, beside a [*effects.Refused].
+var (
+	// ErrStopped: the engine was stopped, or is stopping: the request was not
+	// taken.
+	ErrStopped = errors.New("the engine is stopped")
+	// ErrNotFound: no such machine.
+	ErrNotFound = errors.New("not found")
+)
+
+// Engine is the loop around the core. Make one with [New], start it with
+// [Engine.Run], and call its other methods from any goroutine.
+type Engine struct {
+	o      Options
+	log    *slog.Logger
+	store  store.Store
+	name   string // this instance: the holder of its claim
+	inbox  chan *request
+	result chan outcome
+	health chan chan error
+
+	started atomic.Bool
+	closing chan struct{} // closed when Run begins to stop
+	stopped chan struct{} // closed when Run returned
+
+	loop  loop // touched by the loop's goroutine alone
+	bus   bus
+	wait  waiters
+	stats counters
+}
+
+// New makes an engine. It touches the store only once Run is called.
+func New(o Options) (*Engine, error) {
+	if errs := o.Fill(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	e := &Engine{
+		o:       o,
+		log:     o.Logger,
+		store:   o.Store,
+		name:    uuid.NewString(),
+		inbox:   make(chan *request, 4*o.MaxBatch),
+		result:  make(chan outcome, o.MaxBatch),
+		health:  make(chan chan error),
+		closing: make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	e.loop.init(e)
+	e.wait.init()
+	return e, nil
+}
+
+// Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
+// to Options.StopTimeout for what runs, cancels the rest and has each machine
+// decide what that means. It returns nil after a clean stop. An engine runs once.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.started.CompareAndSwap(false, true) {
+		return errors.New("shell: Run was called before: make a new engine with New")
+	}
+	defer close(e.stopped)
+	l := &e.loop
+	if err := l.register(ctx); err != nil {
+		close(e.closing)
+		if ctx.Err() != nil {
+			return nil // stopped before it began
+		}
+		return fmt.Errorf("start the engine: %w", err)
+	}
+	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	var beside sync.WaitGroup
+	if e.o.Hooks.Beside != nil {
+		beside.Go(func() { e.o.Hooks.Beside(ctx) })
+	}
+	l.run(ctx)
+	beside.Wait()
+	err := l.release()
+	e.log.Info("engine stopped", "instance", e.name)
+	return err
+}
+
+// Stopped gives a channel that is closed once Run has returned.
+func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
+
+// Closing gives a channel that is closed when Run begins to stop: from then on no
+// request is taken.
+func (e *Engine) Closing() <-chan struct{} { return e.closing }
+
+// Instance names this engine among all that share the store.
+func (e *Engine) Instance() string { return e.name }
+
+// Store gives the store that the engine works on.
+func (e *Engine) Store() store.Store { return e.store }
+
+// Options gives the options with their defaults.
+func (e *Engine) Options() Options { return e.o }
+
+// Health returns nil if the loop turns and the last commit went well, and else why
+// not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
+// did not answer. It commits nothing, and may be asked often.
+func (e *Engine) Health(ctx context.Context) error {
+	c := make(chan error, 1)
+	select {
+	case <-e.closing:
+		return ErrStopped
+	default:
+	}
+	select {
+	case e.health <- c:
+		return <-c // the loop answers at once
+	case <-e.closing:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Request is something that a caller wants done in one batch, and waits for.
+type Request struct {
+	// Inputs are the events, in their order. After one that cannot be decided the
+	// rest is left out.
+	Inputs []core.Input
+	// Want names the machine whose state the caller wants to see afterwards.
+	Want effects.Ref
+	// Webhook is a raw webhook to be stored; or
+	Webhook *store.Webhook
+	// Write is something else to be stored.
+	Write *Write
+	// Linger is how long to wait for the answer to what is under way when the
+	// caller's context ends.
+	Linger time.Duration
+}
+
+// Write is what a request stores beside the states of machines, and that is no state
+// itself: no journal has it, and no replay.
+type Write struct {
+	Of    effects.Ref            // the machine that it belongs to, and
+	Check func(core.State) error // whether it may be stored for the machine in that state; nil: there is none
+	Put   func(store.Tx) error   // stores it
+	Size  int                    // its bytes
+}
+
+// Reply is the answer to a request.
+type Reply struct {
+	Result core.Result // of the last input
+	State  core.State  // of the machine that was wanted
+	Err    error
+}
+
+// Answer gives the state of the machine that was wanted, and the refusal if nothing
+// has changed.
+func (r Reply) Answer() (core.State, error) {
+	switch {
+	case r.Err != nil:
+		return nil, r.Err
+	case r.Result.Refused != nil && !r.Result.Changed:
+		return r.State, r.Result.Refused
+	default:
+		return r.State, nil
+	}
+}
+
+// request is one on its way.
+type request struct {
+	Request
+	ctx  context.Context //nolint:containedctx // the caller's own: the loop only asks whether he has gone
+	done chan Reply      // buffered: the loop never blocks on it
+}
+
+// size is how many bytes of it count against those of a batch.
+func (r *request) size() int {
+	switch {
+	case r.Webhook != nil:
+		return len(r.Webhook.Body)
+	case r.Write != nil:
+		return r.Write.Size
+	}
+	return 0
+}
+
+// Send gives one event to one machine and returns once what followed from it
+// is durable. The answer is the state of the machine afterwards, nil if it does not
+// exist; the error is a [*effects.Refused] if the machine refused. The engine keeps
+// the event: nothing in it may be changed afterwards.
+//
+// When ctx ends first, the event may or may not have been taken.
+func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
+	return e.Do(ctx, Request{Inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}}, Want: to})
+}
+
+// Do carries out a request, and gives its answer.
+func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
+	rep, err := e.Ask(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return rep.Answer()
+}
+
+// Ask hands a request to the loop and waits for the whole reply.
+func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
+	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}
+	select {
+	case <-e.closing:
+		return Reply{}, ErrStopped
+	default:
+	}
+	select {
+	case e.inbox <- r:
+	case <-e.closing:
+		return Reply{}, ErrStopped
+	case <-ctx.Done():
+		return Reply{}, ctx.Err()
+	}
+	select {
+	case rep := <-r.done:
+		return rep, nil
+	case <-ctx.Done():
+		return e.lateReply(r)
+	case <-e.stopped:
+		select { // it may have been answered as the last thing
+		case rep := <-r.done:
+			return rep, nil
+		default:
+			return Reply{}, ErrStopped
+		}
+	}
+}
+
+// lateReply waits a little longer for the reply to a caller who has gone, if somebody
+// must know what became of the request.
+func (e *Engine) lateReply(r *request) (Reply, error) {
+	if r.Linger > 0 {
+		timer, stop := e.o.Clock.Timer(r.Linger)
+		defer stop()
+		select {
+		case rep := <-r.done:
+			return rep, nil
+		case <-timer:
+		case <-e.stopped:
+		}
+	}
+	return Reply{}, r.ctx.Err()
+}
+
+// Post hands a request to the loop and does not wait for the reply. It reports
+// whether the loop has it.
+func (e *Engine) Post(ctx context.Context, req Request) bool {
+	r := &request{Request: req, ctx: context.WithoutCancel(ctx), done: make(chan Reply, 1)}
+	select {
+	case e.inbox <- r:
+		return true
+	case <-e.closing:
+		return false
+	}
+}
+
+// Read loads one machine as it was last committed.
+func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) {
+	var s core.State
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		rec, err := tx.Get(ref.Kind, ref.ID)
+		if err != nil {
+			return err
+		}
+		s, err = core.DecodeState(ref.Kind, rec.State)
+		if err != nil {
+			return fmt.Errorf("read %s: %w: %w", ref, store.ErrCorrupt, err)
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+	}
+	return s, err
+}
+
+type actorKey struct{}
+
+// WithActor names who causes what is done under the context: it is journaled
+// with each input.
+func WithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// ActorFrom gives the actor of the context, "embedder" if none was named.
+func ActorFrom(ctx context.Context) string {
+	if a, ok := ctx.Value(actorKey{}).(string); ok && a != "" {
+		return a
+	}
+	return "embedder"
+}

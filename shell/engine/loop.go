@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// loop is the state of the one goroutine that decides and commits. Nothing in
+// it is shared.
+type loop struct {
+	e *Engine
+
+	claim   string // the claim of this instance, and
+	token   uint64 // its fencing token (R5)
+	lastSeq uint64 // the batch that this instance last saw: another number means that another one wrote
+	cache   cache
+
+	lanes    map[string]*lane
+	running  map[store.EffectKey]*execution
+	requests []*request // gathered, not yet committed
+	outcomes []outcome  // gathered, not yet committed
+
+	nextTick    time.Time
+	nextPaced   time.Time
+	nextRenew   time.Time
+	nextRecover time.Time    // zero: nobody to recover from
+	nextDue     effects.Time // zero: nothing waits
+	sightings   map[string]sighting
+	sweep       sweep
+	webhooks    bool // raw webhooks wait to be read
+	retention   retention
+	giveWay     time.Time // not before that, see gatherMore
+	retryAt     time.Time // after a failed commit, nothing but requests before that
+	failures    int
+	lastErr     error            // why the last commit failed; nil once one went well
+	due         []store.DueEntry // room for a sweep
+	buf         []byte           // stored forms of the batch that is being built
+
+	stopping  bool
+	stopSoft  time.Time // until then executions may end by themselves
+	stopHard  time.Time // until then cancelled executions may return and be stored
+	cancelled bool
+}
+
+// sweep is a walk over the due index that may take several batches.
+type sweep struct {
+	active bool
+	paced  bool // only the kinds that are [core.Paced]: a check between two strict ticks
+	after  *store.DueKey
+}
+
+// lane bounds the outer effects of one sort that are carried out at a time.
+type lane struct {
+	limit   int  // its slots
+	running int  // executions under way
+	waiting bool // the outbox may hold entries of it that were not handed out
+}
+
+func (l *loop) init(e *Engine) {
+	l.e = e
+	l.lanes = make(map[string]*lane)
+	l.running = make(map[store.EffectKey]*execution)
+	l.sightings = make(map[string]sighting)
+	l.cache.init()
+}
+
+const claimPrefix = "instance/" // of the claims of instances
+
+func (l *loop) run(ctx context.Context) {
+	now := l.now()
+	l.nextTick, l.nextPaced, l.nextRecover = now, now, now
+	l.webhooks = true
+	done := ctx.Done()
+	for !l.stopping || !l.finished() {
+		l.gather(done)
+		l.gatherMore()
+		if !l.stopping && ctx.Err() != nil {
+			done = nil
+			l.beginStop()
+		}
+		l.step()
+	}
+	l.refuseRest()
+}
+
+// now is the steady time by which the loop plans its own waking; wall is the
+// time that the machines see.
+func (l *loop) now() time.Time { return l.e.o.Clock.Steady() }
+
+func (l *loop) wall() effects.Time { return wall(l.e.o.Clock.Now()) }
+
+// register takes a claim of its own for this instance: the lowest number that is free.
+func (l *loop) register(ctx context.Context) error {
+	return l.e.store.Update(ctx, func(tx store.Tx) error {
+		now := l.now()
+		for n := 0; ; n++ {
+			name := claimPrefix + strconv.Itoa(n)
+			if c, err := tx.Claim(name); err == nil && c.Holder != "" {
+				continue // held, or its holder is gone: recoverLost deals with it
+			}
+			c, err := tx.Acquire(name, l.e.name, l.e.o.LeaseTTL, l.wall())
+			if errors.Is(err, store.ErrClaimed) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			l.claim, l.token = name, c.Token
+			l.nextRenew = now.Add(l.renewEvery())
+			lanes, err := tx.WaitingLanes()
+			for _, name := range lanes {
+				l.lane(name).waiting = true
+			}
+			_, err = store.Unreadable(err) // what cannot be read is set aside by the first batch
+			return err
+		}
+	})
+}
+
+// renewEvery is how often the instance gives a sign of life.
+func (l *loop) renewEvery() time.Duration {
+	return max(min(l.e.o.LeaseTTL/3, l.e.o.TickRate), min(time.Second, l.e.o.LeaseTTL/3))
+}
+
+func (l *loop) release() error {
+	err := l.e.store.Update(context.Background(), func(tx store.Tx) error { return tx.Release(l.claim, l.token) })
+	if errors.Is(err, store.ErrFenced) {
+		return nil // somebody took us for gone, and told the machines
+	}
+	if err != nil {
+		return fmt.Errorf("release the instance's claim: %w", err)
+	}
+	return nil
+}
+
+// gather collects what has arrived. It waits only while there is nothing to do.
+func (l *loop) gather(done <-chan struct{}) {
+	l.answerHealth()
+	if l.drain() || l.busy() {
+		return
+	}
+	d := l.untilNext(l.now())
+	if d <= 0 {
+		return
+	}
+	timer, stop := l.e.o.Clock.Timer(d)
+	defer stop()
+	for {
+		select {
+		case r := <-l.e.inbox:
+			l.requests = append(l.requests, r)
+			l.drain()
+		case o := <-l.e.result:
+			l.returned(o)
+			if !l.drain() && !l.stopping {
+				continue // the store is given time
+			}
+		case c := <-l.e.health: // no reason to try a commit
+			c <- l.lastErr
+			continue
+		case <-timer:
+		case <-done:
+		}
+		return
+	}
+}
+
+// gatherMore lets those run who are about to ask, for as long as any do: who was
+// answered by the last commit and asks again then shares the next one. Syncing to
+// disk takes a thousand times as long as it does to give way once. Where it takes
+// long all the same, as all processors are busy, the loop does so rarely.
+func (l *loop) gatherMore() {
+	const long, part = time.Millisecond, 10
+	for {
+		had, begin := len(l.requests)+len(l.outcomes), l.now()
+		if had == 0 || begin.Before(l.giveWay) {
+			return
+		}
+		runtime.Gosched()
+		l.drain()
+		end := l.now()
+		if took := end.Sub(begin); took > long {
+			l.giveWay = end.Add(part * took)
+		}
+		if len(l.requests)+len(l.outcomes) == had {
+			return
+		}
+	}
+}
+
+// answerHealth answers who asks while the loop is busy.
+func (l *loop) answerHealth() {
+	for {
+		select {
+		case c := <-l.e.health:
+			c <- l.lastErr
+		default:
+			return
+		}
+	}
+}
+
+// drain takes what is there, up to a batch, and reports whether there was any.
+func (l *loop) drain() bool {
+	bytes := 0
+	for _, r := range l.requests {
+		bytes += r.size()
+	}
+	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch && bytes < maxBatchBytes {
+		select {
+		case r := <-l.e.inbox:
+			l.requests = append(l.requests, r)
+			bytes += r.size()
+		case o := <-l.e.result:
+			l.returned(o)
+		default:
+			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
+		}
+	}
+	return len(l.requests) > 0 || !l.now().Before(l.retryAt)
+}
+
+// busy reports whether work is left over from the batch before.
+func (l *loop) busy() bool {
+	if l.stopping || l.now().Before(l.retryAt) {
+		return false
+	}
+	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.more || l.retention.drop != 0
+}
+
+// untilNext is how long the loop may sleep.
+func (l *loop) untilNext(now time.Time) time.Duration {
+	if now.Before(l.retryAt) {
+		return l.retryAt.Sub(now)
+	}
+	next := l.nextRenew
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	if l.stopping {
+		if l.cancelled {
+			earlier(l.stopHard)
+		} else {
+			earlier(l.stopSoft)
+		}
+		return next.Sub(now)
+	}
+	earlier(l.nextTick)
+	earlier(l.nextRecover)
+	if !l.e.o.DisablePaced && l.e.o.StrictTick {
+		earlier(l.nextPaced)
+	}
+	if !l.e.o.StrictTick && !l.nextDue.IsZero() {
+		return min(next.Sub(now), l.nextDue.Std().Sub(l.e.o.Clock.Now()))
+	}
+	return next.Sub(now)
+}
+
+// step carries out one batch: what was gathered and what is due.
+func (l *loop) step() {
+	now := l.now()
+	l.beginTick(now)
+	b := &batch{}
+	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
+		*b = batch{l: l, tx: tx, now: l.wall(), mono: now}
+		l.buf = l.buf[:0]
+		return b.build()
+	})
+	switch {
+	case err == nil:
+		l.failures, l.retryAt, l.lastErr = 0, time.Time{}, nil
+		l.committed(b)
+	case errors.Is(err, errNothing):
+		l.committed(b)
+	case errors.Is(err, store.ErrFenced):
+		l.fenced(err)
+	default:
+		l.failed(err)
+	}
+}
+
+// beginTick opens a tick where one is due (B1): after it the loop waits
+// tick_rate - elapsed, and where it took longer the next one follows at once,
+// without a backlog (B2).
+func (l *loop) beginTick(now time.Time) {
+	if l.stopping || now.Before(l.retryAt) {
+		return
+	}
+	switch {
+	case !now.Before(l.nextTick):
+		l.nextTick = now.Add(l.e.o.TickRate)
+		l.nextPaced = now.Add(l.e.o.PacedEvery)
+		l.sweep = sweep{active: true}
+		l.webhooks = true
+		l.retention.due = true
+		l.e.stats.ticks.Add(1)
+	case l.e.o.StrictTick && !now.Before(l.nextPaced):
+		l.nextPaced = now.Add(l.e.o.PacedEvery)
+		if !l.sweep.active && !l.e.o.DisablePaced {
+			l.sweep = sweep{active: true, paced: true}
+		}
+	case !l.e.o.StrictTick && !l.sweep.active && !l.nextDue.IsZero() && !l.nextDue.After(l.wall()):
+		l.sweep = sweep{active: true}
+	}
+}
+
+// failed answers who waits, and backs off. What executions have come to stays
+// gathered: the next batch takes it.
+func (l *loop) failed(err error) {
+	l.e.stats.commitErrors.Add(1)
+	l.lastErr = err
+	if now := l.now(); !now.Before(l.retryAt) { // a request in between does not put it off
+		l.failures++
+		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
+	}
+	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", l.retryAt.Sub(l.now()))
+	for _, r := range l.requests {
+		r.done <- Reply{Err: fmt.Errorf("not stored: %w", err)}
+	}
+	clear(l.requests)
+	l.requests = l.requests[:0]
+	l.cache.init()
+	l.lastSeq = 0
+}
+
+// fenced: another instance took this one for gone and told the machines whose outer
+// effects it carried out (R5). What runs here is cancelled, its results are dropped, and the instance
+// starts afresh.
+func (l *loop) fenced(err error) {
+	l.e.log.Warn("another instance took over; dropping what runs here", "error", err, "running", len(l.running))
+	for _, r := range l.running {
+		r.dropped = true
+		r.cancel(ErrFenced)
+	}
+	clear(l.outcomes)
+	l.outcomes = l.outcomes[:0]
+	l.cache.init()
+	l.lastSeq = 0
+	if err := l.register(context.Background()); err != nil {
+		l.failed(err)
+	}
+}
+
+// beginStop stops taking new work.
+func (l *loop) beginStop() {
+	l.stopping = true
+	close(l.e.closing)
+	now := l.now()
+	l.stopSoft = now.Add(l.e.o.StopTimeout)
+	l.stopHard = l.stopSoft.Add(l.e.o.AbandonAfter + time.Second)
+	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+}
+
+// finished moves the stop on, and reports whether nothing is left to wait for.
+func (l *loop) finished() bool {
+	now := l.now()
+	if len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0 {
+		return true
+	}
+	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
+		l.cancelled = true
+		l.e.log.Warn("cancelling what still runs", "running", len(l.running))
+		for _, r := range l.running {
+			r.cancel(ErrStopping)
+		}
+	}
+	if now.Before(l.stopHard) {
+		return false
+	}
+	l.e.log.Error("stopping although not all has returned; the next start tells the machines", "running", len(l.running), "not_stored", len(l.outcomes))
+	return true
+}
+
+// refuseRest answers who came too late.
+func (l *loop) refuseRest() {
+	for {
+		select {
+		case r := <-l.e.inbox:
+			r.done <- Reply{Err: ErrStopped}
+		default:
+			return
+		}
+	}
+}

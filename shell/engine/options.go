@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Options configure an [Engine]. The zero value of each field but Store is a
+// sound default. Package shell says more about those that embedders set.
+type Options struct {
+	Store store.Store // required; the caller closes it after Run returned
+
+	// Concurrency bounds the outer effects of a lane that are carried out at a time;
+	// for a lane that is not listed, DefaultConcurrency holds (default 64).
+	Concurrency        map[string]int
+	DefaultConcurrency int
+
+	TickRate     time.Duration // the longest gap between sweeps (default 60 s)
+	StrictTick   bool          // wake machines at ticks only
+	PacedEvery   time.Duration // between looks at the kinds that are [core.Paced], with StrictTick (default 5 s)
+	DisablePaced bool          // leave machines of those kinds where they are
+
+	LeaseTTL     time.Duration // of the instance's claim (default 60 s)
+	RecoverAfter time.Duration // how long a holder must be gone (default 2 × TickRate)
+	AbandonAfter time.Duration // how long an execution may take to return once its context has ended (default 15 s)
+	StopTimeout  time.Duration // how long Run waits for what runs when it is to stop (default 30 s)
+
+	// Retention says how long machines are kept after their end, by class; negative:
+	// for ever (default 7 days). JournalRetention is how far back the journal can be
+	// replayed, at least.
+	Retention        map[core.RetentionClass]time.Duration
+	JournalRetention time.Duration
+
+	MaxBatch int // bounds the inputs of one transaction (default 1024)
+
+	Clock  Clock        // default SystemClock
+	Logger *slog.Logger // default slog.Default()
+
+	Hooks Hooks
+}
+
+// Hooks are what the engine cannot know without knowing a machine. Each may be nil.
+type Hooks struct {
+	// Procedure says how an outer effect is carried out. It is called by the loop and
+	// must be quick; nil: each effect fails.
+	Procedure func(OuterEffect) Procedure
+	// ReadWebhook turns a raw webhook into an input. The error says why it is set
+	// aside.
+	ReadWebhook func(store.Webhook) (core.Input, error)
+	// Mend lists what is to be told if a record was set aside as unreadable: to who
+	// counts on the machine.
+	Mend func(Damaged, Mending) ([]core.Input, error)
+	// MendAtEnd lists what of that is to be told at the end of the batch: other
+	// machines may have decided anew by then.
+	MendAtEnd func(effects.Ref, Mending) ([]core.Input, error)
+	// Committed is told what a batch has made true, once it is durable. It is called
+	// by the loop, and must be quick.
+	Committed func(Committed)
+	// Beside runs in a goroutine of its own from the engine's start on, until ctx ends.
+	Beside func(ctx context.Context)
+}
+
+const week = 7 * 24 * time.Hour
+
+// Fill replaces zero fields by their defaults, and lists what is wrong.
+func (o *Options) Fill() (errs []error) {
+	if o.Store == nil {
+		return []error{errors.New("shell: Options.Store is nil: open one with store/bolt")}
+	}
+	fill := func(name string, d *time.Duration, def time.Duration) {
+		errs = append(errs, FillDuration(name, d, def)...)
+	}
+	fill("TickRate", &o.TickRate, time.Minute)
+	fill("RecurringCheckInterval", &o.PacedEvery, 5*time.Second)
+	fill("LeaseTTL", &o.LeaseTTL, time.Minute)
+	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
+	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
+	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
+	if o.JournalRetention == 0 {
+		o.JournalRetention = week
+	}
+	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
+		if *n < 0 {
+			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))
+		}
+	}
+	if o.DefaultConcurrency == 0 {
+		o.DefaultConcurrency = 64
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = 1024
+	}
+	for name, n := range o.Concurrency {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
+		}
+	}
+	if o.Clock == nil {
+		o.Clock = SystemClock{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return errs
+}
+
+// FillDuration replaces a duration of zero by its default; one that is negative is
+// an error, which names the option of package shell.
+func FillDuration(name string, d *time.Duration, def time.Duration) []error {
+	if *d == 0 {
+		*d = def
+	}
+	if *d < 0 {
+		return []error{fmt.Errorf("shell: Options.%s is %s: it must not be negative", name, *d)}
+	}
+	return nil
+}
+
+// retention is how long machines of that class are kept after their end.
+func (o *Options) retention(c core.RetentionClass) time.Duration {
+	if d := o.Retention[c]; d != 0 {
+		return d
+	}
+	return week
+}

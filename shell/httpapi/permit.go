@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// reachUses lists what of a job's reach takes a permission: runs to cancel and locks of
+// the same tenant are open to whoever may apply jobs there.
+func reachUses(r jobs.Reach, field string) iter.Seq[use] {
+	return func(yield func(use) bool) {
+		for _, tool := range r.Tools {
+			if !yield(use{field: field, tool: tool, at: field}) {
+				return
+			}
+		}
+		if len(r.Queues) > 0 && !yield(use{field: field, what: fmt.Sprintf("push to the queue %q, whose worker may do anything", clip(r.Queues[0]))}) ||
+			r.Notify && !yield(use{field: field, what: "send a notification"}) ||
+			r.Webhooks && !yield(use{field: field, what: "send a webhook"}) {
+			return
+		}
+		for _, p := range r.Pipelines {
+			if !walkPipeline(field+".startPipeline", p, yield) {
+				return
+			}
+		}
+		for _, id := range r.Jobs {
+			if !yield(use{field: field + ".kickOffJob", job: id}) {
+				return
+			}
+		}
+	}
+}
+
+// asking is one question whether a token that is bound to tools may have something
+// done. The constraints of a job lead on to other jobs.
+type asking struct {
+	s     *Server
+	token *Token
+	scope shell.Scope     // of what is done
+	seen  map[string]bool // ids of jobs that were looked at
+	// lenient allows triggers of jobs that do not exist.
+	lenient bool
+}
+
+func (s *Server) asking(t *Token, scope shell.Scope) asking {
+	return asking{s: s, token: t, scope: scope, seen: map[string]bool{}}
+}
+
+// mayUse refuses what a token that is bound to tools may not have done: other
+// tools, also those that only the context will name, everything that no tool's
+// name stands for, and jobs that do such things, as they are now.
+func (s *Server) mayUse(ctx context.Context, t *Token, scope shell.Scope, uses iter.Seq[use]) error {
+	return s.asking(t, scope).may(ctx, uses)
+}
+
+// seesUses reports whether what does that exists for the holder: they could have
+// made it.
+func (s *Server) seesUses(ctx context.Context, t *Token, namespace, tenant string, uses iter.Seq[use]) bool {
+	if !t.seesScope(namespace, tenant) {
+		return false
+	}
+	a := s.asking(t, shell.Scope{Namespace: namespace, Tenant: tenant})
+	a.lenient = true // what was there when it was made may be gone
+	return a.may(ctx, uses) == nil
+}
+
+// permitJob refuses a token that is bound to tools what a job's constraints and
+// actions would do with others. Its pod may do what its cluster allows: that is
+// what the tool of jobs stands for.
+func (s *Server) permitJob(ctx context.Context, t *Token, spec core.JobSpec) error {
+	a := s.asking(t, shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant})
+	a.seen[spec.ID] = true
+	return a.mayJob(ctx, "", spec)
+}
+
+// permitInput refuses a token that is bound to tools what a run of one of them
+// would do with others.
+func (s *Server) permitInput(ctx context.Context, t *Token, scope shell.Scope, field, tool string, input json.RawMessage) error {
+	if tool != jobs.ToolName {
+		return nil
+	}
+	if _, _, err := jobs.ReadToolInput(input); err != nil {
+		return nil // the tool says what is wrong, and does nothing
+	}
+	return s.mayUse(ctx, t, scope, func(yield func(use) bool) { yield(use{field: field, tool: tool, input: input, at: field}) })
+}
+
+// permitTemplate is [Server.permitInput] of the actions of a recurring one.
+func (s *Server) permitTemplate(ctx context.Context, t *Token, namespace, tenant string, a core.RecurringActionTemplate) error {
+	return s.permitInput(ctx, t, shell.Scope{Namespace: namespace, Tenant: tenant}, "payload", a.Provider, a.Payload)
+}
+
+func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
+	if len(a.token.Tools) == 0 {
+		return nil
+	}
+	for u := range uses {
+		var err error
+		switch {
+		case u.job != "":
+			err = a.mayTrigger(ctx, u.field, u.job)
+		case u.tool == "" && u.what != "":
+			err = failf(http.StatusForbidden, "%s: the token may only use the tools %s; it cannot %s", u.field, strings.Join(a.token.Tools, ", "), u.what)
+		case !in(a.token.Tools, u.tool):
+			err = failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
+		case u.tool == jobs.ToolName:
+			err = a.mayRunPod(ctx, u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayRunPod is about the tool of jobs: its input may have constraints of its own,
+// or trigger a job that has.
+func (a asking) mayRunPod(ctx context.Context, u use) error {
+	job, spec, err := jobs.ReadToolInput(u.input)
+	if err != nil {
+		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what %s would do: %s", u.at, jobs.ToolName, oneLine(err.Error()))
+	}
+	if field := referring(job, spec); u.filled && field != "" {
+		return failf(http.StatusForbidden, "%s.%s: the token is bound to tools, and the server cannot tell what the reference stands for: write the value out, or apply a job and trigger it", u.at, field)
+	}
+	if job != "" {
+		return a.mayTrigger(ctx, u.at+".job", job)
+	}
+	spec.Namespace, spec.Tenant = a.scope.Namespace, a.scope.Tenant
+	return a.mayJob(ctx, u.at+".", spec)
+}
+
+// referring names the field with a reference, of those that decide what else the run does.
+func referring(job string, spec core.JobSpec) string {
+	switch {
+	case mayRefer(job):
+		return "job"
+	case mayRefer(spec.ConstraintConfig):
+		return "constraint_config"
+	case mayRefer(spec.ActionConfig):
+		return "action_config"
+	}
+	return ""
+}
+
+// mayRefer reports whether there is a reference in a value, however it is written.
+func mayRefer(v any) bool {
+	b, err := plainjson.Marshal(v)
+	var plain any
+	if err == nil && json.Unmarshal(b, &plain) == nil {
+		b, err = plainjson.Marshal(plain)
+	}
+	return err != nil || bytes.Contains(b, []byte("${"))
+}
+
+// mayTrigger is about a job of the same tenant.
+func (a asking) mayTrigger(ctx context.Context, field, id string) error {
+	if a.seen[id] {
+		return nil
+	}
+	a.seen[id] = true
+	j, err := a.s.engine.Jobs().Get(ctx, a.scope, id)
+	switch {
+	case errors.Is(err, shell.ErrNotFound) && a.lenient:
+		return nil
+	case errors.Is(err, shell.ErrNotFound):
+		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what job %q would do: apply it first", field, clip(id))
+	case err != nil:
+		return err
+	}
+	return a.mayJob(ctx, fmt.Sprintf("%s: job %q: ", field, clip(id)), j.JobSpec)
+}
+
+// mayJob is about the constraints and actions of a job; at stands before the names
+// of its fields.
+func (a asking) mayJob(ctx context.Context, at string, spec core.JobSpec) error {
+	if len(a.token.Tools) == 0 || len(spec.ConstraintConfig) == 0 && len(spec.ActionConfig) == 0 {
+		return nil
+	}
+	if a.s.o.JobUses == nil {
+		return failf(http.StatusForbidden, "%sconstraint_config: the token is bound to tools, and this server cannot tell which tools the constraints would use: leave it out", at)
+	}
+	reach, err := a.s.o.JobUses(spec)
+	if err != nil {
+		return failf(http.StatusBadRequest, "%s%s", at, oneLine(err.Error()))
+	}
+	return a.may(ctx, reachUses(reach, at+"constraint_config"))
+}

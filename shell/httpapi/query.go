@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// query holds the parameters of a request, once they are known to be good.
+type query struct{ v url.Values }
+
+// readQuery refuses parameters that the route does not know, so that a misspelt
+// filter does not list everything, and those that are given twice; a name that
+// ends in "*" may be given more than once.
+func readQuery(r *http.Request, known ...string) (query, error) {
+	v, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return query{}, failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
+	}
+	for _, name := range sortedKeys(v) {
+		repeatable := slices.Contains(known, name+"*")
+		switch {
+		case !repeatable && !slices.Contains(known, name):
+			return query{}, failf(http.StatusBadRequest, "query: %q is unknown: %s", clip(name), knownQuery(known))
+		case !repeatable && len(v[name]) > 1:
+			return query{}, failf(http.StatusBadRequest, "query: %q is given %d times: once is enough", name, len(v[name]))
+		}
+		for _, value := range v[name] {
+			if !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
+				return query{}, failf(http.StatusBadRequest, "%s: %q has control characters or is not UTF-8", name, clip(value))
+			}
+		}
+	}
+	return query{v}, nil
+}
+
+func knownQuery(known []string) string {
+	if len(known) == 0 {
+		return "none is taken here"
+	}
+	return "use " + strings.ReplaceAll(strings.Join(known, ", "), "*", "")
+}
+
+func sortedKeys(v url.Values) []string {
+	keys := make([]string, 0, len(v))
+	for k := range v {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (q query) get(name string) string { return q.v.Get(name) }
+
+// opt gives a parameter; nil if it is not given.
+func (q query) opt(name string) *string {
+	if !q.v.Has(name) {
+		return nil
+	}
+	v := q.v.Get(name)
+	return &v
+}
+
+// scope gives namespace and tenant; nil if they are not given.
+func (q query) scope() (namespace, tenant *string, err error) {
+	for _, name := range []string{"namespace", "tenant"} {
+		if v := q.get(name); len(v) > core.MaxNameBytes {
+			return nil, nil, failf(http.StatusBadRequest, "%s: %d bytes is longer than %d", name, len(v), core.MaxNameBytes)
+		}
+	}
+	return q.opt("namespace"), q.opt("tenant"), nil
+}
+
+func (q query) bool(name string) (*bool, error) {
+	switch v := q.opt(name); {
+	case v == nil:
+		return nil, nil
+	case *v == "true" || *v == "false":
+		b := *v == "true"
+		return &b, nil
+	default:
+		return nil, failf(http.StatusBadRequest, "%s: %q is neither true nor false", name, clip(*v))
+	}
+}
+
+func (q query) number(name string, def, most int) (int, error) {
+	v := q.opt(name)
+	if v == nil {
+		return def, nil
+	}
+	n, err := strconv.Atoi(*v)
+	if err != nil || n < 1 || n > most {
+		return 0, failf(http.StatusBadRequest, "%s: %q is not a number from 1 to %d", name, clip(*v), most)
+	}
+	return n, nil
+}
+
+func (q query) page(def int) (shell.Page, error) {
+	limit, err := q.number("limit", def, shell.MaxPage)
+	if err != nil {
+		return shell.Page{}, err
+	}
+	token := q.get("page_token")
+	if len(token) > 256 {
+		return shell.Page{}, shell.ErrPageToken
+	}
+	return shell.Page{Limit: limit, Token: token}, nil
+}
+
+// labels reads label=key=value, as often as given.
+func (q query) labels() (map[string]string, error) {
+	if len(q.v["label"]) > core.MaxMapEntries {
+		return nil, failf(http.StatusBadRequest, "label: %d labels are more than %d", len(q.v["label"]), core.MaxMapEntries)
+	}
+	out := make(map[string]string, len(q.v["label"]))
+	for _, l := range q.v["label"] {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return nil, failf(http.StatusBadRequest, "label: %q is not key=value", clip(l))
+		}
+		if other, dup := out[k]; dup && other != v {
+			return nil, failf(http.StatusBadRequest, "label: %q cannot be both %q and %q", clip(k), clip(other), clip(v))
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+// parseID takes the one usual form of a UUID; uuid.Parse alone takes several.
+func parseID(s string) (uuid.UUID, error) {
+	id, err := uuid.Parse(s)
+	if err != nil || len(s) != 36 || id == uuid.Nil {
+		return uuid.Nil, fmt.Errorf("%q is not a UUID such as 0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10", clip(s))
+	}
+	return id, nil
+}
+
+// status reads which status is asked for; empty: any.
+func (q query) status(known []string) (string, error) {
+	v := q.opt("status")
+	if v == nil || slices.Contains(known, *v) {
+		return or(v, ""), nil
+	}
+	return "", failf(http.StatusBadRequest, "status: %q is unknown: use one of %s", clip(*v), strings.Join(known, ", "))
+}
+
+func fromQuery(q query, name string, field **string) error {
+	v := q.opt(name)
+	switch {
+	case v == nil:
+	case *field == nil:
+		*field = v
+	case **field != *v:
+		return failf(http.StatusBadRequest, "%s: is %q in the body and %q in the query", name, clip(**field), clip(*v))
+	}
+	return nil
+}
+
+func or[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// between refuses a number that a conversion could make another one.
+func between(field string, v, most int64) error {
+	if v < 0 || v > most {
+		return failf(http.StatusBadRequest, "%s: %d is not between 0 and %d", field, v, most)
+	}
+	return nil
+}

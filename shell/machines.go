@@ -1,0 +1,136 @@
+package shell
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Machines are the calls for the machines of a kind that have ids: S is their
+// state, Spec what they are made from, Event what they are told.
+type Machines[S core.State, Spec any, Event core.Event] struct {
+	e      *Engine
+	kind   effects.Kind
+	create func(id uuid.UUID, spec Spec) (uuid.UUID, core.Event)
+}
+
+// The calls for pipelines, tasks and strategies.
+type (
+	Pipelines  = Machines[core.Pipeline, core.PipelineSpec, core.PipelineEvent]
+	Tasks      = Machines[core.Task, core.TaskSpec, core.TaskEvent]
+	Strategies = Machines[core.Strategy, core.StrategySpec, core.StrategyEvent]
+)
+
+// Pipelines gives the calls for pipelines: a pipeline starts at once unless its spec
+// holds it. The run keeps the definition that it is given.
+func (e *Engine) Pipelines() Pipelines {
+	return Pipelines{e: e, kind: core.KindPipeline, create: func(fresh uuid.UUID, spec core.PipelineSpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.PipelineCreate{Spec: spec}
+	}}
+}
+
+// Tasks gives the calls for tasks, which start at once.
+func (e *Engine) Tasks() Tasks {
+	return Tasks{e: e, kind: core.KindTask, create: func(fresh uuid.UUID, spec core.TaskSpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.TaskCreate{Spec: spec}
+	}}
+}
+
+// Strategies gives the calls for strategies, which start at once.
+func (e *Engine) Strategies() Strategies {
+	return Strategies{e: e, kind: core.KindStrategy, create: func(fresh uuid.UUID, spec core.StrategySpec) (uuid.UUID, core.Event) {
+		spec.ID = orFresh(spec.ID, fresh)
+		return spec.ID, core.StrategyCreate{Spec: spec}
+	}}
+}
+
+func orFresh(id, fresh uuid.UUID) uuid.UUID {
+	if id == uuid.Nil {
+		return fresh
+	}
+	return id
+}
+
+// Create makes a machine. An id of zeros is replaced by a fresh one. The error is a
+// [*Refusal] where the spec is wrong or the id exists.
+func (m Machines[S, Spec, Event]) Create(ctx context.Context, spec Spec) (S, error) {
+	var fresh uuid.UUID
+	if err := fillID(&fresh); err != nil {
+		var none S
+		return none, err
+	}
+	id, create := m.create(fresh, spec)
+	return sendTo[S](ctx, m.e, m.ref(id), create)
+}
+
+func (m Machines[S, Spec, Event]) ref(id uuid.UUID) effects.Ref {
+	return effects.Ref{Kind: m.kind, ID: id}
+}
+
+// Send gives an event to a machine, and returns its state afterwards.
+func (m Machines[S, Spec, Event]) Send(ctx context.Context, id uuid.UUID, ev Event) (S, error) {
+	return sendTo[S](ctx, m.e, m.ref(id), ev)
+}
+
+// Get reads a machine; [ErrNotFound] if there is none with that id.
+func (m Machines[S, Spec, Event]) Get(ctx context.Context, id uuid.UUID) (S, error) {
+	return readAs[S](ctx, m.e, m.ref(id))
+}
+
+// Wait returns the machine once it has ended: at once if it has already. A pipeline
+// ends when it is done, cancelled, or has failed for good.
+func (m Machines[S, Spec, Event]) Wait(ctx context.Context, id uuid.UUID) (S, error) {
+	return waitForAs[S](ctx, m.e, m.ref(id))
+}
+
+// List lists machines, newest first.
+func (m Machines[S, Spec, Event]) List(ctx context.Context, f MachineFilter, p Page) ([]S, string, error) {
+	return listOf[S](ctx, m.e, m.kind, f, p)
+}
+
+// NamedMachines are the calls for the machines of a kind that a namespace and tenant
+// know by name: S is their state, Event what they are told.
+type NamedMachines[S core.State, Event core.Event] struct {
+	e    *Engine
+	kind effects.Kind
+	ref  func(namespace, tenant, name string) effects.Ref
+}
+
+// The calls for workers, locks and semaphores.
+type (
+	Workers    = NamedMachines[core.Worker, core.WorkerEvent]
+	Locks      = NamedMachines[core.Lock, core.LockEvent]
+	Semaphores = NamedMachines[core.Semaphore, core.SemaphoreEvent]
+)
+
+// Workers gives the calls for workers. A worker is deleted by an event.
+func (e *Engine) Workers() Workers { return Workers{e, core.KindWorker, core.WorkerRef} }
+
+// Locks gives the calls for locks. A lock exists while somebody holds it.
+func (e *Engine) Locks() Locks { return Locks{e, core.KindLock, core.LockRef} }
+
+// Semaphores gives the calls for semaphores.
+func (e *Engine) Semaphores() Semaphores {
+	return Semaphores{e, core.KindSemaphore, core.SemaphoreRef}
+}
+
+// Send gives an event to the machine of that name, and returns its state afterwards:
+// the zero state if it no longer exists, as a lock that nobody holds any more.
+func (m NamedMachines[S, Event]) Send(ctx context.Context, s Scope, name string, ev Event) (S, error) {
+	return sendTo[S](ctx, m.e, m.ref(s.Namespace, s.Tenant, name), ev)
+}
+
+// Get reads the machine of that name; [ErrNotFound] if there is none.
+func (m NamedMachines[S, Event]) Get(ctx context.Context, s Scope, name string) (S, error) {
+	return readAs[S](ctx, m.e, m.ref(s.Namespace, s.Tenant, name))
+}
+
+// List lists machines, newest first.
+func (m NamedMachines[S, Event]) List(ctx context.Context, f MachineFilter, p Page) ([]S, string, error) {
+	return listOf[S](ctx, m.e, m.kind, f, p)
+}

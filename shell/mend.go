@@ -1,0 +1,76 @@
+package shell
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+)
+
+// mend lists what is to be told to those who count on a machine whose record was set
+// aside: the queue that it was a part of, and who waits for it.
+func mend(d engine.Damaged, m engine.Mending) ([]core.Input, error) {
+	tell := core.LostTo(d.Lost, d.Raw)
+	queue := d.Met
+	switch d.Lost.Kind {
+	case core.KindOrchestrator:
+		more, err := mendRun(m, d.Lost.ID, d.Terms)
+		return append(tell, more...), err
+	case core.KindScheduler:
+		more, err := mendScheduler(m, d.Lost.ID)
+		return append(tell, more...), err
+	case core.KindQueue:
+		queue = d.Lost
+		fallthrough
+	case core.KindQueueItem, core.KindQueueKey, core.KindQueueDedup:
+		if queue.Kind == core.KindQueue {
+			tell = append(tell, core.Input{To: queue, Event: core.MendQueue(queue.ID, d.Lost, d.Terms, d.Raw)})
+		}
+	}
+	return tell, nil
+}
+
+// mendAtEnd releases the dedup keys of an action whose record was set aside: it will
+// not do so itself.
+func mendAtEnd(lost effects.Ref, m engine.Mending) ([]core.Input, error) {
+	if lost.Kind != core.KindAction {
+		return nil, nil
+	}
+	held, err := m.Scan(core.KindDedup, core.HolderTerm(lost.ID), store.Cursor{}, false, m.MaxBatch())
+	if err != nil {
+		return nil, err
+	}
+	tell := make([]core.Input, 0, len(held))
+	for _, c := range held {
+		tell = append(tell, core.Input{To: effects.Ref{Kind: core.KindDedup, ID: c.ID}, Event: core.DedupRelease{Holder: lost.ID}})
+	}
+	return tell, nil
+}
+
+// mendScheduler has the runs tracked anew whose scheduler was lost: one that nobody
+// tracks would never be found silent. Each has a whole silence to beat in.
+func mendScheduler(m engine.Mending, lost uuid.UUID) ([]core.Input, error) {
+	var tell []core.Input
+	for _, state := range core.OrchestratorStatuses() {
+		if state.Terminal() {
+			continue
+		}
+		const most = 1024
+		for from, more := (store.Cursor{}), true; more; {
+			found, err := m.Scan(core.KindOrchestrator, core.StatusTerm(core.StatusType(state)), from, false, most)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range found {
+				if ref := core.SchedulerRef(c.ID); ref.ID == lost {
+					tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
+				}
+				from = c
+			}
+			more = len(found) == most
+		}
+	}
+	return tell, nil
+}

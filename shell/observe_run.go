@@ -1,0 +1,163 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+var runObserver = observer{
+	kind: core.KindOrchestrator, category: "run",
+	event: observeRun,
+	tally: func(s *counts, ev effects.Event) {
+		switch ev.Kind.Action {
+		case "constraint_error":
+			s.jobs.ConstraintErrors++
+		case "cleanup_failed":
+			s.jobs.CleanupsFailed++
+		}
+	},
+	count: func(s *counts, before, after core.State) {
+		was, _ := before.(core.Orchestrator)
+		if is, ok := after.(core.Orchestrator); ok {
+			s.countRun(was, is)
+		}
+	},
+}
+
+// runLines names the line of what runs announce beside their states, and its
+// level (004 Logging). Their updates and metrics are for a [jobs.JobStateSyncer] and
+// a stats collector.
+var runLines = map[string]line{
+	"constraint_violated": {"run.constraint_violated", slog.LevelWarn},
+	"constraint_error":    {"run.constraint_error", slog.LevelError},
+	"action":              {"run.action", slog.LevelInfo}, // one that failed: an error
+	"action_refused":      {"run.action_refused", slog.LevelError},
+	"cleanup_failed":      {"run.cleanup_failed", slog.LevelError},
+	"invalid_transition":  {"run.invalid_transition", slog.LevelError},
+	"metrics":             {"run.metrics", slog.LevelDebug},
+}
+
+// runMoment is where a run is at one of the events of a batch.
+type runMoment struct {
+	state   core.OrchestratorStatus
+	attempt uint32
+}
+
+// moment is where a run is at the present event of the batch: a line says the state
+// at its event, not that in which the batch leaves the run.
+func (c *commit) moment(run uuid.UUID) runMoment {
+	if c.runs == nil {
+		c.runs = make(map[uuid.UUID]runMoment)
+		for _, ch := range c.Changes {
+			if o, ok := ch.Before.(core.Orchestrator); ok {
+				c.runs[o.ID] = runMoment{o.State, o.RetryAttempt}
+			}
+		}
+	}
+	return c.runs[run]
+}
+
+// entered notes a state that a run has entered, where the event says so.
+func (c *commit) entered(ev effects.Event) (entered bool) {
+	state := core.OrchestratorStatus(ev.Kind.Action)
+	if !runStates[state] {
+		return false
+	}
+	var data struct {
+		Attempt uint32 `json:"attempt"`
+	}
+	_ = json.Unmarshal(ev.Data, &data) // the machine made it
+	c.moment(ev.Source.ID)
+	c.runs[ev.Source.ID] = runMoment{state, data.Attempt}
+	return true
+}
+
+var runStates = func() map[core.OrchestratorStatus]bool {
+	all := make(map[core.OrchestratorStatus]bool)
+	for _, s := range core.OrchestratorStatuses() {
+		all[s] = true
+	}
+	return all
+}()
+
+// observeRun writes the line of an event of a run, if it has one (004 Logging).
+func observeRun(e *Engine, c *commit, ev effects.Event) {
+	if !e.log.Enabled(context.Background(), slog.LevelError) {
+		return
+	}
+	if c.entered(ev) {
+		e.logRun(c, ev, line{"run.state", slog.LevelInfo})
+		switch c.moment(ev.Source.ID).state {
+		case core.OrchestratorFailed, core.OrchestratorOrphaned:
+			e.logRun(c, ev, line{"run.error", slog.LevelError})
+		default:
+		}
+		return
+	}
+	l, ok := runLines[ev.Kind.Action]
+	if !ok {
+		return
+	}
+	var data struct {
+		Error string `json:"error"`
+	}
+	if ev.Kind.Action == "action" && json.Unmarshal(ev.Data, &data) == nil && data.Error != "" {
+		l.level = slog.LevelError
+	}
+	e.logRun(c, ev, l)
+}
+
+func (e *Engine) logRun(c *commit, ev effects.Event, l line) {
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, l.level) {
+		return
+	}
+	o, _ := c.stateAt(core.KindOrchestrator, ev.Source.ID).(core.Orchestrator)
+	attrs := append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
+	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are constants of this file
+}
+
+// runAttrs are the fields that each line about a run has (004 Structured Logging
+// Fields), and whose it is.
+func runAttrs(o core.Orchestrator, at runMoment) []slog.Attr {
+	return []slog.Attr{
+		slog.String("run_id", o.RunID), slog.String("job_id", o.JobID), slog.String("scheduled_at", o.ScheduledAt.String()),
+		slog.String("state", string(at.state)), slog.Uint64("attempt", uint64(at.attempt)),
+		slog.String("namespace", o.Namespace), slog.String("tenant", o.Tenant),
+	}
+}
+
+// countRun counts how a run's own counters have grown, and its end.
+func (s *counts) countRun(before, after core.Orchestrator) {
+	was, is := before.Metrics, after.Metrics
+	s.jobs.Retries += grown(was.RetryAttempt, is.RetryAttempt)
+	s.jobs.ConstraintsChecked += grown(was.ConstraintsChecked, is.ConstraintsChecked)
+	s.jobs.ConstraintsViolated += grown(was.ConstraintsViolated, is.ConstraintsViolated)
+	s.jobs.ActionsExecuted += grown(was.ActionsExecuted, is.ActionsExecuted)
+	s.jobs.ActionsFailed += grown(was.ActionsFailed, is.ActionsFailed)
+	s.jobs.KubernetesAPICalls += grown(was.KubernetesAPICalls, is.KubernetesAPICalls)
+	if at := after.ExecutionStartedAt; !at.IsZero() && at != before.ExecutionStartedAt {
+		s.jobs.PodStart = observed(s.jobs.PodStart, float64(is.PodStartLatencyMS)/1000)
+	}
+	if after.State.Terminal() && !before.State.Terminal() {
+		s.jobs.Ended[after.State]++
+		s.jobs.Total[after.State] = observed(s.jobs.Total[after.State], float64(is.TotalDurationMS)/1000)
+		if !after.ExecutionStartedAt.IsZero() || is.ExecutionDurationMS > 0 {
+			s.jobs.Execution = observed(s.jobs.Execution, float64(is.ExecutionDurationMS)/1000)
+		}
+	}
+}
+
+// grown is how much a counter has grown; one that was reset begins anew.
+func grown[T uint32 | uint64](before, after T) uint64 {
+	if after < before {
+		return uint64(after)
+	}
+	return uint64(after - before)
+}

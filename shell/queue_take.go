@@ -1,0 +1,107 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+)
+
+// TakeOptions say who takes how much. Holder is required.
+type TakeOptions struct {
+	Holder     string
+	Max        int           // at most core.MaxQueueTake; 0: 1
+	Visibility time.Duration // how long without a sign of life; 0: the queue's own
+	Wait       time.Duration // how long to wait for the first item; 0: not at all
+}
+
+// takePoll is how often a taker looks for itself: another instance on the same
+// store may have pushed.
+const takePoll = 5 * time.Second
+
+// Take takes the first items of a queue for a holder: none, and no error, where
+// there is none until the wait is over. They stay out of sight of others for the
+// visibility timeout; the holder keeps them by [Queues.Extend] and ends with
+// [Queues.Complete] or [Queues.Fail]. A queue that does not exist is waited for.
+//
+// When ctx ends first, what was taken meanwhile is given back at once; only where
+// the store does not answer within seconds it comes back with the visibility timeout.
+func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
+	if o.Max < 0 || o.Max > core.MaxQueueTake {
+		return nil, &Refusal{To: queue, Event: "take", Code: effects.CodeInvalid, Reason: fmt.Sprintf("max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)}
+	}
+	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
+	end := q.e.o.Clock.Steady().Add(o.Wait)
+	for {
+		var woken chan struct{}
+		if o.Wait > 0 {
+			woken = q.e.takes.add(queue.ID)
+		}
+		res, s, err := q.ask(ctx, queue, ev, takeLinger)
+		if gone := ctx.Err(); gone != nil {
+			q.e.takes.remove(queue.ID, woken)
+			q.e.giveBack(ctx, res)
+			return nil, gone
+		}
+		empty := refusedFor(err, effects.CodeEmpty)
+		nothing := empty || refusedFor(err, effects.CodeNotFound)
+		left := end.Sub(q.e.o.Clock.Steady())
+		if !nothing || left <= 0 {
+			q.e.takes.remove(queue.ID, woken)
+			if empty {
+				return nil, nil
+			}
+			items, _ := res.Answer.(core.QueueItems)
+			return items, err
+		}
+		header, _ := s.(core.Queue)
+		err = q.e.awaitItem(ctx, woken, min(left, q.e.untilTake(header)))
+		q.e.takes.remove(queue.ID, woken)
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeLinger is how long a take waits for what became of it when its caller has
+// gone.
+const takeLinger = 5 * time.Second
+
+// giveBack releases what was taken for a caller who has gone: else it would be out
+// of sight for the visibility timeout, and an attempt less.
+func (e *Engine) giveBack(ctx context.Context, taken core.Result) {
+	items, _ := taken.Answer.(core.QueueItems)
+	for _, i := range items {
+		ev := core.QueueRelease{Item: i.ID, Holder: i.State.Holder, Attempt: i.Attempts}
+		ref := effects.Ref{Kind: core.KindQueue, ID: i.Queue}
+		if !e.loop.Post(ctx, engine.Request{Inputs: []core.Input{input(ctx, ref, ev)}, Want: ref}) {
+			return
+		}
+	}
+}
+
+// untilTake is when to look again without being told.
+func (e *Engine) untilTake(q core.Queue) time.Duration {
+	now := e.now()
+	if at := q.NextTake(now); at > now {
+		return min(at.Sub(now), takePoll)
+	}
+	return takePoll
+}
+
+func (e *Engine) awaitItem(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
+	timer, stop := e.o.Clock.Timer(most)
+	defer stop()
+	select {
+	case <-woken:
+	case <-timer:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.loop.Closing():
+		return ErrStopped
+	}
+	return nil
+}

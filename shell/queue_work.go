@@ -1,0 +1,367 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// ErrLeaseLost is the cause with which a handler's context ends where its item
+// is no longer its own: the visibility timeout ran out, or somebody took the item
+// away. Whatever the handler returns then is dropped.
+var ErrLeaseLost = errors.New("the item is no longer held: its visibility timeout ran out or it was taken away")
+
+// Handler works on one item of a queue. A nil error completes the item with the
+// result, which must be valid JSON or empty; an error fails the attempt, for good
+// where it is [Permanent]. A panic is caught, and fails the attempt. The context
+// ends when the lease is lost ([ErrLeaseLost]) or the worker is told to hurry with
+// its stop ([ErrStopping]).
+type Handler func(ctx context.Context, item core.QueueItem) (json.RawMessage, error)
+
+// WorkOptions configure [Queues.Work]. The zero value is a sound default.
+type WorkOptions struct {
+	// Concurrency is how many items are worked on at a time (default 1).
+	Concurrency int
+	// Prefetch is how many more items are taken than are worked on (default 0): for
+	// handlers that are quicker than a commit. What was taken and not begun is given
+	// back at the end.
+	Prefetch int
+	// Holder names the worker to whoever looks at the queue (default: a fresh name
+	// that begins with the engine's).
+	Holder string
+	// Visibility is how long an item is held without a sign of life; it is extended
+	// at a third of that for as long as the handler works (default: the queue's).
+	Visibility time.Duration
+	// StopTimeout is how long handlers may go on once the context of Work has
+	// ended; then theirs end, and what does not complete is given back (default
+	// Options.StopTimeout of the engine).
+	StopTimeout time.Duration
+}
+
+func (o WorkOptions) withDefaults(e *Engine) (WorkOptions, error) {
+	if o.Concurrency < 0 || o.Concurrency > MaxWorkConcurrency {
+		return o, fmt.Errorf("shell: WorkOptions.Concurrency is %d: it must be between 1 and %d", o.Concurrency, MaxWorkConcurrency)
+	}
+	if o.Prefetch < 0 || o.Prefetch > MaxWorkConcurrency {
+		return o, fmt.Errorf("shell: WorkOptions.Prefetch is %d: it must be between 0 and %d", o.Prefetch, MaxWorkConcurrency)
+	}
+	if o.Visibility < 0 || o.StopTimeout < 0 {
+		return o, fmt.Errorf("shell: WorkOptions.Visibility (%s) and StopTimeout (%s) must not be negative", o.Visibility, o.StopTimeout)
+	}
+	o.Concurrency = max(o.Concurrency, 1)
+	if o.StopTimeout == 0 {
+		o.StopTimeout = e.o.StopTimeout
+	}
+	if o.Holder == "" {
+		id, err := uuid.NewRandom()
+		if err != nil {
+			return o, fmt.Errorf("make a name for the worker: %w", err)
+		}
+		o.Holder = "worker-" + id.String()
+	}
+	return o, nil
+}
+
+// MaxWorkConcurrency bounds WorkOptions.Concurrency and Prefetch.
+const MaxWorkConcurrency = 4096
+
+// worker is one call of Work.
+type worker struct {
+	e      *Engine
+	queue  effects.Ref
+	handle Handler
+	o      WorkOptions
+
+	mu    sync.Mutex
+	held  map[uuid.UUID]*holding
+	began chan struct{} // buffered: something new is held
+	free  chan struct{} // a token for each item that may be taken
+	run   chan struct{} // a token for each handler that may run
+	wg    sync.WaitGroup
+}
+
+// holding is an item that is being worked on.
+type holding struct {
+	item   core.QueueItem
+	cancel context.CancelCauseFunc
+	third  time.Duration // after one sign of life the next one follows; under the worker's lock
+	due    time.Time     // of the next one, by the steady clock; under the worker's lock
+}
+
+// Work takes items of the queue and hands them to the handler, until ctx ends;
+// then it takes nothing new, waits for what runs, and returns nil. A queue that does
+// not exist is waited for.
+//
+// It returns early, with the error, where a take is wrong in itself, and where the
+// engine stops: nothing can be stored then, so that handlers are told to stop at
+// once, and what they had will be taken again after its visibility timeout. End ctx
+// and wait for Work to return before you stop the engine.
+func (q Queues) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOptions) error {
+	o, err := o.withDefaults(q.e)
+	if err != nil {
+		return err
+	}
+	w := &worker{
+		e: q.e, queue: queue, handle: h, o: o,
+		held: make(map[uuid.UUID]*holding), began: make(chan struct{}, 1),
+		free: make(chan struct{}, o.Concurrency+o.Prefetch), run: make(chan struct{}, o.Concurrency),
+	}
+	for range o.Concurrency + o.Prefetch {
+		w.free <- struct{}{}
+	}
+	for range o.Concurrency {
+		w.run <- struct{}{}
+	}
+	// Handlers outlive ctx for up to StopTimeout.
+	work, hurry := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer hurry(nil)
+	extending := make(chan struct{})
+	go func() {
+		defer close(extending)
+		w.extendAll(work)
+	}()
+	err = w.takeAll(ctx, work)
+	done := make(chan struct{})
+	go func() {
+		w.wg.Wait()
+		close(done)
+	}()
+	timer, stop := q.e.o.Clock.Timer(o.StopTimeout)
+	defer stop()
+	select {
+	case <-done:
+	case <-q.e.loop.Closing():
+		hurry(ErrStopping)
+	case <-timer:
+		hurry(ErrStopping)
+	}
+	<-done
+	hurry(nil)
+	<-extending
+	return err
+}
+
+// takeAll takes as many items as there are free slots, for as long as ctx lasts.
+func (w *worker) takeAll(ctx, work context.Context) error {
+	for {
+		n := 1
+		select {
+		case <-w.free:
+		case <-ctx.Done():
+			return nil
+		case <-w.e.loop.Closing(): // also while all slots are in use
+			return ErrStopped
+		}
+		for more := true; more && n < core.MaxQueueTake; {
+			select {
+			case <-w.free:
+				n++
+			default:
+				more = false
+			}
+		}
+		items, err := w.e.Queues().Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
+		for range n - len(items) {
+			w.free <- struct{}{}
+		}
+		for _, item := range items {
+			w.begin(ctx, work, item)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrStopped), refusedFor(err, effects.CodeInvalid):
+			return err
+		case refusedFor(err, effects.CodeNotFound): // it waited for the queue to come
+		case err != nil:
+			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
+			w.pause(ctx)
+		}
+	}
+}
+
+// workWait is how long one take waits for an item; then it asks again.
+const workWait = time.Minute
+
+// pause waits a moment, so that a fault is not met at full speed.
+func (w *worker) pause(ctx context.Context) bool {
+	timer, stop := w.e.o.Clock.Timer(time.Second)
+	defer stop()
+	select {
+	case <-timer:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-w.e.loop.Closing():
+		return false
+	}
+}
+
+// begin works on an item beside the others: as soon as the handler has returned
+// another one may be taken, while the answer is being stored.
+func (w *worker) begin(taking, work context.Context, item core.QueueItem) {
+	ctx, cancel := context.WithCancelCause(work)
+	h := &holding{item: item, cancel: cancel, third: third(item.State.Until.Sub(item.State.TakenAt))}
+	w.mu.Lock()
+	h.due = w.e.o.Clock.Steady().Add(h.third)
+	w.held[item.ID] = h
+	w.mu.Unlock()
+	select {
+	case w.began <- struct{}{}:
+	default:
+	}
+	w.wg.Go(func() {
+		defer cancel(nil)
+		result, err := json.RawMessage(nil), errExited
+		defer func() { // also where the handler ends its goroutine
+			w.mu.Lock()
+			if w.held[item.ID] == h {
+				delete(w.held, item.ID)
+			}
+			w.mu.Unlock()
+			w.free <- struct{}{}
+			w.answer(ctx, item, result, err)
+		}()
+		result, err = w.inSlot(ctx, taking, item)
+	})
+}
+
+// errExited: the handler called runtime.Goexit, as a failing test does.
+var errExited = errors.New("the handler ended its goroutine")
+
+// errNotBegun: the item was taken, and the worker stops.
+var errNotBegun = errors.New("the worker stops before the item was begun")
+
+// inSlot calls the handler once it has a free slot.
+func (w *worker) inSlot(ctx, taking context.Context, item core.QueueItem) (json.RawMessage, error) {
+	select {
+	case <-w.run:
+	case <-taking.Done():
+		return nil, errNotBegun
+	case <-ctx.Done():
+		return nil, errNotBegun
+	}
+	defer func() { w.run <- struct{}{} }()
+	if taking.Err() != nil || ctx.Err() != nil { // both were ready
+		return nil, errNotBegun
+	}
+	return w.call(ctx, item)
+}
+
+// call runs the handler; a panic becomes an error.
+func (w *worker) call(ctx context.Context, item core.QueueItem) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.e.log.Error("handler panicked", "queue", w.queue.String(), "item", item.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	return w.handle(ctx, item)
+}
+
+// answer tells the queue. It goes through also while the worker stops. What cannot
+// be stored is kept and told again, as a tool's result is: the work is done, and
+// must not be done anew because the disk was full for a moment.
+func (w *worker) answer(ctx context.Context, item core.QueueItem, result json.RawMessage, err error) {
+	if errors.Is(context.Cause(ctx), ErrLeaseLost) {
+		return // somebody else has it, or will
+	}
+	release := errors.Is(err, errNotBegun) || err != nil && errors.Is(context.Cause(ctx), ErrStopping)
+	for {
+		told := w.tell(context.WithoutCancel(ctx), item, result, err, release)
+		if told == nil {
+			return
+		}
+		w.e.log.Warn("the queue did not take the answer", "queue", w.queue.String(), "item", item.ID, "attempt", item.Attempts, "error", told)
+		var refused *Refusal
+		if errors.As(told, &refused) || errors.Is(told, ErrStopped) || !w.pause(ctx) {
+			return
+		}
+	}
+}
+
+func (w *worker) tell(ctx context.Context, item core.QueueItem, result json.RawMessage, err error, release bool) error {
+	hold := HoldOf(item)
+	switch {
+	case release:
+		return w.e.Queues().Release(ctx, hold)
+	case err != nil:
+		return w.e.Queues().Fail(ctx, hold, err.Error(), IsPermanent(err))
+	case len(result) > 0 && !json.Valid(result):
+		return w.e.Queues().Fail(ctx, hold, "the handler's result is not valid JSON", true)
+	}
+	told := w.e.Queues().Complete(ctx, hold, result)
+	if refusedFor(told, effects.CodeInvalid) { // a further attempt would give the same
+		return w.e.Queues().Fail(ctx, hold, "the handler's "+told.Error(), true)
+	}
+	return told
+}
+
+// extendAll keeps the leases of what is worked on, each at a third of its time,
+// and ends the work on what is held no longer.
+func (w *worker) extendAll(ctx context.Context) {
+	for {
+		list, wait := w.due()
+		var wg sync.WaitGroup
+		for _, h := range list { // at once: they are committed together
+			wg.Go(func() { w.extend(ctx, h) })
+		}
+		wg.Wait()
+		if len(list) > 0 {
+			continue
+		}
+		timer, stop := w.e.o.Clock.Timer(wait)
+		select {
+		case <-timer:
+		case <-w.began:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+	}
+}
+
+// due lists whose lease is to be extended now, or how long to wait for the next.
+func (w *worker) due() (list []*holding, wait time.Duration) {
+	now := w.e.o.Clock.Steady()
+	wait = time.Hour
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.held {
+		if d := h.due.Sub(now); d > 0 {
+			wait = min(wait, d)
+			continue
+		}
+		h.due = now.Add(h.third)
+		list = append(list, h)
+	}
+	return list, wait
+}
+
+// third of a lease is how long after one sign of life the next one follows.
+func third(lease time.Duration) time.Duration { return max(lease/3, 10*time.Millisecond) }
+
+func (w *worker) extend(ctx context.Context, h *holding) {
+	begin := w.e.o.Clock.Steady()
+	i, err := w.e.Queues().Extend(ctx, HoldOf(h.item), w.o.Visibility)
+	var refused *Refusal
+	switch {
+	case err == nil: // the queue's own timeout may be another one now
+		w.mu.Lock()
+		h.third = third(i.State.Until.Sub(w.e.now())) // read now: it may have been set meanwhile
+		h.due = begin.Add(h.third)
+		w.mu.Unlock()
+	case errors.As(err, &refused):
+		h.cancel(ErrLeaseLost)
+	}
+}

@@ -1,0 +1,97 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+)
+
+// Queues are the calls for queues and their items.
+type Queues struct{ e *Engine }
+
+// Queues gives the calls for queues and their items.
+func (e *Engine) Queues() Queues { return Queues{e} }
+
+// Configure declares a queue, or replaces the configuration of one.
+func (q Queues) Configure(ctx context.Context, namespace, tenant, name string, c core.QueueConfig) (core.Queue, error) {
+	c.Retry.NoRetry = slices.Clone(c.Retry.NoRetry)
+	ref := core.QueueRef(namespace, tenant, name)
+	header, err := q.change(ctx, ref, core.QueueConfigure{Config: c})
+	if errors.Is(err, ErrNotFound) {
+		header, err = q.change(ctx, ref, core.QueueCreate{Namespace: namespace, Tenant: tenant, Name: name, Config: c})
+		if refusedFor(err, effects.CodeExists) { // somebody else was quicker
+			header, err = q.change(ctx, ref, core.QueueConfigure{Config: c})
+		}
+	}
+	return header, err
+}
+
+// Pause stops takes from a queue; all else goes on.
+func (q Queues) Pause(ctx context.Context, queue effects.Ref, by, reason string) (core.Queue, error) {
+	return q.change(ctx, queue, core.QueuePause{By: by, Reason: reason})
+}
+
+// Resume lets takes go on.
+func (q Queues) Resume(ctx context.Context, queue effects.Ref) (core.Queue, error) {
+	return q.change(ctx, queue, core.QueueResume{})
+}
+
+// Delete removes a queue that holds no item.
+func (q Queues) Delete(ctx context.Context, queue effects.Ref) error {
+	_, err := q.tell(ctx, queue, core.QueueDelete{})
+	return err
+}
+
+// Get reads a queue's header: its configuration, counters and gauges.
+func (q Queues) Get(ctx context.Context, namespace, tenant, name string) (core.Queue, error) {
+	return readAs[core.Queue](ctx, q.e, core.QueueRef(namespace, tenant, name))
+}
+
+// QueueFilter chooses queues; zero fields choose all.
+type QueueFilter struct {
+	Scope  *Scope
+	Paused *bool
+}
+
+// List lists queues, newest first.
+func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Queue, next string, err error) {
+	term := core.TermAll
+	switch {
+	case f.Scope != nil:
+		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
+	case f.Paused != nil:
+		term = core.QueueStatusTerm(*f.Paused)
+	}
+	return page(ctx, q.e.store, core.KindQueue, term, p, func(q core.Queue) bool {
+		return f.Paused == nil || q.Paused == *f.Paused
+	})
+}
+
+// ask sends an event to a queue, and gives what it was answered and the queue's header
+// afterwards. linger is how long to wait for the answer when ctx has ended.
+func (q Queues) ask(ctx context.Context, queue effects.Ref, ev core.QueueEvent, linger time.Duration) (core.Result, core.State, error) {
+	rep, err := q.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{input(ctx, queue, ev)}, Want: queue, Linger: linger})
+	if err != nil {
+		return core.Result{}, nil, err
+	}
+	s, err := rep.Answer()
+	return rep.Result, s, notFound(err)
+}
+
+// tell sends an event to a queue, and gives what it was answered.
+func (q Queues) tell(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.Result, error) {
+	res, _, err := q.ask(ctx, queue, ev, 0)
+	return res, err
+}
+
+// change sends an event to a queue, and gives its header afterwards.
+func (q Queues) change(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.Queue, error) {
+	_, s, err := q.ask(ctx, queue, ev, 0)
+	header, _ := s.(core.Queue)
+	return header, err
+}

@@ -1,0 +1,93 @@
+package replay_test
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+// The databases in testdata/written-by-COMMIT were left by the crash suites and, for
+// queues and locks, by the daemon of that commit, whose core had the same version: what
+// a later commit replays of them must be the same to the byte.
+func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "written-by-*", "*.db.gz"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	found := map[effects.Kind]bool{}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			st := unpacked(t, path)
+			rep, err := replay.Verify(t.Context(), st, replay.Options{})
+			require.NoError(t, err)
+			assert.Empty(t, rep.Divergences)
+			assert.Equal(t, map[string]uint64{}, rep.OtherCores, "the version of core")
+			assert.NotZero(t, rep.Inputs)
+			problems, err := st.Check(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, problems)
+			for _, kind := range kindsIn(t, st) {
+				found[kind] = true
+			}
+		})
+	}
+	for _, kind := range []effects.Kind{
+		core.KindAction, core.KindRecurring, core.KindOccurrence, core.KindDedup, core.KindPipeline, core.KindQueue,
+		core.KindQueueItem, core.KindQueueKey, core.KindQueueDedup, core.KindTask, core.KindStrategy, core.KindWorker, core.KindLock,
+		core.KindSemaphore, core.KindBus, core.KindJob, core.KindOrchestrator, core.KindScheduler,
+	} {
+		assert.True(t, found[kind], "no database has any %s", kind)
+	}
+}
+
+// unpacked opens a copy of a packed database.
+func unpacked(t *testing.T, path string) *bolt.Store {
+	t.Helper()
+	packed, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, packed.Close()) }()
+	in, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	name := filepath.Join(t.TempDir(), "orrery.db")
+	out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	_, err = io.Copy(out, in)
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	st, err := bolt.Open(name, bolt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
+}
+
+// kindsIn lists the kinds of machines whose inputs stand in the journal, and those of
+// the records that are stored.
+func kindsIn(t *testing.T, st store.Store) (kinds []effects.Kind) {
+	t.Helper()
+	require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+		if err := tx.Journal(0, func(_ uint64, raw []byte) error {
+			entry, err := core.DecodeEntry(raw)
+			for _, in := range entry.Inputs {
+				kinds = append(kinds, in.To.Kind)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		return tx.Records(func(r store.Record) error {
+			kinds = append(kinds, r.Kind)
+			return nil
+		})
+	}))
+	return kinds
+}

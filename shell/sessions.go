@@ -1,0 +1,190 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// SessionObserver looks at terminal sessions: the watcher turns what it sees
+// into the heartbeats of tasks.
+type SessionObserver interface {
+	// Observe tells of each of the sessions how it is. One that is not there is not
+	// alive. It must be safe for concurrent use.
+	Observe(ctx context.Context, sessions []string) ([]SessionObservation, error)
+}
+
+// SessionObservation is what was seen of a session.
+type SessionObservation struct {
+	Session  string
+	Alive    bool
+	ExitCode *int          // of one that ended, if known
+	Signal   string        // that ended it, if one did
+	IdleFor  time.Duration // since its screen last changed
+	Changed  bool          // since the last look
+	Tail     string        // the end of its screen
+}
+
+// watcher sends the heartbeats of the tasks whose sessions live on this machine.
+type watcher struct {
+	e    *Engine
+	sent map[uuid.UUID]beat
+}
+
+// beat is the last heartbeat that was sent for a task.
+type beat struct {
+	session string
+	at      time.Time // by the steady clock
+	status  core.Liveness
+}
+
+// watchSessions looks at the sessions of all tasks that run or are stuck, until ctx ends.
+func (e *Engine) watchSessions(ctx context.Context) {
+	w := &watcher{e: e, sent: make(map[uuid.UUID]beat)}
+	for {
+		timer, stop := e.o.Clock.Timer(e.o.WatchEvery)
+		select {
+		case <-timer:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+		if err := w.look(ctx); err != nil && ctx.Err() == nil {
+			e.log.Error("watching sessions failed; trying again", "error", err)
+		}
+	}
+}
+
+// look observes once.
+func (w *watcher) look(ctx context.Context) error {
+	tasks, err := w.tasks(ctx)
+	if err != nil || len(tasks) == 0 {
+		clear(w.sent)
+		return err
+	}
+	names := make([]string, 0, len(tasks))
+	bySession := make(map[string]core.Task, len(tasks))
+	for _, t := range tasks {
+		names = append(names, t.SessionID)
+		bySession[t.SessionID] = t
+	}
+	seen, err := w.e.o.Sessions.Observe(ctx, names)
+	if err != nil {
+		return fmt.Errorf("observe %d sessions: %w", len(names), err)
+	}
+	sent := make(map[uuid.UUID]beat, len(tasks))
+	var wg sync.WaitGroup
+	for _, o := range seen {
+		t, ok := bySession[o.Session]
+		if !ok {
+			continue
+		}
+		last := w.sent[t.ID]
+		if last.session != t.SessionID {
+			last = beat{session: t.SessionID}
+		}
+		ev := heartbeatOf(o)
+		if !w.worthwhile(t, o, ev, last) {
+			sent[t.ID] = last
+			continue
+		}
+		sent[t.ID] = beat{session: t.SessionID, at: w.e.o.Clock.Steady(), status: ev.Status}
+		wg.Go(func() { // at once: they are committed together
+			_, err := w.e.Send(WithActor(ctx, "watcher"), t.Ref(), ev)
+			if err != nil && ctx.Err() == nil {
+				w.e.log.Debug("heartbeat not taken", "task", t.ID, "error", err)
+			}
+		})
+	}
+	wg.Wait()
+	w.sent = sent
+	return nil
+}
+
+// worthwhile reports whether the heartbeat would tell the task something: a
+// change, or, from time to time, that all is as it was. Each one is a commit and
+// a line of the journal.
+func (w *watcher) worthwhile(t core.Task, o SessionObservation, ev core.TaskHeartbeat, last beat) bool {
+	idle := o.IdleFor.Milliseconds() > t.Config.IdleTimeoutMS
+	every := time.Duration(min(t.Config.HeartbeatTimeoutMS, t.Config.IdleTimeoutMS)) * time.Millisecond / 3
+	switch {
+	case last.at.IsZero(), ev.Status == core.LivenessSessionDead, ev.Status != last.status && (t.State.Type == core.TaskStuck || idle):
+		return true
+	case t.State.Type == core.TaskStuck:
+		return ev.Status == core.LivenessActive
+	}
+	return w.e.o.Clock.Steady().Sub(last.at) >= every
+}
+
+// heartbeatOf says to a task what was seen of its session.
+func heartbeatOf(o SessionObservation) core.TaskHeartbeat {
+	ev := core.TaskHeartbeat{Session: o.Session, Output: o.Tail, IdleMS: o.IdleFor.Milliseconds()}
+	switch {
+	case !o.Alive:
+		ev.Status = core.LivenessSessionDead
+		if o.ExitCode != nil {
+			code := int32(*o.ExitCode)
+			ev.ExitCode = &code
+		}
+	case o.Changed:
+		ev.Status, ev.IdleMS = core.LivenessActive, 0
+	default:
+		ev.Status = core.LivenessIdle
+	}
+	return ev
+}
+
+// tasks lists those that have a session which was spawned.
+func (w *watcher) tasks(ctx context.Context) ([]core.Task, error) {
+	var out []core.Task
+	err := w.e.store.View(ctx, func(tx store.ReadTx) error {
+		for _, status := range []core.TaskStateType{core.TaskRunning, core.TaskStuck} {
+			from := store.Cursor{}
+			for {
+				page, err := tx.Scan(core.KindTask, core.StatusTerm(core.StatusType(status)), from, false, 256)
+				if err != nil {
+					return err
+				}
+				for _, c := range page {
+					from = c
+					rec, err := tx.Get(core.KindTask, c.ID)
+					if err != nil {
+						continue // set aside by the loop when it meets it
+					}
+					s, err := core.DecodeState(core.KindTask, rec.State)
+					if t, ok := s.(core.Task); err == nil && ok && watched(t) {
+						out = append(out, t)
+					}
+				}
+				if len(page) < 256 {
+					break
+				}
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// watched reports whether the task's session is there to be looked at: it was
+// spawned, and nothing is being done to it.
+func watched(t core.Task) bool {
+	if t.SessionID == "" || !t.Spawned {
+		return false
+	}
+	for _, e := range core.Outstanding(t) {
+		switch e.(type) {
+		case effects.Spawn, effects.Kill:
+			return false
+		}
+	}
+	return true
+}
