@@ -111,35 +111,45 @@ func (t *orchestratorTransition) awaitsPod(attempt uint32) bool {
 	return waits && attempt == t.RetryAttempt && t.Exit.To == ""
 }
 
-// podCreated notes what is known of a pod that does not run yet.
-func (t *orchestratorTransition) podCreated(e PodCreated) {
-	pod := e.Pod.bounded()
+// concernsPod reports whether the event is about the pod that the run waits for. If
+// another pod has replaced that one, the run has lost it; any other event is refused.
+func (t *orchestratorTransition) concernsPod(attempt uint32, pod Pod) bool {
 	switch {
-	case !t.awaitsPod(e.Attempt):
+	case !t.awaitsPod(attempt):
 		t.refuseNow()
 	case t.Pod.replacedBy(pod):
 		t.podReplaced(pod)
-	case t.State != OrchestratorContainerCreating || t.Pod == pod:
-		t.refuseNow()
 	default:
-		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		return true
 	}
+	return false
+}
+
+// podCreated notes what is known of a pod that does not run yet.
+func (t *orchestratorTransition) podCreated(e PodCreated) {
+	pod := e.Pod.bounded()
+	if !t.concernsPod(e.Attempt, pod) {
+		return
+	}
+	if t.State != OrchestratorContainerCreating || t.Pod == pod {
+		t.refuseNow()
+		return
+	}
+	t.Pod, t.UpdatedAt = pod, t.clock.Now
 }
 
 // podRunning: container_creating → running.
 func (t *orchestratorTransition) podRunning(e PodRunning) {
 	pod := e.Pod.bounded()
-	switch {
-	case !t.awaitsPod(e.Attempt):
-		t.refuseNow()
-	case t.Pod.replacedBy(pod):
-		t.podReplaced(pod)
-	case t.State != OrchestratorContainerCreating:
-		t.refuseNow()
-	default:
-		t.Pod = pod
-		t.startRunning()
+	if !t.concernsPod(e.Attempt, pod) {
+		return
 	}
+	if t.State != OrchestratorContainerCreating {
+		t.refuseNow()
+		return
+	}
+	t.Pod = pod
+	t.startRunning()
 }
 
 // startRunning: container_creating → running. If the creation was not answered yet,
