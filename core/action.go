@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -181,57 +180,6 @@ type RunPolicy struct {
 // Timeout gives the time limit of one run; 0: the tool's own.
 func (p RunPolicy) Timeout() time.Duration { return durationMS(p.TimeoutMS) }
 
-// ActionEvent is an event of [Action]. The set is closed.
-//
-//sumtype:decl
-type ActionEvent interface {
-	Event
-	actionEvent()
-}
-
-type (
-	// ActionCreate makes an action. The id must be new.
-	ActionCreate struct{ Spec ActionSpec }
-	// ActionDue says that the action's time has come.
-	ActionDue struct{}
-	// ActionTrigger runs a pending action now, whatever its time.
-	ActionTrigger struct{}
-	// ActionCancel ends an action that is pending or running.
-	ActionCancel struct{ Reason string }
-	// ActionComplete answers a run that succeeded.
-	ActionComplete struct {
-		Run    uint32
-		Result json.RawMessage
-	}
-	// ActionFail answers a run that failed. A Result that cannot be stored is left
-	// out.
-	ActionFail struct {
-		Run    uint32
-		Reason string
-		Result json.RawMessage // what the tool gave nevertheless; may be empty
-	}
-	// ActionInterrupt says that a run's holder is gone, so that nobody knows how
-	// far it came (A9).
-	ActionInterrupt struct {
-		Run    uint32
-		Reason string
-	}
-	// ActionHandBack gives back a run that certainly was not begun.
-	ActionHandBack struct{ Run uint32 }
-	// ActionExpire ends the retention of a finished action.
-	ActionExpire struct{}
-)
-
-func (ActionCreate) actionEvent()    {}
-func (ActionDue) actionEvent()       {}
-func (ActionTrigger) actionEvent()   {}
-func (ActionCancel) actionEvent()    {}
-func (ActionComplete) actionEvent()  {}
-func (ActionFail) actionEvent()      {}
-func (ActionInterrupt) actionEvent() {}
-func (ActionHandBack) actionEvent()  {}
-func (ActionExpire) actionEvent()    {}
-
 // Apply carries out one transition.
 func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 	if create, ok := e.(ActionCreate); ok {
@@ -340,7 +288,7 @@ func (a Action) start(c Clock) (Action, []effects.Effect) {
 	a.Attempt++
 	a.Status = Status{Type: StatusRunning}
 	a.StartedAt, a.FinishedAt, a.UpdatedAt = c.Now, 0, c.Now
-	return a, []effects.Effect{effects.RunTool{Run: a.Run, Tool: a.ToolName}}
+	return a, []effects.Effect{a.runTool()}
 }
 
 // answers reports whether an answer with that run belongs to what runs now.
@@ -358,15 +306,6 @@ func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
 		return a.finish(Status{Type: StatusFailed, Reason: fmt.Sprintf("the tool's result is not valid JSON of at most %d levels", MaxJSONDepth)}, c)
 	}
 	return a.finish(Status{Type: StatusCompleted, Result: result}, c)
-}
-
-// result gives what is kept of the result.
-func (e ActionFail) result() json.RawMessage {
-	result := trimJSON(e.Result)
-	if len(result) == 0 || string(result) == "null" || !storable(result) || !utf8.Valid(result) {
-		return nil
-	}
-	return result
 }
 
 // interrupt: running → pending again where the policy says retry and attempts
@@ -504,6 +443,31 @@ func (a Action) Ref() effects.Ref {
 	}
 	return effects.Ref{Kind: KindAction, ID: a.ID}
 }
+
+// endedAt: see [EndedAt].
+func (a Action) endedAt() (Time, bool) { return a.UpdatedAt, a.Status.Type.Terminal() }
+
+// outstanding: see [Outstanding].
+func (a Action) outstanding() []effects.Outer {
+	if a.Status.Type != StatusRunning {
+		return nil
+	}
+	return []effects.Outer{a.runTool()}
+}
+
+// outstandingEffect: see [OutstandingEffect].
+func (a Action) outstandingEffect(n uint32) effects.Outer {
+	if !a.answers(n) {
+		return nil
+	}
+	return a.runTool()
+}
+
+// runTool is the effect that carries out the present run.
+func (a Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, Tool: a.ToolName} }
+
+// pacedWith: see [PacedWith].
+func (a Action) pacedWith() bool { return a.Occurrence != uuid.Nil }
 
 // Deadline is the trigger's key time while the action is pending.
 func (a Action) Deadline() Time {

@@ -59,108 +59,36 @@ type (
 	}
 )
 
-// EventType gives the discriminator.
-func (ChildEnded) EventType() string { return "child_ended" }
-
-// EventType gives the discriminator.
-func (EffectDone) EventType() string { return "effect_done" }
-
-// EventType gives the discriminator.
-func (EffectFailed) EventType() string { return "effect_failed" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (ChildEnded) EventType() string        { return "child_ended" }
+func (EffectDone) EventType() string        { return "effect_done" }
+func (EffectFailed) EventType() string      { return "effect_failed" }
 func (EffectInterrupted) EventType() string { return "effect_interrupted" }
+func (EffectHandedBack) EventType() string  { return "effect_handed_back" }
+func (Granted) EventType() string           { return "granted" }
+func (Lost) EventType() string              { return "lost" }
 
-// EventType gives the discriminator.
-func (EffectHandedBack) EventType() string { return "effect_handed_back" }
-
-// EventType gives the discriminator.
-func (Granted) EventType() string { return "granted" }
-
-// EventType gives the discriminator.
-func (Lost) EventType() string { return "lost" }
-
-// AppendJSON appends the journal form.
-func (e ChildEnded) AppendJSON(b []byte) []byte {
+func (e ChildEnded) stored() Event {
 	e.Result, e.Reason = storedResult(e.Result), validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e EffectDone) AppendJSON(b []byte) []byte {
+func (e EffectDone) stored() Event {
 	e.Result = storedResult(e.Result)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e EffectFailed) AppendJSON(b []byte) []byte {
+func (e EffectFailed) stored() Event {
 	e.Result, e.Reason = storedResult(e.Result), validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e EffectInterrupted) AppendJSON(b []byte) []byte {
+func (e EffectInterrupted) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e EffectHandedBack) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e Granted) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e Lost) AppendJSON(b []byte) []byte {
+func (e Lost) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
-}
-
-// decodeShared reads an event that several machines take; nil where the type is
-// none of those that this one takes.
-func decodeShared[E Event](typ string, b []byte) (Event, error) {
-	e, err := decodeAnyShared(typ, b)
-	if own, ok := e.(E); ok {
-		return own, err
-	}
-	return nil, nil
-}
-
-func decodeAnyShared(typ string, b []byte) (Event, error) {
-	switch typ {
-	case ChildEnded{}.EventType():
-		return decodeAs[ChildEnded](b)
-	case EffectDone{}.EventType():
-		return decodeAs[EffectDone](b)
-	case EffectFailed{}.EventType():
-		return decodeAs[EffectFailed](b)
-	case EffectInterrupted{}.EventType():
-		return decodeAs[EffectInterrupted](b)
-	case EffectHandedBack{}.EventType():
-		return decodeAs[EffectHandedBack](b)
-	case Granted{}.EventType():
-		return decodeAs[Granted](b)
-	case Lost{}.EventType():
-		return decodeAs[Lost](b)
-	}
-	return nil, nil
-}
-
-// decodeAs reads an event whose members are its exported fields.
-func decodeAs[E Event](b []byte) (Event, error) {
-	var e E
-	err := json.Unmarshal(b, &e)
-	return e, err
-}
-
-// appendEvent appends an event whose members are its exported fields.
-func appendEvent(b []byte, typ string, e any) []byte {
-	fields, err := json.Marshal(e)
-	if err != nil || len(fields) <= 2 { // a payload that is not JSON: keep the event readable, it will be refused
-		return bare(b, typ)
-	}
-	b = append(b, `{"type":"`...)
-	b = append(b, typ...)
-	b = append(b, '"', ',')
-	return append(b, fields[1:]...)
+	return e
 }

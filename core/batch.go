@@ -74,7 +74,7 @@ type Batch struct {
 	hops     int         // of the delivery that is being made
 	serving  effects.Ref // its receiver
 	undo     []undone
-	waking   map[effects.Ref]bool      // workers whose wake is on its way
+	waking   map[effects.Ref]bool      // machines whose wake is on its way
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
 }
@@ -146,9 +146,9 @@ func (t *Batch) Clock() Clock { return t.clock }
 func (t *Batch) Apply(in Input) (Result, error) {
 	t.clock.Step = t.seq<<stepBits + t.taken
 	res, err := t.attempt(in)
-	if _, due := in.Event.(RecurringDue); due && errors.Is(err, errHalf) {
+	if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok && errors.Is(err, errHalf) {
 		refused := res.Refused
-		in.Event = RecurringDue{Refusal: refused.Reason}
+		in.Event = due.afterRefusal(refused.Reason)
 		res, err = t.attempt(in)
 		res.Refused = refused
 	}
@@ -168,15 +168,8 @@ var errHalf = errors.New("the dispatch was refused")
 // record, the claim of its dedup key, the action, and the word that the key is
 // held.
 func belongsToDispatch(e Event) bool {
-	switch e := e.(type) {
-	case ActionCreate:
-		return e.Spec.Owner.IsZero() // an owner is told of the refusal instead
-	case DedupClaim, OccurrenceDeduplicate, RecurringDeduplicated:
-		return true
-	case OccurrenceRecord:
-		return e.Occurrence.Verdict == VerdictDispatched
-	}
-	return false
+	d, ok := e.(interface{ belongsToDispatch() bool })
+	return ok && d.belongsToDispatch()
 }
 
 // attempt runs one input, and undoes it where it fails or comes to nothing.
@@ -217,7 +210,7 @@ func (t *Batch) run(in Input) (res Result, err error) {
 
 func (t *Batch) deliver(d delivery, res *Result) error {
 	t.hops, t.serving = d.hops, d.to
-	if _, ok := d.event.(WorkerWake); ok {
+	if isWake(d.event) {
 		delete(t.waking, d.to)
 	}
 	s, err := t.slot(d.to)
@@ -268,34 +261,53 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	return nil
 }
 
-// giveBack releases a lock, or slots of a semaphore, that was granted to a
-// machine which does not want it any more, or is gone: nobody else would.
+// step carries out one transition. A machine whose parts are records of their own
+// looks them up in the batch, and changes them there.
+func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
+	if whole, ok := s.(interface {
+		applyIn(t *Batch, e Event) (State, []effects.Effect, error)
+	}); ok {
+		return whole.applyIn(t, e)
+	}
+	next, effs := s.apply(e, t.clock)
+	return next, effs, nil
+}
+
+// giveBack gives back what a machine has granted to one that does not want it any
+// more, or is gone: nobody else would.
 func (t *Batch) giveBack(d delivery) {
 	g, ok := d.event.(Granted)
-	if !ok {
-		return
-	}
-	owner := Owner{Ref: d.to, N: g.N}
-	switch d.from.Kind {
-	case KindLock:
-		t.send(d.to, d.from, LockRelease{Owner: owner, Token: g.Token})
-	case KindSemaphore:
-		t.send(d.to, d.from, SemaphoreRelease{Owner: owner, Token: g.Token})
+	if release := kinds[d.from.Kind].release; ok && release != nil {
+		t.send(d.to, d.from, release(Owner{Ref: d.to, N: g.N}, g.Token))
 	}
 }
 
-// send queues an event for another machine.
+// send queues an event for another machine. While a wake is on its way to a
+// machine, a second one would tell it nothing: a thousand items that come back at
+// once would otherwise leave room for ten wakes each, see [MaxDeliveries].
 func (t *Batch) send(from, to effects.Ref, e Event) {
+	if isWake(e) {
+		if t.waking[to] {
+			return
+		}
+		if t.waking == nil {
+			t.waking = make(map[effects.Ref]bool)
+		}
+		t.waking[to] = true
+	}
 	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops})
+}
+
+// isWake reports whether an event only tells a machine to look around.
+func isWake(e Event) bool {
+	_, ok := e.(interface{ wakes() })
+	return ok
 }
 
 // ownerOf gives who waits for the machine that the event is to make.
 func ownerOf(e Event) Owner {
-	switch e := e.(type) {
-	case ActionCreate:
-		return e.Spec.Owner
-	case interface{ owner() Owner }:
-		return e.owner()
+	if make, ok := e.(interface{ owner() Owner }); ok {
+		return make.owner()
 	}
 	return Owner{}
 }
@@ -308,6 +320,16 @@ func refusal(effs []effects.Effect) *effects.Refused {
 		return &r
 	}
 	return nil
+}
+
+// rollback undoes the changes since the mark.
+func (t *Batch) rollback(mark int) {
+	for i := len(t.undo) - 1; i >= mark; i-- {
+		u := t.undo[i]
+		u.slot.now, u.slot.changed = u.now, u.changed
+		t.place(u.slot.now)
+	}
+	t.undo = t.undo[:mark]
 }
 
 func (t *Batch) slot(ref effects.Ref) (*slot, error) {

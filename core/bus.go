@@ -71,14 +71,10 @@ func (BusSubscribe) busEvent()   {}
 func (BusUnsubscribe) busEvent() {}
 func (BusPublish) busEvent()     {}
 
-// EventType gives the discriminator.
-func (BusSubscribe) EventType() string { return typeSubscribe }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (BusSubscribe) EventType() string   { return typeSubscribe }
 func (BusUnsubscribe) EventType() string { return typeUnsubscribe }
-
-// EventType gives the discriminator.
-func (BusPublish) EventType() string { return typePublish }
+func (BusPublish) EventType() string     { return typePublish }
 
 const (
 	typeSubscribe   = "subscribe"
@@ -86,19 +82,14 @@ const (
 	typePublish     = "publish"
 )
 
-// AppendJSON appends the journal form.
-func (e BusSubscribe) AppendJSON(b []byte) []byte {
+func (e BusSubscribe) stored() Event {
 	e.Subscriber = e.Subscriber.normalised()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e BusUnsubscribe) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e BusPublish) AppendJSON(b []byte) []byte {
+func (e BusPublish) stored() Event {
 	e.Data = storedResult(e.Data)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
 // Apply carries out one transition.
@@ -248,14 +239,7 @@ func (s Bus) refuse(e Event, code effects.Code, reason string) []effects.Effect 
 	return refused(BusRef(), e, code, reason)
 }
 
-func decodeBusEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case BusSubscribe{}.EventType():
-		return decodeAs[BusSubscribe](b)
-	case BusUnsubscribe{}.EventType():
-		return decodeAs[BusUnsubscribe](b)
-	case BusPublish{}.EventType():
-		return decodeAs[BusPublish](b)
-	}
-	return decodeShared[BusEvent](typ, b)
+// busEvents are the events of Bus, as the journal has them.
+var busEvents = []eventType{
+	event[BusSubscribe](), event[BusUnsubscribe](), event[BusPublish](),
 }

@@ -239,7 +239,7 @@ func TestRoutingGivesTheSameAfterTheStoredForms(t *testing.T) {
 		e := effs[0].(effects.Emit).Event
 		stored, err := core.DecodeState(core.KindBus, bus.AppendJSON(nil))
 		require.NoError(t, err)
-		journaled, err := core.DecodeEvent(core.KindBus, publish.AppendJSON(nil))
+		journaled, err := core.DecodeEvent(core.KindBus, core.AppendEvent(nil, publish))
 		require.NoError(t, err)
 		_, again := core.Bus{}.Apply(journaled.(core.BusEvent), core.Clock{Now: start})
 		require.Equal(t, e, again[0].(effects.Emit).Event)

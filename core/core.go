@@ -47,8 +47,6 @@ type Clock struct {
 // a sealed interface such as [ActionEvent].
 type Event interface {
 	effects.Message
-	// AppendJSON appends the event's journal form: an object that holds "type".
-	AppendJSON(b []byte) []byte
 }
 
 // State is the state of one machine of any kind, as the kernel and the shell
@@ -67,25 +65,6 @@ type State interface {
 	// apply carries out one transition. An event of another machine is refused.
 	apply(e Event, c Clock) (State, []effects.Effect)
 }
-
-// Kinds of machines.
-const (
-	KindAction       effects.Kind = "action"
-	KindRecurring    effects.Kind = "recurring"
-	KindOccurrence   effects.Kind = "occurrence"
-	KindDedup        effects.Kind = "dedup"
-	KindPipeline     effects.Kind = "pipeline"
-	KindQueue        effects.Kind = "queue"
-	KindTask         effects.Kind = "task"
-	KindStrategy     effects.Kind = "strategy"
-	KindWorker       effects.Kind = "worker"
-	KindLock         effects.Kind = "lock"
-	KindSemaphore    effects.Kind = "semaphore"
-	KindBus          effects.Kind = "bus"
-	KindJob          effects.Kind = "job"
-	KindOrchestrator effects.Kind = "orchestrator"
-	KindScheduler    effects.Kind = "scheduler"
-)
 
 // TermAll is the list term of all machines of a kind.
 const TermAll = "all"

@@ -48,13 +48,15 @@ type DedupEvent interface {
 type (
 	// DedupClaim asks for the creation of an action under its dedup key.
 	DedupClaim struct {
-		Create ActionSpec
+		Create ActionSpec `json:"create"`
 		// LastExecutedAt is what the recurring action, if it is one that asks, goes
 		// back to where the key is held.
-		LastExecutedAt Time
+		LastExecutedAt Time `json:"last_executed_at"`
 	}
 	// DedupRelease says that the holder has ended.
-	DedupRelease struct{ Holder uuid.UUID }
+	DedupRelease struct {
+		Holder uuid.UUID `json:"holder"`
+	}
 )
 
 func (DedupClaim) dedupEvent()   {}
@@ -131,3 +133,29 @@ func (d Dedup) apply(e Event, c Clock) (State, []effects.Effect) {
 func (d Dedup) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindDedup, ID: d.ID}, e, code, reason)
 }
+
+func (DedupClaim) belongsToDispatch() bool { return true }
+
+// EventType gives the discriminator in the journal.
+func (DedupClaim) EventType() string   { return typeClaim }
+func (DedupRelease) EventType() string { return typeRelease }
+
+// dedupEvents are the events of a dedup key, as the journal has them.
+var dedupEvents = []eventType{
+	event[DedupClaim](), event[DedupRelease](),
+}
+
+func (e DedupClaim) appendFields(o object) object {
+	o.key("create")
+	o.b = e.Create.AppendJSON(o.b)
+	o.time("last_executed_at", e.LastExecutedAt)
+	return o
+}
+
+func (e DedupRelease) appendFields(o object) object {
+	o.id("holder", e.Holder)
+	return o
+}
+
+// AppendJSON appends the stored form.
+func (d Dedup) AppendJSON(b []byte) []byte { return appendMarshaled(b, d) }

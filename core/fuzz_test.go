@@ -17,7 +17,7 @@ func pick(n byte) effects.Kind { return kinds[int(n)%len(kinds)] }
 func FuzzDecodeEvent(f *testing.F) {
 	for i, kind := range kinds {
 		for _, e := range goldenEvents()[kind] {
-			f.Add(byte(i), e.AppendJSON(nil))
+			f.Add(byte(i), core.AppendEvent(nil, e))
 		}
 	}
 	f.Fuzz(func(t *testing.T, n byte, b []byte) {

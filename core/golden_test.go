@@ -163,7 +163,7 @@ func TestTheJournalFormsOfTheEventsAreTheGoldenOnes(t *testing.T) {
 	for _, kind := range kinds {
 		var lines [][]byte
 		for _, e := range goldenEvents()[kind] {
-			lines = append(lines, e.AppendJSON(nil))
+			lines = append(lines, core.AppendEvent(nil, e))
 		}
 		for i, line := range golden(t, "event_"+string(kind)+".jsonl", lines) {
 			e, err := core.DecodeEvent(kind, line)

@@ -88,109 +88,55 @@ type JobTriggered struct {
 // AppendJSON appends it as JSON.
 func (t JobTriggered) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
-// EventType gives the discriminator.
-func (JobApply) EventType() string { return "apply" }
-
-// EventType gives the discriminator.
-func (JobDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (JobTrigger) EventType() string { return "trigger" }
-
-// EventType gives the discriminator.
-func (JobPause) EventType() string { return "pause" }
-
-// EventType gives the discriminator.
-func (JobResume) EventType() string { return "resume" }
-
-// EventType gives the discriminator.
-func (JobDelete) EventType() string { return "delete" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (JobApply) EventType() string    { return "apply" }
+func (JobDue) EventType() string      { return typeDue }
+func (JobTrigger) EventType() string  { return "trigger" }
+func (JobPause) EventType() string    { return "pause" }
+func (JobResume) EventType() string   { return "resume" }
+func (JobDelete) EventType() string   { return "delete" }
 func (JobSkipNext) EventType() string { return "skip_next" }
-
-// EventType gives the discriminator.
-func (JobKill) EventType() string { return "kill" }
-
-// EventType gives the discriminator.
-func (JobAdmit) EventType() string { return "admit" }
-
-// EventType gives the discriminator.
+func (JobKill) EventType() string     { return "kill" }
+func (JobAdmit) EventType() string    { return "admit" }
 func (JobRunEnded) EventType() string { return "run_ended" }
 
-// AppendJSON appends the journal form.
-func (e JobApply) AppendJSON(b []byte) []byte {
+func (e JobApply) stored() Event {
 	e.Spec = e.Spec.withDefaults()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e JobTrigger) AppendJSON(b []byte) []byte {
+func (e JobTrigger) stored() Event {
 	e.By, e.DedupKey = validText(e.By), validText(e.DedupKey)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobPause) AppendJSON(b []byte) []byte {
+func (e JobPause) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobResume) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e JobDelete) AppendJSON(b []byte) []byte {
+func (e JobDelete) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobSkipNext) AppendJSON(b []byte) []byte {
+func (e JobSkipNext) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobKill) AppendJSON(b []byte) []byte {
+func (e JobKill) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e JobAdmit) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e JobRunEnded) AppendJSON(b []byte) []byte {
+func (e JobRunEnded) stored() Event {
 	e.Error = validText(e.Error)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-func decodeJobEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case JobApply{}.EventType():
-		return decodeAs[JobApply](b)
-	case JobDue{}.EventType():
-		return JobDue{}, nil
-	case JobTrigger{}.EventType():
-		return decodeAs[JobTrigger](b)
-	case JobPause{}.EventType():
-		return decodeAs[JobPause](b)
-	case JobResume{}.EventType():
-		return JobResume{}, nil
-	case JobDelete{}.EventType():
-		return decodeAs[JobDelete](b)
-	case JobSkipNext{}.EventType():
-		return decodeAs[JobSkipNext](b)
-	case JobKill{}.EventType():
-		return decodeAs[JobKill](b)
-	case JobAdmit{}.EventType():
-		return decodeAs[JobAdmit](b)
-	case JobRunEnded{}.EventType():
-		return decodeAs[JobRunEnded](b)
-	}
-	return decodeShared[JobEvent](typ, b)
+// jobEvents are the events of Job, as the journal has them.
+var jobEvents = []eventType{
+	event[JobApply](), event[JobDue](), event[JobTrigger](), event[JobPause](), event[JobResume](), event[JobDelete](),
+	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](),
 }

@@ -53,7 +53,7 @@ func (in Input) appendJSON(b []byte) []byte {
 		o.num("ack", uint64(in.Ack))
 	}
 	o.key("event")
-	o.b = in.Event.AppendJSON(o.b)
+	o.b = AppendEvent(o.b, in.Event)
 	return o.end()
 }
 

@@ -53,41 +53,18 @@ func (LockRenew) lockEvent()   {}
 func (LockDue) lockEvent()     {}
 func (LockBreak) lockEvent()   {}
 
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
 func (LockAcquire) EventType() string { return typeAcquire }
-
-// EventType gives the discriminator.
 func (LockRelease) EventType() string { return typeRelease }
-
-// EventType gives the discriminator.
-func (LockRenew) EventType() string { return typeRenew }
-
-// EventType gives the discriminator.
-func (LockDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (LockBreak) EventType() string { return typeBreak }
+func (LockRenew) EventType() string   { return typeRenew }
+func (LockDue) EventType() string     { return typeDue }
+func (LockBreak) EventType() string   { return typeBreak }
 
 const (
 	typeAcquire = "acquire"
 	typeRenew   = "renew"
 	typeBreak   = "break"
 )
-
-// AppendJSON appends the journal form.
-func (e LockAcquire) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e LockRelease) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e LockRenew) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e LockDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e LockBreak) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // owner is who is told where the lock is refused.
 func (e LockAcquire) owner() Owner { return e.Owner }
@@ -104,18 +81,7 @@ func (e LockBreak) validate() error {
 	return errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))
 }
 
-func decodeLockEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case LockAcquire{}.EventType():
-		return decodeAs[LockAcquire](b)
-	case LockRelease{}.EventType():
-		return decodeAs[LockRelease](b)
-	case LockRenew{}.EventType():
-		return decodeAs[LockRenew](b)
-	case LockDue{}.EventType():
-		return LockDue{}, nil
-	case LockBreak{}.EventType():
-		return decodeAs[LockBreak](b)
-	}
-	return decodeShared[LockEvent](typ, b)
+// lockEvents are the events of Lock, as the journal has them.
+var lockEvents = []eventType{
+	event[LockAcquire](), event[LockRelease](), event[LockRenew](), event[LockDue](), event[LockBreak](),
 }

@@ -19,7 +19,14 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-func encoded(v interface{ AppendJSON([]byte) []byte }) string { return string(v.AppendJSON(nil)) }
+// encoded gives the stored form of a state or a journal entry, or the journal form
+// of an event.
+func encoded(v any) string {
+	if e, ok := v.(core.Event); ok {
+		return string(core.AppendEvent(nil, e))
+	}
+	return string(v.(interface{ AppendJSON(b []byte) []byte }).AppendJSON(nil))
+}
 
 // compacted gives JSON as encoding/json prints what a Marshaler returned.
 func compacted(b []byte) string {
@@ -93,7 +100,7 @@ func plain(s core.State) any {
 // checkEventJSON checks that a journaled event reads back to the same bytes.
 func checkEventJSON(t tb, kind effects.Kind, e core.Event) {
 	t.Helper()
-	b := e.AppendJSON(nil)
+	b := core.AppendEvent(nil, e)
 	decoded, err := core.DecodeEvent(kind, b)
 	require.NoError(t, err, "%s", b)
 	require.IsType(t, e, decoded)
@@ -138,7 +145,7 @@ func TestNoSequenceOfEventsBreaksAnInvariant(t *testing.T) {
 // that has gone through its stored form.
 func reapply(t tb, kind effects.Kind, s core.State, e core.Event, c core.Clock) core.State {
 	t.Helper()
-	event, err := core.DecodeEvent(kind, e.AppendJSON(nil))
+	event, err := core.DecodeEvent(kind, core.AppendEvent(nil, e))
 	require.NoError(t, err)
 	if exists(s) {
 		s, err = core.DecodeState(kind, s.AppendJSON(nil))

@@ -62,17 +62,21 @@ type OccurrenceEvent interface {
 
 type (
 	// OccurrenceRecord records a verdict.
-	OccurrenceRecord struct{ Occurrence Occurrence }
+	OccurrenceRecord struct {
+		Occurrence Occurrence `json:"occurrence"`
+	}
 	// OccurrenceSettle says how the action ended.
 	OccurrenceSettle struct {
-		Outcome    StatusType
-		Reason     string
-		StartedAt  Time
-		FinishedAt Time
+		Outcome    StatusType `json:"outcome"`
+		Reason     string     `json:"reason"`
+		StartedAt  Time       `json:"started_at"`
+		FinishedAt Time       `json:"finished_at"`
 	}
 	// OccurrenceDeduplicate says that the action was not made, since another
 	// one holds its dedup key.
-	OccurrenceDeduplicate struct{ Holder uuid.UUID }
+	OccurrenceDeduplicate struct {
+		Holder uuid.UUID `json:"holder"`
+	}
 	// OccurrenceExpire ends the retention.
 	OccurrenceExpire struct{}
 )
@@ -129,6 +133,11 @@ func (o Occurrence) Ref() effects.Ref {
 	return effects.Ref{Kind: KindOccurrence, ID: o.ID}
 }
 
+// endedAt: see [EndedAt].
+func (o Occurrence) endedAt() (Time, bool) {
+	return max(o.DecidedAt, o.FinishedAt), o.Outcome != "" || o.Verdict != VerdictDispatched
+}
+
 // Deadline is none: an occurrence waits for nothing.
 func (o Occurrence) Deadline() Time { return 0 }
 
@@ -151,3 +160,35 @@ func (o Occurrence) apply(e Event, c Clock) (State, []effects.Effect) {
 func (o Occurrence) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindOccurrence, ID: o.ID}, e, code, reason)
 }
+
+func (e OccurrenceRecord) belongsToDispatch() bool {
+	return e.Occurrence.Verdict == VerdictDispatched
+}
+func (OccurrenceDeduplicate) belongsToDispatch() bool { return true }
+
+// EventType gives the discriminator in the journal.
+func (OccurrenceRecord) EventType() string      { return typeRecord }
+func (OccurrenceSettle) EventType() string      { return typeSettle }
+func (OccurrenceDeduplicate) EventType() string { return typeDeduplicate }
+func (OccurrenceExpire) EventType() string      { return typeExpire }
+
+// occurrenceEvents are the events of an occurrence, as the journal has them.
+var occurrenceEvents = []eventType{
+	event[OccurrenceRecord](), event[OccurrenceSettle](), event[OccurrenceDeduplicate](), event[OccurrenceExpire](),
+}
+
+func (e OccurrenceSettle) appendFields(o object) object {
+	o.str("outcome", string(e.Outcome))
+	o.str("reason", e.Reason)
+	o.time("started_at", e.StartedAt)
+	o.time("finished_at", e.FinishedAt)
+	return o
+}
+
+func (e OccurrenceDeduplicate) appendFields(o object) object {
+	o.id("holder", e.Holder)
+	return o
+}
+
+// AppendJSON appends the stored form.
+func (o Occurrence) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }

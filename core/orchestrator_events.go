@@ -90,136 +90,65 @@ func (EffectHandedBack) orchestratorEvent()       {}
 
 func (e OrchestratorCreate) owner() Owner { return e.Owner }
 
-// EventType gives the discriminator.
-func (OrchestratorCreate) EventType() string { return typeCreate }
-
-// EventType gives the discriminator.
-func (OrchestratorDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (OrchestratorAdmit) EventType() string { return "admit" }
-
-// EventType gives the discriminator.
-func (OrchestratorConfigure) EventType() string { return "configure" }
-
-// EventType gives the discriminator.
-func (OrchestratorCancel) EventType() string { return typeCancel }
-
-// EventType gives the discriminator.
-func (OrchestratorRetry) EventType() string { return "retry" }
-
-// EventType gives the discriminator.
-func (OrchestratorOrphan) EventType() string { return "orphan" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (OrchestratorCreate) EventType() string     { return typeCreate }
+func (OrchestratorDue) EventType() string        { return typeDue }
+func (OrchestratorAdmit) EventType() string      { return "admit" }
+func (OrchestratorConfigure) EventType() string  { return "configure" }
+func (OrchestratorCancel) EventType() string     { return typeCancel }
+func (OrchestratorRetry) EventType() string      { return "retry" }
+func (OrchestratorOrphan) EventType() string     { return "orphan" }
 func (OrchestratorHeartbeats) EventType() string { return "heartbeats" }
+func (PodCreated) EventType() string             { return "pod_created" }
+func (PodRunning) EventType() string             { return "pod_running" }
+func (PodEnded) EventType() string               { return "pod_ended" }
+func (PodLost) EventType() string                { return "pod_lost" }
+func (OrchestratorExpire) EventType() string     { return typeExpire }
 
-// EventType gives the discriminator.
-func (PodCreated) EventType() string { return "pod_created" }
-
-// EventType gives the discriminator.
-func (PodRunning) EventType() string { return "pod_running" }
-
-// EventType gives the discriminator.
-func (PodEnded) EventType() string { return "pod_ended" }
-
-// EventType gives the discriminator.
-func (PodLost) EventType() string { return "pod_lost" }
-
-// EventType gives the discriminator.
-func (OrchestratorExpire) EventType() string { return typeExpire }
-
-// AppendJSON appends the journal form.
-func (e OrchestratorCreate) AppendJSON(b []byte) []byte {
+func (e OrchestratorCreate) stored() Event {
 	e.Spec.Config = e.Spec.Config.withDefaults()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e OrchestratorDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e OrchestratorAdmit) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e OrchestratorConfigure) AppendJSON(b []byte) []byte {
+func (e OrchestratorConfigure) stored() Event {
 	e.Config = e.Config.withDefaults()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e OrchestratorCancel) AppendJSON(b []byte) []byte {
+func (e OrchestratorCancel) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e OrchestratorRetry) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e OrchestratorOrphan) AppendJSON(b []byte) []byte {
+func (e OrchestratorOrphan) stored() Event {
 	e.LastHeartbeat = min(max(e.LastHeartbeat, 0), maxTime)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e OrchestratorHeartbeats) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e PodCreated) AppendJSON(b []byte) []byte {
+func (e PodCreated) stored() Event {
 	e.Pod = e.Pod.bounded()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PodRunning) AppendJSON(b []byte) []byte {
+func (e PodRunning) stored() Event {
 	e.Pod = e.Pod.bounded()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PodEnded) AppendJSON(b []byte) []byte {
+func (e PodEnded) stored() Event {
 	e.Pod = e.Pod.bounded()
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PodLost) AppendJSON(b []byte) []byte {
+func (e PodLost) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e OrchestratorExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodeOrchestratorEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case OrchestratorCreate{}.EventType():
-		return decodeAs[OrchestratorCreate](b)
-	case OrchestratorDue{}.EventType():
-		return OrchestratorDue{}, nil
-	case OrchestratorAdmit{}.EventType():
-		return decodeAs[OrchestratorAdmit](b)
-	case OrchestratorConfigure{}.EventType():
-		return decodeAs[OrchestratorConfigure](b)
-	case OrchestratorCancel{}.EventType():
-		return decodeAs[OrchestratorCancel](b)
-	case OrchestratorRetry{}.EventType():
-		return OrchestratorRetry{}, nil
-	case OrchestratorOrphan{}.EventType():
-		return decodeAs[OrchestratorOrphan](b)
-	case OrchestratorHeartbeats{}.EventType():
-		return decodeAs[OrchestratorHeartbeats](b)
-	case PodCreated{}.EventType():
-		return decodeAs[PodCreated](b)
-	case PodRunning{}.EventType():
-		return decodeAs[PodRunning](b)
-	case PodEnded{}.EventType():
-		return decodeAs[PodEnded](b)
-	case PodLost{}.EventType():
-		return decodeAs[PodLost](b)
-	case OrchestratorExpire{}.EventType():
-		return OrchestratorExpire{}, nil
-	}
-	return decodeShared[OrchestratorEvent](typ, b)
+// orchestratorEvents are the events of Orchestrator, as the journal has them.
+var orchestratorEvents = []eventType{
+	event[OrchestratorCreate](), event[OrchestratorDue](), event[OrchestratorAdmit](), event[OrchestratorConfigure](),
+	event[OrchestratorCancel](), event[OrchestratorRetry](), event[OrchestratorOrphan](), event[OrchestratorHeartbeats](),
+	event[PodCreated](), event[PodRunning](), event[PodEnded](), event[PodLost](), event[OrchestratorExpire](),
+	event[ChildEnded](), event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](),
 }

@@ -143,13 +143,8 @@ func (t *transition) withdraw(pending *PendingEffects) {
 
 // Outstanding lists the outer effects that a machine waits for.
 func Outstanding(s State) []effects.Outer {
-	switch s := s.(type) {
-	case Action:
-		if s.Status.Type == StatusRunning {
-			return []effects.Outer{effects.RunTool{Run: s.Run, Tool: s.ToolName}}
-		}
-	case interface{ outstanding() []effects.Outer }:
-		return s.outstanding()
+	if own, ok := s.(interface{ outstanding() []effects.Outer }); ok {
+		return own.outstanding()
 	}
 	return nil
 }
@@ -157,11 +152,8 @@ func Outstanding(s State) []effects.Outer {
 // OutstandingEffect gives the outer effect with that number that a machine waits for; nil
 // where it waits for none.
 func OutstandingEffect(s State, n uint32) effects.Outer {
-	if a, ok := s.(Action); ok { // the usual case
-		if a.answers(n) {
-			return effects.RunTool{Run: a.Run, Tool: a.ToolName}
-		}
-		return nil
+	if own, ok := s.(interface{ outstandingEffect(n uint32) effects.Outer }); ok {
+		return own.outstandingEffect(n)
 	}
 	for _, e := range Outstanding(s) {
 		if e.Number() == n {

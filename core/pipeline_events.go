@@ -94,44 +94,20 @@ func (EffectHandedBack) pipelineEvent()   {}
 func (Granted) pipelineEvent()            {}
 func (Lost) pipelineEvent()               {}
 
-// EventType gives the discriminator.
-func (PipelineCreate) EventType() string { return typeCreate }
-
-// EventType gives the discriminator.
-func (PipelineStart) EventType() string { return "start" }
-
-// EventType gives the discriminator.
-func (PhaseComplete) EventType() string { return "phase_complete" }
-
-// EventType gives the discriminator.
-func (PhaseFailed) EventType() string { return "phase_failed" }
-
-// EventType gives the discriminator.
-func (PipelineRetry) EventType() string { return "retry" }
-
-// EventType gives the discriminator.
-func (PipelineUnblock) EventType() string { return "unblock" }
-
-// EventType gives the discriminator.
-func (PipelineCancel) EventType() string { return typeCancel }
-
-// EventType gives the discriminator.
-func (PipelineSignal) EventType() string { return "signal" }
-
-// EventType gives the discriminator.
-func (PipelineApprove) EventType() string { return "approve" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (PipelineCreate) EventType() string     { return typeCreate }
+func (PipelineStart) EventType() string      { return "start" }
+func (PhaseComplete) EventType() string      { return "phase_complete" }
+func (PhaseFailed) EventType() string        { return "phase_failed" }
+func (PipelineRetry) EventType() string      { return "retry" }
+func (PipelineUnblock) EventType() string    { return "unblock" }
+func (PipelineCancel) EventType() string     { return typeCancel }
+func (PipelineSignal) EventType() string     { return "signal" }
+func (PipelineApprove) EventType() string    { return "approve" }
 func (PipelineCheckpoint) EventType() string { return "checkpoint" }
-
-// EventType gives the discriminator.
-func (PipelineWatch) EventType() string { return "watch" }
-
-// EventType gives the discriminator.
-func (PipelineDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (PipelineExpire) EventType() string { return typeExpire }
+func (PipelineWatch) EventType() string      { return "watch" }
+func (PipelineDue) EventType() string        { return typeDue }
+func (PipelineExpire) EventType() string     { return typeExpire }
 
 // owner is told where the pipeline cannot be made.
 func (e PipelineCreate) owner() Owner { return e.Spec.Owner }
@@ -139,93 +115,41 @@ func (e PipelineCreate) owner() Owner { return e.Spec.Owner }
 // owner is told where there is no such pipeline.
 func (e PipelineWatch) owner() Owner { return e.Owner }
 
-// AppendJSON appends the journal form.
-func (e PipelineCreate) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e PipelineStart) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e PhaseComplete) AppendJSON(b []byte) []byte {
+func (e PhaseComplete) stored() Event {
 	e.Result = storedResult(e.Result)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PhaseFailed) AppendJSON(b []byte) []byte {
+func (e PhaseFailed) stored() Event {
 	e.Error = validText(e.Error)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PipelineRetry) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e PipelineUnblock) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e PipelineCancel) AppendJSON(b []byte) []byte {
+func (e PipelineCancel) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PipelineSignal) AppendJSON(b []byte) []byte {
+func (e PipelineSignal) stored() Event {
 	e.Payload = storedResult(e.Payload)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PipelineApprove) AppendJSON(b []byte) []byte {
+func (e PipelineApprove) stored() Event {
 	e.By, e.Comment = validText(e.By), validText(e.Comment)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PipelineCheckpoint) AppendJSON(b []byte) []byte {
+func (e PipelineCheckpoint) stored() Event {
 	e.Message = validText(e.Message)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e PipelineWatch) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e PipelineDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e PipelineExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodePipelineEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case PipelineCreate{}.EventType():
-		return decodeAs[PipelineCreate](b)
-	case PipelineStart{}.EventType():
-		return PipelineStart{}, nil
-	case PhaseComplete{}.EventType():
-		return decodeAs[PhaseComplete](b)
-	case PhaseFailed{}.EventType():
-		return decodeAs[PhaseFailed](b)
-	case PipelineRetry{}.EventType():
-		return PipelineRetry{}, nil
-	case PipelineUnblock{}.EventType():
-		return PipelineUnblock{}, nil
-	case PipelineCancel{}.EventType():
-		return decodeAs[PipelineCancel](b)
-	case PipelineSignal{}.EventType():
-		return decodeAs[PipelineSignal](b)
-	case PipelineApprove{}.EventType():
-		return decodeAs[PipelineApprove](b)
-	case PipelineCheckpoint{}.EventType():
-		return decodeAs[PipelineCheckpoint](b)
-	case PipelineWatch{}.EventType():
-		return decodeAs[PipelineWatch](b)
-	case PipelineDue{}.EventType():
-		return PipelineDue{}, nil
-	case PipelineExpire{}.EventType():
-		return PipelineExpire{}, nil
-	case QueuePushed{}.EventType():
-		return decodeAs[QueuePushed](b)
-	}
-	return decodeShared[PipelineEvent](typ, b)
+// pipelineEvents are the events of Pipeline, as the journal has them.
+var pipelineEvents = []eventType{
+	event[PipelineCreate](), event[PipelineStart](), event[PhaseComplete](), event[PhaseFailed](), event[PipelineRetry](),
+	event[PipelineUnblock](), event[PipelineCancel](), event[PipelineSignal](), event[PipelineApprove](),
+	event[PipelineCheckpoint](), event[PipelineWatch](), event[PipelineDue](), event[PipelineExpire](),
+	event[QueuePushed](), event[ChildEnded](), event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](),
+	event[EffectHandedBack](), event[Granted](), event[Lost](),
 }

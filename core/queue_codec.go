@@ -263,15 +263,7 @@ func (s *ItemState) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// AppendJSON appends the journal form.
-func (e QueueCreate) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e QueueConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e QueuePush) AppendJSON(b []byte) []byte {
-	o := typed(b, e.EventType())
+func (e QueuePush) appendFields(o object) object {
 	o.str("namespace", e.Namespace)
 	o.str("tenant", e.Tenant)
 	o.str("name", e.Name)
@@ -284,104 +276,70 @@ func (e QueuePush) AppendJSON(b []byte) []byte {
 	if !e.Ack.IsZero() {
 		o.owner("ack", e.Ack)
 	}
-	return o.end()
+	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueuePushed) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e QueueTake) AppendJSON(b []byte) []byte {
-	o := typed(b, e.EventType())
+func (e QueueTake) appendFields(o object) object {
 	o.str("holder", e.Holder)
 	o.num("max", uint64(e.Max))
 	o.int("visibility_ms", e.VisibilityMS)
 	o.owner("owner", e.Owner)
-	return o.end()
+	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueueTaken) AppendJSON(b []byte) []byte {
-	o := typed(b, e.EventType())
+func (e QueueTaken) appendFields(o object) object {
 	o.num("n", uint64(e.N))
 	o.key("items")
 	o.b = appendList(o.b, e.Items)
-	return o.end()
+	return o
 }
 
-// holding begins the journal form of an event of a holder.
-func holding(b []byte, typ string, item uuid.UUID, holder string, attempt uint32) object {
-	o := typed(b, typ)
+// holding appends what the events of a holder begin with.
+func (o object) holding(item uuid.UUID, holder string, attempt uint32) object {
 	o.id("item", item)
 	o.str("holder", holder)
 	o.num("attempt", uint64(attempt))
 	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueueComplete) AppendJSON(b []byte) []byte {
-	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+func (e QueueComplete) appendFields(o object) object {
+	o = o.holding(e.Item, e.Holder, e.Attempt)
 	if result := storedResult(e.Result); len(result) > 0 {
 		o.raw("result", result)
 	}
-	return o.end()
+	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueueFail) AppendJSON(b []byte) []byte {
-	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+func (e QueueFail) appendFields(o object) object {
+	o = o.holding(e.Item, e.Holder, e.Attempt)
 	o.str("error", e.Error)
 	o.bool("permanent", e.Permanent)
-	return o.end()
+	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueueExtend) AppendJSON(b []byte) []byte {
-	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
+func (e QueueExtend) appendFields(o object) object {
+	o = o.holding(e.Item, e.Holder, e.Attempt)
 	o.int("visibility_ms", e.VisibilityMS)
-	return o.end()
+	return o
 }
 
-// AppendJSON appends the journal form.
-func (e QueueRelease) AppendJSON(b []byte) []byte {
-	o := holding(b, e.EventType(), e.Item, e.Holder, e.Attempt)
-	return o.end()
-}
+func (e QueueRelease) appendFields(o object) object { return o.holding(e.Item, e.Holder, e.Attempt) }
 
-// AppendJSON appends the journal form.
-func (e QueueCancelItem) AppendJSON(b []byte) []byte {
+func (e QueueCancelItem) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e QueueRedrive) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e QueuePause) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e QueueResume) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e QueuePurge) AppendJSON(b []byte) []byte {
+func (e QueuePurge) stored() Event {
 	if e.States = slices.Clone(e.States); len(e.States) == 0 {
 		e.States = []ItemStateType{}
 	}
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e QueueDelete) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e QueueDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e QueueDeadLetter) AppendJSON(b []byte) []byte {
-	o := typed(b, e.EventType())
+func (e QueueDeadLetter) appendFields(o object) object {
 	o.key("item")
 	o.b = e.Item.AppendJSON(o.b)
-	return o.end()
+	return o
 }

@@ -175,58 +175,24 @@ func (e QueuePush) owner() Owner {
 // owner is who waits for items: told where the take itself is wrong.
 func (e QueueTake) owner() Owner { return e.Owner }
 
-// EventType gives the discriminator.
-func (QueueCreate) EventType() string { return typeCreate }
-
-// EventType gives the discriminator.
-func (QueueConfigure) EventType() string { return "configure" }
-
-// EventType gives the discriminator.
-func (QueuePush) EventType() string { return "push" }
-
-// EventType gives the discriminator.
-func (QueueTake) EventType() string { return "take" }
-
-// EventType gives the discriminator.
-func (QueuePushed) EventType() string { return "queue_pushed" }
-
-// EventType gives the discriminator.
-func (QueueTaken) EventType() string { return "queue_taken" }
-
-// EventType gives the discriminator.
-func (QueueComplete) EventType() string { return typeComplete }
-
-// EventType gives the discriminator.
-func (QueueFail) EventType() string { return typeFail }
-
-// EventType gives the discriminator.
-func (QueueExtend) EventType() string { return "extend" }
-
-// EventType gives the discriminator.
-func (QueueRelease) EventType() string { return typeRelease }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (QueueCreate) EventType() string     { return typeCreate }
+func (QueueConfigure) EventType() string  { return "configure" }
+func (QueuePush) EventType() string       { return "push" }
+func (QueueTake) EventType() string       { return "take" }
+func (QueuePushed) EventType() string     { return "queue_pushed" }
+func (QueueTaken) EventType() string      { return "queue_taken" }
+func (QueueComplete) EventType() string   { return typeComplete }
+func (QueueFail) EventType() string       { return typeFail }
+func (QueueExtend) EventType() string     { return "extend" }
+func (QueueRelease) EventType() string    { return typeRelease }
 func (QueueCancelItem) EventType() string { return "cancel_item" }
-
-// EventType gives the discriminator.
-func (QueueRedrive) EventType() string { return "redrive" }
-
-// EventType gives the discriminator.
-func (QueuePause) EventType() string { return typePause }
-
-// EventType gives the discriminator.
-func (QueueResume) EventType() string { return typeResume }
-
-// EventType gives the discriminator.
-func (QueuePurge) EventType() string { return "purge" }
-
-// EventType gives the discriminator.
-func (QueueDelete) EventType() string { return typeDelete }
-
-// EventType gives the discriminator.
-func (QueueDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
+func (QueueRedrive) EventType() string    { return "redrive" }
+func (QueuePause) EventType() string      { return typePause }
+func (QueueResume) EventType() string     { return typeResume }
+func (QueuePurge) EventType() string      { return "purge" }
+func (QueueDelete) EventType() string     { return typeDelete }
+func (QueueDue) EventType() string        { return typeDue }
 func (QueueDeadLetter) EventType() string { return "dead_letter" }
 
 // QueueMoved answers a purge or a redrive.
@@ -240,42 +206,10 @@ func (m QueueMoved) AppendJSON(b []byte) []byte { return appendMarshaled(b, m) }
 
 var _ effects.Value = QueueMoved{}
 
-func decodeQueueEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case QueueCreate{}.EventType():
-		return decodeAs[QueueCreate](b)
-	case QueueConfigure{}.EventType():
-		return decodeAs[QueueConfigure](b)
-	case QueuePush{}.EventType():
-		return decodeAs[QueuePush](b)
-	case QueueTake{}.EventType():
-		return decodeAs[QueueTake](b)
-	case QueueComplete{}.EventType():
-		return decodeAs[QueueComplete](b)
-	case QueueFail{}.EventType():
-		return decodeAs[QueueFail](b)
-	case QueueExtend{}.EventType():
-		return decodeAs[QueueExtend](b)
-	case QueueRelease{}.EventType():
-		return decodeAs[QueueRelease](b)
-	case QueueCancelItem{}.EventType():
-		return decodeAs[QueueCancelItem](b)
-	case QueueRedrive{}.EventType():
-		return decodeAs[QueueRedrive](b)
-	case QueuePause{}.EventType():
-		return decodeAs[QueuePause](b)
-	case QueueResume{}.EventType():
-		return QueueResume{}, nil
-	case QueuePurge{}.EventType():
-		return decodeAs[QueuePurge](b)
-	case QueueDelete{}.EventType():
-		return QueueDelete{}, nil
-	case QueueDue{}.EventType():
-		return QueueDue{}, nil
-	case QueueDeadLetter{}.EventType():
-		return decodeAs[QueueDeadLetter](b)
-	case QueueMend{}.EventType():
-		return decodeAs[QueueMend](b)
-	}
-	return decodeShared[QueueEvent](typ, b)
+// queueEvents are the events of Queue, as the journal has them.
+var queueEvents = []eventType{
+	event[QueueCreate](), event[QueueConfigure](), event[QueuePush](), event[QueueTake](), event[QueueComplete](),
+	event[QueueFail](), event[QueueExtend](), event[QueueRelease](), event[QueueCancelItem](), event[QueueRedrive](),
+	event[QueuePause](), event[QueueResume](), event[QueuePurge](), event[QueueDelete](), event[QueueDue](),
+	event[QueueDeadLetter](), event[QueueMend](),
 }

@@ -10,14 +10,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Kinds of what a [Queue] keeps as records of their own. They take no events: the
-// [Batch] writes them for their queue.
-const (
-	KindQueueItem  effects.Kind = "queue_item"
-	KindQueueKey   effects.Kind = "queue_key"
-	KindQueueDedup effects.Kind = "queue_dedup"
-)
-
 // ItemStateType tells the states of an item apart.
 type ItemStateType string
 
@@ -329,4 +321,10 @@ func (k QueueKey) apply(e Event, _ Clock) (State, []effects.Effect) {
 
 func (d QueueDedup) apply(e Event, _ Clock) (State, []effects.Effect) {
 	return d, refused(d.Ref(), e, effects.CodeInvalid, partRefuses)
+}
+
+// passingItem reports whether an item has ended: see [Cacheable].
+func passingItem(s State) bool {
+	i, ok := s.(QueueItem)
+	return ok && (i.State.Type == ItemCompleted || i.State.Type == ItemDead)
 }

@@ -30,11 +30,8 @@ type QueueMend struct {
 
 func (QueueMend) queueEvent() {}
 
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
 func (QueueMend) EventType() string { return "mend" }
-
-// AppendJSON appends the journal form.
-func (e QueueMend) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
 
 // MendQueue gives the event that tells a queue of the loss of one of its records:
 // from the places in which the record stood, and its bytes. Bytes that are no JSON

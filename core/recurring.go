@@ -110,65 +110,6 @@ const (
 	MetaRecurringID       = "_recurring_id"
 )
 
-// RecurringEvent is an event of [RecurringAction]. The set is closed.
-//
-//sumtype:decl
-type RecurringEvent interface {
-	Event
-	recurringEvent()
-}
-
-type (
-	// RecurringCreate makes a recurring action. The id must be new.
-	RecurringCreate struct{ Spec RecurringSpec }
-	// RecurringDue says that the next time, or the end, has come.
-	RecurringDue struct {
-		// Refusal is why the action of that time could not be made. Only the [Batch]
-		// gives one, see [Batch.Apply]: the time then counts as missed, instead of
-		// being due for ever.
-		Refusal string
-	}
-	// RecurringUpdate changes the given fields.
-	RecurringUpdate struct{ Patch RecurringPatch }
-	// RecurringPause disables.
-	RecurringPause struct{ By, Reason string }
-	// RecurringResume enables, from now on.
-	RecurringResume struct{}
-	// RecurringTrigger dispatches one occurrence now, out of turn.
-	RecurringTrigger struct{}
-	// RecurringDelete ends the definition; what it made goes on.
-	RecurringDelete struct{}
-	// RecurringDeduplicated says that the last dispatch met a live dedup key.
-	RecurringDeduplicated struct{ LastExecutedAt Time }
-)
-
-// RecurringPatch holds the fields to change; nil leaves a field as it is. A
-// zero EndsAt, an empty Description or DedupKey, clear theirs.
-type RecurringPatch struct {
-	CronExpr             *string            `json:"cron_expr,omitempty"`
-	Timezone             *string            `json:"timezone,omitempty"`
-	Enabled              *bool              `json:"enabled,omitempty"`
-	Payload              json.RawMessage    `json:"payload,omitempty"`
-	Metadata             *map[string]string `json:"metadata,omitempty"`
-	DedupKey             *string            `json:"dedup_key,omitempty"`
-	Description          *string            `json:"description,omitempty"`
-	Labels               *map[string]string `json:"labels,omitempty"`
-	EndsAt               *int64             `json:"ends_at_ms,omitempty"` // milliseconds since 1970; 0 clears
-	Provider             *string            `json:"provider,omitempty"`
-	ActionType           *string            `json:"action_type,omitempty"`
-	StartDeadlineSeconds *int64             `json:"start_deadline_seconds,omitempty"`
-	Policy               *RunPolicy         `json:"policy,omitempty"`
-}
-
-func (RecurringCreate) recurringEvent()       {}
-func (RecurringDue) recurringEvent()          {}
-func (RecurringUpdate) recurringEvent()       {}
-func (RecurringPause) recurringEvent()        {}
-func (RecurringResume) recurringEvent()       {}
-func (RecurringTrigger) recurringEvent()      {}
-func (RecurringDelete) recurringEvent()       {}
-func (RecurringDeduplicated) recurringEvent() {}
-
 // Apply carries out one transition.
 func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []effects.Effect) {
 	if create, ok := e.(RecurringCreate); ok {
@@ -523,17 +464,6 @@ func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error 
 	return r.validate(c)
 }
 
-// withoutNilMaps makes a pointer to a nil map one to an empty map: both clear,
-// but only the latter survives the journal.
-func (p RecurringPatch) withoutNilMaps() RecurringPatch {
-	for _, m := range []**map[string]string{&p.Metadata, &p.Labels} {
-		if *m != nil && **m == nil {
-			*m = &map[string]string{}
-		}
-	}
-	return p
-}
-
 // expire: the end is reached (C6). A time that was due before the end and not
 // dispatched by then is missed.
 func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
@@ -681,4 +611,19 @@ func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {
 
 func (r RecurringAction) refuse(e Event, code effects.Code, reason string) []effects.Effect {
 	return refused(effects.Ref{Kind: KindRecurring, ID: r.ID}, e, code, reason)
+}
+
+// AppendJSON appends the stored form.
+func (r RecurringAction) AppendJSON(b []byte) []byte { return appendMarshaled(b, plainRecurring(r)) }
+
+// plainRecurring is a recurring action as it is stored.
+type plainRecurring RecurringAction
+
+// decodeRecurring reads the stored form.
+func decodeRecurring(b []byte) (State, error) {
+	var r plainRecurring
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, err
+	}
+	return RecurringAction(r).withCompiled(), nil
 }

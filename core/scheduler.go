@@ -278,3 +278,11 @@ func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
 	}
 	return s.Apply(own, c)
 }
+
+// shortenedFor: see [Shortened].
+func (e SchedulerHeartbeats) shortenedFor(s State) Event {
+	if s, ok := s.(Scheduler); ok {
+		return s.Shortened(e)
+	}
+	return e
+}

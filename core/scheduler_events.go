@@ -41,40 +41,13 @@ func (SchedulerHeartbeats) schedulerEvent() {}
 func (SchedulerForget) schedulerEvent()     {}
 func (SchedulerDue) schedulerEvent()        {}
 
-// EventType gives the discriminator.
-func (SchedulerTrack) EventType() string { return "track" }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (SchedulerTrack) EventType() string      { return "track" }
 func (SchedulerHeartbeats) EventType() string { return "heartbeats" }
+func (SchedulerForget) EventType() string     { return "forget" }
+func (SchedulerDue) EventType() string        { return typeDue }
 
-// EventType gives the discriminator.
-func (SchedulerForget) EventType() string { return "forget" }
-
-// EventType gives the discriminator.
-func (SchedulerDue) EventType() string { return typeDue }
-
-// AppendJSON appends the journal form.
-func (e SchedulerTrack) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerHeartbeats) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerForget) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SchedulerDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodeSchedulerEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case SchedulerTrack{}.EventType():
-		return decodeAs[SchedulerTrack](b)
-	case SchedulerHeartbeats{}.EventType():
-		return decodeAs[SchedulerHeartbeats](b)
-	case SchedulerForget{}.EventType():
-		return decodeAs[SchedulerForget](b)
-	case SchedulerDue{}.EventType():
-		return SchedulerDue{}, nil
-	}
-	return nil, nil
+// schedulerEvents are the events of Scheduler, as the journal has them.
+var schedulerEvents = []eventType{
+	event[SchedulerTrack](), event[SchedulerHeartbeats](), event[SchedulerForget](), event[SchedulerDue](),
 }

@@ -69,41 +69,13 @@ func (SemaphoreRenew) semaphoreEvent()     {}
 func (SemaphoreDue) semaphoreEvent()       {}
 func (SemaphoreBreak) semaphoreEvent()     {}
 
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
 func (SemaphoreConfigure) EventType() string { return typeConfigure }
-
-// EventType gives the discriminator.
-func (SemaphoreAcquire) EventType() string { return typeAcquire }
-
-// EventType gives the discriminator.
-func (SemaphoreRelease) EventType() string { return typeRelease }
-
-// EventType gives the discriminator.
-func (SemaphoreRenew) EventType() string { return typeRenew }
-
-// EventType gives the discriminator.
-func (SemaphoreDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (SemaphoreBreak) EventType() string { return typeBreak }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreAcquire) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreRelease) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreRenew) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e SemaphoreBreak) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
+func (SemaphoreAcquire) EventType() string   { return typeAcquire }
+func (SemaphoreRelease) EventType() string   { return typeRelease }
+func (SemaphoreRenew) EventType() string     { return typeRenew }
+func (SemaphoreDue) EventType() string       { return typeDue }
+func (SemaphoreBreak) EventType() string     { return typeBreak }
 
 // owner is who is told where the slots are refused.
 func (e SemaphoreAcquire) owner() Owner { return e.Owner }
@@ -131,20 +103,8 @@ func checkSlots(field string, n uint32) error {
 	return nil
 }
 
-func decodeSemaphoreEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case SemaphoreConfigure{}.EventType():
-		return decodeAs[SemaphoreConfigure](b)
-	case SemaphoreAcquire{}.EventType():
-		return decodeAs[SemaphoreAcquire](b)
-	case SemaphoreRelease{}.EventType():
-		return decodeAs[SemaphoreRelease](b)
-	case SemaphoreRenew{}.EventType():
-		return decodeAs[SemaphoreRenew](b)
-	case SemaphoreDue{}.EventType():
-		return SemaphoreDue{}, nil
-	case SemaphoreBreak{}.EventType():
-		return decodeAs[SemaphoreBreak](b)
-	}
-	return decodeShared[SemaphoreEvent](typ, b)
+// semaphoreEvents are the events of Semaphore, as the journal has them.
+var semaphoreEvents = []eventType{
+	event[SemaphoreConfigure](), event[SemaphoreAcquire](), event[SemaphoreRelease](), event[SemaphoreRenew](),
+	event[SemaphoreDue](), event[SemaphoreBreak](),
 }

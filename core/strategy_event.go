@@ -47,60 +47,33 @@ func (EffectHandedBack) strategyEvent()  {}
 
 func (e StrategyCreate) owner() Owner { return e.Spec.Owner }
 
-// EventType gives the discriminator.
-func (StrategyCreate) EventType() string { return typeCreate }
-
-// EventType gives the discriminator.
-func (StrategyDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (StrategyCreate) EventType() string   { return typeCreate }
+func (StrategyDue) EventType() string      { return typeDue }
 func (StrategyEvaluate) EventType() string { return "evaluate" }
+func (StrategyCancel) EventType() string   { return typeCancel }
+func (StrategyExpire) EventType() string   { return typeExpire }
 
-// EventType gives the discriminator.
-func (StrategyCancel) EventType() string { return typeCancel }
-
-// EventType gives the discriminator.
-func (StrategyExpire) EventType() string { return typeExpire }
-
-// AppendJSON appends the journal form.
-func (e StrategyCreate) AppendJSON(b []byte) []byte {
+func (e StrategyCreate) stored() Event {
 	e.Spec = e.Spec.withDefaults() // an input of white space alone would not encode
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e StrategyDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e StrategyEvaluate) AppendJSON(b []byte) []byte {
+func (e StrategyEvaluate) stored() Event {
 	e.Output, e.Error = trimJSON(e.Output), validText(e.Error)
 	if !e.Success { // it is not looked at, and need not be JSON
 		e.Output = nil
 	}
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e StrategyCancel) AppendJSON(b []byte) []byte {
+func (e StrategyCancel) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e StrategyExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodeStrategyEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case StrategyCreate{}.EventType():
-		return decodeAs[StrategyCreate](b)
-	case StrategyDue{}.EventType():
-		return StrategyDue{}, nil
-	case StrategyEvaluate{}.EventType():
-		return decodeAs[StrategyEvaluate](b)
-	case StrategyCancel{}.EventType():
-		return decodeAs[StrategyCancel](b)
-	case StrategyExpire{}.EventType():
-		return StrategyExpire{}, nil
-	}
-	return decodeShared[StrategyEvent](typ, b)
+// strategyEvents are the events of Strategy, as the journal has them.
+var strategyEvents = []eventType{
+	event[StrategyCreate](), event[StrategyDue](), event[StrategyEvaluate](), event[StrategyCancel](), event[StrategyExpire](),
+	event[ChildEnded](), event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](),
 }

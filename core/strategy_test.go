@@ -135,7 +135,7 @@ func TestCancellingAStrategyCancelsItsChildAndTheChildsSession(t *testing.T) {
 func TestTheChildOfAReplayedStrategyIsTheSame(t *testing.T) {
 	spec := commandSpec()
 	ref, clock := effects.Ref{Kind: core.KindStrategy, ID: spec.ID}, core.Clock{Now: start}
-	e, err := core.DecodeEvent(core.KindStrategy, core.StrategyCreate{Spec: spec}.AppendJSON(nil))
+	e, err := core.DecodeEvent(core.KindStrategy, core.AppendEvent(nil, core.StrategyCreate{Spec: spec}))
 	require.NoError(t, err)
 	live, replayed := core.NewBatch(loader{}, clock, 1), core.NewBatch(loader{}, clock, 1)
 	for batch, create := range map[*core.Batch]core.Event{live: core.StrategyCreate{Spec: spec}, replayed: e} {

@@ -95,102 +95,43 @@ func (EffectHandedBack) taskEvent()  {}
 
 func (e TaskCreate) owner() Owner { return e.Spec.Owner }
 
-// EventType gives the discriminator.
-func (TaskCreate) EventType() string { return typeCreate }
-
-// EventType gives the discriminator.
-func (TaskStart) EventType() string { return "start" }
-
-// EventType gives the discriminator.
-func (TaskDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
+// EventType gives the discriminator in the journal.
+func (TaskCreate) EventType() string    { return typeCreate }
+func (TaskStart) EventType() string     { return "start" }
+func (TaskDue) EventType() string       { return typeDue }
 func (TaskHeartbeat) EventType() string { return "heartbeat" }
+func (TaskRecover) EventType() string   { return "recover" }
+func (TaskComplete) EventType() string  { return typeComplete }
+func (TaskFail) EventType() string      { return typeFail }
+func (TaskCancel) EventType() string    { return typeCancel }
+func (TaskInput) EventType() string     { return "input" }
+func (TaskExpire) EventType() string    { return typeExpire }
 
-// EventType gives the discriminator.
-func (TaskRecover) EventType() string { return "recover" }
+func (e TaskHeartbeat) stored() Event { return e.bounded() }
 
-// EventType gives the discriminator.
-func (TaskComplete) EventType() string { return typeComplete }
-
-// EventType gives the discriminator.
-func (TaskFail) EventType() string { return typeFail }
-
-// EventType gives the discriminator.
-func (TaskCancel) EventType() string { return typeCancel }
-
-// EventType gives the discriminator.
-func (TaskInput) EventType() string { return "input" }
-
-// EventType gives the discriminator.
-func (TaskExpire) EventType() string { return typeExpire }
-
-// AppendJSON appends the journal form.
-func (e TaskCreate) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e TaskStart) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e TaskDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form, with what is kept of the texts.
-func (e TaskHeartbeat) AppendJSON(b []byte) []byte {
-	return appendEvent(b, e.EventType(), e.bounded())
-}
-
-// AppendJSON appends the journal form.
-func (e TaskRecover) AppendJSON(b []byte) []byte {
+func (e TaskRecover) stored() Event {
 	e.Message = validText(e.Message)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e TaskComplete) AppendJSON(b []byte) []byte {
+func (e TaskComplete) stored() Event {
 	e.Output = trimJSON(e.Output)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e TaskFail) AppendJSON(b []byte) []byte {
+func (e TaskFail) stored() Event {
 	e.Error = validText(e.Error)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e TaskCancel) AppendJSON(b []byte) []byte {
+func (e TaskCancel) stored() Event {
 	e.Reason = validText(e.Reason)
-	return appendEvent(b, e.EventType(), e)
+	return e
 }
 
-// AppendJSON appends the journal form.
-func (e TaskInput) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e TaskExpire) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-func decodeTaskEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case TaskCreate{}.EventType():
-		return decodeAs[TaskCreate](b)
-	case TaskStart{}.EventType():
-		return TaskStart{}, nil
-	case TaskDue{}.EventType():
-		return TaskDue{}, nil
-	case TaskHeartbeat{}.EventType():
-		return decodeAs[TaskHeartbeat](b)
-	case TaskRecover{}.EventType():
-		return decodeAs[TaskRecover](b)
-	case TaskComplete{}.EventType():
-		return decodeAs[TaskComplete](b)
-	case TaskFail{}.EventType():
-		return decodeAs[TaskFail](b)
-	case TaskCancel{}.EventType():
-		return decodeAs[TaskCancel](b)
-	case TaskInput{}.EventType():
-		return decodeAs[TaskInput](b)
-	case TaskExpire{}.EventType():
-		return TaskExpire{}, nil
-	}
-	return decodeShared[TaskEvent](typ, b)
+// taskEvents are the events of Task, as the journal has them.
+var taskEvents = []eventType{
+	event[TaskCreate](), event[TaskStart](), event[TaskDue](), event[TaskHeartbeat](), event[TaskRecover](),
+	event[TaskComplete](), event[TaskFail](), event[TaskCancel](), event[TaskInput](), event[TaskExpire](),
+	event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](),
 }

@@ -254,7 +254,7 @@ func shortRef(ref effects.Ref) string {
 func writeEffect(w *strings.Builder, e effects.Effect, data bool) {
 	switch e := e.(type) {
 	case effects.Send:
-		fmt.Fprintf(w, "  send %s %s\n", shortRef(e.To), brief(e.Event.(core.Event).AppendJSON(nil)))
+		fmt.Fprintf(w, "  send %s %s\n", shortRef(e.To), brief(core.AppendEvent(nil, e.Event.(core.Event))))
 	case effects.Emit:
 		fmt.Fprintf(w, "  emit %s", e.Event.Kind)
 		if data {

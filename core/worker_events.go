@@ -45,60 +45,21 @@ func (WorkerDelete) workerEvent()    {}
 func (QueueTaken) workerEvent()      {}
 func (ChildEnded) workerEvent()      {}
 
-// EventType gives the discriminator.
+// wakes: see [Batch.send].
+func (WorkerWake) wakes() {}
+
+// EventType gives the discriminator in the journal.
 func (WorkerConfigure) EventType() string { return "configure" }
+func (WorkerWake) EventType() string      { return "wake" }
+func (WorkerDue) EventType() string       { return typeDue }
+func (WorkerPause) EventType() string     { return typePause }
+func (WorkerResume) EventType() string    { return typeResume }
+func (WorkerDelete) EventType() string    { return typeDelete }
 
-// EventType gives the discriminator.
-func (WorkerWake) EventType() string { return "wake" }
-
-// EventType gives the discriminator.
-func (WorkerDue) EventType() string { return typeDue }
-
-// EventType gives the discriminator.
-func (WorkerPause) EventType() string { return typePause }
-
-// EventType gives the discriminator.
-func (WorkerResume) EventType() string { return typeResume }
-
-// EventType gives the discriminator.
-func (WorkerDelete) EventType() string { return typeDelete }
-
-// AppendJSON appends the journal form.
-func (e WorkerConfigure) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-// AppendJSON appends the journal form.
-func (e WorkerWake) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e WorkerDue) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e WorkerPause) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e WorkerResume) AppendJSON(b []byte) []byte { return bare(b, e.EventType()) }
-
-// AppendJSON appends the journal form.
-func (e WorkerDelete) AppendJSON(b []byte) []byte { return appendEvent(b, e.EventType(), e) }
-
-func decodeWorkerEvent(typ string, b []byte) (Event, error) {
-	switch typ {
-	case WorkerConfigure{}.EventType():
-		return decodeAs[WorkerConfigure](b)
-	case WorkerWake{}.EventType():
-		return WorkerWake{}, nil
-	case WorkerDue{}.EventType():
-		return WorkerDue{}, nil
-	case WorkerPause{}.EventType():
-		return WorkerPause{}, nil
-	case WorkerResume{}.EventType():
-		return WorkerResume{}, nil
-	case WorkerDelete{}.EventType():
-		return decodeAs[WorkerDelete](b)
-	case QueueTaken{}.EventType():
-		return decodeAs[QueueTaken](b)
-	}
-	return decodeShared[WorkerEvent](typ, b)
+// workerEvents are the events of Worker, as the journal has them.
+var workerEvents = []eventType{
+	event[WorkerConfigure](), event[WorkerWake](), event[WorkerDue](), event[WorkerPause](), event[WorkerResume](),
+	event[WorkerDelete](), event[QueueTaken](), event[ChildEnded](),
 }
 
 // Ref names the worker.

@@ -105,10 +105,7 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 			return err
 		}
 		if _, ended := core.EndedAt(m); !ended && seconds > 0 {
-			m, err = waitEnd(r.Context(), s.waitLimit(seconds), id, wait)
-			if errors.Is(err, errStillGoing) {
-				m, err = k.get(r.Context(), id)
-			}
+			m, err = k.ended(r.Context(), s.waitLimit(seconds), id, wait)
 		}
 		if err != nil {
 			return k.gone(r, q, c, err)
@@ -126,16 +123,13 @@ func (s *Server) waitLimit(seconds int) time.Duration {
 	return min(time.Duration(seconds)*time.Second, s.o.RequestTimeout*9/10)
 }
 
-// errStillGoing says that the wait is over and the machine has not ended.
-var errStillGoing = errors.New("it has not ended")
-
-// waitEnd waits for the end of a machine.
-func waitEnd[S any](ctx context.Context, limit time.Duration, id uuid.UUID, wait func(context.Context, uuid.UUID) (S, error)) (S, error) {
+// ended gives the machine once it has ended, or as it is when the time for that is over.
+func (k machines[S, Out]) ended(ctx context.Context, limit time.Duration, id uuid.UUID, wait func(context.Context, uuid.UUID) (S, error)) (S, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m, err := wait(waiting, id)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
-		return m, errStillGoing
+		return k.get(ctx, id)
 	}
 	return m, err
 }

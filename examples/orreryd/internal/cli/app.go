@@ -141,7 +141,7 @@ a second signal n.`,
 	return root
 }
 
-// helpCommand is cobra's, but that an unknown topic is an error.
+// helpCommand is cobra's, but for an unknown topic, which is an error.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

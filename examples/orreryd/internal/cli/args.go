@@ -47,7 +47,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArg wants one argument, and names it where it is missing.
+// oneArg wants one argument; its error names the argument.
 func oneArg(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
@@ -112,7 +112,7 @@ func cronError(err error) error {
 func fixed(cmd *cobra.Command, flag string, words []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(fmt.Sprintf("complete --%s: %v", flag, err)) // there is no such flag, or it was done before
+		panic(fmt.Sprintf("complete --%s: %v", flag, err)) // the command has no such flag, or completes it already
 	}
 }
 

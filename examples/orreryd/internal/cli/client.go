@@ -85,7 +85,7 @@ type request struct {
 }
 
 // do sends a request and gives the body of a good answer, which the caller
-// closes. All else is an error that says what the daemon said.
+// closes. Any other answer is an error with the daemon's words.
 func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 	body := r.raw
 	if r.body != nil {
@@ -168,7 +168,7 @@ func isNoDaemon(err error) bool {
 	return ok && coded.code == exitNoDaemon
 }
 
-// conflictError says that something is not so that it can be done: it may be
+// conflictError says that the state of something does not allow the request now; it may
 // later.
 type conflictError struct{ error }
 

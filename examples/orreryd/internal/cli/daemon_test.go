@@ -360,7 +360,7 @@ func TestADaemonRunsAlthoughSystemdCannotBeTold(t *testing.T) {
 	t.Parallel()
 	p := begin(t, []string{"NOTIFY_SOCKET=/nowhere/socket"}, "orchestrate", "--db", database(t), "--listen", "127.0.0.1:0")
 	p.awaitReady()
-	await(t, p.errs, "systemd was not told")
+	await(t, p.errs, "could not notify systemd")
 	p.signal(syscall.SIGTERM)
 	assert.Zero(t, p.code())
 }

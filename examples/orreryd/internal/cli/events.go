@@ -47,7 +47,7 @@ it says how many it has missed.`,
 		defer func() { _ = resp.Body.Close() }()
 		err = a.follow(resp.Body, most)
 		switch {
-		case ctx.Err() != nil: // who follows ends it with Ctrl-C: that is no failure
+		case ctx.Err() != nil: // Ctrl-C is how one stops following: no failure
 			return nil
 		case err == nil && most == 0:
 			return fmt.Errorf("%s has ended the stream: is the daemon stopping?", c.base)

@@ -120,7 +120,7 @@ func (j *jobCommands) runsOf() *cobra.Command {
 	return l.command(j.a)
 }
 
-// exitText is the exit code of a pod; "-" where it has none.
+// exitText is the exit code of a pod; "-" if it has none.
 func exitText(code *int32) string {
 	if code == nil {
 		return "-"

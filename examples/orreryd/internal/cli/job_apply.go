@@ -215,7 +215,7 @@ type refusedJob struct {
 	err error
 }
 
-// refused says of which job an error is, unless nobody has looked at it.
+// refused names the job in the daemon's error; if no daemon answered, the error stays.
 func refused(job readJob, err error) error {
 	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNoDaemon {
 		return err

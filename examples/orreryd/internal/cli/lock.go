@@ -77,16 +77,16 @@ func holding[S any](m machine[S], name, short string, takes int) *cobra.Command 
 	}
 	if takes&takesSlots != 0 {
 		f.Uint32Var(&slots, "slots", 1, "`number` of slots that are wanted")
-		f.Uint32Var(&total, "total", 0, "`number` of slots in total, where it was not declared")
+		f.Uint32Var(&total, "total", 0, "`number` of slots in total, if the semaphore was not declared")
 	}
 	return cmd
 }
 
-// askAgain lies between two tries to take what another one holds.
-const askAgain = 500 * time.Millisecond
+// acquireEvery is the delay between two tries to acquire what another holder has.
+const acquireEvery = 500 * time.Millisecond
 
-// patient lets a command that takes something try again while another one has it.
-// It stands in no line: runs, which do, may have it first.
+// patient lets a command that acquires something retry while another holder has it. It
+// does not wait in the queue of waiters: pipelines, which do, may get the lock first.
 func patient(cmd *cobra.Command) *cobra.Command {
 	var wait time.Duration
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to try again, twice a second, while there is none to be had (default not at all)")
@@ -100,7 +100,7 @@ func patient(cmd *cobra.Command) *cobra.Command {
 			if !taken || left <= 0 {
 				return err
 			}
-			if pause(cmd.Context(), min(askAgain, left)) != nil {
+			if pause(cmd.Context(), min(acquireEvery, left)) != nil {
 				return err
 			}
 		}

@@ -39,7 +39,7 @@ old one stays as it was. The folder needs room for both.`,
 		Example: "  orreryd compact --db orrery.db",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// It says plainly what is wrong with the file, and makes none of an empty one.
+			// Opened read-only, a wrong file is named as such, and an empty one stays empty.
 			st, err := openStopped(db, bolt.Options{ReadOnly: true})
 			if err != nil {
 				return err

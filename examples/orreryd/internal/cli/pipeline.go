@@ -130,7 +130,7 @@ func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// pipelineError is the failure of a pipeline that has ended; nil where it is done.
+// pipelineError is the failure of a pipeline that has ended; nil if it is done.
 func pipelineError(p core.Pipeline) error {
 	switch p.Phase.Type {
 	case core.PhaseFailure:

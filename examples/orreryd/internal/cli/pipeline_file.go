@@ -54,8 +54,8 @@ this first.`,
 	return a.addClientFlags(s.addFlags(a, cmd))
 }
 
-// applyRunbook declares all but pipelines, in an order in which nobody misses
-// what it names, and lists what it declared.
+// applyRunbook declares all but the pipelines, and lists what it declared. Things are
+// declared before those that name them.
 func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scoped) ([]string, error) {
 	declared := []string{}
 	put := func(kind, path, name string, query url.Values, body any) error {
@@ -114,9 +114,9 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	return err
 }
 
-// checkInputs says which inputs are missing, and which nothing can read: a
-// runbook's phases refer to none but those that it declares, and to what a
-// worker or a subscriber would give.
+// checkInputs refuses a start if an input is missing, or if no phase can read one: phases
+// refer only to the inputs that the pipeline declares, and to the item or the event that
+// a worker or a subscriber gives.
 func checkInputs(def core.PipelineDef, given map[string]json.RawMessage) error {
 	names := []string{"item", "event"}
 	var declared []string
@@ -134,8 +134,8 @@ func checkInputs(def core.PipelineDef, given map[string]json.RawMessage) error {
 	return nil
 }
 
-// runbookArgs are those of pipeline start: none with --definition, else a file
-// and, where it has several, the name of a pipeline.
+// runbookArgs are the arguments of pipeline start: none with --definition, else a file and,
+// if the file has several pipelines, the name of one.
 func runbookArgs(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed("definition")
 	switch {

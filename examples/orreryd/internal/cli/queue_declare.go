@@ -110,7 +110,8 @@ defaults.`,
 	return cmd
 }
 
-// moveAll asks again while there is more, up to limit items, 0: all; and says what was done.
+// moveAll repeats a request while the queue has more to move, up to limit items (0: all),
+// and prints how many were moved.
 func (q *queue) moveAll(ctx context.Context, c *client, r request, body map[string]any, limit int, done string) error {
 	var total core.QueueMoved
 	for more := true; more; {

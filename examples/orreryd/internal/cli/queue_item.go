@@ -56,7 +56,7 @@ func itemView(queue string, i core.QueueItem) view {
 	}}
 }
 
-// lastError is why the attempt before failed, where the state does not say it.
+// lastError is why the attempt before failed; empty if the state says it already.
 func lastError(i core.QueueItem) string {
 	if i.LastError == i.State.Error || i.LastError == i.State.Reason {
 		return ""
@@ -78,7 +78,7 @@ func untilLabel(t core.ItemStateType) string {
 	return "kept until"
 }
 
-// jsonOr shows a value on one line; empty where there is none.
+// jsonOr shows a value on one line; empty for none.
 func jsonOr(v json.RawMessage) string {
 	if len(v) == 0 {
 		return ""

@@ -74,7 +74,7 @@ complete or fail, and extend it where the work takes longer: with the same holde
 the attempt that is printed.
 
 For scripts one line is printed for each item: its id, the attempt and its data as
-JSON on one line, with tabs between. Nothing is printed where there is no item.`,
+JSON on one line, with tabs between. Nothing is printed if there is no item.`,
 		example: `  orreryd queue take mail --holder "$HOSTNAME-$$" --wait 1m
   orreryd queue take mail --holder w1 --max 10 --visibility 5m --json`,
 		path: "take",

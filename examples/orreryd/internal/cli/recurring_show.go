@@ -137,7 +137,7 @@ func localTime(t effects.Time, zone string) string {
 	return "-"
 }
 
-// inWords describes a schedule; empty where it cannot be read.
+// inWords describes a schedule; empty if it cannot be read.
 func inWords(expr, zone string) string {
 	s, err := schedule.Parse(expr, cmp.Or(zone, "UTC"), effects.MinTime)
 	if err != nil {

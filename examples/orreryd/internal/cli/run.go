@@ -160,7 +160,7 @@ func checkRows(r core.Orchestrator) [][]string {
 	return rows
 }
 
-// runError is the failure of a run that has ended; nil where it completed.
+// runError is the failure of a run that has ended; nil if it completed.
 func runError(r core.Orchestrator) error {
 	if r.State == core.OrchestratorCompleted || !r.State.Terminal() {
 		return nil

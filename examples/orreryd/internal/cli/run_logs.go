@@ -113,8 +113,7 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	// A terminal shows each line as it comes; what a pod prints is its own affair,
-	// as it is with kubectl logs.
+	// Each line is shown as it comes, and as the pod wrote it: kubectl logs does the same.
 	w := bufio.NewWriter(j.a.out)
 	for b := make([]byte, 32<<10); ; {
 		n, err := resp.Body.Read(b)

@@ -124,8 +124,8 @@ func contents(r *runbook.Runbook) string {
 	return strings.Join(parts, ", ")
 }
 
-// loadRunbook reads a file of which nothing can be made where it is wrong. Its
-// warnings are for check to say.
+// loadRunbook reads a runbook file; if it is wrong, its errors are printed. Warnings are
+// printed by check alone.
 func (a *app) loadRunbook(file string) (*runbook.Runbook, error) {
 	book, err := runbook.Load(file)
 	all := runbook.All(err)

@@ -35,7 +35,7 @@ func (a *app) addScopeFlags(cmd *cobra.Command, namespace, tenant *string) {
 
 func (w *work) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&w.tool, "tool", "", "`tool` that does the work (default command, where a command follows --)")
+	f.StringVar(&w.tool, "tool", "", "`tool` that does the work (default command, if a command follows --)")
 	f.StringVar(&w.input, "input", "", "the tool's input: `JSON`, @FILE, or - for stdin")
 	f.StringVar(&w.actionType, "type", "", "action `type`, for tools that tell types apart")
 	f.StringVar(&w.dedupKey, "dedup-key", "", "`key` that only one live action may have")
@@ -99,7 +99,7 @@ func (w *work) read(cmd *cobra.Command) (p *wire.RunPolicy, metadata, labels map
 	return p, metadata, labels, err
 }
 
-// policy gives the run policy, nil where no flag sets it.
+// policy gives the run policy; nil if no flag sets it.
 func (w *work) policy(cmd *cobra.Command) (*wire.RunPolicy, error) {
 	if cmd.Flags().Changed("on-interrupt") {
 		if err := checkOneOf("on-interrupt", w.onInterrupt, interruptPolicies); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"slices"
@@ -31,7 +32,7 @@ type Config struct {
 	LogLevel        string  `toml:"log_level"`
 	LogFormat       string  `toml:"log_format"`
 	// Workspace is the directory of repositories, worktrees and sessions; empty:
-	// none, so that no runbook can have any.
+	// runbooks can have none of these.
 	Workspace string `toml:"workspace"`
 
 	Background backgroundConfig         `toml:"background"`
@@ -96,8 +97,8 @@ func defaultConfig() Config {
 	}
 }
 
-// override is a setting that a flag and an environment variable can change.
-// What is wrong with the value is said of where it came from.
+// override is a setting that a flag and an environment variable can change. An error names
+// the one that gave the value.
 type override struct {
 	flag, env, usage string
 	boolean          bool
@@ -118,7 +119,7 @@ func (o override) apply(c *Config, from, v string) error {
 }
 
 var overrides = []override{
-	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created where there is none (default orrery.db)",
+	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created if it does not exist (default orrery.db)",
 		set: func(c *Config, v string) error { c.DB = v; return nil }, check: (*Config).checkDB},
 	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
 		set: func(c *Config, v string) error { c.Listen = v; return nil }, check: (*Config).checkAddress},
@@ -136,7 +137,7 @@ var overrides = []override{
 		set: func(c *Config, v string) error { c.LogLevel = v; return nil }, check: (*Config).checkLogLevel},
 	{flag: "log-format", env: "ORRERY_LOG_FORMAT", usage: "`format`: text or json (default text)",
 		set: func(c *Config, v string) error { c.LogFormat = v; return nil }, check: (*Config).checkLogFormat},
-	{flag: "workspace", env: "ORRERY_WORKSPACE", usage: "`directory` of repositories, worktrees and sessions; created where there is none (default none)",
+	{flag: "workspace", env: "ORRERY_WORKSPACE", usage: "`directory` of repositories, worktrees and sessions; created if it does not exist (default none)",
 		set: func(c *Config, v string) error { c.Workspace = v; return nil }},
 }
 
@@ -242,7 +243,7 @@ func (c *Config) checkAddress() error {
 	if err != nil {
 		return fmt.Errorf("%q is not an address such as \"127.0.0.1:7460\": want host:port", text.Clip(c.Listen, 80))
 	}
-	// A name of a service is a port too, where this machine knows it.
+	// The port may be the name of a service that this machine knows.
 	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
 		return fmt.Errorf("%q: the port %q is not a number from 0 to 65535", text.Clip(c.Listen, 80), text.Clip(port, 40))
 	}
@@ -264,6 +265,29 @@ func (c *Config) checkLogFormat() error {
 		return fmt.Errorf("%q is unknown: use \"text\" or \"json\"", text.Clip(c.LogFormat, 40))
 	}
 	return nil
+}
+
+// givenKeys are the keys of a table that may have some only; true: it has the key.
+type givenKeys map[string]bool
+
+// foreign refuses the given keys that a tool, runner or channel (kind) of a type cannot have.
+func (g givenKeys) foreign(prefix, kind, typ string, own ...string) (errs []error) {
+	for _, k := range slices.Sorted(maps.Keys(g)) {
+		if g[k] && !slices.Contains(own, k) {
+			errs = append(errs, fmt.Errorf("%s%s: a %s of type %q has no such key", prefix, k, kind, typ))
+		}
+	}
+	return errs
+}
+
+// countGiven counts the texts that are not empty.
+func countGiven(texts ...string) (n int) {
+	for _, v := range texts {
+		if v != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // keyed says of which key an error speaks.

@@ -45,17 +45,17 @@ func tomlError(path string, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", path, row, column, what)
 }
 
-// document is a file that is held against the fields of [config]. The library
-// would take keys in any case, and speak of the types of this program.
+// document is a file that is compared with the fields of [Config]. The library
+// would take keys in any case, and its errors name the types of this program.
 type document struct {
 	path   string
 	parser unstable.Parser
 	errs   []error
 }
 
-// place is where a key stands: its name, and the type of its value; nil where
-// the key is unknown, which has been said.
-type place struct {
+// field is what a key sets: its full name, and the type of its value; nil if the key is
+// unknown, which an error says already.
+type field struct {
 	name string
 	typ  reflect.Type
 }
@@ -65,7 +65,7 @@ type place struct {
 func checkDocument(path string, data []byte) error {
 	d := &document{path: path}
 	d.parser.Reset(data)
-	root := place{typ: reflect.TypeFor[Config]()}
+	root := field{typ: reflect.TypeFor[Config]()}
 	table := root
 	for d.parser.NextExpression() {
 		switch e := d.parser.Expression(); e.Kind {
@@ -84,8 +84,8 @@ func (d *document) say(at *unstable.Node, format string, args ...any) {
 	d.errs = append(d.errs, fmt.Errorf("%s:%d:%d: "+format, append([]any{d.path, pos.Line, pos.Column}, args...)...))
 }
 
-// table gives the place of what follows a [table] or a [[list.of.tables]].
-func (d *document) table(root place, e *unstable.Node) place {
+// table gives the field of what follows a [table] or a [[list.of.tables]].
+func (d *document) table(root field, e *unstable.Node) field {
 	at, last := d.walk(root, e)
 	if at.typ == nil || at.typ.Kind() == reflect.Interface {
 		return at
@@ -93,7 +93,7 @@ func (d *document) table(root place, e *unstable.Node) place {
 	isList := at.typ.Kind() == reflect.Slice && isTable(at.typ.Elem())
 	switch {
 	case e.Kind == unstable.ArrayTable && isList:
-		return place{at.name, at.typ.Elem()}
+		return field{at.name, at.typ.Elem()}
 	case e.Kind == unstable.ArrayTable && isTable(at.typ):
 		d.say(last, "%s: got a TOML array of tables, want a TOML table: write [%s] in single brackets", at.name, tableName(at))
 	case e.Kind == unstable.ArrayTable:
@@ -105,20 +105,20 @@ func (d *document) table(root place, e *unstable.Node) place {
 	default:
 		d.say(last, "%s: got a TOML table, want %s", at.name, wanted(at.typ))
 	}
-	return place{}
+	return field{}
 }
 
 // tableName is how the header of a table reads.
-func tableName(at place) string {
+func tableName(at field) string {
 	if at.typ.Kind() == reflect.Map {
 		return at.name + ".NAME"
 	}
 	return at.name
 }
 
-// walk follows the key of an expression, and gives the place and the node of its
-// end.
-func (d *document) walk(at place, e *unstable.Node) (place, *unstable.Node) {
+// walk follows the key of an expression, and gives the field and the node of its
+// last part.
+func (d *document) walk(at field, e *unstable.Node) (field, *unstable.Node) {
 	var last *unstable.Node
 	for key := e.Key(); key.Next(); {
 		if e.Kind != unstable.KeyValue && at.typ != nil && at.typ.Kind() == reflect.Slice && isTable(at.typ.Elem()) {
@@ -131,23 +131,23 @@ func (d *document) walk(at place, e *unstable.Node) (place, *unstable.Node) {
 }
 
 // step follows one part of a key.
-func (d *document) step(at place, key *unstable.Node) place {
+func (d *document) step(at field, key *unstable.Node) field {
 	if at.typ == nil {
-		return place{}
+		return field{}
 	}
 	name := string(key.Data)
 	full := strings.TrimPrefix(at.name+"."+name, ".")
 	switch at.typ.Kind() {
 	case reflect.Interface: // it may hold anything, as deep as it likes
-		return place{full, at.typ}
+		return field{full, at.typ}
 	case reflect.Map:
-		return place{full, plain(at.typ.Elem())}
+		return field{full, plain(at.typ.Elem())}
 	case reflect.Struct:
 		hint := ""
 		for f := range at.typ.Fields() {
 			tag, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
 			if tag == name {
-				return place{full, plain(f.Type)}
+				return field{full, plain(f.Type)}
 			}
 			if strings.EqualFold(tag, name) {
 				hint = fmt.Sprintf(": write %q: upper and lower case differ", tag)
@@ -157,18 +157,18 @@ func (d *document) step(at place, key *unstable.Node) place {
 	default:
 		d.say(key, "%s: got a TOML table, want %s", at.name, wanted(at.typ))
 	}
-	return place{}
+	return field{}
 }
 
 // keyValue checks key = value in a table.
-func (d *document) keyValue(table place, e *unstable.Node) {
+func (d *document) keyValue(table field, e *unstable.Node) {
 	at, last := d.walk(table, e)
 	d.value(at, last, e.Value())
 }
 
-// value checks the type of a value; key is where the library keeps no place of
-// the value itself.
-func (d *document) value(at place, key, v *unstable.Node) {
+// value checks the type of a value; key is its node, for values whose
+// position the library does not keep.
+func (d *document) value(at field, key, v *unstable.Node) {
 	if at.typ == nil || at.typ.Kind() == reflect.Interface {
 		return
 	}
@@ -198,7 +198,7 @@ func (d *document) value(at place, key, v *unstable.Node) {
 		if v.Kind == unstable.InlineTable {
 			d.keyValue(at, children.Node())
 		} else {
-			d.value(place{fmt.Sprintf("%s[%d]", at.name, i), plain(at.typ.Elem())}, key, children.Node())
+			d.value(field{fmt.Sprintf("%s[%d]", at.name, i), plain(at.typ.Elem())}, key, children.Node())
 		}
 	}
 }

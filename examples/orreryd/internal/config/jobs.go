@@ -55,14 +55,9 @@ type secretConfig struct {
 	Tenants    []string `toml:"tenants,omitempty"`
 }
 
-// key reads the secret, as Standard Webhooks want it.
+// key reads the secret, in the form that Standard Webhooks have.
 func (s secretConfig) key(at string) (string, error) {
-	given := 0
-	for _, v := range []string{s.Secret, s.SecretEnv, s.SecretFile} {
-		if v != "" {
-			given++
-		}
-	}
+	given := countGiven(s.Secret, s.SecretEnv, s.SecretFile)
 	if given != 1 {
 		return "", fmt.Errorf("%s: needs exactly one of secret, secret_env and secret_file: there are %d", at, given)
 	}
@@ -71,7 +66,7 @@ func (s secretConfig) key(at string) (string, error) {
 		return "", fmt.Errorf("%s.%w", at, err)
 	}
 	text = strings.TrimSpace(text)
-	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // the error would show it
+	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // its error would show the secret
 		return "", fmt.Errorf("%s.%s: it is not base64, as webhooks are signed with (whsec_…)", at, field)
 	}
 	return text, nil
@@ -85,7 +80,7 @@ func (j jobsConfig) SigningKeys() (map[string]constraints.Secret, error) {
 		s, at := j.Secrets[name], "jobs.secrets."+name
 		k, err := s.key(at)
 		errs = append(errs, err, refuseEmpty(at+".namespaces", s.Namespaces), refuseEmpty(at+".tenants", s.Tenants))
-		if name != j.FeedSecret { // a job could sign updates of its own with it
+		if name != j.FeedSecret { // else a job could sign updates of its own
 			out[name] = constraints.Secret{Key: k, Namespaces: s.Namespaces, Tenants: s.Tenants}
 		}
 	}
@@ -132,15 +127,21 @@ const (
 	runnerLocal      = "local"
 )
 
+// runnerKeys are the keys that a runner of a type may have, beside those of all.
+var runnerKeys = map[string][]string{
+	runnerKubernetes: {"kubeconfig", "context", "namespace", "qps", "burst", "instance"},
+	runnerLocal:      {"dir", "executables", "allow_env"},
+}
+
 func (r runnerConfig) enabled() bool { return r.Enabled == nil || *r.Enabled }
 
 func defaultJobs() jobsConfig {
 	return jobsConfig{HeartbeatSeconds: 10, MaxMissed: 3, ReconcileSeconds: 300, LogHeadBytes: 256 << 10, LogTailBytes: 256 << 10}
 }
 
-// addDefaultRunners adds the runner that exists where nobody says anything about
-// runners: jobs work on a laptop at once. Who configures one has those that the
-// file names, so that a daemon in a cluster runs nothing beside itself.
+// addDefaultRunners adds the local runner if the file names no runner: jobs work on a
+// laptop at once. A file that names one has no other, so that a daemon in a cluster runs
+// nothing beside itself.
 func (c *Config) addDefaultRunners() {
 	c.Runners = maps.Clone(c.Runners)
 	if len(c.Runners) == 0 {
@@ -164,12 +165,12 @@ func (c *Config) validateJobs() error {
 	_, err := j.SigningKeys()
 	_, clientErr := j.WebhookClient()
 	_, feedErr := j.MakeFeed()
-	if err == nil { // else it would be said twice
+	if err == nil { // else the same secret would be reported twice
 		errs = append(errs, feedErr)
 	}
 	errs = append(errs, err, clientErr)
 	var names []string
-	places := map[string]string{} // of runners
+	homes := map[string]string{} // names of runners by where their pods are
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
 		if name == "" || len(name) > core.MaxNameBytes {
 			errs = append(errs, fmt.Errorf("runners: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
@@ -177,11 +178,11 @@ func (c *Config) validateJobs() error {
 		errs = append(errs, c.Runners[name].validate("runners."+name))
 		if c.Runners[name].enabled() {
 			names = append(names, name)
-			place, apart := c.Runners[name].place()
-			if other, taken := places[place]; taken { // each would delete what the other one has as strays
-				errs = append(errs, fmt.Errorf("runners.%s: it has the same place as runners.%s: give each %s of its own", name, other, apart))
+			home, apart := c.Runners[name].home()
+			if other, taken := homes[home]; taken { // each would delete the pods of the other as strays
+				errs = append(errs, fmt.Errorf("runners.%s: its pods would mix with those of runners.%s: give each %s of its own", name, other, apart))
 			}
-			places[place] = name
+			homes[home] = name
 		}
 	}
 	if d := j.DefaultRunner; d != "" && !slices.Contains(names, d) {
@@ -193,8 +194,8 @@ func (c *Config) validateJobs() error {
 // maxRunLog bounds what is kept of a run's logs, at each end.
 const maxRunLog = 8 << 20
 
-// place is where a runner has its pods, and apart what keeps two runners apart.
-func (r runnerConfig) place() (place, apart string) {
+// home is where a runner has its pods, and apart the key that keeps two runners apart.
+func (r runnerConfig) home() (home, apart string) {
 	if r.Type == runnerKubernetes {
 		return fmt.Sprintf("%q %q %q %q", deref(r.Kubeconfig), deref(r.Context), deref(r.Namespace), deref(r.Instance)), "an instance"
 	}
@@ -208,26 +209,15 @@ func (r runnerConfig) place() (place, apart string) {
 }
 
 func (r runnerConfig) validate(key string) error {
-	ofKubernetes := map[string]bool{
-		"kubeconfig": r.Kubeconfig != nil, "context": r.Context != nil, "namespace": r.Namespace != nil,
-		"qps": r.QPS != nil, "burst": r.Burst != nil, "instance": r.Instance != nil,
-	}
-	ofLocal := map[string]bool{"dir": r.Dir != nil, "executables": r.Executables != nil, "allow_env": r.AllowEnv != nil}
-	var foreign map[string]bool
-	switch r.Type {
-	case runnerKubernetes:
-		foreign = ofLocal
-	case runnerLocal:
-		foreign = ofKubernetes
-	default:
+	own, known := runnerKeys[r.Type]
+	if !known {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
 	}
-	var errs []error
-	for _, k := range slices.Sorted(maps.Keys(foreign)) {
-		if foreign[k] {
-			errs = append(errs, fmt.Errorf("%s.%s: a runner of type %q has no such key", key, k, r.Type))
-		}
-	}
+	errs := givenKeys{
+		"kubeconfig": r.Kubeconfig != nil, "context": r.Context != nil, "namespace": r.Namespace != nil,
+		"qps": r.QPS != nil, "burst": r.Burst != nil, "instance": r.Instance != nil,
+		"dir": r.Dir != nil, "executables": r.Executables != nil, "allow_env": r.AllowEnv != nil,
+	}.foreign(key+".", "runner", r.Type, own...)
 	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
@@ -249,7 +239,7 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
 		})
-		if err != nil { // no call was made: it is the configuration
+		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))
 		}
 		return asRunner(k)
@@ -290,7 +280,7 @@ func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 			kube.LogTo(log) // nothing of client-go's runs yet
 		}
 		made, err := r.make(c.DB, log.With("runner", name))
-		if wrong, ok := errors.AsType[*Error](err); ok { // it names a key
+		if wrong, ok := errors.AsType[*Error](err); ok { // its text begins with a key
 			return nil, wrongf("runners.%s.%w", name, wrong.Err)
 		}
 		if err != nil {

@@ -30,8 +30,8 @@ func (r runnerConfig) checkKubeNames(key string) []error {
 	return errs
 }
 
-// kubeError says what of the kubeconfig is wrong, by the key that is to be changed;
-// client-go's error is about something else where a context is not whole.
+// kubeError says what is wrong with the kubeconfig, and names the key to change. (For a
+// context that lacks something client-go's own error names something else.)
 func (r runnerConfig) kubeError(err error) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = deref(r.Kubeconfig)
@@ -50,7 +50,7 @@ func (r runnerConfig) kubeError(err error) error {
 	case loading != nil:
 		return fmt.Errorf("kubeconfig: %w", loading)
 	case file == "":
-		return fmt.Errorf("kubeconfig: there is none at %s, and no service account of a cluster either: name a file", strings.Join(places, ", "))
+		return fmt.Errorf("kubeconfig: no file at %s, and this process has no service account of a cluster: name a file", strings.Join(places, ", "))
 	}
 	if wrong := wrongContext(c, deref(r.Context), file); wrong != nil {
 		return wrong
@@ -58,7 +58,7 @@ func (r runnerConfig) kubeError(err error) error {
 	return fmt.Errorf("kubeconfig: %w", err)
 }
 
-// wrongContext says why a context cannot be used; nil where it seems to be right.
+// wrongContext says why a context cannot be used; nil if it seems to be right.
 func wrongContext(c *api.Config, name, file string) error {
 	from := ""
 	if name == "" {

@@ -69,7 +69,7 @@ func (c Config) Redacted() Config {
 	return c
 }
 
-// redactTexts hides all values: what needs one here is mostly a secret.
+// redactTexts hides all values: headers and variables of channels are mostly secrets.
 func redactTexts(m map[string]string) map[string]string {
 	out := maps.Clone(m)
 	for k := range out {

@@ -74,7 +74,7 @@ func (c *Config) validateRunbooks() error {
 			errs = append(errs, fmt.Errorf("notify.channels: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
 		}
 		_, err := c.Notify.Channels[name].New(slog.New(slog.DiscardHandler))
-		if !errors.Is(err, notify.ErrNoDesktop) { // it may be installed where the daemon runs
+		if !errors.Is(err, notify.ErrNoDesktop) { // the daemon's machine may have the program
 			errs = append(errs, keyed(key, err))
 		}
 	}
@@ -94,6 +94,11 @@ const (
 	ChannelLog     = "log"
 )
 
+// channelKeysOf are the keys that a channel of a type may have, beside those of all.
+var channelKeysOf = map[string][]string{
+	channelWebhook: {"url", "headers"}, channelCommand: {"command", "dir", "env"}, channelDesktop: nil, ChannelLog: nil,
+}
+
 // channelKeys are the keys that set the options of channels that their own check
 // may refuse.
 var channelKeys = strings.NewReplacer("URL: ", "url: ", "Headers: ", "headers: ", "Argv: ", "command: ", "Dir: ", "dir: ", "Env: ", "env: ", "Timeout: ", "timeout_seconds: ")
@@ -105,23 +110,15 @@ func (c channelConfig) New(log *slog.Logger) (notify.Channel, error) {
 			return nil, err
 		}
 	}
-	foreign := map[string]bool{"url": c.URL != "", "headers": c.Headers != nil, "command": c.Command != nil, "dir": c.Dir != "", "env": c.Env != nil}
-	switch c.Type {
-	case channelWebhook:
-		delete(foreign, "url")
-		delete(foreign, "headers")
-	case channelCommand:
-		delete(foreign, "command")
-		delete(foreign, "dir")
-		delete(foreign, "env")
-	case channelDesktop, ChannelLog:
-	default:
+	own, known := channelKeysOf[c.Type]
+	if !known {
 		return nil, fmt.Errorf("type: %q is unknown: use %q, %q, %q or %q", text.Clip(c.Type, 40), channelWebhook, channelCommand, channelDesktop, ChannelLog)
 	}
-	for _, k := range slices.Sorted(maps.Keys(foreign)) {
-		if foreign[k] {
-			return nil, fmt.Errorf("%s: a channel of type %q has no such key", k, c.Type)
-		}
+	foreign := givenKeys{
+		"url": c.URL != "", "headers": c.Headers != nil, "command": c.Command != nil, "dir": c.Dir != "", "env": c.Env != nil,
+	}.foreign("", "channel", c.Type, own...)
+	if len(foreign) > 0 {
+		return nil, foreign[0]
 	}
 	switch c.Type {
 	case channelWebhook:
@@ -151,7 +148,7 @@ func orNil[C notify.Channel](c C, err error) (notify.Channel, error) {
 func runbooksIn(workspace string) func(context.Context, string, string) (core.PipelineDef, string, error) {
 	return func(_ context.Context, file, name string) (def core.PipelineDef, runbookName string, err error) {
 		if workspace == "" {
-			return def, "", errors.New("tool_input.file: the daemon has no workspace in which it could lie: start it with --workspace, or give definition")
+			return def, "", errors.New("tool_input.file: the daemon has no workspace to read runbooks from: start it with --workspace, or give definition")
 		}
 		root, err := os.OpenRoot(workspace)
 		if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // tokenConfig is one [[tokens]]: who may use the HTTP API, and for what. A list
-// that is left out means all; an empty one is refused, since it reads as none.
-// Exactly one of the first four says what the token is.
+// that is left out means all; an empty list is refused, since it reads as none.
+// Exactly one of the first four fields gives the token.
 type tokenConfig struct {
 	Token       string `toml:"token,omitempty"`
 	TokenSHA256 string `toml:"token_sha256,omitempty"` // in hex
@@ -37,12 +37,8 @@ const minToken = 16
 // sum gives the hash under which the token is known.
 func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 	var sum [sha256.Size]byte
-	given := 0
-	for _, v := range []string{t.Token, t.TokenSHA256, t.TokenEnv, t.TokenFile} {
-		if v != "" {
-			given++
-		}
-	}
+	given := countGiven(t.Token, t.TokenSHA256, t.TokenEnv, t.TokenFile)
+
 	if given != 1 {
 		return sum, fmt.Errorf("%s: give exactly one of token, token_sha256, token_env and token_file: there are %d", key, given)
 	}
@@ -69,7 +65,8 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 	return sha256.Sum256([]byte(secret)), nil
 }
 
-// readSecret reads a secret from where it is said to be; it appears in no error.
+// readSecret reads a secret from the value, the variable or the file that is given. No
+// error shows the secret.
 func readSecret(value, env, file, name string) (secret, field string, err error) {
 	switch {
 	case value != "":
@@ -92,7 +89,7 @@ func readSecret(value, env, file, name string) (secret, field string, err error)
 	return v, name + "_file", nil
 }
 
-// Expiry gives the end of the token; zero: none.
+// Expiry gives when the token expires; zero: never.
 func (t tokenConfig) Expiry(key string) (time.Time, error) {
 	switch v := t.Expires.(type) {
 	case nil:
@@ -155,8 +152,8 @@ func (c *Config) validateTokens() error {
 	return errors.Join(errs...)
 }
 
-// refuseEmpty refuses a list that is written without anything in it: it reads as
-// nothing, and would be everything.
+// refuseEmpty refuses a list that is given and empty: it reads as "none", and would mean
+// "all".
 func refuseEmpty(key string, list []string) error {
 	if list != nil && len(list) == 0 {
 		return fmt.Errorf("%s: the list is empty: leave it out for all, or name some", key)

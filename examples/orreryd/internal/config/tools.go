@@ -53,6 +53,15 @@ const (
 	typeKubernetes = "kubernetes"
 )
 
+// toolKeys are the keys that a tool of a type may have, beside those of all.
+var toolKeys = map[string][]string{
+	TypeCommand: {"time_limit_seconds", "max_output_bytes", "kill_grace_seconds", "inherit_env", "base_dir", "executables", "allow_env"},
+	TypeHTTP: {
+		"time_limit_seconds", "total_limit_seconds", "max_response_bytes", "retries", "backoff_seconds", "deny_private", "allow", "user_agent",
+	},
+	typeQueue: nil, typePipeline: nil, typeKubernetes: nil,
+}
+
 // builtIn are the tools that exist unless they are switched off.
 var builtIn = map[string]string{
 	command.Name: TypeCommand, httpcall.Name: TypeHTTP, shell.QueueToolName: typeQueue, shell.PipelineToolName: typePipeline,
@@ -97,41 +106,25 @@ func (c *Config) validateTools() error {
 }
 
 func (t toolConfig) validate(key string) error {
-	ofHTTP := map[string]bool{
-		"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
-		"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
-		"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
-	}
-	ofCommand := map[string]bool{
-		"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
-		"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
-	}
-	foreign := make(map[string]bool)
-	switch t.Type {
-	case TypeCommand:
-		foreign = ofHTTP
-	case TypeHTTP:
-		foreign = ofCommand
-	case typeQueue, typePipeline, typeKubernetes:
-		foreign["time_limit_seconds"] = t.TimeLimitSeconds != nil
-		maps.Copy(foreign, ofHTTP)
-		maps.Copy(foreign, ofCommand)
-	default:
+	own, known := toolKeys[t.Type]
+	if !known {
 		return fmt.Errorf("%s.type: %q is unknown: use %q, %q, %q, %q or %q", key, t.Type, TypeCommand, TypeHTTP, typeQueue, typePipeline, typeKubernetes)
 	}
-	var errs []error
 	name := strings.TrimPrefix(key, "tools.")
 	if typ, ok := builtIn[name]; ok && t.Type != typ {
 		return fmt.Errorf("%s.type: %q is always of type %q: give a tool of type %q another name", key, name, typ, t.Type)
 	}
-	if t.Type == typeKubernetes && name != jobs.ToolName { // tokens know it by that name
+	if t.Type == typeKubernetes && name != jobs.ToolName { // tokens name the tool so
 		return fmt.Errorf("%s.type: %q: the only tool of that type is %q, which has no keys of its own: use it instead", key, t.Type, jobs.ToolName)
 	}
-	for _, k := range slices.Sorted(maps.Keys(foreign)) {
-		if foreign[k] {
-			errs = append(errs, fmt.Errorf("%s.%s: a tool of type %q has no such key", key, k, t.Type))
-		}
-	}
+	errs := givenKeys{
+		"time_limit_seconds":  t.TimeLimitSeconds != nil,
+		"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
+		"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
+		"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
+		"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
+		"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
+	}.foreign(key+".", "tool", t.Type, own...)
 	errs = append(errs,
 		checkBetween(key+".concurrency", t.Concurrency, 1, 1<<16),
 		checkBetween(key+".max_output_bytes", t.MaxOutputBytes, 0, maxCaptured),
@@ -156,7 +149,7 @@ func (t toolConfig) validate(key string) error {
 	return CloseTool(tool)
 }
 
-// maxCaptured bounds what is kept of a run's output: it is a part of a record.
+// maxCaptured bounds what is kept of a run's output, which is a part of a record.
 const maxCaptured = 64 << 20
 
 func checkBetween(key string, v *int, least, most int) error {
@@ -175,7 +168,7 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 	case typeQueue:
 		return shell.QueueTool{}, nil
 	case typeKubernetes:
-		return (&jobs.Service{}).Tool(), nil // the daemon's own takes its place
+		return (&jobs.Service{}).Tool(), nil // the daemon puts its own in
 	case typePipeline:
 		return shell.PipelineTool{Load: runbooksIn(workspace)}, nil
 	case TypeCommand:
@@ -223,7 +216,7 @@ func zeroIsNone(v *int) int {
 	return deref(v)
 }
 
-// nilOrList keeps the difference between a list that is empty and none.
+// nilOrList gives a copy of a list; nil if the key is left out, which an empty list is not.
 func nilOrList(v *[]string) []string {
 	if v == nil {
 		return nil

@@ -38,7 +38,7 @@ type webhookConfig struct {
 	SecretFile string `toml:"secret_file,omitempty"` // one secret a line, all are good: for rotation
 }
 
-// DefaultScope is the namespace and the tenant where none is named.
+// DefaultScope is the namespace, and the tenant, of requests that name none.
 const DefaultScope = "default"
 
 func (c *Config) validateWebhooks() error {
@@ -83,7 +83,7 @@ func (c *Config) validateWebhook(name string, w webhookConfig) error {
 func (w webhookConfig) validateSpec(key string) error {
 	err := core.ActionSpec{
 		ID: uuid.Max, Namespace: w.Namespace, Tenant: w.Tenant, Label: w.Label, ActionType: w.ActionType,
-		ToolName: TypeCommand, ToolInput: json.RawMessage("null"), // what is wrong with the real ones has been said
+		ToolName: TypeCommand, ToolInput: json.RawMessage("null"), // the real tool and its input are checked elsewhere
 		Trigger: core.Scheduled(effects.MinTime), Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
 	}.Validate()
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -105,7 +105,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	}
 	tool, err := t.make(key, "")
 	if err != nil {
-		return nil // said at the tool
+		return nil // validateTools reports it
 	}
 	defer func() { _ = CloseTool(tool) }()
 	if v, ok := tool.(shell.InputValidator); ok {
@@ -152,12 +152,8 @@ func (w webhookConfig) signature() string { return cmp.Or(w.Signature, SignStand
 
 // secrets gives the secrets that sign this route's requests; each is good.
 func (w webhookConfig) secrets(key string) ([]string, error) {
-	given := 0
-	for _, v := range []string{w.Secret, w.SecretEnv, w.SecretFile} {
-		if v != "" {
-			given++
-		}
-	}
+	given := countGiven(w.Secret, w.SecretEnv, w.SecretFile)
+
 	scheme := w.signature()
 	switch scheme {
 	case SignNone:

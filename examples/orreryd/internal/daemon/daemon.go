@@ -108,10 +108,9 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 	return d, err
 }
 
-// take takes the file and the address. A database that exists comes first: where
-// another daemon has both, the error names the file. One that is yet to be made
-// comes last, so that nothing is left behind where the address cannot be had, or a
-// runner cannot be made.
+// take opens the database and the address. A database that exists is opened first: if
+// another daemon has both, the error names the file. A new database is made last, so
+// that no file is left behind if the address is in use or a runner cannot be made.
 func (d *daemon) take(ctx context.Context) (err error) {
 	address := func() error {
 		d.listener, err = listen(ctx, d.c.Listen)
@@ -150,7 +149,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		defer cancel() // an engine that ends takes the rest with it
 		engineErr = d.engine.Run(ctx)
 	})
-	// It goes on until the engine has settled what it has in hand, which needs it.
+	// The service of jobs goes on until the engine has stopped: runs under way need it.
 	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJobs()
 	wg.Go(func() {
@@ -160,7 +159,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	startErr := d.awaitEngine(ctx)
 	if startErr == nil {
 		if err := d.sweepSessions(ctx); err != nil {
-			d.log.Warn("sessions that were left over may go on", "error", err)
+			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
 		wg.Go(func() {
 			defer cancel()
@@ -172,8 +171,8 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	}
 	<-ctx.Done()
 	stopping()
-	// What is being answered, a backup for one, may go on for as long as what runs
-	// may; and who asks meanwhile is told that this is a stop, not a death.
+	// Requests under way, such as a backup, may take as long as actions may. Callers that
+	// come meanwhile are answered that the daemon is stopping.
 	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), config.Seconds(d.c.Engine.StopTimeoutSeconds)+time.Second)
 	defer stop()
 	<-engineDone
@@ -181,7 +180,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	err := d.api.shutdown(limit)
 	wg.Wait()
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
-		engineErr = startErr // else it was stopped before it had begun
+		engineErr = startErr // the other errors mean a stop before the start
 	}
 	return errors.Join(engineErr, jobsErr, apiErr, err)
 }
@@ -216,7 +215,7 @@ func (d *daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// listen opens the address, and says what to do where it is taken.
+// listen opens the address; its error says what to do if the address is in use.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)

@@ -31,7 +31,7 @@ type demo struct {
 	wg      sync.WaitGroup
 }
 
-// newDemo listens from the start, so that it misses no firing.
+// newDemo subscribes at once, so that it misses no firing.
 func newDemo(e *shell.Engine, out io.Writer, command string, tokens bool) *demo {
 	return &demo{engine: e, out: out, command: command, tokens: tokens, sub: e.Subscribe(func(ev effects.Event) bool {
 		return ev.Kind.Category == "action"
@@ -46,8 +46,8 @@ func (d *demo) close() {
 
 const demoCron = "*/5 * * * * *"
 
-// start adds the schedule where there is none, says what can be done next, and
-// prints each firing from then on.
+// start adds the schedule if the database has none, prints what to type next, and prints
+// each firing from then on.
 func (d *demo) start(ctx context.Context, url, db string) {
 	note, err := d.schedule(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *demo) schedule(ctx context.Context) (note string, err error) {
 func (d *demo) print(ctx context.Context, id uuid.UUID) {
 	a, err := d.engine.Actions().Get(ctx, id)
 	if err != nil {
-		if !errors.Is(err, shell.ErrNotFound) { // it may have gone by its retention
+		if !errors.Is(err, shell.ErrNotFound) { // its retention may be over
 			text.Sayf(d.out, "orreryd: action %s cannot be shown: %s\n", id, text.CleanLines(err.Error()))
 		}
 		return

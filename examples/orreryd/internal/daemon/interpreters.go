@@ -28,7 +28,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 		channels[name] = ch
 	}
 	byDefault := d.c.Notify.Default
-	if len(channels) == 0 { // somebody who watches the log is told
+	if len(channels) == 0 { // notifications go to the log
 		channels[config.ChannelLog], byDefault = notify.NewLog(d.log), config.ChannelLog
 	}
 	n, err := notify.New(notify.Options{Channels: channels, Default: byDefault})
@@ -62,7 +62,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	d.sayHowToAttach()
 	g, err := git.New(git.Options{Root: root, LockWait: config.Seconds(d.c.Git.LockWaitSeconds), Author: d.c.Git.Author, Email: d.c.Git.Email})
 	if err != nil {
-		d.log.Warn("no git: worktrees and merges will fail", "error", err)
+		d.log.Warn("git cannot be used: worktrees and merges will fail", "error", err)
 		out[effects.LaneGit] = failing{err}
 	} else {
 		out[effects.LaneGit] = g
@@ -91,7 +91,7 @@ func (noWorkspace) Carry(context.Context, effects.Ref, effects.Outer) (json.RawM
 	return nil, shell.Permanent(errors.New("no workspace is configured: start the daemon with --workspace DIR"))
 }
 
-// failing fails all effects with the reason for which it could not be made.
+// failing fails all effects: their interpreter could not be made.
 type failing struct{ err error }
 
 // Carry implements [shell.Interpreter].

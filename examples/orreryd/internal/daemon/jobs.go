@@ -16,8 +16,8 @@ import (
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
-// runJobs makes what carries out the runs of jobs, and puts it among the
-// interpreters and tools: before the engine is made.
+// runJobs makes the service of jobs, and adds it to the interpreters and tools. The engine
+// is made after it.
 func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	keys, err := d.c.Jobs.SigningKeys()
 	if err != nil {
@@ -67,10 +67,10 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	return nil
 }
 
-// laneLimits are how many effects of runs are carried out at a time, where the
-// default is less. They mostly wait: for a cluster that does not answer, for a pod that
-// takes its time to end, for a hook. Those of one runner must leave places for the
-// others. (What reads logs has them in memory, and keeps the default.)
+// laneLimits sets how many effects of runs are executed at a time, if the default is less.
+// Such effects mostly wait: for a cluster that does not answer, for a pod that takes long
+// to end, for a hook. The effects of one runner must leave slots for those of others.
+// (Effects that read logs hold them in memory, and keep the default.)
 func laneLimits(atLeast int, limits map[string]int) {
 	for lane, n := range map[string]int{effects.LaneRun: 1024, effects.LaneConstraints: 256, effects.LaneActions: 256} {
 		limits[lane] = max(n, atLeast)

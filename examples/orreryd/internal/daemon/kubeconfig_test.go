@@ -26,7 +26,7 @@ func TestAKubeconfigThatCannotBeUsedIsAnErrorOfTheConfigurationThatSaysWhatThere
 		{"kubeconfig = '" + none + "'", "kubeconfig: stat " + none + ": no such file or directory"},
 		{"kubeconfig = '" + text + "'", "kubeconfig: " + text + " is no kubeconfig: it has no apiVersion and kind"},
 		{"kubeconfig = '" + yaml + "'", `kubeconfig: error loading config file "` + yaml + `"`},
-		{"context = 'prod'", "kubeconfig: there is none at " + none + ", and no service account of a cluster either: name a file"},
+		{"context = 'prod'", "kubeconfig: no file at " + none + ", and this process has no service account of a cluster: name a file"},
 		{"kubeconfig = '" + good + "'\nnamespace = 'A_b'", `namespace: "A_b" is no name of a namespace`},
 		{"kubeconfig = '" + good + "'\ninstance = 'A b'", `instance: "A b" is no value of a label`},
 	} {

@@ -42,7 +42,7 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	}
 	notify := func(state string) {
 		if err := sdNotify(context.WithoutCancel(ctx), t.NotifySocket, state); err != nil {
-			log.Warn("systemd was not told", "error", err)
+			log.Warn("could not notify systemd", "error", err)
 		}
 	}
 	ready := func() {

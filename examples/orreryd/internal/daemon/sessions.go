@@ -9,7 +9,7 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-// observer gives the engine eyes, where there are sessions.
+// observer shows the engine the sessions; nil if the daemon has none.
 func (d *daemon) observer() shell.SessionObserver {
 	if d.sessions == nil {
 		return nil
@@ -23,8 +23,8 @@ func (d *daemon) sweepSessions(ctx context.Context) error {
 	if d.sessions == nil {
 		return nil
 	}
-	// What is wanted is read once the sessions were listed: the engine is at work
-	// already, and a task stands in the store before its session is there.
+	// The tasks are read after the sessions were listed: the engine runs already, and
+	// stores a task before it makes the task's session.
 	var wanted map[string]bool
 	var unknown error
 	killed, err := d.sessions.Cleanup(ctx, func(name string) bool {
@@ -39,8 +39,8 @@ func (d *daemon) sweepSessions(ctx context.Context) error {
 	return errors.Join(err, unknown)
 }
 
-// wantedSessions gives the sessions of all tasks that may still have one. It walks
-// all tasks in one order, so that one which changes meanwhile is not passed over.
+// wantedSessions gives the sessions of all tasks that may still have one. It lists
+// tasks of all states in one order, so that no task is missed that changes meanwhile.
 func (d *daemon) wantedSessions(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{}
 	page := shell.Page{Limit: shell.MaxPage}

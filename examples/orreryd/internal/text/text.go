@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Sayf prints for people. Where nobody listens any more, nobody can be told.
+// Sayf prints for people. If the output is closed, nobody can be told of it.
 func Sayf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // Clean makes a stored text safe to show: whatever could steer a terminal or

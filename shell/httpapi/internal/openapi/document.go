@@ -80,12 +80,12 @@ func Document() ([]byte, error) {
 		}
 		responses[f.Name] = r
 	}
-	return append(encode(map[string]any{
+	return []byte(encode(map[string]any{
 		"openapi": "3.1.0", "info": d.Info, "security": d.Security, "tags": d.Tags, "paths": paths,
 		"components": map[string]any{
 			"securitySchemes": d.SecuritySchemes, "parameters": d.Parameters, "responses": responses, "schemas": schemas,
 		},
-	}, ""), '\n'), nil
+	}, "") + "\n"), nil
 }
 
 func (d *description) operation(o operation, method, path string) (any, error) {

@@ -1,8 +1,7 @@
 package openapi
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -32,94 +31,52 @@ var first = []string{
 	"$ref", "operationId", "name", "in", "type", "format", "title", "version", "summary", "description", "required",
 }
 
-func rank(key string) int {
-	if i := slices.Index(first, key); i >= 0 {
-		return i
+func byRank(a, b string) int {
+	rank := func(key string) int {
+		if i := slices.Index(first, key); i >= 0 {
+			return i
+		}
+		return len(first)
 	}
-	return len(first)
+	return cmp.Or(rank(a)-rank(b), strings.Compare(a, b))
 }
 
 const lineBytes = 120
 
 // encode writes v as JSON that people can read: what fits into a line stands in one.
-func encode(v any, indent string) []byte {
-	if line := flat(v); len(line)+len(indent) <= lineBytes {
-		return line
-	}
+func encode(v any, indent string) string {
 	deeper := indent + "  "
 	var parts []string
-	open, end := "{", "}"
+	begin, end := "{", "}"
 	switch v := v.(type) {
 	case []any:
-		open, end = "[", "]"
+		begin, end = "[", "]"
 		for _, e := range v {
-			parts = append(parts, string(encode(e, deeper)))
+			parts = append(parts, encode(e, deeper))
 		}
-	case map[string]any, *ordered:
-		for key, e := range members(v) {
-			parts = append(parts, string(flat(key))+": "+string(encode(e, deeper)))
+	case *ordered:
+		for _, key := range v.keys {
+			parts = append(parts, text(key)+": "+encode(v.values[key], deeper))
+		}
+	case map[string]any:
+		for _, key := range slices.SortedFunc(maps.Keys(v), byRank) {
+			parts = append(parts, text(key)+": "+encode(v[key], deeper))
 		}
 	default:
-		return flat(v)
+		return text(v)
 	}
-	return []byte(open + "\n" + deeper + strings.Join(parts, ",\n"+deeper) + "\n" + indent + end)
+	line := begin + strings.Join(parts, ", ") + end
+	if len(indent)+len(line) <= lineBytes && !strings.Contains(line, "\n") {
+		return line
+	}
+	return begin + "\n" + deeper + strings.Join(parts, ",\n"+deeper) + "\n" + indent + end
 }
 
-// members goes over an object's members in their order.
-func members(v any) func(func(string, any) bool) {
-	return func(yield func(string, any) bool) {
-		values, keys := map[string]any(nil), []string(nil)
-		switch v := v.(type) {
-		case *ordered:
-			values, keys = v.values, v.keys
-		case map[string]any:
-			values = v
-			keys = slices.SortedStableFunc(maps.Keys(v), func(a, b string) int {
-				if d := rank(a) - rank(b); d != 0 {
-					return d
-				}
-				return strings.Compare(a, b)
-			})
-		}
-		for _, key := range keys {
-			if !yield(key, values[key]) {
-				return
-			}
-		}
+// text writes a text, a number or a boolean.
+func text(v any) string {
+	b, err := plainjson.Marshal(v)
+	if err != nil { // what YAML has read, JSON can say
+		return "null"
 	}
-}
-
-// flat writes v into one line.
-func flat(v any) []byte {
-	var b bytes.Buffer
-	separate := func(i int) {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-	}
-	switch v := v.(type) {
-	case []any:
-		b.WriteByte('[')
-		for i, e := range v {
-			separate(i)
-			b.Write(flat(e))
-		}
-		b.WriteByte(']')
-	case map[string]any, *ordered:
-		b.WriteByte('{')
-		i := 0
-		for key, e := range members(v) {
-			separate(i)
-			b.Write(append(append(flat(key), ": "...), flat(e)...))
-			i++
-		}
-		b.WriteByte('}')
-	default:
-		text, err := plainjson.Marshal(v)
-		if err != nil { // what YAML has read, JSON can say
-			text = json.RawMessage("null")
-		}
-		b.Write(text)
-	}
-	return b.Bytes()
+	return string(b)
 }

@@ -58,37 +58,21 @@ const (
 	lastPage  = 512
 )
 
-// step carries out one transition; of a queue over the window.
-func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
-	if q, ok := s.(Queue); ok {
-		if own, ok := e.(QueueEvent); ok {
-			return t.applyQueue(q, own)
-		}
+// applyIn carries out one transition of a queue over the window.
+func (q Queue) applyIn(t *Batch, e Event) (State, []effects.Effect, error) {
+	own, ok := e.(QueueEvent)
+	if !ok { // refused
+		next, effs := q.apply(e, t.clock)
+		return next, effs, nil
 	}
-	next, effs := s.apply(e, t.clock)
-	return next, effs, nil
-}
-
-// applyQueue carries out one transition of a queue over the window.
-func (t *Batch) applyQueue(q Queue, e QueueEvent) (State, []effects.Effect, error) {
 	mark, order := len(t.undo), t.order
 	w := window{t: t, queue: q.ID}
-	next, effs := q.header().applyTo(&w, e, t.clock)
+	next, effs := q.header().applyTo(&w, own, t.clock)
 	if w.err != nil || refusal(effs) != nil {
 		t.rollback(mark)
 		t.order = order
 	}
 	return next, effs, w.err
-}
-
-// rollback undoes the changes since the mark.
-func (t *Batch) rollback(mark int) {
-	for i := len(t.undo) - 1; i >= mark; i-- {
-		u := t.undo[i]
-		u.slot.now, u.slot.changed = u.now, u.changed
-		t.place(u.slot.now)
-	}
-	t.undo = t.undo[:mark]
 }
 
 // place puts a record that has changed into the lists in which it stands now.

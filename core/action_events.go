@@ -1,0 +1,157 @@
+package core
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// ActionEvent is an event of [Action]. The set is closed.
+//
+//sumtype:decl
+type ActionEvent interface {
+	Event
+	actionEvent()
+}
+
+type (
+	// ActionCreate makes an action. The id must be new.
+	ActionCreate struct {
+		Spec ActionSpec `json:"spec"`
+	}
+	// ActionDue says that the action's time has come.
+	ActionDue struct{}
+	// ActionTrigger runs a pending action now, whatever its time.
+	ActionTrigger struct{}
+	// ActionCancel ends an action that is pending or running.
+	ActionCancel struct {
+		Reason string `json:"reason"`
+	}
+	// ActionComplete answers a run that succeeded.
+	ActionComplete struct {
+		Run    uint32          `json:"run"`
+		Result json.RawMessage `json:"result"`
+	}
+	// ActionFail answers a run that failed. A Result that cannot be stored is left
+	// out.
+	ActionFail struct {
+		Run    uint32          `json:"run"`
+		Reason string          `json:"reason"`
+		Result json.RawMessage `json:"result"` // what the tool gave nevertheless; may be empty
+	}
+	// ActionInterrupt says that a run's holder is gone, so that nobody knows how
+	// far it came (A9).
+	ActionInterrupt struct {
+		Run    uint32 `json:"run"`
+		Reason string `json:"reason"`
+	}
+	// ActionHandBack gives back a run that certainly was not begun.
+	ActionHandBack struct {
+		Run uint32 `json:"run"`
+	}
+	// ActionExpire ends the retention of a finished action.
+	ActionExpire struct{}
+)
+
+func (ActionCreate) actionEvent()    {}
+func (ActionDue) actionEvent()       {}
+func (ActionTrigger) actionEvent()   {}
+func (ActionCancel) actionEvent()    {}
+func (ActionComplete) actionEvent()  {}
+func (ActionFail) actionEvent()      {}
+func (ActionInterrupt) actionEvent() {}
+func (ActionHandBack) actionEvent()  {}
+func (ActionExpire) actionEvent()    {}
+
+// belongsToDispatch: an owner is told of the refusal instead.
+func (e ActionCreate) belongsToDispatch() bool { return e.Spec.Owner.IsZero() }
+
+func (e ActionCreate) owner() Owner { return e.Spec.Owner }
+
+// EventType gives the discriminator in the journal.
+func (ActionCreate) EventType() string    { return typeCreate }
+func (ActionDue) EventType() string       { return typeDue }
+func (ActionTrigger) EventType() string   { return typeTrigger }
+func (ActionCancel) EventType() string    { return typeCancel }
+func (ActionComplete) EventType() string  { return typeComplete }
+func (ActionFail) EventType() string      { return typeFail }
+func (ActionInterrupt) EventType() string { return typeInterrupt }
+func (ActionHandBack) EventType() string  { return typeHandBack }
+func (ActionExpire) EventType() string    { return typeExpire }
+
+// actionEvents are the events of an action, as the journal has them.
+var actionEvents = []eventType{
+	event[ActionCreate](), event[ActionDue](), event[ActionTrigger](), event[ActionCancel](), event[ActionComplete](),
+	event[ActionFail](), event[ActionInterrupt](), event[ActionHandBack](), event[ActionExpire](),
+}
+
+// appendFields: see [AppendEvent]. All that an action is told is hot.
+func (e ActionDue) appendFields(o object) object { return o }
+
+func (e ActionCreate) appendFields(o object) object {
+	o.key("spec")
+	o.b = e.Spec.AppendJSON(o.b)
+	return o
+}
+
+func (e ActionCancel) appendFields(o object) object {
+	o.str("reason", e.Reason)
+	return o
+}
+
+func (e ActionComplete) appendFields(o object) object {
+	o.num("run", uint64(e.Run))
+	if storable(e.Result) {
+		o.raw("result", e.Result)
+	} else {
+		o.str("invalid_result", string(e.Result))
+	}
+	return o
+}
+
+func (e ActionFail) appendFields(o object) object {
+	o = o.runReason(e.Run, e.Reason)
+	if result := e.result(); result != nil {
+		o.raw("result", result)
+	}
+	return o
+}
+
+func (e ActionInterrupt) appendFields(o object) object { return o.runReason(e.Run, e.Reason) }
+
+func (e ActionHandBack) appendFields(o object) object {
+	o.num("run", uint64(e.Run))
+	return o
+}
+
+// UnmarshalJSON reads also a result that could not be stored as it was.
+func (e *ActionComplete) UnmarshalJSON(b []byte) error {
+	var w struct {
+		Run     uint32          `json:"run"`
+		Result  json.RawMessage `json:"result"`
+		Invalid *string         `json:"invalid_result"`
+	}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	if w.Invalid != nil {
+		w.Result = json.RawMessage(*w.Invalid)
+	}
+	*e = ActionComplete{Run: w.Run, Result: w.Result}
+	return nil
+}
+
+// runReason appends what the events have that end a run in failure.
+func (o object) runReason(run uint32, reason string) object {
+	o.num("run", uint64(run))
+	o.str("reason", reason)
+	return o
+}
+
+// result gives what is kept of the result.
+func (e ActionFail) result() json.RawMessage {
+	result := trimJSON(e.Result)
+	if len(result) == 0 || string(result) == "null" || !storable(result) || !utf8.Valid(result) {
+		return nil
+	}
+	return result
+}

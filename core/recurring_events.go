@@ -1,0 +1,133 @@
+package core
+
+import "encoding/json"
+
+// RecurringEvent is an event of [RecurringAction]. The set is closed.
+//
+//sumtype:decl
+type RecurringEvent interface {
+	Event
+	recurringEvent()
+}
+
+type (
+	// RecurringCreate makes a recurring action. The id must be new.
+	RecurringCreate struct {
+		Spec RecurringSpec `json:"spec"`
+	}
+	// RecurringDue says that the next time, or the end, has come.
+	RecurringDue struct {
+		// Refusal is why the action of that time could not be made. Only the [Batch]
+		// gives one, see [Batch.Apply]: the time then counts as missed, instead of
+		// being due for ever.
+		Refusal string `json:"refusal"`
+	}
+	// RecurringUpdate changes the given fields.
+	RecurringUpdate struct {
+		Patch RecurringPatch `json:"patch"`
+	}
+	// RecurringPause disables.
+	RecurringPause struct {
+		By     string `json:"by"`
+		Reason string `json:"reason"`
+	}
+	// RecurringResume enables, from now on.
+	RecurringResume struct{}
+	// RecurringTrigger dispatches one occurrence now, out of turn.
+	RecurringTrigger struct{}
+	// RecurringDelete ends the definition; what it made goes on.
+	RecurringDelete struct{}
+	// RecurringDeduplicated says that the last dispatch met a live dedup key.
+	RecurringDeduplicated struct {
+		LastExecutedAt Time `json:"last_executed_at"`
+	}
+)
+
+// RecurringPatch holds the fields to change; nil leaves a field as it is. A
+// zero EndsAt, an empty Description or DedupKey, clear theirs.
+type RecurringPatch struct {
+	CronExpr             *string            `json:"cron_expr,omitempty"`
+	Timezone             *string            `json:"timezone,omitempty"`
+	Enabled              *bool              `json:"enabled,omitempty"`
+	Payload              json.RawMessage    `json:"payload,omitempty"`
+	Metadata             *map[string]string `json:"metadata,omitempty"`
+	DedupKey             *string            `json:"dedup_key,omitempty"`
+	Description          *string            `json:"description,omitempty"`
+	Labels               *map[string]string `json:"labels,omitempty"`
+	EndsAt               *int64             `json:"ends_at_ms,omitempty"` // milliseconds since 1970; 0 clears
+	Provider             *string            `json:"provider,omitempty"`
+	ActionType           *string            `json:"action_type,omitempty"`
+	StartDeadlineSeconds *int64             `json:"start_deadline_seconds,omitempty"`
+	Policy               *RunPolicy         `json:"policy,omitempty"`
+}
+
+func (RecurringCreate) recurringEvent()       {}
+func (RecurringDue) recurringEvent()          {}
+func (RecurringUpdate) recurringEvent()       {}
+func (RecurringPause) recurringEvent()        {}
+func (RecurringResume) recurringEvent()       {}
+func (RecurringTrigger) recurringEvent()      {}
+func (RecurringDelete) recurringEvent()       {}
+func (RecurringDeduplicated) recurringEvent() {}
+
+func (RecurringDeduplicated) belongsToDispatch() bool { return true }
+
+// afterRefusal gives the event that records a missed time instead: see [Batch.Apply].
+func (RecurringDue) afterRefusal(reason string) Event { return RecurringDue{Refusal: reason} }
+
+// EventType gives the discriminator in the journal.
+func (RecurringCreate) EventType() string       { return typeCreate }
+func (RecurringDue) EventType() string          { return typeDue }
+func (RecurringUpdate) EventType() string       { return typeUpdate }
+func (RecurringPause) EventType() string        { return typePause }
+func (RecurringResume) EventType() string       { return typeResume }
+func (RecurringTrigger) EventType() string      { return typeTrigger }
+func (RecurringDelete) EventType() string       { return typeDelete }
+func (RecurringDeduplicated) EventType() string { return typeDeduplicated }
+
+// recurringEvents are the events of a recurring action, as the journal has them.
+var recurringEvents = []eventType{
+	event[RecurringCreate](), event[RecurringDue](), event[RecurringUpdate](), event[RecurringPause](),
+	event[RecurringResume](), event[RecurringTrigger](), event[RecurringDelete](), event[RecurringDeduplicated](),
+}
+
+func (e RecurringCreate) stored() Event {
+	if len(e.Spec.ActionTemplate.Payload) == 0 { // as null it would be refused by a replay
+		e.Spec.ActionTemplate.Payload = json.RawMessage("{}")
+	}
+	return e
+}
+
+func (e RecurringUpdate) stored() Event {
+	e.Patch = e.Patch.withoutNilMaps()
+	return e
+}
+
+func (e RecurringDue) appendFields(o object) object {
+	if e.Refusal != "" {
+		o.str("refusal", e.Refusal)
+	}
+	return o
+}
+
+func (e RecurringPause) appendFields(o object) object {
+	o.str("by", e.By)
+	o.str("reason", e.Reason)
+	return o
+}
+
+func (e RecurringDeduplicated) appendFields(o object) object {
+	o.time("last_executed_at", e.LastExecutedAt)
+	return o
+}
+
+// withoutNilMaps makes a pointer to a nil map one to an empty map: both clear,
+// but only the latter survives the journal.
+func (p RecurringPatch) withoutNilMaps() RecurringPatch {
+	for _, m := range []**map[string]string{&p.Metadata, &p.Labels} {
+		if *m != nil && **m == nil {
+			*m = &map[string]string{}
+		}
+	}
+	return p
+}
