@@ -21,6 +21,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -67,11 +68,6 @@ func take(t *testing.T, c *constraints.Checker, w *world, typ, config string) er
 	j := job(t, "", "")
 	run := w.run(j, noon, violated)
 	return c.Take(t.Context(), j, run.RunID, jobs.Action{Constraint: "window", Type: typ, Config: json.RawMessage(config), Key: "run/7"})
-}
-
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
 }
 
 func TestAWebhookTellsWhatHappenedSignedAndUnderAKey(t *testing.T) {
@@ -137,7 +133,7 @@ func TestAKeySignsTheWebhooksOfThoseAloneThatItIsFor(t *testing.T) {
 			}
 			require.EqualError(t, valid, `constraints[0].previousRun.onViolation[0].webhook.secret: there is no secret "ops": use one of public`)
 			require.EqualError(t, err, `webhook: there is no secret "ops"`)
-			assert.True(t, permanent(err))
+			assert.True(t, shell.IsPermanent(err))
 			assert.Empty(t, a.requests)
 		})
 	}
@@ -198,7 +194,7 @@ func TestAWebhookIsTriedAgainWhereThatCanHelp(t *testing.T) {
 			c := checker(t, w, func(o *constraints.Options) { o.Client = &http.Client{Transport: a} })
 			err := take(t, c, w, "webhook", `{"url":"`+secretURL+`"`+row.config+`}`)
 			assert.Len(t, a.requests, row.tries, "%v", row.answer)
-			assert.Equal(t, row.permanent, permanent(err))
+			assert.Equal(t, row.permanent, shell.IsPermanent(err))
 			if row.says == "" {
 				require.NoError(t, err)
 				return
@@ -230,7 +226,7 @@ func TestAWebhookReachesNoPrivateAddressUnlessTheClientMay(t *testing.T) {
 	w := newWorld()
 	err := take(t, checker(t, w, nil), w, "webhook", `{"url":"`+server.URL+`/s3cret"}`)
 	require.ErrorContains(t, err, "only public addresses are allowed here")
-	assert.True(t, permanent(err))
+	assert.True(t, shell.IsPermanent(err))
 	assert.NotContains(t, err.Error(), "s3cret")
 	assert.False(t, called)
 	client := server.Client()
@@ -291,7 +287,7 @@ func TestNotifySaysWhatHappenedUnlessItIsToldWhatToSay(t *testing.T) {
 	w := newWorld()
 	err := take(t, checker(t, w, nil), w, "notify", "")
 	require.EqualError(t, err, "notify: no notifications are configured here")
-	assert.True(t, permanent(err))
+	assert.True(t, shell.IsPermanent(err))
 }
 
 func TestLogWritesALineWithTheFieldsOfTheRun(t *testing.T) {
@@ -313,7 +309,7 @@ func TestAnActionThatNobodyKnowsFailsForGood(t *testing.T) {
 	w := newWorld()
 	err := take(t, checker(t, w, nil), w, "page", "")
 	require.EqualError(t, err, `there is no action "page"`)
-	assert.True(t, permanent(err))
+	assert.True(t, shell.IsPermanent(err))
 }
 
 // paging is an action of the tests' own.

@@ -61,11 +61,6 @@ func waitBefore(n int, asked time.Duration) time.Duration {
 	return min(max(firstWait<<min(n, 10), asked), maxWait)
 }
 
-func isPermanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
-
 // post is a request under a key.
 type post struct {
 	webhook.Post
@@ -87,7 +82,7 @@ func newPost(c *Checker, to *url.URL, headers map[string]string, key string, bod
 func (p post) send(ctx context.Context, retries int) (answer []byte, err error) {
 	for n := 0; ; n++ {
 		answer, after, err := p.try(ctx)
-		if err == nil || isPermanent(err) || n >= retries || ctx.Err() != nil {
+		if err == nil || shell.IsPermanent(err) || n >= retries || ctx.Err() != nil {
 			return answer, err
 		}
 		if cause := pause.For(ctx, waitBefore(n, after)); cause != nil {

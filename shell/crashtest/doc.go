@@ -24,7 +24,7 @@
 //	ORRERY_SLOW=1    the whole suite: 200 kills of the daemon, 400 of the engine,
 //	                 200 of the engine at its runbooks, 100 at its jobs
 //	ORRERY_KILLS=n   that many kills of the daemon, twice as many of the engine
-//	ORRERY_SEED=n    the seed of load and kills, see effects/seedtest
+//	ORRERY_SEED=n    the seed of load and kills, 1 if it is not set; `.ci/run soak` sets fresh ones
 //
 // A seed fixes what is asked and when it is killed, not what the machine's
 // scheduler makes of it. The files of a run that failed are kept; the log says

@@ -254,8 +254,7 @@ func TestAnAttemptThatIsNotWantedAnyMoreIsNotCreated(t *testing.T) {
 		r.created(o, 1)
 		for _, n := range []uint32{0, 2} {
 			_, err := r.s.Interpreters()[effects.LaneRun].Carry(t.Context(), effects.Ref{Kind: core.KindOrchestrator, ID: o.ID}, effects.CreateRun{Attempt: n})
-			var final interface{ Permanent() bool }
-			require.ErrorAs(t, err, &final)
+			assert.True(t, shell.IsPermanent(err), "%v", err)
 			assert.ErrorContains(t, err, "is not wanted any more")
 		}
 		assert.Equal(t, []jobs.Attempt{{Run: o.ID, N: 1}}, r.fake.Attempts())

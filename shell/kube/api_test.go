@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -53,7 +54,7 @@ func TestTheContextOfAKubeconfigGivesServerNamespaceAndCredentials(t *testing.T)
 		r, err := New(Options{Kubeconfig: kubeconfig(t, server.URL), Context: row.context, Namespace: row.namespace, Instance: "mine"})
 		require.NoError(t, err)
 		calls, err := r.Create(t.Context(), run(attempt))
-		assert.True(t, isPermanentError(err), "%v", err)
+		assert.True(t, shell.IsPermanent(err), "%v", err)
 		assert.Equal(t, 1, calls)
 		assert.Equal(t, "/apis/batch/v1/namespaces/"+row.want+"/jobs", asked.Load().URL.Path)
 		assert.Equal(t, "Bearer secret", asked.Load().Header.Get("Authorization"))
@@ -252,7 +253,7 @@ func TestTheLogsOfAllContainersComeInTheOrderOfTheSpec(t *testing.T) {
 	assert.Equal(t, 1, calls)
 	_, _, err = l.read(t, jobs.LogOptions{Container: "nope"})
 	require.ErrorContains(t, err, `no container "nope"`)
-	assert.True(t, isPermanentError(err))
+	assert.True(t, shell.IsPermanent(err))
 }
 
 // readsAtThird checks that a log is read whole by three calls, of which the first two
@@ -306,7 +307,7 @@ func TestARefusedLogIsAPermanentError(t *testing.T) {
 	l := newLogAPI(t, onePodEnded, func(w http.ResponseWriter, _ string, _ int) { status(w, 403, "Forbidden", "pods/log is forbidden") })
 	_, calls, err := l.read(t, jobs.LogOptions{})
 	require.ErrorContains(t, err, "forbidden")
-	assert.True(t, isPermanentError(err))
+	assert.True(t, shell.IsPermanent(err))
 	assert.Equal(t, 1, calls)
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -37,11 +38,6 @@ func (k *kit) fails(verb, resource string, errs ...error) {
 
 func quota() error {
 	return apierrors.NewForbidden(jobsResource, "x", errors.New("exceeded quota: small, requested: count/jobs.batch=1"))
-}
-
-func isPermanentError(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
 }
 
 func TestWhatMayPassIsTriedAgain(t *testing.T) {
@@ -94,7 +90,7 @@ func TestWhatIsRefusedIsAPermanentErrorAtOnce(t *testing.T) {
 				k.fails("create", "jobs", row.err)
 				calls, err := k.runner.Create(t.Context(), run(attempt))
 				require.ErrorContains(t, err, row.want)
-				assert.True(t, isPermanentError(err))
+				assert.True(t, shell.IsPermanent(err))
 				assert.Equal(t, 1, calls)
 			})
 		})
@@ -118,7 +114,7 @@ func TestTryingAgainEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		calls, err := k.runner.Create(ctx, run(attempt))
 		require.ErrorContains(t, err, "exceeded quota", "it says what it waited for")
-		assert.False(t, isPermanentError(err))
+		assert.False(t, shell.IsPermanent(err))
 		assert.Greater(t, calls, 10)
 		assert.Less(t, calls, 50, "the wait grows")
 		assert.Contains(t, k.sink.messages(), "exceeded quota: small")
@@ -136,7 +132,7 @@ func TestCredentialsThatAreNotRenewedEndItSoon(t *testing.T) {
 		start := time.Now()
 		_, err := k.runner.Create(t.Context(), run(attempt))
 		require.Error(t, err)
-		assert.False(t, isPermanentError(err), "the next attempt may have them")
+		assert.False(t, shell.IsPermanent(err), "the next attempt may have them")
 		assert.Less(t, time.Since(start), 2*unauthorizedFor)
 	})
 }
@@ -160,7 +156,7 @@ func TestAJobOfThatNameThatIsAnothersIsNotTaken(t *testing.T) {
 		k.updateJob(job)
 		_, err := k.runner.Create(t.Context(), run(attempt))
 		require.ErrorContains(t, err, `not of instance "orrery"`)
-		assert.True(t, isPermanentError(err))
+		assert.True(t, shell.IsPermanent(err))
 	})
 }
 
@@ -340,7 +336,7 @@ func TestDeleteWaitsForAJobThatTheWatchHasNotShownYet(t *testing.T) {
 		wait(time.Second)
 		assert.Empty(t, done, "the watch lags: that it shows no Job says nothing")
 		k.purge("jobs", attempt.Name())
-		wait(askAgain)
+		wait(askEvery)
 		assert.Equal(t, deleted{2, nil}, <-done, "and it never shows it: the API is asked once more")
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// askAgain is after which time the API is asked once more whether a Job is gone that
+// askEvery is how often the API is asked whether a Job is gone that
 // the watch has never shown.
-const askAgain = 30 * time.Second
+const askEvery = 30 * time.Second
 
 // Delete deletes the Job of an attempt with its pods, and returns once the watch says
 // that all are gone, see the package's documentation.
@@ -109,7 +109,7 @@ type step struct {
 
 // next says what is to be done, as things stand.
 func (d *deletion) next(t *track, now time.Time) step {
-	s := step{wait: askAgain, pods: map[types.UID]string{}, force: map[types.UID]bool{}}
+	s := step{wait: askEvery, pods: map[types.UID]string{}, force: map[types.UID]bool{}}
 	s.unseen = t.job == nil && !t.jobSeen
 	if !t.inCluster() {
 		s.done = !s.unseen || d.notFound

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -55,7 +56,7 @@ func TestADeletionThatIsRefusedIsAPermanentError(t *testing.T) {
 			calls, err := k.runner.Delete(t.Context(), attempt)
 			require.ErrorContains(t, err, "delete Job "+attempt.Name())
 			require.ErrorContains(t, err, "no right to delete")
-			assert.True(t, isPermanentError(err))
+			assert.True(t, shell.IsPermanent(err))
 			assert.Equal(t, 1, calls)
 		})
 	})
@@ -67,7 +68,7 @@ func TestADeletionThatIsRefusedIsAPermanentError(t *testing.T) {
 			k.fails("delete", "pods", errNoRight)
 			calls, err := k.runner.Delete(t.Context(), attempt)
 			require.ErrorContains(t, err, "delete pod "+pod.Name)
-			assert.True(t, isPermanentError(err))
+			assert.True(t, shell.IsPermanent(err))
 			assert.Equal(t, 2, calls)
 		})
 	})
@@ -82,9 +83,9 @@ func TestADeletionThatIsRefusedIsAPermanentError(t *testing.T) {
 			k.create(attempt)
 			done := k.deleting(t.Context())
 			k.fails("delete", "jobs", errNoRight)
-			wait(askAgain)
+			wait(askEvery)
 			got := <-done
-			assert.True(t, isPermanentError(got.err), "%v", got.err)
+			assert.True(t, shell.IsPermanent(got.err), "%v", got.err)
 			assert.Equal(t, 2, got.calls)
 		})
 	})
@@ -116,7 +117,7 @@ func TestADeletionSaysThatItWaitsInVain(t *testing.T) {
 		_, err := k.runner.Delete(ctx, attempt)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "delete Job "+attempt.Name()+": it or its pods are still there")
-		assert.False(t, isPermanentError(err))
+		assert.False(t, shell.IsPermanent(err))
 	}
 	t.Run("for what stays", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, k *kit) {

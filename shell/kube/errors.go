@@ -15,7 +15,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
-// permanent is an error after which trying again is pointless.
+// permanent is an error after which a repetition is pointless.
 type permanent struct{ err error }
 
 func (e permanent) Error() string   { return e.err.Error() }
@@ -69,7 +69,7 @@ func fieldsOf(causes []metav1.StatusCause) string {
 	return strings.Join(out, "; ")
 }
 
-// Limits of trying again.
+// Limits of repeated calls.
 const (
 	firstWait       = 500 * time.Millisecond
 	longestWait     = 30 * time.Second
@@ -78,7 +78,7 @@ const (
 	forbiddenFor    = 30 * time.Second // a server knows the roles by then; after an outage alone
 )
 
-// retried makes a call of the API, and again while its error may pass and ctx lasts,
+// retried makes a call of the API, and repeats it while its error may pass and ctx lasts,
 // with a growing wait or that which the server names. It gives the number of calls.
 // waits, if any, is told of each error before the wait.
 func (r *Runner) retried(ctx context.Context, what string, waits func(error), call func(context.Context) error) (int, error) {
@@ -156,10 +156,11 @@ func isPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-// once makes one call when it has its turn, bounds it in time, and counts it where the transport cannot.
+// once makes one call when the limit of calls allows it, bounds the call in time, and
+// counts it if the transport cannot.
 func (r *Runner) once(ctx context.Context, c *counter, call func(context.Context) error) error {
 	if err := r.limit.Wait(ctx); err != nil {
-		return fmt.Errorf("it had no turn within the limit of calls: %w", err)
+		return fmt.Errorf("the limit of calls left no room for it: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -56,7 +57,7 @@ func TestA403WhileTheClusterCannotBeWatchedIsNotBelievedAtOnce(t *testing.T) {
 		wait(time.Hour)
 		k.fails("create", "jobs", errNoRoles)
 		_, err = k.runner.Create(t.Context(), run(jobs.Attempt{Run: runUUID, N: 1}))
-		assert.True(t, isPermanentError(err), "it is watched again: %v", err)
+		assert.True(t, shell.IsPermanent(err), "it is watched again: %v", err)
 	})
 }
 
@@ -67,7 +68,7 @@ func TestA403ThatLastsIsBelieved(t *testing.T) {
 		start := time.Now()
 		_, err := k.runner.Create(t.Context(), run(attempt))
 		require.ErrorContains(t, err, "no RBAC policy matched")
-		assert.True(t, isPermanentError(err))
+		assert.True(t, shell.IsPermanent(err))
 		assert.Greater(t, time.Since(start), forbiddenFor)
 		assert.Less(t, time.Since(start), 3*forbiddenFor)
 	})
@@ -219,7 +220,7 @@ func TestAJobOfThatNameThatIsAnotherAttemptsIsNotTaken(t *testing.T) {
 		job.Labels[LabelAttempt] = "7"
 		k.updateJob(job)
 		_, err := k.runner.Create(t.Context(), run(attempt))
-		assert.True(t, isPermanentError(err), "%v", err)
+		assert.True(t, shell.IsPermanent(err), "%v", err)
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -113,7 +114,7 @@ func TestCheckNamesTheFieldThatCannotBe(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), row.want)
 			calls, err := r.Create(t.Context(), jobs.Run{Attempt: attempt, Spec: spec})
-			assert.True(t, isPermanentError(err), "such a run is not created")
+			assert.True(t, shell.IsPermanent(err), "such a run is not created")
 			assert.Zero(t, calls)
 		})
 	}

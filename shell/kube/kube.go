@@ -34,7 +34,7 @@ type Options struct {
 	// service account.
 	Namespace string
 	// QPS and Burst bound the calls of the API (defaults 20 and 40) on this side; each
-	// waits for its turn. The two watches do not count.
+	// waits until they allow it. The two watches do not count.
 	QPS   float32
 	Burst int
 	// Instance tells apart several Orrerys in one namespace: each cares for its own
@@ -147,7 +147,7 @@ func (r *Runner) connect(o Options) error {
 }
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
-	cfg.QPS = -1 // the limit is ours: a call's time-out begins when it has its turn
+	cfg.QPS = -1 // the limit is ours: a call's time-out begins when the limit has let it through
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
@@ -164,7 +164,7 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 }
 
 // Create creates the Job of an attempt (004 Job Creation). While the API cannot take
-// it, it is tried again until ctx ends. A Job of that name that is another's is a
+// it, the call is repeated until ctx ends. A Job of that name that is another's is a
 // permanent error.
 func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	job, err := r.jobOf(run)

@@ -160,7 +160,7 @@ type standing int
 const (
 	notStarted   standing = iota
 	started               // it runs
-	over                  // it has ended
+	hasEnded              // it has ended
 	neverStarted          // its pod has ended without it
 	podGone
 )
@@ -179,7 +179,7 @@ func (l *logs) standing(name string) (standing, <-chan struct{}) {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case c != nil && c.State.Terminated != nil:
-		return over, l.t.changed
+		return hasEnded, l.t.changed
 	case c != nil && c.State.Running != nil:
 		return started, l.t.changed
 	case ended:
@@ -209,22 +209,22 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		if in.written > before {
 			tries = 0
 		}
-		again, err := l.afterStream(ctx, s, changed, err, in, tries)
-		if !again {
+		more, err := l.afterStream(ctx, s, changed, err, in, tries)
+		if !more {
 			return err
 		}
 		tries++
 	}
 }
 
-// afterStream says whether the container is to be read again, after a wait.
+// afterStream reports whether the container is to be read once more, and waits first.
 func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struct{}, err error, in *resuming, tries int) (bool, error) {
 	switch {
 	case in.failed != nil:
 		return false, in.failed
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("logs of pod %s: %w", l.pod, ctx.Err())
-	case err == nil && (!l.o.Follow || s == over):
+	case err == nil && (!l.o.Follow || s == hasEnded):
 		return false, nil
 	case err == nil: // it ended just now, or the stream broke: read what is missing
 		if err := l.wait(ctx, changed, confirmFor); err != nil {
@@ -260,7 +260,7 @@ func (l *logs) onLostNode() bool {
 // stream reads a container's log from its beginning.
 func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 	if err := l.r.limit.Wait(ctx); err != nil {
-		return fmt.Errorf("it had no turn within the limit of calls: %w", err)
+		return fmt.Errorf("the limit of calls left no room for it: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

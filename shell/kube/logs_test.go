@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -185,7 +186,7 @@ func TestARefusalOfOneContainersLogEndsAll(t *testing.T) {
 		_, _, err := l.read(t, jobs.LogOptions{Follow: follow})
 		close(stop)
 		require.ErrorContains(t, err, "forbidden", "not that the others were stopped")
-		assert.True(t, isPermanentError(err))
+		assert.True(t, shell.IsPermanent(err))
 	}
 }
 
@@ -195,7 +196,7 @@ func TestALogOnANodeThatIsGivenUpIsNotWaitedFor(t *testing.T) {
 	_, calls, err := l.read(t, jobs.LogOptions{})
 	require.ErrorContains(t, err, "its node is lost")
 	require.ErrorContains(t, err, "no route to host")
-	assert.False(t, isPermanentError(err))
+	assert.False(t, shell.IsPermanent(err))
 	assert.Equal(t, 1, calls)
 }
 
@@ -204,7 +205,7 @@ func TestABadRequestForALogIsPermanentUnlessTheContainerWaits(t *testing.T) {
 		status(w, 400, "BadRequest", "a container name must be specified")
 	})
 	_, _, err := l.read(t, jobs.LogOptions{})
-	assert.True(t, isPermanentError(err), "%v", err)
+	assert.True(t, shell.IsPermanent(err), "%v", err)
 
 	l = newLogAPI(t, onePodEnded, func(w http.ResponseWriter, _ string, ask int) {
 		if ask == 1 {

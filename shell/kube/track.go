@@ -52,13 +52,13 @@ func newTrack() *track {
 
 // take takes a new or changed pod. The first one of an attempt is the one that counts:
 // the Job controller makes another where somebody takes its finalizer off the first,
-// whatever the Job's backoffLimit, and people make copies by hand. settled says that
+// whatever the Job's backoffLimit, and people make copies by hand. synced says that
 // all that there was at the beginning has been seen; before, the oldest is the first.
-func (t *track) take(p *corev1.Pod, settled bool) {
+func (t *track) take(p *corev1.Pod, synced bool) {
 	t.pods[p.UID] = p
 	first := t.pods[t.first]
 	switch {
-	case t.first == "", !settled && first != nil && first.UID != p.UID && older(p, first):
+	case t.first == "", !synced && first != nil && first.UID != p.UID && older(p, first):
 		t.first = p.UID
 	case t.first == p.UID:
 		return

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/internal/keymutex"
 	"github.com/orrery-go/orrery/shell/internal/pause"
@@ -94,7 +95,7 @@ func (r *Runner) Create(ctx context.Context, run jobs.Run) (calls int, err error
 		return 0, err
 	}
 	defer unlock()
-	return 0, r.persist(ctx, func() error { return r.create(ctx, run) })
+	return 0, r.retry(ctx, func() error { return r.create(ctx, run) })
 }
 
 func (r *Runner) create(ctx context.Context, run jobs.Run) error {
@@ -152,15 +153,14 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	return syncDir(r.dir)
 }
 
-// persist tries again while an error may pass, for as long as ctx lasts.
-func (r *Runner) persist(ctx context.Context, try func() error) error {
+// retry repeats try while its error may pass, for as long as ctx lasts.
+func (r *Runner) retry(ctx context.Context, try func() error) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
-		var final interface{ Permanent() bool }
-		if err == nil || errors.As(err, &final) && final.Permanent() || ctx.Err() != nil {
+		if err == nil || shell.IsPermanent(err) || ctx.Err() != nil {
 			return err
 		}
-		r.logger.WarnContext(ctx, "a pod's processes: trying again", "error", err, "wait", wait)
+		r.logger.WarnContext(ctx, "could not create or delete the processes of a pod; trying again", "error", err, "wait", wait)
 		if pause.For(ctx, wait) != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (calls int, err err
 		return 0, err
 	}
 	defer unlock()
-	return 0, r.persist(ctx, func() error { return r.delete(ctx, a) })
+	return 0, r.retry(ctx, func() error { return r.delete(ctx, a) })
 }
 
 func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
@@ -222,7 +222,7 @@ func (r *Runner) end(ctx context.Context, dir string) error {
 		grace = time.Duration(p.GraceSeconds) * time.Second
 	}
 	deadline := time.Now().Add(grace + killPatience)
-	asked := false
+	terminated := false
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		pid, alive, err := supervised(dir)
 		switch {
@@ -236,8 +236,8 @@ func (r *Runner) end(ctx context.Context, dir string) error {
 		case time.Now().After(deadline):
 			r.logger.WarnContext(ctx, "the supervisor of a pod does not end it: both are killed", "dir", dir, "pid", pid)
 			return sweep(ctx, dir)
-		case !asked:
-			asked = true
+		case !terminated:
+			terminated = true
 			still := func() bool { now, alive, _ := supervised(dir); return alive && now == pid }
 			if err := procs.Signal(pid, still, syscall.SIGTERM); err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/local"
@@ -84,9 +85,7 @@ func TestCreatingTwiceStartsOnce(t *testing.T) {
 	other.RunID = "other:2023"
 	_, err := w.Create(t.Context(), other)
 	require.ErrorContains(t, err, "other:2023")
-	var permanent interface{ Permanent() bool }
-	require.ErrorAs(t, err, &permanent)
-	assert.True(t, permanent.Permanent())
+	assert.True(t, shell.IsPermanent(err), "%v", err)
 	assert.Equal(t, "once\n", read(t, count))
 }
 

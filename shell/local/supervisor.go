@@ -38,7 +38,7 @@ type supervisor struct {
 	signals chan os.Signal
 	// The times at which a pod is stopped, and killed; nil channels never come.
 	deadline, overrun, kill <-chan time.Time
-	again                   <-chan time.Time // to save what could not be saved
+	saveLater               <-chan time.Time // to save what could not be saved
 
 	reason, message string // why it is being stopped; empty: it is not
 	result          *int   // the index of the container that failed first
@@ -146,7 +146,7 @@ func (s *supervisor) await() {
 			s.stop("DeadlineExceeded", fmt.Sprintf("it was active for longer than activeDeadlineSeconds, %d", s.plan.DeadlineSeconds))
 		case <-s.overrun:
 			s.stop("DeadlineExceeded", "it ran for longer than maxAllowedRunTime")
-		case <-s.again:
+		case <-s.saveLater:
 			s.save(false)
 		case <-s.kill:
 			s.signal(syscall.SIGKILL)
@@ -336,7 +336,7 @@ func (s *supervisor) save(last bool) {
 			return
 		}
 		if !last {
-			s.again = time.After(time.Second)
+			s.saveLater = time.After(time.Second)
 			return
 		}
 		if there, _ := exists(filepath.Join(s.dir, planFile)); !there {

@@ -226,8 +226,8 @@ func (r *Runner) cleanUp() {
 func (w *watcher) loop(ctx context.Context, every time.Duration) error {
 	w.tick = time.NewTicker(every)
 	defer w.tick.Stop()
-	again := time.NewTicker(recheckEvery)
-	defer again.Stop()
+	recheck := time.NewTicker(recheckEvery)
+	defer recheck.Stop()
 	later := map[string]int{}
 	w.watch.touchAll()
 	known := false
@@ -242,7 +242,7 @@ func (w *watcher) loop(ctx context.Context, every time.Duration) error {
 		}
 		var rechecks <-chan time.Time
 		if len(later) > 0 {
-			rechecks = again.C
+			rechecks = recheck.C
 		}
 		select {
 		case <-w.watch.wake:
@@ -288,15 +288,15 @@ func (w *watcher) lookAtDirty(ctx context.Context, later map[string]int) {
 		if !ok {
 			continue
 		}
-		if over := w.look(ctx, a); !over && times > 0 {
+		if final := w.report(ctx, a); !final && times > 0 {
 			later[name] = times
 		}
 	}
 }
 
-// look tells what is new of an attempt, and reports whether nothing more can change
-// about it but that it goes.
-func (w *watcher) look(ctx context.Context, a jobs.Attempt) (over bool) {
+// report tells the sink what is new of an attempt; final: nothing more can change about
+// it but that it is deleted.
+func (w *watcher) report(ctx context.Context, a jobs.Attempt) (final bool) {
 	name := a.Name()
 	before, known := w.told[name]
 	if before.phase == jobs.PhaseEnded || before.phase == jobs.PhaseLost {

@@ -98,8 +98,8 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	cmd.Dir = c.dir
 	cmd.Env = c.environ(n)
 	cmd.Stdin = strings.NewReader(n.Title + "\n\n" + n.Message + "\n")
-	var said words
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output words
+	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = time.Second // a child that keeps the output open holds nobody up
 	// Cancel runs before the program is reaped, while its id is certainly the group's.
 	procgroup.Lead(cmd)
@@ -122,7 +122,7 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 		return nil
 	}
 	err = fmt.Errorf("program %q: %w", clip.Text(argv[0], maxQuoted), err)
-	if text := said.text(); text != "" {
+	if text := output.text(); text != "" {
 		err = fmt.Errorf("%w: %q", err, text)
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
@@ -61,7 +62,7 @@ func TestACommandThatFailsSaysWhyAndIsTriedAgain(t *testing.T) {
 	c, _ := sh(t, "echo no luck >&2; exit 3")
 	err := c.Notify(t.Context(), stuck)
 	require.EqualError(t, err, `program "sh": exit status 3: "no luck"`)
-	assert.False(t, isPermanent(err))
+	assert.False(t, shell.IsPermanent(err))
 }
 
 func TestACommandThatIsNotThereIsAPermanentError(t *testing.T) {
@@ -70,7 +71,7 @@ func TestACommandThatIsNotThereIsAPermanentError(t *testing.T) {
 		require.NoError(t, err)
 		err = c.Notify(t.Context(), stuck)
 		require.ErrorContains(t, err, "was not started")
-		assert.True(t, isPermanent(err), "%v", err)
+		assert.True(t, shell.IsPermanent(err), "%v", err)
 	}
 }
 
@@ -80,7 +81,7 @@ func TestACommandThatReachesItsTimeLimitIsKilled(t *testing.T) {
 	err = c.Notify(t.Context(), stuck)
 	require.ErrorContains(t, err, `program "sleep" was`)
 	require.ErrorContains(t, err, "time limit of 1ms")
-	assert.False(t, isPermanent(err))
+	assert.False(t, shell.IsPermanent(err))
 }
 
 // Whatever the program has started holds the pipe open: it is read to its end only

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
@@ -29,11 +28,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether trying again is pointless.
 func (e *Error) Permanent() bool { return e.permanent }
-
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
 
 // maxQuoted is how much of a value is quoted in an error.
 const maxQuoted = 512

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 )
 
 // Channel is a way to reach people. It must be safe for concurrent use, and
@@ -116,7 +117,7 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		defer cancel()
 	}
 	if err := channel.Notify(ctx, n); err != nil {
-		return nil, &Error{Channel: name, Problem: err.Error(), permanent: permanent(err), Err: err}
+		return nil, &Error{Channel: name, Problem: err.Error(), permanent: shell.IsPermanent(err), Err: err}
 	}
 	return json.Marshal(struct {
 		Channel string `json:"channel"`

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
@@ -34,11 +35,6 @@ type interpreter interface {
 }
 
 var _ interpreter = (*notify.Interpreter)(nil)
-
-func isPermanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
-}
 
 // heard is a channel that remembers what it was told.
 type heard struct{ got []effects.Notify }
@@ -91,7 +87,7 @@ func TestAChannelThatIsNotThereIsAPermanentErrorThatNamesThoseThatAre(t *testing
 			require.NoError(t, err)
 			_, err = i.Carry(t.Context(), sender, effects.Notify{N: 1, Channel: row.channel})
 			require.EqualError(t, err, row.want)
-			assert.True(t, isPermanent(err))
+			assert.True(t, shell.IsPermanent(err))
 		})
 	}
 }
@@ -101,7 +97,7 @@ func TestAnEffectThatIsNoNotificationIsAPermanentError(t *testing.T) {
 	require.NoError(t, err)
 	_, err = i.Carry(t.Context(), sender, effects.Kill{N: 1, Session: "x"})
 	require.ErrorContains(t, err, "effects.Kill, which is no notification")
-	assert.True(t, isPermanent(err))
+	assert.True(t, shell.IsPermanent(err))
 }
 
 func TestWrongOptionsAreRefusedByName(t *testing.T) {
@@ -125,7 +121,7 @@ func TestANotificationThatHangsIsEnded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = i.Carry(t.Context(), sender, stuck)
 	require.EqualError(t, err, `notify channel "ops": it reached the time limit of 1ms`)
-	assert.False(t, isPermanent(err))
+	assert.False(t, shell.IsPermanent(err))
 }
 
 func TestTheLogHasTitleAndMessage(t *testing.T) {
@@ -187,7 +183,7 @@ func TestWhetherAWebhookIsTriedAgainDependsOnTheAnswer(t *testing.T) {
 		})
 		err := webhook(t, notify.WebhookOptions{URL: url + "/secret"}).Notify(t.Context(), stuck)
 		require.ErrorContains(t, err, http.StatusText(status)+`: "no\nluck"`)
-		assert.Equal(t, permanent, isPermanent(err), "%d", status)
+		assert.Equal(t, permanent, shell.IsPermanent(err), "%d", status)
 		assert.NotContains(t, err.Error(), "secret")
 		assert.Len(t, requests, 1, "no redirect is followed")
 	}
@@ -200,7 +196,7 @@ func TestAWebhookThatCannotBeReachedNamesItsHostAlone(t *testing.T) {
 	err := webhook(t, notify.WebhookOptions{URL: url + "/secret"}).Notify(t.Context(), stuck)
 	require.ErrorContains(t, err, "post to "+url+": dial tcp")
 	assert.NotContains(t, err.Error(), "secret")
-	assert.False(t, isPermanent(err))
+	assert.False(t, shell.IsPermanent(err))
 }
 
 func TestAWebhookThatDoesNotAnswerIsGivenUp(t *testing.T) {
@@ -214,7 +210,7 @@ func TestAWebhookThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	cancel(errors.New("the engine is stopping"))
 	err = webhook(t, notify.WebhookOptions{URL: url}).Notify(ctx, stuck)
 	require.EqualError(t, err, "post to "+url+": the engine is stopping")
-	assert.False(t, isPermanent(err))
+	assert.False(t, shell.IsPermanent(err))
 }
 
 func TestWrongOptionsOfAWebhookAreRefusedByName(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
-// lookAgain is how long to wait between two looks at something that changes.
-const lookAgain = 20 * time.Millisecond
+// pollInterval is the time between two looks at something that changes.
+const pollInterval = 20 * time.Millisecond
 
 // Carry carries out [effects.Spawn], [effects.SendInput], [effects.Kill] and
 // [effects.Nudge], and refuses all others. It returns when the deed is done: a
@@ -155,11 +155,11 @@ func lookUp(name, dir, path string) (string, error) {
 		}
 		return file, nil
 	}
-	for _, place := range filepath.SplitList(path) {
-		if !filepath.IsAbs(place) {
+	for _, folder := range filepath.SplitList(path) {
+		if !filepath.IsAbs(folder) {
 			continue // it would mean another program in each workspace
 		}
-		if file := filepath.Join(place, name); executable(file) == nil {
+		if file := filepath.Join(folder, name); executable(file) == nil {
 			return file, nil
 		}
 	}
@@ -185,17 +185,17 @@ func executable(file string) error {
 func (s *Sessions) typeFirst(ctx context.Context, p *pane, input string) error {
 	deadline := time.Now().Add(max(0, s.inputWait))
 	for !p.shows() && time.Now().Before(deadline) {
-		if err := pause.For(ctx, lookAgain); err != nil {
+		if err := pause.For(ctx, pollInterval); err != nil {
 			return err
 		}
-		again, err := s.find(ctx, p.Name)
+		now, err := s.find(ctx, p.Name)
 		if err != nil {
 			return err
 		}
-		if again == nil || !again.Alive || again.id != p.id {
+		if now == nil || !now.Alive || now.id != p.id {
 			return nil // it has ended: who watches it will see how
 		}
-		p = again
+		p = now
 	}
 	return s.typeText(ctx, p, "input", input)
 }

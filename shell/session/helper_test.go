@@ -5,7 +5,6 @@ package session_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -273,9 +272,4 @@ func (p *place) file(name string) string {
 	b, err := os.ReadFile(path)
 	require.NoError(p.t, err)
 	return string(b)
-}
-
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
 }

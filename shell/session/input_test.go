@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 )
 
@@ -168,7 +169,7 @@ func TestNothingIsTypedIntoASessionThatIsGoneOrHasEnded(t *testing.T) {
 		for _, e := range []effects.Outer{effects.SendInput{Session: "a", Input: "x"}, effects.Nudge{Session: "a"}} {
 			_, err := p.Carry(t.Context(), machine, e)
 			require.ErrorIs(t, err, session.ErrNotFound)
-			assert.True(t, permanent(err))
+			assert.True(t, shell.IsPermanent(err))
 		}
 		_, err := p.Capture(t.Context(), "a")
 		require.ErrorIs(t, err, session.ErrNotFound)
@@ -177,7 +178,7 @@ func TestNothingIsTypedIntoASessionThatIsGoneOrHasEnded(t *testing.T) {
 		_, err = p.Carry(t.Context(), machine, effects.SendInput{N: 9, Session: "b", Input: "x"})
 		require.ErrorIs(t, err, session.ErrEnded)
 		assert.ErrorContains(t, err, `send session "b": the session has ended, with exit code 3`)
-		assert.True(t, permanent(err))
+		assert.True(t, shell.IsPermanent(err))
 	})
 }
 
@@ -193,7 +194,7 @@ func TestWhatIsWrongWithAnInputIsNamed(t *testing.T) {
 		} {
 			_, err := p.Carry(t.Context(), machine, effects.SendInput{Session: row.name, Input: row.input})
 			if assert.ErrorContains(t, err, row.says) {
-				assert.True(t, permanent(err))
+				assert.True(t, shell.IsPermanent(err))
 			}
 		}
 		p.carry(effects.Kill{Session: "a"})

@@ -17,7 +17,7 @@ import (
 // end ends all of the tree: SIGHUP and SIGTERM, SIGKILL after a grace. It
 // returns when nothing of it is left.
 func (t tree) end(ctx context.Context, grace time.Duration) error {
-	known, asked := map[identity]bool{}, map[identity]bool{}
+	known, signalled := map[identity]bool{}, map[identity]bool{}
 	polite := time.Now().Add(max(0, grace))
 	var deadline time.Time // once SIGKILL was sent: it may come late on a busy machine
 	nothing := 0
@@ -38,8 +38,8 @@ func (t tree) end(ctx context.Context, grace time.Duration) error {
 			return fmt.Errorf("process %s of the session is still there, %v after SIGKILL", procs.JoinIDs(pids(left)), patience)
 		case now.Before(polite):
 			for _, p := range left {
-				if !asked[p.identity()] {
-					asked[p.identity()] = true
+				if !signalled[p.identity()] {
+					signalled[p.identity()] = true
 					// SIGCONT, since one that is stopped does not hear the others.
 					p.signal(syscall.SIGHUP, syscall.SIGTERM, syscall.SIGCONT)
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 )
 
@@ -184,7 +185,7 @@ func TestWhatIsWrongWithASpawnIsNamedAndNotTriedAgain(t *testing.T) {
 			}
 			_, err := p.Carry(t.Context(), machine, row.spawn)
 			if assert.ErrorContains(t, err, row.says) {
-				assert.True(t, permanent(err), err)
+				assert.True(t, shell.IsPermanent(err), err)
 				assert.Less(t, len(err.Error()), 1000)
 			}
 		}
@@ -203,7 +204,7 @@ func TestAWorkspaceIsMadeWhereThatIsAskedForButNeverOutsideOfTheRoot(t *testing.
 		assert.Equal(t, filepath.Join(p.root, "new/er")+"\n", p.file("new/er/here"))
 		_, err := p.Carry(t.Context(), machine, effects.Spawn{Session: "b", Workspace: "out/new"})
 		assert.ErrorContains(t, err, "workspace:")
-		assert.True(t, permanent(err))
+		assert.True(t, shell.IsPermanent(err))
 		assert.NoDirExists(t, filepath.Join(outside, "new"))
 	})
 }
@@ -274,7 +275,7 @@ func TestAKillThatIsInterruptedCanBeCarriedOutAgain(t *testing.T) {
 		defer cancel()
 		_, err := p.Carry(ctx, machine, effects.Kill{Session: "a"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.False(t, permanent(err))
+		assert.False(t, shell.IsPermanent(err))
 		assert.True(t, p.info("a").Alive)
 
 		// The one who gets it next has less patience.
@@ -335,7 +336,7 @@ func TestOtherEffectsAreRefused(t *testing.T) {
 	p := open(t, session.PTY)
 	_, err := p.Carry(t.Context(), machine, effects.Notify{})
 	require.ErrorContains(t, err, "effects.Notify is none of sessions")
-	assert.True(t, permanent(err))
+	assert.True(t, shell.IsPermanent(err))
 }
 
 func TestCleanupKillsWhatNobodyWants(t *testing.T) {

@@ -177,8 +177,8 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	runtime.LockOSThread()                        // see DieWithParent
 	err := cmd.Run()
 	runtime.UnlockOSThread()
-	said := strings.TrimSpace(stderr.String())
-	has := func(s string) bool { return strings.Contains(said, s) }
+	complaint := strings.TrimSpace(stderr.String())
+	has := func(s string) bool { return strings.Contains(complaint, s) }
 	if err == nil && has("error creating") { // of the socket: tmux ends with 0 all the same
 		err = errors.New("no server was started")
 	}
@@ -196,11 +196,11 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	case has("server exited"), has("lost server"):
 		return "", errServerEnds
 	case has("can't find session"), has("can't find pane"), has("can't find window"):
-		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip.Text(said, maxQuoted))
+		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip.Text(complaint, maxQuoted))
 	case has("error connecting to"):
-		return "", fmt.Errorf("tmux %s: %s", args[0], clip.Text(said, maxQuoted))
+		return "", fmt.Errorf("tmux %s: %s", args[0], clip.Text(complaint, maxQuoted))
 	}
-	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip.Text(said, maxQuoted))
+	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip.Text(complaint, maxQuoted))
 }
 
 // scriptFile holds a script for tmux. A file is there as a whole, where a pipe
@@ -359,7 +359,7 @@ func (t *tmux) look(ctx context.Context) (map[string]*pane, error) {
 				_ = unix.Kill(server, unix.SIGCHLD)
 			}
 		}
-		if err := pause.For(ctx, lookAgain/2); err != nil {
+		if err := pause.For(ctx, pollInterval/2); err != nil {
 			return nil, err
 		}
 	}
