@@ -95,7 +95,7 @@ func answered(a clusterAnswer, err error) (json.RawMessage, error) {
 
 // wanted reports whether an attempt is what the run is to have in its cluster.
 func wanted(o core.Orchestrator, attempt uint32) bool {
-	return o.InCluster && o.RetryAttempt == attempt && o.Leaving.To == "" &&
+	return o.InCluster && o.RetryAttempt == attempt && o.Exit.To == "" &&
 		(o.State == core.OrchestratorContainerCreating || o.State == core.OrchestratorRunning)
 }
 
