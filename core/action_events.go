@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"unicode/utf8"
 )
 
 // ActionEvent is an event of [Action]. The set is closed.
@@ -110,7 +109,7 @@ func (e ActionComplete) appendFields(o object) object {
 
 func (e ActionFail) appendFields(o object) object {
 	o = o.runReason(e.Run, e.Reason)
-	if result := e.result(); result != nil {
+	if result := storedResult(e.Result); result != nil {
 		o.raw("result", result)
 	}
 	return o
@@ -145,13 +144,4 @@ func (o object) runReason(run uint32, reason string) object {
 	o.num("run", uint64(run))
 	o.str("reason", reason)
 	return o
-}
-
-// result gives what is kept of the result.
-func (e ActionFail) result() json.RawMessage {
-	result := trimJSON(e.Result)
-	if len(result) == 0 || string(result) == "null" || !storable(result) || !utf8.Valid(result) {
-		return nil
-	}
-	return result
 }

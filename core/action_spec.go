@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -87,3 +88,88 @@ func (p RunPolicy) validate() error {
 	}
 	return nil
 }
+
+// ActionSpec is what a creator says of an action.
+type ActionSpec struct {
+	ID         uuid.UUID         `json:"id"`
+	Namespace  string            `json:"namespace"`
+	Tenant     string            `json:"tenant"`
+	Label      string            `json:"label"`
+	ToolName   string            `json:"tool_name"`
+	ActionType string            `json:"action_type"` // discriminator inside the input (R11)
+	ToolInput  json.RawMessage   `json:"tool_input"`
+	Trigger    Trigger           `json:"trigger"`
+	Recurrence Recurrence        `json:"recurrence"`
+	Policy     RunPolicy         `json:"policy"`
+	DedupKey   string            `json:"dedup_key"`
+	Metadata   map[string]string `json:"metadata"`
+	Labels     map[string]string `json:"labels"`
+	// Occurrence names the [Occurrence] that made this action; zero for one made
+	// by hand or by a webhook.
+	Occurrence uuid.UUID `json:"occurrence"`
+	// Owner is the machine that made this action and waits for its end.
+	Owner Owner `json:"owner"`
+}
+
+// TriggerType tells the triggers apart.
+type TriggerType string
+
+// Trigger types (A2).
+const (
+	TriggerScheduled TriggerType = "scheduled"
+	TriggerWebhook   TriggerType = "webhook"
+)
+
+// Trigger says when an action fires (000 ActionTrigger): a tagged union of
+// scheduled{next_tick_at} and webhook{raw_payload, received_at}.
+type Trigger struct {
+	Type       TriggerType
+	NextTickAt Time // scheduled
+	ReceivedAt Time // webhook
+	// RawPayload is the request's body as it came; base64 in JSON (webhook).
+	RawPayload []byte
+	// Header holds the request's kept headers as a JSON object (webhook).
+	Header json.RawMessage
+	Route  string // webhook
+}
+
+// Scheduled is the trigger of an action that fires at that time.
+func Scheduled(at Time) Trigger { return Trigger{Type: TriggerScheduled, NextTickAt: at} }
+
+// KeyTime is the time under which the action stands in the due index (A2).
+func (t Trigger) KeyTime() Time {
+	if t.Type == TriggerWebhook {
+		return t.ReceivedAt
+	}
+	return t.NextTickAt
+}
+
+// OnInterrupt says what becomes of a run whose holder is gone (R3).
+type OnInterrupt string
+
+// Interrupt policies.
+const (
+	// InterruptFail ends the action: its tool runs at most once.
+	InterruptFail OnInterrupt = "fail"
+	// InterruptRetry runs the tool again, up to MaxAttempts: it must be safe to
+	// repeat.
+	InterruptRetry OnInterrupt = "retry"
+)
+
+// DefaultMaxAttempts bounds the attempts of one cycle where the policy says
+// nothing.
+const DefaultMaxAttempts = 3
+
+// MaxTimeout is the longest time limit of a run.
+const MaxTimeout = 30 * 24 * time.Hour
+
+// RunPolicy says how an action is run (R3).
+type RunPolicy struct {
+	OnInterrupt OnInterrupt `json:"on_interrupt"` // default fail
+	MaxAttempts uint32      `json:"max_attempts"` // runs per cycle, the first included; default 3
+	// TimeoutMS is the time limit of one run in milliseconds; 0: the tool's own.
+	TimeoutMS int64 `json:"timeout_ms"`
+}
+
+// Timeout gives the time limit of one run; 0: the tool's own.
+func (p RunPolicy) Timeout() time.Duration { return durationMS(p.TimeoutMS) }

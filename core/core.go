@@ -1,20 +1,3 @@
-// Package core holds the machines of Orrery: pure functions from a state, an
-// event and a clock reading to a new state and the effects that are to follow,
-// (State, Event, Clock) → (State, []Effect).
-//
-// Nothing here does I/O, reads a clock, draws a random number or starts a
-// goroutine (F2). States are values: Apply never writes to anything that the
-// old value can see. It never returns an error and never panics, whatever the
-// state and event: an event that a state has no transition for changes nothing
-// and answers with [effects.Refused] (R14).
-//
-// The zero value of each machine's state stands for "does not exist": the
-// create event leads out of it, and a deleted machine is back in it.
-//
-// A [Batch] applies a batch of events to many machines at one instant, carries
-// the inner effects between them, and collects what is to be stored and what is
-// to leave the process. The engine commits a batch; the replay folds the same
-// batches over the journal; so both give the same bytes (F3).
 package core
 
 import (
@@ -49,9 +32,9 @@ type Event interface {
 	effects.Message
 }
 
-// State is the state of one machine of any kind, as the kernel and the shell
-// see it. It is implemented by [Action], [RecurringAction], [Occurrence] and
-// [Dedup].
+// State is the state of one machine of any kind, as the batch and the shell see it.
+// Each machine's state implements it, and so do the records that a [Queue] keeps
+// beside its own; the table of kinds names them all.
 type State interface {
 	// Ref names the machine; the zero Ref where it does not exist.
 	Ref() effects.Ref

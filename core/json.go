@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 )
 
 // trimJSON cuts JSON's white space, and no other, which would make an invalid
@@ -41,7 +42,11 @@ func tooDeep(v json.RawMessage) bool {
 // be stored. A machine must use it too before it looks at a result, so that a
 // replay, which sees the journal, sees the same.
 func storedResult(v json.RawMessage) json.RawMessage {
-	return ActionFail{Result: v}.result()
+	v = trimJSON(v)
+	if len(v) == 0 || string(v) == "null" || !storable(v) || !utf8.Valid(v) {
+		return nil
+	}
+	return v
 }
 
 // compacted gives JSON as encoding/json stores it, so that what is seen of it is

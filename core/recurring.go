@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -65,34 +64,6 @@ type RecurringAction struct {
 	Sequence uint64 `json:"sequence"`
 
 	compiled *schedule.Schedule // of CronExpr in Timezone: derived, never stored
-}
-
-// RecurringSpec is what a creator says of a recurring action.
-type RecurringSpec struct {
-	ID             uuid.UUID               `json:"id"`
-	Namespace      string                  `json:"namespace"`
-	Tenant         string                  `json:"tenant"`
-	CronExpr       string                  `json:"cron_expr"`
-	Timezone       string                  `json:"timezone"`
-	Enabled        bool                    `json:"enabled"`
-	ActionTemplate RecurringActionTemplate `json:"action_template"`
-	EndsAt         Time                    `json:"ends_at"` // null: none
-	Description    string                  `json:"description"`
-	Labels         map[string]string       `json:"labels"`
-	// StartDeadlineSeconds is how late an occurrence may still be dispatched;
-	// later it counts as missed (C5). 0: [DefaultStartDeadline].
-	StartDeadlineSeconds int64     `json:"start_deadline_seconds"`
-	Policy               RunPolicy `json:"policy"` // of the actions that it makes
-}
-
-// RecurringActionTemplate is the action to make (002 RecurringActionTemplate).
-type RecurringActionTemplate struct {
-	Provider   string            `json:"provider"` // the tool's name (R11)
-	ActionType string            `json:"action_type"`
-	Payload    json.RawMessage   `json:"payload"` // a JSON object
-	Metadata   map[string]string `json:"metadata"`
-	// DedupKey is a template: {{recurring_id}} and {{execution_time}} expand (C4).
-	DedupKey string `json:"dedup_key"`
 }
 
 // DefaultStartDeadline is twice the default tick: an occurrence that a slow
@@ -203,133 +174,6 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 	}
 	r.NextExecutionAt = next
 	return r, effs
-}
-
-// occur decides the times from NextExecutionAt to now: the last one is
-// dispatched unless it is later than the start deadline, or its action was
-// refused; all others are missed (C5).
-func (r RecurringAction) occur(s *schedule.Schedule, refusal string, c Clock) (RecurringAction, []effects.Effect) {
-	first := r.NextExecutionAt
-	earliest := c.Now.Add(-r.startDeadline())
-	last, found := lastWithin(s, max(first, earliest), c.Now)
-	until := c.Now
-	if found {
-		until = last - 1
-	}
-	r, effs := r.miss(s, first, until, fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()), c)
-	r.LastDueAt = c.Now
-	if !found {
-		return r, append(effs, r.announce("missed"))
-	}
-	var decided []effects.Effect
-	if refusal == "" {
-		r, decided = r.dispatch(last, false, c)
-		return r, append(effs, decided...)
-	}
-	r, decided = r.miss(s, last, last, "its action was refused: "+validText(refusal), c)
-	return r, append(append(effs, decided...), r.announce("missed"))
-}
-
-// lastWithin gives the last time of s in [from, to]. The span is at most a
-// start deadline long, and a schedule has at most one time a second.
-func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
-	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
-		last, found = t, true
-	}
-	return last, found
-}
-
-// overdue records the times that have come, before the end, and were not yet
-// dispatched when the definition is paused, changed or deleted, or ends: they
-// will not be.
-func (r RecurringAction) overdue(reason string, c Clock) (RecurringAction, []effects.Effect) {
-	until := c.Now
-	if r.ended(c.Now) {
-		until = r.EndsAt - 1
-	}
-	if !r.Enabled || r.NextExecutionAt.IsZero() || r.NextExecutionAt.After(until) {
-		return r, nil
-	}
-	s, err := r.schedule()
-	if err != nil {
-		return r, nil // it has no times
-	}
-	r, effs := r.miss(s, r.NextExecutionAt, until, reason, c)
-	r.LastDueAt = max(r.LastDueAt, until)
-	return r, effs
-}
-
-// miss records the times in [from, to], which pass without a dispatch, as one
-// occurrence.
-func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (RecurringAction, []effects.Effect) {
-	n, last, capped := uint64(0), Time(0), false
-	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
-		if capped = n == MaxMissedCounted; capped {
-			last = to // not a time of the schedule, but none after it was missed
-			break
-		}
-		n, last = n+1, t
-	}
-	if n == 0 {
-		return r, nil
-	}
-	r.MissedCount = saturatingAdd(r.MissedCount, n)
-	r.Sequence++
-	id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
-	return r, []effects.Effect{effects.Send{
-		To: effects.Ref{Kind: KindOccurrence, ID: id},
-		Event: OccurrenceRecord{Occurrence{
-			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: last, DecidedAt: c.Now,
-			Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason,
-		}},
-	}}
-}
-
-// dispatch makes the action of one time, by way of its dedup key where it has
-// one (C3, C4).
-func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringAction, []effects.Effect) {
-	r.Sequence++
-	before := r.LastExecutedAt
-	r.LastExecutedAt, r.UpdatedAt = c.Now, c.Now
-	r.ExecutionCount = saturatingAdd(r.ExecutionCount, 1)
-	occurrence := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
-	spec := r.actionAt(due, c)
-	spec.Occurrence = occurrence
-	record := Occurrence{
-		ID: occurrence, RecurringID: r.ID, DueAt: due, LastDueAt: due, DecidedAt: c.Now,
-		Verdict: VerdictDispatched, Count: 1, Manual: manual, ActionID: spec.ID,
-	}
-	create := effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}
-	if spec.DedupKey != "" {
-		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec, LastExecutedAt: before}}
-	}
-	return r, []effects.Effect{
-		effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: occurrence}, Event: OccurrenceRecord{record}},
-		create,
-	}
-}
-
-// actionAt builds the concrete action of one time from the template.
-func (r RecurringAction) actionAt(due Time, c Clock) ActionSpec {
-	t := r.ActionTemplate
-	label := r.Description
-	if label == "" {
-		label = t.ActionType
-	}
-	return ActionSpec{
-		ID:         ChildID(r.ID, "action", c.Step, r.Sequence),
-		Namespace:  r.Namespace,
-		Tenant:     r.Tenant,
-		Label:      label,
-		ToolName:   t.Provider,
-		ActionType: t.ActionType,
-		ToolInput:  t.Payload,
-		Trigger:    Scheduled(due),
-		Policy:     r.Policy,
-		DedupKey:   r.expandDedupKey(due),
-		Metadata:   marked(t.Metadata, r.ID),
-		Labels:     r.Labels,
-	}
 }
 
 // marked gives the template's metadata with the marks of C3.
@@ -505,63 +349,6 @@ func (r RecurringAction) withCompiled() RecurringAction {
 		r.compiled = s
 	}
 	return r
-}
-
-func (s RecurringSpec) withDefaults() RecurringSpec {
-	s.Timezone = zoneOr(s.Timezone)
-	s.Policy = s.Policy.withDefaults()
-	if len(s.ActionTemplate.Payload) == 0 {
-		s.ActionTemplate.Payload = json.RawMessage("{}")
-	}
-	// The journal holds the compact form: a replay must see what we see.
-	if compact, err := json.Marshal(s.ActionTemplate.Payload); err == nil {
-		s.ActionTemplate.Payload = compact
-	}
-	return s
-}
-
-// MaxStartDeadline bounds how late an occurrence may be dispatched; it also
-// bounds the work of one due event.
-const MaxStartDeadline = time.Hour
-
-func (r RecurringAction) validate(c Clock) error {
-	t := r.ActionTemplate
-	if r.ID == uuid.Nil {
-		return errors.New("id: must be a UUID that is not all zeros")
-	}
-	if !r.EndsAt.IsZero() && !r.EndsAt.After(c.Now) {
-		return fmt.Errorf("ends_at: %s is not in the future; it is %s", r.EndsAt, c.Now)
-	}
-	if r.EndsAt < 0 || r.EndsAt > maxTime {
-		return checkTime("ends_at", r.EndsAt)
-	}
-	if s := r.StartDeadlineSeconds; s < 0 || s > int64(MaxStartDeadline/time.Second) {
-		return fmt.Errorf("start_deadline_seconds: %d is not between 0 and %d", s, int64(MaxStartDeadline/time.Second))
-	}
-	return errors.Join(
-		checkName("namespace", r.Namespace, false),
-		checkName("tenant", r.Tenant, false),
-		checkScope(r.Namespace, r.Tenant),
-		checkName("provider", t.Provider, true),
-		checkName("action_type", t.ActionType, true),
-		checkText("description", r.Description),
-		checkDedupTemplate(t.DedupKey),
-		checkText("dedup_key", r.expandDedupKey(c.Now)),
-		checkObject("payload", t.Payload),
-		checkMap("metadata", marked(t.Metadata, r.ID)), // as the action will have it
-		checkMap("labels", r.Labels),
-		r.Policy.validate(),
-	)
-}
-
-// checkDedupTemplate refuses a placeholder that would stay as it is: a typing
-// error would make the key the same for all occurrences.
-func checkDedupTemplate(template string) error {
-	rest := strings.NewReplacer("{{recurring_id}}", "", "{{execution_time}}", "").Replace(template)
-	if i := strings.Index(rest, "{{"); i >= 0 {
-		return fmt.Errorf("dedup_key: %q has the placeholder %q: use {{recurring_id}} or {{execution_time}}", clip(template), clip(rest[i:]))
-	}
-	return nil
 }
 
 func (r RecurringAction) announce(what string) effects.Effect {

@@ -40,14 +40,14 @@ import (
 type Strategy struct {
 	StrategySpec
 	Status    StrategyStatus    `json:"status"`
-	Current   uint32            `json:"current"`    // the present approach's place, from 0 (003)
+	Current   uint32            `json:"current"`    // the present approach's index, from 0 (003)
 	N         uint32            `json:"n"`          // counts the approaches that were begun
 	StartedAt Time              `json:"started_at"` // of the present approach; zero: none was begun
 	Child     effects.Ref       `json:"child"`      // the machine that does it; zero: none
 	Outcomes  []ApproachOutcome `json:"outcomes"`   // of the approaches before, and of the last one
 	Output    json.RawMessage   `json:"output,omitempty"`
 	Error     string            `json:"error"` // why it is exhausted or cancelled
-	Asked     PendingEffects    `json:"asked"`
+	Pending   PendingEffects    `json:"asked"`
 	Repeats   uint32            `json:"repeats"` // of an interrupted merge
 	CreatedAt Time              `json:"created_at"`
 	UpdatedAt Time              `json:"updated_at"`
@@ -94,108 +94,91 @@ type ApproachOutcome struct {
 	FinishedAt  Time `json:"finished_at"`
 }
 
+// strategyTransition is the application of one event to a strategy under way.
+type strategyTransition struct {
+	transition
+	Strategy
+	event StrategyEvent
+}
+
 // Apply carries out one transition.
 func (s Strategy) Apply(e StrategyEvent, c Clock) (Strategy, []effects.Effect) {
-	if create, ok := e.(StrategyCreate); ok {
-		return s.create(create, c)
+	t := &strategyTransition{transition: transition{clock: c}, Strategy: s, event: e}
+	t.UpdatedAt = c.Now
+	switch create, ok := e.(StrategyCreate); {
+	case ok:
+		t.create(create)
+	case s.ID == uuid.Nil:
+		t.refuse(effects.CodeNotFound, "strategy not found")
+	case s.runs():
+		t.applyRunning(e)
+	default:
+		t.applyEnded(e)
 	}
-	if s.ID == uuid.Nil {
-		return s, s.refuse(e, effects.CodeNotFound, "strategy not found")
-	}
-	if s.Status != StrategyRunning || s.Current >= uint32(min(len(s.Approaches), MaxApproaches)) {
-		if _, ok := e.(StrategyExpire); ok && s.Status.Ended() {
-			return Strategy{}, nil
-		}
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s is %s: it cannot take %q", s.ID, s.Status, e.EventType()))
-	}
+	return concluded(s, t.Strategy, t.transition)
+}
+
+// applyRunning: the events of a strategy that runs, and their functions.
+func (t *strategyTransition) applyRunning(e StrategyEvent) {
 	switch e := e.(type) {
 	case StrategyDue:
-		return s.due(e, c)
+		t.applyDeadline()
 	case StrategyEvaluate:
-		return s.evaluateByHand(e, c)
+		t.evaluateByHand(e)
 	case StrategyCancel:
-		return s.cancel(boundedReason(e.Reason, "cancelled"), c)
+		t.cancel(e)
 	case ChildEnded:
-		return s.childEnded(e, c)
+		t.applyChildEnd(e)
 	case EffectDone:
-		return s.effectDone(e, c)
+		t.applyMergeAnswer(e, e.N)
 	case EffectFailed:
-		return s.effectFailed(e, c)
+		t.applyMergeAnswer(e, e.N)
 	case EffectInterrupted:
-		return s.effectInterrupted(e, c)
+		t.applyMergeAnswer(e, e.N)
 	case EffectHandedBack:
-		return s.effectHandedBack(e, c)
-	case StrategyCreate, StrategyExpire:
+		t.applyMergeAnswer(e, e.N)
+	case StrategyExpire:
+		t.noChange()
+	case StrategyCreate: // see Apply
 	}
-	return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s is %s: it cannot take %q", s.ID, s.Status, e.EventType()))
+}
+
+// applyEnded: a strategy that has ended only expires.
+func (t *strategyTransition) applyEnded(e StrategyEvent) {
+	if _, ok := e.(StrategyExpire); !ok || !t.Status.Ended() {
+		t.noChange()
+		return
+	}
+	t.Strategy = Strategy{}
 }
 
 // create: (absent) → running, due at once.
-func (s Strategy) create(e StrategyCreate, c Clock) (Strategy, []effects.Effect) {
-	if s.ID != uuid.Nil {
-		return s, s.refuse(e, effects.CodeExists, fmt.Sprintf("id: strategy %s exists already", s.ID))
+func (t *strategyTransition) create(e StrategyCreate) {
+	if t.ID != uuid.Nil {
+		t.refuse(effects.CodeExists, "id: strategy %s exists already", t.ID)
+		return
 	}
 	spec := e.Spec.withDefaults()
 	if err := spec.Validate(); err != nil {
-		return s, refused(effects.Ref{Kind: KindStrategy, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		t.transition.refuse(effects.Ref{Kind: KindStrategy, ID: spec.ID}, e, effects.CodeInvalid, "%s", err)
+		return
 	}
-	return Strategy{StrategySpec: spec, Status: StrategyRunning, CreatedAt: c.Now, UpdatedAt: c.Now}, nil
+	t.Strategy = Strategy{StrategySpec: spec, Status: StrategyRunning, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
 }
 
-// due begins the first approach, or ends the present one, whose time is up.
-func (s Strategy) due(e StrategyDue, c Clock) (Strategy, []effects.Effect) {
-	at := s.Deadline()
-	switch {
+// applyDeadline begins the first approach, or ends the present one, whose time is up.
+func (t *strategyTransition) applyDeadline() {
+	switch at := t.Deadline(); {
 	case at.IsZero():
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s waits for no time", s.ID))
-	case at.After(c.Now):
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s is due at %s, after %s", s.ID, at, c.Now))
-	case s.StartedAt.IsZero():
-		return s.begin([]effects.Effect{s.announce("started", nil)}, c)
+		t.conflict("strategy %s waits for no time", t.ID)
+	case at.After(t.clock.Now):
+		t.conflict("strategy %s is due at %s, after %s", t.ID, at, t.clock.Now)
+	case t.StartedAt.IsZero():
+		t.announce("started", nil)
+		t.beginApproach()
+	default:
+		t.evaluate(evaluation{err: "timed out after " + lengthText(t.approach().limit()), timedOut: true})
 	}
-	return s.evaluate(evaluation{err: "timed out after " + lengthText(s.approach().limit()), timedOut: true}, c)
-}
-
-// approach is the present one.
-func (s Strategy) approach() Approach { return s.Approaches[s.Current] }
-
-// begin begins the present approach.
-func (s Strategy) begin(effs []effects.Effect, c Clock) (Strategy, []effects.Effect) {
-	s.N++
-	s.StartedAt, s.UpdatedAt, s.Repeats = c.Now, c.Now, 0
-	a := s.approach()
-	switch act := a.Action; {
-	case act.Command != nil:
-		spec := s.child(a, ChildID(s.ID, "action", c.Step, uint64(s.N)), s.N, c.Now)
-		s.Child = effects.Ref{Kind: KindAction, ID: spec.ID}
-		return s, append(effs, effects.Send{To: s.Child, Event: ActionCreate{Spec: spec}})
-	case act.AgentPrompt != nil:
-		return s.beginTask(*act.AgentPrompt, effs, c)
-	case act.byAgent():
-		return s.beginTask(act.Merge.prompt(), effs, c)
-	case act.Merge != nil:
-		return s.merge(act.Merge.Strategy, effs)
-	}
-	return s, effs
-}
-
-func (s Strategy) beginTask(p AgentPrompt, effs []effects.Effect, c Clock) (Strategy, []effects.Effect) {
-	spec := s.agent(p, s.approach(), ChildID(s.ID, "task", c.Step, uint64(s.N)), s.N)
-	s.Child = effects.Ref{Kind: KindTask, ID: spec.ID}
-	return s, append(effs, effects.Send{To: s.Child, Event: TaskCreate{Spec: spec}})
-}
-
-// byAgent reports whether a task comes before the merge.
-func (a ApproachAction) byAgent() bool {
-	return a.Merge != nil && a.Merge.Strategy == effects.MergeAgent && a.Merge.Agent != nil
-}
-
-// merge asks for the merge of the present approach.
-func (s Strategy) merge(strategy effects.MergeStrategy, effs []effects.Effect) (Strategy, []effects.Effect) {
-	m := s.approach().Action.Merge
-	e := effects.Merge{N: s.Asked.next(), Repo: m.Repo, Branch: m.Branch, Into: m.Into, Strategy: strategy}
-	s.Asked = s.Asked.ask(e)
-	return s, append(effs, e)
 }
 
 // evaluation is the result of an approach: an error, or else an output.
@@ -207,207 +190,135 @@ type evaluation struct {
 	interrupted bool
 }
 
-// evaluate is 003's: success ends the strategy; after a failure that matches a
-// condition of its approach the next one is tried, if there is one.
-func (s Strategy) evaluate(r evaluation, c Clock) (Strategy, []effects.Effect) {
-	a := s.approach()
-	took := betweenMS(s.StartedAt, c.Now)
-	s, effs := s.giveUp("the strategy has given this approach up")
+// evaluate is 003's evaluate(result), with a function for each of its rows.
+func (t *strategyTransition) evaluate(r evaluation) {
+	a, took := t.approach(), betweenMS(t.StartedAt, t.clock.Now)
+	t.abandonApproach("the strategy has given this approach up")
 	switch {
 	case r.err == "":
-		s = s.settle(OutcomeSuccess, r, c)
-		s.Output = r.output
-		return s.end(StrategySucceeded, effs, c)
-	case s.Current+1 < uint32(min(len(s.Approaches), MaxApproaches)) && a.fallsBack(r.err, r.timedOut, took):
-		s = s.settle(OutcomeTryNext, r, c)
-		s.Current++
-		data, _ := json.Marshal(struct { // strings always encode
-			From  string `json:"from"`
-			To    string `json:"to"`
-			Error string `json:"error"`
-		}{a.Name, s.approach().Name, r.err})
-		return s.begin(append(effs, s.announce("fallback", data)), c)
+		t.succeed(r)
+	case t.hasNextApproach() && a.fallsBack(r.err, r.timedOut, took):
+		t.tryNext(r)
+	default:
+		t.exhaust(r)
 	}
-	s = s.settle(OutcomeExhausted, r, c)
-	s.Error = r.err
-	return s.end(StrategyExhausted, effs, c)
 }
 
-// settle notes how the present approach came out.
-func (s Strategy) settle(outcome Outcome, r evaluation, c Clock) Strategy {
-	s.Outcomes = append(slices.Clip(s.Outcomes), ApproachOutcome{
-		Name: s.approach().Name, Outcome: outcome, Error: r.err, TimedOut: r.timedOut, Interrupted: r.interrupted, StartedAt: s.StartedAt, FinishedAt: c.Now,
-	})
-	return s
-}
-
-// giveUp cancels the child that still works, and takes back the merge.
-func (s Strategy) giveUp(reason string) (Strategy, []effects.Effect) {
-	var effs []effects.Effect
-	s.Asked, effs = s.Asked.withdrawn()
-	switch s.Child.Kind {
-	case KindAction:
-		effs = append(effs, effects.Send{To: s.Child, Event: ActionCancel{Reason: reason}})
-	case KindTask:
-		effs = append(effs, effects.Send{To: s.Child, Event: TaskCancel{Reason: reason}})
-	}
-	s.Child = effects.Ref{}
-	return s, effs
-}
-
-// end: running → succeeded, exhausted or cancelled. The owner is told.
-func (s Strategy) end(status StrategyStatus, effs []effects.Effect, c Clock) (Strategy, []effects.Effect) {
-	s.Status, s.UpdatedAt, s.FinishedAt = status, c.Now, c.Now
-	name := s.approach().Name
-	data, _ := json.Marshal(struct { // strings always encode
-		Approach string `json:"approach"`
-		Error    string `json:"error,omitempty"`
-	}{name, s.Error})
-	switch status {
-	case StrategySucceeded:
-		result, err := json.Marshal(struct {
-			Approach string          `json:"approach"`
-			Output   json.RawMessage `json:"output,omitempty"`
-		}{name, s.Output})
-		if err != nil {
-			result = nil
-		}
-		effs = append(effs, s.announce("success", data))
-		return s, append(effs, s.Owner.ended(ChildEnded{Child: s.Ref(), Outcome: ChildSucceeded, Result: result})...)
-	case StrategyCancelled:
-		effs = append(effs, s.announce("cancelled", data))
-		return s, append(effs, s.Owner.ended(ChildEnded{Child: s.Ref(), Outcome: ChildCancelled, Reason: s.Error})...)
-	case StrategyRunning, StrategyExhausted:
-	}
-	effs = append(effs, s.announce("exhausted", data))
-	return s, append(effs, s.Owner.ended(ChildEnded{Child: s.Ref(), Outcome: ChildFailed, Reason: s.Error, Interrupted: s.interrupted()})...)
-}
-
-// evaluateByHand takes an evaluation from outside.
-func (s Strategy) evaluateByHand(e StrategyEvaluate, c Clock) (Strategy, []effects.Effect) {
-	if s.StartedAt.IsZero() || e.N != s.N {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("n: %d is not the number of the present approach of strategy %s, %d", e.N, s.ID, s.N))
-	}
-	if !e.Success {
-		return s.evaluate(evaluation{err: boundedReason(e.Error, "failed without a reason")}, c)
-	}
-	output, err := boundedJSON("output", e.Output)
+// succeed: 003 Success(output): → succeeded, Outcome::Success.
+func (t *strategyTransition) succeed(r evaluation) {
+	t.recordOutcome(OutcomeSuccess, r)
+	t.Output = r.output
+	result, err := json.Marshal(struct {
+		Approach string          `json:"approach"`
+		Output   json.RawMessage `json:"output,omitempty"`
+	}{t.approach().Name, t.Output})
 	if err != nil {
-		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+		result = nil
 	}
-	return s.evaluate(evaluation{output: output}, c)
+	t.end(StrategySucceeded, "success", ChildEnded{Outcome: ChildSucceeded, Result: result})
+}
+
+// tryNext: 003 Failed(error) that matches fallback_on, with an approach left: →
+// the next approach, Outcome::TryNext.
+func (t *strategyTransition) tryNext(r evaluation) {
+	from := t.approach().Name
+	t.recordOutcome(OutcomeTryNext, r)
+	t.Current++
+	t.announce("fallback", announcementData(struct {
+		From  string `json:"from"`
+		To    string `json:"to"`
+		Error string `json:"error"`
+	}{from, t.approach().Name, r.err}))
+	t.beginApproach()
+}
+
+// exhaust: 003 Failed(error) after which no approach is tried: → exhausted,
+// Outcome::Exhausted.
+func (t *strategyTransition) exhaust(r evaluation) {
+	t.recordOutcome(OutcomeExhausted, r)
+	t.Error = r.err
+	// An approach that was interrupted may have done what must not be repeated, also
+	// where another one was tried after it.
+	interrupted := slices.ContainsFunc(t.Outcomes, func(o ApproachOutcome) bool { return o.Interrupted })
+	t.end(StrategyExhausted, "exhausted", ChildEnded{Outcome: ChildFailed, Reason: t.Error, Interrupted: interrupted})
 }
 
 // cancel: running → cancelled.
-func (s Strategy) cancel(reason string, c Clock) (Strategy, []effects.Effect) {
-	s, effs := s.giveUp(reason)
-	if !s.StartedAt.IsZero() {
-		s = s.settle(OutcomeCancelled, evaluation{err: reason}, c)
+func (t *strategyTransition) cancel(e StrategyCancel) {
+	reason := boundedReason(e.Reason, "cancelled")
+	t.abandonApproach(reason)
+	if !t.StartedAt.IsZero() {
+		t.recordOutcome(OutcomeCancelled, evaluation{err: reason})
 	}
-	s.Error = reason
-	return s.end(StrategyCancelled, effs, c)
+	t.Error = reason
+	t.end(StrategyCancelled, "cancelled", ChildEnded{Outcome: ChildCancelled, Reason: reason})
 }
 
-// childEnded evaluates the approach by how its child ended. After an agent that
-// merges, the merge itself follows.
-func (s Strategy) childEnded(e ChildEnded, c Clock) (Strategy, []effects.Effect) {
-	if s.Child.IsZero() || e.Child != s.Child || e.N != s.N {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s does not wait for %s in approach %d", s.ID, e.Child, e.N))
-	}
-	reason := boundedReason(e.Reason, "failed without a reason")
-	switch e.Outcome {
-	case ChildSucceeded:
-		s.Child, s.UpdatedAt = effects.Ref{}, c.Now
-		if s.approach().Action.byAgent() {
-			return s.merge(effects.MergeRebase, nil)
-		}
-		return s.evaluate(evaluation{output: boundedResult(e.Result)}, c)
-	case ChildFailed, ChildRefused:
-	case ChildCancelled:
-		reason = firstText("cancelled: " + reason)
-	default:
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("outcome: %q is unknown", clip(string(e.Outcome))))
-	}
-	s.Child = effects.Ref{}
-	return s.evaluate(evaluation{err: reason, interrupted: e.Interrupted}, c)
+// recordOutcome notes how the present approach came out.
+func (t *strategyTransition) recordOutcome(outcome Outcome, r evaluation) {
+	t.Outcomes = slices.Concat(t.Outcomes, []ApproachOutcome{{
+		Name: t.approach().Name, Outcome: outcome, Error: r.err, TimedOut: r.timedOut, Interrupted: r.interrupted, StartedAt: t.StartedAt, FinishedAt: t.clock.Now,
+	}})
 }
 
-// interrupted reports whether an approach was interrupted that must not be
-// repeated, also where another one was tried after it.
-func (s Strategy) interrupted() bool {
-	return slices.ContainsFunc(s.Outcomes, func(o ApproachOutcome) bool { return o.Interrupted })
+// end: running → succeeded, exhausted or cancelled. Bus and owner are told.
+func (t *strategyTransition) end(status StrategyStatus, action string, e ChildEnded) {
+	t.Status, t.FinishedAt = status, t.clock.Now
+	t.announce(action, announcementData(struct {
+		Approach string `json:"approach"`
+		Error    string `json:"error,omitempty"`
+	}{t.approach().Name, t.Error}))
+	e.Child = t.Ref()
+	t.add(t.Owner.ended(e)...)
 }
 
-// boundedResult gives what is kept of a result: nothing where it is too large.
-func boundedResult(v json.RawMessage) json.RawMessage {
-	out, err := boundedJSON("result", storedResult(v))
+// evaluateByHand takes an evaluation from outside.
+func (t *strategyTransition) evaluateByHand(e StrategyEvaluate) {
+	if t.StartedAt.IsZero() || e.N != t.N {
+		t.conflict("n: %d is not the number of the present approach of strategy %s, %d", e.N, t.ID, t.N)
+		return
+	}
+	if !e.Success {
+		t.evaluate(evaluation{err: boundedReason(e.Error, "failed without a reason")})
+		return
+	}
+	output, err := boundedJSON("output", e.Output)
 	if err != nil {
-		return nil
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
 	}
-	return out
+	t.evaluate(evaluation{output: output})
 }
 
-func (s Strategy) refuseAnswer(e Event, n uint32) (Strategy, []effects.Effect) {
-	return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("strategy %s does not wait for effect %d, which %q answers", s.ID, n, e.EventType()))
+// noChange refuses an event that the strategy cannot take in its state.
+func (t *strategyTransition) noChange() {
+	t.conflict("strategy %s is %s: it cannot take %q", t.ID, t.Status, t.event.EventType())
 }
 
-func (s Strategy) effectDone(e EffectDone, c Clock) (Strategy, []effects.Effect) {
-	asked, effect := s.Asked.answered(e.N)
-	if effect == nil {
-		return s.refuseAnswer(e, e.N)
-	}
-	s.Asked = asked
-	return s.evaluate(evaluation{output: boundedResult(e.Result)}, c)
+func (t *strategyTransition) conflict(format string, args ...any) {
+	t.refuse(effects.CodeConflict, format, args...)
 }
 
-func (s Strategy) effectFailed(e EffectFailed, c Clock) (Strategy, []effects.Effect) {
-	asked, effect := s.Asked.answered(e.N)
-	if effect == nil {
-		return s.refuseAnswer(e, e.N)
-	}
-	s.Asked = asked
-	return s.evaluate(evaluation{err: boundedReason(e.Reason, "failed without a reason")}, c)
+func (t *strategyTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindStrategy, ID: t.ID}, t.event, code, format, args...)
 }
 
-// effectInterrupted asks for the merge once more, some times: where it was done
-// already, it does nothing.
-func (s Strategy) effectInterrupted(e EffectInterrupted, c Clock) (Strategy, []effects.Effect) {
-	asked, effect := s.Asked.answered(e.N)
-	switch {
-	case effect == nil:
-		return s.refuseAnswer(e, e.N)
-	case s.Repeats >= MaxEffectRepeats:
-		s.Asked = asked
-		return s.evaluate(evaluation{err: boundedReason(e.Reason, ReasonRecovered)}, c)
-	}
-	s.Repeats++
-	return s.again(asked, effect, c)
+// announce adds an event of the bus (003 Event).
+func (t *strategyTransition) announce(action string, data json.RawMessage) {
+	t.transition.announce("strategy", "strategy", action, t.ID, data)
 }
 
-// effectHandedBack asks for the merge once more: it was not begun.
-func (s Strategy) effectHandedBack(e EffectHandedBack, c Clock) (Strategy, []effects.Effect) {
-	asked, effect := s.Asked.answered(e.N)
-	if effect == nil {
-		return s.refuseAnswer(e, e.N)
-	}
-	return s.again(asked, effect, c)
+// approach is the present one.
+func (s Strategy) approach() Approach { return s.Approaches[s.Current] }
+
+// runs reports whether the strategy has not ended, and its present approach exists.
+func (s Strategy) runs() bool {
+	return s.Status == StrategyRunning && s.Current < uint32(min(len(s.Approaches), MaxApproaches))
 }
 
-func (s Strategy) again(asked PendingEffects, effect effects.Outer, c Clock) (Strategy, []effects.Effect) {
-	effect = effect.WithNumber(asked.next())
-	s.Asked, s.UpdatedAt = asked.ask(effect), c.Now
-	return s, []effects.Effect{effect}
-}
-
-func (s Strategy) outstanding() []effects.Outer { return s.Asked.outstanding() }
-
-// announce says something of the strategy on the bus.
-func (s Strategy) announce(action string, data json.RawMessage) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "strategy", Action: action},
-		Source: effects.EventSource{Component: "strategy", ID: s.ID},
-		Data:   data,
-	}}
+// hasNextApproach reports whether an approach follows the present one.
+func (s Strategy) hasNextApproach() bool {
+	return s.Current+1 < uint32(min(len(s.Approaches), MaxApproaches))
 }
 
 // Ref names the strategy.
@@ -422,7 +333,7 @@ func (s Strategy) Ref() effects.Ref {
 // one is up; zero where that has no limit, and after the end.
 func (s Strategy) Deadline() Time {
 	switch {
-	case s.Status != StrategyRunning || s.Current >= uint32(min(len(s.Approaches), MaxApproaches)):
+	case !s.runs():
 		return 0
 	case s.StartedAt.IsZero():
 		return max(s.CreatedAt, effects.MinTime)
@@ -448,14 +359,12 @@ func (s Strategy) Terms() []effects.Term {
 // AppendJSON appends the stored form.
 func (s Strategy) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
+func (s Strategy) outstanding() []effects.Outer { return s.Pending.outstanding() }
+
 func (s Strategy) apply(e Event, c Clock) (State, []effects.Effect) {
 	own, ok := e.(StrategyEvent)
 	if !ok {
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a strategy takes no event %q", e.EventType()))
+		return s, refused(effects.Ref{Kind: KindStrategy, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a strategy takes no event %q", e.EventType()))
 	}
 	return s.Apply(own, c)
-}
-
-func (s Strategy) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindStrategy, ID: s.ID}, e, code, reason)
 }

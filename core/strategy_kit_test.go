@@ -94,7 +94,7 @@ var _ = register(core.KindStrategy, kit{
 			if !exists(a) {
 				return unless(!exists(b) || b.Child.IsZero() && len(waitedFor(b)) == 0, "%s and %v are lost", b.Child, waitedFor(b))
 			}
-			if problem := numbered(s, b.Asked, a.Asked, 1); problem != "" {
+			if problem := numbered(s, b.Pending, a.Pending, 1); problem != "" {
 				return problem
 			}
 			waits := len(waitedFor(a))
@@ -262,6 +262,6 @@ func hostileStrategy(t *rapid.T) core.State {
 		Current:      count("current"), N: count("n"), Repeats: count("repeats"), StartedAt: drawTime(t, c),
 		Child:    rapid.SampledFrom([]effects.Ref{{}, {Kind: core.KindTask, ID: id(8)}, {Kind: core.KindAction}, {Kind: "planet", ID: id(8)}}).Draw(t, "child"),
 		Outcomes: rapid.SliceOfN(rapid.Just(core.ApproachOutcome{Name: "way 0"}), 0, 3).Draw(t, "outcomes"),
-		Asked:    drawAsked(t), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
+		Pending:  drawAsked(t), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
 	}
 }

@@ -223,9 +223,9 @@ func TestEachMergeMayBeInterruptedAsOftenAsTheFirst(t *testing.T) {
 	for _, name := range []string{"fast-forward", "rebase"} {
 		require.Equal(t, name, s.Approaches[s.Current].Name)
 		for range core.MaxEffectRepeats {
-			s, _ = s.Apply(core.EffectInterrupted{N: s.Asked.Last}, clock)
-			require.Len(t, s.Asked.Open, 1, "%s is asked for again", name)
+			s, _ = s.Apply(core.EffectInterrupted{N: s.Pending.Last}, clock)
+			require.Len(t, s.Pending.Open, 1, "%s is asked for again", name)
 		}
-		s, _ = s.Apply(core.EffectFailed{N: s.Asked.Last, Reason: "not a fast-forward"}, clock)
+		s, _ = s.Apply(core.EffectFailed{N: s.Pending.Last, Reason: "not a fast-forward"}, clock)
 	}
 }

@@ -175,26 +175,17 @@ func TestMachinesOfAnotherTenantOrOfNoToolDoNotExistForAToken(t *testing.T) {
 func TestAStreamThatHasEndedMakesRoomForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := serve(t, start(t, setup{}))
-		open := func() (net.Conn, string) {
-			conn := p.dial()
-			t.Cleanup(func() { _ = conn.Close() })
-			_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			require.NoError(t, err)
-			status, err := bufio.NewReader(conn).ReadString('\n')
-			require.NoError(t, err)
-			return conn, status
-		}
 		var last net.Conn
 		for range 64 {
-			last, _ = open()
+			last, _ = p.follow(t)
 		}
 		for range 3 { // who was refused takes no room
-			_, status := open()
+			_, status := p.follow(t)
 			assert.Contains(t, status, "429")
 		}
 		require.NoError(t, last.Close())
 		synctest.Wait()
-		_, status := open()
+		_, status := p.follow(t)
 		assert.Contains(t, status, "200")
 	})
 }

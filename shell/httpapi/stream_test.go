@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -100,23 +101,27 @@ func TestTheHeadOfAStreamDoesNotWaitForIt(t *testing.T) {
 	assert.Equal(t, "text/event-stream", r.header.Get("Content-Type"))
 }
 
+// follow opens a stream of events, and gives the first line of the answer.
+func (p *pipes) follow(t *testing.T) (net.Conn, string) {
+	t.Helper()
+	conn := p.dial()
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	status, err := bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	return conn, strings.TrimSpace(status)
+}
+
 func TestStreamsOfEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := start(t, setup{})
-		p := serve(t, a)
-		open := func() string {
-			conn := p.dial()
-			t.Cleanup(func() { _ = conn.Close() })
-			_, err := fmt.Fprint(conn, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-			require.NoError(t, err)
-			status, err := bufio.NewReader(conn).ReadString('\n')
-			require.NoError(t, err)
-			return strings.TrimSpace(status)
-		}
+		p := serve(t, start(t, setup{}))
 		for range 64 {
-			assert.Equal(t, "HTTP/1.1 200 OK", open())
+			_, status := p.follow(t)
+			assert.Equal(t, "HTTP/1.1 200 OK", status)
 		}
-		assert.Equal(t, "HTTP/1.1 429 Too Many Requests", open())
+		_, status := p.follow(t)
+		assert.Equal(t, "HTTP/1.1 429 Too Many Requests", status)
 	})
 }
 

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -114,15 +114,7 @@ func (n *timeoutMS) UnmarshalJSON(b []byte) error {
 func integer(b []byte, most int64, zero string) (int64, error) {
 	n, err := strconv.ParseInt(string(b), 10, 64)
 	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("want an integer from 0 to %d (0 means %s), got %s", most, zero, clip(string(b)))
+		return 0, fmt.Errorf("want an integer from 0 to %d (0 means %s), got %s", most, zero, texts.Clip(string(b), 64))
 	}
 	return n, nil
-}
-
-// clip keeps a bad value that stands in an error short.
-func clip(s string) string {
-	if len(s) > 64 {
-		return strings.ToValidUTF8(s[:64], "\uFFFD") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }
