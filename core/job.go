@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -24,23 +23,23 @@ import (
 //
 // delete leads from both out of existence: its runs are cancelled. A run is made
 // some time ahead of its own, and waits in PreRun. Its verdict comes when it asks
-// for admission: it is dispatched once it has a place, skipped where the job is
+// for admission: it is dispatched once it has a slot, and skipped if the job is
 // paused, is to skip it, forbids overlap, or has another schedule meanwhile. A run
-// that never gets a place, and a time that passed without a run, are missed.
+// that never gets a slot, and a time that passed without a run, are missed.
 // trigger makes a run at once, in both states.
 //
 // Invariants, held by property tests:
 //   - Each verdict is recorded once as an occurrence, and counted once.
-//   - A run that is admitted, and only that, counts as dispatched and gets a place,
-//     and as many count as have a place or ended with one.
-//   - A place is given only while fewer runs have one than MaxConcurrentRuns, and
-//     only while none has one where overlap is forbid or replace.
-//   - Runs get their places in the order in which they asked.
+//   - A run that is admitted, and only that, counts as dispatched and gets a slot,
+//     and as many count as have a slot or ended with one.
+//   - A slot is given only while fewer runs have one than MaxConcurrentRuns, and
+//     only while none has one if overlap is forbid or replace.
+//   - Runs get their slots in the order in which they asked.
 //   - A run of the schedule is not admitted while the job is paused, nor beside
-//     another one where overlap is forbid.
+//     another one if overlap is forbid.
 //   - NextRunAt is later than LastDueAt, and each due event moves it on.
 //   - A paused job has no deadline.
-//   - A due event leaves a deadline that has come only where it has decided about
+//   - A due event leaves a deadline that has come only if it has decided about
 //     times that had passed.
 //   - A run is made under an id that no run of the job has, and at most
 //     MaxActiveRuns have not ended.
@@ -54,8 +53,8 @@ type Job struct {
 	LastDueAt     Time        `json:"last_due_at"`     // the latest time for which one was made, or that was missed
 	LastVerdictAt Time        `json:"last_verdict_at"` // the latest time that has a verdict
 	SkipNext      uint32      `json:"skip_next"`       // how many of the next times are skipped
-	Active        []ActiveRun `json:"active"`          // runs that have not ended; those that have asked, in that order
-	LastRun       EndedRun    `json:"last_run"`        // of those that had a place, the one that ended last
+	Active        []ActiveRun `json:"active"`          // runs that have not ended, in the order in which they asked for a slot
+	LastRun       EndedRun    `json:"last_run"`        // of the runs that had a slot, the one that ended last
 	Counts        JobCounts   `json:"counts"`
 	Sequence      uint64      `json:"sequence"` // counts the occurrences; their ids are derived from it
 	// LastTriggeredAt is the time of the latest run by hand: no two have the same.
@@ -74,9 +73,9 @@ type ActiveRun struct {
 	Run         uuid.UUID `json:"run"`
 	RunID       string    `json:"run_id"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Manual      bool      `json:"manual,omitempty"` // triggered out of turn
+	Manual      bool      `json:"manual,omitempty"` // triggered by hand
 	Stage       RunStage  `json:"stage"`
-	// Dropped: its time is none of the schedule's any more.
+	// Dropped: the schedule was changed, and no longer has its time.
 	Dropped bool `json:"dropped,omitempty"`
 }
 
@@ -85,10 +84,10 @@ type RunStage string
 
 // Stages of a run.
 const (
-	StageWaiting RunStage = "waiting" // for its time
-	StageAsked   RunStage = "asked"   // its time has come, and it waits for a place
-	StagePlaced  RunStage = "placed"  // it has one
-	StageDenied  RunStage = "denied"  // it is skipped, and about to end
+	StageWaiting  RunStage = "waiting" // for its time
+	StageAsked    RunStage = "asked"   // its time has come, and it waits for a slot
+	StageAdmitted RunStage = "placed"  // it has a slot
+	StageDenied   RunStage = "denied"  // it is skipped, and about to end
 )
 
 // EndedRun says how a run went.
@@ -113,279 +112,194 @@ type JobCounts struct {
 	Orphaned   uint64 `json:"orphaned"`
 }
 
+// jobTransition is the application of one event to a job.
+type jobTransition struct {
+	transition
+	Job
+	event Event
+}
+
 // Apply carries out one transition.
 func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
-	if apply, ok := e.(JobApply); ok {
-		return j.configure(apply, c)
+	t := &jobTransition{transition{clock: c}, j, e}
+	if _, applies := e.(JobApply); j.Key == uuid.Nil && !applies {
+		t.refuse(effects.CodeNotFound, "job not found")
+	} else {
+		t.apply(e)
 	}
-	if j.Key == uuid.Nil {
-		return j, j.refuse(e, effects.CodeNotFound, "job not found")
-	}
+	return concluded(j, t.Job, t.transition)
+}
+
+func (t *jobTransition) apply(e JobEvent) {
 	switch e := e.(type) {
-	case JobDue:
-		return j.due(e, c)
-	case JobTrigger:
-		return j.trigger(e, c)
-	case JobPause:
-		return j.pause(e, c)
-	case JobResume:
-		return j.resume(e, c)
-	case JobDelete:
-		return j.remove(e, c)
-	case JobSkipNext:
-		return j.skipNext(e, c)
-	case JobKill:
-		return j.kill(e)
-	case JobAdmit:
-		return j.admit(e, c)
-	case JobRunEnded:
-		return j.runEnded(e, c)
-	case ChildEnded:
-		return j.runRefused(e, c)
 	case JobApply:
+		t.configure(e)
+	case JobDue:
+		t.due()
+	case JobTrigger:
+		t.trigger(e)
+	case JobPause:
+		t.pause(e)
+	case JobResume:
+		t.resume()
+	case JobDelete:
+		t.remove(e)
+	case JobSkipNext:
+		t.skipNext(e)
+	case JobKill:
+		t.kill(e)
+	case JobAdmit:
+		t.admit(e)
+	case JobRunEnded:
+		t.runEnded(e)
+	case ChildEnded:
+		t.runRefused(e)
 	}
-	return j, j.refuse(e, effects.CodeInvalid, fmt.Sprintf("a job takes no event %q", e.EventType()))
 }
 
 // configure: (absent) → enabled; or a new configuration, which reaches the runs
 // that wait for their time. Another schedule holds from now on (R18).
-func (j Job) configure(e JobApply, c Clock) (Job, []effects.Effect) {
+func (t *jobTransition) configure(e JobApply) {
 	spec := e.Spec.withDefaults()
 	ref := JobRef(spec.Namespace, spec.Tenant, spec.ID)
 	if err := errors.Join(spec.validate(), spec.validateZone()); err != nil {
-		return j, refused(ref, e, effects.CodeInvalid, err.Error())
+		t.transition.refuse(ref, e, effects.CodeInvalid, "%s", err)
+		return
 	}
-	n, what := j, "updated"
+	action := "updated"
 	switch {
-	case j.Key == uuid.Nil:
-		n, what = Job{Key: ref.ID, CreatedAt: c.Now}, "created"
-	case j.Key != ref.ID:
-		return j, j.refuse(e, effects.CodeInvalid, fmt.Sprintf("id: %q is another job than %q", clip(spec.ID), clip(j.ID)))
+	case t.Key == uuid.Nil:
+		t.Job, action = Job{Key: ref.ID, CreatedAt: t.clock.Now}, "created"
+	case t.Key != ref.ID:
+		t.refuse(effects.CodeInvalid, "id: %q is another job than %q", clip(spec.ID), clip(t.ID))
+		return
 	}
-	n.JobSpec, n.UpdatedAt = spec, c.Now
-	var effs []effects.Effect
-	if n.Schedule != j.Schedule || n.Timezone != j.Timezone || j.clockWasWrong(c) {
-		var was Job
-		was, effs = j.overdue("the schedule was changed before it was dispatched", c)
-		n.Counts, n.Sequence, n.LastVerdictAt, n.compiled = was.Counts, was.Sequence, was.LastVerdictAt, nil
-		until := was.decidedUntil(c)
-		n.LastDueAt = min(was.LastDueAt, until)
-		var err error
-		if n, err = n.scheduled(until); err != nil {
-			return j, refused(ref, e, effects.CodeInvalid, err.Error())
+	was := t.JobSpec
+	if spec.Schedule != was.Schedule || spec.Timezone != was.Timezone || t.clockWasWrong() {
+		t.missOverdue("the schedule was changed before it was dispatched")
+		t.JobSpec, t.compiled = spec, nil
+		if err := t.reschedule(); err != nil {
+			t.refuse(effects.CodeInvalid, "%s", err)
+			return
 		}
-		n = n.dropped()
 	}
-	for _, a := range n.Active {
+	t.JobSpec = spec
+	for _, a := range t.Active {
 		if a.Stage == StageWaiting {
-			effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorConfigure{Config: spec}})
+			t.send(runRef(a.Run), OrchestratorConfigure{Config: spec})
 		}
 	}
-	return n.fill(append(effs, n.announce(what)), c)
+	t.announce(action, nil)
+	t.fillSlots()
 }
-
-// clockWasWrong: see [maxClockLead].
-func (j Job) clockWasWrong(c Clock) bool { return j.LastDueAt.After(c.Now.Add(maxClockLead)) }
-
-// decidedUntil is the time until which a schedule that begins has no say: now, or, where
-// the clock went back, the latest time that has a verdict or is about to have one.
-// Runs that wait for their times do not count: their times are ahead.
-func (j Job) decidedUntil(c Clock) Time {
-	until := c.Now
-	if !j.clockWasWrong(c) {
-		until = max(until, j.LastVerdictAt)
-		for _, a := range j.Active {
-			if !a.Manual && a.Stage == StageAsked {
-				until = max(until, a.ScheduledAt)
-			}
-		}
-	}
-	return until
-}
-
-// schedule is the compiled schedule; nil where there is none.
-func (j Job) schedule() (*schedule.Schedule, error) {
-	if j.compiled != nil {
-		return j.compiled, nil
-	}
-	return j.scheduleFrom(j.CreatedAt)
-}
-
-// scheduled computes the next time after those that are decided.
-func (j Job) scheduled(decided Time) (Job, error) {
-	s, err := j.schedule()
-	if err != nil {
-		return j, err
-	}
-	j.compiled, j.NextRunAt = s, 0
-	if s == nil || j.Paused {
-		return j, nil
-	}
-	next, ok := s.Next(max(decided, j.LastDueAt))
-	if !ok {
-		return j, fmt.Errorf("schedule: %q never fires after %s", clip(j.Schedule), decided)
-	}
-	j.NextRunAt = next
-	return j, nil
-}
-
-// dropped marks the runs whose times are none of the schedule's.
-func (j Job) dropped() Job {
-	j.Active = slices.Clone(j.Active)
-	for i, a := range j.Active {
-		j.Active[i].Dropped = a.Stage == StageWaiting && !a.Manual && !j.isTime(a.ScheduledAt)
-	}
-	return j
-}
-
-// isTime reports whether it is a time of the schedule.
-func (j Job) isTime(at Time) bool {
-	s, err := j.schedule()
-	if err != nil || s == nil {
-		return false
-	}
-	next, ok := s.Next(at - 1)
-	return ok && next == at
-}
-
-func runRef(id uuid.UUID) effects.Ref { return effects.Ref{Kind: KindOrchestrator, ID: id} }
 
 // due makes the run of the next time. Of the times that have passed, the last one
-// gets a run where it is not too late; all others are missed.
-func (j Job) due(e JobDue, c Clock) (Job, []effects.Effect) {
-	at := j.Deadline()
+// gets a run unless it is too late; all others are missed.
+func (t *jobTransition) due() {
+	at, now := t.Deadline(), t.clock.Now
 	switch {
 	case at.IsZero():
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s waits for no time", clip(j.ID)))
-	case at.After(c.Now):
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is due at %s, after %s", clip(j.ID), at, c.Now))
+		t.refuse(effects.CodeConflict, "job %s waits for no time", clip(t.ID))
+		return
+	case at.After(now):
+		t.refuse(effects.CodeConflict, "job %s is due at %s, after %s", clip(t.ID), at, now)
+		return
 	}
-	s, err := j.schedule()
+	s, err := t.schedule()
 	if err != nil || s == nil { // stored by a build that took this schedule
-		j.Paused, j.NextRunAt, j.UpdatedAt = true, 0, c.Now
-		j.PausedReason = firstText(fmt.Sprintf("schedule: %q cannot be read: %v", j.Schedule, err))
-		return j, []effects.Effect{j.announce("paused")}
+		t.Paused, t.NextRunAt, t.UpdatedAt = true, 0, now
+		t.PausedReason = firstText(fmt.Sprintf("schedule: %q cannot be read: %v", t.Schedule, err))
+		t.announce("paused", nil)
+		return
 	}
-	j.compiled, j.UpdatedAt = s, c.Now
-	due, found := j.NextRunAt, true
-	var effs []effects.Effect
-	if !due.After(c.Now) {
-		due, found = lastWithin(s, max(j.NextRunAt, laterMS(c.Now, -j.startDeadline())), c.Now)
-		until := c.Now
+	t.compiled, t.UpdatedAt = s, now
+	due, found := t.NextRunAt, true
+	if !due.After(now) {
+		due, found = lastWithin(s, max(t.NextRunAt, laterMS(now, -t.startDeadline())), now)
+		until := now
 		if found {
 			until = due - 1
 		}
-		j, effs = j.miss(s, j.NextRunAt, until, fmt.Sprintf("no run was made within the start deadline of %s", lengthText(j.startDeadline())), c)
+		t.miss(s, t.NextRunAt, until, fmt.Sprintf("no run was made within the start deadline of %s", lengthText(t.startDeadline())))
 	}
 	if found {
-		j, effs = j.occur(due, effs, c)
+		t.makeScheduled(due)
+	} else {
+		due = now
 	}
-	if !found {
-		due = c.Now
+	t.LastDueAt, t.NextRunAt = max(t.LastDueAt, due), 0
+	if next, ok := s.Next(max(now, t.LastDueAt)); ok {
+		t.NextRunAt = next
 	}
-	j.LastDueAt, j.NextRunAt = max(j.LastDueAt, due), 0
-	if next, ok := s.Next(max(c.Now, j.LastDueAt)); ok {
-		j.NextRunAt = next
-	}
-	return j, effs
 }
 
-// occur makes the run of a time, unless an edit of the schedule has left one.
-func (j Job) occur(due Time, effs []effects.Effect, c Clock) (Job, []effects.Effect) {
-	switch {
-	case j.hasRunAt(due):
-		return j, effs
-	case len(j.Active) >= MaxActiveRuns:
-		return j.verdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(j.Active)), effs, c)
+// pause: enabled → paused.
+func (t *jobTransition) pause(e JobPause) {
+	if t.Paused {
+		t.refuse(effects.CodeConflict, "job %s is paused already: %s", clip(t.ID), t.PausedReason)
+		return
 	}
-	return j.make(runOf(j.JobSpec, due, false), effs)
+	t.missOverdue("paused before it was dispatched")
+	t.Paused, t.PausedReason, t.NextRunAt, t.UpdatedAt = true, boundedReason(e.Reason, "paused"), 0, t.clock.Now
+	t.announce("paused", nil)
 }
 
-func (j Job) hasRunAt(at Time) bool {
-	return slices.ContainsFunc(j.Active, func(a ActiveRun) bool { return a.ScheduledAt == at })
+// resume: paused → enabled.
+func (t *jobTransition) resume() {
+	if !t.Paused {
+		t.refuse(effects.CodeConflict, "job %s is not paused", clip(t.ID))
+		return
+	}
+	until := t.decidedUntil()
+	t.Paused, t.PausedReason, t.UpdatedAt = false, "", t.clock.Now
+	if t.clockWasWrong() {
+		t.LastDueAt = t.clock.Now
+	}
+	if err := t.scheduleNext(until); err != nil {
+		t.refuse(effects.CodeConflict, "cannot resume: %s", err)
+		return
+	}
+	t.announce("resumed", nil)
 }
 
-func (j Job) make(run RunSpec, effs []effects.Effect) (Job, []effects.Effect) {
-	j.Active = append(slices.Clip(j.Active), ActiveRun{
-		Run: run.ID, RunID: run.RunID, ScheduledAt: run.ScheduledAt, Manual: run.Manual, Stage: StageWaiting,
-	})
-	return j, append(effs, effects.Send{To: runRef(run.ID), Event: OrchestratorCreate{Spec: run, Owner: Owner{Ref: j.Ref()}}})
-}
-
-// overdue records the times that have come, and for which no run was made, when
-// the job is paused, deleted or gets another schedule: none will be.
-func (j Job) overdue(reason string, c Clock) (Job, []effects.Effect) {
-	if j.Paused || j.NextRunAt.IsZero() || j.NextRunAt.After(c.Now) {
-		return j, nil
-	}
-	s, err := j.schedule()
-	if err != nil || s == nil {
-		return j, nil // it has no times
-	}
-	j, effs := j.miss(s, j.NextRunAt, c.Now, reason, c)
-	j.LastDueAt = max(j.LastDueAt, c.Now)
-	return j, effs
-}
-
-// miss records the times in [from, to] that have no run as one occurrence.
-func (j Job) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (Job, []effects.Effect) {
-	n, first, last, capped := uint64(0), Time(0), Time(0), false
-	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
-		if capped = n == MaxMissedCounted; capped {
-			last = to // not a time of the schedule, but none after it was missed
-			break
-		}
-		if j.hasRunAt(t) { // which gets a verdict of its own
-			continue
-		}
-		if n == 0 {
-			first = t
-		}
-		n, last = n+1, t
-	}
-	if n == 0 {
-		return j, nil
-	}
-	return j.record(Occurrence{DueAt: first, LastDueAt: last, Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason}, nil, c)
-}
-
-func (j Job) pause(e JobPause, c Clock) (Job, []effects.Effect) {
-	if j.Paused {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is paused already: %s", clip(j.ID), j.PausedReason))
-	}
-	j, effs := j.overdue("paused before it was dispatched", c)
-	j.Paused, j.PausedReason, j.NextRunAt, j.UpdatedAt = true, boundedReason(e.Reason, "paused"), 0, c.Now
-	return j, append(effs, j.announce("paused"))
-}
-
-func (j Job) resume(e JobResume, c Clock) (Job, []effects.Effect) {
-	if !j.Paused {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("job %s is not paused", clip(j.ID)))
-	}
-	n := j
-	n.Paused, n.PausedReason, n.UpdatedAt = false, "", c.Now
-	if j.clockWasWrong(c) {
-		n.LastDueAt = c.Now
-	}
-	n, err := n.scheduled(j.decidedUntil(c))
-	if err != nil {
-		return j, j.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
-	}
-	return n, []effects.Effect{n.announce("resumed")}
-}
-
-// remove: the job is gone, and its runs are cancelled. Those that have a place go
-// on to clean up without it.
-func (j Job) remove(e JobDelete, c Clock) (Job, []effects.Effect) {
+// remove: the job is gone, and its runs are cancelled. Those that have a slot go on to
+// clean up without it.
+func (t *jobTransition) remove(e JobDelete) {
 	reason := boundedReason(e.Reason, "the job was deleted")
-	j, effs := j.overdue("deleted before it was dispatched", c)
-	for _, a := range j.Active {
+	t.missOverdue("deleted before it was dispatched")
+	for _, a := range t.Active {
 		if a.Stage == StageWaiting || a.Stage == StageAsked {
-			j, effs = j.verdict(VerdictSkipped, a, reason, effs, c)
+			t.recordVerdict(VerdictSkipped, a, reason)
 		}
-		effs = append(effs, effects.Send{To: runRef(a.Run), Event: OrchestratorCancel{Reason: reason}})
+		t.cancelRun(a, reason)
 	}
-	return Job{}, append(effs, j.announce("deleted"))
+	t.announce("deleted", nil)
+	t.Job = Job{}
+}
+
+// skipNext lets the job skip one more of its next times.
+func (t *jobTransition) skipNext(e JobSkipNext) {
+	if t.Schedule == "" { // else a schedule of next year would begin with it
+		t.refuse(effects.CodeConflict, "the job has no schedule: there is no next time to skip")
+		return
+	}
+	t.SkipNext, t.UpdatedAt = min(t.SkipNext, 1<<31)+1, t.clock.Now
+	t.announce("skip_next", struct {
+		Reason string `json:"reason"`
+	}{firstText(e.Reason)})
+}
+
+// announce says something of the job on the bus; data is nil if there is none.
+func (t *jobTransition) announce(action string, data any) {
+	var encoded json.RawMessage
+	if data != nil {
+		encoded = announcementData(data)
+	}
+	t.transition.announce("job", "job", action, t.Key, encoded)
+}
+
+func (t *jobTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindJob, ID: t.Key}, t.event, code, format, args...)
 }
 
 // Ref names the job.
@@ -397,7 +311,7 @@ func (j Job) Ref() effects.Ref {
 }
 
 // Deadline is when the run of the next time is to be made: CreateAheadMS before
-// it, but not before the time before it. Zero where there is none.
+// it, but not before the time before it. Zero if no time follows.
 func (j Job) Deadline() Time {
 	if j.Paused || j.NextRunAt.IsZero() {
 		return 0
@@ -418,20 +332,13 @@ func (j Job) Terms() []effects.Term {
 func (j Job) AppendJSON(b []byte) []byte { return appendMarshaled(b, j) }
 
 func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
+<<<<<<< HEAD
 	return applyOwn[Job, JobEvent](j, "a job", e, c)
-}
-
-// announce says something of the job on the bus.
-func (j Job) announce(what string) effects.Effect { return j.announceData(what, nil) }
-
-func (j Job) announceData(what string, data json.RawMessage) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "job", Action: what},
-		Source: effects.EventSource{Component: "job", ID: j.Key},
-		Data:   data,
-	}}
-}
-
-func (j Job) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindJob, ID: j.Key}, e, code, reason)
+=======
+	own, ok := e.(JobEvent)
+	if !ok {
+		return j, refused(effects.Ref{Kind: KindJob, ID: j.Key}, e, effects.CodeInvalid, fmt.Sprintf("a job takes no event %q", e.EventType()))
+	}
+	return j.Apply(own, c)
+>>>>>>> main
 }

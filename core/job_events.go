@@ -17,10 +17,10 @@ type (
 	}
 	// JobDue says that the run of the next time is to be made.
 	JobDue struct{}
-	// JobTrigger makes a run now, out of turn. Answered by [JobTriggered].
+	// JobTrigger makes a run now, beside those of the schedule. Answered by [JobTriggered].
 	JobTrigger struct {
 		By string `json:"by"`
-		// DedupKey, where there is one, makes it safe to ask again: while it is among
+		// DedupKey, where there is one, makes it safe to repeat the request: while it is among
 		// the last MaxTriggerKeys of the job, no second run is made, and the answer
 		// names the first.
 		DedupKey string `json:"dedup_key,omitempty"`
@@ -30,7 +30,7 @@ type (
 	JobPause struct {
 		Reason string `json:"reason"`
 	}
-	// JobResume makes runs again, from now on.
+	// JobResume lets a paused job make runs from now on.
 	JobResume struct{}
 	// JobDelete removes the job, and cancels its runs, which go on to clean up.
 	JobDelete struct {
@@ -41,14 +41,14 @@ type (
 	JobSkipNext struct {
 		Reason string `json:"reason"`
 	}
-	// JobKill cancels the run that got its place last, or all whose time has come,
+	// JobKill cancels the run that got its slot last, or all whose time has come,
 	// but for one.
 	JobKill struct {
 		Except uuid.UUID `json:"except"`
 		All    bool      `json:"all"`
 		Reason string    `json:"reason"`
 	}
-	// JobAdmit asks for a place for a run, whose time has come. The run sends it, and
+	// JobAdmit asks for a slot for a run, whose time has come. The run sends it, and
 	// is told of a refusal.
 	JobAdmit struct {
 		Run uuid.UUID `json:"run"`

@@ -46,27 +46,27 @@ var _ = register(core.KindJob, kit{
 				a.Counts.Missed-b.Counts.Missed == got[core.VerdictMissed] && a.Counts.Skipped-b.Counts.Skipped == got[core.VerdictSkipped]
 			return unless(ok && a.Sequence-b.Sequence == uint64(len(sends[core.OccurrenceRecord](s))), "%+v → %+v with %v", b.Counts, a.Counts, got)
 		}),
-		on("A run that is admitted, and only that, counts as dispatched and gets a place, and as many count as have a place or ended with one.", func(s step, b, a core.Job) string {
+		on("A run that is admitted, and only that, counts as dispatched and gets a slot, and as many count as have a slot or ended with one.", func(s step, b, a core.Job) string {
 			if !exists(a) {
 				return unless(len(sends[core.OrchestratorAdmit](s)) == 0, "admitted by a job that is gone")
 			}
 			n := a.Counts
-			have := uint64(len(staged(a, core.StagePlaced))) + n.Completed + n.Failed + n.Cancelled + n.Orphaned
+			have := uint64(len(staged(a, core.StageAdmitted))) + n.Completed + n.Failed + n.Cancelled + n.Orphaned
 			return unless(n.Dispatched == have && n.Dispatched-b.Counts.Dispatched == uint64(len(sends[core.OrchestratorAdmit](s))), "%+v with %v", n, a.Active)
 		}),
-		on("A place is given only while fewer runs have one than MaxConcurrentRuns, and only while none has one where overlap is forbid or replace.", func(s step, _, a core.Job) string {
+		on("A slot is given only while fewer runs have one than MaxConcurrentRuns, and only while none has one if overlap is forbid or replace.", func(s step, _, a core.Job) string {
 			limit := int(a.MaxConcurrentRuns)
 			if a.Overlap != core.OverlapAllow {
 				limit = 1
 			}
-			return unless(limit == 0 || len(sends[core.OrchestratorAdmit](s)) == 0 || len(staged(a, core.StagePlaced)) <= limit, "%d of %d places are taken", len(staged(a, core.StagePlaced)), limit)
+			return unless(limit == 0 || len(sends[core.OrchestratorAdmit](s)) == 0 || len(staged(a, core.StageAdmitted)) <= limit, "%d of %d places are taken", len(staged(a, core.StageAdmitted)), limit)
 		}),
-		on("Runs get their places in the order in which they asked.", func(_ step, b, a core.Job) string {
+		on("Runs get their slots in the order in which they asked.", func(_ step, b, a core.Job) string {
 			if !exists(a) {
 				return ""
 			}
 			order := staged(b, core.StageAsked)
-			placed := staged(a, core.StagePlaced)
+			placed := staged(a, core.StageAdmitted)
 			passed := ""
 			for _, run := range order {
 				waits := slices.Contains(staged(a, core.StageAsked), run)
@@ -78,13 +78,13 @@ var _ = register(core.KindJob, kit{
 			}
 			return ""
 		}),
-		on("A run of the schedule is not admitted while the job is paused, nor beside another one where overlap is forbid.", func(s step, b, _ core.Job) string {
+		on("A run of the schedule is not admitted while the job is paused, nor beside another one if overlap is forbid.", func(s step, b, _ core.Job) string {
 			ask, ok := s.event.(core.JobAdmit)
 			i := slices.IndexFunc(b.Active, func(r core.ActiveRun) bool { return r.Run == ask.Run })
 			if !ok || i < 0 || b.Active[i].Manual || len(sends[core.OrchestratorAdmit](s)) == 0 {
 				return ""
 			}
-			others := len(staged(b, core.StagePlaced)) + len(staged(b, core.StageAsked))
+			others := len(staged(b, core.StageAdmitted)) + len(staged(b, core.StageAsked))
 			return unless(!b.Paused && (b.Overlap != core.OverlapForbid || others == 0), "paused %t, beside %d", b.Paused, others)
 		}),
 		on("NextRunAt is later than LastDueAt, and each due event moves it on.", func(s step, b, a core.Job) string {
@@ -95,7 +95,7 @@ var _ = register(core.KindJob, kit{
 		on("A paused job has no deadline.", func(_ step, _, a core.Job) string {
 			return unless(!a.Paused || a.Deadline().IsZero(), "due at %s", a.Deadline())
 		}),
-		on("A due event leaves a deadline that has come only where it has decided about times that had passed.", func(s step, b, a core.Job) string {
+		on("A due event leaves a deadline that has come only if it has decided about times that had passed.", func(s step, b, a core.Job) string {
 			if _, due := s.event.(core.JobDue); !due || refusal(s.effs) != nil {
 				return ""
 			}
@@ -247,7 +247,7 @@ func hostileJob(t *rapid.T) core.State {
 		SkipNext: rapid.SampledFrom([]uint32{0, 1, math.MaxUint32}).Draw(t, "skip_next"), Sequence: count("sequence"),
 		Counts: core.JobCounts{Dispatched: count("dispatched"), Missed: count("missed"), Skipped: count("skipped"), Failed: count("failed"), Completed: count("completed")},
 		Active: rapid.SliceOfN(rapid.SampledFrom([]core.ActiveRun{
-			{}, {Run: id(1), Stage: core.StageWaiting}, {Run: id(1), Stage: core.StageAsked}, {Run: id(2), Stage: core.StagePlaced, ScheduledAt: start}, {Run: id(3), Stage: "odd", ScheduledAt: -1}, {Run: id(3), Stage: core.StageDenied},
+			{}, {Run: id(1), Stage: core.StageWaiting}, {Run: id(1), Stage: core.StageAsked}, {Run: id(2), Stage: core.StageAdmitted, ScheduledAt: start}, {Run: id(3), Stage: "odd", ScheduledAt: -1}, {Run: id(3), Stage: core.StageDenied},
 		}), 0, 4).Draw(t, "active"),
 	}
 }

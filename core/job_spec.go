@@ -52,7 +52,7 @@ type JobSpec struct {
 	ActionConfig     json.RawMessage `json:"action_config,omitempty"`
 	RetryConfig      RetryConfig     `json:"retry_config"`
 
-	// Overlap says what becomes of an occurrence while earlier runs are not over.
+	// Overlap says what becomes of an occurrence while earlier runs have not ended.
 	Overlap OverlapPolicy `json:"overlap"`
 	// StartDeadlineSeconds is how late a run of the schedule may still begin; later
 	// it counts as missed. 0: [DefaultStartDeadline].
@@ -92,7 +92,7 @@ type OrphanPolicy string
 // Orphan policies.
 const (
 	OrphanDelete OrphanPolicy = "delete" // the pod is deleted
-	OrphanAdopt  OrphanPolicy = "adopt"  // a pod that runs goes on, without a place, and how it ends is recorded
+	OrphanAdopt  OrphanPolicy = "adopt"  // a pod that runs goes on, without a slot, and how it ends is recorded
 )
 
 // ErrorPolicy says what an error of a checker means (004 Constraint Checker
@@ -112,7 +112,7 @@ type LogPolicy struct {
 	TailBytes int64 `json:"tail_bytes"`
 }
 
-// RetryConfig says how often and when a run is tried again (004 RetryConfig).
+// RetryConfig says how many attempts a run has, and when (004 RetryConfig).
 type RetryConfig struct {
 	MaxRetries        uint32     `json:"max_retries"` // after the first attempt
 	InitialDelayMS    int64      `json:"initial_delay_ms"`
@@ -365,7 +365,7 @@ func (s JobSpec) validateSchedule() error {
 	return errors.Join(zone, err)
 }
 
-// scheduleFrom compiles the schedule; nil where there is none.
+// scheduleFrom compiles the schedule; nil if the job has none.
 func (s JobSpec) scheduleFrom(anchor Time) (*schedule.Schedule, error) {
 	if s.Schedule == "" {
 		return nil, nil

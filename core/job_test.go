@@ -299,7 +299,7 @@ func TestTheTimesAtWhichNobodyWasThereAreMissedAndTheLastOneRunsWhereItIsNotTooL
 	missed := load[core.Orchestrator](w, core.KindOrchestrator)[effects.Ref{Kind: core.KindOrchestrator, ID: runAt(spec, start.Add(time.Minute))}]
 	assert.Equal(t, core.OrchestratorFailed, missed.State)
 	assert.Equal(t, "missed: it has no place 59m30s after its time, and its start deadline is 2m0s", missed.Error)
-	assert.Equal(t, []core.RunStage{core.StageWaiting, core.StagePlaced}, []core.RunStage{job.Active[0].Stage, job.Active[1].Stage})
+	assert.Equal(t, []core.RunStage{core.StageWaiting, core.StageAdmitted}, []core.RunStage{job.Active[0].Stage, job.Active[1].Stage})
 }
 
 // Each time of the schedule gets one verdict, whatever is done to the job while its

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/orrery-go/orrery/effects"
@@ -16,48 +15,50 @@ type KeyedTrigger struct {
 	At  Time   `json:"at"` // the run's time, which its id has
 }
 
-// trigger makes a run now, out of turn, unless its dedup key has made one. Who asks
-// is told which one.
-func (j Job) trigger(e JobTrigger, c Clock) (Job, []effects.Effect) {
+// trigger makes a run now, unless its dedup key has made one. Who asks is told which
+// run it is.
+func (t *jobTransition) trigger(e JobTrigger) {
 	if err := checkName("dedup_key", e.DedupKey, false); err != nil {
-		return j, j.refuse(e, effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
 	}
-	if i := slices.IndexFunc(j.Triggers, func(t KeyedTrigger) bool { return t.Key == e.DedupKey }); i >= 0 {
-		made := runOf(j.JobSpec, j.Triggers[i].At, true)
-		return j, []effects.Effect{effects.Answer{Value: JobTriggered{Run: made.ID, RunID: made.RunID, Duplicate: true}}}
+	if i := slices.IndexFunc(t.Triggers, func(known KeyedTrigger) bool { return known.Key == e.DedupKey }); i >= 0 {
+		made := runOf(t.JobSpec, t.Triggers[i].At, true)
+		t.add(effects.Answer{Value: JobTriggered{Run: made.ID, RunID: made.RunID, Duplicate: true}})
+		return
 	}
-	if len(j.Active) >= MaxActiveRuns {
-		return j, j.refuse(e, effects.CodeConflict, fmt.Sprintf("%d runs of job %s have not ended: no more are made", len(j.Active), clip(j.ID)))
+	if len(t.Active) >= MaxActiveRuns {
+		t.refuse(effects.CodeConflict, "%d runs of job %s have not ended: no more are made", len(t.Active), clip(t.ID))
+		return
 	}
-	at := j.freeInstant(c)
-	run := runOf(j.JobSpec, at, true)
+	at := t.freeInstant()
+	run := runOf(t.JobSpec, at, true)
 	run.By = firstText(e.By)
-	j.LastTriggeredAt, j.UpdatedAt = at, c.Now
+	t.LastTriggeredAt, t.UpdatedAt = at, t.clock.Now
 	if e.DedupKey != "" {
-		known := j.Triggers[max(0, len(j.Triggers)-MaxTriggerKeys+1):]
-		j.Triggers = append(slices.Clone(known), KeyedTrigger{Key: e.DedupKey, At: at})
+		known := t.Triggers[max(0, len(t.Triggers)-MaxTriggerKeys+1):]
+		t.Triggers = append(slices.Clone(known), KeyedTrigger{Key: e.DedupKey, At: at})
 	}
-	return j.make(run, []effects.Effect{
-		j.announceData("triggered", announcementData(struct {
-			By    string `json:"by"`
-			RunID string `json:"run_id"`
-		}{firstText(e.By), run.RunID})),
-		effects.Answer{Value: JobTriggered{Run: run.ID, RunID: run.RunID}},
-	})
+	t.announce("triggered", struct {
+		By    string `json:"by"`
+		RunID string `json:"run_id"`
+	}{firstText(e.By), run.RunID})
+	t.add(effects.Answer{Value: JobTriggered{Run: run.ID, RunID: run.RunID}})
+	t.makeRun(run)
 }
 
 // triggerLead bounds how far ahead of the clock runs by hand may be numbered.
 const triggerLead = 60_000
 
-// freeInstant is the first millisecond from now on that names no run, nor will:
-// triggers of one batch have the same clock reading, and the times of the schedule
-// belong to it.
-func (j Job) freeInstant(c Clock) Time {
-	at := max(c.Now, effects.MinTime)
-	if j.LastTriggeredAt >= at && j.LastTriggeredAt < laterMS(at, triggerLead) {
-		at = j.LastTriggeredAt + 1
+// freeInstant is the first millisecond from now on that names no run, nor will: all
+// triggers of a batch have the same clock reading, and the times of the schedule belong
+// to the schedule.
+func (t *jobTransition) freeInstant() Time {
+	at := max(t.clock.Now, effects.MinTime)
+	if t.LastTriggeredAt >= at && t.LastTriggeredAt < laterMS(at, triggerLead) {
+		at = t.LastTriggeredAt + 1
 	}
-	for j.hasRunAt(at) || j.isTime(at) {
+	for t.hasRunAt(at) || t.isTime(at) {
 		at++
 	}
 	return at

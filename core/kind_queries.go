@@ -97,6 +97,10 @@ func OuterEffectKinds() []effects.Kind {
 // with the machine's record.
 func KeepsLogs(kind effects.Kind) bool { return kinds[kind].keepsLogs }
 
+// Scanned reports whether a batch reads the list indexes of that kind: it does so for
+// what a queue keeps as records of their own.
+func Scanned(kind effects.Kind) bool { return kinds[kind].scanned }
+
 // Paced reports whether machines of that kind are woken at a pace of their own: that
 // of the recurring check (002), between the ticks.
 func Paced(kind effects.Kind) bool { return kinds[kind].paced }

@@ -50,6 +50,7 @@ type kind struct {
 	passing   func(s State) bool                 // says of a state that it is read at most once more
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
+	scanned   bool                               // see [Scanned]
 }
 
 // kindTable is the one place that names all kinds. Retention walks it in this order.
@@ -99,9 +100,9 @@ var kindTable = []kind{ // read-only: a table
 	},
 	{name: KindBus, zero: Bus{}, decode: decodeStateAs[Bus], events: busEvents},
 	{name: KindQueue, zero: Queue{}, decode: decodeStateAs[Queue], events: queueEvents, due: QueueDue{}},
-	{name: KindQueueItem, zero: QueueItem{}, decode: decodeStateAs[QueueItem], passing: passingItem},
-	{name: KindQueueKey, zero: QueueKey{}, decode: decodeStateAs[QueueKey]},
-	{name: KindQueueDedup, zero: QueueDedup{}, decode: decodeStateAs[QueueDedup], passing: always},
+	{name: KindQueueItem, zero: QueueItem{}, decode: decodeStateAs[QueueItem], passing: passingItem, scanned: true},
+	{name: KindQueueKey, zero: QueueKey{}, decode: decodeStateAs[QueueKey], scanned: true},
+	{name: KindQueueDedup, zero: QueueDedup{}, decode: decodeStateAs[QueueDedup], passing: always, scanned: true},
 }
 
 // kinds is the table by name.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -29,22 +30,23 @@ import (
 // from all that are not terminal. expire leads out of existence.
 //
 // condition_pending and action_pending are passed within one transition: a run
-// does not rest there. What a run has in a cluster is deleted before it is tried
-// again or comes to an end, but for an orphaned one, which deletes it afterwards,
-// or lets it go on and notes how it ends.
+// does not rest there. Which event takes which edge stands beside the map, in
+// orchestrator_states.go. What a run has in a cluster is deleted before its next
+// attempt and before it ends, but an orphaned run deletes it afterwards, or lets its
+// pod go on and notes how that ends.
 //
 // Invariants, held by property tests:
 //   - Only edges of the map are taken, each is announced, and PreviousState is
 //     where the last one began.
 //   - A run that has ended stays so, but for expire.
 //   - The end is told once to the bus, the job and the scheduler: with the entry into
-//     it; and to the occurrence: then, or where a place was given to the run as it
-//     ended, when it hears of that.
+//     it; and to the occurrence: then, or if the job gave the run a slot as it ended,
+//     when the run hears of that.
 //   - The metrics are announced once, after the end.
 //   - RetryAttempt never exceeds the configured number of retries, and grows by one
 //     with each step from retrying to pending.
 //   - Nothing is in a cluster, nor asked for there, but from container_creating to
-//     terminating, and where an orphaned run has left something.
+//     terminating, and if an orphaned run has left something.
 //   - At most one effect is waited for, and after the end only by an orphaned run
 //     that cleans up.
 //   - Actions are taken one after the other, each is noted once, and those that are
@@ -58,40 +60,40 @@ type Orchestrator struct {
 	State         OrchestratorStatus `json:"state"`
 	PreviousState OrchestratorStatus `json:"previous_state"`
 	RetryAttempt  uint32             `json:"retry_attempt"` // 0: the first attempt
-	Admitted      bool               `json:"admitted"`      // the job has given it a place
-	Occurrence    uuid.UUID          `json:"occurrence"`    // the job's record of it; zero: it had no place
+	Admitted      bool               `json:"admitted"`      // the job has given it a slot
+	Occurrence    uuid.UUID          `json:"occurrence"`    // the job's record of it; zero: it had no slot
 	Step          RunStep            `json:"step"`          // what it does within its state
-	Leaving       Leaving            `json:"leaving"`       // where it goes once its cluster is cleaned up
-	InCluster     bool               `json:"in_cluster"`    // something may be there
-	Asked         PendingEffects     `json:"asked"`
+	Exit          RunExit            `json:"leaving"`       // where it goes once its cluster is cleaned up
+	InCluster     bool               `json:"in_cluster"`    // a pod of this run may be in the cluster
+	Pending       PendingEffects     `json:"asked"`
 	Repeats       uint32             `json:"repeats"` // of the effect that it waits for
 
 	Checks   []ConstraintCheck `json:"checks"`  // the latest evaluations, without their actions
-	Actions  []ActionRecord    `json:"actions"` // the latest that were taken
-	ToTake   []ActionRequest   `json:"to_take"` // those that are still to be taken
+	Actions  []ActionRecord    `json:"actions"` // the latest actions that were taken
+	ToTake   []ActionRequest   `json:"to_take"` // the actions that are still to be taken
 	Decision Decision          `json:"decision"`
 	// MaxAllowedRunTimeMS is how long the pod may run (R15); 0: no bound.
 	MaxAllowedRunTimeMS int64 `json:"max_allowed_run_time_ms"`
 
 	Pod  Pod     `json:"pod"`
 	Logs RunLogs `json:"logs"`
-	// Locks are the names of those that constraints have taken for it, see
+	// Locks are the names of the locks that constraints have taken for it, see
 	// [RunLockHolder]. A further attempt keeps them.
 	Locks []string `json:"locks"`
 
-	// The boundaries of phases; but for the first and the last those of the present
-	// attempt.
+	// The boundaries of phases: CreatedAt and CompletedAt of the run, the others of the
+	// present attempt.
 	CreatedAt              Time `json:"created_at"`
 	ConstraintCheckStarted Time `json:"constraint_check_started"`
 	CreationAskedAt        Time `json:"creation_asked_at"` // of the pod
 	ExecutionStartedAt     Time `json:"execution_started_at"`
 	ExecutionEndedAt       Time `json:"execution_ended_at"`
 	RetryAt                Time `json:"retry_at"`  // the next attempt begins then
-	SparedAt               Time `json:"spared_at"` // a late due event has put off the state's limit; zero: none has
+	SparedAt               Time `json:"spared_at"` // when a late due event put off the state's limit; zero: none did
 	CompletedAt            Time `json:"completed_at"`
 	UpdatedAt              Time `json:"updated_at"`
 
-	Error       string              `json:"error"`                  // why it failed, was cancelled or is tried again; empty: it was not
+	Error       string              `json:"error"`                  // why it failed, was cancelled or makes another attempt; empty: it was not
 	LastFailure string              `json:"last_failure,omitempty"` // why the attempt before this one failed
 	Metrics     OrchestratorMetrics `json:"metrics"`
 	Reported    bool                `json:"reported"` // the metrics were announced
@@ -110,270 +112,301 @@ const (
 	StepAdopted  RunStep = "adopted"  // it is orphaned, and its pod goes on
 )
 
-// Leaving says where a run goes once its cluster is cleaned up.
-type Leaving struct {
-	To     OrchestratorStatus `json:"to"` // empty: nowhere yet
-	Reason string             `json:"reason"`
-	// Final: no other attempt follows a failure.
-	Final bool `json:"final"`
+// orchestratorTransition is the application of one event to a run.
+type orchestratorTransition struct {
+	transition
+	Orchestrator
+	event Event
 }
 
 // Apply carries out one transition.
 func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effects.Effect) {
+	t := &orchestratorTransition{transition{clock: c}, o, e}
+	create, creates := e.(OrchestratorCreate)
 	switch {
+	case creates && o.ID == uuid.Nil:
+		t.create(create)
 	case o.ID == uuid.Nil:
-		if create, ok := e.(OrchestratorCreate); ok {
-			return o.create(create, c)
-		}
-		return o, o.refuse(e, effects.CodeNotFound, "run not found")
+		t.refuse(effects.CodeNotFound, "run not found")
 	case !o.State.known():
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State))))
-	case o.State.Terminal():
-		return o.afterEnd(e, c)
+		t.refuse(effects.CodeConflict, "run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
+	case creates:
+		t.refuse(effects.CodeExists, "run_id: run %s exists already", clip(o.RunID))
+	case t.takeAnswer(e): // in any state
+	case !o.State.Terminal():
+		t.apply(e)
+	default:
+		t.applyEnded(e)
 	}
+	return concluded(o, t.Orchestrator, t.transition)
+}
+
+// apply is the table of a run that has not ended: an event, the states that take it,
+// the function that carries it out. Which edges that takes is in orchestrator_states.go.
+func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 	switch e := e.(type) {
-	case OrchestratorDue:
-		return o.due(e, c)
-	case OrchestratorAdmit:
-		return o.admit(e, c)
 	case OrchestratorConfigure:
-		return o.configure(e, c)
-	case OrchestratorCancel:
-		return o.cancel(e, c)
-	case OrchestratorRetry:
-		if o.State == OrchestratorRetrying {
-			return o.retry(c)
+		if t.in(OrchestratorPreRun) {
+			t.configure(e)
 		}
-	case OrchestratorOrphan:
-		return o.orphan(e, c)
+	case OrchestratorAdmit:
+		if t.in(OrchestratorPending) {
+			t.admit(e)
+		}
 	case PodCreated:
-		return o.podCreated(e, c)
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
+			t.podCreated(e)
+		}
 	case PodRunning:
-		return o.podRunning(e, c)
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
+			t.podRunning(e)
+		}
 	case PodEnded:
-		return o.podEnded(e, c)
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning, OrchestratorTerminating) {
+			t.podEnded(e)
+		}
 	case PodLost:
-		return o.podLost(e, c)
-	case ChildEnded:
-		return o.childEnded(e, c)
-	case EffectDone:
-		return o.effectDone(e, c)
-	case EffectFailed:
-		return o.effectFailed(e, c)
-	case EffectInterrupted:
-		return o.effectInterrupted(e, c)
-	case EffectHandedBack:
-		return o.effectHandedBack(e, c)
-	case OrchestratorCreate:
-		return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("run_id: run %s exists already", clip(o.RunID)))
+		if t.in(OrchestratorContainerCreating, OrchestratorRunning) {
+			t.podLost(e)
+		}
+	case OrchestratorRetry:
+		if t.in(OrchestratorRetrying) {
+			t.retry()
+		}
+	case OrchestratorDue:
+		t.due()
+	case OrchestratorCancel:
+		t.cancel(e)
+	case OrchestratorOrphan:
+		t.orphan(e)
 	case OrchestratorHeartbeats, OrchestratorExpire:
+		t.refuseNow()
+	case OrchestratorCreate, ChildEnded, EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack: // see Apply
 	}
-	return o, o.refuseNow(e)
+}
+
+// due is the table of a deadline that has come: the state, and what follows.
+func (t *orchestratorTransition) due() {
+	now, at := t.clock.Now, t.Deadline()
+	switch {
+	case at.IsZero():
+		t.refuse(effects.CodeConflict, "run %s waits for no time", clip(t.RunID))
+		return
+	case at.After(now):
+		t.refuse(effects.CodeConflict, "run %s is due at %s, after %s", clip(t.RunID), at, now)
+		return
+	case t.spare(at):
+		return
+	}
+	switch t.State {
+	case OrchestratorPreRun:
+		t.awaitSlot()
+	case OrchestratorPending:
+		t.missStart()
+	case OrchestratorContainerCreating:
+		t.failPodStart()
+	case OrchestratorRunning:
+		t.stopOverrun()
+	case OrchestratorRetrying:
+		t.retry()
+	default: // none of the others has a deadline
+		t.refuseNow()
+	}
+}
+
+// applyEnded is the table of a run that has ended.
+func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
+	switch e := e.(type) {
+	case OrchestratorHeartbeats:
+		t.reportMetrics(e)
+	case OrchestratorAdmit:
+		t.admitEnded(e)
+	case PodEnded:
+		if t.adopts(e.Attempt) {
+			t.adoptedEnded(e)
+		}
+	case PodLost:
+		if t.adopts(e.Attempt) {
+			t.adoptedLost(e.Reason)
+		}
+	case OrchestratorCancel:
+		if t.adopts(t.RetryAttempt) {
+			t.UpdatedAt = t.clock.Now
+			t.fetchLogs()
+		}
+	case OrchestratorExpire:
+		if t.ended() {
+			t.Orchestrator = Orchestrator{}
+			return
+		}
+		t.refuseNow()
+	case OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
+		t.refuseNow()
+	case OrchestratorCreate, ChildEnded, EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack: // see Apply
+	}
+}
+
+// in reports whether the run is in one of the states that take the event, and refuses
+// the event otherwise.
+func (t *orchestratorTransition) in(states ...OrchestratorStatus) bool {
+	if slices.Contains(states, t.State) {
+		return true
+	}
+	t.refuseNow()
+	return false
 }
 
 // create: (absent) → pre_run.
-func (o Orchestrator) create(e OrchestratorCreate, c Clock) (Orchestrator, []effects.Effect) {
-	spec := e.Spec
+func (t *orchestratorTransition) create(e OrchestratorCreate) {
+	spec, now := e.Spec, t.clock.Now
 	spec.Config = spec.Config.withDefaults()
+	t.Orchestrator = Orchestrator{RunSpec: spec, State: OrchestratorPreRun, CreatedAt: now, UpdatedAt: now, Metrics: OrchestratorMetrics{
+		RunID: spec.RunID, JobID: spec.JobID, Namespace: spec.Namespace, Tenant: spec.Tenant,
+		ScheduledAt: spec.ScheduledAt, MaxRetries: spec.Config.RetryConfig.MaxRetries,
+	}}
 	if err := spec.Validate(); err != nil {
-		return o, refused(effects.Ref{Kind: KindOrchestrator, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
 	}
-	n := Orchestrator{RunSpec: spec, State: OrchestratorPreRun, CreatedAt: c.Now, UpdatedAt: c.Now}
-	n.Metrics = OrchestratorMetrics{
-		RunID: n.RunID, JobID: n.JobID, Namespace: n.Namespace, Tenant: n.Tenant, ScheduledAt: n.ScheduledAt, MaxRetries: n.Config.RetryConfig.MaxRetries,
-	}
-	return n, []effects.Effect{n.entered(), effects.Send{To: n.scheduler(), Event: SchedulerTrack{Run: n.ID}}}
+	t.announceState()
+	t.send(t.scheduler(), SchedulerTrack{Run: t.ID})
 }
 
-// to takes an edge of the map and announces it. An edge that the map has not is a
-// defect; the run then stays where it is.
-func (o Orchestrator) to(state OrchestratorStatus, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	n, err := o.transitionTo(state)
-	if err != nil {
-		return o, append(effs, o.announce("invalid_transition", announcementData(struct {
-			Error string `json:"error"`
-		}{err.Error()})))
-	}
-	n.UpdatedAt, n.Repeats, n.SparedAt = c.Now, 0, 0
-	return n, append(effs, n.entered())
-}
-
-// entered announces the state, with what a log line of it has (004 Structured
-// Logging Fields).
-func (o Orchestrator) entered() effects.Effect {
-	return o.announce(string(o.State), announcementData(struct {
-		RunID       string             `json:"run_id"`
-		JobID       string             `json:"job_id"`
-		ScheduledAt Time               `json:"scheduled_at"`
-		From        OrchestratorStatus `json:"from,omitempty"`
-		Attempt     uint32             `json:"attempt"`
-		Error       string             `json:"error,omitempty"`
-	}{o.RunID, o.JobID, o.ScheduledAt, o.PreviousState, o.RetryAttempt, o.Error}))
-}
-
-// A due event that comes later than lateDueMS says that nobody watched the pod
-// meanwhile: it may well have started or ended in time. The run waits spareMS to
-// hear of it, once.
-const (
-	lateDueMS = 10_000
-	spareMS   = 30_000
-)
-
-// due: the time has come for what the state waits for.
-func (o Orchestrator) due(e OrchestratorDue, c Clock) (Orchestrator, []effects.Effect) {
-	at := o.Deadline()
-	switch {
-	case at.IsZero():
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s waits for no time", clip(o.RunID)))
-	case at.After(c.Now):
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is due at %s, after %s", clip(o.RunID), at, c.Now))
-	}
-	watched := o.State == OrchestratorContainerCreating || o.State == OrchestratorRunning
-	if watched && o.SparedAt.IsZero() && betweenMS(at, c.Now) > lateDueMS {
-		o.SparedAt, o.UpdatedAt = max(c.Now, effects.MinTime), c.Now
-		return o, nil
-	}
-	switch o.State {
-	case OrchestratorPreRun:
-		return o.pend(c)
-	case OrchestratorPending:
-		return o.fail(o.tooLate(c), true, nil, c)
-	case OrchestratorContainerCreating:
-		reason := "the pod did not start within " + lengthText(o.Config.PodStartTimeoutMS)
-		if why := o.Pod.why(); why != "" {
-			reason += ": " + why
-		}
-		return o.fail(reason, false, nil, c)
-	case OrchestratorRunning:
-		return o.overrun(c)
-	case OrchestratorRetrying:
-		return o.retry(c)
-	default: // none of the others has a deadline
-		return o, o.refuseNow(e)
-	}
-}
-
-func (o Orchestrator) tooLate(c Clock) string {
-	return fmt.Sprintf("missed: it has no place %s after its time, and its start deadline is %s",
-		lengthText(betweenMS(o.ScheduledAt, c.Now)), lengthText(o.Config.startDeadline()))
-}
-
-// why says why a pod waits, or ended.
-func (p Pod) why() string {
-	switch {
-	case p.Reason == "":
-		return p.Message
-	case p.Message == "":
-		return p.Reason
-	}
-	return firstText(p.Reason + ": " + p.Message)
-}
-
-// retry: retrying → pending. Each attempt is a whole life (004 Retry Logic), but
-// it keeps its place.
-func (o Orchestrator) retry(c Clock) (Orchestrator, []effects.Effect) {
-	failure := o.Error
-	o.RetryAttempt++
-	o.Metrics.RetryAttempt = o.RetryAttempt
-	o = o.forgetAttempt()
-	o.LastFailure = failure
-	o, effs := o.to(OrchestratorPending, nil, c)
-	return o.begin(append(effs, o.update(updateRetry, failure)), c)
-}
-
-func (o Orchestrator) forgetAttempt() Orchestrator {
-	o.Decision, o.ToTake, o.Step, o.Leaving = Decision{}, nil, StepNone, Leaving{}
-	o.Pod, o.Logs, o.MaxAllowedRunTimeMS, o.RetryAt, o.Error = Pod{}, RunLogs{}, 0, 0, ""
-	o.ConstraintCheckStarted, o.CreationAskedAt, o.ExecutionStartedAt, o.ExecutionEndedAt = 0, 0, 0, 0
-	return o
-}
-
-// pend: pre_run → pending, where it asks its job for a place; or where it is too
-// late for that → failed.
-func (o Orchestrator) pend(c Clock) (Orchestrator, []effects.Effect) {
-	o, effs := o.to(OrchestratorPending, nil, c)
-	if !o.Manual && betweenMS(o.ScheduledAt, c.Now) >= o.Config.startDeadline() {
-		return o.fail(o.tooLate(c), true, effs, c)
-	}
-	return o, append(effs, effects.Send{To: o.job(), Event: JobAdmit{Run: o.ID}})
-}
-
-// admit: the job has a place.
-func (o Orchestrator) admit(e OrchestratorAdmit, c Clock) (Orchestrator, []effects.Effect) {
-	if o.State != OrchestratorPending || o.Admitted {
-		return o, o.refuseNow(e)
-	}
-	o.Admitted, o.Occurrence = true, e.Occurrence
-	return o.begin(nil, c)
-}
-
-// begin: pending → condition_running, or without constraints container_creating.
-func (o Orchestrator) begin(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.ConstraintCheckStarted = c.Now
-	if len(o.Config.ConstraintConfig) == 0 {
-		return o.createPod(effs, c)
-	}
-	o, effs = o.to(OrchestratorConditionPending, effs, c)
-	o, effs = o.to(OrchestratorConditionRunning, effs, c)
-	return o.ask(effects.CheckConstraints{N: o.Asked.next(), Phase: effects.CheckPre}, effs)
-}
-
-// createPod: → container_creating. Nothing is asked for in a cluster on a way that
-// the map does not know.
-func (o Orchestrator) createPod(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	if _, err := o.transitionTo(OrchestratorContainerCreating); err != nil {
-		return o.fail(err.Error(), true, effs, c)
-	}
-	o, effs = o.to(OrchestratorContainerCreating, effs, c)
-	o.CreationAskedAt, o.InCluster = c.Now, true
-	return o.ask(effects.CreateRun{N: o.Asked.next(), Attempt: o.RetryAttempt}, effs)
-}
-
-func (o Orchestrator) ask(e effects.Outer, effs []effects.Effect) (Orchestrator, []effects.Effect) {
-	o.Asked, o.Repeats = o.Asked.ask(e), 0
-	return o, append(effs, e)
-}
-
-// configure takes a new configuration while the run waits for its time (E10).
-func (o Orchestrator) configure(e OrchestratorConfigure, c Clock) (Orchestrator, []effects.Effect) {
-	if o.State != OrchestratorPreRun {
-		return o, o.refuseNow(e)
-	}
-	spec := o.RunSpec
+// configure: pre_run takes a new configuration (E10).
+func (t *orchestratorTransition) configure(e OrchestratorConfigure) {
+	spec := t.RunSpec
 	spec.Config = e.Config.withDefaults()
 	if err := spec.Validate(); err != nil {
-		return o, o.refuse(e, effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
 	}
-	o.RunSpec, o.UpdatedAt = spec, c.Now
-	o.Metrics.MaxRetries = spec.Config.RetryConfig.MaxRetries
-	return o, nil
+	t.RunSpec, t.UpdatedAt = spec, t.clock.Now
+	t.Metrics.MaxRetries = spec.Config.RetryConfig.MaxRetries
 }
 
-// cancel: any that is not terminal → cancelled, once its cluster is cleaned up.
-func (o Orchestrator) cancel(e OrchestratorCancel, c Clock) (Orchestrator, []effects.Effect) {
-	if o.Leaving.To == OrchestratorCancelled {
-		return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is being cancelled already", clip(o.RunID)))
+// awaitSlot: pre_run → pending, where the run asks its job for a slot; → failed if it
+// is too late for that.
+func (t *orchestratorTransition) awaitSlot() {
+	t.to(OrchestratorPending)
+	if !t.Manual && betweenMS(t.ScheduledAt, t.clock.Now) >= t.Config.startDeadline() {
+		t.missStart()
+		return
 	}
-	return o.leave(Leaving{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")}, nil, c)
+	t.send(t.job(), JobAdmit{Run: t.ID})
 }
 
-// orphan: any that is not terminal → orphaned. A pod that runs goes on where the
-// job adopts it; all else is deleted: of a pod that is only asked for nobody may
-// ever hear.
-func (o Orchestrator) orphan(e OrchestratorOrphan, c Clock) (Orchestrator, []effects.Effect) {
-	runs := o.State == OrchestratorRunning && o.Leaving.To == ""
-	asked, effs := o.Asked.withdrawn()
-	o.Asked = asked
-	o.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
-	o, effs = o.end(OrchestratorOrphaned, effs, c)
+// missStart: pending → failed: the job gave the run no slot until its start deadline.
+func (t *orchestratorTransition) missStart() {
+	t.fail(fmt.Sprintf("missed: it has no place %s after its time, and its start deadline is %s",
+		lengthText(betweenMS(t.ScheduledAt, t.clock.Now)), lengthText(t.Config.startDeadline())), true)
+}
+
+// admit: the job has given the run a slot, and its first attempt begins.
+func (t *orchestratorTransition) admit(e OrchestratorAdmit) {
+	if t.Admitted {
+		t.refuseNow()
+		return
+	}
+	t.Admitted, t.Occurrence = true, e.Occurrence
+	t.beginAttempt()
+}
+
+// beginAttempt: pending → condition_pending → condition_running; without constraints
+// → container_creating.
+func (t *orchestratorTransition) beginAttempt() {
+	t.ConstraintCheckStarted = t.clock.Now
+	if len(t.Config.ConstraintConfig) == 0 {
+		t.createPod()
+		return
+	}
+	t.to(OrchestratorConditionPending)
+	t.to(OrchestratorConditionRunning)
+	t.ask(effects.CheckConstraints{N: t.Pending.next(), Phase: effects.CheckPre})
+}
+
+// retry: retrying → pending. Each attempt is a whole life (004 Retry Logic), but the
+// run keeps its slot.
+func (t *orchestratorTransition) retry() {
+	failure := t.Error
+	t.RetryAttempt++
+	t.Metrics.RetryAttempt = t.RetryAttempt
+	t.forgetAttempt()
+	t.LastFailure = failure
+	t.to(OrchestratorPending)
+	t.announceUpdate(updateRetry, failure)
+	t.beginAttempt()
+}
+
+func (t *orchestratorTransition) forgetAttempt() {
+	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
+	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
+	t.ConstraintCheckStarted, t.CreationAskedAt, t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0, 0, 0
+}
+
+// cancel: any state that is not terminal → cancelled, once the cluster is cleaned up.
+func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
+	if t.Exit.To == OrchestratorCancelled {
+		t.refuse(effects.CodeConflict, "run %s is being cancelled already", clip(t.RunID))
+		return
+	}
+	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")})
+}
+
+// orphan: any state that is not terminal → orphaned. A pod that runs goes on if the
+// job adopts it. All else is deleted: nobody may ever hear of a pod that was only
+// asked for.
+func (t *orchestratorTransition) orphan(e OrchestratorOrphan) {
+	adopts := t.State == OrchestratorRunning && t.Exit.To == "" && t.Config.OrphanPolicy == OrphanAdopt
+	t.withdraw(&t.Pending)
+	t.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
+	t.enterTerminal(OrchestratorOrphaned)
 	switch {
-	case !o.InCluster:
-		return o, effs
-	case runs && o.Config.OrphanPolicy == OrphanAdopt:
-		o.Step = StepAdopted
-		return o, effs
+	case !t.InCluster:
+	case adopts:
+		t.Step = StepAdopted
+	default:
+		t.fetchLogs()
 	}
-	return o.fetchLogs(effs)
+}
+
+// reportMetrics announces the metrics once the heartbeats are counted.
+func (t *orchestratorTransition) reportMetrics(e OrchestratorHeartbeats) {
+	if t.Reported {
+		t.refuseNow()
+		return
+	}
+	t.Metrics.HeartbeatsSent, t.Reported = e.Sent, true
+	t.announce("metrics", t.Metrics)
+}
+
+// admitEnded: the job gave the run a slot as the run was cancelled.
+func (t *orchestratorTransition) admitEnded(e OrchestratorAdmit) {
+	if t.Occurrence != uuid.Nil || e.Occurrence == uuid.Nil {
+		t.refuseNow()
+		return
+	}
+	t.Occurrence = e.Occurrence
+	t.settleOccurrence()
+}
+
+// ask issues an outer effect, and waits for its answer.
+func (t *orchestratorTransition) ask(e effects.Outer) {
+	t.Repeats = 0
+	t.request(&t.Pending, e)
+}
+
+// announce says something of the run on the bus.
+func (t *orchestratorTransition) announce(action string, data any) {
+	t.transition.announce("run", "orchestrator", action, t.ID, announcementData(data))
+}
+
+func (t *orchestratorTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(runRef(t.ID), t.event, code, format, args...)
+}
+
+// refuseNow refuses an event that the run cannot take in its present state.
+func (t *orchestratorTransition) refuseNow() {
+	t.refuse(effects.CodeConflict, "run %s is %s: it cannot take %q", clip(t.RunID), t.State, t.event.EventType())
 }
 
 // Ref names the run.
@@ -381,15 +414,15 @@ func (o Orchestrator) Ref() effects.Ref {
 	if o.ID == uuid.Nil {
 		return effects.Ref{}
 	}
-	return effects.Ref{Kind: KindOrchestrator, ID: o.ID}
+	return runRef(o.ID)
 }
 
-// Deadline is the scheduled time, the start deadline of a run that waits for a
-// place, the end of the pod's time to start or to run, or the time of the next
-// attempt; zero where the run waits for none. A run by hand waits for a place as
-// long as it takes, and so does one that replaces others: they are about to end.
+// Deadline is the scheduled time, the start deadline of a run that waits for a slot,
+// the end of the pod's time to start or to run, or the time of the next attempt; zero
+// if the run waits for none of these. A run by hand waits for a slot as long as it
+// takes, and so does one that replaces others: they are about to end.
 func (o Orchestrator) Deadline() Time {
-	if o.Leaving.To != "" {
+	if o.Exit.To != "" {
 		return 0
 	}
 	switch o.State {
@@ -408,26 +441,19 @@ func (o Orchestrator) Deadline() Time {
 		}
 	case OrchestratorRetrying:
 		return max(o.RetryAt, effects.MinTime)
-	default: // what the others wait for is an answer
+	default: // the others wait for an answer
 	}
 	return 0
 }
 
-func (o Orchestrator) spared(at Time) Time {
-	if o.SparedAt.IsZero() {
-		return at
-	}
-	return max(at, laterMS(o.SparedAt, spareMS))
-}
-
-// over reports whether nothing can follow but expiry: an orphaned run that has
-// something in a cluster is not.
-func (o Orchestrator) over() bool {
-	return o.State.Terminal() && !o.InCluster && len(o.Asked.Open) == 0
+// ended reports whether nothing can follow but expiry: an orphaned run that still has
+// something in a cluster has not ended.
+func (o Orchestrator) ended() bool {
+	return o.State.Terminal() && !o.InCluster && len(o.Pending.Open) == 0
 }
 
 // endedAt: see [EndedAt].
-func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.over() }
+func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.ended() }
 
 // Terms lists the run under all, its state, its tenant and its job, and under
 // [TermInCluster].
@@ -445,7 +471,7 @@ func (o Orchestrator) Terms() []effects.Term {
 }
 
 // TermInCluster is the list term of the runs that may have something in a cluster:
-// what is there of any other run, nobody needs.
+// nobody needs what is there of any other run.
 const TermInCluster = "in_cluster"
 
 // JobTerm is the list term of the runs of one job.
@@ -455,18 +481,18 @@ func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
 
 func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
+<<<<<<< HEAD
 	return applyOwn[Orchestrator, OrchestratorEvent](o, "a run", e, c)
+=======
+	own, ok := e.(OrchestratorEvent)
+	if !ok {
+		return o, refused(runRef(o.ID), e, effects.CodeInvalid, fmt.Sprintf("a run takes no event %q", e.EventType()))
+	}
+	return o.Apply(own, c)
+>>>>>>> main
 }
 
-func (o Orchestrator) outstanding() []effects.Outer { return o.Asked.outstanding() }
+func (o Orchestrator) outstanding() []effects.Outer { return o.Pending.outstanding() }
 
 func (o Orchestrator) job() effects.Ref       { return JobRef(o.Namespace, o.Tenant, o.JobID) }
 func (o Orchestrator) scheduler() effects.Ref { return SchedulerRef(o.ID) }
-
-func (o Orchestrator) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindOrchestrator, ID: o.ID}, e, code, reason)
-}
-
-func (o Orchestrator) refuseNow(e Event) []effects.Effect {
-	return o.refuse(e, effects.CodeConflict, fmt.Sprintf("run %s is %s: it cannot take %q", clip(o.RunID), o.State, e.EventType()))
-}

@@ -4,13 +4,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/effects/texts"
 )
+
+// ConstraintReport is what an evaluation of a job's constraints comes to (004
+// ConstraintCheckResult): the result of [effects.CheckConstraints].
+type ConstraintReport struct {
+	ShouldProceed bool              `json:"should_proceed"`
+	Message       string            `json:"message"`
+	Checks        []ConstraintCheck `json:"checks"`
+	// MaxAllowedRunTimeMS is how long the pod may run before it is killed (R15); 0:
+	// no bound. A pre-execution evaluation says it.
+	MaxAllowedRunTimeMS int64 `json:"max_allowed_run_time_ms"`
+	// Locks are the names of the locks that were taken for the run, by the holder
+	// [RunLockHolder] gives: the run gives them back when it has ended.
+	Locks []string `json:"locks,omitempty"`
+}
+
+// ConstraintCheck is the evaluation of one constraint.
+type ConstraintCheck struct {
+	Name    string             `json:"name"`
+	Phase   effects.CheckPhase `json:"phase"`
+	Attempt uint32             `json:"attempt"`
+	Met     bool               `json:"met"`
+	Message string             `json:"message,omitempty"`
+	Error   string             `json:"error,omitempty"` // it could not be evaluated
+	// Actions are to be taken, in order: those of onViolation or of onMet.
+	Actions []ActionRequest `json:"actions,omitempty"`
+}
 
 // Decision is what constraints and their actions come to.
 type Decision struct {
@@ -54,108 +77,78 @@ func (o Orchestrator) phase() effects.CheckPhase {
 	return effects.CheckPre
 }
 
-// checked takes what an evaluation of the constraints came to.
-func (o Orchestrator) checked(r ConstraintReport, c Clock) (Orchestrator, []effects.Effect) {
-	var effs []effects.Effect
-	var toTake []ActionRequest
-	o, tooMany := o.locked(r.Locks)
-	for _, check := range r.Checks[:min(len(r.Checks), MaxConstraints)] {
+// constraintsChecked reads the checker's report.
+func (t *orchestratorTransition) constraintsChecked(result json.RawMessage) {
+	var r ConstraintReport
+	if err := json.Unmarshal(storedResult(result), &r); err != nil {
+		t.checkFailed("the checker's report cannot be read")
+		return
+	}
+	tooManyLocks := t.noteLocks(r.Locks)
+	toTake := t.noteViolations(r.Checks)
+	t.noteChecks(r.Checks)
+	t.UpdatedAt = t.clock.Now
+	switch n := len(toTake); {
+	case len(r.Checks) > MaxConstraints:
+		t.fail(fmt.Sprintf("the job has %d constraints, more than %d", len(r.Checks), MaxConstraints), true)
+		return
+	case tooManyLocks:
+		t.fail(fmt.Sprintf("the constraints hold more than %d locks", MaxRunLocks), true)
+		return
+	case n > MaxRunActions:
+		t.fail(fmt.Sprintf("the constraints have %d actions, more than %d", n, MaxRunActions), true)
+		return
+	}
+	t.ToTake, t.Decision = toTake, Decision{Verdict: RunProceed, Reason: firstText(r.Message)}
+	if !r.ShouldProceed {
+		t.Decision = Decision{Verdict: RunStop, Reason: boundedReason(r.Message, "a constraint is violated")}
+	}
+	if t.phase() == effects.CheckPost {
+		t.Step = StepActing
+		t.takeActions()
+		return
+	}
+	t.MaxAllowedRunTimeMS = min(max(r.MaxAllowedRunTimeMS, 0), MaxTimeout.Milliseconds())
+	if len(t.ToTake) > 0 {
+		t.to(OrchestratorActionPending)
+		t.to(OrchestratorActionRunning)
+	}
+	t.takeActions()
+}
+
+// noteViolations announces the constraints that are violated, and gives the actions of
+// all.
+func (t *orchestratorTransition) noteViolations(checks []ConstraintCheck) (toTake []ActionRequest) {
+	for _, check := range checks[:min(len(checks), MaxConstraints)] {
 		if !check.Met {
-			effs = append(effs, o.announce("constraint_violated", announcementData(struct {
+			t.announce("constraint_violated", struct {
 				Constraint string `json:"constraint"`
 				Message    string `json:"message"`
-			}{noteText(check.Name), noteText(check.Message)})))
+			}{noteText(check.Name), noteText(check.Message)})
 		}
 		for _, a := range check.Actions {
 			a.Constraint, a.Type, a.Config = noteText(check.Name), noteText(a.Type), storedResult(a.Config)
 			toTake = append(toTake, a)
 		}
 	}
-	o = o.noted(r.Checks)
-	o.UpdatedAt = c.Now
-	switch n := len(toTake); {
-	case len(r.Checks) > MaxConstraints:
-		return o.fail(fmt.Sprintf("the job has %d constraints, more than %d", len(r.Checks), MaxConstraints), true, effs, c)
-	case tooMany:
-		return o.fail(fmt.Sprintf("the constraints hold more than %d locks", MaxRunLocks), true, effs, c)
-	case n > MaxRunActions:
-		return o.fail(fmt.Sprintf("the constraints have %d actions, more than %d", n, MaxRunActions), true, effs, c)
-	}
-	o.ToTake, o.Decision = toTake, Decision{Verdict: RunProceed, Reason: firstText(r.Message)}
-	if !r.ShouldProceed {
-		o.Decision = Decision{Verdict: RunStop, Reason: boundedReason(r.Message, "a constraint is violated")}
-	}
-	if o.phase() == effects.CheckPost {
-		o.Step = StepActing
-		return o.takeNext(effs, c)
-	}
-	o.MaxAllowedRunTimeMS = min(max(r.MaxAllowedRunTimeMS, 0), MaxTimeout.Milliseconds())
-	if len(o.ToTake) > 0 {
-		o, effs = o.to(OrchestratorActionPending, effs, c)
-		o, effs = o.to(OrchestratorActionRunning, effs, c)
-	}
-	return o.takeNext(effs, c)
+	return toTake
 }
 
-// RunLockHolder is who holds the locks that constraints take for a run.
-func RunLockHolder(run uuid.UUID) string { return runHolder + run.String() }
-
-const runHolder = "run:"
-
-// RunOfLockHolder gives the run that a lock's holder is; ok is false for a holder that
-// is none.
-func RunOfLockHolder(holder string) (run uuid.UUID, ok bool) {
-	text, ok := strings.CutPrefix(holder, runHolder)
-	if !ok {
-		return uuid.Nil, false
-	}
-	run, err := uuid.Parse(text)
-	return run, err == nil
-}
-
-// locked notes the locks that were taken for the run; tooMany says that there are
-// more than it can note. What cannot be the name of a lock nobody has taken.
-func (o Orchestrator) locked(names []string) (_ Orchestrator, tooMany bool) {
-	locks := slices.Clip(o.Locks)
-	for _, name := range names {
-		switch {
-		case checkName("name", name, true) != nil || slices.Contains(locks, name):
-		case len(locks) >= MaxRunLocks:
-			tooMany = true
-		default:
-			locks = append(locks, name)
-		}
-	}
-	o.Locks = locks
-	return o, tooMany
-}
-
-// unlocked gives the run's locks back. One that has lapsed refuses, which changes
-// nothing.
-func (o Orchestrator) unlocked(effs []effects.Effect) (Orchestrator, []effects.Effect) {
-	for _, name := range o.Locks[:min(len(o.Locks), MaxRunLocks)] {
-		effs = append(effs, effects.Send{To: LockRef(o.Namespace, o.Tenant, name), Event: LockRelease{Holder: RunLockHolder(o.ID)}})
-	}
-	o.Locks = nil
-	return o, effs
-}
-
-// noted keeps evaluations, and counts them.
-func (o Orchestrator) noted(checks []ConstraintCheck) Orchestrator {
+// noteChecks keeps evaluations, and counts them.
+func (t *orchestratorTransition) noteChecks(checks []ConstraintCheck) {
 	checks = checks[:min(len(checks), MaxConstraints)]
-	o.Checks = slices.Clip(o.Checks)
+	t.Checks = slices.Clip(t.Checks)
 	for _, check := range checks {
-		o.Metrics.ConstraintsChecked++
+		t.Metrics.ConstraintsChecked++
 		if !check.Met {
-			o.Metrics.ConstraintsViolated++
+			t.Metrics.ConstraintsViolated++
 		}
-		o.Checks = append(o.Checks, ConstraintCheck{
-			Name: noteText(check.Name), Phase: o.phase(), Attempt: o.RetryAttempt, Met: check.Met,
+		t.Checks = append(t.Checks, ConstraintCheck{
+			Name: noteText(check.Name), Phase: t.phase(), Attempt: t.RetryAttempt, Met: check.Met,
 			Message: noteText(check.Message), Error: noteText(check.Error),
 		})
 	}
-	o.Checks = lastOf(o.Checks, 2*MaxConstraints)
-	return o
+	t.Checks = lastOf(t.Checks, 2*MaxConstraints)
 }
 
 // maxNoteBytes bounds each text of an evaluation or an action, of which a run keeps
@@ -167,185 +160,45 @@ func noteText(s string) string { return texts.Head(s, maxNoteBytes) }
 // lastOf keeps the last elements of a list.
 func lastOf[T any](list []T, most int) []T { return list[max(0, len(list)-most):] }
 
-// takeNext takes the actions that are left, up to one that leaves the system.
-func (o Orchestrator) takeNext(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	for len(o.ToTake) > 0 {
-		a := o.ToTake[0]
-		if !machineAction(a.Type) {
-			return o.ask(effects.TakeAction{N: o.Asked.next(), Constraint: a.Constraint, Type: a.Type, Config: a.Config}, effs)
-		}
-		var failure string
-		if o, effs, failure = o.takeInside(a, effs, c); failure != "" && !a.ContinueOnError {
-			return o.actionFailed(a, failure, effs, c)
-		}
-		o, effs = o.took(a, failure, effs, c)
+// checkFailed: the constraints could not be evaluated. The job says what that
+// means (004 Constraint Checker Errors). If the job denies, another attempt may
+// follow as long as nothing has run: the checker may be back by then. A pod that
+// has run is not run once more for want of a checker.
+func (t *orchestratorTransition) checkFailed(reason string) {
+	open := t.Config.ConstraintErrors == FailOpen
+	t.announce("constraint_error", struct {
+		Error  string      `json:"error"`
+		Policy ErrorPolicy `json:"policy"`
+	}{reason, t.Config.ConstraintErrors})
+	t.noteChecks([]ConstraintCheck{{Name: "checker", Met: open, Error: reason}})
+	t.Decision = Decision{Verdict: RunRetry, Reason: firstText("the constraints could not be checked: " + reason)}
+	switch {
+	case open:
+		t.Decision.Verdict = RunProceed
+	case t.phase() == effects.CheckPost:
+		t.Decision.Verdict = RunFail
 	}
-	return o.decide(effs, c)
+	t.ToTake = nil
+	t.followDecision()
 }
 
-// took notes how the first action that was left came out.
-func (o Orchestrator) took(a ActionRequest, failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o.ToTake = slices.Clone(o.ToTake[1:])
-	o.Metrics.ActionsExecuted++
-	if failure != "" {
-		o.Metrics.ActionsFailed++
+// followDecision goes on once all actions are taken: after the pod to the end of the
+// attempt, and before it as constraints and actions have decided.
+func (t *orchestratorTransition) followDecision() {
+	if t.phase() == effects.CheckPost {
+		t.endAttempt()
+		return
 	}
-	record := ActionRecord{
-		N: o.Metrics.ActionsExecuted, Constraint: a.Constraint, Type: a.Type, ContinueOnError: a.ContinueOnError,
-		Phase: o.phase(), Attempt: o.RetryAttempt, Error: noteText(failure), At: c.Now,
-	}
-	o.Actions, o.UpdatedAt = lastOf(append(slices.Clip(o.Actions), record), 2*MaxRunActions), c.Now
-	return o, append(effs, o.announce("action", announcementData(record)))
-}
-
-// owner is how the run hears of a refusal of what its next action asks for.
-func (o Orchestrator) owner() Owner {
-	return Owner{Ref: runRef(o.ID), N: o.Metrics.ActionsExecuted + 1}
-}
-
-// acted takes the answer to an action that left the system.
-func (o Orchestrator) acted(failure string, c Clock) (Orchestrator, []effects.Effect) {
-	if len(o.ToTake) == 0 {
-		return o, nil
-	}
-	a := o.ToTake[0]
-	if failure != "" && !a.ContinueOnError {
-		return o.actionFailed(a, failure, nil, c)
-	}
-	o, effs := o.took(a, failure, nil, c)
-	return o.takeNext(effs, c)
-}
-
-// actionFailed ends the run (004 Action Executor Errors).
-func (o Orchestrator) actionFailed(a ActionRequest, failure string, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	o, effs = o.took(a, failure, effs, c)
-	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, failure), true, effs, c)
-}
-
-// decide goes on once all actions are taken.
-func (o Orchestrator) decide(effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect) {
-	if o.phase() == effects.CheckPost {
-		return o.finish(effs, c)
-	}
-	d := o.Decision
-	switch d.Verdict {
+	switch d := t.Decision; d.Verdict {
 	case RunFail:
-		return o.fail(reasonOr(d.Reason, "an action of a constraint failed it"), true, effs, c)
+		t.fail(reasonOr(d.Reason, "an action of a constraint failed it"), true)
 	case RunSkip:
-		return o.end(OrchestratorCompleted, effs, c)
+		t.enterTerminal(OrchestratorCompleted)
 	case RunRetry:
-		return o.fail(reasonOr(d.Reason, "an action of a constraint wants it tried again"), false, effs, c)
+		t.fail(reasonOr(d.Reason, "an action of a constraint wants it tried again"), false)
 	case RunStop:
-		return o.fail(d.Reason, true, effs, c)
-	case RunProceed, "":
-	}
-	return o.createPod(effs, c)
-}
-
-// machineAction reports whether the machines themselves carry out an action.
-func machineAction(typ string) bool {
-	switch typ {
-	case ActionSkip, ActionFailRun, ActionRetryRun, ActionSkipNext, ActionKickOffJob, ActionCancelRun,
-		ActionKillLatest, ActionKillAll, ActionEnqueue, ActionStartPipeline:
-		return true
-	}
-	return false
-}
-
-// insideConfig is the union of what the machines' own actions may be told.
-type insideConfig struct {
-	Reason     string                     `json:"reason"`
-	Job        string                     `json:"job"`        // kickOffJob
-	RunID      string                     `json:"run_id"`     // cancelRun
-	Queue      string                     `json:"queue"`      // enqueue
-	Data       json.RawMessage            `json:"data"`       // enqueue
-	Priority   int32                      `json:"priority"`   // enqueue
-	Key        string                     `json:"key"`        // enqueue
-	DedupKey   string                     `json:"dedup_key"`  // enqueue
-	Definition PipelineDef                `json:"definition"` // startPipeline
-	Context    map[string]json.RawMessage `json:"context"`    // startPipeline
-	Label      string                     `json:"label"`      // startPipeline
-}
-
-// takeInside carries out an action that needs nothing outside.
-func (o Orchestrator) takeInside(a ActionRequest, effs []effects.Effect, c Clock) (Orchestrator, []effects.Effect, string) {
-	var cfg insideConfig
-	if err := json.Unmarshal(a.Config, &cfg); len(a.Config) > 0 && err != nil {
-		return o, effs, fmt.Sprintf("config: %s is not what %s takes", clip(string(a.Config)), a.Type)
-	}
-	reason := firstText(reasonOr(cfg.Reason, ""))
-	switch a.Type {
-	case ActionSkip:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunSkip, Reason: reasonOr(reason, "skipped by constraint "+a.Constraint)})
-	case ActionFailRun:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunFail, Reason: reasonOr(reason, "failed by constraint "+a.Constraint)})
-	case ActionRetryRun:
-		o.Decision = o.Decision.stronger(Decision{Verdict: RunRetry, Reason: reasonOr(reason, "tried again by constraint "+a.Constraint)})
+		t.fail(d.Reason, true)
 	default:
-		to, e, failure := o.order(a.Type, cfg, reason, c)
-		if failure != "" {
-			return o, effs, failure
-		}
-		return o, append(effs, effects.Send{To: to, Event: e}), ""
+		t.createPod()
 	}
-	return o, effs, ""
-}
-
-// order is what an action wants of another machine. A run that cannot be cancelled
-// any more is no failure; all else that is refused makes the action one that failed.
-func (o Orchestrator) order(typ string, cfg insideConfig, reason string, c Clock) (effects.Ref, Event, string) {
-	by := "run " + o.RunID
-	switch {
-	case typ == ActionSkipNext:
-		return o.job(), JobSkipNext{Reason: reason}, ""
-	case typ == ActionKillLatest, typ == ActionKillAll:
-		return o.job(), JobKill{Except: o.ID, All: typ == ActionKillAll, Reason: reasonOr(reason, "killed by "+by)}, ""
-	case typ == ActionKickOffJob && cfg.Job == "":
-		return effects.Ref{}, nil, "config.job: missing: give the id of the job to trigger"
-	case typ == ActionKickOffJob:
-		return JobRef(o.Namespace, o.Tenant, cfg.Job), JobTrigger{By: by, Owner: o.owner()}, ""
-	case typ == ActionCancelRun && cfg.RunID == "":
-		return effects.Ref{}, nil, "config.run_id: missing: give the id of the run to cancel"
-	case typ == ActionCancelRun:
-		return RunRef(o.Namespace, o.Tenant, cfg.RunID), OrchestratorCancel{Reason: reasonOr(reason, "cancelled by "+by)}, ""
-	case typ == ActionEnqueue && cfg.Queue == "":
-		return effects.Ref{}, nil, "config.queue: missing: give the name of the queue"
-	case typ == ActionEnqueue:
-		return QueueRef(o.Namespace, o.Tenant, cfg.Queue), QueuePush{
-			Namespace: o.Namespace, Tenant: o.Tenant, Name: cfg.Queue, Data: cfg.Data, Priority: cfg.Priority,
-			Key: cfg.Key, DedupKey: cfg.DedupKey, Owner: o.owner(),
-		}, ""
-	case typ == ActionStartPipeline:
-		id := ChildID(o.ID, "pipeline", c.Step, uint64(o.owner().N))
-		return effects.Ref{Kind: KindPipeline, ID: id}, PipelineCreate{Spec: PipelineSpec{
-			ID: id, Namespace: o.Namespace, Tenant: o.Tenant, Label: cfg.Label, Owner: o.owner(), Definition: cfg.Definition, Context: cfg.Context,
-		}}, ""
-	}
-	return effects.Ref{}, nil, fmt.Sprintf("type: %q is unknown", clip(typ))
-}
-
-// childEnded hears that what the run asked for was refused: its place, under
-// number 0, or an action, which fails by that. While the run has not ended it then
-// fails too, as far as the action says. How it ends that an action made is of no
-// concern here.
-func (o Orchestrator) childEnded(e ChildEnded, c Clock) (Orchestrator, []effects.Effect) {
-	reason := boundedReason(e.Reason, "it was refused")
-	i := slices.IndexFunc(o.Actions, func(a ActionRecord) bool { return a.N == e.N })
-	switch {
-	case e.Outcome != ChildRefused:
-		return o, o.refuseNow(e)
-	case e.N == 0 && o.State == OrchestratorPending && !o.Admitted:
-		return o.leave(Leaving{To: OrchestratorCancelled, Reason: firstText("its job does not know it: " + reason)}, nil, c)
-	case i < 0 || o.Actions[i].Error != "":
-		return o, o.refuseNow(e)
-	}
-	o.Actions = slices.Clone(o.Actions)
-	a := &o.Actions[i]
-	a.Error, o.UpdatedAt = noteText(reason), c.Now
-	o.Metrics.ActionsFailed++
-	effs := []effects.Effect{o.announce("action_refused", announcementData(*a))}
-	if o.State.Terminal() || o.Leaving.To != "" || a.ContinueOnError || a.Attempt != o.RetryAttempt {
-		return o, effs
-	}
-	return o.fail(fmt.Sprintf("action %s of constraint %s: %s", a.Type, a.Constraint, reason), true, effs, c)
 }

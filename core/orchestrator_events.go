@@ -1,10 +1,6 @@
 package core
 
-import (
-	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
-)
+import "github.com/google/uuid"
 
 // OrchestratorEvent is an event of [Orchestrator]. The set is closed.
 //
@@ -23,7 +19,7 @@ type (
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
 	OrchestratorDue struct{}
-	// OrchestratorAdmit says that the job has a place for the run, and has recorded
+	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.
 	OrchestratorAdmit struct {
 		Occurrence uuid.UUID `json:"occurrence"`
@@ -147,16 +143,6 @@ func (e PodEnded) stored() Event {
 func (e PodLost) stored() Event {
 	e.Reason = validText(e.Reason)
 	return e
-}
-
-// bounded cleans what the cluster says.
-func (p Pod) bounded() Pod {
-	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
-	p.Reason, p.Message = firstText(p.Reason), firstText(p.Message)
-	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
-		*t = min(max(*t, 0), effects.MaxTime)
-	}
-	return p
 }
 
 // orchestratorEvents are the events of Orchestrator, as the journal has them.

@@ -50,7 +50,7 @@ var _ = register(core.KindOrchestrator, kit{
 			_, expire := s.event.(core.OrchestratorExpire)
 			return unless(!b.State.Terminal() || expire || a.State == b.State, "%s → %s", b.State, a.State)
 		}),
-		on("The end is told once to the bus, the job and the scheduler: with the entry into it; and to the occurrence: then, or where a place was given to the run as it ended, when it hears of that.", func(s step, b, a core.Orchestrator) string {
+		on("The end is told once to the bus, the job and the scheduler: with the entry into it; and to the occurrence: then, or if the job gave the run a slot as it ended, when the run hears of that.", func(s step, b, a core.Orchestrator) string {
 			var ends, forgets, settles int
 			if a.State.Terminal() && !b.State.Terminal() {
 				ends, forgets = 1, 1
@@ -88,7 +88,7 @@ var _ = register(core.KindOrchestrator, kit{
 			}
 			return unless(a.RetryAttempt == want && a.RetryAttempt <= a.Config.RetryConfig.MaxRetries && a.Metrics.RetryAttempt == a.RetryAttempt, "%d → %d of %d", b.RetryAttempt, a.RetryAttempt, a.Config.RetryConfig.MaxRetries)
 		}),
-		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and where an orphaned run has left something.", func(_ step, _, a core.Orchestrator) string {
+		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and if an orphaned run has left something.", func(_ step, _, a core.Orchestrator) string {
 			asked := false
 			for _, e := range core.Outstanding(a) {
 				switch e.(type) {
@@ -104,7 +104,7 @@ var _ = register(core.KindOrchestrator, kit{
 			if !exists(a) {
 				return unless(len(waitedFor(b)) == 0 && !b.InCluster, "%v is lost", waitedFor(b))
 			}
-			if problem := numbered(s, b.Asked, a.Asked, 1); problem != "" {
+			if problem := numbered(s, b.Pending, a.Pending, 1); problem != "" {
 				return problem
 			}
 			return unless(!a.State.Terminal() || len(waitedFor(a)) == 0 || a.State == core.OrchestratorOrphaned && a.InCluster, "%s waits for %v", a.State, waitedFor(a))
@@ -474,12 +474,12 @@ func hostileRun(t *rapid.T) core.State {
 		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.Kill{N: 1}},
 	}), 0, 3).Draw(t, "open")
 	return core.Orchestrator{
-		RunSpec: spec, Asked: asked,
+		RunSpec: spec, Pending: asked,
 		State:         rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "state"),
 		PreviousState: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "previous_state"),
 		RetryAttempt:  count("attempt"), Admitted: rapid.Bool().Draw(t, "admitted"), InCluster: rapid.Bool().Draw(t, "in_cluster"), Repeats: count("repeats"),
 		Step:      rapid.SampledFrom([]core.RunStep{core.StepNone, core.StepLogs, core.StepChecking, core.StepActing, core.StepDeleting, core.StepAdopted, "odd"}).Draw(t, "step"),
-		Leaving:   core.Leaving{To: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "", "", "odd")).Draw(t, "leaving")},
+		Exit:      core.RunExit{To: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "", "", "odd")).Draw(t, "leaving")},
 		Actions:   rapid.SliceOfN(rapid.Just(core.ActionRecord{N: 1}), 0, 2).Draw(t, "actions"),
 		ToTake:    rapid.SliceOfN(rapid.SampledFrom([]core.ActionRequest{{Type: "webhook"}, {Type: core.ActionSkip}, {Type: core.ActionKickOffJob, Config: json.RawMessage("{")}}), 0, 2).Draw(t, "to_take"),
 		Decision:  core.Decision{Verdict: rapid.SampledFrom([]core.RunVerdict{"", "odd", core.RunFail, core.RunSkip, core.RunRetry, core.RunStop, core.RunProceed}).Draw(t, "verdict")},

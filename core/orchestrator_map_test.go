@@ -106,7 +106,11 @@ func TestNoCodeAssignsTheStateOfARunButTheFunctionThatValidatesIt(t *testing.T) 
 			if !ok || fn.Recv == nil {
 				continue
 			}
-			if recv, ok := fn.Recv.List[0].Type.(*ast.Ident); !ok || recv.Name != "Orchestrator" {
+			recv := fn.Recv.List[0].Type
+			if ptr, ok := recv.(*ast.StarExpr); ok {
+				recv = ptr.X
+			}
+			if name, ok := recv.(*ast.Ident); !ok || name.Name != "Orchestrator" && name.Name != "orchestratorTransition" {
 				continue
 			}
 			ast.Inspect(fn, func(n ast.Node) bool {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -13,7 +12,7 @@ type OrchestratorStatus string
 const (
 	// Pre-execution states.
 	OrchestratorPreRun           OrchestratorStatus = "pre_run"           // waiting for the scheduled time
-	OrchestratorPending          OrchestratorStatus = "pending"           // the time has come; waits for a place where the job has no more
+	OrchestratorPending          OrchestratorStatus = "pending"           // the time has come; waits for a slot of the job
 	OrchestratorConditionPending OrchestratorStatus = "condition_pending" // about to check constraints
 	OrchestratorConditionRunning OrchestratorStatus = "condition_running" // checking constraints
 	OrchestratorActionPending    OrchestratorStatus = "action_pending"    // about to take the actions of constraints
@@ -33,23 +32,88 @@ const (
 	OrchestratorOrphaned  OrchestratorStatus = "orphaned" // no heartbeats: set by the scheduler alone
 )
 
-// transitions is the map of 004 as extended by ruling R6. Cancelled and Orphaned
-// stand in each row that has any.
-var transitions = map[OrchestratorStatus][]OrchestratorStatus{
-	OrchestratorPreRun:            {OrchestratorPending},
-	OrchestratorPending:           {OrchestratorConditionPending, OrchestratorContainerCreating, OrchestratorFailed},
-	OrchestratorConditionPending:  {OrchestratorConditionRunning, OrchestratorFailed},
-	OrchestratorConditionRunning:  {OrchestratorActionPending, OrchestratorContainerCreating, OrchestratorFailed, OrchestratorRetrying},
-	OrchestratorActionPending:     {OrchestratorActionRunning, OrchestratorFailed},
-	OrchestratorActionRunning:     {OrchestratorContainerCreating, OrchestratorCompleted, OrchestratorFailed, OrchestratorRetrying},
-	OrchestratorContainerCreating: {OrchestratorRunning, OrchestratorFailed, OrchestratorRetrying},
-	OrchestratorRunning:           {OrchestratorTerminating, OrchestratorFailed},
-	OrchestratorTerminating:       {OrchestratorCompleted, OrchestratorFailed, OrchestratorRetrying},
-	OrchestratorRetrying:          {OrchestratorPending, OrchestratorFailed},
-	OrchestratorCompleted:         {},
-	OrchestratorFailed:            {},
-	OrchestratorCancelled:         {},
-	OrchestratorOrphaned:          {},
+// orchestratorEdge is an edge of the map: where it leads, the types of the events that
+// take it, and the method of orchestratorTransition that does. A run takes several
+// edges by one event where it does not rest between them. No event: a run does not rest
+// in the state from which the edge leads.
+type orchestratorEdge struct {
+	to OrchestratorStatus
+	on string
+	by string
+}
+
+// transitions is the map of 004 as extended by ruling R6.
+var transitions = map[OrchestratorStatus][]orchestratorEdge{
+	OrchestratorPreRun: {
+		{OrchestratorPending, "due", "awaitSlot"},
+		{OrchestratorCancelled, "cancel", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorPending: {
+		{OrchestratorConditionPending, "admit, due, retry", "beginAttempt"},
+		{OrchestratorContainerCreating, "admit, due, retry", "createPod"}, // skip constraints if none defined
+		{OrchestratorFailed, "due", "retryOrFail"},                        // start deadline
+		{OrchestratorCancelled, "cancel, child_ended", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorConditionPending: {
+		{OrchestratorConditionRunning, "admit, due, retry", "beginAttempt"},
+		{OrchestratorFailed, "", ""},
+		{OrchestratorCancelled, "", ""},
+		{OrchestratorOrphaned, "", ""}, // R6
+	},
+	OrchestratorConditionRunning: {
+		{OrchestratorActionPending, "effect_done", "constraintsChecked"},           // constraint violated
+		{OrchestratorContainerCreating, "effect_done, effect_failed", "createPod"}, // all constraints passed
+		{OrchestratorFailed, "effect_done, effect_failed", "retryOrFail"},
+		{OrchestratorRetrying, "effect_done, effect_failed", "retryOrFail"}, // R6
+		{OrchestratorCancelled, "cancel", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorActionPending: {
+		{OrchestratorActionRunning, "effect_done", "constraintsChecked"},
+		{OrchestratorFailed, "", ""},
+		{OrchestratorCancelled, "", ""},
+		{OrchestratorOrphaned, "", ""}, // R6
+	},
+	OrchestratorActionRunning: {
+		{OrchestratorContainerCreating, "effect_done, effect_failed, effect_interrupted", "createPod"}, // action completed, proceed
+		{OrchestratorCompleted, "effect_done, effect_failed, effect_interrupted", "followDecision"},    // action: skip job
+		{OrchestratorFailed, "child_ended, effect_done, effect_failed, effect_interrupted", "retryOrFail"},
+		{OrchestratorRetrying, "effect_done, effect_failed, effect_interrupted", "retryOrFail"}, // R6
+		{OrchestratorCancelled, "cancel", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorContainerCreating: {
+		{OrchestratorRunning, "pod_running, pod_ended", "startRunning"},
+		{OrchestratorFailed, "effect_done, effect_failed", "retryOrFail"},
+		{OrchestratorRetrying, "effect_done, effect_failed", "retryOrFail"}, // R6
+		{OrchestratorCancelled, "effect_done, effect_failed", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorRunning: {
+		{OrchestratorTerminating, "due, pod_created, pod_running, pod_ended, pod_lost", "terminate"},
+		{OrchestratorFailed, "effect_done, effect_failed", "retryOrFail"},
+		{OrchestratorCancelled, "effect_done, effect_failed", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorTerminating: {
+		{OrchestratorCompleted, "effect_done, effect_failed, effect_interrupted", "endAttempt"},
+		{OrchestratorFailed, "child_ended, effect_done, effect_failed, effect_interrupted", "retryOrFail"},
+		{OrchestratorRetrying, "effect_done, effect_failed, effect_interrupted", "retryOrFail"},
+		{OrchestratorCancelled, "cancel, effect_done, effect_failed", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorRetrying: {
+		{OrchestratorPending, "due, retry", "retry"}, // retry attempt
+		{OrchestratorFailed, "child_ended", "retryOrFail"},
+		{OrchestratorCancelled, "cancel", "takeExit"},
+		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
+	},
+	OrchestratorCompleted: {},
+	OrchestratorFailed:    {},
+	OrchestratorCancelled: {},
+	OrchestratorOrphaned:  {},
 }
 
 // OrchestratorStatuses lists the states of a run, in the order of its life.
@@ -65,11 +129,11 @@ func OrchestratorStatuses() []OrchestratorStatus {
 // OrchestratorTransitions lists the states that may follow on a state (004
 // allowedTransitions, R6); none for a terminal one.
 func OrchestratorTransitions(from OrchestratorStatus) []OrchestratorStatus {
-	to, known := transitions[from]
-	if !known || from.Terminal() {
-		return nil
+	var to []OrchestratorStatus
+	for _, edge := range transitions[from] {
+		to = append(to, edge.to)
 	}
-	return append(slices.Clone(to), OrchestratorCancelled, OrchestratorOrphaned)
+	return to
 }
 
 // OrchestratorDiagram draws the map as a Mermaid state diagram.
@@ -104,12 +168,49 @@ func (s OrchestratorStatus) known() bool {
 	return ok
 }
 
+// validateTransition says that the map has no such edge (004 Transition Validation
+// Function).
+func validateTransition(from, to OrchestratorStatus) error {
+	for _, edge := range transitions[from] {
+		if edge.to == to {
+			return nil
+		}
+	}
+	return fmt.Errorf("invalid state transition: %s -> %s", from, to)
+}
+
 // transitionTo is the only way for the state to change (004 transitionTo). An
 // error says that the map has no such edge, and leaves the run as it was.
-func (o Orchestrator) transitionTo(to OrchestratorStatus) (Orchestrator, error) {
-	if !slices.Contains(OrchestratorTransitions(o.State), to) {
-		return o, fmt.Errorf("invalid state transition: %s -> %s", o.State, to)
+func (t *orchestratorTransition) transitionTo(to OrchestratorStatus) error {
+	if err := validateTransition(t.State, to); err != nil {
+		return err
 	}
-	o.PreviousState, o.State = o.State, to
-	return o, nil
+	t.PreviousState, t.State = t.State, to
+	return nil
+}
+
+// to takes an edge of the map and announces it. An edge that the map does not have is
+// a defect; the run then stays where it is.
+func (t *orchestratorTransition) to(state OrchestratorStatus) {
+	if err := t.transitionTo(state); err != nil {
+		t.announce("invalid_transition", struct {
+			Error string `json:"error"`
+		}{err.Error()})
+		return
+	}
+	t.UpdatedAt, t.Repeats, t.SparedAt = t.clock.Now, 0, 0
+	t.announceState()
+}
+
+// announceState says which state the run has entered, with what a log line of it has
+// (004 Structured Logging Fields).
+func (t *orchestratorTransition) announceState() {
+	t.announce(string(t.State), struct {
+		RunID       string             `json:"run_id"`
+		JobID       string             `json:"job_id"`
+		ScheduledAt Time               `json:"scheduled_at"`
+		From        OrchestratorStatus `json:"from,omitempty"`
+		Attempt     uint32             `json:"attempt"`
+		Error       string             `json:"error,omitempty"`
+	}{t.RunID, t.JobID, t.ScheduledAt, t.PreviousState, t.RetryAttempt, t.Error})
 }

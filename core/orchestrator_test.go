@@ -162,7 +162,7 @@ func TestAnAnswerToACreationThatThePodHasOvertakenCountsItsCallsAndChangesNothin
 	running, effs := creating.Apply(core.PodRunning{Pod: podAt()}, core.Clock{Now: start})
 	require.NotContains(t, effs, effects.Effect(effects.Withdraw{N: n}), "004 KubernetesAPICalls: its answer tells of them")
 	want := running
-	want.Asked.Open, want.Metrics.KubernetesAPICalls = nil, 3
+	want.Pending.Open, want.Metrics.KubernetesAPICalls = nil, 3
 	for name, answer := range map[string]core.OrchestratorEvent{
 		"it was created": core.EffectDone{N: n, Result: calls},
 		"a creation that timed out has created it":  core.EffectFailed{N: n, Reason: "time-out", Result: calls},
@@ -217,7 +217,7 @@ func TestAnActionThatIsRefusedFailsTheRunBeforeItsPodIsCreated(t *testing.T) {
 	require.NoError(t, err)
 	w.store(batch)
 	o := load[core.Orchestrator](w, core.KindOrchestrator)[ref]
-	assert.Equal(t, core.Leaving{To: core.OrchestratorFailed, Reason: "action kickOffJob of constraint timeWindow: job not found", Final: true}, o.Leaving)
+	assert.Equal(t, core.RunExit{To: core.OrchestratorFailed, Reason: "action kickOffJob of constraint timeWindow: job not found", Final: true}, o.Exit)
 	for _, out := range batch.Outer() {
 		_, creates := out.Effect.(effects.CreateRun)
 		assert.False(t, creates, "it must not leave the process")
@@ -305,7 +305,7 @@ func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	assert.Equal(t, late.Add(30*time.Second), spared.Deadline())
 	after, effs := spared.Apply(core.OrchestratorDue{}, core.Clock{Now: spared.Deadline().Add(time.Hour)})
 	require.Nil(t, refusal(effs))
-	assert.Equal(t, "the pod did not start within 1m0s", after.Leaving.Reason)
+	assert.Equal(t, "the pod did not start within 1m0s", after.Exit.Reason)
 }
 
 // E10, overlap: the runs that it replaces are about to end, however long they clean up.
@@ -458,7 +458,7 @@ func TestEachRunComesToAnEndUnderAnyFiniteSequenceOfFaults(t *testing.T) {
 		runs := load[core.Orchestrator](w, core.KindOrchestrator)
 		for ref, o := range runs { // order-free: each is checked by itself
 			require.True(t, o.State.Terminal(), "%s: %s", ref, encoded(o))
-			require.True(t, o.Reported && !o.InCluster && len(o.Asked.Open) == 0, "%s: %s", ref, encoded(o))
+			require.True(t, o.Reported && !o.InCluster && len(o.Pending.Open) == 0, "%s: %s", ref, encoded(o))
 			_, ended := core.EndedAt(o)
 			require.True(t, ended)
 		}

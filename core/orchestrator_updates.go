@@ -6,6 +6,25 @@ import (
 	"github.com/google/uuid"
 )
 
+// JobRunUpdate tells a database of runs of an important change (004
+// JobRunUpdate): the run starts to execute, begins another attempt, or has ended. It is
+// announced on the bus as run:update.
+type JobRunUpdate struct {
+	UpdateID     uuid.UUID          `json:"update_id"` // the same for the same change
+	RunID        string             `json:"run_id"`
+	JobID        string             `json:"job_id"`
+	Namespace    string             `json:"namespace"`
+	Tenant       string             `json:"tenant"`
+	ScheduledAt  Time               `json:"scheduled_at"`
+	StartedAt    Time               `json:"started_at"`
+	CompletedAt  Time               `json:"completed_at"`
+	Status       OrchestratorStatus `json:"status"`
+	Success      bool               `json:"success"`
+	ExitCode     *int32             `json:"exit_code"`
+	Error        string             `json:"error"`
+	RetryAttempt uint32             `json:"retry_attempt"`
+}
+
 // What an update is about; it makes its id, see [updateID].
 const (
 	updateRetry   = "retry"
@@ -20,9 +39,9 @@ func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
 	return hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", run, attempt, what))
 }
 
-// Updates makes the announced updates of the present attempt again, in their order
-// and with their ids, for whoever may have missed them. Those of attempts before are
-// not known any more.
+// Updates makes the announced updates of the present attempt anew, in their order and
+// with their ids, for whoever may have missed them. Those of attempts before are not
+// known any more.
 func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
@@ -58,4 +77,18 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 func (o Orchestrator) wasAdopted() bool {
 	return o.State == OrchestratorOrphaned && o.PreviousState == OrchestratorRunning &&
 		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
+}
+
+// announceUpdate announces an important change (E8). What it is about and the attempt
+// make its id: the same change always has the same.
+func (t *orchestratorTransition) announceUpdate(what, failure string) {
+	exit := t.Pod.ExitCode
+	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
+		exit = nil
+	}
+	t.announce("update", JobRunUpdate{
+		UpdateID: updateID(t.ID, t.RetryAttempt, what),
+		RunID:    t.RunID, JobID: t.JobID, Namespace: t.Namespace, Tenant: t.Tenant, ScheduledAt: t.ScheduledAt, StartedAt: t.ExecutionStartedAt, CompletedAt: t.CompletedAt,
+		Status: t.State, Success: t.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: t.RetryAttempt,
+	})
 }

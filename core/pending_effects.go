@@ -107,6 +107,21 @@ func (a *PendingEffects) take(n uint32, handle func(effects.Outer)) bool {
 	return true
 }
 
+// answeredEffect is the number of the effect that e answers.
+func answeredEffect(e Event) uint32 {
+	switch e := e.(type) {
+	case EffectDone:
+		return e.N
+	case EffectFailed:
+		return e.N
+	case EffectInterrupted:
+		return e.N
+	case EffectHandedBack:
+		return e.N
+	}
+	return 0
+}
+
 // request adds an outer effect, which carries the next number, and notes that it is
 // pending.
 func (t *transition) request(pending *PendingEffects, e effects.Outer) {

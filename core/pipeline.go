@@ -64,7 +64,7 @@ type Pipeline struct {
 	Waiting Waiting        `json:"waiting"`
 	// Holds are the locks and slots that it has, or waits for.
 	Holds []Hold `json:"holds"`
-	// Regain are those that it had when it failed: a retry takes them again first.
+	// Regain are those that it had when it failed: a retry regains them first.
 	Regain []Hold `json:"regain"`
 	// Failing is why the pipeline is about to fail, while it cleans up.
 	Failing *Failing  `json:"failing"`

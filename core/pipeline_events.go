@@ -33,7 +33,7 @@ type (
 		// Permanent: no retry can help, the pipeline's failure is not recoverable.
 		Permanent bool `json:"permanent,omitempty"`
 	}
-	// PipelineRetry runs the failed phase again (003 Retry, D3).
+	// PipelineRetry runs another attempt of the failed phase (003 Retry, D3).
 	PipelineRetry struct{}
 	// PipelineUnblock lets a blocked pipeline run, whatever it waits for
 	// (003 Unblock).

@@ -36,6 +36,13 @@ func manualDef() core.PipelineDef {
 	return core.PipelineDef{Name: "release", Phases: []core.PhaseDef{{Name: "build", Manual: &core.ManualPhase{}}, {Name: "ship", Manual: &core.ManualPhase{}}}}
 }
 
+// begunPipeline gives a pipeline that runs its first phase.
+func begunPipeline(def core.PipelineDef, c core.Clock) core.Pipeline {
+	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, c)
+	p, _ = p.Apply(core.PipelineDue{}, c)
+	return p
+}
+
 // everyPhase has a phase of each kind, with references between them.
 func everyPhase() core.PipelineDef {
 	phases := []core.PhaseDef{

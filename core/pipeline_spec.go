@@ -60,7 +60,7 @@ func throughJSON[T any](v T) (T, error) {
 	if err := json.Unmarshal(b, &out); err != nil {
 		return v, err
 	}
-	if again, err := json.Marshal(out); err != nil || !bytes.Equal(b, again) {
+	if second, err := json.Marshal(out); err != nil || !bytes.Equal(b, second) {
 		return v, errors.New("a text is not valid UTF-8")
 	}
 	return out, nil

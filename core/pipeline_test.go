@@ -163,7 +163,7 @@ func chain(n int) []core.PhaseDef {
 // how many there were.
 func (w world) fire(t *testing.T, now core.Time, seq *uint64) int {
 	t.Helper()
-	for turns := range 1000 {
+	for batches := range 1000 {
 		*seq++
 		batch := core.NewBatch(w, core.Clock{Now: now}, *seq)
 		due := 0
@@ -179,7 +179,7 @@ func (w world) fire(t *testing.T, now core.Time, seq *uint64) int {
 		}
 		w.store(batch)
 		if due == 0 {
-			return turns
+			return batches
 		}
 	}
 	t.Fatal("something is due for ever")
@@ -212,13 +212,13 @@ func TestAThousandPhasesThatEndAtOnceRunInAFewTransitions(t *testing.T) {
 	def := core.PipelineDef{Name: "long", Phases: chain(core.MaxPhases)}
 	res := w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, start, &seq)
 	require.Nil(t, res.Refused)
-	turns := w.fire(t, start, &seq)
+	batches := w.fire(t, start, &seq)
 	p := w.pipeline(t, 1)
 	assert.Equal(t, core.PhaseDone, p.Phase.Type)
 	assert.JSONEq(t, "999", string(p.Context["last"]))
 	assert.Len(t, p.History, core.MaxHistory)
-	assert.LessOrEqual(t, turns, 22, "a transition runs many, but not all")
-	assert.Greater(t, turns, 10, "a transition must not run them all")
+	assert.LessOrEqual(t, batches, 22, "a transition runs many, but not all")
+	assert.Greater(t, batches, 10, "a transition must not run them all")
 }
 
 func TestPipelinesWaitForEachOtherThroughBatches(t *testing.T) {
@@ -391,8 +391,7 @@ func TestSignalsAndCheckpointsAreKeptOnlyUpToTheirLimits(t *testing.T) {
 func TestThePhaseThatFailedIsTriedAgainByItsRetryOnly(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Manual: &core.ManualPhase{}, Retry: core.Retry{MaxAttempts: 3, BackoffMS: 1000, NoRetry: []string{"^forbidden"}}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	final, _ := p.Apply(core.PhaseFailed{Phase: "a", Error: "forbidden by ann"}, clock)
 	assert.Equal(t, core.PhaseFailure, final.Phase.Type, "no attempt follows after that error")
 	assert.True(t, final.Phase.Recoverable, "a person may still retry")
@@ -412,8 +411,7 @@ func TestAPipelineThatTakesTooLongCleansUpAndFails(t *testing.T) {
 	def := manualDef()
 	def.TimeoutMS, def.OnFailure = 1000, "ship"
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	clock.Now = p.Deadline()
 	assert.Equal(t, start.Add(time.Second), clock.Now)
 	p, _ = p.Apply(core.PipelineDue{}, clock)
@@ -427,8 +425,7 @@ func TestALockThatIsHeldIsNotAskedForAgainAndLostOnesAreForgotten(t *testing.T) 
 	lock := &core.LockPhase{Name: "main"}
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Lock: lock}, {Name: "b", Lock: lock}, {Name: "c", Manual: &core.ManualPhase{}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, effs := p.Apply(core.Granted{N: 1, Token: 5}, clock)
 	require.Equal(t, "c", p.Phase.Name)
 	assert.JSONEq(t, `{"name":"main","token":5}`, string(p.Context["b"]))
@@ -444,8 +441,7 @@ func TestALockThatIsHeldIsNotAskedForAgainAndLostOnesAreForgotten(t *testing.T) 
 func TestAnEffectThatKillsItsHolderIsNotRepeatedForEver(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "a", Notify: &core.NotifyPhase{Title: "t"}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	for n := range uint32(core.DefaultMaxAttempts) {
 		require.Equal(t, core.PhaseRunning, p.Phase.Type)
 		require.Equal(t, n+1, p.Waiting.N)

@@ -32,18 +32,18 @@ func (d PipelineDef) ValidateWith(names ...string) error {
 	for _, name := range append([]string{systemPipeline, systemPhase}, names...) {
 		known[name] = true
 	}
-	v := defChecker{def: d, known: known, places: make(map[string]int, len(d.Phases)), locks: map[string]bool{}}
+	v := defChecker{def: d, known: known, indices: make(map[string]int, len(d.Phases)), locks: map[string]bool{}}
 	v.head()
 	v.inputs()
 	for i, phase := range d.Phases {
-		if _, twice := v.places[phase.Name]; twice {
+		if _, twice := v.indices[phase.Name]; twice {
 			v.problem(fmt.Errorf("phases[%d].name: there are two phases %q", i, clip(phase.Name)))
 			continue
 		}
-		v.places[phase.Name] = i
+		v.indices[phase.Name] = i
 	}
 	if d.OnFailure != "" {
-		if _, ok := v.places[d.OnFailure]; !ok {
+		if _, ok := v.indices[d.OnFailure]; !ok {
 			v.problem(fmt.Errorf("on_failure: there is no phase %q", clip(d.OnFailure)))
 		}
 	}
@@ -62,7 +62,7 @@ func (d PipelineDef) ValidateWith(names ...string) error {
 // defChecker gathers what is wrong with a definition.
 type defChecker struct {
 	def      PipelineDef
-	places   map[string]int  // of the phases
+	indices  map[string]int  // of the phases
 	known    map[string]bool // names in the context, as far as the phases were checked
 	locks    map[string]bool // what earlier phases lock
 	anyLock  bool            // one of them by a name that only the run will know
@@ -158,7 +158,7 @@ func (v *defChecker) jump(i int, field, to string) error {
 	if to == "" || to == PhaseEnd && strings.HasSuffix(field, "next") {
 		return nil
 	}
-	j, ok := v.places[to]
+	j, ok := v.indices[to]
 	switch {
 	case !ok:
 		return fmt.Errorf("%s: there is no phase %q", field, clip(to))
@@ -169,7 +169,7 @@ func (v *defChecker) jump(i int, field, to string) error {
 	for k := j; k != i; { // every step goes on by itself or by a later jump, or else it is reported itself
 		path = append(path, clip(v.def.Phases[k].Name))
 		next := k + 1
-		if p, ok := v.places[v.def.Phases[k].Next]; ok {
+		if p, ok := v.indices[v.def.Phases[k].Next]; ok {
 			next = p
 		}
 		if next <= k || next > i || len(path) > 8 {
@@ -182,7 +182,7 @@ func (v *defChecker) jump(i int, field, to string) error {
 	return fmt.Errorf("%s: %q does not stand later, which makes a cycle: %s", field, clip(to), strings.Join(path, " → "))
 }
 
-// locking notes locks, and checks that what is given back was taken.
+// locking notes the locks that a phase takes, and checks that what it releases was taken.
 func (v *defChecker) locking(d PhaseDef, where string) {
 	var taken string
 	switch {
@@ -299,7 +299,7 @@ func (a AgentPrompt) validatePart(field string) error {
 	return checkPart(field, a.Config.withDefaults().validate())
 }
 
-// check finds what could not be started once its turn comes.
+// check finds what could not be started once the approach begins.
 func (a ApproachAction) check(field string) error {
 	switch {
 	case a.Command != nil:

@@ -27,7 +27,7 @@ func (t *pipelineTransition) applyWatch(e PipelineWatch) {
 	switch {
 	case slices.Contains(t.Watchers, e.Owner):
 		t.noChange()
-	case i >= 0: // the watcher has given up the number under which it waited before
+	case i >= 0: // the watcher waits under another number than before
 		t.Watchers = slices.Clone(t.Watchers)
 		t.Watchers[i] = e.Owner
 	case len(t.Watchers) >= MaxWatchers:

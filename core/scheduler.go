@@ -36,7 +36,7 @@ const MaxOrphansAtOnce = 256
 // Once made it stays, also without runs: it keeps the interval. A due event that
 // comes late says that nobody was there to hear a heartbeat: the computer slept, or
 // the disk was stuck. A run is then spared: it has one more silence to beat in, but
-// only one until it beats again.
+// only one until its next heartbeat.
 //
 // Invariants, held by property tests:
 //   - Each run is tracked at most once, in the order of the ids.
@@ -65,124 +65,129 @@ type TrackedRun struct {
 	SparedAt Time `json:"spared_at"`
 }
 
-// SchedulerEvent is an event of [Scheduler]. The set is closed.
-//
-//sumtype:decl
-type SchedulerEvent interface {
-	Event
-	schedulerEvent()
-}
-
-type (
-	// SchedulerTrack begins to track a run, which made itself known.
-	SchedulerTrack struct {
-		Run uuid.UUID `json:"run"`
-	}
-	// SchedulerHeartbeats are the heartbeats of several runs at one time (004
-	// OrchestratorHeartbeatMsg), which is that of the clock. Those that are not
-	// tracked are passed over.
-	SchedulerHeartbeats struct {
-		Runs []uuid.UUID `json:"runs,omitempty"`
-		// All: instead of Runs, those of all runs that are tracked but for the Except,
-		// see [Scheduler.Shortened].
-		All    bool        `json:"all,omitempty"`
-		Except []uuid.UUID `json:"except,omitempty"`
-		// IntervalMS and MaxMissed are as the daemon is configured; 0: as they were.
-		IntervalMS int64  `json:"interval_ms,omitempty"`
-		MaxMissed  uint32 `json:"max_missed,omitempty"`
-	}
-	// SchedulerForget says that a run has ended.
-	SchedulerForget struct {
-		Run uuid.UUID `json:"run"`
-	}
-	// SchedulerDue says that heartbeats are missing, or that their time has passed.
-	SchedulerDue struct{}
-)
-
-func (SchedulerTrack) schedulerEvent()      {}
-func (SchedulerHeartbeats) schedulerEvent() {}
-func (SchedulerForget) schedulerEvent()     {}
-func (SchedulerDue) schedulerEvent()        {}
-
-// EventType gives the discriminator in the journal.
-func (SchedulerTrack) EventType() string      { return "track" }
-func (SchedulerHeartbeats) EventType() string { return "heartbeats" }
-func (SchedulerForget) EventType() string     { return "forget" }
-func (SchedulerDue) EventType() string        { return typeDue }
-
-// schedulerEvents are the events of Scheduler, as the journal has them.
-var schedulerEvents = []eventType{
-	event[SchedulerTrack](), event[SchedulerHeartbeats](), event[SchedulerForget](), event[SchedulerDue](),
-}
-
 // SchedulerRef names the scheduler that tracks a run.
 func SchedulerRef(run uuid.UUID) effects.Ref {
 	return effects.Ref{Kind: KindScheduler, ID: namedID("scheduler", "", "", string(binary.BigEndian.AppendUint16(nil, uint16(run[0])%schedulerShards)))}
 }
 
+// schedulerTransition is the application of one event to a scheduler.
+type schedulerTransition struct {
+	transition
+	Scheduler
+	event Event
+}
+
 // Apply carries out one transition.
 func (s Scheduler) Apply(e SchedulerEvent, c Clock) (Scheduler, []effects.Effect) {
+	t := &schedulerTransition{transition{clock: c}, s, e}
 	switch e := e.(type) {
 	case SchedulerTrack:
-		return s.track(e, c)
+		t.track(e)
 	case SchedulerHeartbeats:
-		return s.heartbeats(e, c)
+		t.heartbeats(e)
 	case SchedulerForget:
-		return s.forget(e)
+		t.forget(e)
 	case SchedulerDue:
-		return s.due(e, c)
+		t.due()
 	}
-	return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
+	return concluded(s, t.Scheduler, t.transition)
+}
+
+// track: (absent), tracking → tracking.
+func (t *schedulerTransition) track(e SchedulerTrack) {
+	if e.Run == uuid.Nil {
+		t.refuse(effects.CodeInvalid, "run: must be the id of a run")
+		return
+	}
+	i, tracked := t.find(e.Run)
+	if tracked {
+		t.refuse(effects.CodeExists, "run: %s is tracked already", e.Run)
+		return
+	}
+	if t.ID == uuid.Nil {
+		i, t.Scheduler = 0, Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: t.clock.Now}
+	}
+	t.Runs = slices.Insert(slices.Clone(t.Runs), i, TrackedRun{Run: e.Run, Last: t.clock.Now})
+}
+
+// heartbeats notes that runs live, and takes the configuration of the daemon.
+func (t *schedulerTransition) heartbeats(e SchedulerHeartbeats) {
+	beating := t.beating(e)
+	switch {
+	case t.ID == uuid.Nil:
+		t.refuse(effects.CodeNotFound, "none of the runs is tracked")
+		return
+	case e.IntervalMS < 0 || e.IntervalMS > maxHeartbeatIntervalMS:
+		t.refuse(effects.CodeInvalid, "interval_ms: %d is not between 0 and %d", e.IntervalMS, maxHeartbeatIntervalMS)
+		return
+	case e.MaxMissed > maxMissedHeartbeats:
+		t.refuse(effects.CodeInvalid, "max_missed: %d is not between 0 and %d", e.MaxMissed, maxMissedHeartbeats)
+		return
+	case len(beating) == 0:
+		t.refuse(effects.CodeNotFound, "none of the runs is tracked")
+		return
+	}
+	t.Runs = slices.Clone(t.Runs)
+	for _, i := range beating {
+		r := &t.Runs[i]
+		r.Last, r.SparedAt, r.Sent = t.clock.Now, 0, saturatingAdd(r.Sent, 1)
+	}
+	if e.IntervalMS > 0 {
+		t.IntervalMS = e.IntervalMS
+	}
+	if e.MaxMissed > 0 {
+		t.MaxMissed = e.MaxMissed
+	}
+}
+
+// forget: the run has ended, and is told of its heartbeats: its metrics wait for
+// that, also if the record was lost.
+func (t *schedulerTransition) forget(e SchedulerForget) {
+	var sent uint64
+	if i, tracked := t.find(e.Run); tracked {
+		sent = t.Runs[i].Sent
+		t.Runs = slices.Concat(t.Runs[:i], t.Runs[i+1:])
+	}
+	t.send(runRef(e.Run), OrchestratorHeartbeats{Sent: sent})
+}
+
+// due declares the runs orphaned that were silent for too long.
+func (t *schedulerTransition) due() {
+	at, now := t.Deadline(), t.clock.Now
+	if at.IsZero() || at.After(now) {
+		t.refuse(effects.CodeConflict, "no heartbeat is missing yet")
+		return
+	}
+	late := betweenMS(at, now) > t.IntervalMS/2
+	orphans := 0
+	var tracked []TrackedRun
+	for _, r := range t.Runs {
+		switch {
+		case t.silentAt(r).After(now):
+			tracked = append(tracked, r)
+		case late && r.SparedAt.IsZero():
+			r.SparedAt = max(now, effects.MinTime)
+			tracked = append(tracked, r)
+		case orphans == MaxOrphansAtOnce:
+			tracked = append(tracked, r)
+		default:
+			orphans++
+			t.send(runRef(r.Run), OrchestratorOrphan{LastHeartbeat: r.Last, Missed: t.MaxMissed})
+			t.send(runRef(r.Run), OrchestratorHeartbeats{Sent: r.Sent})
+		}
+	}
+	t.Runs = tracked
+}
+
+func (t *schedulerTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindScheduler, ID: t.ID}, t.event, code, format, args...)
 }
 
 func (s Scheduler) find(run uuid.UUID) (int, bool) {
 	return slices.BinarySearchFunc(s.Runs, run, func(t TrackedRun, id uuid.UUID) int { return bytes.Compare(t.Run[:], id[:]) })
 }
 
-func (s Scheduler) track(e SchedulerTrack, c Clock) (Scheduler, []effects.Effect) {
-	if e.Run == uuid.Nil {
-		return s, s.refuse(e, effects.CodeInvalid, "run: must be the id of a run")
-	}
-	i, tracked := s.find(e.Run)
-	if tracked {
-		return s, s.refuse(e, effects.CodeExists, fmt.Sprintf("run: %s is tracked already", e.Run))
-	}
-	if s.ID == uuid.Nil {
-		i, s = 0, Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: c.Now}
-	}
-	s.Runs = slices.Insert(slices.Clone(s.Runs), i, TrackedRun{Run: e.Run, Last: c.Now})
-	return s, nil
-}
-
-func (s Scheduler) heartbeats(e SchedulerHeartbeats, c Clock) (Scheduler, []effects.Effect) {
-	switch {
-	case s.ID == uuid.Nil:
-		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
-	case e.IntervalMS < 0 || e.IntervalMS > maxHeartbeatIntervalMS:
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("interval_ms: %d is not between 0 and %d", e.IntervalMS, maxHeartbeatIntervalMS))
-	case e.MaxMissed > maxMissedHeartbeats:
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("max_missed: %d is not between 0 and %d", e.MaxMissed, maxMissedHeartbeats))
-	}
-	n := s
-	n.Runs = slices.Clone(s.Runs)
-	beating := s.beating(e)
-	for _, i := range beating {
-		n.Runs[i].Last, n.Runs[i].SparedAt = c.Now, 0
-		n.Runs[i].Sent = saturatingAdd(n.Runs[i].Sent, 1)
-	}
-	if len(beating) == 0 {
-		return s, s.refuse(e, effects.CodeNotFound, "none of the runs is tracked")
-	}
-	if e.IntervalMS > 0 {
-		n.IntervalMS = e.IntervalMS
-	}
-	if e.MaxMissed > 0 {
-		n.MaxMissed = e.MaxMissed
-	}
-	return n, nil
-}
-
-// beating gives the places of the runs that beat, in order.
+// beating gives the indexes of the runs whose heartbeats the event brings, in order.
 func (s Scheduler) beating(e SchedulerHeartbeats) []int {
 	var out []int
 	if e.All {
@@ -202,8 +207,8 @@ func (s Scheduler) beating(e SchedulerHeartbeats) []int {
 	return slices.Compact(out) // one that is named twice beats once
 }
 
-// Shortened says the same in fewer words, for this very state. Usually all runs
-// beat that are tracked: the journal, which has each event of every few seconds,
+// Shortened says the same in fewer words, for this very state. Usually the event brings
+// the heartbeats of all runs that are tracked: the journal, which has each event of every few seconds,
 // need not name them.
 func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 	if e.IntervalMS == s.IntervalMS {
@@ -223,57 +228,15 @@ func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 		}
 	}
 	if !slices.Equal(s.beating(short), beating) {
-		return e // the record is damaged: a run stands in it twice, and beats in one place
+		return e // the record is damaged: a run stands in it twice
 	}
 	return short
-}
-
-// forget: the run has ended, and is told of its heartbeats: its metrics wait for
-// that, also where the record was lost.
-func (s Scheduler) forget(e SchedulerForget) (Scheduler, []effects.Effect) {
-	var sent uint64
-	if i, tracked := s.find(e.Run); tracked {
-		sent = s.Runs[i].Sent
-		s.Runs = slices.Concat(s.Runs[:i], s.Runs[i+1:])
-	}
-	return s, []effects.Effect{effects.Send{To: runRef(e.Run), Event: OrchestratorHeartbeats{Sent: sent}}}
 }
 
 // silence is how long a run may be silent.
 func (s Scheduler) silence() int64 {
 	interval := min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS)
 	return interval * int64(min(max(s.MaxMissed, 1), maxMissedHeartbeats))
-}
-
-// due declares the runs orphaned that were silent for too long.
-func (s Scheduler) due(e SchedulerDue, c Clock) (Scheduler, []effects.Effect) {
-	at := s.Deadline()
-	if at.IsZero() || at.After(c.Now) {
-		return s, s.refuse(e, effects.CodeConflict, "no heartbeat is missing yet")
-	}
-	late := betweenMS(at, c.Now) > s.IntervalMS/2
-	var effs []effects.Effect
-	var left []TrackedRun
-	for _, r := range s.Runs {
-		switch {
-		case s.silentAt(r).After(c.Now):
-			left = append(left, r)
-			continue
-		case late && r.SparedAt.IsZero():
-			r.SparedAt = max(c.Now, effects.MinTime)
-			left = append(left, r)
-			continue
-		case len(effs) == 2*MaxOrphansAtOnce:
-			left = append(left, r)
-			continue
-		}
-		effs = append(effs,
-			effects.Send{To: runRef(r.Run), Event: OrchestratorOrphan{LastHeartbeat: r.Last, Missed: s.MaxMissed}},
-			effects.Send{To: runRef(r.Run), Event: OrchestratorHeartbeats{Sent: r.Sent}},
-		)
-	}
-	s.Runs = left
-	return s, effs
 }
 
 // silentAt is when the run will have been silent for too long.
@@ -309,11 +272,15 @@ func (s Scheduler) Terms() []effects.Term {
 func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
+<<<<<<< HEAD
 	return applyOwn[Scheduler, SchedulerEvent](s, "a scheduler", e, c)
-}
-
-func (s Scheduler) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, code, reason)
+=======
+	own, ok := e.(SchedulerEvent)
+	if !ok {
+		return s, refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
+	}
+	return s.Apply(own, c)
+>>>>>>> main
 }
 
 // shortenedFor: see [Shortened].

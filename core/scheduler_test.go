@@ -94,7 +94,7 @@ func TestARunThatStopsBeatingIsOrphanedAndGivesItsPlaceBack(t *testing.T) {
 	w.fire(t, start.Add(time.Second), &seq)
 	job := load[core.Job](w, core.KindJob)[key]
 	first, second := job.Active[0], job.Active[1]
-	require.Equal(t, []core.RunStage{core.StagePlaced, core.StageAsked}, []core.RunStage{first.Stage, second.Stage})
+	require.Equal(t, []core.RunStage{core.StageAdmitted, core.StageAsked}, []core.RunStage{first.Stage, second.Stage})
 
 	beat := start.Add(20 * time.Second)
 	w.send(t, core.SchedulerRef(second.Run), core.SchedulerHeartbeats{Runs: []uuid.UUID{second.Run}}, beat, &seq)

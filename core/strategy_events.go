@@ -19,7 +19,7 @@ type (
 	// StrategyDue says that the strategy's deadline has come.
 	StrategyDue struct{}
 	// StrategyEvaluate says how the present approach came out (003 evaluate),
-	// whatever its child or merge, which is given up, would have answered.
+	// whatever its child or merge, which is abandoned, would have answered.
 	StrategyEvaluate struct {
 		N       uint32          `json:"n"` // counts the approaches that were begun, from 1
 		Success bool            `json:"success"`

@@ -10,7 +10,7 @@ import (
 )
 
 // Task is one unit of work, typically of an agent in a terminal session, that
-// is watched by its heartbeats and recovered where it is stuck (003 Task, D5).
+// is watched by its heartbeats and recovered if it is stuck (003 Task, D5).
 //
 //	create
 //	  │
@@ -27,9 +27,9 @@ import (
 //
 // While it is stuck, each recovery interval takes a step: a nudge, then a
 // restart; of a session that died, a restart at once. What moves first after a
-// nudge may be no more than the terminal's echo of it: where nothing follows, the
+// nudge may be no more than the terminal's echo of it: if nothing follows, the
 // next step is the restart. A task without a session
-// cannot be helped so. Where no attempt is left, the task is escalated once, and
+// cannot be helped so. If no attempt is left, the task is escalated once, and
 // fails. A session that ends by itself with exit code 0 has done its work.
 //
 // Invariants, held by property tests:
@@ -38,8 +38,8 @@ import (
 //   - RecoveryAttempts never decreases, grows by at most one with an event, and is
 //     at most the maximum; no restart happens at the maximum.
 //   - A due event leaves no deadline that has come.
-//   - A session is spawned only where the one before it was killed.
-//   - Where it enters done, a session that may live is killed.
+//   - A session is spawned only if the one before it was killed.
+//   - When it enters done, a session that may live is killed.
 //   - The numbers of outer effects only grow, each is asked for with the event
 //     that notes it, and what is noted is bounded.
 //   - Without a command nothing is asked of a session.
@@ -47,7 +47,7 @@ import (
 type Task struct {
 	TaskSpec
 	// SessionID names the session (003 session): derived from the task's id, with
-	// another suffix after each restart; empty where there was none yet.
+	// another suffix after each restart; empty before the first start.
 	SessionID        string         `json:"session_id"`
 	State            TaskState      `json:"state"`
 	LastHeartbeat    Time           `json:"last_heartbeat"`
@@ -56,11 +56,11 @@ type Task struct {
 	Screen           string         `json:"screen"`   // the end of the session's screen, as last seen
 	RecoveryAttempts uint32         `json:"recovery_attempts"`
 	Restarts         uint32         `json:"restarts"`
-	Nudged           bool           `json:"nudged"`        // and since then it has made no progress but its answer
+	Nudged           bool           `json:"nudged"`        // since the nudge it has made no progress but its answer
 	Spawned          bool           `json:"spawned"`       // the session may live, or be there dead
 	RecoverAt        Time           `json:"recover_at"`    // the next step of the recovery, while stuck
 	CheckpointAt     Time           `json:"checkpoint_at"` // the next checkpoint, while running
-	Asked            PendingEffects `json:"asked"`
+	Pending          PendingEffects `json:"asked"`
 	Repeats          uint32         `json:"repeats"` // of interrupted effects, since the last answer
 	CreatedAt        Time           `json:"created_at"`
 	UpdatedAt        Time           `json:"updated_at"`
@@ -146,202 +146,222 @@ type TaskResult struct {
 	Reason string          `json:"reason,omitempty"`
 }
 
-// Apply carries out one transition.
-func (t Task) Apply(e TaskEvent, c Clock) (Task, []effects.Effect) {
-	if create, ok := e.(TaskCreate); ok {
-		return t.create(create, c)
-	}
-	if t.ID == uuid.Nil {
-		return t, t.refuse(e, effects.CodeNotFound, "task not found")
-	}
-	switch e := e.(type) {
-	case TaskStart:
-		if t.State.Type == TaskPending && !t.waits(isKill) {
-			return t.start(c)
-		}
-	case TaskDue:
-		return t.due(e, c)
-	case TaskHeartbeat:
-		if t.works() {
-			return t.heartbeat(e.bounded(), c)
-		}
-	case TaskRecover:
-		if t.works() {
-			return t.recover(e, c)
-		}
-	case TaskComplete:
-		if t.works() {
-			return t.complete(e, c)
-		}
-	case TaskFail:
-		if t.works() {
-			return t.fail(boundedReason(e.Error, "failed without a reason"), c)
-		}
-	case TaskCancel:
-		if t.works() || t.State.Type == TaskPending {
-			return t.finish(TaskResult{Type: TaskCancelled, Reason: boundedReason(e.Reason, "cancelled")}, c)
-		}
-	case TaskInput:
-		if t.works() {
-			return t.input(e, c)
-		}
-	case TaskExpire:
-		if t.State.Type == TaskDone && len(t.Asked.Open) == 0 {
-			return Task{}, nil
-		}
-	case EffectDone:
-		return t.effectDone(e, c)
-	case EffectFailed:
-		return t.effectFailed(e, c)
-	case EffectInterrupted:
-		return t.effectInterrupted(e, c)
-	case EffectHandedBack:
-		return t.effectHandedBack(e, c)
-	case TaskCreate:
-	}
-	doing := ""
-	if t.waits(isKill) {
-		doing = ", and its session is being ended"
-	}
-	return t, t.refuse(e, effects.CodeConflict, fmt.Sprintf("task %s is %s%s: it cannot take %q", t.ID, t.State.Type, doing, e.EventType()))
+// taskTransition is the application of one event to a task.
+type taskTransition struct {
+	transition
+	Task
+	event Event
 }
 
-// works reports whether the work was begun and has not ended.
-func (t Task) works() bool { return t.State.Type == TaskRunning || t.State.Type == TaskStuck }
+// Apply carries out one transition.
+func (t Task) Apply(e TaskEvent, c Clock) (Task, []effects.Effect) {
+	next := &taskTransition{transition{clock: c}, t, e}
+	create, creates := e.(TaskCreate)
+	switch {
+	case creates:
+		next.create(create)
+	case t.ID == uuid.Nil:
+		next.refuse(effects.CodeNotFound, "task not found")
+	default:
+		next.apply(e)
+	}
+	return concluded(t, next.Task, next.transition)
+}
+
+// apply is the table of 003: an event, the states that take it, and the function that
+// carries it out.
+func (t *taskTransition) apply(e TaskEvent) {
+	pending, works := t.State.Type == TaskPending, t.State.Type == TaskRunning || t.State.Type == TaskStuck
+	switch e := e.(type) {
+	case TaskStart:
+		if t.takes(pending && !t.awaits(isKill)) {
+			t.start()
+		}
+	case TaskDue:
+		t.due()
+	case TaskHeartbeat:
+		if t.takes(works) {
+			t.heartbeat(e.bounded())
+		}
+	case TaskRecover:
+		if t.takes(works) {
+			t.recover(e)
+		}
+	case TaskComplete:
+		if t.takes(works) {
+			t.complete(e)
+		}
+	case TaskFail:
+		if t.takes(works) {
+			t.fail(boundedReason(e.Error, "failed without a reason"))
+		}
+	case TaskCancel:
+		if t.takes(pending || works) {
+			t.endWith(TaskResult{Type: TaskCancelled, Reason: boundedReason(e.Reason, "cancelled")})
+		}
+	case TaskInput:
+		if t.takes(works) {
+			t.input(e)
+		}
+	case TaskExpire:
+		if t.takes(t.State.Type == TaskDone && len(t.Pending.Open) == 0) {
+			t.Task = Task{}
+		}
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		if !takeEffectAnswer(t, &t.Pending, e) {
+			t.refuse(effects.CodeConflict, "task %s is %s and does not wait for effect %d, which %q answers", t.ID, t.State.Type, answeredEffect(e), e.EventType())
+		}
+	case TaskCreate: // see Apply
+	}
+}
+
+// takes refuses the event if the task cannot take it in its state.
+func (t *taskTransition) takes(can bool) bool {
+	if !can {
+		doing := ""
+		if t.awaits(isKill) {
+			doing = ", and its session is being ended"
+		}
+		t.refuse(effects.CodeConflict, "task %s is %s%s: it cannot take %q", t.ID, t.State.Type, doing, t.event.EventType())
+	}
+	return can
+}
 
 // create: (absent) → pending, due at once.
-func (t Task) create(e TaskCreate, c Clock) (Task, []effects.Effect) {
+func (t *taskTransition) create(e TaskCreate) {
 	if t.ID != uuid.Nil {
-		return t, t.refuse(e, effects.CodeExists, fmt.Sprintf("id: task %s exists already", t.ID))
+		t.refuse(effects.CodeExists, "id: task %s exists already", t.ID)
+		return
 	}
-	spec := e.Spec.withDefaults()
+	spec, now := e.Spec.withDefaults(), t.clock.Now
+	t.Task = Task{TaskSpec: spec, State: TaskState{Type: TaskPending}, CreatedAt: now, UpdatedAt: now}
 	if err := spec.Validate(); err != nil {
-		return t, refused(effects.Ref{Kind: KindTask, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%s", err)
 	}
-	return Task{TaskSpec: spec, State: TaskState{Type: TaskPending}, CreatedAt: c.Now, UpdatedAt: c.Now}, nil
 }
 
 // start: pending → running, with a new session.
-func (t Task) start(c Clock) (Task, []effects.Effect) {
-	t.State = TaskState{Type: TaskRunning, StartedAt: c.Now}
-	t.LastHeartbeat, t.LastProgress, t.UpdatedAt = c.Now, c.Now, c.Now
+func (t *taskTransition) start() {
+	now := t.clock.Now
+	t.State = TaskState{Type: TaskRunning, StartedAt: now}
+	t.LastHeartbeat, t.LastProgress, t.UpdatedAt = now, now, now
 	t.Progress, t.Screen = "", ""
 	if t.PipelineID != uuid.Nil && t.Config.CheckpointIntervalMS > 0 {
-		t.CheckpointAt = laterMS(c.Now, t.Config.CheckpointIntervalMS)
+		t.CheckpointAt = laterMS(now, t.Config.CheckpointIntervalMS)
 	}
-	effs := []effects.Effect{t.announce("started", nil)}
-	if len(t.Command) == 0 {
-		return t, effs
+	t.announce("started", nil)
+	if len(t.Command) > 0 {
+		t.spawn()
 	}
-	t.SessionID, t.Spawned = sessionName(t.ID, t.Restarts), true
-	return t.ask(effects.Spawn{
-		N: t.Asked.next(), Session: t.SessionID, Workspace: t.Workspace, Command: t.Command, Env: t.Env, Input: t.Prompt,
-	}, effs)
 }
 
-// due does what the deadline is about.
-func (t Task) due(e TaskDue, c Clock) (Task, []effects.Effect) {
-	at := t.Deadline()
-	if at.IsZero() {
-		return t, t.refuse(e, effects.CodeConflict, fmt.Sprintf("task %s is %s: it waits for no time", t.ID, t.State.Type))
+// due is the table of a deadline that has come: the state, and what follows.
+func (t *taskTransition) due() {
+	now, at := t.clock.Now, t.Deadline()
+	switch {
+	case at.IsZero():
+		t.refuse(effects.CodeConflict, "task %s is %s: it waits for no time", t.ID, t.State.Type)
+		return
+	case at.After(now):
+		t.refuse(effects.CodeConflict, "task %s is due at %s, after %s", t.ID, at, now)
+		return
 	}
-	if at.After(c.Now) {
-		return t, t.refuse(e, effects.CodeConflict, fmt.Sprintf("task %s is due at %s, after %s", t.ID, at, c.Now))
-	}
-	if end := t.timeoutAt(); !end.IsZero() && !end.After(c.Now) {
-		return t.fail("timed out after "+lengthText(t.Config.TimeoutMS), c)
+	if end := t.timeoutAt(); !end.IsZero() && !end.After(now) {
+		t.fail("timed out after " + lengthText(t.Config.TimeoutMS))
+		return
 	}
 	switch t.State.Type {
 	case TaskPending:
-		return t.start(c)
+		t.start()
 	case TaskStuck:
-		return t.step(c)
+		t.recoverStuck()
 	case TaskRunning, TaskDone:
+		t.watch()
 	}
-	return t.watch(c)
 }
 
-// watch: running → stuck where heartbeats or progress are missing; and it is
+// watch: running → stuck if heartbeats or progress are missing; and it is
 // time for a checkpoint now and then.
-func (t Task) watch(c Clock) (Task, []effects.Effect) {
-	t.UpdatedAt = c.Now
-	var effs []effects.Effect
-	if !t.CheckpointAt.IsZero() && !t.CheckpointAt.After(c.Now) {
-		effs = append(effs, effects.Checkpoint{Pipeline: t.PipelineID, Message: t.report(c)})
-		t.CheckpointAt = laterMS(c.Now, t.Config.CheckpointIntervalMS)
+func (t *taskTransition) watch() {
+	now := t.clock.Now
+	t.UpdatedAt = now
+	if !t.CheckpointAt.IsZero() && !t.CheckpointAt.After(now) {
+		t.add(effects.Checkpoint{Pipeline: t.PipelineID, Message: t.report(now)})
+		t.CheckpointAt = laterMS(now, t.Config.CheckpointIntervalMS)
 	}
 	switch {
-	case t.waits(isSpawn):
-	case !t.heartbeatAt().After(c.Now):
-		return t.stuck(StuckReason{Type: StuckNoHeartbeat, LastSeen: t.LastHeartbeat}, effs, c)
-	case !t.progressAt().After(c.Now):
-		return t.stuck(StuckReason{Type: StuckNoProgress, DurationMS: betweenMS(t.LastProgress, c.Now)}, effs, c)
+	case t.awaits(isSpawn):
+	case !t.heartbeatAt().After(now):
+		t.becomeStuck(StuckReason{Type: StuckNoHeartbeat, LastSeen: t.LastHeartbeat})
+	case !t.progressAt().After(now):
+		t.becomeStuck(StuckReason{Type: StuckNoProgress, DurationMS: betweenMS(t.LastProgress, now)})
 	}
-	return t, effs
 }
 
 // report is what a checkpoint says.
-func (t Task) report(c Clock) string {
-	text := fmt.Sprintf("%s: running for %s, last progress %s ago", t.title(), lengthText(betweenMS(t.State.StartedAt, c.Now)), lengthText(betweenMS(t.LastProgress, c.Now)))
+func (t Task) report(now Time) string {
+	text := fmt.Sprintf("%s: running for %s, last progress %s ago", t.title(), lengthText(betweenMS(t.State.StartedAt, now)), lengthText(betweenMS(t.LastProgress, now)))
 	if t.Progress != "" {
 		text += ": " + t.Progress
 	}
 	return firstText(text)
 }
 
-// stuck: running → stuck. The first step of the recovery follows after an
+// becomeStuck: running → stuck. The first step of the recovery follows after an
 // interval, so that a task which only was slow can come back by itself.
-func (t Task) stuck(reason StuckReason, effs []effects.Effect, c Clock) (Task, []effects.Effect) {
-	t.State = TaskState{Type: TaskStuck, StartedAt: t.State.StartedAt, DetectedAt: c.Now, Reason: reason}
-	t.RecoverAt = laterMS(c.Now, t.Config.RecoveryIntervalMS)
-	t.UpdatedAt = c.Now
-	data, _ := json.Marshal(struct {
+func (t *taskTransition) becomeStuck(reason StuckReason) {
+	t.State = TaskState{Type: TaskStuck, StartedAt: t.State.StartedAt, DetectedAt: t.clock.Now, Reason: reason}
+	t.RecoverAt = laterMS(t.clock.Now, t.Config.RecoveryIntervalMS)
+	t.UpdatedAt = t.clock.Now
+	t.announce("stuck", announcementData(struct {
 		Reason StuckReason `json:"reason"`
-	}{reason}) // strings and numbers always encode
-	return t, append(effs, t.announce("stuck", data))
+	}{reason}))
 }
 
 // complete: running, stuck → done(success).
-func (t Task) complete(e TaskComplete, c Clock) (Task, []effects.Effect) {
+func (t *taskTransition) complete(e TaskComplete) {
 	output, err := boundedJSON("output", e.Output)
 	if err != nil {
-		return t, t.refuse(e, effects.CodeInvalid, err.Error())
+		t.refuse(effects.CodeInvalid, "%s", err)
+		return
 	}
-	return t.finish(TaskResult{Type: TaskSuccess, Output: output}, c)
+	t.endWith(TaskResult{Type: TaskSuccess, Output: output})
 }
 
 // fail: → done(failed).
-func (t Task) fail(reason string, c Clock) (Task, []effects.Effect) {
-	return t.finish(TaskResult{Type: TaskFailed, Error: reason}, c)
+func (t *taskTransition) fail(reason string) {
+	t.endWith(TaskResult{Type: TaskFailed, Error: reason})
 }
 
-// finish: → done. What was asked of the session is taken back, and the session
-// is killed; the answer to that is waited for beyond the end.
-func (t Task) finish(result TaskResult, c Clock) (Task, []effects.Effect) {
-	t, effs := t.endSession()
+// endWith: → done. What was asked of the session is taken back, and the session
+// is killed; the answer to that is waited for beyond the end. Bus and owner are told.
+func (t *taskTransition) endWith(result TaskResult) {
+	t.endSession()
 	t.State = TaskState{Type: TaskDone, Result: result}
 	t.RecoverAt, t.CheckpointAt, t.Nudged = 0, 0, false
-	t.UpdatedAt, t.FinishedAt = c.Now, c.Now
+	t.UpdatedAt, t.FinishedAt = t.clock.Now, t.clock.Now
+	ended := ChildEnded{Child: t.Ref()}
 	switch result.Type {
 	case TaskSuccess:
-		effs = append(effs, t.announce("complete", nil))
-		return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildSucceeded, Result: result.Output})...)
+		ended.Outcome, ended.Result = ChildSucceeded, result.Output
+		t.announce("complete", nil)
 	case TaskCancelled:
-		effs = append(effs, t.announce("cancelled", announcementTexts("reason", result.Reason)))
-		return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildCancelled, Reason: result.Reason})...)
+		ended.Outcome, ended.Reason = ChildCancelled, result.Reason
+		t.announce("cancelled", announcementTexts("reason", result.Reason))
 	case TaskFailed:
+		ended.Outcome, ended.Reason = ChildFailed, result.Error
+		t.announce("failed", announcementTexts("error", result.Error))
 	}
-	effs = append(effs, t.announce("failed", announcementTexts("error", result.Error)))
-	return t, append(effs, t.Owner.ended(ChildEnded{Child: t.Ref(), Outcome: ChildFailed, Reason: result.Error})...)
+	t.add(t.Owner.ended(ended)...)
 }
 
 // announce says something of the task on the bus.
-func (t Task) announce(action string, data json.RawMessage) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "task", Action: action},
-		Source: effects.EventSource{Component: "task", ID: t.ID},
-		Data:   data,
-	}}
+func (t *taskTransition) announce(action string, data json.RawMessage) {
+	t.transition.announce("task", "task", action, t.ID, data)
+}
+
+func (t *taskTransition) refuse(code effects.Code, format string, args ...any) {
+	t.transition.refuse(effects.Ref{Kind: KindTask, ID: t.ID}, t.event, code, format, args...)
 }
 
 // title names the task to a reader.
@@ -383,12 +403,12 @@ func (t Task) Deadline() Time {
 	}
 	switch t.State.Type {
 	case TaskPending:
-		if !t.waits(isKill) {
+		if !t.awaits(isKill) {
 			sooner(t.UpdatedAt)
 		}
 		return at
 	case TaskRunning:
-		if !t.waits(isSpawn) { // no session yet: nothing to hear of
+		if !t.awaits(isSpawn) { // no session yet: nothing to hear of
 			sooner(t.heartbeatAt())
 			sooner(t.progressAt())
 		}
@@ -421,8 +441,4 @@ func (t Task) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
 func (t Task) apply(e Event, c Clock) (State, []effects.Effect) {
 	return applyOwn[Task, TaskEvent](t, "a task", e, c)
-}
-
-func (t Task) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindTask, ID: t.ID}, e, code, reason)
 }

@@ -63,7 +63,7 @@ var _ = register(core.KindTask, kit{
 			}
 			return unless(a.Deadline().IsZero() || a.Deadline() > s.clock.Now, "due at %s, at %s", a.Deadline(), s.clock.Now)
 		}),
-		on("A session is spawned only where the one before it was killed.", func(s step, b, a core.Task) string {
+		on("A session is spawned only if the one before it was killed.", func(s step, b, a core.Task) string {
 			for _, e := range outers[effects.Spawn](s.effs) {
 				again := len(outers[effects.Spawn](waitedFor(b))) == 1 && e.Session == b.SessionID // of one that was not begun, or is not known to be
 				if !again && (b.Spawned || len(outers[effects.Kill](waitedFor(b))) > 0 || e.Session == b.SessionID) {
@@ -72,7 +72,7 @@ var _ = register(core.KindTask, kit{
 			}
 			return ""
 		}),
-		on("Where it enters done, a session that may live is killed.", func(s step, b, a core.Task) string {
+		on("When it enters done, a session that may live is killed.", func(s step, b, a core.Task) string {
 			if a.State.Type != core.TaskDone || b.State.Type == core.TaskDone || !a.Spawned {
 				return ""
 			}
@@ -83,7 +83,7 @@ var _ = register(core.KindTask, kit{
 			if !exists(a) {
 				return unless(len(waitedFor(b)) == 0, "%v is lost", waitedFor(b))
 			}
-			return numbered(s, b.Asked, a.Asked, 4+core.MaxOpenInputs)
+			return numbered(s, b.Pending, a.Pending, 4+core.MaxOpenInputs)
 		}),
 		on("Without a command nothing is asked of a session.", func(s step, _, a core.Task) string {
 			return unless(len(a.Command) > 0 || len(waitedFor(a)) == 0 && len(outers[effects.Outer](s.effs)) == 0, "%v", s.effs)
@@ -359,7 +359,7 @@ func hostileTask(t *rapid.T) core.State {
 		},
 		LastHeartbeat: drawTime(t, c), LastProgress: drawTime(t, c), RecoverAt: drawTime(t, c), CheckpointAt: drawTime(t, c),
 		RecoveryAttempts: count("attempts"), Restarts: count("restarts"), Repeats: count("repeats"),
-		Nudged: rapid.Bool().Draw(t, "nudged"), Spawned: rapid.Bool().Draw(t, "spawned"), Asked: drawAsked(t),
+		Nudged: rapid.Bool().Draw(t, "nudged"), Spawned: rapid.Bool().Draw(t, "spawned"), Pending: drawAsked(t),
 		CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
 	}
 }

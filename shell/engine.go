@@ -29,10 +29,6 @@ type (
 	Refusal = effects.Refused
 	// Subscription receives events of the bus, see [Engine.Subscribe].
 	Subscription = engine.Subscription
-	// Clock is where time enters the engine. [SystemClock] is the real one.
-	Clock = engine.Clock
-	// SystemClock is the machine's clock.
-	SystemClock = engine.SystemClock
 )
 
 // Engine is the loop around the core: it takes events, applies the machines,
@@ -49,25 +45,6 @@ type Engine struct {
 	loop   *engine.Engine
 	takes  takers
 	counts counts
-}
-
-// New makes an engine. It touches the store only once Run is called.
-func New(o Options) (*Engine, error) {
-	o, generic, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{o: o, log: o.Logger, store: o.Store}
-	e.takes.init()
-	e.counts.init()
-	generic.Hooks = engine.Hooks{
-		Procedure: e.procedure, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe,
-	}
-	if o.Sessions != nil {
-		generic.Hooks.Beside = e.watchSessions
-	}
-	e.loop, err = engine.New(generic)
-	return e, err
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up

@@ -157,7 +157,7 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 				got := runOf(t, e, run)
 				assert.Equal(t, core.OrchestratorCompleted, got.State, "%s", got.Error)
 				assert.Zero(t, c.podCount(), "nothing is left behind")
-				assert.Empty(t, got.Asked.Open)
+				assert.Empty(t, got.Pending.Open)
 				job, err := e.Jobs().Get(bg(), tenant, "nightly")
 				require.NoError(t, err)
 				for _, a := range job.Active {

@@ -43,6 +43,9 @@ func (e *Engine) interpret(ctx context.Context, o engine.OuterEffect) (result js
 	if !ok {
 		return nil, Permanent(fmt.Errorf("no interpreter of %q is configured", o.Lane))
 	}
+	if i, ok := i.(StateInterpreter); ok {
+		return i.CarryFor(ctx, o.State, o.Effect)
+	}
 	return i.Carry(ctx, ref, o.Effect)
 }
 

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -29,34 +28,16 @@ type observer struct {
 	tally  func(s *counts, ev effects.Event)              // counts what it announces
 }
 
-// observers is the table of machines that are observed.
-var observers = [...]observer{
-	actionObserver, recurringObserver,
-	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, systemObserver,
-	jobObserver, runObserver, schedulerObserver,
-}
-
-// observersBy gives the observers by what names them.
-func observersBy[K comparable](key func(o observer) K) map[K]observer {
-	var none K
-	out := make(map[K]observer)
-	for _, o := range observers {
-		if k := key(o); k != none {
-			out[k] = o
-		}
-	}
-	return out
-}
-
-var (
-	observersByKind     = observersBy(func(o observer) effects.Kind { return o.kind })
-	observersByCategory = observersBy(func(o observer) string { return o.category })
-)
-
 // line is a line of the log.
 type line struct {
 	name  string
 	level slog.Level
+}
+
+// runMoment is where a run is at one of the events of a batch.
+type runMoment struct {
+	state   core.OrchestratorStatus
+	attempt uint32
 }
 
 // commit is a batch that is durable, while it is being observed.
@@ -79,45 +60,6 @@ func (c *commit) stateAt(kind effects.Kind, id uuid.UUID) core.State {
 		return nil
 	}
 	return s
-}
-
-// observe counts and logs what a batch has made true.
-func (e *Engine) observe(committed engine.Committed) {
-	c := &commit{Committed: committed}
-	e.counts.count(c)
-	for _, ev := range c.Events {
-		o := observersByCategory[ev.Kind.Category]
-		if o.event != nil {
-			o.event(e, c, ev)
-		}
-		if l, ok := o.lines[ev.Kind.Action]; ok {
-			e.logLine(c, ev, l)
-		}
-	}
-	for _, ch := range c.Changes {
-		if o := observersByKind[ch.Ref.Kind]; o.change != nil {
-			o.change(e, c, ch)
-		}
-	}
-}
-
-// logLine writes the line of an event.
-func (e *Engine) logLine(c *commit, ev effects.Event, l line) {
-	ctx := context.Background()
-	if !e.log.Enabled(ctx, l.level) {
-		return
-	}
-	attrs := make([]slog.Attr, 0, 8)
-	if ev.Source.ID != uuid.Nil {
-		attrs = append(attrs, slog.String(ev.Source.Component+"_id", ev.Source.ID.String()))
-	}
-	ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
-	if s, err := c.State(ref); err == nil && s != nil {
-		if of := observersByKind[ref.Kind].attrs; of != nil {
-			attrs = append(attrs, of(s)...)
-		}
-	}
-	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are those of the observers
 }
 
 // scopeAttrs say whose a machine is, and what it is called.

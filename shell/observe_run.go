@@ -43,12 +43,6 @@ var runLines = map[string]line{
 	"metrics":             {"run.metrics", slog.LevelDebug},
 }
 
-// runMoment is where a run is at one of the events of a batch.
-type runMoment struct {
-	state   core.OrchestratorStatus
-	attempt uint32
-}
-
 // moment is where a run is at the present event of the batch: a line says the state
 // at its event, not that in which the batch leaves the run.
 func (c *commit) moment(run uuid.UUID) runMoment {

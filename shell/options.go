@@ -1,10 +1,7 @@
 package shell
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -80,45 +77,20 @@ type Options struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// generic gives the options that are the loop's own.
-func (o Options) generic() engine.Options {
-	return engine.Options{
-		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency,
-		TickRate: o.TickRate, StrictTick: o.StrictTick,
-		PacedEvery: o.RecurringCheckInterval, DisablePaced: o.DisableRecurring,
-		LeaseTTL: o.LeaseTTL, RecoverAfter: o.RecoverAfter, AbandonAfter: o.AbandonAfter, StopTimeout: o.StopTimeout,
-		Retention: map[core.RetentionClass]time.Duration{
-			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
-		},
-		JournalRetention: o.JournalRetention, MaxBatch: o.MaxBatch, Clock: o.Clock, Logger: o.Logger,
-	}
+// WebhookRoute binds a route of the webhook ingress to a tool (B4).
+type WebhookRoute struct {
+	Tool       string
+	ToolInput  []byte // JSON; empty: null
+	Label      string
+	ActionType string
+	Namespace  string
+	Tenant     string
+	Policy     core.RunPolicy
 }
 
-// withDefaults fills what is zero, and gives the loop's own options apart.
-func (o Options) withDefaults() (Options, engine.Options, error) {
-	generic := o.generic()
-	errs := generic.Fill()
-	if o.Store == nil {
-		return o, generic, errors.Join(errs...)
-	}
-	o.StopTimeout, o.Clock, o.Logger = generic.StopTimeout, generic.Clock, generic.Logger
-	fill := func(name string, d *time.Duration, def time.Duration) {
-		errs = append(errs, engine.FillDuration(name, d, def)...)
-	}
-	fill("DefaultTimeout", &o.DefaultTimeout, 0)
-	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
-	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
-	for name := range o.Tools {
-		if strings.HasPrefix(name, "@") {
-			errs = append(errs, fmt.Errorf("shell: Options.Tools[%q]: a name that begins with \"@\" is a lane's", name))
-		}
-	}
-	for route, w := range o.Webhooks {
-		if _, ok := o.Tools[w.Tool]; !ok {
-			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q] names the tool %q, which is not in Tools", route, w.Tool))
-		} else if err := w.validate(route); err != nil {
-			errs = append(errs, fmt.Errorf("shell: Options.Webhooks[%q]: %w", route, err))
-		}
-	}
-	return o, generic, errors.Join(errs...)
-}
+type (
+	// Clock is where time enters the engine. [SystemClock] is the real one.
+	Clock = engine.Clock
+	// SystemClock is the machine's clock.
+	SystemClock = engine.SystemClock
+)

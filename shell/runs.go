@@ -8,6 +8,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // Runs are the calls for the runs of jobs.
@@ -19,6 +20,21 @@ func (e *Engine) Runs() Runs { return Runs{e} }
 // Send gives an event to a run, and returns its state afterwards.
 func (r Runs) Send(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent) (core.Orchestrator, error) {
 	return sendTo[core.Orchestrator](ctx, r.e, runRef(run), ev)
+}
+
+// SendIf gives an event to a run for which allowed returns no error, and returns its
+// state afterwards. allowed is called by the loop with the state before the event, and
+// must be quick; the zero Orchestrator if there is no such run. Its error is returned.
+func (r Runs) SendIf(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent, allowed func(core.Orchestrator) error) (core.Orchestrator, error) {
+	ref := runRef(run)
+	s, err := r.e.loop.Do(ctx, engine.Request{
+		Inputs: []core.Input{input(ctx, ref, ev)}, Want: ref,
+		If: func(s core.State) error {
+			o, _ := s.(core.Orchestrator)
+			return allowed(o)
+		},
+	})
+	return as[core.Orchestrator](s, err)
 }
 
 // Get reads a run; [ErrNotFound] where there is none. [core.RunRef] gives its id

@@ -13,25 +13,6 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// SessionObserver looks at terminal sessions: the watcher turns what it sees
-// into the heartbeats of tasks.
-type SessionObserver interface {
-	// Observe tells of each of the sessions how it is. One that is not there is not
-	// alive. It must be safe for concurrent use.
-	Observe(ctx context.Context, sessions []string) ([]SessionObservation, error)
-}
-
-// SessionObservation is what was seen of a session.
-type SessionObservation struct {
-	Session  string
-	Alive    bool
-	ExitCode *int          // of one that ended, if known
-	Signal   string        // that ended it, if one did
-	IdleFor  time.Duration // since its screen last changed
-	Changed  bool          // since the last look
-	Tail     string        // the end of its screen
-}
-
 // watcher sends the heartbeats of the tasks whose sessions live on this machine.
 type watcher struct {
 	e    *Engine

@@ -2,121 +2,12 @@ package shell
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"maps"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
-
-// Histogram is a snapshot of a distribution of seconds.
-type Histogram = engine.Histogram
-
-// LatenessBuckets are the upper bounds, in seconds, of [Stats.Lateness].
-var LatenessBuckets = engine.LatenessBuckets
-
-// counts count what the observers see. All of it is in memory: it starts at zero with
-// the process, as counters of a metrics system do.
-type counts struct {
-	mu      sync.Mutex
-	ready   bool
-	actions actionCounts
-	events  map[effects.EventKind]uint64
-	phases  map[PhaseKey]Histogram
-	jobs    JobStats
-}
-
-// actionCounts are those of actions, and of what makes them.
-type actionCounts struct {
-	created, completed, failed, cancelled uint64
-	dispatched, recurringErrors           uint64 // of recurring actions
-	webhooks                              uint64
-}
-
-// init makes the counters, once.
-func (s *counts) init() {
-	if s.ready {
-		return
-	}
-	s.ready = true
-	s.events, s.phases = make(map[effects.EventKind]uint64), make(map[PhaseKey]Histogram)
-	s.jobs = JobStats{
-		Ended: make(map[core.OrchestratorStatus]uint64), Verdicts: make(map[core.Verdict]uint64),
-		Total: make(map[core.OrchestratorStatus]Histogram),
-	}
-}
-
-// count notes what a batch has announced and changed.
-func (s *counts) count(c *commit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.init()
-	for _, ev := range c.Events {
-		if o := observersByCategory[ev.Kind.Category]; o.tally != nil {
-			o.tally(s, ev)
-		}
-		if !effects.ReservedCategory(ev.Kind.Category) {
-			ev.Kind = OtherEvents
-		}
-		s.events[ev.Kind]++
-	}
-	for _, ch := range c.Changes {
-		if o := observersByKind[ch.Ref.Kind]; o.count != nil {
-			o.count(s, ch.Before, ch.After)
-		}
-	}
-}
-
-// webhook notes that a raw webhook was stored.
-func (s *counts) webhook() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.actions.webhooks++
-}
-
-// ofActions copies the counters of actions.
-func (s *counts) ofActions() actionCounts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.actions
-}
-
-// observed adds one observation to a distribution by [PhaseBuckets].
-func observed(h Histogram, seconds float64) Histogram {
-	if h.Counts == nil {
-		h.Counts = make([]uint64, len(PhaseBuckets)+1)
-	}
-	i := 0
-	for i < len(PhaseBuckets) && seconds > PhaseBuckets[i] {
-		i++
-	}
-	h.Counts[i]++
-	h.Sum += max(seconds, 0)
-	return h
-}
-
-// cloned copies a distribution; one that has seen nothing has buckets, too.
-func cloned(h Histogram) Histogram {
-	if h.Counts == nil {
-		h.Counts = make([]uint64, len(PhaseBuckets)+1)
-	}
-	h.Counts = slices.Clone(h.Counts)
-	return h
-}
-
-// Stats is what the engine has counted since it was made, and the present
-// totals of the store.
-type Stats struct {
-	engine.Stats                         // of the loop
-	ActionsCreated, ActionsCompleted     uint64
-	ActionsFailed, ActionsCancelled      uint64
-	RecurringDispatched, RecurringErrors uint64 // C10
-	RecurringActive                      uint64 // C10: enabled now
-	Webhooks                             uint64 // raw webhooks stored
-	ActionsByStatus                      map[core.StatusType]uint64
-}
 
 // Stats reads the counters. It costs a short read transaction.
 func (e *Engine) Stats(ctx context.Context) (Stats, error) {
@@ -134,4 +25,78 @@ func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 		return err
 	})
 	return out, err
+}
+
+// JobStats reads the counters. It costs a short read transaction.
+func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
+	out := e.counts.jobStats()
+	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
+		if out.Jobs, err = tx.Count(core.KindJob, core.EnabledTerm(true)); err != nil {
+			return err
+		}
+		if out.JobsPaused, err = tx.Count(core.KindJob, core.EnabledTerm(false)); err != nil {
+			return err
+		}
+		if out.InCluster, err = tx.Count(core.KindOrchestrator, core.TermInCluster); err != nil {
+			return err
+		}
+		out.Runs, err = counted(tx, core.KindOrchestrator, core.OrchestratorStatuses()...)
+		return err
+	})
+	return out, err
+}
+
+// RunbookStats reads the counters. It costs a short read transaction.
+func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
+	out := RunbookStats{Phases: make(map[PhaseKey]Histogram)}
+	out.Events = e.counts.runbooks(out.Phases)
+	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
+		if out.Pipelines, err = counted(tx, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled); err != nil {
+			return err
+		}
+		if out.Tasks, err = counted(tx, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone); err != nil {
+			return err
+		}
+		out.Strategies, err = counted(tx, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
+		return err
+	})
+	return out, err
+}
+
+// counted reads how many machines of a kind have each status.
+func counted[T ~string](tx store.ReadTx, kind effects.Kind, statuses ...T) (map[T]uint64, error) {
+	out := make(map[T]uint64, len(statuses))
+	for _, st := range statuses {
+		n, err := tx.Count(kind, core.StatusTerm(core.StatusType(st)))
+		if err != nil {
+			return nil, err
+		}
+		out[st] = n
+	}
+	return out, nil
+}
+
+// jobStats copies the counters of jobs and runs.
+func (s *counts) jobStats() JobStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.init()
+	out := s.jobs
+	out.Ended, out.Verdicts = maps.Clone(out.Ended), maps.Clone(out.Verdicts)
+	out.PodStart, out.Execution = cloned(out.PodStart), cloned(out.Execution)
+	out.Total = make(map[core.OrchestratorStatus]Histogram, len(s.jobs.Total))
+	for state, h := range s.jobs.Total {
+		out.Total[state] = cloned(h)
+	}
+	return out
+}
+
+// runbooks copies the counters of runbooks: phases into those given.
+func (s *counts) runbooks(phases map[PhaseKey]Histogram) map[effects.EventKind]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, h := range s.phases {
+		phases[k] = cloned(h)
+	}
+	return maps.Clone(s.events)
 }

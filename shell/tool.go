@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 )
@@ -62,7 +64,7 @@ type Call struct {
 	IdempotencyKey string
 
 	log    *slog.Logger
-	engine *Engine
+	engine any // the *Engine that runs the tool, for tools of this package
 }
 
 // Logger gives the engine's logger with the action's id, tool and attempt.
@@ -105,4 +107,31 @@ func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 // An Interpreter must be safe for concurrent use.
 type Interpreter interface {
 	Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error)
+}
+
+// StateInterpreter is an [Interpreter] that needs the state of the machine: instead of
+// Carry, CarryFor is called, with the state as of the batch that handed the effect out.
+// An effect that was handed out before a crash comes with the state of now.
+type StateInterpreter interface {
+	Interpreter
+	CarryFor(ctx context.Context, s core.State, e effects.Outer) (json.RawMessage, error)
+}
+
+// SessionObserver looks at terminal sessions: the watcher turns what it sees
+// into the heartbeats of tasks.
+type SessionObserver interface {
+	// Observe tells of each of the sessions how it is. One that is not there is not
+	// alive. It must be safe for concurrent use.
+	Observe(ctx context.Context, sessions []string) ([]SessionObservation, error)
+}
+
+// SessionObservation is what was seen of a session.
+type SessionObservation struct {
+	Session  string
+	Alive    bool
+	ExitCode *int          // of one that ended, if known
+	Signal   string        // that ended it, if one did
+	IdleFor  time.Duration // since its screen last changed
+	Changed  bool          // since the last look
+	Tail     string        // the end of its screen
 }

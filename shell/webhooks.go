@@ -49,17 +49,6 @@ func (w Webhooks) Receive(ctx context.Context, route string, header map[string]s
 	return id, nil
 }
 
-// WebhookRoute binds a route of the webhook ingress to a tool (B4).
-type WebhookRoute struct {
-	Tool       string
-	ToolInput  []byte // JSON; empty: null
-	Label      string
-	ActionType string
-	Namespace  string
-	Tenant     string
-	Policy     core.RunPolicy
-}
-
 // validate makes sure that each request of the route can become an action:
 // what is acknowledged must not fail later.
 func (w WebhookRoute) validate(route string) error {

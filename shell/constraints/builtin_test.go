@@ -188,7 +188,7 @@ func TestConcurrentRunsAreThoseWithAPlaceInTheCluster(t *testing.T) {
 func active(w *world, job, tenant string) (list []core.ActiveRun) {
 	for _, run := range w.runs {
 		if run.JobID == job && run.Tenant == tenant && !run.State.Terminal() {
-			list = append(list, core.ActiveRun{Run: run.ID, RunID: run.RunID, Stage: core.StagePlaced})
+			list = append(list, core.ActiveRun{Run: run.ID, RunID: run.RunID, Stage: core.StageAdmitted})
 		}
 	}
 	return list

@@ -98,7 +98,7 @@ func (c *concurrent) ofJobs(ctx context.Context, in *Input) (n int, err error) {
 			return n, fmt.Errorf("read job %s: %w", clip.Text(id, maxQuoted), err)
 		}
 		for _, active := range job.Active {
-			if active.Stage != core.StagePlaced || active.Run == in.Run.ID {
+			if active.Stage != core.StageAdmitted || active.Run == in.Run.ID {
 				continue
 			}
 			run, err := in.Source.JobRun(ctx, active.Run)

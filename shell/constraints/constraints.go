@@ -227,6 +227,9 @@ func (c *Checker) Use(s Source) {
 	c.source = s
 }
 
+// UseEngine gives the Checker the engine that it reads from. A [jobs.Service] calls it.
+func (c *Checker) UseEngine(e *shell.Engine) { c.Use(EngineSource(e)) }
+
 func (c *Checker) engine() (Source, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -189,7 +189,7 @@ func (w *world) run(j *jobs.Job, scheduled core.Time, change func(*core.Orchestr
 	if !run.State.Terminal() {
 		known := w.jobs[j.ID]
 		known.JobSpec = *j
-		known.Active = append(known.Active, core.ActiveRun{Run: run.ID, RunID: run.RunID, ScheduledAt: scheduled, Stage: core.StagePlaced})
+		known.Active = append(known.Active, core.ActiveRun{Run: run.ID, RunID: run.RunID, ScheduledAt: scheduled, Stage: core.StageAdmitted})
 		w.jobs[j.ID] = known
 	}
 	return run

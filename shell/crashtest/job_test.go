@@ -79,11 +79,10 @@ func startJobs(ctx context.Context, dir string, o shell.Options) (*jobHost, erro
 	if err != nil {
 		return nil, err
 	}
-	s, err := jobs.New(jobs.Options{Runners: map[string]jobs.Runner{"local": r}, Logger: o.Logger})
+	s, err := jobs.Wire(&o, jobs.Options{Runners: map[string]jobs.Runner{"local": r}, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	o.Interpreters = s.Interpreters()
 	e, err := shell.New(o)
 	if err != nil {
 		return nil, err

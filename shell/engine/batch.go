@@ -194,10 +194,27 @@ func (b *batch) takeRequests() error {
 			}
 			b.replies[i].Err = err
 		default:
+			if err := b.allowed(r); err != nil {
+				b.replies[i].Err = err
+				continue
+			}
 			b.replies[i] = b.applyAll(r.Inputs)
 		}
 	}
 	return nil
+}
+
+// allowed asks the request whether it still holds. If the machine's record cannot be
+// read, the inputs say so.
+func (b *batch) allowed(r *request) error {
+	if r.If == nil {
+		return nil
+	}
+	s, err := b.fold.State(r.Want)
+	if err != nil {
+		return nil //nolint:nilerr // said above
+	}
+	return r.If(s)
 }
 
 // applyAll takes the inputs of a request, up to one that cannot be decided.

@@ -136,6 +136,10 @@ type Request struct {
 	// Inputs are the events, in their order. After one that cannot be decided the
 	// rest is left out.
 	Inputs []core.Input
+	// If, if there is one, looks at the state of the machine that is wanted, as it is
+	// before the inputs; nil: it does not exist. Its error is the answer, and the
+	// inputs are left out.
+	If func(core.State) error
 	// Want names the machine whose state the caller wants to see afterwards.
 	Want effects.Ref
 	// Webhook is a raw webhook to be stored; or

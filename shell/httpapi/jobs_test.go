@@ -267,7 +267,7 @@ func TestTheMetricsTellOfJobsAndTheirRuns(t *testing.T) {
 		run, err := uuid.Parse(a.do("POST", "/v1/jobs/"+job+"/trigger", nil).str("run"))
 		require.NoError(t, err)
 		awaitRun(t, a, run, func(o core.Orchestrator) bool {
-			return o.State == core.OrchestratorContainerCreating && len(o.Asked.Open) == 0
+			return o.State == core.OrchestratorContainerCreating && len(o.Pending.Open) == 0
 		})
 		_, err = a.engine.Runs().Send(t.Context(), run, core.PodRunning{})
 		require.NoError(t, err)

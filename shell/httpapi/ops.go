@@ -119,6 +119,8 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	return nil
 }
 
+// openapi.json is generated: its words stand in internal/openapi/api.yaml.
+//
 //go:generate go run ./internal/openapi/openapigen openapi.json
 
 //go:embed openapi.json

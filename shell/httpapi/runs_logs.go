@@ -163,7 +163,6 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 
 // logFailure words why there are no logs.
 func logFailure(err error, o core.Orchestrator, attempt uint32) error {
-	var lasting interface{ Permanent() bool }
 	switch {
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
 		hint := ""
@@ -178,7 +177,7 @@ func logFailure(err error, o core.Orchestrator, attempt uint32) error {
 		return unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: has expired")
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case errors.As(err, &lasting) && lasting.Permanent():
+	case shell.IsPermanent(err):
 		return &failure{status: http.StatusBadRequest, cause: err, text: "logs: " + oneLine(err.Error())}
 	}
 	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner could not give them: the daemon's log says why"}

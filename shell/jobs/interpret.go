@@ -27,7 +27,7 @@ func (s *Service) Interpreters() map[string]shell.Interpreter {
 
 type interpreter struct{ s *Service }
 
-// Carry implements [shell.Interpreter].
+// Carry implements [shell.Interpreter]: for a run whose state the caller has not got.
 func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	eng, err := i.s.engine(ctx)
 	if err != nil {
@@ -39,6 +39,18 @@ func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer
 	}
 	if err != nil {
 		return nil, err
+	}
+	return i.CarryFor(ctx, o, e)
+}
+
+// CarryFor implements [shell.StateInterpreter].
+func (i interpreter) CarryFor(ctx context.Context, run core.State, e effects.Outer) (json.RawMessage, error) {
+	if _, err := i.s.engine(ctx); err != nil {
+		return nil, err
+	}
+	o, ok := run.(core.Orchestrator)
+	if !ok {
+		return nil, shell.Permanent(fmt.Errorf("%s is no run of a job", run.Ref()))
 	}
 	switch e := e.(type) {
 	case effects.CheckConstraints:
@@ -83,7 +95,7 @@ func answered(a clusterAnswer, err error) (json.RawMessage, error) {
 
 // wanted reports whether an attempt is what the run is to have in its cluster.
 func wanted(o core.Orchestrator, attempt uint32) bool {
-	return o.InCluster && o.RetryAttempt == attempt && o.Leaving.To == "" &&
+	return o.InCluster && o.RetryAttempt == attempt && o.Exit.To == "" &&
 		(o.State == core.OrchestratorContainerCreating || o.State == core.OrchestratorRunning)
 }
 

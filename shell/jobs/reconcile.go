@@ -93,7 +93,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 		if s.mayHold(o, name) {
 			a := Attempt{Run: o.ID, N: o.RetryAttempt}
 			known[a] = true
-			if wanted(o, a.N) && len(o.Asked.Open) == 0 || o.Step == core.StepAdopted {
+			if wanted(o, a.N) && len(o.Pending.Open) == 0 || o.Step == core.StepAdopted {
 				created[a] = true
 			}
 		}
@@ -281,5 +281,5 @@ func (s *Service) runHasEnded(ctx context.Context, id uuid.UUID) bool {
 	if errors.Is(err, shell.ErrNotFound) {
 		return true
 	}
-	return err == nil && o.State.Terminal() && !o.InCluster && len(o.Asked.Open) == 0
+	return err == nil && o.State.Terminal() && !o.InCluster && len(o.Pending.Open) == 0
 }

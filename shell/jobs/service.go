@@ -28,7 +28,8 @@ type Options struct {
 	// where there is one. Runs that are under way are looked for with the one that is
 	// named now.
 	DefaultRunner string
-	// Checker evaluates constraints; nil: a job that has some is refused. Where it
+	// Checker evaluates constraints; nil: a job that has some is refused. If it has a
+	// method UseEngine(e *shell.Engine), Run gives it the engine. Where it
 	// has a method Validate(job *Job) error, that is asked before a job is applied;
 	// and where it has ValidateUnscoped(job *Job) error, that is asked instead while
 	// the job's namespace and tenant are not known: before an action is stored that
@@ -121,9 +122,8 @@ func namesOf(runners map[string]Runner) string {
 	return strings.Join(slices.Sorted(maps.Keys(runners)), ", ")
 }
 
-// Service carries out what all runs ask for. Make it with [New], give the engine its
-// Interpreters, then call Run beside [shell.Engine.Run]. It is safe for concurrent
-// use.
+// Service carries out what all runs ask for. Make it with [Wire], then call Run beside
+// [shell.Engine.Run]. It is safe for concurrent use.
 //
 // It has no goroutine for a run: some for each runner, and those of the effects
 // that are being carried out.
@@ -149,7 +149,28 @@ type logStore interface {
 	Log(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error)
 }
 
-// New makes a Service. The error names the option that cannot be right.
+// Wire makes a [Service] and enters it into the options of the engine that is to be
+// made: its interpreters, and, if the options name the tool [ToolName], the tool. Then
+// call Run beside [shell.Engine.Run].
+func Wire(engine *shell.Options, o Options) (*Service, error) {
+	s, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	interpreters := maps.Clone(engine.Interpreters)
+	if interpreters == nil {
+		interpreters = make(map[string]shell.Interpreter)
+	}
+	maps.Copy(interpreters, s.Interpreters())
+	engine.Interpreters = interpreters
+	if _, ok := engine.Tools[ToolName]; ok {
+		engine.Tools = maps.Clone(engine.Tools)
+		engine.Tools[ToolName] = s.Tool()
+	}
+	return s, nil
+}
+
+// New makes a Service; [Wire] also enters it into an engine's options. The error names the option that cannot be right.
 func New(o Options) (*Service, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -222,6 +243,9 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	s.e = e
 	if s.logs == nil {
 		s.logs = e.Runs()
+	}
+	if c, ok := s.o.Checker.(interface{ UseEngine(e *shell.Engine) }); ok {
+		c.UseEngine(e)
 	}
 	close(s.ready)
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))

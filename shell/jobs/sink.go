@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 )
@@ -105,17 +107,16 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 		k.s.log.Error("the runner observed an unknown phase", "runner", k.runner, "phase", string(o.Phase), "pod", o.Name())
 		return
 	}
-	if k.foreign(ctx, o) {
-		k.s.log.Debug("observation passed over: the run has another runner", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase))
-		return
-	}
 	var wait backoff
 	for {
-		run, err := k.s.e.Runs().Send(ctx, o.Run, ev)
+		run, err := k.s.e.Runs().SendIf(ctx, o.Run, ev, k.own)
 		var refused *shell.Refusal
 		switch {
 		case err == nil:
 			k.s.log.Debug("pod observed", append(attrs(run), "phase", string(o.Phase), "runner", k.runner)...)
+			return
+		case errors.Is(err, errForeign):
+			k.s.log.Debug("observation passed over: the run has another runner", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase))
 			return
 		case errors.As(err, &refused):
 			k.s.log.Debug("observation passed over", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase), "reason", refused.Reason)
@@ -130,11 +131,16 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 	}
 }
 
-// foreign reports whether the run has another runner, whose pod alone speaks for it:
-// this one's was left there when runners got other names, say, and goes as a stray.
-func (k *sink) foreign(ctx context.Context, o Observation) bool {
-	run, err := k.s.e.Runs().Get(ctx, o.Run)
-	return err == nil && !k.s.isOf(run, k.runner) // else the engine says what is wrong
+// errForeign: the run has another runner.
+var errForeign = errors.New("the run has another runner")
+
+// own refuses a run that has another runner, whose pod alone speaks for it: this one's
+// was left there when runners got other names, say, and goes as a stray.
+func (k *sink) own(run core.Orchestrator) error {
+	if run.ID != uuid.Nil && !k.s.isOf(run, k.runner) {
+		return errForeign
+	}
+	return nil
 }
 
 // eventOf is what a run is told of an observation; nil where the phase is unknown.

@@ -52,11 +52,6 @@ func compare(a, b core.Cursor) int {
 	return bytes.Compare(a.ID[:], b.ID[:])
 }
 
-// listed are the kinds whose list indexes a batch reads.
-func listed(kind effects.Kind) bool {
-	return kind == core.KindQueueItem || kind == core.KindQueueKey || kind == core.KindQueueDedup
-}
-
 // readFirst reads what the records that the journal touches were before it: the
 // earliest base has it.
 func (f *fold) readFirst() error {
@@ -71,7 +66,7 @@ func (f *fold) readFirst() error {
 				return nil // an earlier base has it, or the journal makes it
 			}
 			f.first[ref] = bytes.Clone(r.State)
-			if !listed(r.Kind) {
+			if !core.Scanned(r.Kind) {
 				return nil
 			}
 			s, err := core.DecodeState(r.Kind, r.State)
@@ -89,7 +84,7 @@ func (f *fold) readFirst() error {
 
 // place puts a record into the lists in which it stands.
 func (f *fold) place(ref effects.Ref, s core.State) {
-	if !listed(ref.Kind) {
+	if !core.Scanned(ref.Kind) {
 		return
 	}
 	for _, t := range s.Terms() {

@@ -146,24 +146,39 @@ func quarantine(t testing.TB, s *bolt.Store) (aside []store.Quarantined) {
 	return aside
 }
 
+// eachFlip opens a store for each byte of a value, with a bit of that byte flipped. test
+// sets the value aside; then the store is sound.
+func eachFlip(t *testing.T, bucket string, key []byte, test func(s *bolt.Store, at int, spoilt []byte)) {
+	t.Helper()
+	for at := 0; ; at++ {
+		path, end := kept(t, 3), false
+		var spoilt []byte
+		flipped(t, path, bucket, key, func(k, v []byte) ([]byte, []byte) {
+			if end = at == len(v); !end {
+				v = flip(v, 8*at)
+			}
+			spoilt = v
+			return k, v
+		})
+		if end {
+			return
+		}
+		s, err := bolt.Open(path, bolt.Options{NoSync: true})
+		require.NoError(t, err)
+		test(s, at, spoilt)
+		if at%16 == 0 {
+			sound, err := s.Check(ctx)
+			require.NoError(t, err)
+			require.Empty(t, sound)
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestAFlippedBitInAWebhookHidesNoOtherAndItsBytesAreKept(t *testing.T) {
 	id := testID(2)
 	for _, bucket := range []string{"webhooks", "webhooks-info"} {
-		for at := 0; ; at++ {
-			path, end := kept(t, 3), false
-			var spoilt []byte
-			flipped(t, path, bucket, id[:], func(k, v []byte) ([]byte, []byte) {
-				if end = at == len(v); !end {
-					v = flip(v, 8*at)
-				}
-				spoilt = v
-				return k, v
-			})
-			if end {
-				break
-			}
-			s, err := bolt.Open(path, bolt.Options{NoSync: true})
-			require.NoError(t, err)
+		eachFlip(t, bucket, id[:], func(s *bolt.Store, at int, spoilt []byte) {
 			require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
 				found, err := tx.Webhooks(2)
 				require.Len(t, found, 2, "%s byte %d", bucket, at)
@@ -182,13 +197,7 @@ func TestAFlippedBitInAWebhookHidesNoOtherAndItsBytesAreKept(t *testing.T) {
 			l := clean(t, s)
 			require.Empty(t, l.badWebhooks)
 			require.Len(t, l.webhooks, 2)
-			if at%16 == 0 {
-				sound, err := s.Check(ctx)
-				require.NoError(t, err)
-				require.Empty(t, sound)
-			}
-			require.NoError(t, s.Close())
-		}
+		})
 	}
 }
 
@@ -196,21 +205,7 @@ func TestAFlippedBitInAnOutboxEntryHidesNoOtherAndItsPlaceInTheLaneGoesWithIt(t 
 	for n := range uint32(2) { // one that waits, and one that was handed out
 		key := store.EffectKey{ID: testID(2), N: n}
 		raw := append(key.ID[:], 0, 0, 0, byte(n))
-		for at := 0; ; at++ {
-			path, end := kept(t, 3), false
-			var spoilt []byte
-			flipped(t, path, "outbox", raw, func(k, v []byte) ([]byte, []byte) {
-				if end = at == len(v); !end {
-					v = flip(v, 8*at)
-				}
-				spoilt = v
-				return k, v
-			})
-			if end {
-				break
-			}
-			s, err := bolt.Open(path, bolt.Options{NoSync: true})
-			require.NoError(t, err)
+		eachFlip(t, "outbox", raw, func(s *bolt.Store, at int, spoilt []byte) {
 			require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
 				visited := 0
 				errs := []error{tx.Outbox(func(store.OutboxEntry) error { visited++; return nil })}
@@ -242,13 +237,7 @@ func TestAFlippedBitInAnOutboxEntryHidesNoOtherAndItsPlaceInTheLaneGoesWithIt(t 
 			require.Empty(t, l.badOutbox)
 			require.Len(t, l.outbox, 5)
 			require.Len(t, l.waiting, int(2+n))
-			if at%16 == 0 {
-				sound, err := s.Check(ctx)
-				require.NoError(t, err)
-				require.Empty(t, sound)
-			}
-			require.NoError(t, s.Close())
-		}
+		})
 	}
 }
 

@@ -56,18 +56,19 @@ func serve(ctx context.Context, s settings, log *slog.Logger, ready func(orrery)
 		return err
 	}
 	hooks := gates{folder: s.Gates}
-	service, err := jobs.New(jobs.Options{
+	o := shell.Options{
+		Store: db, Logger: log,
+		// Another process's claim is waited for after it was killed.
+		LeaseTTL: 2 * time.Second, RecoverAfter: 3 * time.Second, TickRate: time.Second, StopTimeout: time.Second,
+	}
+	service, err := jobs.Wire(&o, jobs.Options{
 		Runners: map[string]jobs.Runner{"kubernetes": hanging{runner, hooks}}, Checker: hooks, Actions: hooks,
 		HeartbeatInterval: s.Heartbeat, MaxMissed: s.MaxMissed, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
-	engine, err := shell.New(shell.Options{
-		Store: db, Logger: log, Interpreters: service.Interpreters(),
-		// Another process's claim is waited for after it was killed.
-		LeaseTTL: 2 * time.Second, RecoverAfter: 3 * time.Second, TickRate: time.Second, StopTimeout: time.Second,
-	})
+	engine, err := shell.New(o)
 	if err != nil {
 		return err
 	}

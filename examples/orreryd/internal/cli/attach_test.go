@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheDaemonSaysHowASessionIsJoinedAndWarnsWhereThatCannotBe(t *testing.T) {
-	programs(t, "tmux")
+	requirePrograms(t, "tmux")
 	args := []string{"orchestrate", "--listen", "127.0.0.1:0", "--db", database(t), "--workspace", t.TempDir()}
 	p := begin(t, nil, args...)
 	assert.Regexp(t, `attach=".*tmux -L \S+ attach-session -t \S*SESSION`, await(t, p.errs, "msg=sessions"))

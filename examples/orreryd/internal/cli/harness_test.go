@@ -241,6 +241,20 @@ func database(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "orrery.db")
 }
 
+// requirePrograms skips a test if a program is missing, and fails it if the environment
+// promises the programs, as the gate does.
+func requirePrograms(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			if os.Getenv("ORRERY_REQUIRE_PROGRAMS") != "" {
+				require.NoError(t, err)
+			}
+			t.Skipf("this test needs %s: %v", name, err)
+		}
+	}
+}
+
 var (
 	anID   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	aStamp = regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`)

@@ -17,18 +17,6 @@ import (
 	"github.com/orrery-go/orrery/core"
 )
 
-// programs skips a test where a program is missing, and fails it where it must be
-// there, as in the gate.
-func programs(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			require.Emptyf(t, os.Getenv("ORRERY_REQUIRE_PROGRAMS"), "%s is not installed", name)
-			t.Skipf("%s is not installed", name)
-		}
-	}
-}
-
 // ownTmux gives the test's daemons a place of their own for tmux's sockets, and ends
 // what is left there.
 func ownTmux(t *testing.T) {
@@ -50,7 +38,7 @@ func ownTmux(t *testing.T) {
 // fast-forward, a diverged one by rebase, a conflicting one with the help of an
 // agent in a real terminal session. Before each approval the daemon is killed.
 func TestTheRunbookExampleMergesEachBranchInItsWayAlsoWhenTheDaemonIsKilled(t *testing.T) { // D10
-	programs(t, "git", "tmux")
+	requirePrograms(t, "git", "tmux")
 	ownTmux(t)
 	dir := t.TempDir()
 	for _, name := range []string{"release.toml", "prepare.sh", "agent.sh"} {

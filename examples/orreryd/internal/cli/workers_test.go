@@ -24,20 +24,6 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// requirePrograms skips a test that needs programs which are not there; where the
-// environment promises them, that is a failure.
-func requirePrograms(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			if os.Getenv("ORRERY_REQUIRE_PROGRAMS") != "" {
-				require.NoError(t, err)
-			}
-			t.Skipf("this test needs %s: %v", name, err)
-		}
-	}
-}
-
 // hire starts a worker as a process group of its own.
 func hire(t *testing.T, p *process, name string, args ...string) *exec.Cmd {
 	t.Helper()

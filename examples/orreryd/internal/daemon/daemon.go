@@ -79,10 +79,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 	if err != nil {
 		return nil, err
 	}
-	if err := d.runJobs(interpreters); err != nil {
-		return nil, err
-	}
-	d.engine, err = shell.New(shell.Options{
+	o := shell.Options{
 		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
 		Interpreters: interpreters, Sessions: d.observer(), WatchEvery: config.Seconds(c.Sessions.WatchSeconds),
 		DefaultConcurrency:     c.Engine.DefaultConcurrency,
@@ -99,11 +96,13 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		JournalRetention:       config.Days(c.Retention.JournalDays),
 		MaxBatch:               c.Engine.MaxBatch,
 		Logger:                 log,
-	})
-	if err != nil {
+	}
+	if err := d.runJobs(&o); err != nil {
 		return nil, err
 	}
-	d.checker.Use(constraints.EngineSource(d.engine))
+	if d.engine, err = shell.New(o); err != nil {
+		return nil, err
+	}
 	d.api, err = newAPI(d.listener, c, d, log)
 	return d, err
 }

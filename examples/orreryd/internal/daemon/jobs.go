@@ -16,9 +16,9 @@ import (
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
-// runJobs makes the service of jobs, and adds it to the interpreters and tools. The engine
-// is made after it.
-func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
+// runJobs makes what carries out the runs of jobs, and enters it into the options of
+// the engine: before that is made.
+func (d *daemon) runJobs(engine *shell.Options) error {
 	keys, err := d.c.Jobs.SigningKeys()
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	if err != nil {
 		return err
 	}
-	tell, _ := interpreters[effects.LaneNotify].(*notify.Interpreter)
+	tell, _ := engine.Interpreters[effects.LaneNotify].(*notify.Interpreter)
 	d.checker, err = constraints.New(constraints.Options{
 		Tools: d.hookTools(), Client: client, Secrets: keys,
 		Notify: func(ctx context.Context, n effects.Notify) error {
@@ -55,14 +55,10 @@ func (d *daemon) runJobs(interpreters map[string]shell.Interpreter) error {
 	if feed.Metrics != nil {
 		o.Stats = feed
 	}
-	d.jobs, err = jobs.New(o)
-	if err != nil {
+	if d.jobs, err = jobs.Wire(engine, o); err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
-	maps.Copy(interpreters, d.jobs.Interpreters())
-	if _, ok := d.tools[jobs.ToolName]; ok {
-		d.tools[jobs.ToolName] = d.jobs.Tool()
-	}
+	d.tools = engine.Tools
 	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(d.runners)), ", "), "default", j.DefaultRunner)
 	return nil
 }

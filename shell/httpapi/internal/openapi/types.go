@@ -71,7 +71,7 @@ var Types = func() map[string]reflect.Type {
 		"RetryConfig":       reflect.TypeFor[core.RetryConfig](),
 		"Run":               reflect.TypeFor[core.Orchestrator](),
 		"RunDecision":       reflect.TypeFor[core.Decision](),
-		"RunLeaving":        reflect.TypeFor[core.Leaving](),
+		"RunLeaving":        reflect.TypeFor[core.RunExit](),
 		"RunLogs":           reflect.TypeFor[core.RunLogs](),
 		"RunMetrics":        reflect.TypeFor[core.OrchestratorMetrics](),
 		"RunPolicy":         reflect.TypeFor[core.RunPolicy](),

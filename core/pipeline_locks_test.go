@@ -99,8 +99,7 @@ func TestALockThatCannotBeHadIsAFailureOfItsPhaseAlone(t *testing.T) {
 	def := underLocks()
 	def.Phases[1].IgnoreFailure = true
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, _ = p.Apply(core.Granted{N: 1, Token: 5}, clock)
 	refused, _ := p.Apply(core.ChildEnded{N: 2, Outcome: core.ChildRefused, Reason: "too many wait"}, clock)
 	assert.Equal(t, "work", refused.Phase.Name)
@@ -174,8 +173,7 @@ func TestASignalThatCameEarlyIsThereStillAfterARetry(t *testing.T) {
 	assert.Equal(t, "7", string(p.Context["go"]))
 
 	for _, end := range []core.PipelineEvent{core.PipelineCancel{}, core.PhaseFailed{Phase: "build", Permanent: true}} {
-		p, _ = core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-		p, _ = p.Apply(core.PipelineDue{}, clock)
+		p = begunPipeline(def, clock)
 		p, _ = p.Apply(core.PipelineSignal{Name: "go"}, clock)
 		p, _ = p.Apply(end, clock)
 		assert.Empty(t, p.Signals, "nothing takes it any more")
@@ -233,8 +231,7 @@ func TestAConditionOnWhatIsNotThereEqualsNothingNotEvenNull(t *testing.T) {
 func TestARejectionIsNotAskedForAgainByItself(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, effs := p.Apply(core.PipelineApprove{Phase: "ask", By: "ann", Comment: "not on a Friday"}, clock)
 	require.Nil(t, refusal(effs))
 	assert.Equal(t, core.Phase{Type: core.PhaseFailure, Name: "ask", Error: "rejected by ann: not on a Friday", Recoverable: true}, p.Phase)
@@ -246,8 +243,7 @@ func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
 	def.Phases[1].OnFailure = "last"
 	def.Phases = append(def.Phases, core.PhaseDef{Name: "more", Manual: &core.ManualPhase{}}, core.PhaseDef{Name: "last", Manual: &core.ManualPhase{}})
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, _ = p.Apply(core.PhaseFailed{Phase: "build", Error: "no"}, clock)
 	require.Equal(t, "ship", p.Phase.Name)
 	p, _ = p.Apply(core.PhaseFailed{Phase: "ship", Error: "neither"}, clock)
@@ -257,8 +253,7 @@ func TestAWayAroundIsNotTakenWhileCleaningUp(t *testing.T) {
 func TestAManualPhaseIsEndedInItsPresentAttemptAlone(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "look", Manual: &core.ManualPhase{}, Retry: core.Retry{MaxAttempts: 3}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, _ = p.Apply(core.PhaseFailed{Phase: "look", Attempt: 1, Error: "no"}, clock)
 	clock.Now = p.Deadline()
 	p, _ = p.Apply(core.PipelineDue{}, clock)
@@ -290,8 +285,7 @@ func TestAFailureThatNoRetryHelpsIsNotTriedAgainAndStaysSoAfterCleaningUp(t *tes
 	def := manualDef()
 	def.OnFailure, def.Phases[0].Retry, def.TimeoutMS = "ship", core.Retry{MaxAttempts: 3}, 60_000
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	for permanent, recoverable := range map[bool]bool{true: false, false: true} {
 		failed := p
 		for range 3 {
@@ -317,8 +311,7 @@ func TestAFailureThatNoRetryHelpsIsNotTriedAgainAndStaysSoAfterCleaningUp(t *tes
 func TestAWaitThatIsLongerThanItsTimeLimitFails(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "wait", Wait: &core.WaitPhase{ForMS: 5000}, TimeoutMS: 1000}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	clock.Now = p.Deadline()
 	assert.Equal(t, start.Add(time.Second), clock.Now)
 	p, _ = p.Apply(core.PipelineDue{}, clock)
@@ -329,8 +322,7 @@ func TestAWaitThatIsLongerThanItsTimeLimitFails(t *testing.T) {
 func TestTheNotificationOfAnApprovalThatWasNotBegunIsAskedForAgain(t *testing.T) {
 	def := core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{Message: "ship?", Notify: true}}}}
 	clock := core.Clock{Now: start}
-	p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, clock)
-	p, _ = p.Apply(core.PipelineDue{}, clock)
+	p := begunPipeline(def, clock)
 	p, effs := p.Apply(core.EffectHandedBack{N: 1}, clock)
 	require.Len(t, effs, 1)
 	notify := effs[0].(effects.Notify)

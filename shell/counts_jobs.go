@@ -1,11 +1,7 @@
 package shell
 
 import (
-	"context"
-	"maps"
-
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/store"
 )
 
 // JobStats is what the engine has counted of jobs and their runs since it was
@@ -38,38 +34,4 @@ type JobStats struct {
 	PodStart  Histogram                             // from the creation of a pod until it runs (004 PodStartLatency)
 	Execution Histogram                             // of pods, all attempts of a run together; of runs that had one
 	Total     map[core.OrchestratorStatus]Histogram // from the creation of a run to its end
-}
-
-// jobStats copies the counters of jobs and runs.
-func (s *counts) jobStats() JobStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.init()
-	out := s.jobs
-	out.Ended, out.Verdicts = maps.Clone(out.Ended), maps.Clone(out.Verdicts)
-	out.PodStart, out.Execution = cloned(out.PodStart), cloned(out.Execution)
-	out.Total = make(map[core.OrchestratorStatus]Histogram, len(s.jobs.Total))
-	for state, h := range s.jobs.Total {
-		out.Total[state] = cloned(h)
-	}
-	return out
-}
-
-// JobStats reads the counters. It costs a short read transaction.
-func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
-	out := e.counts.jobStats()
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		if out.Jobs, err = tx.Count(core.KindJob, core.EnabledTerm(true)); err != nil {
-			return err
-		}
-		if out.JobsPaused, err = tx.Count(core.KindJob, core.EnabledTerm(false)); err != nil {
-			return err
-		}
-		if out.InCluster, err = tx.Count(core.KindOrchestrator, core.TermInCluster); err != nil {
-			return err
-		}
-		out.Runs, err = counted(tx, core.KindOrchestrator, core.OrchestratorStatuses()...)
-		return err
-	})
-	return out, err
 }

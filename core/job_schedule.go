@@ -1,0 +1,130 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/orrery-go/orrery/core/schedule"
+)
+
+// clockWasWrong: see [maxClockLead].
+func (t *jobTransition) clockWasWrong() bool {
+	return t.LastDueAt.After(t.clock.Now.Add(maxClockLead))
+}
+
+// decidedUntil is the time until which a schedule that begins has no say: now, or, if
+// the clock went back, the latest time that has a verdict or is about to have one.
+// Runs that wait for their times do not count: their times are ahead.
+func (t *jobTransition) decidedUntil() Time {
+	until := t.clock.Now
+	if !t.clockWasWrong() {
+		until = max(until, t.LastVerdictAt)
+		for _, a := range t.Active {
+			if !a.Manual && a.Stage == StageAsked {
+				until = max(until, a.ScheduledAt)
+			}
+		}
+	}
+	return until
+}
+
+// schedule is the compiled schedule; nil if the job has none.
+func (j Job) schedule() (*schedule.Schedule, error) {
+	if j.compiled != nil {
+		return j.compiled, nil
+	}
+	return j.scheduleFrom(j.CreatedAt)
+}
+
+// reschedule begins a new schedule, and marks the runs that wait for times which it
+// does not have.
+func (t *jobTransition) reschedule() error {
+	until := t.decidedUntil()
+	t.LastDueAt = min(t.LastDueAt, until)
+	if err := t.scheduleNext(until); err != nil {
+		return err
+	}
+	t.Active = slices.Clone(t.Active)
+	for i, a := range t.Active {
+		t.Active[i].Dropped = a.Stage == StageWaiting && !a.Manual && !t.isTime(a.ScheduledAt)
+	}
+	return nil
+}
+
+// scheduleNext computes the next time after those that are decided.
+func (t *jobTransition) scheduleNext(decided Time) error {
+	s, err := t.schedule()
+	if err != nil {
+		return err
+	}
+	t.compiled, t.NextRunAt = s, 0
+	if s == nil || t.Paused {
+		return nil
+	}
+	next, ok := s.Next(max(decided, t.LastDueAt))
+	if !ok {
+		return fmt.Errorf("schedule: %q never fires after %s", clip(t.Schedule), decided)
+	}
+	t.NextRunAt = next
+	return nil
+}
+
+// isTime reports whether it is a time of the schedule.
+func (j Job) isTime(at Time) bool {
+	s, err := j.schedule()
+	if err != nil || s == nil {
+		return false
+	}
+	next, ok := s.Next(at - 1)
+	return ok && next == at
+}
+
+// makeScheduled makes the run of a time, unless an edit of the schedule has left one.
+func (t *jobTransition) makeScheduled(due Time) {
+	switch {
+	case t.hasRunAt(due):
+	case len(t.Active) >= MaxActiveRuns:
+		t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(t.Active)))
+	default:
+		t.makeRun(runOf(t.JobSpec, due, false))
+	}
+}
+
+func (j Job) hasRunAt(at Time) bool {
+	return slices.ContainsFunc(j.Active, func(a ActiveRun) bool { return a.ScheduledAt == at })
+}
+
+// missOverdue records the times that have come, and for which no run was made, when
+// the job is paused, deleted or gets another schedule: none will be.
+func (t *jobTransition) missOverdue(reason string) {
+	if t.Paused || t.NextRunAt.IsZero() || t.NextRunAt.After(t.clock.Now) {
+		return
+	}
+	s, err := t.schedule()
+	if err != nil || s == nil {
+		return // the job has no times
+	}
+	t.miss(s, t.NextRunAt, t.clock.Now, reason)
+	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
+}
+
+// miss records the times in [from, to] that have no run as one occurrence.
+func (t *jobTransition) miss(s *schedule.Schedule, from, to Time, reason string) {
+	n, first, last, capped := uint64(0), Time(0), Time(0), false
+	for at, ok := s.Next(from - 1); ok && !at.After(to); at, ok = s.Next(at) {
+		if capped = n == MaxMissedCounted; capped {
+			last = to // not a time of the schedule, but none after it was missed
+			break
+		}
+		if t.hasRunAt(at) { // which gets a verdict of its own
+			continue
+		}
+		if n == 0 {
+			first = at
+		}
+		n, last = n+1, at
+	}
+	if n > 0 {
+		t.record(Occurrence{DueAt: first, LastDueAt: last, Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason})
+	}
+}

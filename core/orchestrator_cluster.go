@@ -1,0 +1,98 @@
+package core
+
+import (
+	"encoding/json"
+	"math"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// RunLogs says what is kept of what the pod wrote.
+type RunLogs struct {
+	Stored    bool   `json:"stored"`
+	Bytes     int64  `json:"bytes"`     // kept
+	Dropped   int64  `json:"dropped"`   // from the middle
+	Error     string `json:"error"`     // why there are none
+	Truncated bool   `json:"truncated"` // some were dropped, as many as Dropped says, or more
+}
+
+// bounded cleans an answer: either there are logs, or it says why not.
+func (l RunLogs) bounded() RunLogs {
+	if !l.Stored {
+		return RunLogs{Error: boundedReason(l.Error, "none were stored")}
+	}
+	l.Bytes, l.Dropped, l.Error = max(l.Bytes, 0), max(l.Dropped, 0), firstText(l.Error)
+	return l
+}
+
+// clusterResult is what the effects that reach a cluster answer with.
+type clusterResult struct {
+	APICalls uint32  `json:"api_calls"` // calls of the Kubernetes API
+	Logs     RunLogs `json:"logs"`      // of FetchLogs
+}
+
+// clusterResult reads an answer, and counts the API calls that it tells of.
+func (t *orchestratorTransition) clusterResult(result json.RawMessage) clusterResult {
+	var r clusterResult
+	if err := json.Unmarshal(storedResult(result), &r); err != nil {
+		return clusterResult{}
+	}
+	t.Metrics.KubernetesAPICalls += min(r.APICalls, math.MaxUint32-t.Metrics.KubernetesAPICalls)
+	return r
+}
+
+// fetchLogs asks for what the pod wrote, if that is wanted and there may be some; then
+// what is in the cluster is deleted. A pod that still runs is asked for what it wrote
+// up to now: deleting it would take that along.
+func (t *orchestratorTransition) fetchLogs() {
+	ran := !t.ExecutionStartedAt.IsZero() || t.Pod.ExitCode != nil
+	if t.Config.Logs.Discard || t.Logs.Stored || t.Logs.Error != "" || !ran {
+		t.deletePod()
+		return
+	}
+	t.Step = StepLogs
+	t.ask(effects.FetchLogs{N: t.Pending.next(), Attempt: t.RetryAttempt})
+}
+
+// logsFetched notes what is kept of what the pod wrote, and why nothing is.
+func (t *orchestratorTransition) logsFetched(logs RunLogs) {
+	t.Logs = logs
+	t.deletePod()
+}
+
+// deletePod deletes what the attempt has in the cluster.
+func (t *orchestratorTransition) deletePod() {
+	t.Step = StepDeleting
+	t.ask(effects.DeleteRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
+}
+
+// deletionFailed tries it once more, a bounded number of times; then the run goes on
+// without.
+func (t *orchestratorTransition) deletionFailed(of effects.Outer, reason string, permanent bool) {
+	if !permanent && t.Repeats < MaxEffectRepeats {
+		t.Repeats++
+		t.reissue(&t.Pending, of)
+		return
+	}
+	t.announce("cleanup_failed", struct {
+		Error string `json:"error"`
+	}{reason})
+	t.podDeleted()
+}
+
+// podDeleted: nothing is left in the cluster. A run that ends goes on to its end, one
+// that is terminating to its post-execution constraints.
+func (t *orchestratorTransition) podDeleted() {
+	t.InCluster, t.Step, t.UpdatedAt = false, StepNone, t.clock.Now
+	switch {
+	case t.State.Terminal():
+		t.releaseLocks()
+	case t.Exit.To != "":
+		t.takeExit()
+	case len(t.Config.ConstraintConfig) == 0:
+		t.endAttempt()
+	default:
+		t.Step = StepChecking
+		t.ask(effects.CheckConstraints{N: t.Pending.next(), Phase: effects.CheckPost})
+	}
+}

@@ -1,0 +1,255 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Pod is what is known of a run's pod.
+type Pod struct {
+	Name       string `json:"name,omitempty"`
+	UID        string `json:"uid,omitempty"`
+	Node       string `json:"node,omitempty"`
+	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended
+	Message    string `json:"message,omitempty"` // in more words
+	ExitCode   *int32 `json:"exit_code,omitempty"`
+	StartedAt  Time   `json:"started_at"`  // as the cluster says
+	FinishedAt Time   `json:"finished_at"` // as the cluster says
+}
+
+// bounded cleans what the cluster says.
+func (p Pod) bounded() Pod {
+	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
+	p.Reason, p.Message = firstText(p.Reason), firstText(p.Message)
+	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
+		*t = min(max(*t, 0), effects.MaxTime)
+	}
+	return p
+}
+
+// why says why a pod waits, or ended.
+func (p Pod) why() string {
+	switch {
+	case p.Reason == "":
+		return p.Message
+	case p.Message == "":
+		return p.Reason
+	}
+	return firstText(p.Reason + ": " + p.Message)
+}
+
+// failure says how a pod that has ended failed; empty: it did not.
+func (p Pod) failure() string {
+	why := p.why()
+	switch {
+	case p.ExitCode == nil && why == "":
+		return "the pod ended without an exit code"
+	case p.ExitCode == nil:
+		return why
+	case *p.ExitCode == 0:
+		return ""
+	case why == "":
+		return fmt.Sprintf("exit code %d", *p.ExitCode)
+	}
+	return firstText(fmt.Sprintf("exit code %d: %s", *p.ExitCode, why))
+}
+
+// replacedBy reports whether it is another pod than the one that is known.
+func (p Pod) replacedBy(pod Pod) bool { return p.UID != "" && pod.UID != "" && p.UID != pod.UID }
+
+// A due event that comes later than lateDueMS says that nobody watched the pod
+// meanwhile: it may well have started or ended in time. The run waits spareMS to
+// hear of it, once.
+const (
+	lateDueMS = 10_000
+	spareMS   = 30_000
+)
+
+// spare puts the limit of a pod off, which nobody watched until now.
+func (t *orchestratorTransition) spare(at Time) bool {
+	watched := t.State == OrchestratorContainerCreating || t.State == OrchestratorRunning
+	if !watched || !t.SparedAt.IsZero() || betweenMS(at, t.clock.Now) <= lateDueMS {
+		return false
+	}
+	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now
+	return true
+}
+
+func (o Orchestrator) spared(at Time) Time {
+	if o.SparedAt.IsZero() {
+		return at
+	}
+	return max(at, laterMS(o.SparedAt, spareMS))
+}
+
+// createPod: → container_creating. Nothing is asked for in a cluster if the map has no
+// such edge.
+func (t *orchestratorTransition) createPod() {
+	if err := validateTransition(t.State, OrchestratorContainerCreating); err != nil {
+		t.fail(err.Error(), true)
+		return
+	}
+	t.to(OrchestratorContainerCreating)
+	t.CreationAskedAt, t.InCluster = t.clock.Now, true
+	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
+}
+
+// failPodStart: container_creating → failed or retrying: the pod did not start in time.
+func (t *orchestratorTransition) failPodStart() {
+	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
+	if why := t.Pod.why(); why != "" {
+		reason += ": " + why
+	}
+	t.fail(reason, false)
+}
+
+// awaitsPod reports whether the run waits for the pod of that attempt to start or to
+// end.
+func (t *orchestratorTransition) awaitsPod(attempt uint32) bool {
+	waits := t.State == OrchestratorContainerCreating || t.State == OrchestratorRunning
+	return waits && attempt == t.RetryAttempt && t.Exit.To == ""
+}
+
+// concernsPod reports whether the event is about the pod that the run waits for. If
+// another pod has replaced that one, the run has lost it; any other event is refused.
+func (t *orchestratorTransition) concernsPod(attempt uint32, pod Pod) bool {
+	switch {
+	case !t.awaitsPod(attempt):
+		t.refuseNow()
+	case t.Pod.replacedBy(pod):
+		t.podReplaced(pod)
+	default:
+		return true
+	}
+	return false
+}
+
+// podCreated notes what is known of a pod that does not run yet.
+func (t *orchestratorTransition) podCreated(e PodCreated) {
+	pod := e.Pod.bounded()
+	if !t.concernsPod(e.Attempt, pod) {
+		return
+	}
+	if t.State != OrchestratorContainerCreating || t.Pod == pod {
+		t.refuseNow()
+		return
+	}
+	t.Pod, t.UpdatedAt = pod, t.clock.Now
+}
+
+// podRunning: container_creating → running.
+func (t *orchestratorTransition) podRunning(e PodRunning) {
+	pod := e.Pod.bounded()
+	if !t.concernsPod(e.Attempt, pod) {
+		return
+	}
+	if t.State != OrchestratorContainerCreating {
+		t.refuseNow()
+		return
+	}
+	t.Pod = pod
+	t.startRunning()
+}
+
+// startRunning: container_creating → running. If the creation was not answered yet,
+// its answer decides nothing any more, but is waited for: it tells of its API calls.
+func (t *orchestratorTransition) startRunning() {
+	t.ExecutionStartedAt = t.clock.Now
+	t.Metrics.PodStartLatencyMS = betweenMS(t.CreationAskedAt, t.clock.Now)
+	t.to(OrchestratorRunning)
+	t.announceUpdate(updateStarted, "")
+}
+
+// podEnded: running → terminating. A pod that nobody saw running has run. Of one that
+// ends while it is deleted its exit code is noted.
+func (t *orchestratorTransition) podEnded(e PodEnded) {
+	pod := e.Pod.bounded()
+	awaited, replaced := t.awaitsPod(e.Attempt), t.Pod.replacedBy(pod)
+	switch {
+	case awaited && replaced:
+		t.podReplaced(pod)
+	case awaited:
+		t.Pod = pod
+		if t.State == OrchestratorContainerCreating {
+			t.startRunning()
+		}
+		t.terminate(t.Pod.failure())
+	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
+		t.Pod, t.UpdatedAt = pod, t.clock.Now
+	default:
+		t.refuseNow()
+	}
+}
+
+// podReplaced: the attempt's pod is gone, and the cluster has made another, which does
+// not count: an attempt is never run by two pods.
+func (t *orchestratorTransition) podReplaced(by Pod) {
+	t.losePod(firstText(fmt.Sprintf(
+		"the pod is gone, and the cluster has made another, %s, which is not followed: an attempt has one pod", by.Name)))
+}
+
+// podLost: the pod is gone, and nobody knows how it would have ended.
+func (t *orchestratorTransition) podLost(e PodLost) {
+	if !t.awaitsPod(e.Attempt) {
+		t.refuseNow()
+		return
+	}
+	t.losePod(boundedReason(e.Reason, "the pod is gone"))
+}
+
+// losePod: running → terminating; container_creating → failed or retrying.
+func (t *orchestratorTransition) losePod(reason string) {
+	t.Logs.Error = "the pod is gone"
+	if t.State == OrchestratorContainerCreating {
+		t.fail(reason, false)
+		return
+	}
+	t.terminate(reason)
+}
+
+// stopOverrun: running → terminating: the pod has run for longer than it may, and is
+// killed (R15).
+func (t *orchestratorTransition) stopOverrun() {
+	t.terminate("it ran for longer than maxAllowedRunTime, " + lengthText(t.MaxAllowedRunTimeMS))
+}
+
+// terminate: running → terminating. First what the pod wrote is fetched, then it
+// is deleted, then the constraints are checked.
+func (t *orchestratorTransition) terminate(failure string) {
+	t.withdraw(&t.Pending)
+	t.Error, t.ExecutionEndedAt = failure, t.clock.Now
+	t.to(OrchestratorTerminating)
+	t.fetchLogs()
+}
+
+// adopts reports whether the run is orphaned and goes on with the pod of that attempt,
+// and refuses the event otherwise.
+func (t *orchestratorTransition) adopts(attempt uint32) bool {
+	if t.Step == StepAdopted && attempt == t.RetryAttempt {
+		return true
+	}
+	t.refuseNow()
+	return false
+}
+
+// adoptedEnded: the pod of an orphaned run has ended. If it has an exit code, that is
+// told.
+func (t *orchestratorTransition) adoptedEnded(e PodEnded) {
+	pod := e.Pod.bounded()
+	if t.Pod.replacedBy(pod) {
+		t.adoptedLost("")
+		return
+	}
+	t.Pod, t.UpdatedAt, t.Step = pod, t.clock.Now, StepNone
+	if t.wasAdopted() {
+		t.announceUpdate(updateAdopted, t.Error)
+	}
+	t.fetchLogs()
+}
+
+// adoptedLost: the pod of an orphaned run is gone, and nobody saw it end.
+func (t *orchestratorTransition) adoptedLost(reason string) {
+	t.Logs.Error, t.UpdatedAt = boundedReason(reason, "the pod is gone"), t.clock.Now
+	t.deletePod()
+}
