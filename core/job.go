@@ -332,13 +332,5 @@ func (j Job) Terms() []effects.Term {
 func (j Job) AppendJSON(b []byte) []byte { return appendMarshaled(b, j) }
 
 func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
-<<<<<<< HEAD
 	return applyOwn[Job, JobEvent](j, "a job", e, c)
-=======
-	own, ok := e.(JobEvent)
-	if !ok {
-		return j, refused(effects.Ref{Kind: KindJob, ID: j.Key}, e, effects.CodeInvalid, fmt.Sprintf("a job takes no event %q", e.EventType()))
-	}
-	return j.Apply(own, c)
->>>>>>> main
 }

@@ -481,15 +481,7 @@ func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
 
 func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
-<<<<<<< HEAD
 	return applyOwn[Orchestrator, OrchestratorEvent](o, "a run", e, c)
-=======
-	own, ok := e.(OrchestratorEvent)
-	if !ok {
-		return o, refused(runRef(o.ID), e, effects.CodeInvalid, fmt.Sprintf("a run takes no event %q", e.EventType()))
-	}
-	return o.Apply(own, c)
->>>>>>> main
 }
 
 func (o Orchestrator) outstanding() []effects.Outer { return o.Pending.outstanding() }

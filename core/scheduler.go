@@ -3,7 +3,6 @@ package core
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -272,15 +271,7 @@ func (s Scheduler) Terms() []effects.Term {
 func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
-<<<<<<< HEAD
 	return applyOwn[Scheduler, SchedulerEvent](s, "a scheduler", e, c)
-=======
-	own, ok := e.(SchedulerEvent)
-	if !ok {
-		return s, refused(effects.Ref{Kind: KindScheduler, ID: s.ID}, e, effects.CodeInvalid, fmt.Sprintf("a scheduler takes no event %q", e.EventType()))
-	}
-	return s.Apply(own, c)
->>>>>>> main
 }
 
 // shortenedFor: see [Shortened].
