@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"go/ast"
+	"go/token"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,10 @@ func TestGenericFilesNameNoMachine(t *testing.T) {
 	for _, s := range goldenStates() {
 		machines = append(machines, typeName(s))
 	}
+	var kindNames []string
+	for _, want := range wantKinds {
+		kindNames = append(kindNames, string(want.kind))
+	}
 	require.Contains(t, machines, "Action")
 	require.Contains(t, machines, "WorkerWake")
 	for _, name := range genericFiles {
@@ -45,10 +50,17 @@ func TestGenericFilesNameNoMachine(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:
 				members[n.Sel] = true
-			case *ast.KeyValueExpr:
-				if key, ok := n.Key.(*ast.Ident); ok {
-					members[key] = true
+			case *ast.CompositeLit:
+				_, indexed := n.Type.(*ast.MapType)
+				for _, e := range n.Elts {
+					if kv, ok := e.(*ast.KeyValueExpr); ok && !indexed {
+						if key, ok := kv.Key.(*ast.Ident); ok {
+							members[key] = true
+						}
+					}
 				}
+			case *ast.BasicLit:
+				assert.False(t, n.Kind == token.STRING && slices.Contains(kindNames, strings.Trim(n.Value, "`\"")), "%s names the kind %s", name, n.Value)
 			case *ast.Ident:
 				assert.False(t, !members[n] && (slices.Contains(machines, n.Name) || strings.HasPrefix(n.Name, "Kind") && n.Name != "Kind"),
 					"%s names %s: enter it in the table of kinds instead", name, n.Name)

@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // allowed are the names that the engine may use of packages in which machines, or their
@@ -46,6 +49,12 @@ func TestTheEngineNamesNoMachine(t *testing.T) {
 			assert.Nil(t, imported.Name, "%s renames %s", entry.Name(), path)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				name, err := strconv.Unquote(text.Value)
+				require.NoError(t, err)
+				_, err = core.DecodeState(effects.Kind(name), nil)
+				assert.ErrorContains(t, err, "is unknown", "%s names the kind %s", entry.Name(), text.Value)
+			}
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
