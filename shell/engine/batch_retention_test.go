@@ -1,0 +1,84 @@
+package engine_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// Some have ended and some have not, of two kinds of which the second is the older:
+// a walk that stops, or goes on from the wrong place, leaves one behind.
+func TestAWalkOfRetentionForgetsAllThatHaveEndedOfEachKindInItsOwnTime(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		name                    string
+		retention               map[core.RetentionClass]time.Duration
+		keepsAction, keepsTimes bool
+	}{
+		{"each for a day", map[core.RetentionClass]time.Duration{core.RetainMachines: day, core.RetainHistory: day}, false, false},
+		{"machines for ever", map[core.RetentionClass]time.Duration{core.RetainMachines: -1, core.RetainHistory: day}, true, false},
+		{"the history for ever", map[core.RetentionClass]time.Duration{core.RetainMachines: day, core.RetainHistory: -1}, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := idle(t, engine.Options{Store: memory.New(), Retention: tc.retention, MaxBatch: 4}) // one at a time
+				begin(t, e)
+				var n byte
+				make := func(kind effects.Kind, event func(id uuid.UUID) core.Event) effects.Ref {
+					time.Sleep(time.Second)
+					n++
+					ref := effects.Ref{Kind: kind, ID: uuid.UUID{15: n}}
+					_, err := e.Send(t.Context(), ref, event(ref.ID))
+					require.NoError(t, err)
+					return ref
+				}
+				missed := func(id uuid.UUID) core.Event {
+					now := effects.TimeOf(time.Now())
+					return core.OccurrenceRecord{Occurrence: core.Occurrence{
+						ID: id, RecurringID: uuid.Max, DueAt: now, LastDueAt: now, DecidedAt: now, Verdict: core.VerdictMissed, Count: 1,
+					}}
+				}
+				pending := func(id uuid.UUID) core.Event {
+					return core.ActionCreate{Spec: core.ActionSpec{ID: id, ToolName: "http", Trigger: core.Scheduled(effects.TimeOf(time.Now().Add(1000 * day)))}}
+				}
+				times := []effects.Ref{make(core.KindOccurrence, missed), make(core.KindOccurrence, missed)}
+				waits := make(core.KindAction, pending)
+				ended := []effects.Ref{make(core.KindAction, pending), make(core.KindAction, pending), make(core.KindAction, pending)}
+				for _, ref := range ended {
+					_, err := e.Send(t.Context(), ref, core.ActionCancel{})
+					require.NoError(t, err)
+				}
+				there := func(ref effects.Ref) bool {
+					_, err := e.Read(t.Context(), ref)
+					if err != nil {
+						require.ErrorIs(t, err, engine.ErrNotFound)
+					}
+					return err == nil
+				}
+
+				time.Sleep(day - time.Minute)
+				for _, ref := range append(ended, times...) {
+					assert.True(t, there(ref), "%s has not been kept for a day", ref)
+				}
+				time.Sleep(2 * time.Minute)
+
+				assert.True(t, there(waits), "it has not ended")
+				for _, ref := range ended {
+					assert.Equal(t, tc.keepsAction, there(ref), "%s", ref)
+				}
+				for _, ref := range times {
+					assert.Equal(t, tc.keepsTimes, there(ref), "%s", ref)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,220 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// idle makes an engine that says nothing.
+func idle(t *testing.T, o engine.Options) *engine.Engine {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	e, err := engine.New(o)
+	require.NoError(t, err)
+	return e
+}
+
+// begin runs an engine until the test ends.
+func begin(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+// write changes the store behind the engine's back.
+func write(t *testing.T, st store.Store, fn func(tx store.Tx) error) {
+	t.Helper()
+	require.NoError(t, st.Update(t.Context(), fn))
+}
+
+// makeUnreadable leaves a record that is no state.
+func makeUnreadable(t *testing.T, st store.Store, ref effects.Ref) {
+	t.Helper()
+	write(t, st, func(tx store.Tx) error {
+		now := effects.TimeOf(time.Now())
+		if err := tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil)); err != nil {
+			return err
+		}
+		return tx.Put(1, []store.Write{{Kind: ref.Kind, ID: ref.ID, State: []byte(`{"id":7}`)}})
+	})
+}
+
+var mainLock = core.LockRef("", "", "main")
+
+func acquire(holder string) engine.Request {
+	return engine.Request{Inputs: []core.Input{{To: mainLock, Event: core.LockAcquire{Name: "main", Holder: holder}}}, Want: mainLock}
+}
+
+func TestARequestWhoseConditionFailsIsAnsweredByItAndChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := idle(t, engine.Options{Store: memory.New()})
+		begin(t, e)
+		no := errors.New("not now")
+		r := acquire("ann")
+		r.If = func(s core.State) error {
+			assert.Nil(t, s)
+			return no
+		}
+
+		_, err := e.Do(t.Context(), r)
+
+		require.ErrorIs(t, err, no)
+		_, err = e.Read(t.Context(), mainLock)
+		assert.ErrorIs(t, err, engine.ErrNotFound)
+	})
+}
+
+func TestAConditionSeesWhatTheRequestsBeforeItInTheBatchHaveDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := idle(t, engine.Options{Store: memory.New()})
+		require.True(t, e.Post(t.Context(), acquire("ann")))
+		var holder string
+		r := acquire("bob")
+		r.If = func(s core.State) error {
+			l, _ := s.(core.Lock)
+			holder = l.Holder
+			return nil
+		}
+		require.True(t, e.Post(t.Context(), r))
+		begin(t, e)
+		synctest.Wait()
+		assert.Equal(t, "ann", holder)
+	})
+}
+
+func TestTheConditionOfARequestForAnUnreadableRecordIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		makeUnreadable(t, st, mainLock)
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		r, asked := acquire("ann"), false
+		r.If = func(core.State) error {
+			asked = true
+			return nil
+		}
+
+		s, err := e.Do(t.Context(), r)
+
+		require.NoError(t, err, "the record is set aside, and the lock is made anew")
+		assert.Equal(t, "ann", s.(core.Lock).Holder)
+		assert.False(t, asked)
+	})
+}
+
+func TestAWriteThatTheStoreRefusesUndoesItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := idle(t, engine.Options{Store: memory.New()})
+		require.True(t, e.Post(t.Context(), acquire("ann")))
+		full := errors.New("no space left")
+		answered := make(chan error, 1)
+		go func() {
+			_, err := e.Do(t.Context(), engine.Request{Write: &engine.Write{
+				Of: mainLock, Check: func(core.State) error { return nil }, Put: func(store.Tx) error { return full },
+			}})
+			answered <- err
+		}()
+		synctest.Wait()
+		begin(t, e)
+
+		err := <-answered
+
+		require.ErrorIs(t, err, full)
+		require.ErrorContains(t, err, "not stored")
+		_, err = e.Read(t.Context(), mainLock)
+		assert.ErrorIs(t, err, engine.ErrNotFound, "what was decided before it in the batch is undone")
+	})
+}
+
+func TestAnUnreadableRecordThatOnlyARefusedInputMeetsIsSetAsideForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		makeUnreadable(t, st, mainLock)
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+
+		_, err := e.Send(t.Context(), mainLock, core.LockRelease{Holder: "ann"})
+
+		require.ErrorAs(t, err, new(*effects.Refused))
+		_, err = e.Read(t.Context(), mainLock)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+		stats, err := e.Stats(t.Context(), nil)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, stats.Quarantined)
+	})
+}
+
+// failing is a store whose next commit fails.
+type failing struct {
+	store.Store
+	next error
+}
+
+func (f *failing) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if err := f.next; err != nil {
+		f.next = nil
+		return err
+	}
+	return f.Store.Update(ctx, fn)
+}
+
+func TestAfterAFailedCommitTheEngineTriesWhetherTheStoreTakesOneAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &failing{Store: memory.New()}
+		e := idle(t, engine.Options{Store: st, TickRate: time.Hour, LeaseTTL: 24 * time.Hour})
+		begin(t, e)
+		synctest.Wait()
+		full := errors.New("no space left")
+		st.next = full
+		_, err := e.Do(t.Context(), acquire("ann"))
+		require.ErrorIs(t, err, full)
+		require.ErrorIs(t, e.Health(t.Context()), full)
+
+		time.Sleep(2 * time.Second) // nobody asks for anything
+		synctest.Wait()
+
+		assert.NoError(t, e.Health(t.Context()))
+	})
+}
+
+func TestAnAnswerThatNobodyWaitsForEndsItsEntryInTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		write(t, st, func(tx store.Tx) error {
+			return tx.PutOutbox(store.OutboxEntry{
+				Key: store.EffectKey{ID: uuid.Max, N: 1}, Seq: 1, Kind: core.KindAction, Lane: "http",
+				Effect: effects.RunTool{Run: 1, Tool: "http"}.AppendJSON(nil), Holder: "instance/7", Token: 3,
+			})
+		})
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		synctest.Wait()
+		var left int
+		require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+			return tx.Outbox(func(store.OutboxEntry) error {
+				left++
+				return nil
+			})
+		}))
+		assert.Zero(t, left)
+	})
+}
