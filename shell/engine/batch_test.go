@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,21 +85,26 @@ func TestARequestWhoseConditionFailsIsAnsweredByItAndChangesNothing(t *testing.T
 	})
 }
 
-func TestAConditionSeesWhatTheRequestsBeforeItInTheBatchHaveDone(t *testing.T) {
+func TestAConditionSeesWhatTheRequestsBeforeItHaveDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := idle(t, engine.Options{Store: memory.New()})
-		require.True(t, e.Post(t.Context(), acquire("ann")))
-		var holder string
+		begin(t, e)
+		_, err := e.Do(t.Context(), acquire("ann"))
+		require.NoError(t, err)
+		holder := "nobody was asked"
 		r := acquire("bob")
 		r.If = func(s core.State) error {
 			l, _ := s.(core.Lock)
 			holder = l.Holder
 			return nil
 		}
+
+		synctest.Wait() // the loop sleeps: both come into one batch
+		require.True(t, e.Post(t.Context(), engine.Request{Inputs: []core.Input{{To: mainLock, Event: core.LockRelease{Holder: "ann"}}}}))
 		require.True(t, e.Post(t.Context(), r))
-		begin(t, e)
 		synctest.Wait()
-		assert.Equal(t, "ann", holder)
+
+		assert.Empty(t, holder)
 	})
 }
 
@@ -148,9 +155,10 @@ func TestAWriteThatTheStoreRefusesUndoesItsBatch(t *testing.T) {
 func TestAnUnreadableRecordThatOnlyARefusedInputMeetsIsSetAsideForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
-		makeUnreadable(t, st, mainLock)
 		e := idle(t, engine.Options{Store: st})
 		begin(t, e)
+		synctest.Wait() // its first batch has more to store
+		makeUnreadable(t, st, mainLock)
 
 		_, err := e.Send(t.Context(), mainLock, core.LockRelease{Holder: "ann"})
 
@@ -216,5 +224,67 @@ func TestAnAnswerThatNobodyWaitsForEndsItsEntryInTheOutbox(t *testing.T) {
 			})
 		}))
 		assert.Zero(t, left)
+	})
+}
+
+// runningTool is an action whose tool is to run at once.
+func runningTool(n byte) engine.Request {
+	ref := effects.Ref{Kind: core.KindAction, ID: uuid.UUID{15: n}}
+	return engine.Request{Want: ref, Inputs: []core.Input{{To: ref, Event: core.ActionCreate{Spec: core.ActionSpec{
+		ID: ref.ID, ToolName: "http", Trigger: core.Scheduled(effects.TimeOf(time.Now())),
+	}}}}}
+}
+
+func TestABatchHandsOutNoMoreOfALaneThanItHasSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most, all atomic.Int32
+		e := idle(t, engine.Options{Store: memory.New(), Concurrency: map[string]int{"http": 2}, Hooks: engine.Hooks{
+			Procedure: func(engine.OuterEffect) engine.Procedure {
+				return engine.Procedure{What: "tool", Call: func(context.Context) (json.RawMessage, error) {
+					all.Add(1)
+					most.Store(max(most.Load(), now.Add(1)))
+					time.Sleep(time.Second)
+					now.Add(-1)
+					return nil, nil
+				}}
+			},
+		}})
+		for n := range byte(5) {
+			require.True(t, e.Post(t.Context(), runningTool(n+1)))
+		}
+
+		begin(t, e)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+
+		assert.EqualValues(t, 2, most.Load())
+		assert.EqualValues(t, 5, all.Load())
+	})
+}
+
+func TestAResultThatIsNotStoredAtTheFirstTryAsTheEngineStopsIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, finish := &failing{Store: memory.New()}, make(chan struct{})
+		e := idle(t, engine.Options{Store: st, Hooks: engine.Hooks{Procedure: func(engine.OuterEffect) engine.Procedure {
+			return engine.Procedure{What: "tool", Call: func(context.Context) (json.RawMessage, error) {
+				<-finish
+				return json.RawMessage(`1`), nil
+			}}
+		}}})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		a, err := e.Do(t.Context(), runningTool(1))
+		require.NoError(t, err)
+
+		stop()
+		synctest.Wait()
+		st.next = errors.New("no space left")
+		close(finish)
+		require.NoError(t, <-ended)
+
+		a, err = e.Read(t.Context(), a.Ref())
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, a.(core.Action).Status.Type)
 	})
 }
