@@ -55,17 +55,10 @@ const TermAll = "all"
 // ScopeTerm is the list term of all that belongs to one tenant.
 func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + "\x1f" + tenant }
 
-// StatusTerm is the list term of all actions in one status.
+// StatusTerm is the list term of all machines of a kind in one status.
 func StatusTerm(s StatusType) string { return "status:" + string(s) }
 
-// HolderTerm is the list term of the dedup keys that an action holds: how they are
-// found, and released, where the action itself cannot be read any more.
-func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
-
-// RecurringTerm is the list term of the occurrences of one recurring action.
-func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
-
-// EnabledTerm is the list term of recurring actions that are enabled, or not.
+// EnabledTerm is the list term of recurring actions or jobs that are enabled, or not.
 func EnabledTerm(enabled bool) string {
 	if enabled {
 		return "enabled:true"
