@@ -107,8 +107,7 @@ func (t *workerTransition) applyPresent() {
 		t.resume()
 	case WorkerDelete:
 		t.delete(e)
-	default:
-		t.refuseNow()
+	case WorkerConfigure: // taken in every state
 	}
 }
 
