@@ -61,12 +61,7 @@ var workerEvents = []eventType{
 }
 
 // Ref names the worker.
-func (w Worker) Ref() effects.Ref {
-	if w.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindWorker, ID: w.ID}
-}
+func (w Worker) Ref() effects.Ref { return refOf(KindWorker, w.ID) }
 
 // Deadline is when it looks for work without being woken.
 func (w Worker) Deadline() Time {
@@ -81,11 +76,7 @@ func (w Worker) Terms() []effects.Term {
 	if w.ID == uuid.Nil {
 		return nil
 	}
-	return []effects.Term{
-		{Name: TermAll, At: w.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(w.Status())), At: w.CreatedAt, Counted: true},
-		{Name: ScopeTerm(w.Namespace, w.Tenant), At: w.CreatedAt},
-	}
+	return listed(w.CreatedAt, StatusTerm(w.Status()), w.Namespace, w.Tenant)
 }
 
 // AppendJSON appends the stored form.
@@ -93,8 +84,4 @@ func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
 
 func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
 	return applyOwn[Worker, WorkerEvent](w, "a worker", e, c)
-}
-
-func (w Worker) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindWorker, ID: w.ID}, e, code, reason)
 }
