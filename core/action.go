@@ -55,7 +55,7 @@ type Action struct {
 	StartedAt  Time     `json:"started_at"`  // of the last run
 	FinishedAt Time     `json:"finished_at"` // of the last run
 	LastRun    *LastRun `json:"last_run"`    // how the cycle before ended; recurring actions only
-	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger out of turn put aside; recurring actions only
+	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger by hand put aside; recurring actions only
 }
 
 // StatusType tells the statuses apart.
@@ -274,14 +274,14 @@ func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
 	}
 	running := a.Status.Type == StatusRunning
 	a.Status, a.UpdatedAt = status, c.Now
-	effs := a.settled(status)
+	effs := a.tellEnd(status)
 	if running {
 		effs = append(effs, effects.Withdraw{N: a.Run})
 	}
 	return a, effs
 }
 
-// finish settles a run: → completed or failed, or pending at the next time of
+// finish ends a run: → completed or failed, or pending at the next time of
 // a recurring action. A failure does not end a recurrence.
 func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
@@ -294,7 +294,7 @@ func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 		return a, []effects.Effect{a.announce(status)}
 	}
 	a.Status = status
-	return a, a.settled(status)
+	return a, a.tellEnd(status)
 }
 
 // nextCycle gives the first time of the recurrence after now, and after the
@@ -314,8 +314,8 @@ func (a Action) nextCycle(c Clock) (Time, bool) {
 	return a.Recurrence.next(last, max(c.Now, last))
 }
 
-// settled tells the bus, and whoever waits for this action, that it has ended.
-func (a Action) settled(status Status) []effects.Effect {
+// tellEnd tells the bus, and whoever waits for this action, that it has ended.
+func (a Action) tellEnd(status Status) []effects.Effect {
 	effs := make([]effects.Effect, 1, 2) // with room for the withdrawal of a cancelled run
 	effs[0] = a.announce(status)
 	if a.Occurrence != uuid.Nil {

@@ -27,7 +27,7 @@ import (
 // Invariants, held by property tests:
 //   - Each subscriber has a name of its own, and is one that would be accepted.
 //   - There are at most MaxSubscribers, of at most MaxBusBytes together.
-//   - A subscriber that is replaced keeps its place, a new one comes last.
+//   - The successor of a subscriber stands where that one stood, a new one comes last.
 //   - Only a publication announces anything, and it changes nothing.
 //   - A bus without subscribers does not exist.
 type Bus struct {

@@ -59,14 +59,7 @@ func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + 
 // StatusTerm is the list term of all machines of a kind in one status.
 func StatusTerm[S ~string](s S) string { return "status:" + string(s) }
 
-// HolderTerm is the list term of the dedup keys that an action holds: how they are
-// found, and released, where the action itself cannot be read any more.
-func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
-
-// RecurringTerm is the list term of the occurrences of one recurring action.
-func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
-
-// EnabledTerm is the list term of recurring actions that are enabled, or not.
+// EnabledTerm is the list term of recurring actions or jobs that are enabled, or not.
 func EnabledTerm(enabled bool) string { return "enabled:" + strconv.FormatBool(enabled) }
 
 // listed gives the terms of most machines: all, the status or what stands for it, and

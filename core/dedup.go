@@ -109,6 +109,10 @@ func (d Dedup) Ref() effects.Ref { return refOf(KindDedup, d.ID) }
 // Deadline is none: a key waits for its holder.
 func (d Dedup) Deadline() Time { return 0 }
 
+// HolderTerm is the list term of the dedup keys that an action holds: how they are
+// found, and released, where the action itself cannot be read any more.
+func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
+
 // Terms lists the guard under its holder. All else finds it by its key.
 func (d Dedup) Terms() []effects.Term {
 	if d.ID == uuid.Nil {

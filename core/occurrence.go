@@ -33,7 +33,7 @@ type Occurrence struct {
 	Verdict     Verdict   `json:"verdict"`
 	Count       uint64    `json:"count"`        // how many times this stands for
 	CountCapped bool      `json:"count_capped"` // there were more than Count
-	Manual      bool      `json:"manual"`       // triggered out of turn
+	Manual      bool      `json:"manual"`       // triggered by hand
 	ActionID    uuid.UUID `json:"action_id"`    // or that of a job's run; zero where none was made
 	Outcome     string    `json:"outcome"`      // the action's terminal status, or the run's state; empty until it ends
 	Reason      string    `json:"reason"`
@@ -135,6 +135,9 @@ func (o Occurrence) endedAt() (Time, bool) {
 
 // Deadline is none: an occurrence waits for nothing.
 func (o Occurrence) Deadline() Time { return 0 }
+
+// RecurringTerm is the list term of the occurrences of one recurring action.
+func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
 
 // Terms lists the occurrence under all and its recurring action.
 func (o Occurrence) Terms() []effects.Term {

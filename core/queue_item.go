@@ -88,7 +88,7 @@ type QueueOrigin struct {
 type QueueItems []QueueItem
 
 // QueueKey is what the items of one queue with the same key share: limits and
-// its place in the rotation of keys.
+// its part in the rotation.
 type QueueKey struct {
 	ID       uuid.UUID `json:"id"`
 	Queue    uuid.UUID `json:"queue"`
@@ -139,11 +139,11 @@ func partID(queue uuid.UUID, role, name string) uuid.UUID {
 }
 
 // order is the key of an item in a list of waiting items: by priority, then by position.
-func order(priority int32, turn uint32) Time {
-	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(turn, maxPosition)))
+func order(priority int32, position uint32) Time {
+	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(position, maxPosition)))
 }
 
-// BelowPriority gives the place after all ready items of the priority of the one
+// BelowPriority gives the cursor after all ready items of the priority of the one
 // at p: a list of ready items that goes on from there begins with the first item
 // of the next lower priority.
 func BelowPriority(p Cursor) Cursor {

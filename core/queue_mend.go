@@ -20,7 +20,7 @@ import (
 type QueueMend struct {
 	Kind effects.Kind `json:"kind"`
 	ID   uuid.UUID    `json:"id"`
-	// What is known of an item, from its places in the lists and from what could
+	// What is known of an item, from the lists in which it stood and from what could
 	// be read of it.
 	List  string    `json:"list,omitempty"` // where it was counted: one of [QueueItemLists]
 	Key   uuid.UUID `json:"key,omitzero"`   // the record of its key
@@ -34,9 +34,9 @@ func (QueueMend) queueEvent() {}
 func (QueueMend) EventType() string { return "mend" }
 
 // MendQueue gives the event that tells a queue of the loss of one of its records:
-// from the places in which the record stood, and its bytes. Bytes that are no JSON
+// from the index terms under which the record stood, and its bytes. Bytes that are no JSON
 // any more tell nothing: of an item in flight they alone know the key.
-func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []byte) QueueMend {
+func MendQueue(queue uuid.UUID, lost effects.Ref, terms []effects.Term, raw []byte) QueueMend {
 	e := QueueMend{Kind: lost.Kind, ID: lost.ID}
 	if lost.Kind != KindQueueItem {
 		return e
@@ -49,8 +49,8 @@ func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []b
 	if was.DedupKey != "" {
 		e.Dedup = partID(queue, "dedup", was.DedupKey)
 	}
-	for _, p := range places {
-		list, of, _ := strings.Cut(p.Name, ":")
+	for _, term := range terms {
+		list, of, _ := strings.Cut(term.Name, ":")
 		id, err := uuid.Parse(of)
 		switch {
 		case err != nil:
@@ -205,11 +205,11 @@ func (t *queueTransition) mendKey(id uuid.UUID) {
 // until nothing is left.
 func (t *queueTransition) recount() {
 	for _, l := range [...]queueList{listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead} {
-		places := t.view.cursors(l, t.ID)
-		*t.gauge(l) = uint64(len(places))
-		for _, p := range places {
+		cursors := t.view.cursors(l, t.ID)
+		*t.gauge(l) = uint64(len(cursors))
+		for _, c := range cursors {
 			if l == listReady || l == listWaiting {
-				t.LastPosition = max(t.LastPosition, uint32(p.At&maxPosition)) // see order
+				t.LastPosition = max(t.LastPosition, uint32(c.At&maxPosition)) // see order
 			}
 		}
 	}

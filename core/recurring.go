@@ -194,7 +194,7 @@ func (r RecurringAction) expandDedupKey(due Time) string {
 	return strings.ReplaceAll(key, "{{execution_time}}", due.String())
 }
 
-// trigger: an occurrence out of turn; the schedule stays as it is.
+// trigger: an occurrence outside of the schedule, which stays as it is.
 func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
 	return r.dispatch(c.Now, true, c)
 }

@@ -33,7 +33,7 @@ type (
 	}
 	// RecurringResume enables, from now on.
 	RecurringResume struct{}
-	// RecurringTrigger dispatches one occurrence now, out of turn.
+	// RecurringTrigger dispatches one occurrence now, outside of the schedule.
 	RecurringTrigger struct{}
 	// RecurringDelete ends the definition; what it made goes on.
 	RecurringDelete struct{}

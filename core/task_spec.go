@@ -135,12 +135,3 @@ func (s TaskSpec) Validate() error {
 		checkSize("spec", s),
 	)
 }
-
-// validate refuses an owner that could never be told: the end would not go
-// through.
-func (o Owner) validate() error {
-	if !o.IsZero() && (o.Ref.ID == uuid.Nil || zero(o.Ref.Kind) == nil) {
-		return fmt.Errorf("owner: %q with id %s names no machine", clip(string(o.Ref.Kind)), o.Ref.ID)
-	}
-	return nil
-}

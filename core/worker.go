@@ -106,8 +106,7 @@ func (t *workerTransition) applyPresent(e WorkerEvent) {
 		t.resume()
 	case WorkerDelete:
 		t.delete(e)
-	default:
-		t.refuseNow()
+	case WorkerConfigure: // taken in every state
 	}
 }
 
@@ -399,4 +398,30 @@ func (t *workerTransition) delete(e WorkerDelete) {
 // emit announces what the worker does.
 func (t *workerTransition) emit(action string) {
 	t.announce("worker", "worker", action, t.ID, announcementTexts("name", t.Name, "queue", t.Worker.Queue))
+}
+
+// Ref names the worker.
+func (w Worker) Ref() effects.Ref { return refOf(KindWorker, w.ID) }
+
+// Deadline is when it looks for work without being woken.
+func (w Worker) Deadline() Time {
+	if w.Paused || w.Draining || w.free() == 0 || w.PollAt.IsZero() {
+		return 0
+	}
+	return max(w.PollAt, effects.MinTime)
+}
+
+// Terms lists the worker under all, its status and its tenant.
+func (w Worker) Terms() []effects.Term {
+	if w.ID == uuid.Nil {
+		return nil
+	}
+	return listed(w.CreatedAt, StatusTerm(w.Status()), w.Namespace, w.Tenant)
+}
+
+// AppendJSON appends the stored form.
+func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
+
+func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
+	return applyOwn[Worker, WorkerEvent](w, "a worker", e, c)
 }
