@@ -351,12 +351,7 @@ func (a Action) announce(status Status) effects.Effect {
 }
 
 // Ref names the action.
-func (a Action) Ref() effects.Ref {
-	if a.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindAction, ID: a.ID}
-}
+func (a Action) Ref() effects.Ref { return refOf(KindAction, a.ID) }
 
 // endedAt: see [EndedAt].
 func (a Action) endedAt() (Time, bool) { return a.UpdatedAt, a.Status.Type.Terminal() }
@@ -393,11 +388,7 @@ func (a Action) Deadline() Time {
 
 // Terms lists the action under all, its status and its tenant.
 func (a Action) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: a.CreatedAt, Counted: true},
-		{Name: StatusTerm(a.Status.Type), At: a.CreatedAt, Counted: true},
-		{Name: ScopeTerm(a.Namespace, a.Tenant), At: a.CreatedAt},
-	}
+	return listed(a.CreatedAt, StatusTerm(a.Status.Type), a.Namespace, a.Tenant)
 }
 
 func (a Action) apply(e Event, c Clock) (State, []effects.Effect) {

@@ -209,12 +209,7 @@ func (s Bus) escalate(e effects.Event) effects.Event {
 }
 
 // Ref names the bus.
-func (s Bus) Ref() effects.Ref {
-	if s.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindBus, ID: s.ID}
-}
+func (s Bus) Ref() effects.Ref { return refOf(KindBus, s.ID) }
 
 // Deadline is none: the bus waits for nothing.
 func (s Bus) Deadline() Time { return 0 }

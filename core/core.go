@@ -3,6 +3,7 @@ package core
 import (
 	"crypto/sha1" //nolint:gosec // UUID version 5 is made of it
 	"encoding/binary"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -56,14 +57,27 @@ const TermAll = "all"
 func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + "\x1f" + tenant }
 
 // StatusTerm is the list term of all machines of a kind in one status.
-func StatusTerm(s StatusType) string { return "status:" + string(s) }
+func StatusTerm[S ~string](s S) string { return "status:" + string(s) }
 
 // EnabledTerm is the list term of recurring actions or jobs that are enabled, or not.
-func EnabledTerm(enabled bool) string {
-	if enabled {
-		return "enabled:true"
+func EnabledTerm(enabled bool) string { return "enabled:" + strconv.FormatBool(enabled) }
+
+// listed gives the terms of most machines: all, the status or what stands for it, and
+// the tenant.
+func listed(at Time, status, namespace, tenant string) []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: at, Counted: true},
+		{Name: status, At: at, Counted: true},
+		{Name: ScopeTerm(namespace, tenant), At: at},
 	}
-	return "enabled:false"
+}
+
+// refOf names a machine of that kind; the zero Ref where it does not exist.
+func refOf(kind effects.Kind, id uuid.UUID) effects.Ref {
+	if id == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: kind, ID: id}
 }
 
 // idSpace is the root of all derived ids.

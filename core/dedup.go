@@ -104,12 +104,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 }
 
 // Ref names the guard.
-func (d Dedup) Ref() effects.Ref {
-	if d.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindDedup, ID: d.ID}
-}
+func (d Dedup) Ref() effects.Ref { return refOf(KindDedup, d.ID) }
 
 // Deadline is none: a key waits for its holder.
 func (d Dedup) Deadline() Time { return 0 }

@@ -126,12 +126,7 @@ func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Eff
 }
 
 // Ref names the occurrence.
-func (o Occurrence) Ref() effects.Ref {
-	if o.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindOccurrence, ID: o.ID}
-}
+func (o Occurrence) Ref() effects.Ref { return refOf(KindOccurrence, o.ID) }
 
 // endedAt: see [EndedAt].
 func (o Occurrence) endedAt() (Time, bool) {

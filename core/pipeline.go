@@ -113,13 +113,12 @@ type pipelineTransition struct {
 	transition
 	Pipeline
 	before Pipeline
-	event  PipelineEvent
 	at     int // the index of the phase at which the pipeline stands; -1: of none
 }
 
 // Apply carries out one transition.
 func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
-	t := &pipelineTransition{transition: transition{clock: c}, Pipeline: p, before: p, event: e}
+	t := &pipelineTransition{transition: transition{clock: c, event: e}, Pipeline: p, before: p}
 	t.UpdatedAt, t.at = c.Now, p.Definition.index(p.Phase.Name)
 	switch create, ok := e.(PipelineCreate); {
 	case p.ID != uuid.Nil:
@@ -127,7 +126,7 @@ func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
 	case ok:
 		t.create(create)
 	default:
-		t.transition.refuse(effects.Ref{Kind: KindPipeline}, e, effects.CodeNotFound, "pipeline not found")
+		t.transition.refuse(effects.CodeNotFound, "pipeline not found")
 	}
 	return concluded(p, t.Pipeline, t.transition)
 }
@@ -212,7 +211,7 @@ func (t *pipelineTransition) create(e PipelineCreate) {
 		err = spec.validate()
 	}
 	if err != nil {
-		t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: e.Spec.ID}, e, effects.CodeInvalid, "%s", err)
+		t.transition.refuse(effects.CodeInvalid, "%s", err)
 		return
 	}
 	t.Pipeline = Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
@@ -397,7 +396,7 @@ func (t *pipelineTransition) conflict(format string, args ...any) outcome {
 
 // refuse makes the event change nothing: the running phase goes on waiting.
 func (t *pipelineTransition) refuse(code effects.Code, format string, args ...any) outcome {
-	t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: t.before.ID}, t.event, code, format, args...)
+	t.transition.refuse(code, format, args...)
 	return outcome{waits: true}
 }
 
@@ -435,12 +434,7 @@ func (t *pipelineTransition) number() uint32 {
 func (t *pipelineTransition) numbersRunOut() bool { return t.Pending.Last > math.MaxUint32-1000 }
 
 // Ref names the pipeline.
-func (p Pipeline) Ref() effects.Ref {
-	if p.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindPipeline, ID: p.ID}
-}
+func (p Pipeline) Ref() effects.Ref { return refOf(KindPipeline, p.ID) }
 
 // Deadline is when it starts, goes on by itself, or has taken too long.
 func (p Pipeline) Deadline() Time {
@@ -471,11 +465,7 @@ func (p Pipeline) Terms() []effects.Term {
 	if p.ID == uuid.Nil {
 		return nil
 	}
-	return []effects.Term{
-		{Name: TermAll, At: p.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(p.Phase.Type)), At: p.CreatedAt, Counted: true},
-		{Name: ScopeTerm(p.Namespace, p.Tenant), At: p.CreatedAt},
-	}
+	return listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.Namespace, p.Tenant)
 }
 
 // AppendJSON appends the stored form.

@@ -258,20 +258,13 @@ func (i *QueueItem) at(l queueList, of uuid.UUID) (Time, bool) {
 }
 
 // Ref names the item.
-func (i QueueItem) Ref() effects.Ref { return partRef(KindQueueItem, i.ID) }
+func (i QueueItem) Ref() effects.Ref { return refOf(KindQueueItem, i.ID) }
 
 // Ref names the key's record.
-func (k QueueKey) Ref() effects.Ref { return partRef(KindQueueKey, k.ID) }
+func (k QueueKey) Ref() effects.Ref { return refOf(KindQueueKey, k.ID) }
 
 // Ref names the dedup key's record.
-func (d QueueDedup) Ref() effects.Ref { return partRef(KindQueueDedup, d.ID) }
-
-func partRef(kind effects.Kind, id uuid.UUID) effects.Ref {
-	if id == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: kind, ID: id}
-}
+func (d QueueDedup) Ref() effects.Ref { return refOf(KindQueueDedup, d.ID) }
 
 // Deadline is none: its queue wakes it.
 func (i QueueItem) Deadline() Time { return 0 }

@@ -164,7 +164,7 @@ func (t *queueTransition) mendItem(e QueueMend) {
 			t.dropDedup(d.ID)
 		}
 	}
-	child := partRef(KindQueueItem, e.ID)
+	child := refOf(KindQueueItem, e.ID)
 	t.add(e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
 }
 

@@ -281,6 +281,6 @@ func (w *window) firstDedup(of uuid.UUID) (QueueDedup, bool) {
 func (w *window) putItem(i QueueItem)    { w.put(i.Ref(), i) }
 func (w *window) putKey(k QueueKey)      { w.put(k.Ref(), k) }
 func (w *window) putDedup(d QueueDedup)  { w.put(d.Ref(), d) }
-func (w *window) dropItem(id uuid.UUID)  { w.put(partRef(KindQueueItem, id), QueueItem{}) }
-func (w *window) dropKey(id uuid.UUID)   { w.put(partRef(KindQueueKey, id), QueueKey{}) }
-func (w *window) dropDedup(id uuid.UUID) { w.put(partRef(KindQueueDedup, id), QueueDedup{}) }
+func (w *window) dropItem(id uuid.UUID)  { w.put(refOf(KindQueueItem, id), QueueItem{}) }
+func (w *window) dropKey(id uuid.UUID)   { w.put(refOf(KindQueueKey, id), QueueKey{}) }
+func (w *window) dropDedup(id uuid.UUID) { w.put(refOf(KindQueueDedup, id), QueueDedup{}) }

@@ -359,12 +359,7 @@ func (r RecurringAction) announce(what string) effects.Effect {
 }
 
 // Ref names the recurring action.
-func (r RecurringAction) Ref() effects.Ref {
-	if r.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindRecurring, ID: r.ID}
-}
+func (r RecurringAction) Ref() effects.Ref { return refOf(KindRecurring, r.ID) }
 
 // Deadline is the next time, or the end where that comes first.
 func (r RecurringAction) Deadline() Time {
@@ -381,11 +376,7 @@ func (r RecurringAction) Deadline() Time {
 // Terms lists the recurring action under all, its tenant, and whether it is
 // enabled.
 func (r RecurringAction) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: r.CreatedAt, Counted: true},
-		{Name: EnabledTerm(r.Enabled), At: r.CreatedAt, Counted: true},
-		{Name: ScopeTerm(r.Namespace, r.Tenant), At: r.CreatedAt},
-	}
+	return listed(r.CreatedAt, EnabledTerm(r.Enabled), r.Namespace, r.Tenant)
 }
 
 func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {

@@ -72,12 +72,11 @@ func (w Worker) Holder() string { return holderPrefix + w.Name }
 type workerTransition struct {
 	transition
 	Worker
-	event WorkerEvent
 }
 
 // Apply carries out one transition.
 func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
-	t := &workerTransition{transition{clock: c}, w, e}
+	t := &workerTransition{transition{clock: c, event: e}, w}
 	configure, ok := e.(WorkerConfigure)
 	switch {
 	case ok:
@@ -85,14 +84,14 @@ func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
 	case w.ID == uuid.Nil:
 		t.refuse(effects.CodeNotFound, "worker not found")
 	default:
-		t.applyPresent()
+		t.applyPresent(e)
 	}
 	return concluded(w, t.Worker, t.transition)
 }
 
 // applyPresent: what may happen to a worker that exists.
-func (t *workerTransition) applyPresent() {
-	switch e := t.event.(type) {
+func (t *workerTransition) applyPresent(e WorkerEvent) {
+	switch e := e.(type) {
 	case WorkerWake:
 		t.wake()
 	case WorkerDue:
@@ -109,10 +108,6 @@ func (t *workerTransition) applyPresent() {
 		t.delete(e)
 	case WorkerConfigure: // taken in every state
 	}
-}
-
-func (t *workerTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindWorker, ID: t.ID}, t.event, code, format, args...)
 }
 
 // refuseNow refuses what does not go with the present state.
@@ -406,12 +401,7 @@ func (t *workerTransition) emit(action string) {
 }
 
 // Ref names the worker.
-func (w Worker) Ref() effects.Ref {
-	if w.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindWorker, ID: w.ID}
-}
+func (w Worker) Ref() effects.Ref { return refOf(KindWorker, w.ID) }
 
 // Deadline is when it looks for work without being woken.
 func (w Worker) Deadline() Time {
@@ -426,11 +416,7 @@ func (w Worker) Terms() []effects.Term {
 	if w.ID == uuid.Nil {
 		return nil
 	}
-	return []effects.Term{
-		{Name: TermAll, At: w.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(w.Status())), At: w.CreatedAt, Counted: true},
-		{Name: ScopeTerm(w.Namespace, w.Tenant), At: w.CreatedAt},
-	}
+	return listed(w.CreatedAt, StatusTerm(w.Status()), w.Namespace, w.Tenant)
 }
 
 // AppendJSON appends the stored form.
