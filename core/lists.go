@@ -13,7 +13,7 @@ func without[E any](s []E, i int) []E {
 	return slices.Concat(s[:i], s[i+1:])
 }
 
-// set overwrites a value where there is another one for it.
+// set overwrites a value, unless the one for it is nil.
 func set[T any](dst, v *T) {
 	if v != nil {
 		*dst = *v

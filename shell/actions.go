@@ -102,7 +102,7 @@ func (e *Engine) knownTools() string {
 // Tools lists the names of the configured tools, in order.
 func (a Actions) Tools() []string { return slices.Sorted(maps.Keys(a.e.o.Tools)) }
 
-// Get reads an action; [ErrNotFound] where there is none.
+// Get reads an action; [ErrNotFound] if it does not exist.
 func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return readAs[core.Action](ctx, a.e, actionRef(id))
 }

@@ -48,14 +48,14 @@ type Engine struct {
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
-// to Options.StopTimeout for what runs, cancels the rest and settles it by its
-// policy. It returns nil after a clean stop. An engine runs once.
+// to Options.StopTimeout for what runs, cancels the rest and has each machine decide
+// what that means. It returns nil after a clean stop. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error { return e.loop.Run(ctx) }
 
 // Stopped gives a channel that is closed once Run has returned.
 func (e *Engine) Stopped() <-chan struct{} { return e.loop.Stopped() }
 
-// Health returns nil if the loop turns and the last commit went well, and else why
+// Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
 // did not answer. It commits nothing, and may be asked often.
 func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }

@@ -55,7 +55,7 @@ func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions)
 	return made, nil
 }
 
-// Get reads the job of that id; [ErrNotFound] where there is none.
+// Get reads the job of that id; [ErrNotFound] if it does not exist.
 func (j Jobs) Get(ctx context.Context, s Scope, id string) (core.Job, error) {
 	return readAs[core.Job](ctx, j.e, core.JobRef(s.Namespace, s.Tenant, id))
 }

@@ -144,7 +144,7 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 	return &v, len(rec.State), nil
 }
 
-// token hides a place in a list, bound to that list.
+// token hides a cursor of a list, bound to that list.
 func token(kind effects.Kind, term string, c store.Cursor) string {
 	b := make([]byte, 0, 28)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
@@ -164,11 +164,11 @@ func parseToken(kind effects.Kind, term, s string) (store.Cursor, error) {
 	return store.Cursor{At: effects.Time(binary.BigEndian.Uint64(b)), ID: uuid.UUID(b[8:24])}, nil
 }
 
-func listSum(kind effects.Kind, term string, place []byte) uint32 {
+func listSum(kind effects.Kind, term string, cursor []byte) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(kind))
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(term))
-	_, _ = h.Write(place)
+	_, _ = h.Write(cursor)
 	return h.Sum32()
 }

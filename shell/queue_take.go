@@ -22,8 +22,8 @@ type TakeOptions struct {
 // store may have pushed.
 const takePoll = 5 * time.Second
 
-// Take takes the first items of a queue for a holder: none, and no error, where
-// there is none until the wait is over. They stay out of sight of others for the
+// Take takes the first items of a queue for a holder: none, and no error, if the
+// queue has no item that is ready until the wait ends. They stay out of sight of others for the
 // visibility timeout; the holder keeps them by [Queues.Extend] and ends with
 // [Queues.Complete] or [Queues.Fail]. A queue that does not exist is waited for.
 //

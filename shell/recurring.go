@@ -33,7 +33,7 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	return r.send(ctx, spec.ID, core.RecurringCreate{Spec: spec})
 }
 
-// Get reads a recurring action; [ErrNotFound] where there is none.
+// Get reads a recurring action; [ErrNotFound] if it does not exist.
 func (r Recurring) Get(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
 	return readAs[core.RecurringAction](ctx, r.e, recurringRef(id))
 }

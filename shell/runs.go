@@ -37,7 +37,7 @@ func (r Runs) SendIf(ctx context.Context, run uuid.UUID, ev core.OrchestratorEve
 	return as[core.Orchestrator](s, err)
 }
 
-// Get reads a run; [ErrNotFound] where there is none. [core.RunRef] gives its id
+// Get reads a run; [ErrNotFound] if it does not exist. [core.RunRef] gives its id
 // from the tenant and the run's "jobID:timestamp".
 func (r Runs) Get(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
 	return readAs[core.Orchestrator](ctx, r.e, runRef(run))
