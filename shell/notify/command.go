@@ -143,11 +143,7 @@ func (c *Command) environ(n effects.Notify) []string {
 
 // envText is what of a text can stand in a variable or an argument.
 func envText(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > maxEnvText {
-		s = strings.ToValidUTF8(s[:maxEnvText], "") + "…"
-	}
-	return s
+	return clip.Text(strings.ReplaceAll(s, "\x00", ""), maxEnvText)
 }
 
 // words keeps the end of what a program prints. Output and errors are one writer,
