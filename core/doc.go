@@ -54,12 +54,13 @@
 //
 // # Where to read
 //
-// The generic part names no machine, but for the table of kinds:
+// The generic part names no machine, but for the table of kinds and that of 003's inner
+// effects:
 //
 //   - core.go: Event, State, Clock, and how ids are derived;
 //   - transition.go: one transition under way;
 //   - batch.go, batch_effects.go: the fold, and where each effect goes;
-//     batch_requests.go: the inner effects that are events for another machine;
+//     batch_requests.go: the inner effects of 003 that are events for another machine;
 //   - kinds.go: the table of kinds; kind_queries.go: what is asked of it;
 //   - owner.go, answers.go, pending_effects.go: who waits for whom and for what;
 //   - event_codec.go, journal.go, object.go, json.go: the stored forms;
