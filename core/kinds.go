@@ -48,6 +48,7 @@ type kind struct {
 	outer     *outerEvents                       // of machines that ask for outer effects
 	release   func(by Owner, token uint64) Event // gives back what a machine has granted
 	passing   func(s State) bool                 // says of a state that it is read at most once more
+	child     bool                               // its owner and watchers are told if its record is lost, see [LostTo]
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
@@ -57,7 +58,7 @@ type kind struct {
 var kindTable = []kind{ // read-only: a table
 	{
 		name: KindAction, zero: Action{}, decode: decodeStateAs[Action], events: actionEvents,
-		due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents,
+		due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true,
 	},
 	{
 		name: KindOccurrence, zero: Occurrence{}, decode: decodeStateAs[Occurrence], events: occurrenceEvents,
@@ -65,15 +66,15 @@ var kindTable = []kind{ // read-only: a table
 	},
 	{
 		name: KindPipeline, zero: Pipeline{}, decode: decodeStateAs[Pipeline], events: pipelineEvents,
-		due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents,
+		due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true,
 	},
 	{
 		name: KindTask, zero: Task{}, decode: decodeStateAs[Task], events: taskEvents,
-		due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents,
+		due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true,
 	},
 	{
 		name: KindStrategy, zero: Strategy{}, decode: decodeStateAs[Strategy], events: strategyEvents,
-		due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents,
+		due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true,
 	},
 	{
 		name: KindOrchestrator, zero: Orchestrator{}, decode: decodeStateAs[Orchestrator], events: orchestratorEvents,
