@@ -100,7 +100,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		return a.create(create, c)
 	}
 	if a.ID == uuid.Nil {
-		return a, a.refuse(e, effects.CodeNotFound, "action not found")
+		return a, refused(a.Ref(), e, effects.CodeNotFound, "action not found")
 	}
 	switch e := e.(type) {
 	case ActionDue:
@@ -109,7 +109,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		if a.Status.Type == StatusPending {
 			return a.trigger(c)
 		}
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type)
 	case ActionCancel:
 		return a.cancel(e, c)
 	case ActionComplete:
@@ -138,17 +138,17 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		}
 	case ActionCreate:
 	}
-	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType()))
+	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType())
 }
 
 // create: (absent) → pending.
 func (a Action) create(e ActionCreate, c Clock) (Action, []effects.Effect) {
 	if a.ID != uuid.Nil {
-		return a, a.refuse(e, effects.CodeExists, fmt.Sprintf("id: action %s exists already", a.ID))
+		return a, refused(a.Ref(), e, effects.CodeExists, "id: action %s exists already", a.ID)
 	}
 	spec := e.Spec.withDefaults()
 	if err := spec.Validate(); err != nil {
-		return a, refused(effects.Ref{Kind: KindAction, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		return a, refused(a.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	return Action{
 		ActionSpec: spec,
@@ -175,10 +175,10 @@ func (s ActionSpec) dispatched() []effects.Effect {
 // due: pending → running, once its time has come.
 func (a Action) due(e ActionDue, c Clock) (Action, []effects.Effect) {
 	if a.Status.Type != StatusPending {
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s, not pending", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s, not pending", a.ID, a.Status.Type)
 	}
 	if at := a.Deadline(); at.After(c.Now) {
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is due at %s, after %s", a.ID, at, c.Now))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is due at %s, after %s", a.ID, at, c.Now)
 	}
 	return a.start(c)
 }
@@ -270,7 +270,7 @@ func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
 	case StatusRunning:
 		a.FinishedAt = c.Now
 	case StatusCompleted, StatusFailed, StatusCancelled:
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s already", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
 	}
 	running := a.Status.Type == StatusRunning
 	a.Status, a.UpdatedAt = status, c.Now
@@ -391,14 +391,6 @@ func (a Action) Terms() []effects.Term {
 	return listed(a.CreatedAt, StatusTerm(a.Status.Type), a.Namespace, a.Tenant)
 }
 
-func (a Action) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Action, ActionEvent](a, "an action", e, c)
-}
-
-func (a Action) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindAction, ID: a.ID}, e, code, reason)
-}
-
 func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {
-	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run))
+	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run)
 }

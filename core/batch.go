@@ -223,7 +223,7 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
 		}
 	}
-	next, effs, err := t.step(state, d.event)
+	next, effs, err := t.step(d.to.Kind, state, d.event)
 	if err != nil {
 		return err
 	}
@@ -263,13 +263,13 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 
 // step carries out one transition. A machine whose parts are records of their own
 // looks them up in the batch, and changes them there.
-func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
+func (t *Batch) step(kind effects.Kind, s State, e Event) (State, []effects.Effect, error) {
 	if whole, ok := s.(interface {
 		applyIn(t *Batch, e Event) (State, []effects.Effect, error)
 	}); ok {
 		return whole.applyIn(t, e)
 	}
-	next, effs := s.apply(e, t.clock)
+	next, effs := kinds[kind].apply(s, e, t.clock)
 	return next, effs, nil
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"crypto/sha1" //nolint:gosec // UUID version 5 is made of it
 	"encoding/binary"
+	"fmt"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -46,8 +47,6 @@ type State interface {
 	Terms() []effects.Term
 	// AppendJSON appends the stored form.
 	AppendJSON(b []byte) []byte
-	// apply carries out one transition. An event of another machine is refused.
-	apply(e Event, c Clock) (State, []effects.Effect)
 }
 
 // TermAll is the list term of all machines of a kind.
@@ -118,6 +117,6 @@ func hashID(name []byte) uuid.UUID {
 }
 
 // refused is the whole answer to an event that changes nothing.
-func refused(to effects.Ref, e Event, code effects.Code, reason string) []effects.Effect {
-	return []effects.Effect{effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: reason}}
+func refused(to effects.Ref, e Event, code effects.Code, format string, args ...any) []effects.Effect {
+	return []effects.Effect{effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}}
 }

@@ -316,7 +316,3 @@ func (j Job) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (j Job) AppendJSON(b []byte) []byte { return appendMarshaled(b, j) }
-
-func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Job, JobEvent](j, "a job", e, c)
-}

@@ -60,7 +60,7 @@ func (c claimant) validate() error {
 func (c claimant) String() string { return fmt.Sprintf("%q", clip(c.named())) }
 
 func checkLockName(name, namespace, tenant string) error {
-	return errors.Join(checkName("name", name, true), checkName("namespace", namespace, false), checkName("tenant", tenant, false), checkScope(namespace, tenant))
+	return errors.Join(checkName("name", name, true), checkTenant("", namespace, tenant))
 }
 
 func checkTTL(ms int64) error {

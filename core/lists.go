@@ -27,3 +27,14 @@ func sortedKeys[V any](m map[string]V) []string {
 	slices.Sort(keys)
 	return keys
 }
+
+// howMany counts what is the case.
+func howMany(cases ...bool) int {
+	n := 0
+	for _, is := range cases {
+		if is {
+			n++
+		}
+	}
+	return n
+}

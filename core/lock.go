@@ -82,8 +82,6 @@ func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
 		t.due()
 	case LockBreak:
 		t.takeAway(e)
-	default:
-		t.refuse(effects.CodeInvalid, "a lock takes no event %q", e.EventType())
 	}
 	return concluded(l, t.Lock, t.transition)
 }
@@ -285,7 +283,3 @@ func (l Lock) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (l Lock) AppendJSON(b []byte) []byte { return appendMarshaled(b, l) }
-
-func (l Lock) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Lock, LockEvent](l, "a lock", e, c)
-}

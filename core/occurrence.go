@@ -90,16 +90,16 @@ func (OccurrenceExpire) occurrenceEvent()      {}
 func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Effect) {
 	if record, ok := e.(OccurrenceRecord); ok {
 		if o.ID != uuid.Nil {
-			return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("occurrence %s exists already", o.ID))
+			return o, refused(o.Ref(), e, effects.CodeExists, "occurrence %s exists already", o.ID)
 		}
 		if record.Occurrence.ID == uuid.Nil {
-			return o, o.refuse(e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
+			return o, refused(o.Ref(), e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
 		}
 		record.Occurrence.Reason = validText(record.Occurrence.Reason)
 		return record.Occurrence, nil
 	}
 	if o.ID == uuid.Nil {
-		return o, o.refuse(e, effects.CodeNotFound, "occurrence not found")
+		return o, refused(o.Ref(), e, effects.CodeNotFound, "occurrence not found")
 	}
 	open := o.Verdict == VerdictDispatched && o.Outcome == ""
 	switch e := e.(type) {
@@ -122,7 +122,7 @@ func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Eff
 		}
 	case OccurrenceRecord:
 	}
-	return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("occurrence %s is %s: it cannot take %q", o.ID, o.Verdict, e.EventType()))
+	return o, refused(o.Ref(), e, effects.CodeConflict, "occurrence %s is %s: it cannot take %q", o.ID, o.Verdict, e.EventType())
 }
 
 // Ref names the occurrence.
@@ -145,14 +145,6 @@ func (o Occurrence) Terms() []effects.Term {
 		{Name: TermAll, At: o.DecidedAt, Counted: true},
 		{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt},
 	}
-}
-
-func (o Occurrence) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Occurrence, OccurrenceEvent](o, "an occurrence", e, c)
-}
-
-func (o Occurrence) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindOccurrence, ID: o.ID}, e, code, reason)
 }
 
 func (e OccurrenceRecord) belongsToDispatch() bool {

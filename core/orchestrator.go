@@ -465,10 +465,6 @@ func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 // AppendJSON appends the stored form.
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
 
-func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Orchestrator, OrchestratorEvent](o, "a run", e, c)
-}
-
 func (o Orchestrator) outstanding() []effects.Outer { return o.Pending.outstanding() }
 
 func (o Orchestrator) job() effects.Ref       { return JobRef(o.Namespace, o.Tenant, o.JobID) }

@@ -472,7 +472,3 @@ func (p Pipeline) Terms() []effects.Term {
 func (p Pipeline) AppendJSON(b []byte) []byte { return appendMarshaled(b, p) }
 
 func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }
-
-func (p Pipeline) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Pipeline, PipelineEvent](p, "a pipeline", e, c)
-}

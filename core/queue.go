@@ -155,10 +155,6 @@ func (q Queue) Terms() []effects.Term {
 	return listed(q.CreatedAt, QueueStatusTerm(q.Paused), q.Namespace, q.Tenant)
 }
 
-func (q Queue) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Queue, QueueEvent](q, "a queue", e, c)
-}
-
 // applyTo applies an event to a header and to the items that the view shows. If the
 // event is refused, what was written to the view is to be dropped.
 func (q Queue) applyTo(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
@@ -247,9 +243,7 @@ func (t *queueTransition) create(e QueueCreate) { t.declare(e.Namespace, e.Tenan
 func (t *queueTransition) declare(namespace, tenant, name string, config QueueConfig) bool {
 	config = config.withDefaults()
 	if err := errors.Join(
-		checkName("namespace", namespace, false),
-		checkName("tenant", tenant, false),
-		checkScope(namespace, tenant),
+		checkTenant("", namespace, tenant),
 		checkName("name", name, true),
 		config.validate(name),
 	); err != nil {

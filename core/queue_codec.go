@@ -14,8 +14,7 @@ func (q Queue) AppendJSON(b []byte) []byte {
 	o.str("namespace", q.Namespace)
 	o.str("tenant", q.Tenant)
 	o.str("name", q.Name)
-	o.key("config")
-	o.b = q.Config.appendJSON(o.b)
+	o.value("config", q.Config.appendJSON)
 	o.time("created_at", q.CreatedAt)
 	o.bool("paused", q.Paused)
 	o.str("paused_by", q.PausedBy)
@@ -77,22 +76,18 @@ func (o *object) bool(k string, v bool) {
 }
 
 func (o *object) owner(k string, v Owner) {
-	o.key(k)
-	o.b = v.appendJSON(o.b)
+	o.value(k, v.appendJSON)
 }
 
 func (c QueueConfig) appendJSON(b []byte) []byte {
 	o := begin(b)
 	o.int("visibility_timeout_ms", c.VisibilityTimeoutMS)
-	o.key("retry")
-	o.b = c.Retry.appendJSON(o.b)
+	o.value("retry", c.Retry.appendJSON)
 	o.str("dead_letter_queue", c.DeadLetterQueue)
 	o.num("concurrency", uint64(c.Concurrency))
 	o.num("key_concurrency", uint64(c.KeyConcurrency))
-	o.key("rate")
-	o.b = c.Rate.appendJSON(o.b)
-	o.key("key_rate")
-	o.b = c.KeyRate.appendJSON(o.b)
+	o.value("rate", c.Rate.appendJSON)
+	o.value("key_rate", c.KeyRate.appendJSON)
 	o.int("keep_completed_ms", c.KeepCompletedMS)
 	o.int("dedup_window_ms", c.DedupWindowMS)
 	return o.end()
@@ -147,8 +142,7 @@ func (i QueueItem) AppendJSON(b []byte) []byte {
 	o.str("dedup_key", i.DedupKey)
 	o.time("created_at", i.CreatedAt)
 	o.num("attempts", uint64(i.Attempts))
-	o.key("state")
-	o.b = i.State.appendJSON(o.b)
+	o.value("state", i.State.appendJSON)
 	o.str("last_error", i.LastError)
 	o.num("turn", uint64(i.Position))
 	o.num("place", uint64(i.ReadyPosition))
@@ -339,7 +333,6 @@ func (e QueuePurge) stored() Event {
 }
 
 func (e QueueDeadLetter) appendFields(o object) object {
-	o.key("item")
-	o.b = e.Item.AppendJSON(o.b)
+	o.value("item", e.Item.AppendJSON)
 	return o
 }

@@ -302,20 +302,6 @@ func untilTerm(l queueList, queue uuid.UUID, until Time) []effects.Term {
 	return []effects.Term{{Name: l.term(queue), At: until}}
 }
 
-const partRefuses = "this record belongs to a queue: send the event to that"
-
-func (i QueueItem) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return i, refused(i.Ref(), e, effects.CodeInvalid, partRefuses)
-}
-
-func (k QueueKey) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return k, refused(k.Ref(), e, effects.CodeInvalid, partRefuses)
-}
-
-func (d QueueDedup) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return d, refused(d.Ref(), e, effects.CodeInvalid, partRefuses)
-}
-
 // passingItem reports whether an item has ended: see [Cacheable].
 func passingItem(s State) bool {
 	i, ok := s.(QueueItem)

@@ -62,7 +62,7 @@ const (
 func (q Queue) applyIn(t *Batch, e Event) (State, []effects.Effect, error) {
 	own, ok := e.(QueueEvent)
 	if !ok { // refused
-		next, effs := q.apply(e, t.clock)
+		next, effs := kinds[KindQueue].apply(q, e, t.clock)
 		return next, effs, nil
 	}
 	mark, order := len(t.undo), t.order

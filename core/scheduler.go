@@ -260,10 +260,6 @@ func (s Scheduler) Terms() []effects.Term {
 // AppendJSON appends the stored form.
 func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
-func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Scheduler, SchedulerEvent](s, "a scheduler", e, c)
-}
-
 // shortenedFor: see [Shortened].
 func (e SchedulerHeartbeats) shortenedFor(s State) Event {
 	if s, ok := s.(Scheduler); ok {

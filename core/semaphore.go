@@ -94,8 +94,6 @@ func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect
 		t.due()
 	case SemaphoreBreak:
 		t.takeAway(e)
-	default:
-		t.refuse(effects.CodeInvalid, "a semaphore takes no event %q", e.EventType())
 	}
 	return concluded(s, t.Semaphore, t.transition)
 }
@@ -421,7 +419,3 @@ func (s Semaphore) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (s Semaphore) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
-
-func (s Semaphore) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Semaphore, SemaphoreEvent](s, "a semaphore", e, c)
-}

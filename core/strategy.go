@@ -345,7 +345,3 @@ func (s Strategy) Terms() []effects.Term {
 func (s Strategy) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Strategy) outstanding() []effects.Outer { return s.Pending.outstanding() }
-
-func (s Strategy) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Strategy, StrategyEvent](s, "a strategy", e, c)
-}

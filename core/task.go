@@ -424,7 +424,3 @@ func (t Task) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (t Task) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
-
-func (t Task) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Task, TaskEvent](t, "a task", e, c)
-}

@@ -122,9 +122,7 @@ func (s TaskSpec) Validate() error {
 		return errors.New("id: must be a UUID that is not all zeros")
 	}
 	return errors.Join(
-		checkName("namespace", s.Namespace, false),
-		checkName("tenant", s.Tenant, false),
-		checkScope(s.Namespace, s.Tenant),
+		checkTenant("", s.Namespace, s.Tenant),
 		checkText("label", s.Label),
 		s.Owner.validate(),
 		checkText("workspace", s.Workspace),

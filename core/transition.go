@@ -70,16 +70,3 @@ func concluded[S State](before, after S, t transition) (S, []effects.Effect) {
 	}
 	return after, t.effects
 }
-
-// applyOwn carries out the transition of a machine, which a refusal calls by what it
-// is, or refuses an event that is none of its own.
-func applyOwn[S interface {
-	State
-	Apply(e E, c Clock) (S, []effects.Effect)
-}, E Event](s S, what string, e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(E)
-	if !ok {
-		return s, refused(s.Ref(), e, effects.CodeInvalid, fmt.Sprintf("%s takes no event %q", what, e.EventType()))
-	}
-	return s.Apply(own, c)
-}

@@ -421,7 +421,3 @@ func (w Worker) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
-
-func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Worker, WorkerEvent](w, "a worker", e, c)
-}

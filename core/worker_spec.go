@@ -75,12 +75,7 @@ func (s WorkerSpec) validate() error {
 }
 
 func (d WorkerDo) validate() error {
-	set := 0
-	for _, is := range []bool{d.Pipeline != nil, d.Run != nil, d.Strategy != nil, d.Task != nil} {
-		if is {
-			set++
-		}
-	}
+	set := howMany(d.Pipeline != nil, d.Run != nil, d.Strategy != nil, d.Task != nil)
 	refs := &refChecker{where: "do.", known: map[string]bool{itemName: true}}
 	d.rewrite(refs)
 	switch {

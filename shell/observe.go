@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -60,6 +61,27 @@ func (c *commit) stateAt(kind effects.Kind, id uuid.UUID) core.State {
 		return nil
 	}
 	return s
+}
+
+// counting counts the changes of machines that still exist: S is their state.
+func counting[S core.State](count func(s *counts, was, is S)) func(s *counts, before, after core.State) {
+	return func(s *counts, before, after core.State) {
+		was, _ := before.(S)
+		if is, ok := after.(S); ok {
+			count(s, was, is)
+		}
+	}
+}
+
+// logEvent writes a line about an event: the attributes that say which machine it is of,
+// and the event's data.
+func (e *Engine) logEvent(l line, ev effects.Event, attrs func() []slog.Attr) {
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, l.level) {
+		return // the usual case: build nothing
+	}
+	has := attrs()
+	e.log.LogAttrs(ctx, l.level, l.name, append(has, dataAttrs(ev.Data, has)...)...) //nolint:sloglint // the names are those of the observers
 }
 
 // scopeAttrs say whose a machine is, and what it is called.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -14,7 +13,6 @@ func (s *Server) lockRoutes() []route {
 		{"GET", "/v1/locks", anyToken, listing[core.Lock, core.Lock]{
 			find:  byStatus(s.engine.Locks().List),
 			scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
-			sees:  func(_ context.Context, t *Token, l core.Lock) bool { return t.seesScope(l.Namespace, l.Tenant) },
 			out:   asItIs[core.Lock],
 			size:  func(l core.Lock) int { return 1024 + 256*len(l.Waiters) },
 		}.page(func(l []core.Lock, next string) any { return wire.LockList{Locks: l, NextPageToken: next} })},

@@ -40,7 +40,7 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 	}
 	if err == nil {
 		namespace, tenant := k.scope(m)
-		if !k.sees(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
+		if !k.seen(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
 			err = shell.ErrNotFound
 		}
 	}
@@ -82,8 +82,7 @@ func (k machines[S, Out]) act(do func(w http.ResponseWriter, r *http.Request, c 
 		case err != nil:
 			return k.gone(r, q, c, err)
 		case answer == nil:
-			w.WriteHeader(http.StatusNoContent)
-			return nil
+			return done(w, nil)
 		}
 		return writeJSON(w, http.StatusOK, answer)
 	}
@@ -108,9 +107,9 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 			m, err = k.ended(r.Context(), s.waitLimit(seconds), id, wait)
 		}
 		if err != nil {
-			return k.gone(r, q, c, err)
+			err = k.gone(r, q, c, err)
 		}
-		return writeJSON(w, http.StatusOK, m)
+		return reply(w, m, err)
 	}
 }
 

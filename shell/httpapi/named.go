@@ -38,6 +38,15 @@ func (k naming) of(r *http.Request, c *call, params ...string) (named, query, er
 	return n, q, err
 }
 
+// named reads which machine the request is about, and its body.
+func (s *Server) named(w http.ResponseWriter, r *http.Request, c *call, k naming, body any, optional bool) (named, error) {
+	of, _, err := k.of(r, c)
+	if err == nil {
+		err = s.decode(w, r, body, optional)
+	}
+	return of, err
+}
+
 // in reads which machine of a namespace and tenant the request is about.
 func (k naming) in(r *http.Request, c *call, namespace, tenant *string) (n named, err error) {
 	if k.may != nil {
@@ -80,10 +89,7 @@ func (k namedMachines[S, E]) visible(r *http.Request, c *call) (m S, n named, er
 // show serves the machine of the path.
 func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *call) error {
 	m, _, err := k.visible(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, m)
+	return reply(w, m, err)
 }
 
 // tellNamed serves an event for the machine of the path, which comes with a body of the type B.

@@ -207,12 +207,8 @@ func stateOf(a core.RecurringAction) wire.RecurringState {
 	return wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt}
 }
 
-func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return nil, err
-	}
-	reason, err := reasonText(body)
+func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
+	reason, err := s.reason(w, r, c, "")
 	if err != nil {
 		return nil, err
 	}
