@@ -11,8 +11,8 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // observer is what is announced, logged and counted of one machine. Each member may
@@ -121,7 +121,7 @@ func dataAttrs(data json.RawMessage, has []slog.Attr) []slog.Attr {
 		if json.Unmarshal(members[name], &text) != nil {
 			text = string(members[name])
 		}
-		attrs = append(attrs, slog.String(name, texts.Clip(text, maxLogText)))
+		attrs = append(attrs, slog.String(name, clip.Text(text, maxLogText)))
 	}
 	return attrs
 }

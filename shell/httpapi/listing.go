@@ -12,6 +12,7 @@ import (
 type listing[S, Out any] struct {
 	params []string          // of the query, beside those of every list
 	may    func(*call) error // refuses tokens; nil: none
+	check  func(query) error // refuses filters before the token is asked for its scope; nil: none
 	limit  int               // of a page, unless the caller gives one; 0: shell.DefaultPage
 	// find reads the filters of the query. The scope is nil if the list is about more
 	// than one tenant.
@@ -51,6 +52,11 @@ func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
 		namespace, tenant, err := q.scope()
 		if err != nil {
 			return err
+		}
+		if l.check != nil {
+			if err := l.check(q); err != nil {
+				return err
+			}
 		}
 		if err := c.token.permit(namespace, tenant, q.get("tool")); err != nil {
 			return err

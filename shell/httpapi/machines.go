@@ -184,7 +184,7 @@ func create[B any, S core.State](s *Server, path string, refused map[string]stri
 }
 
 // newID reads the id that a caller gives a new machine; zeros if they leave it to the server.
-func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
+func newID(given *string) (uuid.UUID, error) {
 	if given == nil {
 		return uuid.Nil, nil
 	}
@@ -196,13 +196,16 @@ func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
 		// Others are derived here: nobody may take them first.
 		return id, failf(http.StatusBadRequest, "id: %s is a UUID of version %d: use version 4 or 7", id, id.Version())
 	}
-	return id, s.idIsFree(ctx, id)
+	return id, nil
 }
 
 // idIsFree looks for a machine of any kind under a caller's id: all kinds share
 // one space of ids. The engine refuses an action that exists, too; here also
 // what it cannot see is refused.
 func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
+	if id == uuid.Nil { // the server gives one
+		return nil
+	}
 	_, errAction := s.engine.Actions().Get(ctx, id)
 	_, errRecurring := s.engine.Recurring().Get(ctx, id)
 	_, errPipeline := s.engine.Pipelines().Get(ctx, id)

@@ -70,6 +70,7 @@ type namedMachines[S core.State, E core.Event] struct {
 	what    string // what errors call one
 	get     func(context.Context, shell.Scope, string) (S, error)
 	send    func(context.Context, shell.Scope, string, E) (S, error)
+	may     func(*call) error                     // refuses tokens that may name the machine; nil: none
 	sees    func(context.Context, *Token, S) bool // nil: who may name it
 	remains int                                   // the status of an answer with a machine that still exists
 }
@@ -99,6 +100,9 @@ func tellNamed[B any, S core.State, E core.Event](k namedMachines[S, E], optiona
 		n, _, err := byName.of(r, c)
 		if k.sees != nil && err == nil {
 			_, n, err = k.visible(r, c)
+		}
+		if k.may != nil && err == nil {
+			err = k.may(c)
 		}
 		if err != nil {
 			return err
