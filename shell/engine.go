@@ -134,8 +134,8 @@ func refusedFor(err error, code effects.Code) bool {
 	return errors.As(err, &r) && r.Code == code
 }
 
-// input is what the caller sends to a machine.
-func input(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
+// inputOf is what the caller sends to a machine.
+func inputOf(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
 	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}
 }
 

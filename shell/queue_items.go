@@ -168,42 +168,5 @@ func (q Queues) Items(ctx context.Context, queue effects.Ref, state string, p Pa
 	if !slices.Contains(core.QueueItemLists[:], state) {
 		return nil, "", &Refusal{To: queue, Event: "list", Code: effects.CodeInvalid, Reason: fmt.Sprintf("state: %q is unknown: use one of %v", state, core.QueueItemLists)}
 	}
-	limit := p.Limit
-	if limit <= 0 {
-		limit = DefaultPage
-	}
-	limit = min(limit, MaxPage)
-	term := core.QueueItemTerm(queue.ID, state)
-	from, err := parseToken(core.KindQueueItem, term, p.Token)
-	if err != nil {
-		return nil, "", err
-	}
-	list = make([]core.QueueItem, 0, min(limit, DefaultPage))
-	err = q.e.store.View(ctx, func(tx store.ReadTx) error {
-		entries, err := tx.Scan(core.KindQueueItem, term, from, false, limit)
-		if err != nil {
-			return err
-		}
-		size, full := 0, len(entries) == limit
-		for _, c := range entries {
-			if size >= maxPageBytes {
-				full = true
-				break
-			}
-			i, n, err := decodeAs[core.QueueItem](tx, core.KindQueueItem, c.ID)
-			if err != nil {
-				return err
-			}
-			size += n
-			if i != nil {
-				list = append(list, *i)
-			}
-			from = c
-		}
-		if full {
-			next = token(core.KindQueueItem, term, from)
-		}
-		return nil
-	})
-	return list, next, err
+	return page[core.QueueItem](ctx, q.e.store, index{kind: core.KindQueueItem, term: core.QueueItemTerm(queue.ID, state)}, p, nil)
 }

@@ -77,7 +77,7 @@ func (e *Engine) giveBack(ctx context.Context, taken core.Result) {
 	for _, i := range items {
 		ev := core.QueueRelease{Item: i.ID, Holder: i.State.Holder, Attempt: i.Attempts}
 		ref := effects.Ref{Kind: core.KindQueue, ID: i.Queue}
-		if !e.loop.Post(ctx, engine.Request{Inputs: []core.Input{input(ctx, ref, ev)}, Want: ref}) {
+		if !e.loop.Post(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, ref, ev)}, Want: ref}) {
 			return
 		}
 	}
