@@ -82,15 +82,8 @@ const (
 	typePublish     = "publish"
 )
 
-func (e BusSubscribe) stored() Event {
-	e.Subscriber = e.Subscriber.normalised()
-	return e
-}
-
-func (e BusPublish) stored() Event {
-	e.Data = storedResult(e.Data)
-	return e
-}
+func (e BusSubscribe) stored() Event { return BusSubscribe{e.Subscriber.normalised()} }
+func (e BusPublish) stored() Event   { return BusPublish{e.Kind, e.Source, storedResult(e.Data)} }
 
 // Apply carries out one transition.
 func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {

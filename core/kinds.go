@@ -50,6 +50,7 @@ type kind struct {
 	outer     *outerEvents                       // of machines that ask for outer effects
 	release   func(by Owner, token uint64) Event // gives back what a machine has granted
 	passing   func(s State) bool                 // says of a state that it is read at most once more
+	child     bool                               // its owner and watchers are told if its record is lost, see [LostTo]
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
@@ -91,19 +92,19 @@ func record[S State](k kind) kind {
 // kindTable is the one place that names all kinds. Retention walks it in this order.
 var kindTable = []kind{ // read-only: a table
 	machine[Action, ActionEvent]("an action", kind{
-		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents,
+		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true,
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
-		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents,
+		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true,
 	}),
 	machine[Task, TaskEvent]("a task", kind{
-		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents,
+		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true,
 	}),
 	machine[Strategy, StrategyEvent]("a strategy", kind{
-		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents,
+		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true,
 	}),
 	machine[Orchestrator, OrchestratorEvent]("a run", kind{
 		name: KindOrchestrator, events: orchestratorEvents, due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true,

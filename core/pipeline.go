@@ -361,14 +361,8 @@ func (t *pipelineTransition) noChange() outcome {
 		return t.unawaited(e.N)
 	case QueuePushed:
 		return t.unawaited(e.N)
-	case EffectDone:
-		return t.unawaited(e.N)
-	case EffectFailed:
-		return t.unawaited(e.N)
-	case EffectInterrupted:
-		return t.unawaited(e.N)
-	case EffectHandedBack:
-		return t.unawaited(e.N)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		return t.unawaited(answeredEffect(e))
 	case Granted:
 		return t.unawaited(e.N)
 	case Lost:

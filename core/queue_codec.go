@@ -40,19 +40,18 @@ func (q Queue) AppendJSON(b []byte) []byte {
 	o.num("dead", q.Dead)
 	o.num("keys_count", q.KeyCount)
 	o.num("dedups_count", q.Windows)
-	if len(q.Items) > 0 {
-		o.key("items")
-		o.b = appendList(o.b, q.Items)
-	}
-	if len(q.Keys) > 0 {
-		o.key("keys")
-		o.b = appendList(o.b, q.Keys)
-	}
-	if len(q.Dedups) > 0 {
-		o.key("dedups")
-		o.b = appendList(o.b, q.Dedups)
-	}
+	appendMembers(&o, "items", q.Items)
+	appendMembers(&o, "keys", q.Keys)
+	appendMembers(&o, "dedups", q.Dedups)
 	return o.end()
+}
+
+// appendMembers appends a list as a field, which is left out where there is nothing in it.
+func appendMembers[T interface{ AppendJSON([]byte) []byte }](o *object, k string, list []T) {
+	if len(list) > 0 {
+		o.key(k)
+		o.b = appendList(o.b, list)
+	}
 }
 
 func appendList[T interface{ AppendJSON([]byte) []byte }](b []byte, list []T) []byte {
@@ -64,6 +63,13 @@ func appendList[T interface{ AppendJSON([]byte) []byte }](b []byte, list []T) []
 		b = e.AppendJSON(b)
 	}
 	return append(b, ']')
+}
+
+// intNotZero appends a number, which is left out where it is 0.
+func (o *object) intNotZero(k string, v int64) {
+	if v != 0 {
+		o.int(k, v)
+	}
 }
 
 func (o *object) bool(k string, v bool) {
@@ -95,15 +101,9 @@ func (c QueueConfig) appendJSON(b []byte) []byte {
 
 func (r QueueRate) appendJSON(b []byte) []byte {
 	o := begin(b)
-	if r.Limit != 0 {
-		o.num("limit", uint64(r.Limit))
-	}
-	if r.PerMS != 0 {
-		o.int("per_ms", r.PerMS)
-	}
-	if r.Burst != 0 {
-		o.num("burst", uint64(r.Burst))
-	}
+	o.intNotZero("limit", int64(r.Limit))
+	o.intNotZero("per_ms", r.PerMS)
+	o.intNotZero("burst", int64(r.Burst))
 	return o.end()
 }
 
@@ -113,21 +113,11 @@ func (r Retry) appendJSON(b []byte) []byte {
 		return appendMarshaled(b, r)
 	}
 	o := begin(b)
-	if r.MaxAttempts != 0 {
-		o.num("max_attempts", uint64(r.MaxAttempts))
-	}
-	if r.BackoffMS != 0 {
-		o.int("backoff_ms", r.BackoffMS)
-	}
-	if r.FactorPercent != 0 {
-		o.num("factor_percent", uint64(r.FactorPercent))
-	}
-	if r.MaxBackoffMS != 0 {
-		o.int("max_backoff_ms", r.MaxBackoffMS)
-	}
-	if r.JitterPercent != 0 {
-		o.num("jitter_percent", uint64(r.JitterPercent))
-	}
+	o.intNotZero("max_attempts", int64(r.MaxAttempts))
+	o.intNotZero("backoff_ms", r.BackoffMS)
+	o.intNotZero("factor_percent", int64(r.FactorPercent))
+	o.intNotZero("max_backoff_ms", r.MaxBackoffMS)
+	o.intNotZero("jitter_percent", int64(r.JitterPercent))
 	return o.end()
 }
 
@@ -319,10 +309,7 @@ func (e QueueExtend) appendFields(o object) object {
 
 func (e QueueRelease) appendFields(o object) object { return o.holding(e.Item, e.Holder, e.Attempt) }
 
-func (e QueueCancelItem) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e QueueCancelItem) stored() Event { return QueueCancelItem{e.Item, validText(e.Reason)} }
 
 func (e QueuePurge) stored() Event {
 	if e.States = slices.Clone(e.States); len(e.States) == 0 {

@@ -98,10 +98,7 @@ func (e RecurringCreate) stored() Event {
 	return e
 }
 
-func (e RecurringUpdate) stored() Event {
-	e.Patch = e.Patch.withoutNilMaps()
-	return e
-}
+func (e RecurringUpdate) stored() Event { return RecurringUpdate{e.Patch.withoutNilMaps()} }
 
 func (e RecurringDue) appendFields(o object) object {
 	if e.Refusal != "" {

@@ -202,8 +202,8 @@ func (s Scheduler) beating(e SchedulerHeartbeats) []int {
 }
 
 // Shortened says the same in fewer words, for this very state. Usually the event brings
-// the heartbeats of all runs that are tracked: the journal, which has each event of every few seconds,
-// need not name them.
+// the heartbeats of all runs that are tracked: the journal, which has each event of
+// every few seconds, need not name them.
 func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 	if e.IntervalMS == s.IntervalMS {
 		e.IntervalMS = 0

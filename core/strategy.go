@@ -127,14 +127,8 @@ func (t *strategyTransition) applyRunning(e StrategyEvent) {
 		t.cancel(e)
 	case ChildEnded:
 		t.applyChildEnd(e)
-	case EffectDone:
-		t.applyMergeAnswer(e, e.N)
-	case EffectFailed:
-		t.applyMergeAnswer(e, e.N)
-	case EffectInterrupted:
-		t.applyMergeAnswer(e, e.N)
-	case EffectHandedBack:
-		t.applyMergeAnswer(e, e.N)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		t.applyMergeAnswer(e, answeredEffect(e))
 	case StrategyExpire:
 		t.noChange()
 	case StrategyCreate: // see Apply

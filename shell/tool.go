@@ -102,7 +102,8 @@ func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 // effect is durable. Its context ends as that of a [Tool]'s run does. A nil error
 // answers the machine with the result, which must be valid JSON or empty. An
 // error that is permanent ([IsPermanent]) says that no further attempt makes sense.
-// After a crash an effect may be repeated: it must find out how far it came. A panic is caught, and fails the effect.
+// After a crash an effect may be repeated: it must find out how far it came. A panic is
+// caught, and fails the effect.
 //
 // An Interpreter must be safe for concurrent use.
 type Interpreter interface {
