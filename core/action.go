@@ -55,7 +55,7 @@ type Action struct {
 	StartedAt  Time     `json:"started_at"`  // of the last run
 	FinishedAt Time     `json:"finished_at"` // of the last run
 	LastRun    *LastRun `json:"last_run"`    // how the cycle before ended; recurring actions only
-	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger out of turn put aside; recurring actions only
+	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger by hand put aside; recurring actions only
 }
 
 // StatusType tells the statuses apart.
@@ -100,7 +100,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		return a.create(create, c)
 	}
 	if a.ID == uuid.Nil {
-		return a, a.refuse(e, effects.CodeNotFound, "action not found")
+		return a, refused(a.Ref(), e, effects.CodeNotFound, "action not found")
 	}
 	switch e := e.(type) {
 	case ActionDue:
@@ -109,7 +109,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		if a.Status.Type == StatusPending {
 			return a.trigger(c)
 		}
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type)
 	case ActionCancel:
 		return a.cancel(e, c)
 	case ActionComplete:
@@ -138,17 +138,17 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		}
 	case ActionCreate:
 	}
-	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType()))
+	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType())
 }
 
 // create: (absent) → pending.
 func (a Action) create(e ActionCreate, c Clock) (Action, []effects.Effect) {
 	if a.ID != uuid.Nil {
-		return a, a.refuse(e, effects.CodeExists, fmt.Sprintf("id: action %s exists already", a.ID))
+		return a, refused(a.Ref(), e, effects.CodeExists, "id: action %s exists already", a.ID)
 	}
 	spec := e.Spec.withDefaults()
 	if err := spec.Validate(); err != nil {
-		return a, refused(effects.Ref{Kind: KindAction, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		return a, refused(a.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	return Action{
 		ActionSpec: spec,
@@ -175,10 +175,10 @@ func (s ActionSpec) dispatched() []effects.Effect {
 // due: pending → running, once its time has come.
 func (a Action) due(e ActionDue, c Clock) (Action, []effects.Effect) {
 	if a.Status.Type != StatusPending {
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s, not pending", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s, not pending", a.ID, a.Status.Type)
 	}
 	if at := a.Deadline(); at.After(c.Now) {
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is due at %s, after %s", a.ID, at, c.Now))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is due at %s, after %s", a.ID, at, c.Now)
 	}
 	return a.start(c)
 }
@@ -270,18 +270,18 @@ func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
 	case StatusRunning:
 		a.FinishedAt = c.Now
 	case StatusCompleted, StatusFailed, StatusCancelled:
-		return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s already", a.ID, a.Status.Type))
+		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
 	}
 	running := a.Status.Type == StatusRunning
 	a.Status, a.UpdatedAt = status, c.Now
-	effs := a.settled(status)
+	effs := a.tellEnd(status)
 	if running {
 		effs = append(effs, effects.Withdraw{N: a.Run})
 	}
 	return a, effs
 }
 
-// finish settles a run: → completed or failed, or pending at the next time of
+// finish ends a run: → completed or failed, or pending at the next time of
 // a recurring action. A failure does not end a recurrence.
 func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
@@ -294,7 +294,7 @@ func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 		return a, []effects.Effect{a.announce(status)}
 	}
 	a.Status = status
-	return a, a.settled(status)
+	return a, a.tellEnd(status)
 }
 
 // nextCycle gives the first time of the recurrence after now, and after the
@@ -314,8 +314,8 @@ func (a Action) nextCycle(c Clock) (Time, bool) {
 	return a.Recurrence.next(last, max(c.Now, last))
 }
 
-// settled tells the bus, and whoever waits for this action, that it has ended.
-func (a Action) settled(status Status) []effects.Effect {
+// tellEnd tells the bus, and whoever waits for this action, that it has ended.
+func (a Action) tellEnd(status Status) []effects.Effect {
 	effs := make([]effects.Effect, 1, 2) // with room for the withdrawal of a cancelled run
 	effs[0] = a.announce(status)
 	if a.Occurrence != uuid.Nil {
@@ -351,12 +351,7 @@ func (a Action) announce(status Status) effects.Effect {
 }
 
 // Ref names the action.
-func (a Action) Ref() effects.Ref {
-	if a.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindAction, ID: a.ID}
-}
+func (a Action) Ref() effects.Ref { return refOf(KindAction, a.ID) }
 
 // endedAt: see [EndedAt].
 func (a Action) endedAt() (Time, bool) { return a.UpdatedAt, a.Status.Type.Terminal() }
@@ -393,21 +388,9 @@ func (a Action) Deadline() Time {
 
 // Terms lists the action under all, its status and its tenant.
 func (a Action) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: a.CreatedAt, Counted: true},
-		{Name: StatusTerm(a.Status.Type), At: a.CreatedAt, Counted: true},
-		{Name: ScopeTerm(a.Namespace, a.Tenant), At: a.CreatedAt},
-	}
-}
-
-func (a Action) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Action, ActionEvent](a, "an action", e, c)
-}
-
-func (a Action) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindAction, ID: a.ID}, e, code, reason)
+	return listed(a.CreatedAt, StatusTerm(a.Status.Type), a.Namespace, a.Tenant)
 }
 
 func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {
-	return a, a.refuse(e, effects.CodeConflict, fmt.Sprintf("action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run))
+	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run)
 }

@@ -6,8 +6,7 @@ import "encoding/json"
 func (a Action) AppendJSON(b []byte) []byte {
 	o := begin(b)
 	a.ActionSpec.appendFields(&o)
-	o.key("status")
-	o.b = a.Status.appendJSON(o.b)
+	o.value("status", a.Status.appendJSON)
 	o.time("created_at", a.CreatedAt)
 	o.time("updated_at", a.UpdatedAt)
 	o.num("run", uint64(a.Run))
@@ -36,18 +35,14 @@ func (s ActionSpec) appendFields(o *object) {
 	o.str("tool_name", s.ToolName)
 	o.str("action_type", s.ActionType)
 	o.raw("tool_input", s.ToolInput)
-	o.key("trigger")
-	o.b = s.Trigger.appendJSON(o.b)
-	o.key("recurrence")
-	o.b = s.Recurrence.appendJSON(o.b)
-	o.key("policy")
-	o.b = s.Policy.appendJSON(o.b)
+	o.value("trigger", s.Trigger.appendJSON)
+	o.value("recurrence", s.Recurrence.appendJSON)
+	o.value("policy", s.Policy.appendJSON)
 	o.str("dedup_key", s.DedupKey)
 	o.strings("metadata", s.Metadata)
 	o.strings("labels", s.Labels)
 	o.id("occurrence", s.Occurrence)
-	o.key("owner")
-	o.b = s.Owner.appendJSON(o.b)
+	o.value("owner", s.Owner.appendJSON)
 }
 
 // AppendJSON appends the form that stands in the create event.
@@ -84,8 +79,7 @@ func (s Status) appendJSON(b []byte) []byte {
 func (r LastRun) appendJSON(b []byte) []byte {
 	o := begin(b)
 	o.num("cycle", uint64(r.Cycle))
-	o.key("status")
-	o.b = r.Status.appendJSON(o.b)
+	o.value("status", r.Status.appendJSON)
 	o.time("due_at", r.DueAt)
 	o.time("started_at", r.StartedAt)
 	o.time("finished_at", r.FinishedAt)

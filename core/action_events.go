@@ -87,8 +87,7 @@ var actionEvents = []eventType{
 func (e ActionDue) appendFields(o object) object { return o }
 
 func (e ActionCreate) appendFields(o object) object {
-	o.key("spec")
-	o.b = e.Spec.AppendJSON(o.b)
+	o.value("spec", e.Spec.AppendJSON)
 	return o
 }
 

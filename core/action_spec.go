@@ -38,9 +38,7 @@ func (s ActionSpec) Validate() error {
 		return errors.New("id: must be a UUID that is not all zeros")
 	}
 	return errors.Join(
-		checkName("namespace", s.Namespace, false),
-		checkName("tenant", s.Tenant, false),
-		checkScope(s.Namespace, s.Tenant),
+		checkTenant("", s.Namespace, s.Tenant),
 		checkName("tool_name", s.ToolName, true),
 		checkName("action_type", s.ActionType, false),
 		checkText("label", s.Label),

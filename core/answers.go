@@ -73,22 +73,9 @@ func (e ChildEnded) stored() Event {
 	return e
 }
 
-func (e EffectDone) stored() Event {
-	e.Result = storedResult(e.Result)
-	return e
-}
-
+func (e EffectDone) stored() Event { return EffectDone{e.N, storedResult(e.Result)} }
 func (e EffectFailed) stored() Event {
-	e.Result, e.Reason = storedResult(e.Result), validText(e.Reason)
-	return e
+	return EffectFailed{e.N, validText(e.Reason), storedResult(e.Result), e.Permanent}
 }
-
-func (e EffectInterrupted) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
-func (e Lost) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e EffectInterrupted) stored() Event { return EffectInterrupted{e.N, validText(e.Reason)} }
+func (e Lost) stored() Event              { return Lost{e.N, e.Name, validText(e.Reason)} }

@@ -21,8 +21,8 @@ type Input struct {
 // that needs it then fails, and only that one.
 type Loader interface {
 	Load(ref effects.Ref) (State, error)
-	// Scan lists a list index in its order, as it was before the batch, from a place
-	// on, exclusive; the zero Place: from the beginning. At most limit entries, and
+	// Scan lists a list index in its order, as it was before the batch, from a cursor
+	// on, exclusive; the zero Cursor: from the beginning. At most limit entries, and
 	// fewer only where there are no more. A batch reads each list once: each call
 	// goes on where the one before ended.
 	Scan(kind effects.Kind, term string, after Cursor, limit int) ([]Cursor, error)
@@ -119,8 +119,8 @@ const MaxDeliveries = 10_000
 // the event is announced, but no subscriber hears it, and an escalation says so.
 const MaxRoutings = 8
 
-// NewBatch starts a batch at one instant. seq is the number of the journal batch
-// that it will be.
+// NewBatch starts a batch at one instant. seq is the number of the journal
+// entry that it will be.
 func NewBatch(l Loader, c Clock, seq uint64) *Batch {
 	return &Batch{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
 }
@@ -223,7 +223,7 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
 		}
 	}
-	next, effs, err := t.step(state, d.event)
+	next, effs, err := t.step(d.to.Kind, state, d.event)
 	if err != nil {
 		return err
 	}
@@ -263,13 +263,13 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 
 // step carries out one transition. A machine whose parts are records of their own
 // looks them up in the batch, and changes them there.
-func (t *Batch) step(s State, e Event) (State, []effects.Effect, error) {
+func (t *Batch) step(kind effects.Kind, s State, e Event) (State, []effects.Effect, error) {
 	if whole, ok := s.(interface {
 		applyIn(t *Batch, e Event) (State, []effects.Effect, error)
 	}); ok {
 		return whole.applyIn(t, e)
 	}
-	next, effs := s.apply(e, t.clock)
+	next, effs := kinds[kind].apply(s, e, t.clock)
 	return next, effs, nil
 }
 
@@ -327,7 +327,7 @@ func (t *Batch) rollback(mark int) {
 	for i := len(t.undo) - 1; i >= mark; i-- {
 		u := t.undo[i]
 		u.slot.now, u.slot.changed = u.now, u.changed
-		t.place(u.slot.now)
+		t.overlay(u.slot.now)
 	}
 	t.undo = t.undo[:mark]
 }
@@ -351,7 +351,7 @@ func (t *Batch) change(s *slot, next State) {
 		next = nil
 	}
 	s.now = next
-	t.place(next)
+	t.overlay(next)
 	if !s.changed {
 		s.changed = true
 		t.order = append(t.order, s)

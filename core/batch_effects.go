@@ -50,7 +50,7 @@ func (t *Batch) announce(ev effects.Event) effects.Event {
 }
 
 // eventID derives the id of an announcement (UUID version 8): 48 bits of the
-// batch's number, then the place in the batch.
+// number of the journal entry, then its index among the announcements.
 func (t *Batch) eventID(n int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], t.seq<<16)

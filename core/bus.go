@@ -27,7 +27,7 @@ import (
 // Invariants, held by property tests:
 //   - Each subscriber has a name of its own, and is one that would be accepted.
 //   - There are at most MaxSubscribers, of at most MaxBusBytes together.
-//   - A subscriber that is replaced keeps its place, a new one comes last.
+//   - The successor of a subscriber stands where that one stood, a new one comes last.
 //   - Only a publication announces anything, and it changes nothing.
 //   - A bus without subscribers does not exist.
 type Bus struct {
@@ -82,15 +82,8 @@ const (
 	typePublish     = "publish"
 )
 
-func (e BusSubscribe) stored() Event {
-	e.Subscriber = e.Subscriber.normalised()
-	return e
-}
-
-func (e BusPublish) stored() Event {
-	e.Data = storedResult(e.Data)
-	return e
-}
+func (e BusSubscribe) stored() Event { return BusSubscribe{e.Subscriber.normalised()} }
+func (e BusPublish) stored() Event   { return BusPublish{e.Kind, e.Source, storedResult(e.Data)} }
 
 // Apply carries out one transition.
 func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
@@ -102,7 +95,7 @@ func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
 	case BusPublish:
 		return s.publish(e)
 	}
-	return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("a bus takes no event %q", e.EventType()))
+	return s, refused(s.Ref(), e, effects.CodeInvalid, "a bus takes no event %q", e.EventType())
 }
 
 func (s Bus) find(name string) int {
@@ -113,10 +106,10 @@ func (s Bus) find(name string) int {
 func (s Bus) subscribe(e BusSubscribe, c Clock) (Bus, []effects.Effect) {
 	sub := e.Subscriber.normalised()
 	if err := sub.Validate(); err != nil {
-		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	if n := len(appendMarshaled(nil, sub)); n > MaxSubscriberBytes {
-		return s, s.refuse(e, effects.CodeInvalid, fmt.Sprintf("subscriber %q: %d bytes are more than %d", clip(sub.Name), n, MaxSubscriberBytes))
+		return s, refused(s.Ref(), e, effects.CodeInvalid, "subscriber %q: %d bytes are more than %d", clip(sub.Name), n, MaxSubscriberBytes)
 	}
 	next := s
 	if next.ID == uuid.Nil {
@@ -129,10 +122,10 @@ func (s Bus) subscribe(e BusSubscribe, c Clock) (Bus, []effects.Effect) {
 		next.Subscribers = append(next.Subscribers, sub)
 	}
 	if n := len(next.Subscribers); n > MaxSubscribers {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("subscriber %q would be number %d: at most %d are possible", clip(sub.Name), n, MaxSubscribers))
+		return s, refused(s.Ref(), e, effects.CodeConflict, "subscriber %q would be number %d: at most %d are possible", clip(sub.Name), n, MaxSubscribers)
 	}
 	if n := len(next.AppendJSON(nil)); n > MaxBusBytes {
-		return s, s.refuse(e, effects.CodeConflict, fmt.Sprintf("subscriber %q: all subscribers together would have %d bytes, which are more than %d", clip(sub.Name), n, MaxBusBytes))
+		return s, refused(s.Ref(), e, effects.CodeConflict, "subscriber %q: all subscribers together would have %d bytes, which are more than %d", clip(sub.Name), n, MaxBusBytes)
 	}
 	return next, nil
 }
@@ -141,7 +134,7 @@ func (s Bus) subscribe(e BusSubscribe, c Clock) (Bus, []effects.Effect) {
 func (s Bus) unsubscribe(e BusUnsubscribe) (Bus, []effects.Effect) {
 	i := s.find(e.Name)
 	if i < 0 {
-		return s, s.refuse(e, effects.CodeNotFound, fmt.Sprintf("name: no subscriber is called %q", clip(e.Name)))
+		return s, refused(s.Ref(), e, effects.CodeNotFound, "name: no subscriber is called %q", clip(e.Name))
 	}
 	s.Subscribers = without(s.Subscribers, i)
 	if s.Subscribers == nil {
@@ -153,7 +146,7 @@ func (s Bus) unsubscribe(e BusUnsubscribe) (Bus, []effects.Effect) {
 // publish announces an event from outside.
 func (s Bus) publish(e BusPublish) (Bus, []effects.Effect) {
 	if err := e.validate(); err != nil {
-		return s, s.refuse(e, effects.CodeInvalid, err.Error())
+		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	var data json.RawMessage
 	if v := storedResult(e.Data); v != nil {
@@ -209,12 +202,7 @@ func (s Bus) escalate(e effects.Event) effects.Event {
 }
 
 // Ref names the bus.
-func (s Bus) Ref() effects.Ref {
-	if s.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindBus, ID: s.ID}
-}
+func (s Bus) Ref() effects.Ref { return refOf(KindBus, s.ID) }
 
 // Deadline is none: the bus waits for nothing.
 func (s Bus) Deadline() Time { return 0 }
@@ -226,14 +214,6 @@ func (s Bus) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (s Bus) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
-
-func (s Bus) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Bus, BusEvent](s, "a bus", e, c)
-}
-
-func (s Bus) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(BusRef(), e, code, reason)
-}
 
 // busEvents are the events of Bus, as the journal has them.
 var busEvents = []eventType{

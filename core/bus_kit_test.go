@@ -121,7 +121,7 @@ var _ = register(core.KindBus, kit{
 		on("There are at most MaxSubscribers, of at most MaxBusBytes together.", func(_ step, _, a core.Bus) string {
 			return unless(len(a.Subscribers) <= core.MaxSubscribers && len(a.AppendJSON(nil)) <= core.MaxBusBytes, "%d", len(a.Subscribers))
 		}),
-		on("A subscriber that is replaced keeps its place, a new one comes last.", func(s step, b, a core.Bus) string {
+		on("The successor of a subscriber stands where that one stood, a new one comes last.", func(s step, b, a core.Bus) string {
 			was, is := subscriberNames(b), subscriberNames(a)
 			switch e := s.event.(type) {
 			case core.BusSubscribe:

@@ -267,13 +267,7 @@ func (m EventMatch) validate() error {
 }
 
 func (r Reaction) validate() error {
-	n := 0
-	for _, set := range []bool{r.WakeWorker != nil, r.Push != nil, r.Signal != nil, r.StartPipeline != nil} {
-		if set {
-			n++
-		}
-	}
-	switch {
+	switch n := howMany(r.WakeWorker != nil, r.Push != nil, r.Signal != nil, r.StartPipeline != nil); {
 	case n != 1:
 		return fmt.Errorf("do: has %d of wake_worker, push, signal and start_pipeline: give exactly one", n)
 	case r.WakeWorker != nil:
@@ -290,9 +284,7 @@ func (r Reaction) validate() error {
 	if len(p.Context) > MaxMapEntries {
 		return fmt.Errorf("do.start_pipeline.context: %d entries are more than %d", len(p.Context), MaxMapEntries)
 	}
-	errs := []error{
-		checkName("do.start_pipeline.namespace", p.Namespace, false), checkName("do.start_pipeline.tenant", p.Tenant, false), checkScope(p.Namespace, p.Tenant),
-	}
+	errs := []error{checkTenant("do.start_pipeline.", p.Namespace, p.Tenant)}
 	if err := p.Definition.ValidateWith(append(sortedKeys(p.Context), "event")...); err != nil {
 		errs = append(errs, fmt.Errorf("do.start_pipeline.definition.%w", err))
 	}
@@ -303,7 +295,7 @@ func (r Reaction) validate() error {
 }
 
 func (m MachineName) validate(field string) error {
-	return errors.Join(checkName(field+".namespace", m.Namespace, false), checkName(field+".tenant", m.Tenant, false), checkScope(m.Namespace, m.Tenant), checkName(field+".name", m.Name, true))
+	return errors.Join(checkTenant(field+".", m.Namespace, m.Tenant), checkName(field+".name", m.Name, true))
 }
 
 // checkLoop refuses a subscriber that its own doing would call again, for ever:

@@ -3,6 +3,8 @@ package core
 import (
 	"crypto/sha1" //nolint:gosec // UUID version 5 is made of it
 	"encoding/binary"
+	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -45,8 +47,6 @@ type State interface {
 	Terms() []effects.Term
 	// AppendJSON appends the stored form.
 	AppendJSON(b []byte) []byte
-	// apply carries out one transition. An event of another machine is refused.
-	apply(e Event, c Clock) (State, []effects.Effect)
 }
 
 // TermAll is the list term of all machines of a kind.
@@ -55,22 +55,28 @@ const TermAll = "all"
 // ScopeTerm is the list term of all that belongs to one tenant.
 func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + "\x1f" + tenant }
 
-// StatusTerm is the list term of all actions in one status.
-func StatusTerm(s StatusType) string { return "status:" + string(s) }
+// StatusTerm is the list term of all machines of a kind in one status.
+func StatusTerm[S ~string](s S) string { return "status:" + string(s) }
 
-// HolderTerm is the list term of the dedup keys that an action holds: how they are
-// found, and released, where the action itself cannot be read any more.
-func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
+// EnabledTerm is the list term of recurring actions or jobs that are enabled, or not.
+func EnabledTerm(enabled bool) string { return "enabled:" + strconv.FormatBool(enabled) }
 
-// RecurringTerm is the list term of the occurrences of one recurring action.
-func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
-
-// EnabledTerm is the list term of recurring actions that are enabled, or not.
-func EnabledTerm(enabled bool) string {
-	if enabled {
-		return "enabled:true"
+// listed gives the terms of most machines: all, the status or what stands for it, and
+// the tenant.
+func listed(at Time, status, namespace, tenant string) []effects.Term {
+	return []effects.Term{
+		{Name: TermAll, At: at, Counted: true},
+		{Name: status, At: at, Counted: true},
+		{Name: ScopeTerm(namespace, tenant), At: at},
 	}
-	return "enabled:false"
+}
+
+// refOf names a machine of that kind; the zero Ref where it does not exist.
+func refOf(kind effects.Kind, id uuid.UUID) effects.Ref {
+	if id == uuid.Nil {
+		return effects.Ref{}
+	}
+	return effects.Ref{Kind: kind, ID: id}
 }
 
 // idSpace is the root of all derived ids.
@@ -111,6 +117,6 @@ func hashID(name []byte) uuid.UUID {
 }
 
 // refused is the whole answer to an event that changes nothing.
-func refused(to effects.Ref, e Event, code effects.Code, reason string) []effects.Effect {
-	return []effects.Effect{effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: reason}}
+func refused(to effects.Ref, e Event, code effects.Code, format string, args ...any) []effects.Effect {
+	return []effects.Effect{effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}}
 }

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"fmt"
-
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
@@ -71,9 +69,9 @@ func (d Dedup) Apply(e DedupEvent, c Clock) (Dedup, []effects.Effect) {
 		if d.ID != uuid.Nil && d.Holder == e.Holder {
 			return Dedup{}, nil
 		}
-		return d, d.refuse(e, effects.CodeConflict, fmt.Sprintf("dedup_key: action %s does not hold it", e.Holder))
+		return d, refused(d.Ref(), e, effects.CodeConflict, "dedup_key: action %s does not hold it", e.Holder)
 	}
-	return d, d.refuse(e, effects.CodeInvalid, fmt.Sprintf("a dedup key takes no event %q", e.EventType()))
+	return d, refused(d.Ref(), e, effects.CodeInvalid, "a dedup key takes no event %q", e.EventType())
 }
 
 // claim: free → held, and the action is created; held: a creation by hand is
@@ -81,10 +79,10 @@ func (d Dedup) Apply(e DedupEvent, c Clock) (Dedup, []effects.Effect) {
 func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 	spec := e.Create
 	if spec.DedupKey == "" { // nobody would release it
-		return d, d.refuse(e, effects.CodeInvalid, "dedup_key: must not be empty")
+		return d, refused(d.Ref(), e, effects.CodeInvalid, "dedup_key: must not be empty")
 	}
 	if err := spec.withDefaults().Validate(); err != nil {
-		return d, d.refuse(e, effects.CodeInvalid, err.Error())
+		return d, refused(d.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	if d.ID == uuid.Nil {
 		ref := DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey)
@@ -92,7 +90,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}}
 	}
 	if spec.Occurrence == uuid.Nil {
-		return d, d.refuse(e, effects.CodeConflict, fmt.Sprintf("dedup_key: %q is held by action %s, which has not ended", clip(spec.DedupKey), d.Holder))
+		return d, refused(d.Ref(), e, effects.CodeConflict, "dedup_key: %q is held by action %s, which has not ended", clip(spec.DedupKey), d.Holder)
 	}
 	effs := []effects.Effect{effects.Send{
 		To: effects.Ref{Kind: KindOccurrence, ID: spec.Occurrence}, Event: OccurrenceDeduplicate{Holder: d.Holder},
@@ -104,15 +102,14 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 }
 
 // Ref names the guard.
-func (d Dedup) Ref() effects.Ref {
-	if d.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindDedup, ID: d.ID}
-}
+func (d Dedup) Ref() effects.Ref { return refOf(KindDedup, d.ID) }
 
 // Deadline is none: a key waits for its holder.
 func (d Dedup) Deadline() Time { return 0 }
+
+// HolderTerm is the list term of the dedup keys that an action holds: how they are
+// found, and released, where the action itself cannot be read any more.
+func HolderTerm(action uuid.UUID) string { return "holder:" + action.String() }
 
 // Terms lists the guard under its holder. All else finds it by its key.
 func (d Dedup) Terms() []effects.Term {
@@ -120,14 +117,6 @@ func (d Dedup) Terms() []effects.Term {
 		return nil
 	}
 	return []effects.Term{{Name: HolderTerm(d.Holder), At: d.Since}}
-}
-
-func (d Dedup) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Dedup, DedupEvent](d, "a dedup key", e, c)
-}
-
-func (d Dedup) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindDedup, ID: d.ID}, e, code, reason)
 }
 
 func (DedupClaim) belongsToDispatch() bool { return true }
@@ -142,8 +131,7 @@ var dedupEvents = []eventType{
 }
 
 func (e DedupClaim) appendFields(o object) object {
-	o.key("create")
-	o.b = e.Create.AppendJSON(o.b)
+	o.value("create", e.Create.AppendJSON)
 	o.time("last_executed_at", e.LastExecutedAt)
 	return o
 }

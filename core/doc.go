@@ -28,7 +28,7 @@
 //  3. Apply the inputs with [Batch.Apply], one after the other: requests, answers to
 //     outer effects, and the [DueEvent] of what the due index says is due. An input
 //     that could not be decided has left no trace. The batch goes on without it.
-//  4. Write [Batch.Changes]: each record with its form by AppendJSON, its place in
+//  4. Write [Batch.Changes]: each record with its form by AppendJSON, its entry in
 //     the due index by Deadline, and its list entries by Terms. A change to nil
 //     deletes all of them.
 //  5. Put [Batch.Outer] into the outbox, and delete from it [Batch.Withdrawn] and
@@ -54,17 +54,19 @@
 //
 // # Where to read
 //
-// The generic part names no machine, but for the table of kinds:
+// The generic part names no machine, but for the table of kinds and that of 003's inner
+// effects:
 //
 //   - core.go: Event, State, Clock, and how ids are derived;
 //   - transition.go: one transition under way;
 //   - batch.go, batch_effects.go: the fold, and where each effect goes;
-//     batch_requests.go: the inner effects that are events for another machine;
+//     batch_requests.go: the inner effects of 003 that are events for another machine;
 //   - kinds.go: the table of kinds; kind_queries.go: what is asked of it;
 //   - owner.go, answers.go, pending_effects.go: who waits for whom and for what;
+//     damage.go: who is told that a record was lost;
 //   - event_codec.go, journal.go, object.go, json.go: the stored forms;
-//   - limits.go, text.go, saturating.go, retry.go, recurrence.go, template.go: what
-//     several machines share.
+//   - limits.go, text.go, lists.go, saturating.go, announce.go, retry.go, recurrence.go,
+//     template.go, lease.go: what several machines share.
 //
 // Each machine then stands in NAME.go (the diagram, the state, Apply, the deadline),
 // NAME_spec.go (what a creator says, and what is wrong with it), NAME_events.go, and

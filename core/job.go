@@ -116,12 +116,11 @@ type JobCounts struct {
 type jobTransition struct {
 	transition
 	Job
-	event Event
 }
 
 // Apply carries out one transition.
 func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
-	t := &jobTransition{transition{clock: c}, j, e}
+	t := &jobTransition{transition{clock: c, event: e}, j}
 	if _, applies := e.(JobApply); j.Key == uuid.Nil && !applies {
 		t.refuse(effects.CodeNotFound, "job not found")
 	} else {
@@ -163,7 +162,7 @@ func (t *jobTransition) configure(e JobApply) {
 	spec := e.Spec.withDefaults()
 	ref := JobRef(spec.Namespace, spec.Tenant, spec.ID)
 	if err := errors.Join(spec.validate(), spec.validateZone()); err != nil {
-		t.transition.refuse(ref, e, effects.CodeInvalid, "%s", err)
+		t.refuse(effects.CodeInvalid, "%s", err)
 		return
 	}
 	action := "updated"
@@ -298,17 +297,8 @@ func (t *jobTransition) announce(action string, data any) {
 	t.transition.announce("job", "job", action, t.Key, encoded)
 }
 
-func (t *jobTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindJob, ID: t.Key}, t.event, code, format, args...)
-}
-
 // Ref names the job.
-func (j Job) Ref() effects.Ref {
-	if j.Key == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindJob, ID: j.Key}
-}
+func (j Job) Ref() effects.Ref { return refOf(KindJob, j.Key) }
 
 // Deadline is when the run of the next time is to be made: CreateAheadMS before
 // it, but not before the time before it. Zero if no time follows.
@@ -321,16 +311,8 @@ func (j Job) Deadline() Time {
 
 // Terms lists the job under all, whether it is paused, and its tenant.
 func (j Job) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: j.CreatedAt, Counted: true},
-		{Name: EnabledTerm(!j.Paused), At: j.CreatedAt, Counted: true},
-		{Name: ScopeTerm(j.Namespace, j.Tenant), At: j.CreatedAt},
-	}
+	return listed(j.CreatedAt, EnabledTerm(!j.Paused), j.Namespace, j.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (j Job) AppendJSON(b []byte) []byte { return appendMarshaled(b, j) }
-
-func (j Job) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Job, JobEvent](j, "a job", e, c)
-}

@@ -100,39 +100,16 @@ func (JobKill) EventType() string     { return "kill" }
 func (JobAdmit) EventType() string    { return "admit" }
 func (JobRunEnded) EventType() string { return "run_ended" }
 
-func (e JobApply) stored() Event {
-	e.Spec = e.Spec.withDefaults()
-	return e
-}
-
+func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults()} }
 func (e JobTrigger) stored() Event {
-	e.By, e.DedupKey = validText(e.By), validText(e.DedupKey)
-	return e
+	return JobTrigger{validText(e.By), validText(e.DedupKey), e.Owner}
 }
-
-func (e JobPause) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
-func (e JobDelete) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
-func (e JobSkipNext) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
-func (e JobKill) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
+func (e JobPause) stored() Event    { return JobPause{validText(e.Reason)} }
+func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason)} }
+func (e JobSkipNext) stored() Event { return JobSkipNext{validText(e.Reason)} }
+func (e JobKill) stored() Event     { return JobKill{e.Except, e.All, validText(e.Reason)} }
 func (e JobRunEnded) stored() Event {
-	e.Error = validText(e.Error)
-	return e
+	return JobRunEnded{e.Run, e.State, e.ExitCode, validText(e.Error)}
 }
 
 // jobEvents are the events of Job, as the journal has them.

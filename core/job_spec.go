@@ -270,9 +270,7 @@ func (s JobSpec) validate() error {
 	return errors.Join(
 		checkName("id", s.ID, true),
 		checkRunPart("id", s.ID),
-		checkName("namespace", s.Namespace, false),
-		checkName("tenant", s.Tenant, false),
-		checkScope(s.Namespace, s.Tenant),
+		checkTenant("", s.Namespace, s.Tenant),
 		checkName("name", s.Name, false),
 		checkName("runner", s.Runner, false),
 		checkConfig("pod_spec", s.PodSpec, true),

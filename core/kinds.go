@@ -39,6 +39,8 @@ type kind struct {
 	name   effects.Kind
 	zero   State // of a machine that does not exist
 	decode func(b []byte) (State, error)
+	// apply carries out one transition. An event of another machine is refused.
+	apply  func(s State, e Event, c Clock) (State, []effects.Effect)
 	events []eventType
 
 	due       Event          // says that the deadline has come
@@ -48,61 +50,85 @@ type kind struct {
 	outer     *outerEvents                       // of machines that ask for outer effects
 	release   func(by Owner, token uint64) Event // gives back what a machine has granted
 	passing   func(s State) bool                 // says of a state that it is read at most once more
+	child     bool                               // its owner and watchers are told if its record is lost, see [LostTo]
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
 }
 
+// machine completes the entry of a kind whose state is S, and whose events are the E;
+// what is how a refusal calls one of them.
+func machine[S interface {
+	State
+	Apply(e E, c Clock) (S, []effects.Effect)
+}, E Event](what string, k kind) kind {
+	k.apply = func(s State, e Event, c Clock) (State, []effects.Effect) {
+		own, ok := e.(E)
+		m, is := s.(S)
+		if !ok || !is {
+			return s, refused(s.Ref(), e, effects.CodeInvalid, "%s takes no event %q", what, e.EventType())
+		}
+		return m.Apply(own, c)
+	}
+	return record[S](k)
+}
+
+// record completes the entry of a kind of records, which take no events unless they
+// are machines.
+func record[S State](k kind) kind {
+	var none S
+	k.zero = none
+	if k.decode == nil {
+		k.decode = decodeStateAs[S]
+	}
+	if k.apply == nil {
+		k.apply = func(s State, e Event, _ Clock) (State, []effects.Effect) {
+			return s, refused(s.Ref(), e, effects.CodeInvalid, "this record belongs to a queue: send the event to that")
+		}
+	}
+	return k
+}
+
 // kindTable is the one place that names all kinds. Retention walks it in this order.
 var kindTable = []kind{ // read-only: a table
-	{
-		name: KindAction, zero: Action{}, decode: decodeStateAs[Action], events: actionEvents,
-		due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents,
-	},
-	{
-		name: KindOccurrence, zero: Occurrence{}, decode: decodeStateAs[Occurrence], events: occurrenceEvents,
-		expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
-	},
-	{
-		name: KindPipeline, zero: Pipeline{}, decode: decodeStateAs[Pipeline], events: pipelineEvents,
-		due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents,
-	},
-	{
-		name: KindTask, zero: Task{}, decode: decodeStateAs[Task], events: taskEvents,
-		due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents,
-	},
-	{
-		name: KindStrategy, zero: Strategy{}, decode: decodeStateAs[Strategy], events: strategyEvents,
-		due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents,
-	},
-	{
-		name: KindOrchestrator, zero: Orchestrator{}, decode: decodeStateAs[Orchestrator], events: orchestratorEvents,
-		due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true,
-	},
-	{
-		name: KindRecurring, zero: RecurringAction{}, decode: decodeRecurring, events: recurringEvents,
-		due: RecurringDue{}, paced: true,
-	},
-	{name: KindDedup, zero: Dedup{}, decode: decodeStateAs[Dedup], events: dedupEvents},
-	{name: KindJob, zero: Job{}, decode: decodeStateAs[Job], events: jobEvents, due: JobDue{}},
-	{
-		name: KindScheduler, zero: Scheduler{}, decode: decodeStateAs[Scheduler], events: schedulerEvents,
-		due: SchedulerDue{},
-	},
-	{name: KindWorker, zero: Worker{}, decode: decodeStateAs[Worker], events: workerEvents, due: WorkerDue{}},
-	{
-		name: KindLock, zero: Lock{}, decode: decodeStateAs[Lock], events: lockEvents, due: LockDue{},
+	machine[Action, ActionEvent]("an action", kind{
+		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true,
+	}),
+	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
+		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
+	}),
+	machine[Pipeline, PipelineEvent]("a pipeline", kind{
+		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true,
+	}),
+	machine[Task, TaskEvent]("a task", kind{
+		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true,
+	}),
+	machine[Strategy, StrategyEvent]("a strategy", kind{
+		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true,
+	}),
+	machine[Orchestrator, OrchestratorEvent]("a run", kind{
+		name: KindOrchestrator, events: orchestratorEvents, due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true,
+	}),
+	machine[RecurringAction, RecurringEvent]("a recurring action", kind{
+		name: KindRecurring, decode: decodeRecurring, events: recurringEvents, due: RecurringDue{}, paced: true,
+	}),
+	machine[Dedup, DedupEvent]("a dedup key", kind{name: KindDedup, events: dedupEvents}),
+	machine[Job, JobEvent]("a job", kind{name: KindJob, events: jobEvents, due: JobDue{}}),
+	machine[Scheduler, SchedulerEvent]("a scheduler", kind{name: KindScheduler, events: schedulerEvents, due: SchedulerDue{}}),
+	machine[Worker, WorkerEvent]("a worker", kind{name: KindWorker, events: workerEvents, due: WorkerDue{}}),
+	machine[Lock, LockEvent]("a lock", kind{
+		name: KindLock, events: lockEvents, due: LockDue{},
 		release: func(by Owner, token uint64) Event { return LockRelease{Owner: by, Token: token} },
-	},
-	{
-		name: KindSemaphore, zero: Semaphore{}, decode: decodeStateAs[Semaphore], events: semaphoreEvents, due: SemaphoreDue{},
+	}),
+	machine[Semaphore, SemaphoreEvent]("a semaphore", kind{
+		name: KindSemaphore, events: semaphoreEvents, due: SemaphoreDue{},
 		release: func(by Owner, token uint64) Event { return SemaphoreRelease{Owner: by, Token: token} },
-	},
-	{name: KindBus, zero: Bus{}, decode: decodeStateAs[Bus], events: busEvents},
-	{name: KindQueue, zero: Queue{}, decode: decodeStateAs[Queue], events: queueEvents, due: QueueDue{}},
-	{name: KindQueueItem, zero: QueueItem{}, decode: decodeStateAs[QueueItem], passing: passingItem, scanned: true},
-	{name: KindQueueKey, zero: QueueKey{}, decode: decodeStateAs[QueueKey], scanned: true},
-	{name: KindQueueDedup, zero: QueueDedup{}, decode: decodeStateAs[QueueDedup], passing: always, scanned: true},
+	}),
+	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
+	machine[Queue, QueueEvent]("a queue", kind{name: KindQueue, events: queueEvents, due: QueueDue{}}),
+	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true}),
+	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
+	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
 }
 
 // kinds is the table by name.

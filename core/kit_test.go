@@ -2,7 +2,10 @@ package core_test
 
 import (
 	"fmt"
+	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
@@ -60,4 +63,15 @@ func kindOf(s core.State) effects.Kind {
 		}
 	}
 	panic(fmt.Sprintf("unknown state %T", s))
+}
+
+// requireInvalid requires that a creation was refused as invalid, by a reason that says
+// what is wrong.
+func requireInvalid(t *testing.T, after core.State, effs []effects.Effect, want string) {
+	t.Helper()
+	require.NotNil(t, refusal(effs))
+	assert.Equal(t, effects.CodeInvalid, refusal(effs).Code)
+	assert.Contains(t, refusal(effs).Reason, want)
+	assert.Less(t, len(refusal(effs).Reason), 500, "a bad value must not flood the log")
+	assert.False(t, exists(after))
 }

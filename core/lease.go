@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/google/uuid"
 
@@ -24,12 +25,7 @@ const forgetAfterMS = 60_000
 
 // HeldTerm is the list term of locks, or semaphores, that somebody holds, or
 // nobody.
-func HeldTerm(held bool) string {
-	if held {
-		return "held:true"
-	}
-	return "held:false"
-}
+func HeldTerm(held bool) string { return "held:" + strconv.FormatBool(held) }
 
 // claimant is who asks for a lock: a machine by its number, or else a name.
 type claimant struct {
@@ -64,7 +60,7 @@ func (c claimant) validate() error {
 func (c claimant) String() string { return fmt.Sprintf("%q", clip(c.named())) }
 
 func checkLockName(name, namespace, tenant string) error {
-	return errors.Join(checkName("name", name, true), checkName("namespace", namespace, false), checkName("tenant", tenant, false), checkScope(namespace, tenant))
+	return errors.Join(checkName("name", name, true), checkTenant("", namespace, tenant))
 }
 
 func checkTTL(ms int64) error {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -47,6 +48,11 @@ func checkName(field, v string, required bool) error {
 	return nil
 }
 
+// checkTenant checks where a machine belongs; the fields begin with prefix.
+func checkTenant(prefix, namespace, tenant string) error {
+	return errors.Join(checkName(prefix+"namespace", namespace, false), checkName(prefix+"tenant", tenant, false), checkScope(namespace, tenant))
+}
+
 func checkScope(namespace, tenant string) error {
 	if n := len(namespace) + len(tenant); n > MaxScopeBytes {
 		return fmt.Errorf("namespace and tenant: together %d bytes are longer than %d", n, MaxScopeBytes)
@@ -54,10 +60,12 @@ func checkScope(namespace, tenant string) error {
 	return nil
 }
 
-func checkText(field, v string) error {
+func checkText(field, v string) error { return checkTextWithin(field, v, MaxTextBytes) }
+
+func checkTextWithin(field, v string, limit int) error {
 	switch {
-	case len(v) > MaxTextBytes:
-		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), MaxTextBytes)
+	case len(v) > limit:
+		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), limit)
 	case !utf8.ValidString(v):
 		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(v))
 	case strings.ContainsRune(v, 0):
@@ -148,17 +156,7 @@ func checkEnv(field string, env map[string]string) error {
 	return nil
 }
 
-func checkLongText(field, v string) error {
-	switch {
-	case len(v) > MaxPromptBytes:
-		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), MaxPromptBytes)
-	case !utf8.ValidString(v):
-		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip(v))
-	case strings.ContainsRune(v, 0):
-		return fmt.Errorf("%s: %q has a NUL byte", field, clip(v))
-	}
-	return nil
-}
+func checkLongText(field, v string) error { return checkTextWithin(field, v, MaxPromptBytes) }
 
 // checkSize bounds what a spec takes in state and journal.
 func checkSize(field string, spec any) error {

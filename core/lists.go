@@ -13,7 +13,7 @@ func without[E any](s []E, i int) []E {
 	return slices.Concat(s[:i], s[i+1:])
 }
 
-// set overwrites a value where there is another one for it.
+// set overwrites a value, unless the one for it is nil.
 func set[T any](dst, v *T) {
 	if v != nil {
 		*dst = *v
@@ -26,4 +26,15 @@ func sortedKeys[V any](m map[string]V) []string {
 	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
 	slices.Sort(keys)
 	return keys
+}
+
+// howMany counts what is the case.
+func howMany(cases ...bool) int {
+	n := 0
+	for _, is := range cases {
+		if is {
+			n++
+		}
+	}
+	return n
 }

@@ -66,12 +66,11 @@ func LockRef(namespace, tenant, name string) effects.Ref {
 type lockTransition struct {
 	transition
 	Lock
-	event LockEvent
 }
 
 // Apply carries out one transition.
 func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
-	t := &lockTransition{transition{clock: c}, l, e}
+	t := &lockTransition{transition{clock: c, event: e}, l}
 	switch e := e.(type) {
 	case LockAcquire:
 		t.acquire(e)
@@ -83,14 +82,8 @@ func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
 		t.due()
 	case LockBreak:
 		t.takeAway(e)
-	default:
-		t.refuse(effects.CodeInvalid, "a lock takes no event %q", e.EventType())
 	}
 	return concluded(l, t.Lock, t.transition)
-}
-
-func (t *lockTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindLock, ID: t.ID}, t.event, code, format, args...)
 }
 
 // refuseAbsent refuses the event if nobody holds the lock or waits for it.
@@ -118,7 +111,7 @@ func (t *lockTransition) acquire(e LockAcquire) {
 	next := LockWaiter{Holder: who.named(), Owner: e.Owner, TTLMS: e.TTLMS, Since: t.clock.Now}
 	switch err := e.validate(); {
 	case err != nil:
-		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+		t.refuse(effects.CodeInvalid, "%v", err)
 	case t.ID != uuid.Nil && t.ID != ref.ID:
 		t.refuse(effects.CodeInvalid, "name: %q is not the name of this lock, which is %q", clip(e.Name), clip(t.Name))
 	case !t.held():
@@ -273,12 +266,7 @@ func (t *lockTransition) emit(action, reason string) {
 }
 
 // Ref names the lock.
-func (l Lock) Ref() effects.Ref {
-	if l.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindLock, ID: l.ID}
-}
+func (l Lock) Ref() effects.Ref { return refOf(KindLock, l.ID) }
 
 // Deadline is when the lease lapses; of a free lock, when it is forgotten.
 func (l Lock) Deadline() Time {
@@ -290,16 +278,8 @@ func (l Lock) Deadline() Time {
 
 // Terms lists the lock under all, its tenant, and whether it is held.
 func (l Lock) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: l.CreatedAt, Counted: true},
-		{Name: HeldTerm(l.held()), At: l.CreatedAt, Counted: true},
-		{Name: ScopeTerm(l.Namespace, l.Tenant), At: l.CreatedAt},
-	}
+	return listed(l.CreatedAt, HeldTerm(l.held()), l.Namespace, l.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (l Lock) AppendJSON(b []byte) []byte { return appendMarshaled(b, l) }
-
-func (l Lock) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Lock, LockEvent](l, "a lock", e, c)
-}

@@ -11,7 +11,7 @@ type LockEvent interface {
 }
 
 type (
-	// LockAcquire asks for a lock. With an owner it waits its turn and is told by
+	// LockAcquire asks for a lock. With an owner it waits in line and is told by
 	// [Granted]; without one it is refused with [effects.CodeConflict] while another
 	// one holds it, and answered with the lock otherwise ([effects.Answer] of a
 	// [Lock]). A holder without owner that holds it already renews its lease, and

@@ -37,6 +37,12 @@ func (o *object) key(k string) {
 	o.b = append(o.b, '"', ':')
 }
 
+// value appends what appends itself.
+func (o *object) value(k string, appendJSON func([]byte) []byte) {
+	o.key(k)
+	o.b = appendJSON(o.b)
+}
+
 func (o *object) str(k, v string) {
 	o.key(k)
 	o.b = effects.AppendString(o.b, validText(v))
@@ -48,8 +54,7 @@ func (o *object) id(k string, v uuid.UUID) {
 }
 
 func (o *object) time(k string, v Time) {
-	o.key(k)
-	o.b = v.AppendJSON(o.b)
+	o.value(k, v.AppendJSON)
 }
 
 func (o *object) num(k string, v uint64) {

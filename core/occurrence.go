@@ -33,7 +33,7 @@ type Occurrence struct {
 	Verdict     Verdict   `json:"verdict"`
 	Count       uint64    `json:"count"`        // how many times this stands for
 	CountCapped bool      `json:"count_capped"` // there were more than Count
-	Manual      bool      `json:"manual"`       // triggered out of turn
+	Manual      bool      `json:"manual"`       // triggered by hand
 	ActionID    uuid.UUID `json:"action_id"`    // or that of a job's run; zero where none was made
 	Outcome     string    `json:"outcome"`      // the action's terminal status, or the run's state; empty until it ends
 	Reason      string    `json:"reason"`
@@ -90,16 +90,16 @@ func (OccurrenceExpire) occurrenceEvent()      {}
 func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Effect) {
 	if record, ok := e.(OccurrenceRecord); ok {
 		if o.ID != uuid.Nil {
-			return o, o.refuse(e, effects.CodeExists, fmt.Sprintf("occurrence %s exists already", o.ID))
+			return o, refused(o.Ref(), e, effects.CodeExists, "occurrence %s exists already", o.ID)
 		}
 		if record.Occurrence.ID == uuid.Nil {
-			return o, o.refuse(e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
+			return o, refused(o.Ref(), e, effects.CodeInvalid, "id: must be a UUID that is not all zeros")
 		}
 		record.Occurrence.Reason = validText(record.Occurrence.Reason)
 		return record.Occurrence, nil
 	}
 	if o.ID == uuid.Nil {
-		return o, o.refuse(e, effects.CodeNotFound, "occurrence not found")
+		return o, refused(o.Ref(), e, effects.CodeNotFound, "occurrence not found")
 	}
 	open := o.Verdict == VerdictDispatched && o.Outcome == ""
 	switch e := e.(type) {
@@ -122,16 +122,11 @@ func (o Occurrence) Apply(e OccurrenceEvent, c Clock) (Occurrence, []effects.Eff
 		}
 	case OccurrenceRecord:
 	}
-	return o, o.refuse(e, effects.CodeConflict, fmt.Sprintf("occurrence %s is %s: it cannot take %q", o.ID, o.Verdict, e.EventType()))
+	return o, refused(o.Ref(), e, effects.CodeConflict, "occurrence %s is %s: it cannot take %q", o.ID, o.Verdict, e.EventType())
 }
 
 // Ref names the occurrence.
-func (o Occurrence) Ref() effects.Ref {
-	if o.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindOccurrence, ID: o.ID}
-}
+func (o Occurrence) Ref() effects.Ref { return refOf(KindOccurrence, o.ID) }
 
 // endedAt: see [EndedAt].
 func (o Occurrence) endedAt() (Time, bool) {
@@ -141,20 +136,15 @@ func (o Occurrence) endedAt() (Time, bool) {
 // Deadline is none: an occurrence waits for nothing.
 func (o Occurrence) Deadline() Time { return 0 }
 
+// RecurringTerm is the list term of the occurrences of one recurring action.
+func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
+
 // Terms lists the occurrence under all and its recurring action.
 func (o Occurrence) Terms() []effects.Term {
 	return []effects.Term{
 		{Name: TermAll, At: o.DecidedAt, Counted: true},
 		{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt},
 	}
-}
-
-func (o Occurrence) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Occurrence, OccurrenceEvent](o, "an occurrence", e, c)
-}
-
-func (o Occurrence) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindOccurrence, ID: o.ID}, e, code, reason)
 }
 
 func (e OccurrenceRecord) belongsToDispatch() bool {

@@ -116,12 +116,11 @@ const (
 type orchestratorTransition struct {
 	transition
 	Orchestrator
-	event Event
 }
 
 // Apply carries out one transition.
 func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effects.Effect) {
-	t := &orchestratorTransition{transition{clock: c}, o, e}
+	t := &orchestratorTransition{transition{clock: c, event: e}, o}
 	create, creates := e.(OrchestratorCreate)
 	switch {
 	case creates && o.ID == uuid.Nil:
@@ -400,22 +399,13 @@ func (t *orchestratorTransition) announce(action string, data any) {
 	t.transition.announce("run", "orchestrator", action, t.ID, announcementData(data))
 }
 
-func (t *orchestratorTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(runRef(t.ID), t.event, code, format, args...)
-}
-
 // refuseNow refuses an event that the run cannot take in its present state.
 func (t *orchestratorTransition) refuseNow() {
 	t.refuse(effects.CodeConflict, "run %s is %s: it cannot take %q", clip(t.RunID), t.State, t.event.EventType())
 }
 
 // Ref names the run.
-func (o Orchestrator) Ref() effects.Ref {
-	if o.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return runRef(o.ID)
-}
+func (o Orchestrator) Ref() effects.Ref { return refOf(KindOrchestrator, o.ID) }
 
 // Deadline is the scheduled time, the start deadline of a run that waits for a slot,
 // the end of the pod's time to start or to run, or the time of the next attempt; zero
@@ -458,12 +448,7 @@ func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.ended() }
 // Terms lists the run under all, its state, its tenant and its job, and under
 // [TermInCluster].
 func (o Orchestrator) Terms() []effects.Term {
-	terms := []effects.Term{
-		{Name: TermAll, At: o.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(o.State)), At: o.CreatedAt, Counted: true},
-		{Name: ScopeTerm(o.Namespace, o.Tenant), At: o.CreatedAt},
-		{Name: JobTerm(o.job().ID), At: o.CreatedAt},
-	}
+	terms := append(listed(o.CreatedAt, StatusTerm(o.State), o.Namespace, o.Tenant), effects.Term{Name: JobTerm(o.job().ID), At: o.CreatedAt})
 	if o.InCluster {
 		terms = append(terms, effects.Term{Name: TermInCluster, At: o.CreatedAt, Counted: true})
 	}
@@ -479,10 +464,6 @@ func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 
 // AppendJSON appends the stored form.
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }
-
-func (o Orchestrator) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Orchestrator, OrchestratorEvent](o, "a run", e, c)
-}
 
 func (o Orchestrator) outstanding() []effects.Outer { return o.Pending.outstanding() }
 

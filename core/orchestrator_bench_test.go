@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 )
 
 // BenchmarkOrchestrator measures each transition of 004's happy path.
@@ -39,17 +38,7 @@ func BenchmarkOrchestrator(b *testing.B) {
 		{"refused", at[core.OrchestratorPreRun], core.OrchestratorExpire{}},
 	} {
 		b.Run(row.name, func(b *testing.B) {
-			clock := core.Clock{Now: start.Add(time.Second)}
-			var after core.Orchestrator
-			var effs []effects.Effect
-			b.ReportAllocs()
-			for b.Loop() {
-				after, effs = row.state.Apply(row.event, clock)
-			}
-			if refusal(effs) != nil != (row.name == "refused") {
-				b.Fatal(effs)
-			}
-			sink = after
+			benchApply(b, core.Orchestrator.Apply, row.state, row.event, row.name == "refused")
 		})
 	}
 }

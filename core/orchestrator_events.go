@@ -110,40 +110,15 @@ func (e OrchestratorCreate) stored() Event {
 	return e
 }
 
-func (e OrchestratorConfigure) stored() Event {
-	e.Config = e.Config.withDefaults()
-	return e
-}
-
-func (e OrchestratorCancel) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
+func (e OrchestratorConfigure) stored() Event { return OrchestratorConfigure{e.Config.withDefaults()} }
+func (e OrchestratorCancel) stored() Event    { return OrchestratorCancel{validText(e.Reason)} }
 func (e OrchestratorOrphan) stored() Event {
-	e.LastHeartbeat = min(max(e.LastHeartbeat, 0), maxTime)
-	return e
+	return OrchestratorOrphan{min(max(e.LastHeartbeat, 0), maxTime), e.Missed}
 }
-
-func (e PodCreated) stored() Event {
-	e.Pod = e.Pod.bounded()
-	return e
-}
-
-func (e PodRunning) stored() Event {
-	e.Pod = e.Pod.bounded()
-	return e
-}
-
-func (e PodEnded) stored() Event {
-	e.Pod = e.Pod.bounded()
-	return e
-}
-
-func (e PodLost) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e PodCreated) stored() Event { return PodCreated{e.Attempt, e.Pod.bounded()} }
+func (e PodRunning) stored() Event { return PodRunning{e.Attempt, e.Pod.bounded()} }
+func (e PodEnded) stored() Event   { return PodEnded{e.Attempt, e.Pod.bounded()} }
+func (e PodLost) stored() Event    { return PodLost{e.Attempt, validText(e.Reason)} }
 
 // orchestratorEvents are the events of Orchestrator, as the journal has them.
 var orchestratorEvents = []eventType{

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -53,6 +54,15 @@ func (o Owner) ended(e ChildEnded) []effects.Effect {
 	}
 	e.N = o.N
 	return []effects.Effect{effects.Send{To: o.Ref, Event: e}}
+}
+
+// validate refuses an owner that could never be told: the end would not go
+// through.
+func (o Owner) validate() error {
+	if !o.IsZero() && (o.Ref.ID == uuid.Nil || zero(o.Ref.Kind) == nil) {
+		return fmt.Errorf("owner: %q with id %s names no machine", clip(string(o.Ref.Kind)), o.Ref.ID)
+	}
+	return nil
 }
 
 // ChildOutcome says how a child ended.

@@ -113,13 +113,12 @@ type pipelineTransition struct {
 	transition
 	Pipeline
 	before Pipeline
-	event  PipelineEvent
 	at     int // the index of the phase at which the pipeline stands; -1: of none
 }
 
 // Apply carries out one transition.
 func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
-	t := &pipelineTransition{transition: transition{clock: c}, Pipeline: p, before: p, event: e}
+	t := &pipelineTransition{transition: transition{clock: c, event: e}, Pipeline: p, before: p}
 	t.UpdatedAt, t.at = c.Now, p.Definition.index(p.Phase.Name)
 	switch create, ok := e.(PipelineCreate); {
 	case p.ID != uuid.Nil:
@@ -127,7 +126,7 @@ func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
 	case ok:
 		t.create(create)
 	default:
-		t.transition.refuse(effects.Ref{Kind: KindPipeline}, e, effects.CodeNotFound, "pipeline not found")
+		t.transition.refuse(effects.CodeNotFound, "pipeline not found")
 	}
 	return concluded(p, t.Pipeline, t.transition)
 }
@@ -212,7 +211,7 @@ func (t *pipelineTransition) create(e PipelineCreate) {
 		err = spec.validate()
 	}
 	if err != nil {
-		t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: e.Spec.ID}, e, effects.CodeInvalid, "%s", err)
+		t.transition.refuse(effects.CodeInvalid, "%s", err)
 		return
 	}
 	t.Pipeline = Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
@@ -362,14 +361,8 @@ func (t *pipelineTransition) noChange() outcome {
 		return t.unawaited(e.N)
 	case QueuePushed:
 		return t.unawaited(e.N)
-	case EffectDone:
-		return t.unawaited(e.N)
-	case EffectFailed:
-		return t.unawaited(e.N)
-	case EffectInterrupted:
-		return t.unawaited(e.N)
-	case EffectHandedBack:
-		return t.unawaited(e.N)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		return t.unawaited(answeredEffect(e))
 	case Granted:
 		return t.unawaited(e.N)
 	case Lost:
@@ -397,7 +390,7 @@ func (t *pipelineTransition) conflict(format string, args ...any) outcome {
 
 // refuse makes the event change nothing: the running phase goes on waiting.
 func (t *pipelineTransition) refuse(code effects.Code, format string, args ...any) outcome {
-	t.transition.refuse(effects.Ref{Kind: KindPipeline, ID: t.before.ID}, t.event, code, format, args...)
+	t.transition.refuse(code, format, args...)
 	return outcome{waits: true}
 }
 
@@ -435,12 +428,7 @@ func (t *pipelineTransition) number() uint32 {
 func (t *pipelineTransition) numbersRunOut() bool { return t.Pending.Last > math.MaxUint32-1000 }
 
 // Ref names the pipeline.
-func (p Pipeline) Ref() effects.Ref {
-	if p.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindPipeline, ID: p.ID}
-}
+func (p Pipeline) Ref() effects.Ref { return refOf(KindPipeline, p.ID) }
 
 // Deadline is when it starts, goes on by itself, or has taken too long.
 func (p Pipeline) Deadline() Time {
@@ -471,18 +459,10 @@ func (p Pipeline) Terms() []effects.Term {
 	if p.ID == uuid.Nil {
 		return nil
 	}
-	return []effects.Term{
-		{Name: TermAll, At: p.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(p.Phase.Type)), At: p.CreatedAt, Counted: true},
-		{Name: ScopeTerm(p.Namespace, p.Tenant), At: p.CreatedAt},
-	}
+	return listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.Namespace, p.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (p Pipeline) AppendJSON(b []byte) []byte { return appendMarshaled(b, p) }
 
 func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }
-
-func (p Pipeline) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Pipeline, PipelineEvent](p, "a pipeline", e, c)
-}

@@ -116,34 +116,17 @@ func (e PipelineCreate) owner() Owner { return e.Spec.Owner }
 func (e PipelineWatch) owner() Owner { return e.Owner }
 
 func (e PhaseComplete) stored() Event {
-	e.Result = storedResult(e.Result)
-	return e
+	return PhaseComplete{e.Phase, e.Attempt, storedResult(e.Result)}
 }
-
 func (e PhaseFailed) stored() Event {
-	e.Error = validText(e.Error)
-	return e
+	return PhaseFailed{e.Phase, e.Attempt, validText(e.Error), e.Permanent}
 }
-
-func (e PipelineCancel) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
-
-func (e PipelineSignal) stored() Event {
-	e.Payload = storedResult(e.Payload)
-	return e
-}
-
+func (e PipelineCancel) stored() Event { return PipelineCancel{validText(e.Reason)} }
+func (e PipelineSignal) stored() Event { return PipelineSignal{e.Name, storedResult(e.Payload)} }
 func (e PipelineApprove) stored() Event {
-	e.By, e.Comment = validText(e.By), validText(e.Comment)
-	return e
+	return PipelineApprove{e.Phase, validText(e.By), e.Approved, validText(e.Comment)}
 }
-
-func (e PipelineCheckpoint) stored() Event {
-	e.Message = validText(e.Message)
-	return e
-}
+func (e PipelineCheckpoint) stored() Event { return PipelineCheckpoint{validText(e.Message)} }
 
 // pipelineEvents are the events of Pipeline, as the journal has them.
 var pipelineEvents = []eventType{

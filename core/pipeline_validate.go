@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
@@ -256,36 +255,7 @@ func (a StrategyPhase) validate(field string) error {
 	if n := len(a.Approaches); n == 0 || n > MaxApproaches {
 		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxApproaches)
 	}
-	for i, approach := range a.Approaches {
-		at := fmt.Sprintf("%s.approaches[%d]", field, i)
-		if err := errors.Join(checkName(at+".name", approach.Name, true), checkLengthMS(at+".timeout_ms", approach.TimeoutMS)); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(a.Approaches[:i], func(b Approach) bool { return b.Name == approach.Name }) {
-			return fmt.Errorf("%s.name: %q is that of another approach", at, clip(approach.Name))
-		}
-		set := 0
-		for _, is := range []bool{approach.Action.Command != nil, approach.Action.Merge != nil, approach.Action.AgentPrompt != nil} {
-			if is {
-				set++
-			}
-		}
-		if set != 1 {
-			return fmt.Errorf("%s.action: give one of command, merge and agent_prompt, not %d of them", at, set)
-		}
-		if err := approach.Action.check(at + ".action"); err != nil {
-			return err
-		}
-		if n := len(approach.FallbackOn); n > MaxFallbacks {
-			return fmt.Errorf("%s.fallback_on: %d conditions are more than %d", at, n, MaxFallbacks)
-		}
-		for j, on := range approach.FallbackOn {
-			if err := on.validate(fmt.Sprintf("%s.fallback_on[%d]", at, j)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return checkApproaches(field+".approaches", a.Approaches, func(field string, a Approach) error { return a.Action.check(field) })
 }
 
 // validatePart checks what of an agent is no template.
@@ -307,19 +277,7 @@ func (a ApproachAction) check(field string) error {
 	case a.AgentPrompt != nil:
 		return a.AgentPrompt.validateAgent(field + ".agent_prompt")
 	}
-	switch a.Merge.Strategy {
-	case effects.MergeFastForward, effects.MergeRebase:
-		if a.Merge.Agent != nil {
-			return fmt.Errorf("%s.merge.agent: strategy %q has none", field, a.Merge.Strategy)
-		}
-		return nil
-	case effects.MergeAgent:
-		if a.Merge.Agent == nil {
-			return fmt.Errorf("%s.merge.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Merge.Strategy)
-		}
-		return a.Merge.Agent.validateAgent(field + ".merge.agent")
-	}
-	return fmt.Errorf("%s.merge.strategy: %q is unknown: use %q, %q or %q", field, clip(string(a.Merge.Strategy)), effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent)
+	return a.Merge.checkStrategy(field+".merge", func(field string) error { return a.Merge.Agent.validateAgent(field) })
 }
 
 // validateAgent checks one that needs a session.

@@ -121,12 +121,7 @@ func (q Queue) header() Queue {
 }
 
 // Ref names the queue.
-func (q Queue) Ref() effects.Ref {
-	if q.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindQueue, ID: q.ID}
-}
+func (q Queue) Ref() effects.Ref { return refOf(KindQueue, q.ID) }
 
 // Deadline is when something is to happen here by itself, or before: an item's
 // delay, back-off or visibility ends, a key may run again, or what is kept is to
@@ -157,21 +152,13 @@ func QueueStatusTerm(paused bool) string {
 
 // Terms lists the queue under all, its status and its tenant.
 func (q Queue) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: q.CreatedAt, Counted: true},
-		{Name: QueueStatusTerm(q.Paused), At: q.CreatedAt, Counted: true},
-		{Name: ScopeTerm(q.Namespace, q.Tenant), At: q.CreatedAt},
-	}
-}
-
-func (q Queue) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Queue, QueueEvent](q, "a queue", e, c)
+	return listed(q.CreatedAt, QueueStatusTerm(q.Paused), q.Namespace, q.Tenant)
 }
 
 // applyTo applies an event to a header and to the items that the view shows. If the
 // event is refused, what was written to the view is to be dropped.
 func (q Queue) applyTo(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	t := &queueTransition{transition: transition{clock: c}, Queue: q, event: e, view: v}
+	t := &queueTransition{transition: transition{clock: c, event: e}, Queue: q, view: v}
 	if q.ID == uuid.Nil {
 		t.applyAbsent(e)
 	} else {
@@ -256,9 +243,7 @@ func (t *queueTransition) create(e QueueCreate) { t.declare(e.Namespace, e.Tenan
 func (t *queueTransition) declare(namespace, tenant, name string, config QueueConfig) bool {
 	config = config.withDefaults()
 	if err := errors.Join(
-		checkName("namespace", namespace, false),
-		checkName("tenant", tenant, false),
-		checkScope(namespace, tenant),
+		checkTenant("", namespace, tenant),
 		checkName("name", name, true),
 		config.validate(name),
 	); err != nil {

@@ -70,8 +70,8 @@ type benchQueue struct {
 	n     int
 }
 
-// turn applies one batch, and gives what was answered.
-func (q *benchQueue) turn(events []core.Event, timed bool) (items []core.QueueItem) {
+// apply applies one batch, and gives what was answered.
+func (q *benchQueue) apply(events []core.Event, timed bool) (items []core.QueueItem) {
 	q.seq++
 	if timed {
 		q.b.StartTimer()
@@ -99,11 +99,11 @@ func (q *benchQueue) push(n int, timed bool) {
 		q.n++
 		events[i] = core.QueuePush{Name: "q", Data: json.RawMessage(`{"to":"team@example.com"}`), Key: q.key(q.n)}
 	}
-	q.turn(events, timed)
+	q.apply(events, timed)
 }
 
 func (q *benchQueue) take(n int, timed bool) []core.QueueItem {
-	return q.turn(slices.Repeat([]core.Event{core.QueueTake{Holder: "w"}}, n), timed)
+	return q.apply(slices.Repeat([]core.Event{core.QueueTake{Holder: "w"}}, n), timed)
 }
 
 func (q *benchQueue) complete(items []core.QueueItem, timed bool) {
@@ -111,7 +111,7 @@ func (q *benchQueue) complete(items []core.QueueItem, timed bool) {
 	for i, item := range items {
 		events[i] = core.QueueComplete{Item: item.ID, Holder: "w", Attempt: 1}
 	}
-	q.turn(events, timed)
+	q.apply(events, timed)
 }
 
 // BenchmarkQueue measures what an item costs in a batch of 256, with few and with

@@ -14,8 +14,7 @@ func (q Queue) AppendJSON(b []byte) []byte {
 	o.str("namespace", q.Namespace)
 	o.str("tenant", q.Tenant)
 	o.str("name", q.Name)
-	o.key("config")
-	o.b = q.Config.appendJSON(o.b)
+	o.value("config", q.Config.appendJSON)
 	o.time("created_at", q.CreatedAt)
 	o.bool("paused", q.Paused)
 	o.str("paused_by", q.PausedBy)
@@ -41,19 +40,18 @@ func (q Queue) AppendJSON(b []byte) []byte {
 	o.num("dead", q.Dead)
 	o.num("keys_count", q.KeyCount)
 	o.num("dedups_count", q.Windows)
-	if len(q.Items) > 0 {
-		o.key("items")
-		o.b = appendList(o.b, q.Items)
-	}
-	if len(q.Keys) > 0 {
-		o.key("keys")
-		o.b = appendList(o.b, q.Keys)
-	}
-	if len(q.Dedups) > 0 {
-		o.key("dedups")
-		o.b = appendList(o.b, q.Dedups)
-	}
+	appendMembers(&o, "items", q.Items)
+	appendMembers(&o, "keys", q.Keys)
+	appendMembers(&o, "dedups", q.Dedups)
 	return o.end()
+}
+
+// appendMembers appends a list as a field, which is left out where there is nothing in it.
+func appendMembers[T interface{ AppendJSON([]byte) []byte }](o *object, k string, list []T) {
+	if len(list) > 0 {
+		o.key(k)
+		o.b = appendList(o.b, list)
+	}
 }
 
 func appendList[T interface{ AppendJSON([]byte) []byte }](b []byte, list []T) []byte {
@@ -67,6 +65,13 @@ func appendList[T interface{ AppendJSON([]byte) []byte }](b []byte, list []T) []
 	return append(b, ']')
 }
 
+// intNotZero appends a number, which is left out where it is 0.
+func (o *object) intNotZero(k string, v int64) {
+	if v != 0 {
+		o.int(k, v)
+	}
+}
+
 func (o *object) bool(k string, v bool) {
 	o.key(k)
 	if v {
@@ -77,22 +82,18 @@ func (o *object) bool(k string, v bool) {
 }
 
 func (o *object) owner(k string, v Owner) {
-	o.key(k)
-	o.b = v.appendJSON(o.b)
+	o.value(k, v.appendJSON)
 }
 
 func (c QueueConfig) appendJSON(b []byte) []byte {
 	o := begin(b)
 	o.int("visibility_timeout_ms", c.VisibilityTimeoutMS)
-	o.key("retry")
-	o.b = c.Retry.appendJSON(o.b)
+	o.value("retry", c.Retry.appendJSON)
 	o.str("dead_letter_queue", c.DeadLetterQueue)
 	o.num("concurrency", uint64(c.Concurrency))
 	o.num("key_concurrency", uint64(c.KeyConcurrency))
-	o.key("rate")
-	o.b = c.Rate.appendJSON(o.b)
-	o.key("key_rate")
-	o.b = c.KeyRate.appendJSON(o.b)
+	o.value("rate", c.Rate.appendJSON)
+	o.value("key_rate", c.KeyRate.appendJSON)
 	o.int("keep_completed_ms", c.KeepCompletedMS)
 	o.int("dedup_window_ms", c.DedupWindowMS)
 	return o.end()
@@ -100,15 +101,9 @@ func (c QueueConfig) appendJSON(b []byte) []byte {
 
 func (r QueueRate) appendJSON(b []byte) []byte {
 	o := begin(b)
-	if r.Limit != 0 {
-		o.num("limit", uint64(r.Limit))
-	}
-	if r.PerMS != 0 {
-		o.int("per_ms", r.PerMS)
-	}
-	if r.Burst != 0 {
-		o.num("burst", uint64(r.Burst))
-	}
+	o.intNotZero("limit", int64(r.Limit))
+	o.intNotZero("per_ms", r.PerMS)
+	o.intNotZero("burst", int64(r.Burst))
 	return o.end()
 }
 
@@ -118,21 +113,11 @@ func (r Retry) appendJSON(b []byte) []byte {
 		return appendMarshaled(b, r)
 	}
 	o := begin(b)
-	if r.MaxAttempts != 0 {
-		o.num("max_attempts", uint64(r.MaxAttempts))
-	}
-	if r.BackoffMS != 0 {
-		o.int("backoff_ms", r.BackoffMS)
-	}
-	if r.FactorPercent != 0 {
-		o.num("factor_percent", uint64(r.FactorPercent))
-	}
-	if r.MaxBackoffMS != 0 {
-		o.int("max_backoff_ms", r.MaxBackoffMS)
-	}
-	if r.JitterPercent != 0 {
-		o.num("jitter_percent", uint64(r.JitterPercent))
-	}
+	o.intNotZero("max_attempts", int64(r.MaxAttempts))
+	o.intNotZero("backoff_ms", r.BackoffMS)
+	o.intNotZero("factor_percent", int64(r.FactorPercent))
+	o.intNotZero("max_backoff_ms", r.MaxBackoffMS)
+	o.intNotZero("jitter_percent", int64(r.JitterPercent))
 	return o.end()
 }
 
@@ -147,8 +132,7 @@ func (i QueueItem) AppendJSON(b []byte) []byte {
 	o.str("dedup_key", i.DedupKey)
 	o.time("created_at", i.CreatedAt)
 	o.num("attempts", uint64(i.Attempts))
-	o.key("state")
-	o.b = i.State.appendJSON(o.b)
+	o.value("state", i.State.appendJSON)
 	o.str("last_error", i.LastError)
 	o.num("turn", uint64(i.Position))
 	o.num("place", uint64(i.ReadyPosition))
@@ -325,10 +309,7 @@ func (e QueueExtend) appendFields(o object) object {
 
 func (e QueueRelease) appendFields(o object) object { return o.holding(e.Item, e.Holder, e.Attempt) }
 
-func (e QueueCancelItem) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e QueueCancelItem) stored() Event { return QueueCancelItem{e.Item, validText(e.Reason)} }
 
 func (e QueuePurge) stored() Event {
 	if e.States = slices.Clone(e.States); len(e.States) == 0 {
@@ -339,7 +320,6 @@ func (e QueuePurge) stored() Event {
 }
 
 func (e QueueDeadLetter) appendFields(o object) object {
-	o.key("item")
-	o.b = e.Item.AppendJSON(o.b)
+	o.value("item", e.Item.AppendJSON)
 	return o
 }

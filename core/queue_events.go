@@ -56,7 +56,7 @@ type (
 		Name      string          `json:"name"`
 		Data      json.RawMessage `json:"data"`      // at most MaxInputBytes
 		Priority  int32           `json:"priority"`  // the higher goes first
-		Key       string          `json:"key"`       // items with the same key share limits and turns; empty: none
+		Key       string          `json:"key"`       // items with the same key share limits, and take part in the rotation as one; empty: none
 		DedupKey  string          `json:"dedup_key"` // empty: none
 		DelayMS   int64           `json:"delay_ms"`
 		Owner     Owner           `json:"owner"` // told when the item is completed, dead or removed

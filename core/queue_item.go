@@ -88,7 +88,7 @@ type QueueOrigin struct {
 type QueueItems []QueueItem
 
 // QueueKey is what the items of one queue with the same key share: limits and
-// its place in the rotation of keys.
+// its part in the rotation.
 type QueueKey struct {
 	ID       uuid.UUID `json:"id"`
 	Queue    uuid.UUID `json:"queue"`
@@ -139,11 +139,11 @@ func partID(queue uuid.UUID, role, name string) uuid.UUID {
 }
 
 // order is the key of an item in a list of waiting items: by priority, then by position.
-func order(priority int32, turn uint32) Time {
-	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(turn, maxPosition)))
+func order(priority int32, position uint32) Time {
+	return Time((int64(math.MaxInt32)-int64(priority))<<31 | int64(min(position, maxPosition)))
 }
 
-// BelowPriority gives the place after all ready items of the priority of the one
+// BelowPriority gives the cursor after all ready items of the priority of the one
 // at p: a list of ready items that goes on from there begins with the first item
 // of the next lower priority.
 func BelowPriority(p Cursor) Cursor {
@@ -258,20 +258,13 @@ func (i *QueueItem) at(l queueList, of uuid.UUID) (Time, bool) {
 }
 
 // Ref names the item.
-func (i QueueItem) Ref() effects.Ref { return partRef(KindQueueItem, i.ID) }
+func (i QueueItem) Ref() effects.Ref { return refOf(KindQueueItem, i.ID) }
 
 // Ref names the key's record.
-func (k QueueKey) Ref() effects.Ref { return partRef(KindQueueKey, k.ID) }
+func (k QueueKey) Ref() effects.Ref { return refOf(KindQueueKey, k.ID) }
 
 // Ref names the dedup key's record.
-func (d QueueDedup) Ref() effects.Ref { return partRef(KindQueueDedup, d.ID) }
-
-func partRef(kind effects.Kind, id uuid.UUID) effects.Ref {
-	if id == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: kind, ID: id}
-}
+func (d QueueDedup) Ref() effects.Ref { return refOf(KindQueueDedup, d.ID) }
 
 // Deadline is none: its queue wakes it.
 func (i QueueItem) Deadline() Time { return 0 }
@@ -307,20 +300,6 @@ func untilTerm(l queueList, queue uuid.UUID, until Time) []effects.Term {
 		return nil
 	}
 	return []effects.Term{{Name: l.term(queue), At: until}}
-}
-
-const partRefuses = "this record belongs to a queue: send the event to that"
-
-func (i QueueItem) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return i, refused(i.Ref(), e, effects.CodeInvalid, partRefuses)
-}
-
-func (k QueueKey) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return k, refused(k.Ref(), e, effects.CodeInvalid, partRefuses)
-}
-
-func (d QueueDedup) apply(e Event, _ Clock) (State, []effects.Effect) {
-	return d, refused(d.Ref(), e, effects.CodeInvalid, partRefuses)
 }
 
 // passingItem reports whether an item has ended: see [Cacheable].

@@ -37,7 +37,7 @@ func queuePhase(s core.State) string {
 	return "active"
 }
 
-// scan lists the places of records under a term, as a store does.
+// scan lists the cursors of records under a term, as a store does.
 func scan(states map[effects.Ref]core.State, kind effects.Kind, term string, after core.Cursor, limit int) []core.Cursor {
 	var out []core.Cursor
 	for ref, s := range states { // order-free: sorted below

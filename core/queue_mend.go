@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ import (
 type QueueMend struct {
 	Kind effects.Kind `json:"kind"`
 	ID   uuid.UUID    `json:"id"`
-	// What is known of an item, from its places in the lists and from what could
+	// What is known of an item, from the lists in which it stood and from what could
 	// be read of it.
 	List  string    `json:"list,omitempty"` // where it was counted: one of [QueueItemLists]
 	Key   uuid.UUID `json:"key,omitzero"`   // the record of its key
@@ -34,9 +33,9 @@ func (QueueMend) queueEvent() {}
 func (QueueMend) EventType() string { return "mend" }
 
 // MendQueue gives the event that tells a queue of the loss of one of its records:
-// from the places in which the record stood, and its bytes. Bytes that are no JSON
+// from the index terms under which the record stood, and its bytes. Bytes that are no JSON
 // any more tell nothing: of an item in flight they alone know the key.
-func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []byte) QueueMend {
+func MendQueue(queue uuid.UUID, lost effects.Ref, terms []effects.Term, raw []byte) QueueMend {
 	e := QueueMend{Kind: lost.Kind, ID: lost.ID}
 	if lost.Kind != KindQueueItem {
 		return e
@@ -49,8 +48,8 @@ func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []b
 	if was.DedupKey != "" {
 		e.Dedup = partID(queue, "dedup", was.DedupKey)
 	}
-	for _, p := range places {
-		list, of, _ := strings.Cut(p.Name, ":")
+	for _, term := range terms {
+		list, of, _ := strings.Cut(term.Name, ":")
 		id, err := uuid.Parse(of)
 		switch {
 		case err != nil:
@@ -61,58 +60,6 @@ func MendQueue(queue uuid.UUID, lost effects.Ref, places []effects.Term, raw []b
 		}
 	}
 	return e
-}
-
-// LostTo gives what is to be told where the record of a machine could not be read
-// and was set aside, so that nobody waits for it for ever: as far as its bytes
-// still say who does.
-func LostTo(lost effects.Ref, raw []byte) []Input {
-	was := salvage(raw)
-	var out []Input
-	tell := func(o Owner, e Event) {
-		if !o.IsZero() && zero(o.Ref.Kind) != nil {
-			out = append(out, Input{To: o.Ref, Actor: "recovery", Event: e})
-		}
-	}
-	switch lost.Kind {
-	case KindAction, KindTask, KindStrategy, KindPipeline:
-		for _, o := range append([]Owner{was.Owner}, was.Watchers...) {
-			tell(o, ChildEnded{Child: lost, N: o.N, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})
-		}
-	case KindLock, KindSemaphore:
-		tell(was.Owner, Lost{N: was.Owner.N, Name: was.Name, Reason: ReasonUnreadable})
-		for _, w := range append(was.Holders, was.Waiters...) {
-			tell(w.Owner, Lost{N: w.Owner.N, Name: was.Name, Reason: ReasonUnreadable})
-		}
-	}
-	return out
-}
-
-// salvaged is what is of use of a record that could not be read.
-type salvaged struct {
-	Name     string                  `json:"name"`
-	Key      string                  `json:"key"` // of an item
-	DedupKey string                  `json:"dedup_key"`
-	Owner    Owner                   `json:"owner"`    // of a child, or who holds a lock
-	Watchers []Owner                 `json:"watchers"` // of a pipeline
-	Holders  []struct{ Owner Owner } `json:"holders"`  // of a semaphore
-	Waiters  []struct{ Owner Owner } `json:"waiters"`
-}
-
-// salvage reads what may be left in the bytes of a record: of its state, or of
-// the state within a store's envelope. It may be anything.
-func salvage(raw []byte) (s salvaged) {
-	var envelope struct {
-		CRC   string          `json:"crc"`
-		State json.RawMessage `json:"state"`
-	}
-	if json.Unmarshal(raw, &envelope) == nil && envelope.CRC != "" {
-		raw = envelope.State
-	}
-	if json.Unmarshal(raw, &s) != nil {
-		return salvaged{}
-	}
-	return s
 }
 
 // mend: a record of the queue was lost.
@@ -164,12 +111,9 @@ func (t *queueTransition) mendItem(e QueueMend) {
 			t.dropDedup(d.ID)
 		}
 	}
-	child := partRef(KindQueueItem, e.ID)
+	child := refOf(KindQueueItem, e.ID)
 	t.add(e.Owner.ended(ChildEnded{Child: child, Outcome: ChildFailed, Reason: ReasonUnreadable, Interrupted: true})...)
 }
-
-// ReasonUnreadable is told to who waits for something whose record was set aside.
-const ReasonUnreadable = "its record could not be read, and was set aside"
 
 // mendKey counts again what stands under a key, whose record may be lost.
 func (t *queueTransition) mendKey(id uuid.UUID) {
@@ -205,11 +149,11 @@ func (t *queueTransition) mendKey(id uuid.UUID) {
 // until nothing is left.
 func (t *queueTransition) recount() {
 	for _, l := range [...]queueList{listReady, listWaiting, listDelayed, listFlight, listRetrying, listKept, listDead} {
-		places := t.view.cursors(l, t.ID)
-		*t.gauge(l) = uint64(len(places))
-		for _, p := range places {
+		cursors := t.view.cursors(l, t.ID)
+		*t.gauge(l) = uint64(len(cursors))
+		for _, c := range cursors {
 			if l == listReady || l == listWaiting {
-				t.LastPosition = max(t.LastPosition, uint32(p.At&maxPosition)) // see order
+				t.LastPosition = max(t.LastPosition, uint32(c.At&maxPosition)) // see order
 			}
 		}
 	}

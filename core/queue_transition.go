@@ -11,17 +11,10 @@ import (
 type queueTransition struct {
 	transition
 	Queue   // its header
-	event   QueueEvent
 	view    queueView
 	moved   int  // bytes of data of the items that were moved
 	readied bool // an item became takeable that was not just pushed
 }
-
-func (t *queueTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindQueue, ID: t.ID}, t.event, code, format, args...)
-}
-
-func (t *queueTransition) answer(v effects.Value) { t.add(effects.Answer{Value: v}) }
 
 // emit announces something about an item, or about the queue itself.
 func (t *queueTransition) emit(action string, item uuid.UUID) { t.emitReason(action, item, "", "") }

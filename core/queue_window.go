@@ -10,7 +10,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Cursor is a place in a list index: its time, then an id.
+// Cursor is a position in a list index: its time, then an id.
 type Cursor struct {
 	At Time
 	ID uuid.UUID
@@ -27,7 +27,7 @@ func (p Cursor) compare(o Cursor) int {
 
 // window is what a batch shows a queue of its items: it looks them up where the
 // transition asks for them, and makes each a slot of its own, as it does with
-// machines. What the batch itself has changed stands over what the loader gives.
+// machines. What the batch itself has changed is laid over what the loader gives.
 type window struct {
 	t     *Batch
 	queue uuid.UUID
@@ -42,10 +42,10 @@ type listKeyOf struct {
 
 // windowList is one list as a batch sees it: what stood there before the batch, page
 // by page, and what the batch has put there. An entry counts only where the
-// record stands there now; others are passed over for good. Where a change is
-// undone, the record's place is put in again.
+// record stands there now; others are skipped for good. Where a change is
+// undone, the record's cursor is put in once more.
 type windowList struct {
-	page []Cursor // of the loader, not yet passed over
+	page []Cursor // of the loader, not yet skipped
 	last Cursor   // where the next page begins
 	end  bool     // there is no further page
 	size int      // of the next page
@@ -62,7 +62,7 @@ const (
 func (q Queue) applyIn(t *Batch, e Event) (State, []effects.Effect, error) {
 	own, ok := e.(QueueEvent)
 	if !ok { // refused
-		next, effs := q.apply(e, t.clock)
+		next, effs := kinds[KindQueue].apply(q, e, t.clock)
 		return next, effs, nil
 	}
 	mark, order := len(t.undo), t.order
@@ -75,8 +75,8 @@ func (q Queue) applyIn(t *Batch, e Event) (State, []effects.Effect, error) {
 	return next, effs, w.err
 }
 
-// place puts a record that has changed into the lists in which it stands now.
-func (t *Batch) place(s State) {
+// overlay puts a record that has changed into the lists in which it stands now.
+func (t *Batch) overlay(s State) {
 	switch s := s.(type) {
 	case QueueItem:
 		l, at := s.list()
@@ -210,7 +210,7 @@ func (t *Batch) fetch(list *windowList, l queueList, of uuid.UUID) error {
 	return nil
 }
 
-// standsAt reports whether a record stands in that list at that place.
+// standsAt reports whether a record stands in that list at that time.
 func standsAt(s State, l queueList, of uuid.UUID, at Time) bool {
 	switch s := s.(type) {
 	case QueueItem:
@@ -281,6 +281,6 @@ func (w *window) firstDedup(of uuid.UUID) (QueueDedup, bool) {
 func (w *window) putItem(i QueueItem)    { w.put(i.Ref(), i) }
 func (w *window) putKey(k QueueKey)      { w.put(k.Ref(), k) }
 func (w *window) putDedup(d QueueDedup)  { w.put(d.Ref(), d) }
-func (w *window) dropItem(id uuid.UUID)  { w.put(partRef(KindQueueItem, id), QueueItem{}) }
-func (w *window) dropKey(id uuid.UUID)   { w.put(partRef(KindQueueKey, id), QueueKey{}) }
-func (w *window) dropDedup(id uuid.UUID) { w.put(partRef(KindQueueDedup, id), QueueDedup{}) }
+func (w *window) dropItem(id uuid.UUID)  { w.put(refOf(KindQueueItem, id), QueueItem{}) }
+func (w *window) dropKey(id uuid.UUID)   { w.put(refOf(KindQueueKey, id), QueueKey{}) }
+func (w *window) dropDedup(id uuid.UUID) { w.put(refOf(KindQueueDedup, id), QueueDedup{}) }

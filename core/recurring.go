@@ -87,7 +87,7 @@ func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []ef
 		return r.create(create, c)
 	}
 	if r.ID == uuid.Nil {
-		return r, r.refuse(e, effects.CodeNotFound, "recurring action not found")
+		return r, refused(r.Ref(), e, effects.CodeNotFound, "recurring action not found")
 	}
 	switch e := e.(type) {
 	case RecurringDue:
@@ -107,19 +107,19 @@ func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []ef
 		return r.deduplicated(e)
 	case RecurringCreate:
 	}
-	return r, r.refuse(e, effects.CodeInvalid, fmt.Sprintf("a recurring action takes no event %q", e.EventType()))
+	return r, refused(r.Ref(), e, effects.CodeInvalid, "a recurring action takes no event %q", e.EventType())
 }
 
 // create: (absent) → enabled or disabled.
 func (r RecurringAction) create(e RecurringCreate, c Clock) (RecurringAction, []effects.Effect) {
 	if r.ID != uuid.Nil {
-		return r, r.refuse(e, effects.CodeExists, fmt.Sprintf("id: recurring action %s exists already", r.ID))
+		return r, refused(r.Ref(), e, effects.CodeExists, "id: recurring action %s exists already", r.ID)
 	}
 	spec := e.Spec.withDefaults()
 	n := RecurringAction{RecurringSpec: spec, CreatedAt: c.Now, UpdatedAt: c.Now}
 	n, err := n.scheduled(c)
 	if err != nil {
-		return r, refused(effects.Ref{Kind: KindRecurring, ID: spec.ID}, e, effects.CodeInvalid, err.Error())
+		return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	if !n.Enabled {
 		n.DisabledReason = "created disabled"
@@ -154,9 +154,9 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 	at := r.Deadline()
 	switch {
 	case at.IsZero():
-		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s is disabled", r.ID))
+		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s is disabled", r.ID)
 	case at.After(c.Now):
-		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s is due at %s, after %s", r.ID, at, c.Now))
+		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s is due at %s, after %s", r.ID, at, c.Now)
 	}
 	r.UpdatedAt = c.Now
 	if r.ended(c.Now) {
@@ -194,7 +194,7 @@ func (r RecurringAction) expandDedupKey(due Time) string {
 	return strings.ReplaceAll(key, "{{execution_time}}", due.String())
 }
 
-// trigger: an occurrence out of turn; the schedule stays as it is.
+// trigger: an occurrence outside of the schedule, which stays as it is.
 func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
 	return r.dispatch(c.Now, true, c)
 }
@@ -202,7 +202,7 @@ func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
 // deduplicated takes the last dispatch back, which was none.
 func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction, []effects.Effect) {
 	if r.ExecutionCount == 0 {
-		return r, r.refuse(e, effects.CodeConflict, fmt.Sprintf("recurring action %s has dispatched nothing", r.ID))
+		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s has dispatched nothing", r.ID)
 	}
 	r.ExecutionCount--
 	r.LastExecutedAt = e.LastExecutedAt
@@ -238,7 +238,7 @@ func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []
 	n.UpdatedAt = c.Now
 	n, err := n.scheduled(c)
 	if err != nil {
-		return r, r.refuse(e, effects.CodeConflict, "cannot resume: "+err.Error())
+		return r, refused(r.Ref(), e, effects.CodeConflict, "cannot resume: %s", err)
 	}
 	return n, []effects.Effect{n.announce("resumed")}
 }
@@ -288,10 +288,10 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 		n.MissedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.Sequence, was.LastDueAt
 		var err error
 		if n, err = n.fromNow(c).scheduled(c); err != nil {
-			return r, r.refuse(e, effects.CodeInvalid, err.Error())
+			return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
 		}
 	} else if err := n.validatePatched(r, c); err != nil {
-		return r, r.refuse(e, effects.CodeInvalid, err.Error())
+		return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	if r.Enabled && !n.Enabled {
 		n.DisabledReason = "disabled by an update"
@@ -359,12 +359,7 @@ func (r RecurringAction) announce(what string) effects.Effect {
 }
 
 // Ref names the recurring action.
-func (r RecurringAction) Ref() effects.Ref {
-	if r.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindRecurring, ID: r.ID}
-}
+func (r RecurringAction) Ref() effects.Ref { return refOf(KindRecurring, r.ID) }
 
 // Deadline is the next time, or the end where that comes first.
 func (r RecurringAction) Deadline() Time {
@@ -381,19 +376,7 @@ func (r RecurringAction) Deadline() Time {
 // Terms lists the recurring action under all, its tenant, and whether it is
 // enabled.
 func (r RecurringAction) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: r.CreatedAt, Counted: true},
-		{Name: EnabledTerm(r.Enabled), At: r.CreatedAt, Counted: true},
-		{Name: ScopeTerm(r.Namespace, r.Tenant), At: r.CreatedAt},
-	}
-}
-
-func (r RecurringAction) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[RecurringAction, RecurringEvent](r, "a recurring action", e, c)
-}
-
-func (r RecurringAction) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindRecurring, ID: r.ID}, e, code, reason)
+	return listed(r.CreatedAt, EnabledTerm(r.Enabled), r.Namespace, r.Tenant)
 }
 
 // AppendJSON appends the stored form.

@@ -33,7 +33,7 @@ type (
 	}
 	// RecurringResume enables, from now on.
 	RecurringResume struct{}
-	// RecurringTrigger dispatches one occurrence now, out of turn.
+	// RecurringTrigger dispatches one occurrence now, outside of the schedule.
 	RecurringTrigger struct{}
 	// RecurringDelete ends the definition; what it made goes on.
 	RecurringDelete struct{}
@@ -98,10 +98,7 @@ func (e RecurringCreate) stored() Event {
 	return e
 }
 
-func (e RecurringUpdate) stored() Event {
-	e.Patch = e.Patch.withoutNilMaps()
-	return e
-}
+func (e RecurringUpdate) stored() Event { return RecurringUpdate{e.Patch.withoutNilMaps()} }
 
 func (e RecurringDue) appendFields(o object) object {
 	if e.Refusal != "" {

@@ -70,9 +70,7 @@ func (r RecurringAction) validate(c Clock) error {
 		return fmt.Errorf("start_deadline_seconds: %d is not between 0 and %d", s, int64(MaxStartDeadline/time.Second))
 	}
 	return errors.Join(
-		checkName("namespace", r.Namespace, false),
-		checkName("tenant", r.Tenant, false),
-		checkScope(r.Namespace, r.Tenant),
+		checkTenant("", r.Namespace, r.Tenant),
 		checkName("provider", t.Provider, true),
 		checkName("action_type", t.ActionType, true),
 		checkText("description", r.Description),

@@ -73,12 +73,11 @@ func SchedulerRef(run uuid.UUID) effects.Ref {
 type schedulerTransition struct {
 	transition
 	Scheduler
-	event Event
 }
 
 // Apply carries out one transition.
 func (s Scheduler) Apply(e SchedulerEvent, c Clock) (Scheduler, []effects.Effect) {
-	t := &schedulerTransition{transition{clock: c}, s, e}
+	t := &schedulerTransition{transition{clock: c, event: e}, s}
 	switch e := e.(type) {
 	case SchedulerTrack:
 		t.track(e)
@@ -178,10 +177,6 @@ func (t *schedulerTransition) due() {
 	t.Runs = tracked
 }
 
-func (t *schedulerTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindScheduler, ID: t.ID}, t.event, code, format, args...)
-}
-
 func (s Scheduler) find(run uuid.UUID) (int, bool) {
 	return slices.BinarySearchFunc(s.Runs, run, func(t TrackedRun, id uuid.UUID) int { return bytes.Compare(t.Run[:], id[:]) })
 }
@@ -207,8 +202,8 @@ func (s Scheduler) beating(e SchedulerHeartbeats) []int {
 }
 
 // Shortened says the same in fewer words, for this very state. Usually the event brings
-// the heartbeats of all runs that are tracked: the journal, which has each event of every few seconds,
-// need not name them.
+// the heartbeats of all runs that are tracked: the journal, which has each event of
+// every few seconds, need not name them.
 func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 	if e.IntervalMS == s.IntervalMS {
 		e.IntervalMS = 0
@@ -244,12 +239,7 @@ func (s Scheduler) silentAt(r TrackedRun) Time {
 }
 
 // Ref names the scheduler.
-func (s Scheduler) Ref() effects.Ref {
-	if s.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindScheduler, ID: s.ID}
-}
+func (s Scheduler) Ref() effects.Ref { return refOf(KindScheduler, s.ID) }
 
 // Deadline is when the first run will have been silent for too long.
 func (s Scheduler) Deadline() Time {
@@ -269,10 +259,6 @@ func (s Scheduler) Terms() []effects.Term {
 
 // AppendJSON appends the stored form.
 func (s Scheduler) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
-
-func (s Scheduler) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Scheduler, SchedulerEvent](s, "a scheduler", e, c)
-}
 
 // shortenedFor: see [Shortened].
 func (e SchedulerHeartbeats) shortenedFor(s State) Event {

@@ -17,7 +17,7 @@ type (
 	}
 	// SchedulerHeartbeats are the heartbeats of several runs at one time (004
 	// OrchestratorHeartbeatMsg), which is that of the clock. Runs that are not
-	// tracked are passed over.
+	// tracked are skipped.
 	SchedulerHeartbeats struct {
 		Runs []uuid.UUID `json:"runs,omitempty"`
 		// All: instead of Runs, those of all runs that are tracked but for the Except,

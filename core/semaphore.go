@@ -76,12 +76,11 @@ func SemaphoreRef(namespace, tenant, name string) effects.Ref {
 type semaphoreTransition struct {
 	transition
 	Semaphore
-	event SemaphoreEvent
 }
 
 // Apply carries out one transition.
 func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect) {
-	t := &semaphoreTransition{transition{clock: c}, s, e}
+	t := &semaphoreTransition{transition{clock: c, event: e}, s}
 	switch e := e.(type) {
 	case SemaphoreConfigure:
 		t.configure(e)
@@ -95,14 +94,8 @@ func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect
 		t.due()
 	case SemaphoreBreak:
 		t.takeAway(e)
-	default:
-		t.refuse(effects.CodeInvalid, "a semaphore takes no event %q", e.EventType())
 	}
 	return concluded(s, t.Semaphore, t.transition)
-}
-
-func (t *semaphoreTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindSemaphore, ID: t.ID}, t.event, code, format, args...)
 }
 
 // refuseAbsent refuses the event if the semaphore does not exist.
@@ -145,10 +138,10 @@ func (t *semaphoreTransition) configure(e SemaphoreConfigure) {
 	ref := SemaphoreRef(e.Namespace, e.Tenant, e.Name)
 	switch err := e.validate(); {
 	case err != nil:
-		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+		t.refuse(effects.CodeInvalid, "%v", err)
 		return
 	case t.ID == uuid.Nil && e.Slots == 0:
-		t.transition.refuse(ref, e, effects.CodeNotFound, "slots: semaphore %q is not there: give at least 1 to declare it", clip(e.Name))
+		t.refuse(effects.CodeNotFound, "slots: semaphore %q is not there: give at least 1 to declare it", clip(e.Name))
 		return
 	case t.ID == uuid.Nil:
 		t.Semaphore = Semaphore{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: t.clock.Now}
@@ -180,7 +173,7 @@ func (t *semaphoreTransition) acquire(e SemaphoreAcquire) {
 	who := e.claimant()
 	switch err := e.validate(); {
 	case err != nil:
-		t.transition.refuse(ref, e, effects.CodeInvalid, "%v", err)
+		t.refuse(effects.CodeInvalid, "%v", err)
 	case t.ID != uuid.Nil && t.ID != ref.ID:
 		t.refuseName(e.Name)
 	case t.holder(who) >= 0:
@@ -188,7 +181,7 @@ func (t *semaphoreTransition) acquire(e SemaphoreAcquire) {
 	case t.waiter(who) >= 0:
 		t.refuse(effects.CodeConflict, "owner: %s waits for semaphore %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
 	case t.Total == 0 && e.Total == 0:
-		t.transition.refuse(ref, e, effects.CodeNotFound, "semaphore %q is not declared: %s", clip(e.Name), howToDeclare)
+		t.refuse(effects.CodeNotFound, "semaphore %q is not declared: %s", clip(e.Name), howToDeclare)
 	default:
 		t.declare(e, ref)
 		t.grantOrWait(e, SemaphoreWaiter{Holder: who.named(), Owner: e.Owner, Slots: max(e.Slots, 1), TTLMS: e.TTLMS, Since: t.clock.Now})
@@ -405,12 +398,7 @@ func (t *semaphoreTransition) refuseName(name string) {
 }
 
 // Ref names the semaphore.
-func (s Semaphore) Ref() effects.Ref {
-	if s.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindSemaphore, ID: s.ID}
-}
+func (s Semaphore) Ref() effects.Ref { return refOf(KindSemaphore, s.ID) }
 
 // Deadline is when the first lease lapses; of one that nobody uses, when it is
 // forgotten.
@@ -426,16 +414,8 @@ func (s Semaphore) Deadline() Time {
 
 // Terms lists the semaphore under all, its tenant, and whether slots are held.
 func (s Semaphore) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: s.CreatedAt, Counted: true},
-		{Name: HeldTerm(len(s.Holders) > 0), At: s.CreatedAt, Counted: true},
-		{Name: ScopeTerm(s.Namespace, s.Tenant), At: s.CreatedAt},
-	}
+	return listed(s.CreatedAt, HeldTerm(len(s.Holders) > 0), s.Namespace, s.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (s Semaphore) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
-
-func (s Semaphore) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Semaphore, SemaphoreEvent](s, "a semaphore", e, c)
-}

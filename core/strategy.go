@@ -97,12 +97,11 @@ type ApproachOutcome struct {
 type strategyTransition struct {
 	transition
 	Strategy
-	event StrategyEvent
 }
 
 // Apply carries out one transition.
 func (s Strategy) Apply(e StrategyEvent, c Clock) (Strategy, []effects.Effect) {
-	t := &strategyTransition{transition: transition{clock: c}, Strategy: s, event: e}
+	t := &strategyTransition{transition: transition{clock: c, event: e}, Strategy: s}
 	t.UpdatedAt = c.Now
 	switch create, ok := e.(StrategyCreate); {
 	case ok:
@@ -128,14 +127,8 @@ func (t *strategyTransition) applyRunning(e StrategyEvent) {
 		t.cancel(e)
 	case ChildEnded:
 		t.applyChildEnd(e)
-	case EffectDone:
-		t.applyMergeAnswer(e, e.N)
-	case EffectFailed:
-		t.applyMergeAnswer(e, e.N)
-	case EffectInterrupted:
-		t.applyMergeAnswer(e, e.N)
-	case EffectHandedBack:
-		t.applyMergeAnswer(e, e.N)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		t.applyMergeAnswer(e, answeredEffect(e))
 	case StrategyExpire:
 		t.noChange()
 	case StrategyCreate: // see Apply
@@ -159,7 +152,7 @@ func (t *strategyTransition) create(e StrategyCreate) {
 	}
 	spec := e.Spec.withDefaults()
 	if err := spec.Validate(); err != nil {
-		t.transition.refuse(effects.Ref{Kind: KindStrategy, ID: spec.ID}, e, effects.CodeInvalid, "%s", err)
+		t.refuse(effects.CodeInvalid, "%s", err)
 		return
 	}
 	t.Strategy = Strategy{StrategySpec: spec, Status: StrategyRunning, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
@@ -298,10 +291,6 @@ func (t *strategyTransition) conflict(format string, args ...any) {
 	t.refuse(effects.CodeConflict, format, args...)
 }
 
-func (t *strategyTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindStrategy, ID: t.ID}, t.event, code, format, args...)
-}
-
 // announce adds an event of the bus (003 Event).
 func (t *strategyTransition) announce(action string, data json.RawMessage) {
 	t.transition.announce("strategy", "strategy", action, t.ID, data)
@@ -321,12 +310,7 @@ func (s Strategy) hasNextApproach() bool {
 }
 
 // Ref names the strategy.
-func (s Strategy) Ref() effects.Ref {
-	if s.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindStrategy, ID: s.ID}
-}
+func (s Strategy) Ref() effects.Ref { return refOf(KindStrategy, s.ID) }
 
 // Deadline is when the first approach is to begin, or the time of the present
 // one is up; zero where that has no limit, and after the end.
@@ -348,18 +332,10 @@ func (s Strategy) endedAt() (Time, bool) { return s.FinishedAt, s.Status.Ended()
 
 // Terms lists the strategy under all, its status and its tenant.
 func (s Strategy) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: s.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(s.Status)), At: s.CreatedAt, Counted: true},
-		{Name: ScopeTerm(s.Namespace, s.Tenant), At: s.CreatedAt},
-	}
+	return listed(s.CreatedAt, StatusTerm(s.Status), s.Namespace, s.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (s Strategy) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 func (s Strategy) outstanding() []effects.Outer { return s.Pending.outstanding() }
-
-func (s Strategy) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Strategy, StrategyEvent](s, "a strategy", e, c)
-}

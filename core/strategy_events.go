@@ -67,10 +67,7 @@ func (e StrategyEvaluate) stored() Event {
 	return e
 }
 
-func (e StrategyCancel) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e StrategyCancel) stored() Event { return StrategyCancel{validText(e.Reason)} }
 
 // strategyEvents are the events of Strategy, as the journal has them.
 var strategyEvents = []eventType{

@@ -186,28 +186,34 @@ func (s StrategySpec) Validate() error {
 		return fmt.Errorf("approaches: %d are more than %d", len(s.Approaches), MaxApproaches)
 	}
 	err := errors.Join(
-		checkName("namespace", s.Namespace, false),
-		checkName("tenant", s.Tenant, false),
-		checkScope(s.Namespace, s.Tenant),
+		checkTenant("", s.Namespace, s.Tenant),
 		checkText("label", s.Label),
 		s.Owner.validate(),
 	)
 	if err != nil {
 		return err
 	}
-	for i, a := range s.Approaches {
-		field := fmt.Sprintf("approaches[%d]", i)
-		if err := s.checkApproach(field, a); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(s.Approaches[:i], func(b Approach) bool { return a.Name == b.Name }) {
-			return fmt.Errorf("%s.name: %q is that of another approach", field, clip(a.Name))
-		}
+	if err := checkApproaches("approaches", s.Approaches, s.checkAction); err != nil {
+		return err
 	}
 	return checkSize("approaches", s.Approaches)
 }
 
-func (s StrategySpec) checkApproach(field string, a Approach) error {
+// checkApproaches checks a strategy's approaches, and each one's action by checkAction.
+func checkApproaches(field string, approaches []Approach, checkAction func(field string, a Approach) error) error {
+	for i, a := range approaches {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if err := a.validate(at, checkAction); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(approaches[:i], func(b Approach) bool { return a.Name == b.Name }) {
+			return fmt.Errorf("%s.name: %q is that of another approach", at, clip(a.Name))
+		}
+	}
+	return nil
+}
+
+func (a Approach) validate(field string, checkAction func(field string, a Approach) error) error {
 	if err := errors.Join(checkName(field+".name", a.Name, true), checkLengthMS(field+".timeout_ms", a.TimeoutMS)); err != nil {
 		return err
 	}
@@ -219,16 +225,21 @@ func (s StrategySpec) checkApproach(field string, a Approach) error {
 			return err
 		}
 	}
-	field += ".action"
-	switch act := a.Action; {
-	case act.Command != nil && act.Merge == nil && act.AgentPrompt == nil:
-		return checkPart(field+".command", s.child(a, uuid.Max, 1, effects.MinTime).Validate())
-	case act.Merge != nil && act.Command == nil && act.AgentPrompt == nil:
-		return s.checkMerge(field+".merge", a)
-	case act.AgentPrompt != nil && act.Command == nil && act.Merge == nil:
-		return s.checkAgent(field+".agent_prompt", *act.AgentPrompt, a)
+	if howMany(a.Action.Command != nil, a.Action.Merge != nil, a.Action.AgentPrompt != nil) != 1 {
+		return fmt.Errorf("%s.action: give exactly one of command, merge and agent_prompt", field)
 	}
-	return fmt.Errorf("%s: give exactly one of command, merge and agent_prompt", field)
+	return checkAction(field+".action", a)
+}
+
+// checkAction finds what could not be started once the approach begins.
+func (s StrategySpec) checkAction(field string, a Approach) error {
+	switch act := a.Action; {
+	case act.Command != nil:
+		return checkPart(field+".command", s.child(a, uuid.Max, 1, effects.MinTime).Validate())
+	case act.Merge != nil:
+		return s.checkMerge(field+".merge", a)
+	}
+	return s.checkAgent(field+".agent_prompt", *a.Action.AgentPrompt, a)
 }
 
 func (f FallbackCondition) validate(field string) error {
@@ -266,19 +277,22 @@ func (s StrategySpec) checkMerge(field string, a Approach) error {
 	case m.Branch == m.Into:
 		return fmt.Errorf("%s.into: %q is the branch itself", field, clip(m.Into))
 	}
-	switch m.Strategy {
-	case effects.MergeFastForward, effects.MergeRebase:
-		if m.Agent != nil {
-			return fmt.Errorf("%s.agent: strategy %q has none", field, m.Strategy)
-		}
-		return nil
-	case effects.MergeAgent:
-		if m.Agent == nil {
-			return fmt.Errorf("%s.agent: missing: strategy %q needs one that resolves the conflicts", field, m.Strategy)
-		}
-		return s.checkAgent(field+".agent", m.prompt(), a)
+	return m.checkStrategy(field, func(field string) error { return s.checkAgent(field, m.prompt(), a) })
+}
+
+// checkStrategy checks how the branch is merged, and the agent, where there must be one.
+func (a MergeRun) checkStrategy(field string, checkAgent func(field string) error) error {
+	switch {
+	case a.Strategy != effects.MergeFastForward && a.Strategy != effects.MergeRebase && a.Strategy != effects.MergeAgent:
+		return fmt.Errorf("%s.strategy: %q is unknown: use %q, %q or %q", field, clip(string(a.Strategy)), effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent)
+	case a.Strategy == effects.MergeAgent && a.Agent == nil:
+		return fmt.Errorf("%s.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Strategy)
+	case a.Strategy == effects.MergeAgent:
+		return checkAgent(field + ".agent")
+	case a.Agent != nil:
+		return fmt.Errorf("%s.agent: strategy %q has none", field, a.Strategy)
 	}
-	return fmt.Errorf("%s.strategy: %q is unknown: use %q, %q or %q", field, clip(string(m.Strategy)), effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent)
+	return nil
 }
 
 func (s StrategySpec) checkAgent(field string, p AgentPrompt, a Approach) error {

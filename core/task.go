@@ -150,12 +150,11 @@ type TaskResult struct {
 type taskTransition struct {
 	transition
 	Task
-	event Event
 }
 
 // Apply carries out one transition.
 func (t Task) Apply(e TaskEvent, c Clock) (Task, []effects.Effect) {
-	next := &taskTransition{transition{clock: c}, t, e}
+	next := &taskTransition{transition{clock: c, event: e}, t}
 	create, creates := e.(TaskCreate)
 	switch {
 	case creates:
@@ -360,10 +359,6 @@ func (t *taskTransition) announce(action string, data json.RawMessage) {
 	t.transition.announce("task", "task", action, t.ID, data)
 }
 
-func (t *taskTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindTask, ID: t.ID}, t.event, code, format, args...)
-}
-
 // title names the task to a reader.
 func (t Task) title() string {
 	if t.Label == "" {
@@ -373,12 +368,7 @@ func (t Task) title() string {
 }
 
 // Ref names the task.
-func (t Task) Ref() effects.Ref {
-	if t.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindTask, ID: t.ID}
-}
+func (t Task) Ref() effects.Ref { return refOf(KindTask, t.ID) }
 
 // timeoutAt is when the whole task ends; zero: never.
 func (t Task) timeoutAt() Time {
@@ -429,16 +419,8 @@ func (t Task) endedAt() (Time, bool) { return t.FinishedAt, t.State.Type == Task
 
 // Terms lists the task under all, its state and its tenant.
 func (t Task) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: t.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(t.State.Type)), At: t.CreatedAt, Counted: true},
-		{Name: ScopeTerm(t.Namespace, t.Tenant), At: t.CreatedAt},
-	}
+	return listed(t.CreatedAt, StatusTerm(t.State.Type), t.Namespace, t.Tenant)
 }
 
 // AppendJSON appends the stored form.
 func (t Task) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
-
-func (t Task) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Task, TaskEvent](t, "a task", e, c)
-}

@@ -108,26 +108,10 @@ func (TaskInput) EventType() string     { return "input" }
 func (TaskExpire) EventType() string    { return typeExpire }
 
 func (e TaskHeartbeat) stored() Event { return e.bounded() }
-
-func (e TaskRecover) stored() Event {
-	e.Message = validText(e.Message)
-	return e
-}
-
-func (e TaskComplete) stored() Event {
-	e.Output = trimJSON(e.Output)
-	return e
-}
-
-func (e TaskFail) stored() Event {
-	e.Error = validText(e.Error)
-	return e
-}
-
-func (e TaskCancel) stored() Event {
-	e.Reason = validText(e.Reason)
-	return e
-}
+func (e TaskRecover) stored() Event   { return TaskRecover{e.Action, validText(e.Message)} }
+func (e TaskComplete) stored() Event  { return TaskComplete{trimJSON(e.Output)} }
+func (e TaskFail) stored() Event      { return TaskFail{validText(e.Error)} }
+func (e TaskCancel) stored() Event    { return TaskCancel{validText(e.Reason)} }
 
 // taskEvents are the events of Task, as the journal has them.
 var taskEvents = []eventType{

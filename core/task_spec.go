@@ -122,9 +122,7 @@ func (s TaskSpec) Validate() error {
 		return errors.New("id: must be a UUID that is not all zeros")
 	}
 	return errors.Join(
-		checkName("namespace", s.Namespace, false),
-		checkName("tenant", s.Tenant, false),
-		checkScope(s.Namespace, s.Tenant),
+		checkTenant("", s.Namespace, s.Tenant),
 		checkText("label", s.Label),
 		s.Owner.validate(),
 		checkText("workspace", s.Workspace),
@@ -134,13 +132,4 @@ func (s TaskSpec) Validate() error {
 		s.Config.validate(),
 		checkSize("spec", s),
 	)
-}
-
-// validate refuses an owner that could never be told: the end would not go
-// through.
-func (o Owner) validate() error {
-	if !o.IsZero() && (o.Ref.ID == uuid.Nil || zero(o.Ref.Kind) == nil) {
-		return fmt.Errorf("owner: %q with id %s names no machine", clip(string(o.Ref.Kind)), o.Ref.ID)
-	}
-	return nil
 }

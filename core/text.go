@@ -11,7 +11,7 @@ func validText(s string) string { return texts.Valid(s) }
 // firstText cleans a text from outside and keeps its beginning.
 func firstText(s string) string { return texts.Head(s, MaxTextBytes) }
 
-// reasonOr cleans a reason from outside, or gives another one where there is none.
+// reasonOr cleans a reason from outside, or gives another one if it is empty.
 func reasonOr(reason, otherwise string) string {
 	if reason == "" {
 		return otherwise

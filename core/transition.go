@@ -19,7 +19,7 @@ import (
 //	}
 //
 //	func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
-//		t := &lockTransition{transition{clock: c}, l}
+//		t := &lockTransition{transition{clock: c, event: e}, l}
 //		t.apply(e)
 //		return concluded(l, t.Lock, t.transition)
 //	}
@@ -28,6 +28,7 @@ import (
 // never written to.
 type transition struct {
 	clock   Clock
+	event   Event
 	effects []effects.Effect
 	refusal *effects.Refused
 }
@@ -50,30 +51,22 @@ func (t *transition) announce(category, component, action string, id uuid.UUID, 
 
 // refuse makes the event change nothing (R14): what the transition has done so far
 // is dropped when it is concluded. The first refusal counts.
-func (t *transition) refuse(to effects.Ref, e Event, code effects.Code, format string, args ...any) {
+func (t *transition) refuse(code effects.Code, format string, args ...any) {
 	if t.refusal == nil {
-		t.refusal = &effects.Refused{To: to, Event: e.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}
+		t.refusal = &effects.Refused{Event: t.event.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
+// answer adds a value for who asked from outside.
+func (t *transition) answer(v effects.Value) { t.add(effects.Answer{Value: v}) }
+
 // concluded gives the answer of Apply: the new state with the effects, or, where the
-// event was refused, the state from before with the refusal alone.
-func concluded[S any](before, after S, t transition) (S, []effects.Effect) {
+// event was refused, the state from before with the refusal alone. The refusal of a
+// machine that does not exist yet names none: the [Batch] does.
+func concluded[S State](before, after S, t transition) (S, []effects.Effect) {
 	if t.refusal != nil {
+		t.refusal.To = before.Ref()
 		return before, []effects.Effect{*t.refusal}
 	}
 	return after, t.effects
-}
-
-// applyOwn carries out the transition of a machine, which a refusal calls by what it
-// is, or refuses an event that is none of its own.
-func applyOwn[S interface {
-	State
-	Apply(e E, c Clock) (S, []effects.Effect)
-}, E Event](s S, what string, e Event, c Clock) (State, []effects.Effect) {
-	own, ok := e.(E)
-	if !ok {
-		return s, refused(s.Ref(), e, effects.CodeInvalid, fmt.Sprintf("%s takes no event %q", what, e.EventType()))
-	}
-	return s.Apply(own, c)
 }

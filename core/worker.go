@@ -3,7 +3,6 @@ package core
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -51,27 +50,6 @@ type Worker struct {
 	UpdatedAt Time        `json:"updated_at"`
 }
 
-// WorkerSpec is what a creator says of a worker.
-type WorkerSpec struct {
-	Namespace   string   `json:"namespace"`
-	Tenant      string   `json:"tenant"`
-	Name        string   `json:"name"`
-	Queue       string   `json:"queue"`       // its name, in the same tenant
-	Concurrency uint32   `json:"concurrency"` // jobs at once: 1 to 256; 0: 1
-	PollMS      int64    `json:"poll_ms"`     // how often it looks without being woken; 0: once a minute
-	Do          WorkerDo `json:"do"`
-}
-
-// WorkerDo is what is done for an item: exactly one of its members is set. Its
-// texts may refer to ${item.id}, ${item.data} and ${item.attempt}; a pipeline has
-// "item" in its context.
-type WorkerDo struct {
-	Pipeline *PipelineDef   `json:"pipeline,omitempty"`
-	Run      *ToolRun       `json:"run,omitempty"`
-	Strategy *StrategyPhase `json:"strategy,omitempty"`
-	Task     *AgentPrompt   `json:"task,omitempty"`
-}
-
 // WorkerJob is an item in hand.
 type WorkerJob struct {
 	Item      uuid.UUID   `json:"item"`
@@ -81,15 +59,6 @@ type WorkerJob struct {
 	N         uint32      `json:"n"`
 	StartedAt Time        `json:"started_at"`
 }
-
-// Limits of a worker.
-const (
-	MaxWorkerConcurrency = 256
-	defaultPollMS        = 60_000
-	minPollMS            = 100
-	itemName             = "item"    // of the item in a context
-	holderPrefix         = "worker:" // of the worker's name as a holder
-)
 
 // WorkerRef names the worker of that name.
 func WorkerRef(namespace, tenant, name string) effects.Ref {
@@ -103,12 +72,11 @@ func (w Worker) Holder() string { return holderPrefix + w.Name }
 type workerTransition struct {
 	transition
 	Worker
-	event WorkerEvent
 }
 
 // Apply carries out one transition.
 func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
-	t := &workerTransition{transition{clock: c}, w, e}
+	t := &workerTransition{transition{clock: c, event: e}, w}
 	configure, ok := e.(WorkerConfigure)
 	switch {
 	case ok:
@@ -116,14 +84,14 @@ func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
 	case w.ID == uuid.Nil:
 		t.refuse(effects.CodeNotFound, "worker not found")
 	default:
-		t.applyPresent()
+		t.applyPresent(e)
 	}
 	return concluded(w, t.Worker, t.transition)
 }
 
 // applyPresent: what may happen to a worker that exists.
-func (t *workerTransition) applyPresent() {
-	switch e := t.event.(type) {
+func (t *workerTransition) applyPresent(e WorkerEvent) {
+	switch e := e.(type) {
 	case WorkerWake:
 		t.wake()
 	case WorkerDue:
@@ -138,13 +106,8 @@ func (t *workerTransition) applyPresent() {
 		t.resume()
 	case WorkerDelete:
 		t.delete(e)
-	default:
-		t.refuseNow()
+	case WorkerConfigure: // taken in every state
 	}
-}
-
-func (t *workerTransition) refuse(code effects.Code, format string, args ...any) {
-	t.transition.refuse(effects.Ref{Kind: KindWorker, ID: t.ID}, t.event, code, format, args...)
 }
 
 // refuseNow refuses what does not go with the present state.
@@ -204,80 +167,6 @@ func (t *workerTransition) configure(e WorkerConfigure) {
 	}
 	t.WorkerSpec, t.Draining, t.UpdatedAt = spec, false, t.clock.Now
 	t.take()
-}
-
-// normal gives the spec as it reads after one way through the journal.
-func (s WorkerSpec) normal() (WorkerSpec, error) {
-	if err := errors.Join(checkName("namespace", s.Namespace, false), checkName("tenant", s.Tenant, false),
-		checkName("name", s.Name, true), checkName("queue", s.Queue, true), checkScope(s.Namespace, s.Tenant)); err != nil {
-		return s, err
-	}
-	out, err := throughJSON(s)
-	if err != nil {
-		return s, fmt.Errorf("do: %w", err)
-	}
-	if out.Concurrency == 0 {
-		out.Concurrency = 1
-	}
-	if out.PollMS == 0 {
-		out.PollMS = defaultPollMS
-	}
-	return out, nil
-}
-
-func (s WorkerSpec) validate() error {
-	b, err := json.Marshal(s.Do)
-	switch {
-	case err != nil:
-		return fmt.Errorf("do: %w", err)
-	case len(b) > MaxDefinitionBytes:
-		return fmt.Errorf("do: %d bytes of JSON are more than %d", len(b), MaxDefinitionBytes)
-	case tooDeep(b):
-		return fmt.Errorf("do: nested deeper than %d levels", MaxJSONDepth)
-	case s.Concurrency > MaxWorkerConcurrency:
-		return fmt.Errorf("concurrency: %d is more than %d", s.Concurrency, MaxWorkerConcurrency)
-	case s.PollMS < minPollMS || s.PollMS > MaxTimeout.Milliseconds():
-		return fmt.Errorf("poll_ms: %d is not between %d and %d", s.PollMS, minPollMS, MaxTimeout.Milliseconds())
-	case len(s.Name) > MaxNameBytes-len(holderPrefix): // else every queue would refuse its holder
-		return fmt.Errorf("name: %d bytes are longer than the %d that a worker's may have", len(s.Name), MaxNameBytes-len(holderPrefix))
-	}
-	return s.Do.validate()
-}
-
-func (d WorkerDo) validate() error {
-	set := 0
-	for _, is := range []bool{d.Pipeline != nil, d.Run != nil, d.Strategy != nil, d.Task != nil} {
-		if is {
-			set++
-		}
-	}
-	refs := &refChecker{where: "do.", known: map[string]bool{itemName: true}}
-	d.rewrite(refs)
-	switch {
-	case set != 1:
-		return fmt.Errorf("do: give one of pipeline, run, strategy and task, not %d of them", set)
-	case refs.err != nil:
-		return refs.err
-	case d.Pipeline != nil:
-		if err := d.Pipeline.ValidateWith(itemName); err != nil {
-			return fmt.Errorf("do.pipeline: %w", err)
-		}
-	case d.Run != nil:
-		return d.Run.validate("do.run")
-	case d.Strategy != nil:
-		return d.Strategy.validate("do.strategy")
-	case d.Task != nil:
-		return d.Task.validatePart("do.task")
-	}
-	return nil
-}
-
-// rewrite takes all templates through r. Those of a pipeline are its own.
-func (d WorkerDo) rewrite(r rewriter) WorkerDo {
-	d.Run = rewritten(d.Run, r, "run", ToolRun.rewrite)
-	d.Strategy = rewritten(d.Strategy, r, "strategy", StrategyPhase.rewrite)
-	d.Task = rewritten(d.Task, r, "task", AgentPrompt.rewrite)
-	return d
 }
 
 // free is how many more items may be in hand.
@@ -510,3 +399,25 @@ func (t *workerTransition) delete(e WorkerDelete) {
 func (t *workerTransition) emit(action string) {
 	t.announce("worker", "worker", action, t.ID, announcementTexts("name", t.Name, "queue", t.Worker.Queue))
 }
+
+// Ref names the worker.
+func (w Worker) Ref() effects.Ref { return refOf(KindWorker, w.ID) }
+
+// Deadline is when it looks for work without being woken.
+func (w Worker) Deadline() Time {
+	if w.Paused || w.Draining || w.free() == 0 || w.PollAt.IsZero() {
+		return 0
+	}
+	return max(w.PollAt, effects.MinTime)
+}
+
+// Terms lists the worker under all, its status and its tenant.
+func (w Worker) Terms() []effects.Term {
+	if w.ID == uuid.Nil {
+		return nil
+	}
+	return listed(w.CreatedAt, StatusTerm(w.Status()), w.Namespace, w.Tenant)
+}
+
+// AppendJSON appends the stored form.
+func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }

@@ -1,11 +1,5 @@
 package core
 
-import (
-	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
-)
-
 // WorkerEvent is an event of [Worker]. The set is closed.
 //
 //sumtype:decl
@@ -58,43 +52,4 @@ func (WorkerDelete) EventType() string    { return typeDelete }
 var workerEvents = []eventType{
 	event[WorkerConfigure](), event[WorkerWake](), event[WorkerDue](), event[WorkerPause](), event[WorkerResume](),
 	event[WorkerDelete](), event[QueueTaken](), event[ChildEnded](),
-}
-
-// Ref names the worker.
-func (w Worker) Ref() effects.Ref {
-	if w.ID == uuid.Nil {
-		return effects.Ref{}
-	}
-	return effects.Ref{Kind: KindWorker, ID: w.ID}
-}
-
-// Deadline is when it looks for work without being woken.
-func (w Worker) Deadline() Time {
-	if w.Paused || w.Draining || w.free() == 0 || w.PollAt.IsZero() {
-		return 0
-	}
-	return max(w.PollAt, effects.MinTime)
-}
-
-// Terms lists the worker under all, its status and its tenant.
-func (w Worker) Terms() []effects.Term {
-	if w.ID == uuid.Nil {
-		return nil
-	}
-	return []effects.Term{
-		{Name: TermAll, At: w.CreatedAt, Counted: true},
-		{Name: StatusTerm(StatusType(w.Status())), At: w.CreatedAt, Counted: true},
-		{Name: ScopeTerm(w.Namespace, w.Tenant), At: w.CreatedAt},
-	}
-}
-
-// AppendJSON appends the stored form.
-func (w Worker) AppendJSON(b []byte) []byte { return appendMarshaled(b, w) }
-
-func (w Worker) apply(e Event, c Clock) (State, []effects.Effect) {
-	return applyOwn[Worker, WorkerEvent](w, "a worker", e, c)
-}
-
-func (w Worker) refuse(e Event, code effects.Code, reason string) []effects.Effect {
-	return refused(effects.Ref{Kind: KindWorker, ID: w.ID}, e, code, reason)
 }

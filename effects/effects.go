@@ -107,7 +107,7 @@ func (Refused) inner()   {}
 
 // Event is what a machine announces on the event bus (003 Event).
 type Event struct {
-	ID        uuid.UUID       `json:"id"` // derived from the journal batch and the event's place in it
+	ID        uuid.UUID       `json:"id"` // derived from the number of the journal's entry and the event's index in the batch
 	Kind      EventKind       `json:"kind"`
 	Timestamp Time            `json:"timestamp"`
 	Source    EventSource     `json:"source"`

@@ -1,6 +1,6 @@
 package effects
 
-// Term places a record in a list index: all records of one kind with the same
+// Term enters a record in a list index: all records of one kind with the same
 // Name stand there ordered by At, then id. Names are opaque, at most 512 bytes,
 // such as "all", "status:pending", "scope:ns\x1ftenant".
 type Term struct {

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Time is an instant in wall-clock UTC with millisecond precision, counted
@@ -41,11 +39,11 @@ func TimeOf(t time.Time) Time {
 func ParseTime(s string) (Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || !strict(s) {
-		return 0, fmt.Errorf("time %s is not RFC 3339, such as %q", strconv.QuoteToASCII(texts.Clip(s, 64)), "2026-02-10T14:00:00Z")
+		return 0, fmt.Errorf("time %s is not RFC 3339, such as %q", strconv.QuoteToASCII(clipTime(s)), "2026-02-10T14:00:00Z")
 	}
 	ms := Time(t.UnixMilli())
 	if ms < MinTime || ms > MaxTime {
-		return 0, fmt.Errorf("time %q is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", texts.Clip(s, 64))
+		return 0, fmt.Errorf("time %q is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", clipTime(s))
 	}
 	return ms, nil
 }
@@ -149,7 +147,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
-		return fmt.Errorf("time %s is not a string in RFC 3339", strconv.QuoteToASCII(texts.Clip(string(b), 64)))
+		return fmt.Errorf("time %s is not a string in RFC 3339", strconv.QuoteToASCII(clipTime(string(b))))
 	}
 	v, err := ParseTime(string(b[1 : len(b)-1]))
 	if err != nil {
@@ -157,4 +155,14 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	}
 	*t = v
 	return nil
+}
+
+// clipTime shortens a bad time for an error. It may part a character, whose bytes are then
+// quoted, as in "\xe2…": pipelines that fail with such an error have it in their stored state,
+// and a replay must make it again byte for byte.
+func clipTime(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
 }

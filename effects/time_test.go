@@ -61,6 +61,7 @@ func TestATimeThatIsNoTimeOrOutOfRangeIsRefusedWithTheValue(t *testing.T) {
 		"1969-12-31T00:00:00." + strings.Repeat("0", 9000) + "Z": "is out of range",
 		strings.Repeat("x", 10_000):                              "is not RFC 3339",
 		"\xff\x00":                                               `time "\xff\x00" is not RFC 3339`,
+		strings.Repeat("x", 63) + "€":                            strings.Repeat("x", 63) + `\xe2\u2026" is not RFC 3339`, // stored states have it so
 	} {
 		_, err := effects.ParseTime(in)
 		require.Error(t, err, in)

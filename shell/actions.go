@@ -44,7 +44,7 @@ func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action,
 	if spec.DedupKey != "" {
 		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
 	}
-	s, err := a.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{input(ctx, to, ev)}, Want: ref})
+	s, err := a.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, to, ev)}, Want: ref})
 	return as[core.Action](s, err)
 }
 
@@ -102,7 +102,7 @@ func (e *Engine) knownTools() string {
 // Tools lists the names of the configured tools, in order.
 func (a Actions) Tools() []string { return slices.Sorted(maps.Keys(a.e.o.Tools)) }
 
-// Get reads an action; [ErrNotFound] where there is none.
+// Get reads an action; [ErrNotFound] if it does not exist.
 func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return readAs[core.Action](ctx, a.e, actionRef(id))
 }
@@ -136,14 +136,7 @@ type ActionFilter struct {
 // List lists actions, newest first (A7). A page may be shorter than its
 // limit, and even empty, while there is more: next tells.
 func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
-	term := core.TermAll
-	switch {
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Status != "":
-		term = core.StatusTerm(f.Status)
-	}
-	return page(ctx, a.e.store, core.KindAction, term, p, func(a core.Action) bool {
+	return page(ctx, a.e.store, newest(core.KindAction, scopeOr(f.Scope, statusTerm(f.Status))), p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
 			hasLabels(a.Labels, f.Labels)

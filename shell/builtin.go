@@ -107,7 +107,7 @@ func (QueueTool) Run(ctx context.Context, c Call) (json.RawMessage, error) {
 	}{item.ID, duplicate})
 }
 
-// payloadJSON gives a webhook's body as JSON; nil where there is none.
+// payloadJSON gives a webhook's body as JSON; nil if it is empty.
 func payloadJSON(body []byte) json.RawMessage {
 	switch {
 	case len(body) == 0:

@@ -48,14 +48,14 @@ type Engine struct {
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
-// to Options.StopTimeout for what runs, cancels the rest and settles it by its
-// policy. It returns nil after a clean stop. An engine runs once.
+// to Options.StopTimeout for what runs, cancels the rest and has each machine decide
+// what that means. It returns nil after a clean stop. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error { return e.loop.Run(ctx) }
 
 // Stopped gives a channel that is closed once Run has returned.
 func (e *Engine) Stopped() <-chan struct{} { return e.loop.Stopped() }
 
-// Health returns nil if the loop turns and the last commit went well, and else why
+// Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
 // did not answer. It commits nothing, and may be asked often.
 func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }
@@ -134,8 +134,8 @@ func refusedFor(err error, code effects.Code) bool {
 	return errors.As(err, &r) && r.Code == code
 }
 
-// input is what the caller sends to a machine.
-func input(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
+// inputOf is what the caller sends to a machine.
+func inputOf(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
 	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}
 }
 

@@ -275,7 +275,7 @@ func ExampleEngine_Subscribe() {
 
 // A webhook is stored raw before Receive returns; then it becomes an action of the
 // route's tool.
-func ExampleWebhooks_Receive() {
+func ExampleIngress_Receive() {
 	body := make(chan string, 1)
 	show := shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
 		body <- string(c.Payload)

@@ -40,7 +40,7 @@ type TriggerOptions struct {
 // one, and says which.
 func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
 	ref := core.JobRef(s.Namespace, s.Tenant, id)
-	trigger := input(ctx, ref, core.JobTrigger{By: o.By, DedupKey: o.DedupKey})
+	trigger := inputOf(ctx, ref, core.JobTrigger{By: o.By, DedupKey: o.DedupKey})
 	rep, err := j.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{trigger}, Want: ref})
 	if err != nil {
 		return core.JobTriggered{}, err
@@ -55,7 +55,7 @@ func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions)
 	return made, nil
 }
 
-// Get reads the job of that id; [ErrNotFound] where there is none.
+// Get reads the job of that id; [ErrNotFound] if it does not exist.
 func (j Jobs) Get(ctx context.Context, s Scope, id string) (core.Job, error) {
 	return readAs[core.Job](ctx, j.e, core.JobRef(s.Namespace, s.Tenant, id))
 }
@@ -69,14 +69,8 @@ type JobFilter struct {
 
 // List lists jobs, newest first.
 func (j Jobs) List(ctx context.Context, f JobFilter, p Page) ([]core.Job, string, error) {
-	term := core.TermAll
-	switch {
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Paused != nil:
-		term = core.EnabledTerm(!*f.Paused)
-	}
-	return page(ctx, j.e.store, core.KindJob, term, p, func(j core.Job) bool {
+	term := scopeOr(f.Scope, flagTerm(f.Paused, func(paused bool) string { return core.EnabledTerm(!paused) }))
+	return page(ctx, j.e.store, newest(core.KindJob, term), p, func(j core.Job) bool {
 		return (f.Paused == nil || j.Paused == *f.Paused) && hasLabels(j.Labels, f.Labels)
 	})
 }

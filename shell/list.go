@@ -48,14 +48,28 @@ type MachineFilter struct {
 	Status string // as the machine's own list term has it
 }
 
-func (f MachineFilter) term() string {
-	switch {
-	case f.Scope != nil:
-		return core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Status != "":
-		return core.StatusTerm(core.StatusType(f.Status))
+// scopeOr gives the index term of a scope, and the other one if there is no scope.
+func scopeOr(s *Scope, other string) string {
+	if s == nil {
+		return other
 	}
-	return core.TermAll
+	return core.ScopeTerm(s.Namespace, s.Tenant)
+}
+
+// statusTerm gives the index term of a status; of all machines if the status is empty.
+func statusTerm[T ~string](status T) string {
+	if status == "" {
+		return core.TermAll
+	}
+	return core.StatusTerm(core.StatusType(status))
+}
+
+// flagTerm gives the index term of a flag; of all machines if the flag is nil.
+func flagTerm(flag *bool, term func(bool) string) string {
+	if flag == nil {
+		return core.TermAll
+	}
+	return term(*flag)
 }
 
 // hasTerm reports whether the machine stands in the list.
@@ -64,7 +78,7 @@ func hasTerm(s core.State, name string) bool {
 }
 
 func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f MachineFilter, p Page) ([]S, string, error) {
-	return page(ctx, e.store, kind, f.term(), p, func(s S) bool {
+	return page(ctx, e.store, newest(kind, scopeOr(f.Scope, statusTerm(f.Status))), p, func(s S) bool {
 		return f.Status == "" || hasTerm(s, core.StatusTerm(core.StatusType(f.Status)))
 	})
 }
@@ -78,13 +92,24 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, term string, p Page, keep func(S) bool) (list []S, next string, err error) {
+// index is a list index, and the order in which it is read.
+type index struct {
+	kind   effects.Kind
+	term   string
+	newest bool // first; else the first in line
+}
+
+// newest is an index that is read from its newest machine on.
+func newest(kind effects.Kind, term string) index { return index{kind, term, true} }
+
+// page reads a page of an index: the machines to be kept. A nil keep keeps all.
+func page[S core.State](ctx context.Context, st store.Store, of index, p Page, keep func(S) bool) (list []S, next string, err error) {
 	limit := p.Limit
 	if limit <= 0 {
 		limit = DefaultPage
 	}
 	limit = min(limit, MaxPage)
-	from, err := parseToken(kind, term, p.Token)
+	from, err := of.parseToken(p.Token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -93,7 +118,7 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 		examined, size := 0, 0
 		for len(list) < limit && examined < maxExamined && size < maxPageBytes {
 			want := min(limit-len(list), 64)
-			entries, err := tx.Scan(kind, term, from, true, want)
+			entries, err := tx.Scan(of.kind, of.term, from, of.newest, want)
 			if err != nil {
 				return err
 			}
@@ -102,12 +127,12 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 					entries, want = entries[:i], i // a short page, and not the last one
 					break
 				}
-				s, n, err := decodeAs[S](tx, kind, c.ID)
+				s, n, err := decodeAs[S](tx, of.kind, c.ID)
 				if err != nil {
 					return err
 				}
 				size += n
-				if s != nil && keep(*s) {
+				if s != nil && (keep == nil || keep(*s)) {
 					list = append(list, *s)
 				}
 				from = c
@@ -117,7 +142,7 @@ func page[S core.State](ctx context.Context, st store.Store, kind effects.Kind, 
 				return nil
 			}
 		}
-		next = token(kind, term, from)
+		next = of.token(from)
 		return nil
 	})
 	return list, next, err
@@ -144,31 +169,31 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 	return &v, len(rec.State), nil
 }
 
-// token hides a place in a list, bound to that list.
-func token(kind effects.Kind, term string, c store.Cursor) string {
+// token hides a cursor, bound to the index.
+func (x index) token(c store.Cursor) string {
 	b := make([]byte, 0, 28)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
 	b = append(b, c.ID[:]...)
-	b = binary.BigEndian.AppendUint32(b, listSum(kind, term, b))
+	b = binary.BigEndian.AppendUint32(b, x.sum(b))
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-func parseToken(kind effects.Kind, term, s string) (store.Cursor, error) {
+func (x index) parseToken(s string) (store.Cursor, error) {
 	if s == "" {
 		return store.Cursor{}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != listSum(kind, term, b[:24]) {
+	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != x.sum(b[:24]) {
 		return store.Cursor{}, ErrPageToken
 	}
 	return store.Cursor{At: effects.Time(binary.BigEndian.Uint64(b)), ID: uuid.UUID(b[8:24])}, nil
 }
 
-func listSum(kind effects.Kind, term string, place []byte) uint32 {
+func (x index) sum(cursor []byte) uint32 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(kind))
+	_, _ = h.Write([]byte(x.kind))
 	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(term))
-	_, _ = h.Write(place)
+	_, _ = h.Write([]byte(x.term))
+	_, _ = h.Write(cursor)
 	return h.Sum32()
 }

@@ -17,10 +17,12 @@ type Machines[S core.State, Spec any, Event core.Event] struct {
 	create func(id uuid.UUID, spec Spec) (uuid.UUID, core.Event)
 }
 
-// The calls for pipelines, tasks and strategies.
 type (
-	Pipelines  = Machines[core.Pipeline, core.PipelineSpec, core.PipelineEvent]
-	Tasks      = Machines[core.Task, core.TaskSpec, core.TaskEvent]
+	// Pipelines are the calls for pipelines.
+	Pipelines = Machines[core.Pipeline, core.PipelineSpec, core.PipelineEvent]
+	// Tasks are the calls for tasks.
+	Tasks = Machines[core.Task, core.TaskSpec, core.TaskEvent]
+	// Strategies are the calls for strategies.
 	Strategies = Machines[core.Strategy, core.StrategySpec, core.StrategyEvent]
 )
 
@@ -101,10 +103,12 @@ type NamedMachines[S core.State, Event core.Event] struct {
 	ref  func(namespace, tenant, name string) effects.Ref
 }
 
-// The calls for workers, locks and semaphores.
 type (
-	Workers    = NamedMachines[core.Worker, core.WorkerEvent]
-	Locks      = NamedMachines[core.Lock, core.LockEvent]
+	// Workers are the calls for workers.
+	Workers = NamedMachines[core.Worker, core.WorkerEvent]
+	// Locks are the calls for locks.
+	Locks = NamedMachines[core.Lock, core.LockEvent]
+	// Semaphores are the calls for semaphores.
 	Semaphores = NamedMachines[core.Semaphore, core.SemaphoreEvent]
 )
 

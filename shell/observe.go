@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -10,8 +11,8 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // observer is what is announced, logged and counted of one machine. Each member may
@@ -62,6 +63,27 @@ func (c *commit) stateAt(kind effects.Kind, id uuid.UUID) core.State {
 	return s
 }
 
+// counting counts the changes of machines that still exist: S is their state.
+func counting[S core.State](count func(s *counts, was, is S)) func(s *counts, before, after core.State) {
+	return func(s *counts, before, after core.State) {
+		was, _ := before.(S)
+		if is, ok := after.(S); ok {
+			count(s, was, is)
+		}
+	}
+}
+
+// logEvent writes a line about an event: the attributes that say which machine it is of,
+// and the event's data.
+func (e *Engine) logEvent(l line, ev effects.Event, attrs func() []slog.Attr) {
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, l.level) {
+		return // the usual case: build nothing
+	}
+	has := attrs()
+	e.log.LogAttrs(ctx, l.level, l.name, append(has, dataAttrs(ev.Data, has)...)...) //nolint:sloglint // the names are those of the observers
+}
+
 // scopeAttrs say whose a machine is, and what it is called.
 func scopeAttrs(namespace, tenant, key, name string) []slog.Attr {
 	return []slog.Attr{slog.String("namespace", namespace), slog.String("tenant", tenant), slog.String(key, name)}
@@ -99,7 +121,7 @@ func dataAttrs(data json.RawMessage, has []slog.Attr) []slog.Attr {
 		if json.Unmarshal(members[name], &text) != nil {
 			text = string(members[name])
 		}
-		attrs = append(attrs, slog.String(name, texts.Clip(text, maxLogText)))
+		attrs = append(attrs, slog.String(name, clip.Text(text, maxLogText)))
 	}
 	return attrs
 }

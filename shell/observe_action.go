@@ -43,20 +43,20 @@ func endedAction(was, is core.Action) core.Status {
 // countAction counts what became of an action.
 func (s *counts) countAction(created bool, was, is core.Action) {
 	if created {
-		s.actions.created++
+		s.actions.ActionsCreated++
 	}
 	for _, status := range []core.Status{endedCycle(was, is), endedAction(was, is)} {
 		switch status.Type {
 		case core.StatusPending, core.StatusRunning:
 		case core.StatusCompleted:
-			s.actions.completed++
+			s.actions.ActionsCompleted++
 		case core.StatusFailed:
-			s.actions.failed++
+			s.actions.ActionsFailed++
 			if _, ok := is.Metadata[core.MetaRecurringID]; ok {
-				s.actions.recurringErrors++
+				s.actions.RecurringErrors++
 			}
 		case core.StatusCancelled:
-			s.actions.cancelled++
+			s.actions.ActionsCancelled++
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"context"
 	"log/slog"
 
 	"github.com/orrery-go/orrery/core"
@@ -16,12 +15,7 @@ var jobObserver = observer{
 			s.jobs.Triggered++
 		}
 	},
-	count: func(s *counts, before, after core.State) {
-		was, _ := before.(core.Job)
-		if is, ok := after.(core.Job); ok {
-			s.countJob(was, is)
-		}
-	},
+	count: counting((*counts).countJob),
 }
 
 // jobLines names the line of each announcement of jobs, and its level.
@@ -41,27 +35,25 @@ var jobLines = map[string]line{
 // logJob writes the line of an event of a job, if it has one.
 func logJob(e *Engine, c *commit, ev effects.Event) {
 	l, ok := jobLines[ev.Kind.Action]
-	ctx := context.Background()
-	if !ok || !e.log.Enabled(ctx, l.level) {
+	if !ok {
 		return
 	}
-	attrs := []slog.Attr{slog.String("job_key", ev.Source.ID.String())}
-	if j, ok := c.stateAt(core.KindJob, ev.Source.ID).(core.Job); ok {
-		attrs = append(attrs, slog.String("job_id", j.ID), slog.String("namespace", j.Namespace), slog.String("tenant", j.Tenant))
-		if j.Paused {
-			attrs = append(attrs, slog.String("paused_reason", j.PausedReason))
+	e.logEvent(l, ev, func() []slog.Attr {
+		attrs := []slog.Attr{slog.String("job_key", ev.Source.ID.String())}
+		if j, ok := c.stateAt(core.KindJob, ev.Source.ID).(core.Job); ok {
+			attrs = append(attrs, slog.String("job_id", j.ID), slog.String("namespace", j.Namespace), slog.String("tenant", j.Tenant))
+			if j.Paused {
+				attrs = append(attrs, slog.String("paused_reason", j.PausedReason))
+			}
 		}
-	}
-	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are those of jobLines
+		return attrs
+	})
 }
 
 // countJob counts the verdicts about times of a job's schedule.
 func (s *counts) countJob(before, after core.Job) {
-	for verdict, n := range map[core.Verdict]uint64{
-		core.VerdictDispatched: grown(before.Counts.Dispatched, after.Counts.Dispatched),
-		core.VerdictMissed:     grown(before.Counts.Missed, after.Counts.Missed),
-		core.VerdictSkipped:    grown(before.Counts.Skipped, after.Counts.Skipped),
-	} {
-		s.jobs.Verdicts[verdict] += n
-	}
+	was, is := before.Counts, after.Counts
+	s.jobs.Verdicts[core.VerdictDispatched] += grown(was.Dispatched, is.Dispatched)
+	s.jobs.Verdicts[core.VerdictMissed] += grown(was.Missed, is.Missed)
+	s.jobs.Verdicts[core.VerdictSkipped] += grown(was.Skipped, is.Skipped)
 }

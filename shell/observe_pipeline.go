@@ -26,19 +26,14 @@ var pipelineObserver = observer{
 		p, _ := s.(core.Pipeline)
 		return append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))
 	},
-	count: func(s *counts, before, after core.State) {
-		was, _ := before.(core.Pipeline)
-		if is, ok := after.(core.Pipeline); ok {
-			s.countPhases(was, is)
-		}
-	},
+	count: counting((*counts).countPhases),
 }
 
 // countPhases counts the phases that have ended.
 func (s *counts) countPhases(before, after core.Pipeline) {
 	for _, r := range newRecords(before.History, after.History) {
 		k := PhaseKey{Kind: kindOfPhase(after.Definition, r.Name), Outcome: r.Outcome}
-		s.phases[k] = observed(s.phases[k], r.EndedAt.Sub(r.StartedAt).Seconds())
+		s.runbooks.Phases[k] = observed(s.runbooks.Phases[k], r.EndedAt.Sub(r.StartedAt).Seconds())
 	}
 }
 

@@ -13,7 +13,7 @@ var recurringObserver = observer{
 	event:    logRecurring,
 	tally: func(s *counts, ev effects.Event) {
 		if ev.Kind.Action == "dispatched" {
-			s.actions.dispatched++
+			s.actions.RecurringDispatched++
 		}
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -22,12 +23,7 @@ var runObserver = observer{
 			s.jobs.CleanupsFailed++
 		}
 	},
-	count: func(s *counts, before, after core.State) {
-		was, _ := before.(core.Orchestrator)
-		if is, ok := after.(core.Orchestrator); ok {
-			s.countRun(was, is)
-		}
-	},
+	count: counting((*counts).countRun),
 }
 
 // runLines names the line of what runs announce beside their states, and its
@@ -57,10 +53,12 @@ func (c *commit) moment(run uuid.UUID) runMoment {
 	return c.runs[run]
 }
 
+var runStates = core.OrchestratorStatuses()
+
 // entered notes a state that a run has entered, where the event says so.
 func (c *commit) entered(ev effects.Event) (entered bool) {
 	state := core.OrchestratorStatus(ev.Kind.Action)
-	if !runStates[state] {
+	if !slices.Contains(runStates, state) {
 		return false
 	}
 	var data struct {
@@ -71,14 +69,6 @@ func (c *commit) entered(ev effects.Event) (entered bool) {
 	c.runs[ev.Source.ID] = runMoment{state, data.Attempt}
 	return true
 }
-
-var runStates = func() map[core.OrchestratorStatus]bool {
-	all := make(map[core.OrchestratorStatus]bool)
-	for _, s := range core.OrchestratorStatuses() {
-		all[s] = true
-	}
-	return all
-}()
 
 // observeRun writes the line of an event of a run, if it has one (004 Logging).
 func observeRun(e *Engine, c *commit, ev effects.Event) {
@@ -108,13 +98,10 @@ func observeRun(e *Engine, c *commit, ev effects.Event) {
 }
 
 func (e *Engine) logRun(c *commit, ev effects.Event, l line) {
-	ctx := context.Background()
-	if !e.log.Enabled(ctx, l.level) {
-		return
-	}
-	o, _ := c.stateAt(core.KindOrchestrator, ev.Source.ID).(core.Orchestrator)
-	attrs := append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
-	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are constants of this file
+	e.logEvent(l, ev, func() []slog.Attr {
+		o, _ := c.stateAt(core.KindOrchestrator, ev.Source.ID).(core.Orchestrator)
+		return append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
+	})
 }
 
 // runAttrs are the fields that each line about a run has (004 Structured Logging

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"context"
 	"log/slog"
 
 	"github.com/google/uuid"
@@ -56,28 +55,25 @@ func (e *Engine) observe(committed engine.Committed) {
 
 // logLine writes the line of an event.
 func (e *Engine) logLine(c *commit, ev effects.Event, l line) {
-	ctx := context.Background()
-	if !e.log.Enabled(ctx, l.level) {
-		return
-	}
-	attrs := make([]slog.Attr, 0, 8)
-	if ev.Source.ID != uuid.Nil {
-		attrs = append(attrs, slog.String(ev.Source.Component+"_id", ev.Source.ID.String()))
-	}
-	ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
-	if s, err := c.State(ref); err == nil && s != nil {
-		if of := observersByKind[ref.Kind].attrs; of != nil {
-			attrs = append(attrs, of(s)...)
+	e.logEvent(l, ev, func() []slog.Attr {
+		attrs := make([]slog.Attr, 0, 8)
+		if ev.Source.ID != uuid.Nil {
+			attrs = append(attrs, slog.String(ev.Source.Component+"_id", ev.Source.ID.String()))
 		}
-	}
-	e.log.LogAttrs(ctx, l.level, l.name, append(attrs, dataAttrs(ev.Data, attrs)...)...) //nolint:sloglint // the names are those of the observers
+		ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
+		if s, err := c.State(ref); err == nil && s != nil {
+			if of := observersByKind[ref.Kind].attrs; of != nil {
+				attrs = append(attrs, of(s)...)
+			}
+		}
+		return attrs
+	})
 }
 
 // count notes what a batch has announced and changed.
 func (s *counts) count(c *commit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.init()
 	for _, ev := range c.Events {
 		if o := observersByCategory[ev.Kind.Category]; o.tally != nil {
 			o.tally(s, ev)
@@ -85,7 +81,7 @@ func (s *counts) count(c *commit) {
 		if !effects.ReservedCategory(ev.Kind.Category) {
 			ev.Kind = OtherEvents
 		}
-		s.events[ev.Kind]++
+		s.runbooks.Events[ev.Kind]++
 	}
 	for _, ch := range c.Changes {
 		if o := observersByKind[ch.Ref.Kind]; o.count != nil {

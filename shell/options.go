@@ -18,7 +18,7 @@ type Options struct {
 	Tools map[string]Tool
 	// Interpreters carry out the outer effects that are no tools' runs, by lane
 	// ([effects.LaneSession] and its like): those of packages session, git and
-	// notify, or others. What has none fails for good.
+	// notify, or others. An effect whose lane is not listed fails for good.
 	Interpreters map[string]Interpreter
 	// Sessions looks at terminal sessions every WatchEvery (default 2 s), so that the
 	// tasks that have one get their heartbeats; nil: tasks get them from outside only.
@@ -46,8 +46,8 @@ type Options struct {
 	// LeaseTTL is how long another instance on the same store waits for a sign
 	// of life before it takes over (default 60 s, C8).
 	LeaseTTL time.Duration
-	// RecoverAfter is how long the holder of a run must be gone before the run
-	// is settled by its policy (default 2 × TickRate, A9).
+	// RecoverAfter is how long the holder of a run must be gone before its machine
+	// is told, and decides by its policy (default 2 × TickRate, A9).
 	RecoverAfter time.Duration
 	// DefaultTimeout is the time limit of a run whose policy gives none; 0: none.
 	DefaultTimeout time.Duration
@@ -61,7 +61,7 @@ type Options struct {
 	// it cancels it (default 30 s).
 	StopTimeout time.Duration
 
-	// ActionRetention and HistoryRetention say how long finished actions and the
+	// ActionRetention and HistoryRetention say how long machines that have ended and the
 	// history of recurring actions are kept (default 7 days, C12); negative: for
 	// ever.
 	ActionRetention  time.Duration

@@ -104,8 +104,8 @@ func (q Queues) CancelItem(ctx context.Context, queue effects.Ref, item uuid.UUI
 	return err
 }
 
-// Redrive gives items that were given up another chance: one, or where that is
-// zero up to limit of them (0: core.MaxQueueBatch). None is no error.
+// Redrive gives items that were given up another chance: one, or if item is zero up to
+// limit of them (0: core.MaxQueueBatch). No item is no error.
 func (q Queues) Redrive(ctx context.Context, queue effects.Ref, item uuid.UUID, limit uint32) (core.QueueMoved, error) {
 	return q.move(ctx, queue, core.QueueRedrive{Item: item, Limit: limit})
 }
@@ -138,7 +138,7 @@ func (q Queues) Item(ctx context.Context, queue effects.Ref, item uuid.UUID) (co
 const maxPriorities = 64
 
 // OldestReady gives the item that waits longest, by its push, of the first ones
-// of each priority; ok is false where none is ready.
+// of each priority; ok is false if the queue has no item that is ready.
 func (q Queues) OldestReady(ctx context.Context, queue effects.Ref) (oldest core.QueueItem, ok bool, err error) {
 	term := core.QueueItemTerm(queue.ID, "ready")
 	err = q.e.store.View(ctx, func(tx store.ReadTx) error {
@@ -163,47 +163,10 @@ func (q Queues) OldestReady(ctx context.Context, queue effects.Ref) (oldest core
 }
 
 // Items lists the items of a queue in one state, one of
-// core.QueueItemLists, in the order in which their turn comes.
+// core.QueueItemLists, in the order in which they are taken.
 func (q Queues) Items(ctx context.Context, queue effects.Ref, state string, p Page) (list []core.QueueItem, next string, err error) {
 	if !slices.Contains(core.QueueItemLists[:], state) {
 		return nil, "", &Refusal{To: queue, Event: "list", Code: effects.CodeInvalid, Reason: fmt.Sprintf("state: %q is unknown: use one of %v", state, core.QueueItemLists)}
 	}
-	limit := p.Limit
-	if limit <= 0 {
-		limit = DefaultPage
-	}
-	limit = min(limit, MaxPage)
-	term := core.QueueItemTerm(queue.ID, state)
-	from, err := parseToken(core.KindQueueItem, term, p.Token)
-	if err != nil {
-		return nil, "", err
-	}
-	list = make([]core.QueueItem, 0, min(limit, DefaultPage))
-	err = q.e.store.View(ctx, func(tx store.ReadTx) error {
-		entries, err := tx.Scan(core.KindQueueItem, term, from, false, limit)
-		if err != nil {
-			return err
-		}
-		size, full := 0, len(entries) == limit
-		for _, c := range entries {
-			if size >= maxPageBytes {
-				full = true
-				break
-			}
-			i, n, err := decodeAs[core.QueueItem](tx, core.KindQueueItem, c.ID)
-			if err != nil {
-				return err
-			}
-			size += n
-			if i != nil {
-				list = append(list, *i)
-			}
-			from = c
-		}
-		if full {
-			next = token(core.KindQueueItem, term, from)
-		}
-		return nil
-	})
-	return list, next, err
+	return page[core.QueueItem](ctx, q.e.store, index{kind: core.KindQueueItem, term: core.QueueItemTerm(queue.ID, state)}, p, nil)
 }

@@ -22,8 +22,8 @@ type TakeOptions struct {
 // store may have pushed.
 const takePoll = 5 * time.Second
 
-// Take takes the first items of a queue for a holder: none, and no error, where
-// there is none until the wait is over. They stay out of sight of others for the
+// Take takes the first items of a queue for a holder: none, and no error, if the
+// queue has no item that is ready until the wait ends. They stay out of sight of others for the
 // visibility timeout; the holder keeps them by [Queues.Extend] and ends with
 // [Queues.Complete] or [Queues.Fail]. A queue that does not exist is waited for.
 //
@@ -77,7 +77,7 @@ func (e *Engine) giveBack(ctx context.Context, taken core.Result) {
 	for _, i := range items {
 		ev := core.QueueRelease{Item: i.ID, Holder: i.State.Holder, Attempt: i.Attempts}
 		ref := effects.Ref{Kind: core.KindQueue, ID: i.Queue}
-		if !e.loop.Post(ctx, engine.Request{Inputs: []core.Input{input(ctx, ref, ev)}, Want: ref}) {
+		if !e.loop.Post(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, ref, ev)}, Want: ref}) {
 			return
 		}
 	}

@@ -60,14 +60,7 @@ type QueueFilter struct {
 
 // List lists queues, newest first.
 func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Queue, next string, err error) {
-	term := core.TermAll
-	switch {
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Paused != nil:
-		term = core.QueueStatusTerm(*f.Paused)
-	}
-	return page(ctx, q.e.store, core.KindQueue, term, p, func(q core.Queue) bool {
+	return page(ctx, q.e.store, newest(core.KindQueue, scopeOr(f.Scope, flagTerm(f.Paused, core.QueueStatusTerm))), p, func(q core.Queue) bool {
 		return f.Paused == nil || q.Paused == *f.Paused
 	})
 }
@@ -75,7 +68,7 @@ func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Qu
 // ask sends an event to a queue, and gives what it was answered and the queue's header
 // afterwards. linger is how long to wait for the answer when ctx has ended.
 func (q Queues) ask(ctx context.Context, queue effects.Ref, ev core.QueueEvent, linger time.Duration) (core.Result, core.State, error) {
-	rep, err := q.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{input(ctx, queue, ev)}, Want: queue, Linger: linger})
+	rep, err := q.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, queue, ev)}, Want: queue, Linger: linger})
 	if err != nil {
 		return core.Result{}, nil, err
 	}

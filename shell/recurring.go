@@ -33,7 +33,7 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	return r.send(ctx, spec.ID, core.RecurringCreate{Spec: spec})
 }
 
-// Get reads a recurring action; [ErrNotFound] where there is none.
+// Get reads a recurring action; [ErrNotFound] if it does not exist.
 func (r Recurring) Get(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
 	return readAs[core.RecurringAction](ctx, r.e, recurringRef(id))
 }
@@ -106,19 +106,12 @@ type RecurringFilter struct {
 
 // List lists recurring actions, newest first.
 func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
-	term := core.TermAll
-	switch {
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Enabled != nil:
-		term = core.EnabledTerm(*f.Enabled)
-	}
-	return page(ctx, r.e.store, core.KindRecurring, term, p, func(r core.RecurringAction) bool {
+	return page(ctx, r.e.store, newest(core.KindRecurring, scopeOr(f.Scope, flagTerm(f.Enabled, core.EnabledTerm))), p, func(r core.RecurringAction) bool {
 		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
 	})
 }
 
 // History lists the occurrences of a recurring action, newest first (C12).
 func (r Recurring) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
-	return page(ctx, r.e.store, core.KindOccurrence, core.RecurringTerm(recurring), p, func(core.Occurrence) bool { return true })
+	return page[core.Occurrence](ctx, r.e.store, newest(core.KindOccurrence, core.RecurringTerm(recurring)), p, nil)
 }

@@ -17,7 +17,7 @@ import (
 // Schedulers reads all that is known of the heartbeats of runs, which is how to
 // learn cheaply which runs have not ended: at most 256 records, and none of a run.
 func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
-	list, _, err := page(ctx, r.e.store, core.KindScheduler, core.TermAll, Page{Limit: MaxPage}, func(core.Scheduler) bool { return true })
+	list, _, err := page[core.Scheduler](ctx, r.e.store, newest(core.KindScheduler, core.TermAll), Page{Limit: MaxPage}, nil)
 	return list, err
 }
 
@@ -56,7 +56,7 @@ func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Durati
 		if !known {
 			i = len(inputs)
 			shards[to] = i
-			inputs = append(inputs, input(ctx, to, core.SchedulerHeartbeats{
+			inputs = append(inputs, inputOf(ctx, to, core.SchedulerHeartbeats{
 				IntervalMS: every.Milliseconds(), MaxMissed: missed,
 			}))
 		}

@@ -52,7 +52,7 @@ func refuseLog(run uuid.UUID, reason string) error {
 }
 
 // Log reads what is stored of an attempt's logs. The error wraps [ErrNotFound]
-// where there is nothing, and [store.ErrCorrupt] where it cannot be read.
+// if nothing is stored, and [store.ErrCorrupt] if it cannot be read.
 func (r Runs) Log(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
 	var text []byte
 	err := r.e.store.View(ctx, func(tx store.ReadTx) error {

@@ -28,7 +28,7 @@ func (r Runs) Send(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent
 func (r Runs) SendIf(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent, allowed func(core.Orchestrator) error) (core.Orchestrator, error) {
 	ref := runRef(run)
 	s, err := r.e.loop.Do(ctx, engine.Request{
-		Inputs: []core.Input{input(ctx, ref, ev)}, Want: ref,
+		Inputs: []core.Input{inputOf(ctx, ref, ev)}, Want: ref,
 		If: func(s core.State) error {
 			o, _ := s.(core.Orchestrator)
 			return allowed(o)
@@ -37,7 +37,7 @@ func (r Runs) SendIf(ctx context.Context, run uuid.UUID, ev core.OrchestratorEve
 	return as[core.Orchestrator](s, err)
 }
 
-// Get reads a run; [ErrNotFound] where there is none. [core.RunRef] gives its id
+// Get reads a run; [ErrNotFound] if it does not exist. [core.RunRef] gives its id
 // from the tenant and the run's "jobID:timestamp".
 func (r Runs) Get(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
 	return readAs[core.Orchestrator](ctx, r.e, runRef(run))
@@ -59,7 +59,7 @@ type JobRunFilter struct {
 
 // List lists runs, newest first.
 func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
-	term := core.TermAll
+	term := scopeOr(f.Scope, statusTerm(f.Status))
 	switch {
 	case f.InCluster:
 		term = core.TermInCluster
@@ -67,12 +67,8 @@ func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestr
 		return nil, "", fmt.Errorf("shell: JobRunFilter.Job is %q: it needs a Scope", f.Job)
 	case f.Job != "":
 		term = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
-	case f.Scope != nil:
-		term = core.ScopeTerm(f.Scope.Namespace, f.Scope.Tenant)
-	case f.Status != "":
-		term = core.StatusTerm(core.StatusType(f.Status))
 	}
-	return page(ctx, r.e.store, core.KindOrchestrator, term, p, func(o core.Orchestrator) bool {
+	return page(ctx, r.e.store, newest(core.KindOrchestrator, term), p, func(o core.Orchestrator) bool {
 		return (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})

@@ -2,21 +2,44 @@ package shell
 
 import (
 	"context"
-	"maps"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
+// Stats is what the engine has counted since it was made, and the present
+// totals of the store.
+type Stats struct {
+	engine.Stats // of the loop
+	ActionCounts
+	RecurringActive uint64 // C10: enabled now
+	ActionsByStatus map[core.StatusType]uint64
+}
+
+// JobStats is what the engine has counted of jobs and their runs since it was
+// made, and the present totals of the store (004 Monitoring & Observability).
+type JobStats struct {
+	RunCounts
+	Jobs       uint64                             // enabled
+	JobsPaused uint64                             // not enabled
+	Runs       map[core.OrchestratorStatus]uint64 // by state, for each of [core.OrchestratorStatuses]
+	InCluster  uint64                             // runs that may have something in a cluster
+}
+
+// RunbookStats is what the engine has counted of runbooks since it was made, and
+// the present totals of the store.
+type RunbookStats struct {
+	RunbookCounts
+	Pipelines  map[core.PhaseType]uint64
+	Tasks      map[core.TaskStateType]uint64
+	Strategies map[core.StrategyStatus]uint64
+}
+
 // Stats reads the counters. It costs a short read transaction.
-func (e *Engine) Stats(ctx context.Context) (Stats, error) {
-	a := e.counts.ofActions()
-	out := Stats{
-		ActionsCreated: a.created, ActionsCompleted: a.completed, ActionsFailed: a.failed, ActionsCancelled: a.cancelled,
-		RecurringDispatched: a.dispatched, RecurringErrors: a.recurringErrors, Webhooks: a.webhooks,
-	}
-	var err error
+func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
+	out.ActionCounts = e.counts.ofActions()
 	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) (err error) {
 		if out.RecurringActive, err = tx.Count(core.KindRecurring, core.EnabledTerm(true)); err != nil {
 			return err
@@ -29,7 +52,7 @@ func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 
 // JobStats reads the counters. It costs a short read transaction.
 func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
-	out := e.counts.jobStats()
+	out := JobStats{RunCounts: e.counts.ofRuns()}
 	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
 		if out.Jobs, err = tx.Count(core.KindJob, core.EnabledTerm(true)); err != nil {
 			return err
@@ -48,8 +71,7 @@ func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 
 // RunbookStats reads the counters. It costs a short read transaction.
 func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
-	out := RunbookStats{Phases: make(map[PhaseKey]Histogram)}
-	out.Events = e.counts.runbooks(out.Phases)
+	out := RunbookStats{RunbookCounts: e.counts.ofRunbooks()}
 	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
 		if out.Pipelines, err = counted(tx, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled); err != nil {
 			return err
@@ -74,29 +96,4 @@ func counted[T ~string](tx store.ReadTx, kind effects.Kind, statuses ...T) (map[
 		out[st] = n
 	}
 	return out, nil
-}
-
-// jobStats copies the counters of jobs and runs.
-func (s *counts) jobStats() JobStats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.init()
-	out := s.jobs
-	out.Ended, out.Verdicts = maps.Clone(out.Ended), maps.Clone(out.Verdicts)
-	out.PodStart, out.Execution = cloned(out.PodStart), cloned(out.Execution)
-	out.Total = make(map[core.OrchestratorStatus]Histogram, len(s.jobs.Total))
-	for state, h := range s.jobs.Total {
-		out.Total[state] = cloned(h)
-	}
-	return out
-}
-
-// runbooks copies the counters of runbooks: phases into those given.
-func (s *counts) runbooks(phases map[PhaseKey]Histogram) map[effects.EventKind]uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, h := range s.phases {
-		phases[k] = cloned(h)
-	}
-	return maps.Clone(s.events)
 }

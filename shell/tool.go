@@ -19,10 +19,10 @@ import (
 // Run is called in a goroutine of its own, after the state "running" is durable
 // (A8). Its context ends when the action is cancelled, reaches its time limit
 // or loses its lease, or when the engine stops; [context.Cause] tells which:
-// [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return soon after that. A
-// nil error completes the action with the result, which must be valid JSON or
-// empty; an error fails it with the error's text as the reason, and keeps a
-// result that came beside it. A panic is caught and fails the action.
+// [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return
+// soon after that. A nil error completes the action with the result, which must be
+// valid JSON or empty; an error fails it with the error's text as the reason, and
+// keeps a result that came beside it. A panic is caught and fails the action.
 //
 // A Tool must be safe for concurrent use.
 type Tool interface {
@@ -101,8 +101,9 @@ func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 // Carry is called in a goroutine of its own, after the state that asks for the
 // effect is durable. Its context ends as that of a [Tool]'s run does. A nil error
 // answers the machine with the result, which must be valid JSON or empty. An
-// error that is permanent ([IsPermanent]) says that trying again is pointless. After a crash an effect may be carried out again: it must find
-// out how far it came. A panic is caught, and fails the effect.
+// error that is permanent ([IsPermanent]) says that no further attempt makes sense.
+// After a crash an effect may be repeated: it must find out how far it came. A panic is
+// caught, and fails the effect.
 //
 // An Interpreter must be safe for concurrent use.
 type Interpreter interface {

@@ -15,17 +15,17 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// Webhooks are the calls for the webhook ingress.
-type Webhooks struct{ e *Engine }
+// Ingress has the calls of the webhook ingress.
+type Ingress struct{ e *Engine }
 
 // Webhooks gives the calls for the webhook ingress.
-func (e *Engine) Webhooks() Webhooks { return Webhooks{e} }
+func (e *Engine) Webhooks() Ingress { return Ingress{e} }
 
 // Receive stores a request of a configured route, raw, and returns its
 // id once it is durable (B4). The action that the next tick makes of it has the
 // same id.
-func (w Webhooks) Receive(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
-	if _, ok := w.e.o.Webhooks[route]; !ok {
+func (i Ingress) Receive(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
+	if _, ok := i.e.o.Webhooks[route]; !ok {
 		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
 	}
 	if len(body) > core.MaxWebhookBytes {
@@ -39,13 +39,13 @@ func (w Webhooks) Receive(ctx context.Context, route string, header map[string]s
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("encode the headers: %w", err)
 	}
-	_, err = w.e.loop.Do(ctx, engine.Request{Webhook: &store.Webhook{
-		ID: id, Route: route, Header: h, ReceivedAt: w.e.now(), Body: body,
+	_, err = i.e.loop.Do(ctx, engine.Request{Webhook: &store.Webhook{
+		ID: id, Route: route, Header: h, ReceivedAt: i.e.now(), Body: body,
 	}})
 	if err != nil {
 		return uuid.Nil, err
 	}
-	w.e.counts.webhook()
+	i.e.counts.webhook()
 	return id, nil
 }
 

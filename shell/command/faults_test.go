@@ -87,7 +87,7 @@ func endsBy(t *testing.T, grace time.Duration, role string, why error) error {
 }
 
 func TestACommandThatLostItsLeaseGetsNoGrace(t *testing.T) {
-	endsBy(t, time.Hour, "ignore", shell.ErrFenced)
+	assert.ErrorIs(t, endsBy(t, time.Hour, "ignore", shell.ErrFenced), shell.ErrFenced)
 }
 
 func TestANegativeGraceMeansSIGKILLAtOnce(t *testing.T) {

@@ -79,9 +79,9 @@ func (b *batch) decided(ref effects.Ref) bool {
 	return slices.ContainsFunc(b.fold.Changes(), func(c core.Change) bool { return c.Ref == ref })
 }
 
-// dueNow wakes what this batch itself has left due: what was created for now
-// runs without waiting for another batch. With a strict tick that is done at
-// ticks only.
+// dueNow wakes the machines whose deadlines have come by this batch itself: what was
+// created for now runs without waiting for another batch. With a strict tick that is
+// done at ticks only.
 func (b *batch) dueNow() error {
 	if b.l.stopping || (b.l.e.o.StrictTick && !b.l.sweep.active) {
 		return nil

@@ -30,7 +30,7 @@ type Subscription struct {
 }
 
 // Subscribe listens to the events for which matches returns true; nil matches
-// all. matches is called by the engine's loop and must be quick; where it
+// all. matches is called by the engine's loop and must be quick; if it
 // panics, the event counts as dropped. The buffer is at least 1.
 func (e *Engine) Subscribe(matches func(effects.Event) bool, buffer int) *Subscription {
 	c := make(chan effects.Event, max(buffer, 1))
@@ -60,7 +60,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// offer delivers an event where there is room.
+// offer delivers an event if the buffer has room.
 func (s *Subscription) offer(ev effects.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

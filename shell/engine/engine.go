@@ -105,13 +105,7 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 // Instance names this engine among all that share the store.
 func (e *Engine) Instance() string { return e.name }
 
-// Store gives the store that the engine works on.
-func (e *Engine) Store() store.Store { return e.store }
-
-// Options gives the options with their defaults.
-func (e *Engine) Options() Options { return e.o }
-
-// Health returns nil if the loop turns and the last commit went well, and else why
+// Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
 // did not answer. It commits nothing, and may be asked often.
 func (e *Engine) Health(ctx context.Context) error {
@@ -155,7 +149,7 @@ type Request struct {
 // itself: no journal has it, and no replay.
 type Write struct {
 	Of    effects.Ref            // the machine that it belongs to, and
-	Check func(core.State) error // whether it may be stored for the machine in that state; nil: there is none
+	Check func(core.State) error // whether it may be stored for the machine in that state; nil: it does not exist
 	Put   func(store.Tx) error   // stores it
 	Size  int                    // its bytes
 }

@@ -333,8 +333,8 @@ func (l *loop) failed(err error) {
 }
 
 // fenced: another instance took this one for gone and told the machines whose outer
-// effects it carried out (R5). What runs here is cancelled, its results are dropped, and the instance
-// starts afresh.
+// effects it carried out (R5). What runs here is cancelled, its results are dropped,
+// and the instance starts afresh.
 func (l *loop) fenced(err error) {
 	l.e.log.Warn("another instance took over; dropping what runs here", "error", err, "running", len(l.running))
 	for _, r := range l.running {

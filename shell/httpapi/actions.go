@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -95,10 +93,8 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
 		return action, err
 	}
-	if spec.ID != uuid.Nil {
-		if err := s.idIsFree(r.Context(), spec.ID); err != nil {
-			return action, err
-		}
+	if err := s.idIsFree(r.Context(), spec.ID); err != nil {
+		return action, err
 	}
 	return s.engine.Actions().Create(r.Context(), spec)
 }
@@ -109,6 +105,7 @@ func (s *Server) actions() machines[core.Action, core.Action] {
 		what: "action", get: s.engine.Actions().Get,
 		listing: listing[core.Action, core.Action]{
 			params: []string{"status", "tool", "label*"},
+			check:  func(q query) error { _, err := statusOfAction(q); return err },
 			find:   s.findActions,
 			scope:  func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
 			sees: func(_ context.Context, t *Token, a core.Action) bool {
@@ -122,13 +119,17 @@ func (s *Server) actions() machines[core.Action, core.Action] {
 	}
 }
 
+// statusOfAction reads the filter by status.
+func statusOfAction(q query) (core.StatusType, error) {
+	status, err := q.status([]string{"pending", "running", "completed", "failed", "cancelled"})
+	return core.StatusType(status), err
+}
+
 func (s *Server) findActions(q query, scope *shell.Scope) (from source[core.Action], err error) {
 	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool")}
-	status, err := q.status([]string{"pending", "running", "completed", "failed", "cancelled"})
-	if err != nil {
+	if f.Status, err = statusOfAction(q); err != nil {
 		return from, err
 	}
-	f.Status = core.StatusType(status)
 	f.Labels, err = q.labels()
 	from.next = func(ctx context.Context, p shell.Page) ([]core.Action, string, error) {
 		return s.engine.Actions().List(ctx, f, p)

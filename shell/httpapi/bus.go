@@ -70,11 +70,8 @@ func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *cal
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")}); err != nil {
-		return notFound("subscriber", err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	_, err := s.engine.Subscribers().Send(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")})
+	return done(w, notFound("subscriber", err))
 }
 
 func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) error {

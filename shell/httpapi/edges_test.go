@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,41 @@ func TestListsOfAnotherTenantAreRefusedByName(t *testing.T) {
 		for _, other := range []string{"tenant=bob", "namespace=other", "tenant="} {
 			assert.Equal(t, http.StatusForbidden, a.do("GET", "/v1/"+of+"?"+other, nil, bearer("secret")).status, of)
 		}
+	}
+}
+
+// Which of two faults is told is part of the API: a client may rely on the status, and what a
+// token may not know must not show.
+func TestOfTwoFaultsTheStatusIsThatOfTheOneThatIsCheckedFirst(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "a", SHA256: httpapi.HashToken("secret"), Namespaces: []string{"ns"}, Tenants: []string{"alice"}, Tools: []string{"echo"}}}
+	}})
+	for request, c := range map[string]struct {
+		body any
+		want int
+	}{
+		"GET /v1/actions?tenant=bob&status=bogus":                 {nil, http.StatusBadRequest},
+		"GET /v1/actions?tenant=bob&label=bogus":                  {nil, http.StatusForbidden},
+		"GET /v1/pipelines?tenant=bob&status=bogus":               {nil, http.StatusForbidden},
+		"GET /v1/recurring?tenant=bob":                            {nil, http.StatusBadRequest},
+		"GET /v1/recurring?namespace=other":                       {nil, http.StatusBadRequest},
+		"GET /v1/recurring?namespace=ns&tenant=bob&enabled=bogus": {nil, http.StatusForbidden},
+		"POST /v1/pipelines":                                      {`{"id":"bogus","tenant":"bob","definition":{"name":"d","phases":[{"name":"p","run":{"tool":"hold"}}]}}`, http.StatusBadRequest},
+		"POST /v1/tasks":                                          {`{"id":"bogus","tenant":"bob","command":["true"]}`, http.StatusBadRequest},
+		"POST /v1/strategies":                                     {`{"id":"bogus","tenant":"bob","approaches":[]}`, http.StatusBadRequest},
+		"POST /v1/locks/l/break":                                  {`{"bogus":1}`, http.StatusForbidden},
+		"POST /v1/semaphores/s/break":                             {`{"bogus":1}`, http.StatusBadRequest},
+		"PUT /v1/semaphores/s":                                    {`{}`, http.StatusForbidden},
+		"POST /v1/queues/q/take?bogus=1":                          {`{}`, http.StatusBadRequest},
+		"POST /v1/queues/q/take":                                  {`{"bogus":1}`, http.StatusForbidden},
+		"PUT /v1/jobs/j?dry_run=bogus":                            {`{}`, http.StatusBadRequest},
+		"PUT /v1/jobs/j":                                          {`{"bogus":1}`, http.StatusBadRequest},
+		"POST /v1/jobs/j/trigger":                                 {`{"bogus":1}`, http.StatusForbidden},
+		"POST /v1/workers/gone/wake":                              {`{"bogus":1}`, http.StatusNotFound},
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		r := a.do(method, path, c.body, bearer("secret"))
+		assert.Equal(t, c.want, r.status, "%s: %s", request, r.errorText())
 	}
 }
 

@@ -185,6 +185,22 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
+// reply answers with v, unless there is an error.
+func reply(w http.ResponseWriter, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, v)
+}
+
+// done answers that there is nothing to tell, unless there is an error.
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
 func writeBytes(w http.ResponseWriter, status int, b []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -243,7 +243,6 @@ func (s *Server) jobs() listing[core.Job, wire.JobSummary] {
 		may:    forJobs,
 		find:   s.findJobs,
 		scope:  func(j core.Job) (string, string) { return j.Namespace, j.Tenant },
-		sees:   func(_ context.Context, t *Token, j core.Job) bool { return t.seesScope(j.Namespace, j.Tenant) },
 		out:    plain(summaryOfJob),
 		size: func(j core.Job) int {
 			return 4096 + len(j.PodSpec) + len(j.ConstraintConfig) + len(j.ActionConfig) + 256*len(j.Active)
@@ -264,16 +263,10 @@ func (s *Server) findJobs(q query, scope *shell.Scope) (from source[core.Job], e
 }
 
 func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byJob.of(r, c)
+	of, err := s.named(w, r, c, byJob, &struct{}{}, true)
 	if err != nil {
 		return err
 	}
-	if err := s.noBody(w, r); err != nil {
-		return err
-	}
-	if _, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)}); err != nil {
-		return noJob(of, err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	_, err = s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)})
+	return done(w, noJob(of, err))
 }

@@ -12,12 +12,9 @@ import (
 // triggerJob starts a run, whatever the schedule says. A token that is bound to tools
 // may trigger the jobs that it could have applied.
 func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byJob.of(r, c)
-	if err != nil {
-		return err
-	}
 	var body wire.JobTriggerRequest
-	if err := s.decode(w, r, &body, true); err != nil {
+	of, err := s.named(w, r, c, byJob, &body, true)
+	if err != nil {
 		return err
 	}
 	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
@@ -106,8 +103,5 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
 	}
 	p, err := previewOf(j.Schedule, j.Timezone, j.CreatedAt, effects.TimeOf(s.o.Clock.Now()), n)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, p)
+	return reply(w, p, err)
 }

@@ -12,12 +12,13 @@ import (
 type listing[S, Out any] struct {
 	params []string          // of the query, beside those of every list
 	may    func(*call) error // refuses tokens; nil: none
+	check  func(query) error // refuses filters before the token is asked for its scope; nil: none
 	limit  int               // of a page, unless the caller gives one; 0: shell.DefaultPage
 	// find reads the filters of the query. The scope is nil if the list is about more
 	// than one tenant.
 	find  func(q query, scope *shell.Scope) (source[S], error)
 	scope func(S) (namespace, tenant string)
-	sees  func(context.Context, *Token, S) bool
+	sees  func(context.Context, *Token, S) bool // nil: who sees its tenant
 	out   func(context.Context, S) (Out, error)
 	size  func(S) int // about how many bytes a record takes
 }
@@ -52,6 +53,11 @@ func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
 		if err != nil {
 			return err
 		}
+		if l.check != nil {
+			if err := l.check(q); err != nil {
+				return err
+			}
+		}
 		if err := c.token.permit(namespace, tenant, q.get("tool")); err != nil {
 			return err
 		}
@@ -61,9 +67,17 @@ func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
 		}
 		return l.answer(w, r, q, from, list, func(v S) bool {
 			ns, tn := l.scope(v)
-			return l.sees(r.Context(), c.token, v) && matches(q, ns, tn) && (from.keep == nil || from.keep(v))
+			return l.seen(r.Context(), c.token, v) && matches(q, ns, tn) && (from.keep == nil || from.keep(v))
 		})
 	}
+}
+
+// seen reports whether a record exists for the holder of a token.
+func (l listing[S, Out]) seen(ctx context.Context, t *Token, v S) bool {
+	if l.sees != nil {
+		return l.sees(ctx, t, v)
+	}
+	return t.seesScope(l.scope(v))
 }
 
 // answer gives the page that the query asks for of what a source has.

@@ -40,7 +40,7 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 	}
 	if err == nil {
 		namespace, tenant := k.scope(m)
-		if !k.sees(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
+		if !k.seen(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
 			err = shell.ErrNotFound
 		}
 	}
@@ -82,8 +82,7 @@ func (k machines[S, Out]) act(do func(w http.ResponseWriter, r *http.Request, c 
 		case err != nil:
 			return k.gone(r, q, c, err)
 		case answer == nil:
-			w.WriteHeader(http.StatusNoContent)
-			return nil
+			return done(w, nil)
 		}
 		return writeJSON(w, http.StatusOK, answer)
 	}
@@ -108,9 +107,9 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 			m, err = k.ended(r.Context(), s.waitLimit(seconds), id, wait)
 		}
 		if err != nil {
-			return k.gone(r, q, c, err)
+			err = k.gone(r, q, c, err)
 		}
-		return writeJSON(w, http.StatusOK, m)
+		return reply(w, m, err)
 	}
 }
 
@@ -185,7 +184,7 @@ func create[B any, S core.State](s *Server, path string, refused map[string]stri
 }
 
 // newID reads the id that a caller gives a new machine; zeros if they leave it to the server.
-func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
+func newID(given *string) (uuid.UUID, error) {
 	if given == nil {
 		return uuid.Nil, nil
 	}
@@ -197,13 +196,16 @@ func (s *Server) newID(ctx context.Context, given *string) (uuid.UUID, error) {
 		// Others are derived here: nobody may take them first.
 		return id, failf(http.StatusBadRequest, "id: %s is a UUID of version %d: use version 4 or 7", id, id.Version())
 	}
-	return id, s.idIsFree(ctx, id)
+	return id, nil
 }
 
 // idIsFree looks for a machine of any kind under a caller's id: all kinds share
 // one space of ids. The engine refuses an action that exists, too; here also
 // what it cannot see is refused.
 func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
+	if id == uuid.Nil { // the server gives one
+		return nil
+	}
 	_, errAction := s.engine.Actions().Get(ctx, id)
 	_, errRecurring := s.engine.Recurring().Get(ctx, id)
 	_, errPipeline := s.engine.Pipelines().Get(ctx, id)

@@ -38,6 +38,15 @@ func (k naming) of(r *http.Request, c *call, params ...string) (named, query, er
 	return n, q, err
 }
 
+// named reads which machine the request is about, and its body.
+func (s *Server) named(w http.ResponseWriter, r *http.Request, c *call, k naming, body any, optional bool) (named, error) {
+	of, _, err := k.of(r, c)
+	if err == nil {
+		err = s.decode(w, r, body, optional)
+	}
+	return of, err
+}
+
 // in reads which machine of a namespace and tenant the request is about.
 func (k naming) in(r *http.Request, c *call, namespace, tenant *string) (n named, err error) {
 	if k.may != nil {
@@ -61,6 +70,7 @@ type namedMachines[S core.State, E core.Event] struct {
 	what    string // what errors call one
 	get     func(context.Context, shell.Scope, string) (S, error)
 	send    func(context.Context, shell.Scope, string, E) (S, error)
+	may     func(*call) error                     // refuses tokens that may name the machine; nil: none
 	sees    func(context.Context, *Token, S) bool // nil: who may name it
 	remains int                                   // the status of an answer with a machine that still exists
 }
@@ -80,10 +90,7 @@ func (k namedMachines[S, E]) visible(r *http.Request, c *call) (m S, n named, er
 // show serves the machine of the path.
 func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *call) error {
 	m, _, err := k.visible(r, c)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, m)
+	return reply(w, m, err)
 }
 
 // tellNamed serves an event for the machine of the path, which comes with a body of the type B.
@@ -93,6 +100,9 @@ func tellNamed[B any, S core.State, E core.Event](k namedMachines[S, E], optiona
 		n, _, err := byName.of(r, c)
 		if k.sees != nil && err == nil {
 			_, n, err = k.visible(r, c)
+		}
+		if k.may != nil && err == nil {
+			err = k.may(c)
 		}
 		if err != nil {
 			return err

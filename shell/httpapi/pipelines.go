@@ -46,6 +46,10 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	if b.Definition == nil {
 		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
 	}
+	id, err := newID(b.ID)
+	if err != nil {
+		return pipeline, err
+	}
 	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
 		return pipeline, err
@@ -57,13 +61,13 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		return pipeline, failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
 	}
 	spec := core.PipelineSpec{
-		Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
 		Definition: *b.Definition, Context: b.Context, Hold: or(b.Hold, false),
 	}
 	if spec.DependsOn, err = s.dependencies(r.Context(), c, b.DependsOn); err != nil {
 		return pipeline, err
 	}
-	if spec.ID, err = s.newID(r.Context(), b.ID); err != nil {
+	if err := s.idIsFree(r.Context(), id); err != nil {
 		return pipeline, err
 	}
 	return s.engine.Pipelines().Create(r.Context(), spec)

@@ -87,10 +87,7 @@ func (s *Server) onQueue(do func(w http.ResponseWriter, r *http.Request, c *call
 			return notFound(aQueue, err)
 		}
 		d, err := s.queueDetail(r.Context(), q)
-		if err != nil {
-			return err
-		}
-		return writeJSON(w, http.StatusOK, d)
+		return reply(w, d, err)
 	}
 }
 
@@ -109,11 +106,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, _ *call, of na
 }
 
 func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request, c *call, of named) (q core.Queue, err error) {
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return q, err
-	}
-	reason, err := reasonText(body)
+	reason, err := s.reason(w, r, c, "")
 	if err != nil {
 		return q, err
 	}
@@ -128,18 +121,11 @@ func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, _ *call, of
 }
 
 func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byQueue.of(r, c)
+	of, err := s.named(w, r, c, byQueue, &struct{}{}, true)
 	if err != nil {
 		return err
 	}
-	if err := s.noBody(w, r); err != nil {
-		return err
-	}
-	if err := s.engine.Queues().Delete(r.Context(), of.queue()); err != nil {
-		return notFound(aQueue, err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return done(w, notFound(aQueue, s.engine.Queues().Delete(r.Context(), of.queue())))
 }
 
 // queues says how queues are listed.
@@ -154,19 +140,15 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 			}}, err
 		},
 		scope: func(q core.Queue) (string, string) { return q.Namespace, q.Tenant },
-		sees:  func(_ context.Context, t *Token, q core.Queue) bool { return t.seesScope(q.Namespace, q.Tenant) },
 		out:   s.queueDetail,
 		size:  func(core.Queue) int { return 1 << 10 },
 	}
 }
 
 func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byQueue.of(r, c)
-	if err != nil {
-		return err
-	}
 	var body wire.RedriveRequest
-	if err := s.decode(w, r, &body, true); err != nil {
+	of, err := s.named(w, r, c, byQueue, &body, true)
+	if err != nil {
 		return err
 	}
 	var item uuid.UUID
@@ -176,19 +158,13 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 		}
 	}
 	moved, err := s.engine.Queues().Redrive(r.Context(), of.queue(), item, body.Limit)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, moved)
+	return reply(w, moved, err)
 }
 
 func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byQueue.of(r, c)
-	if err != nil {
-		return err
-	}
 	var body wire.PurgeRequest
-	if err := s.decode(w, r, &body, true); err != nil {
+	of, err := s.named(w, r, c, byQueue, &body, true)
+	if err != nil {
 		return err
 	}
 	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "purged", c)
@@ -196,10 +172,7 @@ func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	moved, err := s.engine.Queues().Purge(r.Context(), of.queue(), body.States, body.Limit, reason)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, moved)
+	return reply(w, moved, err)
 }
 
 // itemLists gives the lists that a state of an item names: none means all.

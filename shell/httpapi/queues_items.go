@@ -18,12 +18,9 @@ import (
 const maxTakeWait = time.Minute
 
 func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byQueue.of(r, c)
-	if err != nil {
-		return err
-	}
 	var body wire.PushRequest
-	if err := s.decode(w, r, &body, false); err != nil {
+	of, err := s.named(w, r, c, byQueue, &body, false)
+	if err != nil {
 		return err
 	}
 	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
@@ -45,12 +42,9 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 }
 
 func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := byQueue.of(r, c)
-	if err != nil {
-		return err
-	}
 	var body wire.TakeRequest
-	if err := s.decode(w, r, &body, false); err != nil {
+	of, err := s.named(w, r, c, byQueue, &body, false)
+	if err != nil {
 		return err
 	}
 	if body.Holder == "" {
@@ -110,10 +104,7 @@ func (s *Server) getItem(w http.ResponseWriter, r *http.Request, c *call) error 
 		return err
 	}
 	i, err := s.engine.Queues().Item(r.Context(), of.queue(), id)
-	if err != nil {
-		return notFound(anItem, err)
-	}
-	return writeJSON(w, http.StatusOK, i)
+	return reply(w, i, notFound(anItem, err))
 }
 
 func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -125,14 +116,6 @@ func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	return done(w, s.engine.Queues().CancelItem(r.Context(), of.queue(), id, fmt.Sprintf("cancelled by %s", c.actor)))
-}
-
-// done answers if there is nothing to tell.
-func done(w http.ResponseWriter, err error) error {
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
 }
 
 // heldItem serves what a holder says of the item of the path. B is the body, which says who holds

@@ -8,22 +8,17 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// reasonText gives the reason that was given; "" if none was.
-func reasonText(b wire.Reason) (string, error) {
-	v := or(b.Reason, "")
-	if len(v) > core.MaxTextBytes {
-		return "", failf(http.StatusBadRequest, "reason: %d bytes is longer than %d", len(v), core.MaxTextBytes)
-	}
-	return v, nil
-}
-
-// reasonOr gives the reason of a request; without one it says who did it.
+// reasonOr gives the reason of a request; without one it says who did it, unless did is
+// empty.
 func reasonOr(b wire.Reason, did string, c *call) (string, error) {
-	reason, err := reasonText(b)
-	if err == nil && reason == "" {
+	reason := or(b.Reason, "")
+	switch {
+	case len(reason) > core.MaxTextBytes:
+		return "", failf(http.StatusBadRequest, "reason: %d bytes is longer than %d", len(reason), core.MaxTextBytes)
+	case reason == "" && did != "":
 		reason = fmt.Sprintf("%s by %s", did, c.actor)
 	}
-	return reason, err
+	return reason, nil
 }
 
 // reason reads the optional body of cancel and its like.

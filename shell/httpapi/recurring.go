@@ -132,6 +132,7 @@ func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummar
 		listing: listing[core.RecurringAction, wire.RecurringSummary]{
 			params: []string{"enabled", "label*"},
 			limit:  shell.MaxPage, // 002 has no pages: as many as can be
+			check:  ofOneTenant,
 			find:   s.findRecurring,
 			scope:  func(a core.RecurringAction) (string, string) { return a.Namespace, a.Tenant },
 			sees: func(_ context.Context, t *Token, a core.RecurringAction) bool {
@@ -153,12 +154,17 @@ func idOfRecurring(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
 	return id, nil
 }
 
-func (s *Server) findRecurring(q query, _ *shell.Scope) (from source[core.RecurringAction], err error) {
+// ofOneTenant refuses a list that is about more than one tenant.
+func ofOneTenant(q query) error {
 	for _, name := range []string{"namespace", "tenant"} {
 		if q.opt(name) == nil {
-			return from, failf(http.StatusBadRequest, "%s: missing: give ?namespace=…&tenant=…", name)
+			return failf(http.StatusBadRequest, "%s: missing: give ?namespace=…&tenant=…", name)
 		}
 	}
+	return nil
+}
+
+func (s *Server) findRecurring(q query, _ *shell.Scope) (from source[core.RecurringAction], err error) {
 	f := shell.RecurringFilter{Scope: &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}}
 	if f.Enabled, err = q.bool("enabled"); err != nil {
 		return from, err
@@ -207,12 +213,8 @@ func stateOf(a core.RecurringAction) wire.RecurringState {
 	return wire.RecurringState{ID: a.ID, Enabled: a.Enabled, NextExecutionAt: a.NextExecutionAt}
 }
 
-func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
-	var body wire.Reason
-	if err := s.decode(w, r, &body, true); err != nil {
-		return nil, err
-	}
-	reason, err := reasonText(body)
+func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
+	reason, err := s.reason(w, r, c, "")
 	if err != nil {
 		return nil, err
 	}

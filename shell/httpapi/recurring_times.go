@@ -49,10 +49,7 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 	}
 	now := effects.TimeOf(s.o.Clock.Now())
 	p, err := previewOf(expr, zone, now, now, n)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, p)
+	return reply(w, p, err)
 }
 
 // previewRecurring shows the next times of a recurring action, up to its end.

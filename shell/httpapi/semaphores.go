@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -16,7 +15,6 @@ func (s *Server) semaphoreRoutes() []route {
 		{"GET", "/v1/semaphores", anyToken, listing[core.Semaphore, core.Semaphore]{
 			find:  byStatus(s.engine.Semaphores().List),
 			scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
-			sees:  func(_ context.Context, t *Token, m core.Semaphore) bool { return t.seesScope(m.Namespace, m.Tenant) },
 			out:   asItIs[core.Semaphore],
 			size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
 		}.page(func(l []core.Semaphore, next string) any {

@@ -22,6 +22,10 @@ func (s *Server) strategyRoutes() []route {
 }
 
 func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
+	id, err := newID(b.ID)
+	if err != nil {
+		return strategy, err
+	}
 	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
 		return strategy, err
@@ -29,8 +33,7 @@ func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyReques
 	if err := s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches)); err != nil {
 		return strategy, err
 	}
-	id, err := s.newID(r.Context(), b.ID)
-	if err != nil {
+	if err := s.idIsFree(r.Context(), id); err != nil {
 		return strategy, err
 	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{

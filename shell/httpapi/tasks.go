@@ -26,6 +26,10 @@ func (s *Server) taskRoutes() []route {
 // createTask makes a task. A task with a command runs it on this machine, which no list of tools
 // says: only a token that is not bound to tools may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
+	id, err := newID(b.ID)
+	if err != nil {
+		return task, err
+	}
 	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
 	if err != nil {
 		return task, err
@@ -33,8 +37,7 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 	if err := c.token.notBoundToTools("create tasks"); err != nil {
 		return task, err
 	}
-	id, err := s.newID(r.Context(), b.ID)
-	if err != nil {
+	if err := s.idIsFree(r.Context(), id); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{

@@ -107,7 +107,7 @@ func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now
 
 // sees reports whether something of that tenant and tool exists for the holder.
 func (t *Token) sees(namespace, tenant, tool string) bool {
-	return in(t.Namespaces, namespace) && in(t.Tenants, tenant) && in(t.Tools, tool)
+	return t.seesScope(namespace, tenant) && in(t.Tools, tool)
 }
 
 // notBoundToTools refuses a token that is bound to tools what no list of tools allows.

@@ -57,8 +57,5 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, k)
+	return reply(w, k, err)
 }

@@ -170,7 +170,8 @@ func Wire(engine *shell.Options, o Options) (*Service, error) {
 	return s, nil
 }
 
-// New makes a Service; [Wire] also enters it into an engine's options. The error names the option that cannot be right.
+// New makes a Service; [Wire] also enters it into an engine's options. The error names
+// the option that cannot be right.
 func New(o Options) (*Service, error) {
 	o, err := o.withDefaults()
 	if err != nil {

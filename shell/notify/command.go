@@ -67,12 +67,12 @@ func NewCommand(o CommandOptions) (*Command, error) {
 	}
 	for i, arg := range o.Argv {
 		if strings.ContainsRune(arg, 0) {
-			return nil, fmt.Errorf("Argv[%d]: %q has a NUL byte", i, clip.Text(arg, maxQuoted))
+			return nil, fmt.Errorf("Argv[%d]: %q has a NUL byte", i, quoted(arg))
 		}
 	}
 	for name, value := range o.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", clip.Text(name, maxQuoted))
+			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", quoted(name))
 		}
 	}
 	switch {
@@ -106,9 +106,9 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	if err := cmd.Start(); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("program %q was not started: %w", clip.Text(argv[0], maxQuoted), cause)
+			return fmt.Errorf("program %q was not started: %w", quoted(argv[0]), cause)
 		}
-		err = fmt.Errorf("program %q was not started: %w", clip.Text(argv[0], maxQuoted), err)
+		err = fmt.Errorf("program %q was not started: %w", quoted(argv[0]), err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return shell.Permanent(err)
 		}
@@ -116,12 +116,12 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	err := cmd.Wait()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
-		return fmt.Errorf("program %q was killed: %w", clip.Text(argv[0], maxQuoted), cause)
+		return fmt.Errorf("program %q was killed: %w", quoted(argv[0]), cause)
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // it ended well, and left a child behind
 		return nil
 	}
-	err = fmt.Errorf("program %q: %w", clip.Text(argv[0], maxQuoted), err)
+	err = fmt.Errorf("program %q: %w", quoted(argv[0]), err)
 	if text := output.text(); text != "" {
 		err = fmt.Errorf("%w: %q", err, text)
 	}
@@ -143,11 +143,7 @@ func (c *Command) environ(n effects.Notify) []string {
 
 // envText is what of a text can stand in a variable or an argument.
 func envText(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > maxEnvText {
-		s = strings.ToValidUTF8(s[:maxEnvText], "") + "…"
-	}
-	return s
+	return clip.Text(strings.ReplaceAll(s, "\x00", ""), maxEnvText)
 }
 
 // words keeps the end of what a program prints. Output and errors are one writer,

@@ -179,10 +179,10 @@ func TestWhetherAWebhookIsTriedAgainDependsOnTheAnswer(t *testing.T) {
 		url, requests, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(status)
-			_, _ = io.WriteString(w, "no\nluck")
+			_, _ = io.WriteString(w, "no\nluck\xff")
 		})
 		err := webhook(t, notify.WebhookOptions{URL: url + "/secret"}).Notify(t.Context(), stuck)
-		require.ErrorContains(t, err, http.StatusText(status)+`: "no\nluck"`)
+		require.ErrorContains(t, err, http.StatusText(status)+`: "no\nluck�"`)
 		assert.Equal(t, permanent, shell.IsPermanent(err), "%d", status)
 		assert.NotContains(t, err.Error(), "secret")
 		assert.Len(t, requests, 1, "no redirect is followed")

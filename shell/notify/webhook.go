@@ -10,7 +10,6 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
@@ -84,7 +83,7 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	err = a.Refused(p.URL)
 	if text := strings.TrimSpace(string(a.Body)); text != "" {
-		err = fmt.Errorf("%w: %q", err, clip.Text(text, maxQuoted))
+		err = fmt.Errorf("%w: %q", err, quoted(text))
 	}
 	if a.Final(false) { // it has no key
 		return shell.Permanent(err)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
@@ -151,7 +150,7 @@ func lookUp(name, dir, path string) (string, error) {
 			file = filepath.Join(dir, file)
 		}
 		if err := executable(file); err != nil {
-			return "", invalid("command[0]: program %q cannot be run: %v", clip.Text(name, maxQuoted), err)
+			return "", invalid("command[0]: program %q cannot be run: %v", quoted(name), err)
 		}
 		return file, nil
 	}
@@ -163,7 +162,7 @@ func lookUp(name, dir, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", invalid("command[0]: program %q is not found in PATH %q", clip.Text(name, maxQuoted), clip.Text(path, maxQuoted))
+	return "", invalid("command[0]: program %q is not found in PATH %q", quoted(name), quoted(path))
 }
 
 func executable(file string) error {

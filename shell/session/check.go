@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 const (
@@ -30,7 +29,7 @@ var (
 
 func checkName(name string) error {
 	if !goodName.MatchString(name) {
-		return invalid("session: %q is not a name of a session: want 1 to 64 of a-z, A-Z, 0-9, '_' and '-'", clip.Text(name, maxQuoted))
+		return invalid("session: %q is not a name of a session: want 1 to 64 of a-z, A-Z, 0-9, '_' and '-'", quoted(name))
 	}
 	return nil
 }
@@ -46,22 +45,22 @@ func checkSpawn(e effects.Spawn) error {
 	total := 0
 	for i, arg := range e.Command {
 		if err := checkWord(arg); err != nil {
-			return invalid("command[%d]: %q %v", i, clip.Text(arg, maxQuoted), err)
+			return invalid("command[%d]: %q %v", i, quoted(arg), err)
 		}
 		total += len(arg)
 	}
 	if len(e.Command) > 0 && (e.Command[0] == "" || strings.HasPrefix(e.Command[0], "-")) {
-		return invalid("command[0]: %q is not a program: want a name or a path that does not begin with '-'", clip.Text(e.Command[0], maxQuoted))
+		return invalid("command[0]: %q is not a program: want a name or a path that does not begin with '-'", quoted(e.Command[0]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 		switch value := e.Env[name]; {
 		case len(name) > 200 || !goodVar.MatchString(name):
-			return invalid("env: %q is not the name of a variable: want letters, digits and '_', at most 200", clip.Text(name, maxQuoted))
+			return invalid("env: %q is not the name of a variable: want letters, digits and '_', at most 200", quoted(name))
 		case name == sessionVar || name == instanceVar || name == "TMUX" || name == "TMUX_PANE":
 			return invalid("env: variable %q is reserved: the session sets it itself", name)
 		default:
 			if err := checkWord(value); err != nil {
-				return invalid("env.%s: %q %v", name, clip.Text(value, maxQuoted), err)
+				return invalid("env.%s: %q %v", name, quoted(value), err)
 			}
 			total += len(name) + len(value)
 		}
@@ -91,7 +90,7 @@ func checkInput(s string) error {
 	case len(s) > maxInput:
 		return invalid("input: has %d bytes: want at most %d", len(s), maxInput)
 	case !utf8.ValidString(s):
-		return invalid("input: %q is not valid UTF-8", clip.Text(s, maxQuoted))
+		return invalid("input: %q is not valid UTF-8", quoted(s))
 	}
 	i := strings.IndexFunc(s, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0
@@ -114,15 +113,15 @@ func typed(s string) string {
 func (s *Sessions) workspace(dir string) (string, error) {
 	switch {
 	case !utf8.ValidString(dir) || strings.ContainsRune(dir, 0) || len(dir) > maxPathLen:
-		return "", invalid("workspace: %q is not a path: want UTF-8 without zero bytes, at most %d bytes", clip.Text(dir, maxQuoted), maxPathLen)
+		return "", invalid("workspace: %q is not a path: want UTF-8 without zero bytes, at most %d bytes", quoted(dir), maxPathLen)
 	case slices.Contains(strings.Split(filepath.ToSlash(dir), "/"), ".."):
-		return "", invalid("workspace: %q contains \"..\": want a directory under %q, named directly", clip.Text(dir, maxQuoted), s.root)
+		return "", invalid("workspace: %q contains \"..\": want a directory under %q, named directly", quoted(dir), s.root)
 	}
 	local := dir
 	if filepath.IsAbs(dir) {
 		var ok bool
 		if local, ok = s.underRoot(dir); !ok {
-			return "", invalid("workspace: %q leads out of the workspace root %q", clip.Text(dir, maxQuoted), s.root)
+			return "", invalid("workspace: %q leads out of the workspace root %q", quoted(dir), s.root)
 		}
 	}
 	if local == "" {
@@ -138,15 +137,15 @@ func (s *Sessions) workspace(dir string) (string, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", invalid("workspace: directory %q does not exist under the workspace root %q", clip.Text(dir, maxQuoted), s.root)
+		return "", invalid("workspace: directory %q does not exist under the workspace root %q", quoted(dir), s.root)
 	case err != nil:
-		return "", invalid("workspace: %q cannot be used: %v", clip.Text(dir, maxQuoted), err)
+		return "", invalid("workspace: %q cannot be used: %v", quoted(dir), err)
 	}
 	if _, ok := s.underRoot(resolved); !ok {
-		return "", invalid("workspace: %q is a link that leads out of the workspace root %q, to %q", clip.Text(dir, maxQuoted), s.root, clip.Text(resolved, maxQuoted))
+		return "", invalid("workspace: %q is a link that leads out of the workspace root %q, to %q", quoted(dir), s.root, quoted(resolved))
 	}
 	if info, err := os.Stat(resolved); err != nil || !info.IsDir() {
-		return "", invalid("workspace: %q is not a directory", clip.Text(dir, maxQuoted))
+		return "", invalid("workspace: %q is not a directory", quoted(dir))
 	}
 	return resolved, nil
 }
@@ -160,7 +159,7 @@ func (s *Sessions) makeWorkspace(local string) error {
 	}
 	defer func() { _ = root.Close() }()
 	if err := root.MkdirAll(filepath.Clean(local), 0o750); err != nil {
-		return invalid("workspace: %q cannot be made under the workspace root %q: %v", clip.Text(local, maxQuoted), s.root, err)
+		return invalid("workspace: %q cannot be made under the workspace root %q: %v", quoted(local), s.root, err)
 	}
 	return nil
 }

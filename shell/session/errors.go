@@ -3,8 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-
-	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 var (
@@ -28,7 +26,7 @@ type Error struct {
 
 // Error gives "spawn session "build": …".
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s session %q: %v", e.Op, clip.Text(e.Session, maxQuoted), e.Err)
+	return fmt.Sprintf("%s session %q: %v", e.Op, quoted(e.Session), e.Err)
 }
 
 // Unwrap gives the cause.
@@ -52,3 +50,12 @@ func invalid(format string, args ...any) error {
 
 // maxQuoted is how much of a value is quoted in an error.
 const maxQuoted = 200
+
+// quoted shortens a value that is quoted in an error. Errors are stored as the reason of a
+// failure, in which the bytes of a parted character stand as escapes.
+func quoted(s string) string {
+	if len(s) > maxQuoted {
+		return s[:maxQuoted] + "…"
+	}
+	return s
+}

@@ -169,6 +169,7 @@ func TestWhatIsWrongWithASpawnIsNamedAndNotTriedAgain(t *testing.T) {
 			{effects.Spawn{Command: []string{"cat", strings.Repeat("x", 1<<17)}}, `command[1]: "xxx`},
 			{effects.Spawn{Command: make([]string, 1001)}, `command: has 1001 elements`},
 			{effects.Spawn{Command: []string{"-x"}}, `command[0]: "-x" is not a program`},
+			{effects.Spawn{Command: []string{"-" + strings.Repeat("x", 198) + "ñ"}}, strings.Repeat("x", 198) + `\xc3…" is not a program`},
 			{effects.Spawn{Command: []string{""}}, `command[0]: "" is not a program`},
 			{effects.Spawn{Command: []string{"no-such-program", "x"}}, `command[0]: program "no-such-program" is not found in PATH`},
 			{effects.Spawn{Command: []string{"./file"}}, `command[0]: program "./file" cannot be run`},

@@ -23,7 +23,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -96,7 +95,7 @@ func socketOptions(socket string) ([]string, error) {
 		option, path = "-S", socket
 	}
 	if strings.ContainsRune(socket, 0) || strings.HasPrefix(socket, "-") || len(path) > most {
-		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", clip.Text(path, maxQuoted), most)
+		return nil, fmt.Errorf("%q is not the name or path of a socket: want at most %d bytes with its directory, and no '-' in front", quoted(path), most)
 	}
 	return []string{option, socket}, nil
 }
@@ -196,11 +195,11 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	case has("server exited"), has("lost server"):
 		return "", errServerEnds
 	case has("can't find session"), has("can't find pane"), has("can't find window"):
-		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, clip.Text(complaint, maxQuoted))
+		return stdout.String(), fmt.Errorf("%w: tmux says %q", ErrNotFound, quoted(complaint))
 	case has("error connecting to"):
-		return "", fmt.Errorf("tmux %s: %s", args[0], clip.Text(complaint, maxQuoted))
+		return "", fmt.Errorf("tmux %s: %s", args[0], quoted(complaint))
 	}
-	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, clip.Text(complaint, maxQuoted))
+	return stdout.String(), fmt.Errorf("tmux %s: %w: %s", args[0], err, quoted(complaint))
 }
 
 // scriptFile holds a script for tmux. A file is there as a whole, where a pipe

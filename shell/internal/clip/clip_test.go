@@ -22,6 +22,7 @@ func TestATextIsCutAtTheEndOfACharacter(t *testing.T) {
 		{"\xff", 1, "\xff"}, // what is short enough is not touched
 		{"a\xffbc", 3, "ab…"},
 		{"ñ", 1, "…"},
+		{"abc\x80\x80", 4, "abc…"}, // the stray bytes take no character with them
 		{strings.Repeat("\x80", 9), 4, "…"},
 	} {
 		assert.Equal(t, c.want, Text(c.s, c.most), "%q", c.s)

@@ -43,7 +43,8 @@ func TestAllReadsAListToItsEndOverEmptyPages(t *testing.T) {
 
 func TestAllReadsNoFurtherPageThanItIsAskedFor(t *testing.T) {
 	var calls int
-	for v := range All(3, upTo(7, &calls)) {
+	for v, err := range All(3, upTo(7, &calls)) {
+		require.NoError(t, err)
 		if v == 2 {
 			break
 		}

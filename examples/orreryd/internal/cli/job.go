@@ -78,11 +78,12 @@ func (j *jobCommands) trigger() *cobra.Command {
 	var body wire.JobTriggerRequest
 	cmd := j.jobs.sending(verb{
 		use:   "trigger",
-		short: "Make a run of a job now, out of turn",
-		long: `Make a run of a job now, out of turn, also while it is paused, and print the run's
-id. The schedule stays as it is. It is safe to repeat with the same --dedup-key: while
-that is among the last 100 of the job, it prints the run that was made. With --wait it
-prints the run once it has ended, and ends with 1 unless the run has completed.`,
+		short: "Make a run of a job now, outside of its schedule",
+		long: `Make a run of a job now, outside of its schedule, also while it is paused, and print
+the run's id. The schedule stays as it is. It is safe to repeat with the same
+--dedup-key: while that is among the last 100 of the job, it prints the run that was
+made. With --wait it prints the run once it has ended, and ends with 1 unless the run
+has completed.`,
 		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
 		path:    "trigger", body: func([]string) (any, error) { return body, nil },
 	}, func(ctx context.Context, c *client, r request, _ []string) error {

@@ -167,7 +167,8 @@ func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []
 	if a.json {
 		return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
 	}
-	header, rows := l.header, [][]string(nil)
+	header := l.header
+	var rows [][]string
 	if l.rows != nil {
 		header, rows = l.rows(args, list)
 	} else {

@@ -52,7 +52,7 @@ is pushed, and that item is shown.`,
 	f := cmd.Flags()
 	f.StringVar(&data, "data", "", "the item's data: `JSON`, @FILE, or - for stdin (default null)")
 	f.IntVar(&priority, "priority", 0, "`number`: the higher goes first")
-	f.StringVar(&key, "key", "", "items with the same `key` share limits and turns")
+	f.StringVar(&key, "key", "", "items with the same `key` share limits, and take part in the rotation as one")
 	f.StringVar(&dedupKey, "dedup-key", "", "`key` that only one item may have")
 	f.DurationVar(&delay, "delay", 0, "not before that `duration` from now")
 	return cmd
@@ -235,7 +235,7 @@ func (q *queue) release() *cobra.Command {
 func (q *queue) items() *cobra.Command {
 	return listing[core.QueueItem]{
 		use:     "items NAME",
-		short:   "List the items of a queue, by their state and in the order of their turn",
+		short:   "List the items of a queue, by their state and in the order in which they are taken",
 		example: "  orreryd queue items mail\n  orreryd queue items mail --state dead --json --all",
 		args:    oneQueue, complete: q.complete,
 		path: q.path, of: "items", field: "items", scope: &q.scope, none: "no items",

@@ -9,14 +9,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/clientcmd"     //nolint:depguard // it reads what a kubeconfig says, and makes no call
+	"k8s.io/client-go/tools/clientcmd/api" //nolint:depguard // as above
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
-
-//nolint:depguard // it reads what a kubeconfig says, and makes no call
-//nolint:depguard // as above
 
 // checkKubeNames checks what Kubernetes would refuse with each call.
 func (r runnerConfig) checkKubeNames(key string) []error {

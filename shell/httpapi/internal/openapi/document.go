@@ -74,7 +74,7 @@ func Document() ([]byte, error) {
 	}
 	responses := make(map[string]any)
 	for _, f := range d.Failures {
-		r := map[string]any{"description": f.Description, "content": jsonOf(ref("schemas", "Error"))}
+		r := map[string]any{"description": f.Description, "content": jsonContent(ref("schemas", "Error"))}
 		if f.Headers != nil {
 			r["headers"] = f.Headers
 		}
@@ -106,7 +106,7 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 	switch body := o.Body.(type) {
 	case nil:
 	case string:
-		out["requestBody"] = map[string]any{"required": !o.Optional, "content": jsonOf(ref("schemas", body))}
+		out["requestBody"] = map[string]any{"required": !o.Optional, "content": jsonContent(ref("schemas", body))}
 	default:
 		out["requestBody"] = body
 	}
@@ -154,7 +154,7 @@ func answer(status int, v any) (any, error) {
 		if len(v) != 2 {
 			return nil, fmt.Errorf("answer %d: want [SCHEMA, DESCRIPTION], got %v", status, v)
 		}
-		out := map[string]any{"description": v[1], "content": jsonOf(ref("schemas", fmt.Sprint(v[0])))}
+		out := map[string]any{"description": v[1], "content": jsonContent(ref("schemas", fmt.Sprint(v[0])))}
 		if status == http.StatusCreated {
 			out["headers"] = map[string]any{"Location": map[string]any{
 				"description": "The path of what was created.", "schema": map[string]any{"type": "string"},
@@ -165,7 +165,7 @@ func answer(status int, v any) (any, error) {
 	return v, nil
 }
 
-func jsonOf(schema any) map[string]any {
+func jsonContent(schema any) map[string]any {
 	return map[string]any{"application/json": map[string]any{"schema": schema}}
 }
 

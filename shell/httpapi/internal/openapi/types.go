@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -11,104 +12,49 @@ import (
 // Types are the Go types of the schemas by their names. Those of package wire have the names of
 // their types; the names of others stay as users know them, whatever their types are called.
 var Types = func() map[string]reflect.Type {
-	types := map[string]reflect.Type{
-		"Action":            reflect.TypeFor[core.Action](),
-		"ActionRecord":      reflect.TypeFor[core.ActionRecord](),
-		"ActiveRun":         reflect.TypeFor[core.ActiveRun](),
-		"AgentPrompt":       reflect.TypeFor[core.AgentPrompt](),
-		"Approach":          reflect.TypeFor[core.Approach](),
-		"ApproachAction":    reflect.TypeFor[core.ApproachAction](),
-		"ApproachOutcome":   reflect.TypeFor[core.ApproachOutcome](),
-		"ApprovalPhase":     reflect.TypeFor[core.ApprovalPhase](),
-		"Awaited":           reflect.TypeFor[core.Awaited](),
-		"Checkpoint":        reflect.TypeFor[core.Checkpoint](),
-		"CheckpointPhase":   reflect.TypeFor[core.CheckpointPhase](),
-		"ConstraintAction":  reflect.TypeFor[core.ActionRequest](),
-		"ConstraintCheck":   reflect.TypeFor[core.ConstraintCheck](),
-		"EndedRun":          reflect.TypeFor[core.EndedRun](),
-		"Event":             reflect.TypeFor[effects.Event](),
-		"EventKind":         reflect.TypeFor[effects.EventKind](),
-		"EventMatch":        reflect.TypeFor[core.EventMatch](),
-		"EventSource":       reflect.TypeFor[effects.EventSource](),
-		"Failing":           reflect.TypeFor[core.Failing](),
-		"FallbackCondition": reflect.TypeFor[core.FallbackCondition](),
-		"Hold":              reflect.TypeFor[core.Hold](),
-		"InputDef":          reflect.TypeFor[core.InputDef](),
-		"Item":              reflect.TypeFor[core.QueueItem](),
-		"ItemOrigin":        reflect.TypeFor[core.QueueOrigin](),
-		"ItemState":         reflect.TypeFor[core.ItemState](),
-		"JobCounts":         reflect.TypeFor[core.JobCounts](),
-		"JobSpec":           reflect.TypeFor[core.JobSpec](),
-		"JobTriggered":      reflect.TypeFor[core.JobTriggered](),
-		"LastRun":           reflect.TypeFor[core.LastRun](),
-		"Lock":              reflect.TypeFor[core.Lock](),
-		"LockPhase":         reflect.TypeFor[core.LockPhase](),
-		"LockWaiter":        reflect.TypeFor[core.LockWaiter](),
-		"LogPolicy":         reflect.TypeFor[core.LogPolicy](),
-		"MachineName":       reflect.TypeFor[core.MachineName](),
-		"ManualPhase":       reflect.TypeFor[core.ManualPhase](),
-		"MergeRun":          reflect.TypeFor[core.MergeRun](),
-		"Moved":             reflect.TypeFor[core.QueueMoved](),
-		"NotifyPhase":       reflect.TypeFor[core.NotifyPhase](),
-		"Occurrence":        reflect.TypeFor[core.Occurrence](),
-		"Phase":             reflect.TypeFor[core.Phase](),
-		"PhaseDef":          reflect.TypeFor[core.PhaseDef](),
-		"PhaseRecord":       reflect.TypeFor[core.PhaseRecord](),
-		"PhaseRetry":        reflect.TypeFor[core.Retry](),
-		"Pipeline":          reflect.TypeFor[core.Pipeline](),
-		"PipelineDef":       reflect.TypeFor[core.PipelineDef](),
-		"PipelineReaction":  reflect.TypeFor[core.PipelineReaction](),
-		"PipelineStartDef":  reflect.TypeFor[core.PipelineStartDef](),
-		"PipelinesPhase":    reflect.TypeFor[core.PipelinesPhase](),
-		"Pod":               reflect.TypeFor[core.Pod](),
-		"PushPhase":         reflect.TypeFor[core.PushPhase](),
-		"PushReaction":      reflect.TypeFor[core.PushReaction](),
-		"QueueConfig":       reflect.TypeFor[core.QueueConfig](),
-		"QueueRate":         reflect.TypeFor[core.QueueRate](),
-		"Reaction":          reflect.TypeFor[core.Reaction](),
-		"Ref":               reflect.TypeFor[effects.Ref](),
-		"Retry":             reflect.TypeFor[core.Retry](),
-		"RetryConfig":       reflect.TypeFor[core.RetryConfig](),
-		"Run":               reflect.TypeFor[core.Orchestrator](),
-		"RunDecision":       reflect.TypeFor[core.Decision](),
-		"RunLeaving":        reflect.TypeFor[core.RunExit](),
-		"RunLogs":           reflect.TypeFor[core.RunLogs](),
-		"RunMetrics":        reflect.TypeFor[core.OrchestratorMetrics](),
-		"RunPolicy":         reflect.TypeFor[core.RunPolicy](),
-		"Semaphore":         reflect.TypeFor[core.Semaphore](),
-		"SemaphoreHolder":   reflect.TypeFor[core.SemaphoreHolder](),
-		"SemaphorePhase":    reflect.TypeFor[core.SemaphorePhase](),
-		"SemaphoreWaiter":   reflect.TypeFor[core.SemaphoreWaiter](),
-		"SetPhase":          reflect.TypeFor[core.SetPhase](),
-		"Signal":            reflect.TypeFor[core.Signal](),
-		"SignalPhase":       reflect.TypeFor[core.SignalPhase](),
-		"SignalReaction":    reflect.TypeFor[core.SignalReaction](),
-		"Status":            reflect.TypeFor[core.Status](),
-		"Strategy":          reflect.TypeFor[core.Strategy](),
-		"StrategyPhase":     reflect.TypeFor[core.StrategyPhase](),
-		"StuckReason":       reflect.TypeFor[core.StuckReason](),
-		"Subscription":      reflect.TypeFor[core.Subscription](),
-		"Task":              reflect.TypeFor[core.Task](),
-		"TaskConfig":        reflect.TypeFor[core.TaskConfig](),
-		"TaskResult":        reflect.TypeFor[core.TaskResult](),
-		"TaskState":         reflect.TypeFor[core.TaskState](),
-		"ToolRun":           reflect.TypeFor[core.ToolRun](),
-		"UnlockPhase":       reflect.TypeFor[core.UnlockPhase](),
-		"WaitPhase":         reflect.TypeFor[core.WaitPhase](),
-		"Waiting":           reflect.TypeFor[core.Waiting](),
-		"WakePhase":         reflect.TypeFor[core.WakePhase](),
-		"When":              reflect.TypeFor[core.When](),
-		"Worker":            reflect.TypeFor[core.Worker](),
-		"WorkerDo":          reflect.TypeFor[core.WorkerDo](),
-		"WorkerJob":         reflect.TypeFor[core.WorkerJob](),
-		"WorktreePhase":     reflect.TypeFor[core.WorktreePhase](),
+	types := make(map[string]reflect.Type)
+	for name, v := range renamed {
+		types[name] = reflect.TypeOf(v)
 	}
-	for _, v := range bodies {
+	for _, v := range slices.Concat(states, bodies) {
 		types[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)
 	}
 	return types
 }()
 
+// renamed are the types whose schemas have another name.
+var renamed = map[string]any{
+	"ConstraintAction": core.ActionRequest{},
+	"Item":             core.QueueItem{},
+	"ItemOrigin":       core.QueueOrigin{},
+	"Moved":            core.QueueMoved{},
+	"PhaseRetry":       core.Retry{},
+	"Run":              core.Orchestrator{},
+	"RunDecision":      core.Decision{},
+	"RunLeaving":       core.RunExit{},
+	"RunMetrics":       core.OrchestratorMetrics{},
+}
+
+// states are the machines and their parts.
+var states = []any{
+	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.Approach{}, core.ApproachAction{},
+	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Awaited{}, core.Checkpoint{}, core.CheckpointPhase{},
+	core.ConstraintCheck{}, core.EndedRun{}, effects.Event{}, effects.EventKind{}, core.EventMatch{},
+	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
+	core.JobCounts{}, core.JobSpec{}, core.JobTriggered{}, core.LastRun{}, core.Lock{}, core.LockPhase{},
+	core.LockWaiter{}, core.LogPolicy{}, core.MachineName{}, core.ManualPhase{}, core.MergeRun{}, core.NotifyPhase{},
+	core.Occurrence{}, core.Phase{}, core.PhaseDef{}, core.PhaseRecord{}, core.Pipeline{}, core.PipelineDef{},
+	core.PipelineReaction{}, core.PipelineStartDef{}, core.PipelinesPhase{}, core.Pod{}, core.PushPhase{},
+	core.PushReaction{}, core.QueueConfig{}, core.QueueRate{}, core.Reaction{}, effects.Ref{}, core.Retry{},
+	core.RetryConfig{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
+	core.SemaphorePhase{}, core.SemaphoreWaiter{}, core.SetPhase{}, core.Signal{}, core.SignalPhase{},
+	core.SignalReaction{}, core.Status{}, core.Strategy{}, core.StrategyPhase{}, core.StuckReason{},
+	core.Subscription{}, core.Task{}, core.TaskConfig{}, core.TaskResult{}, core.TaskState{}, core.ToolRun{},
+	core.UnlockPhase{}, core.WaitPhase{}, core.Waiting{}, core.WakePhase{}, core.When{}, core.Worker{},
+	core.WorkerDo{}, core.WorkerJob{}, core.WorktreePhase{},
+}
+
+// bodies are the requests and answers of package wire.
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ApprovalRequest{},
 	wire.BreakSlotsRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
