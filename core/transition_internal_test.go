@@ -9,11 +9,11 @@ import (
 )
 
 func TestARefusedTransitionLeavesTheStateAndHasNoEffectButItsFirstRefusal(t *testing.T) {
-	before := Lock{Name: "main"}
-	under := transition{clock: Clock{Now: 1}}
+	before := Lock{ID: LockRef("", "", "main").ID, Name: "main"}
+	under := transition{clock: Clock{Now: 1}, event: LockBreak{}}
 	under.send(BusRef(), BusUnsubscribe{})
-	under.refuse(before.Ref(), LockBreak{}, effects.CodeNotFound, "nobody holds %q", "main")
-	under.refuse(before.Ref(), LockBreak{}, effects.CodeInvalid, "and for another reason")
+	under.refuse(effects.CodeNotFound, "nobody holds %q", "main")
+	under.refuse(effects.CodeInvalid, "and for another reason")
 
 	after, effs := concluded(before, Lock{Name: "changed"}, under)
 
@@ -24,7 +24,7 @@ func TestARefusedTransitionLeavesTheStateAndHasNoEffectButItsFirstRefusal(t *tes
 }
 
 func TestATransitionThatIsNotRefusedGivesTheNewStateWithItsEffectsInTheirOrder(t *testing.T) {
-	under := transition{clock: Clock{Now: 1}}
+	under := transition{clock: Clock{Now: 1}, event: LockBreak{}}
 	under.announce("lock", "lock", "broken", BusRef().ID, nil)
 	under.send(BusRef(), BusUnsubscribe{})
 

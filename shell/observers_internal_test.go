@@ -35,7 +35,7 @@ func TestWhatIsAnnouncedIsCountedOnceUnderItsOwnCounter(t *testing.T) {
 		category, action string
 		counter          *uint64
 	}{
-		{"recurring", "dispatched", &s.actions.dispatched},
+		{"recurring", "dispatched", &s.actions.RecurringDispatched},
 		{"job", "triggered", &s.jobs.Triggered},
 		{"run", "constraint_error", &s.jobs.ConstraintErrors},
 		{"run", "cleanup_failed", &s.jobs.CleanupsFailed},
