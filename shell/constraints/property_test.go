@@ -123,8 +123,8 @@ func FuzzAnyExpressionIsRefusedOrEndsSoon(f *testing.F) {
 	})
 }
 
-// FuzzAnyConfigurationIsRefusedOrWorks finds what parses by chance; this builds
-// what is nearly always right.
+// The fuzz target FuzzAnyConfigurationIsRefusedOrWorks finds what parses by chance; this
+// property builds what is nearly always right.
 func TestAnyConfigurationThatIsValidWorks(t *testing.T) {
 	c, _, j := tolerant(t)
 	accepted := 0

@@ -105,12 +105,6 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 // Instance names this engine among all that share the store.
 func (e *Engine) Instance() string { return e.name }
 
-// Store gives the store that the engine works on.
-func (e *Engine) Store() store.Store { return e.store }
-
-// Options gives the options with their defaults.
-func (e *Engine) Options() Options { return e.o }
-
 // Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
 // did not answer. It commits nothing, and may be asked often.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sort"
 	"sync/atomic"
 
 	"github.com/orrery-go/orrery/store"
@@ -26,11 +27,7 @@ type histogram struct {
 }
 
 func (h *histogram) observe(seconds float64) {
-	i := 0
-	for i < len(LatenessBuckets) && seconds > LatenessBuckets[i] {
-		i++
-	}
-	h.counts[i].Add(1)
+	h.counts[sort.SearchFloat64s(LatenessBuckets[:], seconds)].Add(1)
 	h.micros.Add(uint64(max(seconds, 0) * 1e6))
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,17 +33,9 @@ func (w *waiters) add(ref effects.Ref) chan core.State {
 func (w *waiters) remove(ref effects.Ref, c chan core.State) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := w.m[ref]
-	for i := range list {
-		if list[i] == c {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
-	}
-	if len(list) == 0 {
+	w.m[ref] = slices.DeleteFunc(w.m[ref], func(other chan core.State) bool { return other == c })
+	if len(w.m[ref]) == 0 {
 		delete(w.m, ref)
-	} else {
-		w.m[ref] = list
 	}
 }
 

@@ -37,7 +37,7 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 			may:    forJobs,
 			find:   s.findRuns,
 			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
-			out: plain(summaryOfRun),
+			out:    plain(summaryOfRun),
 			size: func(o core.Orchestrator) int {
 				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 			},

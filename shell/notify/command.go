@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
@@ -142,11 +143,7 @@ func (c *Command) environ(n effects.Notify) []string {
 
 // envText is what of a text can stand in a variable or an argument.
 func envText(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > maxEnvText {
-		s = strings.ToValidUTF8(s[:maxEnvText], "") + "…"
-	}
-	return s
+	return clip.Text(strings.ReplaceAll(s, "\x00", ""), maxEnvText)
 }
 
 // words keeps the end of what a program prints. Output and errors are one writer,

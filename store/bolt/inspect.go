@@ -111,7 +111,7 @@ func isMeta(page []byte) bool {
 	return len(page) >= pageHeader+4 && binary.NativeEndian.Uint32(page[pageHeader:]) == metaMagic
 }
 
-// parseMeta reads the meta page at that place of the file.
+// parseMetaPage reads the meta page at that offset of the file.
 func parseMetaPage(page []byte, at int64) (metaPage, error) {
 	if len(page) < pageHeader+metaLen || !isMeta(page) {
 		return metaPage{}, errNoMeta

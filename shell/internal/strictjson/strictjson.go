@@ -153,10 +153,7 @@ func (s *scanner) pathString() string {
 		}
 	}
 	// A path through 200 objects with long keys is of no use to a reader.
-	if b.Len() > 512 {
-		return strings.ToValidUTF8(b.String()[:512], "") + "…"
-	}
-	return b.String()
+	return clip.Text(b.String(), 512)
 }
 
 func plainKey(k string) bool {

@@ -67,7 +67,7 @@ func (a *app) configCommand() *cobra.Command {
 	return group("config", "Check or show the configuration", "", check, show)
 }
 
-// completeConfigFlags completes what [addConfigFlags] adds.
+// completeConfigFlags completes the flags of the configuration that have few values.
 func completeConfigFlags(cmd *cobra.Command) {
 	fixed(cmd, "log-level", config.LogLevels)
 	fixed(cmd, "log-format", config.LogFormats)
