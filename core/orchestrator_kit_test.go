@@ -469,7 +469,7 @@ func hostileRun(t *rapid.T) core.State {
 	if rapid.Bool().Draw(t, "exists") && spec.ID == uuid.Nil {
 		spec.ID = id(1)
 	}
-	asked := drawAsked(t)
+	asked := drawPending(t)
 	asked.Open = rapid.SliceOfN(rapid.SampledFrom([]core.PendingEffect{
 		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.Kill{N: 1}},
 	}), 0, 3).Draw(t, "open")

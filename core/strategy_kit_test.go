@@ -262,6 +262,6 @@ func hostileStrategy(t *rapid.T) core.State {
 		Current:      count("current"), N: count("n"), Repeats: count("repeats"), StartedAt: drawTime(t, c),
 		Child:    rapid.SampledFrom([]effects.Ref{{}, {Kind: core.KindTask, ID: id(8)}, {Kind: core.KindAction}, {Kind: "planet", ID: id(8)}}).Draw(t, "child"),
 		Outcomes: rapid.SliceOfN(rapid.Just(core.ApproachOutcome{Name: "way 0"}), 0, 3).Draw(t, "outcomes"),
-		Pending:  drawAsked(t), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
+		Pending:  drawPending(t), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
 	}
 }

@@ -328,7 +328,7 @@ func drawHeartbeat(t *rapid.T, task core.Task) core.TaskHeartbeat {
 	}
 }
 
-func drawAsked(t *rapid.T) core.PendingEffects {
+func drawPending(t *rapid.T) core.PendingEffects {
 	var out core.PendingEffects
 	out.Last = rapid.SampledFrom([]uint32{0, 1, 5, math.MaxUint32}).Draw(t, "last")
 	out.Open = rapid.SliceOfN(rapid.SampledFrom([]core.PendingEffect{
@@ -359,7 +359,7 @@ func hostileTask(t *rapid.T) core.State {
 		},
 		LastHeartbeat: drawTime(t, c), LastProgress: drawTime(t, c), RecoverAt: drawTime(t, c), CheckpointAt: drawTime(t, c),
 		RecoveryAttempts: count("attempts"), Restarts: count("restarts"), Repeats: count("repeats"),
-		Nudged: rapid.Bool().Draw(t, "nudged"), Spawned: rapid.Bool().Draw(t, "spawned"), Pending: drawAsked(t),
+		Nudged: rapid.Bool().Draw(t, "nudged"), Spawned: rapid.Bool().Draw(t, "spawned"), Pending: drawPending(t),
 		CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c), FinishedAt: drawTime(t, c),
 	}
 }
