@@ -78,10 +78,11 @@ func TestEachKindIsToldWhatBecameOfItsOuterEffectsInItsOwnWords(t *testing.T) {
 		},
 	}
 	for _, want := range wantKinds {
-		assert.Equal(t, answers[want.outer], [5]core.Event{
+		given := [5]core.Event{
 			core.AnswerEvent(want.kind, 7, result, "", false), core.AnswerEvent(want.kind, 7, result, "exit", false),
 			core.AnswerEvent(want.kind, 7, nil, "exit", true), core.InterruptEvent(want.kind, 7, "gone"), core.HandBackEvent(want.kind, 7),
-		}, want.kind)
+		}
+		assert.Equal(t, answers[want.outer], given, want.kind)
 	}
 }
 

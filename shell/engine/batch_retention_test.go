@@ -34,7 +34,7 @@ func TestAWalkOfRetentionForgetsAllThatHaveEndedOfEachKindInItsOwnTime(t *testin
 				begin(t, e)
 				var n byte
 				make := func(kind effects.Kind, event func(id uuid.UUID) core.Event) effects.Ref {
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 					n++
 					ref := effects.Ref{Kind: kind, ID: uuid.UUID{15: n}}
 					_, err := e.Send(t.Context(), ref, event(ref.ID))
@@ -65,11 +65,11 @@ func TestAWalkOfRetentionForgetsAllThatHaveEndedOfEachKindInItsOwnTime(t *testin
 					return err == nil
 				}
 
-				time.Sleep(day - time.Minute)
+				<-time.After(day - time.Minute)
 				for _, ref := range append(ended, times...) {
 					assert.True(t, there(ref), "%s has not been kept for a day", ref)
 				}
-				time.Sleep(2 * time.Minute)
+				<-time.After(2 * time.Minute)
 
 				assert.True(t, there(waits), "it has not ended")
 				for _, ref := range ended {

@@ -197,7 +197,7 @@ func TestAfterAFailedCommitTheEngineTriesWhetherTheStoreTakesOneAgain(t *testing
 		require.ErrorIs(t, err, full)
 		require.ErrorIs(t, e.Health(t.Context()), full)
 
-		time.Sleep(2 * time.Second) // nobody asks for anything
+		<-time.After(2 * time.Second) // nobody asks for anything
 		synctest.Wait()
 
 		assert.NoError(t, e.Health(t.Context()))
@@ -243,7 +243,7 @@ func TestABatchHandsOutNoMoreOfALaneThanItHasSlots(t *testing.T) {
 				return engine.Procedure{What: "tool", Call: func(context.Context) (json.RawMessage, error) {
 					all.Add(1)
 					most.Store(max(most.Load(), now.Add(1)))
-					time.Sleep(time.Second)
+					<-time.After(time.Second)
 					now.Add(-1)
 					return nil, nil
 				}}
@@ -254,7 +254,7 @@ func TestABatchHandsOutNoMoreOfALaneThanItHasSlots(t *testing.T) {
 		}
 
 		begin(t, e)
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 
 		assert.EqualValues(t, 2, most.Load())
