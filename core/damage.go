@@ -6,12 +6,13 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// ReasonUnreadable is told to who waits for something whose record was set aside.
+// ReasonUnreadable is the reason that a machine is given when the record of a machine,
+// item or lock that it waits for was set aside.
 const ReasonUnreadable = "its record could not be read, and was set aside"
 
-// LostTo gives what is to be told where the record of a machine could not be read
-// and was set aside, so that nobody waits for it for ever: as far as its bytes
-// still say who does.
+// LostTo gives the inputs for the machines that wait for a machine whose record could
+// not be read and was set aside, so that none of them waits for ever. The waiting
+// machines are those that the bytes of the record still name.
 func LostTo(lost effects.Ref, raw []byte) []Input {
 	was := salvage(raw)
 	var out []Input

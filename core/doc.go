@@ -62,7 +62,7 @@
 //   - batch.go, batch_effects.go: the fold, and where each effect goes;
 //     batch_requests.go: the inner effects of 003 that are events for another machine;
 //   - kinds.go: the table of kinds; kind_queries.go: what is asked of it;
-//   - owner.go, answers.go, pending_effects.go: who waits for whom and for what;
+//   - owner.go, answers.go, pending_effects.go: which machine waits for which other one, and for what;
 //     damage.go: who is told that a record was lost;
 //   - event_codec.go, journal.go, object.go, json.go: the stored forms;
 //   - limits.go, text.go, lists.go, saturating.go, announce.go, retry.go, recurrence.go,

@@ -15,8 +15,8 @@ type KeyedTrigger struct {
 	At  Time   `json:"at"` // the run's time, which its id has
 }
 
-// trigger makes a run now, unless its dedup key has made one. Who asks is told which
-// run it is.
+// trigger makes a run now, unless its dedup key has made one. The answer
+// names the run.
 func (t *jobTransition) trigger(e JobTrigger) {
 	if err := checkName("dedup_key", e.DedupKey, false); err != nil {
 		t.refuse(effects.CodeInvalid, "%s", err)

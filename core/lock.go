@@ -98,7 +98,7 @@ func (l Lock) held() bool { return l.Holder != "" }
 
 func (l Lock) heldBy(c claimant) bool { return l.held() && c.is(claimant{l.Holder, l.Owner}) }
 
-// waiter gives the index of who waits for the lock; -1: that one does not wait.
+// waiter gives the index of the claimant among the waiters; -1: it does not wait.
 func (l Lock) waiter(c claimant) int {
 	return slices.IndexFunc(l.Waiters, func(w LockWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
 }

@@ -19,7 +19,7 @@ func (t *pipelineTransition) applyWatch(e PipelineWatch) {
 		return
 	}
 	if t.Phase.Type.Ended() {
-		t.Pipeline = t.before // only who asks is told
+		t.Pipeline = t.before // the pipeline stays as it is, and the new watcher is told at once
 		t.add(e.Owner.ended(t.ending())...)
 		return
 	}
@@ -37,7 +37,7 @@ func (t *pipelineTransition) applyWatch(e PipelineWatch) {
 	}
 }
 
-// ending is how an ended pipeline is told of to who asks later.
+// ending is the end of an ended pipeline, as a watcher that comes later is told.
 func (t *pipelineTransition) ending() ChildEnded {
 	e := ChildEnded{Child: t.Ref()}
 	switch t.Phase.Type {

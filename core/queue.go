@@ -266,7 +266,7 @@ func (t *queueTransition) configure(e QueueConfigure) {
 		return
 	}
 	t.Config = config
-	t.Limited, t.readied = 0, true // who was given less may be given more now
+	t.Limited, t.readied = 0, true // a worker that was given fewer items than it asked for may get more
 	for range maxDueItems {        // and keys that the rate held back may run
 		k, ok := t.view.firstKey(t.ID)
 		if !ok {

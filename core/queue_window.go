@@ -248,34 +248,34 @@ func (w *window) put(ref effects.Ref, s State) {
 	w.t.change(sl, s)
 }
 
+// stateAs gives a state as that of one machine; false: it is another's, or none.
+func stateAs[S State](s State) (S, bool) {
+	as, ok := s.(S)
+	return as, ok
+}
+
 func (w *window) item(id uuid.UUID) (QueueItem, bool) {
-	i, ok := w.load(KindQueueItem, id).(QueueItem)
-	return i, ok
+	return stateAs[QueueItem](w.load(KindQueueItem, id))
 }
 
 func (w *window) key(id uuid.UUID) (QueueKey, bool) {
-	k, ok := w.load(KindQueueKey, id).(QueueKey)
-	return k, ok
+	return stateAs[QueueKey](w.load(KindQueueKey, id))
 }
 
 func (w *window) dedup(id uuid.UUID) (QueueDedup, bool) {
-	d, ok := w.load(KindQueueDedup, id).(QueueDedup)
-	return d, ok
+	return stateAs[QueueDedup](w.load(KindQueueDedup, id))
 }
 
 func (w *window) firstItem(l queueList, of uuid.UUID) (QueueItem, bool) {
-	i, ok := w.first(l, of).(QueueItem)
-	return i, ok
+	return stateAs[QueueItem](w.first(l, of))
 }
 
 func (w *window) firstKey(of uuid.UUID) (QueueKey, bool) {
-	k, ok := w.first(listBlocked, of).(QueueKey)
-	return k, ok
+	return stateAs[QueueKey](w.first(listBlocked, of))
 }
 
 func (w *window) firstDedup(of uuid.UUID) (QueueDedup, bool) {
-	d, ok := w.first(listWindow, of).(QueueDedup)
-	return d, ok
+	return stateAs[QueueDedup](w.first(listWindow, of))
 }
 
 func (w *window) putItem(i QueueItem)    { w.put(i.Ref(), i) }

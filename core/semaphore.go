@@ -122,7 +122,7 @@ func (s Semaphore) holder(c claimant) int {
 	return slices.IndexFunc(s.Holders, func(h SemaphoreHolder) bool { return c.is(claimant{h.Holder, h.Owner}) })
 }
 
-// waiter gives the index of who waits for slots; -1: that one does not wait.
+// waiter gives the index of the claimant among the waiters; -1: it does not wait.
 func (s Semaphore) waiter(c claimant) int {
 	return slices.IndexFunc(s.Waiters, func(w SemaphoreWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
 }
