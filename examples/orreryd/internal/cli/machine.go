@@ -36,7 +36,8 @@ type verb struct {
 	args                 cobra.PositionalArgs // default: those of the machine
 	method               string               // default POST
 	path                 string               // below the machine's; {} stands for the second argument
-	body                 func(args []string) (any, error)
+	fields               []field              // of the body; with body not set
+	body                 func() (any, error)  // nil and without fields: there is none
 }
 
 // of gives the path of a machine, or of something below it.
@@ -61,8 +62,11 @@ func (m machine[S]) request(v verb, args []string) (r request, err error) {
 		}
 		r.path += "/" + strings.ReplaceAll(v.path, "{}", second)
 	}
-	if v.body != nil {
-		r.body, err = v.body(args)
+	switch {
+	case v.body != nil:
+		r.body, err = v.body()
+	case v.fields != nil:
+		r.fields, err = m.a.bodyOf(v.fields, args)
 	}
 	return r, err
 }
@@ -110,6 +114,11 @@ func (m machine[S]) sending(v verb, send func(ctx context.Context, c *client, r 
 		}
 		return send(ctx, c, r, args)
 	})
+	for _, f := range v.fields {
+		if f.add != nil {
+			f.add(cmd.Flags())
+		}
+	}
 	return cmd
 }
 
@@ -125,16 +134,7 @@ func (m machine[S]) post(name, path, short string) *cobra.Command {
 
 // reasoned is the command of a verb that takes a reason.
 func (m machine[S]) reasoned(name, short string) *cobra.Command {
-	return m.worded(verb{use: name, short: short, path: name}, "reason", "`text` that says why")
-}
-
-// worded is the command of a verb whose body is one text, which a flag of its name gives.
-func (m machine[S]) worded(v verb, flag, usage string) *cobra.Command {
-	var word string
-	v.body = func([]string) (any, error) { return map[string]string{flag: word}, nil }
-	cmd := m.verb(v)
-	cmd.Flags().StringVar(&word, flag, "", usage)
-	return cmd
+	return m.verb(verb{use: name, short: short, path: name, fields: []field{reasonField()}})
 }
 
 // create sends the request that makes a machine, and prints the machine; with waits not

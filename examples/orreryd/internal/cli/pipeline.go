@@ -21,16 +21,12 @@ func (a *app) pipelineCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
-		a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
-		m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
-		m.post("begin", "start", "Start a pipeline that is held"),
-		m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
-		m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
-		m.reasoned("cancel", "End a pipeline, and all that it runs"),
-		a.pipelineSignal(m), pipelineCheckpoint(m),
-		pipelineAnswer(m, "approve", "Give an approval that a phase waits for", true),
-		pipelineAnswer(m, "reject", "Refuse an approval: the phase fails", false),
-		a.pipelineComplete(m), pipelineFail(m)))
+		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
+			m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
+			m.post("begin", "start", "Start a pipeline that is held"),
+			m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
+			m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
+			m.reasoned("cancel", "End a pipeline, and all that it runs"))...))
 }
 
 // pipelineRequest is the body of POST /v1/pipelines. The definition is what was read: the
@@ -156,59 +152,41 @@ func (a *app) pipelineList() *cobra.Command {
 	}.command(a)
 }
 
-func (a *app) pipelineSignal(m machine[core.Pipeline]) *cobra.Command {
-	var payload string
-	cmd := m.verb(verb{
-		use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
-		body: func(args []string) (any, error) {
-			return a.withJSON(map[string]any{"name": args[1]}, "payload", payload)
+// pipelineAnswers are the commands by which people and programs answer a phase that waits.
+func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
+	verdict := func(name, short string, approved bool) verb {
+		return verb{
+			use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
+			fields: []field{
+				argument("phase"), constant("approved", approved), textField("by", "`name` of who decided (default the token's)"),
+				textField("comment", "`text` that says why"),
+			},
+		}
+	}
+	var commands []*cobra.Command
+	for _, v := range []verb{
+		{
+			use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
+			fields: []field{argument("name"), jsonField("payload", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-	})
-	cmd.Flags().StringVar(&payload, "payload", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
-	return cmd
-}
-
-func pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
-	return m.verb(verb{
-		use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
-		body: func(args []string) (any, error) { return wire.CheckpointRequest{Message: args[1]}, nil },
-	})
-}
-
-// pipelineAnswer is approve or reject.
-func pipelineAnswer(m machine[core.Pipeline], name, short string, approved bool) *cobra.Command {
-	var by, comment string
-	cmd := m.verb(verb{
-		use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
-		body: func(args []string) (any, error) {
-			return wire.ApprovalRequest{Phase: args[1], Approved: &approved, By: given(by), Comment: comment}, nil
+		{
+			use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
+			fields: []field{argument("message")},
 		},
-	})
-	cmd.Flags().StringVar(&by, "by", "", "`name` of who decided (default the token's)")
-	cmd.Flags().StringVar(&comment, "comment", "", "`text` that says why")
-	return cmd
-}
-
-func (a *app) pipelineComplete(m machine[core.Pipeline]) *cobra.Command {
-	var result string
-	cmd := m.verb(verb{
-		use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
-		body: func([]string) (any, error) { return a.withJSON(map[string]any{}, "result", result) },
-	})
-	cmd.Flags().StringVar(&result, "result", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
-	return cmd
-}
-
-func pipelineFail(m machine[core.Pipeline]) *cobra.Command {
-	var reason string
-	var permanent bool
-	cmd := m.verb(verb{
-		use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
-		body: func([]string) (any, error) { return wire.PhaseFailRequest{Error: reason, Permanent: permanent}, nil },
-	})
-	cmd.Flags().StringVar(&reason, "error", "", "`text` that says why")
-	cmd.Flags().BoolVar(&permanent, "permanent", false, "no retry can help")
-	return cmd
+		verdict("approve", "Give an approval that a phase waits for", true),
+		verdict("reject", "Refuse an approval: the phase fails", false),
+		{
+			use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
+			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
+		},
+		{
+			use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
+			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
+		},
+	} {
+		commands = append(commands, m.verb(v))
+	}
+	return commands
 }
 
 // idAnd are the arguments of commands about a part of something.

@@ -20,19 +20,32 @@ func (a *app) taskCommand() *cobra.Command {
 		ended: func(t core.Task) bool { return t.State.Type == core.TaskDone }, fails: taskError,
 	}
 	step := func(name core.RecoveryAction, short string) *cobra.Command {
-		return m.verb(verb{use: string(name), short: short, path: "recover", body: func([]string) (any, error) {
-			return wire.RecoverRequest{Action: name}, nil
-		}})
+		return m.verb(verb{use: string(name), short: short, path: "recover", fields: []field{constant("action", name)}})
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
 		a.taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
-		taskScreen(m), taskInput(m), taskHeartbeat(m),
+		taskScreen(m), m.verb(verb{
+			use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")},
+		}),
+		m.verb(verb{
+			use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
+			example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
+			fields: []field{textField("progress",
+				"`text` that says how far it is, of which only a change counts: without one the task is idle in the end")},
+		}),
 		step("nudge", "Type something into a session that seems to sleep"),
 		step("restart", "Kill a task's session and begin it again"),
 		step("escalate", "Tell people that a task needs them"),
-		m.reasoned("cancel", "End a task, and kill its session"), a.taskComplete(m),
-		m.worded(verb{use: "fail", short: "Say that a task's work cannot be done", path: "fail"}, "error", "`text` that says why")))
+		m.reasoned("cancel", "End a task, and kill its session"),
+		m.verb(verb{
+			use: "complete", short: "Say that a task's work is done", path: "complete",
+			fields: []field{jsonField("output", "`JSON` that came of it; @FILE or - for stdin")},
+		}),
+		m.verb(verb{
+			use: "fail", short: "Say that a task's work cannot be done", path: "fail",
+			fields: []field{textField("error", "`text` that says why")},
+		})))
 }
 
 func (a *app) taskList() *cobra.Command {
@@ -112,29 +125,6 @@ func taskScreen(m machine[core.Task]) *cobra.Command {
 		}
 		return m.a.printLine(nil, text.CleanLines(cmp.Or(t.Screen, "(nothing was seen yet)")))
 	})
-}
-
-func taskInput(m machine[core.Task]) *cobra.Command {
-	return m.verb(verb{
-		use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input",
-		body: func(args []string) (any, error) { return wire.InputRequest{Text: args[1]}, nil },
-	})
-}
-
-func taskHeartbeat(m machine[core.Task]) *cobra.Command {
-	return m.worded(verb{
-		use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
-		example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
-	}, "progress", "`text` that says how far it is, of which only a change counts: without one the task is idle in the end")
-}
-
-func (a *app) taskComplete(m machine[core.Task]) *cobra.Command {
-	var output string
-	cmd := m.verb(verb{use: "complete", short: "Say that a task's work is done", path: "complete", body: func([]string) (any, error) {
-		return a.withJSON(map[string]any{}, "output", output)
-	}})
-	cmd.Flags().StringVar(&output, "output", "", "`JSON` that came of it; @FILE or - for stdin")
-	return cmd
 }
 
 // taskError is the failure of a task that has ended; nil if its work is done.
