@@ -78,6 +78,41 @@ func idField(flag, usage string) field {
 	})
 }
 
+// newID is the id of what is to be made.
+func newIDField(what string) field {
+	return idField("id", "`id` of the "+what+", a UUID (default a fresh one)")
+}
+
+func labelField() field { return textField("label", "`text` that says what it is") }
+
+// listField is what is read from the values of a flag that may be repeated; left out if there is none.
+func listField[T any](flag, usage string, read func(flag string, list []string) (T, error)) field {
+	return fieldOf((*pflag.FlagSet).StringArrayVar, flag, nil, usage, func(_ *app, list []string) (any, error) {
+		if len(list) == 0 {
+			return nil, nil
+		}
+		return read(flag, list)
+	})
+}
+
+// nested is an object of fields.
+func nested(name string, fields ...field) field {
+	return field{
+		name:  name,
+		add:   func(f *pflag.FlagSet) { addFlags(f, fields) },
+		value: func(a *app, args []string) (any, error) { return a.bodyOf(fields, args) },
+	}
+}
+
+// addFlags adds the flags of fields.
+func addFlags(f *pflag.FlagSet, fields []field) {
+	for _, one := range fields {
+		if one.add != nil {
+			one.add(f)
+		}
+	}
+}
+
 // jsonField is a value of JSON, which may be given as @FILE or as - for stdin.
 func jsonField(flag, usage string) field {
 	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(a *app, v string) (any, error) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -24,7 +26,7 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		a.taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
+		taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
 		taskScreen(m), m.verb(verb{
 			use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")},
 		}),
@@ -135,6 +137,69 @@ func taskError(t core.Task) error {
 	case core.TaskCancelled:
 		return fmt.Errorf("task %s was cancelled: %s", t.ID, t.State.Result.Reason)
 	case core.TaskSuccess:
+	}
+	return nil
+}
+
+func taskCreate(m machine[core.Task]) *cobra.Command {
+	return m.creating(verb{
+		use:   "create [-- PROGRAM ARG...]",
+		short: "Create a task, which starts at once",
+		long: `Create a task, which starts at once. What follows -- is a program with its arguments:
+it runs in a terminal session in the workspace, and is watched, nudged and restarted
+where it is stuck. With exit code 0 it has done its work. Without a program there is
+no session: whoever does the work says so with complete or fail.`,
+		example: `  orreryd task create --label review --workspace shop --prompt "Review the branch" --wait -- claude
+  orreryd task create --label "call the customer" --heartbeat-timeout 24h`,
+		args: programArgs,
+		fields: []field{
+			newIDField("task"), labelField(),
+			textField("workspace", "`directory` of the session, within the daemon's workspace (default the workspace itself)"),
+			nested("config",
+				taskTime("heartbeat-timeout", "stuck after that long without a sign of life (default 1m)").as("heartbeat_timeout_ms"),
+				taskTime("idle-timeout", "stuck after that long without progress (default 5m)").as("idle_timeout_ms"),
+				taskTime("recovery-interval", "time between two steps of the recovery (default 1m)").as("recovery_interval_ms"),
+				taskTime("timeout", "time limit of the whole task, restarts included (default none)"),
+				fieldOf((*pflag.FlagSet).Uint32Var, "max-recoveries", core.DefaultMaxRecoveryAttempts,
+					"`number` of nudges and restarts together; 0: none", maxRecoveries).as("max_recovery_attempts"),
+				textField("nudge", "`text` that is typed to nudge (default return alone)")),
+			listField("env", "variable `NAME=VALUE` of the session; may be repeated", parsePairs),
+			fieldOf((*pflag.FlagSet).StringVar, "prompt", "", "`text` that is typed into the session, and again after a restart; @FILE or - for stdin",
+				func(a *app, v string) (any, error) {
+					prompt, err := a.readArgument("prompt", v)
+					return string(prompt), err
+				}),
+		},
+	}, &scoped{}, "task %s is created\n", func(_ context.Context, _ *client, body map[string]any, args []string) error {
+		if len(args) > 0 {
+			body["command"] = args
+		}
+		return nil
+	})
+}
+
+// taskTime is a length of time; 0 has the default.
+func taskTime(flag, usage string) field {
+	return millisField(flag, usage, func(d time.Duration) error {
+		if d < 0 || d > 0 && d < time.Millisecond {
+			return usagef("--%s: %s is too short: want 1ms or more", flag, d)
+		}
+		return nil
+	})
+}
+
+func maxRecoveries(_ *app, n uint32) (any, error) {
+	if n == 0 {
+		return core.NoRecovery, nil
+	}
+	return n, nil
+}
+
+// programArgs takes a program with its arguments, after -- alone: so that its
+// flags are never taken for ours.
+func programArgs(cmd *cobra.Command, args []string) error {
+	if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
+		return usagef("%q: a program stands after --, as in: %s -- %s", text.Clip(args[0], 60), cmd.CommandPath(), text.Clip(args[0], 60))
 	}
 	return nil
 }
