@@ -96,9 +96,9 @@ func takeEffectAnswer(h effectHandler, pending *PendingEffects, e Event) bool {
 	return false
 }
 
-// takeAnswer is [takeEffectAnswer], and refuses the answer to an effect that is not
-// pending; machine says whose answer it is.
-func (t *transition) takeAnswer(h effectHandler, pending *PendingEffects, e Event, machine string) {
+// takePending has h handle the answer to an effect that is pending, and refuses the answer
+// to any other; machine says which one does not wait for that.
+func (t *transition) takePending(h effectHandler, pending *PendingEffects, e Event, machine string) {
 	if !takeEffectAnswer(h, pending, e) {
 		t.conflict("%s does not wait for effect %d, which %q answers", machine, answeredEffect(e), e.EventType())
 	}

@@ -128,7 +128,7 @@ func (t *strategyTransition) applyRunning(e StrategyEvent) {
 	case ChildEnded:
 		t.applyChildEnd(e)
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.takeAnswer(t, &t.Pending, e, "strategy "+t.ID.String())
+		t.takePending(t, &t.Pending, e, "strategy "+t.ID.String())
 	case StrategyExpire:
 		t.noChange()
 	case StrategyCreate: // see Apply

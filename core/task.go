@@ -207,7 +207,7 @@ func (t *taskTransition) apply(e TaskEvent) {
 			t.Task = Task{}
 		}
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.takeAnswer(t, &t.Pending, e, fmt.Sprintf("task %s is %s and", t.ID, t.State.Type))
+		t.takePending(t, &t.Pending, e, fmt.Sprintf("task %s is %s and", t.ID, t.State.Type))
 	case TaskCreate: // see Apply
 	}
 }
