@@ -45,7 +45,7 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 		if o.Wait > 0 {
 			woken = q.e.takes.add(queue.ID)
 		}
-		res, s, err := q.ask(ctx, queue, ev, takeLinger)
+		res, s, err := q.e.ask(ctx, queue, ev, takeLinger)
 		if gone := ctx.Err(); gone != nil {
 			q.e.takes.remove(queue.ID, woken)
 			q.e.giveBack(ctx, res)

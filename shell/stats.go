@@ -44,12 +44,11 @@ type RunbookStats struct {
 // Stats reads the counters. It costs a short read transaction.
 func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 	out.ActionCounts = e.counts.ofActions()
-	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) (err error) {
-		if out.RecurringActive, err = tx.Count(core.KindRecurring, core.EnabledTerm(true)); err != nil {
-			return err
-		}
-		out.ActionsByStatus, err = counted(tx, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
-		return err
+	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
+		out.ActionsByStatus = totalsBy(&t, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
+		return t.err
 	})
 	return out, err
 }
@@ -57,18 +56,13 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 // JobStats reads the counters. It costs a short read transaction.
 func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 	out := JobStats{RunCounts: e.counts.ofRuns()}
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		if out.Jobs, err = tx.Count(core.KindJob, core.EnabledTerm(true)); err != nil {
-			return err
-		}
-		if out.JobsPaused, err = tx.Count(core.KindJob, core.EnabledTerm(false)); err != nil {
-			return err
-		}
-		if out.InCluster, err = tx.Count(core.KindOrchestrator, core.TermInCluster); err != nil {
-			return err
-		}
-		out.Runs, err = counted(tx, core.KindOrchestrator, core.OrchestratorStatuses()...)
-		return err
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.Jobs = t.of(core.KindJob, core.EnabledTerm(true))
+		out.JobsPaused = t.of(core.KindJob, core.EnabledTerm(false))
+		out.InCluster = t.of(core.KindOrchestrator, core.TermInCluster)
+		out.Runs = totalsBy(&t, core.KindOrchestrator, core.OrchestratorStatuses()...)
+		return t.err
 	})
 	return out, err
 }
@@ -76,30 +70,37 @@ func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 // RunbookStats reads the counters. It costs a short read transaction.
 func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
 	out := RunbookStats{RunbookCounts: e.counts.ofRunbooks()}
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		if out.Pipelines, err = counted(tx, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled); err != nil {
-			return err
-		}
-		if out.Tasks, err = counted(tx, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone); err != nil {
-			return err
-		}
-		out.Strategies, err = counted(tx, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
-		return err
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.Pipelines = totalsBy(&t, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled)
+		out.Tasks = totalsBy(&t, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone)
+		out.Strategies = totalsBy(&t, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
+		return t.err
 	})
 	return out, err
 }
 
-// counted reads how many machines of a kind have each status.
-func counted[T ~string](tx store.ReadTx, kind effects.Kind, statuses ...T) (map[T]uint64, error) {
+// totals reads the present totals of the store, up to the first error.
+type totals struct {
+	tx  store.ReadTx
+	err error
+}
+
+// of reads how many machines of a kind stand under an index term.
+func (t *totals) of(kind effects.Kind, term string) (n uint64) {
+	if t.err == nil {
+		n, t.err = t.tx.Count(kind, term)
+	}
+	return n
+}
+
+// totalsBy reads how many machines of a kind have each status.
+func totalsBy[T ~string](t *totals, kind effects.Kind, statuses ...T) map[T]uint64 {
 	out := make(map[T]uint64, len(statuses))
 	for _, st := range statuses {
-		n, err := tx.Count(kind, core.StatusTerm(core.StatusType(st)))
-		if err != nil {
-			return nil, err
-		}
-		out[st] = n
+		out[st] = t.of(kind, core.StatusTerm(core.StatusType(st)))
 	}
-	return out, nil
+	return out
 }
 
 // Histogram is a snapshot of a distribution of seconds.
