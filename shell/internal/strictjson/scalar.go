@@ -152,9 +152,11 @@ func (s *scanner) inRange(t target, lit string) error {
 		_, err = strconv.ParseFloat(lit, t.typ.Bits())
 	case t.class == anything:
 		_, err = strconv.ParseFloat(lit, 64)
+	case !t.takes(number):
+		err = strconv.ErrSyntax
 	}
-	if err == nil && t.takes(number) {
-		return nil
+	if err != nil {
+		return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))
 	}
-	return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))
+	return nil
 }

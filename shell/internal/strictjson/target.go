@@ -29,7 +29,7 @@ const (
 	signed
 	unsigned
 	float
-	number // json.Number, and to ask takes
+	number // json.Number
 	object // only to ask takes
 	array  // only to ask takes
 )
@@ -100,8 +100,6 @@ func (t target) takes(c class) bool {
 		return c == object
 	case list, fixed:
 		return c == array
-	case signed, unsigned, float:
-		return c == number
 	default:
 		return c == t.class
 	}
