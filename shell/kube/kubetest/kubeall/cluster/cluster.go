@@ -129,21 +129,15 @@ func (c *cluster) prepare() error {
 	return nil
 }
 
-// writeKubeconfigs writes NAME.kubeconfig for each client of the server.
-func (c *cluster) writeKubeconfigs() error {
-	for _, name := range []string{"admin", "controllers", "scheduler", "kwok", "node"} {
-		_, err := c.write(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+// kubeconfig writes a kubeconfig for the certificate of that name.
+func (c *cluster) kubeconfig(name string) (string, error) {
+	return c.write(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: test, cluster: {server: %q, certificate-authority: %q}}]
 users: [{name: test, user: {client-certificate: %q, client-key: %q}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
 `, c.server, c.file("ca.crt"), c.file(name+".crt"), c.file(name+".key")))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c *cluster) startEtcd() error {
@@ -169,7 +163,7 @@ func (c *cluster) startServer() error {
 		return err
 	}
 	c.server = fmt.Sprintf("https://127.0.0.1:%d", port)
-	if err := c.writeKubeconfigs(); err != nil {
+	if _, err := c.kubeconfig("admin"); err != nil {
 		return err
 	}
 	return c.start(&program{
@@ -194,11 +188,19 @@ func (c *cluster) startServer() error {
 // startControllers starts the controllers and the scheduler. Their default of 20
 // calls a second would make the first start 4.5 s later.
 func (c *cluster) startControllers() error {
+	controllers, err := c.kubeconfig("controllers")
+	if err != nil {
+		return err
+	}
+	scheduler, err := c.kubeconfig("scheduler")
+	if err != nil {
+		return err
+	}
 	common := []string{"--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=1000"}
-	err := c.start(&program{
+	err = c.start(&program{
 		name: "kube-controller-manager", path: c.kubeall,
 		args: append([]string{
-			"kube-controller-manager", "--kubeconfig=" + c.file("controllers.kubeconfig"),
+			"kube-controller-manager", "--kubeconfig=" + controllers,
 			"--use-service-account-credentials=true", "--service-account-private-key-file=" + c.file("accounts.key"), "--root-ca-file=" + c.file("ca.crt"),
 			"--node-monitor-period=500ms", fmt.Sprintf("--node-monitor-grace-period=%ds", c.nodeGrace), "--node-eviction-rate=10",
 		}, common...),
@@ -209,12 +211,16 @@ func (c *cluster) startControllers() error {
 	}
 	return c.start(&program{
 		name: "kube-scheduler", path: c.kubeall,
-		args: append([]string{"kube-scheduler", "--kubeconfig=" + c.file("scheduler.kubeconfig")}, common...),
+		args: append([]string{"kube-scheduler", "--kubeconfig=" + scheduler}, common...),
 	})
 }
 
 func (c *cluster) startFakeNodes() error {
 	port, err := freePort(fakeNode)
+	if err != nil {
+		return err
+	}
+	config, err := c.kubeconfig("kwok")
 	if err != nil {
 		return err
 	}
@@ -230,7 +236,7 @@ func (c *cluster) startFakeNodes() error {
 	err = c.start(&program{
 		name: "kwok", path: c.kubeall,
 		args: []string{
-			"kwok", "--kubeconfig=" + c.file("kwok.kubeconfig"), "--config=" + stages,
+			"kwok", "--kubeconfig=" + config, "--config=" + stages,
 			"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 			"--node-ip=" + fakeNode, fmt.Sprintf("--node-port=%d", port), fmt.Sprintf("--server-address=%s:%d", fakeNode, port),
 			"--tls-cert-file=" + c.file("kwok.crt"), "--tls-private-key-file=" + c.file("kwok.key"),

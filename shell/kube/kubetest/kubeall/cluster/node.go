@@ -32,12 +32,16 @@ func (c *cluster) startRealNode() error {
 	if err != nil {
 		return err
 	}
+	kubeconfig, err := c.kubeconfig("node")
+	if err != nil {
+		return err
+	}
 	// The name is an IP address: kubelet takes it as that of the node and, other
 	// than --node-ip, does not refuse one of loopback.
 	return c.start(&program{
 		name: "kubelet", path: c.kubeall, env: c.runtimePath(),
 		args: []string{
-			"kubelet", "--config=" + config, "--kubeconfig=" + c.file("node.kubeconfig"), "--hostname-override=" + realNode,
+			"kubelet", "--config=" + config, "--kubeconfig=" + kubeconfig, "--hostname-override=" + realNode,
 			"--node-labels=orrery.test/node=real", "--root-dir=" + c.file("kubelet"), "--cert-dir=" + c.file("kubelet-pki"),
 		},
 		ready: c.get(c.server+"/api/v1/nodes/"+realNode, `"reason":"KubeletReady"`),
