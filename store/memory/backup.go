@@ -48,12 +48,9 @@ const dumpFormat = 1
 
 // Backup implements [store.Store]. [Restore] reads what it writes.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	if ctx.Err() != nil {
-		return 0, fmt.Errorf("backup: %w", context.Cause(ctx))
-	}
-	d, err := s.begin()
+	d, err := s.begin(ctx, "backup")
 	if err != nil {
-		return 0, fmt.Errorf("backup: %w", err)
+		return 0, err
 	}
 	defer s.open.Done()
 	var b bytes.Buffer

@@ -321,7 +321,6 @@ func (t *tx) Fence(name string) error {
 	return nil
 }
 
-// RemoveDue implements [store.Tx].
 func (t *tx) RemoveDue(d store.DueEntry) error {
 	if err := t.check("remove due"); err != nil {
 		return err
