@@ -206,10 +206,7 @@ func (t *pipelineTransition) in(states ...PhaseType) bool {
 // create: (absent) → init. The pipeline starts by its deadline at once, unless it is
 // to be held.
 func (t *pipelineTransition) create(e PipelineCreate) {
-	spec, err := e.Spec.normal()
-	if err == nil {
-		err = spec.validate()
-	}
+	spec, err := e.Spec.checked()
 	if err != nil {
 		t.transition.refuse(effects.CodeInvalid, "%s", err)
 		return

@@ -70,7 +70,7 @@ func (t *pipelineTransition) abandonChildren() {
 		if child.Ended {
 			continue
 		}
-		if cancel := cancelEvent(child.Ref.Kind); child.Own && cancel != nil {
+		if cancel := cancelEvent(child.Ref.Kind, abandonReason); child.Own && cancel != nil {
 			t.send(child.Ref, cancel)
 		}
 		if child.Item != uuid.Nil {
@@ -106,18 +106,3 @@ func (t *pipelineTransition) abandon(n uint32) {
 
 // abandonReason is why a child ends early.
 const abandonReason = "its pipeline no longer waits for it"
-
-// cancelEvent is what ends a child of that kind early; nil where nothing does.
-func cancelEvent(kind effects.Kind) Event {
-	switch kind {
-	case KindAction:
-		return ActionCancel{Reason: abandonReason}
-	case KindTask:
-		return TaskCancel{Reason: abandonReason}
-	case KindStrategy:
-		return StrategyCancel{Reason: abandonReason}
-	case KindPipeline:
-		return PipelineCancel{Reason: abandonReason}
-	}
-	return nil
-}

@@ -128,9 +128,7 @@ var busyStates = []core.OrchestratorStatus{
 func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 	seen := map[[16]byte]bool{}
 	for _, state := range busyStates {
-		for runs, err := range pages.Each(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
-			return in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, p)
-		}) {
+		for runs, err := range pages.Each(ctx, 100, in.Source.JobRuns, shell.JobRunFilter{Status: state}) {
 			if err != nil {
 				return 0, fmt.Errorf("list the runs that are %s: %w", state, err)
 			}
