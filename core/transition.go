@@ -13,15 +13,15 @@ import (
 // happens, and the effects that have arisen so far. A machine embeds it beside a
 // copy of its state; its methods change the copy and add effects:
 //
-//	type lockTransition struct {
+//	type workerTransition struct {
 //		transition
-//		Lock
+//		Worker
 //	}
 //
-//	func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
-//		t := &lockTransition{transition{clock: c, event: e}, l}
+//	func (w Worker) Apply(e WorkerEvent, c Clock) (Worker, []effects.Effect) {
+//		t := &workerTransition{transition{clock: c, event: e}, w}
 //		t.apply(e)
-//		return concluded(l, t.Lock, t.transition)
+//		return concluded(w, t.Worker, t.transition)
 //	}
 //
 // The copy shares slices and maps with the state from before: a list is replaced,
