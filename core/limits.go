@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -115,6 +117,22 @@ func checkObject(field string, v json.RawMessage) error {
 		return fmt.Errorf("%s: %s is not a JSON object", field, clip(string(v)))
 	}
 	return nil
+}
+
+// checkOneOf checks that a value is one of those that are known.
+func checkOneOf[S ~string](field string, v S, known ...S) error {
+	if slices.Contains(known, v) {
+		return nil
+	}
+	use := strconv.Quote(string(known[0]))
+	for i, k := range known[1:] {
+		separator := ", "
+		if i+2 == len(known) {
+			separator = " or "
+		}
+		use += separator + strconv.Quote(string(k))
+	}
+	return fmt.Errorf("%s: %q is unknown: use %s", field, clip(string(v)), use)
 }
 
 // checkLengthMS checks a length of time in milliseconds.

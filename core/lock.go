@@ -1,8 +1,6 @@
 package core
 
 import (
-	"slices"
-
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
@@ -62,208 +60,52 @@ func LockRef(namespace, tenant, name string) effects.Ref {
 	return effects.Ref{Kind: KindLock, ID: namedID("lock", namespace, tenant, name)}
 }
 
-// lockTransition is the application of one event to a lock under way.
-type lockTransition struct {
-	transition
-	Lock
-}
-
-// Apply carries out one transition.
+// Apply carries out one transition: that of a semaphore of one slot.
 func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
-	t := &lockTransition{transition{clock: c, event: e}, l}
+	t := &leaseTransition{transition: transition{clock: c, event: e}, Semaphore: l.semaphore(), leaseWords: lockWords}
 	switch e := e.(type) {
 	case LockAcquire:
-		t.acquire(e)
+		t.acquire(LockRef(e.Namespace, e.Tenant, e.Name), e.ofSemaphore())
 	case LockRelease:
-		t.release(e)
+		t.release(claimant{e.Holder, e.Owner}, e.Token)
 	case LockRenew:
-		t.renew(e)
+		t.renew(claimant{e.Holder, e.Owner}, e.Token, e.TTLMS)
 	case LockDue:
 		t.due()
 	case LockBreak:
-		t.takeAway(e)
+		t.takeAway(SemaphoreBreak{Reason: e.Reason, By: e.By})
 	}
-	return concluded(l, t.Lock, t.transition)
+	return concluded(l, lockOf(t.Semaphore), t.transition)
 }
 
-// refuseAbsent refuses the event if nobody holds the lock or waits for it.
-func (t *lockTransition) refuseAbsent() bool {
-	if t.ID == uuid.Nil {
-		t.refuse(effects.CodeNotFound, "lock not found: nobody holds it")
+// semaphore gives the lock as a semaphore of one slot.
+func (l Lock) semaphore() Semaphore {
+	s := Semaphore{
+		ID: l.ID, Namespace: l.Namespace, Tenant: l.Tenant, Name: l.Name, Total: 1,
+		Token: l.Token, CreatedAt: l.CreatedAt, ForgetAt: l.ForgetAt,
 	}
-	return t.ID == uuid.Nil
+	if l.held() {
+		s.Holders = []SemaphoreHolder{{Holder: l.Holder, Owner: l.Owner, Slots: 1, Token: l.Token, TTLMS: l.TTLMS, Since: l.Since, Until: l.Until}}
+	}
+	for _, w := range l.Waiters {
+		s.Waiters = append(s.Waiters, SemaphoreWaiter{Holder: w.Holder, Owner: w.Owner, Slots: 1, TTLMS: w.TTLMS, Since: w.Since})
+	}
+	return s
+}
+
+// lockOf gives the lock that a semaphore of one slot stands for.
+func lockOf(s Semaphore) Lock {
+	l := Lock{ID: s.ID, Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name, Token: s.Token, CreatedAt: s.CreatedAt, ForgetAt: s.ForgetAt}
+	for _, h := range s.Holders {
+		l.Holder, l.Owner, l.TTLMS, l.Since, l.Until = h.Holder, h.Owner, h.TTLMS, h.Since, h.Until
+	}
+	for _, w := range s.Waiters {
+		l.Waiters = append(l.Waiters, LockWaiter{Holder: w.Holder, Owner: w.Owner, TTLMS: w.TTLMS, Since: w.Since})
+	}
+	return l
 }
 
 func (l Lock) held() bool { return l.Holder != "" }
-
-func (l Lock) heldBy(c claimant) bool { return l.held() && c.is(claimant{l.Holder, l.Owner}) }
-
-// waiter gives the index of the claimant among the waiters; -1: it does not wait.
-func (l Lock) waiter(c claimant) int {
-	return slices.IndexFunc(l.Waiters, func(w LockWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
-}
-
-// acquire: free → held; held → held, and an owner waits, or the holder's lease is
-// renewed.
-func (t *lockTransition) acquire(e LockAcquire) {
-	ref := LockRef(e.Namespace, e.Tenant, e.Name)
-	who := e.claimant()
-	next := LockWaiter{Holder: who.named(), Owner: e.Owner, TTLMS: e.TTLMS, Since: t.clock.Now}
-	switch err := e.validate(); {
-	case err != nil:
-		t.refuse(effects.CodeInvalid, "%v", err)
-	case t.ID != uuid.Nil && t.ID != ref.ID:
-		t.refuse(effects.CodeInvalid, "name: %q is not the name of this lock, which is %q", clip(e.Name), clip(t.Name))
-	case !t.held():
-		if t.ID == uuid.Nil {
-			t.Lock = Lock{ID: ref.ID, Namespace: e.Namespace, Tenant: e.Tenant, Name: e.Name, CreatedAt: t.clock.Now}
-		}
-		t.grant(next)
-		t.answer(e.Owner)
-	case e.Owner.IsZero() && t.heldBy(who):
-		t.TTLMS, t.Until = e.TTLMS, leaseEnd(t.clock.Now, e.TTLMS)
-		t.answer(e.Owner)
-	case e.Owner.IsZero():
-		t.refuse(effects.CodeConflict, "lock %q is held by %q%s", clip(t.Name), clip(t.Holder), untilText(t.Until))
-	case t.heldBy(who):
-		t.refuse(effects.CodeConflict, "owner: %s holds lock %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
-	case t.waiter(who) >= 0:
-		t.refuse(effects.CodeConflict, "owner: %s waits for lock %q already under number %d", e.Owner.Ref, clip(t.Name), e.Owner.N)
-	case len(t.Waiters) >= MaxWaiters:
-		t.refuse(effects.CodeConflict, "lock %q: %d wait for it already, which is the limit", clip(t.Name), len(t.Waiters))
-	default:
-		t.Waiters = append(slices.Clip(t.Waiters), next)
-	}
-}
-
-// answer gives the lock to a holder from outside, whom no event can reach.
-func (t *lockTransition) answer(o Owner) {
-	if o.IsZero() {
-		t.add(effects.Answer{Value: t.Lock})
-	}
-}
-
-// grant: free → held by the first waiter.
-func (t *lockTransition) grant(w LockWaiter) {
-	t.Holder, t.Owner, t.TTLMS = w.Holder, w.Owner, w.TTLMS
-	t.Token, t.Since, t.Until, t.ForgetAt = nextToken(t.Token, t.clock), t.clock.Now, leaseEnd(t.clock.Now, w.TTLMS), 0
-	t.emit("acquired", "")
-	t.add(w.Owner.granted(t.Name, t.Token, t.Until)...)
-}
-
-// passOn: held → held by the first waiter, or free.
-func (t *lockTransition) passOn() {
-	t.Holder, t.Owner, t.TTLMS, t.Since, t.Until = "", Owner{}, 0, 0, 0
-	switch {
-	case len(t.Waiters) > 0:
-		first := t.Waiters[0]
-		t.Waiters = without(t.Waiters, 0)
-		t.grant(first)
-	case forgettable(t.Token, t.clock):
-		t.Lock = Lock{}
-	default:
-		t.ForgetAt = leaseEnd(t.clock.Now, forgetAfterMS)
-	}
-}
-
-// release: held → passed on; a waiter stops waiting.
-func (t *lockTransition) release(e LockRelease) {
-	who := e.claimant()
-	if t.refuseAbsent() {
-		return
-	}
-	if i := t.waiter(who); i >= 0 {
-		t.Waiters = without(t.Waiters, i)
-		return
-	}
-	if t.refuseStranger(who, e.Token) {
-		return
-	}
-	t.emit("released", "")
-	t.passOn()
-}
-
-// renew: held → held, for a whole lease from now on.
-func (t *lockTransition) renew(e LockRenew) {
-	if t.refuseAbsent() {
-		return
-	}
-	if err := checkTTL(e.TTLMS); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
-		return
-	}
-	if t.refuseStranger(e.claimant(), e.Token) {
-		return
-	}
-	if e.TTLMS != 0 {
-		t.TTLMS = e.TTLMS
-	}
-	t.Until = leaseEnd(t.clock.Now, t.TTLMS)
-	t.answer(e.Owner)
-}
-
-// refuseStranger refuses who does not hold the lock, or no longer under that token.
-func (t *lockTransition) refuseStranger(who claimant, token uint64) bool {
-	switch {
-	case !t.held():
-		t.refuse(effects.CodeConflict, "lock %q is free: %s does not hold it", clip(t.Name), who)
-	case !t.heldBy(who):
-		t.refuse(effects.CodeConflict, "lock %q is held by %q%s: %s does not hold it", clip(t.Name), clip(t.Holder), untilText(t.Until), who)
-	case token != 0 && token != t.Token:
-		t.refuse(effects.CodeConflict, "token: %d is not that of %s, who holds lock %q by %d", token, who, clip(t.Name), t.Token)
-	default:
-		return false
-	}
-	return true
-}
-
-// due: a lease that has lapsed → passed on; a free lock → gone.
-func (t *lockTransition) due() {
-	switch {
-	case t.refuseAbsent():
-	case !lapsed(t.Deadline(), t.clock.Now):
-		t.refuse(effects.CodeConflict, "lock %q is not due at %s", clip(t.Name), t.clock.Now)
-	case !t.held():
-		t.passOn()
-	default:
-		t.emit("expired", "")
-		t.add(t.Owner.lost(t.Name, "the lease lapsed at "+t.Until.String())...)
-		t.passOn()
-	}
-}
-
-// takeAway: held → passed on, whatever the holder says.
-func (t *lockTransition) takeAway(e LockBreak) {
-	if t.refuseAbsent() {
-		return
-	}
-	if err := e.validate(); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
-		return
-	}
-	if !t.held() {
-		t.refuse(effects.CodeConflict, "lock %q is free: there is nothing to break", clip(t.Name))
-		return
-	}
-	reason := brokenReason(e.By, e.Reason)
-	t.emit("broken", reason)
-	t.add(t.Owner.lost(t.Name, reason)...)
-	t.passOn()
-}
-
-// emit announces what became of the holder.
-func (t *lockTransition) emit(action, reason string) {
-	data := begin(nil)
-	data.str("namespace", t.Namespace)
-	data.str("tenant", t.Tenant)
-	data.str("name", t.Name)
-	data.str("holder", t.Holder)
-	data.num("token", t.Token)
-	if reason != "" {
-		data.str("reason", reason)
-	}
-	t.announce("lock", "lock", action, t.ID, data.end())
-}
 
 // Ref names the lock.
 func (l Lock) Ref() effects.Ref { return refOf(KindLock, l.ID) }

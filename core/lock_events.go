@@ -1,7 +1,5 @@
 package core
 
-import "errors"
-
 // LockEvent is an event of [Lock]. The set is closed.
 //
 //sumtype:decl
@@ -69,16 +67,9 @@ const (
 // owner is who is told where the lock is refused.
 func (e LockAcquire) owner() Owner { return e.Owner }
 
-func (e LockAcquire) claimant() claimant { return claimant{e.Holder, e.Owner} }
-func (e LockRelease) claimant() claimant { return claimant{e.Holder, e.Owner} }
-func (e LockRenew) claimant() claimant   { return claimant{e.Holder, e.Owner} }
-
-func (e LockAcquire) validate() error {
-	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), e.claimant().validate(), checkTTL(e.TTLMS))
-}
-
-func (e LockBreak) validate() error {
-	return errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))
+// ofSemaphore is the request for the one slot of a semaphore that the lock is.
+func (e LockAcquire) ofSemaphore() SemaphoreAcquire {
+	return SemaphoreAcquire{Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: e.Owner, Total: 1, TTLMS: e.TTLMS}
 }
 
 // lockEvents are the events of Lock, as the journal has them.

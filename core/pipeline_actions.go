@@ -74,43 +74,22 @@ func (t *pipelineTransition) beginAction() outcome {
 func fatalOutcome(err error) outcome { return outcome{err: err.Error(), final: true, fatal: true} }
 
 // attemptLimit is when an attempt that begins now has taken too long; 0: never.
-func (t *pipelineTransition) attemptLimit(d PhaseDef) Time {
-	if d.TimeoutMS <= 0 {
-		return 0
-	}
-	return laterMS(t.clock.Now, d.TimeoutMS)
-}
+func (t *pipelineTransition) attemptLimit(d PhaseDef) Time { return limitAt(t.clock.Now, d.TimeoutMS) }
 
 // beginChild makes an action, a task or a strategy do the work.
 func (t *pipelineTransition) beginChild(d PhaseDef) outcome {
-	n := t.number()
-	owner := Owner{Ref: t.Ref(), N: n}
-	var to effects.Ref
-	var create Event
-	switch {
-	case d.Run != nil:
-		to = t.childRef(KindAction, n)
-		spec := d.Run.actionSpec(to.ID, t.Namespace, t.Tenant, t.childLabel(), t.clock.Now, owner)
-		if err := spec.Validate(); err != nil {
-			return fatalOutcome(fmt.Errorf("run: %w", err))
-		}
-		create = ActionCreate{Spec: spec}
-	case d.Task != nil:
-		to = t.childRef(KindTask, n)
-		create = TaskCreate{Spec: d.Task.taskSpec(to.ID, t.Namespace, t.Tenant, t.childLabel(), t.ID, owner)}
-	default:
-		to = t.childRef(KindStrategy, n)
-		create = StrategyCreate{Spec: StrategySpec{
-			ID: to.ID, Namespace: t.Namespace, Tenant: t.Tenant, Label: t.childLabel(), PipelineID: t.ID, Owner: owner, Approaches: d.Strategy.Approaches,
-		}}
+	c := t.newChild()
+	to, create, err := c.create(WorkerDo{Run: d.Run, Task: d.Task, Strategy: d.Strategy}, nil)
+	if err != nil {
+		return fatalOutcome(fmt.Errorf("run: %w", err))
 	}
 	t.send(to, create)
-	return t.waitForChildren(Awaited{Ref: to, N: n, Own: true})
+	return t.waitForChildren(Awaited{Ref: to, N: c.owner.N, Own: true})
 }
 
-// childRef names the child that is made under that number.
-func (t *pipelineTransition) childRef(kind effects.Kind, n uint32) effects.Ref {
-	return effects.Ref{Kind: kind, ID: ChildID(t.ID, string(kind), t.clock.Step, uint64(n))}
+// newChild is what the pipeline says of its next child.
+func (t *pipelineTransition) newChild() child {
+	return child{t.Namespace, t.Tenant, t.childLabel(), t.ID, Owner{Ref: t.Ref(), N: t.number()}, t.clock}
 }
 
 // childLabel names a child for the reader.
@@ -177,23 +156,19 @@ func (t *pipelineTransition) startPipelines(d PipelinesPhase) outcome {
 	var ids []string
 	var creates []effects.Effect
 	for _, start := range d.Start {
-		n := t.number()
-		to := t.childRef(KindPipeline, n)
+		c := t.newChild()
+		to := c.ref(KindPipeline)
 		spec := PipelineSpec{
 			ID: to.ID, Namespace: t.Namespace, Tenant: t.Tenant,
 			Label: start.Label, Runbook: t.Runbook, Definition: start.Definition, Context: start.Context,
 		}
 		if d.Wait {
-			spec.Owner = Owner{Ref: t.Ref(), N: n}
+			spec.Owner = c.owner
 		}
-		normal, err := spec.normal()
-		if err == nil {
-			err = normal.validate()
-		}
-		if err != nil {
+		if _, err := spec.checked(); err != nil {
 			return fatalOutcome(fmt.Errorf("pipelines.start: %w", err))
 		}
-		children, ids = append(children, Awaited{Ref: to, N: n, Own: true}), append(ids, to.ID.String())
+		children, ids = append(children, Awaited{Ref: to, N: c.owner.N, Own: true}), append(ids, to.ID.String())
 		creates = append(creates, effects.Send{To: to, Event: PipelineCreate{Spec: spec}})
 	}
 	t.add(creates...)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/orrery-go/orrery/effects/texts"
 )
@@ -51,7 +50,7 @@ func (t *pipelineTransition) putFailure(d PhaseDef, o outcome) {
 // set puts the values of a phase into the context: all of them or none.
 func (t *pipelineTransition) set(d SetPhase) outcome {
 	before := t.Context
-	for _, name := range contextNames(d.Values) {
+	for _, name := range sortedKeys(d.Values) {
 		if v := d.Values[name]; !storable(v) || !t.put(name, canonical(v)) {
 			t.Context = before
 			return outcome{err: fmt.Sprintf("set.values.%s: the context would be longer than %d bytes, or nested too deeply", clip(name), t.Definition.contextLimit()), final: true}
@@ -87,15 +86,4 @@ func contextSize(context map[string]json.RawMessage) int {
 		n += len(name) + len(v)
 	}
 	return n
-}
-
-// contextNames gives the names of a context in order.
-func contextNames(m map[string]json.RawMessage) []string {
-	names := make([]string, 0, len(m))
-	// order-free: sorted below
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

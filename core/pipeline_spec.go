@@ -49,6 +49,15 @@ func (s PipelineSpec) normal() (PipelineSpec, error) {
 	return out, nil
 }
 
+// checked gives the spec in its normal form, and tells what is wrong with it.
+func (s PipelineSpec) checked() (PipelineSpec, error) {
+	spec, err := s.normal()
+	if err == nil {
+		err = spec.validate()
+	}
+	return spec, err
+}
+
 // throughJSON gives a value as it reads after one way through JSON, and an error
 // where it is not the same after another.
 func throughJSON[T any](v T) (T, error) {
@@ -71,23 +80,18 @@ func (s PipelineSpec) validate() error {
 	if s.ID == uuid.Nil {
 		return errors.New("id: must be a UUID that is not all zeros")
 	}
-	b, err := json.Marshal(s.Definition)
-	switch {
-	case err != nil:
-		return fmt.Errorf("definition: %w", err)
-	case len(b) > MaxDefinitionBytes:
-		return fmt.Errorf("definition: %d bytes of JSON are more than %d", len(b), MaxDefinitionBytes)
-	case tooDeep(b):
-		return fmt.Errorf("definition: nested deeper than %d levels", MaxJSONDepth)
-	case len(s.DependsOn) > MaxDependencies:
-		return fmt.Errorf("depends_on: %d pipelines are more than %d", len(s.DependsOn), MaxDependencies)
+	if err := checkDefinition("definition", s.Definition); err != nil {
+		return err
+	}
+	if n := len(s.DependsOn); n > MaxDependencies {
+		return fmt.Errorf("depends_on: %d pipelines are more than %d", n, MaxDependencies)
 	}
 	for i, id := range s.DependsOn {
 		if id == uuid.Nil || id == s.ID || slices.Contains(s.DependsOn[:i], id) {
 			return fmt.Errorf("depends_on[%d]: %s is no id, this pipeline's own, or there twice", i, id)
 		}
 	}
-	for _, name := range contextNames(s.Context) {
+	for _, name := range sortedKeys(s.Context) {
 		if err := checkJSON("context."+name, s.Context[name], MaxContextLimit); err != nil {
 			return err
 		}
@@ -101,5 +105,19 @@ func (s PipelineSpec) validate() error {
 		return fmt.Errorf("context: %d bytes are more than %d", n, most)
 	}
 	return errors.Join(checkScope(s.Namespace, s.Tenant), checkContextNames("context", s.Context),
-		s.Definition.ValidateWith(contextNames(s.Context)...))
+		s.Definition.ValidateWith(sortedKeys(s.Context)...))
+}
+
+// checkDefinition bounds the size and the depth of a definition's JSON.
+func checkDefinition(field string, definition any) error {
+	b, err := json.Marshal(definition)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", field, err)
+	case len(b) > MaxDefinitionBytes:
+		return fmt.Errorf("%s: %d bytes of JSON are more than %d", field, len(b), MaxDefinitionBytes)
+	case tooDeep(b):
+		return fmt.Errorf("%s: nested deeper than %d levels", field, MaxJSONDepth)
+	}
+	return nil
 }

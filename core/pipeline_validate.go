@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/orrery-go/orrery/effects"
 )
 
 // Names that a context does not have, since references know them already.
@@ -144,7 +142,7 @@ func (v *defChecker) phase(i int) {
 	v.locking(d, where)
 	v.known[d.output()] = true
 	if d.Set != nil {
-		for _, name := range contextNames(d.Set.Values) {
+		for _, name := range sortedKeys(d.Set.Values) {
 			v.problem(checkContextName(where+"set.values", name))
 			v.known[name] = true
 		}
@@ -201,164 +199,6 @@ func (v *defChecker) locking(d PhaseDef, where string) {
 	v.anyLock = v.anyLock || strings.Contains(taken, "${")
 }
 
-// checkAction checks what of the action is no template.
-func (d PhaseDef) checkAction(where string) error {
-	switch {
-	case d.Run != nil:
-		return d.Run.validate(where + "run")
-	case d.Task != nil:
-		return d.Task.validatePart(where + "task")
-	case d.Strategy != nil:
-		return d.Strategy.validate(where + "strategy")
-	case d.Push != nil:
-		return errors.Join(checkName(where+"push.queue", d.Push.Queue, true), checkLengthMS(where+"push.delay_ms", d.Push.DelayMS))
-	case d.Wait != nil:
-		return d.Wait.validate(where + "wait")
-	case d.Signal != nil:
-		return checkName(where+"signal.name", d.Signal.Name, true)
-	case d.Pipelines != nil:
-		return d.Pipelines.validate(where + "pipelines")
-	case d.Lock != nil:
-		return errors.Join(checkName(where+"lock.name", d.Lock.Name, true), checkLengthMS(where+"lock.ttl_ms", d.Lock.TTLMS))
-	case d.Unlock != nil:
-		return checkName(where+"unlock.name", d.Unlock.Name, true)
-	case d.Semaphore != nil:
-		return errors.Join(checkName(where+"semaphore.name", d.Semaphore.Name, true), checkLengthMS(where+"semaphore.ttl_ms", d.Semaphore.TTLMS))
-	case d.Worktree != nil:
-		return d.Worktree.validate(where + "worktree")
-	case d.Merge != nil:
-		return d.Merge.validatePhase(where + "merge")
-	case d.Notify != nil:
-		return checkName(where+"notify.title", d.Notify.Title, true)
-	case d.Checkpoint != nil && d.Checkpoint.Message == "":
-		return errors.New(where + "checkpoint.message: must not be empty")
-	case d.Set != nil && (len(d.Set.Values) == 0 || len(d.Set.Values) > MaxMapEntries):
-		return fmt.Errorf("%sset.values: %d are not between 1 and %d", where, len(d.Set.Values), MaxMapEntries)
-	case d.Wake != nil:
-		return checkName(where+"wake.worker", d.Wake.Worker, true)
-	}
-	return nil
-}
-
-func (a ToolRun) validate(field string) error {
-	policy := RunPolicy{OnInterrupt: a.OnInterrupt, TimeoutMS: a.TimeoutMS}.withDefaults()
-	if err := checkName(field+".tool", a.Tool, true); err != nil {
-		return err
-	}
-	if err := policy.validate(); err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	return nil
-}
-
-func (a StrategyPhase) validate(field string) error {
-	if n := len(a.Approaches); n == 0 || n > MaxApproaches {
-		return fmt.Errorf("%s.approaches: %d are not between 1 and %d", field, n, MaxApproaches)
-	}
-	return checkApproaches(field+".approaches", a.Approaches, func(field string, a Approach) error { return a.Action.check(field) })
-}
-
-// validatePart checks what of an agent is no template.
-func (a AgentPrompt) validatePart(field string) error {
-	switch {
-	case len(a.Command) > MaxCommandArgs:
-		return fmt.Errorf("%s.command: %d arguments are more than %d", field, len(a.Command), MaxCommandArgs)
-	case len(a.Env) > MaxMapEntries:
-		return fmt.Errorf("%s.env: %d entries are more than %d", field, len(a.Env), MaxMapEntries)
-	}
-	return checkPart(field, a.Config.withDefaults().validate())
-}
-
-// check finds what could not be started once the approach begins.
-func (a ApproachAction) check(field string) error {
-	switch {
-	case a.Command != nil:
-		return a.Command.validate(field + ".command")
-	case a.AgentPrompt != nil:
-		return a.AgentPrompt.validateAgent(field + ".agent_prompt")
-	}
-	return a.Merge.checkStrategy(field+".merge", func(field string) error { return a.Merge.Agent.validateAgent(field) })
-}
-
-// validateAgent checks one that needs a session.
-func (a AgentPrompt) validateAgent(field string) error {
-	if len(a.Command) == 0 {
-		return fmt.Errorf("%s.command: must not be empty: a prompt needs a session", field)
-	}
-	return a.validatePart(field)
-}
-
-func (a WaitPhase) validate(field string) error {
-	if (a.ForMS != 0) == (a.Until != "") {
-		return fmt.Errorf("%s: give one of for_ms and until", field)
-	}
-	if err := checkLengthMS(field+".for_ms", a.ForMS); err != nil || a.Until == "" || strings.Contains(a.Until, "${") {
-		return err
-	}
-	if _, err := effects.ParseTime(a.Until); err != nil {
-		return fmt.Errorf("%s.until: %w", field, err)
-	}
-	return nil
-}
-
-func (a PipelinesPhase) validate(field string) error {
-	n := len(a.Start) + len(a.Await)
-	switch {
-	case n == 0 || n > MaxChildPipelines:
-		return fmt.Errorf("%s: %d pipelines are not between 1 and %d", field, n, MaxChildPipelines)
-	case len(a.Start) > 0 && len(a.Await) > 0:
-		return fmt.Errorf("%s: give one of start and await: another phase for the other", field)
-	}
-	for i, start := range a.Start {
-		at := fmt.Sprintf("%s.start[%d]", field, i)
-		if err := checkContextNames(at+".context", start.Context); err != nil {
-			return err
-		}
-		if err := start.Definition.ValidateWith(contextNames(start.Context)...); err != nil {
-			return fmt.Errorf("%s.definition: %w", at, err)
-		}
-	}
-	for i, id := range a.Await {
-		if strings.Contains(id, "${") {
-			continue
-		}
-		if _, err := pipelineIDs([]string{id}); err != nil {
-			return fmt.Errorf("%s.await[%d]: %w", field, i, err)
-		}
-	}
-	return nil
-}
-
-func (a WorktreePhase) validate(field string) error {
-	switch {
-	case a.Op != WorktreeAdd && a.Op != WorktreeRemove:
-		return fmt.Errorf("%s.op: %q is unknown: use %q or %q", field, clip(string(a.Op)), WorktreeAdd, WorktreeRemove)
-	case a.Repo == "":
-		return fmt.Errorf("%s.repo: must not be empty", field)
-	case a.Path == "":
-		return fmt.Errorf("%s.path: must not be empty", field)
-	case a.Op == WorktreeAdd && a.Branch == "":
-		return fmt.Errorf("%s.branch: must not be empty", field)
-	}
-	return nil
-}
-
-func (a MergeRun) validatePhase(field string) error {
-	switch {
-	case a.Strategy != effects.MergeFastForward && a.Strategy != effects.MergeRebase:
-		return fmt.Errorf("%s.strategy: %q is not %q or %q: an agent merges within a strategy phase", field, clip(string(a.Strategy)), effects.MergeFastForward, effects.MergeRebase)
-	case a.Agent != nil:
-		return fmt.Errorf("%s.agent: an agent merges within a strategy phase", field)
-	case a.Repo == "":
-		return fmt.Errorf("%s.repo: must not be empty", field)
-	case a.Branch == "":
-		return fmt.Errorf("%s.branch: must not be empty", field)
-	case a.Into == "":
-		return fmt.Errorf("%s.into: must not be empty", field)
-	}
-	return nil
-}
-
 // checkContextName checks the name of a phase or of a value of a context, which
 // references must be able to name.
 func checkContextName(field, name string) error {
@@ -375,7 +215,7 @@ func checkContextName(field, name string) error {
 }
 
 func checkContextNames(field string, values map[string]json.RawMessage) error {
-	for _, name := range contextNames(values) {
+	for _, name := range sortedKeys(values) {
 		if err := checkContextName(field, name); err != nil {
 			return err
 		}

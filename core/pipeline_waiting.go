@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -70,7 +69,7 @@ func (t *pipelineTransition) abandonChildren() {
 		if child.Ended {
 			continue
 		}
-		if cancel := cancelEvent(child.Ref.Kind); child.Own && cancel != nil {
+		if cancel := cancelEvent(child.Ref.Kind, abandonReason); child.Own && cancel != nil {
 			t.send(child.Ref, cancel)
 		}
 		if child.Item != uuid.Nil {
@@ -99,25 +98,9 @@ func (t *pipelineTransition) abandonLocks() {
 // abandon notes that the pipeline will take the end of a child, and do nothing.
 func (t *pipelineTransition) abandon(n uint32) {
 	if n != 0 {
-		last := t.Abandoned[max(len(t.Abandoned)+1-maxAbandoned, 0):]
-		t.Abandoned = slices.Concat(last, []uint32{n})
+		t.Abandoned = appendLast(t.Abandoned, maxAbandoned, n)
 	}
 }
 
 // abandonReason is why a child ends early.
 const abandonReason = "its pipeline no longer waits for it"
-
-// cancelEvent is what ends a child of that kind early; nil where nothing does.
-func cancelEvent(kind effects.Kind) Event {
-	switch kind {
-	case KindAction:
-		return ActionCancel{Reason: abandonReason}
-	case KindTask:
-		return TaskCancel{Reason: abandonReason}
-	case KindStrategy:
-		return StrategyCancel{Reason: abandonReason}
-	case KindPipeline:
-		return PipelineCancel{Reason: abandonReason}
-	}
-	return nil
-}

@@ -80,16 +80,12 @@ func (SemaphoreBreak) EventType() string     { return typeBreak }
 // owner is who is told where the slots are refused.
 func (e SemaphoreAcquire) owner() Owner { return e.Owner }
 
-func (e SemaphoreAcquire) claimant() claimant { return claimant{e.Holder, e.Owner} }
-func (e SemaphoreRelease) claimant() claimant { return claimant{e.Holder, e.Owner} }
-func (e SemaphoreRenew) claimant() claimant   { return claimant{e.Holder, e.Owner} }
-
 func (e SemaphoreConfigure) validate() error {
 	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), checkSlots("slots", e.Slots))
 }
 
 func (e SemaphoreAcquire) validate() error {
-	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), e.claimant().validate(), checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total))
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), claimant{e.Holder, e.Owner}.validate(), checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total))
 }
 
 func (e SemaphoreBreak) validate() error {

@@ -13,9 +13,9 @@ func (t *strategyTransition) beginApproach() {
 	a := t.approach()
 	switch act := a.Action; {
 	case act.Command != nil:
-		spec := t.child(a, ChildID(t.ID, "action", t.clock.Step, uint64(t.N)), t.N, t.clock.Now)
-		t.Child = effects.Ref{Kind: KindAction, ID: spec.ID}
-		t.send(t.Child, ActionCreate{Spec: spec})
+		c := t.child(t.approach(), t.N, t.clock)
+		t.Child = c.ref(KindAction)
+		t.send(t.Child, ActionCreate{Spec: c.action(t.Child.ID, *act.Command)})
 	case act.AgentPrompt != nil:
 		t.beginTask(*act.AgentPrompt)
 	case act.byAgent():
@@ -26,9 +26,9 @@ func (t *strategyTransition) beginApproach() {
 }
 
 func (t *strategyTransition) beginTask(p AgentPrompt) {
-	spec := t.agent(p, t.approach(), ChildID(t.ID, "task", t.clock.Step, uint64(t.N)), t.N)
-	t.Child = effects.Ref{Kind: KindTask, ID: spec.ID}
-	t.send(t.Child, TaskCreate{Spec: spec})
+	c := t.child(t.approach(), t.N, t.clock)
+	t.Child = c.ref(KindTask)
+	t.send(t.Child, TaskCreate{Spec: c.task(t.Child.ID, p)})
 }
 
 // byAgent reports whether a task comes before the merge.
@@ -45,11 +45,8 @@ func (t *strategyTransition) requestMerge(strategy effects.MergeStrategy) {
 // abandonApproach cancels the child that still works, and withdraws the merge.
 func (t *strategyTransition) abandonApproach(reason string) {
 	t.withdraw(&t.Pending)
-	switch t.Child.Kind {
-	case KindAction:
-		t.send(t.Child, ActionCancel{Reason: reason})
-	case KindTask:
-		t.send(t.Child, TaskCancel{Reason: reason})
+	if cancel := cancelEvent(t.Child.Kind, reason); cancel != nil {
+		t.send(t.Child, cancel)
 	}
 	t.Child = effects.Ref{}
 }
@@ -86,13 +83,6 @@ func boundedResult(v json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return out
-}
-
-// applyMergeAnswer takes the answer to the merge.
-func (t *strategyTransition) applyMergeAnswer(e Event, n uint32) {
-	if !takeEffectAnswer(t, &t.Pending, e) {
-		t.conflict("strategy %s does not wait for effect %d, which %q answers", t.ID, n, e.EventType())
-	}
 }
 
 func (t *strategyTransition) effectDone(_ effects.Outer, e EffectDone) {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,10 +132,8 @@ func (s StrategySpec) withDefaults() StrategySpec {
 		}
 		if a.Action.Command != nil {
 			run := *a.Action.Command
-			run.Input = plainInput(run.Input)
-			if run.OnInterrupt == "" {
-				run.OnInterrupt = InterruptFail
-			}
+			run.Input = compacted(trimJSON(run.Input)) // the child must be the same in a replay
+			run.OnInterrupt = cmp.Or(run.OnInterrupt, InterruptFail)
 			a.Action.Command = &run
 		}
 		if a.Action.Merge != nil {
@@ -145,18 +144,6 @@ func (s StrategySpec) withDefaults() StrategySpec {
 		a.Action.AgentPrompt = a.Action.AgentPrompt.withDefaults()
 	}
 	return s
-}
-
-// plainInput gives the form that an input has in a journal: the child that is
-// made of it must be the same in a replay. What is no JSON is left, to be refused.
-func plainInput(v json.RawMessage) json.RawMessage {
-	if v = trimJSON(v); len(v) == 0 {
-		return json.RawMessage("null")
-	}
-	if plain, err := json.Marshal(v); err == nil {
-		return plain
-	}
-	return v
 }
 
 func (a *AgentPrompt) withDefaults() *AgentPrompt {
@@ -235,7 +222,7 @@ func (a Approach) validate(field string, checkAction func(field string, a Approa
 func (s StrategySpec) checkAction(field string, a Approach) error {
 	switch act := a.Action; {
 	case act.Command != nil:
-		return checkPart(field+".command", s.child(a, uuid.Max, 1, effects.MinTime).Validate())
+		return checkPart(field+".command", s.child(a, 1, Clock{Now: effects.MinTime}).action(uuid.Max, *act.Command).Validate())
 	case act.Merge != nil:
 		return s.checkMerge(field+".merge", a)
 	}
@@ -282,9 +269,10 @@ func (s StrategySpec) checkMerge(field string, a Approach) error {
 
 // checkStrategy checks how the branch is merged, and the agent, where there must be one.
 func (a MergeRun) checkStrategy(field string, checkAgent func(field string) error) error {
+	if err := checkOneOf(field+".strategy", a.Strategy, effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent); err != nil {
+		return err
+	}
 	switch {
-	case a.Strategy != effects.MergeFastForward && a.Strategy != effects.MergeRebase && a.Strategy != effects.MergeAgent:
-		return fmt.Errorf("%s.strategy: %q is unknown: use %q, %q or %q", field, clip(string(a.Strategy)), effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent)
 	case a.Strategy == effects.MergeAgent && a.Agent == nil:
 		return fmt.Errorf("%s.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Strategy)
 	case a.Strategy == effects.MergeAgent:
@@ -299,7 +287,7 @@ func (s StrategySpec) checkAgent(field string, p AgentPrompt, a Approach) error 
 	if len(p.Command) == 0 {
 		return fmt.Errorf("%s.command: must not be empty: a prompt needs a session", field)
 	}
-	return checkPart(field, s.agent(p, a, uuid.Max, 1).Validate())
+	return checkPart(field, s.child(a, 1, Clock{}).task(uuid.Max, p).Validate())
 }
 
 // checkBranch refuses what git would read as an option, or as no branch at all;
@@ -327,24 +315,10 @@ func (a MergeRun) prompt() AgentPrompt {
 	return p
 }
 
-// child is the action that runs a tool for an approach.
-func (s StrategySpec) child(a Approach, id uuid.UUID, n uint32, now Time) ActionSpec {
-	run := a.Action.Command
-	return ActionSpec{
-		ID: id, Namespace: s.Namespace, Tenant: s.Tenant, Label: s.labelOf(a), ToolName: run.Tool, ToolInput: run.Input,
-		Trigger: Scheduled(min(max(now, effects.MinTime), maxTime)),
-		Policy:  RunPolicy{OnInterrupt: run.OnInterrupt, TimeoutMS: run.TimeoutMS}.withDefaults(),
-		Owner:   Owner{Ref: effects.Ref{Kind: KindStrategy, ID: s.ID}, N: n},
-	}
-}
-
-// agent is the task that has an agent do an approach.
-func (s StrategySpec) agent(p AgentPrompt, a Approach, id uuid.UUID, n uint32) TaskSpec {
-	return TaskSpec{
-		ID: id, Namespace: s.Namespace, Tenant: s.Tenant, Label: s.labelOf(a), PipelineID: s.PipelineID,
-		Owner:     Owner{Ref: effects.Ref{Kind: KindStrategy, ID: s.ID}, N: n},
-		Workspace: p.Workspace, Command: p.Command, Env: p.Env, Prompt: p.Prompt, Config: p.Config,
-	}
+// child is what the strategy says of the machine that does an approach.
+func (s StrategySpec) child(a Approach, n uint32, c Clock) child {
+	owner := Owner{Ref: effects.Ref{Kind: KindStrategy, ID: s.ID}, N: n}
+	return child{s.Namespace, s.Tenant, s.labelOf(a), s.PipelineID, owner, c}
 }
 
 // labelOf names an approach's child to a reader.

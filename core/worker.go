@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 
@@ -296,30 +295,8 @@ func (w Worker) child(job WorkerJob, item QueueItem, c Clock) (effects.Ref, Even
 	if x.err != nil {
 		return effects.Ref{}, nil, x.err
 	}
-	owner, label := Owner{Ref: w.Ref(), N: job.N}, texts.Bound(w.Name, MaxNameBytes)
-	ref := func(kind effects.Kind, role string) effects.Ref {
-		return effects.Ref{Kind: kind, ID: ChildID(w.ID, role, c.Step, uint64(job.N))}
-	}
-	switch {
-	case do.Pipeline != nil:
-		to := ref(KindPipeline, "pipeline")
-		return to, PipelineCreate{Spec: PipelineSpec{
-			ID: to.ID, Namespace: w.Namespace, Tenant: w.Tenant, Label: label, Owner: owner, Definition: *do.Pipeline, Context: context,
-		}}, nil
-	case do.Run != nil:
-		to := ref(KindAction, "action")
-		spec := do.Run.actionSpec(to.ID, w.Namespace, w.Tenant, label, c.Now, owner)
-		return to, ActionCreate{Spec: spec}, spec.Validate()
-	case do.Strategy != nil:
-		to := ref(KindStrategy, "strategy")
-		return to, StrategyCreate{Spec: StrategySpec{
-			ID: to.ID, Namespace: w.Namespace, Tenant: w.Tenant, Label: label, Owner: owner, Approaches: do.Strategy.Approaches,
-		}}, nil
-	case do.Task != nil:
-		to := ref(KindTask, "task")
-		return to, TaskCreate{Spec: do.Task.taskSpec(to.ID, w.Namespace, w.Tenant, label, uuid.Nil, owner)}, nil
-	}
-	return effects.Ref{}, nil, errors.New("do: the worker has nothing to do")
+	label := texts.Bound(w.Name, MaxNameBytes)
+	return child{w.Namespace, w.Tenant, label, uuid.Nil, Owner{Ref: w.Ref(), N: job.N}, c}.create(do, context)
 }
 
 // endJob: the item is completed or failed, and its slot is free.

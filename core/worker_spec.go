@@ -1,7 +1,7 @@
 package core
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -46,28 +46,19 @@ func (s WorkerSpec) normal() (WorkerSpec, error) {
 	if err != nil {
 		return s, fmt.Errorf("do: %w", err)
 	}
-	if out.Concurrency == 0 {
-		out.Concurrency = 1
-	}
-	if out.PollMS == 0 {
-		out.PollMS = defaultPollMS
-	}
+	out.Concurrency, out.PollMS = cmp.Or(out.Concurrency, 1), cmp.Or(out.PollMS, defaultPollMS)
 	return out, nil
 }
 
 func (s WorkerSpec) validate() error {
-	b, err := json.Marshal(s.Do)
+	if err := checkDefinition("do", s.Do); err != nil {
+		return err
+	}
 	switch {
-	case err != nil:
-		return fmt.Errorf("do: %w", err)
-	case len(b) > MaxDefinitionBytes:
-		return fmt.Errorf("do: %d bytes of JSON are more than %d", len(b), MaxDefinitionBytes)
-	case tooDeep(b):
-		return fmt.Errorf("do: nested deeper than %d levels", MaxJSONDepth)
 	case s.Concurrency > MaxWorkerConcurrency:
 		return fmt.Errorf("concurrency: %d is more than %d", s.Concurrency, MaxWorkerConcurrency)
 	case s.PollMS < minPollMS || s.PollMS > MaxTimeout.Milliseconds():
-		return fmt.Errorf("poll_ms: %d is not between %d and %d", s.PollMS, minPollMS, MaxTimeout.Milliseconds())
+		return checkBetween("poll_ms", s.PollMS, minPollMS, MaxTimeout.Milliseconds())
 	case len(s.Name) > MaxNameBytes-len(holderPrefix): // else every queue would refuse its holder
 		return fmt.Errorf("name: %d bytes are longer than the %d that a worker's may have", len(s.Name), MaxNameBytes-len(holderPrefix))
 	}
@@ -92,15 +83,15 @@ func (d WorkerDo) validate() error {
 	case d.Strategy != nil:
 		return d.Strategy.validate("do.strategy")
 	case d.Task != nil:
-		return d.Task.validatePart("do.task")
+		return d.Task.validate("do.task")
 	}
 	return nil
 }
 
 // rewrite takes all templates through r. Those of a pipeline are its own.
 func (d WorkerDo) rewrite(r rewriter) WorkerDo {
-	d.Run = rewritten(d.Run, r, "run", ToolRun.rewrite)
-	d.Strategy = rewritten(d.Strategy, r, "strategy", StrategyPhase.rewrite)
-	d.Task = rewritten(d.Task, r, "task", AgentPrompt.rewrite)
+	rewritePart(&d.Run, r, "run")
+	rewritePart(&d.Strategy, r, "strategy")
+	rewritePart(&d.Task, r, "task")
 	return d
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,8 @@ func (s *Server) jobRoutes() []route {
 		{"GET", "/v1/jobs", anyToken, s.jobs().page(func(l []wire.JobSummary, next string) any { return wire.JobList{Jobs: l, NextPageToken: next} })},
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
-		{"DELETE", "/v1/jobs/{id}", writingToken, s.deleteJob},
-		{"POST", "/v1/jobs/{id}/trigger", writingToken, s.triggerJob},
+		{"DELETE", "/v1/jobs/{id}", writingToken, asked(s, byJob, true, s.deleteJob)},
+		{"POST", "/v1/jobs/{id}/trigger", writingToken, asked(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
 		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
@@ -68,7 +69,7 @@ func (s *Server) noRunner() error {
 }
 
 // byJob says how requests name jobs.
-var byJob = naming{param: "id", bounded: true, may: forJobs}
+var byJob = naming{param: "id", bounded: true, may: forJobs, gone: noJob}
 
 // noJob says which job does not exist, and in whose tenant it was looked for.
 func noJob(of named, err error) error {
@@ -131,10 +132,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, ofTheJob)
 	}
-	if err := fromQuery(q, "namespace", &body.Namespace); err != nil {
-		return err
-	}
-	if err := fromQuery(q, "tenant", &body.Tenant); err != nil {
+	if err := cmp.Or(fromQuery(q, "namespace", &body.Namespace), fromQuery(q, "tenant", &body.Tenant)); err != nil {
 		return err
 	}
 	of, err := byJob.in(r, c, body.Namespace, body.Tenant)
@@ -210,17 +208,7 @@ func sameSpec(a, b core.JobSpec) bool {
 
 // onJob serves what is done with the job of the path, and answers with the job.
 func (s *Server) onJob(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		of, _, err := byJob.of(r, c)
-		if err != nil {
-			return err
-		}
-		j, err := do(w, r, c, of)
-		if err != nil {
-			return noJob(of, err)
-		}
-		return writeJSON(w, http.StatusOK, s.jobDetail(j))
-	}
+	return on(byJob, plain(s.jobDetail), do)
 }
 
 func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Job, error) {
@@ -250,23 +238,16 @@ func (s *Server) jobs() listing[core.Job, wire.JobSummary] {
 	}
 }
 
-func (s *Server) findJobs(q query, scope *shell.Scope) (from source[core.Job], err error) {
-	f := shell.JobFilter{Scope: scope}
-	if f.Paused, err = q.bool("paused"); err != nil {
-		return from, err
+func (s *Server) findJobs(q query, scope *shell.Scope) (source[core.Job], error) {
+	paused, err := q.bool("paused")
+	if err != nil {
+		return source[core.Job]{}, err
 	}
-	f.Labels, err = q.labels()
-	from.next = func(ctx context.Context, p shell.Page) ([]core.Job, string, error) {
-		return s.engine.Jobs().List(ctx, f, p)
-	}
-	return from, err
+	labels, err := q.labels()
+	return from(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels}), err
 }
 
-func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, err := s.named(w, r, c, byJob, &struct{}{}, true)
-	if err != nil {
-		return err
-	}
-	_, err = s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)})
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call, of named, _ *struct{}) error {
+	_, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)})
 	return done(w, noJob(of, err))
 }

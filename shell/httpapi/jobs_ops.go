@@ -11,12 +11,7 @@ import (
 
 // triggerJob starts a run, whatever the schedule says. A token that is bound to tools
 // may trigger the jobs that it could have applied.
-func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.JobTriggerRequest
-	of, err := s.named(w, r, c, byJob, &body, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.JobTriggerRequest) error {
 	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil {
 		return noJob(of, err)

@@ -46,31 +46,24 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	if b.Definition == nil {
 		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
 	}
-	id, err := newID(b.ID)
+	var dependsOn []uuid.UUID
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
+		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
+			return err
+		}
+		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
+			return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
+		}
+		dependsOn, err = s.dependencies(r.Context(), c, b.DependsOn)
+		return err
+	})
 	if err != nil {
 		return pipeline, err
 	}
-	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
-	if err != nil {
-		return pipeline, err
-	}
-	if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
-		return pipeline, err
-	}
-	if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
-		return pipeline, failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
-	}
-	spec := core.PipelineSpec{
+	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
-		Definition: *b.Definition, Context: b.Context, Hold: or(b.Hold, false),
-	}
-	if spec.DependsOn, err = s.dependencies(r.Context(), c, b.DependsOn); err != nil {
-		return pipeline, err
-	}
-	if err := s.idIsFree(r.Context(), id); err != nil {
-		return pipeline, err
-	}
-	return s.engine.Pipelines().Create(r.Context(), spec)
+		Definition: *b.Definition, Context: b.Context, DependsOn: dependsOn, Hold: or(b.Hold, false),
+	})
 }
 
 // dependencies reads the ids of pipelines that must be done first. The result of

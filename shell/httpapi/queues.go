@@ -19,13 +19,13 @@ func (s *Server) queueRoutes() []route {
 		{"GET", "/v1/queues", anyToken, s.queues().page(func(l []wire.Queue, next string) any { return wire.QueueList{Queues: l, NextPageToken: next} })},
 		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
 		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
-		{"DELETE", "/v1/queues/{name}", writingToken, s.deleteQueue},
+		{"DELETE", "/v1/queues/{name}", writingToken, asked(s, byQueue, true, s.deleteQueue)},
 		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
 		{"POST", "/v1/queues/{name}/resume", writingToken, s.onQueue(s.resumeQueue)},
-		{"POST", "/v1/queues/{name}/redrive", writingToken, s.redriveQueue},
-		{"POST", "/v1/queues/{name}/purge", writingToken, s.purgeQueue},
-		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, s.takeItems},
-		{"POST", "/v1/queues/{name}/items", writingToken, s.pushItem},
+		{"POST", "/v1/queues/{name}/redrive", writingToken, asked(s, byQueue, true, s.redriveQueue)},
+		{"POST", "/v1/queues/{name}/purge", writingToken, asked(s, byQueue, true, s.purgeQueue)},
+		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, asked(s, byQueue, false, s.takeItems)},
+		{"POST", "/v1/queues/{name}/items", writingToken, asked(s, byQueue, false, s.pushItem)},
 		{"GET", "/v1/queues/{name}/items", anyToken, s.listItems},
 		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
 		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
@@ -38,7 +38,7 @@ func (s *Server) queueRoutes() []route {
 }
 
 // byQueue says how requests name queues.
-var byQueue = naming{param: "name", may: forQueues}
+var byQueue = naming{param: "name", may: forQueues, gone: func(_ named, err error) error { return notFound(aQueue, err) }}
 
 // forQueues refuses a token that is bound to tools: the items of a queue may be for any tool.
 func forQueues(c *call) error { return c.token.notBoundToTools("use queues") }
@@ -77,18 +77,7 @@ const aQueue = "queue"
 
 // onQueue serves what is done with the queue of the path, and answers with the queue.
 func (s *Server) onQueue(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Queue, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		of, _, err := byQueue.of(r, c)
-		if err != nil {
-			return err
-		}
-		q, err := do(w, r, c, of)
-		if err != nil {
-			return notFound(aQueue, err)
-		}
-		d, err := s.queueDetail(r.Context(), q)
-		return reply(w, d, err)
-	}
+	return on(byQueue, s.queueDetail, do)
 }
 
 func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Queue, error) {
@@ -120,11 +109,7 @@ func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, _ *call, of
 	return s.engine.Queues().Resume(r.Context(), of.queue())
 }
 
-func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, err := s.named(w, r, c, byQueue, &struct{}{}, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, _ *call, of named, _ *struct{}) error {
 	return done(w, notFound(aQueue, s.engine.Queues().Delete(r.Context(), of.queue())))
 }
 
@@ -135,9 +120,7 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 		may:    forQueues,
 		find: func(q query, scope *shell.Scope) (source[core.Queue], error) {
 			paused, err := q.bool("paused")
-			return source[core.Queue]{next: func(ctx context.Context, p shell.Page) ([]core.Queue, string, error) {
-				return s.engine.Queues().List(ctx, shell.QueueFilter{Scope: scope, Paused: paused}, p)
-			}}, err
+			return from(s.engine.Queues().List, shell.QueueFilter{Scope: scope, Paused: paused}), err
 		},
 		scope: func(q core.Queue) (string, string) { return q.Namespace, q.Tenant },
 		out:   s.queueDetail,
@@ -145,14 +128,10 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 	}
 }
 
-func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.RedriveRequest
-	of, err := s.named(w, r, c, byQueue, &body, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.RedriveRequest) error {
 	var item uuid.UUID
 	if body.Item != nil {
+		var err error
 		if item, err = parseID(*body.Item); err != nil {
 			return failf(http.StatusBadRequest, "item: %s", err)
 		}
@@ -161,12 +140,7 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 	return reply(w, moved, err)
 }
 
-func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.PurgeRequest
-	of, err := s.named(w, r, c, byQueue, &body, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.PurgeRequest) error {
 	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "purged", c)
 	if err != nil {
 		return err

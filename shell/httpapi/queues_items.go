@@ -17,12 +17,7 @@ import (
 // maxTakeWait is how long a take may wait for an item.
 const maxTakeWait = time.Minute
 
-func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.PushRequest
-	of, err := s.named(w, r, c, byQueue, &body, false)
-	if err != nil {
-		return err
-	}
+func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.PushRequest) error {
 	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
 		return err
 	}
@@ -41,12 +36,7 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call) error
 	return writeJSON(w, status, wire.Pushed{Duplicate: duplicate, Item: item})
 }
 
-func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.TakeRequest
-	of, err := s.named(w, r, c, byQueue, &body, false)
-	if err != nil {
-		return err
-	}
+func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.TakeRequest) error {
 	if body.Holder == "" {
 		return failf(http.StatusBadRequest, "holder: must not be empty: name who takes the items")
 	}

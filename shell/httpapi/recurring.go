@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -68,10 +69,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 		return explain(err, decidedHere)
 	}
 	// 002 names namespace and tenant both as parameters and in the body.
-	if err := fromQuery(q, "namespace", &body.Namespace); err != nil {
-		return err
-	}
-	if err := fromQuery(q, "tenant", &body.Tenant); err != nil {
+	if err := cmp.Or(fromQuery(q, "namespace", &body.Namespace), fromQuery(q, "tenant", &body.Tenant)); err != nil {
 		return err
 	}
 	spec, err := recurringSpec(&body)
@@ -164,16 +162,14 @@ func ofOneTenant(q query) error {
 	return nil
 }
 
-func (s *Server) findRecurring(q query, _ *shell.Scope) (from source[core.RecurringAction], err error) {
-	f := shell.RecurringFilter{Scope: &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}}
-	if f.Enabled, err = q.bool("enabled"); err != nil {
-		return from, err
+func (s *Server) findRecurring(q query, _ *shell.Scope) (source[core.RecurringAction], error) {
+	enabled, err := q.bool("enabled")
+	if err != nil {
+		return source[core.RecurringAction]{}, err
 	}
-	f.Labels, err = q.labels()
-	from.next = func(ctx context.Context, p shell.Page) ([]core.RecurringAction, string, error) {
-		return s.engine.Recurring().List(ctx, f, p)
-	}
-	return from, err
+	labels, err := q.labels()
+	scope := &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}
+	return from(s.engine.Recurring().List, shell.RecurringFilter{Scope: scope, Enabled: enabled, Labels: labels}), err
 }
 
 func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -22,18 +23,10 @@ func (s *Server) strategyRoutes() []route {
 }
 
 func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
-	id, err := newID(b.ID)
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
+		return s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches))
+	})
 	if err != nil {
-		return strategy, err
-	}
-	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
-	if err != nil {
-		return strategy, err
-	}
-	if err := s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches)); err != nil {
-		return strategy, err
-	}
-	if err := s.idIsFree(r.Context(), id); err != nil {
 		return strategy, err
 	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -26,18 +27,10 @@ func (s *Server) taskRoutes() []route {
 // createTask makes a task. A task with a command runs it on this machine, which no list of tools
 // says: only a token that is not bound to tools may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
-	id, err := newID(b.ID)
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
+		return c.token.notBoundToTools("create tasks")
+	})
 	if err != nil {
-		return task, err
-	}
-	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
-	if err != nil {
-		return task, err
-	}
-	if err := c.token.notBoundToTools("create tasks"); err != nil {
-		return task, err
-	}
-	if err := s.idIsFree(r.Context(), id); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/fileerr"
 )
 
 // job reads a document. What cannot be read is noted, and left out.
@@ -240,16 +241,10 @@ func (f *file) add(noted int, doc *yaml.Node, err error) {
 	more.relay(doc, "", err)
 	for i, e := range more.errs {
 		before := append(f.errs[noted:len(f.errs):len(f.errs)], more.errs[:i]...)
-		if !slices.ContainsFunc(before, func(b Error) bool { return within(e.Field, b.Field) || within(b.Field, e.Field) }) {
+		if !slices.ContainsFunc(before, func(b Error) bool { return fileerr.Within(e.Field, b.Field) || fileerr.Within(b.Field, e.Field) }) {
 			f.say(&yaml.Node{Line: e.Line, Column: e.Column}, e.Field, "%s", e.Problem)
 		}
 	}
-}
-
-// within reports whether a field is another one, or a part of it.
-func within(field, of string) bool {
-	rest, ok := strings.CutPrefix(field, of)
-	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // locate finds the value that a path such as containers[0].image names, or the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
 // mapping reads the keys of a mapping.
@@ -69,14 +69,12 @@ var otherNames = map[string]string{
 // meant says what a key that is unknown may have been meant for.
 func (m *mapping) meant(key string) string {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
-	for _, k := range m.known {
-		if plain(k) == plain(key) || otherNames[plain(key)] == k {
-			return fmt.Sprintf(": did you mean %q?", k)
-		}
-	}
-	for _, k := range m.known {
-		if oneEdit(plain(k), plain(key)) {
-			return fmt.Sprintf(": did you mean %q?", k)
+	for _, alike := range []func(known string) bool{
+		func(k string) bool { return plain(k) == plain(key) || otherNames[plain(key)] == k },
+		func(k string) bool { return oneEdit(plain(k), plain(key)) },
+	} {
+		if i := slices.IndexFunc(m.known, alike); i >= 0 {
+			return fmt.Sprintf(": did you mean %q?", m.known[i])
 		}
 	}
 	return ": known are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(m.known))), ", ")
@@ -108,25 +106,19 @@ func (m *mapping) text(key string) string {
 	if n == nil {
 		return ""
 	}
-	s, ok := asText(n)
-	if !ok {
-		m.say(key, n, "it is %s: want a text%s", kindOf(n), inQuotes(n))
-	}
-	return s
+	return m.textOf(key, n)
 }
 
-func asText(n *yaml.Node) (string, bool) {
-	if n.Kind == yaml.ScalarNode && (n.Tag == "!!str" || n.Tag == "!!timestamp") {
-		return n.Value, true
+func (m *mapping) textOf(key string, n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		m.say(key, n, "it is %s: want a text", kindOf(n))
+	case n.Tag != "!!str" && n.Tag != "!!timestamp":
+		m.say(key, n, "it is %s: want a text: write %q in quotes", kindOf(n), clip.Text(n.Value, maxQuoted))
+	default:
+		return n.Value
 	}
-	return "", false
-}
-
-func inQuotes(n *yaml.Node) string {
-	if n.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return fmt.Sprintf(": write %q in quotes", clip.Text(n.Value, maxQuoted))
+	return ""
 }
 
 // texts reads a mapping of texts.
@@ -137,12 +129,8 @@ func (m *mapping) texts(key string) map[string]string {
 	}
 	out := map[string]string{}
 	for i := 0; i+1 < len(in.n.Content); i += 2 {
-		k, v := in.n.Content[i].Value, in.n.Content[i+1]
-		s, ok := asText(v)
-		if !ok {
-			in.say(k, v, "it is %s: want a text%s", kindOf(v), inQuotes(v))
-		}
-		out[k] = s
+		k := in.n.Content[i].Value
+		out[k] = in.textOf(k, in.n.Content[i+1])
 	}
 	return out
 }
@@ -162,14 +150,11 @@ func (m *mapping) inner(key string) *mapping {
 
 func (m *mapping) boolean(key string) bool {
 	n := m.get(key)
-	if n == nil {
-		return false
-	}
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || !isBool(n.Value) {
+	if n != nil && (n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || !isBool(n.Value)) {
 		m.say(key, n, "it is %s: want true or false", kindOf(n))
 		return false
 	}
-	return strings.EqualFold(n.Value, "true")
+	return n != nil && strings.EqualFold(n.Value, "true")
 }
 
 // isBool reports whether a text is a boolean: with a tag anything might be one.
@@ -222,8 +207,6 @@ func (m *mapping) multiplier(key string) core.Multiplier {
 	return v
 }
 
-var days = regexp.MustCompile(`^(\d{1,5})d(.*)$`)
-
 // duration reads a duration, which is a whole number of units.
 func (m *mapping) duration(key string, unit, most time.Duration) time.Duration {
 	n := m.get(key)
@@ -234,21 +217,14 @@ func (m *mapping) duration(key string, unit, most time.Duration) time.Duration {
 		m.say(key, n, "%s is not a duration such as 30s, 5m or 1h30m", valueOf(n))
 		return 0
 	}
-	rest, whole := n.Value, time.Duration(0)
-	if d := days.FindStringSubmatch(rest); d != nil {
-		count, _ := strconv.Atoi(d[1]) // digits, and few
-		if whole, rest = time.Duration(count)*24*time.Hour, d[2]; rest == "" {
-			rest = "0s"
-		}
-	}
-	d, err := time.ParseDuration(rest)
-	switch d += whole; {
+	switch d, err := spans.Parse(n.Value); {
 	case err != nil:
 		m.say(key, n, "%s is not a duration such as 30s, 5m, 1h30m or 7d", valueOf(n))
 	case d < 0 || d > most:
-		m.say(key, n, "%s is not between 0s and %s", clip.Text(n.Value, maxQuoted), readable(most))
+		m.say(key, n, "%s is not between 0s and %s", clip.Text(n.Value, maxQuoted), spans.Text(most))
 	case d%unit != 0:
-		m.say(key, n, "%s is no whole number of %s", clip.Text(n.Value, maxQuoted), map[time.Duration]string{time.Second: "seconds"}[unit]+map[time.Duration]string{time.Millisecond: "milliseconds"}[unit])
+		names := map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}
+		m.say(key, n, "%s is no whole number of %s", clip.Text(n.Value, maxQuoted), names[unit])
 	default:
 		return d
 	}

@@ -3,6 +3,7 @@ package jobfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
 // Marshal writes a job as a job file that gives the same job: what has its default
@@ -64,10 +66,7 @@ func Marshal(s core.JobSpec) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(w.node()); err != nil {
-		return nil, fmt.Errorf("write job %q: %w", s.ID, err)
-	}
-	if err := e.Close(); err != nil {
+	if err := errors.Join(e.Encode(w.node()), e.Close()); err != nil {
 		return nil, fmt.Errorf("write job %q: %w", s.ID, err)
 	}
 	return b.Bytes(), nil
@@ -100,7 +99,7 @@ func (w *writer) other(key, v, byDefault string) {
 
 func (w *writer) duration(key string, v, byDefault time.Duration) {
 	if v != 0 && v != byDefault {
-		w.put(key, textNode(readable(v)))
+		w.put(key, textNode(spans.Text(v)))
 	}
 }
 
@@ -196,19 +195,4 @@ func textStyle(v string) yaml.Style {
 		return yaml.DoubleQuotedStyle
 	}
 	return yaml.LiteralStyle
-}
-
-// readable writes a duration as a person would: 1h30m and 7d.
-func readable(d time.Duration) string {
-	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
 }

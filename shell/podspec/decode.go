@@ -59,11 +59,9 @@ func blame(f *findings, v any, t reflect.Type, path string) {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			inner, ok := typeOf(t, k)
-			if !ok {
-				continue
+			if inner, ok := typeOf(t, k); ok {
+				blame(f, v[k], inner, strings.TrimPrefix(path+"."+k, "."))
 			}
-			blame(f, v[k], inner, join(path, k))
 		}
 	case []any:
 		if t.Kind() != reflect.Slice {
@@ -139,11 +137,4 @@ func reason(v any, t reflect.Type, err error) string {
 	default:
 	}
 	return fmt.Sprintf("%s: %s", got, err)
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -12,18 +13,12 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// agent is an [agents.NAME]: what tasks that name it begin with.
-type agent struct {
-	prompt core.AgentPrompt
-	used   bool
-	bytes  int
-}
-
-// strategy is a [strategies.NAME].
-type strategy struct {
-	approaches []core.Approach
-	used       bool
-	bytes      int
+// reusable is an [agents.NAME], with which tasks that name it begin, or a
+// [strategies.NAME].
+type reusable[V any] struct {
+	value V
+	bytes int // of its JSON
+	used  bool
 }
 
 // toolCommand is the tool that runs programs, see shell/command.
@@ -53,9 +48,7 @@ func (t *table) runAs(key, name string) *core.ToolRun {
 		t.as(name, e.value, key)
 		t.as(name+".input", e.value, key)
 		argv := t.textsOf(e.value, key)
-		if len(argv) == 0 && len(e.value.items) == 0 {
-			t.say(e.value, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
-		}
+		t.notEmpty(e.value, key)
 		return &core.ToolRun{Tool: toolCommand, Input: encode(commandInput{Argv: argv})}
 	case e.value.kind == kindText:
 		t.say(e.value, key, `got a TOML string, want an array such as ["make", "test"]: or { shell = "make test | tee log" } for a shell`)
@@ -73,23 +66,25 @@ func (t *table) runAs(key, name string) *core.ToolRun {
 	return r
 }
 
-// toolRun reads the keys of a run of a tool; nil: there are none.
+// notEmpty says that a command has no words.
+func (t *table) notEmpty(n *node, key string) {
+	if n.kind == kindArray && len(n.items) == 0 {
+		t.say(n, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
+	}
+}
+
+// toolRun reads the keys of a run of a tool; nil: the table has none of them.
 func (t *table) toolRun() *core.ToolRun {
-	command, shell, tool := t.get("command"), t.get("shell"), t.get("tool")
-	given := 0
-	for _, n := range []*node{command, shell, tool} {
-		if n != nil {
-			given++
-		}
-	}
-	if given == 0 {
+	given := t.given("command", "shell", "tool")
+	switch len(given) {
+	case 0:
 		return nil
-	}
-	if given > 1 {
-		t.c.say(t.off, t.field, "give one of command, shell and tool, not %d of them", given)
+	case 1:
+	default:
+		t.c.say(t.off, t.field, "give one of command, shell and tool, not %d of them", len(given))
 	}
 	r := &core.ToolRun{OnInterrupt: core.OnInterrupt(t.text("on_interrupt")), TimeoutMS: t.duration("timeout")}
-	if tool != nil {
+	if slices.Contains(given, "tool") {
 		r.Tool, r.Input = t.text("tool"), t.json("input")
 		if r.Input == nil {
 			r.Input = json.RawMessage("{}")
@@ -105,13 +100,14 @@ func (t *table) toolRun() *core.ToolRun {
 		in.Inherit = &inherit
 	}
 	key := "command"
-	if shell != nil {
+	if slices.Contains(given, "shell") {
 		key = "shell"
 		// What a shell calls ${HOME} is its own. A value of the context comes to a
 		// script by its environment, where nothing in it is read as a command.
 		in.Argv = []string{"sh", "-c", strings.ReplaceAll(t.text("shell"), "${", "$${")}
-	} else if in.Argv = t.texts("command"); len(in.Argv) == 0 && len(command.items) == 0 && command.kind == kindArray {
-		t.say(command, key, `must not be empty: name a program and its arguments, such as ["make", "test"]`)
+	} else {
+		in.Argv = t.texts(key)
+		t.notEmpty(t.get(key), key)
 	}
 	if m, ok := t.c.marks[under(t.core, key)]; ok {
 		m.n = t.n // a reference may stand in any of its keys
@@ -129,9 +125,7 @@ func (t *table) integers(key string) []int64 {
 	}
 	var out []int64
 	for i, item := range n.items {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		one := &table{c: t.c, n: &node{kind: kindTable, keys: []entry{{at, item.off, item}}}, field: t.field, core: t.core}
-		out = append(out, one.integer(at, 0, 255))
+		out = append(out, t.integerOf(item, fmt.Sprintf("%s[%d]", key, i), 0, 255))
 	}
 	return out
 }
@@ -148,14 +142,13 @@ func encode(v any) json.RawMessage {
 }
 
 // agent reads an [agents.NAME].
-func (c *compiler) agent(in named) *agent {
+func (c *compiler) agent(in named) *reusable[core.AgentPrompt] {
 	c.fresh(in.table, "agent")
-	a := &agent{}
-	in.promptInto(&a.prompt)
+	var p core.AgentPrompt
+	in.promptInto(&p)
 	in.done()
-	c.checkTask("agent", a.prompt)
-	a.bytes = len(encode(a.prompt))
-	return a
+	c.checkTask("agent", p)
+	return &reusable[core.AgentPrompt]{value: p, bytes: len(encode(p))}
 }
 
 // task reads a task for an agent: a table that may name one of the file's, and
@@ -178,10 +171,10 @@ func (t *table) agentTask() *core.AgentPrompt {
 	if n := t.get("agent"); t.is(n, "agent", kindText, "the name of an agent") {
 		a := t.c.agents[n.text]
 		if a == nil {
-			t.say(n, "agent", "there is no [agents.%s]%s", clip.Text(n.text, maxQuoted), didYouMean(n.text, t.c.names.agents, true))
+			t.say(n, "agent", "there is no [agents.%s]%s", clip.Text(n.text, maxQuoted), didYouMean(n.text, t.c.names["agents"], true))
 		} else if t.c.expand(a.bytes, n.off, join(t.field, "agent")) {
 			a.used = true
-			p = a.prompt
+			p = a.value
 			p.Env = maps.Clone(p.Env)
 		}
 	}
@@ -277,19 +270,18 @@ func (t *table) merge(key, name string) *core.MergeRun {
 }
 
 // strategy reads a [strategies.NAME].
-func (c *compiler) strategy(in named) *strategy {
+func (c *compiler) strategy(in named) *reusable[[]core.Approach] {
 	c.fresh(in.table, "")
 	before := len(c.errs)
-	s := &strategy{approaches: in.approaches("approaches")}
+	approaches := in.approaches("approaches")
 	in.done()
 	switch _, ok := in.n.get("approaches"); {
 	case !ok:
 		in.missing("approaches", "write [["+in.field+".approaches]] for each way to try")
 	case len(c.errs) == before:
-		c.checkStrategy("", s.approaches)
+		c.checkStrategy("", approaches)
 	}
-	s.bytes = len(encode(s.approaches))
-	return s
+	return &reusable[[]core.Approach]{value: approaches, bytes: len(encode(approaches))}
 }
 
 func (c *compiler) checkStrategy(prefix string, approaches []core.Approach) {
@@ -298,27 +290,26 @@ func (c *compiler) checkStrategy(prefix string, approaches []core.Approach) {
 
 // approaches reads the ways that a strategy tries.
 func (t *table) approaches(key string) []core.Approach {
+	return t.approachesAs(key, key)
+}
+
+func (t *table) approachesAs(key, name string) []core.Approach {
 	var out []core.Approach
-	for _, in := range t.list(key) {
+	for _, in := range t.listAs(key, name) {
 		out = append(out, in.approach())
 	}
 	return out
 }
 
 // ways are the keys of what an approach can do.
-var ways = [...]string{"run", "command", "shell", "tool", "merge", "agent"}
+var ways = []string{"run", "command", "shell", "tool", "merge", "agent"}
 
 // approach reads one way: a run of a tool, a merge or an agent.
 func (t *table) approach() core.Approach {
 	a := core.Approach{Name: t.text("name")}
-	var given []string
-	for _, way := range ways {
-		if t.get(way) != nil {
-			given = append(given, way)
-		}
-	}
+	given := t.given(ways...)
 	if len(given) != 1 {
-		t.c.say(t.off, t.field, "give one of %s, not %d of them", strings.Join(ways[:], ", "), len(given))
+		t.c.say(t.off, t.field, "give one of %s, not %d of them", strings.Join(ways, ", "), len(given))
 		return a
 	}
 	t.action(given[0], &a)

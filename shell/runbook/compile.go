@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/fileerr"
 )
 
 // compiler makes values of core of a file.
@@ -24,14 +26,14 @@ type compiler struct {
 	warnings []Error
 	marks    map[string]mark // of the definition at hand
 
-	agents     map[string]*agent
-	strategies map[string]*strategy
+	agents     map[string]*reusable[core.AgentPrompt]
+	strategies map[string]*reusable[[]core.Approach]
 	pipelines  map[string]*pipeline
-	names      struct{ agents, strategies, pipelines, queues, workers, semaphores []string }
-	slots      map[string]uint32 // of the semaphores
-	uses       []use             // of queues, workers and semaphores by phases
-	said       int               // errors from before core was asked
-	expanded   int               // bytes of what is named in several places
+	names      map[string][]string // by section: agents, strategies, pipelines and so on
+	slots      map[string]uint32   // of the semaphores
+	uses       []use               // of queues, workers and semaphores by phases
+	said       int                 // errors from before core was asked
+	expanded   int                 // bytes of what is named in several places
 }
 
 // expand counts what is put where it is named, so that a small file does not
@@ -55,8 +57,8 @@ type use struct {
 
 func newCompiler(file string, data []byte) *compiler {
 	c := &compiler{
-		file: file, data: slices.Clip(data), lines: []int{0}, marks: map[string]mark{},
-		agents: map[string]*agent{}, strategies: map[string]*strategy{}, pipelines: map[string]*pipeline{}, slots: map[string]uint32{},
+		file: file, data: slices.Clip(data), lines: []int{0}, marks: map[string]mark{}, slots: map[string]uint32{}, names: map[string][]string{},
+		agents: map[string]*reusable[core.AgentPrompt]{}, strategies: map[string]*reusable[[]core.Approach]{}, pipelines: map[string]*pipeline{},
 	}
 	for i, b := range data {
 		if b == '\n' {
@@ -70,19 +72,18 @@ func newCompiler(file string, data []byte) *compiler {
 func (c *compiler) runbook(root *node) *Runbook {
 	t := &table{c: c, n: root}
 	book := &Runbook{Name: t.text("name"), Description: t.text("description")}
-	if n := t.get("name"); n != nil && n.kind == kindText {
-		c.checkBookName(t, n)
-	}
+	t.checkBookName()
 	sections := map[string][]named{}
 	for _, name := range []string{"queues", "semaphores", "agents", "strategies", "pipelines", "workers"} {
-		if in := t.subOr(name, "tables: write ["+name+".NAME]"); in != nil {
+		if in := t.tableAt(t.entry(name), name, "tables: write ["+name+".NAME]"); in != nil {
 			sections[name] = in.named()
+		}
+		for _, in := range sections[name] {
+			c.names[name] = append(c.names[name], in.name)
 		}
 	}
 	subscribers := t.list("subscribers")
 	t.done()
-	c.names.queues, c.names.workers, c.names.agents = namesOf(sections["queues"]), namesOf(sections["workers"]), namesOf(sections["agents"])
-	c.names.pipelines, c.names.strategies, c.names.semaphores = namesOf(sections["pipelines"]), namesOf(sections["strategies"]), namesOf(sections["semaphores"])
 
 	for _, in := range sections["queues"] {
 		book.Queues = append(book.Queues, c.queue(in))
@@ -94,9 +95,8 @@ func (c *compiler) runbook(root *node) *Runbook {
 		c.agents[in.name] = c.agent(in)
 	}
 	for _, in := range sections["strategies"] {
-		s := c.strategy(in)
-		c.strategies[in.name] = s
-		book.Strategies = append(book.Strategies, Strategy{in.name, s.approaches})
+		c.strategies[in.name] = c.strategy(in)
+		book.Strategies = append(book.Strategies, Strategy{in.name, c.strategies[in.name].value})
 	}
 	for _, in := range sections["pipelines"] {
 		c.pipelines[in.name] = c.pipeline(in)
@@ -107,24 +107,21 @@ func (c *compiler) runbook(root *node) *Runbook {
 	book.Workers = c.finishWorkers(workers)
 	book.Subscribers = c.finishSubscribers(subs)
 	c.crossCheck()
-	c.unused(sections)
+	warnUnused(c, sections["strategies"], c.strategies)
+	warnUnused(c, sections["agents"], c.agents)
 	c.members(root, "")
 	book.Warnings = sorted(c.warnings)
 	return book
 }
 
-func (c *compiler) checkBookName(t *table, n *node) {
+func (t *table) checkBookName() {
+	n := t.get("name")
+	if n == nil || n.kind != kindText {
+		return
+	}
 	if strings.TrimSpace(n.text) == "" || len(n.text) > 100 || strings.ContainsFunc(n.text, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
 		t.say(n, "name", "%q is not 1 to 100 bytes of plain text", clip.Text(n.text, maxQuoted))
 	}
-}
-
-func namesOf(section []named) []string {
-	var out []string
-	for _, in := range section {
-		out = append(out, in.name)
-	}
-	return out
 }
 
 // fresh begins a definition, whose errors core will report by the paths noted
@@ -155,11 +152,9 @@ func (c *compiler) queue(in named) Queue {
 	q.Config.Retry = retry.retry()
 	in.asked = retry.asked
 	in.done()
-	_, effs := core.Queue{}.Apply(core.QueueCreate{Name: in.name, Config: q.Config}, core.Clock{Now: effects.MinTime})
-	c.machine(effs)
+	c.machine(core.Queue{}.Apply(core.QueueCreate{Name: in.name, Config: q.Config}, core.Clock{Now: effects.MinTime}))
 	if to := q.Config.DeadLetterQueue; to != "" {
-		m := c.marks["config.dead_letter_queue"]
-		c.uses = append(c.uses, use{"queue", to, m})
+		c.uses = append(c.uses, use{"queue", to, c.marks["config.dead_letter_queue"]})
 	}
 	return q
 }
@@ -243,33 +238,24 @@ func (c *compiler) semaphore(in named) Semaphore {
 	s := Semaphore{in.name, uint32(in.integer("slots", 1, math.MaxUint32))}
 	in.done()
 	if s.Slots > 0 {
-		_, effs := core.Semaphore{}.Apply(core.SemaphoreConfigure{Name: s.Name, Slots: s.Slots}, core.Clock{Now: effects.MinTime})
-		c.machine(effs)
+		c.machine(core.Semaphore{}.Apply(core.SemaphoreConfigure{Name: s.Name, Slots: s.Slots}, core.Clock{Now: effects.MinTime}))
 		c.slots[s.Name] = s.Slots
 	}
 	return s
 }
 
-// machine asks a machine of core that does not exist yet whether it would begin
-// so, and notes what it refuses.
-func (c *compiler) machine(effs []effects.Effect) {
+// machine takes the first transition of a machine of core that does not exist yet, and
+// notes why core refuses it.
+func (c *compiler) machine(_ any, effs []effects.Effect) {
 	for _, e := range effs {
 		if r, ok := e.(effects.Refused); ok {
-			c.refused(r.Reason)
+			c.check("", errors.New(r.Reason))
 		}
 	}
 }
 
-// refused notes what core says is wrong, at the place of the file that it is
+// check notes what a validation of core found, at the place of the file that it is
 // about.
-func (c *compiler) refused(reason string) {
-	c.said = len(c.errs)
-	for line := range strings.SplitSeq(reason, "\n") {
-		c.locate(line)
-	}
-}
-
-// check notes what a validation of core found.
 func (c *compiler) check(prefix string, err error) {
 	if err == nil {
 		return
@@ -312,7 +298,7 @@ func (c *compiler) locate(line string) {
 		}
 	}
 	m := c.marks[at]
-	if slices.ContainsFunc(c.errs[:c.said], func(e Error) bool { return within(e.Field, m.field) }) {
+	if slices.ContainsFunc(c.errs[:c.said], func(e Error) bool { return fileerr.Within(e.Field, m.field) }) {
 		return // what comes of what was said when it was read
 	}
 	if ref := reference.FindString(line); ref != "" && m.n != nil {
@@ -344,12 +330,6 @@ func (n *node) find(text string) *node {
 	return nil
 }
 
-// within reports whether a field is another one or a part of it.
-func within(field, of string) bool {
-	rest, ok := strings.CutPrefix(field, of)
-	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
 // step follows the path with which a text begins, if the file has all of it.
 func (c *compiler) step(at, line string) (string, bool) {
 	field, _, ok := strings.Cut(line, ": ")
@@ -368,30 +348,23 @@ func (c *compiler) step(at, line string) (string, bool) {
 // declares another may use: they are warnings.
 func (c *compiler) crossCheck() {
 	declared := map[use]bool{}
-	all := map[string][]string{"queue": c.names.queues, "worker": c.names.workers, "semaphore": c.names.semaphores}
-	for what, names := range all { // order-free: into another map
+	for section, names := range c.names { // order-free: into another map
 		for _, name := range names {
-			declared[use{what: what, name: name}] = true
+			declared[use{what: strings.TrimSuffix(section, "s"), name: name}] = true
 		}
 	}
 	for _, u := range c.uses {
 		if strings.Contains(u.name, "${") || declared[use{what: u.what, name: u.name}] || len(c.warnings) >= maxNoted {
 			continue
 		}
-		names := all[u.what]
-		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip.Text(u.name, maxQuoted), didYouMean(u.name, names, false))
+		c.warn(u.off, u.field, "this file declares no %s %q%s", u.what, clip.Text(u.name, maxQuoted), didYouMean(u.name, c.names[u.what+"s"], false))
 	}
 }
 
-// unused looks for strategies and agents that nothing uses.
-func (c *compiler) unused(sections map[string][]named) {
-	for _, in := range sections["strategies"] {
-		if !c.strategies[in.name].used {
-			c.warn(in.off, in.field, "nothing in this file uses it")
-		}
-	}
-	for _, in := range sections["agents"] {
-		if !c.agents[in.name].used {
+// warnUnused warns of strategies or agents that nothing uses.
+func warnUnused[V any](c *compiler, section []named, all map[string]*reusable[V]) {
+	for _, in := range section {
+		if !all[in.name].used {
 			c.warn(in.off, in.field, "nothing in this file uses it")
 		}
 	}

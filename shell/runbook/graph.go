@@ -89,8 +89,8 @@ type drawing struct {
 	defs     map[string]core.PipelineDef
 	byQueue  map[string][]Worker
 	byName   map[string]Worker
-	order    []string // of the queues that are drawn
-	entries  map[string]int
+	order    []string       // of the queues that are drawn
+	entries  map[string]int // nodes by name, as are the next two
 	queues   map[string]int
 	workers  map[string]int
 	reached  map[string]bool // pipelines that are drawn
@@ -104,24 +104,19 @@ func (r *Runbook) graph(pipeline string) (*graph, error) {
 	}
 	d.title = r.Name
 	d.lookups()
-	if pipeline == "" {
+	switch _, ok := d.defs[pipeline]; {
+	case !d.selected:
+		for name := range d.defs { // order-free: into another map
+			d.reached[name] = true
+		}
+	case !ok:
+		var names []string
 		for _, p := range r.Pipelines {
-			d.reached[p.Name] = true
+			names = append(names, p.Name)
 		}
-	} else {
-		if _, ok := r.Pipeline(pipeline); !ok {
-			var names []string
-			for _, p := range r.Pipelines {
-				names = append(names, p.Name)
-			}
-			return nil, fmt.Errorf("runbook %q has no pipeline %q%s", clip.Text(r.Name, maxQuoted), clip.Text(pipeline, maxQuoted), didYouMean(pipeline, names, true))
-		}
+		return nil, fmt.Errorf("runbook %q has no pipeline %q%s", clip.Text(r.Name, maxQuoted), clip.Text(pipeline, maxQuoted), didYouMean(pipeline, names, true))
+	default:
 		d.reach(pipeline)
-	}
-	for _, p := range r.Pipelines {
-		if d.reached[p.Name] {
-			d.entries[p.Name] = -1
-		}
 	}
 	for _, p := range r.Pipelines { // the entries first: others lead to them
 		if d.reached[p.Name] {
@@ -175,37 +170,28 @@ func (d *drawing) reach(name string) {
 	}
 }
 
+// node draws a node, in the group at hand unless others may lead to it too.
 func (d *drawing) node(s shape, lines ...string) int {
 	d.nodes = append(d.nodes, vertex{s, lines})
 	n := len(d.nodes) - 1
-	if d.in >= 0 {
+	if d.in >= 0 && s != shapeQueue && s != shapeWorker {
 		d.groups[d.in].nodes = append(d.groups[d.in].nodes, n)
 	}
 	return n
 }
 
 func (d *drawing) edge(from, to int, l line, label string) {
-	if to >= 0 {
-		d.edges = append(d.edges, edge{from, to, l, label})
-	}
+	d.edges = append(d.edges, edge{from, to, l, label})
 }
 
-// outside runs with no group at hand.
-func (d *drawing) outside(draw func() int) int {
-	in := d.in
-	d.in = -1
-	defer func() { d.in = in }()
-	return draw()
-}
-
+// inputs is the line of a pipeline's inputs; nil: it has none.
 func inputs(p core.PipelineDef) []string {
 	var names []string
 	for _, in := range p.Inputs {
-		name := in.Name
+		names = append(names, in.Name)
 		if !in.Required {
-			name += "?"
+			names[len(names)-1] += "?"
 		}
-		names = append(names, name)
 	}
 	if len(names) == 0 {
 		return nil
@@ -219,17 +205,12 @@ func (d *drawing) pipeline(p core.PipelineDef) {
 	places := map[string]int{core.PhaseEnd: len(p.Phases)}
 	for i, phase := range p.Phases {
 		places[phase.Name] = i
-		front := -1
+		front := len(d.nodes)
 		if phase.When != nil {
-			front = d.node(shapeDecision, condition(*phase.When))
+			d.node(shapeDecision, condition(*phase.When))
+			d.edge(front, front+1, lineNext, "yes")
 		}
-		n := d.node(phaseShape(phase), phaseLabel(phase)...)
-		if front >= 0 {
-			d.edge(front, n, lineNext, "yes")
-		} else {
-			front = n
-		}
-		at, door = append(at, n), append(door, front)
+		at, door = append(at, d.node(phaseShape(phase), phaseLabel(phase)...)), append(door, front)
 	}
 	door = append(door, d.node(shapeDone, "done"))
 	d.edge(d.entries[p.Name], door[0], lineNext, "")
@@ -280,15 +261,11 @@ func (d *drawing) leads(n int, phase core.PhaseDef) {
 
 // approaches draws the ways that a strategy tries.
 func (d *drawing) approaches(n int, approaches []core.Approach) {
-	last := n
-	for i, a := range approaches {
+	how, label := lineOther, "tries"
+	for _, a := range approaches {
 		way := d.node(shapeApproach, append([]string{a.Name}, approachDetail(a)...)...)
-		if i == 0 {
-			d.edge(last, way, lineOther, "tries")
-		} else {
-			d.edge(last, way, lineFailure, fallbacks(approaches[i-1]))
-		}
-		last = way
+		d.edge(n, way, how, label)
+		n, how, label = way, lineFailure, fallbacks(a)
 	}
 }
 
@@ -312,34 +289,30 @@ func fallbacks(a core.Approach) string {
 
 // queue gives the node of a queue, and draws it once.
 func (d *drawing) queue(name string) int {
-	if n, ok := d.queues[name]; ok {
-		return n
+	if _, ok := d.queues[name]; !ok {
+		d.queues[name] = d.node(shapeQueue, name)
+		d.order = append(d.order, name)
 	}
-	d.queues[name] = d.outside(func() int { return d.node(shapeQueue, name) })
-	d.order = append(d.order, name)
 	return d.queues[name]
 }
 
-// worker gives the node of a worker, and draws it once.
+// worker gives the node of a worker, and draws it once. A worker that the file does
+// not declare has its name alone.
 func (d *drawing) worker(name string) int {
 	if n, ok := d.workers[name]; ok {
 		return n
 	}
-	d.workers[name] = d.outside(func() int {
-		lines := []string{name}
-		if w, ok := d.byName[name]; ok {
-			switch {
-			case w.Do.Run != nil:
-				lines = append(lines, toolDetail(*w.Do.Run))
-			case w.Do.Task != nil:
-				lines = append(lines, "task for an agent")
-			}
-			if w.Concurrency > 1 {
-				lines = append(lines, fmt.Sprintf("%d at once", w.Concurrency))
-			}
-		}
-		return d.node(shapeWorker, lines...)
-	})
+	lines, w := []string{name}, d.byName[name]
+	switch {
+	case w.Do.Run != nil:
+		lines = append(lines, toolDetail(*w.Do.Run))
+	case w.Do.Task != nil:
+		lines = append(lines, "task for an agent")
+	}
+	if w.Concurrency > 1 {
+		lines = append(lines, fmt.Sprintf("%d at once", w.Concurrency))
+	}
+	d.workers[name] = d.node(shapeWorker, lines...)
 	return d.workers[name]
 }
 

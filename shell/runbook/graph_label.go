@@ -7,18 +7,11 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
 // span writes milliseconds as a file would.
-func span(ms int64) string {
-	s := readable(time.Duration(ms) * time.Millisecond)
-	for _, zero := range []struct{ long, short string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if cut, ok := strings.CutSuffix(s, zero.long); ok {
-			s = cut + zero.short
-		}
-	}
-	return s
-}
+func span(ms int64) string { return spans.Text(time.Duration(ms) * time.Millisecond) }
 
 func condition(w core.When) string {
 	sign := "="

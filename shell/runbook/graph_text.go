@@ -31,36 +31,31 @@ func plainLabel(s string) string {
 // characters, and reads directives wherever they stand: so whatever could mean
 // something to it is written as a code.
 func mermaidText(lines ...string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i, l := range lines {
-		if i > 0 {
-			b.WriteString("<br/>")
-		}
-		for _, r := range plainLabel(l) {
+	return quoted(lines, "<br/>", func(s string) string {
+		var b strings.Builder
+		for _, r := range s {
 			if r < 0x80 && !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(" .,:/_-+=!?'@$", r) {
 				fmt.Fprintf(&b, "#%d;", r)
 			} else {
 				b.WriteRune(r)
 			}
 		}
-	}
-	b.WriteByte('"')
-	return b.String()
+		return b.String()
+	})
 }
 
 // dotText quotes a label for Graphviz.
 func dotText(lines ...string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i, l := range lines {
-		if i > 0 {
-			b.WriteString(`\n`)
-		}
-		b.WriteString(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plainLabel(l)))
+	return quoted(lines, `\n`, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace)
+}
+
+// quoted joins the lines of a label, each escaped, and puts them in quotes.
+func quoted(lines []string, between string, escape func(string) string) string {
+	out := make([]string, 0, len(lines))
+	for _, l := range lines {
+		out = append(out, escape(plainLabel(l)))
 	}
-	b.WriteByte('"')
-	return b.String()
+	return `"` + strings.Join(out, between) + `"`
 }
 
 // mermaidShapes are what stands around a label.

@@ -19,20 +19,17 @@ const (
 
 // link puts into each pipeline those that it starts, and has core look at them.
 func (c *compiler) link() []core.PipelineDef {
-	for _, name := range c.names.pipelines {
-		p := c.pipelines[name]
-		for i := range p.starts {
-			s := &p.starts[i]
-			if child := c.child(*s); child != nil {
-				child.users = append(child.users, *s)
-			}
+	names := c.names["pipelines"]
+	for _, name := range names {
+		for _, s := range c.pipelines[name].starts {
+			c.noteUser(s)
 		}
 	}
-	for _, name := range c.names.pipelines {
+	for _, name := range names {
 		c.validate(c.pipelines[name])
 	}
 	var out []core.PipelineDef
-	for _, name := range c.names.pipelines {
+	for _, name := range names {
 		p := c.pipelines[name]
 		c.fill(p, nil)
 		out = append(out, p.def)
@@ -40,13 +37,14 @@ func (c *compiler) link() []core.PipelineDef {
 	return out
 }
 
-// child gives the pipeline that is started; nil: there is none.
-func (c *compiler) child(s start) *pipeline {
-	p := c.pipelines[s.child]
-	if p == nil && s.child != "" {
-		c.say(s.off, s.field, "there is no [pipelines.%s]%s", clip.Text(s.child, maxQuoted), didYouMean(s.child, c.names.pipelines, true))
+// noteUser tells the pipeline that is started who starts it, or says that the file
+// has no such pipeline.
+func (c *compiler) noteUser(s start) {
+	if p := c.pipelines[s.child]; p != nil {
+		p.users = append(p.users, s)
+	} else if s.child != "" {
+		c.say(s.off, s.field, "there is no [pipelines.%s]%s", clip.Text(s.child, maxQuoted), didYouMean(s.child, c.names["pipelines"], true))
 	}
-	return p
 }
 
 // shallow is the definition with stubs for what it starts, and for what phases

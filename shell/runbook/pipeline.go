@@ -62,7 +62,7 @@ func (c *compiler) pipeline(in named) *pipeline {
 }
 
 // actionKeys are the keys of what a phase can do.
-var actionKeys = [...]string{
+var actionKeys = []string{
 	"run", "task", "strategy", "push", "wait", "signal", "approval", "pipelines", "lock", "unlock", "semaphore",
 	"worktree", "merge", "notify", "checkpoint", "set", "manual", "wake",
 }
@@ -77,17 +77,12 @@ func (t *table) phase(p *pipeline, i int) core.PhaseDef {
 		d.Retry = in.retry()
 		in.done()
 	}
-	var given []string
-	for _, key := range actionKeys {
-		if t.get(key) != nil {
-			given = append(given, key)
-		}
-	}
+	given := t.given(actionKeys...)
 	switch len(given) {
 	case 1:
 	case 0:
 		t.done()
-		t.c.say(t.off, t.field, "phase %q does nothing: give it one of %s", clip.Text(d.Name, maxQuoted), strings.Join(actionKeys[:], ", "))
+		t.c.say(t.off, t.field, "phase %q does nothing: give it one of %s", clip.Text(d.Name, maxQuoted), strings.Join(actionKeys, ", "))
 		return d
 	default:
 		second, _ := t.n.get(given[1])
@@ -194,22 +189,18 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
-			t.say(e.value, key, "there is no [strategies.%s]%s", clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names.strategies, true))
+			t.say(e.value, key, "there is no [strategies.%s]%s", clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names["strategies"], true))
 			return nil
 		}
 		s.used = true
 		if !t.c.expand(s.bytes, e.value.off, join(t.field, key)) {
 			return nil
 		}
-		return &core.StrategyPhase{Approaches: s.approaches}
+		return &core.StrategyPhase{Approaches: s.value}
 	case kindArray:
 		inner := *t
 		inner.core = under(t.core, key)
-		var out []core.Approach
-		for _, in := range inner.listAs(key, "approaches") {
-			out = append(out, in.approach())
-		}
-		return t.checked(key, out)
+		return t.checked(key, inner.approachesAs(key, "approaches"))
 	default:
 	}
 	in := t.orText(key, "approaches", "the name of a strategy, or { approaches = [ … ] }")

@@ -41,6 +41,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -138,12 +139,11 @@ func Parse(file string, data []byte) (*Runbook, error) {
 
 // Pipeline gives the definition of that name.
 func (r *Runbook) Pipeline(name string) (core.PipelineDef, bool) {
-	for _, p := range r.Pipelines {
-		if p.Name == name {
-			return p, true
-		}
+	i := slices.IndexFunc(r.Pipelines, func(p core.PipelineDef) bool { return p.Name == name })
+	if i < 0 {
+		return core.PipelineDef{}, false
 	}
-	return core.PipelineDef{}, false
+	return r.Pipelines[i], true
 }
 
 // Spec is the worker as it is declared in a tenant.

@@ -2,10 +2,10 @@ package runbook
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
 // table reads the keys of a table. Which keys there are is known from those that
@@ -34,23 +35,20 @@ type mark struct {
 	n     *node // the value; nil: it is not one value
 }
 
-func under(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
+func under(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// get gives the value of a key, and where the key stands; nil: it is not there.
-func (t *table) get(key string) *node {
-	e := t.entry(key)
-	return e.value
-}
+// get gives the value of a key; nil: the table has no such key.
+func (t *table) get(key string) *node { return t.entry(key).value }
 
 func (t *table) entry(key string) entry {
 	t.asked = append(t.asked, key)
 	e, _ := t.n.get(key)
 	return e
+}
+
+// given gives those of the keys that the table has.
+func (t *table) given(keys ...string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return t.get(key) == nil })
 }
 
 // as notes what core calls a value.
@@ -62,7 +60,7 @@ func (t *table) say(n *node, key, format string, args ...any) {
 	t.c.say(n.off, join(t.field, key), format, args...)
 }
 
-// missing says that a key is not there.
+// missing says that the table lacks a key.
 func (t *table) missing(key, want string) {
 	t.c.say(t.off, t.field, "%s is missing: %s", key, want)
 }
@@ -77,7 +75,7 @@ func (t *table) done() {
 	}
 }
 
-// is checks the kind of a value.
+// is checks the kind of a value, and says it if it is wrong; false for nil too.
 func (t *table) is(n *node, key string, want kind, text string) bool {
 	if n == nil {
 		return false
@@ -89,18 +87,27 @@ func (t *table) is(n *node, key string, want kind, text string) bool {
 	return true
 }
 
-// text reads a string.
-func (t *table) text(key string) string { return t.textAs(key, key) }
-
-func (t *table) textAs(key, name string) string {
+// value reads the value of a key if it has the wanted kind, and notes what core calls
+// it; nil: the key is missing, or its value has another kind.
+func (t *table) value(key, name string, want kind, text string) *node {
 	n := t.get(key)
 	if n != nil {
 		t.as(name, n, key)
 	}
-	if !t.is(n, key, kindText, "a TOML string") {
-		return ""
+	if !t.is(n, key, want, text) {
+		return nil
 	}
-	return n.text
+	return n
+}
+
+// text reads a string.
+func (t *table) text(key string) string { return t.textAs(key, key) }
+
+func (t *table) textAs(key, name string) string {
+	if n := t.value(key, name, kindText, "a TOML string"); n != nil {
+		return n.text
+	}
+	return ""
 }
 
 // boolean reads true or false.
@@ -115,7 +122,10 @@ func (t *table) boolean(key string) bool {
 
 // integer reads a whole number between two bounds.
 func (t *table) integer(key string, least, most int64) int64 {
-	n := t.get(key)
+	return t.integerOf(t.get(key), key, least, most)
+}
+
+func (t *table) integerOf(n *node, key string, least, most int64) int64 {
 	if !t.is(n, key, kindInteger, "a whole number") {
 		return 0
 	}
@@ -135,33 +145,18 @@ func (t *table) number(key string) uint32 { return uint32(t.integer(key, 0, math
 func (t *table) duration(key string) int64 { return t.durationBetween(key, 0, core.MaxTimeout) }
 
 func (t *table) durationBetween(key string, least, most time.Duration) int64 {
-	n := t.get(key)
-	if n != nil {
-		t.as(key+"_ms", n, key)
+	if n := t.value(key, key+"_ms", kindText, `a duration in quotes such as "90s", "5m" or "1h30m"`); n != nil {
+		return t.parseDuration(n, key, n.text, least, most)
 	}
-	if !t.is(n, key, kindText, `a duration in quotes such as "90s", "5m" or "1h30m"`) {
-		return 0
-	}
-	return t.parseDuration(n, key, n.text, least, most)
+	return 0
 }
 
-var days = regexp.MustCompile(`^(\d{1,5})d(.*)$`)
-
 func (t *table) parseDuration(n *node, key, s string, least, most time.Duration) int64 {
-	rest, whole := s, time.Duration(0)
-	if m := days.FindStringSubmatch(s); m != nil {
-		count, _ := strconv.Atoi(m[1]) // digits, and few
-		whole, rest = time.Duration(count)*24*time.Hour, m[2]
-		if rest == "" {
-			rest = "0s"
-		}
-	}
-	d, err := time.ParseDuration(rest)
-	switch d += whole; {
+	switch d, err := spans.Parse(s); {
 	case err != nil:
 		t.say(n, key, `%q is not a duration such as "90s", "5m", "1h30m" or "7d"`, clip.Text(s, maxQuoted))
 	case d < least || d > most:
-		t.say(n, key, "%s is not between %s and %s", clip.Text(s, maxQuoted), readable(least), readable(most))
+		t.say(n, key, "%s is not between %s and %s", clip.Text(s, maxQuoted), spans.Text(least), spans.Text(most))
 	case d%time.Millisecond != 0:
 		t.say(n, key, "%s is no whole number of milliseconds", clip.Text(s, maxQuoted))
 	default:
@@ -170,24 +165,12 @@ func (t *table) parseDuration(n *node, key, s string, least, most time.Duration)
 	return 0
 }
 
-// readable writes a duration as a file would.
-func readable(d time.Duration) string {
-	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	return d.String()
-}
-
 // texts reads an array of strings.
 func (t *table) texts(key string) []string {
-	n := t.get(key)
-	if n != nil {
-		t.as(key, n, key)
+	if n := t.value(key, key, kindArray, "an array of strings"); n != nil {
+		return t.textsOf(n, key)
 	}
-	if !t.is(n, key, kindArray, "an array of strings") {
-		return nil
-	}
-	return t.textsOf(n, key)
+	return nil
 }
 
 func (t *table) textsOf(n *node, key string) []string {
@@ -206,25 +189,29 @@ func (t *table) textsOf(n *node, key string) []string {
 
 // textMap reads a table of strings.
 func (t *table) textMap(key string) map[string]string {
-	n := t.get(key)
-	if n != nil {
-		t.as(key, n, key)
-	}
-	if !t.is(n, key, kindTable, "a table of strings") || len(n.keys) == 0 {
+	return mapOf(t, key, "a table of strings", func(in *table, e entry) (string, bool) {
+		return e.value.text, in.is(e.value, e.name, kindText, "a TOML string")
+	})
+}
+
+// mapOf reads a table of values of one type; of reports whether it could read one.
+func mapOf[V any](t *table, key, want string, of func(in *table, e entry) (V, bool)) map[string]V {
+	n := t.value(key, key, kindTable, want)
+	if n == nil || len(n.keys) == 0 {
 		return nil
 	}
-	out := make(map[string]string, len(n.keys))
+	out := make(map[string]V, len(n.keys))
 	in := t.into(entry{value: n}, key, key)
 	for _, e := range n.keys {
 		in.as(e.name, e.value, e.name)
-		if in.is(e.value, e.name, kindText, "a TOML string") {
-			out[e.name] = e.value.text
+		if v, ok := of(in, e); ok {
+			out[e.name] = v
 		}
 	}
 	return out
 }
 
-// json reads any value; nil: it is not there.
+// json reads any value; nil: the table has no such key.
 func (t *table) json(key string) json.RawMessage {
 	n := t.get(key)
 	if n == nil {
@@ -245,38 +232,23 @@ func (t *table) jsonOf(n *node, key string) json.RawMessage {
 
 // jsonMap reads a table of any values.
 func (t *table) jsonMap(key string) map[string]json.RawMessage {
-	n := t.get(key)
-	if n != nil {
-		t.as(key, n, key)
-	}
-	if !t.is(n, key, kindTable, "a table") || len(n.keys) == 0 {
-		return nil
-	}
-	out := make(map[string]json.RawMessage, len(n.keys))
-	in := t.into(entry{value: n}, key, key)
-	for _, e := range n.keys {
-		in.as(e.name, e.value, e.name)
-		out[e.name] = in.jsonOf(e.value, e.name)
-	}
-	return out
+	return mapOf(t, key, "a table", func(in *table, e entry) (json.RawMessage, bool) {
+		return in.jsonOf(e.value, e.name), true
+	})
 }
 
-// into reads the table at a key; what is none is said, and read as empty.
+// into reads the table at a key.
 func (t *table) into(e entry, key, name string) *table {
-	off := e.off
-	if off == 0 {
-		off = e.value.off
-	}
+	off := cmp.Or(e.off, e.value.off)
 	in := &table{c: t.c, n: e.value, off: off, field: join(t.field, key), core: under(t.core, name)}
 	t.as(name, &node{off: off}, key)
 	return in
 }
 
-// sub reads the table at a key; nil: it is not there, or is none.
-func (t *table) sub(key string) *table { return t.subOr(key, "a table") }
+// sub reads the table at a key; nil: the key is missing, or its value is no table.
+func (t *table) sub(key string) *table { return t.tableAt(t.entry(key), key, "a table") }
 
-func (t *table) subOr(key, want string) *table {
-	e := t.entry(key)
+func (t *table) tableAt(e entry, key, want string) *table {
 	if !t.is(e.value, key, kindTable, want) {
 		return nil
 	}
@@ -287,19 +259,12 @@ func (t *table) subOr(key, want string) *table {
 // that name.
 func (t *table) orText(key, member, want string) *table {
 	e := t.entry(key)
-	switch {
-	case e.value == nil:
-		return nil
-	case e.value.kind == kindText:
+	if e.value != nil && e.value.kind == kindText {
 		short := &node{kind: kindTable, off: e.value.off}
 		short.set(member, e.value.off, e.value)
-		in := t.into(entry{key, e.off, short}, key, key)
-		return in
-	case e.value.kind == kindTable:
-		return t.into(e, key, key)
+		e.value = short
 	}
-	t.say(e.value, key, "got a TOML %s, want %s", e.value.kind, want)
-	return nil
+	return t.tableAt(e, key, want)
 }
 
 // list reads an array of tables.

@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,14 +56,11 @@ type entry struct {
 
 // get gives the entry of that name.
 func (n *node) get(name string) (entry, bool) {
-	if n.index == nil {
-		i := slices.IndexFunc(n.keys, func(e entry) bool { return e.name == name })
-		if i < 0 {
-			return entry{}, false
-		}
-		return n.keys[i], true
-	}
 	i, ok := n.index[name]
+	if n.index == nil {
+		i = slices.IndexFunc(n.keys, func(e entry) bool { return e.name == name })
+		ok = i >= 0
+	}
 	if !ok {
 		return entry{}, false
 	}
@@ -329,10 +327,7 @@ func (c *compiler) note(list []Error, off int, field, problem string) []Error {
 // sorted gives errors in the order of the file, and no more than are read.
 func sorted(list []Error) []Error {
 	slices.SortStableFunc(list, func(a, b Error) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(a.Line-b.Line, a.Column-b.Column)
 	})
 	if more := len(list) - MaxErrors; more > 0 {
 		list = list[:MaxErrors]

@@ -51,12 +51,7 @@ func (c *compiler) worker(in named) reading[Worker] {
 	}
 	do := *in.table
 	do.core = "do"
-	var given []string
-	for _, key := range []string{"pipeline", "run", "strategy", "task"} {
-		if do.get(key) != nil {
-			given = append(given, key)
-		}
-	}
+	given := do.given("pipeline", "run", "strategy", "task")
 	if len(given) != 1 {
 		c.say(in.off, in.field, "give one of pipeline, run, strategy and task, not %d of them", len(given))
 	} else {
@@ -78,9 +73,7 @@ func (t *table) does(key string, r *reading[Worker]) {
 	case "pipeline":
 		r.start = start{child: t.text(key), names: []string{itemName}}
 		r.start.mark = mark{off: t.get(key).off, field: join(t.field, key)}
-		if child := t.c.child(r.start); child != nil {
-			child.users = append(child.users, r.start)
-		}
+		t.c.noteUser(r.start)
 	case "run":
 		r.of.Do.Run = t.run(key)
 	case "strategy":
@@ -101,8 +94,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 				d := stub("stub")
 				asked.Do.Pipeline = &d
 			}
-			_, effs := core.Worker{}.Apply(core.WorkerConfigure{Spec: asked.Spec("", "")}, core.Clock{Now: effects.MinTime})
-			c.machine(effs)
+			c.machine(core.Worker{}.Apply(core.WorkerConfigure{Spec: asked.Spec("", "")}, core.Clock{Now: effects.MinTime}))
 			for i, m := range r.of.WakeOn {
 				c.subscribe(core.WorkerWakeSubscriber{Match: m, Worker: core.MachineName{Name: asked.Name}}.Subscription(wakeName("", asked.Name, i+2)))
 			}
@@ -118,8 +110,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 
 // subscribe asks the bus whether it would take a subscriber.
 func (c *compiler) subscribe(s core.Subscription) {
-	_, effs := core.Bus{}.Apply(core.BusSubscribe{Subscriber: s}, core.Clock{Now: effects.MinTime})
-	c.machine(effs)
+	c.machine(core.Bus{}.Apply(core.BusSubscribe{Subscriber: s}, core.Clock{Now: effects.MinTime}))
 }
 
 // match reads which events are meant.
@@ -212,12 +203,7 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	}
 	do := *in
 	do.core = "do"
-	var given []string
-	for _, key := range []string{"wake", "push", "signal", "start"} {
-		if do.get(key) != nil {
-			given = append(given, key)
-		}
-	}
+	given := do.given("wake", "push", "signal", "start")
 	if len(given) != 1 {
 		c.say(in.off, in.field, "give one of wake, push, signal and start, not %d of them", len(given))
 	} else {
@@ -262,9 +248,7 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 		do.StartPipeline = &core.PipelineReaction{Context: def.Context}
 		s.names, s.always = append(s.names, eventName), false
 		r.start = s
-		if child := t.c.child(s); child != nil {
-			child.users = append(child.users, s)
-		}
+		t.c.noteUser(s)
 		return
 	}
 	in.done()

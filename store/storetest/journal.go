@@ -33,9 +33,7 @@ func base(s *suite, tx store.ReadTx, epoch uint64) []store.Record {
 var journalCases = []testCase{
 	{"an empty journal ends at 0", func(s *suite) {
 		s.view(func(tx store.ReadTx) {
-			seq, err := tx.Seq()
-			require.NoError(s, err)
-			assert.Zero(s, seq)
+			assert.Zero(s, must(tx.Seq())(s))
 			assert.Empty(s, batches(s, tx, 0))
 		})
 	}},
@@ -44,9 +42,7 @@ var journalCases = []testCase{
 			for seq, batch := range []string{`{"a":1}`, ``, "not JSON \x00\xff"} {
 				require.NoError(s, tx.AppendJournal(uint64(seq+1), 1_700_000_000_000, []byte(batch)))
 			}
-			seq, err := tx.Seq()
-			require.NoError(s, err)
-			assert.Equal(s, uint64(3), seq)
+			assert.Equal(s, uint64(3), must(tx.Seq())(s))
 		})
 		s.view(func(tx store.ReadTx) {
 			assert.Equal(s, []string{`1 {"a":1}`, `2 `, "3 not JSON \x00\xff"}, batches(s, tx, 0))
@@ -84,19 +80,14 @@ var journalCases = []testCase{
 	{"records without their batch are not committed", func(s *suite) {
 		err := s.refused(func(tx store.Tx) error { return tx.Put(1, []store.Write{created(1, 0)}) })
 		require.ErrorContains(s, err, "not appended to the journal")
-		s.view(func(tx store.ReadTx) {
-			_, err := tx.Get(kind, id(1))
-			require.ErrorIs(s, err, store.ErrNotFound)
-		})
+		s.view(func(tx store.ReadTx) { require.ErrorIs(s, errOf(tx.Get(kind, id(1))), store.ErrNotFound) })
 	}},
 }
 
 var epochCases = []testCase{
 	{"a new store is in epoch 1, which begins at batch 1", func(s *suite) {
 		s.view(func(tx store.ReadTx) {
-			epochs, err := tx.Epochs()
-			require.NoError(s, err)
-			assert.Equal(s, []store.Epoch{{Number: 1, First: 1}}, epochs)
+			assert.Equal(s, []store.Epoch{{Number: 1, First: 1}}, must(tx.Epochs())(s))
 			assert.Empty(s, base(s, tx, 1))
 			require.ErrorIs(s, tx.Base(2, func(store.Record) error { return nil }), store.ErrNotFound)
 		})
@@ -110,9 +101,7 @@ var epochCases = []testCase{
 		a3 := changed(a2, 2, 0)
 		s.write(a3)
 		s.view(func(tx store.ReadTx) {
-			epochs, err := tx.Epochs()
-			require.NoError(s, err)
-			assert.Equal(s, []store.Epoch{{Number: 1, First: 1}, {Number: 2, First: 2, Started: 77}}, epochs)
+			assert.Equal(s, []store.Epoch{{Number: 1, First: 1}, {Number: 2, First: 2, Started: 77}}, must(tx.Epochs())(s))
 			assert.Empty(s, base(s, tx, 1))
 			assert.Equal(s, []store.Record{
 				{Kind: kind, ID: id(1), Version: 1, Seq: 1, State: []byte(`{"n":1}`)},
@@ -134,9 +123,7 @@ var epochCases = []testCase{
 			s.writeIn(tx, changed(w, 1, 0))
 		})
 		s.view(func(tx store.ReadTx) {
-			epochs, err := tx.Epochs()
-			require.NoError(s, err)
-			assert.Equal(s, uint64(2), epochs[1].First)
+			assert.Equal(s, uint64(2), must(tx.Epochs())(s)[1].First)
 			assert.Len(s, base(s, tx, 2), 1)
 		})
 		err := s.refused(func(tx store.Tx) error {
@@ -161,37 +148,25 @@ var epochCases = []testCase{
 		rounds := 0
 		for more := true; more; rounds++ {
 			require.Less(s, rounds, 20, "DropEpochs must come to an end")
-			s.update(func(tx store.Tx) {
-				var err error
-				more, err = tx.DropEpochs(3, 2)
-				require.NoError(s, err)
-			})
+			s.update(func(tx store.Tx) { more = must(tx.DropEpochs(3, 2))(s) })
 			s.view(func(tx store.ReadTx) {
-				epochs, err := tx.Epochs()
-				require.NoError(s, err)
-				assert.Equal(s, []store.Epoch{{Number: 3, First: 4, Started: 2}}, epochs)
+				assert.Equal(s, []store.Epoch{{Number: 3, First: 4, Started: 2}}, must(tx.Epochs())(s))
 				assert.Empty(s, batches(s, tx, 0), "what is being dropped is gone for readers")
 				require.ErrorIs(s, tx.Base(2, func(store.Record) error { return nil }), store.ErrNotFound)
 			})
 		}
 		assert.GreaterOrEqual(s, rounds, 4, "8 deletions, at most 2 in one transaction")
 		s.view(func(tx store.ReadTx) {
-			seq, err := tx.Seq()
-			require.NoError(s, err)
-			assert.Equal(s, uint64(3), seq, "an emptied journal still knows its number")
+			assert.Equal(s, uint64(3), must(tx.Seq())(s), "an emptied journal still knows its number")
 		})
 		s.write()
 		s.view(func(tx store.ReadTx) { assert.Equal(s, []string{"4 {}"}, batches(s, tx, 0)) })
 	}},
 	{"the current epoch stays, and a limit must let something go", func(s *suite) {
-		require.ErrorContains(s, s.refused(func(tx store.Tx) error { _, err := tx.DropEpochs(2, 9); return err }), "stays")
-		require.ErrorContains(s, s.refused(func(tx store.Tx) error { _, err := tx.DropEpochs(1, 0); return err }), "at least 1")
+		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return errOf(tx.DropEpochs(2, 9)) }), "stays")
+		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return errOf(tx.DropEpochs(1, 0)) }), "at least 1")
 		s.write()
-		s.update(func(tx store.Tx) {
-			more, err := tx.DropEpochs(1, 9)
-			require.NoError(s, err)
-			assert.False(s, more)
-		})
+		s.update(func(tx store.Tx) { assert.False(s, must(tx.DropEpochs(1, 9))(s)) })
 		s.view(func(tx store.ReadTx) { assert.Len(s, batches(s, tx, 0), 1) })
 	}},
 	{"the state at an epoch's start follows from the bases", func(s *suite) {

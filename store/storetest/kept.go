@@ -20,28 +20,19 @@ var keptCases = []testCase{
 			require.NoError(s, tx.PutWebhook(first))
 		})
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Webhooks(9)
-			require.NoError(s, err)
+			found := must(tx.Webhooks(9))(s)
 			require.Len(s, found, 2)
 			assert.Equal(s, first.ID, found[0].ID)
 			assert.Empty(s, found[0].Body)
 			assert.Equal(s, second, found[1])
-			found, err = tx.Webhooks(1)
-			require.NoError(s, err)
-			assert.Len(s, found, 1)
-			found, err = tx.Webhooks(0)
-			require.NoError(s, err)
-			assert.Empty(s, found)
+			assert.Len(s, must(tx.Webhooks(1))(s), 1)
+			assert.Empty(s, must(tx.Webhooks(0))(s))
 		})
 	}},
 	{"a deleted webhook is gone, and is not found again", func(s *suite) {
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Body: []byte("b")})) })
 		s.update(func(tx store.Tx) { require.NoError(s, tx.DeleteWebhook(id(1))) })
-		s.view(func(tx store.ReadTx) {
-			found, err := tx.Webhooks(9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
-		})
+		s.view(func(tx store.ReadTx) { assert.Empty(s, must(tx.Webhooks(9))(s)) })
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)
 		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) }))
 	}},
@@ -52,24 +43,16 @@ var keptCases = []testCase{
 			text[0] = 'X' // it is the caller's again
 			require.NoError(s, tx.PutRunLog(id(1), 1, []byte("\x00\xff raw\n")))
 			require.NoError(s, tx.PutRunLog(id(2), 0, nil))
-			got, err := tx.RunLog(id(1), 0)
-			require.NoError(s, err)
-			assert.Equal(s, "first", string(got))
+			assert.Equal(s, "first", string(must(tx.RunLog(id(1), 0))(s)))
 		})
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutRunLog(id(1), 0, []byte("second"))) })
 		s.view(func(tx store.ReadTx) {
 			for attempt, want := range []string{"second", "\x00\xff raw\n"} {
-				got, err := tx.RunLog(id(1), uint32(attempt))
-				require.NoError(s, err)
-				assert.Equal(s, want, string(got))
+				assert.Equal(s, want, string(must(tx.RunLog(id(1), uint32(attempt)))(s)))
 			}
-			got, err := tx.RunLog(id(2), 0)
-			require.NoError(s, err, "an empty one is one")
-			assert.Empty(s, got)
-			_, err = tx.RunLog(id(2), 1)
-			require.ErrorIs(s, err, store.ErrNotFound)
-			_, err = tx.RunLog(id(0), 0)
-			require.ErrorIs(s, err, store.ErrNotFound)
+			assert.Empty(s, must(tx.RunLog(id(2), 0))(s), "an empty one is one")
+			require.ErrorIs(s, errOf(tx.RunLog(id(2), 1)), store.ErrNotFound)
+			require.ErrorIs(s, errOf(tx.RunLog(id(0), 0)), store.ErrNotFound)
 		})
 	}},
 	{"the logs of a run go all at once, and those of its neighbours stay", func(s *suite) {
@@ -81,11 +64,10 @@ var keptCases = []testCase{
 				}
 			}
 		})
-		err := s.refused(func(tx store.Tx) error {
+		require.ErrorIs(s, s.refused(func(tx store.Tx) error {
 			require.NoError(s, tx.DeleteRunLogs(id(0)))
 			return errAbort
-		})
-		require.ErrorIs(s, err, errAbort)
+		}), errAbort)
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.DeleteRunLogs(id(1)))
 			require.NoError(s, tx.DeleteRunLogs(id(1)))
@@ -111,11 +93,7 @@ var keptCases = []testCase{
 		require.ErrorContains(s, err, "text has 4194305 bytes: at most 4194304")
 		require.ErrorContains(s, err, id(1).String())
 		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutRunLog(uuid.Nil, 0, nil) }))
-		s.view(func(tx store.ReadTx) {
-			got, err := tx.RunLog(id(1), 0)
-			require.NoError(s, err)
-			assert.Len(s, got, store.MaxRunLog)
-		})
+		s.view(func(tx store.ReadTx) { assert.Len(s, must(tx.RunLog(id(1), 0))(s), store.MaxRunLog) })
 	}},
 	{"a record that is set aside leaves its indexes, and its bytes are kept", func(s *suite) {
 		w := created(1, 5, counted("all", 1), term("other", 3))
@@ -124,21 +102,14 @@ var keptCases = []testCase{
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 10, Reason: "why not"}, 5))
 		})
 		s.view(func(tx store.ReadTx) {
-			_, err := tx.Get(kind, id(1))
-			require.ErrorIs(s, err, store.ErrNotFound)
-			due, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
-			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(due))
+			require.ErrorIs(s, errOf(tx.Get(kind, id(1))), store.ErrNotFound)
+			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(must(tx.Due(nil, nil, 100, 9))(s)))
 			for name, want := range map[string]int{"all": 1, "other": 0} {
-				found, err := tx.Scan(kind, name, store.Cursor{}, false, 9)
-				require.NoError(s, err)
-				assert.Len(s, found, want, name)
+				assert.Len(s, must(tx.Scan(kind, name, store.Cursor{}, false, 9))(s), want, name)
 			}
-			n, err := tx.Count(kind, "all")
-			require.NoError(s, err)
+			n := must(tx.Count(kind, "all"))(s)
 			assert.Equal(s, uint64(1), n)
-			aside, err := tx.Quarantine(9)
-			require.NoError(s, err)
+			aside := must(tx.Quarantine(9))(s)
 			assert.Equal(s, []store.Quarantined{{Kind: kind, ID: id(1), At: 10, Reason: "why not", Raw: []byte(`{"n":1}`)}}, aside)
 		})
 		s.write(created(1, 7))
@@ -160,33 +131,24 @@ var keptCases = []testCase{
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindOutbox, ID: id(9), At: 2}, 0), "a second time, without its bytes")
 		})
 		s.view(func(tx store.ReadTx) {
-			aside, err := tx.Quarantine(9)
-			require.NoError(s, err)
 			assert.Equal(s, []store.Quarantined{
 				{Kind: store.KindOutbox, ID: id(1), N: 1, At: 1, Raw: first.Effect},
 				{Kind: store.KindOutbox, ID: id(1), N: 2, At: 1, Raw: second.Effect},
 				{Kind: store.KindWebhook, ID: id(1), At: 1, Reason: "r", Raw: []byte("\x00body")},
 				{Kind: store.KindOutbox, ID: id(9), At: 2, Raw: []byte("given")},
 				{Kind: store.KindWebhook, ID: id(9), At: 2},
-			}, aside)
-			_, err = tx.OutboxEntry(first.Key)
-			require.NoError(s, err)
-			hooks, err := tx.Webhooks(9)
-			require.NoError(s, err)
-			assert.Len(s, hooks, 1)
+			}, must(tx.Quarantine(9))(s))
+			require.NoError(s, errOf(tx.OutboxEntry(first.Key)))
+			assert.Len(s, must(tx.Webhooks(9))(s), 1)
 		})
 	}},
 	{"setting aside takes only the due entry of that kind", func(s *suite) {
 		a, b := created(1, 5), created(1, 5)
 		b.Kind = "other"
 		s.write(a, b)
-		s.update(func(tx store.Tx) {
-			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5))
-		})
+		s.update(func(tx store.Tx) { require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5)) })
 		s.view(func(tx store.ReadTx) {
-			due, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(5, id(1)), Kind: "other"}}, due)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(5, id(1)), Kind: "other"}}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"a due entry is removed alone, and its record stays", func(s *suite) {
@@ -199,22 +161,15 @@ var keptCases = []testCase{
 			require.NoError(s, tx.RemoveDue(entry))
 		})
 		s.view(func(tx store.ReadTx) {
-			due, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
-			assert.Equal(s, []store.DueEntry{{Key: entry.Key, Kind: "other"}}, due)
-			_, err = tx.Get(kind, id(1))
-			require.NoError(s, err)
+			assert.Equal(s, []store.DueEntry{{Key: entry.Key, Kind: "other"}}, must(tx.Due(nil, nil, 100, 9))(s))
+			require.NoError(s, errOf(tx.Get(kind, id(1))))
 		})
 	}},
 	{"a kind that no record can have is set aside with a due entry only", func(s *suite) {
 		q := store.Quarantined{Kind: "acti/n", ID: id(1), At: 1}
 		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return tx.SetAside(q, 0) }), "without blank or slash")
 		s.update(func(tx store.Tx) { require.NoError(s, tx.SetAside(q, 5)) })
-		s.view(func(tx store.ReadTx) {
-			aside, err := tx.Quarantine(9)
-			require.NoError(s, err)
-			assert.Equal(s, []store.Quarantined{q}, aside)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, []store.Quarantined{q}, must(tx.Quarantine(9))(s)) })
 	}},
 	{"what is set aside is kept oldest first, with the bytes that the caller gives", func(s *suite) {
 		s.update(func(tx store.Tx) {
@@ -223,8 +178,7 @@ var keptCases = []testCase{
 			}
 		})
 		s.view(func(tx store.ReadTx) {
-			aside, err := tx.Quarantine(2)
-			require.NoError(s, err)
+			aside := must(tx.Quarantine(2))(s)
 			require.Len(s, aside, 2)
 			assert.Equal(s, []uuid.UUID{id(2), id(3)}, []uuid.UUID{aside[0].ID, aside[1].ID})
 			assert.Equal(s, []byte("\x00raw\xff"), aside[0].Raw)
@@ -237,29 +191,19 @@ var keptCases = []testCase{
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5))
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 2}, 5))
 		})
-		s.view(func(tx store.ReadTx) {
-			due, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
-			assert.Empty(s, due)
-		})
+		s.view(func(tx store.ReadTx) { assert.Empty(s, must(tx.Due(nil, nil, 100, 9))(s)) })
 	}},
 	{"where a record stands is found by its id alone, until it is set aside", func(s *suite) {
 		other := created(2, 5, term("ready:q", 1), counted("all", 7))
 		s.write(created(1, 0, term("ready:q", -3), counted("all", 7)), other)
 		want := []store.Term{counted("all", 7), term("ready:q", -3)}
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.TermsOf(kind, id(1))
-			require.NoError(s, err)
-			assert.ElementsMatch(s, want, found)
-			found, err = tx.TermsOf("other", id(1))
-			require.NoError(s, err)
-			assert.Empty(s, found)
+			assert.ElementsMatch(s, want, must(tx.TermsOf(kind, id(1)))(s))
+			assert.Empty(s, must(tx.TermsOf("other", id(1)))(s))
 		})
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 0))
-			found, err := tx.TermsOf(kind, id(1))
-			require.NoError(s, err)
-			assert.Empty(s, found)
+			assert.Empty(s, must(tx.TermsOf(kind, id(1)))(s))
 		})
 	}},
 	{"a record that is set aside still counts for the epoch that changed it", func(s *suite) {
@@ -276,23 +220,17 @@ var keptCases = []testCase{
 			require.NoError(s, tx.SetMeta("b", []byte{}))
 		})
 		s.view(func(tx store.ReadTx) {
-			v, err := tx.Meta("a")
-			require.NoError(s, err)
+			v := must(tx.Meta("a"))(s)
 			assert.Equal(s, []byte("v\x00\xff"), v)
-			v, err = tx.Meta("b")
-			require.NoError(s, err)
+			v = must(tx.Meta("b"))(s)
 			assert.NotNil(s, v)
 			assert.Empty(s, v)
-			v, err = tx.Meta("c")
-			require.NoError(s, err)
-			assert.Nil(s, v)
+			assert.Nil(s, must(tx.Meta("c"))(s))
 		})
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.SetMeta("a", nil))
 			require.NoError(s, tx.SetMeta("never", nil))
-			v, err := tx.Meta("a")
-			require.NoError(s, err)
-			assert.Nil(s, v)
+			assert.Nil(s, must(tx.Meta("a"))(s))
 		})
 		require.ErrorContains(s, s.refused(func(tx store.Tx) error { return tx.SetMeta("", []byte("v")) }), "meta")
 	}},

@@ -131,8 +131,7 @@ func runModel(t *testing.T, open func(t *testing.T) store.Store) {
 func emptied(t *testing.T, st store.Store) *model {
 	m := newModel()
 	require.NoError(t, st.Update(context.Background(), func(tx store.Tx) error {
-		seq, err := tx.Seq()
-		require.NoError(t, err)
+		seq := must(tx.Seq())(t)
 		var gone []store.Write
 		require.NoError(t, tx.Records(func(r store.Record) error {
 			gone = append(gone, erasing(t, tx, r))
@@ -145,8 +144,7 @@ func emptied(t *testing.T, st store.Store) *model {
 		for _, k := range keys {
 			require.NoError(t, tx.DeleteOutbox(k))
 		}
-		claims, err := tx.Claims("")
-		require.NoError(t, err)
+		claims := must(tx.Claims(""))(t)
 		for _, c := range claims {
 			require.NoError(t, tx.Fence(c.Name))
 		}
@@ -157,12 +155,9 @@ func emptied(t *testing.T, st store.Store) *model {
 			require.NoError(t, tx.DeleteRunLogs(id(n)))
 		}
 		require.NoError(t, tx.BeginEpoch(1))
-		epochs, err := tx.Epochs()
-		require.NoError(t, err)
+		epochs := must(tx.Epochs())(t)
 		last := epochs[len(epochs)-1]
-		more, err := tx.DropEpochs(last.Number, 1<<30)
-		require.NoError(t, err)
-		require.False(t, more)
+		require.False(t, must(tx.DropEpochs(last.Number, 1<<30))(t))
 		m.seq, m.epochs = seq+1, []store.Epoch{last}
 		return nil
 	}))
@@ -172,8 +167,7 @@ func emptied(t *testing.T, st store.Store) *model {
 // erasing finds where a record stands by looking at all indexes.
 func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
 	w := store.Write{Kind: r.Kind, ID: r.ID, Prev: store.Prev{Version: r.Version, Seq: r.Seq}}
-	due, err := tx.Due(nil, nil, effects.MaxTime, 1<<20)
-	require.NoError(t, err)
+	due := must(tx.Due(nil, nil, effects.MaxTime, 1<<20))(t)
 	for _, e := range due {
 		if e.Key.ID() == r.ID && e.Kind == r.Kind {
 			w.Prev.Due = e.Key.At()
@@ -183,8 +177,7 @@ func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
 		}
 	}
 	for _, name := range []string{"all", "all\x00", "al", "status:pending"} {
-		found, err := tx.Scan(r.Kind, name, store.Cursor{}, false, 1<<20)
-		require.NoError(t, err)
+		found := must(tx.Scan(r.Kind, name, store.Cursor{}, false, 1<<20))(t)
 		for _, c := range found {
 			if c.ID == r.ID {
 				w.Prev.Terms = append(w.Prev.Terms, store.Term{Name: name, At: c.At, Counted: name == "all" || name == "status:pending"})
@@ -323,8 +316,7 @@ func stepDrop(t *rapid.T, m *model, tx store.Tx) {
 	limit := rapid.IntRange(1, 4).Draw(t, "limit")
 	for rounds := 0; ; rounds++ {
 		require.Less(t, rounds, 1000)
-		more, err := tx.DropEpochs(before.Number, limit)
-		require.NoError(t, err)
+		more := must(tx.DropEpochs(before.Number, limit))(t)
 		if !more {
 			break
 		}
@@ -339,11 +331,9 @@ func compare(t *rapid.T, m *model, tx store.ReadTx) {
 	compareRecords(t, m, tx)
 	compareDue(t, m, tx)
 	compareLists(t, m, tx)
-	seq, err := tx.Seq()
-	require.NoError(t, err)
+	seq := must(tx.Seq())(t)
 	require.Equal(t, m.seq, seq)
-	epochs, err := tx.Epochs()
-	require.NoError(t, err)
+	epochs := must(tx.Epochs())(t)
 	require.Equal(t, m.epochs, epochs)
 	journal := map[uint64]string{}
 	require.NoError(t, tx.Journal(0, func(seq uint64, b []byte) error { journal[seq] = string(b); return nil }))
@@ -362,17 +352,14 @@ func compare(t *rapid.T, m *model, tx store.ReadTx) {
 	}
 	compareOutbox(t, m, tx)
 	compareLogs(t, m, tx)
-	claims, err := tx.Claims("")
-	require.NoError(t, err)
+	claims := must(tx.Claims(""))(t)
 	got := map[string]store.Claim{}
 	for _, c := range claims {
 		got[c.Name] = c
 	}
 	require.Equal(t, m.claims, got)
 	for _, name := range []string{"a", "b"} {
-		v, err := tx.Meta(name)
-		require.NoError(t, err)
-		require.Equal(t, m.meta[name], string(v))
+		require.Equal(t, m.meta[name], string(must(tx.Meta(name))(t)))
 	}
 }
 
@@ -425,8 +412,7 @@ func compareDue(t *rapid.T, m *model, tx store.ReadTx) {
 		var got []store.DueEntry
 		var after *store.DueKey
 		for { // in pages of 2, or of 3 where the last key has two kinds
-			page, err := tx.Due(nil, after, now, 2)
-			require.NoError(t, err)
+			page := must(tx.Due(nil, after, now, 2))(t)
 			require.LessOrEqual(t, len(page), 3)
 			got = append(got, page...)
 			if len(page) < 2 {
@@ -457,16 +443,13 @@ func compareLists(t *rapid.T, m *model, tx store.ReadTx) {
 			}
 			slices.SortFunc(want, func(a, b store.Cursor) int { return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(a.ID[:], b.ID[:])) })
 			if name != "al" && name != "all\x00" {
-				n, err := tx.Count(kind, name)
-				require.NoError(t, err)
-				require.Equal(t, uint64(len(want)), n)
+				require.Equal(t, uint64(len(want)), must(tx.Count(kind, name))(t))
 			}
 			for _, desc := range []bool{false, true} {
 				got := []store.Cursor{}
 				var from store.Cursor
 				for { // in pages of 3
-					page, err := tx.Scan(kind, name, from, desc, 3)
-					require.NoError(t, err)
+					page := must(tx.Scan(kind, name, from, desc, 3))(t)
 					got = append(got, page...)
 					if len(page) < 3 {
 						break
@@ -500,15 +483,12 @@ func compareOutbox(t *rapid.T, m *model, tx store.ReadTx) {
 		slices.SortFunc(want, func(a, b store.EffectKey) int {
 			return cmp.Or(cmp.Compare(m.outbox[a].Seq, m.outbox[b].Seq), bytes.Compare(a.ID[:], b.ID[:]), cmp.Compare(a.N, b.N))
 		})
-		found, err := tx.Waiting(lane, 99)
-		require.NoError(t, err)
+		found := must(tx.Waiting(lane, 99))(t)
 		var keys []store.EffectKey
 		for _, e := range found {
 			keys = append(keys, e.Key)
 		}
 		require.Equal(t, want, keys)
 	}
-	found, err := tx.WaitingLanes()
-	require.NoError(t, err)
-	assert.Equal(t, slices.Sorted(maps.Keys(lanes)), found)
+	assert.Equal(t, slices.Sorted(maps.Keys(lanes)), must(tx.WaitingLanes())(t))
 }

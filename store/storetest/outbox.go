@@ -20,8 +20,7 @@ func outboxEntry(n int, seq uint64, lane string) store.OutboxEntry {
 }
 
 func waitingKeys(s *suite, tx store.ReadTx, lane string, limit int) []int {
-	found, err := tx.Waiting(lane, limit)
-	require.NoError(s, err)
+	found := must(tx.Waiting(lane, limit))(s)
 	out := []int{}
 	for _, e := range found {
 		out = append(out, int(e.Key.N))
@@ -36,15 +35,13 @@ var outboxCases = []testCase{
 		handed := e
 		handed.Holder, handed.Token = "host\n1", 7
 		s.view(func(tx store.ReadTx) {
-			got, err := tx.OutboxEntry(e.Key)
-			require.NoError(s, err)
+			got := must(tx.OutboxEntry(e.Key))(s)
 			assert.Equal(s, e, got)
 			assert.True(s, got.Waiting())
 		})
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(handed)) })
 		s.view(func(tx store.ReadTx) {
-			got, err := tx.OutboxEntry(e.Key)
-			require.NoError(s, err)
+			got := must(tx.OutboxEntry(e.Key))(s)
 			assert.Equal(s, handed, got)
 			assert.False(s, got.Waiting())
 		})
@@ -83,9 +80,7 @@ var outboxCases = []testCase{
 			assert.Equal(s, []int{6}, waitingKeys(s, tx, "ab", 9))
 			assert.Empty(s, waitingKeys(s, tx, "", 9))
 			assert.Empty(s, waitingKeys(s, tx, strings.Repeat("x", 999), 9))
-			lanes, err := tx.WaitingLanes()
-			require.NoError(s, err)
-			assert.Equal(s, []string{"a", "ab", "b"}, lanes)
+			assert.Equal(s, []string{"a", "ab", "b"}, must(tx.WaitingLanes())(s))
 		})
 	}},
 	{"lanes come in the order of their names, whatever their length", func(s *suite) {
@@ -96,9 +91,7 @@ var outboxCases = []testCase{
 			}
 		})
 		s.view(func(tx store.ReadTx) {
-			lanes, err := tx.WaitingLanes()
-			require.NoError(s, err)
-			assert.Equal(s, slices.Sorted(slices.Values(names)), lanes)
+			assert.Equal(s, slices.Sorted(slices.Values(names)), must(tx.WaitingLanes())(s))
 		})
 	}},
 	{"an entry waits no more once it is handed out, and again once it is given back", func(s *suite) {
@@ -108,9 +101,7 @@ var outboxCases = []testCase{
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.PutOutbox(e))
 			assert.Empty(s, waitingKeys(s, tx, "a", 9))
-			lanes, err := tx.WaitingLanes()
-			require.NoError(s, err)
-			assert.Empty(s, lanes)
+			assert.Empty(s, must(tx.WaitingLanes())(s))
 		})
 		e.Holder, e.Token, e.Lane, e.Seq = "", 0, "b", 4
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
@@ -175,11 +166,7 @@ var outboxCases = []testCase{
 // acquired takes a claim that must be free or the holder's own.
 func (s *suite) acquired(name, holder string, now effects.Time) (c store.Claim) {
 	s.Helper()
-	s.update(func(tx store.Tx) {
-		var err error
-		c, err = tx.Acquire(name, holder, time.Minute, now)
-		require.NoError(s, err)
-	})
+	s.update(func(tx store.Tx) { c = must(tx.Acquire(name, holder, time.Minute, now))(s) })
 	return c
 }
 
@@ -193,7 +180,7 @@ var claimCases = []testCase{
 		a := s.acquired("c", "a", 1000)
 		assert.Equal(s, store.Claim{Name: "c", Holder: "a", Token: a.Token, Session: s.store.Session(), Renewed: 1000, Until: 61000}, a)
 		assert.NotZero(s, a.Token)
-		err := s.refused(func(tx store.Tx) error { _, err := tx.Acquire("c", "b", time.Minute, 60999); return err })
+		err := s.refused(func(tx store.Tx) error { return errOf(tx.Acquire("c", "b", time.Minute, 60999)) })
 		require.ErrorIs(s, err, store.ErrClaimed)
 		require.ErrorContains(s, err, `"a"`)
 		require.NoError(s, s.checkClaim("c", a.Token))
@@ -215,11 +202,7 @@ var claimCases = []testCase{
 	{"a claim that lapsed and was not taken over passes the check", func(s *suite) {
 		a := s.acquired("c", "a", 1000)
 		require.NoError(s, s.checkClaim("c", a.Token))
-		s.view(func(tx store.ReadTx) {
-			got, err := tx.Claim("c")
-			require.NoError(s, err)
-			assert.Equal(s, a, got)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, a, must(tx.Claim("c"))(s)) })
 	}},
 	{"after a release the token is worth nothing, and the next is greater", func(s *suite) {
 		a := s.acquired("c", "a", 1000)
@@ -247,8 +230,7 @@ var claimCases = []testCase{
 		a := s.acquired("c", "a", 1000)
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error {
 			require.NoError(s, tx.Fence("c"))
-			_, err := tx.Acquire("c", "b", time.Minute, 1000)
-			require.NoError(s, err)
+			require.NoError(s, errOf(tx.Acquire("c", "b", time.Minute, 1000)))
 			return errAbort
 		}), errAbort)
 		require.NoError(s, s.checkClaim("c", a.Token))
@@ -259,8 +241,7 @@ var claimCases = []testCase{
 		}
 		s.view(func(tx store.ReadTx) {
 			for prefix, want := range map[string][]string{"x:": {"x:1", "x:2"}, "": {"x", "x:1", "x:2", "x\xc3\xbc", "y"}, "z": {}} {
-				found, err := tx.Claims(prefix)
-				require.NoError(s, err)
+				found := must(tx.Claims(prefix))(s)
 				names := []string{}
 				for _, c := range found {
 					names = append(names, c.Name)
@@ -274,7 +255,7 @@ var claimCases = []testCase{
 			name, holder string
 			ttl          time.Duration
 		}{{"", "a", time.Minute}, {"c", "", time.Minute}, {"c", "a", 0}, {"c", "a", -time.Second}} {
-			err := s.refused(func(tx store.Tx) error { _, err := tx.Acquire(c.name, c.holder, c.ttl, 1); return err })
+			err := s.refused(func(tx store.Tx) error { return errOf(tx.Acquire(c.name, c.holder, c.ttl, 1)) })
 			assert.NotErrorIs(s, err, store.ErrFenced)
 		}
 	}},

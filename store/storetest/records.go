@@ -18,9 +18,7 @@ var recordCases = []testCase{
 		s.write(w)
 		s.write(changed(w, 1, 0))
 		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.Equal(s, store.Record{Kind: kind, ID: id(1), Version: 2, Seq: 2, State: []byte(`{"n":2}`)}, r)
+			assert.Equal(s, store.Record{Kind: kind, ID: id(1), Version: 2, Seq: 2, State: []byte(`{"n":2}`)}, must(tx.Get(kind, id(1)))(s))
 		})
 	}},
 	{"a transaction reads its own writes", func(s *suite) {
@@ -35,8 +33,7 @@ var recordCases = []testCase{
 			_, err := tx.Get(kind, id(2))
 			require.ErrorIs(s, err, store.ErrNotFound)
 			require.ErrorContains(s, err, "action/"+id(2).String())
-			_, err = tx.Get("other", id(1))
-			require.ErrorIs(s, err, store.ErrNotFound)
+			require.ErrorIs(s, errOf(tx.Get("other", id(1))), store.ErrNotFound)
 		})
 	}},
 	{"a write with another version is a conflict that names the record", func(s *suite) {
@@ -55,34 +52,20 @@ var recordCases = []testCase{
 	}},
 	{"deleting what is not there changes nothing", func(s *suite) {
 		s.write(store.Write{Kind: kind, ID: id(1)})
-		s.view(func(tx store.ReadTx) {
-			_, err := tx.Get(kind, id(1))
-			require.ErrorIs(s, err, store.ErrNotFound)
-		})
+		s.view(func(tx store.ReadTx) { require.ErrorIs(s, errOf(tx.Get(kind, id(1))), store.ErrNotFound) })
 	}},
 	{"a deleted record leaves nothing, and begins again at version 1", func(s *suite) {
 		w := created(1, 5, counted("all", 1))
 		s.write(w)
 		s.write(deleted(w, 1))
 		s.view(func(tx store.ReadTx) {
-			_, err := tx.Get(kind, id(1))
-			require.ErrorIs(s, err, store.ErrNotFound)
-			due, err := tx.Due(nil, nil, effects.MaxTime, 9)
-			require.NoError(s, err)
-			assert.Empty(s, due)
-			found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
-			n, err := tx.Count(kind, "all")
-			require.NoError(s, err)
-			assert.Zero(s, n)
+			require.ErrorIs(s, errOf(tx.Get(kind, id(1))), store.ErrNotFound)
+			assert.Empty(s, must(tx.Due(nil, nil, effects.MaxTime, 9))(s))
+			assert.Empty(s, must(tx.Scan(kind, "all", store.Cursor{}, false, 9))(s))
+			assert.Zero(s, must(tx.Count(kind, "all"))(s))
 		})
 		s.write(w)
-		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1), r.Version)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, uint64(1), must(tx.Get(kind, id(1)))(s).Version) })
 	}},
 	{"records are visited by kind, then id, until the visitor fails", func(s *suite) {
 		a, b, c := created(2, 0), created(1, 0), created(3, 0)
@@ -104,11 +87,7 @@ var recordCases = []testCase{
 			s.writeIn(tx, w)
 			copy(w.State, "XXXXXXX")
 		})
-		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.JSONEq(s, `{"n":1}`, string(r.State))
-		})
+		s.view(func(tx store.ReadTx) { assert.JSONEq(s, `{"n":1}`, string(must(tx.Get(kind, id(1)))(s).State)) })
 	}},
 	{"a bad write is refused with its reason", func(s *suite) {
 		for reason, spoil := range map[string]func(w *store.Write){
@@ -130,11 +109,7 @@ var recordCases = []testCase{
 		w := created(1, 0)
 		w.State = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
 		s.write(w, created(2, 0))
-		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.Equal(s, w.State, r.State)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, w.State, must(tx.Get(kind, id(1)))(s).State) })
 	}},
 }
 
@@ -150,54 +125,38 @@ var dueCases = []testCase{
 	{"what is due comes in time order, then by id, up to and including now", func(s *suite) {
 		s.write(created(1, 30), created(2, 10), created(4, 20), created(3, 20), created(5, 0))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 20, 9)
-			require.NoError(s, err)
 			assert.Equal(s, []store.DueEntry{
 				{Key: store.NewDueKey(10, id(2)), Kind: kind},
 				{Key: store.NewDueKey(20, id(3)), Kind: kind},
 				{Key: store.NewDueKey(20, id(4)), Kind: kind},
-			}, found)
+			}, must(tx.Due(nil, nil, 20, 9))(s))
 		})
 	}},
 	{"what is due is appended to what the caller has, and the limit counts only what is new", func(s *suite) {
 		s.write(created(1, 10), created(2, 11))
 		s.view(func(tx store.ReadTx) {
 			had := store.DueEntry{Key: store.NewDueKey(5, id(9)), Kind: "other"}
-			found, err := tx.Due([]store.DueEntry{had}, nil, 20, 1)
-			require.NoError(s, err)
+			found := must(tx.Due([]store.DueEntry{had}, nil, 20, 1))(s)
 			assert.Equal(s, []store.DueEntry{had, {Key: store.NewDueKey(10, id(1)), Kind: kind}}, found)
-			found, err = tx.Due([]store.DueEntry{had}, nil, 20, 0)
-			require.NoError(s, err)
-			assert.Equal(s, []store.DueEntry{had}, found)
+			assert.Equal(s, []store.DueEntry{had}, must(tx.Due([]store.DueEntry{had}, nil, 20, 0))(s))
 		})
 	}},
 	{"a limit cuts, and the last key goes on from there", func(s *suite) {
 		s.write(created(1, 10), created(2, 10), created(3, 11))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 20, 2)
-			require.NoError(s, err)
+			found := must(tx.Due(nil, nil, 20, 2))(s)
 			require.Equal(s, []uuid.UUID{id(1), id(2)}, dueIDs(found))
-			found, err = tx.Due(nil, &found[1].Key, 20, 2)
-			require.NoError(s, err)
-			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
+			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(must(tx.Due(nil, &found[1].Key, 20, 2))(s)))
 			between := store.DueUpperBound(10)
-			found, err = tx.Due(nil, &between, 20, 2)
-			require.NoError(s, err)
-			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(found))
-			found, err = tx.Due(nil, nil, 20, 0)
-			require.NoError(s, err)
-			require.Empty(s, found)
+			require.Equal(s, []uuid.UUID{id(3)}, dueIDs(must(tx.Due(nil, &between, 20, 2))(s)))
+			require.Empty(s, must(tx.Due(nil, nil, 20, 0))(s))
 		})
 	}},
 	{"the greatest id is due at its time", func(s *suite) {
 		s.write(store.Write{Kind: kind, ID: uuid.Max, State: []byte(`1`), Due: 10})
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 9, 9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
-			found, err = tx.Due(nil, nil, 10, 9)
-			require.NoError(s, err)
-			assert.Len(s, found, 1)
+			assert.Empty(s, must(tx.Due(nil, nil, 9, 9))(s))
+			assert.Len(s, must(tx.Due(nil, nil, 10, 9))(s), 1)
 			_, ok, err := tx.NextDue(10)
 			require.NoError(s, err)
 			assert.False(s, ok)
@@ -207,32 +166,24 @@ var dueCases = []testCase{
 		w := created(1, -5)
 		s.write(w)
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, -9, 9)
-			require.NoError(s, err)
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(0, id(1)), Kind: kind}}, found)
+			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(0, id(1)), Kind: kind}}, must(tx.Due(nil, nil, -9, 9))(s))
 			at, ok, err := tx.NextDue(-1)
 			require.NoError(s, err)
 			assert.True(s, ok)
 			assert.Zero(s, at)
 		})
 		s.write(changed(w, 1, 0))
-		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, effects.MaxTime, 9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
-		})
+		s.view(func(tx store.ReadTx) { assert.Empty(s, must(tx.Due(nil, nil, effects.MaxTime, 9))(s)) })
 	}},
 	{"a changed due time moves the entry, an equal one leaves it", func(s *suite) {
 		a, b := created(1, 10), created(2, 10)
 		s.write(a, b)
 		s.write(changed(a, 1, 30), changed(b, 1, 10))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
 			assert.Equal(s, []store.DueEntry{
 				{Key: store.NewDueKey(10, id(2)), Kind: kind},
 				{Key: store.NewDueKey(30, id(1)), Kind: kind},
-			}, found)
+			}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"records of two kinds with one id that are due at one time are both woken, in the order of their kinds", func(s *suite) {
@@ -241,59 +192,41 @@ var dueCases = []testCase{
 		s.write(a)
 		s.write(b) // of a later transaction: it must find the other there
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 10, 9)
-			require.NoError(s, err)
+			found := must(tx.Due(nil, nil, 10, 9))(s)
 			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "action"}, {Key: store.NewDueKey(10, id(1)), Kind: "recurring"}}, found)
 		})
 	}},
 	{"a record takes only its own entry out of the due index, whatever else happens in its batch", func(s *suite) {
-		var writes []store.Write
-		for _, k := range []effects.Kind{"a", "b", "c"} {
-			w := created(1, 10)
-			w.Kind = k
-			writes = append(writes, w)
-		}
+		writes := ofKinds(created(1, 10), "a", "b", "c")
 		s.write(writes...)
 		later := changed(writes[0], 1, 20)
 		s.write(later, deleted(writes[1], 1))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
+			found := must(tx.Due(nil, nil, 100, 9))(s)
 			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "c"}, {Key: store.NewDueKey(20, id(1)), Kind: "a"}}, found)
 		})
 		moved := created(1, 10)
 		moved.Kind = "b"
 		s.write(changed(later, 2, 10), moved, deleted(writes[2], 1)) // one comes back as another goes
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
+			found := must(tx.Due(nil, nil, 100, 9))(s)
 			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "a"}, {Key: store.NewDueKey(10, id(1)), Kind: "b"}}, found)
 		})
 	}},
 	{"a page of what is due never ends between the kinds of one key", func(s *suite) {
-		var writes []store.Write
-		for _, k := range []effects.Kind{"a", "b", "c"} {
-			w := created(1, 10)
-			w.Kind = k
-			writes = append(writes, w)
-		}
+		writes := ofKinds(created(1, 10), "a", "b", "c")
 		s.write(append(writes, created(2, 10))...)
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 10, 1)
-			require.NoError(s, err)
+			found := must(tx.Due(nil, nil, 10, 1))(s)
 			require.Equal(s, []uuid.UUID{id(1), id(1), id(1)}, dueIDs(found))
-			found, err = tx.Due(nil, &found[2].Key, 10, 1)
-			require.NoError(s, err)
-			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(found))
+			assert.Equal(s, []uuid.UUID{id(2)}, dueIDs(must(tx.Due(nil, &found[2].Key, 10, 1))(s)))
 		})
 	}},
 	{"new due times before, between and after those that are there are all kept", func(s *suite) {
 		s.write(created(1, 20), created(2, 40))
 		s.write(created(3, 10), created(4, 15), created(5, 30), created(6, 35), created(7, 50), created(8, 60))
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, 100, 9)
-			require.NoError(s, err)
-			assert.Equal(s, []uuid.UUID{id(3), id(4), id(1), id(5), id(6), id(2), id(7), id(8)}, dueIDs(found))
+			assert.Equal(s, []uuid.UUID{id(3), id(4), id(1), id(5), id(6), id(2), id(7), id(8)}, dueIDs(must(tx.Due(nil, nil, 100, 9))(s)))
 		})
 	}},
 	{"the next due time is the earliest after the given one", func(s *suite) {
@@ -315,9 +248,7 @@ var dueCases = []testCase{
 	}},
 	{"an empty index has nothing due", func(s *suite) {
 		s.view(func(tx store.ReadTx) {
-			found, err := tx.Due(nil, nil, math.MaxInt64, 9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
+			assert.Empty(s, must(tx.Due(nil, nil, math.MaxInt64, 9))(s))
 			_, ok, err := tx.NextDue(0)
 			require.NoError(s, err)
 			assert.False(s, ok)
@@ -358,13 +289,9 @@ var listCases = []testCase{
 				{cursors(99)[0], true, 9, cursors(23, 21, 12)},
 				{store.Cursor{}, false, 0, nil},
 			} {
-				found, err := tx.Scan(kind, "all", c.from, c.desc, c.limit)
-				require.NoError(s, err)
-				assert.Equal(s, c.want, found, "%+v", c)
+				assert.Equal(s, c.want, must(tx.Scan(kind, "all", c.from, c.desc, c.limit))(s), "%+v", c)
 			}
-			found, err := tx.Scan("other", "all", store.Cursor{}, true, 9)
-			require.NoError(s, err)
-			assert.Empty(s, found)
+			assert.Empty(s, must(tx.Scan("other", "all", store.Cursor{}, true, 9))(s))
 		})
 	}},
 	{"names are opaque: neither bytes nor prefixes mix them up", func(s *suite) {
@@ -377,8 +304,7 @@ var listCases = []testCase{
 		s.view(func(tx store.ReadTx) {
 			for i, name := range names {
 				for _, desc := range []bool{false, true} {
-					found, err := tx.Scan(kind, name, store.Cursor{}, desc, 9)
-					require.NoError(s, err)
+					found := must(tx.Scan(kind, name, store.Cursor{}, desc, 9))(s)
 					assert.Equal(s, []store.Cursor{{At: effects.Time(i + 1), ID: id(1)}}, found, "%q", name)
 				}
 			}
@@ -388,9 +314,7 @@ var listCases = []testCase{
 		s.write(created(1, 0, term("all", math.MinInt64)), created(2, 0, term("all", -1)), created(3, 0, term("all", 0)), created(4, 0, term("all", math.MaxInt64)))
 		s.view(func(tx store.ReadTx) {
 			want := []store.Cursor{{At: math.MinInt64, ID: id(1)}, {At: -1, ID: id(2)}, {At: 0, ID: id(3)}, {At: math.MaxInt64, ID: id(4)}}
-			found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
-			require.NoError(s, err)
-			assert.Equal(s, want, found)
+			assert.Equal(s, want, must(tx.Scan(kind, "all", store.Cursor{}, false, 9))(s))
 		})
 	}},
 	{"a write moves a record from its old terms to its new ones", func(s *suite) {
@@ -401,14 +325,10 @@ var listCases = []testCase{
 			for name, want := range map[string][]store.Cursor{
 				"status:pending": nil, "status:running": cursors(11), "all": cursors(11, 22), "moved": cursors(51), "plain": cursors(11),
 			} {
-				found, err := tx.Scan(kind, name, store.Cursor{}, false, 9)
-				require.NoError(s, err)
-				assert.Equal(s, want, found, name)
+				assert.Equal(s, want, must(tx.Scan(kind, name, store.Cursor{}, false, 9))(s), name)
 			}
 			for name, want := range map[string]uint64{"status:pending": 0, "status:running": 1, "all": 2, "plain": 1, "never": 0} {
-				n, err := tx.Count(kind, name)
-				require.NoError(s, err)
-				assert.Equal(s, want, n, name)
+				assert.Equal(s, want, must(tx.Count(kind, name))(s), name)
 			}
 		})
 	}},
@@ -424,24 +344,17 @@ var listCases = []testCase{
 		s.write(writes...)
 		s.update(func(tx store.Tx) {
 			s.writeIn(tx, gone...)
-			found, err := tx.Scan(kind, "all", store.Cursor{}, true, 5000)
-			require.NoError(s, err)
+			found := must(tx.Scan(kind, "all", store.Cursor{}, true, 5000))(s)
 			require.Len(s, found, 1000)
 			assert.Equal(s, id(2999), found[0].ID)
 			assert.Equal(s, id(0), found[999].ID)
-			found, err = tx.Scan(kind, "all", store.Cursor{At: 2400, ID: id(0)}, true, 5000)
-			require.NoError(s, err)
-			require.Len(s, found, 500)
+			require.Len(s, must(tx.Scan(kind, "all", store.Cursor{At: 2400, ID: id(0)}, true, 5000))(s), 500)
 		})
 	}},
 	{"a counted term of one kind does not count another kind", func(s *suite) {
 		other := created(2, 0, counted("all", 1))
 		other.Kind = "other"
 		s.write(created(1, 0, counted("all", 1)), other)
-		s.view(func(tx store.ReadTx) {
-			n, err := tx.Count("other", "all")
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1), n)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, uint64(1), must(tx.Count("other", "all"))(s)) })
 	}},
 }

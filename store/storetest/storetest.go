@@ -122,6 +122,14 @@ func created(n int, due effects.Time, terms ...store.Term) store.Write {
 	return store.Write{Kind: kind, ID: id(n), State: []byte(`{"n":1}`), Due: due, Terms: terms}
 }
 
+// ofKinds gives the write once for each kind.
+func ofKinds(w store.Write, kinds ...effects.Kind) (writes []store.Write) {
+	for _, w.Kind = range kinds {
+		writes = append(writes, w)
+	}
+	return writes
+}
+
 // changed is a write of a record that the write old made in that batch.
 func changed(old store.Write, batch uint64, due effects.Time, terms ...store.Term) store.Write {
 	return store.Write{
@@ -147,13 +155,18 @@ func counted(name string, at effects.Time) store.Term {
 // counted.
 func (s *suite) requireFirst(tx store.ReadTx, now effects.Time, limit int) {
 	s.Helper()
-	r, err := tx.Get(kind, id(1))
-	require.NoError(s, err)
-	assert.Equal(s, uint64(1), r.Version)
-	due, err := tx.Due(nil, nil, now, limit)
-	require.NoError(s, err)
-	assert.Len(s, due, 1)
-	n, err := tx.Count(kind, "all")
-	require.NoError(s, err)
-	assert.Equal(s, uint64(1), n)
+	assert.Equal(s, uint64(1), must(tx.Get(kind, id(1)))(s).Version)
+	assert.Len(s, must(tx.Due(nil, nil, now, limit))(s), 1)
+	assert.Equal(s, uint64(1), must(tx.Count(kind, "all"))(s))
 }
+
+// must gives the value of a call that must succeed: must(tx.Seq())(s).
+func must[T any](v T, err error) func(t require.TestingT) T {
+	return func(t require.TestingT) T {
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// errOf gives the error of a call that is expected to fail.
+func errOf[T any](_ T, err error) error { return err }

@@ -19,8 +19,7 @@ func (s *suite) everything(tx store.Tx) {
 	require.NoError(s, tx.AppendJournal(s.seq+1, 1, []byte(`{}`)))
 	require.NoError(s, tx.PutOutbox(outboxEntry(1, 1, "a")))
 	require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Route: "r"}))
-	_, err := tx.Acquire("c", "a", 1e9, 1)
-	require.NoError(s, err)
+	require.NoError(s, errOf(tx.Acquire("c", "a", 1e9, 1)))
 	require.NoError(s, tx.SetMeta("m", []byte("v")))
 	require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(9), At: 1, Raw: []byte("x")}, 0))
 }
@@ -32,33 +31,15 @@ func (s *suite) requireEmpty() {
 		require.NoError(s, tx.Records(func(r store.Record) error { return errors.New("a record is there") }))
 		require.NoError(s, tx.Outbox(func(store.OutboxEntry) error { return errors.New("an outbox entry is there") }))
 		assert.Empty(s, batches(s, tx, 0))
-		due, err := tx.Due(nil, nil, 1000, 9)
-		require.NoError(s, err)
-		assert.Empty(s, due)
-		found, err := tx.Scan(kind, "all", store.Cursor{}, false, 9)
-		require.NoError(s, err)
-		assert.Empty(s, found)
-		n, err := tx.Count(kind, "all")
-		require.NoError(s, err)
-		assert.Zero(s, n)
-		epochs, err := tx.Epochs()
-		require.NoError(s, err)
-		assert.Len(s, epochs, 1)
-		lanes, err := tx.WaitingLanes()
-		require.NoError(s, err)
-		assert.Empty(s, lanes)
-		hooks, err := tx.Webhooks(9)
-		require.NoError(s, err)
-		assert.Empty(s, hooks)
-		claims, err := tx.Claims("")
-		require.NoError(s, err)
-		assert.Empty(s, claims)
-		aside, err := tx.Quarantine(9)
-		require.NoError(s, err)
-		assert.Empty(s, aside)
-		v, err := tx.Meta("m")
-		require.NoError(s, err)
-		assert.Nil(s, v)
+		assert.Empty(s, must(tx.Due(nil, nil, 1000, 9))(s))
+		assert.Empty(s, must(tx.Scan(kind, "all", store.Cursor{}, false, 9))(s))
+		assert.Zero(s, must(tx.Count(kind, "all"))(s))
+		assert.Len(s, must(tx.Epochs())(s), 1)
+		assert.Empty(s, must(tx.WaitingLanes())(s))
+		assert.Empty(s, must(tx.Webhooks(9))(s))
+		assert.Empty(s, must(tx.Claims(""))(s))
+		assert.Empty(s, must(tx.Quarantine(9))(s))
+		assert.Nil(s, must(tx.Meta("m"))(s))
 	})
 }
 
@@ -95,15 +76,9 @@ var transactionCases = []testCase{
 		s.view(func(tx store.ReadTx) {
 			s.write(changed(w, 1, 9), created(2, 5, counted("all", 1)))
 			s.requireFirst(tx, 10, 9)
-			seq, err := tx.Seq()
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1), seq)
+			assert.Equal(s, uint64(1), must(tx.Seq())(s))
 		})
-		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(1))
-			require.NoError(s, err)
-			assert.Equal(s, uint64(2), r.Version)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, uint64(2), must(tx.Get(kind, id(1)))(s).Version) })
 	}},
 	{"a view beside an update sees nothing of it", func(s *suite) {
 		s.update(func(tx store.Tx) {
@@ -144,11 +119,7 @@ var transactionCases = []testCase{
 			})
 		}
 		wg.Wait()
-		s.view(func(tx store.ReadTx) {
-			r, err := tx.Get(kind, id(0))
-			require.NoError(s, err)
-			assert.Equal(s, uint64(1+writers*rounds), r.Version)
-		})
+		s.view(func(tx store.ReadTx) { assert.Equal(s, uint64(1+writers*rounds), must(tx.Get(kind, id(0)))(s).Version) })
 	}},
 	{"a context that has ended refuses, and one that ends meanwhile rolls back", func(s *suite) {
 		reason := errors.New("the caller went home")
@@ -156,15 +127,13 @@ var transactionCases = []testCase{
 		cancel(reason)
 		require.ErrorIs(s, s.store.View(ended, func(store.ReadTx) error { panic("called") }), reason)
 		require.ErrorIs(s, s.store.Update(ended, func(store.Tx) error { panic("called") }), reason)
-		_, err := s.store.Backup(ended, &bytes.Buffer{})
-		require.ErrorIs(s, err, reason)
+		require.ErrorIs(s, errOf(s.store.Backup(ended, &bytes.Buffer{})), reason)
 
 		ctx, cancel := context.WithCancelCause(context.Background())
 		require.ErrorIs(s, s.store.Update(ctx, func(tx store.Tx) error {
 			s.everything(tx)
 			cancel(reason)
-			_, err := tx.Seq()
-			require.ErrorIs(s, err, reason)
+			require.ErrorIs(s, errOf(tx.Seq()), reason)
 			return nil
 		}), reason)
 		s.requireEmpty()
@@ -195,8 +164,7 @@ var transactionCases = []testCase{
 		ctx := context.Background()
 		require.ErrorIs(s, s.store.View(ctx, func(store.ReadTx) error { panic("called") }), store.ErrClosed)
 		require.ErrorIs(s, s.store.Update(ctx, func(store.Tx) error { panic("called") }), store.ErrClosed)
-		_, err := s.store.Backup(ctx, &bytes.Buffer{})
-		require.ErrorIs(s, err, store.ErrClosed)
+		require.ErrorIs(s, errOf(s.store.Backup(ctx, &bytes.Buffer{})), store.ErrClosed)
 	}},
 	{"close waits for the transactions under way", func(s *suite) {
 		begun, closed, ended := make(chan bool), make(chan error), make(chan error)
@@ -217,12 +185,10 @@ var transactionCases = []testCase{
 	{"a backup writes as much as it says", func(s *suite) {
 		s.write(created(1, 5, counted("all", 1)))
 		var b bytes.Buffer
-		n, err := s.store.Backup(context.Background(), &b)
-		require.NoError(s, err)
+		n := must(s.store.Backup(context.Background(), &b))(s)
 		assert.Equal(s, int64(b.Len()), n)
 		assert.NotZero(s, n)
-		_, err = s.store.Backup(context.Background(), failingWriter{})
-		require.ErrorIs(s, err, errAbort)
+		require.ErrorIs(s, errOf(s.store.Backup(context.Background(), failingWriter{})), errAbort)
 	}},
 }
 

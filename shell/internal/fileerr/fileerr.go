@@ -47,6 +47,12 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
+// Within reports whether a field is another one, or a part of it.
+func Within(field, of string) bool {
+	rest, ok := strings.CutPrefix(field, of)
+	return ok && of != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // All gives the errors of a file that an error holds; none where it holds none.
 func All(err error) []Error {
 	if es, ok := errors.AsType[Errors](err); ok {
