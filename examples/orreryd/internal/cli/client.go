@@ -62,7 +62,6 @@ func (a *app) client() (*client, error) {
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
-		DisableKeepAlives:     false,
 	}
 	return &client{base: base, token: token, http: &http.Client{
 		Transport: t,

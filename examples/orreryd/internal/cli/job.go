@@ -174,14 +174,10 @@ func jobView(s core.Job) view {
 	if next == "" && s.Schedule == "" {
 		next = "only by hand"
 	}
-	words := ""
-	if s.Schedule != "" {
-		words = inWords(s.Schedule, s.Timezone)
-	}
 	return view{
 		fields: [][2]string{
 			{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
-			{"schedule", s.Schedule}, {"in words", words}, {"next", next}, {"skips next", numberOr(s.SkipNext)},
+			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone)}, {"next", next}, {"skips next", numberOr(s.SkipNext)},
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
 			{"overlap", string(s.Overlap)}, {"at a time", numberOr(s.MaxConcurrentRuns)},
 			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},

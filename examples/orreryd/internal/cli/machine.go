@@ -235,7 +235,9 @@ func (s *scoped) query() url.Values {
 
 // addFlags adds the flags to a command and all below it.
 func (s *scoped) addFlags(a *app, cmd *cobra.Command) *cobra.Command {
-	a.addScopeFlags(cmd, &s.namespace, &s.tenant)
+	f, home := cmd.PersistentFlags(), a.home()
+	f.StringVar(&s.namespace, "namespace", home.namespace, "`namespace` it belongs to")
+	f.StringVar(&s.tenant, "tenant", home.tenant, "`tenant` it belongs to")
 	return cmd
 }
 

@@ -108,14 +108,9 @@ func contextOf(flag string, values []string) (map[string]json.RawMessage, error)
 
 // pipelineError is the failure of a pipeline that has ended; nil if it is done.
 func pipelineError(p core.Pipeline) error {
-	switch p.Phase.Type {
-	case core.PhaseFailure:
-		return fmt.Errorf("pipeline %s failed: %s", p.ID, p.Phase.Error)
-	case core.PhaseCancelled:
-		return fmt.Errorf("pipeline %s was cancelled: %s", p.ID, p.Phase.Reason)
-	case core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone:
-	}
-	return nil
+	return failed(p.ID, "pipeline", map[core.PhaseType]string{
+		core.PhaseFailure: "failed", core.PhaseCancelled: "was cancelled",
+	}[p.Phase.Type], cmp.Or(p.Phase.Error, p.Phase.Reason))
 }
 
 func (a *app) pipelineList() *cobra.Command {

@@ -19,21 +19,13 @@ import (
 
 // queue are the commands about queues, which belong to one tenant of one
 // namespace.
-type queue struct {
-	a     *app
-	scope scoped
-	machine[wire.Queue]
-}
+type queue struct{ machine[wire.Queue] }
 
 func (a *app) queueCommand() *cobra.Command {
-	q := &queue{a: a}
-	const path = "/v1/queues"
-	q.machine = machine[wire.Queue]{
-		a: a, path: path, arg: "NAME", args: oneQueue, scope: &q.scope, view: queueView,
-		complete: completing(a, path, "queues", &q.scope, func(v wire.Queue) (name, about string) {
-			return text.Clean(v.Name), fmt.Sprintf("%d ready", v.Items.Ready)
-		}),
-	}
+	q := &queue{machine[wire.Queue]{a: a, path: "/v1/queues", arg: "NAME", args: oneQueue, scope: &scoped{}, view: queueView}}
+	q.complete = completing(a, q.path, "queues", q.scope, func(v wire.Queue) (name, about string) {
+		return text.Clean(v.Name), fmt.Sprintf("%d ready", v.Items.Ready)
+	})
 	return a.addClientFlags(q.scope.addFlags(a, group("queue", "Declare queues, push items, take, complete and fail them",
 		`A queue holds items until a worker has done them. Who takes an item holds it for the
 visibility timeout: then, or when it fails, another one gets it, until it is done or
@@ -83,7 +75,7 @@ func (q *queue) list() *cobra.Command {
 	return listing[wire.Queue]{
 		short:   "List the queues of a tenant, newest first",
 		example: "  orreryd queue list\n  orreryd queue list --paused --json",
-		path:    q.path, field: "queues", scope: &q.scope, none: "no queues of tenant %s in namespace %s",
+		path:    q.path, field: "queues", scope: q.scope, none: "no queues of tenant %s in namespace %s",
 		filters: []filter{switchedBy("paused")},
 		header:  []string{"NAME", "STATE", "READY", "WAITING", "DELAYED", "PROCESSING", "FAILED", "DEAD", "OLDEST"},
 		row: func(v wire.Queue) []string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -207,7 +208,7 @@ func (q *queue) items() *cobra.Command {
 		short:   "List the items of a queue, by their state and in the order in which they are taken",
 		example: "  orreryd queue items mail\n  orreryd queue items mail --state dead --json --all",
 		args:    oneQueue, complete: q.complete,
-		path: q.path, of: "items", field: "items", scope: &q.scope, none: "no items",
+		path: q.path, of: "items", field: "items", scope: q.scope, none: "no items",
 		filters: []filter{{
 			flag: "state", usage: "only in that `state`: pending (which is ready, waiting or delayed), processing, failed, completed or dead",
 			words: []string{"pending", "ready", "waiting", "delayed", "processing", "failed", "completed", "dead"},
@@ -224,15 +225,7 @@ func (q *queue) items() *cobra.Command {
 
 // itemNote says in short why an item stands as it does.
 func itemNote(i core.QueueItem) string {
-	switch {
-	case i.State.Reason != "":
-		return i.State.Reason
-	case i.State.Error != "":
-		return i.State.Error
-	case len(i.State.Result) > 0:
-		return oneLineJSON(i.State.Result)
-	}
-	return i.LastError
+	return cmp.Or(i.State.Reason, i.State.Error, jsonOr(i.State.Result), i.LastError)
 }
 
 // item are the commands about one item, whoever holds it.
@@ -290,16 +283,9 @@ func lastError(i core.QueueItem) string {
 
 // untilLabel says what an item's time means in its state.
 func untilLabel(t core.ItemStateType) string {
-	switch t {
-	case core.ItemPending:
-		return "not before"
-	case core.ItemProcessing:
-		return "held until"
-	case core.ItemFailed:
-		return "tried again"
-	case core.ItemCompleted, core.ItemDead:
-	}
-	return "kept until"
+	return cmp.Or(map[core.ItemStateType]string{
+		core.ItemPending: "not before", core.ItemProcessing: "held until", core.ItemFailed: "tried again",
+	}[t], "kept until")
 }
 
 // jsonOr shows a value on one line; empty for none.

@@ -20,22 +20,14 @@ import (
 
 // recurring are the commands about recurring actions, which belong to one
 // tenant of one namespace.
-type recurring struct {
-	a     *app
-	scope scoped
-	machine[core.RecurringAction]
-}
+type recurring struct{ machine[core.RecurringAction] }
 
 func (a *app) recurringCommand() *cobra.Command {
-	r := &recurring{a: a}
-	const path = "/v1/recurring"
-	r.machine = machine[core.RecurringAction]{
-		a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: recurringView,
-		complete: completing(a, path, "recurring_actions", &r.scope, func(s wire.RecurringSummary) (name, about string) {
-			return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
-		}),
-	}
-	states := machine[wire.RecurringState]{a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: stateView, complete: r.complete}
+	r := &recurring{machine[core.RecurringAction]{a: a, path: "/v1/recurring", arg: "ID", args: oneID, scope: &scoped{}, view: recurringView}}
+	r.complete = completing(a, r.path, "recurring_actions", r.scope, func(s wire.RecurringSummary) (name, about string) {
+		return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
+	})
+	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete}
 	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
 		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
@@ -288,7 +280,7 @@ func (r *recurring) list() *cobra.Command {
 	return listing[wire.RecurringSummary]{
 		short:   "List the recurring actions of a tenant, newest first",
 		example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
-		path:    r.path, field: "recurring_actions", scope: &r.scope, none: "no recurring actions of tenant %s in namespace %s",
+		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
 		filters: []filter{switchedBy("enabled")},
 		header:  []string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
 		row: func(s wire.RecurringSummary) []string {

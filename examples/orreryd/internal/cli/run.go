@@ -105,12 +105,7 @@ func runNote(r wire.RunSummary) string {
 // podReason is why a pod is as it is.
 func podReason(p core.Pod) string { return strings.TrimSuffix(p.Reason+": "+p.Message, ": ") }
 
-func yes(v bool) string {
-	if v {
-		return "yes"
-	}
-	return ""
-}
+func yes(v bool) string { return orEmpty(v, func(bool) string { return "yes" }) }
 
 // runState is the state of a run, and what it does within it.
 func runState(r core.Orchestrator) string {
