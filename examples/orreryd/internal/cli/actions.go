@@ -93,7 +93,6 @@ func (w when) resolve(cmd *cobra.Command, now time.Time) (*wire.TriggerRequest, 
 }
 
 func (a *app) actionsAdd(m machine[core.Action]) *cobra.Command {
-	var s scoped
 	var w work
 	var t when
 	var id, label string
@@ -119,7 +118,7 @@ stop of the daemon interrupts, and about nothing else.`,
   orreryd actions add --tool http --input '{"method":"POST","url":"https://example.com/hook","body":{"n":1}}'`,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body := wire.ActionRequest{Namespace: &s.namespace, Tenant: &s.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
+		body := wire.ActionRequest{Namespace: &w.scope.namespace, Tenant: &w.scope.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
 		var err error
 		if body.ToolName, body.ToolInput, err = a.toolInput(&w, cmd, args); err != nil {
 			return err
@@ -135,7 +134,7 @@ stop of the daemon interrupts, and about nothing else.`,
 		}
 		return a.sendAction(ctx, c, request{method: http.MethodPost, path: m.path, body: body}, wait)
 	})
-	s.addFlags(a, cmd)
+	w.scope.addFlags(a, cmd)
 	w.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&id, "id", "", "`id` of the action, a UUID (default a fresh one)")

@@ -78,7 +78,7 @@ func idField(flag, usage string) field {
 	})
 }
 
-// newID is the id of what is to be made.
+// newIDField is the id of what is to be made.
 func newIDField(what string) field {
 	return idField("id", "`id` of the "+what+", a UUID (default a fresh one)")
 }

@@ -46,16 +46,16 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
   orreryd pipeline start --definition - --label nightly < nightly.json`,
 		args: runbookArgs,
 		fields: []field{
-			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", contextOf).as("context"),
+			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", readInputs).as("context"),
 			newIDField("pipeline"), labelField(), textField("runbook", "`name` of the runbook that it is of"),
 			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs).as("depends_on"),
 			boolField("hold", "do not start before `orreryd pipeline begin`"),
 		},
-	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, body map[string]any, args []string) error {
+	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, r request, args []string) error {
 		if len(args) > 0 {
-			return a.fromRunbook(ctx, c, args, s, body)
+			return a.fromRunbook(ctx, c, args, s, r.fields)
 		}
-		return a.readDefinition(definition, body)
+		return a.readDefinition(definition, r.fields)
 	})
 	cmd.Flags().StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
 	return cmd
@@ -85,12 +85,17 @@ func checkIDs(flag string, ids []string) ([]string, error) {
 	return ids, nil
 }
 
-// contextOf reads values: JSON where they are, else texts.
-func contextOf(flag string, values []string) (map[string]json.RawMessage, error) {
+// readInputs reads the values of --input.
+func readInputs(flag string, values []string) (map[string]json.RawMessage, error) {
 	given, err := parsePairs(flag, values)
 	if err != nil {
 		return nil, err
 	}
+	return contextOf(given)
+}
+
+// contextOf reads values: JSON where they are, else texts.
+func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
 	out := make(map[string]json.RawMessage, len(given))
 	for k, v := range given {
 		if json.Valid([]byte(v)) {
@@ -99,7 +104,7 @@ func contextOf(flag string, values []string) (map[string]json.RawMessage, error)
 		}
 		b, err := text.PlainJSON(v)
 		if err != nil {
-			return nil, fmt.Errorf("--%s %s: %w", flag, k, err)
+			return nil, fmt.Errorf("--input %s: %w", k, err)
 		}
 		out[k] = b
 	}

@@ -65,12 +65,6 @@ const pollSeconds = 50
 
 func (q *queue) take() *cobra.Command {
 	var wait time.Duration
-	notNegative := func(d time.Duration) error {
-		if d < 0 {
-			return usagef("--wait and --visibility must not be negative")
-		}
-		return nil
-	}
 	cmd := q.sending(verb{
 		use:   "take",
 		short: "Take items, to work on them",
@@ -108,6 +102,13 @@ JSON on one line, with tabs between. Nothing is printed if there is no item.`,
 	})
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the first item (default not at all)")
 	return cmd
+}
+
+func notNegative(d time.Duration) error {
+	if d < 0 {
+		return usagef("--wait and --visibility must not be negative")
+	}
+	return nil
 }
 
 // holder is who takes and holds.

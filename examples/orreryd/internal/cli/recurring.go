@@ -48,16 +48,6 @@ func stateView(s wire.RecurringState) view {
 	return view{line: fmt.Sprintf("recurring action %s is %s", s.ID, state)}
 }
 
-// recurringRequest is the body of POST and PUT /v1/recurring; a nil field is
-// left out.
-type recurringRequest struct {
-	wire.RecurringRequest
-	CronExpr   *string `json:"cron_expr,omitempty"`
-	Provider   *string `json:"provider,omitempty"`
-	ActionType *string `json:"action_type,omitempty"`
-	EndsAt     *string `json:"ends_at,omitempty"`
-}
-
 // definition are the flags of add and update.
 type definition struct {
 	work
@@ -78,38 +68,46 @@ func (d *definition) addFlags(cmd *cobra.Command) {
 }
 
 // request turns the flags that were given into a body.
-func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
-	var body recurringRequest
-	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
-	for flag, f := range map[string]struct {
-		to   **string
-		from *string
-	}{
-		"cron": {&body.CronExpr, &d.cron}, "tz": {&body.Timezone, &d.tz}, "type": {&body.ActionType, &d.actionType},
-		"dedup-key": {&body.DedupKey, &d.dedupKey}, "description": {&body.Description, &d.description}, "ends-at": {&body.EndsAt, &d.endsAt},
+func (d *definition) request(cmd *cobra.Command) (map[string]any, error) {
+	given, body := cmd.Flags().Changed, map[string]any{}
+	for flag, f := range map[string]struct{ name, value string }{
+		"cron": {"cron_expr", d.cron}, "tz": {"timezone", d.tz}, "type": {"action_type", d.actionType},
+		"dedup-key": {"dedup_key", d.dedupKey}, "description": {"description", d.description}, "ends-at": {"ends_at", d.endsAt},
 	} {
 		if given(flag) {
-			*f.to = f.from
+			body[f.name] = f.value
 		}
 	}
 	if err := d.checkSchedule(given("cron"), given("tz")); err != nil {
-		return body, err
+		return nil, err
 	}
 	if given("ends-at") && d.endsAt != "" {
 		if _, err := effects.ParseTime(d.endsAt); err != nil {
-			return body, usagef("--ends-at: %w", err)
+			return nil, usagef("--ends-at: %w", err)
 		}
 	}
 	if given("start-deadline") {
 		if d.startDeadline < time.Second || d.startDeadline%time.Second != 0 {
-			return body, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d.startDeadline)
+			return nil, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d.startDeadline)
 		}
-		s := int64(d.startDeadline / time.Second)
-		body.StartDeadlineSeconds = &s
+		body["start_deadline_seconds"] = int64(d.startDeadline / time.Second)
 	}
-	var err error
-	body.Policy, body.Metadata, body.Labels, err = d.read(cmd)
-	return body, err
+	return body, d.readInto(cmd, body)
+}
+
+// readInto adds to a body what the flags say that say more than one text.
+func (d *definition) readInto(cmd *cobra.Command, body map[string]any) error {
+	policy, metadata, labels, err := d.read(cmd)
+	if policy != nil {
+		body["policy"] = policy
+	}
+	if metadata != nil {
+		body["metadata"] = metadata
+	}
+	if labels != nil {
+		body["labels"] = labels
+	}
+	return err
 }
 
 // checkSchedule looks at what is given: an update may change either alone.
@@ -152,13 +150,13 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		if err != nil {
 			return err
 		}
-		enabled := !d.disabled
-		body.Namespace, body.Tenant, body.Provider, body.Payload, body.Enabled = &r.scope.namespace, &r.scope.tenant, &tool, input, &enabled
+		body["namespace"], body["tenant"] = r.scope.namespace, r.scope.tenant
+		body["provider"], body["payload"], body["enabled"] = tool, input, !d.disabled
 		if input == nil {
-			body.Payload = json.RawMessage("{}")
+			body["payload"] = json.RawMessage("{}")
 		}
-		if body.ActionType == nil {
-			body.ActionType = &tool // 002 wants one; tools that tell no types apart ignore it
+		if body["action_type"] == nil {
+			body["action_type"] = tool // 002 wants one; tools that tell no types apart ignore it
 		}
 		var created wire.RecurringCreated
 		raw, err := c.json(ctx, request{method: http.MethodPost, path: r.path, query: r.scope.query(), body: body}, &created)
@@ -203,31 +201,41 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		if err != nil {
 			return err
 		}
-		switch argv := args[1:]; {
-		case len(argv) > 0 && cmd.Flags().Changed("input"):
-			return usagef("give either --input or a command after --, not both")
-		case len(argv) > 0:
-			body.Payload, err = commandInput(argv)
-		case cmd.Flags().Changed("input"):
-			body.Payload, err = r.a.readJSON("input", d.input)
-		}
+		payload, err := r.changedInput(cmd, args[1:], d.input)
 		if err != nil {
 			return err
+		}
+		if payload != nil {
+			body["payload"] = payload
 		}
 		if cmd.Flags().Changed("tool") {
-			body.Provider = &d.tool
+			body["provider"] = d.tool
 		}
-		fields, err := clearing(body)
-		if err != nil {
-			return err
+		for _, k := range []string{"ends_at", "dedup_key", "description"} {
+			if body[k] == "" {
+				body[k] = nil // which clears it
+			}
 		}
-		if len(fields) == 0 {
+		if len(body) == 0 {
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
-		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: fields}, nil)
+		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: body}, nil)
 	})
 	d.addFlags(cmd)
 	return cmd
+}
+
+// changedInput is the tool's new input; nil if it stays.
+func (r *recurring) changedInput(cmd *cobra.Command, argv []string, input string) (json.RawMessage, error) {
+	switch given := cmd.Flags().Changed("input"); {
+	case len(argv) > 0 && given:
+		return nil, usagef("give either --input or a command after --, not both")
+	case len(argv) > 0:
+		return commandInput(argv)
+	case given:
+		return r.a.readJSON("input", input)
+	}
+	return nil, nil
 }
 
 // keepPolicy fills in what is not given of the policy, which the API takes as a
@@ -256,24 +264,6 @@ func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Comman
 		w.timeout = ra.Policy.Timeout()
 	}
 	return nil
-}
-
-// clearing gives the fields of a PUT; an empty text clears what can be cleared.
-func clearing(body recurringRequest) (map[string]json.RawMessage, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
-	}
-	for _, k := range []string{"ends_at", "dedup_key", "description"} {
-		if string(fields[k]) == `""` {
-			fields[k] = json.RawMessage("null")
-		}
-	}
-	return fields, nil
 }
 
 func (r *recurring) list() *cobra.Command {

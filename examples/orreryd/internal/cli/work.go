@@ -17,6 +17,7 @@ import (
 // work are the flags that say what is to be done, shared by actions and
 // recurring actions.
 type work struct {
+	scope            scoped // of an action alone
 	tool, actionType string
 	input            string
 	dedupKey         string

@@ -37,8 +37,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	}
 	out := map[string]shell.Interpreter{effects.LaneNotify: n}
 	if d.c.Workspace == "" {
-		fails := failing{errors.New("no workspace is configured: start the daemon with --workspace DIR")}
-		out[effects.LaneSession], out[effects.LaneGit] = fails, fails
+		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace, noWorkspace
 		return out, nil
 	}
 	root, err := filepath.Abs(d.c.Workspace)
@@ -83,6 +82,8 @@ func (d *daemon) sayHowToAttach() {
 		d.log.Warn("no tmux 3.2 or later: sessions will end with the daemon, and nobody can join them", "backend", d.sessions.Backend())
 	}
 }
+
+var noWorkspace = failing{errors.New("no workspace is configured: start the daemon with --workspace DIR")}
 
 // failing fails all effects: their interpreter could not be made, or needs a workspace.
 type failing struct{ err error }
