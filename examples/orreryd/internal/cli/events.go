@@ -136,6 +136,6 @@ func (a *app) eventsPublish() *cobra.Command {
 			return a.printLine(raw, fmt.Sprintf("announced %s:%s", text.Clean(args[0]), text.Clean(args[1])))
 		}),
 	}
-	data.add(cmd.Flags())
+	data.add(cmd)
 	return cmd
 }

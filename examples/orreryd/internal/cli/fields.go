@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -12,7 +13,7 @@ type field struct {
 	name    string                                       // in the body
 	flag    string                                       // empty: it has none
 	missing string                                       // what to say if the field is left out; empty: it may be
-	add     func(*pflag.FlagSet)                         // adds the flag
+	add     func(*cobra.Command)                         // adds the flag
 	value   func(a *app, args []string) (v any, e error) // nil: the field is left out
 }
 
@@ -23,7 +24,7 @@ func fieldOf[T any](
 	v := new(T)
 	return field{
 		name: flag, flag: flag,
-		add:   func(f *pflag.FlagSet) { define(f, v, flag, byDefault, usage) },
+		add:   func(cmd *cobra.Command) { define(cmd.Flags(), v, flag, byDefault, usage) },
 		value: func(a *app, _ []string) (any, error) { return sent(a, *v) },
 	}
 }
@@ -99,18 +100,19 @@ func listField[T any](flag, usage string, read func(flag string, list []string) 
 func nested(name string, fields ...field) field {
 	return field{
 		name:  name,
-		add:   func(f *pflag.FlagSet) { addFlags(f, fields) },
+		add:   func(cmd *cobra.Command) { addFlags(cmd, fields) },
 		value: func(a *app, args []string) (any, error) { return a.bodyOf(fields, args) },
 	}
 }
 
-// addFlags adds the flags of fields.
-func addFlags(f *pflag.FlagSet, fields []field) {
-	for _, one := range fields {
-		if one.add != nil {
-			one.add(f)
+// addFlags adds the flags of fields to a command.
+func addFlags(cmd *cobra.Command, fields []field) *cobra.Command {
+	for _, f := range fields {
+		if f.add != nil {
+			f.add(cmd)
 		}
 	}
+	return cmd
 }
 
 // jsonField is a value of JSON, which may be given as @FILE or as - for stdin.

@@ -29,8 +29,7 @@ func (a *app) semaphoreCommand() *cobra.Command {
 	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
-		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
-			semaphoreDeclare(m), semaphoreAcquire(m),
+		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"), semaphoreDeclare(m), semaphoreAcquire(m),
 			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
 			holding(m, "release", "Give slots back", ownGrant()),
 			breaking(m, "Take slots away from one holder, or from all", fencingField("fencing `token` of the one holder (default all holders)")))...))

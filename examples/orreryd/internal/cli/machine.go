@@ -73,6 +73,14 @@ func (m machine[S]) request(v verb, args []string) (r request, err error) {
 // verb is the command that sends a verb's request, and prints the machine that answers.
 func (m machine[S]) verb(v verb) *cobra.Command { return m.sending(v, m.send) }
 
+// verbs are the commands of several verbs.
+func (m machine[S]) verbs(list ...verb) (commands []*cobra.Command) {
+	for _, v := range list {
+		commands = append(commands, m.verb(v))
+	}
+	return commands
+}
+
 // send sends a request that is answered with the machine, and prints it.
 func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) error {
 	var s S
@@ -109,7 +117,6 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		v.args = m.args
 	}
 	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args, ValidArgsFunction: m.complete}
-	addFlags(cmd.Flags(), v.fields)
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		r, err := m.request(v, args)
 		if err != nil {
@@ -117,7 +124,7 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		}
 		return send(ctx, c, r, args)
 	})
-	return cmd
+	return addFlags(cmd, v.fields)
 }
 
 // show is the command that shows a machine.

@@ -143,30 +143,26 @@ func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
 			},
 		}
 	}
-	var commands []*cobra.Command
-	for _, v := range []verb{
-		{
+	return m.verbs(
+		verb{
 			use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
 			fields: []field{argument("name"), jsonField("payload", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-		{
+		verb{
 			use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
 			fields: []field{argument("message")},
 		},
 		verdict("approve", "Give an approval that a phase waits for", true),
 		verdict("reject", "Refuse an approval: the phase fails", false),
-		{
+		verb{
 			use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
 			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-		{
+		verb{
 			use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
 			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
 		},
-	} {
-		commands = append(commands, m.verb(v))
-	}
-	return commands
+	)
 }
 
 // idAnd are the arguments of commands about a part of something.

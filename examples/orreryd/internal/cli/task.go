@@ -36,27 +36,23 @@ func (a *app) taskCommand() *cobra.Command {
 
 // taskReports are the commands by which people and programs take part in a task's work.
 func taskReports(m machine[core.Task]) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, v := range []verb{
-		{use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")}},
-		{
+	return m.verbs(
+		verb{use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")}},
+		verb{
 			use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
 			example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
 			fields: []field{textField("progress",
 				"`text` that says how far it is, of which only a change counts: without one the task is idle in the end")},
 		},
-		{
+		verb{
 			use: "complete", short: "Say that a task's work is done", path: "complete",
 			fields: []field{jsonField("output", "`JSON` that came of it; @FILE or - for stdin")},
 		},
-		{
+		verb{
 			use: "fail", short: "Say that a task's work cannot be done", path: "fail",
 			fields: []field{textField("error", "`text` that says why")},
 		},
-	} {
-		commands = append(commands, m.verb(v))
-	}
-	return commands
+	)
 }
 
 func (a *app) taskList() *cobra.Command {
