@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,7 @@ func fieldOf[T any](
 ) field {
 	v := new(T)
 	return field{
-		name: flag, flag: flag,
+		name: strings.ReplaceAll(flag, "-", "_"), flag: flag,
 		add:   func(cmd *cobra.Command) { define(cmd.Flags(), v, flag, byDefault, usage) },
 		value: func(a *app, _ []string) (any, error) { return sent(a, *v) },
 	}
@@ -129,7 +130,7 @@ func jsonField(flag, usage string) field {
 func millisField(flag, usage string, check func(time.Duration) error) field {
 	return fieldOf((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
 		return d.Milliseconds(), check(d)
-	}).as(flag + "_ms")
+	}).as(strings.ReplaceAll(flag, "-", "_") + "_ms")
 }
 
 func anyDuration(time.Duration) error { return nil }

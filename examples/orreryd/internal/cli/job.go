@@ -88,7 +88,7 @@ the run's id. The schedule stays as it is. It is safe to repeat with the same
 made. With --wait it prints the run once it has ended, and ends with 1 unless the run
 has completed.`,
 		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
-		path:    "trigger", fields: []field{textField("dedup-key", "`key` that makes one run only, however often it is asked for").as("dedup_key")},
+		path:    "trigger", fields: []field{textField("dedup-key", "`key` that makes one run only, however often it is asked for")},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		var made core.JobTriggered
 		raw, err := c.json(ctx, r, &made)

@@ -48,7 +48,7 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 		fields: []field{
 			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", readInputs).as("context"),
 			newIDField("pipeline"), labelField(), textField("runbook", "`name` of the runbook that it is of"),
-			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs).as("depends_on"),
+			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs),
 			boolField("hold", "do not start before `orreryd pipeline begin`"),
 		},
 	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, r request, args []string) error {

@@ -119,64 +119,51 @@ func rateText(r core.QueueRate) string {
 	return rate
 }
 
-// queueFlags are those of declare; a flag that is not given leaves its default.
-type queueFlags struct {
-	config                            string
-	visibility, backoff, keep, dedup  time.Duration
-	attempts, concurrency, keyRunning int
-	deadLetters, rate, keyRate        string
+// queueFields are the configuration of a queue; what is left out has its default.
+func queueFields() []field {
+	return []field{
+		millisField("visibility", "how long a taken item is out of sight of others (default 30s)", anyDuration).as("visibility_timeout_ms"),
+		nested("retry",
+			amountField("max-attempts", "`number` of takes of an item at most (default 3)"),
+			millisField("backoff", "wait before the second attempt; it doubles with each further one (default none)", anyDuration)),
+		textField("dead-letters", "`queue` that gets the items that were given up (default: they stay)").as("dead_letter_queue"),
+		amountField("concurrency", "`number` of items in flight at most (default any)"),
+		amountField("key-concurrency", "`number` of items of each key in flight at most (default any)"),
+		rateField("rate", "takes at most, `N/DURATION` such as 100/1s (default any)"),
+		rateField("key-rate", "takes of each key at most, `N/DURATION`"),
+		millisField("keep-completed", "how long completed items are kept (default not at all)", anyDuration),
+		textField("config", "the whole configuration as in the API: `JSON`, @FILE, or - for stdin"), // empty where the others count
+		millisField("dedup-window", "how long a dedup key is held after its push (default while its item lives)", anyDuration),
+	}
 }
 
-func (f *queueFlags) add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.config, "config", "", "the whole configuration as in the API: `JSON`, @FILE, or - for stdin")
-	fl.DurationVar(&f.visibility, "visibility", 0, "how long a taken item is out of sight of others (default 30s)")
-	fl.IntVar(&f.attempts, "max-attempts", 0, "`number` of takes of an item at most (default 3)")
-	fl.DurationVar(&f.backoff, "backoff", 0, "wait before the second attempt; it doubles with each further one (default none)")
-	fl.StringVar(&f.deadLetters, "dead-letters", "", "`queue` that gets the items that were given up (default: they stay)")
-	fl.IntVar(&f.concurrency, "concurrency", 0, "`number` of items in flight at most (default any)")
-	fl.IntVar(&f.keyRunning, "key-concurrency", 0, "`number` of items of each key in flight at most (default any)")
-	fl.StringVar(&f.rate, "rate", "", "takes at most, `N/DURATION` such as 100/1s (default any)")
-	fl.StringVar(&f.keyRate, "key-rate", "", "takes of each key at most, `N/DURATION`")
-	fl.DurationVar(&f.keep, "keep-completed", 0, "how long completed items are kept (default not at all)")
-	fl.DurationVar(&f.dedup, "dedup-window", 0, "how long a dedup key is held after its push (default while its item lives)")
-}
-
-// body gives the configuration that the flags make.
-func (f *queueFlags) body(a *app, cmd *cobra.Command) (any, error) {
-	if cmd.Flags().Changed("config") {
-		for _, other := range []string{"visibility", "max-attempts", "backoff", "dead-letters", "concurrency", "key-concurrency", "rate", "key-rate", "keep-completed", "dedup-window"} {
-			if cmd.Flags().Changed(other) {
-				return nil, usagef("give either --config or --%s, not both", other)
-			}
+// amountField is a number of items or attempts; 0 has the default.
+func amountField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).IntVar, flag, 0, usage, func(_ *app, n int) (any, error) {
+		if n < 0 || n > math.MaxUint32 {
+			return nil, usagef("--%s: %d is not a number in range", flag, n)
 		}
-		return a.needJSON("config", f.config)
+		return n, nil
+	})
+}
+
+func rateField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) { return parseRate(flag, v) })
+}
+
+// config is the configuration that fields make, or that of --config, which goes with no other flag of it.
+func (q *queue) config(cmd *cobra.Command, fields []field) (any, error) {
+	if !cmd.Flags().Changed("config") {
+		return q.a.bodyOf(fields, nil)
 	}
-	c := core.QueueConfig{
-		VisibilityTimeoutMS: f.visibility.Milliseconds(), DeadLetterQueue: f.deadLetters,
-		KeepCompletedMS: f.keep.Milliseconds(), DedupWindowMS: f.dedup.Milliseconds(),
-	}
-	c.Retry.BackoffMS = f.backoff.Milliseconds()
-	var err error
-	for _, n := range []struct {
-		flag string
-		from int
-		to   *uint32
-	}{
-		{"max-attempts", f.attempts, &c.Retry.MaxAttempts},
-		{"concurrency", f.concurrency, &c.Concurrency},
-		{"key-concurrency", f.keyRunning, &c.KeyConcurrency},
+	for _, other := range []string{
+		"visibility", "max-attempts", "backoff", "dead-letters", "concurrency", "key-concurrency", "rate", "key-rate", "keep-completed", "dedup-window",
 	} {
-		if n.from < 0 || int64(n.from) > math.MaxUint32 {
-			return nil, usagef("--%s: %d is not a number in range", n.flag, n.from)
+		if cmd.Flags().Changed(other) {
+			return nil, usagef("give either --config or --%s, not both", other)
 		}
-		*n.to = uint32(n.from)
 	}
-	if c.Rate, err = parseRate("rate", f.rate); err != nil {
-		return nil, err
-	}
-	c.KeyRate, err = parseRate("key-rate", f.keyRate)
-	return c, err
+	return q.a.needJSON("config", cmd.Flags().Lookup("config").Value.String())
 }
 
 // parseRate reads N/DURATION.
@@ -197,7 +184,7 @@ func parseRate(flag, v string) (core.QueueRate, error) {
 }
 
 func (q *queue) declare() *cobra.Command {
-	var f queueFlags
+	fields := queueFields()
 	var cmd *cobra.Command
 	cmd = q.verb(verb{
 		use:   "declare",
@@ -209,9 +196,9 @@ defaults.`,
   orreryd queue declare api-calls --rate 100/1s --key-concurrency 1
   orreryd queue declare mail --config '{"visibility_timeout_ms": 60000, "retry": {"max_attempts": 5, "no_retry": ["no such user"]}}'`,
 		method: http.MethodPut,
-		body:   func() (any, error) { return f.body(q.a, cmd) },
+		fields: fields,
+		body:   func() (any, error) { return q.config(cmd, fields) },
 	})
-	f.add(cmd)
 	return cmd
 }
 

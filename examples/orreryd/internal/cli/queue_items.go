@@ -34,7 +34,7 @@ is pushed, and that item is shown.`,
 		fields: []field{
 			fieldOf((*pflag.FlagSet).IntVar, "priority", 0, "`number`: the higher goes first", checkPriority),
 			textField("key", "items with the same `key` share limits, and take part in the rotation as one"),
-			textField("dedup-key", "`key` that only one item may have").as("dedup_key"),
+			textField("dedup-key", "`key` that only one item may have"),
 			millisField("delay", "not before that `duration` from now", anyDuration),
 			jsonField("data", "the item's data: `JSON`, @FILE, or - for stdin (default null)"),
 		},
