@@ -295,20 +295,9 @@ func (t *Tool) checkArgv(in *input) error {
 		return errors.New("tool_input.argv[0]: must name the program to run, is empty")
 	}
 	if !t.allowAll && !slices.Contains(t.executables, in.Argv[0]) {
-		if len(t.executables) == 0 {
-			return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: none is", in.Argv[0])
-		}
-		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %s", in.Argv[0], quoted(t.executables))
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: %s", in.Argv[0], allowed(t.executables))
 	}
 	return nil
-}
-
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = strconv.Quote(name)
-	}
-	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkEnv(in *input) error {
@@ -332,7 +321,11 @@ func allowed(names []string) string {
 	if len(names) == 0 {
 		return "none is"
 	}
-	return "use one of " + quoted(names)
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return "use one of " + strings.Join(quoted, ", ")
 }
 
 func (t *Tool) checkDir(in *input) error {
