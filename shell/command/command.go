@@ -88,7 +88,8 @@
 //   - command.go: options and the input; run.go: one run; output.go: what of the output
 //     is kept; errors.go: how a run failed;
 //   - process*.go: a started program with its group;
-//   - leftover*.go: processes of earlier attempts.
+//   - leftover*.go: processes of earlier attempts;
+//   - other.go: what only Linux can do of both.
 package command
 
 import (
@@ -321,11 +322,15 @@ func allowed(names []string) string {
 	if len(names) == 0 {
 		return "none is"
 	}
-	quoted := make([]string, len(names))
+	return "use one of " + quoted(names)
+}
+
+func quoted(names []string) string {
+	all := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
+		all[i] = strconv.Quote(name)
 	}
-	return "use one of " + strings.Join(quoted, ", ")
+	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkDir(in *input) error {

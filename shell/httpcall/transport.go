@@ -51,6 +51,14 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.transports[reach].RoundTrip(req)
 }
 
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] release what is kept
+// for later requests.
+func (r *router) CloseIdleConnections() {
+	for _, tr := range r.transports {
+		tr.CloseIdleConnections()
+	}
+}
+
 // control checks each address when the socket is made, just before it is used.
 func (r *router) control(reach scope) func(context.Context, string, string, syscall.RawConn) error {
 	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
