@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // Queues are the calls for queues and their items.
@@ -65,26 +63,15 @@ func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Qu
 	})
 }
 
-// ask sends an event to a queue, and gives what it was answered and the queue's header
-// afterwards. linger is how long to wait for the answer when ctx has ended.
-func (q Queues) ask(ctx context.Context, queue effects.Ref, ev core.QueueEvent, linger time.Duration) (core.Result, core.State, error) {
-	rep, err := q.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, queue, ev)}, Want: queue, Linger: linger})
-	if err != nil {
-		return core.Result{}, nil, err
-	}
-	s, err := rep.Answer()
-	return rep.Result, s, notFound(err)
-}
-
 // tell sends an event to a queue, and gives what it was answered.
 func (q Queues) tell(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.Result, error) {
-	res, _, err := q.ask(ctx, queue, ev, 0)
+	res, _, err := q.e.ask(ctx, queue, ev, 0)
 	return res, err
 }
 
 // change sends an event to a queue, and gives its header afterwards.
 func (q Queues) change(ctx context.Context, queue effects.Ref, ev core.QueueEvent) (core.Queue, error) {
-	_, s, err := q.ask(ctx, queue, ev, 0)
+	_, s, err := q.e.ask(ctx, queue, ev, 0)
 	header, _ := s.(core.Queue)
 	return header, err
 }
