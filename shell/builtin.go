@@ -52,13 +52,6 @@ type queueInput struct {
 	DelayMS  int64           `json:"delay_ms"`
 }
 
-func (in queueInput) event(c Call) core.QueuePush {
-	return core.QueuePush{
-		Namespace: c.Namespace, Tenant: c.Tenant, Name: in.Queue, Data: in.Data, Priority: in.Priority,
-		Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS,
-	}
-}
-
 // ValidateInput reports what the queue would refuse.
 func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	var in queueInput
@@ -68,7 +61,9 @@ func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	if in.Queue == "" {
 		return errors.New("tool_input.queue: missing: give the name of the queue")
 	}
-	_, effs := core.Queue{}.Apply(in.event(Call{}), core.Clock{Now: effects.MinTime})
+	_, effs := core.Queue{}.Apply(core.QueuePush{
+		Name: in.Queue, Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS,
+	}, core.Clock{Now: effects.MinTime})
 	return refusedInput("", effs)
 }
 
