@@ -61,10 +61,7 @@ func (c *concurrent) Check(ctx context.Context, in *Input) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if n >= c.most {
-		return Outcome{Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
-	}
-	return Outcome{Met: true, Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
+	return Outcome{Met: n < c.most, Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
 }
 
 // holdsSlot reports whether another run holds one of the slots: a run that has pods, or
