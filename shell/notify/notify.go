@@ -2,8 +2,8 @@
 // channels, which are a webhook, a command, the desktop, the log, or an
 // embedder's own (003 Notify).
 //
-// notify.go has the interpreter with its channels by name; webhook.go, command.go and
-// desktop.go have one channel each.
+// notify.go has the interpreter with its channels by name; webhook.go and command.go have
+// channels.
 package notify
 
 import (
