@@ -18,7 +18,7 @@ type machines[S core.State, Out any] struct {
 	listing[S, Out]
 	what string // what errors call one
 	get  func(context.Context, uuid.UUID) (S, error)
-	// id reads the id of the path; nil: it is a UUID.
+	// id reads the id of the path.
 	id func(*http.Request, query, *call) (uuid.UUID, error)
 	// missing words the error of a machine that does not exist; nil: by what.
 	missing func(*http.Request, query, *call, error) error
@@ -31,11 +31,7 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 	if q, err = readQuery(r, append([]string{"namespace", "tenant"}, params...)...); err != nil {
 		return none, q, err
 	}
-	read := k.id
-	if read == nil {
-		read = idOfPath
-	}
-	id, err := read(r, q, c)
+	id, err := k.id(r, q, c)
 	if err == nil {
 		m, err = k.get(r.Context(), id)
 	}

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,14 +77,12 @@ func NewCommand(o CommandOptions) (*Command, error) {
 			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", quoted(name))
 		}
 	}
-	switch {
-	case o.Timeout < 0:
+	if o.Timeout < 0 {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
-	case o.Timeout == 0:
-		o.Timeout = 10 * time.Second
 	}
 	return &Command{
-		argv: slices.Clone(o.Argv), dir: o.Dir, env: maps.Clone(o.Env), timeout: o.Timeout, inherit: command.DefaultInheritEnv(),
+		argv: slices.Clone(o.Argv), dir: o.Dir, env: maps.Clone(o.Env), inherit: command.DefaultInheritEnv(),
+		timeout: cmp.Or(o.Timeout, 10*time.Second),
 	}, nil
 }
 
@@ -197,10 +196,7 @@ func newDesktop(argv []string, arguments func(effects.Notify) []string) (*Comman
 
 // plain gives title and message after "--", so that neither is an option.
 func plain(n effects.Notify) []string {
-	title := envText(n.Title)
-	if title == "" { // a notification must have one
-		title = "Orrery"
-	}
+	title := cmp.Or(envText(n.Title), "Orrery") // a notification must have one
 	return []string{"--", title, envText(n.Message)}
 }
 
