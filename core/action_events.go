@@ -123,10 +123,10 @@ func (e ActionHandBack) appendFields(o object) object {
 
 // UnmarshalJSON reads also a result that could not be stored as it was.
 func (e *ActionComplete) UnmarshalJSON(b []byte) error {
+	type fields ActionComplete
 	var w struct {
-		Run     uint32          `json:"run"`
-		Result  json.RawMessage `json:"result"`
-		Invalid *string         `json:"invalid_result"`
+		fields
+		Invalid *string `json:"invalid_result"`
 	}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (e *ActionComplete) UnmarshalJSON(b []byte) error {
 	if w.Invalid != nil {
 		w.Result = json.RawMessage(*w.Invalid)
 	}
-	*e = ActionComplete{Run: w.Run, Result: w.Result}
+	*e = ActionComplete(w.fields)
 	return nil
 }
 
