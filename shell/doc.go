@@ -13,13 +13,13 @@
 // The loop, batches, the outbox and recovery stand in package engine, which names no
 // machine. This package is the typed front above it:
 //
-//   - engine.go, new.go, options.go, tool.go: the engine as programs see it, and what
-//     they implement.
+//   - engine.go, options.go, tool.go: the engine as programs see it, what they implement,
+//     and how it carries the outer effects of machines out.
 //   - actions.go, recurring.go, queues.go, machines.go, jobs.go, runs.go, …: the calls,
 //     by subject; list.go: pages of lists.
-//   - execute.go: how the outer effects of each machine are carried out.
 //   - mend.go: who is told if a record is found damaged.
-//   - observers.go: the table of what is announced, logged and counted, with one file
-//     for each machine, observe_NAME.go; counts.go, stats.go: what was counted.
+//   - observers.go: the table of what is announced, logged and counted of each machine;
+//     observe.go: how; observe_action.go, observe_run.go: what is more than a row;
+//     stats.go: what was counted.
 //   - sessions.go: the watcher of terminal sessions.
 package shell

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -95,6 +96,17 @@ func ActorFrom(ctx context.Context) string { return engine.ActorFrom(ctx) }
 // now is the time that the machines see.
 func (e *Engine) now() effects.Time { return effects.TimeOf(e.o.Clock.Now()) }
 
+// ask sends an event to a machine, and gives what it answered and its state afterwards.
+// linger is how long to wait for the answer when ctx has ended.
+func (e *Engine) ask(ctx context.Context, to effects.Ref, ev core.Event, linger time.Duration) (core.Result, core.State, error) {
+	rep, err := e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, to, ev)}, Want: to, Linger: linger})
+	if err != nil {
+		return core.Result{}, nil, err
+	}
+	s, err := rep.Answer()
+	return rep.Result, s, notFound(err)
+}
+
 // sendTo gives an event to a machine, and returns its state afterwards.
 func sendTo[S core.State](ctx context.Context, e *Engine, to effects.Ref, ev core.Event) (S, error) {
 	s, err := e.Send(ctx, to, ev)
@@ -132,6 +144,11 @@ func notFound(err error) error {
 func refusedFor(err error, code effects.Code) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code
+}
+
+// invalid refuses what is wrong in itself, before a machine has it.
+func invalid(to effects.Ref, event, format string, args ...any) error {
+	return &Refusal{To: to, Event: event, Code: effects.CodeInvalid, Reason: fmt.Sprintf(format, args...)}
 }
 
 // inputOf is what the caller sends to a machine.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // Jobs are the calls for jobs.
@@ -39,16 +38,11 @@ type TriggerOptions struct {
 // Trigger makes a run of a job now, beside its schedule, unless the dedup key has made
 // one, and says which.
 func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
-	ref := core.JobRef(s.Namespace, s.Tenant, id)
-	trigger := inputOf(ctx, ref, core.JobTrigger{By: o.By, DedupKey: o.DedupKey})
-	rep, err := j.e.loop.Ask(ctx, engine.Request{Inputs: []core.Input{trigger}, Want: ref})
+	res, _, err := j.e.ask(ctx, core.JobRef(s.Namespace, s.Tenant, id), core.JobTrigger{By: o.By, DedupKey: o.DedupKey}, 0)
 	if err != nil {
 		return core.JobTriggered{}, err
 	}
-	if _, err := rep.Answer(); err != nil {
-		return core.JobTriggered{}, notFound(err)
-	}
-	made, ok := rep.Result.Answer.(core.JobTriggered)
+	made, ok := res.Answer.(core.JobTriggered)
 	if !ok {
 		return core.JobTriggered{}, fmt.Errorf("trigger job %q: the answer names no run", id)
 	}

@@ -14,7 +14,7 @@ import (
 type Machines[S core.State, Spec any, Event core.Event] struct {
 	e      *Engine
 	kind   effects.Kind
-	create func(id uuid.UUID, spec Spec) (uuid.UUID, core.Event)
+	create func(spec Spec) (uuid.UUID, core.Event, error) // gives it an id if it has none
 }
 
 type (
@@ -29,44 +29,36 @@ type (
 // Pipelines gives the calls for pipelines: a pipeline starts at once unless its spec
 // holds it. The run keeps the definition that it is given.
 func (e *Engine) Pipelines() Pipelines {
-	return Pipelines{e: e, kind: core.KindPipeline, create: func(fresh uuid.UUID, spec core.PipelineSpec) (uuid.UUID, core.Event) {
-		spec.ID = orFresh(spec.ID, fresh)
-		return spec.ID, core.PipelineCreate{Spec: spec}
+	return Pipelines{e: e, kind: core.KindPipeline, create: func(spec core.PipelineSpec) (uuid.UUID, core.Event, error) {
+		err := fillID(&spec.ID)
+		return spec.ID, core.PipelineCreate{Spec: spec}, err
 	}}
 }
 
 // Tasks gives the calls for tasks, which start at once.
 func (e *Engine) Tasks() Tasks {
-	return Tasks{e: e, kind: core.KindTask, create: func(fresh uuid.UUID, spec core.TaskSpec) (uuid.UUID, core.Event) {
-		spec.ID = orFresh(spec.ID, fresh)
-		return spec.ID, core.TaskCreate{Spec: spec}
+	return Tasks{e: e, kind: core.KindTask, create: func(spec core.TaskSpec) (uuid.UUID, core.Event, error) {
+		err := fillID(&spec.ID)
+		return spec.ID, core.TaskCreate{Spec: spec}, err
 	}}
 }
 
 // Strategies gives the calls for strategies, which start at once.
 func (e *Engine) Strategies() Strategies {
-	return Strategies{e: e, kind: core.KindStrategy, create: func(fresh uuid.UUID, spec core.StrategySpec) (uuid.UUID, core.Event) {
-		spec.ID = orFresh(spec.ID, fresh)
-		return spec.ID, core.StrategyCreate{Spec: spec}
+	return Strategies{e: e, kind: core.KindStrategy, create: func(spec core.StrategySpec) (uuid.UUID, core.Event, error) {
+		err := fillID(&spec.ID)
+		return spec.ID, core.StrategyCreate{Spec: spec}, err
 	}}
-}
-
-func orFresh(id, fresh uuid.UUID) uuid.UUID {
-	if id == uuid.Nil {
-		return fresh
-	}
-	return id
 }
 
 // Create makes a machine. An id of zeros is replaced by a fresh one. The error is a
 // [*Refusal] where the spec is wrong or the id exists.
 func (m Machines[S, Spec, Event]) Create(ctx context.Context, spec Spec) (S, error) {
-	var fresh uuid.UUID
-	if err := fillID(&fresh); err != nil {
+	id, create, err := m.create(spec)
+	if err != nil {
 		var none S
 		return none, err
 	}
-	id, create := m.create(fresh, spec)
 	return sendTo[S](ctx, m.e, m.ref(id), create)
 }
 
@@ -137,4 +129,23 @@ func (m NamedMachines[S, Event]) Get(ctx context.Context, s Scope, name string) 
 // List lists machines, newest first.
 func (m NamedMachines[S, Event]) List(ctx context.Context, f MachineFilter, p Page) ([]S, string, error) {
 	return listOf[S](ctx, m.e, m.kind, f, p)
+}
+
+// Subscribers are the calls for the event bus, which keeps the list of its
+// subscribers.
+type Subscribers struct{ e *Engine }
+
+// Subscribers gives the calls for the event bus. [Engine.Subscribe] listens to the
+// same events inside this process.
+func (e *Engine) Subscribers() Subscribers { return Subscribers{e} }
+
+// Send gives an event to the event bus: a subscription, or an announcement from
+// outside. It returns the bus with its subscribers.
+func (s Subscribers) Send(ctx context.Context, ev core.BusEvent) (core.Bus, error) {
+	return sendTo[core.Bus](ctx, s.e, core.BusRef(), ev)
+}
+
+// Get reads the event bus; the zero Bus if nobody ever subscribed.
+func (s Subscribers) Get(ctx context.Context) (core.Bus, error) {
+	return readAs[core.Bus](ctx, s.e, core.BusRef())
 }

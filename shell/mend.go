@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"strings"
+
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
@@ -57,20 +59,72 @@ func mendScheduler(m engine.Mending, lost uuid.UUID) ([]core.Input, error) {
 		if state.Terminal() {
 			continue
 		}
-		const most = 1024
-		for from, more := (store.Cursor{}), true; more; {
-			found, err := m.Scan(core.KindOrchestrator, core.StatusTerm(core.StatusType(state)), from, false, most)
+		for c, err := range places(m.Scan, index{kind: core.KindOrchestrator, term: statusTerm(state)}) {
 			if err != nil {
 				return nil, err
 			}
-			for _, c := range found {
-				if ref := core.SchedulerRef(c.ID); ref.ID == lost {
-					tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
-				}
-				from = c
+			if ref := core.SchedulerRef(c.ID); ref.ID == lost {
+				tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
 			}
-			more = len(found) == most
 		}
 	}
 	return tell, nil
+}
+
+// mendLook bounds how many occurrences of a job are looked through for that of a
+// run whose record was lost, newest first.
+const mendLook = 1024
+
+// jobTermPrefix is what [core.JobTerm] puts before a job's key.
+var jobTermPrefix = strings.TrimSuffix(core.JobTerm(uuid.Nil), uuid.Nil.String())
+
+// mendRun is what must be told where the record of a run was lost: the run has
+// failed, as far as its job, its scheduler and the ledger are concerned. Its slot
+// would else be taken for ever, and with overlap forbid no run would follow. What it
+// has in a cluster is found there as a stray.
+func mendRun(m engine.Mending, run uuid.UUID, terms []store.Term) ([]core.Input, error) {
+	tell := []core.Input{{To: core.SchedulerRef(run), Event: core.SchedulerForget{Run: run}}}
+	for _, term := range terms {
+		text, ok := strings.CutPrefix(term.Name, jobTermPrefix)
+		if !ok {
+			continue
+		}
+		job, err := uuid.Parse(text)
+		if err != nil {
+			continue
+		}
+		tell = append(tell, core.Input{To: effects.Ref{Kind: core.KindJob, ID: job}, Event: core.JobRunEnded{
+			Run: run, State: core.OrchestratorFailed, Error: core.ReasonUnreadable,
+		}})
+		occurrence, err := occurrenceOf(m, job, run)
+		if err != nil {
+			return nil, err
+		}
+		if occurrence != uuid.Nil {
+			tell = append(tell, core.Input{To: effects.Ref{Kind: core.KindOccurrence, ID: occurrence}, Event: core.OccurrenceSettle{
+				Outcome: core.StatusFailed, Reason: core.ReasonUnreadable, FinishedAt: m.Now(),
+			}})
+		}
+		break
+	}
+	return tell, nil
+}
+
+// occurrenceOf finds the record that a job has of a run; zero: there is none that
+// waits for the run's end, or it is long ago.
+func occurrenceOf(m engine.Mending, job, run uuid.UUID) (uuid.UUID, error) {
+	found, err := m.Scan(core.KindOccurrence, core.RecurringTerm(job), store.Cursor{}, true, mendLook)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	for _, c := range found {
+		s, err := m.State(effects.Ref{Kind: core.KindOccurrence, ID: c.ID})
+		if err != nil {
+			return uuid.Nil, err
+		}
+		if o, ok := s.(core.Occurrence); ok && o.ActionID == run {
+			return o.ID, nil
+		}
+	}
+	return uuid.Nil, nil
 }

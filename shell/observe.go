@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -22,7 +23,9 @@ type observer struct {
 	category string // of what the machine announces
 
 	lines  map[string]line                                // in the log, by the action of what it announces
+	idName string                                         // of the machine's id in such a line; empty: KIND_id
 	attrs  func(core.State) []slog.Attr                   // say in such a line which machine it is
+	last   bool                                           // also of one that the batch has deleted: as it was before
 	event  func(e *Engine, c *commit, ev effects.Event)   // hears what it announces
 	change func(e *Engine, c *commit, change core.Change) // hears how it changed
 	count  func(s *counts, before, after core.State)      // counts the same
@@ -47,12 +50,11 @@ type commit struct {
 	runs map[uuid.UUID]runMoment // where runs are at one of the batch's events
 }
 
-// stateAt gives a machine as the batch leaves it, or, if the batch deletes it, as it
-// was before.
-func (c *commit) stateAt(kind effects.Kind, id uuid.UUID) core.State {
-	ref := effects.Ref{Kind: kind, ID: id}
+// shown gives a machine as a line of the log shows it: as the batch leaves it, or, if last
+// says so and the batch deletes it, as it was before; nil if there is none.
+func (c *commit) shown(ref effects.Ref, last bool) core.State {
 	for _, ch := range c.Changes {
-		if ch.Ref == ref && ch.After == nil {
+		if last && ch.Ref == ref && ch.After == nil {
 			return ch.Before
 		}
 	}
@@ -63,12 +65,92 @@ func (c *commit) stateAt(kind effects.Kind, id uuid.UUID) core.State {
 	return s
 }
 
+// saying gives the attributes of a machine whose state is an S.
+func saying[S core.State](say func(S) []slog.Attr) func(core.State) []slog.Attr {
+	return func(s core.State) []slog.Attr {
+		is, _ := s.(S)
+		return say(is)
+	}
+}
+
 // counting counts the changes of machines that still exist: S is their state.
 func counting[S core.State](count func(s *counts, was, is S)) func(s *counts, before, after core.State) {
 	return func(s *counts, before, after core.State) {
 		was, _ := before.(S)
 		if is, ok := after.(S); ok {
 			count(s, was, is)
+		}
+	}
+}
+
+// observersBy gives the observers by what names them.
+func observersBy[K comparable](key func(o observer) K) map[K]observer {
+	var none K
+	out := make(map[K]observer)
+	for _, o := range observers {
+		if k := key(o); k != none {
+			out[k] = o
+		}
+	}
+	return out
+}
+
+var (
+	observersByKind     = observersBy(func(o observer) effects.Kind { return o.kind })
+	observersByCategory = observersBy(func(o observer) string { return o.category })
+)
+
+// observe counts and logs what a batch has made true.
+func (e *Engine) observe(committed engine.Committed) {
+	c := &commit{Committed: committed}
+	e.counts.count(c)
+	for _, ev := range c.Events {
+		o := observersByCategory[ev.Kind.Category]
+		if o.event != nil {
+			o.event(e, c, ev)
+		}
+		if l, ok := o.lines[ev.Kind.Action]; ok {
+			e.logLine(c, o, ev, l)
+		}
+	}
+	for _, ch := range c.Changes {
+		if o := observersByKind[ch.Ref.Kind]; o.change != nil {
+			o.change(e, c, ch)
+		}
+	}
+}
+
+// logLine writes the line of an event.
+func (e *Engine) logLine(c *commit, of observer, ev effects.Event, l line) {
+	e.logEvent(l, ev, func() []slog.Attr {
+		attrs := make([]slog.Attr, 0, 8)
+		if ev.Source.ID != uuid.Nil {
+			attrs = append(attrs, slog.String(cmp.Or(of.idName, ev.Source.Component+"_id"), ev.Source.ID.String()))
+		}
+		ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
+		if s, say := c.shown(ref, of.last), observersByKind[ref.Kind].attrs; s != nil && say != nil {
+			attrs = append(attrs, say(s)...)
+		}
+		return attrs
+	})
+}
+
+// count notes what a batch has announced and changed.
+func (s *counts) count(c *commit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ev := range c.Events {
+		if o := observersByCategory[ev.Kind.Category]; o.tally != nil {
+			o.tally(s, ev)
+		}
+		if !effects.ReservedCategory(ev.Kind.Category) {
+			ev.Kind = OtherEvents
+		}
+		s.runbooks.Events[ev.Kind]++
+	}
+	for _, ch := range c.Changes {
+		if o := observersByKind[ch.Ref.Kind]; o.count != nil {
+			o.count(s, ch.Before, ch.After)
 		}
 	}
 }

@@ -3,10 +3,8 @@ package shell
 import (
 	"log/slog"
 
-	"github.com/google/uuid"
-
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // observers is the table of machines that are observed.
@@ -16,76 +14,164 @@ var observers = [...]observer{
 	jobObserver, runObserver, schedulerObserver,
 }
 
-// observersBy gives the observers by what names them.
-func observersBy[K comparable](key func(o observer) K) map[K]observer {
-	var none K
-	out := make(map[K]observer)
-	for _, o := range observers {
-		if k := key(o); k != none {
-			out[k] = o
-		}
-	}
-	return out
+// pipelineObserver: here and below, what goes well and often is for debugging, what
+// people may have to look at is a warning, and what calls for them an error.
+var pipelineObserver = observer{
+	kind: core.KindPipeline, category: "pipeline",
+	lines: map[string]line{
+		"started":    {"pipeline.start", slog.LevelInfo},
+		"phase":      {"pipeline.phase", slog.LevelDebug},
+		"complete":   {"pipeline.complete", slog.LevelInfo},
+		"failed":     {"pipeline.fail", slog.LevelWarn},
+		"blocked":    {"pipeline.block", slog.LevelInfo},
+		"retry":      {"pipeline.retry", slog.LevelInfo},
+		"cancelled":  {"pipeline.cancel", slog.LevelInfo},
+		"signal":     {"pipeline.signal", slog.LevelDebug},
+		"checkpoint": {"pipeline.checkpoint", slog.LevelDebug},
+	},
+	attrs: saying(func(p core.Pipeline) []slog.Attr {
+		return append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))
+	}),
+	count: counting((*counts).countPhases),
 }
 
-var (
-	observersByKind     = observersBy(func(o observer) effects.Kind { return o.kind })
-	observersByCategory = observersBy(func(o observer) string { return o.category })
-)
+var taskObserver = observer{
+	kind: core.KindTask, category: "task",
+	lines: map[string]line{
+		"started":    {"task.start", slog.LevelDebug},
+		"stuck":      {"task.stuck", slog.LevelWarn},
+		"recovered":  {"task.recovered", slog.LevelInfo},
+		"complete":   {"task.complete", slog.LevelDebug},
+		"restarting": {"task.restart", slog.LevelWarn},
+		"failed":     {"task.fail", slog.LevelWarn},
+		"cancelled":  {"task.cancel", slog.LevelInfo},
+		"input_lost": {"task.input_lost", slog.LevelWarn},
+	},
+	attrs: saying(func(t core.Task) []slog.Attr {
+		return pipelineAttrs(t.Namespace, t.Tenant, t.Label, t.PipelineID)
+	}),
+}
 
-// observe counts and logs what a batch has made true.
-func (e *Engine) observe(committed engine.Committed) {
-	c := &commit{Committed: committed}
-	e.counts.count(c)
-	for _, ev := range c.Events {
-		o := observersByCategory[ev.Kind.Category]
-		if o.event != nil {
-			o.event(e, c, ev)
-		}
-		if l, ok := o.lines[ev.Kind.Action]; ok {
-			e.logLine(c, ev, l)
-		}
-	}
-	for _, ch := range c.Changes {
-		if o := observersByKind[ch.Ref.Kind]; o.change != nil {
-			o.change(e, c, ch)
-		}
+var strategyObserver = observer{
+	kind: core.KindStrategy, category: "strategy",
+	lines: map[string]line{
+		"started":   {"strategy.start", slog.LevelDebug},
+		"fallback":  {"strategy.fallback", slog.LevelInfo},
+		"success":   {"strategy.complete", slog.LevelDebug},
+		"exhausted": {"strategy.exhausted", slog.LevelWarn},
+		"cancelled": {"strategy.cancel", slog.LevelInfo},
+	},
+	attrs: saying(func(t core.Strategy) []slog.Attr {
+		return pipelineAttrs(t.Namespace, t.Tenant, t.Label, t.PipelineID)
+	}),
+}
+
+var queueObserver = observer{
+	kind: core.KindQueue, category: "queue",
+	lines: map[string]line{
+		"push":     {"queue.push", slog.LevelDebug},
+		"take":     {"queue.take", slog.LevelDebug},
+		"complete": {"queue.complete", slog.LevelDebug},
+		"fail":     {"queue.fail", slog.LevelInfo},
+		"dead":     {"queue.dead", slog.LevelWarn},
+	},
+	attrs: saying(func(q core.Queue) []slog.Attr {
+		return scopeAttrs(q.Namespace, q.Tenant, "name", q.Name)
+	}),
+	event: func(e *Engine, _ *commit, ev effects.Event) { e.takes.hear(ev) },
+}
+
+var lockObserver = observer{
+	kind: core.KindLock, category: "lock",
+	lines: leaseLines("lock"),
+	attrs: saying(func(l core.Lock) []slog.Attr {
+		return scopeAttrs(l.Namespace, l.Tenant, "name", l.Name)
+	}),
+}
+
+var semaphoreObserver = observer{
+	kind: core.KindSemaphore, category: "semaphore",
+	lines: leaseLines("semaphore"),
+	attrs: saying(func(m core.Semaphore) []slog.Attr {
+		return scopeAttrs(m.Namespace, m.Tenant, "name", m.Name)
+	}),
+}
+
+// leaseLines are the lines about what is held by a lease.
+func leaseLines(of string) map[string]line {
+	return map[string]line{
+		"acquired": {of + ".acquire", slog.LevelDebug},
+		"released": {of + ".release", slog.LevelDebug},
+		"expired":  {of + ".expire", slog.LevelWarn},
+		"broken":   {of + ".break", slog.LevelWarn},
 	}
 }
 
-// logLine writes the line of an event.
-func (e *Engine) logLine(c *commit, ev effects.Event, l line) {
-	e.logEvent(l, ev, func() []slog.Attr {
-		attrs := make([]slog.Attr, 0, 8)
-		if ev.Source.ID != uuid.Nil {
-			attrs = append(attrs, slog.String(ev.Source.Component+"_id", ev.Source.ID.String()))
-		}
-		ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
-		if s, err := c.State(ref); err == nil && s != nil {
-			if of := observersByKind[ref.Kind].attrs; of != nil {
-				attrs = append(attrs, of(s)...)
-			}
+// systemObserver has no machine: any may escalate.
+var systemObserver = observer{
+	category: "system",
+	lines:    map[string]line{"escalate": {"system.escalate", slog.LevelError}},
+}
+
+var jobObserver = observer{
+	kind: core.KindJob, category: "job",
+	lines: map[string]line{
+		"created":     {"job.create", slog.LevelInfo},
+		"updated":     {"job.update", slog.LevelInfo},
+		"deleted":     {"job.delete", slog.LevelInfo},
+		"paused":      {"job.pause", slog.LevelInfo},
+		"resumed":     {"job.resume", slog.LevelInfo},
+		"triggered":   {"job.trigger", slog.LevelInfo},
+		"skip_next":   {"job.skip_next", slog.LevelInfo},
+		"skipped":     {"job.skipped", slog.LevelInfo},
+		"missed":      {"job.missed", slog.LevelWarn},
+		"run_refused": {"job.run_refused", slog.LevelError},
+	},
+	idName: "job_key",
+	last:   true,
+	attrs: saying(func(j core.Job) []slog.Attr {
+		attrs := []slog.Attr{slog.String("job_id", j.ID), slog.String("namespace", j.Namespace), slog.String("tenant", j.Tenant)}
+		if j.Paused {
+			attrs = append(attrs, slog.String("paused_reason", j.PausedReason))
 		}
 		return attrs
-	})
+	}),
+	tally: func(s *counts, ev effects.Event) {
+		if ev.Kind.Action == "triggered" {
+			s.jobs.Triggered++
+		}
+	},
+	count: counting((*counts).countJob),
 }
 
-// count notes what a batch has announced and changed.
-func (s *counts) count(c *commit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, ev := range c.Events {
-		if o := observersByCategory[ev.Kind.Category]; o.tally != nil {
-			o.tally(s, ev)
+// recurringObserver: the lines are those of 002, section 8.
+var recurringObserver = observer{
+	kind: core.KindRecurring, category: "recurring",
+	lines: map[string]line{
+		"created":    {"recurring.create", slog.LevelInfo},
+		"updated":    {"recurring.update", slog.LevelInfo},
+		"deleted":    {"recurring.delete", slog.LevelInfo},
+		"paused":     {"recurring.pause", slog.LevelInfo},
+		"resumed":    {"recurring.resume", slog.LevelInfo},
+		"dispatched": {"recurring.dispatch", slog.LevelInfo},
+		"missed":     {"recurring.missed", slog.LevelWarn},
+		"expired":    {"recurring.expired", slog.LevelWarn},
+		"no_next":    {"recurring.no_next", slog.LevelWarn},
+	},
+	attrs: saying(func(r core.RecurringAction) []slog.Attr {
+		attrs := scopeAttrs(r.Namespace, r.Tenant, "cron_expr", r.CronExpr)
+		attrs = append(attrs, slog.String("next_execution_at", r.NextExecutionAt.String()), slog.Any("execution_count", r.ExecutionCount))
+		if r.DisabledReason != "" {
+			attrs = append(attrs, slog.String("disabled_reason", r.DisabledReason))
 		}
-		if !effects.ReservedCategory(ev.Kind.Category) {
-			ev.Kind = OtherEvents
+		if r.MissedCount > 0 {
+			attrs = append(attrs, slog.Any("missed_count", r.MissedCount))
 		}
-		s.runbooks.Events[ev.Kind]++
-	}
-	for _, ch := range c.Changes {
-		if o := observersByKind[ch.Ref.Kind]; o.count != nil {
-			o.count(s, ch.Before, ch.After)
+		return attrs
+	}),
+	tally: func(s *counts, ev effects.Event) {
+		if ev.Kind.Action == "dispatched" {
+			s.actions.RecurringDispatched++
 		}
-	}
+	},
 }

@@ -2,8 +2,12 @@ package shell
 
 import (
 	"context"
-	"fmt"
+	"math"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -31,7 +35,7 @@ const takePoll = 5 * time.Second
 // the store does not answer within seconds it comes back with the visibility timeout.
 func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
 	if o.Max < 0 || o.Max > core.MaxQueueTake {
-		return nil, &Refusal{To: queue, Event: "take", Code: effects.CodeInvalid, Reason: fmt.Sprintf("max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)}
+		return nil, invalid(queue, "take", "max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)
 	}
 	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
 	end := q.e.o.Clock.Steady().Add(o.Wait)
@@ -40,7 +44,7 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 		if o.Wait > 0 {
 			woken = q.e.takes.add(queue.ID)
 		}
-		res, s, err := q.ask(ctx, queue, ev, takeLinger)
+		res, s, err := q.e.ask(ctx, queue, ev, takeLinger)
 		if gone := ctx.Err(); gone != nil {
 			q.e.takes.remove(queue.ID, woken)
 			q.e.giveBack(ctx, res)
@@ -58,7 +62,7 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 			return items, err
 		}
 		header, _ := s.(core.Queue)
-		err = q.e.awaitItem(ctx, woken, min(left, q.e.untilTake(header)))
+		err = q.e.wait(ctx, woken, min(left, q.e.untilTake(header)))
 		q.e.takes.remove(queue.ID, woken)
 		if err != nil {
 			return nil, err
@@ -92,7 +96,9 @@ func (e *Engine) untilTake(q core.Queue) time.Duration {
 	return takePoll
 }
 
-func (e *Engine) awaitItem(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
+// wait waits until woken, or for as long as most. The error says why nothing comes any
+// more: ctx has ended, or the engine stops.
+func (e *Engine) wait(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
 	timer, stop := e.o.Clock.Timer(most)
 	defer stop()
 	select {
@@ -104,4 +110,70 @@ func (e *Engine) awaitItem(ctx context.Context, woken <-chan struct{}, most time
 		return ErrStopped
 	}
 	return nil
+}
+
+// takers wakes those who wait for an item: one for each item that was pushed, in
+// the order in which they came, and all where many items may have become ready.
+type takers struct {
+	mu sync.Mutex
+	m  map[uuid.UUID][]chan struct{}
+}
+
+func (t *takers) init() { t.m = make(map[uuid.UUID][]chan struct{}) }
+
+// add lets somebody wait, from before he looks: so that nothing is missed.
+func (t *takers) add(queue uuid.UUID) chan struct{} {
+	c := make(chan struct{}, 1)
+	t.mu.Lock()
+	t.m[queue] = append(t.m[queue], c)
+	t.mu.Unlock()
+	return c
+}
+
+// remove ends the waiting. Who was woken and did not use it wakes the next one:
+// he may have looked before the item was there, or has gone.
+func (t *takers) remove(queue uuid.UUID, c chan struct{}) {
+	if c == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.m[queue], c); i >= 0 {
+		t.m[queue] = slices.Delete(t.m[queue], i, i+1)
+	}
+	select {
+	case <-c:
+		t.wake(queue, 1)
+	default:
+	}
+	if len(t.m[queue]) == 0 {
+		delete(t.m, queue)
+	}
+}
+
+// hear wakes who is concerned by an announcement of a queue.
+func (t *takers) hear(ev effects.Event) {
+	var n int
+	switch ev.Kind.Action {
+	case "push":
+		n = 1
+	case "ready":
+		n = math.MaxInt
+	default:
+		return
+	}
+	t.mu.Lock()
+	t.wake(ev.Source.ID, n)
+	t.mu.Unlock()
+}
+
+func (t *takers) wake(queue uuid.UUID, n int) {
+	list := t.m[queue]
+	n = min(n, len(list))
+	for _, c := range list[:n] {
+		c <- struct{}{} // buffered, and woken once
+	}
+	if t.m[queue] = list[n:]; len(list) == n {
+		delete(t.m, queue)
+	}
 }

@@ -2,6 +2,10 @@ package shell
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -40,12 +44,11 @@ type RunbookStats struct {
 // Stats reads the counters. It costs a short read transaction.
 func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 	out.ActionCounts = e.counts.ofActions()
-	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) (err error) {
-		if out.RecurringActive, err = tx.Count(core.KindRecurring, core.EnabledTerm(true)); err != nil {
-			return err
-		}
-		out.ActionsByStatus, err = counted(tx, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
-		return err
+	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
+		out.ActionsByStatus = totalsBy(&t, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
+		return t.err
 	})
 	return out, err
 }
@@ -53,18 +56,13 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 // JobStats reads the counters. It costs a short read transaction.
 func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 	out := JobStats{RunCounts: e.counts.ofRuns()}
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		if out.Jobs, err = tx.Count(core.KindJob, core.EnabledTerm(true)); err != nil {
-			return err
-		}
-		if out.JobsPaused, err = tx.Count(core.KindJob, core.EnabledTerm(false)); err != nil {
-			return err
-		}
-		if out.InCluster, err = tx.Count(core.KindOrchestrator, core.TermInCluster); err != nil {
-			return err
-		}
-		out.Runs, err = counted(tx, core.KindOrchestrator, core.OrchestratorStatuses()...)
-		return err
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.Jobs = t.of(core.KindJob, core.EnabledTerm(true))
+		out.JobsPaused = t.of(core.KindJob, core.EnabledTerm(false))
+		out.InCluster = t.of(core.KindOrchestrator, core.TermInCluster)
+		out.Runs = totalsBy(&t, core.KindOrchestrator, core.OrchestratorStatuses()...)
+		return t.err
 	})
 	return out, err
 }
@@ -72,28 +70,210 @@ func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 // RunbookStats reads the counters. It costs a short read transaction.
 func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
 	out := RunbookStats{RunbookCounts: e.counts.ofRunbooks()}
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		if out.Pipelines, err = counted(tx, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled); err != nil {
-			return err
-		}
-		if out.Tasks, err = counted(tx, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone); err != nil {
-			return err
-		}
-		out.Strategies, err = counted(tx, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
-		return err
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		t := totals{tx: tx}
+		out.Pipelines = totalsBy(&t, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled)
+		out.Tasks = totalsBy(&t, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone)
+		out.Strategies = totalsBy(&t, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
+		return t.err
 	})
 	return out, err
 }
 
-// counted reads how many machines of a kind have each status.
-func counted[T ~string](tx store.ReadTx, kind effects.Kind, statuses ...T) (map[T]uint64, error) {
+// totals reads the present totals of the store, up to the first error.
+type totals struct {
+	tx  store.ReadTx
+	err error
+}
+
+// of reads how many machines of a kind stand under an index term.
+func (t *totals) of(kind effects.Kind, term string) (n uint64) {
+	if t.err == nil {
+		n, t.err = t.tx.Count(kind, term)
+	}
+	return n
+}
+
+// totalsBy reads how many machines of a kind have each status.
+func totalsBy[T ~string](t *totals, kind effects.Kind, statuses ...T) map[T]uint64 {
 	out := make(map[T]uint64, len(statuses))
 	for _, st := range statuses {
-		n, err := tx.Count(kind, core.StatusTerm(core.StatusType(st)))
-		if err != nil {
-			return nil, err
-		}
-		out[st] = n
+		out[st] = t.of(kind, core.StatusTerm(core.StatusType(st)))
 	}
-	return out, nil
+	return out
+}
+
+// Histogram is a snapshot of a distribution of seconds.
+type Histogram = engine.Histogram
+
+// LatenessBuckets are the upper bounds, in seconds, of [Stats.Lateness].
+var LatenessBuckets = engine.LatenessBuckets
+
+// PhaseBuckets are the upper bounds, in seconds, of [RunbookStats.Phases].
+var PhaseBuckets = [...]float64{0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}
+
+// ActionCounts are what the engine has counted of actions, and of what makes them, since
+// it was made.
+type ActionCounts struct {
+	ActionsCreated, ActionsCompleted     uint64
+	ActionsFailed, ActionsCancelled      uint64
+	RecurringDispatched, RecurringErrors uint64 // C10
+	Webhooks                             uint64 // raw webhooks stored
+}
+
+// RunCounts are what the engine has counted of jobs and their runs since it was made.
+// Counters that a job or a run also keeps in its record grow here by what this engine has
+// committed.
+type RunCounts struct {
+	Ended               map[core.OrchestratorStatus]uint64 // runs that came to a terminal state
+	Verdicts            map[core.Verdict]uint64            // about times of schedules: dispatched, missed, skipped
+	Triggered           uint64                             // runs made by hand
+	Retries             uint64                             // attempts after the first
+	ConstraintsChecked  uint64
+	ConstraintsViolated uint64
+	ConstraintErrors    uint64 // evaluations that failed
+	ActionsExecuted     uint64 // also those that failed
+	ActionsFailed       uint64
+	Heartbeats          uint64
+	KubernetesAPICalls  uint64
+	CleanupsFailed      uint64 // runs that went on although something may be left in a cluster
+
+	// Distributions of seconds, by [PhaseBuckets]. The first is of attempts, the
+	// others of runs that have ended.
+	PodStart  Histogram                             // from the creation of a pod until it runs (004 PodStartLatency)
+	Execution Histogram                             // of pods, all attempts of a run together; of runs that had one
+	Total     map[core.OrchestratorStatus]Histogram // from the creation of a run to its end
+}
+
+// PhaseKey tells the distributions of phase durations apart: not by names, of
+// which there may be any number, but by what the phase does and how it ended.
+type PhaseKey struct {
+	Kind    string // as [core.PhaseDef.Kind] has it
+	Outcome core.PhaseOutcome
+}
+
+// RunbookCounts are what the engine has counted of runbooks since it was made.
+type RunbookCounts struct {
+	// Events counts what was announced on the bus. All kinds of a runbook's own
+	// stand under [OtherEvents].
+	Events map[effects.EventKind]uint64
+	// Phases are the durations of phases that have ended, by [PhaseBuckets].
+	Phases map[PhaseKey]Histogram
+}
+
+// OtherEvents stands for all kinds of events that are not the machines' own.
+var OtherEvents = effects.Custom("custom", "")
+
+// counts count what the observers see. All of it is in memory: it starts at zero with
+// the process, as counters of a metrics system do.
+type counts struct {
+	mu       sync.Mutex
+	actions  ActionCounts
+	jobs     RunCounts
+	runbooks RunbookCounts
+}
+
+// init makes the maps.
+func (s *counts) init() {
+	s.runbooks = RunbookCounts{Events: make(map[effects.EventKind]uint64), Phases: make(map[PhaseKey]Histogram)}
+	s.jobs = RunCounts{
+		Ended: make(map[core.OrchestratorStatus]uint64), Verdicts: make(map[core.Verdict]uint64),
+		Total: make(map[core.OrchestratorStatus]Histogram),
+	}
+}
+
+// webhook notes that a raw webhook was stored.
+func (s *counts) webhook() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.actions.Webhooks++
+}
+
+// ofActions copies the counters of actions.
+func (s *counts) ofActions() ActionCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.actions
+}
+
+// ofRuns copies the counters of jobs and runs.
+func (s *counts) ofRuns() RunCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.jobs
+	out.Ended, out.Verdicts, out.Total = maps.Clone(out.Ended), maps.Clone(out.Verdicts), clonedAll(out.Total)
+	out.PodStart, out.Execution = cloned(out.PodStart), cloned(out.Execution)
+	return out
+}
+
+// ofRunbooks copies the counters of runbooks.
+func (s *counts) ofRunbooks() RunbookCounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return RunbookCounts{Events: maps.Clone(s.runbooks.Events), Phases: clonedAll(s.runbooks.Phases)}
+}
+
+// observed adds one observation to a distribution by [PhaseBuckets].
+func observed(h Histogram, seconds float64) Histogram {
+	h = cloned(h)
+	h.Counts[sort.SearchFloat64s(PhaseBuckets[:], seconds)]++
+	h.Sum += max(seconds, 0)
+	return h
+}
+
+// cloned copies a distribution; one that has seen nothing has buckets, too.
+func cloned(h Histogram) Histogram {
+	if h.Counts == nil {
+		h.Counts = make([]uint64, len(PhaseBuckets)+1)
+	}
+	h.Counts = slices.Clone(h.Counts)
+	return h
+}
+
+func clonedAll[K comparable](m map[K]Histogram) map[K]Histogram {
+	out := make(map[K]Histogram, len(m))
+	for k, h := range m {
+		out[k] = cloned(h)
+	}
+	return out
+}
+
+// countPhases counts the phases that have ended.
+func (s *counts) countPhases(before, after core.Pipeline) {
+	for _, r := range newRecords(before.History, after.History) {
+		k := PhaseKey{Kind: kindOfPhase(after.Definition, r.Name), Outcome: r.Outcome}
+		s.runbooks.Phases[k] = observed(s.runbooks.Phases[k], r.EndedAt.Sub(r.StartedAt).Seconds())
+	}
+}
+
+// newRecords gives what a history has got: what stands behind its last record of
+// before. The oldest ones may have gone meanwhile.
+func newRecords(before, after []core.PhaseRecord) []core.PhaseRecord {
+	if len(before) == 0 {
+		return after
+	}
+	last := before[len(before)-1]
+	for i, r := range slices.Backward(after) {
+		if r == last {
+			return after[i+1:]
+		}
+	}
+	return after
+}
+
+// kindOfPhase gives what a phase does.
+func kindOfPhase(d core.PipelineDef, name string) string {
+	i := slices.IndexFunc(d.Phases, func(p core.PhaseDef) bool { return p.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return d.Phases[i].Kind()
+}
+
+// countJob counts the verdicts about times of a job's schedule.
+func (s *counts) countJob(before, after core.Job) {
+	was, is := before.Counts, after.Counts
+	s.jobs.Verdicts[core.VerdictDispatched] += grown(was.Dispatched, is.Dispatched)
+	s.jobs.Verdicts[core.VerdictMissed] += grown(was.Missed, is.Missed)
+	s.jobs.Verdicts[core.VerdictSkipped] += grown(was.Skipped, is.Skipped)
 }

@@ -1,9 +1,11 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +75,7 @@ type finding struct {
 func (e *evaluation) checkAll(ctx context.Context) error {
 	var locks []int
 	for i, c := range e.plan.constraints {
-		if !c.phases.has(e.in.Phase) {
+		if !slices.Contains(c.phases, e.in.Phase) {
 			continue
 		}
 		if e.lockOf(i) != nil {
@@ -141,13 +143,7 @@ func (e *evaluation) record(i int, out Outcome, err error) {
 
 // policy says what an error of a constraint means.
 func (e *evaluation) policy(c planned) core.ErrorPolicy {
-	switch {
-	case c.onError != "":
-		return c.onError
-	case e.in.Job.ConstraintErrors != "":
-		return e.in.Job.ConstraintErrors
-	}
-	return core.FailClosed
+	return cmp.Or(c.onError, e.in.Job.ConstraintErrors, core.FailClosed)
 }
 
 // stops reports whether a violated constraint stops the run by itself, and whether
@@ -183,12 +179,7 @@ func (e *evaluation) stopped() bool {
 
 // inDoubt reports whether a constraint could not be evaluated that must be.
 func (e *evaluation) inDoubt() bool {
-	for _, f := range e.findings {
-		if f.err != nil && !f.out.Met {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.findings, func(f finding) bool { return f.err != nil && !f.out.Met })
 }
 
 // result sums up. Where the job fails closed and doubt alone holds the run up, the

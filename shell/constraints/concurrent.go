@@ -61,10 +61,7 @@ func (c *concurrent) Check(ctx context.Context, in *Input) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if n >= c.most {
-		return Outcome{Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
-	}
-	return Outcome{Met: true, Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
+	return Outcome{Met: n < c.most, Message: fmt.Sprintf("%d other runs are under way, and %d may be at a time", n, c.most)}, nil
 }
 
 // holdsSlot reports whether another run holds one of the slots: a run that has pods, or
@@ -128,9 +125,7 @@ var busyStates = []core.OrchestratorStatus{
 func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 	seen := map[[16]byte]bool{}
 	for _, state := range busyStates {
-		for runs, err := range pages.Each(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
-			return in.Source.JobRuns(ctx, shell.JobRunFilter{Status: state}, p)
-		}) {
+		for runs, err := range pages.Each(ctx, 100, in.Source.JobRuns, shell.JobRunFilter{Status: state}) {
 			if err != nil {
 				return 0, fmt.Errorf("list the runs that are %s: %w", state, err)
 			}

@@ -148,13 +148,3 @@ func (s *span) UnmarshalJSON(b []byte) error {
 	*s = span(d)
 	return nil
 }
-
-// phases tells whether a constraint is checked in a phase.
-type phases struct{ pre, post bool }
-
-func (p phases) has(phase effects.CheckPhase) bool {
-	if phase == effects.CheckPost {
-		return p.post
-	}
-	return p.pre
-}

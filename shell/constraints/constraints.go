@@ -263,13 +263,8 @@ func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 
 // secretsOf names the keys that may be asked for, in order.
 func (c *Checker) secretsOf(may func(Secret) bool) []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(c.o.Secrets)) {
-		if may(c.o.Secrets[name]) {
-			names = append(names, name)
-		}
-	}
-	return names
+	names := slices.Sorted(maps.Keys(c.o.Secrets))
+	return slices.DeleteFunc(names, func(name string) bool { return !may(c.o.Secrets[name]) })
 }
 
 // signer gives the key that a job asks for; nil: it may not, or there is none.

@@ -146,7 +146,7 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	within, cancel := context.WithTimeoutCause(ctx, expressionLimit, fmt.Errorf("it took more than %v", expressionLimit))
 	defer cancel()
-	vars := &exprVars{ctx: ctx, in: in}
+	vars := newExprVars(ctx, in)
 	v, _, err := e.program.ContextEval(within, vars)
 	switch {
 	case vars.err != nil:
@@ -170,36 +170,34 @@ func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 // exprVars gives the values of variables, and reads the run before this one only
 // for an expression that asks for it.
 type exprVars struct {
-	ctx context.Context //nolint:containedctx // cel.Activation has no place for one; it lives as long as one evaluation
-	in  *Input
-	err error
+	ctx    context.Context //nolint:containedctx // cel.Activation has no place for one; it lives as long as one evaluation
+	in     *Input
+	err    error
+	values map[string]any // of all variables but previous_run
+}
+
+func newExprVars(ctx context.Context, in *Input) *exprVars {
+	run := in.Run
+	ran, _ := in.ran()
+	return &exprVars{ctx: ctx, in: in, values: map[string]any{
+		"job":          exprJob{in.Job.ID, in.Job.Name, in.Job.Namespace, in.Job.Tenant, in.Job.Schedule, in.Job.Timezone, in.Job.Labels},
+		"run":          exprRun{run.RunID, run.Manual, int64(run.RetryAttempt), run.ScheduledAt.Std(), run.Pod.Reason, run.Error},
+		"phase":        string(in.Phase),
+		"attempt":      int64(run.RetryAttempt),
+		"exit_code":    int64(in.ExitCode),
+		"duration":     ran,
+		"scheduled_at": run.ScheduledAt.Std(),
+		"now":          effects.TimeOf(in.Now).Std(),
+	}}
 }
 
 // ResolveName implements [cel.Activation].
 func (v *exprVars) ResolveName(name string) (any, bool) {
-	in := v.in
-	switch name {
-	case "job":
-		return exprJob{in.Job.ID, in.Job.Name, in.Job.Namespace, in.Job.Tenant, in.Job.Schedule, in.Job.Timezone, in.Job.Labels}, true
-	case "run":
-		return exprRun{in.Run.RunID, in.Run.Manual, int64(in.Run.RetryAttempt), in.Run.ScheduledAt.Std(), in.Run.Pod.Reason, in.Run.Error}, true
-	case "previous_run":
+	if name == "previous_run" {
 		return v.previous()
-	case "phase":
-		return string(in.Phase), true
-	case "attempt":
-		return int64(in.Run.RetryAttempt), true
-	case "exit_code":
-		return int64(in.ExitCode), true
-	case "duration":
-		d, _ := in.ran()
-		return d, true
-	case "scheduled_at":
-		return in.Run.ScheduledAt.Std(), true
-	case "now":
-		return effects.TimeOf(in.Now).Std(), true
 	}
-	return nil, false
+	value, ok := v.values[name]
+	return value, ok
 }
 
 // Parent implements [cel.Activation].

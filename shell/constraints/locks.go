@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -30,13 +29,11 @@ func newLock(s Spec) (Constraint, error) {
 	if err := s.Decode(&c); err != nil {
 		return nil, err
 	}
-	switch {
-	case c.Name == "":
+	if c.Name == "" {
 		return nil, s.Errorf("name", "is missing: give the name of the lock")
-	case len(c.Name) > core.MaxNameBytes:
-		return nil, s.Errorf("name", "%d bytes is longer than %d", len(c.Name), core.MaxNameBytes)
-	case strings.ContainsFunc(c.Name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return nil, s.Errorf("name", "%q has a control character", clip.Text(c.Name, maxQuoted))
+	}
+	if err := checkName(s.Path+".config.name", c.Name, core.MaxNameBytes); err != nil {
+		return nil, err
 	}
 	s.parsed.reach.Locks = append(s.parsed.reach.Locks, c.Name)
 	return &lockConstraint{Lists: s.Lists, lock: c.Name, ttl: time.Duration(c.TTL)}, nil
@@ -67,12 +64,11 @@ func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) 
 			return Outcome{}, err
 		}
 	}
-	switch err := l.acquire(ctx, in); {
-	case isConflict(err):
+	err = l.acquire(ctx, in)
+	if isConflict(err) {
 		return Outcome{Message: fmt.Sprintf("lock %q is held by somebody else", l.lock)}, nil
-	default:
-		return Outcome{Met: err == nil}, err
 	}
+	return Outcome{Met: err == nil}, err
 }
 
 func (l *lockConstraint) acquire(ctx context.Context, in *Input) error {
@@ -141,12 +137,9 @@ func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
 	return nil
 }
 
-// lockOf gives the constraint of that number where it is a lock; nil where not.
+// lockOf gives the constraint of that number if it is a lock, and nil otherwise.
 func (e *evaluation) lockOf(i int) *lockConstraint {
-	l, ok := e.plan.constraints[i].c.(*lockConstraint)
-	if !ok {
-		return nil
-	}
+	l, _ := e.plan.constraints[i].c.(*lockConstraint)
 	return l
 }
 

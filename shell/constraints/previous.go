@@ -21,9 +21,7 @@ const maxLookBack = 1000
 func latest(ctx context.Context, in *Input, job string, ok func(core.Orchestrator) bool) (best core.Orchestrator, found bool, err error) {
 	scope := in.Scope()
 	seen := 0
-	for run, err := range pages.All(50, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return in.Source.JobRuns(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
-	}) {
+	for run, err := range pages.All(ctx, 50, in.Source.JobRuns, shell.JobRunFilter{Scope: &scope, Job: job}) {
 		if err != nil {
 			return best, false, fmt.Errorf("list the runs of job %s: %w", clip.Text(job, maxQuoted), err)
 		}

@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"time"
-
-	"github.com/orrery-go/orrery/effects"
-)
+import "time"
 
 // Clock is where time enters the engine. [SystemClock] is the real one; a test
 // that needs a wall clock that jumps brings its own, and any other test runs
@@ -33,5 +29,3 @@ func (SystemClock) Timer(d time.Duration) (<-chan time.Time, func()) {
 	t := time.NewTimer(d)
 	return t.C, func() { t.Stop() }
 }
-
-func wall(t time.Time) effects.Time { return effects.TimeOf(t) }

@@ -94,7 +94,7 @@ func (l *loop) run(ctx context.Context) {
 // time that the machines see.
 func (l *loop) now() time.Time { return l.e.o.Clock.Steady() }
 
-func (l *loop) wall() effects.Time { return wall(l.e.o.Clock.Now()) }
+func (l *loop) wall() effects.Time { return effects.TimeOf(l.e.o.Clock.Now()) }
 
 // register takes a claim of its own for this instance: the lowest number that is free.
 func (l *loop) register(ctx context.Context) error {

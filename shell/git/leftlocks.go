@@ -46,10 +46,10 @@ func (l leftLock) same(other leftLock) bool {
 // take locks of git's. It needs not be synced: a file system that after a power
 // cut has the lock file has what was made before it too, and one that has not
 // leaves the lock to the operator, as without a note.
-func (r *repo) noteOfWork() string { return filepath.Join(r.git, tmpName, "work") }
+func (r *repo) noteOfWork() string { return r.tmp("work") }
 
 // noteOfLeft is the file that lists lock files that may have been left.
-func (r *repo) noteOfLeft() string { return filepath.Join(r.git, tmpName, "left.json") }
+func (r *repo) noteOfLeft() string { return r.tmp("left.json") }
 
 // beginWork says that from now on commands take locks of git's. Where it cannot
 // be said, a lock that one of them leaves is taken for somebody else's.

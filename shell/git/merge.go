@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"path/filepath"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
@@ -112,7 +111,7 @@ func (r *repo) isAncestor(ctx context.Context, old, later string) (bool, error) 
 // chain of 003 falls back on.
 func (r *repo) diverged(ctx context.Context, branch, into ref) error {
 	shallow := ""
-	if out, err := r.run(ctx, "rev-parse", "--is-shallow-repository"); err == nil && strings.TrimSpace(out) == "true" {
+	if answer, err := r.ask(ctx, r.dir, "rev-parse", "--is-shallow-repository"); err == nil && answer == "true" {
 		shallow = " (as far as this shallow repository knows)"
 	}
 	return r.op.refuse("not a fast-forward: %q has commits that %q lacks%s", into.name, branch.name, shallow)
@@ -127,7 +126,7 @@ func (r *repo) rebase(ctx context.Context, branch, into ref) (string, error) {
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	dir := filepath.Join(r.git, tmpName, tmpTree+hex.EncodeToString(random[:]))
+	dir := r.tmp(tmpTree + hex.EncodeToString(random[:]))
 	defer r.removeTemporary()
 	if err := r.waitFor(ctx, command{dir: r.dir, args: []string{"worktree", "add", "--quiet", "--detach", "--", dir, branch.id}}); err != nil {
 		return "", r.op.wrap(ctx, err, "make a temporary worktree")
@@ -140,11 +139,8 @@ func (r *repo) rebase(ctx context.Context, branch, into ref) (string, error) {
 	if err != nil {
 		return "", r.rebaseFailed(ctx, dir, branch, into, err)
 	}
-	out, err := r.exec(ctx, command{dir: dir, args: []string{"rev-parse", "--verify", "HEAD^{commit}"}})
-	if err != nil {
-		return "", r.op.wrap(ctx, err, "read what the rebase made")
-	}
-	return strings.TrimSpace(out), nil
+	id, err := r.ask(ctx, dir, "rev-parse", "--verify", "HEAD^{commit}")
+	return id, r.op.wrap(ctx, err, "read what the rebase made")
 }
 
 // rebaseFailed tells a conflict from all else. Its text is what the chain of 003
@@ -153,8 +149,7 @@ func (r *repo) rebaseFailed(ctx context.Context, dir string, branch, into ref, e
 	if ctx.Err() != nil {
 		return r.op.fail(context.Cause(ctx), "stopped while it was rebased onto %q: nothing was changed", into.name)
 	}
-	out, listErr := r.exec(ctx, command{dir: dir, args: []string{"diff", "--name-only", "--diff-filter=U", "-z"}})
-	if files := split(out); listErr == nil && len(files) > 0 {
+	if files, _ := r.list(ctx, dir, "diff", "--name-only", "--diff-filter=U", "-z"); len(files) > 0 {
 		e := r.op.refuse("conflict with %q in %d files when it is rebased", into.name, len(files)).withFiles(files)
 		e.Stderr = ""
 		return e

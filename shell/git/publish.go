@@ -34,7 +34,7 @@ func (c checkout) reversed() checkout {
 
 // noteOfMove is the file that says which checkouts are to follow, from before
 // the branches move until the files have followed.
-func (r *repo) noteOfMove() string { return filepath.Join(r.git, tmpName, "move.json") }
+func (r *repo) noteOfMove() string { return r.tmp("move.json") }
 
 // publish moves branches, all or none and only if they are what they were, and
 // lets their checkouts follow. The error is errMoved where they are not.
@@ -211,11 +211,11 @@ func (r *repo) checkIdle(ctx context.Context, w worktree, moves []move) error {
 }
 
 func (r *repo) checkClean(ctx context.Context, t checkout) error {
-	top, err := r.exec(ctx, command{dir: t.Path, args: []string{"rev-parse", "--show-toplevel"}})
+	top, err := r.ask(ctx, t.Path, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return r.op.wrap(ctx, err, "look at a checkout")
 	}
-	real, err := realPath(filepath.FromSlash(strings.TrimSuffix(top, "\n")))
+	real, err := realPath(filepath.FromSlash(top))
 	if err != nil {
 		return r.op.fail(err, "look at a checkout")
 	}
@@ -281,12 +281,10 @@ func (r *repo) inTheWay(ctx context.Context, t checkout) ([]string, error) {
 	if len(there) == 0 {
 		return nil, nil
 	}
-	out, err := r.exec(ctx, command{dir: t.Path, args: append([]string{"--literal-pathspecs", "ls-files", "--others", "-z", "--"}, there...)})
-	return split(out), err
+	return r.list(ctx, t.Path, append([]string{"--literal-pathspecs", "ls-files", "--others", "-z", "--"}, there...)...)
 }
 
 // follow brings files and index of a clean checkout to the branch's new commit.
 func (r *repo) follow(ctx context.Context, t checkout) error {
-	err := r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-m", "-u", t.From, t.To}})
-	return err
+	return r.waitFor(ctx, command{dir: t.Path, args: []string{"read-tree", "-m", "-u", t.From, t.To}})
 }

@@ -81,16 +81,15 @@ func (r *repo) bringTo(ctx context.Context, t checkout) error {
 	if len(foreign) > 0 {
 		return r.op.fail(nil, "dirty worktree at %q: a merge into branch %q was interrupted there, and files have changed since: put them aside", t.Path, t.Branch).withFiles(foreign)
 	}
-	err = r.waitFor(ctx, command{dir: t.Path, args: []string{"reset", "--quiet", "--hard", t.To}})
-	return err
+	return r.waitFor(ctx, command{dir: t.Path, args: []string{"reset", "--quiet", "--hard", t.To}})
 }
 
 // restore writes those files anew that a checkout which was killed has left on
 // their way between the two commits, where the index is at t.To: git then takes
 // them for changed. What else has changed is a person's.
 func (r *repo) restore(ctx context.Context, t checkout) error {
-	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-files", "--name-only", "--ignore-submodules", "-z"}})
-	if err != nil || out == "" {
+	differ, err := r.list(ctx, t.Path, "diff-files", "--name-only", "--ignore-submodules", "-z")
+	if err != nil || len(differ) == 0 {
 		return err
 	}
 	moved, err := r.movedFiles(ctx, t)
@@ -98,7 +97,7 @@ func (r *repo) restore(ctx context.Context, t checkout) error {
 		return err
 	}
 	var half strings.Builder
-	for _, name := range split(out) {
+	for _, name := range differ {
 		blobs, ok := moved[name]
 		if !ok {
 			continue
@@ -123,25 +122,24 @@ func (r *repo) foreign(ctx context.Context, t checkout) ([]string, error) {
 	var foreign []string
 	staged := false
 	for _, id := range []string{t.From, t.To} {
-		out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-index", "--cached", "--name-only", "--no-renames", "-z", id}})
+		names, err := r.list(ctx, t.Path, "diff-index", "--cached", "--name-only", "--no-renames", "-z", id)
 		if err != nil {
 			return nil, err
 		}
-		if out == "" {
+		if len(names) == 0 {
 			staged = true
 		} else if !staged {
-			foreign = split(out)
+			foreign = names
 		}
 	}
 	if !staged {
 		return foreign, nil
 	}
 	_ = r.waitFor(ctx, command{dir: t.Path, args: []string{"update-index", "--refresh"}})
-	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-files", "--name-only", "--ignore-submodules", "-z"}})
+	differ, err := r.list(ctx, t.Path, "diff-files", "--name-only", "--ignore-submodules", "-z")
 	if err != nil {
 		return nil, err
 	}
-	differ := split(out)
 	moved, err := r.movedFiles(ctx, t)
 	if err != nil {
 		return nil, err
@@ -166,18 +164,14 @@ func (r *repo) foreign(ctx context.Context, t checkout) ([]string, error) {
 // movedFiles gives the blobs, before and after, of each file that a move
 // changes.
 func (r *repo) movedFiles(ctx context.Context, t checkout) (map[string][2]string, error) {
-	out, err := r.exec(ctx, command{dir: t.Path, args: []string{"diff-tree", "-r", "-z", "--no-renames", t.From, t.To}})
-	if err != nil {
-		return nil, err
-	}
+	fields, err := r.list(ctx, t.Path, "diff-tree", "-r", "-z", "--no-renames", t.From, t.To)
 	moved := map[string][2]string{}
-	fields := split(out)
 	for i := 0; i+1 < len(fields); i += 2 {
 		if f := strings.Fields(fields[i]); len(f) == 5 {
 			moved[fields[i+1]] = [2]string{f[2], f[3]}
 		}
 	}
-	return moved, nil
+	return moved, err
 }
 
 // explained reports whether a file is as one of two blobs, missing, or the
@@ -198,11 +192,11 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 			return false, err
 		}
 	case info.Mode().IsRegular():
-		out, err := r.exec(ctx, command{dir: dir, args: []string{"hash-object", "--", path}})
+		id, err := r.ask(ctx, dir, "hash-object", "--", path)
 		if err != nil {
 			return false, err
 		}
-		if slices.Contains(blobs[:], strings.TrimSpace(out)) {
+		if slices.Contains(blobs[:], id) {
 			return true, nil
 		}
 		cat = []string{"cat-file", "--filters", "--path=" + name} // as it was written

@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	tmpName  = "orrery-tmp"    // in the git directory: all that we leave there
-	lockName = "lock"          // in tmpName
-	tmpTree  = "orrery-merge-" // begins the names of temporary worktrees, and of git's data on them
+	tmpName = "orrery-tmp"    // in the git directory: all that we leave there
+	tmpTree = "orrery-merge-" // begins the names of temporary worktrees, and of git's data on them
 )
 
 // repo is a repository on which one operation is at work.
@@ -66,7 +65,7 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 
 // find asks git for the shared git directory.
 func (r *repo) find(ctx context.Context) error {
-	out, err := r.run(ctx, "rev-parse", "--git-common-dir")
+	dir, err := r.ask(ctx, r.dir, "rev-parse", "--git-common-dir")
 	if err != nil {
 		if exitCode(err) > 0 {
 			e := r.op.refuse("repo: %q cannot be used as a git repository", clip.Text(r.op.repo, 200))
@@ -75,7 +74,6 @@ func (r *repo) find(ctx context.Context) error {
 		}
 		return r.op.wrap(ctx, err, "look for the repository")
 	}
-	dir := strings.TrimSuffix(out, "\n")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(r.dir, dir)
 	}
@@ -103,7 +101,7 @@ func (r *repo) exclude(ctx context.Context) (err error) {
 // takeLock keeps other processes away, among them commands that an interrupted
 // operation has left.
 func (r *repo) takeLock(ctx context.Context) error {
-	path := filepath.Join(r.git, tmpName, lockName)
+	path := r.tmp("lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as git makes its directories
 		return r.op.fail(err, "make a directory for the lock")
 	}
@@ -148,6 +146,9 @@ func (r *repo) sign(f *os.File) error {
 	return nil
 }
 
+// tmp gives the path of a file of ours in the git directory.
+func (r *repo) tmp(name string) string { return filepath.Join(r.git, tmpName, name) }
+
 func (r *repo) close() {
 	if r.lock != nil {
 		r.endWork()
@@ -174,6 +175,21 @@ func (r *repo) exec(ctx context.Context, c command) (string, error) {
 // run runs git in the repository.
 func (r *repo) run(ctx context.Context, args ...string) (string, error) {
 	return r.exec(ctx, command{dir: r.dir, args: args})
+}
+
+// ask runs git in dir and gives the line that it prints.
+func (r *repo) ask(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := r.exec(ctx, command{dir: dir, args: args})
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// list runs git in dir and gives the elements that it prints, each with NUL at its end.
+func (r *repo) list(ctx context.Context, dir string, args ...string) ([]string, error) {
+	out, err := r.exec(ctx, command{dir: dir, args: args})
+	if out = strings.TrimSuffix(out, "\x00"); out == "" || err != nil {
+		return nil, err
+	}
+	return strings.Split(out, "\x00"), nil
 }
 
 // removeTemporary removes the temporary worktrees of operations that are over,
@@ -307,12 +323,9 @@ func (r *repo) branches(ctx context.Context, names ...string) ([]ref, error) {
 // That a submodule has another commit checked out than its entry says does not
 // count: so it is after every merge that moves the entry.
 func (r *repo) changed(ctx context.Context, dir string) ([]string, error) {
-	out, err := r.exec(ctx, command{dir: dir, args: []string{"status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=no"}})
-	if err != nil {
-		return nil, err
-	}
+	entries, err := r.list(ctx, dir, "status", "--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=no")
 	var files []string
-	for _, entry := range split(out) {
+	for _, entry := range entries {
 		// "1 XY SUB …": six more fields, or eight after a conflict's "u".
 		f := strings.SplitN(entry, " ", 9)
 		if f[0] == "u" {
@@ -323,41 +336,25 @@ func (r *repo) changed(ctx context.Context, dir string) ([]string, error) {
 		}
 		files = append(files, f[len(f)-1])
 	}
-	return files, nil
+	return files, err
 }
 
 // changedOrNew lists all files of a worktree that would be lost with it, but for
 // those that git ignores.
 func (r *repo) changedOrNew(ctx context.Context, dir string) ([]string, error) {
-	out, err := r.exec(ctx, command{dir: dir, args: []string{"status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=none", "--untracked-files=normal"}})
-	if err != nil {
-		return nil, err
-	}
+	entries, err := r.list(ctx, dir, "status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=none", "--untracked-files=normal")
 	var files []string
-	for _, entry := range split(out) {
+	for _, entry := range entries {
 		if len(entry) > 3 {
 			files = append(files, entry[3:])
 		}
 	}
-	return files, nil
-}
-
-// split gives the elements of a list that ends each with NUL.
-func split(out string) []string {
-	out = strings.TrimSuffix(out, "\x00")
-	if out == "" {
-		return nil
-	}
-	return strings.Split(out, "\x00")
+	return files, err
 }
 
 // adminDir gives git's data on one worktree.
 func (r *repo) adminDir(ctx context.Context, dir string) (string, error) {
-	out, err := r.exec(ctx, command{dir: dir, args: []string{"rev-parse", "--absolute-git-dir"}})
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(out, "\n"), nil
+	return r.ask(ctx, dir, "rev-parse", "--absolute-git-dir")
 }
 
 // unfinished tells what a person has begun in a worktree and not ended, and on

@@ -77,7 +77,7 @@ func (r *repo) checkGitBranch(ctx context.Context, field, name string) error {
 // noteOfAdd is the file that says that a worktree is being made at a path.
 func (r *repo) noteOfAdd(path string) string {
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(r.git, tmpName, "add-"+hex.EncodeToString(sum[:16]))
+	return r.tmp("add-" + hex.EncodeToString(sum[:16]))
 }
 
 // undoAdd undoes the making of a worktree that was interrupted: git has
@@ -131,7 +131,7 @@ func (r *repo) onlyFilesOf(ctx context.Context, path, commit string) bool {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() || commit == "" {
 		return false
 	}
-	index := filepath.Join(r.git, tmpName, "index")
+	index := r.tmp("index")
 	defer func() { _ = errors.Join(os.Remove(index), os.Remove(index+".lock")) }()
 	for _, args := range [][]string{
 		{"read-tree", commit},

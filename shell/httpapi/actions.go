@@ -125,16 +125,13 @@ func statusOfAction(q query) (core.StatusType, error) {
 	return core.StatusType(status), err
 }
 
-func (s *Server) findActions(q query, scope *shell.Scope) (from source[core.Action], err error) {
-	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool")}
-	if f.Status, err = statusOfAction(q); err != nil {
-		return from, err
+func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], error) {
+	status, err := statusOfAction(q)
+	if err != nil {
+		return source[core.Action]{}, err
 	}
-	f.Labels, err = q.labels()
-	from.next = func(ctx context.Context, p shell.Page) ([]core.Action, string, error) {
-		return s.engine.Actions().List(ctx, f, p)
-	}
-	return from, err
+	labels, err := q.labels()
+	return from(s.engine.Actions().List, shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels}), err
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

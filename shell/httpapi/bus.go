@@ -20,18 +20,15 @@ import (
 // The bus belongs to all tenants, so that its routes need a token that is not bound.
 func (s *Server) busRoutes() []route {
 	return []route{
-		{"GET", "/v1/subscribers", unboundToken, s.listSubscribers},
-		{"PUT", "/v1/subscribers/{name}", unboundWritingToken, s.putSubscriber},
-		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken, s.deleteSubscriber},
-		{"POST", "/v1/events", unboundWritingToken, s.publishEvent},
+		{"GET", "/v1/subscribers", unboundToken, noQuery(s.listSubscribers)},
+		{"PUT", "/v1/subscribers/{name}", unboundWritingToken, noQuery(s.putSubscriber)},
+		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken, noQuery(s.deleteSubscriber)},
+		{"POST", "/v1/events", unboundWritingToken, noQuery(s.publishEvent)},
 		{"GET", "/v1/events", unboundToken | streams, s.streamEvents},
 	}
 }
 
 func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
 	b, err := s.engine.Subscribers().Get(r.Context())
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
@@ -40,9 +37,6 @@ func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
 	var body wire.SubscriberRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
@@ -64,9 +58,6 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 }
 
 func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
@@ -75,9 +66,6 @@ func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *cal
 }
 
 func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) error {
-	if _, err := readQuery(r); err != nil {
-		return err
-	}
 	var body wire.EventRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err

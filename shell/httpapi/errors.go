@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,14 +132,10 @@ func cannotWrite(err error) string {
 }
 
 func refusalStatus(c effects.Code) int {
-	switch c {
-	case effects.CodeNotFound:
-		return http.StatusNotFound
-	case effects.CodeExists, effects.CodeConflict:
-		return http.StatusConflict
-	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
+	statuses := map[effects.Code]int{
+		effects.CodeNotFound: http.StatusNotFound, effects.CodeExists: http.StatusConflict, effects.CodeConflict: http.StatusConflict,
 	}
-	return http.StatusBadRequest
+	return cmp.Or(statuses[c], http.StatusBadRequest)
 }
 
 // inputText words a fault in a body: "field: problem". A type of the core may

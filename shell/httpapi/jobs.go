@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,8 @@ func (s *Server) jobRoutes() []route {
 		{"GET", "/v1/jobs", anyToken, s.jobs().page(func(l []wire.JobSummary, next string) any { return wire.JobList{Jobs: l, NextPageToken: next} })},
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
-		{"DELETE", "/v1/jobs/{id}", writingToken, s.deleteJob},
-		{"POST", "/v1/jobs/{id}/trigger", writingToken, s.triggerJob},
+		{"DELETE", "/v1/jobs/{id}", writingToken, asked(s, byJob, true, s.deleteJob)},
+		{"POST", "/v1/jobs/{id}/trigger", writingToken, asked(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
 		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
@@ -68,7 +69,7 @@ func (s *Server) noRunner() error {
 }
 
 // byJob says how requests name jobs.
-var byJob = naming{param: "id", bounded: true, may: forJobs}
+var byJob = naming{param: "id", bounded: true, may: forJobs, gone: noJob}
 
 // noJob says which job does not exist, and in whose tenant it was looked for.
 func noJob(of named, err error) error {
@@ -131,10 +132,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, ofTheJob)
 	}
-	if err := fromQuery(q, "namespace", &body.Namespace); err != nil {
-		return err
-	}
-	if err := fromQuery(q, "tenant", &body.Tenant); err != nil {
+	if err := cmp.Or(fromQuery(q, "namespace", &body.Namespace), fromQuery(q, "tenant", &body.Tenant)); err != nil {
 		return err
 	}
 	of, err := byJob.in(r, c, body.Namespace, body.Tenant)
@@ -210,17 +208,7 @@ func sameSpec(a, b core.JobSpec) bool {
 
 // onJob serves what is done with the job of the path, and answers with the job.
 func (s *Server) onJob(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		of, _, err := byJob.of(r, c)
-		if err != nil {
-			return err
-		}
-		j, err := do(w, r, c, of)
-		if err != nil {
-			return noJob(of, err)
-		}
-		return writeJSON(w, http.StatusOK, s.jobDetail(j))
-	}
+	return on(byJob, plain(s.jobDetail), do)
 }
 
 func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Job, error) {
@@ -250,23 +238,108 @@ func (s *Server) jobs() listing[core.Job, wire.JobSummary] {
 	}
 }
 
-func (s *Server) findJobs(q query, scope *shell.Scope) (from source[core.Job], err error) {
-	f := shell.JobFilter{Scope: scope}
-	if f.Paused, err = q.bool("paused"); err != nil {
-		return from, err
+func (s *Server) findJobs(q query, scope *shell.Scope) (source[core.Job], error) {
+	paused, err := q.bool("paused")
+	if err != nil {
+		return source[core.Job]{}, err
 	}
-	f.Labels, err = q.labels()
-	from.next = func(ctx context.Context, p shell.Page) ([]core.Job, string, error) {
-		return s.engine.Jobs().List(ctx, f, p)
-	}
-	return from, err
+	labels, err := q.labels()
+	return from(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels}), err
 }
 
-func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, err := s.named(w, r, c, byJob, &struct{}{}, true)
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call, of named, _ *struct{}) error {
+	_, err := s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)})
+	return done(w, noJob(of, err))
+}
+
+// triggerJob starts a run, whatever the schedule says. A token that is bound to tools
+// may trigger the jobs that it could have applied.
+func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.JobTriggerRequest) error {
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
+	if err != nil {
+		return noJob(of, err)
+	}
+	if err := s.noRunner(); err != nil {
+		return err
+	}
+	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
+		return err
+	}
+	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.name, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
+	if err != nil {
+		return noJob(of, err)
+	}
+	status := http.StatusOK
+	if !made.Duplicate {
+		status = http.StatusCreated
+		w.Header().Set("Location", "/v1/runs/"+made.Run.String())
+	}
+	return writeJSON(w, status, made)
+}
+
+// tellJob sends the job an event that says why.
+func (s *Server) tellJob(did string, event func(why string) core.JobEvent) func(http.ResponseWriter, *http.Request, *call, named) (core.Job, error) {
+	return func(w http.ResponseWriter, r *http.Request, c *call, of named) (j core.Job, err error) {
+		why, err := s.reason(w, r, c, did)
+		if err != nil {
+			return j, err
+		}
+		return s.engine.Jobs().Send(r.Context(), of.Scope, of.name, event(why))
+	}
+}
+
+// resumeJob lets the job run at the times of its schedule, which is as much as to trigger it.
+func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error) {
+	if err := s.noBody(w, r); err != nil {
+		return core.Job{}, err
+	}
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
+	if err != nil {
+		return j, err
+	}
+	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
+		return j, err
+	}
+	return s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobResume{})
+}
+
+// jobHistory lists what became of the times of a job, newest first.
+func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, q, err := byJob.of(r, c, "limit", "page_token")
 	if err != nil {
 		return err
 	}
-	_, err = s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobDelete{Reason: fmt.Sprintf("deleted by %s", c.actor)})
-	return done(w, noJob(of, err))
+	p, err := q.page(shell.DefaultPage)
+	if err != nil {
+		return err
+	}
+	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name); err != nil {
+		return noJob(of, err)
+	}
+	list, next, err := s.engine.Jobs().History(r.Context(), of.Scope, of.name, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, wire.HistoryList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
+}
+
+// previewJob shows the next times of a job; of a paused job the times at which it would run.
+func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, q, err := byJob.of(r, c, "n")
+	if err != nil {
+		return err
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
+	if err != nil {
+		return noJob(of, err)
+	}
+	if j.Schedule == "" {
+		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
+	}
+	p, err := previewOf(j.Schedule, j.Timezone, j.CreatedAt, effects.TimeOf(s.o.Clock.Now()), n)
+	return reply(w, p, err)
 }

@@ -29,6 +29,11 @@ type source[S any] struct {
 	keep func(S) bool // what next cannot filter; nil: all
 }
 
+// from is the source of what a list of the engine gives for a filter.
+func from[S, F any](list func(context.Context, F, shell.Page) ([]S, string, error), filter F) source[S] {
+	return source[S]{next: func(ctx context.Context, p shell.Page) ([]S, string, error) { return list(ctx, filter, p) }}
+}
+
 // plain makes the function of a listing of one that cannot fail.
 func plain[S, Out any](of func(S) Out) func(context.Context, S) (Out, error) {
 	return func(_ context.Context, v S) (Out, error) { return of(v), nil }
@@ -111,9 +116,7 @@ func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query,
 func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page) ([]S, string, error), statuses ...string) func(query, *shell.Scope) (source[S], error) {
 	return func(q query, scope *shell.Scope) (source[S], error) {
 		status, err := q.status(statuses)
-		return source[S]{next: func(ctx context.Context, p shell.Page) ([]S, string, error) {
-			return list(ctx, shell.MachineFilter{Scope: scope, Status: status}, p)
-		}}, err
+		return from(list, shell.MachineFilter{Scope: scope, Status: status}), err
 	}
 }
 

@@ -166,10 +166,7 @@ func bare[E core.Event](s *Server, ev E) reader[E] {
 
 // create serves the creation of a machine with an id from a body; path is where it is found.
 func create[B any, S core.State](s *Server, path string, refused map[string]string, do func(r *http.Request, c *call, b *B) (S, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		if _, err := readQuery(r); err != nil {
-			return err
-		}
+	return noQuery(func(w http.ResponseWriter, r *http.Request, c *call) error {
 		var b B
 		if err := s.decode(w, r, &b, false); err != nil {
 			return explain(err, refused)
@@ -180,7 +177,7 @@ func create[B any, S core.State](s *Server, path string, refused map[string]stri
 		}
 		w.Header().Set("Location", path+m.Ref().ID.String())
 		return writeJSON(w, http.StatusCreated, m)
-	}
+	})
 }
 
 // newID reads the id that a caller gives a new machine; zeros if they leave it to the server.
@@ -197,6 +194,22 @@ func newID(given *string) (uuid.UUID, error) {
 		return id, failf(http.StatusBadRequest, "id: %s is a UUID of version %d: use version 4 or 7", id, id.Version())
 	}
 	return id, nil
+}
+
+// newcomer reads which id and tenant a new machine is given, once may allows it there.
+func (s *Server) newcomer(
+	r *http.Request, c *call, given, namespace, tenant *string, may func(shell.Scope) error,
+) (id uuid.UUID, scope shell.Scope, err error) {
+	if id, err = newID(given); err != nil {
+		return id, scope, err
+	}
+	if scope, err = c.token.homeOf(namespace, tenant); err != nil {
+		return id, scope, err
+	}
+	if err := may(scope); err != nil {
+		return id, scope, err
+	}
+	return id, scope, s.idIsFree(r.Context(), id)
 }
 
 // idIsFree looks for a machine of any kind under a caller's id: all kinds share

@@ -23,6 +23,8 @@ type naming struct {
 	param   string            // of the path
 	bounded bool              // a name that is too long is refused here
 	may     func(*call) error // refuses tokens; nil: none
+	// gone words the error of a machine that does not exist.
+	gone func(named, error) error
 }
 
 var byName = naming{param: "name", bounded: true}
@@ -38,13 +40,38 @@ func (k naming) of(r *http.Request, c *call, params ...string) (named, query, er
 	return n, q, err
 }
 
-// named reads which machine the request is about, and its body.
-func (s *Server) named(w http.ResponseWriter, r *http.Request, c *call, k naming, body any, optional bool) (named, error) {
-	of, _, err := k.of(r, c)
-	if err == nil {
-		err = s.decode(w, r, body, optional)
+// asked serves what a body of the type B asks of the machine that the request is about.
+func asked[B any](s *Server, k naming, optional bool, do func(w http.ResponseWriter, r *http.Request, c *call, of named, b *B) error) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, _, err := k.of(r, c)
+		if err != nil {
+			return err
+		}
+		var b B
+		if err := s.decode(w, r, &b, optional); err != nil {
+			return err
+		}
+		return do(w, r, c, of, &b)
 	}
-	return of, err
+}
+
+// on serves what is done with the machine that the request is about, and answers with the
+// machine as out shows it.
+func on[S, Out any](
+	k naming, out func(context.Context, S) (Out, error), do func(w http.ResponseWriter, r *http.Request, c *call, of named) (S, error),
+) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, _, err := k.of(r, c)
+		if err != nil {
+			return err
+		}
+		m, err := do(w, r, c, of)
+		if err != nil {
+			return k.gone(of, err)
+		}
+		o, err := out(r.Context(), m)
+		return reply(w, o, err)
+	}
 }
 
 // in reads which machine of a namespace and tenant the request is about.

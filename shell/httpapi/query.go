@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,7 +27,7 @@ func readQuery(r *http.Request, known ...string) (query, error) {
 	if err != nil {
 		return query{}, failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
 	}
-	for _, name := range sortedKeys(v) {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
 		repeatable := slices.Contains(known, name+"*")
 		switch {
 		case !repeatable && !slices.Contains(known, name):
@@ -43,20 +44,21 @@ func readQuery(r *http.Request, known ...string) (query, error) {
 	return query{v}, nil
 }
 
+// noQuery serves a route that takes no parameters.
+func noQuery(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		if _, err := readQuery(r); err != nil {
+			return err
+		}
+		return h(w, r, c)
+	}
+}
+
 func knownQuery(known []string) string {
 	if len(known) == 0 {
 		return "none is taken here"
 	}
 	return "use " + strings.ReplaceAll(strings.Join(known, ", "), "*", "")
-}
-
-func sortedKeys(v url.Values) []string {
-	keys := make([]string, 0, len(v))
-	for k := range v {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func (q query) get(name string) string { return q.v.Get(name) }

@@ -2,9 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,13 +22,13 @@ func (s *Server) queueRoutes() []route {
 		{"GET", "/v1/queues", anyToken, s.queues().page(func(l []wire.Queue, next string) any { return wire.QueueList{Queues: l, NextPageToken: next} })},
 		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
 		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
-		{"DELETE", "/v1/queues/{name}", writingToken, s.deleteQueue},
+		{"DELETE", "/v1/queues/{name}", writingToken, asked(s, byQueue, true, s.deleteQueue)},
 		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
 		{"POST", "/v1/queues/{name}/resume", writingToken, s.onQueue(s.resumeQueue)},
-		{"POST", "/v1/queues/{name}/redrive", writingToken, s.redriveQueue},
-		{"POST", "/v1/queues/{name}/purge", writingToken, s.purgeQueue},
-		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, s.takeItems},
-		{"POST", "/v1/queues/{name}/items", writingToken, s.pushItem},
+		{"POST", "/v1/queues/{name}/redrive", writingToken, asked(s, byQueue, true, s.redriveQueue)},
+		{"POST", "/v1/queues/{name}/purge", writingToken, asked(s, byQueue, true, s.purgeQueue)},
+		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, asked(s, byQueue, false, s.takeItems)},
+		{"POST", "/v1/queues/{name}/items", writingToken, asked(s, byQueue, false, s.pushItem)},
 		{"GET", "/v1/queues/{name}/items", anyToken, s.listItems},
 		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
 		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
@@ -38,7 +41,7 @@ func (s *Server) queueRoutes() []route {
 }
 
 // byQueue says how requests name queues.
-var byQueue = naming{param: "name", may: forQueues}
+var byQueue = naming{param: "name", may: forQueues, gone: func(_ named, err error) error { return notFound(aQueue, err) }}
 
 // forQueues refuses a token that is bound to tools: the items of a queue may be for any tool.
 func forQueues(c *call) error { return c.token.notBoundToTools("use queues") }
@@ -77,18 +80,7 @@ const aQueue = "queue"
 
 // onQueue serves what is done with the queue of the path, and answers with the queue.
 func (s *Server) onQueue(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Queue, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		of, _, err := byQueue.of(r, c)
-		if err != nil {
-			return err
-		}
-		q, err := do(w, r, c, of)
-		if err != nil {
-			return notFound(aQueue, err)
-		}
-		d, err := s.queueDetail(r.Context(), q)
-		return reply(w, d, err)
-	}
+	return on(byQueue, s.queueDetail, do)
 }
 
 func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Queue, error) {
@@ -120,11 +112,7 @@ func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request, _ *call, of
 	return s.engine.Queues().Resume(r.Context(), of.queue())
 }
 
-func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, err := s.named(w, r, c, byQueue, &struct{}{}, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request, _ *call, of named, _ *struct{}) error {
 	return done(w, notFound(aQueue, s.engine.Queues().Delete(r.Context(), of.queue())))
 }
 
@@ -135,9 +123,7 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 		may:    forQueues,
 		find: func(q query, scope *shell.Scope) (source[core.Queue], error) {
 			paused, err := q.bool("paused")
-			return source[core.Queue]{next: func(ctx context.Context, p shell.Page) ([]core.Queue, string, error) {
-				return s.engine.Queues().List(ctx, shell.QueueFilter{Scope: scope, Paused: paused}, p)
-			}}, err
+			return from(s.engine.Queues().List, shell.QueueFilter{Scope: scope, Paused: paused}), err
 		},
 		scope: func(q core.Queue) (string, string) { return q.Namespace, q.Tenant },
 		out:   s.queueDetail,
@@ -145,14 +131,10 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 	}
 }
 
-func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.RedriveRequest
-	of, err := s.named(w, r, c, byQueue, &body, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.RedriveRequest) error {
 	var item uuid.UUID
 	if body.Item != nil {
+		var err error
 		if item, err = parseID(*body.Item); err != nil {
 			return failf(http.StatusBadRequest, "item: %s", err)
 		}
@@ -161,12 +143,7 @@ func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, c *call) e
 	return reply(w, moved, err)
 }
 
-func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call) error {
-	var body wire.PurgeRequest
-	of, err := s.named(w, r, c, byQueue, &body, true)
-	if err != nil {
-		return err
-	}
+func (s *Server) purgeQueue(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.PurgeRequest) error {
 	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "purged", c)
 	if err != nil {
 		return err
@@ -234,4 +211,151 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 		}
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// maxTakeWait is how long a take may wait for an item.
+const maxTakeWait = time.Minute
+
+func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.PushRequest) error {
+	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
+		return err
+	}
+	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.Namespace, of.Tenant, of.name, shell.PushOptions{
+		Data: body.Data, Priority: body.Priority, Key: or(body.Key, ""), DedupKey: or(body.DedupKey, ""),
+		Delay: time.Duration(body.DelayMS) * time.Millisecond,
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if !duplicate {
+		status = http.StatusCreated
+		w.Header().Set("Location", r.URL.EscapedPath()+"/"+item.ID.String())
+	}
+	return writeJSON(w, status, wire.Pushed{Duplicate: duplicate, Item: item})
+}
+
+func (s *Server) takeItems(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.TakeRequest) error {
+	if body.Holder == "" {
+		return failf(http.StatusBadRequest, "holder: must not be empty: name who takes the items")
+	}
+	if err := errors.Join(
+		between("max", body.Max, core.MaxQueueTake),
+		between("visibility_ms", body.VisibilityMS, core.MaxVisibilityMS),
+		between("wait_seconds", body.WaitSeconds, int64(maxTakeWait.Seconds())),
+	); err != nil {
+		return err
+	}
+	if err := s.untilTaken(w, maxTakeWait); err != nil {
+		return err
+	}
+	items, err := s.engine.Queues().Take(r.Context(), of.queue(), shell.TakeOptions{
+		Holder: body.Holder, Max: int(body.Max), Visibility: time.Duration(body.VisibilityMS) * time.Millisecond,
+		Wait: time.Duration(body.WaitSeconds) * time.Second,
+	})
+	if err != nil {
+		return notFound(aQueue, err)
+	}
+	if items == nil {
+		items = []core.QueueItem{} // [] and not null
+	}
+	return writeJSON(w, http.StatusOK, wire.Taken{Items: items})
+}
+
+// untilTaken keeps the connection open for as long as a take may wait. net/http ends the
+// context of a request when the time for reading it is over, even if it has been read.
+func (s *Server) untilTaken(w http.ResponseWriter, wait time.Duration) error {
+	err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(wait + s.o.RequestTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("lift the time limit of a take: %w", err)
+	}
+	return nil
+}
+
+const anItem = "item"
+
+// ofItem reads which item the request is about.
+func ofItem(r *http.Request, c *call) (named, uuid.UUID, error) {
+	of, _, err := byQueue.of(r, c)
+	if err != nil {
+		return of, uuid.Nil, err
+	}
+	id, err := parseID(r.PathValue("id"))
+	if err != nil {
+		return of, id, failf(http.StatusBadRequest, "id: %s", err)
+	}
+	return of, id, nil
+}
+
+func (s *Server) getItem(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, id, err := ofItem(r, c)
+	if err != nil {
+		return err
+	}
+	i, err := s.engine.Queues().Item(r.Context(), of.queue(), id)
+	return reply(w, i, notFound(anItem, err))
+}
+
+func (s *Server) deleteItem(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, id, err := ofItem(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.noBody(w, r); err != nil {
+		return err
+	}
+	return done(w, s.engine.Queues().CancelItem(r.Context(), of.queue(), id, fmt.Sprintf("cancelled by %s", c.actor)))
+}
+
+// heldItem serves what a holder says of the item of the path. B is the body, which says who holds
+// the item; the answer is what do gives.
+func heldItem[B any, P interface {
+	*B
+	wire.Holder
+}](s *Server, do func(ctx context.Context, h shell.Hold, b P) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		of, id, err := ofItem(r, c)
+		if err != nil {
+			return err
+		}
+		body := P(new(B))
+		if err := s.decode(w, r, body, false); err != nil {
+			return err
+		}
+		b := body.Hold()
+		switch {
+		case b.Holder == "":
+			return failf(http.StatusBadRequest, "holder: must not be empty: name who took the item")
+		case b.Attempt == 0:
+			return failf(http.StatusBadRequest, "attempt: must not be 0: give the attempts that the taken item has")
+		}
+		answer, err := do(r.Context(), shell.Hold{Queue: of.queue(), Item: id, Holder: b.Holder, Attempt: b.Attempt}, body)
+		if err != nil || answer == nil {
+			return done(w, err)
+		}
+		return writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+func (s *Server) completeItem(ctx context.Context, h shell.Hold, b *wire.CompleteRequest) (any, error) {
+	return nil, s.engine.Queues().Complete(ctx, h, b.Result)
+}
+
+func (s *Server) failItem(ctx context.Context, h shell.Hold, b *wire.FailRequest) (any, error) {
+	return nil, s.engine.Queues().Fail(ctx, h, b.Error, b.Permanent)
+}
+
+func (s *Server) extendItem(ctx context.Context, h shell.Hold, b *wire.ExtendRequest) (any, error) {
+	if err := between("visibility_ms", b.VisibilityMS, core.MaxVisibilityMS); err != nil {
+		return nil, err
+	}
+	return s.engine.Queues().Extend(ctx, h, time.Duration(b.VisibilityMS)*time.Millisecond)
+}
+
+func (s *Server) heartbeatItem(ctx context.Context, h shell.Hold, _ *wire.HoldRequest) (any, error) {
+	return s.engine.Queues().Extend(ctx, h, 0)
+}
+
+func (s *Server) releaseItem(ctx context.Context, h shell.Hold, _ *wire.HoldRequest) (any, error) {
+	return nil, s.engine.Queues().Release(ctx, h)
 }

@@ -67,8 +67,8 @@ func (s *Server) routes() []route {
 		s.jobRoutes(), s.jobRunRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
-			{"GET", "/v1/info", anyToken, s.info},
-			{"GET", "/v1/backup", adminToken | streams, s.streamBackup},
+			{"GET", "/v1/info", anyToken, noQuery(s.info)},
+			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
 			{"GET", "/readyz", anyone, s.readyz},
 			{"GET", "/metrics", unboundToken, s.serveMetrics},

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,21 +52,21 @@ func summaryOfRun(o core.Orchestrator) wire.RunSummary {
 	}
 }
 
-func (s *Server) findRuns(q query, scope *shell.Scope) (from source[core.Orchestrator], err error) {
+func (s *Server) findRuns(q query, scope *shell.Scope) (source[core.Orchestrator], error) {
 	inCluster, err := q.bool("in_cluster")
 	if err != nil {
-		return from, err
+		return source[core.Orchestrator]{}, err
 	}
 	job := q.opt("job")
 	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false)}
 	if scope != nil { // else jobs of that id of several tenants may be meant
 		f.Job = or(job, "")
 	}
-	from, err = s.runsOf(q, f)
-	from.keep = func(o core.Orchestrator) bool {
+	found, err := s.runsOf(q, f)
+	found.keep = func(o core.Orchestrator) bool {
 		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
 	}
-	return from, err
+	return found, err
 }
 
 // runsOf reads the status that the query asks for, and gives the runs that a filter chooses.
@@ -78,9 +77,7 @@ func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator
 	}
 	status, err := q.status(known)
 	f.Status = core.OrchestratorStatus(status)
-	return source[core.Orchestrator]{next: func(ctx context.Context, p shell.Page) ([]core.Orchestrator, string, error) {
-		return s.engine.Runs().List(ctx, f, p)
-	}}, err
+	return from(s.engine.Runs().List, f), err
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -86,16 +86,9 @@ func checkTokens(tokens []Token) []error {
 
 // plainName reports whether s is harmless in logs, headers and paths.
 func plainName(s string) bool {
-	if s == "" || len(s) > 64 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '.' && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '.' && r != '-' && r != '_'
+	})
 }
 
 // unbound reports whether the token sees everything.
@@ -198,21 +191,16 @@ func bearer(r *http.Request) (string, error) {
 // scope gives the one tenant that the request, or the token, is about; nil if that is
 // more than one.
 func (t *Token) scope(namespace, tenant *string) *shell.Scope {
-	one := func(v *string, allowed []string) (string, bool) {
-		switch {
-		case v != nil:
-			return *v, true
-		case len(allowed) == 1:
-			return allowed[0], true
-		}
-		return "", false
+	if namespace == nil && len(t.Namespaces) == 1 {
+		namespace = &t.Namespaces[0]
 	}
-	ns, ok1 := one(namespace, t.Namespaces)
-	tn, ok2 := one(tenant, t.Tenants)
-	if !ok1 || !ok2 {
+	if tenant == nil && len(t.Tenants) == 1 {
+		tenant = &t.Tenants[0]
+	}
+	if namespace == nil || tenant == nil {
 		return nil
 	}
-	return &shell.Scope{Namespace: ns, Tenant: tn}
+	return &shell.Scope{Namespace: *namespace, Tenant: *tenant}
 }
 
 // homeOf gives namespace and tenant of what a caller makes or names, and

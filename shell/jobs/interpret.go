@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,23 +75,12 @@ type clusterAnswer struct {
 	Logs     *core.RunLogs `json:"logs,omitempty"`
 }
 
-func (a clusterAnswer) json() (json.RawMessage, error) {
-	a.APICalls = max(a.APICalls, 0)
-	b, err := json.Marshal(a)
-	if err != nil {
-		return nil, fmt.Errorf("encode the answer: %w", err)
-	}
-	return b, nil
-}
-
 // answered gives the answer beside the error: the calls count also where they
 // failed.
 func answered(a clusterAnswer, err error) (json.RawMessage, error) {
-	b, encoding := a.json()
-	if err == nil {
-		err = encoding
-	}
-	return b, err
+	a.APICalls = max(a.APICalls, 0)
+	b, encoding := json.Marshal(a) // numbers and texts always encode
+	return b, cmp.Or(err, encoding)
 }
 
 // wanted reports whether an attempt is what the run is to have in its cluster.
@@ -114,7 +104,7 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		return nil, shell.Permanent(fmt.Errorf("attempt %d of run %s, which is %s, is not wanted any more", e.Attempt, o.RunID, o.State))
 	}
 	if o.State == core.OrchestratorRunning { // its pod was seen: where it is gone by now, this would make another
-		return clusterAnswer{}.json()
+		return answered(clusterAnswer{}, nil)
 	}
 	_, r, err := s.runner(o.Config)
 	if err != nil {
@@ -242,7 +232,7 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 	switch {
 	case errors.Is(err, ErrNoPod):
 		a.Logs = &core.RunLogs{Error: err.Error()}
-		return a.json()
+		return answered(a, nil)
 	case err != nil && (w.total == 0 || ctx.Err() != nil):
 		return answered(a, fmt.Errorf("read the logs: %w", err))
 	}
@@ -254,7 +244,7 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 	if err != nil { // what there is of them is better than nothing
 		a.Logs.Error = "the rest could not be read: " + err.Error()
 	}
-	return a.json()
+	return answered(a, nil)
 }
 
 // logLimits are how many bytes of head and tail are kept.

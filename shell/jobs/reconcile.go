@@ -103,9 +103,7 @@ func (s *Service) inCluster(ctx context.Context, name string) (known, created ma
 
 // eachInCluster calls fn with each run that may have pods in a cluster.
 func (s *Service) eachInCluster(ctx context.Context, fn func(core.Orchestrator)) error {
-	for o, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return s.e.Runs().List(ctx, shell.JobRunFilter{InCluster: true}, p)
-	}) {
+	for o, err := range pages.All(ctx, s.pageSize, s.e.Runs().List, shell.JobRunFilter{InCluster: true}) {
 		if err != nil {
 			return err
 		}
@@ -245,9 +243,7 @@ func (s *Service) logUnknownRunners(ctx context.Context) error {
 // releaseLocks releases the locks of runs that have ended: a run releases those that it
 // knows of, but a checker may have taken one for a run that had ended by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
-	for l, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Lock, string, error) {
-		return s.e.Locks().List(ctx, shell.MachineFilter{}, p)
-	}) {
+	for l, err := range pages.All(ctx, s.pageSize, s.e.Locks().List, shell.MachineFilter{}) {
 		if err != nil {
 			return err
 		}

@@ -239,9 +239,7 @@ const clockSlack = time.Hour
 // find looks for the run that an attempt before has made. Another attempt follows
 // after a crash alone: so how that run ends is how the action ends.
 func (t tool) find(ctx context.Context, c shell.Call, scope shell.Scope, job, by string) (core.Orchestrator, bool, error) {
-	for o, err := range pages.All(100, func(p shell.Page) ([]core.Orchestrator, string, error) {
-		return t.s.e.Runs().List(ctx, shell.JobRunFilter{Scope: &scope, Job: job}, p)
-	}) {
+	for o, err := range pages.All(ctx, 100, t.s.e.Runs().List, shell.JobRunFilter{Scope: &scope, Job: job}) {
 		switch {
 		case err != nil || o.CreatedAt.Before(c.DueAt.Add(-clockSlack)):
 			return core.Orchestrator{}, false, err
@@ -263,9 +261,7 @@ func (s *Service) deleteJob(ctx context.Context, scope shell.Scope, id, reason s
 // deleteActionJobs deletes the jobs of actions that have ended without doing so: a
 // crash may come between.
 func (s *Service) deleteActionJobs(ctx context.Context) error {
-	for j, err := range pages.All(s.pageSize, func(p shell.Page) ([]core.Job, string, error) {
-		return s.e.Jobs().List(ctx, shell.JobFilter{}, p)
-	}) {
+	for j, err := range pages.All(ctx, s.pageSize, s.e.Jobs().List, shell.JobFilter{}) {
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -126,13 +127,11 @@ func waiting(pod *corev1.Pod) (reason, message string) {
 			return r, m
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return orElse(c.Reason, corev1.PodReasonUnschedulable), c.Message
-		}
+	if c := condition(pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+		return cmp.Or(c.Reason, corev1.PodReasonUnschedulable), c.Message
 	}
 	if len(pod.Status.ContainerStatuses) == 0 && pod.Spec.NodeName == "" {
-		return orElse(pod.Status.Reason, reasonPending), pod.Status.Message
+		return cmp.Or(pod.Status.Reason, reasonPending), pod.Status.Message
 	}
 	return reasonCreating, ""
 }
@@ -155,7 +154,7 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 		if t.Reason != reasonStatusUnknown {
 			p.ExitCode = &t.ExitCode
 		}
-		p.Reason, p.Message = orElse(t.Reason, "Error"), t.Message
+		p.Reason, p.Message = cmp.Or(t.Reason, "Error"), t.Message
 		if p.Message == "" && t.Signal != 0 {
 			p.Message = fmt.Sprintf("signal %d", t.Signal)
 		}
@@ -168,9 +167,9 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 	reason, message := podReason(pod, p)
 	switch {
 	case reason != "":
-		p.Reason, p.Message = reason, orElse(message, p.Message)
+		p.Reason, p.Message = reason, cmp.Or(message, p.Message)
 	case p.Reason == "":
-		p.Reason, p.Message = reasonFailed, orElse(pod.Status.Message, "the pod failed, and the cluster does not say why")
+		p.Reason, p.Message = reasonFailed, cmp.Or(pod.Status.Message, "the pod failed, and the cluster does not say why")
 	}
 }
 
@@ -189,7 +188,7 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	if p.Reason == reasonOOMKilled {
 		return "", ""
 	}
-	if c := disruption(pod); c != nil {
+	if c := condition(pod, corev1.DisruptionTarget, corev1.ConditionTrue); c != nil {
 		switch c.Reason {
 		case corev1.PodReasonPreemptionByScheduler:
 			return reasonPreempted, c.Message
@@ -198,7 +197,7 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 		case "DeletionByPodGC":
 			return reasonNodeLost, c.Message
 		}
-		return orElse(c.Reason, reasonEvicted), c.Message
+		return cmp.Or(c.Reason, reasonEvicted), c.Message
 	}
 	if d := pod.DeletionTimestamp; d != nil {
 		asked := d.Unix()
@@ -212,9 +211,10 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	return "", ""
 }
 
-func disruption(pod *corev1.Pod) *corev1.PodCondition {
+// condition gives the pod's condition of a type if it has that status, and nil otherwise.
+func condition(pod *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+		if c := &pod.Status.Conditions[i]; c.Type == typ && c.Status == status {
 			return c
 		}
 	}
@@ -227,7 +227,7 @@ func nodeLost(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodUnknown || pod.Status.Reason == reasonNodeLost {
 		return true
 	}
-	c := disruption(pod)
+	c := condition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
 	return c != nil && c.Reason == byTaintManager
 }
 
@@ -291,13 +291,6 @@ func inContainer(kind, name, message string) string {
 		return kind + " " + name
 	}
 	return kind + " " + name + ": " + message
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // jobEnd gives the condition by which a Job has ended, or is about to: nil while

@@ -103,11 +103,7 @@ func checkLabels(labels map[string]string) error {
 func checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	pod, _, err := podspec.Parse(spec.PodSpec)
 	if err != nil {
-		lines := strings.Split(err.Error(), "\n")
-		for i := range lines {
-			lines[i] = "pod_spec: " + lines[i]
-		}
-		err = errors.New(strings.Join(lines, "\n"))
+		err = errors.New("pod_spec: " + strings.ReplaceAll(err.Error(), "\n", "\npod_spec: "))
 	}
 	return pod, errors.Join(err, checkLabels(spec.Labels))
 }
@@ -125,10 +121,8 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels := maps.Clone(run.Spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, run.Spec.Labels)
 	maps.Copy(labels, map[string]string{
 		LabelJobID: LabelValue(run.JobID), LabelRunID: LabelValue(run.RunID), LabelScheduledAt: LabelValue(run.ScheduledAt.String()),
 		LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -191,7 +192,7 @@ func endedAs(p core.Pod, end *batchv1.JobCondition, complete bool) verdict {
 		p.Message = "the pod is gone; its Job says that it is complete"
 		return verdict{phase: jobs.PhaseEnded, pod: p}
 	}
-	p.Reason, p.Message = orElse(end.Reason, reasonFailed), "the pod is gone; its Job says: "+orElse(end.Message, "failed")
+	p.Reason, p.Message = cmp.Or(end.Reason, reasonFailed), "the pod is gone; its Job says: "+cmp.Or(end.Message, "failed")
 	return verdict{phase: jobs.PhaseEnded, pod: p}
 }
 

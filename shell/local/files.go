@@ -146,6 +146,25 @@ func readState(dir string) (state, error) {
 	return s, err
 }
 
+// readProgress tells how far the pod in dir is: whether it was started, whether its
+// supervisor lives, and the state, of which only that of a living one must be readable.
+func readProgress(dir string) (st state, started, alive bool, err error) {
+	if started, err = exists(filepath.Join(dir, startedFile)); err != nil {
+		return st, started, false, err
+	}
+	if started {
+		if _, alive, err = supervised(dir); err != nil && !alive {
+			return st, started, false, err
+		}
+	}
+	// The state is read after the look at the supervisor: its last word comes before
+	// its end.
+	if st, err = readState(dir); !alive {
+		err = nil
+	}
+	return st, started, alive, err
+}
+
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -60,20 +60,9 @@ func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.W
 
 // logIsWhole reports whether nothing more is written to a container's log.
 func logIsWhole(dir, container string) (bool, error) {
-	started, err := exists(filepath.Join(dir, startedFile))
-	if err != nil {
-		return false, err
-	}
-	alive := false
-	if started {
-		_, alive, err = supervised(dir)
-		if err != nil && !alive {
-			return false, err
-		}
-	}
-	st, err := readState(dir)
+	st, started, alive, err := readProgress(dir)
 	switch {
-	case err != nil && alive:
+	case err != nil:
 		return false, err
 	case st.Phase == phaseEnded || started && !alive:
 		return true, nil

@@ -90,12 +90,7 @@ func (r *Runner) path(a jobs.Attempt) string { return filepath.Join(r.dir, a.Nam
 // Create implements [jobs.Runner]: the pod's processes are started once, however
 // often and by whomever it is called. calls is always 0: there is no API.
 func (r *Runner) Create(ctx context.Context, run jobs.Run) (calls int, err error) {
-	unlock, err := r.attempts.Lock(ctx, run.Name())
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	return 0, r.retry(ctx, func() error { return r.create(ctx, run) })
+	return 0, r.alone(ctx, run.Attempt, func() error { return r.create(ctx, run) })
 }
 
 func (r *Runner) create(ctx context.Context, run jobs.Run) error {
@@ -153,8 +148,14 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	return syncDir(r.dir)
 }
 
-// retry repeats try while its error may pass, for as long as ctx lasts.
-func (r *Runner) retry(ctx context.Context, try func() error) error {
+// alone does what try does to an attempt while nobody else creates or deletes it. It
+// repeats try while its error may pass, for as long as ctx lasts.
+func (r *Runner) alone(ctx context.Context, a jobs.Attempt, try func() error) error {
+	unlock, err := r.attempts.Lock(ctx, a.Name())
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
 		if err == nil || shell.IsPermanent(err) || ctx.Err() != nil {
@@ -170,12 +171,7 @@ func (r *Runner) retry(ctx context.Context, try func() error) error {
 // Delete implements [jobs.Runner]. It returns when no process of the pod is left,
 // and its files are removed.
 func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (calls int, err error) {
-	unlock, err := r.attempts.Lock(ctx, a.Name())
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	return 0, r.retry(ctx, func() error { return r.delete(ctx, a) })
+	return 0, r.alone(ctx, a, func() error { return r.delete(ctx, a) })
 }
 
 func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {

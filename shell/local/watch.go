@@ -51,17 +51,20 @@ func newWatch() *watch {
 func (w *watch) touch(name string) { w.touchAgain(name, 0) }
 
 func (w *watch) touchAgain(name string, times int) {
-	w.mu.Lock()
-	w.dirty[name] = max(w.dirty[name], times)
-	w.mu.Unlock()
+	w.change(func() { w.dirty[name] = max(w.dirty[name], times) })
 	w.wakeUp()
 }
 
 func (w *watch) touchAll() {
-	w.mu.Lock()
-	w.all = true
-	w.mu.Unlock()
+	w.change(func() { w.all = true })
 	w.wakeUp()
+}
+
+// change calls fn, which alone may touch the fields meanwhile.
+func (w *watch) change(fn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fn()
 }
 
 func (w *watch) wakeUp() {
@@ -79,11 +82,7 @@ func (w *watch) taken() (dirty map[string]int, all bool) {
 	return dirty, all
 }
 
-func (w *watch) expectGone(name string) {
-	w.mu.Lock()
-	w.going[name] = true
-	w.mu.Unlock()
-}
+func (w *watch) expectGone(name string) { w.change(func() { w.going[name] = true }) }
 
 func (w *watch) isGoing(name string) bool {
 	w.mu.Lock()
@@ -97,11 +96,7 @@ func (w *watch) ready() <-chan struct{} {
 	return w.known
 }
 
-func (w *watch) setKnown() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.known)
-}
+func (w *watch) setKnown() { w.change(func() { close(w.known) }) }
 
 func (w *watch) begin() error {
 	w.mu.Lock()
@@ -113,11 +108,7 @@ func (w *watch) begin() error {
 	return nil
 }
 
-func (w *watch) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.runs, w.known = false, make(chan struct{})
-}
+func (w *watch) end() { w.change(func() { w.runs, w.known = false, make(chan struct{}) }) }
 
 // notifier tells a watch of what changes in the directories of pods.
 type notifier interface {
@@ -146,15 +137,14 @@ func (r *Runner) Beat(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
 	case r.watch.beating <- done:
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+		}
 	case <-ctx.Done():
-		return fmt.Errorf("the watch over local pods does not answer: %w", ctx.Err())
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the watch over local pods does not answer: %w", ctx.Err())
-	}
+	return fmt.Errorf("the watch over local pods does not answer: %w", ctx.Err())
 }
 
 // Watch implements [jobs.Runner]. It fails at once where another process watches
@@ -314,9 +304,7 @@ func (w *watcher) report(ctx context.Context, a jobs.Attempt) (final bool) {
 			w.sink.Observe(ctx, jobs.Observation{Attempt: a, Phase: jobs.PhaseLost, Pod: core.Pod{Name: name, Reason: "the files of its processes are gone"}})
 		}
 		delete(w.told, name)
-		w.watch.mu.Lock()
-		delete(w.watch.going, name)
-		w.watch.mu.Unlock()
+		w.watch.change(func() { delete(w.watch.going, name) })
 		return true
 	case o.Phase == jobs.PhaseLost && w.watch.isGoing(name):
 		return true // it is being deleted
@@ -347,18 +335,8 @@ func (w *watcher) observe(a jobs.Attempt) (o jobs.Observation, there bool, err e
 	if p, err := readPlan(dir); err == nil {
 		o.Pod.UID = p.UID
 	}
-	started, err := exists(filepath.Join(dir, startedFile))
+	st, started, alive, err := readProgress(dir)
 	if err != nil || !started {
-		return o, true, err
-	}
-	// The state is read after the look at the supervisor: its last word comes before
-	// its end.
-	_, alive, err := supervised(dir)
-	if err != nil && !alive {
-		return o, true, err
-	}
-	st, err := readState(dir)
-	if err != nil && alive {
 		return o, true, err
 	}
 	o.Pod.StartedAt, o.Pod.FinishedAt = st.StartedAt, st.FinishedAt

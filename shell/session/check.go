@@ -56,7 +56,7 @@ func checkSpawn(e effects.Spawn) error {
 		switch value := e.Env[name]; {
 		case len(name) > 200 || !goodVar.MatchString(name):
 			return invalid("env: %q is not the name of a variable: want letters, digits and '_', at most 200", quoted(name))
-		case name == sessionVar || name == instanceVar || name == "TMUX" || name == "TMUX_PANE":
+		case slices.Contains(reservedVars, name):
 			return invalid("env: variable %q is reserved: the session sets it itself", name)
 		default:
 			if err := checkWord(value); err != nil {

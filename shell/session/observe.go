@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 const (
@@ -37,15 +39,6 @@ type Clock interface {
 	Timer(d time.Duration) (c <-chan time.Time, stop func())
 }
 
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) Timer(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
-}
-
 // Observer looks at sessions again and again, and tells whether they get on: a
 // program does as long as what its screen shows changes, be it by a line, a
 // moved cursor, or a line pushed out. To write the same again is no progress.
@@ -69,7 +62,7 @@ type sight struct {
 // Observer makes an Observer. A nil clock means the machine's.
 func (s *Sessions) Observer(clock Clock) *Observer {
 	if clock == nil {
-		clock = systemClock{}
+		clock = shell.SystemClock{}
 	}
 	return &Observer{sessions: s, clock: clock, seen: map[string]sight{}}
 }
@@ -164,7 +157,7 @@ func (s *Sessions) Watch(ctx context.Context, w WatchOptions) error {
 		return errors.New("watch sessions: want Names and Report, and no negative Every")
 	}
 	if w.Clock == nil {
-		w.Clock = systemClock{}
+		w.Clock = shell.SystemClock{}
 	}
 	every := cmp.Or(w.Every, 5*time.Second)
 	o := s.Observer(w.Clock)

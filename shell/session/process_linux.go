@@ -3,7 +3,9 @@ package session
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,5 +115,5 @@ func markedNames(instance string) ([]string, error) {
 			names[p.name] = true
 		}
 	}
-	return sortedKeys(names), nil
+	return slices.Sorted(maps.Keys(names)), nil
 }

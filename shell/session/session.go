@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ const (
 	sessionVar  = "ORRERY_SESSION"
 	instanceVar = "ORRERY_SESSIONS"
 )
+
+// reservedVars are the variables that the session sets itself.
+var reservedVars = []string{sessionVar, instanceVar, "TMUX", "TMUX_PANE"}
 
 const (
 	// prefix is what the names of our sessions begin with in tmux.
@@ -106,13 +110,9 @@ type Sessions struct {
 // New makes Sessions. The error names the option that cannot be right, or says
 // why the backend cannot be had.
 func New(o Options) (*Sessions, error) {
-	root, err := resolveRoot(o.Root)
+	root, named, err := resolveRoot(o.Root)
 	if err != nil {
 		return nil, err
-	}
-	named, err := filepath.Abs(o.Root)
-	if err != nil {
-		return nil, fmt.Errorf("Root: %w", err)
 	}
 	o.Columns, o.Rows = cmp.Or(o.Columns, defaultColumns), cmp.Or(o.Rows, defaultRows)
 	if o.Columns < 1 || o.Columns > maxCells || o.Rows < 1 || o.Rows > maxCells {
@@ -143,22 +143,21 @@ func New(o Options) (*Sessions, error) {
 	return s, nil
 }
 
-func resolveRoot(dir string) (string, error) {
+// resolveRoot gives a directory's path without links, and with those that its name has.
+func resolveRoot(dir string) (root, named string, err error) {
 	if dir == "" {
-		return "", errors.New("Root: is empty: want the directory under which workspaces lie")
+		return "", "", errors.New("Root: is empty: want the directory under which workspaces lie")
 	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return "", fmt.Errorf("Root: %w", err)
+	if named, err = filepath.Abs(dir); err == nil {
+		root, err = filepath.EvalSymlinks(named)
 	}
-	root, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return "", fmt.Errorf("Root: %w", err)
+		return "", "", fmt.Errorf("Root: %w", err)
 	}
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("Root: %q is not a directory", dir)
+		return "", "", fmt.Errorf("Root: %q is not a directory", dir)
 	}
-	return root, nil
+	return root, named, nil
 }
 
 // Backend is [Tmux] or [PTY].
@@ -220,10 +219,7 @@ func (s *Sessions) List(ctx context.Context) ([]Info, error) {
 // [ErrNotFound] where there is none.
 func (s *Sessions) Capture(ctx context.Context, name string) (Screen, error) {
 	screen, err := s.capture(ctx, name)
-	if err != nil {
-		return Screen{}, &Error{Op: "capture", Session: name, Err: err}
-	}
-	return screen, nil
+	return screen, wrap("capture", name, err)
 }
 
 func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
@@ -269,7 +265,7 @@ func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]
 	}
 	var killed []string
 	var errs []error
-	for _, name := range sortedKeys(names) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if keep(name) {
 			continue
 		}
@@ -282,23 +278,13 @@ func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]
 	return killed, errors.Join(errs...)
 }
 
-func sortedKeys(set map[string]bool) []string {
-	keys := make([]string, 0, len(set))
-	for k := range set {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // environ gives what programs get of the daemon's environment. What ties the
 // daemon itself to a session, or to a tmux, is never handed on.
 func (s *Sessions) environ() map[string]string {
 	env := map[string]string{}
 	for _, entry := range inherit.Environ(s.inheritEnv) {
 		name, value, _ := strings.Cut(entry, "=")
-		reserved := name == sessionVar || name == instanceVar || name == "TMUX" || name == "TMUX_PANE"
-		if goodVar.MatchString(name) && !reserved {
+		if goodVar.MatchString(name) && !slices.Contains(reservedVars, name) {
 			env[name] = value
 		}
 	}

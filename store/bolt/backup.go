@@ -15,11 +15,8 @@ import (
 // call, with a read transaction; readers and writers go on. It stops soon after
 // the context ends.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
-	if ctx.Err() != nil {
-		return 0, fmt.Errorf("backup: %w", context.Cause(ctx))
-	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin("backup", false)
+	btx, err := s.begin(ctx, "backup", false)
 	if err != nil {
 		return 0, err
 	}

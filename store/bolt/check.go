@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -39,9 +38,6 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 // Update in a process that needs the memory. Updates wait while it looks at the
 // pages, unless the file is open for reading only.
 func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("check: %w", context.Cause(ctx))
-	}
 	// bbolt's look at the pages reads the free list of the last writer: one that
 	// writes meanwhile is a data race, one since the transaction began a false
 	// finding.
@@ -51,7 +47,7 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 	letWrite := sync.OnceFunc(s.unlockWriter)
 	defer letWrite()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin("check", false)
+	btx, err := s.begin(ctx, "check", false)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +128,7 @@ func (c *checker) walk() {
 }
 
 func (c *checker) checkRecords() error {
-	kinds, err := c.recordKinds()
+	kinds, err := c.kindsOf(recordsPrefix)
 	if err != nil {
 		return err
 	}
@@ -173,24 +169,14 @@ func (c *checker) checkDue() error {
 
 func (c *checker) checkLists() error {
 	c.counts = map[string]uint64{}
-	err := c.listKinds(func(kind effects.Kind) error {
-		ids := c.ids[kind]
-		return c.each(listsPrefix+string(kind), c.kind(kind).lists, func(k, v []byte) error {
-			if len(k) < lengthSize+listTail || int(binary.BigEndian.Uint16(k)) != len(k)-lengthSize-listTail {
-				return errors.New("the key is no list key")
-			}
-			id := uuid.UUID(k[len(k)-idLen:])
-			if string(v) == counted {
-				c.counts[string(appendCountKey(nil, kind, string(k[lengthSize:len(k)-listTail])))]++
-			}
-			if _, ok := ids[id]; !ok {
-				return fmt.Errorf("record %s/%s is not there", kind, id)
-			}
-			return nil
-		})
-	})
+	kinds, err := c.kindsOf(listsPrefix)
 	if err != nil {
 		return err
+	}
+	for _, kind := range kinds {
+		if err := c.checkList(kind); err != nil {
+			return err
+		}
 	}
 	err = c.each("counts", c.table(bucketCounts), func(k, v []byte) error {
 		n, err := strconv.ParseUint(string(v), 10, 64)
@@ -206,18 +192,20 @@ func (c *checker) checkLists() error {
 	return err
 }
 
-func (c *checker) listKinds(fn func(effects.Kind) error) error {
-	var kinds []effects.Kind
-	err := c.buckets(listsPrefix, func(name string) bool {
-		kinds = append(kinds, effects.Kind(strings.TrimPrefix(name, listsPrefix)))
-		return true
-	})
-	for _, kind := range kinds {
-		if err == nil {
-			err = fn(kind)
+func (c *checker) checkList(kind effects.Kind) error {
+	return c.each(listsPrefix+string(kind), c.kind(kind).lists, func(k, v []byte) error {
+		if len(k) < lengthSize+listTail || int(binary.BigEndian.Uint16(k)) != len(k)-lengthSize-listTail {
+			return errors.New("the key is no list key")
 		}
-	}
-	return err
+		if string(v) == counted {
+			c.counts[string(appendCountKey(nil, kind, string(k[lengthSize:len(k)-listTail])))]++
+		}
+		id := uuid.UUID(k[len(k)-idLen:])
+		if _, ok := c.ids[kind][id]; !ok {
+			return fmt.Errorf("record %s/%s is not there", kind, id)
+		}
+		return nil
+	})
 }
 
 func (c *checker) checkJournal() error {

@@ -117,15 +117,15 @@ func (t *tx) nextToken() (uint64, error) {
 	return v.Token, t.putJSON("token", bucketSystem, tokenKey, v)
 }
 
-func (t *tx) CheckClaim(name string, token uint64) (err error) {
-	if err := t.check("check claim"); err != nil {
-		return err
-	}
-	defer guard("check claim", &err)
+func (t *tx) CheckClaim(name string, token uint64) error {
 	return t.holds("check claim", name, token)
 }
 
-func (t *tx) holds(op, name string, token uint64) error {
+func (t *tx) holds(op, name string, token uint64) (err error) {
+	if err := t.check(op); err != nil {
+		return err
+	}
+	defer guard(op, &err)
 	c, held, err := t.claim(name)
 	switch {
 	case err != nil:
@@ -139,9 +139,6 @@ func (t *tx) holds(op, name string, token uint64) error {
 }
 
 func (t *tx) Release(name string, token uint64) (err error) {
-	if err := t.check("release"); err != nil {
-		return err
-	}
 	defer guard("release", &err)
 	if err := t.holds("release", name, token); err != nil {
 		return err

@@ -94,7 +94,6 @@ func (t *tx) mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) e
 	return table.bucket.Put(key, []byte(strings.Join(kinds, kindSeparator)))
 }
 
-// RemoveDue implements [store.Tx].
 func (t *tx) RemoveDue(d store.DueEntry) (err error) {
 	if err := t.check("remove due"); err != nil {
 		return err

@@ -168,8 +168,14 @@ func (f *fields) err() error {
 	return nil
 }
 
-// appendText appends s as a JSON string. It must be UTF-8.
-func appendText(b []byte, s string) []byte {
+// appendNumber appends the literal that stands before a value, and the value.
+func appendNumber(b []byte, name string, n uint64) []byte {
+	return strconv.AppendUint(append(b, name...), n, 10)
+}
+
+// appendText is appendNumber for a JSON string, which must be UTF-8.
+func appendText(b []byte, name, s string) []byte {
+	b = append(b, name...)
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			q, _ := json.Marshal(s) // a string always encodes
@@ -184,10 +190,8 @@ func appendText(b []byte, s string) []byte {
 // appendRecord appends the stored form of a record.
 func appendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
 	start := len(b)
-	b = append(openSeal(b), `"version":`...)
-	b = strconv.AppendUint(b, version, 10)
-	b = append(b, `,"seq":`...)
-	b = strconv.AppendUint(b, seq, 10)
+	b = appendNumber(openSeal(b), `"version":`, version)
+	b = appendNumber(b, `,"seq":`, seq)
 	b = append(b, `,"state":`...)
 	b = append(b, state...)
 	return closeSeal(b, start, recordSum(kind, id))
@@ -233,16 +237,11 @@ func parseEntry(key, raw []byte) ([]byte, error) {
 
 func appendOutbox(b, key []byte, e *store.OutboxEntry) []byte {
 	start := len(b)
-	b = append(openSeal(b), `"seq":`...)
-	b = strconv.AppendUint(b, e.Seq, 10)
-	b = append(b, `,"kind":`...)
-	b = appendText(b, string(e.Kind))
-	b = append(b, `,"lane":`...)
-	b = appendText(b, e.Lane)
-	b = append(b, `,"holder":`...)
-	b = appendText(b, e.Holder)
-	b = append(b, `,"token":`...)
-	b = strconv.AppendUint(b, e.Token, 10)
+	b = appendNumber(openSeal(b), `"seq":`, e.Seq)
+	b = appendText(b, `,"kind":`, string(e.Kind))
+	b = appendText(b, `,"lane":`, e.Lane)
+	b = appendText(b, `,"holder":`, e.Holder)
+	b = appendNumber(b, `,"token":`, e.Token)
 	b = append(b, `,"effect":`...)
 	b = append(b, e.Effect...)
 	return closeSeal(b, start, sumOf(key))

@@ -34,7 +34,7 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	if err := t.check("records"); err != nil {
 		return err
 	}
-	kinds, err := t.recordKinds()
+	kinds, err := t.kindsOf(recordsPrefix)
 	if err != nil {
 		return err
 	}
@@ -69,10 +69,10 @@ func appendBad(bad []error, err error) []error {
 	return bad
 }
 
-// recordKinds lists the kinds that have a bucket, in order.
-func (t *readTx) recordKinds() (kinds []effects.Kind, err error) {
-	err = t.buckets(recordsPrefix, func(name string) bool {
-		kinds = append(kinds, effects.Kind(strings.TrimPrefix(name, recordsPrefix)))
+// kindsOf lists the kinds that have a bucket with that prefix, in order.
+func (t *readTx) kindsOf(prefix string) (kinds []effects.Kind, err error) {
+	err = t.buckets(prefix, func(name string) bool {
+		kinds = append(kinds, effects.Kind(strings.TrimPrefix(name, prefix)))
 		return true
 	})
 	return kinds, err

@@ -41,7 +41,6 @@ func runLogError(op string, run uuid.UUID, attempt uint32, err error) error {
 	return fmt.Errorf("%s %s, attempt %d: %w", op, run, attempt, err)
 }
 
-// RunLog implements [store.ReadTx].
 func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
 	const op = "run log"
 	if err := t.check(op); err != nil {
@@ -63,7 +62,6 @@ func (t *readTx) runLog(op string, key [effectLen]byte) (text []byte, err error)
 	return parseRunLog(key[:], raw)
 }
 
-// PutRunLog implements [store.Tx].
 func (t *tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) (err error) {
 	const op = "put run log"
 	if err := t.check(op); err != nil {
@@ -86,7 +84,6 @@ func (t *tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) (err error) {
 	return nil
 }
 
-// DeleteRunLogs implements [store.Tx].
 func (t *tx) DeleteRunLogs(run uuid.UUID) (err error) {
 	const op = "delete run logs"
 	if err := t.check(op); err != nil {

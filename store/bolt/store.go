@@ -141,9 +141,12 @@ func (s *Store) enter(op string) error {
 	return nil
 }
 
-// begin starts a bbolt transaction. On success the caller calls s.open.Done
-// when it has ended.
-func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
+// begin starts a bbolt transaction, unless ctx has ended. On success the caller
+// calls s.open.Done when the transaction has ended.
+func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.Tx, err error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
 	if err := s.enter(op); err != nil {
 		return nil, err
 	}
@@ -168,11 +171,8 @@ func (s *Store) begin(op string, writable bool) (t *bbolt.Tx, err error) {
 
 // View implements [store.Store].
 func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("view: %w", context.Cause(ctx))
-	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin("view", false)
+	btx, err := s.begin(ctx, "view", false)
 	if err != nil {
 		return err
 	}
@@ -200,15 +200,12 @@ func (s *Store) unlockWriter() { <-s.writer }
 // Update implements [store.Store]. A context that ends before the commit begins
 // rolls it back.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("update: %w", context.Cause(ctx))
-	}
 	if err := s.lockWriter(ctx); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
 	defer s.unlockWriter()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin("update", true)
+	btx, err := s.begin(ctx, "update", true)
 	if err != nil {
 		return err
 	}

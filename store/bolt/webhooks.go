@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"strconv"
 
 	"github.com/google/uuid"
 
@@ -16,12 +15,9 @@ import (
 // of its own (001 webhooks).
 func appendWebhookInfo(b []byte, w *store.Webhook) []byte {
 	start := len(b)
-	b = append(openSeal(b), `"route":`...)
-	b = appendText(b, w.Route)
-	b = append(b, `,"received_at":`...)
-	b = strconv.AppendInt(b, int64(w.ReceivedAt), 10)
-	b = append(b, `,"body_crc":`...)
-	b = strconv.AppendUint(b, uint64(crc32.Checksum(w.Body, castagnoli)), 10)
+	b = appendText(openSeal(b), `"route":`, w.Route)
+	b = appendNumber(b, `,"received_at":`, uint64(w.ReceivedAt))
+	b = appendNumber(b, `,"body_crc":`, uint64(crc32.Checksum(w.Body, castagnoli)))
 	b = append(b, `,"header":`...)
 	b = append(b, w.Header...)
 	return closeSeal(b, start, sumOf(w.ID[:]))

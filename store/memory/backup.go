@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -47,12 +48,9 @@ const dumpFormat = 1
 
 // Backup implements [store.Store]. [Restore] reads what it writes.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	if ctx.Err() != nil {
-		return 0, fmt.Errorf("backup: %w", context.Cause(ctx))
-	}
-	d, err := s.begin()
+	d, err := s.begin(ctx, "backup")
 	if err != nil {
-		return 0, fmt.Errorf("backup: %w", err)
+		return 0, err
 	}
 	defer s.open.Done()
 	var b bytes.Buffer
@@ -68,26 +66,14 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 
 func (d *data) dump() dump {
 	out := dump{Format: dumpFormat, Seq: d.seq, Epochs: d.epochs, Token: d.token, Meta: map[string][]byte{}}
-	for _, r := range d.records.all() {
-		out.Records = append(out.Records, r)
-	}
+	const all = math.MaxInt
+	out.Records, out.Outbox, out.Webhooks = d.records.values(all), d.outbox.values(all), d.webhooks.values(all)
+	out.Claims, out.Quarantine = d.claims.values(all), d.quarantine.values(all)
 	for seq, b := range d.journal.all() {
 		out.Journal = append(out.Journal, batch{seq, b})
 	}
 	for k, r := range d.base.all() {
 		out.Base = append(out.Base, based{k.epoch, r})
-	}
-	for _, e := range d.outbox.all() {
-		out.Outbox = append(out.Outbox, e)
-	}
-	for _, w := range d.webhooks.all() {
-		out.Webhooks = append(out.Webhooks, w)
-	}
-	for _, c := range d.claims.all() {
-		out.Claims = append(out.Claims, c)
-	}
-	for _, q := range d.quarantine.all() {
-		out.Quarantine = append(out.Quarantine, q)
 	}
 	for k, text := range d.logs.all() {
 		out.RunLogs = append(out.RunLogs, runLog{k, text})

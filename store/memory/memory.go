@@ -68,12 +68,16 @@ func (s *Store) FailNextCommit(err error) {
 // Session implements [store.Store].
 func (s *Store) Session() string { return s.session }
 
-// begin gives the last commit, and counts a transaction that Close waits for.
-func (s *Store) begin() (*data, error) {
+// begin gives the last commit, unless ctx has ended, and counts a transaction that
+// Close waits for.
+func (s *Store) begin(ctx context.Context, op string) (*data, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, store.ErrClosed
+		return nil, fmt.Errorf("%s: %w", op, store.ErrClosed)
 	}
 	s.open.Add(1)
 	return s.data, nil
@@ -81,12 +85,9 @@ func (s *Store) begin() (*data, error) {
 
 // View implements [store.Store].
 func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("view: %w", context.Cause(ctx))
-	}
-	d, err := s.begin()
+	d, err := s.begin(ctx, "view")
 	if err != nil {
-		return fmt.Errorf("view: %w", err)
+		return err
 	}
 	defer s.open.Done()
 	tx := &readTx{ctx: ctx, data: d}
@@ -96,18 +97,15 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 
 // Update implements [store.Store].
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("update: %w", context.Cause(ctx))
-	}
 	select {
 	case s.writer <- struct{}{}:
 		defer func() { <-s.writer }()
 	case <-ctx.Done():
 		return fmt.Errorf("update: %w", context.Cause(ctx))
 	}
-	d, err := s.begin()
+	d, err := s.begin(ctx, "update")
 	if err != nil {
-		return fmt.Errorf("update: %w", err)
+		return err
 	}
 	defer s.open.Done()
 	mine := *d // trees and slices in it are never changed, only replaced

@@ -3,8 +3,10 @@ package memory
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -15,19 +17,48 @@ import (
 
 // readTx reads one data; what it hands out is shared with it.
 type readTx struct {
-	ctx  context.Context // of the View or Update that this lives in
-	data *data           // nil once the transaction has ended
+	ctx   context.Context // of the View or Update that this lives in
+	data  *data
+	ended bool
 }
 
-func (t *readTx) end() { t.data = nil }
+func (t *readTx) end() { t.ended = true }
 
 // check fails where the transaction or its context has ended.
 func (t *readTx) check(op string) error {
-	if t.data == nil {
+	if t.ended {
 		return fmt.Errorf("%s: %w", op, errEnded)
 	}
 	if t.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(t.ctx))
+	}
+	return nil
+}
+
+// find gives what a tree has under a key; name says in the error what was not found.
+func find[K, V any](t *readTx, op string, in tree[K, V], key K, name string) (v V, err error) {
+	if err := t.check(op); err != nil {
+		return v, err
+	}
+	v, ok := in.get(key)
+	if !ok {
+		err = fmt.Errorf("%s %s: %w", op, name, store.ErrNotFound)
+	}
+	return v, err
+}
+
+// visit calls fn with what a tree yields, until fn fails or the transaction ends.
+func visit[K, V any](t *readTx, op string, all iter.Seq2[K, V], fn func(K, V) error) error {
+	if err := t.check(op); err != nil {
+		return err
+	}
+	for k, v := range all {
+		if err := t.check(op); err != nil {
+			return err
+		}
+		if err := fn(k, v); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -110,10 +141,7 @@ func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, e
 	if err := t.check("terms of"); err != nil {
 		return nil, err
 	}
-	for k := range t.data.lists.from(listKey{kind: kind, at: math.MinInt64}) {
-		if k.kind != kind {
-			break
-		}
+	for k := range t.data.lists.within(listKey{kind: kind, at: math.MinInt64}, func(k listKey) bool { return k.kind == kind }) {
 		if k.id == id {
 			r, _ := t.data.records.get(recordKey{kind, id})
 			counted := slices.Contains(r.Terms, store.Term{Name: k.term, At: k.at, Counted: true})
@@ -139,18 +167,7 @@ func (t *readTx) Seq() (uint64, error) {
 }
 
 func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
-	if err := t.check("journal"); err != nil {
-		return err
-	}
-	for seq, entry := range t.data.journal.from(max(from, t.data.epochs[0].First)) {
-		if err := t.check("journal"); err != nil {
-			return err
-		}
-		if err := fn(seq, entry); err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(t, "journal", t.data.journal.from(max(from, t.data.epochs[0].First)), fn)
 }
 
 func (t *readTx) Epochs() ([]store.Epoch, error) {
@@ -167,59 +184,20 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 	if !slices.ContainsFunc(t.data.epochs, func(e store.Epoch) bool { return e.Number == epoch }) {
 		return fmt.Errorf("base of epoch %d: %w", epoch, store.ErrNotFound)
 	}
-	for k, r := range t.data.base.from(baseKey{epoch: epoch}) {
-		if k.epoch != epoch {
-			break
-		}
-		if err := t.check("base"); err != nil {
-			return err
-		}
-		if err := fn(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	records := t.data.base.within(baseKey{epoch: epoch}, func(k baseKey) bool { return k.epoch == epoch })
+	return visit(t, "base", records, func(_ baseKey, r store.Record) error { return fn(r) })
 }
 
 func (t *readTx) Records(fn func(store.Record) error) error {
-	if err := t.check("records"); err != nil {
-		return err
-	}
-	for _, r := range t.data.records.all() {
-		if err := t.check("records"); err != nil {
-			return err
-		}
-		if err := fn(r.Record); err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(t, "records", t.data.records.all(), func(_ recordKey, r indexedRecord) error { return fn(r.Record) })
 }
 
 func (t *readTx) Outbox(fn func(store.OutboxEntry) error) error {
-	if err := t.check("outbox"); err != nil {
-		return err
-	}
-	for _, e := range t.data.outbox.all() {
-		if err := t.check("outbox"); err != nil {
-			return err
-		}
-		if err := fn(e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return visit(t, "outbox", t.data.outbox.all(), func(_ store.EffectKey, e store.OutboxEntry) error { return fn(e) })
 }
 
 func (t *readTx) OutboxEntry(key store.EffectKey) (store.OutboxEntry, error) {
-	if err := t.check("outbox entry"); err != nil {
-		return store.OutboxEntry{}, err
-	}
-	e, ok := t.data.outbox.get(key)
-	if !ok {
-		return e, fmt.Errorf("outbox entry %s: %w", key, store.ErrNotFound)
-	}
-	return e, nil
+	return find(t, "outbox entry", t.data.outbox, key, key.String())
 }
 
 func (t *readTx) Waiting(lane string, limit int) ([]store.OutboxEntry, error) {
@@ -254,25 +232,11 @@ func (t *readTx) Webhooks(limit int) ([]store.Webhook, error) {
 	if err := t.check("webhooks"); err != nil {
 		return nil, err
 	}
-	var found []store.Webhook
-	for _, w := range t.data.webhooks.all() {
-		if len(found) >= limit {
-			break
-		}
-		found = append(found, w)
-	}
-	return found, nil
+	return t.data.webhooks.values(limit), nil
 }
 
 func (t *readTx) Claim(name string) (store.Claim, error) {
-	if err := t.check("claim"); err != nil {
-		return store.Claim{}, err
-	}
-	c, ok := t.data.claims.get(name)
-	if !ok {
-		return c, fmt.Errorf("claim %q: %w", name, store.ErrNotFound)
-	}
-	return c, nil
+	return find(t, "claim", t.data.claims, name, strconv.Quote(name))
 }
 
 func (t *readTx) Claims(prefix string) ([]store.Claim, error) {
@@ -280,10 +244,7 @@ func (t *readTx) Claims(prefix string) ([]store.Claim, error) {
 		return nil, err
 	}
 	var found []store.Claim
-	for name, c := range t.data.claims.from(prefix) {
-		if !strings.HasPrefix(name, prefix) {
-			break
-		}
+	for _, c := range t.data.claims.within(prefix, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
 		found = append(found, c)
 	}
 	return found, nil
@@ -293,25 +254,11 @@ func (t *readTx) Quarantine(limit int) ([]store.Quarantined, error) {
 	if err := t.check("quarantine"); err != nil {
 		return nil, err
 	}
-	var found []store.Quarantined
-	for _, q := range t.data.quarantine.all() {
-		if len(found) >= limit {
-			break
-		}
-		found = append(found, q)
-	}
-	return found, nil
+	return t.data.quarantine.values(limit), nil
 }
 
 func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
-	if err := t.check("run log"); err != nil {
-		return nil, err
-	}
-	text, ok := t.data.logs.get(store.EffectKey{ID: run, N: attempt})
-	if !ok {
-		return nil, fmt.Errorf("run log %s, attempt %d: %w", run, attempt, store.ErrNotFound)
-	}
-	return text, nil
+	return find(t, "run log", t.data.logs, store.EffectKey{ID: run, N: attempt}, fmt.Sprintf("%s, attempt %d", run, attempt))
 }
 
 func (t *readTx) Meta(name string) ([]byte, error) {

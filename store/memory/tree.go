@@ -44,6 +44,13 @@ func (t tree[K, V]) from(key K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { ascend(t.root, t.cmp, key, yield) }
 }
 
+// within yields what from yields, as long as the keys are in the range.
+func (t tree[K, V]) within(key K, in func(K) bool) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		ascend(t.root, t.cmp, key, func(k K, v V) bool { return in(k) && yield(k, v) })
+	}
+}
+
 // downFrom yields what stands at key and before it, in reverse order.
 func (t tree[K, V]) downFrom(key K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { descend(t.root, t.cmp, key, yield) }
@@ -52,6 +59,17 @@ func (t tree[K, V]) downFrom(key K) iter.Seq2[K, V] {
 // all yields everything in order.
 func (t tree[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) { walk(t.root, yield) }
+}
+
+// values gives the first values, at most limit.
+func (t tree[K, V]) values(limit int) (found []V) {
+	for _, v := range t.all() {
+		if len(found) >= limit {
+			break
+		}
+		found = append(found, v)
+	}
+	return found
 }
 
 func walk[K, V any](n *node[K, V], yield func(K, V) bool) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,10 +61,6 @@ func (t *tx) write(seq uint64, w *store.Write) error {
 		if err := checkPrev(old, w.Prev); err != nil {
 			return err
 		}
-		current := t.data.epochs[len(t.data.epochs)-1]
-		if old.Seq < current.First {
-			t.data.base.put(baseKey{current.Number, key}, old.Record)
-		}
 		t.data.remove(old)
 	}
 	if w.State == nil {
@@ -112,9 +109,13 @@ func (d *data) insert(r indexedRecord) {
 	}
 }
 
-// remove removes a record and its index entries.
+// remove removes a record and its index entries. The current epoch keeps how it was.
 func (d *data) remove(r indexedRecord) {
-	d.records.del(recordKey{r.Kind, r.ID})
+	key := recordKey{r.Kind, r.ID}
+	if current := d.epochs[len(d.epochs)-1]; r.Seq < current.First {
+		d.base.put(baseKey{current.Number, key}, r.Record)
+	}
+	d.records.del(key)
 	if r.Due != 0 {
 		d.due.del(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind})
 	}
@@ -212,12 +213,9 @@ func (d *data) putOutbox(e store.OutboxEntry) {
 }
 
 func (t *tx) DeleteOutbox(key store.EffectKey) error {
-	if err := t.check("delete outbox"); err != nil {
+	old, err := find(&t.readTx, "delete outbox", t.data.outbox, key, key.String())
+	if err != nil {
 		return err
-	}
-	old, ok := t.data.outbox.get(key)
-	if !ok {
-		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)
 	}
 	t.data.outbox.del(key)
 	t.data.waiting.del(waitKey{old.Lane, old.Seq, key})
@@ -237,11 +235,8 @@ func (t *tx) PutWebhook(w store.Webhook) error {
 }
 
 func (t *tx) DeleteWebhook(id uuid.UUID) error {
-	if err := t.check("delete webhook"); err != nil {
+	if _, err := find(&t.readTx, "delete webhook", t.data.webhooks, id, id.String()); err != nil {
 		return err
-	}
-	if _, ok := t.data.webhooks.get(id); !ok {
-		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
 	}
 	t.data.webhooks.del(id)
 	return nil
@@ -262,10 +257,7 @@ func (t *tx) DeleteRunLogs(run uuid.UUID) error {
 	if err := t.check("delete run logs"); err != nil {
 		return err
 	}
-	for key := range t.data.logs.from(store.EffectKey{ID: run}) {
-		if key.ID != run {
-			break
-		}
+	for key := range t.data.logs.within(store.EffectKey{ID: run}, func(key store.EffectKey) bool { return key.ID == run }) {
 		t.data.logs.del(key)
 	}
 	return nil
@@ -296,13 +288,13 @@ func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (
 }
 
 func (t *tx) CheckClaim(name string, token uint64) error {
-	if err := t.check("check claim"); err != nil {
-		return err
-	}
 	return t.holds("check claim", name, token)
 }
 
 func (t *tx) holds(op, name string, token uint64) error {
+	if err := t.check(op); err != nil {
+		return err
+	}
 	c, ok := t.data.claims.get(name)
 	switch {
 	case !ok:
@@ -314,9 +306,6 @@ func (t *tx) holds(op, name string, token uint64) error {
 }
 
 func (t *tx) Release(name string, token uint64) error {
-	if err := t.check("release"); err != nil {
-		return err
-	}
 	if err := t.holds("release", name, token); err != nil {
 		return err
 	}
@@ -325,17 +314,13 @@ func (t *tx) Release(name string, token uint64) error {
 }
 
 func (t *tx) Fence(name string) error {
-	if err := t.check("fence"); err != nil {
+	if _, err := find(&t.readTx, "fence", t.data.claims, name, strconv.Quote(name)); err != nil {
 		return err
-	}
-	if _, ok := t.data.claims.get(name); !ok {
-		return fmt.Errorf("fence %q: %w", name, store.ErrNotFound)
 	}
 	t.data.claims.del(name)
 	return nil
 }
 
-// RemoveDue implements [store.Tx].
 func (t *tx) RemoveDue(d store.DueEntry) error {
 	if err := t.check("remove due"); err != nil {
 		return err
@@ -356,9 +341,6 @@ func (t *tx) SetAside(q store.Quarantined, due effects.Time) error {
 		q.Raw = t.standing(q)
 	}
 	if old, ok := t.data.records.get(key); ok {
-		if current := t.data.epochs[len(t.data.epochs)-1]; old.Seq < current.First {
-			t.data.base.put(baseKey{current.Number, key}, old.Record)
-		}
 		t.data.remove(old)
 	}
 	if due != 0 {

@@ -2,21 +2,22 @@
 package pages
 
 import (
+	"context"
 	"iter"
 
 	"github.com/orrery-go/orrery/shell"
 )
 
-// List reads one page of a list: it is what the engine's list methods do.
-type List[T any] = func(shell.Page) (list []T, next string, err error)
+// List reads one page of what a filter chooses: each list method of the engine is one.
+type List[F, T any] = func(context.Context, F, shell.Page) (list []T, next string, err error)
 
 // Each gives the pages of a list with at most limit elements each, and ends after the
 // first error.
-func Each[T any](limit int, read List[T]) iter.Seq2[[]T, error] {
+func Each[F, T any](ctx context.Context, limit int, read List[F, T], of F) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		page := shell.Page{Limit: limit}
 		for {
-			list, next, err := read(page)
+			list, next, err := read(ctx, of, page)
 			if !yield(list, err) || err != nil || next == "" {
 				return
 			}
@@ -27,9 +28,9 @@ func Each[T any](limit int, read List[T]) iter.Seq2[[]T, error] {
 
 // All gives the elements of a list, which it reads in pages of at most limit, and
 // ends after the first error.
-func All[T any](limit int, read List[T]) iter.Seq2[T, error] {
+func All[F, T any](ctx context.Context, limit int, read List[F, T], of F) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for list, err := range Each(limit, read) {
+		for list, err := range Each(ctx, limit, read, of) {
 			if err != nil {
 				var none T
 				yield(none, err)

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"testing"
@@ -11,9 +12,9 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
-// upTo is a list of the numbers below n, with an empty page in its middle.
-func upTo(n int, calls *int) List[int] {
-	return func(p shell.Page) (list []int, next string, err error) {
+// upTo is a list of the numbers below the one asked for, with an empty page in its middle.
+func upTo(calls *int) List[int, int] {
+	return func(_ context.Context, n int, p shell.Page) (list []int, next string, err error) {
 		*calls++
 		from, _ := strconv.Atoi(p.Token)
 		if *calls == 2 {
@@ -33,7 +34,7 @@ func TestAllReadsAListToItsEndOverEmptyPages(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 7, 8} {
 		var calls int
 		var got []int
-		for v, err := range All(limit, upTo(7, &calls)) {
+		for v, err := range All(t.Context(), limit, upTo(&calls), 7) {
 			require.NoError(t, err)
 			got = append(got, v)
 		}
@@ -43,7 +44,7 @@ func TestAllReadsAListToItsEndOverEmptyPages(t *testing.T) {
 
 func TestAllReadsNoFurtherPageThanItIsAskedFor(t *testing.T) {
 	var calls int
-	for v, err := range All(3, upTo(7, &calls)) {
+	for v, err := range All(t.Context(), 3, upTo(&calls), 7) {
 		require.NoError(t, err)
 		if v == 2 {
 			break
@@ -55,7 +56,7 @@ func TestAllReadsNoFurtherPageThanItIsAskedFor(t *testing.T) {
 func TestAnErrorEndsAList(t *testing.T) {
 	broken := errors.New("broken")
 	calls := 0
-	for _, err := range All(3, func(shell.Page) ([]int, string, error) { calls++; return nil, "more", broken }) {
+	for _, err := range All(t.Context(), 3, func(context.Context, int, shell.Page) ([]int, string, error) { calls++; return nil, "more", broken }, 0) {
 		require.ErrorIs(t, err, broken)
 	}
 	assert.Equal(t, 1, calls)

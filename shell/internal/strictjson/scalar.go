@@ -1,7 +1,10 @@
 package strictjson
 
 import (
+	"encoding"
 	"encoding/base64"
+	"reflect"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -21,7 +24,7 @@ func (s *scanner) stringValue(t target) error {
 			return s.mismatch(t, "string "+quote(v))
 		}
 	case t.class == text:
-		if err := t.text(v); err != nil {
+		if err := reflect.New(t.typ).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(v)); err != nil {
 			return &Error{Path: s.pathString(), Problem: "string " + quote(v) + ": " + err.Error(), Err: err}
 		}
 	case !t.takes(str):
@@ -37,73 +40,44 @@ func quote(v string) string { return strconv.Quote(clip.Text(v, maxQuoted)) }
 // str consumes the string that starts here, and gives its value.
 func (s *scanner) str() (string, error) {
 	s.pos++
-	start := s.pos
-	for s.pos < len(s.data) {
-		switch c := s.data[s.pos]; {
-		case c == '"':
-			s.pos++
-			return string(s.data[start : s.pos-1]), nil
-		case c == '\\':
-			return s.escaped(start)
-		case c < 0x20:
-			return "", s.syntax("an escape such as \\n instead of a raw control character in a string")
-		default:
-			s.pos++
+	text := slices.Clip(s.plain()) // an escape is appended to a copy
+	for s.pos < len(s.data) && s.data[s.pos] == '\\' {
+		r, err := s.escape()
+		if err != nil {
+			return "", err
 		}
+		text = append(utf8.AppendRune(text, r), s.plain()...)
+	}
+	switch {
+	case s.accept(`"`):
+		return string(text), nil
+	case s.pos < len(s.data):
+		return "", s.syntax("an escape such as \\n instead of a raw control character in a string")
 	}
 	return "", s.syntax("'\"' to end the string")
 }
 
-// escaped is str from the first backslash on.
-func (s *scanner) escaped(start int) (string, error) {
-	out := append([]byte(nil), s.data[start:s.pos]...)
-	for s.pos < len(s.data) {
-		switch c := s.data[s.pos]; {
-		case c == '"':
-			s.pos++
-			return string(out), nil
-		case c == '\\':
-			r, err := s.escape()
-			if err != nil {
-				return "", err
-			}
-			out = utf8.AppendRune(out, r)
-		case c < 0x20:
-			return "", s.syntax("an escape such as \\n instead of a raw control character in a string")
-		default:
-			out = append(out, c)
-			s.pos++
-		}
+// plain consumes the characters of a string that stand for themselves.
+func (s *scanner) plain() []byte {
+	start := s.pos
+	for s.pos < len(s.data) && s.data[s.pos] != '"' && s.data[s.pos] != '\\' && s.data[s.pos] >= 0x20 {
+		s.pos++
 	}
-	return "", s.syntax("'\"' to end the string")
+	return s.data[start:s.pos]
 }
 
 func (s *scanner) escape() (rune, error) {
 	s.pos++
-	if s.pos >= len(s.data) {
-		return 0, s.syntax("an escape sequence")
-	}
-	var r rune
-	switch s.data[s.pos] {
-	case '"', '\\', '/':
-		r = rune(s.data[s.pos])
-	case 'b':
-		r = '\b'
-	case 'f':
-		r = '\f'
-	case 'n':
-		r = '\n'
-	case 'r':
-		r = '\r'
-	case 't':
-		r = '\t'
-	case 'u':
+	if s.pos < len(s.data) && s.data[s.pos] == 'u' {
 		return s.unicode()
-	default:
-		return 0, s.syntax("an escape sequence")
 	}
-	s.pos++
-	return r, nil
+	const names, stand = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	for i := range names {
+		if s.accept(names[i : i+1]) {
+			return rune(stand[i]), nil
+		}
+	}
+	return 0, s.syntax("an escape sequence")
 }
 
 // unicode reads what follows "\": uXXXX, or the two of a surrogate pair.
@@ -136,65 +110,37 @@ func (s *scanner) unicode() (rune, error) {
 // hex4 reads "uXXXX".
 func (s *scanner) hex4() (rune, error) {
 	s.pos++
-	var r rune
 	for range 4 {
-		if s.pos >= len(s.data) {
+		if !s.accept("0123456789abcdefABCDEF") {
 			return 0, s.syntax("four hexadecimal digits")
 		}
-		c := s.data[s.pos]
-		switch {
-		case c >= '0' && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, s.syntax("four hexadecimal digits")
-		}
-		s.pos++
 	}
-	return r, nil
+	n, err := strconv.ParseUint(string(s.data[s.pos-4:s.pos]), 16, 16)
+	return rune(n), err
 }
 
 // number checks a number against JSON's grammar and then against t's range.
 func (s *scanner) number(t target) error {
 	start := s.pos
-	if s.data[s.pos] == '-' {
-		s.pos++
+	s.accept("-")
+	ok := (s.accept("0") || s.digits()) && (!s.accept(".") || s.digits())
+	if ok && s.accept("eE") {
+		s.accept("+-")
+		ok = s.digits()
 	}
-	if s.pos < len(s.data) && s.data[s.pos] == '0' {
-		s.pos++
-	} else if err := s.digits(); err != nil {
-		return err
-	}
-	if s.pos < len(s.data) && s.data[s.pos] == '.' {
-		s.pos++
-		if err := s.digits(); err != nil {
-			return err
-		}
-	}
-	if s.pos < len(s.data) && (s.data[s.pos] == 'e' || s.data[s.pos] == 'E') {
-		s.pos++
-		if s.pos < len(s.data) && (s.data[s.pos] == '+' || s.data[s.pos] == '-') {
-			s.pos++
-		}
-		if err := s.digits(); err != nil {
-			return err
-		}
+	if !ok {
+		return s.syntax("a digit")
 	}
 	return s.inRange(t, string(s.data[start:s.pos]))
 }
 
-func (s *scanner) digits() error {
+// digits consumes the digits that stand here, and reports whether there is one.
+func (s *scanner) digits() bool {
 	start := s.pos
 	for s.pos < len(s.data) && s.data[s.pos] >= '0' && s.data[s.pos] <= '9' {
 		s.pos++
 	}
-	if s.pos == start {
-		return s.syntax("a digit")
-	}
-	return nil
+	return s.pos > start
 }
 
 func (s *scanner) inRange(t target, lit string) error {
@@ -209,7 +155,7 @@ func (s *scanner) inRange(t target, lit string) error {
 	case t.class == anything:
 		_, err = strconv.ParseFloat(lit, 64)
 	case !t.takes(number):
-		return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))
+		err = strconv.ErrSyntax
 	}
 	if err != nil {
 		return s.mismatch(t, "number "+clip.Text(lit, maxQuoted))

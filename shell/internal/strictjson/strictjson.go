@@ -105,12 +105,10 @@ func check(root string, data []byte, t reflect.Type) error {
 }
 
 func invalidOffset(data []byte) int {
-	for i := 0; i < len(data); {
-		r, n := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && n == 1 {
+	for i, r := range string(data) {
+		if _, n := utf8.DecodeRune(data[i:]); r == utf8.RuneError && n == 1 {
 			return i
 		}
-		i += n
 	}
 	return len(data)
 }
@@ -184,14 +182,17 @@ func (s *scanner) here() string {
 	return strconv.QuoteRuneToASCII(r)
 }
 
+// accept consumes the next byte if it is one of those.
+func (s *scanner) accept(bytes string) bool {
+	if s.pos >= len(s.data) || strings.IndexByte(bytes, s.data[s.pos]) < 0 {
+		return false
+	}
+	s.pos++
+	return true
+}
+
 func (s *scanner) space() {
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
-		default:
-			return
-		}
+	for s.pos < len(s.data) && s.data[s.pos] <= ' ' && s.accept(" \t\n\r") {
 	}
 }
 
@@ -212,26 +213,15 @@ func (s *scanner) value(t target, depth int) error {
 		return s.stringValue(t)
 	case c == '-' || c >= '0' && c <= '9':
 		return s.number(t)
-	case s.literal("true"), s.literal("false"):
-		if !t.takes(boolean) {
-			return s.mismatch(t, string(s.data[s.pos-4-b2i(c == 'f'):s.pos]))
-		}
-		return nil
+	case s.literal("true"):
+		return s.fits(t, t.takes(boolean), "true")
+	case s.literal("false"):
+		return s.fits(t, t.takes(boolean), "false")
 	case s.literal("null"):
-		if !t.nullable {
-			return s.mismatch(t, "null")
-		}
-		return nil
+		return s.fits(t, t.nullable, "null")
 	default:
 		return s.syntax("a value")
 	}
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // literal consumes word if it stands here.
@@ -247,6 +237,14 @@ func (s *scanner) mismatch(t target, got string) error {
 	return s.problem("want %s, got %s", wanted(t), got)
 }
 
+// fits refuses what t does not take.
+func (s *scanner) fits(t target, ok bool, got string) error {
+	if ok {
+		return nil
+	}
+	return s.mismatch(t, got)
+}
+
 // customValue finds the value's extent and lets the type itself judge it.
 func (s *scanner) customValue(t target, depth int) error {
 	start := s.pos
@@ -257,7 +255,7 @@ func (s *scanner) customValue(t target, depth int) error {
 	if t.nullable && string(text) == "null" {
 		return nil
 	}
-	if err := t.custom(text); err != nil {
+	if err := reflect.New(t.typ).Interface().(json.Unmarshaler).UnmarshalJSON(text); err != nil {
 		if inner, ok := errors.AsType[*Error](err); ok { // a type that decodes itself with this package
 			return &Error{Path: join(s.pathString(), inner.Path), Problem: inner.Problem, Err: err}
 		}
@@ -274,55 +272,94 @@ func join(outer, inner string) string {
 }
 
 func (s *scanner) object(t target, depth int) error {
-	if !t.takes(object) {
-		return s.mismatch(t, "an object")
+	var seen keys
+	_, err := s.nested(t, depth, objects, func(int) error {
+		child, err := s.member(t, &seen)
+		if err != nil {
+			return err
+		}
+		return s.value(child, depth+1)
+	})
+	return err
+}
+
+func (s *scanner) array(t target, depth int) error {
+	child := t
+	if t.class == list || t.class == fixed {
+		child = targetOf(t.typ.Elem())
+	}
+	n, err := s.nested(t, depth, arrays, func(i int) error {
+		s.path = append(s.path, step{index: i, isIndex: true})
+		return s.value(child, depth+1)
+	})
+	if err == nil && t.class == fixed && n != t.typ.Len() { // encoding/json would cut it, or fill it up with zeros
+		return s.mismatch(t, fmt.Sprintf("%d elements", n))
+	}
+	return err
+}
+
+// nesting is what arrays and objects differ in.
+type nesting struct {
+	class            class
+	what, end, piece string
+}
+
+var (
+	objects = nesting{object, "an object", "}", "the field's value"}
+	arrays  = nesting{array, "an array", "]", "the array's element"}
+)
+
+// nested checks an array or an object by its elements, each of which adds its step to the
+// path, and counts them.
+func (s *scanner) nested(t target, depth int, k nesting, element func(i int) error) (n int, err error) {
+	if !t.takes(k.class) {
+		return 0, s.mismatch(t, k.what)
 	}
 	if depth > MaxDepth {
-		return s.problem("is nested deeper than %d levels", MaxDepth)
+		return 0, s.problem("is nested deeper than %d levels", MaxDepth)
 	}
 	s.pos++
 	s.space()
-	if s.pos < len(s.data) && s.data[s.pos] == '}' {
-		s.pos++
-		return nil
+	if s.accept(k.end) {
+		return 0, nil
 	}
-	var seen keys
 	for {
-		if s.pos >= len(s.data) || s.data[s.pos] != '"' {
-			return s.syntax("a field name in double quotes")
+		if err := element(n); err != nil {
+			return n, err
 		}
-		name, err := s.str()
-		if err != nil {
-			return err
-		}
-		s.path = append(s.path, step{key: name})
-		if !seen.add(name) {
-			return s.problem("is given twice")
-		}
-		s.space()
-		if s.pos >= len(s.data) || s.data[s.pos] != ':' {
-			return s.syntax("':' after the field name")
-		}
-		s.pos++
-		s.space()
-		child, err := s.field(t, name)
-		if err != nil {
-			return err
-		}
-		if err := s.value(child, depth+1); err != nil {
-			return err
-		}
+		n++
 		s.path = s.path[:len(s.path)-1]
 		s.space()
-		if s.pos >= len(s.data) || s.data[s.pos] != ',' && s.data[s.pos] != '}' {
-			return s.syntax("',' or '}' after the field's value")
-		}
-		s.pos++
-		if s.data[s.pos-1] == '}' {
-			return nil
+		switch {
+		case s.accept(k.end):
+			return n, nil
+		case !s.accept(","):
+			return n, s.syntax(fmt.Sprintf("',' or '%s' after %s", k.end, k.piece))
 		}
 		s.space()
 	}
+}
+
+// member reads the name of a field of an object that goes into t, up to its value, and
+// gives what the value goes into.
+func (s *scanner) member(t target, seen *keys) (target, error) {
+	if s.pos >= len(s.data) || s.data[s.pos] != '"' {
+		return t, s.syntax("a field name in double quotes")
+	}
+	name, err := s.str()
+	if err != nil {
+		return t, err
+	}
+	s.path = append(s.path, step{key: name})
+	if !seen.add(name) {
+		return t, s.problem("is given twice")
+	}
+	s.space()
+	if !s.accept(":") {
+		return t, s.syntax("':' after the field name")
+	}
+	s.space()
+	return s.field(t, name)
 }
 
 // field gives what stands under a name of an object that goes into t.
@@ -342,50 +379,6 @@ func (s *scanner) field(t target, name string) (target, error) {
 	}
 }
 
-func (s *scanner) array(t target, depth int) error {
-	if !t.takes(array) {
-		return s.mismatch(t, "an array")
-	}
-	if depth > MaxDepth {
-		return s.problem("is nested deeper than %d levels", MaxDepth)
-	}
-	child := t
-	if t.class == list || t.class == fixed {
-		child = targetOf(t.typ.Elem())
-	}
-	s.pos++
-	s.space()
-	n := 0
-	if s.pos < len(s.data) && s.data[s.pos] == ']' {
-		s.pos++
-		return s.arrayEnd(t, n)
-	}
-	for ; ; n++ {
-		s.path = append(s.path, step{index: n, isIndex: true})
-		if err := s.value(child, depth+1); err != nil {
-			return err
-		}
-		s.path = s.path[:len(s.path)-1]
-		s.space()
-		if s.pos >= len(s.data) || s.data[s.pos] != ',' && s.data[s.pos] != ']' {
-			return s.syntax("',' or ']' after the array's element")
-		}
-		s.pos++
-		if s.data[s.pos-1] == ']' {
-			return s.arrayEnd(t, n+1)
-		}
-		s.space()
-	}
-}
-
-// arrayEnd refuses a length that encoding/json would cut or fill up with zeros.
-func (s *scanner) arrayEnd(t target, n int) error {
-	if t.class == fixed && n != t.typ.Len() {
-		return s.mismatch(t, fmt.Sprintf("%d elements", n))
-	}
-	return nil
-}
-
 // keys is the set of an object's names. Most objects are small: those need no map.
 type keys struct {
 	few  []string
@@ -394,20 +387,15 @@ type keys struct {
 
 // add reports whether name is new.
 func (k *keys) add(name string) bool {
-	if k.many == nil {
-		if slices.Contains(k.few, name) {
-			return false
-		}
-		if k.few = append(k.few, name); len(k.few) > 16 {
-			k.many = make(map[string]struct{}, 64)
-			for _, f := range k.few {
-				k.many[f] = struct{}{}
-			}
-		}
+	if _, dup := k.many[name]; dup || slices.Contains(k.few, name) {
+		return false
+	}
+	if len(k.few) < 16 {
+		k.few = append(k.few, name)
 		return true
 	}
-	if _, dup := k.many[name]; dup {
-		return false
+	if k.many == nil {
+		k.many = make(map[string]struct{}, 64)
 	}
 	k.many[name] = struct{}{}
 	return true

@@ -1,10 +1,12 @@
 package runnertest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -91,8 +93,6 @@ type seen struct {
 	changed chan struct{}
 }
 
-func newSeen() *seen { return &seen{changed: make(chan struct{})} }
-
 // Observe implements [jobs.Sink].
 func (s *seen) Observe(_ context.Context, o jobs.Observation) {
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (s *seen) Observe(_ context.Context, o jobs.Observation) {
 // watch starts a watch, which goes on until stop.
 func (b *bench) watch() {
 	b.t.Helper()
-	b.seen = newSeen()
+	b.seen = &seen{changed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	sink := b.seen
@@ -187,13 +187,71 @@ func (b *bench) phases(a jobs.Attempt) (list []jobs.Phase) {
 	return list
 }
 
+// runs creates an attempt that waits, and returns once its pod runs.
+func (b *bench) runs() jobs.Run {
+	b.t.Helper()
+	r := b.run(b.s.Waits())
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseRunning)
+	return r
+}
+
+// prints creates an attempt that prints the lines, and returns once it has ended with the
+// exit code.
+func (b *bench) prints(exit int, lines ...string) jobs.Run {
+	b.t.Helper()
+	r := b.run(b.s.Prints(exit, lines...))
+	b.create(r)
+	b.ends(r.Attempt, exit)
+	return r
+}
+
+// ends waits until an attempt has ended, and checks its exit code.
+func (b *bench) ends(a jobs.Attempt, exit int) jobs.Observation {
+	b.t.Helper()
+	o := b.await(a, jobs.PhaseEnded)
+	require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
+	assert.EqualValues(b.t, exit, *o.Pod.ExitCode)
+	return o
+}
+
+// delete deletes an attempt.
+func (b *bench) delete(a jobs.Attempt) {
+	b.t.Helper()
+	_, err := b.r.Delete(b.ctx(), a)
+	require.NoError(b.t, err)
+}
+
+// holds checks which attempts the Runner holds.
+func (b *bench) holds(want ...jobs.Attempt) {
+	b.t.Helper()
+	held, err := b.r.Held(b.ctx())
+	require.NoError(b.t, err)
+	assert.ElementsMatch(b.t, want, held)
+}
+
+// read gives the logs of an attempt.
+func (b *bench) read(a jobs.Attempt) string {
+	b.t.Helper()
+	var w bytes.Buffer
+	_, err := b.r.Logs(b.ctx(), a, jobs.LogOptions{}, &w)
+	require.NoError(b.t, err)
+	return w.String()
+}
+
+// hasNoLogs checks that there is no pod whose logs could be read.
+func (b *bench) hasNoLogs(a jobs.Attempt) {
+	b.t.Helper()
+	var w bytes.Buffer
+	_, err := b.r.Logs(b.ctx(), a, jobs.LogOptions{}, &w)
+	require.ErrorIs(b.t, err, jobs.ErrNoPod)
+	assert.Empty(b.t, w.String())
+}
+
 func (b *bench) succeeds() {
 	r := b.run(b.s.Prints(0, "hello"))
 	b.create(r)
-	o := b.await(r.Attempt, jobs.PhaseEnded)
-	require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
-	assert.EqualValues(b.t, 0, *o.Pod.ExitCode)
-	assert.NotEmpty(b.t, o.Pod.Name)
+	assert.NotEmpty(b.t, b.ends(r.Attempt, 0).Pod.Name)
 	order := []jobs.Phase{jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded}
 	last := -1
 	for _, p := range b.phases(r.Attempt) { // some may be passed too quickly to be seen
@@ -204,13 +262,8 @@ func (b *bench) succeeds() {
 }
 
 func (b *bench) exits() {
-	for _, code := range []int{1, 42} {
-		r := b.run(b.s.Prints(code))
-		b.create(r)
-		o := b.await(r.Attempt, jobs.PhaseEnded)
-		require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
-		assert.EqualValues(b.t, code, *o.Pod.ExitCode)
-	}
+	b.prints(1)
+	b.prints(42)
 }
 
 func (b *bench) createdTwice() {
@@ -219,9 +272,7 @@ func (b *bench) createdTwice() {
 	first := b.await(r.Attempt, jobs.PhaseRunning)
 	_, err := b.r.Create(b.ctx(), r)
 	require.NoError(b.t, err)
-	held, err := b.r.Held(b.ctx())
-	require.NoError(b.t, err)
-	assert.Equal(b.t, []jobs.Attempt{r.Attempt}, held)
+	b.holds(r.Attempt)
 	require.NoError(b.t, b.r.Beat(b.ctx()))
 	b.seen.mu.Lock()
 	defer b.seen.mu.Unlock()
@@ -233,25 +284,13 @@ func (b *bench) createdTwice() {
 }
 
 func (b *bench) attempts() {
-	r := b.run(b.s.Prints(7, "first"))
-	b.create(r)
-	b.await(r.Attempt, jobs.PhaseEnded)
+	r := b.prints(7, "first")
 	again := r
 	again.N, again.Spec.PodSpec = 1, b.s.Prints(0, "second")
 	b.create(again)
-	o := b.await(again.Attempt, jobs.PhaseEnded)
-	require.NotNil(b.t, o.Pod.ExitCode)
-	assert.EqualValues(b.t, 0, *o.Pod.ExitCode)
-	assert.Equal(b.t, "first\n", b.read(r.Attempt, jobs.LogOptions{}))
-	assert.Equal(b.t, "second\n", b.read(again.Attempt, jobs.LogOptions{}))
-}
-
-func (b *bench) read(a jobs.Attempt, o jobs.LogOptions) string {
-	b.t.Helper()
-	var w bytes.Buffer
-	_, err := b.r.Logs(b.ctx(), a, o, &w)
-	require.NoError(b.t, err)
-	return w.String()
+	b.ends(again.Attempt, 0)
+	assert.Equal(b.t, "first\n", b.read(r.Attempt))
+	assert.Equal(b.t, "second\n", b.read(again.Attempt))
 }
 
 func (b *bench) logs() {
@@ -259,122 +298,62 @@ func (b *bench) logs() {
 	for n := range 500 {
 		lines = append(lines, fmt.Sprintf("line %d of many, with some text behind it", n))
 	}
-	r := b.run(b.s.Prints(0, lines...))
-	b.create(r)
-	b.await(r.Attempt, jobs.PhaseEnded)
-	assert.Equal(b.t, strings.Join(lines, "\n")+"\n", b.read(r.Attempt, jobs.LogOptions{}))
+	r := b.prints(0, lines...)
+	assert.Equal(b.t, strings.Join(lines, "\n")+"\n", b.read(r.Attempt))
 }
 
 func (b *bench) follows() {
-	r := b.run(b.s.Waits())
-	b.create(r)
-	b.await(r.Attempt, jobs.PhaseRunning)
-	w := newSeen()
-	ended := make(chan error, 1)
-	var text bytes.Buffer
+	r := b.runs()
 	ctx := b.ctx()
+	out, in := io.Pipe()
 	go func() {
-		_, err := b.r.Logs(ctx, r.Attempt, jobs.LogOptions{Follow: true}, writerFunc(func(p []byte) (int, error) {
-			w.mu.Lock()
-			text.Write(p)
-			w.mu.Unlock()
-			w.Observe(ctx, jobs.Observation{})
-			return len(p), nil
-		}))
-		ended <- err
+		_, err := b.r.Logs(ctx, r.Attempt, jobs.LogOptions{Follow: true}, in)
+		_ = in.CloseWithError(err)
 	}()
-	for begun := false; !begun; {
-		w.mu.Lock()
-		changed := w.changed
-		begun = strings.Contains(text.String(), "begun\n")
-		w.mu.Unlock()
-		if begun {
-			break
-		}
-		select {
-		case <-changed:
-		case err := <-ended:
-			require.FailNow(b.t, "following ended", "while the pod runs: %v", err)
-		case <-ctx.Done():
-			require.FailNow(b.t, "nothing was written", "within %s", b.s.Patience)
-		}
+	defer context.AfterFunc(ctx, func() { _ = in.CloseWithError(ctx.Err()) })()
+	lines := bufio.NewReader(out)
+	for line := ""; line != "begun\n"; {
+		var err error
+		line, err = lines.ReadString('\n')
+		require.NoError(b.t, err, "following ended while the pod runs, or nothing was written within %s", b.s.Patience)
 	}
-	_, err := b.r.Delete(ctx, r.Attempt)
-	require.NoError(b.t, err)
-	select {
-	case err := <-ended: // with an error or without: the pod was killed
-		b.t.Logf("following ended: %v", err)
-	case <-ctx.Done():
-		require.FailNow(b.t, "following went on", "after the pod had ended")
-	}
+	b.delete(r.Attempt)
+	_, err := lines.WriteTo(io.Discard) // with an error or without: the pod was killed
+	b.t.Logf("following ended: %v", err)
+	require.NoError(b.t, ctx.Err(), "following went on after the pod had ended")
 }
 
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-func (b *bench) noLogs() {
-	var w bytes.Buffer
-	_, err := b.r.Logs(b.ctx(), jobs.Attempt{Run: uuid.New()}, jobs.LogOptions{}, &w)
-	require.ErrorIs(b.t, err, jobs.ErrNoPod)
-	assert.Empty(b.t, w.String())
-}
+func (b *bench) noLogs() { b.hasNoLogs(jobs.Attempt{Run: uuid.New()}) }
 
 func (b *bench) deletes() {
-	r := b.run(b.s.Waits())
-	b.create(r)
-	b.await(r.Attempt, jobs.PhaseRunning)
-	_, err := b.r.Delete(b.ctx(), r.Attempt)
-	require.NoError(b.t, err)
-	held, err := b.r.Held(b.ctx())
-	require.NoError(b.t, err)
-	assert.Empty(b.t, held)
-	_, err = b.r.Logs(b.ctx(), r.Attempt, jobs.LogOptions{}, &bytes.Buffer{})
-	require.ErrorIs(b.t, err, jobs.ErrNoPod)
+	r := b.runs()
+	b.delete(r.Attempt)
+	b.holds()
+	b.hasNoLogs(r.Attempt)
 }
 
-func (b *bench) deletesNothing() {
-	_, err := b.r.Delete(b.ctx(), jobs.Attempt{Run: uuid.New(), N: 3})
-	require.NoError(b.t, err)
-}
+func (b *bench) deletesNothing() { b.delete(jobs.Attempt{Run: uuid.New(), N: 3}) }
 
 func (b *bench) held() {
-	one, two := b.run(b.s.Waits()), b.run(b.s.Prints(0))
-	b.create(one)
-	b.create(two)
-	b.await(one.Attempt, jobs.PhaseRunning)
-	b.await(two.Attempt, jobs.PhaseEnded)
-	held, err := b.r.Held(b.ctx())
-	require.NoError(b.t, err)
-	assert.ElementsMatch(b.t, []jobs.Attempt{one.Attempt, two.Attempt}, held, "also one that has ended")
-	_, err = b.r.Delete(b.ctx(), two.Attempt)
-	require.NoError(b.t, err)
-	held, err = b.r.Held(b.ctx())
-	require.NoError(b.t, err)
-	assert.Equal(b.t, []jobs.Attempt{one.Attempt}, held)
+	running, ended := b.runs(), b.prints(0)
+	b.holds(running.Attempt, ended.Attempt)
+	b.delete(ended.Attempt)
+	b.holds(running.Attempt)
 }
 
 func (b *bench) watchedAgain() {
-	running, ended := b.run(b.s.Waits()), b.run(b.s.Prints(9))
-	b.create(running)
-	b.create(ended)
-	b.await(running.Attempt, jobs.PhaseRunning)
-	b.await(ended.Attempt, jobs.PhaseEnded)
+	running, ended := b.runs(), b.prints(9)
 	b.stop()
 	b.watch()
 	b.await(running.Attempt, jobs.PhaseRunning)
-	o := b.await(ended.Attempt, jobs.PhaseEnded)
-	require.NotNil(b.t, o.Pod.ExitCode)
-	assert.EqualValues(b.t, 9, *o.Pod.ExitCode)
+	b.ends(ended.Attempt, 9)
 }
 
 func (b *bench) lost() {
 	if b.s.Lose == nil {
 		b.t.Skip("nothing is taken away behind this runner's back")
 	}
-	r := b.run(b.s.Waits())
-	b.create(r)
-	b.await(r.Attempt, jobs.PhaseRunning)
+	r := b.runs()
 	b.s.Lose(b.t, r.Attempt)
 	o := b.await(r.Attempt, jobs.PhaseLost, jobs.PhaseEnded)
 	if o.Phase == jobs.PhaseLost {
@@ -398,11 +377,8 @@ func (b *bench) unwanted() {
 	case <-b.ctx().Done():
 		require.FailNow(b.t, "Create did not return", "after its context had ended")
 	}
-	_, err := b.r.Delete(b.ctx(), r.Attempt)
-	require.NoError(b.t, err)
-	held, err := b.r.Held(b.ctx())
-	require.NoError(b.t, err)
-	assert.Empty(b.t, held)
+	b.delete(r.Attempt)
+	b.holds()
 }
 
 func (b *bench) bad() {

@@ -116,13 +116,8 @@ func (f *Fake) Check(spec core.JobSpec) error {
 // Create implements [jobs.Runner].
 func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
 	defer f.flying()()
-	if f.OnCreate != nil {
-		if err := f.OnCreate(ctx, r); err != nil {
-			return 1, err
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
+	if calls, err := before(ctx, f.OnCreate, r); err != nil {
+		return calls, err
 	}
 	defer f.lock()()
 	f.creates[r.Attempt]++
@@ -144,6 +139,16 @@ func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
 		f.end(r.Attempt, p, s.Exit, "")
 	}
 	return 1, nil
+}
+
+// before calls what the test has come before a call of Create or Delete.
+func before[T any](ctx context.Context, hook func(context.Context, T) error, of T) (calls int, err error) {
+	if hook != nil {
+		if err := hook(ctx, of); err != nil {
+			return 1, err
+		}
+	}
+	return 0, ctx.Err()
 }
 
 // flying counts a call of Create or Delete.
@@ -265,13 +270,8 @@ func (f *Fake) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io
 // says so.
 func (f *Fake) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 	defer f.flying()()
-	if f.OnDelete != nil {
-		if err := f.OnDelete(ctx, a); err != nil {
-			return 1, err
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return 0, err
+	if calls, err := before(ctx, f.OnDelete, a); err != nil {
+		return calls, err
 	}
 	f.change(a, func(p *pod) {
 		if p.phase == jobs.PhaseRunning {
