@@ -145,8 +145,7 @@ func (r *reading) pipeline(at string, raw json.RawMessage) error {
 	return nil
 }
 
-// decodeNaming decodes a configuration one of whose fields must name something; v is
-// that field of dst.
+// decodeNaming decodes a configuration whose field v, a part of dst, is required.
 func decodeNaming(at string, raw json.RawMessage, dst any, field string, v *string, what string) error {
 	err := strictjson.DecodeAt(at, raw, dst)
 	if err == nil && *v == "" {

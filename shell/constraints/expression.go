@@ -15,8 +15,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// Bounds of expressions, which run in the daemon on behalf of whoever may apply a
-// job.
+// Bounds of expressions, which any author of a job runs in the daemon.
 const (
 	maxExpressionBytes = 4 << 10
 	maxExpressionDepth = 64
@@ -25,8 +24,7 @@ const (
 	expressionLimit    = 10 * time.Second // for a machine that is busy: the cost is what bounds it
 )
 
-// Types of the variables of expressions. Their fields are what docs/constraints.md
-// lists.
+// Types of the variables of expressions, as docs/constraints.md lists them.
 type (
 	exprJob struct {
 		ID        string            `cel:"id"`

@@ -35,8 +35,7 @@ func strictErrors(errs []error) error {
 	return errors.Join(out...)
 }
 
-// locate says of a spec that could not be decoded which fields are to blame: the
-// decoder itself names at best the Go type.
+// locate names the fields that could not be decoded: the decoder names a Go type.
 func locate(tree map[string]any, err error) error {
 	var f findings
 	blame(&f, tree, reflect.TypeFor[corev1.PodSpec](), "")

@@ -80,8 +80,7 @@ func Parse(b []byte) (*corev1.PodSpec, json.RawMessage, error) {
 	return spec, compact, nil
 }
 
-// toJSON leaves JSON as it is: there the path of a field that is given twice is
-// known. YAML names its line.
+// toJSON leaves JSON, whose errors name paths, as it is; those of YAML name lines.
 func toJSON(b []byte) ([]byte, error) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if t := bytes.TrimSpace(b); len(t) > 0 && t[0] == '{' && json.Valid(t) {
