@@ -26,6 +26,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,9 +140,7 @@ func New(o Options) (*Checker, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if err := checkTypes(o); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,11 +159,7 @@ func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	if !ok {
 		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip.Text(e.text, maxQuoted), v.Value())
 	}
-	message := e.message
-	if message == "" {
-		message = fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met)
-	}
-	return Outcome{Met: met, Message: message}, nil
+	return Outcome{Met: met, Message: cmp.Or(e.message, fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met))}, nil
 }
 
 // exprVars gives the values of variables, and reads the run before this one only

@@ -16,6 +16,7 @@ package podspec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func Parse(b []byte) (*corev1.PodSpec, json.RawMessage, error) {
 	if err != nil {
 		return nil, nil, locate(tree, err)
 	}
-	if spec.RestartPolicy == "" {
-		spec.RestartPolicy = corev1.RestartPolicyNever
-	}
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyNever)
 	wrong := check(spec)
 	if len(strict) > 0 {
 		// What is missing may stand there under the name that is unknown.

@@ -37,6 +37,7 @@
 package runbook
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -125,9 +126,7 @@ func Parse(file string, data []byte) (*Runbook, error) {
 		return nil, c.result()
 	}
 	book := c.runbook(root)
-	if book.Name == "" {
-		book.Name = strings.TrimSuffix(filepath.Base(file), ".toml")
-	}
+	book.Name = cmp.Or(book.Name, strings.TrimSuffix(filepath.Base(file), ".toml"))
 	if err := c.result(); err != nil {
 		return nil, err
 	}

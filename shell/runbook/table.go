@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
@@ -385,25 +386,10 @@ func didYouMean(name string, names []string, list bool) string {
 	return ""
 }
 
-// editDistance counts the letters to change; a lot where the lengths differ much.
+// editDistance counts the letters to change; a lot if the lengths differ much.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > 2 || len(b)-len(a) > 2 {
 		return 99
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
+	return texts.Distance(a, b)
 }
