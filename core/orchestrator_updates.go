@@ -46,30 +46,43 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
 	}
-	base := JobRunUpdate{RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt}
 	var list []JobRunUpdate
 	if o.RetryAttempt > 0 {
-		u := base
-		u.UpdateID, u.Status, u.Error = updateID(o.ID, o.RetryAttempt, updateRetry), OrchestratorPending, o.LastFailure
+		u := o.update(updateRetry)
+		u.Status, u.Error = OrchestratorPending, o.LastFailure
 		list = append(list, u)
 	}
-	if base.StartedAt = o.ExecutionStartedAt; !base.StartedAt.IsZero() {
-		u := base
-		u.UpdateID, u.Status = updateID(o.ID, o.RetryAttempt, updateStarted), OrchestratorRunning
+	if !o.ExecutionStartedAt.IsZero() {
+		u := o.update(updateStarted)
+		u.StartedAt, u.Status = o.ExecutionStartedAt, OrchestratorRunning
 		list = append(list, u)
 	}
 	if !o.State.Terminal() {
 		return list
 	}
-	base.CompletedAt, base.Status, base.Success = o.CompletedAt, o.State, o.State == OrchestratorCompleted
-	base.ExitCode, base.Error = o.Metrics.PodExitCode, o.Error // as it was then
-	u := base
-	u.UpdateID = updateID(o.ID, o.RetryAttempt, updateEnded)
-	if list = append(list, u); o.wasAdopted() {
-		base.UpdateID, base.ExitCode = updateID(o.ID, o.RetryAttempt, updateAdopted), o.Pod.ExitCode
-		list = append(list, base)
+	ended := o.updateNow(updateEnded, o.Error)
+	ended.ExitCode = o.Metrics.PodExitCode // as it was then
+	if list = append(list, ended); o.wasAdopted() {
+		list = append(list, o.updateNow(updateAdopted, o.Error))
 	}
 	return list
+}
+
+// update begins an update of the present attempt. What it is about and the attempt make
+// its id: the same change always has the same.
+func (o Orchestrator) update(what string) JobRunUpdate {
+	return JobRunUpdate{
+		UpdateID: updateID(o.ID, o.RetryAttempt, what), RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant,
+		ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt,
+	}
+}
+
+// updateNow is an update that says how the run stands.
+func (o Orchestrator) updateNow(what, failure string) JobRunUpdate {
+	u := o.update(what)
+	u.StartedAt, u.CompletedAt, u.Error = o.ExecutionStartedAt, o.CompletedAt, failure
+	u.Status, u.Success, u.ExitCode = o.State, o.State == OrchestratorCompleted, o.Pod.ExitCode
+	return u
 }
 
 // wasAdopted reports whether the pod of an orphaned run has ended since: the
@@ -79,16 +92,11 @@ func (o Orchestrator) wasAdopted() bool {
 		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
 }
 
-// announceUpdate announces an important change (E8). What it is about and the attempt
-// make its id: the same change always has the same.
+// announceUpdate announces an important change (E8).
 func (t *orchestratorTransition) announceUpdate(what, failure string) {
-	exit := t.Pod.ExitCode
+	u := t.updateNow(what, failure)
 	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
-		exit = nil
+		u.ExitCode = nil
 	}
-	t.announce("update", JobRunUpdate{
-		UpdateID: updateID(t.ID, t.RetryAttempt, what),
-		RunID:    t.RunID, JobID: t.JobID, Namespace: t.Namespace, Tenant: t.Tenant, ScheduledAt: t.ScheduledAt, StartedAt: t.ExecutionStartedAt, CompletedAt: t.CompletedAt,
-		Status: t.State, Success: t.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: t.RetryAttempt,
-	})
+	t.announce("update", u)
 }

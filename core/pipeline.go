@@ -406,12 +406,7 @@ func (t *pipelineTransition) waitsFor(what WaitFor) bool { return t.running() &&
 func (t *pipelineTransition) running() bool { return t.at >= 0 && t.Phase.Type == PhaseRunning }
 
 // timeLimit is when a run that begins now has taken too long; 0: never.
-func (t *pipelineTransition) timeLimit() Time {
-	if t.Definition.TimeoutMS <= 0 {
-		return 0
-	}
-	return laterMS(t.clock.Now, t.Definition.TimeoutMS)
-}
+func (t *pipelineTransition) timeLimit() Time { return limitAt(t.clock.Now, t.Definition.TimeoutMS) }
 
 // number gives the next number of a child, an effect or a lock.
 func (t *pipelineTransition) number() uint32 {
