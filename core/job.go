@@ -161,8 +161,7 @@ func (t *jobTransition) apply(e JobEvent) {
 func (t *jobTransition) configure(e JobApply) {
 	spec := e.Spec.withDefaults()
 	ref := JobRef(spec.Namespace, spec.Tenant, spec.ID)
-	if err := errors.Join(spec.validate(), spec.validateZone()); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(errors.Join(spec.validate(), spec.validateZone())) {
 		return
 	}
 	action := "updated"
@@ -177,8 +176,7 @@ func (t *jobTransition) configure(e JobApply) {
 	if spec.Schedule != was.Schedule || spec.Timezone != was.Timezone || t.clockWasWrong() {
 		t.missOverdue("the schedule was changed before it was dispatched")
 		t.JobSpec, t.compiled = spec, nil
-		if err := t.reschedule(); err != nil {
-			t.refuse(effects.CodeInvalid, "%s", err)
+		if t.invalid(t.reschedule()) {
 			return
 		}
 	}
@@ -196,12 +194,7 @@ func (t *jobTransition) configure(e JobApply) {
 // gets a run unless it is too late; all others are missed.
 func (t *jobTransition) due() {
 	at, now := t.Deadline(), t.clock.Now
-	switch {
-	case at.IsZero():
-		t.refuse(effects.CodeConflict, "job %s waits for no time", clip(t.ID))
-		return
-	case at.After(now):
-		t.refuse(effects.CodeConflict, "job %s is due at %s, after %s", clip(t.ID), at, now)
+	if !t.isDue("job "+clip(t.ID), at) {
 		return
 	}
 	s, err := t.schedule()
@@ -283,18 +276,12 @@ func (t *jobTransition) skipNext(e JobSkipNext) {
 		return
 	}
 	t.SkipNext, t.UpdatedAt = min(t.SkipNext, 1<<31)+1, t.clock.Now
-	t.announce("skip_next", struct {
-		Reason string `json:"reason"`
-	}{firstText(e.Reason)})
+	t.announce("skip_next", announcementTexts("reason", firstText(e.Reason)))
 }
 
-// announce says something of the job on the bus; data is nil if there is none.
-func (t *jobTransition) announce(action string, data any) {
-	var encoded json.RawMessage
-	if data != nil {
-		encoded = announcementData(data)
-	}
-	t.transition.announce("job", "job", action, t.Key, encoded)
+// announce says something of the job on the bus.
+func (t *jobTransition) announce(action string, data json.RawMessage) {
+	t.transition.announce("job", "job", action, t.Key, data)
 }
 
 // Ref names the job.

@@ -27,10 +27,7 @@ func (t *jobTransition) runRefused(e ChildEnded) {
 		t.refuse(effects.CodeConflict, "job %s does not wait for %s", clip(t.ID), e.Child)
 		return
 	}
-	t.announce("run_refused", struct {
-		RunID  string `json:"run_id"`
-		Reason string `json:"reason"`
-	}{t.Active[i].RunID, boundedReason(e.Reason, "it was refused")})
+	t.announce("run_refused", announcementTexts("run_id", t.Active[i].RunID, "reason", boundedReason(e.Reason, "it was refused")))
 	t.Active, t.UpdatedAt = slices.Concat(t.Active[:i], t.Active[i+1:]), t.clock.Now
 }
 

@@ -2,12 +2,11 @@ package core
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,14 +128,8 @@ func (r RetryConfig) ShouldRetry(attempt uint32) bool { return attempt < r.MaxRe
 // configuration (004 calculateRetryDelay, R8). It is computed exactly, and only
 // its fraction of a millisecond is dropped: 1 ms grows by a factor of 1.5 too.
 func (r RetryConfig) Delay(attempt uint32) int64 {
-	most := max(r.MaxDelayMS, 0)
-	if most == 0 {
-		most = DefaultRetryMaxDelayMS
-	}
-	factor := int64(max(r.BackoffMultiplier, 0))
-	if factor == 0 {
-		factor = defaultMultiplier
-	}
+	most := cmp.Or(max(r.MaxDelayMS, 0), DefaultRetryMaxDelayMS)
+	factor := cmp.Or(int64(max(r.BackoffMultiplier, 0)), defaultMultiplier)
 	initial := min(max(r.InitialDelayMS, 0), most)
 	if initial == 0 || factor == multiplierOne {
 		return initial
@@ -155,15 +148,13 @@ func (r RetryConfig) Delay(attempt uint32) int64 {
 }
 
 func (r RetryConfig) validate() error {
-	var retries, multiplier error
-	if r.MaxRetries > MaxRetries {
-		retries = fmt.Errorf("retry_config.max_retries: %d is not between 0 and %d", r.MaxRetries, MaxRetries)
-	}
+	var multiplier error
 	if r.BackoffMultiplier < 0 || r.BackoffMultiplier > maxMultiplier {
 		multiplier = fmt.Errorf("retry_config.backoff_multiplier: %s is not between 0 and %s", r.BackoffMultiplier, Multiplier(maxMultiplier))
 	}
 	return errors.Join(
-		retries, multiplier,
+		checkBetween("retry_config.max_retries", int64(r.MaxRetries), 0, MaxRetries),
+		multiplier,
 		checkLengthMS("retry_config.initial_delay_ms", r.InitialDelayMS),
 		checkLengthMS("retry_config.max_delay_ms", r.MaxDelayMS),
 	)
@@ -225,34 +216,18 @@ func ParseMultiplier(s string) (Multiplier, error) {
 
 func (s JobSpec) withDefaults() JobSpec {
 	s.Timezone = zoneOr(s.Timezone)
-	if s.Overlap == "" {
-		s.Overlap = OverlapAllow
-	}
-	if s.OrphanPolicy == "" {
-		s.OrphanPolicy = OrphanDelete
-	}
-	if s.ConstraintErrors == "" {
-		s.ConstraintErrors = FailClosed
-	}
-	if s.PodStartTimeoutMS == 0 {
-		s.PodStartTimeoutMS = DefaultPodStartTimeoutMS
-	}
-	if s.CreateAheadMS == 0 {
-		s.CreateAheadMS = DefaultCreateAheadMS
-	}
-	if s.RetryConfig.BackoffMultiplier == 0 {
-		s.RetryConfig.BackoffMultiplier = defaultMultiplier
-	}
-	if s.RetryConfig.MaxDelayMS == 0 {
-		s.RetryConfig.MaxDelayMS = DefaultRetryMaxDelayMS
-	}
+	s.Overlap = cmp.Or(s.Overlap, OverlapAllow)
+	s.OrphanPolicy = cmp.Or(s.OrphanPolicy, OrphanDelete)
+	s.ConstraintErrors = cmp.Or(s.ConstraintErrors, FailClosed)
+	s.PodStartTimeoutMS = cmp.Or(s.PodStartTimeoutMS, DefaultPodStartTimeoutMS)
+	s.CreateAheadMS = cmp.Or(s.CreateAheadMS, DefaultCreateAheadMS)
+	s.RetryConfig.BackoffMultiplier = cmp.Or(s.RetryConfig.BackoffMultiplier, defaultMultiplier)
+	s.RetryConfig.MaxDelayMS = cmp.Or(s.RetryConfig.MaxDelayMS, DefaultRetryMaxDelayMS)
 	// The journal holds the compact form: a replay must see what we see.
 	for _, v := range []*json.RawMessage{&s.PodSpec, &s.ConstraintConfig, &s.ActionConfig} {
-		*v = bytes.Clone(trimJSON(*v))
-		if compact, err := json.Marshal(*v); err == nil && len(*v) > 0 {
-			*v = compact
-		}
-		if len(*v) == 0 {
+		if *v = bytes.Clone(trimJSON(*v)); len(*v) > 0 {
+			*v = compacted(*v)
+		} else {
 			*v = nil
 		}
 	}
@@ -296,7 +271,7 @@ const maxLabelBytes = 63
 
 func checkLabels(labels map[string]string) error {
 	var errs []error
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
+	for _, k := range sortedKeys(labels) {
 		if n := len(labels[k]); n > maxLabelBytes {
 			errs = append(errs, fmt.Errorf("labels.%s: %d bytes is longer than %d, the most that Kubernetes takes", clip(k), n, maxLabelBytes))
 		}
@@ -317,30 +292,20 @@ func checkConfig(field string, v json.RawMessage, required bool) error {
 }
 
 func (s JobSpec) validateRuns() error {
-	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Overlap != OverlapAllow && s.Overlap != OverlapForbid && s.Overlap != OverlapReplace {
-		add("overlap: %q is unknown: use %q, %q or %q", clip(string(s.Overlap)), OverlapAllow, OverlapForbid, OverlapReplace)
-	}
-	if s.OrphanPolicy != OrphanDelete && s.OrphanPolicy != OrphanAdopt {
-		add("orphan_policy: %q is unknown: use %q or %q", clip(string(s.OrphanPolicy)), OrphanDelete, OrphanAdopt)
-	}
-	if s.ConstraintErrors != FailClosed && s.ConstraintErrors != FailOpen {
-		add("constraint_errors: %q is unknown: use %q or %q", clip(string(s.ConstraintErrors)), FailClosed, FailOpen)
-	}
-	if s.StartDeadlineSeconds < 0 || s.StartDeadlineSeconds > int64(MaxStartDeadline/time.Second) {
-		add("start_deadline_seconds: %d is not between 0 and %d", s.StartDeadlineSeconds, int64(MaxStartDeadline/time.Second))
-	}
-	if s.MaxConcurrentRuns > MaxActiveRuns {
-		add("max_concurrent_runs: %d is not between 0 and %d", s.MaxConcurrentRuns, MaxActiveRuns)
-	}
-	if s.CreateAheadMS < 0 || s.CreateAheadMS > MaxCreateAheadMS {
-		add("create_ahead_ms: %d is not between 0 and %d", s.CreateAheadMS, MaxCreateAheadMS)
-	}
+	var logs error
 	if s.Logs.HeadBytes < 0 || s.Logs.TailBytes < 0 {
-		add("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
+		logs = fmt.Errorf("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
 	}
-	return errors.Join(append(errs, checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS))...)
+	return errors.Join(
+		checkOneOf("overlap", s.Overlap, OverlapAllow, OverlapForbid, OverlapReplace),
+		checkOneOf("orphan_policy", s.OrphanPolicy, OrphanDelete, OrphanAdopt),
+		checkOneOf("constraint_errors", s.ConstraintErrors, FailClosed, FailOpen),
+		checkBetween("start_deadline_seconds", s.StartDeadlineSeconds, 0, int64(MaxStartDeadline/time.Second)),
+		checkBetween("max_concurrent_runs", int64(s.MaxConcurrentRuns), 0, MaxActiveRuns),
+		checkBetween("create_ahead_ms", s.CreateAheadMS, 0, MaxCreateAheadMS),
+		logs,
+		checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS),
+	)
 }
 
 // validateZone looks at a zone without a schedule, which says so itself: constraints
@@ -377,10 +342,7 @@ func (s JobSpec) scheduleFrom(anchor Time) (*schedule.Schedule, error) {
 }
 
 func (s JobSpec) startDeadline() int64 {
-	if s.StartDeadlineSeconds == 0 {
-		return DefaultStartDeadline.Milliseconds()
-	}
-	return s.StartDeadlineSeconds * 1000
+	return cmp.Or(s.StartDeadlineSeconds, int64(DefaultStartDeadline/time.Second)) * 1000
 }
 
 // JobRef names the job of that id in a tenant.

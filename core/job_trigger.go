@@ -18,13 +18,12 @@ type KeyedTrigger struct {
 // trigger makes a run now, unless its dedup key has made one. The answer
 // names the run.
 func (t *jobTransition) trigger(e JobTrigger) {
-	if err := checkName("dedup_key", e.DedupKey, false); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(checkName("dedup_key", e.DedupKey, false)) {
 		return
 	}
 	if i := slices.IndexFunc(t.Triggers, func(known KeyedTrigger) bool { return known.Key == e.DedupKey }); i >= 0 {
 		made := runOf(t.JobSpec, t.Triggers[i].At, true)
-		t.add(effects.Answer{Value: JobTriggered{Run: made.ID, RunID: made.RunID, Duplicate: true}})
+		t.answer(JobTriggered{Run: made.ID, RunID: made.RunID, Duplicate: true})
 		return
 	}
 	if len(t.Active) >= MaxActiveRuns {
@@ -36,14 +35,10 @@ func (t *jobTransition) trigger(e JobTrigger) {
 	run.By = firstText(e.By)
 	t.LastTriggeredAt, t.UpdatedAt = at, t.clock.Now
 	if e.DedupKey != "" {
-		known := t.Triggers[max(0, len(t.Triggers)-MaxTriggerKeys+1):]
-		t.Triggers = append(slices.Clone(known), KeyedTrigger{Key: e.DedupKey, At: at})
+		t.Triggers = appendLast(t.Triggers, MaxTriggerKeys, KeyedTrigger{Key: e.DedupKey, At: at})
 	}
-	t.announce("triggered", struct {
-		By    string `json:"by"`
-		RunID string `json:"run_id"`
-	}{firstText(e.By), run.RunID})
-	t.add(effects.Answer{Value: JobTriggered{Run: run.ID, RunID: run.RunID}})
+	t.announce("triggered", announcementTexts("by", run.By, "run_id", run.RunID))
+	t.answer(JobTriggered{Run: run.ID, RunID: run.RunID})
 	t.makeRun(run)
 }
 

@@ -32,12 +32,12 @@ func (t *jobTransition) record(o Occurrence) uuid.UUID {
 	}
 	t.send(effects.Ref{Kind: KindOccurrence, ID: o.ID}, OccurrenceRecord{o})
 	if o.Verdict != VerdictDispatched {
-		t.announce(string(o.Verdict), struct {
+		t.announce(string(o.Verdict), announcementData(struct {
 			ScheduledAt Time   `json:"scheduled_at"`
 			Until       Time   `json:"until"`
 			Count       uint64 `json:"count"`
 			Reason      string `json:"reason"`
-		}{o.DueAt, o.LastDueAt, o.Count, o.Reason})
+		}{o.DueAt, o.LastDueAt, o.Count, o.Reason}))
 	}
 	return o.ID
 }

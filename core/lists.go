@@ -13,6 +13,12 @@ func without[E any](s []E, i int) []E {
 	return slices.Concat(s[:i], s[i+1:])
 }
 
+// appendLast gives the list with one more element; of a list that is longer than most, its
+// last elements.
+func appendLast[E any](s []E, most int, e E) []E {
+	return slices.Concat(s[max(len(s)+1-most, 0):], []E{e})
+}
+
 // set overwrites a value, unless the one for it is nil.
 func set[T any](dst, v *T) {
 	if v != nil {

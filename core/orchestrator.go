@@ -128,7 +128,7 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 	case o.ID == uuid.Nil:
 		t.refuse(effects.CodeNotFound, "run not found")
 	case !o.State.known():
-		t.refuse(effects.CodeConflict, "run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
+		t.conflict("run %s is in the unknown state %q", clip(o.RunID), clip(string(o.State)))
 	case creates:
 		t.refuse(effects.CodeExists, "run_id: run %s exists already", clip(o.RunID))
 	case t.takeAnswer(e): // in any state
@@ -138,6 +138,20 @@ func (o Orchestrator) Apply(e OrchestratorEvent, c Clock) (Orchestrator, []effec
 		t.applyEnded(e)
 	}
 	return concluded(o, t.Orchestrator, t.transition)
+}
+
+// takeAnswer takes the answer to the effect that the run waits for, or to what it asked
+// of another machine. It reports whether the event is one of these.
+func (t *orchestratorTransition) takeAnswer(e Event) bool {
+	switch e := e.(type) {
+	case ChildEnded:
+		t.childEnded(e)
+	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
+		t.takePending(t, &t.Pending, e, "run "+clip(t.RunID))
+	default:
+		return false
+	}
+	return true
 }
 
 // apply is the table of a run that has not ended: an event, the states that take it,
@@ -186,15 +200,7 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 
 // due is the table of a deadline that has come: the state, and what follows.
 func (t *orchestratorTransition) due() {
-	now, at := t.clock.Now, t.Deadline()
-	switch {
-	case at.IsZero():
-		t.refuse(effects.CodeConflict, "run %s waits for no time", clip(t.RunID))
-		return
-	case at.After(now):
-		t.refuse(effects.CodeConflict, "run %s is due at %s, after %s", clip(t.RunID), at, now)
-		return
-	case t.spare(at):
+	if at := t.Deadline(); !t.isDue("run "+clip(t.RunID), at) || t.spare(at) {
 		return
 	}
 	switch t.State {
@@ -263,8 +269,7 @@ func (t *orchestratorTransition) create(e OrchestratorCreate) {
 		RunID: spec.RunID, JobID: spec.JobID, Namespace: spec.Namespace, Tenant: spec.Tenant,
 		ScheduledAt: spec.ScheduledAt, MaxRetries: spec.Config.RetryConfig.MaxRetries,
 	}}
-	if err := spec.Validate(); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(spec.Validate()) {
 		return
 	}
 	t.announceState()
@@ -275,8 +280,7 @@ func (t *orchestratorTransition) create(e OrchestratorCreate) {
 func (t *orchestratorTransition) configure(e OrchestratorConfigure) {
 	spec := t.RunSpec
 	spec.Config = e.Config.withDefaults()
-	if err := spec.Validate(); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(spec.Validate()) {
 		return
 	}
 	t.RunSpec, t.UpdatedAt = spec, t.clock.Now
@@ -332,7 +336,7 @@ func (t *orchestratorTransition) retry() {
 	t.forgetAttempt()
 	t.LastFailure = failure
 	t.to(OrchestratorPending)
-	t.announceUpdate(updateRetry, failure)
+	t.announce("update", t.update(updateRetry, failure))
 	t.beginAttempt()
 }
 
@@ -340,32 +344,6 @@ func (t *orchestratorTransition) forgetAttempt() {
 	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
 	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
 	t.ConstraintCheckStarted, t.CreationAskedAt, t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0, 0, 0
-}
-
-// cancel: any state that is not terminal → cancelled, once the cluster is cleaned up.
-func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
-	if t.Exit.To == OrchestratorCancelled {
-		t.refuse(effects.CodeConflict, "run %s is being cancelled already", clip(t.RunID))
-		return
-	}
-	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")})
-}
-
-// orphan: any state that is not terminal → orphaned. A pod that runs goes on if the
-// job adopts it. All else is deleted: nobody may ever hear of a pod that was only
-// asked for.
-func (t *orchestratorTransition) orphan(e OrchestratorOrphan) {
-	adopts := t.State == OrchestratorRunning && t.Exit.To == "" && t.Config.OrphanPolicy == OrphanAdopt
-	t.withdraw(&t.Pending)
-	t.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
-	t.enterTerminal(OrchestratorOrphaned)
-	switch {
-	case !t.InCluster:
-	case adopts:
-		t.Step = StepAdopted
-	default:
-		t.fetchLogs()
-	}
 }
 
 // reportMetrics announces the metrics once the heartbeats are counted.
@@ -394,14 +372,9 @@ func (t *orchestratorTransition) ask(e effects.Outer) {
 	t.request(&t.Pending, e)
 }
 
-// announce says something of the run on the bus.
-func (t *orchestratorTransition) announce(action string, data any) {
-	t.transition.announce("run", "orchestrator", action, t.ID, announcementData(data))
-}
-
 // refuseNow refuses an event that the run cannot take in its present state.
 func (t *orchestratorTransition) refuseNow() {
-	t.refuse(effects.CodeConflict, "run %s is %s: it cannot take %q", clip(t.RunID), t.State, t.event.EventType())
+	t.conflict("run %s is %s: it cannot take %q", clip(t.RunID), t.State, t.event.EventType())
 }
 
 // Ref names the run.

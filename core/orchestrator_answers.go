@@ -2,22 +2,6 @@ package core
 
 import "github.com/orrery-go/orrery/effects"
 
-// takeAnswer takes the answer to the effect that the run waits for, or to what it asked
-// of another machine. It reports whether the event is one of these.
-func (t *orchestratorTransition) takeAnswer(e Event) bool {
-	switch e := e.(type) {
-	case ChildEnded:
-		t.childEnded(e)
-	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		if !takeEffectAnswer(t, &t.Pending, e) {
-			t.refuse(effects.CodeConflict, "run %s does not wait for effect %d, which %q answers", clip(t.RunID), answeredEffect(e), e.EventType())
-		}
-	default:
-		return false
-	}
-	return true
-}
-
 func (t *orchestratorTransition) effectDone(of effects.Outer, e EffectDone) {
 	t.UpdatedAt = t.clock.Now
 	switch of.(type) {

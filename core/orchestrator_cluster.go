@@ -74,9 +74,7 @@ func (t *orchestratorTransition) deletionFailed(of effects.Outer, reason string,
 		t.reissue(&t.Pending, of)
 		return
 	}
-	t.announce("cleanup_failed", struct {
-		Error string `json:"error"`
-	}{reason})
+	t.announce("cleanup_failed", announcementTexts("error", reason))
 	t.podDeleted()
 }
 

@@ -55,16 +55,13 @@ const (
 
 // stronger gives the one that counts of two verdicts.
 func (d Decision) stronger(other Decision) Decision {
-	rank := func(v RunVerdict) int {
-		for i, known := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
-			if v == known {
-				return i
-			}
+	for _, v := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
+		switch v {
+		case d.Verdict:
+			return d
+		case other.Verdict:
+			return other
 		}
-		return 5
-	}
-	if rank(other.Verdict) < rank(d.Verdict) {
-		return other
 	}
 	return d
 }
@@ -121,10 +118,7 @@ func (t *orchestratorTransition) constraintsChecked(result json.RawMessage) {
 func (t *orchestratorTransition) noteViolations(checks []ConstraintCheck) (toTake []ActionRequest) {
 	for _, check := range checks[:min(len(checks), MaxConstraints)] {
 		if !check.Met {
-			t.announce("constraint_violated", struct {
-				Constraint string `json:"constraint"`
-				Message    string `json:"message"`
-			}{noteText(check.Name), noteText(check.Message)})
+			t.announce("constraint_violated", announcementTexts("constraint", noteText(check.Name), "message", noteText(check.Message)))
 		}
 		for _, a := range check.Actions {
 			a.Constraint, a.Type, a.Config = noteText(check.Name), noteText(a.Type), storedResult(a.Config)
@@ -166,10 +160,7 @@ func lastOf[T any](list []T, most int) []T { return list[max(0, len(list)-most):
 // has run is not run once more for want of a checker.
 func (t *orchestratorTransition) checkFailed(reason string) {
 	open := t.Config.ConstraintErrors == FailOpen
-	t.announce("constraint_error", struct {
-		Error  string      `json:"error"`
-		Policy ErrorPolicy `json:"policy"`
-	}{reason, t.Config.ConstraintErrors})
+	t.announce("constraint_error", announcementTexts("error", reason, "policy", string(t.Config.ConstraintErrors)))
 	t.noteChecks([]ConstraintCheck{{Name: "checker", Met: open, Error: reason}})
 	t.Decision = Decision{Verdict: RunRetry, Reason: firstText("the constraints could not be checked: " + reason)}
 	switch {

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
@@ -12,6 +14,32 @@ type RunExit struct {
 	Reason string             `json:"reason"`
 	// Final: no other attempt follows a failure.
 	Final bool `json:"final"`
+}
+
+// cancel: any state that is not terminal → cancelled, once the cluster is cleaned up.
+func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
+	if t.Exit.To == OrchestratorCancelled {
+		t.conflict("run %s is being cancelled already", clip(t.RunID))
+		return
+	}
+	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")})
+}
+
+// orphan: any state that is not terminal → orphaned. A pod that runs goes on if the
+// job adopts it. All else is deleted: nobody may ever hear of a pod that was only
+// asked for.
+func (t *orchestratorTransition) orphan(e OrchestratorOrphan) {
+	adopts := t.State == OrchestratorRunning && t.Exit.To == "" && t.Config.OrphanPolicy == OrphanAdopt
+	t.withdraw(&t.Pending)
+	t.Error = fmt.Sprintf("no heartbeat since %s: %d were missed", min(max(e.LastHeartbeat, 0), maxTime), e.Missed)
+	t.enterTerminal(OrchestratorOrphaned)
+	switch {
+	case !t.InCluster:
+	case adopts:
+		t.Step = StepAdopted
+	default:
+		t.fetchLogs()
+	}
 }
 
 // fail ends the attempt: another follows while one remains, unless this is final.
@@ -84,17 +112,15 @@ func (t *orchestratorTransition) endAttempt() {
 // enterTerminal: → a terminal state. Bus, job, scheduler and occurrence are told. The
 // scheduler forgets a run itself that it declares orphaned.
 func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
-	if validateTransition(t.State, state) != nil {
-		t.to(state) // announces the defect
+	if !t.to(state) {
 		return
 	}
-	if t.State != OrchestratorRetrying { // its attempt was measured when it failed
+	if t.PreviousState != OrchestratorRetrying { // its attempt was measured when it failed
 		t.measureAttempt()
 	}
-	t.CompletedAt, t.Step, t.Exit, t.ToTake = t.clock.Now, StepNone, RunExit{}, nil
-	t.to(state)
 	t.measureRun()
-	t.announceUpdate(updateEnded, t.Error)
+	t.CompletedAt, t.Step, t.Exit, t.ToTake = t.clock.Now, StepNone, RunExit{}, nil
+	t.announce("update", t.update(updateEnded, t.Error))
 	t.send(t.job(), JobRunEnded{Run: t.ID, State: t.State, ExitCode: t.Pod.ExitCode, Error: t.Error})
 	if t.Occurrence != uuid.Nil {
 		t.settleOccurrence()

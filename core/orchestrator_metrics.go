@@ -62,7 +62,7 @@ func (t *orchestratorTransition) measureAttempt() {
 // measureRun notes the outcome of the run, which has ended now.
 func (t *orchestratorTransition) measureRun() {
 	m := &t.Metrics
-	m.TotalDurationMS = betweenMS(t.CreatedAt, t.CompletedAt)
+	m.TotalDurationMS = betweenMS(t.CreatedAt, t.clock.Now)
 	m.PodExitCode, m.FinalState = t.Pod.ExitCode, t.State
 	m.Success, m.ErrorMessage = t.State == OrchestratorCompleted, t.Error
 }

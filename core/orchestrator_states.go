@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -154,12 +155,8 @@ func OrchestratorDiagram() string {
 
 // Terminal reports whether nothing follows on the state.
 func (s OrchestratorStatus) Terminal() bool {
-	switch s {
-	case OrchestratorCompleted, OrchestratorFailed, OrchestratorCancelled, OrchestratorOrphaned:
-		return true
-	default:
-		return false
-	}
+	next, known := transitions[s]
+	return known && len(next) == 0
 }
 
 // known reports whether it is one of the states.
@@ -171,10 +168,8 @@ func (s OrchestratorStatus) known() bool {
 // validateTransition says that the map has no such edge (004 Transition Validation
 // Function).
 func validateTransition(from, to OrchestratorStatus) error {
-	for _, edge := range transitions[from] {
-		if edge.to == to {
-			return nil
-		}
+	if slices.ContainsFunc(transitions[from], func(edge orchestratorEdge) bool { return edge.to == to }) {
+		return nil
 	}
 	return fmt.Errorf("invalid state transition: %s -> %s", from, to)
 }
@@ -190,16 +185,15 @@ func (t *orchestratorTransition) transitionTo(to OrchestratorStatus) error {
 }
 
 // to takes an edge of the map and announces it. An edge that the map does not have is
-// a defect; the run then stays where it is.
-func (t *orchestratorTransition) to(state OrchestratorStatus) {
+// a defect, which is announced; the run then stays where it is, and to reports false.
+func (t *orchestratorTransition) to(state OrchestratorStatus) bool {
 	if err := t.transitionTo(state); err != nil {
-		t.announce("invalid_transition", struct {
-			Error string `json:"error"`
-		}{err.Error()})
-		return
+		t.announce("invalid_transition", announcementTexts("error", err.Error()))
+		return false
 	}
 	t.UpdatedAt, t.Repeats, t.SparedAt = t.clock.Now, 0, 0
 	t.announceState()
+	return true
 }
 
 // announceState says which state the run has entered, with what a log line of it has
@@ -213,4 +207,9 @@ func (t *orchestratorTransition) announceState() {
 		Attempt     uint32             `json:"attempt"`
 		Error       string             `json:"error,omitempty"`
 	}{t.RunID, t.JobID, t.ScheduledAt, t.PreviousState, t.RetryAttempt, t.Error})
+}
+
+// announce says something of the run on the bus.
+func (t *orchestratorTransition) announce(action string, data any) {
+	t.transition.announce("run", "orchestrator", action, t.ID, announcementData(data))
 }

@@ -46,30 +46,40 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
 	}
-	base := JobRunUpdate{RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt}
 	var list []JobRunUpdate
 	if o.RetryAttempt > 0 {
-		u := base
-		u.UpdateID, u.Status, u.Error = updateID(o.ID, o.RetryAttempt, updateRetry), OrchestratorPending, o.LastFailure
+		u := o.update(updateRetry, o.LastFailure)
+		u.StartedAt, u.CompletedAt, u.Status, u.Success, u.ExitCode = 0, 0, OrchestratorPending, false, nil
 		list = append(list, u)
 	}
-	if base.StartedAt = o.ExecutionStartedAt; !base.StartedAt.IsZero() {
-		u := base
-		u.UpdateID, u.Status = updateID(o.ID, o.RetryAttempt, updateStarted), OrchestratorRunning
+	if !o.ExecutionStartedAt.IsZero() {
+		u := o.update(updateStarted, "")
+		u.CompletedAt, u.Status, u.Success = 0, OrchestratorRunning, false
 		list = append(list, u)
 	}
 	if !o.State.Terminal() {
 		return list
 	}
-	base.CompletedAt, base.Status, base.Success = o.CompletedAt, o.State, o.State == OrchestratorCompleted
-	base.ExitCode, base.Error = o.Metrics.PodExitCode, o.Error // as it was then
-	u := base
-	u.UpdateID = updateID(o.ID, o.RetryAttempt, updateEnded)
-	if list = append(list, u); o.wasAdopted() {
-		base.UpdateID, base.ExitCode = updateID(o.ID, o.RetryAttempt, updateAdopted), o.Pod.ExitCode
-		list = append(list, base)
+	ended := o.update(updateEnded, o.Error)
+	ended.ExitCode = o.Metrics.PodExitCode // as it was then
+	if list = append(list, ended); o.wasAdopted() {
+		list = append(list, o.update(updateAdopted, o.Error))
 	}
 	return list
+}
+
+// update says of an important change how the run stands (E8). What it is about and the
+// attempt make its id: the same change always has the same.
+func (o Orchestrator) update(what, failure string) JobRunUpdate {
+	u := JobRunUpdate{
+		UpdateID: updateID(o.ID, o.RetryAttempt, what), RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant,
+		ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
+		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
+	}
+	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
+		u.ExitCode = nil
+	}
+	return u
 }
 
 // wasAdopted reports whether the pod of an orphaned run has ended since: the
@@ -77,18 +87,4 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 func (o Orchestrator) wasAdopted() bool {
 	return o.State == OrchestratorOrphaned && o.PreviousState == OrchestratorRunning &&
 		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
-}
-
-// announceUpdate announces an important change (E8). What it is about and the attempt
-// make its id: the same change always has the same.
-func (t *orchestratorTransition) announceUpdate(what, failure string) {
-	exit := t.Pod.ExitCode
-	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
-		exit = nil
-	}
-	t.announce("update", JobRunUpdate{
-		UpdateID: updateID(t.ID, t.RetryAttempt, what),
-		RunID:    t.RunID, JobID: t.JobID, Namespace: t.Namespace, Tenant: t.Tenant, ScheduledAt: t.ScheduledAt, StartedAt: t.ExecutionStartedAt, CompletedAt: t.CompletedAt,
-		Status: t.State, Success: t.State == OrchestratorCompleted, ExitCode: exit, Error: failure, RetryAttempt: t.RetryAttempt,
-	})
 }

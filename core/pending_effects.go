@@ -96,6 +96,14 @@ func takeEffectAnswer(h effectHandler, pending *PendingEffects, e Event) bool {
 	return false
 }
 
+// takePending has h handle the answer to an effect that is pending, and refuses the answer
+// to any other; machine says which one does not wait for that.
+func (t *transition) takePending(h effectHandler, pending *PendingEffects, e Event, machine string) {
+	if !takeEffectAnswer(h, pending, e) {
+		t.conflict("%s does not wait for effect %d, which %q answers", machine, answeredEffect(e), e.EventType())
+	}
+}
+
 // take removes the pending effect with that number, and hands it on.
 func (a *PendingEffects) take(n uint32, handle func(effects.Outer)) bool {
 	rest, of := a.answered(n)

@@ -74,12 +74,7 @@ func (t *pipelineTransition) beginAction() outcome {
 func fatalOutcome(err error) outcome { return outcome{err: err.Error(), final: true, fatal: true} }
 
 // attemptLimit is when an attempt that begins now has taken too long; 0: never.
-func (t *pipelineTransition) attemptLimit(d PhaseDef) Time {
-	if d.TimeoutMS <= 0 {
-		return 0
-	}
-	return laterMS(t.clock.Now, d.TimeoutMS)
-}
+func (t *pipelineTransition) attemptLimit(d PhaseDef) Time { return limitAt(t.clock.Now, d.TimeoutMS) }
 
 // beginChild makes an action, a task or a strategy do the work.
 func (t *pipelineTransition) beginChild(d PhaseDef) outcome {

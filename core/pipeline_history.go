@@ -39,11 +39,10 @@ const (
 
 // record notes how the running phase went.
 func (t *pipelineTransition) record(o PhaseOutcome, reason string) {
-	last := t.History[max(len(t.History)+1-MaxHistory, 0):]
-	t.History = slices.Concat(last, []PhaseRecord{{
+	t.History = appendLast(t.History, MaxHistory, PhaseRecord{
 		Name: t.Phase.Name, StartedAt: t.PhaseStartedAt, EndedAt: t.clock.Now, Attempts: t.Attempt, Outcome: o,
 		Reason: texts.Bound(reason, maxHistoryReasonBytes),
-	}})
+	})
 }
 
 // recordFailure notes how the running phase failed.
@@ -69,7 +68,7 @@ func (t *pipelineTransition) applyCheckpoint(e PipelineCheckpoint) {
 	case e.Message == "":
 		t.refuse(effects.CodeInvalid, "message: must not be empty")
 	case t.Phase.Type.Ended():
-		t.noChange()
+		t.conflict("it takes no checkpoint any more")
 	default:
 		t.checkpoint(e.Message)
 	}
@@ -82,7 +81,6 @@ func (t *pipelineTransition) checkpoint(message string) {
 		phase = t.Phase.Name
 	}
 	message = texts.Bound(message, MaxCheckpointBytes)
-	last := t.Checkpoints[max(len(t.Checkpoints)+1-MaxCheckpoints, 0):]
-	t.Checkpoints = slices.Concat(last, []Checkpoint{{Phase: phase, Message: message, Timestamp: t.clock.Now}})
+	t.Checkpoints = appendLast(t.Checkpoints, MaxCheckpoints, Checkpoint{Phase: phase, Message: message, Timestamp: t.clock.Now})
 	t.announce("checkpoint", announcementTexts("phase", phase, "message", message))
 }

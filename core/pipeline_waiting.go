@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -99,8 +98,7 @@ func (t *pipelineTransition) abandonLocks() {
 // abandon notes that the pipeline will take the end of a child, and do nothing.
 func (t *pipelineTransition) abandon(n uint32) {
 	if n != 0 {
-		last := t.Abandoned[max(len(t.Abandoned)+1-maxAbandoned, 0):]
-		t.Abandoned = slices.Concat(last, []uint32{n})
+		t.Abandoned = appendLast(t.Abandoned, maxAbandoned, n)
 	}
 }
 

@@ -14,6 +14,15 @@ func laterMS(t Time, ms int64) Time {
 	return min(max(min(max(t, 0), maxTime)+Time(min(max(ms, -most), most)), effects.MinTime), maxTime)
 }
 
+// limitAt is when what began then has taken longer than that many milliseconds; zero, if
+// they are none: never.
+func limitAt(began Time, ms int64) Time {
+	if ms <= 0 {
+		return 0
+	}
+	return laterMS(began, ms)
+}
+
 // betweenMS gives the milliseconds from one instant to a later one, at least 0.
 func betweenMS(from, to Time) int64 { return max(to.Sub(from).Milliseconds(), 0) }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -111,15 +112,13 @@ func (t *schedulerTransition) track(e SchedulerTrack) {
 // heartbeats notes that runs live, and takes the configuration of the daemon.
 func (t *schedulerTransition) heartbeats(e SchedulerHeartbeats) {
 	beating := t.beating(e)
+	err := cmp.Or(
+		checkBetween("interval_ms", e.IntervalMS, 0, maxHeartbeatIntervalMS),
+		checkBetween("max_missed", int64(e.MaxMissed), 0, maxMissedHeartbeats),
+	)
 	switch {
-	case t.ID == uuid.Nil:
-		t.refuse(effects.CodeNotFound, "none of the runs is tracked")
-		return
-	case e.IntervalMS < 0 || e.IntervalMS > maxHeartbeatIntervalMS:
-		t.refuse(effects.CodeInvalid, "interval_ms: %d is not between 0 and %d", e.IntervalMS, maxHeartbeatIntervalMS)
-		return
-	case e.MaxMissed > maxMissedHeartbeats:
-		t.refuse(effects.CodeInvalid, "max_missed: %d is not between 0 and %d", e.MaxMissed, maxMissedHeartbeats)
+	case t.ID != uuid.Nil && err != nil:
+		t.refuse(effects.CodeInvalid, "%s", err)
 		return
 	case len(beating) == 0:
 		t.refuse(effects.CodeNotFound, "none of the runs is tracked")
@@ -130,12 +129,7 @@ func (t *schedulerTransition) heartbeats(e SchedulerHeartbeats) {
 		r := &t.Runs[i]
 		r.Last, r.SparedAt, r.Sent = t.clock.Now, 0, saturatingAdd(r.Sent, 1)
 	}
-	if e.IntervalMS > 0 {
-		t.IntervalMS = e.IntervalMS
-	}
-	if e.MaxMissed > 0 {
-		t.MaxMissed = e.MaxMissed
-	}
+	t.IntervalMS, t.MaxMissed = cmp.Or(e.IntervalMS, t.IntervalMS), cmp.Or(e.MaxMissed, t.MaxMissed)
 }
 
 // forget: the run has ended, and is told of its heartbeats: its metrics wait for
@@ -162,17 +156,15 @@ func (t *schedulerTransition) due() {
 	for _, r := range t.Runs {
 		switch {
 		case t.silentAt(r).After(now):
-			tracked = append(tracked, r)
 		case late && r.SparedAt.IsZero():
 			r.SparedAt = max(now, effects.MinTime)
-			tracked = append(tracked, r)
-		case orphans == MaxOrphansAtOnce:
-			tracked = append(tracked, r)
-		default:
+		case orphans < MaxOrphansAtOnce:
 			orphans++
 			t.send(runRef(r.Run), OrchestratorOrphan{LastHeartbeat: r.Last, Missed: t.MaxMissed})
 			t.send(runRef(r.Run), OrchestratorHeartbeats{Sent: r.Sent})
+			continue
 		}
+		tracked = append(tracked, r)
 	}
 	t.Runs = tracked
 }
@@ -245,9 +237,7 @@ func (s Scheduler) Ref() effects.Ref { return refOf(KindScheduler, s.ID) }
 func (s Scheduler) Deadline() Time {
 	var first Time
 	for _, r := range s.Runs {
-		if at := s.silentAt(r); first.IsZero() || at < first {
-			first = at
-		}
+		first = earliest(first, s.silentAt(r))
 	}
 	return first
 }

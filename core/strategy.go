@@ -128,7 +128,7 @@ func (t *strategyTransition) applyRunning(e StrategyEvent) {
 	case ChildEnded:
 		t.applyChildEnd(e)
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		t.applyMergeAnswer(e, answeredEffect(e))
+		t.takePending(t, &t.Pending, e, "strategy "+t.ID.String())
 	case StrategyExpire:
 		t.noChange()
 	case StrategyCreate: // see Apply
@@ -151,8 +151,7 @@ func (t *strategyTransition) create(e StrategyCreate) {
 		return
 	}
 	spec := e.Spec.withDefaults()
-	if err := spec.Validate(); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(spec.Validate()) {
 		return
 	}
 	t.Strategy = Strategy{StrategySpec: spec, Status: StrategyRunning, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
@@ -160,11 +159,8 @@ func (t *strategyTransition) create(e StrategyCreate) {
 
 // applyDeadline begins the first approach, or ends the present one, whose time is up.
 func (t *strategyTransition) applyDeadline() {
-	switch at := t.Deadline(); {
-	case at.IsZero():
-		t.conflict("strategy %s waits for no time", t.ID)
-	case at.After(t.clock.Now):
-		t.conflict("strategy %s is due at %s, after %s", t.ID, at, t.clock.Now)
+	switch {
+	case !t.isDue("strategy "+t.ID.String(), t.Deadline()):
 	case t.StartedAt.IsZero():
 		t.announce("started", nil)
 		t.beginApproach()
@@ -200,13 +196,10 @@ func (t *strategyTransition) evaluate(r evaluation) {
 func (t *strategyTransition) succeed(r evaluation) {
 	t.recordOutcome(OutcomeSuccess, r)
 	t.Output = r.output
-	result, err := json.Marshal(struct {
+	result := announcementData(struct {
 		Approach string          `json:"approach"`
 		Output   json.RawMessage `json:"output,omitempty"`
 	}{t.approach().Name, t.Output})
-	if err != nil {
-		result = nil
-	}
 	t.end(StrategySucceeded, "success", ChildEnded{Outcome: ChildSucceeded, Result: result})
 }
 
@@ -216,11 +209,7 @@ func (t *strategyTransition) tryNext(r evaluation) {
 	from := t.approach().Name
 	t.recordOutcome(OutcomeTryNext, r)
 	t.Current++
-	t.announce("fallback", announcementData(struct {
-		From  string `json:"from"`
-		To    string `json:"to"`
-		Error string `json:"error"`
-	}{from, t.approach().Name, r.err}))
+	t.announce("fallback", announcementTexts("from", from, "to", t.approach().Name, "error", r.err))
 	t.beginApproach()
 }
 
@@ -275,20 +264,14 @@ func (t *strategyTransition) evaluateByHand(e StrategyEvaluate) {
 		return
 	}
 	output, err := boundedJSON("output", e.Output)
-	if err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
-		return
+	if !t.invalid(err) {
+		t.evaluate(evaluation{output: output})
 	}
-	t.evaluate(evaluation{output: output})
 }
 
 // noChange refuses an event that the strategy cannot take in its state.
 func (t *strategyTransition) noChange() {
 	t.conflict("strategy %s is %s: it cannot take %q", t.ID, t.Status, t.event.EventType())
-}
-
-func (t *strategyTransition) conflict(format string, args ...any) {
-	t.refuse(effects.CodeConflict, format, args...)
 }
 
 // announce adds an event of the bus (003 Event).
@@ -321,10 +304,7 @@ func (s Strategy) Deadline() Time {
 	case s.StartedAt.IsZero():
 		return max(s.CreatedAt, effects.MinTime)
 	}
-	if limit := s.approach().limit(); limit > 0 {
-		return laterMS(s.StartedAt, limit)
-	}
-	return 0
+	return limitAt(s.StartedAt, s.approach().limit())
 }
 
 // endedAt: see [EndedAt].

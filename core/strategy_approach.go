@@ -85,13 +85,6 @@ func boundedResult(v json.RawMessage) json.RawMessage {
 	return out
 }
 
-// applyMergeAnswer takes the answer to the merge.
-func (t *strategyTransition) applyMergeAnswer(e Event, n uint32) {
-	if !takeEffectAnswer(t, &t.Pending, e) {
-		t.conflict("strategy %s does not wait for effect %d, which %q answers", t.ID, n, e.EventType())
-	}
-}
-
 func (t *strategyTransition) effectDone(_ effects.Outer, e EffectDone) {
 	t.evaluate(evaluation{output: boundedResult(e.Result)})
 }

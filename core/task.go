@@ -207,9 +207,7 @@ func (t *taskTransition) apply(e TaskEvent) {
 			t.Task = Task{}
 		}
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		if !takeEffectAnswer(t, &t.Pending, e) {
-			t.refuse(effects.CodeConflict, "task %s is %s and does not wait for effect %d, which %q answers", t.ID, t.State.Type, answeredEffect(e), e.EventType())
-		}
+		t.takePending(t, &t.Pending, e, fmt.Sprintf("task %s is %s and", t.ID, t.State.Type))
 	case TaskCreate: // see Apply
 	}
 }
@@ -234,9 +232,7 @@ func (t *taskTransition) create(e TaskCreate) {
 	}
 	spec, now := e.Spec.withDefaults(), t.clock.Now
 	t.Task = Task{TaskSpec: spec, State: TaskState{Type: TaskPending}, CreatedAt: now, UpdatedAt: now}
-	if err := spec.Validate(); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
-	}
+	t.invalid(spec.Validate())
 }
 
 // start: pending → running, with a new session.
@@ -257,12 +253,11 @@ func (t *taskTransition) start() {
 // due is the table of a deadline that has come: the state, and what follows.
 func (t *taskTransition) due() {
 	now, at := t.clock.Now, t.Deadline()
-	switch {
-	case at.IsZero():
-		t.refuse(effects.CodeConflict, "task %s is %s: it waits for no time", t.ID, t.State.Type)
+	if at.IsZero() {
+		t.conflict("task %s is %s: it waits for no time", t.ID, t.State.Type)
 		return
-	case at.After(now):
-		t.refuse(effects.CodeConflict, "task %s is due at %s, after %s", t.ID, at, now)
+	}
+	if !t.isDue("task "+t.ID.String(), at) {
 		return
 	}
 	if end := t.timeoutAt(); !end.IsZero() && !end.After(now) {
@@ -320,11 +315,9 @@ func (t *taskTransition) becomeStuck(reason StuckReason) {
 // complete: running, stuck → done(success).
 func (t *taskTransition) complete(e TaskComplete) {
 	output, err := boundedJSON("output", e.Output)
-	if err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
-		return
+	if !t.invalid(err) {
+		t.endWith(TaskResult{Type: TaskSuccess, Output: output})
 	}
-	t.endWith(TaskResult{Type: TaskSuccess, Output: output})
 }
 
 // fail: → done(failed).
@@ -371,12 +364,7 @@ func (t Task) title() string {
 func (t Task) Ref() effects.Ref { return refOf(KindTask, t.ID) }
 
 // timeoutAt is when the whole task ends; zero: never.
-func (t Task) timeoutAt() Time {
-	if t.Config.TimeoutMS <= 0 {
-		return 0
-	}
-	return laterMS(t.CreatedAt, t.Config.TimeoutMS)
-}
+func (t Task) timeoutAt() Time { return limitAt(t.CreatedAt, t.Config.TimeoutMS) }
 
 func (t Task) heartbeatAt() Time { return laterMS(t.LastHeartbeat, t.Config.HeartbeatTimeoutMS) }
 func (t Task) progressAt() Time  { return laterMS(t.LastProgress, t.Config.IdleTimeoutMS) }
@@ -386,11 +374,7 @@ func (t Task) progressAt() Time  { return laterMS(t.LastProgress, t.Config.IdleT
 // to an effect alone, and once it is done.
 func (t Task) Deadline() Time {
 	at := t.timeoutAt()
-	sooner := func(other Time) {
-		if other = max(other, effects.MinTime); at.IsZero() || other < at {
-			at = other
-		}
-	}
+	sooner := func(other Time) { at = earliest(at, max(other, effects.MinTime)) }
 	switch t.State.Type {
 	case TaskPending:
 		if !t.awaits(isKill) {

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"encoding/json"
-
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/effects/texts"
 )
@@ -35,7 +33,7 @@ func (t *taskTransition) heartbeat(e TaskHeartbeat) {
 		t.noteLife(e)
 		t.idle(e)
 	case e.Status != LivenessSessionDead:
-		t.refuse(effects.CodeInvalid, "status: %q is unknown: use %q, %q or %q", clip(string(e.Status)), LivenessActive, LivenessIdle, LivenessSessionDead)
+		t.invalid(checkOneOf("status", e.Status, LivenessActive, LivenessIdle, LivenessSessionDead))
 	case len(t.Command) == 0:
 		t.refuse(effects.CodeConflict, "status: task %s has no session that could be dead", t.ID)
 	default:
@@ -81,13 +79,10 @@ func (t *taskTransition) idle(e TaskHeartbeat) {
 // session ended well. A task that is stuck is so for this reason from here on.
 func (t *taskTransition) sessionDied(e TaskHeartbeat) {
 	if e.ExitCode != nil && *e.ExitCode == 0 {
-		output, err := json.Marshal(struct {
+		output := announcementData(struct {
 			ExitCode int32  `json:"exit_code"`
 			Screen   string `json:"screen,omitempty"`
 		}{0, t.Screen})
-		if err != nil {
-			output = nil
-		}
 		t.endWith(TaskResult{Type: TaskSuccess, Output: output})
 		return
 	}

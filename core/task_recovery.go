@@ -22,8 +22,7 @@ func (t *taskTransition) recover(e TaskRecover) {
 		t.UpdatedAt = t.clock.Now
 		t.escalate(boundedReason(e.Message, t.title()+" needs attention"))
 	default:
-		t.refuse(effects.CodeInvalid, "action: %q is unknown: use %q, %q or %q",
-			clip(string(e.Action)), RecoverNudge, RecoverRestart, RecoverEscalate)
+		t.invalid(checkOneOf("action", e.Action, RecoverNudge, RecoverRestart, RecoverEscalate))
 	}
 }
 

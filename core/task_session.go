@@ -39,8 +39,7 @@ func (t *taskTransition) endSession() {
 
 // input types into the session.
 func (t *taskTransition) input(e TaskInput) {
-	if err := checkLongText("text", e.Text); err != nil {
-		t.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(checkLongText("text", e.Text)) {
 		return
 	}
 	open := 0

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -73,18 +74,10 @@ func (c TaskConfig) recoveries() uint32 {
 }
 
 func (c TaskConfig) withDefaults() TaskConfig {
-	if c.HeartbeatTimeoutMS == 0 {
-		c.HeartbeatTimeoutMS = DefaultHeartbeatTimeoutMS
-	}
-	if c.IdleTimeoutMS == 0 {
-		c.IdleTimeoutMS = DefaultIdleTimeoutMS
-	}
-	if c.RecoveryIntervalMS == 0 {
-		c.RecoveryIntervalMS = DefaultRecoveryIntervalMS
-	}
-	if c.MaxRecoveryAttempts == 0 {
-		c.MaxRecoveryAttempts = DefaultMaxRecoveryAttempts
-	}
+	c.HeartbeatTimeoutMS = cmp.Or(c.HeartbeatTimeoutMS, DefaultHeartbeatTimeoutMS)
+	c.IdleTimeoutMS = cmp.Or(c.IdleTimeoutMS, DefaultIdleTimeoutMS)
+	c.RecoveryIntervalMS = cmp.Or(c.RecoveryIntervalMS, DefaultRecoveryIntervalMS)
+	c.MaxRecoveryAttempts = cmp.Or(c.MaxRecoveryAttempts, DefaultMaxRecoveryAttempts)
 	return c
 }
 

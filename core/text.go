@@ -1,6 +1,10 @@
 package core
 
-import "github.com/orrery-go/orrery/effects/texts"
+import (
+	"cmp"
+
+	"github.com/orrery-go/orrery/effects/texts"
+)
 
 // clip shortens a value that is quoted in a refusal.
 func clip(s string) string { return texts.Clip(s, 64) }
@@ -21,5 +25,5 @@ func reasonOr(reason, otherwise string) string {
 
 // boundedReason cleans a reason from outside, and keeps it short.
 func boundedReason(reason, otherwise string) string {
-	return firstText(reasonOr(reason, otherwise))
+	return texts.Head(cmp.Or(reason, otherwise), MaxTextBytes)
 }

@@ -49,12 +49,58 @@ func (t *transition) announce(category, component, action string, id uuid.UUID, 
 	}})
 }
 
+// announcementTexts makes the data of an announcement of texts, given as name and value by turns.
+func announcementTexts(pairs ...string) json.RawMessage {
+	o := begin(nil)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		o.str(pairs[i], pairs[i+1])
+	}
+	return o.end()
+}
+
+// announcementData encodes the data of an announcement: strings, numbers and times
+// always do.
+func announcementData(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
 // refuse makes the event change nothing (R14): what the transition has done so far
 // is dropped when it is concluded. The first refusal counts.
 func (t *transition) refuse(code effects.Code, format string, args ...any) {
 	if t.refusal == nil {
 		t.refusal = &effects.Refused{Event: t.event.EventType(), Code: code, Reason: fmt.Sprintf(format, args...)}
 	}
+}
+
+// conflict refuses what does not go with the present state.
+func (t *transition) conflict(format string, args ...any) {
+	t.refuse(effects.CodeConflict, format, args...)
+}
+
+// invalid refuses an event for what is wrong with it, if anything is.
+func (t *transition) invalid(err error) bool {
+	if err != nil {
+		t.refuse(effects.CodeInvalid, "%s", err)
+	}
+	return err != nil
+}
+
+// isDue reports whether the deadline of that machine has come, and refuses the due event
+// otherwise.
+func (t *transition) isDue(machine string, deadline Time) bool {
+	switch {
+	case deadline.IsZero():
+		t.conflict("%s waits for no time", machine)
+	case deadline.After(t.clock.Now):
+		t.conflict("%s is due at %s, after %s", machine, deadline, t.clock.Now)
+	default:
+		return true
+	}
+	return false
 }
 
 // answer adds a value for who asked from outside.

@@ -88,7 +88,8 @@
 //   - command.go: options and the input; run.go: one run; output.go: what of the output
 //     is kept; errors.go: how a run failed;
 //   - process*.go: a started program with its group;
-//   - leftover*.go: processes of earlier attempts.
+//   - leftover*.go: processes of earlier attempts;
+//   - other.go: what only Linux can do of both.
 package command
 
 import (
@@ -295,20 +296,9 @@ func (t *Tool) checkArgv(in *input) error {
 		return errors.New("tool_input.argv[0]: must name the program to run, is empty")
 	}
 	if !t.allowAll && !slices.Contains(t.executables, in.Argv[0]) {
-		if len(t.executables) == 0 {
-			return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: none is", in.Argv[0])
-		}
-		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %s", in.Argv[0], quoted(t.executables))
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: %s", in.Argv[0], allowed(t.executables))
 	}
 	return nil
-}
-
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = strconv.Quote(name)
-	}
-	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkEnv(in *input) error {
@@ -333,6 +323,14 @@ func allowed(names []string) string {
 		return "none is"
 	}
 	return "use one of " + quoted(names)
+}
+
+func quoted(names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = strconv.Quote(name)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkDir(in *input) error {

@@ -1,11 +1,12 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,8 +72,7 @@ type (
 
 // builtin checks the configuration of a built-in action, and notes what it reaches.
 func (r *reading) builtin(at, typ string, raw json.RawMessage) error {
-	err := r.builtinConfig(at, typ, raw)
-	if err != nil {
+	if err := r.builtinConfig(at, typ, raw); err != nil {
 		return err
 	}
 	var o map[string]json.RawMessage
@@ -91,26 +91,26 @@ func (r *reading) builtinConfig(at, typ string, raw json.RawMessage) error {
 	switch typ {
 	case core.ActionKickOffJob:
 		var c kickOffConfig
-		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".job", c.Job, "the id of the job to trigger"))
+		err := decodeNaming(at, raw, &c, "job", &c.Job, "the id of the job to trigger")
 		r.reach.Jobs = append(r.reach.Jobs, c.Job)
-		return firstOf(err)
+		return err
 	case core.ActionCancelRun:
 		var c cancelConfig
-		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".run_id", c.RunID, "the id of the run to cancel, \"job:time\""))
+		err := decodeNaming(at, raw, &c, "run_id", &c.RunID, "the id of the run to cancel, \"job:time\"")
 		id, _, _ := strings.Cut(c.RunID, ":")
-		if strings.Contains(id, "${") && err == nil && c.RunID != "${run_id}" {
+		switch {
+		case c.RunID == "${run_id}":
+			id = r.job.ID
+		case strings.Contains(id, "${") && err == nil:
 			return fmt.Errorf("%s.run_id: %q: the job must be named, as in \"other-job:${scheduled_at}\"", at, clip.Text(c.RunID, maxQuoted))
 		}
-		if c.RunID == "${run_id}" {
-			id = r.job.ID
-		}
 		r.reach.Cancels = append(r.reach.Cancels, id)
-		return firstOf(err)
+		return err
 	case core.ActionEnqueue:
 		var c enqueueConfig
-		err := errors.Join(strictjson.DecodeAt(at, raw, &c), required(at+".queue", c.Queue, "the name of the queue"))
+		err := decodeNaming(at, raw, &c, "queue", &c.Queue, "the name of the queue")
 		r.reach.Queues = append(r.reach.Queues, c.Queue)
-		return firstOf(err)
+		return err
 	case core.ActionStartPipeline:
 		return r.pipeline(at, raw)
 	case actionWebhook:
@@ -139,28 +139,18 @@ func (r *reading) pipeline(at string, raw json.RawMessage) error {
 	if err := strictjson.DecodeAt(at, raw, &c); err != nil {
 		return err
 	}
-	var names []string
-	for name := range c.Context {
-		names = append(names, name)
-	}
-	if err := c.Definition.ValidateWith(names...); err != nil {
+	if err := c.Definition.ValidateWith(slices.Collect(maps.Keys(c.Context))...); err != nil {
 		return fmt.Errorf("%s.definition: %w", at, err)
 	}
 	r.reach.Pipelines = append(r.reach.Pipelines, c.Definition)
 	return nil
 }
 
-func required(at, v, what string) error {
-	if v == "" {
-		return fmt.Errorf("%s: is missing: give %s", at, what)
-	}
-	return nil
-}
-
-// firstOf gives the first error of joined ones: the others follow from it.
-func firstOf(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
-		return joined.Unwrap()[0]
+// decodeNaming decodes a configuration whose field v, a part of dst, is required.
+func decodeNaming(at string, raw json.RawMessage, dst any, field string, v *string, what string) error {
+	err := strictjson.DecodeAt(at, raw, dst)
+	if err == nil && *v == "" {
+		return fmt.Errorf("%s.%s: is missing: give %s", at, field, what)
 	}
 	return err
 }
@@ -234,14 +224,11 @@ func (n *notifyConfig) Take(ctx context.Context, in *ActionInput) error {
 	if n.checker.o.Notify == nil {
 		return permanent("notify: no notifications are configured here")
 	}
-	title, message := n.Title, n.Message
-	if title == "" {
-		title = fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))
-	}
-	if message == "" {
-		message = strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")
-	}
-	return n.checker.o.Notify(ctx, effects.Notify{Title: title, Message: message, Sound: n.Sound, Channel: n.Channel})
+	return n.checker.o.Notify(ctx, effects.Notify{
+		Title:   cmp.Or(n.Title, fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))),
+		Message: cmp.Or(n.Message, strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")),
+		Sound:   n.Sound, Channel: n.Channel,
+	})
 }
 
 func metText(met bool) string {
@@ -275,11 +262,7 @@ func newLog(at string, raw json.RawMessage) (*logConfig, error) {
 
 // Take implements [Action].
 func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
-	text := l.Message
-	if text == "" {
-		text = in.Message
-	}
-	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", text)
+	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", cmp.Or(l.Message, in.Message))
 	return nil
 }
 

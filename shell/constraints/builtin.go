@@ -11,14 +11,13 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// builtinTypes are the constraints that come with Orrery. Without env expressions
-// are not compiled.
+// builtinTypes are Orrery's own constraints; if env is nil, expressions are not compiled.
 func builtinTypes(env *cel.Env) map[string]Type {
 	pre, post := []effects.CheckPhase{effects.CheckPre}, []effects.CheckPhase{effects.CheckPost}
 	either := []effects.CheckPhase{effects.CheckPre, effects.CheckPost}
 	return map[string]Type{
-		"maxExpectedRunTime": {New: newMaxExpected, Phases: post, Advisory: true},
-		"maxAllowedRunTime":  {New: newMaxAllowed, Phases: either, Always: true},
+		"maxExpectedRunTime": {New: newRunTime(false), Phases: post, Advisory: true},
+		"maxAllowedRunTime":  {New: newRunTime(true), Phases: either, Always: true},
 		"maxConcurrentRuns":  {New: newConcurrent, Phases: pre},
 		"preRunHook":         {New: newHook, Phases: pre},
 		"postRunHook":        {New: newHook, Phases: post},
@@ -30,22 +29,6 @@ func builtinTypes(env *cel.Env) map[string]Type {
 	}
 }
 
-// limitConfig is the configuration of both run time constraints.
-type limitConfig struct {
-	Limit span `json:"limit"`
-}
-
-func (s Spec) limit() (time.Duration, error) {
-	var c limitConfig
-	if err := s.Decode(&c); err != nil {
-		return 0, err
-	}
-	if c.Limit == 0 {
-		return 0, s.Errorf("limit", "is missing: give a length of time such as %q", "30m")
-	}
-	return time.Duration(c.Limit), nil
-}
-
 // maxRunTime is maxExpectedRunTime, by which the pod should not have run for longer
 // (004 Phase 5), or maxAllowedRunTime: then the machine kills the pod that runs for
 // longer (R15), and afterwards the constraint is violated.
@@ -55,14 +38,19 @@ type maxRunTime struct {
 	kills bool // maxAllowedRunTime
 }
 
-func newMaxExpected(s Spec) (Constraint, error) {
-	limit, err := s.limit()
-	return maxRunTime{Lists: s.Lists, limit: limit}, err
-}
-
-func newMaxAllowed(s Spec) (Constraint, error) {
-	limit, err := s.limit()
-	return maxRunTime{Lists: s.Lists, limit: limit, kills: true}, err
+func newRunTime(kills bool) func(Spec) (Constraint, error) {
+	return func(s Spec) (Constraint, error) {
+		var c struct {
+			Limit span `json:"limit"`
+		}
+		if err := s.Decode(&c); err != nil {
+			return nil, err
+		}
+		if c.Limit == 0 {
+			return nil, s.Errorf("limit", "is missing: give a length of time such as %q", "30m")
+		}
+		return maxRunTime{s.Lists, time.Duration(c.Limit), kills}, nil
+	}
 }
 
 // Check implements [Constraint].
@@ -97,8 +85,7 @@ func (in *Input) told() (time.Duration, bool) {
 	return in.End.Sub(in.Start), true
 }
 
-// ran is how long the pod ran: as the cluster says, which knows it also of a time in
-// which nobody watched.
+// ran is how long the pod ran: as the cluster says, or else as the machine saw it.
 func (in *Input) ran() (time.Duration, bool) {
 	if d, ok := in.told(); ok {
 		return d, true

@@ -1,9 +1,11 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +28,7 @@ func (c *Checker) CheckPreExecution(ctx context.Context, job *jobs.Job, runID st
 	return c.check(ctx, job, runID, Input{Phase: effects.CheckPre, ExitCode: -1})
 }
 
-// CheckPostExecution implements [jobs.ConstraintChecker], as
-// [Checker.CheckPreExecution] does.
+// CheckPostExecution is [Checker.CheckPreExecution] after the run.
 func (c *Checker) CheckPostExecution(ctx context.Context, job *jobs.Job, runID string, startTime, endTime time.Time, exitCode int) (jobs.ConstraintCheckResult, error) {
 	return c.check(ctx, job, runID, Input{Phase: effects.CheckPost, Start: startTime, End: endTime, ExitCode: exitCode})
 }
@@ -73,7 +74,7 @@ type finding struct {
 func (e *evaluation) checkAll(ctx context.Context) error {
 	var locks []int
 	for i, c := range e.plan.constraints {
-		if !c.phases.has(e.in.Phase) {
+		if !slices.Contains(c.phases, e.in.Phase) {
 			continue
 		}
 		if e.lockOf(i) != nil {
@@ -141,17 +142,10 @@ func (e *evaluation) record(i int, out Outcome, err error) {
 
 // policy says what an error of a constraint means.
 func (e *evaluation) policy(c planned) core.ErrorPolicy {
-	switch {
-	case c.onError != "":
-		return c.onError
-	case e.in.Job.ConstraintErrors != "":
-		return e.in.Job.ConstraintErrors
-	}
-	return core.FailClosed
+	return cmp.Or(c.onError, e.in.Job.ConstraintErrors, core.FailClosed)
 }
 
-// stops reports whether a violated constraint stops the run by itself, and whether
-// its actions say what becomes of it.
+// stops reports whether a violated constraint stops the run, and whether its actions decide.
 func (e *evaluation) stops(i int) (stops, decided bool) {
 	f := e.findings[i]
 	if !f.evaluated || f.err != nil || f.out.Met {
@@ -183,12 +177,7 @@ func (e *evaluation) stopped() bool {
 
 // inDoubt reports whether a constraint could not be evaluated that must be.
 func (e *evaluation) inDoubt() bool {
-	for _, f := range e.findings {
-		if f.err != nil && !f.out.Met {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.findings, func(f finding) bool { return f.err != nil && !f.out.Met })
 }
 
 // result sums up. Where the job fails closed and doubt alone holds the run up, the
@@ -224,8 +213,7 @@ func (e *evaluation) result() (jobs.ConstraintCheckResult, error) {
 	return r, nil
 }
 
-// onDoubt is what the machine itself does about an error of a check (see
-// docs/orchestrator.md).
+// onDoubt is the machine's own action for an error of a check: docs/orchestrator.md.
 func (e *evaluation) onDoubt() string {
 	if e.in.Phase == effects.CheckPost {
 		return core.ActionFailRun

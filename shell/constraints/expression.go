@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// Bounds of expressions, which run in the daemon on behalf of whoever may apply a
-// job.
+// Bounds of expressions, which any author of a job runs in the daemon.
 const (
 	maxExpressionBytes = 4 << 10
 	maxExpressionDepth = 64
@@ -25,8 +25,7 @@ const (
 	expressionLimit    = 10 * time.Second // for a machine that is busy: the cost is what bounds it
 )
 
-// Types of the variables of expressions. Their fields are what docs/constraints.md
-// lists.
+// Types of the variables of expressions, as docs/constraints.md lists them.
 type (
 	exprJob struct {
 		ID        string            `cel:"id"`
@@ -146,7 +145,7 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	within, cancel := context.WithTimeoutCause(ctx, expressionLimit, fmt.Errorf("it took more than %v", expressionLimit))
 	defer cancel()
-	vars := &exprVars{ctx: ctx, in: in}
+	vars := newExprVars(ctx, in)
 	v, _, err := e.program.ContextEval(within, vars)
 	switch {
 	case vars.err != nil:
@@ -160,46 +159,40 @@ func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	if !ok {
 		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip.Text(e.text, maxQuoted), v.Value())
 	}
-	message := e.message
-	if message == "" {
-		message = fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met)
-	}
-	return Outcome{Met: met, Message: message}, nil
+	return Outcome{Met: met, Message: cmp.Or(e.message, fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met))}, nil
 }
 
 // exprVars gives the values of variables, and reads the run before this one only
 // for an expression that asks for it.
 type exprVars struct {
-	ctx context.Context //nolint:containedctx // cel.Activation has no place for one; it lives as long as one evaluation
-	in  *Input
-	err error
+	ctx    context.Context //nolint:containedctx // cel.Activation has no place for one; it lives as long as one evaluation
+	in     *Input
+	err    error
+	values map[string]any // of all variables but previous_run
+}
+
+func newExprVars(ctx context.Context, in *Input) *exprVars {
+	run := in.Run
+	ran, _ := in.ran()
+	return &exprVars{ctx: ctx, in: in, values: map[string]any{
+		"job":          exprJob{in.Job.ID, in.Job.Name, in.Job.Namespace, in.Job.Tenant, in.Job.Schedule, in.Job.Timezone, in.Job.Labels},
+		"run":          exprRun{run.RunID, run.Manual, int64(run.RetryAttempt), run.ScheduledAt.Std(), run.Pod.Reason, run.Error},
+		"phase":        string(in.Phase),
+		"attempt":      int64(run.RetryAttempt),
+		"exit_code":    int64(in.ExitCode),
+		"duration":     ran,
+		"scheduled_at": run.ScheduledAt.Std(),
+		"now":          effects.TimeOf(in.Now).Std(),
+	}}
 }
 
 // ResolveName implements [cel.Activation].
 func (v *exprVars) ResolveName(name string) (any, bool) {
-	in := v.in
-	switch name {
-	case "job":
-		return exprJob{in.Job.ID, in.Job.Name, in.Job.Namespace, in.Job.Tenant, in.Job.Schedule, in.Job.Timezone, in.Job.Labels}, true
-	case "run":
-		return exprRun{in.Run.RunID, in.Run.Manual, int64(in.Run.RetryAttempt), in.Run.ScheduledAt.Std(), in.Run.Pod.Reason, in.Run.Error}, true
-	case "previous_run":
+	if name == "previous_run" {
 		return v.previous()
-	case "phase":
-		return string(in.Phase), true
-	case "attempt":
-		return int64(in.Run.RetryAttempt), true
-	case "exit_code":
-		return int64(in.ExitCode), true
-	case "duration":
-		d, _ := in.ran()
-		return d, true
-	case "scheduled_at":
-		return in.Run.ScheduledAt.Std(), true
-	case "now":
-		return effects.TimeOf(in.Now).Std(), true
 	}
-	return nil, false
+	value, ok := v.values[name]
+	return value, ok
 }
 
 // Parent implements [cel.Activation].

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -30,20 +29,17 @@ func newLock(s Spec) (Constraint, error) {
 	if err := s.Decode(&c); err != nil {
 		return nil, err
 	}
-	switch {
-	case c.Name == "":
+	if c.Name == "" {
 		return nil, s.Errorf("name", "is missing: give the name of the lock")
-	case len(c.Name) > core.MaxNameBytes:
-		return nil, s.Errorf("name", "%d bytes is longer than %d", len(c.Name), core.MaxNameBytes)
-	case strings.ContainsFunc(c.Name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
-		return nil, s.Errorf("name", "%q has a control character", clip.Text(c.Name, maxQuoted))
+	}
+	if err := checkName(s.Path+".config.name", c.Name, core.MaxNameBytes); err != nil {
+		return nil, err
 	}
 	s.parsed.reach.Locks = append(s.parsed.reach.Locks, c.Name)
 	return &lockConstraint{Lists: s.Lists, lock: c.Name, ttl: time.Duration(c.TTL)}, nil
 }
 
-// Check implements [Constraint]: it takes the lock, which a run that has it already
-// only renews.
+// Check implements [Constraint]: it takes the lock, or renews the run's own.
 func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) {
 	err := l.acquire(ctx, in)
 	if !isConflict(err) {
@@ -67,12 +63,11 @@ func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) 
 			return Outcome{}, err
 		}
 	}
-	switch err := l.acquire(ctx, in); {
-	case isConflict(err):
+	err = l.acquire(ctx, in)
+	if isConflict(err) {
 		return Outcome{Message: fmt.Sprintf("lock %q is held by somebody else", l.lock)}, nil
-	default:
-		return Outcome{Met: err == nil}, err
 	}
+	return Outcome{Met: err == nil}, err
 }
 
 func (l *lockConstraint) acquire(ctx context.Context, in *Input) error {
@@ -96,8 +91,7 @@ func isConflict(err error) bool {
 	return ok && r.Code == effects.CodeConflict
 }
 
-// holderHasEnded reports whether the holder of a lock is a run that has ended and has
-// no pods, and names the holder for the reader.
+// holderHasEnded reports whether a holder is a run that ended without pods; by names it.
 func holderHasEnded(ctx context.Context, s Source, holder string) (ended bool, by string, err error) {
 	id, ok := core.RunOfLockHolder(holder)
 	if !ok {
@@ -141,17 +135,13 @@ func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
 	return nil
 }
 
-// lockOf gives the constraint of that number where it is a lock; nil where not.
+// lockOf gives the constraint of that number if it is a lock, and nil otherwise.
 func (e *evaluation) lockOf(i int) *lockConstraint {
-	l, ok := e.plan.constraints[i].c.(*lockConstraint)
-	if !ok {
-		return nil
-	}
+	l, _ := e.plan.constraints[i].c.(*lockConstraint)
 	return l
 }
 
-// releaseHeld releases the locks that the run holds: from an attempt before, or from a
-// check whose answer was lost in a crash.
+// releaseHeld releases the locks of an earlier attempt, or of a check before a crash.
 func (e *evaluation) releaseHeld(ctx context.Context, list []int) {
 	for _, i := range list {
 		name := e.lockOf(i).lock

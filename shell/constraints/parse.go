@@ -29,7 +29,7 @@ type plan struct {
 
 type planned struct {
 	name, typ string
-	phases    phases
+	phases    []effects.CheckPhase
 	advisory  bool
 	onError   core.ErrorPolicy // empty: as the job says
 	c         Constraint
@@ -84,28 +84,33 @@ type reading struct {
 
 func (p parser) parse(job *jobs.Job) (*plan, error) {
 	r := reading{parser: p, plan: &plan{}, job: job, named: map[string]core.ActionRequest{}}
-	actions, err := actionConfig(job.ActionConfig)
-	if err != nil { // constraints refer to them
+	var doc actionDoc
+	if err := decodeConfig("actions", job.ActionConfig, &doc); err != nil { // constraints refer to them
 		return nil, err
 	}
-	if err := errors.Join(r.namedActions(actions), r.constraintConfig(job.ConstraintConfig)); err != nil {
+	if err := errors.Join(r.namedActions(doc.Actions), r.constraintConfig(job.ConstraintConfig)); err != nil {
 		return nil, err
 	}
 	return r.plan, nil
 }
 
+// decodeConfig decodes a configuration that may be missing.
+func decodeConfig(name string, raw json.RawMessage, dst any) error {
+	switch {
+	case len(raw) == 0:
+		return nil
+	case len(raw) > core.MaxPodSpecBytes:
+		return fmt.Errorf("%s: %d bytes is more than %d", name, len(raw), core.MaxPodSpecBytes)
+	}
+	return strictjson.Decode(raw, dst)
+}
+
 // constraintConfig reads the constraints. The error tells of each that is wrong.
 func (r *reading) constraintConfig(raw json.RawMessage) error {
-	if len(raw) == 0 {
-		return nil
-	}
-	if len(raw) > core.MaxPodSpecBytes {
-		return fmt.Errorf("constraints: %d bytes is more than %d", len(raw), core.MaxPodSpecBytes)
-	}
 	var doc struct {
 		Constraints []map[string]json.RawMessage `json:"constraints"`
 	}
-	if err := strictjson.Decode(raw, &doc); err != nil {
+	if err := decodeConfig("constraints", raw, &doc); err != nil {
 		return err
 	}
 	if n := len(doc.Constraints); n > core.MaxConstraints {
@@ -149,7 +154,7 @@ func (r *reading) constraint(i int, e map[string]json.RawMessage) error {
 		}
 	}
 	c := planned{name: in.Name, typ: typ, onError: in.OnError, advisory: kind.Advisory}
-	if err := errors.Join(checkName(at+".name", in.Name), checkPolicy(at+".onError", in.OnError)); err != nil {
+	if err := errors.Join(checkName(at+".name", in.Name, maxName), checkPolicy(at+".onError", in.OnError)); err != nil {
 		return err
 	}
 	if in.Advisory != nil {
@@ -177,29 +182,25 @@ func (r *reading) constraint(i int, e map[string]json.RawMessage) error {
 }
 
 // phase says in which phases a constraint is checked.
-func (t Type) phase(at, want string) (phases, error) {
+func (t Type) phase(at, want string) ([]effects.CheckPhase, error) {
 	may := t.Phases
 	if len(may) == 0 {
 		may = []effects.CheckPhase{effects.CheckPre, effects.CheckPost}
 	}
-	can := phases{slices.Contains(may, effects.CheckPre), slices.Contains(may, effects.CheckPost)}
-	switch {
+	either := slices.Contains(may, effects.CheckPre) && slices.Contains(may, effects.CheckPost)
+	switch i := slices.Index(may, effects.CheckPhase(want)); {
 	case want != "" && t.Always:
-		return phases{}, fmt.Errorf("%s: %q: this constraint has no choice of its phase: leave it out", at, clip.Text(want, maxQuoted))
-	case t.Always:
-		return can, nil
+		return nil, fmt.Errorf("%s: %q: this constraint has no choice of its phase: leave it out", at, clip.Text(want, maxQuoted))
+	case t.Always, want == "both" && either:
+		return may, nil
 	case want == "":
-		return phases{may[0] == effects.CheckPre, may[0] == effects.CheckPost}, nil
-	case want == string(effects.CheckPre) && can.pre:
-		return phases{pre: true}, nil
-	case want == string(effects.CheckPost) && can.post:
-		return phases{post: true}, nil
-	case want == "both" && can.pre && can.post:
-		return can, nil
-	case can.pre && can.post:
-		return phases{}, fmt.Errorf("%s: %q is unknown: use \"pre\", \"post\" or \"both\"", at, clip.Text(want, maxQuoted))
+		return may[:1], nil
+	case i >= 0:
+		return may[i : i+1], nil
+	case either:
+		return nil, fmt.Errorf("%s: %q is unknown: use \"pre\", \"post\" or \"both\"", at, clip.Text(want, maxQuoted))
 	}
-	return phases{}, fmt.Errorf("%s: %q: this constraint is checked in phase %q alone", at, clip.Text(want, maxQuoted), may[0])
+	return nil, fmt.Errorf("%s: %q: this constraint is checked in phase %q alone", at, clip.Text(want, maxQuoted), may[0])
 }
 
 // names gives each constraint a name: its own, its type, or its type with a number.
@@ -226,19 +227,9 @@ func (r *reading) names() error {
 	return nil
 }
 
-// actionConfig gives the named actions, by their names.
-func actionConfig(raw json.RawMessage) (map[string]map[string]json.RawMessage, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	if len(raw) > core.MaxPodSpecBytes {
-		return nil, fmt.Errorf("actions: %d bytes is more than %d", len(raw), core.MaxPodSpecBytes)
-	}
-	var doc struct {
-		Actions map[string]map[string]json.RawMessage `json:"actions"`
-	}
-	err := strictjson.Decode(raw, &doc)
-	return doc.Actions, err
+// actionDoc is an action_config: the named actions, by their names.
+type actionDoc struct {
+	Actions map[string]map[string]json.RawMessage `json:"actions"`
 }
 
 // namedActions reads the named actions. The error tells of each that is wrong.
@@ -258,7 +249,7 @@ func (r *reading) namedAction(name string, o map[string]json.RawMessage) (err er
 	case own || builtinAction(name):
 		return fmt.Errorf("%s: it has the name of a type of actions: give it another one", at)
 	}
-	if err := checkName(at, name); err != nil {
+	if err := checkName(at, name, maxName); err != nil {
 		return err
 	}
 	r.named[name], err = r.object(at, o, false) // also where it is wrong: who refers to it is right
@@ -302,8 +293,7 @@ func (r *reading) action(at string, raw json.RawMessage) (core.ActionRequest, er
 	return r.object(at, o, true)
 }
 
-// object reads {"<type>": {…}, "continueOnError": true}; with refer a named action
-// may stand in the place of the type.
+// object reads {"<type>": {…}, "continueOnError": true}; refer: a named action may be the type.
 func (r *reading) object(at string, o map[string]json.RawMessage, refer bool) (core.ActionRequest, error) {
 	var goOn bool
 	raw, given := o[continueOnError]
@@ -366,10 +356,10 @@ func object(raw json.RawMessage) json.RawMessage {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-func checkName(at, name string) error {
+func checkName(at, name string, most int) error {
 	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("%s: %d bytes is longer than %d", at, len(name), maxName)
+	case len(name) > most:
+		return fmt.Errorf("%s: %d bytes is longer than %d", at, len(name), most)
 	case strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || r == 0x7f }):
 		return fmt.Errorf("%s: %q has a control character", at, clip.Text(name, maxQuoted))
 	}

@@ -112,12 +112,8 @@ func New(o Options) (*Server, error) {
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
-		h, err := newWebhook(route, o.Webhooks[route])
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.hooks[route] = h
+		s.hooks[route], err = newWebhook(route, o.Webhooks[route])
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -126,19 +127,16 @@ func waiting(pod *corev1.Pod) (reason, message string) {
 			return r, m
 		}
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return orElse(c.Reason, corev1.PodReasonUnschedulable), c.Message
-		}
+	if c := condition(pod, corev1.PodScheduled, corev1.ConditionFalse); c != nil {
+		return cmp.Or(c.Reason, corev1.PodReasonUnschedulable), c.Message
 	}
 	if len(pod.Status.ContainerStatuses) == 0 && pod.Spec.NodeName == "" {
-		return orElse(pod.Status.Reason, reasonPending), pod.Status.Message
+		return cmp.Or(pod.Status.Reason, reasonPending), pod.Status.Message
 	}
 	return reasonCreating, ""
 }
 
-// stuck gives the reason for which a container waits, where it is not the usual way
-// to a start.
+// stuck gives the reason for which a container waits, if that is unusual.
 func stuck(c *corev1.ContainerStatus) (reason, message string) {
 	if w := c.State.Waiting; w != nil && w.Reason != reasonCreating && w.Reason != "PodInitializing" {
 		return w.Reason, w.Message
@@ -146,8 +144,7 @@ func stuck(c *corev1.ContainerStatus) (reason, message string) {
 	return "", ""
 }
 
-// failed says how a pod failed. Its exit code is never 0: a process that was told to
-// end may well have ended so.
+// failed says how a pod failed, never with 0: a process that is told to end may exit so.
 func failed(pod *corev1.Pod, p *core.Pod) {
 	if c, kind := firstFailed(pod); c != nil {
 		t := c.State.Terminated
@@ -155,7 +152,7 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 		if t.Reason != reasonStatusUnknown {
 			p.ExitCode = &t.ExitCode
 		}
-		p.Reason, p.Message = orElse(t.Reason, "Error"), t.Message
+		p.Reason, p.Message = cmp.Or(t.Reason, "Error"), t.Message
 		if p.Message == "" && t.Signal != 0 {
 			p.Message = fmt.Sprintf("signal %d", t.Signal)
 		}
@@ -168,14 +165,13 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 	reason, message := podReason(pod, p)
 	switch {
 	case reason != "":
-		p.Reason, p.Message = reason, orElse(message, p.Message)
+		p.Reason, p.Message = reason, cmp.Or(message, p.Message)
 	case p.Reason == "":
-		p.Reason, p.Message = reasonFailed, orElse(pod.Status.Message, "the pod failed, and the cluster does not say why")
+		p.Reason, p.Message = reasonFailed, cmp.Or(pod.Status.Message, "the pod failed, and the cluster does not say why")
 	}
 }
 
-// podReason gives the reason why the pod as a whole failed, if there is one that
-// says more than its containers do.
+// podReason gives the pod's own reason, if it says more than its containers'.
 func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	switch r := pod.Status.Reason; r {
 	case "":
@@ -189,7 +185,7 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	if p.Reason == reasonOOMKilled {
 		return "", ""
 	}
-	if c := disruption(pod); c != nil {
+	if c := condition(pod, corev1.DisruptionTarget, corev1.ConditionTrue); c != nil {
 		switch c.Reason {
 		case corev1.PodReasonPreemptionByScheduler:
 			return reasonPreempted, c.Message
@@ -198,7 +194,7 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 		case "DeletionByPodGC":
 			return reasonNodeLost, c.Message
 		}
-		return orElse(c.Reason, reasonEvicted), c.Message
+		return cmp.Or(c.Reason, reasonEvicted), c.Message
 	}
 	if d := pod.DeletionTimestamp; d != nil {
 		asked := d.Unix()
@@ -212,9 +208,10 @@ func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	return "", ""
 }
 
-func disruption(pod *corev1.Pod) *corev1.PodCondition {
+// condition gives the pod's condition of a type if it has that status, and nil otherwise.
+func condition(pod *corev1.Pod, typ corev1.PodConditionType, status corev1.ConditionStatus) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+		if c := &pod.Status.Conditions[i]; c.Type == typ && c.Status == status {
 			return c
 		}
 	}
@@ -227,7 +224,7 @@ func nodeLost(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodUnknown || pod.Status.Reason == reasonNodeLost {
 		return true
 	}
-	c := disruption(pod)
+	c := condition(pod, corev1.DisruptionTarget, corev1.ConditionTrue)
 	return c != nil && c.Reason == byTaintManager
 }
 
@@ -293,15 +290,7 @@ func inContainer(kind, name, message string) string {
 	return kind + " " + name + ": " + message
 }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
-// jobEnd gives the condition by which a Job has ended, or is about to: nil while
-// there is none.
+// jobEnd gives the condition by which a Job has ended or will; nil: it has none.
 func jobEnd(job *batchv1.Job) (c *batchv1.JobCondition, complete bool) {
 	if job == nil {
 		return nil, false

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 )
@@ -17,10 +18,21 @@ type counterKey struct{}
 type counting struct{ next http.RoundTripper }
 
 func (t counting) RoundTrip(q *http.Request) (*http.Response, error) {
-	if c, ok := q.Context().Value(counterKey{}).(*counter); ok {
+	countCall(q.Context())
+	return t.next.RoundTrip(q)
+}
+
+func countCall(ctx context.Context) {
+	if c, ok := ctx.Value(counterKey{}).(*counter); ok {
 		c.n.Add(1)
 	}
-	return t.next.RoundTrip(q)
+}
+
+// count counts a call if the transport cannot.
+func (r *Runner) count(ctx context.Context) {
+	if !r.counts {
+		countCall(ctx)
+	}
 }
 
 // WrappedRoundTripper lets client-go reach the transport within.

@@ -12,15 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 )
-
-// permanent is an error after which a repetition is pointless.
-type permanent struct{ err error }
-
-func (e permanent) Error() string   { return e.err.Error() }
-func (e permanent) Unwrap() error   { return e.err }
-func (e permanent) Permanent() bool { return true }
 
 // isPersistent divides the errors of the API (004 Network Errors). Persistent is
 // what the API server refuses for what was asked: 400, 403, 404, 405, 409 of a name
@@ -45,8 +39,7 @@ func isPersistent(err error) bool {
 	}
 }
 
-// explained says an error of the API in terms of the job: where it names fields,
-// those of the pod spec as its owner knows them.
+// explained says an error of the API in terms of the job, whose fields it names.
 func explained(what string, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && apierrors.IsInvalid(err) {
@@ -86,15 +79,15 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 	ctx = context.WithValue(ctx, counterKey{}, counter)
 	var unauthorized, forbidden time.Time
 	for n := 0; ; n++ {
-		err := r.once(ctx, counter, call)
+		err := r.once(ctx, call)
 		switch {
 		case err == nil:
 			return counter.calls(), nil
 		case ctx.Err() == nil && r.doubted(err, n, &forbidden):
 			unauthorized = time.Time{}
 		case isPersistent(err):
-			return counter.calls(), permanent{explained(what, err)}
-		case isPermanent(err):
+			return counter.calls(), shell.Permanent(explained(what, err))
+		case shell.IsPermanent(err):
 			return counter.calls(), err
 		case ctx.Err() != nil:
 			return counter.calls(), explained(what, err)
@@ -135,9 +128,7 @@ func lasts(since *time.Time, limit time.Duration) bool {
 
 // outage reports whether the cluster cannot be watched at present.
 func (r *Runner) outage() bool {
-	r.mu.Lock()
-	w := r.watcher
-	r.mu.Unlock()
+	w := r.current()
 	if w == nil {
 		return false
 	}
@@ -151,22 +142,14 @@ func (r *Runner) outage() bool {
 	return false
 }
 
-func isPermanent(err error) bool {
-	var p permanent
-	return errors.As(err, &p)
-}
-
-// once makes one call when the limit of calls allows it, bounds the call in time, and
-// counts it if the transport cannot.
-func (r *Runner) once(ctx context.Context, c *counter, call func(context.Context) error) error {
+// once makes one call when the limit of calls allows it, and bounds the call in time.
+func (r *Runner) once(ctx context.Context, call func(context.Context) error) error {
 	if err := r.limit.Wait(ctx); err != nil {
 		return fmt.Errorf("the limit of calls left no room for it: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if !r.counts {
-		c.n.Add(1)
-	}
+	r.count(ctx)
 	return call(ctx)
 }
 

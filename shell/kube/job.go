@@ -72,8 +72,7 @@ func isAlnum(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// ours reports whether a label is not for users to give: one of Orrery's, or one
-// that the Job controller puts.
+// ours reports whether a label is Orrery's or the Job controller's, not the user's.
 func ours(key string) bool {
 	switch key {
 	case LabelJobID, LabelRunID, LabelScheduledAt, LabelManagedBy, "job-name", "controller-uid":
@@ -98,16 +97,11 @@ func checkLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// checked reads what a job asks of the cluster. Each line of an error begins with the
-// field's path.
+// checked reads what a job asks of the cluster; errors begin with the field's path.
 func checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	pod, _, err := podspec.Parse(spec.PodSpec)
 	if err != nil {
-		lines := strings.Split(err.Error(), "\n")
-		for i := range lines {
-			lines[i] = "pod_spec: " + lines[i]
-		}
-		err = errors.New(strings.Join(lines, "\n"))
+		err = errors.New("pod_spec: " + strings.ReplaceAll(err.Error(), "\n", "\npod_spec: "))
 	}
 	return pod, errors.Join(err, checkLabels(spec.Labels))
 }
@@ -125,10 +119,8 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels := maps.Clone(run.Spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, run.Spec.Labels)
 	maps.Copy(labels, map[string]string{
 		LabelJobID: LabelValue(run.JobID), LabelRunID: LabelValue(run.RunID), LabelScheduledAt: LabelValue(run.ScheduledAt.String()),
 		LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),

@@ -1,13 +1,16 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -30,8 +34,7 @@ type Options struct {
 	// a cluster. Context picks one of its contexts; empty: the current one.
 	Kubeconfig string
 	Context    string
-	// Namespace is where the Jobs are made; empty: that of the context or of the
-	// service account.
+	// Namespace is that of the Jobs; empty: the context's or the service account's.
 	Namespace string
 	// QPS and Burst bound the calls of the API (defaults 20 and 40) on this side; each
 	// waits until they allow it. The two watches do not count.
@@ -84,15 +87,11 @@ type expectation struct {
 // New makes a Runner; it makes no call of the API. The error names the option that
 // cannot be right, or says what is wrong with the kubeconfig.
 func New(o Options) (*Runner, error) {
-	if o.Instance == "" {
-		o.Instance = managedBy
-	}
+	o.Instance = cmp.Or(o.Instance, managedBy)
 	if errs := validation.IsValidLabelValue(o.Instance); len(errs) > 0 {
 		return nil, fmt.Errorf("kube: Instance: %q is no value of a label: %s", o.Instance, errs[0])
 	}
-	if o.KeepFinished == 0 {
-		o.KeepFinished = 24 * time.Hour
-	}
+	o.KeepFinished = cmp.Or(o.KeepFinished, 24*time.Hour)
 	if o.KeepFinished < time.Minute || o.KeepFinished > math.MaxInt32*time.Second {
 		return nil, fmt.Errorf("kube: KeepFinished: %s is less than a minute or too long", o.KeepFinished)
 	}
@@ -101,34 +100,23 @@ func New(o Options) (*Runner, error) {
 	}
 	r := &Runner{
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
-		log: o.Logger, began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
 	}
-	if o.QPS == 0 {
-		o.QPS = defaultQPS
-	}
-	if o.Burst == 0 {
-		o.Burst = max(defaultBurst, int(o.QPS))
-	}
-	r.limit = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
-	if r.log == nil {
-		r.log = slog.Default()
-	}
+	o.QPS = cmp.Or(o.QPS, defaultQPS)
+	r.limit = flowcontrol.NewTokenBucketRateLimiter(o.QPS, cmp.Or(o.Burst, max(defaultBurst, int(o.QPS))))
 	if r.client == nil {
 		if err := r.connect(o); err != nil {
 			return nil, err
 		}
 	}
-	if r.namespace == "" {
-		r.namespace = metav1.NamespaceDefault
-	}
+	r.namespace = cmp.Or(r.namespace, metav1.NamespaceDefault)
 	if errs := validation.IsDNS1123Label(r.namespace); len(errs) > 0 {
 		return nil, fmt.Errorf("kube: Namespace: %q is no name of a namespace: %s", r.namespace, errs[0])
 	}
 	return r, nil
 }
 
-// connect makes the client of a kubeconfig or a service account, whose tokens
-// client-go renews.
+// connect makes the client of a kubeconfig or service account; client-go renews tokens.
 func (r *Runner) connect(o Options) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -169,7 +157,7 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	job, err := r.jobOf(run)
 	if err != nil {
-		return 0, permanent{err}
+		return 0, shell.Permanent(err)
 	}
 	defer r.noted(run.Attempt, "")
 	return r.retried(ctx, "create Job "+job.Name, func(err error) {
@@ -188,15 +176,13 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 	api := r.client.BatchV1().Jobs(r.namespace)
 	made, err := api.Create(ctx, job, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		if !r.counts {
-			countCall(ctx)
-		}
+		r.count(ctx)
 		made, err = api.Get(ctx, job.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("it was there, and is gone: %w", errGone) // create it then
 		case err == nil && !r.owns(made):
-			return permanent{fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance)}
+			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance))
 		}
 	}
 	if err != nil {
@@ -207,12 +193,6 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 }
 
 var errGone = errors.New("the name is free")
-
-func countCall(ctx context.Context) {
-	if c, ok := ctx.Value(counterKey{}).(*counter); ok {
-		c.n.Add(1)
-	}
-}
 
 // owns reports whether a Job of an attempt's name is that attempt's, and this instance's.
 func (r *Runner) owns(job *batchv1.Job) bool {
@@ -236,8 +216,7 @@ func (r *Runner) arrived(a jobs.Attempt) {
 	delete(r.expected, a)
 }
 
-// Watch watches the Jobs and pods of this instance, see [jobs.Runner]. One runs at a
-// time.
+// Watch watches this instance's Jobs and pods, see [jobs.Runner]. One runs at a time.
 func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	w := newWatcher(r, sink)
 	r.mu.Lock()
@@ -280,19 +259,27 @@ func (r *Runner) watching(ctx context.Context) (*watcher, error) {
 	}
 }
 
-// Held lists what the cluster holds, what is being deleted included. It waits until
-// the watch knows all that there is.
-func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
+// synced waits until a Watch runs that knows all that there is.
+func (r *Runner) synced(ctx context.Context) (*watcher, error) {
 	w, err := r.watching(ctx)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-w.synced:
+		return w, nil
 	case <-w.ended:
 		return nil, errWatchEnded
 	case <-ctx.Done():
 		return nil, fmt.Errorf("kube: it is not known yet what the cluster holds: %w", ctx.Err())
+	}
+}
+
+// Held lists what the cluster holds, even if it is being deleted, once the watch is synced.
+func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
+	w, err := r.synced(ctx)
+	if err != nil {
+		return nil, err
 	}
 	held := w.held()
 	r.mu.Lock()
@@ -306,11 +293,7 @@ func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
 			held[a] = true
 		}
 	}
-	out := make([]jobs.Attempt, 0, len(held))
-	for a := range held {
-		out = append(out, a)
-	}
-	return out, nil
+	return slices.AppendSeq(make([]jobs.Attempt, 0, len(held)), maps.Keys(held)), nil
 }
 
 var errWatchEnded = errors.New("kube: the watch has ended")
@@ -318,8 +301,7 @@ var errWatchEnded = errors.New("kube: the watch has ended")
 // expectedFor is how long what the watch has seen may take through the cache.
 const expectedFor = 10 * time.Second
 
-// overdue reports whether the watch is beyond the creation of a Job and does not have
-// it: it came and went while nobody watched.
+// overdue reports whether a Job that was created came and went while nobody watched.
 func (r *Runner) overdue(w *watcher, a jobs.Attempt, e expectation) bool {
 	if !w.beyond(e.version) {
 		return false
@@ -331,16 +313,14 @@ func (r *Runner) overdue(w *watcher, a jobs.Attempt, e expectation) bool {
 	return time.Since(e.passed) > expectedFor
 }
 
-// Beat answers once all that was seen before has been told to the sink, see
-// [jobs.Runner].
+// Beat returns once the sink knows all that was seen before: see [jobs.Runner].
 func (r *Runner) Beat(ctx context.Context) error {
 	w, err := r.watching(ctx)
 	if err != nil {
 		return err
 	}
-	done := w.beat()
 	select {
-	case <-done:
+	case <-w.beat():
 		return nil
 	case <-w.ended:
 		return errWatchEnded

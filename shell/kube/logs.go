@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -31,34 +32,25 @@ const (
 // none. What breaks off is taken up again where it was, as long as ctx lasts; a log
 // that the kubelet rotates meanwhile may then have a gap. An error of w ends it.
 func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, out io.Writer) (int, error) {
-	w, err := r.watching(ctx)
+	w, err := r.synced(ctx)
 	if err != nil {
 		return 0, err
-	}
-	select {
-	case <-w.synced:
-	case <-w.ended:
-		return 0, errWatchEnded
-	case <-ctx.Done():
-		return 0, fmt.Errorf("kube: it is not known yet what the cluster holds: %w", ctx.Err())
 	}
 	t, release := w.use(a)
 	defer release()
 	c := &counter{}
-	ctx = context.WithValue(ctx, counterKey{}, c)
-	l := &logs{r: r, w: w, t: t, o: o, counter: c}
-	err = l.copy(ctx, out)
+	l := &logs{r: r, w: w, t: t, o: o}
+	err = l.copy(context.WithValue(ctx, counterKey{}, c), out)
 	return c.calls(), err
 }
 
 // logs is one call of Logs.
 type logs struct {
-	r       *Runner
-	w       *watcher
-	t       *track
-	o       jobs.LogOptions
-	pod     string
-	counter *counter
+	r   *Runner
+	w   *watcher
+	t   *track
+	o   jobs.LogOptions
+	pod string
 }
 
 func (l *logs) copy(ctx context.Context, out io.Writer) error {
@@ -76,7 +68,7 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 		}
 	}
 	if len(names) == 0 {
-		return permanent{fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container)}
+		return shell.Permanent(fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container))
 	}
 	if len(names) == 1 {
 		return l.container(ctx, names[0], out)
@@ -176,13 +168,12 @@ func (l *logs) standing(name string) (standing, <-chan struct{}) {
 	if c == nil {
 		c = statusOf(pod.Status.InitContainerStatuses, name)
 	}
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case c != nil && c.State.Terminated != nil:
 		return hasEnded, l.t.changed
 	case c != nil && c.State.Running != nil:
 		return started, l.t.changed
-	case ended:
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return neverStarted, l.t.changed
 	}
 	return notStarted, l.t.changed
@@ -240,7 +231,7 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 		}
 	case l.r.doubted(err, tries, &in.forbidden):
 	case isPersistent(err):
-		return false, permanent{explained("logs of pod "+l.pod, err)}
+		return false, shell.Permanent(explained("logs of pod "+l.pod, err))
 	case l.onLostNode():
 		return false, explained("logs of pod "+l.pod+": its node is lost", err)
 	}
@@ -264,9 +255,7 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !l.r.counts {
-		l.counter.n.Add(1)
-	}
+	l.r.count(ctx)
 	idle := time.AfterFunc(idleFor, cancel)
 	defer idle.Stop()
 	body, err := l.r.client.CoreV1().Pods(l.r.namespace).GetLogs(l.pod, &corev1.PodLogOptions{Container: name, Follow: l.o.Follow}).Stream(ctx)

@@ -254,7 +254,7 @@ func TestALogOfWhichNoByteComesIsGivenUpUnlessItIsFollowed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			start := time.Now()
-			l := &logs{r: r, pod: "x", o: jobs.LogOptions{Follow: follow}, counter: &counter{}}
+			l := &logs{r: r, pod: "x", o: jobs.LogOptions{Follow: follow}}
 			require.Error(t, l.stream(ctx, "main", &resuming{out: io.Discard}))
 			assert.Equal(t, want, time.Since(start))
 		})

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -161,8 +162,7 @@ func (t *track) withDeadline(pod *corev1.Pod, p core.Pod) core.Pod {
 	return p
 }
 
-// judgeGone says what became of a pod that is gone. Its Job may still say how it
-// ended.
+// judgeGone says what became of a pod that is gone. Its Job may still know.
 func (t *track) judgeGone(now time.Time) verdict {
 	phase, p := causeOf(t.gone)
 	if phase == jobs.PhaseEnded {
@@ -191,7 +191,7 @@ func endedAs(p core.Pod, end *batchv1.JobCondition, complete bool) verdict {
 		p.Message = "the pod is gone; its Job says that it is complete"
 		return verdict{phase: jobs.PhaseEnded, pod: p}
 	}
-	p.Reason, p.Message = orElse(end.Reason, reasonFailed), "the pod is gone; its Job says: "+orElse(end.Message, "failed")
+	p.Reason, p.Message = cmp.Or(end.Reason, reasonFailed), "the pod is gone; its Job says: "+cmp.Or(end.Message, "failed")
 	return verdict{phase: jobs.PhaseEnded, pod: p}
 }
 

@@ -16,12 +16,12 @@ func trim(obj any) (any, error) {
 			ObjectMeta: trimMeta(&o.ObjectMeta),
 			Spec: corev1.PodSpec{
 				NodeName: o.Spec.NodeName, TerminationGracePeriodSeconds: o.Spec.TerminationGracePeriodSeconds,
-				InitContainers: trimContainers(o.Spec.InitContainers), Containers: trimContainers(o.Spec.Containers),
+				InitContainers: trimmed(o.Spec.InitContainers, trimContainer), Containers: trimmed(o.Spec.Containers, trimContainer),
 			},
 			Status: corev1.PodStatus{
 				Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
 				Conditions:            trimConditions(o.Status.Conditions),
-				InitContainerStatuses: trimStatuses(o.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(o.Status.ContainerStatuses),
+				InitContainerStatuses: trimmed(o.Status.InitContainerStatuses, trimStatus), ContainerStatuses: trimmed(o.Status.ContainerStatuses, trimStatus),
 			},
 		}, nil
 	}
@@ -45,12 +45,21 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-func trimContainers(list []corev1.Container) []corev1.Container {
-	out := make([]corev1.Container, len(list))
+// trimmed keeps of each of a list what is looked at.
+func trimmed[T any](list []T, keep func(*T) T) []T {
+	out := make([]T, len(list))
 	for i := range list {
-		out[i] = corev1.Container{Name: list[i].Name, RestartPolicy: list[i].RestartPolicy}
+		out[i] = keep(&list[i])
 	}
 	return out
+}
+
+func trimContainer(c *corev1.Container) corev1.Container {
+	return corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
+}
+
+func trimStatus(s *corev1.ContainerStatus) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: s.Name, State: s.State}
 }
 
 func trimConditions(list []corev1.PodCondition) []corev1.PodCondition {
@@ -59,14 +68,6 @@ func trimConditions(list []corev1.PodCondition) []corev1.PodCondition {
 		if t := list[i].Type; t == corev1.PodScheduled || t == corev1.DisruptionTarget {
 			out = append(out, list[i])
 		}
-	}
-	return out
-}
-
-func trimStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
-	out := make([]corev1.ContainerStatus, len(list))
-	for i := range list {
-		out[i] = corev1.ContainerStatus{Name: list[i].Name, State: list[i].State}
 	}
 	return out
 }

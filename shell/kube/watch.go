@@ -57,19 +57,8 @@ func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
-	api := w.r.client
-	w.jobs = w.informer("jobs", &batchv1.Job{},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return api.BatchV1().Jobs(w.r.namespace).List(ctx, o)
-		}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return api.BatchV1().Jobs(w.r.namespace).Watch(ctx, o)
-		})
-	w.pods = w.informer("pods", &corev1.Pod{},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return api.CoreV1().Pods(w.r.namespace).List(ctx, o)
-		}, func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return api.CoreV1().Pods(w.r.namespace).Watch(ctx, o)
-		})
+	w.jobs = informer(w, "jobs", &batchv1.Job{}, w.r.client.BatchV1().Jobs(w.r.namespace))
+	w.pods = informer(w, "pods", &corev1.Pod{}, w.r.client.CoreV1().Pods(w.r.namespace))
 	var synced []cache.DoneChecker
 	for _, inf := range []cache.SharedIndexInformer{w.jobs, w.pods} {
 		h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -114,19 +103,20 @@ const (
 	watchTimeout = time.Minute
 )
 
-type (
-	listFunc  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watchFunc func(context.Context, metav1.ListOptions) (watch.Interface, error)
-)
+// lister is the part of a typed client that an informer needs.
+type lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
 
-func (w *watcher) informer(what string, example runtime.Object, list listFunc, watches watchFunc) cache.SharedIndexInformer {
+func informer[L runtime.Object](w *watcher, what string, example runtime.Object, api lister[L]) cache.SharedIndexInformer {
 	selector := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			o.LabelSelector = selector
-			l, err := list(ctx, o)
+			l, err := api.List(ctx, o)
 			if err != nil { // else the watch that follows says whether it can be watched
 				w.reached(ctx, what, err)
 			}
@@ -134,7 +124,7 @@ func (w *watcher) informer(what string, example runtime.Object, list listFunc, w
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = selector
-			i, err := boundedWatch(ctx, o, watches)
+			i, err := boundedWatch(ctx, o, api.Watch)
 			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
 				w.reached(ctx, what, err)
 			}
@@ -147,14 +137,14 @@ func (w *watcher) informer(what string, example runtime.Object, list listFunc, w
 
 // boundedWatch begins a watch that ends by itself a little after the server should
 // have ended it: a connection that nobody serves any more looks like a quiet one.
-func boundedWatch(ctx context.Context, o metav1.ListOptions, watches watchFunc) (watch.Interface, error) {
+func boundedWatch(ctx context.Context, o metav1.ListOptions, begins watchFunc) (watch.Interface, error) {
 	limit := time.Hour
 	if o.TimeoutSeconds != nil {
 		limit = time.Duration(*o.TimeoutSeconds)*time.Second + watchTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	begin := time.AfterFunc(watchTimeout, cancel)
-	i, err := watches(ctx, o)
+	i, err := begins(ctx, o)
 	begin.Stop()
 	if err != nil {
 		cancel()
@@ -162,6 +152,8 @@ func boundedWatch(ctx context.Context, o metav1.ListOptions, watches watchFunc) 
 	}
 	return stopping{i, cancel}, nil
 }
+
+type watchFunc func(context.Context, metav1.ListOptions) (watch.Interface, error)
 
 type stopping struct {
 	watch.Interface
@@ -173,8 +165,7 @@ func (s stopping) Stop() {
 	s.cancel()
 }
 
-// reached logs that a resource cannot be watched any more, and that it can again:
-// once, however often client-go tries.
+// reached logs once that a resource cannot be watched, and once that it can again.
 func (w *watcher) reached(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return // the end, or a list comes next
@@ -206,8 +197,7 @@ func (w *watcher) seen(obj any) {
 	}
 }
 
-// gone takes a deleted object from the watch. What a relist finds gone comes as it
-// was last seen.
+// gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
@@ -277,8 +267,7 @@ func (w *watcher) push(i item) {
 	}
 }
 
-// markSynced lets go what was seen before all was known: a pod whose Job was not
-// seen yet would else look as if it had none.
+// markSynced queues what was seen early: a pod without its Job would have looked orphaned.
 func (w *watcher) markSynced() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -369,8 +358,7 @@ func (w *watcher) forget(a jobs.Attempt, t *track) {
 	}
 }
 
-// use gives an attempt's track to one who waits for its changes, until the function
-// that comes with it is called.
+// use gives an attempt's track to a waiter, until the waiter calls the function.
 func (w *watcher) use(a jobs.Attempt) (*track, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -79,7 +79,8 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 type request struct {
 	method, path string
 	query        url.Values
-	body         any // sent as JSON; nil: none
+	body         any            // sent as JSON; nil: none
+	fields       map[string]any // the body, if body is nil
 	raw          []byte
 	header       http.Header // with raw
 }
@@ -88,6 +89,9 @@ type request struct {
 // closes. Any other answer is an error with the daemon's words.
 func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 	body := r.raw
+	if r.body == nil && r.fields != nil {
+		r.body = r.fields
+	}
 	if r.body != nil {
 		var err error
 		if body, err = text.PlainJSON(r.body); err != nil {

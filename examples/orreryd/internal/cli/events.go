@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -125,8 +126,9 @@ func (a *app) eventsPublish() *cobra.Command {
 			return nil
 		},
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body, err := a.withJSON(map[string]any{"kind": effects.EventKind{Category: args[0], Action: args[1]}}, "data", data)
-			if err != nil {
+			body := wire.EventRequest{Kind: effects.EventKind{Category: args[0], Action: args[1]}}
+			var err error
+			if body.Data, err = a.readJSON("data", data); err != nil {
 				return err
 			}
 			raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/events", body: body}, &struct{}{})

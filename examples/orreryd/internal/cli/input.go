@@ -49,15 +49,6 @@ func (a *app) needJSON(flag, v string) (json.RawMessage, error) {
 	return b, nil
 }
 
-// withJSON adds a flag's value of JSON to a body, if it was given.
-func (a *app) withJSON(body map[string]any, flag, v string) (any, error) {
-	b, err := a.readJSON(flag, v)
-	if b != nil {
-		body[flag] = b
-	}
-	return body, err
-}
-
 // parsePairs reads KEY=VALUE flags.
 func parsePairs(flag string, pairs []string) (map[string]string, error) {
 	if len(pairs) == 0 {

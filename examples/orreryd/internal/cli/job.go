@@ -75,7 +75,6 @@ func jobState(paused bool) string {
 
 func (j *jobCommands) trigger() *cobra.Command {
 	var wait bool
-	var body wire.JobTriggerRequest
 	cmd := j.jobs.sending(verb{
 		use:   "trigger",
 		short: "Make a run of a job now, outside of its schedule",
@@ -85,7 +84,7 @@ the run's id. The schedule stays as it is. It is safe to repeat with the same
 made. With --wait it prints the run once it has ended, and ends with 1 unless the run
 has completed.`,
 		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
-		path:    "trigger", body: func([]string) (any, error) { return body, nil },
+		path:    "trigger", fields: []field{textField("dedup-key", "`key` that makes one run only, however often it is asked for").as("dedup_key")},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		var made core.JobTriggered
 		raw, err := c.json(ctx, r, &made)
@@ -98,7 +97,6 @@ has completed.`,
 		return j.a.print(raw, view{fields: [][2]string{{"run", made.RunID}, {"id", made.Run.String()}}})
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the run's end")
-	cmd.Flags().StringVar(&body.DedupKey, "dedup-key", "", "`key` that makes one run only, however often it is asked for")
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -181,7 +182,7 @@ func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []
 		}
 		return a.printLine(nil, none)
 	}
-	if err := a.printTable(table{header, rows}); err != nil {
+	if _, err := io.WriteString(a.out, table{header, rows}.text()); err != nil {
 		return err
 	}
 	if next != "" {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
-	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) lockCommand() *cobra.Command {
@@ -19,9 +19,9 @@ func (a *app) lockCommand() *cobra.Command {
 	return a.addClientFlags(group("lock", "Take, show and break locks",
 		"A lock is held by one holder at a time, and exists as long as somebody holds it.",
 		a.withScope(&s, a.lockList(), m.show("Show a lock and who waits for it"),
-			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", takesTTL)),
-			holding(m, "renew", "Let a lease last from now on", takesTTL|takesToken),
-			holding(m, "release", "Give a lock back", takesToken), breaking(m, "Take a lock away from its holder", false))...))
+			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", leaseField())),
+			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
+			holding(m, "release", "Give a lock back", ownGrant()), breaking(m, "Take a lock away from its holder"))...))
 }
 
 func (a *app) semaphoreCommand() *cobra.Command {
@@ -30,56 +30,40 @@ func (a *app) semaphoreCommand() *cobra.Command {
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
 		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
-			semaphoreDeclare(m), patient(holding(m, "acquire", "Take slots that are free, or renew one's own", takesTTL|takesSlots)),
-			holding(m, "renew", "Let a lease last from now on", takesTTL|takesToken),
-			holding(m, "release", "Give slots back", takesToken), breaking(m, "Take slots away from one holder, or from all", true))...))
+			m.verb(verb{
+				use: "declare", short: "Declare how many slots there are; 0 takes that back", method: http.MethodPut,
+				fields: []field{countField("slots", 1, "`number` of slots in total")},
+			}),
+			patient(holding(m, "acquire", "Take slots that are free, or renew one's own", leaseField(),
+				countField("slots", 1, "`number` of slots that are wanted"),
+				countField("total", 0, "`number` of slots in total, if the semaphore was not declared"))),
+			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
+			holding(m, "release", "Give slots back", ownGrant()),
+			breaking(m, "Take slots away from one holder, or from all", fencingField("fencing `token` of the one holder (default all holders)")))...))
 }
 
-// Flags that a verb of a holder takes beside --holder.
-const (
-	takesTTL = 1 << iota
-	takesToken
-	takesSlots
-)
-
 // holding is a command of somebody who holds a lock or slots, or wants to.
-func holding[S any](m machine[S], name, short string, takes int) *cobra.Command {
-	var holder string
-	var token uint64
-	var ttl time.Duration
-	var slots, total uint32
-	cmd := m.verb(verb{use: name, short: short, path: name, body: func([]string) (any, error) {
-		if holder == "" {
-			return nil, usagef("--holder is missing: say who holds it")
-		}
+func holding[S any](m machine[S], name, short string, more ...field) *cobra.Command {
+	holder := textField("holder", "`name` of who holds it").needed("say who holds it")
+	return m.verb(verb{use: name, short: short, path: name, fields: append([]field{holder}, more...)})
+}
+
+func leaseField() field {
+	return millisField("ttl", "`duration` of the lease (default until it is released)", func(ttl time.Duration) error {
 		if ttl < 0 {
-			return nil, usagef("--ttl: %s is in the past", ttl)
+			return usagef("--ttl: %s is in the past", ttl)
 		}
-		b := map[string]any{"holder": holder}
-		if takes&takesTTL != 0 {
-			b["ttl_ms"] = ttl.Milliseconds()
-		}
-		if takes&takesToken != 0 {
-			b["token"] = token
-		}
-		if takes&takesSlots != 0 {
-			b["slots"], b["total"] = slots, total
-		}
-		return b, nil
-	}})
-	f := cmd.Flags()
-	f.StringVar(&holder, "holder", "", "`name` of who holds it")
-	if takes&takesTTL != 0 {
-		f.DurationVar(&ttl, "ttl", 0, "`duration` of the lease (default until it is released)")
-	}
-	if takes&takesToken != 0 {
-		f.Uint64Var(&token, "fencing", 0, "fencing `token` of the grant (default whichever the holder has)")
-	}
-	if takes&takesSlots != 0 {
-		f.Uint32Var(&slots, "slots", 1, "`number` of slots that are wanted")
-		f.Uint32Var(&total, "total", 0, "`number` of slots in total, if the semaphore was not declared")
-	}
-	return cmd
+		return nil
+	})
+}
+
+func fencingField(usage string) field {
+	return fieldOf((*pflag.FlagSet).Uint64Var, "fencing", 0, usage, unlessZero).as("token")
+}
+
+// ownGrant is the grant that a holder renews or gives back.
+func ownGrant() field {
+	return fencingField("fencing `token` of the grant (default whichever the holder has)")
 }
 
 // acquireEvery is the delay between two tries to acquire what another holder has.
@@ -109,27 +93,8 @@ func patient(cmd *cobra.Command) *cobra.Command {
 }
 
 // breaking is the command that takes a lock or slots from whoever holds them.
-func breaking[S any](m machine[S], short string, fenced bool) *cobra.Command {
-	var token uint64
-	var reason string
-	cmd := m.verb(verb{use: "break", short: short, path: "break", body: func([]string) (any, error) {
-		return wire.BreakSlotsRequest{Token: token, Reason: reason}, nil
-	}})
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` that says why")
-	if fenced {
-		cmd.Flags().Uint64Var(&token, "fencing", 0, "fencing `token` of the one holder (default all holders)")
-	}
-	return cmd
-}
-
-func semaphoreDeclare(m machine[core.Semaphore]) *cobra.Command {
-	var slots uint32
-	cmd := m.verb(verb{
-		use: "declare", short: "Declare how many slots there are; 0 takes that back", method: http.MethodPut,
-		body: func([]string) (any, error) { return wire.SlotsRequest{Slots: &slots}, nil },
-	})
-	cmd.Flags().Uint32Var(&slots, "slots", 1, "`number` of slots in total")
-	return cmd
+func breaking[S any](m machine[S], short string, more ...field) *cobra.Command {
+	return m.verb(verb{use: "break", short: short, path: "break", fields: append(more, reasonField())})
 }
 
 func (a *app) lockList() *cobra.Command {

@@ -36,7 +36,9 @@ type verb struct {
 	args                 cobra.PositionalArgs // default: those of the machine
 	method               string               // default POST
 	path                 string               // below the machine's; {} stands for the second argument
-	body                 func(args []string) (any, error)
+	makes                bool                 // it is about no machine yet
+	fields               []field              // of the body; with body not set
+	body                 func() (any, error)  // nil and without fields: there is none
 }
 
 // of gives the path of a machine, or of something below it.
@@ -50,7 +52,10 @@ func (m machine[S]) of(name string, below ...string) string {
 
 // request makes a verb's request.
 func (m machine[S]) request(v verb, args []string) (r request, err error) {
-	r = request{method: v.method, path: m.of(args[0]), query: m.scope.query()}
+	r = request{method: v.method, path: m.path, query: m.scope.query()}
+	if !v.makes {
+		r.path = m.of(args[0])
+	}
 	if r.method == "" {
 		r.method = http.MethodPost
 	}
@@ -61,8 +66,11 @@ func (m machine[S]) request(v verb, args []string) (r request, err error) {
 		}
 		r.path += "/" + strings.ReplaceAll(v.path, "{}", second)
 	}
-	if v.body != nil {
-		r.body, err = v.body(args)
+	switch {
+	case v.body != nil:
+		r.body, err = v.body()
+	case v.fields != nil:
+		r.fields, err = m.a.bodyOf(v.fields, args)
 	}
 	return r, err
 }
@@ -110,6 +118,7 @@ func (m machine[S]) sending(v verb, send func(ctx context.Context, c *client, r 
 		}
 		return send(ctx, c, r, args)
 	})
+	addFlags(cmd.Flags(), v.fields)
 	return cmd
 }
 
@@ -125,32 +134,35 @@ func (m machine[S]) post(name, path, short string) *cobra.Command {
 
 // reasoned is the command of a verb that takes a reason.
 func (m machine[S]) reasoned(name, short string) *cobra.Command {
-	return m.worded(verb{use: name, short: short, path: name}, "reason", "`text` that says why")
+	return m.verb(verb{use: name, short: short, path: name, fields: []field{reasonField()}})
 }
 
-// worded is the command of a verb whose body is one text, which a flag of its name gives.
-func (m machine[S]) worded(v verb, flag, usage string) *cobra.Command {
-	var word string
-	v.body = func([]string) (any, error) { return map[string]string{flag: word}, nil }
-	cmd := m.verb(v)
-	cmd.Flags().StringVar(&word, flag, "", usage)
-	return cmd
+// creating is the command that makes a machine, and prints it; with --wait not before it has
+// ended, after a line that says what is made. complete adds to the body what no flag alone says.
+func (m machine[S]) creating(v verb, s *scoped, made string, complete func(context.Context, *client, map[string]any, []string) error) *cobra.Command {
+	var wait bool
+	v.makes = true
+	cmd := m.sending(v, func(ctx context.Context, c *client, r request, args []string) error {
+		r.fields["namespace"], r.fields["tenant"] = s.namespace, s.tenant
+		if err := complete(ctx, c, r.fields, args); err != nil {
+			return err
+		}
+		if !wait {
+			return m.send(ctx, c, r, args)
+		}
+		var created S
+		if _, err := c.json(ctx, r, &created); err != nil {
+			return err
+		}
+		text.Sayf(m.a.err, made, m.id(created))
+		return m.awaitEnd(ctx, c, m.id(created), true)
+	})
+	cmd.Flags().BoolVar(&wait, "wait", false, waitUsage)
+	return s.addFlags(m.a, cmd)
 }
 
-// create sends the request that makes a machine, and prints the machine; with waits not
-// before it has ended, after a line that says what is made.
-func (m machine[S]) create(ctx context.Context, c *client, body any, waits bool, made string) error {
-	var s S
-	raw, err := c.json(ctx, request{method: http.MethodPost, path: m.path, body: body}, &s)
-	if err != nil {
-		return err
-	}
-	if waits {
-		text.Sayf(m.a.err, made, m.id(s))
-		return m.awaitEnd(ctx, c, m.id(s), true)
-	}
-	return m.a.print(raw, m.view(s))
-}
+// asItIs adds nothing to a body.
+func asItIs(context.Context, *client, map[string]any, []string) error { return nil }
 
 // wait is the command that waits for the end of a machine.
 func (m machine[S]) wait(short string) *cobra.Command {

@@ -21,86 +21,48 @@ func (a *app) pipelineCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
-		a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
-		m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
-		m.post("begin", "start", "Start a pipeline that is held"),
-		m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
-		m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
-		m.reasoned("cancel", "End a pipeline, and all that it runs"),
-		a.pipelineSignal(m), pipelineCheckpoint(m),
-		pipelineAnswer(m, "approve", "Give an approval that a phase waits for", true),
-		pipelineAnswer(m, "reject", "Refuse an approval: the phase fails", false),
-		a.pipelineComplete(m), pipelineFail(m)))
-}
-
-// pipelineRequest is the body of POST /v1/pipelines. The definition is what was read: the
-// daemon says what is wrong with it.
-type pipelineRequest struct {
-	wire.PipelineRequest
-	Definition json.RawMessage `json:"definition"`
+		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
+			m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
+			m.post("begin", "start", "Start a pipeline that is held"),
+			m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
+			m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
+			m.reasoned("cancel", "End a pipeline, and all that it runs"))...))
 }
 
 func (a *app) pipelineStart(m machine[core.Pipeline]) *cobra.Command {
-	var body pipelineRequest
-	var namespace, tenant, id, label, book, definition string
-	var inputs, needed []string
-	var hold, wait bool
-	cmd := &cobra.Command{
-		Use:   "start FILE [PIPELINE] | start --definition FILE",
-		Short: "Start a pipeline of a runbook file",
-		Long: `Start a pipeline of a runbook file, after what the file declares was declared at
+	var s scoped
+	var definition string
+	cmd := m.creating(verb{
+		use:   "start FILE [PIPELINE] | start --definition FILE",
+		short: "Start a pipeline of a runbook file",
+		long: `Start a pipeline of a runbook file, after what the file declares was declared at
 the daemon: queues, semaphores, workers. The name of the pipeline is needed where
 the file has several. With --definition the pipeline alone is read, as JSON. A run
 keeps its definition as it is now: editing the file never changes it. Inputs are JSON
 where they can be read as such, and texts where they cannot: --input n=7 is a number,
 --input who=ann a text.`,
-		Example: `  orreryd pipeline start release.toml build --input branch=feature --wait
+		example: `  orreryd pipeline start release.toml build --input branch=feature --wait
   orreryd pipeline start --definition release.json --input version=7 --wait
   orreryd pipeline start --definition - --label nightly < nightly.json`,
-		Args: runbookArgs,
-	}
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		values, err := parsePairs("input", inputs)
-		if err != nil {
-			return err
-		}
-		if body.Context, err = contextOf(values); err != nil {
-			return err
-		}
-		if body.ID, err = newID(id); err != nil {
-			return err
-		}
-		for _, id := range needed {
-			if err := checkID(id); err != nil {
-				return fmt.Errorf("--depends-on: %w", err)
-			}
-		}
-		body.Namespace, body.Tenant, body.Label, body.Runbook = &namespace, &tenant, given(label), given(book)
-		body.DependsOn, body.Hold = needed, &hold
-		read := func() error { return a.readDefinition(definition, &body) }
+		args: runbookArgs,
+		fields: []field{
+			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", contextOf).as("context"),
+			newIDField("pipeline"), labelField(), textField("runbook", "`name` of the runbook that it is of"),
+			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs).as("depends_on"),
+			boolField("hold", "do not start before `orreryd pipeline begin`"),
+		},
+	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, body map[string]any, args []string) error {
 		if len(args) > 0 {
-			read = func() error { return a.fromRunbook(ctx, c, args, &body) }
+			return a.fromRunbook(ctx, c, args, s, body)
 		}
-		if err := read(); err != nil {
-			return err
-		}
-		return m.create(ctx, c, body, wait, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n")
+		return a.readDefinition(definition, body)
 	})
-	a.addScopeFlags(cmd, &namespace, &tenant)
-	f := cmd.Flags()
-	f.StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
-	f.StringArrayVar(&inputs, "input", nil, "value `NAME=VALUE` that the context begins with; may be repeated")
-	f.StringVar(&id, "id", "", "`id` of the pipeline, a UUID (default a fresh one)")
-	f.StringVar(&label, "label", "", "`text` that says what it is")
-	f.StringVar(&book, "runbook", "", "`name` of the runbook that it is of")
-	f.StringArrayVar(&needed, "depends-on", nil, "`id` of a pipeline that must be done first; may be repeated")
-	f.BoolVar(&hold, "hold", false, "do not start before `orreryd pipeline begin`")
-	f.BoolVar(&wait, "wait", false, waitUsage)
+	cmd.Flags().StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
 	return cmd
 }
 
-// readDefinition reads the file of --definition.
-func (a *app) readDefinition(file string, body *pipelineRequest) error {
+// readDefinition reads the file of --definition. The daemon says what is wrong with what is in it.
+func (a *app) readDefinition(file string, body map[string]any) error {
 	switch file {
 	case "":
 		return usagef("--definition is missing: name a file with the definition as JSON")
@@ -108,13 +70,27 @@ func (a *app) readDefinition(file string, body *pipelineRequest) error {
 	default:
 		file = "@" + file
 	}
-	var err error
-	body.Definition, err = a.readJSON("definition", file)
+	definition, err := a.readJSON("definition", file)
+	body["definition"] = definition
 	return err
 }
 
+// checkIDs looks at the ids of a flag.
+func checkIDs(flag string, ids []string) ([]string, error) {
+	for _, id := range ids {
+		if err := checkID(id); err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+	}
+	return ids, nil
+}
+
 // contextOf reads values: JSON where they are, else texts.
-func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
+func contextOf(flag string, values []string) (map[string]json.RawMessage, error) {
+	given, err := parsePairs(flag, values)
+	if err != nil {
+		return nil, err
+	}
 	out := make(map[string]json.RawMessage, len(given))
 	for k, v := range given {
 		if json.Valid([]byte(v)) {
@@ -123,7 +99,7 @@ func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
 		}
 		b, err := text.PlainJSON(v)
 		if err != nil {
-			return nil, fmt.Errorf("--input %s: %w", k, err)
+			return nil, fmt.Errorf("--%s %s: %w", flag, k, err)
 		}
 		out[k] = b
 	}
@@ -156,59 +132,41 @@ func (a *app) pipelineList() *cobra.Command {
 	}.command(a)
 }
 
-func (a *app) pipelineSignal(m machine[core.Pipeline]) *cobra.Command {
-	var payload string
-	cmd := m.verb(verb{
-		use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
-		body: func(args []string) (any, error) {
-			return a.withJSON(map[string]any{"name": args[1]}, "payload", payload)
+// pipelineAnswers are the commands by which people and programs answer a phase that waits.
+func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
+	verdict := func(name, short string, approved bool) verb {
+		return verb{
+			use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
+			fields: []field{
+				argument("phase"), constant("approved", approved), textField("by", "`name` of who decided (default the token's)"),
+				textField("comment", "`text` that says why"),
+			},
+		}
+	}
+	var commands []*cobra.Command
+	for _, v := range []verb{
+		{
+			use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
+			fields: []field{argument("name"), jsonField("payload", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-	})
-	cmd.Flags().StringVar(&payload, "payload", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
-	return cmd
-}
-
-func pipelineCheckpoint(m machine[core.Pipeline]) *cobra.Command {
-	return m.verb(verb{
-		use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
-		body: func(args []string) (any, error) { return wire.CheckpointRequest{Message: args[1]}, nil },
-	})
-}
-
-// pipelineAnswer is approve or reject.
-func pipelineAnswer(m machine[core.Pipeline], name, short string, approved bool) *cobra.Command {
-	var by, comment string
-	cmd := m.verb(verb{
-		use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
-		body: func(args []string) (any, error) {
-			return wire.ApprovalRequest{Phase: args[1], Approved: &approved, By: given(by), Comment: comment}, nil
+		{
+			use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
+			fields: []field{argument("message")},
 		},
-	})
-	cmd.Flags().StringVar(&by, "by", "", "`name` of who decided (default the token's)")
-	cmd.Flags().StringVar(&comment, "comment", "", "`text` that says why")
-	return cmd
-}
-
-func (a *app) pipelineComplete(m machine[core.Pipeline]) *cobra.Command {
-	var result string
-	cmd := m.verb(verb{
-		use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
-		body: func([]string) (any, error) { return a.withJSON(map[string]any{}, "result", result) },
-	})
-	cmd.Flags().StringVar(&result, "result", "", "`JSON` that becomes the phase's result; @FILE or - for stdin")
-	return cmd
-}
-
-func pipelineFail(m machine[core.Pipeline]) *cobra.Command {
-	var reason string
-	var permanent bool
-	cmd := m.verb(verb{
-		use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
-		body: func([]string) (any, error) { return wire.PhaseFailRequest{Error: reason, Permanent: permanent}, nil },
-	})
-	cmd.Flags().StringVar(&reason, "error", "", "`text` that says why")
-	cmd.Flags().BoolVar(&permanent, "permanent", false, "no retry can help")
-	return cmd
+		verdict("approve", "Give an approval that a phase waits for", true),
+		verdict("reject", "Refuse an approval: the phase fails", false),
+		{
+			use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
+			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
+		},
+		{
+			use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
+			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
+		},
+	} {
+		commands = append(commands, m.verb(v))
+	}
+	return commands
 }
 
 // idAnd are the arguments of commands about a part of something.

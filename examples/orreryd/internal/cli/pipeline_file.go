@@ -92,7 +92,7 @@ func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scope
 
 // fromRunbook declares what the file declares, and takes the definition of one
 // of its pipelines: the one that is named, or the only one there is.
-func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *pipelineRequest) error {
+func (a *app) fromRunbook(ctx context.Context, c *client, args []string, s scoped, body map[string]any) error {
 	book, err := a.loadRunbook(args[0])
 	if err != nil {
 		return err
@@ -101,16 +101,15 @@ func (a *app) fromRunbook(ctx context.Context, c *client, args []string, body *p
 	if err != nil {
 		return err
 	}
-	if err := checkInputs(def, body.Context); err != nil {
+	given, _ := body["context"].(map[string]json.RawMessage) // there is none without --input
+	if err := checkInputs(def, given); err != nil {
 		return err
 	}
-	if body.Definition, err = text.PlainJSON(def); err != nil {
-		return err
+	body["definition"] = def
+	if body["runbook"] == nil {
+		body["runbook"] = book.Name
 	}
-	if body.Runbook == nil {
-		body.Runbook = &book.Name
-	}
-	_, err = applyRunbook(ctx, c, book, scoped{*body.Namespace, *body.Tenant})
+	_, err = applyRunbook(ctx, c, book, s)
 	return err
 }
 

@@ -34,13 +34,13 @@ func (a *app) queueCommand() *cobra.Command {
 		`A queue holds items until a worker has done them. Who takes an item holds it for the
 visibility timeout: then, or when it fails, another one gets it, until it is done or
 its attempts are used up.`,
-		q.list(), q.show("Show a queue: its configuration, what is in it, what has happened"), q.declare(), q.push(), q.take(),
-		q.completeItem(), q.fail(), q.extend(), q.release(), q.items(), q.item(),
-		q.reasoned("pause", "Stop takes from a queue; all else goes on"), q.post("resume", "resume", "Let takes from a queue go on"),
-		q.redrive(), q.purge(),
-		q.saying(verb{use: "delete", short: "Delete a queue that holds no item", method: http.MethodDelete}, func(args []string) string {
-			return fmt.Sprintf("queue %s is deleted", text.Clean(args[0]))
-		}))))
+		append(q.heldItems(), q.list(), q.show("Show a queue: its configuration, what is in it, what has happened"), q.declare(), q.push(), q.take(),
+			q.items(), q.item(),
+			q.reasoned("pause", "Stop takes from a queue; all else goes on"), q.post("resume", "resume", "Let takes from a queue go on"),
+			q.redrive(), q.purge(),
+			q.saying(verb{use: "delete", short: "Delete a queue that holds no item", method: http.MethodDelete}, func(args []string) string {
+				return fmt.Sprintf("queue %s is deleted", text.Clean(args[0]))
+			}))...)))
 }
 
 // oneQueue is the argument of most commands.

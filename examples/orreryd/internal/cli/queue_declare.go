@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -104,7 +105,7 @@ defaults.`,
   orreryd queue declare api-calls --rate 100/1s --key-concurrency 1
   orreryd queue declare mail --config '{"visibility_timeout_ms": 60000, "retry": {"max_attempts": 5, "no_retry": ["no such user"]}}'`,
 		method: http.MethodPut,
-		body:   func([]string) (any, error) { return f.body(q.a, cmd) },
+		body:   func() (any, error) { return f.body(q.a, cmd) },
 	})
 	f.add(cmd)
 	return cmd
@@ -112,14 +113,13 @@ defaults.`,
 
 // moveAll repeats a request while the queue has more to move, up to limit items (0: all),
 // and prints how many were moved.
-func (q *queue) moveAll(ctx context.Context, c *client, r request, body map[string]any, limit int, done string) error {
+func (q *queue) moveAll(ctx context.Context, c *client, r request, limit int, done string) error {
 	var total core.QueueMoved
 	for more := true; more; {
-		body["limit"] = core.MaxQueueBatch
+		r.fields["limit"] = core.MaxQueueBatch
 		if limit > 0 {
-			body["limit"] = min(core.MaxQueueBatch, limit-int(total.Moved))
+			r.fields["limit"] = min(core.MaxQueueBatch, limit-int(total.Moved))
 		}
-		r.body = body
 		var m core.QueueMoved
 		if _, err := c.json(ctx, r, &m); err != nil {
 			return err
@@ -140,7 +140,6 @@ func (q *queue) moveAll(ctx context.Context, c *client, r request, body map[stri
 
 func (q *queue) redrive() *cobra.Command {
 	var limit int
-	var item string
 	cmd := q.sending(verb{
 		use:   "redrive",
 		short: "Give the dead items of a queue another chance",
@@ -149,18 +148,13 @@ queue are pending again; those that came to it as dead letters go back to the qu
 that they came from.`,
 		example: "  orreryd queue redrive mail-dead\n  orreryd queue redrive mail --limit 10",
 		path:    "redrive",
+		fields:  []field{idField("item", "only the item of that `id`")},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
-		body := map[string]any{}
-		if item != "" {
-			if err := checkID(item); err != nil {
-				return usagef("--item: %w", err)
-			}
-			body["item"] = item
+		if r.fields["item"] != nil {
 			limit = 1
 		}
-		return q.moveAll(ctx, c, r, body, limit, "redriven")
+		return q.moveAll(ctx, c, r, limit, "redriven")
 	})
-	cmd.Flags().StringVar(&item, "item", "", "only the item of that `id`")
 	cmd.Flags().IntVar(&limit, "limit", 0, "`number` of items at most, oldest first (default all)")
 	return cmd
 }
@@ -170,25 +164,26 @@ var purgeable = wordsOf(core.ItemPending, core.ItemFailed, core.ItemDead, core.I
 
 func (q *queue) purge() *cobra.Command {
 	var limit int
-	var states []string
-	var reason string
 	cmd := q.sending(verb{
 		use:     "purge",
 		short:   "Remove items from a queue: all that nobody holds, or by their state",
 		example: "  orreryd queue purge mail\n  orreryd queue purge mail --state dead --state failed --reason \"wrong address\"",
 		path:    "purge",
+		fields: []field{reasonField(), fieldOf((*pflag.FlagSet).StringArrayVar, "state", nil,
+			"only in that `state`: pending, failed, dead or completed; may be repeated", checkStates).as("states")},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
-		for _, s := range states {
-			if err := checkOneOf("state", s, purgeable); err != nil {
-				return err
-			}
-		}
-		return q.moveAll(ctx, c, r, map[string]any{"states": states, "reason": reason}, limit, "removed")
+		return q.moveAll(ctx, c, r, limit, "removed")
 	})
-	f := cmd.Flags()
-	f.StringArrayVar(&states, "state", nil, "only in that `state`: pending, failed, dead or completed; may be repeated")
-	f.IntVar(&limit, "limit", 0, "`number` of items at most (default all)")
-	f.StringVar(&reason, "reason", "", "`text` that says why")
+	cmd.Flags().IntVar(&limit, "limit", 0, "`number` of items at most (default all)")
 	fixed(cmd, "state", purgeable)
 	return cmd
+}
+
+func checkStates(_ *app, states []string) (any, error) {
+	for _, s := range states {
+		if err := checkOneOf("state", s, purgeable); err != nil {
+			return nil, err
+		}
+	}
+	return states, nil
 }

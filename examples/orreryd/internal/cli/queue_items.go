@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -19,10 +20,7 @@ import (
 )
 
 func (q *queue) push() *cobra.Command {
-	var data, key, dedupKey string
-	var priority int
-	var delay time.Duration
-	cmd := q.sending(verb{
+	return q.sending(verb{
 		use:   "push",
 		short: "Push an item",
 		long: `Push an item. Its data is any JSON. Where another item holds the dedup key, nothing
@@ -31,11 +29,12 @@ is pushed, and that item is shown.`,
   orreryd queue push mail --data @letter.json --priority 10 --dedup-key letter-7
   orreryd queue push reports --key customer-7 --delay 1h`,
 		path: "items",
-		body: func([]string) (any, error) {
-			if priority < math.MinInt32 || priority > math.MaxInt32 {
-				return nil, usagef("--priority: %d is not between %d and %d", priority, math.MinInt32, math.MaxInt32)
-			}
-			return q.a.withJSON(map[string]any{"priority": priority, "key": key, "dedup_key": dedupKey, "delay_ms": delay.Milliseconds()}, "data", data)
+		fields: []field{
+			fieldOf((*pflag.FlagSet).IntVar, "priority", 0, "`number`: the higher goes first", checkPriority),
+			textField("key", "items with the same `key` share limits, and take part in the rotation as one"),
+			textField("dedup-key", "`key` that only one item may have").as("dedup_key"),
+			millisField("delay", "not before that `duration` from now", anyDuration),
+			jsonField("data", "the item's data: `JSON`, @FILE, or - for stdin (default null)"),
 		},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		var pushed wire.Pushed
@@ -49,13 +48,13 @@ is pushed, and that item is shown.`,
 		}
 		return q.a.printLine(raw, fmt.Sprintf("item %s %s", pushed.Item.ID, done))
 	})
-	f := cmd.Flags()
-	f.StringVar(&data, "data", "", "the item's data: `JSON`, @FILE, or - for stdin (default null)")
-	f.IntVar(&priority, "priority", 0, "`number`: the higher goes first")
-	f.StringVar(&key, "key", "", "items with the same `key` share limits, and take part in the rotation as one")
-	f.StringVar(&dedupKey, "dedup-key", "", "`key` that only one item may have")
-	f.DurationVar(&delay, "delay", 0, "not before that `duration` from now")
-	return cmd
+}
+
+func checkPriority(_ *app, n int) (any, error) {
+	if n < math.MinInt32 || n > math.MaxInt32 {
+		return nil, usagef("--priority: %d is not between %d and %d", n, math.MinInt32, math.MaxInt32)
+	}
+	return n, nil
 }
 
 // pollSeconds is how long one request waits for an item: less than what this
@@ -63,9 +62,13 @@ is pushed, and that item is shown.`,
 const pollSeconds = 50
 
 func (q *queue) take() *cobra.Command {
-	var holder string
-	var most int
-	var visibility, wait time.Duration
+	var wait time.Duration
+	notNegative := func(d time.Duration) error {
+		if d < 0 {
+			return usagef("--wait and --visibility must not be negative")
+		}
+		return nil
+	}
 	cmd := q.sending(verb{
 		use:   "take",
 		short: "Take items, to work on them",
@@ -78,18 +81,19 @@ JSON on one line, with tabs between. Nothing is printed if there is no item.`,
 		example: `  orreryd queue take mail --holder "$HOSTNAME-$$" --wait 1m
   orreryd queue take mail --holder w1 --max 10 --visibility 5m --json`,
 		path: "take",
+		fields: []field{
+			q.holder(), fieldOf((*pflag.FlagSet).IntVar, "max", 1, "`number` of items at most", asIs),
+			millisField("visibility", "how long they are out of sight of others without a sign of life (default: the queue's)", notNegative),
+		},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
-		if err := needHolder(holder); err != nil {
+		if err := notNegative(wait); err != nil {
 			return err
-		}
-		if wait < 0 || visibility < 0 {
-			return usagef("--wait and --visibility must not be negative")
 		}
 		end := time.Now().Add(wait)
 		for {
 			left := max(time.Until(end), 0)
 			seconds := min(int64(math.Ceil(left.Seconds())), pollSeconds)
-			r.body = map[string]any{"holder": holder, "max": most, "visibility_ms": visibility.Milliseconds(), "wait_seconds": seconds}
+			r.fields["wait_seconds"] = seconds
 			var taken wire.Taken
 			raw, err := c.json(ctx, r, &taken)
 			if err != nil {
@@ -100,23 +104,14 @@ JSON on one line, with tabs between. Nothing is printed if there is no item.`,
 			}
 		}
 	})
-	f := cmd.Flags()
-	q.addHolder(cmd, &holder)
-	f.IntVar(&most, "max", 1, "`number` of items at most")
-	f.DurationVar(&visibility, "visibility", 0, "how long they are out of sight of others without a sign of life (default: the queue's)")
-	f.DurationVar(&wait, "wait", 0, "how long to wait for the first item (default not at all)")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the first item (default not at all)")
 	return cmd
 }
 
-func (q *queue) addHolder(cmd *cobra.Command, holder *string) {
-	cmd.Flags().StringVar(holder, "holder", q.a.env("ORRERY_HOLDER"), "`name` of who takes and holds (default $ORRERY_HOLDER)")
-}
-
-func needHolder(holder string) error {
-	if holder == "" {
-		return usagef("--holder is missing: give a name that no other worker has, such as \"$HOSTNAME-$$\", or set ORRERY_HOLDER")
-	}
-	return nil
+// holder is who takes and holds.
+func (q *queue) holder() field {
+	return fieldOf((*pflag.FlagSet).StringVar, "holder", q.a.env("ORRERY_HOLDER"), "`name` of who takes and holds (default $ORRERY_HOLDER)",
+		unlessZero).needed("give a name that no other worker has, such as \"$HOSTNAME-$$\", or set ORRERY_HOLDER")
 }
 
 func (q *queue) printTaken(raw json.RawMessage, items []core.QueueItem) error {
@@ -153,26 +148,45 @@ func oneLineJSON(v json.RawMessage) string {
 	return out.String()
 }
 
-// heldItem is a command about an item that is held: a verb of an item, whose body adds to
+// heldItem is a command about an item that is held: a verb of an item, whose fields add to
 // what every answer of a holder says. done is what is printed.
-func (q *queue) heldItem(v verb, done string, body func(map[string]any) (any, error)) *cobra.Command {
-	var holder string
-	var attempt int
+func (q *queue) heldItem(v verb, done string) *cobra.Command {
 	v.path, v.args = "items/{}/"+v.use, queueAndID
 	v.use += " NAME ID"
-	v.body = func([]string) (any, error) {
-		if err := needHolder(holder); err != nil {
-			return nil, err
-		}
-		if attempt < 1 {
+	attempt := fieldOf((*pflag.FlagSet).IntVar, "attempt", 0, "`number` of the attempt, as take printed it", func(_ *app, n int) (any, error) {
+		if n < 1 {
 			return nil, usagef("--attempt is missing: give the one that take printed")
 		}
-		return body(map[string]any{"holder": holder, "attempt": attempt})
+		return n, nil
+	})
+	v.fields = append([]field{q.holder(), attempt}, v.fields...)
+	return q.saying(v, itemIs(done))
+}
+
+// heldItems are the commands by which a holder says what has become of an item.
+func (q *queue) heldItems() []*cobra.Command {
+	return []*cobra.Command{
+		q.heldItem(verb{
+			use: "complete", short: "Say that an item is done",
+			example: "  orreryd queue complete mail ID --holder w1 --attempt 1 --result '{\"sent\": true}'",
+			fields:  []field{jsonField("result", "what came of it: `JSON`, @FILE, or - for stdin")},
+		}, "is completed"),
+		q.heldItem(verb{
+			use: "fail", short: "Say that an attempt failed",
+			long:    "Say that an attempt failed. The item is tried again after its back-off, or is dead where\nthis was its last attempt.",
+			example: "  orreryd queue fail mail ID --holder w1 --attempt 1 --error \"no such user\" --permanent",
+			fields:  []field{textField("error", "`text` that says why"), boolField("permanent", "make no further attempt")},
+		}, "failed this time"),
+		q.heldItem(verb{
+			use: "extend", short: "Hold an item for longer, from now on",
+			example: "  orreryd queue extend mail ID --holder w1 --attempt 1 --visibility 10m",
+			fields:  []field{millisField("visibility", "for how long (default: the queue's visibility timeout)", anyDuration)},
+		}, "is held for longer"),
+		q.heldItem(verb{
+			use: "release", short: "Give an item back untouched: the attempt does not count",
+			example: "  orreryd queue release mail ID --holder w1 --attempt 1",
+		}, "is given back"),
 	}
-	cmd := q.saying(v, itemIs(done))
-	q.addHolder(cmd, &holder)
-	cmd.Flags().IntVar(&attempt, "attempt", 0, "`number` of the attempt, as take printed it")
-	return cmd
 }
 
 // queueAndID are the arguments of commands about an item.
@@ -184,52 +198,6 @@ func queueAndID(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return checkID(args[1])
-}
-
-func (q *queue) completeItem() *cobra.Command {
-	var result string
-	cmd := q.heldItem(verb{
-		use: "complete", short: "Say that an item is done",
-		example: "  orreryd queue complete mail ID --holder w1 --attempt 1 --result '{\"sent\": true}'",
-	}, "is completed", func(b map[string]any) (any, error) { return q.a.withJSON(b, "result", result) })
-	cmd.Flags().StringVar(&result, "result", "", "what came of it: `JSON`, @FILE, or - for stdin")
-	return cmd
-}
-
-func (q *queue) fail() *cobra.Command {
-	var reason string
-	var permanent bool
-	cmd := q.heldItem(verb{
-		use: "fail", short: "Say that an attempt failed",
-		long:    "Say that an attempt failed. The item is tried again after its back-off, or is dead where\nthis was its last attempt.",
-		example: "  orreryd queue fail mail ID --holder w1 --attempt 1 --error \"no such user\" --permanent",
-	}, "failed this time", func(b map[string]any) (any, error) {
-		b["error"], b["permanent"] = reason, permanent
-		return b, nil
-	})
-	cmd.Flags().StringVar(&reason, "error", "", "`text` that says why")
-	cmd.Flags().BoolVar(&permanent, "permanent", false, "make no further attempt")
-	return cmd
-}
-
-func (q *queue) extend() *cobra.Command {
-	var visibility time.Duration
-	cmd := q.heldItem(verb{
-		use: "extend", short: "Hold an item for longer, from now on",
-		example: "  orreryd queue extend mail ID --holder w1 --attempt 1 --visibility 10m",
-	}, "is held for longer", func(b map[string]any) (any, error) {
-		b["visibility_ms"] = visibility.Milliseconds()
-		return b, nil
-	})
-	cmd.Flags().DurationVar(&visibility, "visibility", 0, "for how long (default: the queue's visibility timeout)")
-	return cmd
-}
-
-func (q *queue) release() *cobra.Command {
-	return q.heldItem(verb{
-		use: "release", short: "Give an item back untouched: the attempt does not count",
-		example: "  orreryd queue release mail ID --holder w1 --attempt 1",
-	}, "is given back", func(b map[string]any) (any, error) { return b, nil })
 }
 
 func (q *queue) items() *cobra.Command {

@@ -116,17 +116,15 @@ func (r *recurring) printPreview(p wire.Preview) error {
 	if r.a.json {
 		return r.a.printJSON(p)
 	}
-	if _, err := fmt.Fprintf(r.a.out, "%s\n", text.Clean(p.Description)); err != nil {
-		return err
-	}
 	rows := rowsOf(p.Times, func(t effects.Time) []string {
 		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
 	})
-	if len(rows) == 0 {
-		_, err := fmt.Fprintln(r.a.out, "it never fires")
-		return err
+	times := "it never fires\n"
+	if len(rows) > 0 {
+		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
 	}
-	return r.a.printTable(table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows})
+	_, err := fmt.Fprintf(r.a.out, "%s\n%s", text.Clean(p.Description), times)
+	return err
 }
 
 // localTime shows a time in a zone; the zone is embedded, as the scheduler's is.

@@ -19,7 +19,7 @@ func (a *app) strategyCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("strategy", "Create, watch and cancel strategies",
 		"A strategy tries approaches in order until one succeeds.",
-		a.strategyCreate(m), a.strategyList(), m.show("Show a strategy and how its approaches came out"),
+		strategyCreate(m), a.strategyList(), m.show("Show a strategy and how its approaches came out"),
 		m.wait("Wait for a strategy's end, and end with 1 if it is exhausted or was cancelled"),
 		m.reasoned("cancel", "End a strategy, and what it is about")))
 }
@@ -81,4 +81,25 @@ func approachRows(s core.Strategy) [][]string {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+func strategyCreate(m machine[core.Strategy]) *cobra.Command {
+	return m.creating(verb{
+		use:   "create --approaches JSON",
+		short: "Create a strategy, which starts at once",
+		long: `Create a strategy, which starts at once. Its approaches are tried in order, the next
+one where the failure matches the fallback_on of the one before. They are those of
+POST /v1/strategies, and of "orreryd runbook show FILE"; but nothing is filled in: a
+reference such as ${item.data} belongs to a worker or a phase.`,
+		example: `  orreryd strategy create --wait --approaches '[
+    {"name": "fetch", "action": {"command": {"tool": "command", "input": {"argv": ["git", "fetch"]}}}, "fallback_on": [{"any_error": true}]},
+    {"name": "tell", "action": {"command": {"tool": "command", "input": {"argv": ["echo", "no network"]}}}}]'
+  orreryd strategy create --label merge --approaches @approaches.json`,
+		args: noArgs,
+		fields: []field{
+			newIDField("strategy"), labelField(),
+			jsonField("approaches", "list of approaches: `JSON`, @FILE, or - for stdin").
+				needed("give a list of approaches as JSON, @FILE, or - for stdin"),
+		},
+	}, &scoped{}, "strategy %s is created\n", asItIs)
 }

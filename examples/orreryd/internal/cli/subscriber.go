@@ -20,7 +20,7 @@ func (a *app) subscriberCommand() *cobra.Command {
 	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
 		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
-		a.subscriberList(), a.subscriberShow(m), a.subscriberDeclare(m), m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
+		a.subscriberList(), a.subscriberShow(m), subscriberDeclare(m), m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
 }
 
 // subscribers asks for all of them, as they came and read.
@@ -75,29 +75,17 @@ func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
 	})
 }
 
-func (a *app) subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
-	var match, do string
-	cmd := m.verb(verb{
+func subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
+	const missing = "say which events, and what is done then"
+	return m.verb(verb{
 		use: "declare NAME --match JSON --do JSON", short: "Declare a subscriber, or replace what was declared", method: http.MethodPut,
 		example: `  orreryd subscriber declare wake-merger --match '{"category": "pipeline", "action": "phase", "data": {"phase": "merge"}}' --do '{"wake_worker": {"name": "merger"}}'
   orreryd subscriber declare failures --match '{"category": "pipeline", "action": "failed"}' --do '{"push": {"name": "failures"}}'`,
-		body: func([]string) (any, error) {
-			body := map[string]any{}
-			for _, f := range [][2]string{{"match", match}, {"do", do}} {
-				if f[1] == "" {
-					return nil, usagef("--%s is missing: say which events, and what is done then", f[0])
-				}
-				if _, err := a.withJSON(body, f[0], f[1]); err != nil {
-					return nil, err
-				}
-			}
-			return body, nil
+		fields: []field{
+			jsonField("match", "which events: `JSON` with category, action, component, source_id and data; @FILE or - for stdin").needed(missing),
+			jsonField("do", "`JSON` with one of wake_worker, push, signal and start_pipeline; @FILE or - for stdin").needed(missing),
 		},
 	})
-	f := cmd.Flags()
-	f.StringVar(&match, "match", "", "which events: `JSON` with category, action, component, source_id and data; @FILE or - for stdin")
-	f.StringVar(&do, "do", "", "`JSON` with one of wake_worker, push, signal and start_pipeline; @FILE or - for stdin")
-	return cmd
 }
 
 func subscriberView(s core.Subscription) view {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -20,19 +22,32 @@ func (a *app) taskCommand() *cobra.Command {
 		ended: func(t core.Task) bool { return t.State.Type == core.TaskDone }, fails: taskError,
 	}
 	step := func(name core.RecoveryAction, short string) *cobra.Command {
-		return m.verb(verb{use: string(name), short: short, path: "recover", body: func([]string) (any, error) {
-			return wire.RecoverRequest{Action: name}, nil
-		}})
+		return m.verb(verb{use: string(name), short: short, path: "recover", fields: []field{constant("action", name)}})
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		a.taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
-		taskScreen(m), taskInput(m), taskHeartbeat(m),
+		taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
+		taskScreen(m), m.verb(verb{
+			use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")},
+		}),
+		m.verb(verb{
+			use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
+			example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
+			fields: []field{textField("progress",
+				"`text` that says how far it is, of which only a change counts: without one the task is idle in the end")},
+		}),
 		step("nudge", "Type something into a session that seems to sleep"),
 		step("restart", "Kill a task's session and begin it again"),
 		step("escalate", "Tell people that a task needs them"),
-		m.reasoned("cancel", "End a task, and kill its session"), a.taskComplete(m),
-		m.worded(verb{use: "fail", short: "Say that a task's work cannot be done", path: "fail"}, "error", "`text` that says why")))
+		m.reasoned("cancel", "End a task, and kill its session"),
+		m.verb(verb{
+			use: "complete", short: "Say that a task's work is done", path: "complete",
+			fields: []field{jsonField("output", "`JSON` that came of it; @FILE or - for stdin")},
+		}),
+		m.verb(verb{
+			use: "fail", short: "Say that a task's work cannot be done", path: "fail",
+			fields: []field{textField("error", "`text` that says why")},
+		})))
 }
 
 func (a *app) taskList() *cobra.Command {
@@ -114,29 +129,6 @@ func taskScreen(m machine[core.Task]) *cobra.Command {
 	})
 }
 
-func taskInput(m machine[core.Task]) *cobra.Command {
-	return m.verb(verb{
-		use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input",
-		body: func(args []string) (any, error) { return wire.InputRequest{Text: args[1]}, nil },
-	})
-}
-
-func taskHeartbeat(m machine[core.Task]) *cobra.Command {
-	return m.worded(verb{
-		use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
-		example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
-	}, "progress", "`text` that says how far it is, of which only a change counts: without one the task is idle in the end")
-}
-
-func (a *app) taskComplete(m machine[core.Task]) *cobra.Command {
-	var output string
-	cmd := m.verb(verb{use: "complete", short: "Say that a task's work is done", path: "complete", body: func([]string) (any, error) {
-		return a.withJSON(map[string]any{}, "output", output)
-	}})
-	cmd.Flags().StringVar(&output, "output", "", "`JSON` that came of it; @FILE or - for stdin")
-	return cmd
-}
-
 // taskError is the failure of a task that has ended; nil if its work is done.
 func taskError(t core.Task) error {
 	switch t.State.Result.Type {
@@ -145,6 +137,69 @@ func taskError(t core.Task) error {
 	case core.TaskCancelled:
 		return fmt.Errorf("task %s was cancelled: %s", t.ID, t.State.Result.Reason)
 	case core.TaskSuccess:
+	}
+	return nil
+}
+
+func taskCreate(m machine[core.Task]) *cobra.Command {
+	return m.creating(verb{
+		use:   "create [-- PROGRAM ARG...]",
+		short: "Create a task, which starts at once",
+		long: `Create a task, which starts at once. What follows -- is a program with its arguments:
+it runs in a terminal session in the workspace, and is watched, nudged and restarted
+where it is stuck. With exit code 0 it has done its work. Without a program there is
+no session: whoever does the work says so with complete or fail.`,
+		example: `  orreryd task create --label review --workspace shop --prompt "Review the branch" --wait -- claude
+  orreryd task create --label "call the customer" --heartbeat-timeout 24h`,
+		args: programArgs,
+		fields: []field{
+			newIDField("task"), labelField(),
+			textField("workspace", "`directory` of the session, within the daemon's workspace (default the workspace itself)"),
+			nested("config",
+				taskTime("heartbeat-timeout", "stuck after that long without a sign of life (default 1m)").as("heartbeat_timeout_ms"),
+				taskTime("idle-timeout", "stuck after that long without progress (default 5m)").as("idle_timeout_ms"),
+				taskTime("recovery-interval", "time between two steps of the recovery (default 1m)").as("recovery_interval_ms"),
+				taskTime("timeout", "time limit of the whole task, restarts included (default none)"),
+				fieldOf((*pflag.FlagSet).Uint32Var, "max-recoveries", core.DefaultMaxRecoveryAttempts,
+					"`number` of nudges and restarts together; 0: none", maxRecoveries).as("max_recovery_attempts"),
+				textField("nudge", "`text` that is typed to nudge (default return alone)")),
+			listField("env", "variable `NAME=VALUE` of the session; may be repeated", parsePairs),
+			fieldOf((*pflag.FlagSet).StringVar, "prompt", "", "`text` that is typed into the session, and again after a restart; @FILE or - for stdin",
+				func(a *app, v string) (any, error) {
+					prompt, err := a.readArgument("prompt", v)
+					return string(prompt), err
+				}),
+		},
+	}, &scoped{}, "task %s is created\n", func(_ context.Context, _ *client, body map[string]any, args []string) error {
+		if len(args) > 0 {
+			body["command"] = args
+		}
+		return nil
+	})
+}
+
+// taskTime is a length of time; 0 has the default.
+func taskTime(flag, usage string) field {
+	return millisField(flag, usage, func(d time.Duration) error {
+		if d < 0 || d > 0 && d < time.Millisecond {
+			return usagef("--%s: %s is too short: want 1ms or more", flag, d)
+		}
+		return nil
+	})
+}
+
+func maxRecoveries(_ *app, n uint32) (any, error) {
+	if n == 0 {
+		return core.NoRecovery, nil
+	}
+	return n, nil
+}
+
+// programArgs takes a program with its arguments, after -- alone: so that its
+// flags are never taken for ours.
+func programArgs(cmd *cobra.Command, args []string) error {
+	if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
+		return usagef("%q: a program stands after --, as in: %s -- %s", text.Clip(args[0], 60), cmd.CommandPath(), text.Clip(args[0], 60))
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ func (a *app) versionCommand() *cobra.Command {
 			if v.Modified {
 				commit += " (modified)"
 			}
-			return a.printFields([][2]string{
+			return a.print(nil, view{fields: [][2]string{
 				{"orreryd", v.Version}, {"commit", commit}, {"go", v.Go + " " + v.Platform}, {"core", v.Core}, {"tzdb", v.TZDB},
-			})
+			}})
 		},
 	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -35,24 +36,41 @@ func (a *app) print(raw json.RawMessage, v view) error {
 	if a.json {
 		return a.printJSON(raw)
 	}
+	_, err := io.WriteString(a.out, v.text())
+	return err
+}
+
+// text is the view for people.
+func (v view) text() string {
 	if v.line != "" {
-		return a.printLine(nil, v.line)
+		return v.line + "\n"
 	}
-	if err := a.printFields(v.fields); err != nil {
-		return err
+	var fields [][]string
+	for _, f := range v.fields {
+		if f[1] != "" {
+			fields = append(fields, []string{f[0], text.Clean(f[1])})
+		}
 	}
+	out := columns(fields)
 	for _, t := range v.tables {
-		if len(t.rows) == 0 {
-			continue
-		}
-		if _, err := fmt.Fprintln(a.out); err != nil {
-			return err
-		}
-		if err := a.printTable(t); err != nil {
-			return err
+		if len(t.rows) > 0 {
+			out += "\n" + t.text()
 		}
 	}
-	return nil
+	return out
+}
+
+func (t table) text() string { return columns(append([][]string{t.header}, t.rows...)) }
+
+// columns sets rows below one another.
+func columns(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		text.Sayf(w, "%s\n", strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a builder takes everything
+	return b.String()
 }
 
 // printLine prints a sentence for people, and for programs the answer, if it has a body.
@@ -85,60 +103,31 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// printTable prints rows for people.
-func (a *app) printTable(t table) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{t.header}, t.rows...) {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
-// printFields prints names and values for people.
-func (a *app) printFields(fields [][2]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, f := range fields {
-		if f[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s\t%s\n", f[0], text.Clean(f[1])); err != nil {
-			return err
-		}
-	}
-	return w.Flush()
-}
-
 // cell is a text in a table, cut after some runes; "-" if it is empty.
 func cell(s string, most int) string { return text.OrDash(text.Clip(s, most)) }
 
 // number shows a count.
 func number[N int | uint32 | uint64](n N) string { return strconv.FormatUint(uint64(n), 10) }
 
-// numberOr shows a count; empty for none.
-func numberOr(n uint32) string {
-	if n == 0 {
+// orEmpty shows a value; empty for the zero value.
+func orEmpty[T comparable](v T, show func(T) string) string {
+	var zero T
+	if v == zero {
 		return ""
 	}
-	return number(n)
+	return show(v)
 }
+
+// numberOr shows a count; empty for none.
+func numberOr(n uint32) string { return orEmpty(n, number[uint32]) }
 
 // shortTime shows a time in a table, to the second.
 func shortTime(t effects.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Std().Format(time.DateTime)
+	return text.OrDash(orEmpty(t, func(t effects.Time) string { return t.Std().Format(time.DateTime) }))
 }
 
 // timeText shows a time by itself; empty for none.
-func timeText(t effects.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.String()
-}
+func timeText(t effects.Time) string { return orEmpty(t, effects.Time.String) }
 
 // took is the time between two instants; "-" if there is one alone.
 func took(from, to effects.Time) string {
@@ -152,12 +141,7 @@ func took(from, to effects.Time) string {
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 
 // millisecondsOr shows a length of time of the API; empty for none.
-func millisecondsOr(n int64) string {
-	if n == 0 {
-		return ""
-	}
-	return milliseconds(n)
-}
+func millisecondsOr(n int64) string { return orEmpty(n, milliseconds) }
 
 // pairs shows a map in the order of its keys.
 func pairs(m map[string]string) string {
@@ -178,12 +162,7 @@ func plain(v any) string {
 }
 
 // idOr shows an id; empty for none.
-func idOr(id uuid.UUID) string {
-	if id == uuid.Nil {
-		return ""
-	}
-	return id.String()
-}
+func idOr(id uuid.UUID) string { return orEmpty(id, uuid.UUID.String) }
 
 // counted writes a number of things.
 func counted(n int, what string) string {

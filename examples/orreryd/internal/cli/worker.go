@@ -15,9 +15,22 @@ func (a *app) workerCommand() *cobra.Command {
 	m := machine[core.Worker]{a: a, path: "/v1/workers", arg: "NAME", args: oneArg("NAME"), scope: &s, view: workerView}
 	return a.addClientFlags(group("worker", "Declare, watch and pause workers",
 		"A worker takes items of a queue and does something for each, inside the daemon.",
-		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"), a.workerDeclare(m),
+		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"),
+			m.verb(verb{
+				use: "declare NAME --queue QUEUE --do JSON", short: "Declare a worker, or replace what was declared", method: http.MethodPut,
+				example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
+				fields: []field{
+					jsonField("do", "`JSON` with one of pipeline, run, strategy and task; @FILE or - for stdin").needed("say what is done for an item"),
+					textField("queue", "`name` of the queue whose items it takes").needed("name the queue whose items it takes"),
+					countField("concurrency", 1, "most `items` in hand at once, up to 256"),
+				},
+			}),
 			m.post("pause", "pause", "Let a worker take no more items"), m.post("resume", "resume", "End a worker's pause"),
-			m.post("wake", "wake", "Let a worker look for work now"), workerDelete(m))...))
+			m.post("wake", "wake", "Let a worker look for work now"),
+			m.verb(verb{
+				use: "delete", short: "End a worker", method: http.MethodDelete,
+				fields: []field{boolField("drain", "end what is in hand first, instead of being refused")},
+			}))...))
 }
 
 func (a *app) workerList() *cobra.Command {
@@ -70,39 +83,4 @@ func workerView(w core.Worker) view {
 			return []string{j.Item.String(), number(j.Attempt), string(j.Child.Kind) + " " + j.Child.ID.String(), shortTime(j.StartedAt)}
 		})}},
 	}
-}
-
-func (a *app) workerDeclare(m machine[core.Worker]) *cobra.Command {
-	var queue, do string
-	var concurrency uint32
-	cmd := m.verb(verb{
-		use: "declare NAME --queue QUEUE --do JSON", short: "Declare a worker, or replace what was declared", method: http.MethodPut,
-		example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
-		body: func([]string) (any, error) {
-			v, err := a.readJSON("do", do)
-			switch {
-			case err != nil:
-				return nil, err
-			case v == nil:
-				return nil, usagef("--do is missing: say what is done for an item")
-			case queue == "":
-				return nil, usagef("--queue is missing: name the queue whose items it takes")
-			}
-			return map[string]any{"queue": queue, "concurrency": concurrency, "do": v}, nil
-		},
-	})
-	f := cmd.Flags()
-	f.StringVar(&queue, "queue", "", "`name` of the queue whose items it takes")
-	f.Uint32Var(&concurrency, "concurrency", 1, "most `items` in hand at once, up to 256")
-	f.StringVar(&do, "do", "", "`JSON` with one of pipeline, run, strategy and task; @FILE or - for stdin")
-	return cmd
-}
-
-func workerDelete(m machine[core.Worker]) *cobra.Command {
-	var drain bool
-	cmd := m.verb(verb{use: "delete", short: "End a worker", method: http.MethodDelete, body: func([]string) (any, error) {
-		return map[string]bool{"drain": drain}, nil
-	}})
-	cmd.Flags().BoolVar(&drain, "drain", false, "end what is in hand first, instead of being refused")
-	return cmd
 }

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// field is a field of the body of a request, mostly with the flag that gives its value.
+type field struct {
+	name    string                                       // in the body
+	flag    string                                       // empty: it has none
+	missing string                                       // what to say if the field is left out; empty: it may be
+	add     func(*pflag.FlagSet)                         // adds the flag
+	value   func(a *app, args []string) (v any, e error) // nil: the field is left out
+}
+
+// fieldOf is a field with a flag that define adds; sent gives what is sent for its value.
+func fieldOf[T any](
+	define func(*pflag.FlagSet, *T, string, T, string), flag string, byDefault T, usage string, sent func(*app, T) (any, error),
+) field {
+	v := new(T)
+	return field{
+		name: flag, flag: flag,
+		add:   func(f *pflag.FlagSet) { define(f, v, flag, byDefault, usage) },
+		value: func(a *app, _ []string) (any, error) { return sent(a, *v) },
+	}
+}
+
+// as names the field otherwise than the flag.
+func (f field) as(name string) field {
+	f.name = name
+	return f
+}
+
+// needed refuses a request without the field.
+func (f field) needed(missing string) field {
+	f.missing = missing
+	return f
+}
+
+func asIs[T any](_ *app, v T) (any, error) { return v, nil }
+
+func unlessZero[T comparable](_ *app, v T) (any, error) {
+	var zero T
+	if v == zero {
+		return nil, nil
+	}
+	return v, nil
+}
+
+func textField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, unlessZero)
+}
+
+// reasonField is why something is done.
+func reasonField() field { return textField("reason", "`text` that says why") }
+
+func boolField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).BoolVar, flag, false, usage, unlessZero)
+}
+
+func countField(flag string, byDefault uint32, usage string) field {
+	return fieldOf((*pflag.FlagSet).Uint32Var, flag, byDefault, usage, asIs)
+}
+
+// idField is the id of something.
+func idField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) {
+		if v == "" {
+			return nil, nil
+		}
+		if err := checkID(v); err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		return v, nil
+	})
+}
+
+// newID is the id of what is to be made.
+func newIDField(what string) field {
+	return idField("id", "`id` of the "+what+", a UUID (default a fresh one)")
+}
+
+func labelField() field { return textField("label", "`text` that says what it is") }
+
+// listField is what is read from the values of a flag that may be repeated; left out if there is none.
+func listField[T any](flag, usage string, read func(flag string, list []string) (T, error)) field {
+	return fieldOf((*pflag.FlagSet).StringArrayVar, flag, nil, usage, func(_ *app, list []string) (any, error) {
+		if len(list) == 0 {
+			return nil, nil
+		}
+		return read(flag, list)
+	})
+}
+
+// nested is an object of fields.
+func nested(name string, fields ...field) field {
+	return field{
+		name:  name,
+		add:   func(f *pflag.FlagSet) { addFlags(f, fields) },
+		value: func(a *app, args []string) (any, error) { return a.bodyOf(fields, args) },
+	}
+}
+
+// addFlags adds the flags of fields.
+func addFlags(f *pflag.FlagSet, fields []field) {
+	for _, one := range fields {
+		if one.add != nil {
+			one.add(f)
+		}
+	}
+}
+
+// jsonField is a value of JSON, which may be given as @FILE or as - for stdin.
+func jsonField(flag, usage string) field {
+	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(a *app, v string) (any, error) {
+		if v == "" {
+			return nil, nil
+		}
+		return a.needJSON(flag, v)
+	})
+}
+
+// millisField is a duration, which the API takes in milliseconds under a name that says so.
+func millisField(flag, usage string, check func(time.Duration) error) field {
+	return fieldOf((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
+		return d.Milliseconds(), check(d)
+	}).as(flag + "_ms")
+}
+
+func anyDuration(time.Duration) error { return nil }
+
+// argument is a field whose value is the command's second argument.
+func argument(name string) field {
+	return field{name: name, value: func(_ *app, args []string) (any, error) { return args[1], nil }}
+}
+
+// constant is a field whose value is always the same.
+func constant(name string, v any) field {
+	return field{name: name, value: func(*app, []string) (any, error) { return v, nil }}
+}
+
+// bodyOf gives the body that fields make.
+func (a *app) bodyOf(fields []field, args []string) (map[string]any, error) {
+	body := make(map[string]any, len(fields))
+	for _, f := range fields {
+		v, err := f.value(a, args)
+		switch {
+		case err != nil:
+			return nil, err
+		case v != nil:
+			body[f.name] = v
+		case f.missing != "":
+			return nil, usagef("--%s is missing: %s", f.flag, f.missing)
+		}
+	}
+	return body, nil
+}
