@@ -3,7 +3,6 @@ package shell
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -68,25 +67,22 @@ func (a Actions) Execute(ctx context.Context, spec core.ActionSpec) (core.Action
 // checkTool refuses what could only fail later: a tool that does not exist, and
 // an input that it knows to be bad.
 func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, input json.RawMessage) error {
-	invalid := func(reason string) error {
-		return &Refusal{To: to, Event: "create", Code: effects.CodeInvalid, Reason: reason}
-	}
 	if name == "" {
-		return invalid(nameField + ": must not be empty: " + e.knownTools())
+		return invalid(to, "create", "%s: must not be empty: %s", nameField, e.knownTools())
 	}
 	tool, ok := e.o.Tools[name]
 	if !ok {
-		return invalid(fmt.Sprintf("%s: %q is unknown: %s", nameField, name, e.knownTools()))
+		return invalid(to, "create", "%s: %q is unknown: %s", nameField, name, e.knownTools())
 	}
 	v, ok := tool.(InputValidator)
 	if !ok {
 		return nil
 	}
 	if len(input) > core.MaxInputBytes {
-		return invalid(fmt.Sprintf("%s: %d bytes is more than %d", inputField, len(input), core.MaxInputBytes))
+		return invalid(to, "create", "%s: %d bytes is more than %d", inputField, len(input), core.MaxInputBytes)
 	}
 	if err := v.ValidateInput(input); err != nil {
-		return invalid(strings.ReplaceAll(err.Error(), "tool_input", inputField))
+		return invalid(to, "create", "%s", strings.ReplaceAll(err.Error(), "tool_input", inputField))
 	}
 	return nil
 }

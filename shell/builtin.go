@@ -52,11 +52,8 @@ type queueInput struct {
 	DelayMS  int64           `json:"delay_ms"`
 }
 
-func (in queueInput) event(c Call) core.QueuePush {
-	return core.QueuePush{
-		Namespace: c.Namespace, Tenant: c.Tenant, Name: in.Queue, Data: in.Data, Priority: in.Priority,
-		Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS,
-	}
+func (in queueInput) push() core.QueuePush {
+	return core.QueuePush{Name: in.Queue, Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS}
 }
 
 // ValidateInput reports what the queue would refuse.
@@ -68,7 +65,7 @@ func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	if in.Queue == "" {
 		return errors.New("tool_input.queue: missing: give the name of the queue")
 	}
-	_, effs := core.Queue{}.Apply(in.event(Call{}), core.Clock{Now: effects.MinTime})
+	_, effs := core.Queue{}.Apply(in.push(), core.Clock{Now: effects.MinTime})
 	return refusedInput("", effs)
 }
 

@@ -146,6 +146,11 @@ func refusedFor(err error, code effects.Code) bool {
 	return errors.As(err, &r) && r.Code == code
 }
 
+// invalid refuses what is wrong in itself, before a machine has it.
+func invalid(to effects.Ref, event, format string, args ...any) error {
+	return &Refusal{To: to, Event: event, Code: effects.CodeInvalid, Reason: fmt.Sprintf(format, args...)}
+}
+
 // inputOf is what the caller sends to a machine.
 func inputOf(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
 	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}

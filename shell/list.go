@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
 
 	"github.com/google/uuid"
@@ -146,6 +147,26 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 		return nil
 	})
 	return list, next, err
+}
+
+// places gives the places of an index, to its end or to the first error.
+func places(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.Cursor, error), of index) iter.Seq2[store.Cursor, error] {
+	return func(yield func(store.Cursor, error) bool) {
+		const most = 1024
+		for from, more := (store.Cursor{}), true; more; {
+			found, err := scan(of.kind, of.term, from, of.newest, most)
+			if err != nil {
+				yield(from, err)
+				return
+			}
+			for _, c := range found {
+				if from = c; !yield(c, nil) {
+					return
+				}
+			}
+			more = len(found) == most
+		}
+	}
 }
 
 // decodeAs reads one record of a list; nil where it cannot be decoded: one bad

@@ -59,19 +59,13 @@ func mendScheduler(m engine.Mending, lost uuid.UUID) ([]core.Input, error) {
 		if state.Terminal() {
 			continue
 		}
-		const most = 1024
-		for from, more := (store.Cursor{}), true; more; {
-			found, err := m.Scan(core.KindOrchestrator, core.StatusTerm(core.StatusType(state)), from, false, most)
+		for c, err := range places(m.Scan, index{kind: core.KindOrchestrator, term: statusTerm(state)}) {
 			if err != nil {
 				return nil, err
 			}
-			for _, c := range found {
-				if ref := core.SchedulerRef(c.ID); ref.ID == lost {
-					tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
-				}
-				from = c
+			if ref := core.SchedulerRef(c.ID); ref.ID == lost {
+				tell = append(tell, core.Input{To: ref, Event: core.SchedulerTrack{Run: c.ID}})
 			}
-			more = len(found) == most
 		}
 	}
 	return tell, nil

@@ -50,11 +50,11 @@ type commit struct {
 	runs map[uuid.UUID]runMoment // where runs are at one of the batch's events
 }
 
-// lastState gives a machine as the batch leaves it, or, if the batch deletes it, as it
-// was before.
-func (c *commit) lastState(ref effects.Ref) core.State {
+// shown gives a machine as a line of the log shows it: as the batch leaves it, or, if last
+// says so and the batch deletes it, as it was before; nil if there is none.
+func (c *commit) shown(ref effects.Ref, last bool) core.State {
 	for _, ch := range c.Changes {
-		if ch.Ref == ref && ch.After == nil {
+		if last && ch.Ref == ref && ch.After == nil {
 			return ch.Before
 		}
 	}
@@ -128,11 +128,7 @@ func (e *Engine) logLine(c *commit, of observer, ev effects.Event, l line) {
 			attrs = append(attrs, slog.String(cmp.Or(of.idName, ev.Source.Component+"_id"), ev.Source.ID.String()))
 		}
 		ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
-		s, err := c.State(ref)
-		if of.last {
-			s, err = c.lastState(ref), nil
-		}
-		if say := observersByKind[ref.Kind].attrs; say != nil && err == nil && s != nil {
+		if s, say := c.shown(ref, of.last), observersByKind[ref.Kind].attrs; s != nil && say != nil {
 			attrs = append(attrs, say(s)...)
 		}
 		return attrs

@@ -101,7 +101,7 @@ func observeRun(e *Engine, c *commit, ev effects.Event) {
 
 func (e *Engine) logRun(c *commit, ev effects.Event, l line) {
 	e.logEvent(l, ev, func() []slog.Attr {
-		o, _ := c.lastState(runRef(ev.Source.ID)).(core.Orchestrator)
+		o, _ := c.shown(runRef(ev.Source.ID), true).(core.Orchestrator)
 		return append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
 	})
 }

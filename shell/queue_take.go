@@ -2,7 +2,6 @@ package shell
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -36,7 +35,7 @@ const takePoll = 5 * time.Second
 // the store does not answer within seconds it comes back with the visibility timeout.
 func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
 	if o.Max < 0 || o.Max > core.MaxQueueTake {
-		return nil, &Refusal{To: queue, Event: "take", Code: effects.CodeInvalid, Reason: fmt.Sprintf("max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)}
+		return nil, invalid(queue, "take", "max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)
 	}
 	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
 	end := q.e.o.Clock.Steady().Add(o.Wait)
@@ -63,7 +62,7 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 			return items, err
 		}
 		header, _ := s.(core.Queue)
-		err = q.e.awaitItem(ctx, woken, min(left, q.e.untilTake(header)))
+		err = q.e.wait(ctx, woken, min(left, q.e.untilTake(header)))
 		q.e.takes.remove(queue.ID, woken)
 		if err != nil {
 			return nil, err
@@ -97,7 +96,9 @@ func (e *Engine) untilTake(q core.Queue) time.Duration {
 	return takePoll
 }
 
-func (e *Engine) awaitItem(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
+// wait waits until woken, or for as long as most. The error says why nothing comes any
+// more: ctx has ended, or the engine stops.
+func (e *Engine) wait(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
 	timer, stop := e.o.Clock.Timer(most)
 	defer stop()
 	select {

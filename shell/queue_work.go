@@ -184,7 +184,7 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case refusedFor(err, effects.CodeNotFound): // it waited for the queue to come
 		case err != nil:
 			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
-			w.pause(ctx)
+			_ = w.e.wait(ctx, nil, workPause) // the next take says if there is none any more
 		}
 	}
 }
@@ -192,19 +192,8 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 // workWait is how long one take waits for an item; then it asks again.
 const workWait = time.Minute
 
-// pause waits a moment, so that a fault is not met at full speed.
-func (w *worker) pause(ctx context.Context) bool {
-	timer, stop := w.e.o.Clock.Timer(time.Second)
-	defer stop()
-	select {
-	case <-timer:
-		return true
-	case <-ctx.Done():
-		return false
-	case <-w.e.loop.Closing():
-		return false
-	}
-}
+// workPause is how long a fault is waited for before the next try.
+const workPause = time.Second
 
 // begin works on an item beside the others: as soon as the handler has returned
 // another one may be taken, while the answer is being stored.
@@ -283,7 +272,7 @@ func (w *worker) answer(ctx context.Context, item core.QueueItem, result json.Ra
 		}
 		w.e.log.Warn("the queue did not take the answer", "queue", w.queue.String(), "item", item.ID, "attempt", item.Attempts, "error", told)
 		var refused *Refusal
-		if errors.As(told, &refused) || errors.Is(told, ErrStopped) || !w.pause(ctx) {
+		if errors.As(told, &refused) || errors.Is(told, ErrStopped) || w.e.wait(ctx, nil, workPause) != nil {
 			return
 		}
 	}

@@ -92,19 +92,13 @@ func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
 func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
-		var from store.Cursor
-		for {
-			entries, err := tx.Scan(core.KindOrchestrator, core.TermInCluster, from, true, MaxPage)
+		for c, err := range places(tx.Scan, newest(core.KindOrchestrator, core.TermInCluster)) {
 			if err != nil {
 				return err
 			}
-			for _, c := range entries {
-				ids, from = append(ids, c.ID), c
-			}
-			if len(entries) < MaxPage {
-				return nil
-			}
+			ids = append(ids, c.ID)
 		}
+		return nil
 	})
 	return ids, err
 }
@@ -153,7 +147,7 @@ const MaxRunLog = store.MaxRunLog
 // text has more than [MaxRunLog] bytes. The engine keeps the text until it returns.
 func (r Runs) PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
 	if len(text) > MaxRunLog {
-		return refuseLog(run, fmt.Sprintf("text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog))
+		return invalid(runRef(run), "run_log", "text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog)
 	}
 	text = bytes.Clone(text) // a caller who goes leaves his request behind: the text must stay as it is
 	_, err := r.e.loop.Do(ctx, engine.Request{Write: &engine.Write{
@@ -171,13 +165,9 @@ func checkLog(s core.State, run uuid.UUID, attempt uint32) error {
 	case !ok:
 		return fmt.Errorf("%s %w", runRef(run), ErrNotFound)
 	case attempt > o.RetryAttempt:
-		return refuseLog(run, fmt.Sprintf("attempt: %d is to come: the run is at attempt %d", attempt, o.RetryAttempt))
+		return invalid(runRef(run), "run_log", "attempt: %d is to come: the run is at attempt %d", attempt, o.RetryAttempt)
 	}
 	return nil
-}
-
-func refuseLog(run uuid.UUID, reason string) error {
-	return &Refusal{To: runRef(run), Event: "run_log", Code: effects.CodeInvalid, Reason: reason}
 }
 
 // Log reads what is stored of an attempt's logs. The error wraps [ErrNotFound]

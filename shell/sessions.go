@@ -29,15 +29,7 @@ type beat struct {
 // watchSessions looks at the sessions of all tasks that run or are stuck, until ctx ends.
 func (e *Engine) watchSessions(ctx context.Context) {
 	w := &watcher{e: e, sent: make(map[uuid.UUID]beat)}
-	for {
-		timer, stop := e.o.Clock.Timer(e.o.WatchEvery)
-		select {
-		case <-timer:
-		case <-ctx.Done():
-			stop()
-			return
-		}
-		stop()
+	for e.wait(ctx, nil, e.o.WatchEvery) == nil {
 		if err := w.look(ctx); err != nil && ctx.Err() == nil {
 			e.log.Error("watching sessions failed; trying again", "error", err)
 		}
@@ -128,25 +120,17 @@ func (w *watcher) tasks(ctx context.Context) ([]core.Task, error) {
 	var out []core.Task
 	err := w.e.store.View(ctx, func(tx store.ReadTx) error {
 		for _, status := range []core.TaskStateType{core.TaskRunning, core.TaskStuck} {
-			from := store.Cursor{}
-			for {
-				page, err := tx.Scan(core.KindTask, core.StatusTerm(core.StatusType(status)), from, false, 256)
+			for c, err := range places(tx.Scan, index{kind: core.KindTask, term: statusTerm(status)}) {
 				if err != nil {
 					return err
 				}
-				for _, c := range page {
-					from = c
-					rec, err := tx.Get(core.KindTask, c.ID)
-					if err != nil {
-						continue // set aside by the loop when it meets it
-					}
-					s, err := core.DecodeState(core.KindTask, rec.State)
-					if t, ok := s.(core.Task); err == nil && ok && watched(t) {
-						out = append(out, t)
-					}
+				rec, err := tx.Get(core.KindTask, c.ID)
+				if err != nil {
+					continue // set aside by the loop when it meets it
 				}
-				if len(page) < 256 {
-					break
+				s, err := core.DecodeState(core.KindTask, rec.State)
+				if t, ok := s.(core.Task); err == nil && ok && watched(t) {
+					out = append(out, t)
 				}
 			}
 		}

@@ -29,7 +29,7 @@ func (i Ingress) Receive(ctx context.Context, route string, header map[string]st
 		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
 	}
 	if len(body) > core.MaxWebhookBytes {
-		return uuid.Nil, &Refusal{Event: "webhook", Code: effects.CodeInvalid, Reason: fmt.Sprintf("body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)}
+		return uuid.Nil, invalid(effects.Ref{}, "webhook", "body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)
 	}
 	var id uuid.UUID
 	if err := fillID(&id); err != nil {

@@ -43,10 +43,8 @@
 // such processes too, if they can be told: see below.
 //
 // On Linux the program also gets SIGKILL when the daemon dies, even by kill -9
-// (PR_SET_PDEATHSIG). The kernel ties that to the thread that started the
-// program, so the goroutine that starts it keeps its thread until the program
-// has ended; it would sit in a blocking wait there anyway. The program's own
-// children do not inherit the setting and can outlive a daemon that is killed.
+// (PR_SET_PDEATHSIG). The program's own children do not inherit the setting and
+// can outlive a daemon that is killed.
 //
 // # What a program leaves behind
 //
@@ -88,7 +86,8 @@
 //   - command.go: options and the input; run.go: one run; output.go: what of the output
 //     is kept; errors.go: how a run failed;
 //   - process*.go: a started program with its group;
-//   - leftover*.go: processes of earlier attempts.
+//   - leftover*.go: processes of earlier attempts;
+//   - other.go: what of both other systems cannot do.
 package command
 
 import (
@@ -295,20 +294,9 @@ func (t *Tool) checkArgv(in *input) error {
 		return errors.New("tool_input.argv[0]: must name the program to run, is empty")
 	}
 	if !t.allowAll && !slices.Contains(t.executables, in.Argv[0]) {
-		if len(t.executables) == 0 {
-			return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: none is", in.Argv[0])
-		}
-		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: use one of %s", in.Argv[0], quoted(t.executables))
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: %s", in.Argv[0], allowed(t.executables))
 	}
 	return nil
-}
-
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = strconv.Quote(name)
-	}
-	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkEnv(in *input) error {
@@ -333,6 +321,14 @@ func allowed(names []string) string {
 		return "none is"
 	}
 	return "use one of " + quoted(names)
+}
+
+func quoted(names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = strconv.Quote(name)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (t *Tool) checkDir(in *input) error {

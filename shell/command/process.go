@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -74,23 +75,14 @@ func (p *process) endGroup() bool {
 	return p.stopped
 }
 
-// terminate asks the group to end. It reports false when the program had ended.
-func (p *process) terminate() bool { return p.signal(false) }
-
-// kill makes the group end. It reports false when the program had ended.
-func (p *process) kill() bool { return p.signal(true) }
-
-func (p *process) signal(hard bool) bool {
+// signal asks the group to end, or makes it end. It reports false when the program had ended.
+func (p *process) signal(send func(leader *os.Process) error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
 		return false
 	}
 	p.stopped = true
-	if hard {
-		_ = procgroup.Kill(p.cmd.Process)
-	} else {
-		_ = procgroup.Terminate(p.cmd.Process)
-	}
+	_ = send(p.cmd.Process)
 	return true
 }

@@ -99,7 +99,7 @@ const maxResult = shell.MaxResultBytes - 1<<10
 // encode gives a result of at most maxResult bytes: as JSON, output may be
 // several times as long as it was.
 func encode(res result) (json.RawMessage, error) {
-	raw, err := marshal(res)
+	raw, err := plainjson.Marshal(res)
 	if err != nil || len(raw) <= maxResult {
 		return raw, err
 	}
@@ -110,15 +110,7 @@ func encode(res result) (json.RawMessage, error) {
 	res.StdoutDropped += int64(cut)
 	res.Stderr, cut = shorten(res.Stderr, max(half, 2*half-out))
 	res.StderrDropped += int64(cut)
-	return marshal(res)
-}
-
-func marshal(res result) (json.RawMessage, error) {
-	raw, err := plainjson.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("encode the command's result: %w", err)
-	}
-	return raw, nil
+	return plainjson.Marshal(res)
 }
 
 // prepare makes the command, all but its output.
@@ -220,11 +212,11 @@ func (t *Tool) stop(p *process, cause error) ending {
 	if errors.Is(cause, shell.ErrFenced) {
 		grace = 0 // another instance may be running the same action by now
 	}
-	first := p.terminate
+	first := procgroup.Terminate
 	if grace == 0 {
-		first = p.kill
+		first = procgroup.Kill
 	}
-	if !first() {
+	if !p.signal(first) {
 		return ending{waitErr: <-p.done}
 	}
 	if grace == 0 {
@@ -236,7 +228,7 @@ func (t *Tool) stop(p *process, cause error) ending {
 	case err := <-p.done:
 		return ending{cause: cause, waitErr: err}
 	case <-timer.C:
-		if !p.kill() {
+		if !p.signal(procgroup.Kill) {
 			grace = 0
 		}
 		return ending{cause: cause, grace: grace, waitErr: <-p.done}

@@ -50,8 +50,8 @@ type batch struct {
 	writes   []store.Write
 }
 
-// build decides everything of the batch, part by part, and writes it. The order of
-// the parts is that of the inputs in the journal.
+// build decides everything of the batch, part by part, writes it, and notes what the
+// callers want to see of it. The order of the parts is that of the inputs in the journal.
 func (b *batch) build() error {
 	l := b.l
 	if err := b.tx.CheckClaim(l.claim, l.token); err != nil {
@@ -74,13 +74,13 @@ func (b *batch) build() error {
 	for _, part := range []func() error{
 		b.renew, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
+		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
 		if err := part(); err != nil {
 			return err
 		}
 	}
-	b.changes = b.fold.Changes()
-	return b.writeAll(seq + 1)
+	return nil
 }
 
 // Load gives the fold the states from before the batch.

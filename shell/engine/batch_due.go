@@ -116,9 +116,6 @@ func (b *batch) mustWait(ref effects.Ref) bool {
 	return err != nil || !core.PacedWith(s)
 }
 
-// sweepDone reports whether this batch has ended the sweep.
-func (b *batch) sweepDone() bool { return b.l.sweep.active && !b.sweep.active }
-
 // findNextDue finds when something will be due next.
 func (b *batch) findNextDue() error {
 	at, ok, err := b.tx.NextDue(b.now)

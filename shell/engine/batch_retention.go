@@ -45,21 +45,16 @@ func (b *batch) expire() error {
 			return nil
 		}
 		k := kinds[r.kind]
-		keep := b.l.e.o.retention(k.Class)
-		if keep < 0 {
-			r.nextKind()
-			continue
+		if keep := b.l.e.o.retention(k.Class); keep >= 0 {
+			full, err := b.expireKind(k.Kind, b.now.Add(-keep))
+			if err != nil || full {
+				return err // the next batch goes on from here
+			}
 		}
-		full, err := b.expireKind(k.Kind, b.now.Add(-keep))
-		if err != nil || full {
-			return err // the next batch goes on from here
-		}
-		r.nextKind()
+		r.kind, r.from = r.kind+1, store.Cursor{}
 	}
 	return nil
 }
-
-func (r *retention) nextKind() { r.kind, r.from = r.kind+1, store.Cursor{} }
 
 // expireKind looks at the oldest ones of one kind, and reports whether there
 // may be more. Nothing that was created after the cutoff can have ended before

@@ -9,32 +9,9 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// writeAll stores what the batch has decided: the changes, the journal, the outbox;
-// and notes what the callers want to see of it.
-func (b *batch) writeAll(seq uint64) error {
-	if err := b.write(seq); err != nil {
-		return err
-	}
-	if err := b.outbox(seq); err != nil {
-		return err
-	}
-	if err := b.startWaiting(); err != nil {
-		return err
-	}
-	if b.sweepDone() {
-		if err := b.findNextDue(); err != nil {
-			return err
-		}
-	}
-	b.readWanted()
-	if len(b.entry.Inputs) == 0 && !b.dirty {
-		return errNothing
-	}
-	return nil
-}
-
 // write stores the changes and the journal.
-func (b *batch) write(seq uint64) error {
+func (b *batch) write() error {
+	b.changes = b.fold.Changes()
 	if len(b.entry.Inputs) == 0 {
 		return nil
 	}
@@ -49,15 +26,14 @@ func (b *batch) write(seq uint64) error {
 			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
 		}
 		if c.After != nil {
-			w.State = b.encode(c.After)
-			w.Due, w.Terms = c.After.Deadline(), c.After.Terms()
+			w.State, w.Due, w.Terms = b.encode(c.After), c.After.Deadline(), c.After.Terms()
 		}
 		b.writes = append(b.writes, w)
 	}
-	if err := b.tx.Put(seq, b.writes); err != nil {
+	if err := b.tx.Put(b.entry.Seq, b.writes); err != nil {
 		return err
 	}
-	return b.tx.AppendJournal(seq, b.now, b.encode(b.entry))
+	return b.tx.AppendJournal(b.entry.Seq, b.now, b.encode(b.entry))
 }
 
 // dropLogs deletes the logs of a machine whose record goes.
@@ -68,14 +44,23 @@ func (b *batch) dropLogs(c core.Change) error {
 	return b.tx.DeleteRunLogs(c.Ref.ID)
 }
 
-// readWanted notes the states that the callers want to see, as the whole batch
-// leaves them.
-func (b *batch) readWanted() {
+// conclude notes when to look again, if this batch has ended the sweep, and the states
+// that the callers want to see, as the whole batch leaves them.
+func (b *batch) conclude() error {
+	if b.l.sweep.active && !b.sweep.active {
+		if err := b.findNextDue(); err != nil {
+			return err
+		}
+	}
 	for i, r := range b.l.requests {
 		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
 			rep.State, rep.Err = b.fold.State(r.Want)
 		}
 	}
+	if len(b.entry.Inputs) == 0 && !b.dirty {
+		return errNothing
+	}
+	return nil
 }
 
 // encode appends a stored form to the loop's buffer, which serves one batch
@@ -89,7 +74,7 @@ func (b *batch) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
 
 // outbox commits the outer effects: handed out if their lane has a free
 // slot, else to wait.
-func (b *batch) outbox(seq uint64) error {
+func (b *batch) outbox() error {
 	for _, w := range b.fold.Withdrawn() {
 		key := effectKey(w.From, w.N)
 		if err := b.tx.DeleteOutbox(key); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -98,7 +83,7 @@ func (b *batch) outbox(seq uint64) error {
 	}
 	for _, o := range b.fold.Outer() {
 		e := store.OutboxEntry{
-			Key: effectKey(o.From, o.Effect.Number()), Seq: seq, Kind: o.From.Kind,
+			Key: effectKey(o.From, o.Effect.Number()), Seq: b.entry.Seq, Kind: o.From.Kind,
 			Lane: o.Effect.Lane(), Effect: b.encode(o.Effect),
 		}
 		handed, err := b.handOut(&e, false)

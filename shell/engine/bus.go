@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -100,4 +103,102 @@ func (b *bus) publish(events []effects.Event) {
 			}
 		}
 	}
+}
+
+// waitPoll is how often a waiter looks for itself: another instance on the same
+// store may end the machine.
+const waitPoll = 10 * time.Second
+
+// waiters wakes those who wait for a machine's end.
+type waiters struct {
+	mu sync.Mutex
+	m  map[effects.Ref][]chan core.State
+}
+
+func (w *waiters) init() { w.m = make(map[effects.Ref][]chan core.State) }
+
+func (w *waiters) add(ref effects.Ref) chan core.State {
+	c := make(chan core.State, 1)
+	w.mu.Lock()
+	w.m[ref] = append(w.m[ref], c)
+	w.mu.Unlock()
+	return c
+}
+
+func (w *waiters) remove(ref effects.Ref, c chan core.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.m[ref] = slices.DeleteFunc(w.m[ref], func(other chan core.State) bool { return other == c })
+	if len(w.m[ref]) == 0 {
+		delete(w.m, ref)
+	}
+}
+
+func (w *waiters) wake(s core.State) {
+	ref := s.Ref()
+	w.mu.Lock()
+	list := w.m[ref]
+	delete(w.m, ref)
+	w.mu.Unlock()
+	for _, c := range list {
+		c <- s
+	}
+}
+
+// Waiter waits for the end of one machine, from before it exists if need be.
+type Waiter struct {
+	e   *Engine
+	ref effects.Ref
+	c   chan core.State
+}
+
+// NewWaiter begins to wait for the machine's end: what happens from now on is not
+// missed. Stop it when it is no longer needed.
+func (e *Engine) NewWaiter(ref effects.Ref) Waiter {
+	return Waiter{e: e, ref: ref, c: e.wait.add(ref)}
+}
+
+// Stop ends the waiting.
+func (w Waiter) Stop() { w.e.wait.remove(w.ref, w.c) }
+
+// Wait returns the machine's state once it has ended, or the last one seen if ctx
+// ends or the engine stops before. last is the state that the caller knows.
+func (w Waiter) Wait(ctx context.Context, last core.State) (core.State, error) {
+	for {
+		look, stop := w.e.o.Clock.Timer(waitPoll)
+		select {
+		case s := <-w.c:
+			stop()
+			return s, nil
+		case <-ctx.Done():
+			stop()
+			return last, ctx.Err()
+		case <-w.e.stopped:
+			stop()
+			return last, ErrStopped
+		case <-look:
+		}
+		now, err := w.e.Read(ctx, w.ref)
+		if err != nil {
+			return last, err
+		}
+		if _, ended := core.EndedAt(now); ended {
+			return now, nil
+		}
+		last = now
+	}
+}
+
+// WaitFor returns the machine's state once it has ended: at once if it has already.
+func (e *Engine) WaitFor(ctx context.Context, ref effects.Ref) (core.State, error) {
+	w := e.NewWaiter(ref)
+	defer w.Stop()
+	s, err := e.Read(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if _, ended := core.EndedAt(s); ended {
+		return s, nil
+	}
+	return w.Wait(ctx, s)
 }

@@ -2,11 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strings"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -37,8 +40,7 @@ func checkContentType(r *http.Request) error {
 	ct := r.Header.Values("Content-Type")
 	typ, params, err := mime.ParseMediaType(strings.Join(ct, ","))
 	charset, given := params["charset"]
-	switch {
-	case err != nil || typ != "application/json" || given && !strings.EqualFold(charset, "utf-8"):
+	if err != nil || typ != "application/json" || given && !strings.EqualFold(charset, "utf-8") {
 		return failf(http.StatusUnsupportedMediaType, "content-type: %q is not application/json", clip(strings.Join(ct, ",")))
 	}
 	return checkEncoding(r)
@@ -73,4 +75,26 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 func (s *Server) noBody(w http.ResponseWriter, r *http.Request) error {
 	var none struct{}
 	return s.decode(w, r, &none, true)
+}
+
+// reasonOr gives the reason of a request; without one it says who did it, unless did is
+// empty.
+func reasonOr(b wire.Reason, did string, c *call) (string, error) {
+	reason := or(b.Reason, "")
+	switch {
+	case len(reason) > core.MaxTextBytes:
+		return "", failf(http.StatusBadRequest, "reason: %d bytes is longer than %d", len(reason), core.MaxTextBytes)
+	case reason == "" && did != "":
+		reason = fmt.Sprintf("%s by %s", did, c.actor)
+	}
+	return reason, nil
+}
+
+// reason reads the optional body of cancel and its like.
+func (s *Server) reason(w http.ResponseWriter, r *http.Request, c *call, did string) (string, error) {
+	var body wire.Reason
+	if err := s.decode(w, r, &body, true); err != nil {
+		return "", err
+	}
+	return reasonOr(body, did, c)
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -50,10 +52,10 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{append(descsOf(counters), descUp, descBuild, descActive, descActions, descEnded, descRunning, descLateness, descJournal), s.collectEngine},
-		collector{[]*prometheus.Desc{descQueueItems, descQueueOldest, descQueueTotal}, s.collectQueues},
-		collector{[]*prometheus.Desc{descPipelines, descTasks, descStrategies, descEvents, descPhases}, s.collectRunbooks},
-		collector{append(descsOf(jobCounters), descJobs, descJobRuns, descInCluster, descRunsEnded, descJobTimes), s.collectJobs},
+		collector(s.collectEngine),
+		collector(s.collectQueues),
+		collector(s.collectRunbooks),
+		collector(s.collectJobs),
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -101,14 +103,6 @@ type counter[S any] struct {
 	read func(*S) uint64
 }
 
-func descsOf[S any](counters []counter[S]) []*prometheus.Desc {
-	descs := make([]*prometheus.Desc, 0, len(counters))
-	for _, c := range counters {
-		descs = append(descs, c.desc)
-	}
-	return descs
-}
-
 // counters are the plain ones of [shell.Stats].
 var counters = []counter[shell.Stats]{
 	{desc("orrery_ticks_total", "Ticks of the loop."), func(s *shell.Stats) uint64 { return s.Ticks }},
@@ -130,23 +124,16 @@ var counters = []counter[shell.Stats]{
 const collectTimeout = 5 * time.Second
 
 // collector reads at each scrape what the engine counts.
-type collector struct {
-	descs   []*prometheus.Desc
-	collect func(context.Context, samples)
-}
+type collector func(context.Context, samples)
 
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
+// Describe implements [prometheus.Collector]: what is collected is checked at each scrape.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	c.collect(ctx, ch)
+	c(ctx, ch)
 }
 
 // samples takes the metrics of one scrape.
@@ -201,4 +188,162 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	ch.gauge(descRunning, float64(st.Running))
 	ch.gauge(descJournal, float64(st.JournalSeq))
 	ch.histogram(descLateness, shell.LatenessBuckets[:], st.Lateness)
+}
+
+// The names say job_runs: those of orrery_runs_running are runs of tools.
+var (
+	descJobs      = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
+	descJobRuns   = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
+	descInCluster = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
+	descRunsEnded = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
+	descJobTimes  = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
+	jobCounters   = []counter[shell.JobStats]{
+		{desc("orrery_job_triggers_total", "Runs of jobs that were made by hand, or by an action."), func(s *shell.JobStats) uint64 { return s.Triggered }},
+		{desc("orrery_job_retries_total", "Attempts of runs of jobs after the first."), func(s *shell.JobStats) uint64 { return s.Retries }},
+		{desc("orrery_job_constraints_checked_total", "Constraints of jobs that were evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintsChecked }},
+		{desc("orrery_job_constraints_violated_total", "Constraints of jobs that were violated."), func(s *shell.JobStats) uint64 { return s.ConstraintsViolated }},
+		{desc("orrery_job_constraint_errors_total", "Times that the constraints of a job could not be evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintErrors }},
+		{desc("orrery_job_actions_total", "Actions of constraints that were taken, also those that failed."), func(s *shell.JobStats) uint64 { return s.ActionsExecuted }},
+		{desc("orrery_job_actions_failed_total", "Actions of constraints that failed."), func(s *shell.JobStats) uint64 { return s.ActionsFailed }},
+		{desc("orrery_job_heartbeats_total", "Heartbeats of runs of jobs."), func(s *shell.JobStats) uint64 { return s.Heartbeats }},
+		{desc("orrery_job_api_calls_total", "Calls of the Kubernetes API for runs of jobs."), func(s *shell.JobStats) uint64 { return s.KubernetesAPICalls }},
+		{desc("orrery_job_cleanups_failed_total", "Runs of jobs that ended although something may be left in a cluster."), func(s *shell.JobStats) uint64 { return s.CleanupsFailed }},
+	}
+)
+
+// collectJobs reads what the engine counts of jobs.
+func (s *Server) collectJobs(ctx context.Context, ch samples) {
+	st, err := s.engine.JobStats(ctx)
+	if err != nil {
+		return // orrery_up and the log tell it
+	}
+	gauges(ch, descJobs, map[string]uint64{"enabled": st.Jobs, "paused": st.JobsPaused})
+	gauges(ch, descJobRuns, st.Runs)
+	ch.gauge(descInCluster, float64(st.InCluster))
+	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
+		if state.Terminal() {
+			ch.counter(descRunsEnded, st.Ended[state], string(state))
+		}
+	}
+	for _, v := range []core.Verdict{core.VerdictDispatched, core.VerdictMissed, core.VerdictSkipped} {
+		ch.counter(descJobTimes, st.Verdicts[v], string(v))
+	}
+	for _, m := range jobCounters {
+		ch.counter(m.desc, m.read(&st))
+	}
+}
+
+// runPhases are what [core.OrchestratorMetrics] times of a run that has ended.
+var runPhases = []struct {
+	name   string
+	lasted func(*core.OrchestratorMetrics) int64 // milliseconds
+}{
+	{"pre_run", func(m *core.OrchestratorMetrics) int64 { return m.PreRunDurationMS }},
+	{"constraint_check", func(m *core.OrchestratorMetrics) int64 { return m.ConstraintCheckDurationMS }},
+	{"pod_start", func(m *core.OrchestratorMetrics) int64 { return m.PodStartLatencyMS }},
+	{"execution", func(m *core.OrchestratorMetrics) int64 { return m.ExecutionDurationMS }},
+	{"termination", func(m *core.OrchestratorMetrics) int64 { return m.TerminationDurationMS }},
+	{"total", func(m *core.OrchestratorMetrics) int64 { return m.TotalDurationMS }},
+}
+
+// observeRuns times the phases of runs, from what each announces of itself at its
+// end (004 Timing Metrics). The filter of a subscription makes the
+// observation, so that no event is missed and none has to be received.
+func (s *Server) observeRuns() prometheus.Collector {
+	phases := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "orrery_job_run_phase_duration_seconds", Help: "How long runs of jobs spent in their phases, by phase and how the run ended.",
+		Buckets: shell.PhaseBuckets[:],
+	}, []string{"phase", "outcome"})
+	announced := effects.Custom("run", "metrics")
+	s.engine.Subscribe(func(e effects.Event) bool {
+		var m core.OrchestratorMetrics
+		if e.Kind == announced && json.Unmarshal(e.Data, &m) == nil {
+			for _, p := range runPhases {
+				phases.WithLabelValues(p.name, string(m.FinalState)).Observe(float64(p.lasted(&m)) / 1000)
+			}
+		}
+		return false
+	}, 1)
+	return phases
+}
+
+// maxQueueMetrics bounds the queues that the metrics tell of, the newest first:
+// each is some twenty series.
+const maxQueueMetrics = 1000
+
+var (
+	descQueueItems  = desc("orrery_queue_items", "Items of a queue by state.", "namespace", "tenant", "queue", "state")
+	descQueueOldest = desc("orrery_queue_oldest_ready_seconds", "For how long the ready item waits that waits longest.", "namespace", "tenant", "queue")
+	descQueueTotal  = desc("orrery_queue_total", "What has happened to the items of a queue.", "namespace", "tenant", "queue", "event")
+)
+
+// collectQueues reads the queues: their headers have what is counted.
+func (s *Server) collectQueues(ctx context.Context, ch samples) {
+	queues, _, err := s.engine.Queues().List(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
+	if err != nil {
+		s.log.Error("metrics: the queues cannot be read", "error", err)
+		return
+	}
+	for _, q := range queues {
+		s.collectQueue(ctx, ch, q)
+	}
+}
+
+func (s *Server) collectQueue(ctx context.Context, ch samples, q core.Queue) {
+	labels := func(more ...string) []string { return append([]string{q.Namespace, q.Tenant, q.Name}, more...) }
+	for _, g := range []struct {
+		state string
+		n     uint64
+	}{
+		{"ready", q.Ready}, {"waiting", q.Waiting}, {"delayed", q.Delayed}, {"processing", q.InFlight},
+		{"failed", q.Retrying}, {"completed", q.Kept}, {"dead", q.Dead},
+	} {
+		ch.gauge(descQueueItems, float64(g.n), labels(g.state)...)
+	}
+	for _, t := range []struct {
+		event string
+		n     uint64
+	}{
+		{"pushed", q.Pushed}, {"taken", q.Taken}, {"completed", q.Completed}, {"failed", q.Failed},
+		{"timed_out", q.TimedOut}, {"dead_lettered", q.DeadLettered}, {"cancelled", q.Cancelled}, {"redriven", q.Redriven},
+	} {
+		ch.counter(descQueueTotal, t.n, labels(t.event)...)
+	}
+	age := 0.0
+	if q.Ready > 0 {
+		oldest, ok, err := s.engine.Queues().OldestReady(ctx, q.Ref())
+		if err != nil {
+			s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
+			return
+		}
+		if ok {
+			age = s.age(oldest.CreatedAt)
+		}
+	}
+	ch.gauge(descQueueOldest, age, labels()...)
+}
+
+var (
+	descPipelines  = desc("orrery_pipelines", "Stored pipelines by status.", "status")
+	descTasks      = desc("orrery_tasks", "Stored tasks by state.", "status")
+	descStrategies = desc("orrery_strategies", "Stored strategies by status.", "status")
+	descEvents     = desc("orrery_events_total", "Events announced on the bus; those of a runbook's own together as \"custom\".", "category", "action")
+	descPhases     = desc("orrery_phase_duration_seconds", "How long phases of pipelines took, by what they do and how they ended.", "kind", "outcome")
+)
+
+// collectRunbooks reads what the engine counts of runbooks.
+func (s *Server) collectRunbooks(ctx context.Context, ch samples) {
+	st, err := s.engine.RunbookStats(ctx)
+	if err != nil {
+		return // orrery_up and the log tell it
+	}
+	gauges(ch, descPipelines, st.Pipelines)
+	gauges(ch, descTasks, st.Tasks)
+	gauges(ch, descStrategies, st.Strategies)
+	for kind, n := range st.Events {
+		ch.counter(descEvents, n, kind.Category, kind.Action)
+	}
+	for key, h := range st.Phases {
+		ch.histogram(descPhases, shell.PhaseBuckets[:], h, key.Kind, string(key.Outcome))
+	}
 }

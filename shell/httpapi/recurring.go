@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -240,4 +243,146 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	}
 	a, err := s.engine.Recurring().Trigger(r.Context(), a.ID)
 	return detail(a), err
+}
+
+// decidedHere says why some fields of a stored recurring action cannot be given.
+var decidedHere = map[string]string{
+	"id":                "is given at creation, by the server",
+	"recurring_id":      "is given at creation, by the server",
+	"namespace":         "is fixed at creation",
+	"tenant":            "is fixed at creation",
+	"created_at":        "is set by the server",
+	"updated_at":        "is set by the server",
+	"last_executed_at":  "is set by the server",
+	"next_execution_at": "is set by the server: change cron_expr or timezone",
+	"execution_count":   "is set by the server",
+	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",
+	"disabled_reason": "is set by the server", "last_due_at": "is set by the server", "sequence": "is set by the server",
+	"action_template": "is set by its fields: provider, action_type, payload, metadata, dedup_key",
+}
+
+// patchOf gives the change that was asked for.
+func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
+	p := core.RecurringPatch{Payload: b.Payload}
+	var policy *wire.RunPolicy
+	clearable(&p.DedupKey, b.DedupKey)
+	clearable(&p.Description, b.Description)
+	if b.EndsAt.Set {
+		ms := int64(b.EndsAt.Value)
+		p.EndsAt = &ms
+	}
+	for _, err := range []error{
+		required("cron_expr", &p.CronExpr, b.CronExpr),
+		required("timezone", &p.Timezone, b.Timezone),
+		required("enabled", &p.Enabled, b.Enabled),
+		required("metadata", &p.Metadata, b.Metadata),
+		required("labels", &p.Labels, b.Labels),
+		required("provider", &p.Provider, b.Provider),
+		required("action_type", &p.ActionType, b.ActionType),
+		required("start_deadline_seconds", &p.StartDeadlineSeconds, b.StartDeadlineSeconds),
+		required("policy", &policy, b.Policy),
+	} {
+		if err != nil {
+			return p, err
+		}
+	}
+	if policy != nil {
+		p.Policy = &policy.RunPolicy
+	}
+	switch {
+	case p.CronExpr != nil && *p.CronExpr == "":
+		return p, failf(http.StatusBadRequest, "cron_expr: must not be empty: leave it out to keep the present one")
+	case p.Timezone != nil && *p.Timezone == "":
+		return p, failf(http.StatusBadRequest, `timezone: must not be empty: use "UTC", or leave it out to keep the present one`)
+	}
+	return p, nil
+}
+
+// clearable passes a field on whose zero value means none.
+func clearable[T any](dst **T, g wire.Optional[T]) {
+	if g.Set {
+		*dst = &g.Value
+	}
+}
+
+// required passes a field on that always has a value.
+func required[T any](name string, dst **T, g wire.Optional[T]) error {
+	if g.Null {
+		return failf(http.StatusBadRequest, "%s: must not be null: leave it out to keep the present one", name)
+	}
+	clearable(dst, g)
+	return nil
+}
+
+// recurringHistory lists what became of the times of a recurring action, newest
+// first (C12).
+func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.recurring().visible(r, c, "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	p, err := q.page(shell.DefaultPage)
+	if err != nil {
+		return err
+	}
+	list, next, err := s.engine.Recurring().History(r.Context(), a.ID, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, wire.HistoryList{History: list, NextPageToken: next})
+}
+
+// Bounds of a preview.
+const (
+	defaultPreview = 10
+	maxPreview     = 1000
+)
+
+// previewCron shows the times of an expression that is not stored.
+func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) error {
+	q, err := readQuery(r, "cron_expr", "timezone", "n")
+	if err != nil {
+		return err
+	}
+	expr, zone := q.get("cron_expr"), or(q.opt("timezone"), "UTC")
+	if expr == "" {
+		return failf(http.StatusBadRequest, `cron_expr: missing: give ?cron_expr=…, such as "0 9 * * MON-FRI", percent-encoded`)
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	now := effects.TimeOf(s.o.Clock.Now())
+	p, err := previewOf(expr, zone, now, now, n)
+	return reply(w, p, err)
+}
+
+// previewRecurring shows the next times of a recurring action, up to its end.
+// Of a paused recurring action it shows when that would fire.
+func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.recurring().visible(r, c, "n")
+	if err != nil {
+		return err
+	}
+	n, err := q.number("n", defaultPreview, maxPreview)
+	if err != nil {
+		return err
+	}
+	p, err := previewOf(a.CronExpr, a.Timezone, a.CreatedAt, max(effects.TimeOf(s.o.Clock.Now()), a.LastDueAt), n)
+	if err != nil {
+		return err
+	}
+	if end := slices.IndexFunc(p.Times, func(t effects.Time) bool { return !t.Before(a.EndsAt) }); !a.EndsAt.IsZero() && end >= 0 {
+		p.Times = p.Times[:end]
+	}
+	return writeJSON(w, http.StatusOK, p)
+}
+
+func previewOf(expr, zone string, anchor, after effects.Time, n int) (wire.Preview, error) {
+	sched, err := schedule.Parse(expr, zone, anchor)
+	if err != nil {
+		return wire.Preview{}, err
+	}
+	times := append([]effects.Time{}, sched.Preview(after, n)...) // [] and not null
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
 }

@@ -128,10 +128,7 @@ func (f *failure) final(p plan, last result) (json.RawMessage, error) {
 	var ended *stopped
 	if errors.As(f.err, &status) && !errors.As(f.err, &ended) {
 		status.Attempts = last.Attempts
-		raw, err := encode(last)
-		if err != nil {
-			raw = nil // the status matters more
-		}
+		raw, _ := encode(last) // the status matters more
 		return raw, status
 	}
 	return nil, &RequestError{
@@ -156,10 +153,10 @@ func statusFailure(resp *http.Response, body []byte) *failure {
 
 // connectionFailure judges an attempt that got no whole answer.
 func connectionFailure(ctx context.Context, p plan, tr *trip, err error) *failure {
-	f := &failure{err: err, maybeDone: tr.wasSent()}
+	f := &failure{err: err, maybeDone: tr.sent.Load()}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL, with the query
 		f.err = wrapped.Err
-		if to, parseErr := url.Parse(wrapped.URL); parseErr == nil && tr.redirected() {
+		if to, parseErr := url.Parse(wrapped.URL); parseErr == nil && tr.redirected.Load() {
 			f.err = &redirectedTo{shown(to), f.err}
 		}
 	}
@@ -229,9 +226,7 @@ func tlsProblem(err error) string {
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &invalid), errors.As(err, &host), errors.As(err, &verification):
 		return "TLS: the server's certificate does not hold: " + strings.TrimPrefix(tail(err, "x509: "), "x509: ")
-	case errors.As(err, &record):
-		return "TLS: the server does not speak TLS: is its address http instead of https?"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "TLS: the server does not speak TLS: is its address http instead of https?"
 	case strings.Contains(err.Error(), "tls: "): // crypto/tls has no exported type for the rest
 		return "TLS: the handshake failed: " + strings.TrimPrefix(tail(err, "tls: "), "tls: ")

@@ -77,7 +77,7 @@
 //
 //   - httpcall.go: options; input.go: the input; request.go: the request;
 //   - run.go: the attempts of one run; result.go: the answer; errors.go: what went wrong;
-//   - transport.go, address.go, client.go: which addresses may be reached.
+//   - transport.go, address.go: which addresses may be reached.
 package httpcall
 
 import (
@@ -196,6 +196,18 @@ func New(o Options) (*Tool, error) {
 	t.router = newRouter(o)
 	t.client = &http.Client{Transport: t.router, CheckRedirect: checkRedirect}
 	return t, nil
+}
+
+// NewTransport gives a transport that keeps the rules of Options.DenyPrivate, Allow
+// and TLS, for a client other than this tool: the address is checked when the
+// connection is made. The client must not follow redirects: their rules are the
+// tool's alone. The error names the option that cannot be right.
+func NewTransport(o Options) (http.RoundTripper, error) {
+	t, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return t.router, nil
 }
 
 // Close releases the connections that are kept for later requests. Runs that

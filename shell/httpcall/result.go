@@ -2,7 +2,6 @@ package httpcall
 
 import (
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -33,7 +32,7 @@ type result struct {
 func answer(resp *http.Response, tr *trip, body []byte, truncated bool) result {
 	res := result{Status: resp.StatusCode, Headers: selected(resp.Header), Truncated: truncated}
 	res.Body = decoded(resp.Header.Get("Content-Type"), body, truncated)
-	if tr.redirected() {
+	if tr.redirected.Load() {
 		res.URL = shown(resp.Request.URL)
 	}
 	return res
@@ -42,7 +41,7 @@ func answer(resp *http.Response, tr *trip, body []byte, truncated bool) result {
 // encode gives a result of at most maxResult bytes. A body that has no room is
 // cut as text: as JSON it may be several times as long as what was read.
 func encode(res result) (json.RawMessage, error) {
-	raw, err := marshal(res)
+	raw, err := plainjson.Marshal(res)
 	if err != nil || len(raw) <= maxResult {
 		return raw, err
 	}
@@ -51,20 +50,12 @@ func encode(res result) (json.RawMessage, error) {
 		text = string(whole)
 	}
 	res.Body, res.Truncated = "", true
-	raw, err = marshal(res)
+	raw, err = plainjson.Marshal(res)
 	if err != nil {
 		return nil, err
 	}
 	res.Body = cut(text, maxResult-len(raw))
-	return marshal(res)
-}
-
-func marshal(res result) (json.RawMessage, error) {
-	raw, err := plainjson.Marshal(res)
-	if err != nil {
-		return nil, fmt.Errorf("encode the answer: %w", err)
-	}
-	return raw, nil
+	return plainjson.Marshal(res)
 }
 
 // cut gives the longest beginning of a text that takes at most room bytes

@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
@@ -50,6 +52,14 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.transports[reach].RoundTrip(req)
 }
 
+// CloseIdleConnections lets [http.Client.CloseIdleConnections] release what is kept
+// for later requests.
+func (r *router) CloseIdleConnections() {
+	for _, tr := range r.transports {
+		tr.CloseIdleConnections()
+	}
+}
+
 // control checks each address when the socket is made, just before it is used.
 func (r *router) control(reach scope) func(context.Context, string, string, syscall.RawConn) error {
 	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
@@ -62,7 +72,7 @@ func (r *router) control(reach scope) func(context.Context, string, string, sysc
 			return nil
 		}
 		if s, word := r.classify(addr); s > reach {
-			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.direct || tripOf(ctx).redirected()}
+			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.direct || tripOf(ctx).redirected.Load()}
 		}
 		return nil
 	}
@@ -74,11 +84,12 @@ type trip struct {
 	follow   bool
 	classify func(netip.Addr) (scope, string)
 
+	sent       atomic.Bool // the head of a request was written: a server may act on it
+	redirected atomic.Bool
+
 	mu    sync.Mutex
-	sent  bool  // the head of a request was written: a server may act on it
 	known bool  // there was a connection
 	scope scope // the widest of the addresses that were connected to
-	hops  int
 }
 
 type tripKey struct{}
@@ -95,12 +106,8 @@ func tripOf(ctx context.Context) *trip {
 func (t *trip) watch(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, tripKey{}, t)
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { t.connected(info.Conn.RemoteAddr()) },
-		WroteHeaders: func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.sent = true
-		},
+		GotConn:      func(info httptrace.GotConnInfo) { t.connected(info.Conn.RemoteAddr()) },
+		WroteHeaders: func() { t.sent.Store(true) },
 	})
 }
 
@@ -130,18 +137,6 @@ func (t *trip) origin() scope {
 	return t.scope
 }
 
-func (t *trip) wasSent() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sent
-}
-
-func (t *trip) redirected() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.hops > 0
-}
-
 // errRedirect is a redirect that is not followed; asking again would not help.
 var errRedirect = errors.New("redirect refused")
 
@@ -163,9 +158,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case last.Scheme == "https" && req.URL.Scheme == "http":
 		return fmt.Errorf("%w: it leads from https to http", errRedirect)
 	}
-	t.mu.Lock()
-	t.hops++
-	t.mu.Unlock()
+	t.redirected.Store(true)
 	req.Header.Del("Referer") // its query may hold a secret
 	origin := originOf(via[0].URL)
 	away := func(r *http.Request) bool { return originOf(r.URL) != origin }
@@ -180,9 +173,6 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 func originOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }

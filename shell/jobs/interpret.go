@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,11 +79,8 @@ type clusterAnswer struct {
 // failed.
 func answered(a clusterAnswer, err error) (json.RawMessage, error) {
 	a.APICalls = max(a.APICalls, 0)
-	b, encoding := json.Marshal(a)
-	if err == nil && encoding != nil {
-		err = fmt.Errorf("encode the answer: %w", encoding)
-	}
-	return b, err
+	b, encoding := json.Marshal(a) // numbers and texts always encode
+	return b, cmp.Or(err, encoding)
 }
 
 // wanted reports whether an attempt is what the run is to have in its cluster.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"errors"
 	"slices"
@@ -43,13 +44,7 @@ func (p *places) Pop() any {
 }
 
 func compare(a, b core.Cursor) int {
-	if a.At != b.At {
-		if a.At < b.At {
-			return -1
-		}
-		return 1
-	}
-	return bytes.Compare(a.ID[:], b.ID[:])
+	return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // readFirst reads what the records that the journal touches were before it: the

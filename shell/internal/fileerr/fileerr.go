@@ -55,8 +55,6 @@ func Within(field, of string) bool {
 
 // All gives the errors of a file that an error holds; none where it holds none.
 func All(err error) []Error {
-	if es, ok := errors.AsType[Errors](err); ok {
-		return es
-	}
-	return nil
+	es, _ := errors.AsType[Errors](err)
+	return es
 }

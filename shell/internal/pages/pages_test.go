@@ -56,8 +56,7 @@ func TestAllReadsNoFurtherPageThanItIsAskedFor(t *testing.T) {
 func TestAnErrorEndsAList(t *testing.T) {
 	broken := errors.New("broken")
 	calls := 0
-	read := func(context.Context, int, shell.Page) ([]int, string, error) { calls++; return nil, "more", broken }
-	for _, err := range All(t.Context(), 3, read, 0) {
+	for _, err := range All(t.Context(), 3, func(context.Context, int, shell.Page) ([]int, string, error) { calls++; return nil, "more", broken }, 0) {
 		require.ErrorIs(t, err, broken)
 	}
 	assert.Equal(t, 1, calls)

@@ -105,16 +105,6 @@ func (t target) takes(c class) bool {
 	}
 }
 
-// custom lets the type's own UnmarshalJSON judge a value.
-func (t target) custom(value []byte) error {
-	return reflect.New(t.typ).Interface().(json.Unmarshaler).UnmarshalJSON(value)
-}
-
-// text lets the type's own UnmarshalText judge a string.
-func (t target) text(value string) error {
-	return reflect.New(t.typ).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(value))
-}
-
 // wanted says in words what t accepts.
 func wanted(t target) string {
 	switch t.class {

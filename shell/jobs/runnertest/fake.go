@@ -153,12 +153,13 @@ func before[T any](ctx context.Context, hook func(context.Context, T) error, of 
 
 // flying counts a call of Create or Delete.
 func (f *Fake) flying() func() {
-	add := func(n int) {
-		defer f.lock()()
-		f.inFlight += n
-	}
-	add(1)
-	return func() { add(-1) }
+	f.add(1)
+	return func() { f.add(-1) }
+}
+
+func (f *Fake) add(n int) {
+	defer f.lock()()
+	f.inFlight += n
 }
 
 func (f *Fake) start(a jobs.Attempt, p *pod) {
