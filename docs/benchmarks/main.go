@@ -15,8 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // system is a queue that is measured. Each call of run is a fresh queue.
@@ -79,20 +77,4 @@ func compare() error {
 		fmt.Println()
 	}
 	return nil
-}
-
-// pushAll pushes n items from as many producers as there are workers.
-func pushAll(n, workers int, push func(i int) error) error {
-	var producers errgroup.Group
-	for p := range workers {
-		producers.Go(func() error {
-			for i := p; i < n; i += workers {
-				if err := push(i); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return producers.Wait()
 }
