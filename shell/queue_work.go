@@ -161,13 +161,8 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case <-w.e.loop.Closing(): // also while all slots are in use
 			return ErrStopped
 		}
-		for more := true; more && n < core.MaxQueueTake; {
-			select {
-			case <-w.free:
-				n++
-			default:
-				more = false
-			}
+		for ; n < core.MaxQueueTake && len(w.free) > 0; n++ { // nobody else takes a slot
+			<-w.free
 		}
 		items, err := w.e.Queues().Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
 		for range n - len(items) {
