@@ -1,5 +1,5 @@
-// Package texts makes texts valid UTF-8 and cuts them to a length in bytes, without
-// parting a character.
+// Package texts makes texts valid UTF-8, cuts them to a length in bytes without parting
+// a character, and says how far two of them are apart.
 package texts
 
 import (
@@ -66,4 +66,25 @@ func start(s string, n int) int {
 		n--
 	}
 	return n
+}
+
+// Distance counts the bytes to add, remove and replace so that a becomes b. Its time is
+// that of the product of their lengths: the caller bounds them.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
 }

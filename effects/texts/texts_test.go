@@ -47,3 +47,13 @@ func TestACutTextIsValidAndNoLongerThanAllowed(t *testing.T) {
 		assert.True(rt, strings.HasSuffix(valid, texts.Tail(s, most)))
 	})
 }
+
+func TestDistanceCountsSingleEdits(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"queue", "queue", 0}, {"quue", "queue", 1}, {"queeue", "queue", 1}, {"qveue", "queue", 1}, {"kitten", "sitting", 3}} {
+		assert.Equal(t, c.want, texts.Distance(c.a, c.b), "%q %q", c.a, c.b)
+		assert.Equal(t, c.want, texts.Distance(c.b, c.a), "%q %q", c.b, c.a)
+	}
+}

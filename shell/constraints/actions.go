@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -145,8 +146,7 @@ func (r *reading) pipeline(at string, raw json.RawMessage) error {
 	return nil
 }
 
-// decodeNaming decodes a configuration one of whose fields must name something; v is
-// that field of dst.
+// decodeNaming decodes a configuration whose field v, a part of dst, is required.
 func decodeNaming(at string, raw json.RawMessage, dst any, field string, v *string, what string) error {
 	err := strictjson.DecodeAt(at, raw, dst)
 	if err == nil && *v == "" {
@@ -224,14 +224,11 @@ func (n *notifyConfig) Take(ctx context.Context, in *ActionInput) error {
 	if n.checker.o.Notify == nil {
 		return permanent("notify: no notifications are configured here")
 	}
-	title, message := n.Title, n.Message
-	if title == "" {
-		title = fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))
-	}
-	if message == "" {
-		message = strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")
-	}
-	return n.checker.o.Notify(ctx, effects.Notify{Title: title, Message: message, Sound: n.Sound, Channel: n.Channel})
+	return n.checker.o.Notify(ctx, effects.Notify{
+		Title:   cmp.Or(n.Title, fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))),
+		Message: cmp.Or(n.Message, strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")),
+		Sound:   n.Sound, Channel: n.Channel,
+	})
 }
 
 func metText(met bool) string {
@@ -265,11 +262,7 @@ func newLog(at string, raw json.RawMessage) (*logConfig, error) {
 
 // Take implements [Action].
 func (l *logConfig) Take(ctx context.Context, in *ActionInput) error {
-	text := l.Message
-	if text == "" {
-		text = in.Message
-	}
-	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", text)
+	in.Logger.Log(ctx, l.level, "constraint", "constraint", in.Constraint, "met", in.Met, "message", cmp.Or(l.Message, in.Message))
 	return nil
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// builtinTypes are the constraints that come with Orrery. Without env expressions
-// are not compiled.
+// builtinTypes are Orrery's own constraints; if env is nil, expressions are not compiled.
 func builtinTypes(env *cel.Env) map[string]Type {
 	pre, post := []effects.CheckPhase{effects.CheckPre}, []effects.CheckPhase{effects.CheckPost}
 	either := []effects.CheckPhase{effects.CheckPre, effects.CheckPost}
@@ -86,8 +85,7 @@ func (in *Input) told() (time.Duration, bool) {
 	return in.End.Sub(in.Start), true
 }
 
-// ran is how long the pod ran: as the cluster says, which knows it also of a time in
-// which nobody watched.
+// ran is how long the pod ran: as the cluster says, or else as the machine saw it.
 func (in *Input) ran() (time.Duration, bool) {
 	if d, ok := in.told(); ok {
 		return d, true

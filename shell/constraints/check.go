@@ -28,8 +28,7 @@ func (c *Checker) CheckPreExecution(ctx context.Context, job *jobs.Job, runID st
 	return c.check(ctx, job, runID, Input{Phase: effects.CheckPre, ExitCode: -1})
 }
 
-// CheckPostExecution implements [jobs.ConstraintChecker], as
-// [Checker.CheckPreExecution] does.
+// CheckPostExecution is [Checker.CheckPreExecution] after the run.
 func (c *Checker) CheckPostExecution(ctx context.Context, job *jobs.Job, runID string, startTime, endTime time.Time, exitCode int) (jobs.ConstraintCheckResult, error) {
 	return c.check(ctx, job, runID, Input{Phase: effects.CheckPost, Start: startTime, End: endTime, ExitCode: exitCode})
 }
@@ -146,8 +145,7 @@ func (e *evaluation) policy(c planned) core.ErrorPolicy {
 	return cmp.Or(c.onError, e.in.Job.ConstraintErrors, core.FailClosed)
 }
 
-// stops reports whether a violated constraint stops the run by itself, and whether
-// its actions say what becomes of it.
+// stops reports whether a violated constraint stops the run, and whether its actions decide.
 func (e *evaluation) stops(i int) (stops, decided bool) {
 	f := e.findings[i]
 	if !f.evaluated || f.err != nil || f.out.Met {
@@ -215,8 +213,7 @@ func (e *evaluation) result() (jobs.ConstraintCheckResult, error) {
 	return r, nil
 }
 
-// onDoubt is what the machine itself does about an error of a check (see
-// docs/orchestrator.md).
+// onDoubt is the machine's own action for an error of a check: docs/orchestrator.md.
 func (e *evaluation) onDoubt() string {
 	if e.in.Phase == effects.CheckPost {
 		return core.ActionFailRun

@@ -13,8 +13,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/pages"
 )
 
-// concurrent is maxConcurrentRuns: at most so many runs at a time, of some jobs or
-// with some labels, in the run's tenant.
+// concurrent is maxConcurrentRuns: it bounds the runs of some jobs or labels in a tenant.
 type concurrent struct {
 	Lists
 	most   int
@@ -120,8 +119,7 @@ var busyStates = []core.OrchestratorStatus{
 	core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating,
 }
 
-// withLabels counts the runs with the labels, up to the limit. A run that changes
-// its state between two lists is counted once.
+// withLabels counts the runs with the labels, each once in whatever state, up to the limit.
 func (c *concurrent) withLabels(ctx context.Context, in *Input) (int, error) {
 	seen := map[[16]byte]bool{}
 	for _, state := range busyStates {

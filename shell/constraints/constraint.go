@@ -35,8 +35,7 @@ type Outcome struct {
 	Met bool
 	// Message says why, in a line without secrets: it is stored and shown.
 	Message string
-	// MaxAllowedRunTime bounds the time that the pod may run; 0: no bound. It counts
-	// before the run alone.
+	// MaxAllowedRunTime bounds the run time of the pod (0: no bound), before the run only.
 	MaxAllowedRunTime time.Duration
 
 	// undecided: nothing is to be told in this phase yet.
@@ -66,8 +65,7 @@ func (in *Input) Scope() shell.Scope {
 
 // Type is a type of constraints.
 type Type struct {
-	// New makes a constraint of its configuration. An error names the field: see
-	// [Spec.Decode] and [Spec.Errorf].
+	// New makes a constraint. Errors name the field: see [Spec.Decode] and [Spec.Errorf].
 	New func(s Spec) (Constraint, error)
 	// Phases are those in which it may be checked; the first one is the default.
 	// Empty: both, before the run by default.
@@ -98,8 +96,7 @@ type Spec struct {
 	parsed *plan // collects what it needs
 }
 
-// Decode reads the configuration strictly: an unknown field is an error, which has
-// the field's path.
+// Decode reads the configuration strictly. Errors have the path of the field.
 func (s Spec) Decode(dst any) error { return strictjson.DecodeAt(s.Path+".config", s.Config, dst) }
 
 // Errorf makes an error of a field of the configuration.
@@ -110,13 +107,11 @@ func (s Spec) Errorf(field, format string, args ...any) error {
 // Action is one configured action that leaves the machine (004 Action). It must be
 // safe for concurrent use, and is taken at least once.
 type Action interface {
-	// Take carries it out. An error with a method Permanent() bool that gives true
-	// says that trying again is pointless.
+	// Take carries it out. An error may say that it is permanent, see [shell.IsPermanent].
 	Take(ctx context.Context, in *ActionInput) error
 }
 
-// ActionFactory makes an action of its configuration, a JSON object; path is where
-// that stands, for errors.
+// ActionFactory makes an action of a JSON object; path is the object's place, for errors.
 type ActionFactory func(path string, config json.RawMessage) (Action, error)
 
 // ActionInput is what an action is told.

@@ -26,6 +26,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// Source is what constraints read of the engine, and the locks that they take:
-// [EngineSource] gives them.
+// Source is what constraints use of an engine: [EngineSource] makes one.
 type Source interface {
 	Job(ctx context.Context, s shell.Scope, id string) (core.Job, error)
 	JobRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error)
@@ -93,13 +93,11 @@ type Options struct {
 	// Client carries out webhooks; nil: one that refuses private addresses, as
 	// package httpcall does. Redirects are never followed.
 	Client *http.Client
-	// Secrets are the keys, by name, with which a webhook may ask to be signed. A job
-	// names one, and never has one.
+	// Secrets are the keys, by name, that sign webhooks. A job knows a name, never a key.
 	Secrets map[string]Secret
 	// Notify sends notifications; nil: a job with the action notify is refused.
 	Notify func(ctx context.Context, n effects.Notify) error
-	// Constraints and Actions are types of the embedder's own. They may not have the
-	// name of a built-in one.
+	// Constraints and Actions are the embedder's own types; built-in names are taken.
 	Constraints map[string]Type
 	Actions     map[string]ActionFactory
 	// Now is the clock; nil: time.Now.
@@ -121,8 +119,7 @@ func (s Secret) covers(job *jobs.Job) bool {
 		(s.Tenants == nil || slices.Contains(s.Tenants, job.Tenant))
 }
 
-// Checker is a [jobs.ConstraintChecker] and a [jobs.ActionExecutor] in one. It is
-// safe for concurrent use.
+// Checker is a [jobs.ConstraintChecker] and [jobs.ActionExecutor], safe for concurrent use.
 type Checker struct {
 	o      Options
 	parser parser
@@ -143,9 +140,7 @@ func New(o Options) (*Checker, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if err := checkTypes(o); err != nil {
 		return nil, err
 	}
@@ -190,8 +185,7 @@ func checkTypes(o Options) error {
 	return nil
 }
 
-// clientOf gives the client of webhooks, which follows no redirects: where they
-// lead, nobody has signed anything for.
+// clientOf gives the client of webhooks, without redirects: a signature is for one server.
 func clientOf(given *http.Client) (*http.Client, error) {
 	client := http.Client{}
 	if given != nil {
@@ -207,8 +201,7 @@ func clientOf(given *http.Client) (*http.Client, error) {
 	return &client, nil
 }
 
-// Close releases the connections that are kept for later webhooks. Those that are
-// under way go on; close again after them.
+// Close releases the idle connections of webhooks: call it once none is under way.
 func (c *Checker) Close() error {
 	c.o.Client.CloseIdleConnections()
 	return nil
@@ -275,8 +268,7 @@ func (c *Checker) signer(job *jobs.Job, name string) *standardwebhooks.Webhook {
 	return c.keys[name]
 }
 
-// available reports what the job needs and the daemon is not configured for, or it may
-// not ask for.
+// available reports what the job needs and the daemon lacks, or the job may not use.
 func (c *Checker) available(p *plan, may func(Secret) bool) error {
 	for _, u := range p.needs {
 		var known []string
@@ -327,8 +319,7 @@ func checkInput(tool shell.Tool, input json.RawMessage) error {
 // planKey is all that a plan depends on.
 type planKey struct{ job, zone, constraints, actions string }
 
-// maxPlans bounds the plans that are kept: a plan is a few times as large as its
-// configuration.
+// maxPlans bounds the plans in memory, each a few times as large as its configuration.
 const maxPlans = 128
 
 // plan reads a job's configuration, or remembers it.
@@ -353,8 +344,7 @@ func (c *Checker) plan(job *jobs.Job) (*plan, error) {
 	return p, nil
 }
 
-// Uses lists what a job's constraints and actions reach. Those of types that are
-// not built in are passed over.
+// Uses lists what a job's built-in constraints and actions reach.
 func Uses(job *jobs.Job) (jobs.Reach, error) {
 	p, err := parser{types: builtinTypes(nil), lenient: true}.parse(job)
 	if err != nil {

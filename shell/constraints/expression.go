@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// Bounds of expressions, which run in the daemon on behalf of whoever may apply a
-// job.
+// Bounds of expressions, which any author of a job runs in the daemon.
 const (
 	maxExpressionBytes = 4 << 10
 	maxExpressionDepth = 64
@@ -25,8 +25,7 @@ const (
 	expressionLimit    = 10 * time.Second // for a machine that is busy: the cost is what bounds it
 )
 
-// Types of the variables of expressions. Their fields are what docs/constraints.md
-// lists.
+// Types of the variables of expressions, as docs/constraints.md lists them.
 type (
 	exprJob struct {
 		ID        string            `cel:"id"`
@@ -160,11 +159,7 @@ func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
 	if !ok {
 		return Outcome{}, fmt.Errorf("evaluate %q: it gave %T, not bool", clip.Text(e.text, maxQuoted), v.Value())
 	}
-	message := e.message
-	if message == "" {
-		message = fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met)
-	}
-	return Outcome{Met: met, Message: message}, nil
+	return Outcome{Met: met, Message: cmp.Or(e.message, fmt.Sprintf("%s is %t", clip.Text(e.text, maxQuoted), met))}, nil
 }
 
 // exprVars gives the values of variables, and reads the run before this one only

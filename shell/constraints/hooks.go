@@ -17,8 +17,7 @@ import (
 
 const defaultHookTimeout = 30 * time.Second
 
-// hook is preRunHook and postRunHook: a tool, or a web server, says whether the run
-// may go on.
+// hook is preRunHook and postRunHook: a tool or a web server may stop the run.
 type hook struct {
 	Lists
 	path    string
@@ -64,8 +63,7 @@ func newHook(s Spec) (Constraint, error) {
 	return h, checkHeaders(at+".headers", c.Headers)
 }
 
-// Check implements [Constraint]. If there is no connection, or no answer within the
-// limit, there is no verdict: an error.
+// Check implements [Constraint]. Without an answer in time there is an error, no verdict.
 func (h *hook) Check(ctx context.Context, in *Input) (Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("no verdict within %v", h.timeout))
 	defer cancel()

@@ -39,8 +39,7 @@ func newLock(s Spec) (Constraint, error) {
 	return &lockConstraint{Lists: s.Lists, lock: c.Name, ttl: time.Duration(c.TTL)}, nil
 }
 
-// Check implements [Constraint]: it takes the lock, which a run that has it already
-// only renews.
+// Check implements [Constraint]: it takes the lock, or renews the run's own.
 func (l *lockConstraint) Check(ctx context.Context, in *Input) (Outcome, error) {
 	err := l.acquire(ctx, in)
 	if !isConflict(err) {
@@ -92,8 +91,7 @@ func isConflict(err error) bool {
 	return ok && r.Code == effects.CodeConflict
 }
 
-// holderHasEnded reports whether the holder of a lock is a run that has ended and has
-// no pods, and names the holder for the reader.
+// holderHasEnded reports whether a holder is a run that ended without pods; by names it.
 func holderHasEnded(ctx context.Context, s Source, holder string) (ended bool, by string, err error) {
 	id, ok := core.RunOfLockHolder(holder)
 	if !ok {
@@ -143,8 +141,7 @@ func (e *evaluation) lockOf(i int) *lockConstraint {
 	return l
 }
 
-// releaseHeld releases the locks that the run holds: from an attempt before, or from a
-// check whose answer was lost in a crash.
+// releaseHeld releases the locks of an earlier attempt, or of a check before a crash.
 func (e *evaluation) releaseHeld(ctx context.Context, list []int) {
 	for _, i := range list {
 		name := e.lockOf(i).lock

@@ -293,8 +293,7 @@ func (r *reading) action(at string, raw json.RawMessage) (core.ActionRequest, er
 	return r.object(at, o, true)
 }
 
-// object reads {"<type>": {…}, "continueOnError": true}; with refer a named action
-// may stand in the place of the type.
+// object reads {"<type>": {…}, "continueOnError": true}; refer: a named action may be the type.
 func (r *reading) object(at string, o map[string]json.RawMessage, refer bool) (core.ActionRequest, error) {
 	var goOn bool
 	raw, given := o[continueOnError]

@@ -18,8 +18,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
-// parseURL reads the URL of a web server. It may hold a secret: errors never show
-// it.
+// parseURL reads the URL of a web server. Errors never show it: it may hold a secret.
 func parseURL(at, text string) (*url.URL, error) {
 	if text == "" {
 		return nil, fmt.Errorf("%s: is missing: want one such as \"https://example.com/hook\"", at)
@@ -77,8 +76,7 @@ func newPost(c *Checker, to *url.URL, headers map[string]string, key string, bod
 	return p
 }
 
-// send makes the request until it is taken, refused for good, or was repeated often
-// enough.
+// send repeats the request until it is taken, refused for good, or out of retries.
 func (p post) send(ctx context.Context, retries int) (answer []byte, err error) {
 	for n := 0; ; n++ {
 		answer, after, err := p.try(ctx)

@@ -46,8 +46,7 @@ func createAhead(run core.Orchestrator) time.Duration {
 	return core.DefaultCreateAheadMS * time.Millisecond
 }
 
-// counts reports whether a run says something about its job: it had a slot, and was
-// not skipped.
+// counts reports whether a run had a slot and was not skipped.
 func counts(run core.Orchestrator) bool {
 	skipped := run.State == core.OrchestratorCompleted && run.ExecutionStartedAt.IsZero()
 	return run.Admitted && !skipped

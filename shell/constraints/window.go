@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,10 +53,7 @@ func newWindow(s Spec) (Constraint, error) {
 	if w.days, err = weekdays(s, c.Weekdays); err != nil {
 		return nil, err
 	}
-	if c.Timezone == "" {
-		c.Timezone = "UTC"
-	}
-	if w.zone, err = schedule.LoadZone(c.Timezone); err != nil {
+	if w.zone, err = schedule.LoadZone(cmp.Or(c.Timezone, "UTC")); err != nil {
 		return nil, s.Errorf("timezone", "%w", err)
 	}
 	if c.At != "now" && c.At != "scheduled" {

@@ -40,8 +40,7 @@ func checkContentType(r *http.Request) error {
 	ct := r.Header.Values("Content-Type")
 	typ, params, err := mime.ParseMediaType(strings.Join(ct, ","))
 	charset, given := params["charset"]
-	switch {
-	case err != nil || typ != "application/json" || given && !strings.EqualFold(charset, "utf-8"):
+	if err != nil || typ != "application/json" || given && !strings.EqualFold(charset, "utf-8") {
 		return failf(http.StatusUnsupportedMediaType, "content-type: %q is not application/json", clip(strings.Join(ct, ",")))
 	}
 	return checkEncoding(r)

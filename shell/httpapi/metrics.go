@@ -52,10 +52,10 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{append(descsOf(counters), descUp, descBuild, descActive, descActions, descEnded, descRunning, descLateness, descJournal), s.collectEngine},
-		collector{[]*prometheus.Desc{descQueueItems, descQueueOldest, descQueueTotal}, s.collectQueues},
-		collector{[]*prometheus.Desc{descPipelines, descTasks, descStrategies, descEvents, descPhases}, s.collectRunbooks},
-		collector{append(descsOf(jobCounters), descJobs, descJobRuns, descInCluster, descRunsEnded, descJobTimes), s.collectJobs},
+		collector(s.collectEngine),
+		collector(s.collectQueues),
+		collector(s.collectRunbooks),
+		collector(s.collectJobs),
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -103,14 +103,6 @@ type counter[S any] struct {
 	read func(*S) uint64
 }
 
-func descsOf[S any](counters []counter[S]) []*prometheus.Desc {
-	descs := make([]*prometheus.Desc, 0, len(counters))
-	for _, c := range counters {
-		descs = append(descs, c.desc)
-	}
-	return descs
-}
-
 // counters are the plain ones of [shell.Stats].
 var counters = []counter[shell.Stats]{
 	{desc("orrery_ticks_total", "Ticks of the loop."), func(s *shell.Stats) uint64 { return s.Ticks }},
@@ -132,23 +124,16 @@ var counters = []counter[shell.Stats]{
 const collectTimeout = 5 * time.Second
 
 // collector reads at each scrape what the engine counts.
-type collector struct {
-	descs   []*prometheus.Desc
-	collect func(context.Context, samples)
-}
+type collector func(context.Context, samples)
 
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
+// Describe implements [prometheus.Collector]: what is collected is checked at each scrape.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	c.collect(ctx, ch)
+	c(ctx, ch)
 }
 
 // samples takes the metrics of one scrape.

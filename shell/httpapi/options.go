@@ -9,6 +9,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -112,12 +113,8 @@ func New(o Options) (*Server, error) {
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
-		h, err := newWebhook(route, o.Webhooks[route])
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.hooks[route] = h
+		s.hooks[route], err = newWebhook(route, o.Webhooks[route])
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -133,24 +130,18 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	var errs []error
 	size := func(name string, n *int64, def, most int64) {
-		if *n == 0 {
-			*n = def
-		}
+		*n = cmp.Or(*n, def)
 		if *n < 1 || *n > most {
 			errs = append(errs, fmt.Errorf("httpapi: Options.%s is %d: it must be between 1 and %d bytes", name, *n, most))
 		}
 	}
 	size("MaxBodyBytes", &o.MaxBodyBytes, DefaultMaxBodyBytes, maxBodyBytes)
 	size("MaxWebhookBytes", &o.MaxWebhookBytes, DefaultMaxWebhookBytes, core.MaxWebhookBytes)
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = DefaultRequestTimeout
-	}
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.RequestTimeout < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: Options.RequestTimeout is %s: it must be positive", o.RequestTimeout))
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Clock == nil {
 		o.Clock = shell.SystemClock{}
 	}

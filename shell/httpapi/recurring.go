@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -371,11 +372,8 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	for i, t := range p.Times {
-		if !a.EndsAt.IsZero() && !t.Before(a.EndsAt) {
-			p.Times = p.Times[:i]
-			break
-		}
+	if end := slices.IndexFunc(p.Times, func(t effects.Time) bool { return !t.Before(a.EndsAt) }); !a.EndsAt.IsZero() && end >= 0 {
+		p.Times = p.Times[:end]
 	}
 	return writeJSON(w, http.StatusOK, p)
 }
@@ -385,9 +383,6 @@ func previewOf(expr, zone string, anchor, after effects.Time, n int) (wire.Previ
 	if err != nil {
 		return wire.Preview{}, err
 	}
-	times := sched.Preview(after, n)
-	if times == nil {
-		times = []effects.Time{}
-	}
+	times := append([]effects.Time{}, sched.Preview(after, n)...) // [] and not null
 	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
 }

@@ -191,21 +191,16 @@ func bearer(r *http.Request) (string, error) {
 // scope gives the one tenant that the request, or the token, is about; nil if that is
 // more than one.
 func (t *Token) scope(namespace, tenant *string) *shell.Scope {
-	one := func(v *string, allowed []string) (string, bool) {
-		switch {
-		case v != nil:
-			return *v, true
-		case len(allowed) == 1:
-			return allowed[0], true
-		}
-		return "", false
+	if namespace == nil && len(t.Namespaces) == 1 {
+		namespace = &t.Namespaces[0]
 	}
-	ns, ok1 := one(namespace, t.Namespaces)
-	tn, ok2 := one(tenant, t.Tenants)
-	if !ok1 || !ok2 {
+	if tenant == nil && len(t.Tenants) == 1 {
+		tenant = &t.Tenants[0]
+	}
+	if namespace == nil || tenant == nil {
 		return nil
 	}
-	return &shell.Scope{Namespace: ns, Tenant: tn}
+	return &shell.Scope{Namespace: *namespace, Tenant: *tenant}
 }
 
 // homeOf gives namespace and tenant of what a caller makes or names, and

@@ -154,8 +154,7 @@ func (m *mapping) podSpecFile(named *yaml.Node) (*file, *yaml.Node) {
 	return f, docs[0]
 }
 
-// wrapped reads a value of which only the kind is known here, as the only member of
-// a JSON object.
+// wrapped reads a value of one kind as the only member of a JSON object.
 func (m *mapping) wrapped(key string, kind yaml.Kind, want string) json.RawMessage {
 	n := m.get(key)
 	switch {

@@ -60,12 +60,10 @@ type Options struct {
 // Error is one thing that is wrong with a file, and where: line and column, from 1.
 type Error = fileerr.Error
 
-// Errors are all that is wrong with a file, in the order in which it stands
-// there.
+// Errors are all that is wrong with a file, in the order of the file.
 type Errors = fileerr.Errors
 
-// All gives the errors of a file that an error of [Load] or [Parse] holds; none
-// where the file could not be read.
+// All gives the errors that an error of [Load] or [Parse] holds, if it has any.
 func All(err error) []Error { return fileerr.All(err) }
 
 // Load reads the jobs of a file. What podSpecFile names lies in its folder.

@@ -102,8 +102,7 @@ func (f *file) syntax(err error) {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// expand writes out the aliases and merges of a document; nothing where that is an
-// error.
+// expand writes out a document's aliases and merges; nothing if that fails.
 func (f *file) expand(n *yaml.Node) []*yaml.Node {
 	e := &expander{f: f}
 	out := e.node(n, 0)

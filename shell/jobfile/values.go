@@ -80,8 +80,7 @@ func (m *mapping) meant(key string) string {
 	return ": known are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(m.known))), ", ")
 }
 
-// oneEdit reports whether a becomes b by one letter more, less or other, or by two
-// that change places.
+// oneEdit reports whether one letter, or two that are swapped, make a and b differ.
 func oneEdit(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -99,8 +98,7 @@ func oneEdit(a, b string) bool {
 	return false
 }
 
-// text reads a text. A number or a boolean without quotes is none: YAML would have
-// changed what was written.
+// text reads a text; a number without quotes is refused, since YAML may change it.
 func (m *mapping) text(key string) string {
 	n := m.get(key)
 	if n == nil {

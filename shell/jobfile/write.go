@@ -18,8 +18,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
-// Marshal writes a job as a job file that gives the same job: what has its default
-// is left out.
+// Marshal writes a job file that gives the same job. Defaults are left out.
 func Marshal(s core.JobSpec) ([]byte, error) {
 	w := &writer{}
 	w.text("id", s.ID)
@@ -170,8 +169,7 @@ func textNode(v string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: textStyle(v)}
 }
 
-// textStyle is plain where that is safe for every reader of YAML, also for those
-// that know more words than we do.
+// textStyle is plain if no reader of YAML, whatever words it knows, misreads that.
 func textStyle(v string) yaml.Style {
 	switch strings.ToLower(v) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "", "<<", "=":

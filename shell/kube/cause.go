@@ -136,8 +136,7 @@ func waiting(pod *corev1.Pod) (reason, message string) {
 	return reasonCreating, ""
 }
 
-// stuck gives the reason for which a container waits, where it is not the usual way
-// to a start.
+// stuck gives the reason for which a container waits, if that is unusual.
 func stuck(c *corev1.ContainerStatus) (reason, message string) {
 	if w := c.State.Waiting; w != nil && w.Reason != reasonCreating && w.Reason != "PodInitializing" {
 		return w.Reason, w.Message
@@ -145,8 +144,7 @@ func stuck(c *corev1.ContainerStatus) (reason, message string) {
 	return "", ""
 }
 
-// failed says how a pod failed. Its exit code is never 0: a process that was told to
-// end may well have ended so.
+// failed says how a pod failed, never with 0: a process that is told to end may exit so.
 func failed(pod *corev1.Pod, p *core.Pod) {
 	if c, kind := firstFailed(pod); c != nil {
 		t := c.State.Terminated
@@ -173,8 +171,7 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 	}
 }
 
-// podReason gives the reason why the pod as a whole failed, if there is one that
-// says more than its containers do.
+// podReason gives the pod's own reason, if it says more than its containers'.
 func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
 	switch r := pod.Status.Reason; r {
 	case "":
@@ -293,8 +290,7 @@ func inContainer(kind, name, message string) string {
 	return kind + " " + name + ": " + message
 }
 
-// jobEnd gives the condition by which a Job has ended, or is about to: nil while
-// there is none.
+// jobEnd gives the condition by which a Job has ended or will; nil: it has none.
 func jobEnd(job *batchv1.Job) (c *batchv1.JobCondition, complete bool) {
 	if job == nil {
 		return nil, false

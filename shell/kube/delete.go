@@ -12,8 +12,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// askEvery is how often the API is asked whether a Job is gone that
-// the watch has never shown.
+// askEvery is how often the API is asked about a Job that the watch has never shown.
 const askEvery = 30 * time.Second
 
 // Delete deletes the Job of an attempt with its pods, and returns once the watch says

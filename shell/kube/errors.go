@@ -39,8 +39,7 @@ func isPersistent(err error) bool {
 	}
 }
 
-// explained says an error of the API in terms of the job: where it names fields,
-// those of the pod spec as its owner knows them.
+// explained says an error of the API in terms of the job, whose fields it names.
 func explained(what string, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && apierrors.IsInvalid(err) {

@@ -72,8 +72,7 @@ func isAlnum(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// ours reports whether a label is not for users to give: one of Orrery's, or one
-// that the Job controller puts.
+// ours reports whether a label is Orrery's or the Job controller's, not the user's.
 func ours(key string) bool {
 	switch key {
 	case LabelJobID, LabelRunID, LabelScheduledAt, LabelManagedBy, "job-name", "controller-uid":
@@ -98,8 +97,7 @@ func checkLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// checked reads what a job asks of the cluster. Each line of an error begins with the
-// field's path.
+// checked reads what a job asks of the cluster; errors begin with the field's path.
 func checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	pod, _, err := podspec.Parse(spec.PodSpec)
 	if err != nil {

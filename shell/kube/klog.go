@@ -23,8 +23,7 @@ func logged(ctx context.Context, log *slog.Logger) context.Context {
 	return klog.NewContext(ctx, logr.FromSlogHandler(bounded{log.Handler(), slog.LevelDebug}))
 }
 
-// bounded lets no record be more than a level, and drops those that client-go has for
-// its own developers.
+// bounded caps the level of records, and drops those for client-go's developers.
 type bounded struct {
 	slog.Handler
 	most slog.Level
@@ -54,8 +53,7 @@ func (b bounded) WithGroup(name string) slog.Handler {
 	return bounded{b.Handler.WithGroup(name), b.most}
 }
 
-// warnings logs what the API server warns of: a field that is deprecated, a policy
-// that will be enforced.
+// warnings logs what the API server warns of: deprecated fields, coming policies.
 type warnings struct{ log *slog.Logger }
 
 var _ rest.WarningHandlerWithContext = warnings{}

@@ -34,8 +34,7 @@ type Options struct {
 	// a cluster. Context picks one of its contexts; empty: the current one.
 	Kubeconfig string
 	Context    string
-	// Namespace is where the Jobs are made; empty: that of the context or of the
-	// service account.
+	// Namespace is that of the Jobs; empty: the context's or the service account's.
 	Namespace string
 	// QPS and Burst bound the calls of the API (defaults 20 and 40) on this side; each
 	// waits until they allow it. The two watches do not count.
@@ -117,8 +116,7 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// connect makes the client of a kubeconfig or a service account, whose tokens
-// client-go renews.
+// connect makes the client of a kubeconfig or service account; client-go renews tokens.
 func (r *Runner) connect(o Options) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -218,8 +216,7 @@ func (r *Runner) arrived(a jobs.Attempt) {
 	delete(r.expected, a)
 }
 
-// Watch watches the Jobs and pods of this instance, see [jobs.Runner]. One runs at a
-// time.
+// Watch watches this instance's Jobs and pods, see [jobs.Runner]. One runs at a time.
 func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	w := newWatcher(r, sink)
 	r.mu.Lock()
@@ -278,8 +275,7 @@ func (r *Runner) synced(ctx context.Context) (*watcher, error) {
 	}
 }
 
-// Held lists what the cluster holds, what is being deleted included. It waits until
-// the watch knows all that there is.
+// Held lists what the cluster holds, even if it is being deleted, once the watch is synced.
 func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
 	w, err := r.synced(ctx)
 	if err != nil {
@@ -305,8 +301,7 @@ var errWatchEnded = errors.New("kube: the watch has ended")
 // expectedFor is how long what the watch has seen may take through the cache.
 const expectedFor = 10 * time.Second
 
-// overdue reports whether the watch is beyond the creation of a Job and does not have
-// it: it came and went while nobody watched.
+// overdue reports whether a Job that was created came and went while nobody watched.
 func (r *Runner) overdue(w *watcher, a jobs.Attempt, e expectation) bool {
 	if !w.beyond(e.version) {
 		return false
@@ -318,8 +313,7 @@ func (r *Runner) overdue(w *watcher, a jobs.Attempt, e expectation) bool {
 	return time.Since(e.passed) > expectedFor
 }
 
-// Beat answers once all that was seen before has been told to the sink, see
-// [jobs.Runner].
+// Beat returns once the sink knows all that was seen before: see [jobs.Runner].
 func (r *Runner) Beat(ctx context.Context) error {
 	w, err := r.watching(ctx)
 	if err != nil {

@@ -162,8 +162,7 @@ func (t *track) withDeadline(pod *corev1.Pod, p core.Pod) core.Pod {
 	return p
 }
 
-// judgeGone says what became of a pod that is gone. Its Job may still say how it
-// ended.
+// judgeGone says what became of a pod that is gone. Its Job may still know.
 func (t *track) judgeGone(now time.Time) verdict {
 	phase, p := causeOf(t.gone)
 	if phase == jobs.PhaseEnded {

@@ -165,8 +165,7 @@ func (s stopping) Stop() {
 	s.cancel()
 }
 
-// reached logs that a resource cannot be watched any more, and that it can again:
-// once, however often client-go tries.
+// reached logs once that a resource cannot be watched, and once that it can again.
 func (w *watcher) reached(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return // the end, or a list comes next
@@ -198,8 +197,7 @@ func (w *watcher) seen(obj any) {
 	}
 }
 
-// gone takes a deleted object from the watch. What a relist finds gone comes as it
-// was last seen.
+// gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
@@ -269,8 +267,7 @@ func (w *watcher) push(i item) {
 	}
 }
 
-// markSynced lets go what was seen before all was known: a pod whose Job was not
-// seen yet would else look as if it had none.
+// markSynced queues what was seen early: a pod without its Job would have looked orphaned.
 func (w *watcher) markSynced() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,8 +358,7 @@ func (w *watcher) forget(a jobs.Attempt, t *track) {
 	}
 }
 
-// use gives an attempt's track to one who waits for its changes, until the function
-// that comes with it is called.
+// use gives an attempt's track to a waiter, until the waiter calls the function.
 func (w *watcher) use(a jobs.Attempt) (*track, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

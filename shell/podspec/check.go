@@ -24,8 +24,7 @@ func (f *findings) add(path, format string, args ...any) {
 	}
 }
 
-// check finds what the API server would refuse, as far as that is cheap to tell, and
-// what a job must not have.
+// check finds what the API server would refuse, if that is cheap, and what jobs cannot have.
 func check(s *corev1.PodSpec) findings {
 	var f findings
 	if s.RestartPolicy != corev1.RestartPolicyNever {
@@ -121,8 +120,7 @@ func checkContainer(f *findings, path string, c *corev1.Container, initial bool,
 	}
 }
 
-// checkRestarts: Orrery alone tries again, so no container starts twice, except a
-// sidecar.
+// checkRestarts lets no container but a sidecar start twice: Orrery alone tries again.
 func checkRestarts(f *findings, path string, c *corev1.Container, initial bool) {
 	if len(c.RestartPolicyRules) > 0 {
 		f.add(path+".restartPolicyRules", "containers of jobs are not restarted: the job's retry_config says how often it is tried again")

@@ -35,8 +35,7 @@ func strictErrors(errs []error) error {
 	return errors.Join(out...)
 }
 
-// locate says of a spec that could not be decoded which fields are to blame: the
-// decoder itself names at best the Go type.
+// locate names the fields that could not be decoded: the decoder names a Go type.
 func locate(tree map[string]any, err error) error {
 	var f findings
 	blame(&f, tree, reflect.TypeFor[corev1.PodSpec](), "")
@@ -111,30 +110,26 @@ func typeOf(t reflect.Type, key string) (reflect.Type, bool) {
 func reason(v any, t reflect.Type, err error) string {
 	b, _ := json.Marshal(v) // it was JSON before
 	got := clip.Text(string(b), maxQuoted)
-	switch t.Kind() {
-	case reflect.String:
-		if _, ok := v.(bool); ok {
-			return fmt.Sprintf("%s is not a string: put it in quotes (in YAML yes, no, on, off, y and n are true or false)", got)
-		}
-		return fmt.Sprintf("%s is not a string: put it in quotes", got)
-	case reflect.Bool:
-		return fmt.Sprintf("%s is not true or false", got)
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return fmt.Sprintf("%s is not a whole number of this size", got)
-	case reflect.Slice:
-		return fmt.Sprintf("%s is not a list", got)
-	case reflect.Map:
-		return fmt.Sprintf("%s is not an object", got)
-	case reflect.Struct:
-		switch _, isObject := v.(map[string]any); {
-		case t.Name() == "Quantity":
-			return fmt.Sprintf("%s is not a quantity, such as 500m, 2 or 64Mi", got)
-		case t.Name() == "IntOrString":
-			return fmt.Sprintf("%s is neither a whole number nor a string", got)
-		case !isObject && t.Name() != "Time":
-			return fmt.Sprintf("%s is not an object", got)
-		}
-	default:
+	_, isBool := v.(bool)
+	_, isObject := v.(map[string]any)
+	switch kind, name := t.Kind(), t.Name(); {
+	case kind == reflect.String && isBool:
+		return got + " is not a string: put it in quotes (in YAML yes, no, on, off, y and n are true or false)"
+	case kind == reflect.Struct && name == "Quantity":
+		return got + " is not a quantity, such as 500m, 2 or 64Mi"
+	case kind == reflect.Struct && name == "IntOrString":
+		return got + " is neither a whole number nor a string"
+	case wanted[kind] != "" && (kind != reflect.Struct || !isObject && name != "Time"):
+		return got + " is not " + wanted[kind]
 	}
 	return fmt.Sprintf("%s: %s", got, err)
 }
+
+// wanted says what a type wants of a JSON value.
+var wanted = map[reflect.Kind]string{
+	reflect.String: "a string: put it in quotes", reflect.Bool: "true or false", reflect.Slice: "a list",
+	reflect.Int: wholeNumber, reflect.Int32: wholeNumber, reflect.Int64: wholeNumber,
+	reflect.Map: "an object", reflect.Struct: "an object",
+}
+
+const wholeNumber = "a whole number of this size"

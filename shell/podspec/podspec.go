@@ -16,6 +16,7 @@ package podspec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func Parse(b []byte) (*corev1.PodSpec, json.RawMessage, error) {
 	if err != nil {
 		return nil, nil, locate(tree, err)
 	}
-	if spec.RestartPolicy == "" {
-		spec.RestartPolicy = corev1.RestartPolicyNever
-	}
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, corev1.RestartPolicyNever)
 	wrong := check(spec)
 	if len(strict) > 0 {
 		// What is missing may stand there under the name that is unknown.
@@ -80,8 +79,7 @@ func Parse(b []byte) (*corev1.PodSpec, json.RawMessage, error) {
 	return spec, compact, nil
 }
 
-// toJSON leaves JSON as it is: there the path of a field that is given twice is
-// known. YAML names its line.
+// toJSON leaves JSON, whose errors name paths, as it is; those of YAML name lines.
 func toJSON(b []byte) ([]byte, error) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if t := bytes.TrimSpace(b); len(t) > 0 && t[0] == '{' && json.Valid(t) {

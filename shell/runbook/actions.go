@@ -13,8 +13,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// reusable is an [agents.NAME], with which tasks that name it begin, or a
-// [strategies.NAME].
+// reusable is an [agents.NAME] or a [strategies.NAME]: pipelines and workers name it.
 type reusable[V any] struct {
 	value V
 	bytes int // of its JSON
@@ -35,8 +34,7 @@ type commandInput struct {
 	MaxOutput int64             `json:"max_output_bytes,omitempty"`
 }
 
-// run reads what a tool does: ["program", "argument"], or a table with command or
-// shell, or one with tool and input.
+// run reads what a tool does: ["program", "argument"], or a table (see toolRun).
 func (t *table) run(key string) *core.ToolRun { return t.runAs(key, key) }
 
 func (t *table) runAs(key, name string) *core.ToolRun {
@@ -151,8 +149,7 @@ func (c *compiler) agent(in named) *reusable[core.AgentPrompt] {
 	return &reusable[core.AgentPrompt]{value: p, bytes: len(encode(p))}
 }
 
-// task reads a task for an agent: a table that may name one of the file's, and
-// overrides what it says.
+// task reads a task for an agent: a table that may name an [agents.NAME] and override it.
 func (t *table) task(key, name string) *core.AgentPrompt {
 	in := t.orText(key, "agent", `a table such as { agent = "claude", prompt = "…" }`)
 	if in == nil {
@@ -219,8 +216,7 @@ func set[V any](t *table, key string, to *V, read func(string) V) {
 	}
 }
 
-// promptRef in a command stands for the prompt, which is then not typed into the
-// session: claude -p "${prompt}".
+// promptRef in a command (claude -p "${prompt}") is filled in, and the prompt not typed.
 const promptRef = "${prompt}"
 
 func (t *table) withPrompt(p *core.AgentPrompt) {
@@ -325,8 +321,7 @@ func (t *table) approach() core.Approach {
 	return a
 }
 
-// action reads what an approach does. Some of it may stand among the keys of the
-// approach itself.
+// action reads what an approach does, which may stand among the approach's own keys.
 func (t *table) action(way string, a *core.Approach) {
 	in := *t
 	in.core = under(t.core, "action")

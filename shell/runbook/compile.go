@@ -36,8 +36,7 @@ type compiler struct {
 	expanded   int                 // bytes of what is named in several places
 }
 
-// expand counts what is put where it is named, so that a small file does not
-// become a huge one; false: it has.
+// expand counts copies, so that a small file does not become a huge one; false: it has.
 func (c *compiler) expand(n, off int, field string) bool {
 	was := c.expanded
 	if c.expanded += n; c.expanded <= maxExpanded {
@@ -124,8 +123,7 @@ func (t *table) checkBookName() {
 	}
 }
 
-// fresh begins a definition, whose errors core will report by the paths noted
-// from now on.
+// fresh begins a definition: core's errors name the paths that are noted from now on.
 func (c *compiler) fresh(in *table, path string) {
 	c.marks = map[string]mark{"": {off: in.off, field: in.field}}
 	in.core = path
@@ -244,8 +242,7 @@ func (c *compiler) semaphore(in named) Semaphore {
 	return s
 }
 
-// machine takes the first transition of a machine of core that does not exist yet, and
-// notes why core refuses it.
+// machine notes why core refuses the first transition of a machine.
 func (c *compiler) machine(_ any, effs []effects.Effect) {
 	for _, e := range effs {
 		if r, ok := e.(effects.Refused); ok {
@@ -254,8 +251,7 @@ func (c *compiler) machine(_ any, effs []effects.Effect) {
 	}
 }
 
-// check notes what a validation of core found, at the place of the file that it is
-// about.
+// check notes each error of core at its place in the file.
 func (c *compiler) check(prefix string, err error) {
 	if err == nil {
 		return
@@ -269,8 +265,7 @@ func (c *compiler) check(prefix string, err error) {
 // ofPhase is how core names the phase that an error is about.
 var ofPhase = regexp.MustCompile(`^(.*?)phase "(?:[^"\\]|\\.)*" \((phases\[\d+\])\): (.*)$`)
 
-// pathText is what a path of core looks like; "key" follows where a name is
-// wrong and not its value.
+// pathText matches a path of core; "key" follows if a name is wrong and not its value.
 var pathText = regexp.MustCompile(`^([a-z_][^ ":]*|\[\d+\])( key)?$`)
 
 // locate finds the place of an error of core. Its texts begin with the path of
@@ -344,8 +339,7 @@ func (c *compiler) step(at, line string) (string, bool) {
 	return "", false
 }
 
-// crossCheck looks for names that nothing in the file has. What one file
-// declares another may use: they are warnings.
+// crossCheck warns of names that this file does not declare: another file may.
 func (c *compiler) crossCheck() {
 	declared := map[use]bool{}
 	for section, names := range c.names { // order-free: into another map

@@ -35,8 +35,7 @@ const (
 	lineOther // from one thing to another: pushes, takes, starts, wakes
 )
 
-// graph is a picture before its language is known. Nodes are known by their
-// number.
+// graph is a picture before its language is chosen. A node's name is its index.
 type graph struct {
 	title  string
 	groups []group
@@ -296,8 +295,7 @@ func (d *drawing) queue(name string) int {
 	return d.queues[name]
 }
 
-// worker gives the node of a worker, and draws it once. A worker that the file does
-// not declare has its name alone.
+// worker gives the node of a worker, declared or not, and draws it once.
 func (d *drawing) worker(name string) int {
 	if n, ok := d.workers[name]; ok {
 		return n
@@ -316,8 +314,7 @@ func (d *drawing) worker(name string) int {
 	return d.workers[name]
 }
 
-// rest draws queues, workers and subscribers; of a selection, those that belong
-// to what is drawn.
+// rest draws queues, workers and subscribers: all, or those that the selection reaches.
 func (d *drawing) rest() {
 	if !d.selected {
 		for _, q := range d.book.Queues {

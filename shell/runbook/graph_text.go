@@ -67,8 +67,7 @@ var mermaidShapes = map[shape][2]string{
 
 var mermaidLines = map[line]string{lineNext: "-->", lineFailure: "-.->", lineOther: "==>"}
 
-// eachNode writes the nodes of each group between what open and end write, and then
-// the nodes that are in no group.
+// eachNode writes the nodes by group, and then the nodes that are in no group.
 func (g *graph) eachNode(node func(indent string, n int), open func(i int, title string), end func()) {
 	grouped := map[int]bool{}
 	for i, gr := range g.groups {

@@ -9,8 +9,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// Limits of a definition with all that it starts: those of core, less what a
-// worker or a subscriber puts around it.
+// Limits of a definition with all that it starts: core's, less a starter's own part.
 const (
 	maxDefinition = core.MaxDefinitionBytes - 256
 	maxLevels     = core.MaxJSONDepth - 16
@@ -37,8 +36,7 @@ func (c *compiler) link() []core.PipelineDef {
 	return out
 }
 
-// noteUser tells the pipeline that is started who starts it, or says that the file
-// has no such pipeline.
+// noteUser tells a pipeline who starts it, or says that the file has no such pipeline.
 func (c *compiler) noteUser(s start) {
 	if p := c.pipelines[s.child]; p != nil {
 		p.users = append(p.users, s)
@@ -47,8 +45,7 @@ func (c *compiler) noteUser(s start) {
 	}
 }
 
-// shallow is the definition with stubs for what it starts, and for what phases
-// do where that could not be read.
+// shallow is the definition with stubs for what it starts and for phases that are wrong.
 func (p *pipeline) shallow() core.PipelineDef {
 	d := p.def
 	if p.headless {
@@ -110,7 +107,7 @@ func (c *compiler) validate(p *pipeline) {
 	p.bytes, p.levels = n, levels
 }
 
-// inputs holds what is given to a pipeline against what it declares.
+// inputs compares what a pipeline is given with what it declares.
 func (c *compiler) inputs(p *pipeline, u start) {
 	var declared []string
 	for _, in := range p.def.Inputs {
@@ -129,8 +126,7 @@ func (c *compiler) inputs(p *pipeline, u start) {
 	}
 }
 
-// fill puts the definitions of what it starts into a pipeline, unless that would
-// never end or is too large.
+// fill puts into a pipeline what it starts, unless that is endless or too large.
 func (c *compiler) fill(p *pipeline, path []string) {
 	if p.linked || p.visiting {
 		return
@@ -166,7 +162,7 @@ func (c *compiler) fill(p *pipeline, path []string) {
 	p.visiting, p.linked = false, true
 }
 
-// putIn puts in the definitions, which are whole by now.
+// putIn puts in the definitions, which are complete by now.
 func (p *pipeline) putIn(c *compiler) {
 	for _, s := range p.starts {
 		p.def.Phases[s.phase].Pipelines.Start[s.place].Definition = c.pipelines[s.child].def

@@ -8,16 +8,14 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
-// givenMembers are those of what nobody declares: what else is asked of them is
-// never there.
+// givenMembers are the members of what Orrery gives each pipeline: there are no others.
 var givenMembers = map[string][]string{
 	"pipeline": {"id", "name"},
 	"phase":    {"name", "attempt"},
 	"item":     {"id", "data", "attempt"},
 }
 
-// givenMember finds a reference to one of them; what stands before it tells
-// whether it is one.
+// givenMember finds a reference to one of them; a dollar before it makes it plain text.
 var givenMember = regexp.MustCompile(`(\$*)\$\{(pipeline|phase|item)\.([^.}]*)`)
 
 // members warns of references to members that are never there.

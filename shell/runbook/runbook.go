@@ -37,6 +37,7 @@
 package runbook
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -59,8 +60,7 @@ const (
 	maxStarters  = 256      // sets of values with which one pipeline is started
 )
 
-// Runbook is what a file says, in the order of the file. It belongs to no tenant:
-// the one who declares it says for which.
+// Runbook is what a file says, in the order of the file; its tenant is chosen later.
 type Runbook struct {
 	Name        string              `json:"name"` // 003 RunbookId
 	Description string              `json:"description,omitempty"`
@@ -84,8 +84,7 @@ type (
 		Name  string `json:"name"`
 		Slots uint32 `json:"slots"`
 	}
-	// Strategy is a named list of approaches (003 Strategy). Phases and workers that
-	// use it have them within themselves.
+	// Strategy is a named list of approaches (003 Strategy). Its users hold copies.
 	Strategy struct {
 		Name       string          `json:"name"`
 		Approaches []core.Approach `json:"approaches"`
@@ -115,8 +114,7 @@ func Load(path string) (*Runbook, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the text of a runbook file. The file's name stands in errors, and
-// names a runbook that does not name itself.
+// Parse reads the text of a file. Its name stands in errors, and is the default name.
 func Parse(file string, data []byte) (*Runbook, error) {
 	c := newCompiler(file, data)
 	if len(data) > MaxFileBytes {
@@ -128,9 +126,7 @@ func Parse(file string, data []byte) (*Runbook, error) {
 		return nil, c.result()
 	}
 	book := c.runbook(root)
-	if book.Name == "" {
-		book.Name = strings.TrimSuffix(filepath.Base(file), ".toml")
-	}
+	book.Name = cmp.Or(book.Name, strings.TrimSuffix(filepath.Base(file), ".toml"))
 	if err := c.result(); err != nil {
 		return nil, err
 	}
@@ -210,10 +206,8 @@ func scoped(s core.Subscription, book, namespace, tenant string) core.Subscripti
 // Error is one thing that is wrong with a file, and where: line and column, from 1.
 type Error = fileerr.Error
 
-// Errors are all that is wrong with a file, in the order in which it stands
-// there.
+// Errors are all that is wrong with a file, in the order of the file.
 type Errors = fileerr.Errors
 
-// All gives the errors of a file that an error of [Load] or [Parse] holds; none
-// where the file could not be read.
+// All gives the errors that an error of [Load] or [Parse] holds, if it has any.
 func All(err error) []Error { return fileerr.All(err) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
@@ -87,8 +88,7 @@ func (t *table) is(n *node, key string, want kind, text string) bool {
 	return true
 }
 
-// value reads the value of a key if it has the wanted kind, and notes what core calls
-// it; nil: the key is missing, or its value has another kind.
+// value reads a value of one kind, and notes what core calls it; nil: there is none.
 func (t *table) value(key, name string, want kind, text string) *node {
 	n := t.get(key)
 	if n != nil {
@@ -140,8 +140,7 @@ func (t *table) integerOf(n *node, key string, least, most int64) int64 {
 
 func (t *table) number(key string) uint32 { return uint32(t.integer(key, 0, math.MaxUint32)) }
 
-// duration reads a stretch of time, in milliseconds. In core the name ends in
-// _ms.
+// duration reads a duration, in milliseconds. In core the name ends in _ms.
 func (t *table) duration(key string) int64 { return t.durationBetween(key, 0, core.MaxTimeout) }
 
 func (t *table) durationBetween(key string, least, most time.Duration) int64 {
@@ -255,8 +254,7 @@ func (t *table) tableAt(e entry, key, want string) *table {
 	return t.into(e, key, key)
 }
 
-// orText reads the table at a key, or a string that stands for its member of
-// that name.
+// orText reads the table at a key, or a string that stands for one member of it.
 func (t *table) orText(key, member, want string) *table {
 	e := t.entry(key)
 	if e.value != nil && e.value.kind == kindText {
@@ -316,8 +314,7 @@ type named struct {
 	*table
 }
 
-// appendJSON writes a value as JSON. Where it cannot, it gives the node that it
-// cannot write and says why.
+// appendJSON writes a value as JSON, or gives the node that is wrong and the reason.
 func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
 	switch n.kind {
 	case kindText, kindDate:
@@ -366,8 +363,7 @@ func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
 	return nil, ""
 }
 
-// didYouMean suggests the name that was probably meant; otherwise, where they
-// are few, all of them.
+// didYouMean suggests the name that was probably meant, or else all if they are few.
 func didYouMean(name string, names []string, list bool) string {
 	best, distance := "", 3
 	if len(names) > maxList {
@@ -390,25 +386,10 @@ func didYouMean(name string, names []string, list bool) string {
 	return ""
 }
 
-// editDistance counts the letters to change; a lot where the lengths differ much.
+// editDistance counts the letters to change; a lot if the lengths differ much.
 func editDistance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > 2 || len(b)-len(a) > 2 {
 		return 99
 	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
+	return texts.Distance(a, b)
 }

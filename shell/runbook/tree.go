@@ -249,8 +249,7 @@ func (t *tree) keyValue(at *node, field string, e *unstable.Node, depth int) {
 	at.set(last.name, last.off, t.value(e.Value(), field, last.off, depth+1))
 }
 
-// value makes a node of a value; off is where it stands if the library does not
-// say.
+// value makes a node of a value; off is its place if the library gives none.
 func (t *tree) value(v *unstable.Node, field string, off, depth int) *node {
 	if v.Raw.Length > 0 {
 		off = int(v.Raw.Offset)

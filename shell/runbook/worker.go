@@ -20,8 +20,7 @@ const (
 
 const minPoll = 100 * time.Millisecond // core's
 
-// reading is a worker or a subscriber before the pipeline that it names is put
-// into it.
+// reading is a worker or a subscriber whose pipeline is not filled in yet.
 type reading[T any] struct {
 	of    T
 	in    *table
@@ -148,8 +147,7 @@ func (t *table) match() core.EventMatch {
 	return m
 }
 
-// checkAnnounced warns of an event that no machine announces, though nobody else
-// could.
+// checkAnnounced warns of an event that only a machine could announce, and none does.
 func (t *table) checkAnnounced(event *node, m core.EventMatch) {
 	if !effects.ReservedCategory(m.Category) {
 		return

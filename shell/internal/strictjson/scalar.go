@@ -1,7 +1,9 @@
 package strictjson
 
 import (
+	"encoding"
 	"encoding/base64"
+	"reflect"
 	"slices"
 	"strconv"
 	"unicode/utf16"
@@ -22,7 +24,7 @@ func (s *scanner) stringValue(t target) error {
 			return s.mismatch(t, "string "+quote(v))
 		}
 	case t.class == text:
-		if err := t.text(v); err != nil {
+		if err := reflect.New(t.typ).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(v)); err != nil {
 			return &Error{Path: s.pathString(), Problem: "string " + quote(v) + ": " + err.Error(), Err: err}
 		}
 	case !t.takes(str):

@@ -255,7 +255,7 @@ func (s *scanner) customValue(t target, depth int) error {
 	if t.nullable && string(text) == "null" {
 		return nil
 	}
-	if err := t.custom(text); err != nil {
+	if err := reflect.New(t.typ).Interface().(json.Unmarshaler).UnmarshalJSON(text); err != nil {
 		if inner, ok := errors.AsType[*Error](err); ok { // a type that decodes itself with this package
 			return &Error{Path: join(s.pathString(), inner.Path), Problem: inner.Problem, Err: err}
 		}

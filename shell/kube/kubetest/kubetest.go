@@ -265,8 +265,7 @@ func (c *Cluster) StopProgram(ctx context.Context, program string) error {
 	return c.command(ctx, "stop "+program)
 }
 
-// StartProgram starts a program that was stopped, as it was, on the same port, and
-// returns once it is ready.
+// StartProgram starts a stopped program on its old port, and waits until it is ready.
 func (c *Cluster) StartProgram(ctx context.Context, program string) error {
 	return c.command(ctx, "start "+program)
 }

@@ -115,8 +115,7 @@ func (p *Proxy) certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 }
 
-// Kubeconfig writes a kubeconfig that goes through the proxy, for a program, and
-// returns its path.
+// Kubeconfig writes a kubeconfig that goes through the proxy, and returns its path.
 func (p *Proxy) Kubeconfig(t testing.TB, token, namespace string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -146,8 +145,7 @@ func (p *Proxy) Heal() {
 	p.faults = nil
 }
 
-// Calls are the calls so far that match, in the order in which they came; nil
-// chooses all.
+// Calls are the calls so far that match, in their order; nil chooses all.
 func (p *Proxy) Calls(match func(Call) bool) []Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()

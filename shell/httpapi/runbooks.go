@@ -1,0 +1,365 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+func (s *Server) pipelineRoutes() []route {
+	pipelines, send := s.pipelines(), s.engine.Pipelines().Send
+	return []route{
+		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
+		{"GET", "/v1/pipelines", anyToken, pipelines.page(func(l []wire.PipelineSummary, next string) any {
+			return wire.PipelineList{Pipelines: l, NextPageToken: next}
+		})},
+		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
+		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
+		{"POST", "/v1/pipelines/{id}/retry", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineRetry{}))},
+		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},
+		{"POST", "/v1/pipelines/{id}/cancel", writingToken, tell(pipelines, send, bodied(s, true, cancelPipeline))},
+		{"POST", "/v1/pipelines/{id}/signal", writingToken, tell(pipelines, send, bodied(s, false, signalPipeline))},
+		{"POST", "/v1/pipelines/{id}/approve", writingToken, tell(pipelines, send, bodied(s, false, approvePipeline))},
+		{"POST", "/v1/pipelines/{id}/checkpoint", writingToken, tell(pipelines, send, bodied(s, false, checkpointPipeline))},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/complete", writingToken, tell(pipelines, send, bodied(s, true, completePhase))},
+		{"POST", "/v1/pipelines/{id}/phases/{phase}/fail", writingToken, tell(pipelines, send, bodied(s, true, failPhase))},
+	}
+}
+
+// madeHere says why some fields of a stored machine cannot be given.
+var madeHere = map[string]string{
+	"owner": "can only be set by machines", "pipeline_id": "can only be set by a pipeline",
+	"phase": "is set by the server", "state": "is set by the server", "status": "is set by the server",
+	"created_at": "is set by the server", "updated_at": "is set by the server", "attempt": "is set by the server",
+	"session_id": "is set by the server", "current": "is set by the server",
+}
+
+func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineRequest) (pipeline core.Pipeline, err error) {
+	if b.Definition == nil {
+		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
+	}
+	var dependsOn []uuid.UUID
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
+		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
+			return err
+		}
+		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
+			return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
+		}
+		dependsOn, err = s.dependencies(r.Context(), c, b.DependsOn)
+		return err
+	})
+	if err != nil {
+		return pipeline, err
+	}
+	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
+		Definition: *b.Definition, Context: b.Context, DependsOn: dependsOn, Hold: or(b.Hold, false),
+	})
+}
+
+// dependencies reads the ids of pipelines that must be done first. The result of
+// one is told to who waits for it, so the caller must be able to see it.
+func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uuid.UUID, error) {
+	if len(ids) > core.MaxDependencies {
+		return nil, failf(http.StatusBadRequest, "depends_on: %d pipelines are more than %d", len(ids), core.MaxDependencies)
+	}
+	out := make([]uuid.UUID, 0, len(ids))
+	for i, v := range ids {
+		id, err := parseID(v)
+		if err != nil {
+			return nil, failf(http.StatusBadRequest, "depends_on[%d]: %s", i, err)
+		}
+		p, err := s.engine.Pipelines().Get(ctx, id)
+		switch {
+		case errors.Is(err, shell.ErrNotFound) || err == nil && !s.seesPipeline(ctx, c.token, p):
+			return nil, failf(http.StatusBadRequest, "depends_on[%d]: pipeline %s not found", i, id)
+		case err != nil:
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// seesPipeline reports whether a pipeline exists for the holder: one that they
+// could have started.
+func (s *Server) seesPipeline(ctx context.Context, t *Token, p core.Pipeline) bool {
+	return s.seesUses(ctx, t, p.Namespace, p.Tenant, usesOf("definition", p.Definition))
+}
+
+func summaryOfPipeline(p core.Pipeline) wire.PipelineSummary {
+	return wire.PipelineSummary{
+		ID: p.ID, Namespace: p.Namespace, Tenant: p.Tenant, Label: p.Label, Runbook: p.Runbook, Name: p.Definition.Name,
+		Phase: p.Phase, PhaseStartedAt: p.PhaseStartedAt, Attempt: p.Attempt, WaitsFor: p.Waiting.For,
+		CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, StartedAt: p.StartedAt, FinishedAt: p.FinishedAt,
+	}
+}
+
+// pipelines says how pipelines are served.
+func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
+	return machines[core.Pipeline, wire.PipelineSummary]{
+		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
+		listing: listing[core.Pipeline, wire.PipelineSummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			scope:  func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+			sees:   s.seesPipeline,
+			out:    plain(summaryOfPipeline),
+			size:   func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+		},
+	}
+}
+
+func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
+	return core.PipelineCancel{Reason: reason}, err
+}
+
+func signalPipeline(_ *http.Request, _ *call, b *wire.SignalRequest) (core.PipelineEvent, error) {
+	return core.PipelineSignal{Name: b.Name, Payload: b.Payload}, nil
+}
+
+// approvePipeline answers an approval. Whether it is given must be said: a
+// forgotten field decides nothing.
+func approvePipeline(_ *http.Request, c *call, b *wire.ApprovalRequest) (core.PipelineEvent, error) {
+	switch {
+	case b.Phase == "":
+		return nil, failf(http.StatusBadRequest, "phase: missing: name the phase that waits for the approval")
+	case b.Approved == nil:
+		return nil, failf(http.StatusBadRequest, "approved: missing: say true or false")
+	}
+	return core.PipelineApprove{Phase: b.Phase, By: c.token.signs(or(b.By, "")), Approved: *b.Approved, Comment: b.Comment}, nil
+}
+
+func checkpointPipeline(_ *http.Request, _ *call, b *wire.CheckpointRequest) (core.PipelineEvent, error) {
+	return core.PipelineCheckpoint{Message: b.Message}, nil
+}
+
+func completePhase(r *http.Request, _ *call, b *wire.PhaseCompleteRequest) (core.PipelineEvent, error) {
+	return core.PhaseComplete{Phase: r.PathValue("phase"), Attempt: b.Attempt, Result: b.Result}, nil
+}
+
+func failPhase(r *http.Request, c *call, b *wire.PhaseFailRequest) (core.PipelineEvent, error) {
+	b.Error = cmp.Or(b.Error, "failed by "+c.actor)
+	return core.PhaseFailed{Phase: r.PathValue("phase"), Attempt: b.Attempt, Error: b.Error, Permanent: b.Permanent}, nil
+}
+
+func (s *Server) strategyRoutes() []route {
+	strategies, send := s.strategies(), s.engine.Strategies().Send
+	return []route{
+		{"POST", "/v1/strategies", writingToken, create(s, "/v1/strategies/", madeHere, s.createStrategy)},
+		{"GET", "/v1/strategies", anyToken, strategies.page(func(l []wire.StrategySummary, next string) any {
+			return wire.StrategyList{Strategies: l, NextPageToken: next}
+		})},
+		{"GET", "/v1/strategies/{id}", anyToken, strategies.await(s, s.engine.Strategies().Wait)},
+		{"POST", "/v1/strategies/{id}/cancel", writingToken, tell(strategies, send, bodied(s, true, cancelStrategy))},
+		{"POST", "/v1/strategies/{id}/evaluate", writingToken, tell(strategies, send, bodied(s, false, evaluateStrategy))},
+	}
+}
+
+func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
+		return s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches))
+	})
+	if err != nil {
+		return strategy, err
+	}
+	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Approaches: b.Approaches,
+	})
+}
+
+func (s *Server) seesStrategy(ctx context.Context, t *Token, st core.Strategy) bool {
+	return s.seesUses(ctx, t, st.Namespace, st.Tenant, usesOfStrategy(st.Approaches))
+}
+
+func summaryOfStrategy(s core.Strategy) wire.StrategySummary {
+	out := wire.StrategySummary{
+		ID: s.ID, Namespace: s.Namespace, Tenant: s.Tenant, Label: s.Label, PipelineID: s.PipelineID, Status: s.Status,
+		Current: s.Current, Approaches: len(s.Approaches), Error: s.Error,
+		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, FinishedAt: s.FinishedAt,
+	}
+	if int(s.Current) < len(s.Approaches) {
+		out.Approach = s.Approaches[s.Current].Name
+	}
+	return out
+}
+
+// strategies says how strategies are served.
+func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
+	return machines[core.Strategy, wire.StrategySummary]{
+		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
+		listing: listing[core.Strategy, wire.StrategySummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
+			scope:  func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+			sees:   s.seesStrategy,
+			out:    plain(summaryOfStrategy),
+			size:   func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+		},
+	}
+}
+
+func cancelStrategy(_ *http.Request, c *call, b *wire.Reason) (core.StrategyEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
+	return core.StrategyCancel{Reason: reason}, err
+}
+
+// evaluateStrategy says how the present approach came out. Which approach is meant
+// must be said: another one may have begun meanwhile.
+func evaluateStrategy(_ *http.Request, _ *call, b *wire.EvaluateRequest) (core.StrategyEvent, error) {
+	switch {
+	case b.N == nil:
+		return nil, failf(http.StatusBadRequest, "n: missing: give the strategy's n, so that no other approach is meant")
+	case b.Success == nil:
+		return nil, failf(http.StatusBadRequest, "success: missing: say true or false")
+	}
+	return core.StrategyEvaluate{N: *b.N, Success: *b.Success, Output: b.Output, Error: b.Error}, nil
+}
+
+func (s *Server) taskRoutes() []route {
+	tasks, send := s.tasks(), s.engine.Tasks().Send
+	return []route{
+		{"POST", "/v1/tasks", writingToken, create(s, "/v1/tasks/", madeHere, s.createTask)},
+		{"GET", "/v1/tasks", anyToken, tasks.page(func(l []wire.TaskSummary, next string) any { return wire.TaskList{Tasks: l, NextPageToken: next} })},
+		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
+		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
+		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
+		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},
+		{"POST", "/v1/tasks/{id}/cancel", writingToken, tell(tasks, send, bodied(s, true, cancelTask))},
+		{"POST", "/v1/tasks/{id}/recover", writingToken, tell(tasks, send, bodied(s, false, recoverTask))},
+		{"POST", "/v1/tasks/{id}/input", writingToken, tell(tasks, send, bodied(s, false, inputTask))},
+	}
+}
+
+// createTask makes a task. A task with a command runs it on this machine, which no list of tools
+// says: only a token that is not bound to tools may make one.
+func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
+	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
+		return c.token.notBoundToTools("create tasks")
+	})
+	if err != nil {
+		return task, err
+	}
+	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{
+		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Workspace: b.Workspace,
+		Command: b.Command, Env: b.Env, Prompt: b.Prompt, Config: or(b.Config, core.TaskConfig{}),
+	})
+}
+
+func seesTask(_ context.Context, t *Token, k core.Task) bool {
+	return len(t.Tools) == 0 && t.seesScope(k.Namespace, k.Tenant)
+}
+
+func summaryOfTask(t core.Task) wire.TaskSummary {
+	t.State.Result.Output = nil // up to a megabyte
+	return wire.TaskSummary{
+		ID: t.ID, Namespace: t.Namespace, Tenant: t.Tenant, Label: t.Label, PipelineID: t.PipelineID, SessionID: t.SessionID,
+		State: t.State, Progress: t.Progress, LastHeartbeat: t.LastHeartbeat, LastProgress: t.LastProgress,
+		RecoveryAttempts: t.RecoveryAttempts, Restarts: t.Restarts,
+		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, FinishedAt: t.FinishedAt,
+	}
+}
+
+// tasks says how tasks are served.
+func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
+	return machines[core.Task, wire.TaskSummary]{
+		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
+		listing: listing[core.Task, wire.TaskSummary]{
+			params: []string{"status"},
+			find:   byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
+			scope:  func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
+			sees:   seesTask,
+			out:    plain(summaryOfTask),
+			size:   func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
+		},
+	}
+}
+
+func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
+	b.Status = cmp.Or(b.Status, core.LivenessActive)
+	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, nil
+}
+
+func completeTask(_ *http.Request, _ *call, b *wire.TaskCompleteRequest) (core.TaskEvent, error) {
+	return core.TaskComplete{Output: b.Output}, nil
+}
+
+func failTask(_ *http.Request, c *call, b *wire.TaskFailRequest) (core.TaskEvent, error) {
+	return core.TaskFail{Error: cmp.Or(b.Error, "failed by "+c.actor)}, nil
+}
+
+func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error) {
+	reason, err := reasonOr(*b, "cancelled", c)
+	return core.TaskCancel{Reason: reason}, err
+}
+
+func recoverTask(_ *http.Request, _ *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
+	return core.TaskRecover{Action: b.Action, Message: b.Message}, nil
+}
+
+func inputTask(_ *http.Request, _ *call, b *wire.InputRequest) (core.TaskEvent, error) {
+	return core.TaskInput{Text: b.Text}, nil
+}
+
+func (s *Server) workerRoutes() []route {
+	workers := namedMachines[core.Worker, core.WorkerEvent]{
+		s: s, what: "worker", get: s.engine.Workers().Get, send: s.engine.Workers().Send, sees: s.seesWorker, remains: http.StatusOK,
+	}
+	deleted := workers // with drain it still exists for as long as it has something in hand
+	deleted.remains = http.StatusAccepted
+	bare := func(ev core.WorkerEvent) handler {
+		return tellNamed(workers, true, func(*call, named, *struct{}) (core.WorkerEvent, error) { return ev, nil })
+	}
+	return []route{
+		{"GET", "/v1/workers", anyToken, listing[core.Worker, core.Worker]{
+			find:  byStatus(s.engine.Workers().List),
+			scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
+			sees:  s.seesWorker,
+			out:   asItIs[core.Worker],
+			size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
+		}.page(func(l []core.Worker, next string) any { return wire.WorkerList{Workers: l, NextPageToken: next} })},
+		{"GET", "/v1/workers/{name}", anyToken, workers.show},
+		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
+		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(deleted, true, func(_ *call, _ named, b *wire.WorkerDeleteRequest) (core.WorkerEvent, error) {
+			return core.WorkerDelete{Drain: b.Drain}, nil
+		})},
+		{"POST", "/v1/workers/{name}/pause", writingToken, bare(core.WorkerPause{})},
+		{"POST", "/v1/workers/{name}/resume", writingToken, bare(core.WorkerResume{})},
+		{"POST", "/v1/workers/{name}/wake", writingToken, bare(core.WorkerWake{})},
+	}
+}
+
+func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
+	return s.seesUses(ctx, t, w.Namespace, w.Tenant, usesOfWorker(w.Do))
+}
+
+// putWorker declares a worker or replaces what was declared.
+func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) error {
+	n, _, err := byName.of(r, c)
+	if err != nil {
+		return err
+	}
+	var body wire.WorkerRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return explain(err, madeHere)
+	}
+	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
+		return err
+	}
+	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{
+		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
+		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
+	}})
+	return reply(w, k, err)
+}
