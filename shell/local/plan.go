@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -114,17 +115,14 @@ func programsIn(list string, all []corev1.Container, r jobs.Run, dir string, fie
 
 // programOf takes what is written out from room, and stops where that is below 0.
 func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool), room *int) program {
-	own := [][2]string{
-		{"ORRERY_RUN_ID", r.RunID},
-		{"ORRERY_JOB_ID", r.JobID},
-		{"ORRERY_SCHEDULED_AT", r.ScheduledAt.String()},
-		{"ORRERY_ATTEMPT", strconv.FormatUint(uint64(r.N), 10)},
-		{podDirVar, dir},
+	own := map[string]string{
+		"ORRERY_RUN_ID":       r.RunID,
+		"ORRERY_JOB_ID":       r.JobID,
+		"ORRERY_SCHEDULED_AT": r.ScheduledAt.String(),
+		"ORRERY_ATTEMPT":      strconv.FormatUint(uint64(r.N), 10),
+		podDirVar:             dir,
 	}
-	vars := map[string]string{}
-	for _, kv := range own {
-		vars[kv[0]] = kv[1]
-	}
+	vars := maps.Clone(own)
 	env := inherited()
 	for _, e := range c.Env {
 		value := expand(e.Value, vars)
@@ -137,9 +135,7 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 		vars[e.Name] = value
 		env[e.Name] = value
 	}
-	for _, kv := range own {
-		env[kv[0]] = kv[1]
-	}
+	maps.Copy(env, own)
 	p := program{Name: c.Name, Dir: c.WorkingDir}
 	if p.Dir == "" {
 		p.Dir = filepath.Join(dir, workDir)
