@@ -82,8 +82,7 @@ func planOf(r jobs.Run, dir, node, uid string, maxLog int64) (plan, error) {
 	if r.MaxAllowedRunTimeMS > 0 {
 		p.MaxRunMS = min(r.MaxAllowedRunTimeMS, maxRunMS) + overrunSlackMS
 	}
-	fields := fieldValues(r, node, uid)
-	p.Init, p.Main, err = programsOf(pod, r, dir, fields)
+	p.Init, p.Main, err = programsOf(pod, r, dir, fieldValues(r, node, uid))
 	return p, err
 }
 
@@ -292,7 +291,6 @@ func checkContainer(field string, c corev1.Container) error {
 	case hasNUL(c.Args):
 		return fmt.Errorf("%s.args: has a NUL byte", field)
 	}
-	fields := fieldValues(jobs.Run{}, "", "")
 	for i, e := range c.Env {
 		field := fmt.Sprintf("%s.env[%d]", field, i)
 		switch {
@@ -308,7 +306,7 @@ func checkContainer(field string, c corev1.Container) error {
 			return fmt.Errorf("%s.valueFrom: of these, only fieldRef has a meaning here: use value", field)
 		}
 		path := e.ValueFrom.FieldRef.FieldPath
-		if _, known := fields(path); !known {
+		if _, known := fieldValues(jobs.Run{}, "", "")(path); !known {
 			return fmt.Errorf("%s.valueFrom.fieldRef.fieldPath: %q is not known here: use metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'] or spec.nodeName", field, path)
 		}
 	}

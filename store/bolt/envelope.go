@@ -177,14 +177,13 @@ func appendNumber(b []byte, name string, n uint64) []byte {
 
 // appendText is appendNumber for a JSON string, which must be UTF-8.
 func appendText(b []byte, name, s string) []byte {
-	b = append(b, name...)
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			q, _ := json.Marshal(s) // a string always encodes
-			return append(b, q...)
+			return append(append(b, name...), q...)
 		}
 	}
-	b = append(b, '"')
+	b = append(append(b, name...), '"')
 	b = append(b, s...)
 	return append(b, '"')
 }
