@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -186,20 +187,16 @@ func measure(d core.PipelineDef) (size, levels int) {
 	if err != nil {
 		return maxDefinition + 1, 0
 	}
-	depth, text := 0, false
-	for i := 0; i < len(b); i++ {
-		switch ch := b[i]; {
-		case text && ch == '\\':
-			i++
-		case ch == '"':
-			text = !text
-		case text:
-		case ch == '[' || ch == '{':
+	depth := 0
+	for tokens := json.NewDecoder(bytes.NewReader(b)); ; {
+		switch token, err := tokens.Token(); {
+		case err != nil: // the end
+			return len(b), levels
+		case token == json.Delim('['), token == json.Delim('{'):
 			depth++
 			levels = max(levels, depth)
-		case ch == ']' || ch == '}':
+		case token == json.Delim(']'), token == json.Delim('}'):
 			depth--
 		}
 	}
-	return len(b), levels
 }

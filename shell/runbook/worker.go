@@ -48,15 +48,7 @@ func (c *compiler) worker(in named) reading[Worker] {
 	if in.get("queue") == nil {
 		in.missing("queue", "name the queue whose items it takes")
 	}
-	do := *in.table
-	do.core = "do"
-	given := do.given("pipeline", "run", "strategy", "task")
-	if len(given) != 1 {
-		c.say(in.off, in.field, "give one of pipeline, run, strategy and task, not %d of them", len(given))
-	} else {
-		do.does(given[0], &r)
-	}
-	in.asked = do.asked
+	in.doing(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
 	for _, match := range in.list("wake_on") {
 		r.of.WakeOn = append(r.of.WakeOn, match.match())
 		match.done()
@@ -64,6 +56,19 @@ func (c *compiler) worker(in named) reading[Worker] {
 	in.done()
 	r.sound = len(c.errs) == before
 	return r
+}
+
+// doing reads what a worker or a subscriber does, which one of some keys says.
+func (t *table) doing(read func(do *table, key string), keys ...string) {
+	do := *t
+	do.core = "do"
+	if given := do.given(keys...); len(given) == 1 {
+		read(&do, given[0])
+	} else {
+		last := len(keys) - 1
+		t.c.say(t.off, t.field, "give one of %s and %s, not %d of them", strings.Join(keys[:last], ", "), keys[last], len(given))
+	}
+	t.asked = do.asked
 }
 
 // does reads what a worker does for an item.
@@ -199,15 +204,7 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
 	}
-	do := *in
-	do.core = "do"
-	given := do.given("wake", "push", "signal", "start")
-	if len(given) != 1 {
-		c.say(in.off, in.field, "give one of wake, push, signal and start, not %d of them", len(given))
-	} else {
-		do.reacts(given[0], &r)
-	}
-	in.asked = do.asked
+	in.doing(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
 	in.done()
 	r.sound = len(c.errs) == before
 	return r
