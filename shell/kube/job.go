@@ -151,9 +151,8 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 // deadlineSlack is how much later than Orrery the cluster kills a run.
 const deadlineSlack = 5 * time.Minute
 
-// deadlineOf is the cluster's own limit of a run with a bound: for the case that
-// Orrery is gone. It counts from the Job's creation, so the limit of the pod's start
-// comes on top.
+// deadlineOf is the cluster's own limit of a run with a bound, in case Orrery is gone. It
+// counts from the Job's creation, so the limit of the pod's start comes on top.
 func deadlineOf(run jobs.Run) *int64 {
 	if run.MaxAllowedRunTimeMS <= 0 {
 		return nil
