@@ -104,8 +104,7 @@ func (c *compiler) validate(p *pipeline) {
 			c.say(u.off, u.field, "pipeline %q cannot be started from here: %s", clip.Text(u.child, maxQuoted), first)
 		}
 	}
-	n, levels := measure(d)
-	p.bytes, p.levels = n, levels
+	p.bytes, p.levels = measure(d)
 }
 
 // inputs compares what a pipeline is given with what it declares.

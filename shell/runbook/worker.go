@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -95,8 +96,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 		if r.sound {
 			asked := r.of
 			if r.start.child != "" {
-				d := stub("stub")
-				asked.Do.Pipeline = &d
+				asked.Do.Pipeline = new(stub("stub"))
 			}
 			c.machine(core.Worker{}.Apply(core.WorkerConfigure{Spec: asked.Spec("", "")}, core.Clock{Now: effects.MinTime}))
 			for i, m := range r.of.WakeOn {
@@ -104,8 +104,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 			}
 		}
 		if p := c.pipelines[r.start.child]; p != nil && c.expand(p.bytes, r.start.off, r.start.field) {
-			d := p.def
-			r.of.Do.Pipeline = &d
+			r.of.Do.Pipeline = new(p.def)
 		}
 		out = append(out, r.of)
 	}
@@ -217,11 +216,8 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 	if in == nil {
 		return
 	}
-	name := map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key]
-	if name != "" {
-		in.core = under(t.core, name)
-		t.c.marks[in.core] = mark{off: in.off, field: in.field}
-	}
+	in.core = under(t.core, cmp.Or(map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key], key))
+	t.c.marks[in.core] = mark{off: in.off, field: in.field}
 	switch do := &r.of.Do; key {
 	case "wake":
 		do.WakeWorker = &core.MachineName{Name: in.textAs("worker", "name")}
