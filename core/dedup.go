@@ -122,8 +122,8 @@ func (d Dedup) Terms() []effects.Term {
 func (DedupClaim) belongsToDispatch() bool { return true }
 
 // EventType gives the discriminator in the journal.
-func (DedupClaim) EventType() string   { return typeClaim }
-func (DedupRelease) EventType() string { return typeRelease }
+func (DedupClaim) EventType() string   { return "claim" }
+func (DedupRelease) EventType() string { return "release" }
 
 // dedupEvents are the events of a dedup key, as the journal has them.
 var dedupEvents = []eventType{

@@ -75,3 +75,20 @@ func requireInvalid(t *testing.T, after core.State, effs []effects.Effect, want 
 	assert.Less(t, len(refusal(effs).Reason), 500, "a bad value must not flood the log")
 	assert.False(t, exists(after))
 }
+
+// afterEvents gives what events make of a machine, each of which it must take.
+func afterEvents[S core.State, E core.Event](apply func(S, E, core.Clock) (S, []effects.Effect), s S, events ...E) S {
+	for _, e := range events {
+		var effs []effects.Effect
+		if s, effs = apply(s, e, core.Clock{Now: start}); refusal(effs) != nil {
+			panic(refusal(effs).Reason)
+		}
+	}
+	return s
+}
+
+// changed gives a value with one change.
+func changed[T any](v T, change func(*T)) T {
+	change(&v)
+	return v
+}

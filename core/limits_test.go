@@ -57,9 +57,7 @@ func TestAnActionIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
 		{"negative time-out", "policy.timeout_ms: -1 is not between", func(s *core.ActionSpec) { s.Policy.TimeoutMS = -1 }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			spec := goldenActionSpec()
-			row.change(&spec)
-			after, effs := core.Action{}.Apply(core.ActionCreate{Spec: spec}, core.Clock{Now: start})
+			after, effs := core.Action{}.Apply(core.ActionCreate{Spec: changed(goldenActionSpec(), row.change)}, core.Clock{Now: start})
 			requireInvalid(t, after, effs, row.want)
 		})
 	}

@@ -336,7 +336,7 @@ func (t *orchestratorTransition) retry() {
 	t.forgetAttempt()
 	t.LastFailure = failure
 	t.to(OrchestratorPending)
-	t.announceUpdate(updateRetry, failure)
+	t.announce("update", t.update(updateRetry, failure))
 	t.beginAttempt()
 }
 

@@ -115,9 +115,12 @@ func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
 	if !t.to(state) {
 		return
 	}
+	if t.PreviousState != OrchestratorRetrying { // its attempt was measured when it failed
+		t.measureAttempt()
+	}
 	t.measureRun()
 	t.CompletedAt, t.Step, t.Exit, t.ToTake = t.clock.Now, StepNone, RunExit{}, nil
-	t.announceUpdate(updateEnded, t.Error)
+	t.announce("update", t.update(updateEnded, t.Error))
 	t.send(t.job(), JobRunEnded{Run: t.ID, State: t.State, ExitCode: t.Pod.ExitCode, Error: t.Error})
 	if t.Occurrence != uuid.Nil {
 		t.settleOccurrence()

@@ -61,9 +61,6 @@ func (t *orchestratorTransition) measureAttempt() {
 
 // measureRun notes the outcome of the run, which has ended now.
 func (t *orchestratorTransition) measureRun() {
-	if t.PreviousState != OrchestratorRetrying { // its attempt was measured when it failed
-		t.measureAttempt()
-	}
 	m := &t.Metrics
 	m.TotalDurationMS = betweenMS(t.CreatedAt, t.clock.Now)
 	m.PodExitCode, m.FinalState = t.Pod.ExitCode, t.State

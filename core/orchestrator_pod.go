@@ -158,7 +158,7 @@ func (t *orchestratorTransition) startRunning() {
 	t.ExecutionStartedAt = t.clock.Now
 	t.Metrics.PodStartLatencyMS = betweenMS(t.CreationAskedAt, t.clock.Now)
 	t.to(OrchestratorRunning)
-	t.announceUpdate(updateStarted, "")
+	t.announce("update", t.update(updateStarted, ""))
 }
 
 // podEnded: running → terminating. A pod that nobody saw running has run. Of one that
@@ -243,7 +243,7 @@ func (t *orchestratorTransition) adoptedEnded(e PodEnded) {
 	}
 	t.Pod, t.UpdatedAt, t.Step = pod, t.clock.Now, StepNone
 	if t.wasAdopted() {
-		t.announceUpdate(updateAdopted, t.Error)
+		t.announce("update", t.update(updateAdopted, t.Error))
 	}
 	t.fetchLogs()
 }

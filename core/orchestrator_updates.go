@@ -48,40 +48,37 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	}
 	var list []JobRunUpdate
 	if o.RetryAttempt > 0 {
-		u := o.update(updateRetry)
-		u.Status, u.Error = OrchestratorPending, o.LastFailure
+		u := o.update(updateRetry, o.LastFailure)
+		u.StartedAt, u.CompletedAt, u.Status, u.Success, u.ExitCode = 0, 0, OrchestratorPending, false, nil
 		list = append(list, u)
 	}
 	if !o.ExecutionStartedAt.IsZero() {
-		u := o.update(updateStarted)
-		u.StartedAt, u.Status = o.ExecutionStartedAt, OrchestratorRunning
+		u := o.update(updateStarted, "")
+		u.CompletedAt, u.Status, u.Success = 0, OrchestratorRunning, false
 		list = append(list, u)
 	}
 	if !o.State.Terminal() {
 		return list
 	}
-	ended := o.updateNow(updateEnded, o.Error)
+	ended := o.update(updateEnded, o.Error)
 	ended.ExitCode = o.Metrics.PodExitCode // as it was then
 	if list = append(list, ended); o.wasAdopted() {
-		list = append(list, o.updateNow(updateAdopted, o.Error))
+		list = append(list, o.update(updateAdopted, o.Error))
 	}
 	return list
 }
 
-// update begins an update of the present attempt. What it is about and the attempt make
-// its id: the same change always has the same.
-func (o Orchestrator) update(what string) JobRunUpdate {
-	return JobRunUpdate{
+// update says of an important change how the run stands (E8). What it is about and the
+// attempt make its id: the same change always has the same.
+func (o Orchestrator) update(what, failure string) JobRunUpdate {
+	u := JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what), RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant,
-		ScheduledAt: o.ScheduledAt, RetryAttempt: o.RetryAttempt,
+		ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
+		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
 	}
-}
-
-// updateNow is an update that says how the run stands.
-func (o Orchestrator) updateNow(what, failure string) JobRunUpdate {
-	u := o.update(what)
-	u.StartedAt, u.CompletedAt, u.Error = o.ExecutionStartedAt, o.CompletedAt, failure
-	u.Status, u.Success, u.ExitCode = o.State, o.State == OrchestratorCompleted, o.Pod.ExitCode
+	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
+		u.ExitCode = nil
+	}
 	return u
 }
 
@@ -90,13 +87,4 @@ func (o Orchestrator) updateNow(what, failure string) JobRunUpdate {
 func (o Orchestrator) wasAdopted() bool {
 	return o.State == OrchestratorOrphaned && o.PreviousState == OrchestratorRunning &&
 		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
-}
-
-// announceUpdate announces an important change (E8).
-func (t *orchestratorTransition) announceUpdate(what, failure string) {
-	u := t.updateNow(what, failure)
-	if what == updateStarted { // also where the pod has ended before anybody heard that it runs
-		u.ExitCode = nil
-	}
-	t.announce("update", u)
 }

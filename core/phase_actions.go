@@ -266,8 +266,7 @@ func (a *WaitPhase) validate(field string) error {
 }
 
 func (a *SignalPhase) rewrite(w rewriter, f string) { a.Name = w.text(f+".name", a.Name) }
-
-func (a *SignalPhase) validate(field string) error { return checkName(field+".name", a.Name, true) }
+func (a *SignalPhase) validate(field string) error  { return checkName(field+".name", a.Name, true) }
 
 func (a *ApprovalPhase) rewrite(w rewriter, f string) {
 	a.Message, a.Channel = w.text(f+".message", a.Message), w.text(f+".channel", a.Channel)
@@ -320,8 +319,7 @@ func (a *LockPhase) validate(field string) error {
 }
 
 func (a *UnlockPhase) rewrite(w rewriter, f string) { a.Name = w.text(f+".name", a.Name) }
-
-func (a *UnlockPhase) validate(field string) error { return checkName(field+".name", a.Name, true) }
+func (a *UnlockPhase) validate(field string) error  { return checkName(field+".name", a.Name, true) }
 
 func (a *SemaphorePhase) rewrite(w rewriter, f string) { a.Name = w.text(f+".name", a.Name) }
 
@@ -403,8 +401,7 @@ func (a *ManualPhase) rewrite(w rewriter, f string) {
 func (a *ManualPhase) validate(string) error { return nil }
 
 func (a *WakePhase) rewrite(w rewriter, f string) { a.Worker = w.text(f+".worker", a.Worker) }
-
-func (a *WakePhase) validate(field string) error { return checkName(field+".worker", a.Worker, true) }
+func (a *WakePhase) validate(field string) error  { return checkName(field+".worker", a.Worker, true) }
 
 // rewritePart takes the templates of a part, if there is one, through w: in a copy of it.
 func rewritePart[A any, P interface {

@@ -138,31 +138,27 @@ func (t *pipelineTransition) apply(e PipelineEvent) {
 	o := outcome{waits: true}
 	switch e := e.(type) {
 	case PipelineStart:
-		if t.in(PhaseInit) {
+		if t.in("only a pipeline that is init can be started", PhaseInit) {
 			t.start()
 		}
 	case PhaseComplete:
-		if t.in(PhaseRunning) {
-			o = t.completePhase(e)
-		}
+		o = t.completePhase(e)
 	case PhaseFailed:
-		if t.in(PhaseRunning) {
-			o = t.failPhase(e)
-		}
+		o = t.failPhase(e)
 	case PipelineRetry:
-		if t.in(PhaseFailure) {
+		if t.in("only a failed pipeline can be retried", PhaseFailure) {
 			o = t.retry()
 		}
 	case PipelineUnblock:
-		if t.in(PhaseBlocked) {
+		if t.in("only a blocked pipeline can be unblocked", PhaseBlocked) {
 			t.unblock()
 		}
 	case PipelineCancel:
-		if t.in(PhaseInit, PhaseBlocked, PhaseRunning) {
+		if t.in("it has ended already", PhaseInit, PhaseBlocked, PhaseRunning) {
 			t.cancel(e)
 		}
 	case PipelineExpire:
-		if t.in(PhaseDone, PhaseFailure, PhaseCancelled) {
+		if t.in(`it cannot take "expire"`, PhaseDone, PhaseFailure, PhaseCancelled) {
 			t.Pipeline = Pipeline{}
 		}
 	case PipelineDue:
@@ -173,7 +169,7 @@ func (t *pipelineTransition) apply(e PipelineEvent) {
 		t.applyWatch(e)
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
 		if !takeEffectAnswer(t, &t.Pending, e) {
-			t.noChange()
+			t.unawaited(answeredEffect(e))
 		}
 	case Granted:
 		o = t.applyGrant(e)
@@ -188,18 +184,18 @@ func (t *pipelineTransition) apply(e PipelineEvent) {
 	case ChildEnded:
 		o = t.applyChildEnd(e)
 	case PipelineCreate:
-		t.noChange()
+		t.refuse(effects.CodeExists, "id: pipeline %s exists already", t.ID)
 	}
 	t.applyOutcome(o)
 }
 
-// in reports whether the pipeline is in one of those states: in another one, the
-// event is no change.
-func (t *pipelineTransition) in(states ...PhaseType) bool {
+// in reports whether the pipeline is in one of those states. In another one the event
+// changes nothing (003's last row), and the refusal says why.
+func (t *pipelineTransition) in(otherwise string, states ...PhaseType) bool {
 	if slices.Contains(states, t.Phase.Type) {
 		return true
 	}
-	t.noChange()
+	t.conflict("%s", otherwise)
 	return false
 }
 
@@ -218,7 +214,7 @@ func (t *pipelineTransition) create(e PipelineCreate) {
 // → running the first phase.
 func (t *pipelineTransition) start() {
 	if len(t.Definition.Phases) == 0 {
-		t.noChange()
+		t.conflict("only a pipeline that is init can be started")
 		return
 	}
 	t.StartedAt, t.EndsBy = t.clock.Now, t.timeLimit()
@@ -235,7 +231,7 @@ func (t *pipelineTransition) start() {
 // The event is for a manual phase; any other one completes by an answer.
 func (t *pipelineTransition) completePhase(e PhaseComplete) outcome {
 	if !t.inManualPhase(e.Phase, e.Attempt) {
-		return t.noChange()
+		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
 	}
 	return outcome{answer: e.Result}
 }
@@ -245,7 +241,7 @@ func (t *pipelineTransition) completePhase(e PhaseComplete) outcome {
 // an answer.
 func (t *pipelineTransition) failPhase(e PhaseFailed) outcome {
 	if !t.inManualPhase(e.Phase, e.Attempt) {
-		return t.noChange()
+		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
 	}
 	return outcome{err: cmp.Or(e.Error, "failed without a reason"), final: e.Permanent, fatal: e.Permanent}
 }
@@ -301,7 +297,7 @@ func (t *pipelineTransition) cancel(e PipelineCancel) {
 func (t *pipelineTransition) applyDeadline() outcome {
 	switch at, now, w := t.Deadline(), t.clock.Now, t.Waiting; {
 	case at.IsZero():
-		return t.noChange()
+		return t.conflict("it waits for no time")
 	case at.After(now):
 		return t.conflict("it is due at %s, after %s", at, now)
 	case t.Phase.Type == PhaseInit && len(t.Definition.Phases) > 0:
@@ -323,52 +319,6 @@ func (t *pipelineTransition) applyDeadline() outcome {
 		return outcome{waits: true}
 	}
 	return outcome{}
-}
-
-// noChange: 003's last row: the event changes nothing in this state. The refusal says
-// why.
-func (t *pipelineTransition) noChange() outcome {
-	switch e := t.event.(type) {
-	case PipelineStart:
-		return t.conflict("only a pipeline that is init can be started")
-	case PhaseComplete:
-		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
-	case PhaseFailed:
-		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
-	case PipelineRetry:
-		return t.conflict("only a failed pipeline can be retried")
-	case PipelineUnblock:
-		return t.conflict("only a blocked pipeline can be unblocked")
-	case PipelineCancel:
-		return t.conflict("it has ended already")
-	case PipelineSignal:
-		return t.conflict("it takes no signal any more")
-	case PipelineApprove:
-		return t.conflict("no phase %q waits for an approval", clip(e.Phase))
-	case PipelineCheckpoint:
-		return t.conflict("it takes no checkpoint any more")
-	case PipelineWatch:
-		return t.conflict("%s watches it already", e.Owner.Ref)
-	case PipelineDue:
-		return t.conflict("it waits for no time")
-	case ChildEnded:
-		if !e.Outcome.known() {
-			return t.refuse(effects.CodeInvalid, "outcome: %q is unknown", clip(string(e.Outcome)))
-		}
-		return t.unawaited(e.N)
-	case QueuePushed:
-		return t.unawaited(e.N)
-	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
-		return t.unawaited(answeredEffect(e))
-	case Granted:
-		return t.unawaited(e.N)
-	case Lost:
-		return t.unawaited(e.N)
-	case PipelineCreate:
-		return t.refuse(effects.CodeExists, "id: pipeline %s exists already", t.ID)
-	case PipelineExpire:
-	}
-	return t.conflict("it cannot take %q", t.event.EventType())
 }
 
 // unawaited refuses an answer that the pipeline does not wait for.

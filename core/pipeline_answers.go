@@ -28,7 +28,7 @@ func (t *pipelineTransition) applySignal(e PipelineSignal) outcome {
 	case err != nil:
 		return t.refuse(effects.CodeInvalid, "%s", err)
 	case t.Phase.Type.Ended():
-		return t.noChange()
+		return t.conflict("it takes no signal any more")
 	case !awaited && len(t.Signals) >= MaxSignals:
 		return t.conflict("%d signals wait for their phases already", len(t.Signals))
 	}
@@ -43,7 +43,7 @@ func (t *pipelineTransition) applySignal(e PipelineSignal) outcome {
 // applyApproval ends the phase that waits for an approval.
 func (t *pipelineTransition) applyApproval(e PipelineApprove) outcome {
 	if !t.waitsFor(WaitApproval) || t.Phase.Name != e.Phase {
-		return t.noChange()
+		return t.conflict("no phase %q waits for an approval", clip(e.Phase))
 	}
 	by, comment := texts.Bound(e.By, MaxNameBytes), texts.Bound(e.Comment, MaxTextBytes)
 	if e.Approved {
@@ -61,9 +61,9 @@ func (t *pipelineTransition) applyApproval(e PipelineApprove) outcome {
 
 // applyChildEnd: a machine that the pipeline waits for has ended, or is refused.
 func (t *pipelineTransition) applyChildEnd(e ChildEnded) outcome {
-	awaited := func(d Awaited) bool { return d.N == e.N && !d.Ended }
-	if e.N == 0 || !e.Outcome.known() {
-		return t.noChange()
+	awaited := func(d Awaited) bool { return e.N != 0 && d.N == e.N && !d.Ended }
+	if !e.Outcome.known() {
+		return t.refuse(effects.CodeInvalid, "outcome: %q is unknown", clip(string(e.Outcome)))
 	}
 	if i := slices.Index(t.Abandoned, e.N); i >= 0 {
 		t.Abandoned = without(t.Abandoned, i)
@@ -80,7 +80,7 @@ func (t *pipelineTransition) applyChildEnd(e ChildEnded) outcome {
 		t.applyDependencyEnd(i, e)
 		return outcome{waits: true}
 	}
-	return t.noChange()
+	return t.unawaited(e.N)
 }
 
 // applyChildOutcome: a child of the running phase has ended. The phase ends with the
@@ -124,17 +124,15 @@ func childFailure(child Awaited, e ChildEnded) outcome {
 
 // pipelineResults lists what the pipelines of a phase gave.
 func pipelineResults(children []Awaited) json.RawMessage {
-	b := []byte{'['}
-	for i, child := range children {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		o := begin(b)
-		o.id("id", child.Ref.ID)
-		o.raw("result", child.Result)
-		b = o.end()
+	type result struct {
+		ID     uuid.UUID       `json:"id"`
+		Result json.RawMessage `json:"result"`
 	}
-	return canonical(append(b, ']'))
+	results := make([]result, len(children))
+	for i, child := range children {
+		results[i] = result{child.Ref.ID, child.Result}
+	}
+	return announcementData(results)
 }
 
 // applyPush: the item is in its queue; a phase that does not wait for the item's end
@@ -144,7 +142,7 @@ func (t *pipelineTransition) applyPush(e QueuePushed) outcome {
 		return d.N == e.N && !d.Ended && d.Item == uuid.Nil && d.Ref.Kind == KindQueue
 	})
 	if i < 0 || !t.running() {
-		return t.noChange()
+		return t.unawaited(e.N)
 	}
 	push := t.phase().Push
 	children := slices.Clone(t.Waiting.Children)
@@ -207,7 +205,7 @@ func (t *pipelineTransition) reissueAwaited(of effects.Outer) {
 func (t *pipelineTransition) applyGrant(e Granted) outcome {
 	i := slices.IndexFunc(t.Holds, func(h Hold) bool { return h.N == e.N && !h.Granted })
 	if i < 0 || !t.running() {
-		return t.noChange()
+		return t.unawaited(e.N)
 	}
 	t.Holds = slices.Clone(t.Holds)
 	t.Holds[i].Granted, t.Holds[i].Token, t.Holds[i].Until = true, e.Token, e.Until
@@ -225,7 +223,7 @@ func (t *pipelineTransition) applyLoss(e Lost) outcome {
 	i := slices.IndexFunc(t.Holds, func(h Hold) bool { return h.N == e.N })
 	switch {
 	case i < 0:
-		return t.noChange()
+		return t.unawaited(e.N)
 	case !t.running():
 		t.Holds = without(t.Holds, i)
 		return outcome{waits: true}

@@ -68,7 +68,7 @@ func (t *pipelineTransition) applyCheckpoint(e PipelineCheckpoint) {
 	case e.Message == "":
 		t.refuse(effects.CodeInvalid, "message: must not be empty")
 	case t.Phase.Type.Ended():
-		t.noChange()
+		t.conflict("it takes no checkpoint any more")
 	default:
 		t.checkpoint(e.Message)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -344,19 +345,9 @@ func placeOf(p core.Pipeline) int {
 
 // answers gives the number that an event answers.
 func answers(e core.Event) (uint32, bool) {
-	switch e := e.(type) {
-	case core.ChildEnded:
-		return e.N, true
-	case core.EffectDone:
-		return e.N, true
-	case core.EffectFailed:
-		return e.N, true
-	case core.EffectInterrupted:
-		return e.N, true
-	case core.EffectHandedBack:
-		return e.N, true
-	case core.Granted:
-		return e.N, true
+	switch e.(type) {
+	case core.ChildEnded, core.EffectDone, core.EffectFailed, core.EffectInterrupted, core.EffectHandedBack, core.Granted:
+		return uint32(reflect.ValueOf(e).FieldByName("N").Uint()), true
 	}
 	return 0, false
 }

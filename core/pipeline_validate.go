@@ -131,7 +131,7 @@ func (v *defChecker) phase(i int) {
 	if d.Output != "" {
 		v.problem(checkContextName(where+"output", d.Output))
 	}
-	refs := &refChecker{where: where, known: v.known}
+	refs := &refChecker{firstError: firstError{where: where}, known: v.known}
 	if d.When != nil {
 		refs.keep("when.ref", refs.reference(d.When.Ref))
 		v.problem(checkJSON(where+"when.equals", d.When.Equals, MaxInputBytes))

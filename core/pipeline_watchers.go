@@ -26,7 +26,7 @@ func (t *pipelineTransition) applyWatch(e PipelineWatch) {
 	i := slices.IndexFunc(t.Watchers, func(w Owner) bool { return w.Ref == e.Owner.Ref })
 	switch {
 	case slices.Contains(t.Watchers, e.Owner):
-		t.noChange()
+		t.conflict("%s watches it already", e.Owner.Ref)
 	case i >= 0: // the watcher waits under another number than before
 		t.Watchers = slices.Clone(t.Watchers)
 		t.Watchers[i] = e.Owner

@@ -105,12 +105,12 @@ func (q Queue) live() uint64 {
 
 // Apply carries out one transition.
 func (q Queue) Apply(e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	w := whole{items: q.Items, keys: q.Keys, dedups: q.Dedups}
-	next, effs := q.header().applyTo(&w, e, c)
+	w := wholeOf(q)
+	next, effs := q.header().applyTo(w, e, c)
 	if refusal(effs) != nil {
 		return q, effs
 	}
-	next.Items, next.Keys, next.Dedups = w.items, w.keys, w.dedups
+	next.Items, next.Keys, next.Dedups = recordsOf[QueueItem](w), recordsOf[QueueKey](w), recordsOf[QueueDedup](w)
 	return next, effs
 }
 
@@ -158,7 +158,7 @@ func (q Queue) Terms() []effects.Term {
 // applyTo applies an event to a header and to the items that the view shows. If the
 // event is refused, what was written to the view is to be dropped.
 func (q Queue) applyTo(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	t := &queueTransition{transition: transition{clock: c, event: e}, Queue: q, view: v}
+	t := &queueTransition{transition: transition{clock: c, event: e}, Queue: q, view: queueRecords{v}}
 	if q.ID == uuid.Nil {
 		t.applyAbsent(e)
 	} else {

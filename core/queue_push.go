@@ -83,7 +83,7 @@ func (t *queueTransition) claimDedup(e QueuePush) bool {
 		d.Until = laterMS(t.clock.Now, w)
 		t.wakeAt(d.Until)
 	}
-	t.view.putDedup(d)
+	t.view.put(d)
 	return true
 }
 
@@ -101,7 +101,7 @@ func (t *queueTransition) releaseDedup(i *QueueItem) {
 
 func (t *queueTransition) dropDedup(id uuid.UUID) {
 	decrement(&t.Windows)
-	t.view.dropDedup(id)
+	t.view.drop(KindQueueDedup, id)
 }
 
 // insert gives a new item its id and its position, and answers with it.

@@ -84,14 +84,7 @@ func isTracked(s core.Scheduler, run uuid.UUID) bool {
 }
 
 func madeScheduler(events ...core.SchedulerEvent) core.Scheduler {
-	var s core.Scheduler
-	for _, e := range events {
-		var effs []effects.Effect
-		if s, effs = s.Apply(e, core.Clock{Now: start}); refusal(effs) != nil {
-			panic(refusal(effs).Reason)
-		}
-	}
-	return s
+	return afterEvents(core.Scheduler.Apply, core.Scheduler{}, events...)
 }
 
 func goldenSchedulerStates() []core.State {

@@ -144,13 +144,7 @@ func commandSpec() core.StrategySpec {
 // madeStrategy gives the strategy of a spec, and what some events make of it.
 func madeStrategy(spec core.StrategySpec, events ...core.StrategyEvent) core.Strategy {
 	s, _ := core.Strategy{}.Apply(core.StrategyCreate{Spec: spec}, core.Clock{Now: start})
-	for _, e := range events {
-		var effs []effects.Effect
-		if s, effs = s.Apply(e, core.Clock{Now: start}); refusal(effs) != nil {
-			panic(refusal(effs).Reason)
-		}
-	}
-	return s
+	return afterEvents(core.Strategy.Apply, s, events...)
 }
 
 func goldenStrategyStates() []core.State {

@@ -269,10 +269,9 @@ func (s StrategySpec) checkMerge(field string, a Approach) error {
 
 // checkStrategy checks how the branch is merged, and the agent, where there must be one.
 func (a MergeRun) checkStrategy(field string, checkAgent func(field string) error) error {
-	if err := checkOneOf(field+".strategy", a.Strategy, effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent); err != nil {
+	switch err := checkOneOf(field+".strategy", a.Strategy, effects.MergeFastForward, effects.MergeRebase, effects.MergeAgent); {
+	case err != nil:
 		return err
-	}
-	switch {
 	case a.Strategy == effects.MergeAgent && a.Agent == nil:
 		return fmt.Errorf("%s.agent: missing: strategy %q needs one that resolves the conflicts", field, a.Strategy)
 	case a.Strategy == effects.MergeAgent:

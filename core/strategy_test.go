@@ -54,9 +54,7 @@ func TestAStrategyIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			spec := goldenStrategySpec()
-			row.change(&spec)
-			after, effs := core.Strategy{}.Apply(core.StrategyCreate{Spec: spec}, core.Clock{Now: start})
+			after, effs := core.Strategy{}.Apply(core.StrategyCreate{Spec: changed(goldenStrategySpec(), row.change)}, core.Clock{Now: start})
 			requireInvalid(t, after, effs, row.want)
 		})
 	}

@@ -374,11 +374,7 @@ func (t Task) progressAt() Time  { return laterMS(t.LastProgress, t.Config.IdleT
 // to an effect alone, and once it is done.
 func (t Task) Deadline() Time {
 	at := t.timeoutAt()
-	sooner := func(other Time) {
-		if other = max(other, effects.MinTime); at.IsZero() || other < at {
-			at = other
-		}
-	}
+	sooner := func(other Time) { at = earliest(at, max(other, effects.MinTime)) }
 	switch t.State.Type {
 	case TaskPending:
 		if !t.awaits(isKill) {

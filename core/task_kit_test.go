@@ -187,13 +187,7 @@ func goldenTaskSpec() core.TaskSpec {
 // madeTask gives the task of a spec, and what some events make of it.
 func madeTask(spec core.TaskSpec, events ...core.TaskEvent) core.Task {
 	task, _ := core.Task{}.Apply(core.TaskCreate{Spec: spec}, core.Clock{Now: start})
-	for _, e := range events {
-		var effs []effects.Effect
-		if task, effs = task.Apply(e, core.Clock{Now: start}); refusal(effs) != nil {
-			panic(refusal(effs).Reason)
-		}
-	}
-	return task
+	return afterEvents(core.Task.Apply, task, events...)
 }
 
 func goldenTaskStates() []core.State {

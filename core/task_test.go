@@ -44,9 +44,7 @@ func TestATaskIsRefusedWithTheFieldAndTheValueThatIsWrong(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			spec := goldenTaskSpec()
-			row.change(&spec)
-			after, effs := core.Task{}.Apply(core.TaskCreate{Spec: spec}, core.Clock{Now: start})
+			after, effs := core.Task{}.Apply(core.TaskCreate{Spec: changed(goldenTaskSpec(), row.change)}, core.Clock{Now: start})
 			requireInvalid(t, after, effs, row.want)
 		})
 	}

@@ -238,13 +238,25 @@ type rewriter interface {
 	json(field string, v json.RawMessage) json.RawMessage
 }
 
+// firstError keeps the first error, with the field in which it is.
+type firstError struct {
+	where string // goes before each field
+	err   error
+}
+
+func (x *firstError) keep(field string, err error) {
+	if x.err == nil && err != nil {
+		x.err = fmt.Errorf("%s%s: %w", x.where, field, err)
+	}
+}
+
 // expander fills the references in. It keeps the first error, and does nothing
 // after it.
 type expander struct {
+	firstError
 	scope scope
 	limit int // of the bytes of all that it gives
 	given int
-	err   error
 }
 
 func newExpander(s scope, limit int) *expander {
@@ -277,17 +289,10 @@ func (x *expander) give(field string, n int, err error) {
 	x.keep(field, err)
 }
 
-func (x *expander) keep(field string, err error) {
-	if x.err == nil && err != nil {
-		x.err = fmt.Errorf("%s: %w", field, err)
-	}
-}
-
 // refChecker looks for references that can never be filled in.
 type refChecker struct {
-	where string // goes before each field
+	firstError
 	known map[string]bool
-	err   error
 }
 
 func (x *refChecker) text(field, s string) string {
@@ -347,12 +352,6 @@ func (x *refChecker) reference(ref string) error {
 		return fmt.Errorf("${%s}: %q is neither an input nor the output of an earlier phase", clip(ref), clip(name))
 	}
 	return nil
-}
-
-func (x *refChecker) keep(field string, err error) {
-	if x.err == nil && err != nil {
-		x.err = fmt.Errorf("%s%s: %w", x.where, field, err)
-	}
 }
 
 // checkPlain refuses what cannot stand in a text.

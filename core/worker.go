@@ -310,9 +310,7 @@ func (t *workerTransition) endJob(e ChildEnded) {
 		t.refuse(effects.CodeConflict, "n: worker %q has no job with the number %d", clip(t.Name), e.N)
 		return
 	}
-	switch e.Outcome {
-	case ChildSucceeded, ChildFailed, ChildCancelled, ChildRefused:
-	default:
+	if !e.Outcome.known() {
 		t.refuse(effects.CodeInvalid, "outcome: %q is unknown", clip(string(e.Outcome)))
 		return
 	}

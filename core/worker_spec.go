@@ -67,7 +67,7 @@ func (s WorkerSpec) validate() error {
 
 func (d WorkerDo) validate() error {
 	set := howMany(d.Pipeline != nil, d.Run != nil, d.Strategy != nil, d.Task != nil)
-	refs := &refChecker{where: "do.", known: map[string]bool{itemName: true}}
+	refs := &refChecker{firstError: firstError{where: "do."}, known: map[string]bool{itemName: true}}
 	d.rewrite(refs)
 	switch {
 	case set != 1:
