@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -52,10 +53,7 @@ func (w *Write) Validate() error {
 	case w.State != nil && len(w.State) == 0:
 		return errors.New("state is empty: want JSON, or nil to delete")
 	}
-	if err := validateTerms("terms", w.Terms); err != nil {
-		return err
-	}
-	return validateTerms("prev.terms", w.Prev.Terms)
+	return cmp.Or(validateTerms("terms", w.Terms), validateTerms("prev.terms", w.Prev.Terms))
 }
 
 func validateTerms(field string, terms []Term) error {
@@ -104,21 +102,14 @@ func (e *OutboxEntry) Validate() error {
 	if e.Key.ID == uuid.Nil {
 		return errors.New("key.id is zero: an effect belongs to a record")
 	}
-	if err := ValidateKind(e.Kind); err != nil {
-		return err
+	err := cmp.Or(ValidateKind(e.Kind), ValidateName("lane", e.Lane))
+	if err == nil && e.Holder != "" {
+		err = ValidateName("holder", e.Holder)
 	}
-	if err := ValidateName("lane", e.Lane); err != nil {
-		return err
+	if err == nil && len(e.Effect) == 0 {
+		err = errors.New("effect is empty: want JSON")
 	}
-	if e.Holder != "" {
-		if err := ValidateName("holder", e.Holder); err != nil {
-			return err
-		}
-	}
-	if len(e.Effect) == 0 {
-		return errors.New("effect is empty: want JSON")
-	}
-	return nil
+	return err
 }
 
 // ValidateRunLog reports why no store keeps the log of an attempt.

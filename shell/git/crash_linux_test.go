@@ -299,12 +299,12 @@ func TestARemovalWhoseDaemonIsKilledIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-func TestACancelledMergeEndsTheGitCommand(t *testing.T) {
-	w, e := diverged(t)
-	before := w.state()
-	ctx, cancel := newCancel(t)
+// cancelAfter cancels an effect while a git that runs after that step is blocked, and
+// gives the effect's error.
+func (w *workspace) cancelAfter(at string, e effects.Outer) error {
+	ctx, cancel := newCancel(w.t)
 	git.OnStep(w.g, func(step string) {
-		if step == "rebase: worktree made" {
+		if step == at {
 			w.write("block", "")
 		}
 	})
@@ -314,9 +314,15 @@ func TestACancelledMergeEndsTheGitCommand(t *testing.T) {
 		done <- err
 	}()
 	_, err := os.ReadFile(w.path("reached"))
-	require.NoError(t, err)
+	require.NoError(w.t, err)
 	cancel()
-	failure(t, <-done, false, "enough")
+	return <-done
+}
+
+func TestACancelledMergeEndsTheGitCommand(t *testing.T) {
+	w, e := diverged(t)
+	before := w.state()
+	failure(t, w.cancelAfter("rebase: worktree made", e), false, "enough")
 	assert.Equal(t, before, w.state())
 	w.noTraces()
 }
@@ -340,21 +346,7 @@ func TestACancelledWorktreeIsTakenBackWithItsBranch(t *testing.T) {
 	w, _ := diverged(t)
 	w.commit("repo", "slow", "slow\n", "slow")
 	before := w.state()
-	ctx, cancel := newCancel(t)
-	git.OnStep(w.g, func(step string) {
-		if step == "add: noted" {
-			w.write("block", "")
-		}
-	})
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.g.Carry(ctx, effects.Ref{}, effects.WorktreeAdd{Repo: "repo", Branch: "new", Path: "new"})
-		done <- err
-	}()
-	_, err := os.ReadFile(w.path("reached"))
-	require.NoError(t, err)
-	cancel()
-	failure(t, <-done, false, "enough")
+	failure(t, w.cancelAfter("add: noted", effects.WorktreeAdd{Repo: "repo", Branch: "new", Path: "new"}), false, "enough")
 	assert.Equal(t, before, w.state())
 	assert.NoDirExists(t, w.path("new"))
 	w.noTraces()

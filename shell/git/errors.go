@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -62,18 +63,15 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Permanent() bool { return e.permanent }
 
 func fileList(files []string) string {
-	var b strings.Builder
-	for i, f := range files {
-		if i == maxFilesShown {
-			fmt.Fprintf(&b, " and %d more", len(files)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%q", clip.Text(f, 200))
+	var shown []string
+	for _, f := range files[:min(len(files), maxFilesShown)] {
+		shown = append(shown, strconv.Quote(clip.Text(f, 200)))
 	}
-	return b.String()
+	text := strings.Join(shown, ", ")
+	if more := len(files) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // oneLine makes one line of text, without what could forge a log or drive a

@@ -144,9 +144,7 @@ func (r *repo) saveLeft() {
 		_ = os.Remove(r.noteOfLeft())
 		return
 	}
-	if b, err := json.Marshal(r.left); err == nil {
-		_ = writeSynced(r.noteOfLeft(), b) // else it is the operator's, as without a note
-	}
+	_ = writeSynced(r.noteOfLeft(), r.left) // else it is the operator's, as without a note
 }
 
 // gitsAtWork lists the processes of git that are at work on the repository.
@@ -184,13 +182,10 @@ func lockable(path string) bool {
 // lockFiles lists those that one of our commands could have made.
 func (r *repo) lockFiles() []leftLock {
 	var names []string
-	add := func(pattern string) {
+	for _, pattern := range []string{"*.lock", "packed-refs.new", "worktrees/*/*.lock"} {
 		found, _ := fs.Glob(os.DirFS(r.git), pattern)
 		names = append(names, found...)
 	}
-	add("*.lock")
-	add("packed-refs.new")
-	add("worktrees/*/*.lock")
 	_ = fs.WalkDir(os.DirFS(r.git), "refs/heads", func(name string, _ fs.DirEntry, _ error) error {
 		names = append(names, name)
 		return nil

@@ -68,6 +68,17 @@ func TestALockFileThatAGitOfADeadDaemonLeftIsRemoved(t *testing.T) {
 	}
 }
 
+// removedByAnother requires that other operations remove a file.
+func (w *workspace) removedByAnother(g *git.Git, path string) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool {
+		_, err := g.Carry(w.t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
+		assert.NoError(w.t, err)
+		_, err = os.Lstat(path)
+		return os.IsNotExist(err)
+	}, time.Minute, 100*time.Millisecond)
+}
+
 func TestAllThatAGitOfADeadDaemonLeftIsRemovedAfterOneWait(t *testing.T) {
 	w, e := killedInAMerge(t)
 	for _, lock := range []string{"index.lock", "HEAD.lock", "refs/heads/main.lock", "refs/heads/feature.lock", "worktrees/wt/index.lock", "worktrees/wt/HEAD.lock"} {
@@ -77,12 +88,7 @@ func TestAllThatAGitOfADeadDaemonLeftIsRemovedAfterOneWait(t *testing.T) {
 	_, err := g.Carry(t.Context(), effects.Ref{}, e)
 	require.NoError(t, err)
 	// The last of them was in nobody's way.
-	require.Eventually(t, func() bool {
-		_, err := g.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
-		assert.NoError(t, err)
-		_, err = os.Lstat(w.path("repo/.git/orrery-tmp/left.json"))
-		return os.IsNotExist(err)
-	}, time.Minute, 100*time.Millisecond)
+	w.removedByAnother(g, w.path("repo/.git/orrery-tmp/left.json"))
 	checkMerged(t, w)
 }
 
@@ -117,12 +123,7 @@ func TestALockFileThatIsInNobodysWayGoesWithALaterOperation(t *testing.T) {
 	g := w.hastily()
 	_, err := g.Carry(t.Context(), effects.Ref{}, e)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		_, err := g.Carry(t.Context(), effects.Ref{}, effects.WorktreeRemove{Repo: "repo", Path: "nothing"})
-		assert.NoError(t, err)
-		_, err = os.Lstat(lock)
-		return os.IsNotExist(err)
-	}, time.Minute, 100*time.Millisecond)
+	w.removedByAnother(g, lock)
 	checkMerged(t, w)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -99,11 +100,8 @@ func checkPath(field, value string) error {
 		return fmt.Errorf("%s: %q is not valid UTF-8", field, clip.Text(value, 100))
 	case strings.ContainsFunc(value, isControl):
 		return fmt.Errorf("%s: %q has a control character", field, clip.Text(value, 100))
-	}
-	for part := range strings.SplitSeq(filepath.ToSlash(value), "/") {
-		if part == ".." {
-			return fmt.Errorf("%s: %q has \"..\": give the path without it", field, clip.Text(value, 200))
-		}
+	case slices.Contains(strings.Split(filepath.ToSlash(value), "/"), ".."):
+		return fmt.Errorf("%s: %q has \"..\": give the path without it", field, clip.Text(value, 200))
 	}
 	return nil
 }
@@ -166,13 +164,7 @@ func realPath(path string) (string, error) {
 // ".git", where a worktree would damage a repository.
 func (g *Git) inGitDir(path string) bool {
 	rel, err := filepath.Rel(g.root, path)
-	if err != nil {
-		return true
-	}
-	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
-		if strings.EqualFold(part, ".git") {
-			return true
-		}
-	}
-	return false
+	return err != nil || slices.ContainsFunc(strings.Split(filepath.ToSlash(rel), "/"), func(part string) bool {
+		return strings.EqualFold(part, ".git")
+	})
 }

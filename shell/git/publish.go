@@ -52,7 +52,7 @@ func (r *repo) publish(ctx context.Context, moves []move) error {
 		}
 	}
 	if len(trees) > 0 {
-		if err := r.writeNote(trees); err != nil {
+		if err := writeSynced(r.noteOfMove(), trees); err != nil {
 			return r.op.fail(err, "write a note")
 		}
 	}
@@ -116,15 +116,12 @@ func (r *repo) removeMade(ctx context.Context, t checkout) error {
 	return err
 }
 
-func (r *repo) writeNote(trees []checkout) error {
-	b, err := json.Marshal(trees)
+// writeSynced writes v as JSON, which is on the disk when it returns.
+func writeSynced(path string, v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return writeSynced(r.noteOfMove(), b)
-}
-
-func writeSynced(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,14 +87,10 @@ func (g *Git) exec(ctx context.Context, c command) (string, error) {
 	}
 	stdout, stderr := &capped{limit: maxStdout}, &capped{limit: maxStderrKept}
 	cmd.Stderr = stderr
-	to := io.Writer(stdout)
-	if c.to != nil {
-		to = c.to
-	}
 	if c.lock != nil && files.CanLock {
 		cmd.ExtraFiles = []*os.File{c.lock}
 	}
-	err := supervise(cmd, g.grace, to)
+	err := supervise(cmd, g.grace, cmp.Or(c.to, io.Writer(stdout)))
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return "", &commandError{args: c.args, code: -1, stderr: stderr.String(), err: context.Cause(ctx)}

@@ -296,7 +296,7 @@ func checkContainer(field string, c corev1.Container) error {
 	case hasNUL(c.Args):
 		return fmt.Errorf("%s.args: has a NUL byte", field)
 	}
-	known := fieldValues(jobs.Run{}, "", "")
+	fields := fieldValues(jobs.Run{}, "", "")
 	for i, e := range c.Env {
 		field := fmt.Sprintf("%s.env[%d]", field, i)
 		switch {
@@ -311,7 +311,8 @@ func checkContainer(field string, c corev1.Container) error {
 		case e.ValueFrom.FieldRef == nil:
 			return fmt.Errorf("%s.valueFrom: of these, only fieldRef has a meaning here: use value", field)
 		}
-		if path := e.ValueFrom.FieldRef.FieldPath; !isKnown(known, path) {
+		path := e.ValueFrom.FieldRef.FieldPath
+		if _, known := fields(path); !known {
 			return fmt.Errorf("%s.valueFrom.fieldRef.fieldPath: %q is not known here: use metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'] or spec.nodeName", field, path)
 		}
 	}
@@ -323,8 +324,3 @@ func hasNUL(words []string) bool {
 }
 
 var ownVars = []string{"ORRERY_RUN_ID", "ORRERY_JOB_ID", "ORRERY_SCHEDULED_AT", "ORRERY_ATTEMPT", podDirVar}
-
-func isKnown(fields func(string) (string, bool), path string) bool {
-	_, ok := fields(path)
-	return ok
-}

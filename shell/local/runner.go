@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -262,11 +260,10 @@ func (r *Runner) list() ([]jobs.Attempt, error) {
 		return nil, err
 	}
 	var all []jobs.Attempt
-	for _, e := range entries {
+	for _, e := range entries { // in the order of their names
 		if a, ok := attemptOf(e.Name()); ok && e.IsDir() {
 			all = append(all, a)
 		}
 	}
-	slices.SortFunc(all, func(a, b jobs.Attempt) int { return strings.Compare(a.Name(), b.Name()) })
 	return all, nil
 }

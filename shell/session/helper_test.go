@@ -193,6 +193,20 @@ func (p *place) carry(e effects.Outer) {
 }
 
 // spawn starts a session that plays a role.
+// interrupted carries an effect out until meanwhile returns, and cancels it then.
+func (p *place) interrupted(e effects.Outer, meanwhile func()) {
+	p.t.Helper()
+	ctx, interrupt := context.WithCancel(p.t.Context())
+	carried := make(chan error, 1)
+	go func() {
+		_, err := p.Carry(ctx, machine, e)
+		carried <- err
+	}()
+	meanwhile()
+	interrupt()
+	require.ErrorIs(p.t, <-carried, context.Canceled)
+}
+
 func (p *place) spawn(name, role string) {
 	p.t.Helper()
 	p.carry(effects.Spawn{Session: name, Command: []string{os.Args[0]}, Env: env(role)})

@@ -89,12 +89,7 @@ func TestTheInputOfASpawnThatWasInterruptedIsTypedByTheNextAndOnce(t *testing.T)
 	onEach(t, func(t *testing.T, backend string) {
 		p := open(t, backend)
 		spawn := effects.Spawn{N: 1, Session: "a", Command: []string{"sh", "-c", `until test -e go; do sleep 0.01; done; ` + reader[2]}, Input: "first"}
-		ctx, interrupt := context.WithCancel(t.Context())
-		carried := make(chan error, 1)
-		go func() { _, err := p.Carry(ctx, machine, spawn); carried <- err }()
-		until(t, "the session is there", func() bool { return p.info("a") != nil })
-		interrupt()
-		require.ErrorIs(t, <-carried, context.Canceled)
+		p.interrupted(spawn, func() { until(t, "the session is there", func() bool { return p.info("a") != nil }) })
 		require.True(t, p.info("a").Alive)
 
 		require.NoError(t, os.WriteFile(filepath.Join(p.root, "go"), nil, 0o600))
@@ -142,15 +137,7 @@ func TestATextThatWasCutOffDoesNotRunIntoTheNext(t *testing.T) {
 		p := open(t, backend, func(o *session.Options) { o.EnterDelay = time.Hour })
 		p.carry(effects.Spawn{Session: "a", Command: reader})
 		p.shows("a", "ready")
-		ctx, interrupt := context.WithCancel(t.Context())
-		carried := make(chan error, 1)
-		go func() {
-			_, err := p.Carry(ctx, machine, effects.SendInput{N: 1, Session: "a", Input: "cut off"})
-			carried <- err
-		}()
-		p.shows("a", "cut off")
-		interrupt()
-		require.ErrorIs(t, <-carried, context.Canceled)
+		p.interrupted(effects.SendInput{N: 1, Session: "a", Input: "cut off"}, func() { p.shows("a", "cut off") })
 
 		p.WithoutEnterDelay()
 		for range 2 {

@@ -218,18 +218,12 @@ func (t *terminal) eraseScreen(part string) {
 	switch part {
 	case "", "0":
 		t.eraseLine("0")
-		for i := t.line + 1; i < len(t.lines); i++ {
-			t.lines[i] = nil
-		}
+		clear(t.lines[t.line+1:])
 	case "1":
 		t.eraseLine("1")
-		for i := t.top(); i < t.line; i++ {
-			t.lines[i] = nil
-		}
+		clear(t.lines[t.top():max(t.top(), t.line)])
 	case "2", "3":
-		for i := t.top(); i < len(t.lines); i++ {
-			t.lines[i] = nil
-		}
+		clear(t.lines[t.top():])
 	}
 }
 
@@ -248,8 +242,6 @@ func (t *terminal) eraseLine(part string) {
 }
 
 func (t *terminal) clear() {
-	for i := t.top(); i < len(t.lines); i++ {
-		t.lines[i] = nil
-	}
+	clear(t.lines[t.top():])
 	t.line, t.column = t.top(), 0
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -252,20 +251,17 @@ func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{}
-	for _, info := range all {
-		names[info.Name] = true
-	}
-	marked, err := markedNames(s.instance)
+	names, err := markedNames(s.instance)
 	if err != nil {
 		return nil, fmt.Errorf("look for left over processes: %w", err)
 	}
-	for _, name := range marked {
-		names[name] = true
+	for _, info := range all {
+		names = append(names, info.Name)
 	}
+	slices.Sort(names)
 	var killed []string
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range slices.Compact(names) {
 		if keep(name) {
 			continue
 		}

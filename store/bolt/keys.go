@@ -3,7 +3,6 @@ package bolt
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/google/uuid"
 
@@ -161,9 +160,3 @@ func appendQuarantineKey(b []byte, q *store.Quarantined) []byte {
 	}
 	return b
 }
-
-// firstTime and lastTime bound a term's entries.
-const (
-	firstTime = effects.Time(math.MinInt64)
-	lastTime  = effects.Time(math.MaxInt64)
-)

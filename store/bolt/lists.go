@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -22,9 +23,9 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 	}
 	start := from
 	if from == (store.Cursor{}) {
-		start.At = firstTime
+		start.At = math.MinInt64
 		if desc {
-			start = store.Cursor{At: lastTime, ID: uuid.Max}
+			start = store.Cursor{At: math.MaxInt64, ID: uuid.Max}
 		}
 	}
 	var room [256]byte

@@ -272,26 +272,35 @@ func usedBytes(b []byte) int {
 	return size * int(binary.NativeEndian.Uint64(meta[40:]))
 }
 
-func TestAFlippedBitIsAnErrorOrMakesNoDifference(t *testing.T) {
+// flipper gives a function that writes a filled file with one bit flipped, and gives the
+// file and the place of the bit: half of them in the first bytes of a page, where the
+// structure is.
+func flipper(t *testing.T, r *rand.Rand, head int) func() (path string, at int) {
 	whole, err := os.ReadFile(filled(t, 20))
 	require.NoError(t, err)
 	whole = whole[:usedBytes(whole)]
 	path := filepath.Join(t.TempDir(), "flipped.db")
-	r := rand.New(rand.NewPCG(1, 2))
+	return func() (string, int) {
+		bad := bytes.Clone(whole)
+		at := r.IntN(len(bad))
+		if r.IntN(2) == 0 {
+			at = at&^4095 + r.IntN(head)
+		}
+		bad[at] ^= 1 << r.IntN(8)
+		require.NoError(t, os.WriteFile(path, bad, 0o600))
+		return path, at
+	}
+}
+
+func TestAFlippedBitIsAnErrorOrMakesNoDifference(t *testing.T) {
+	flip := flipper(t, rand.New(rand.NewPCG(1, 2)), 256)
 	rounds := 500
 	if testing.Short() {
 		rounds = 150
 	}
 	refused, noticed := 0, 0
 	for range rounds {
-		bad := bytes.Clone(whole)
-		// Half of them in the first bytes of a page, where the structure is.
-		at := r.IntN(len(bad))
-		if r.IntN(2) == 0 {
-			at = at&^4095 + r.IntN(256)
-		}
-		bad[at] ^= 1 << r.IntN(8)
-		require.NoError(t, os.WriteFile(path, bad, 0o600))
+		path, at := flip()
 		s, err := bolt.Open(path, bolt.Options{NoSync: true})
 		if err != nil {
 			require.True(t, errors.Is(err, store.ErrCorrupt) || errors.Is(err, bolt.ErrForeign) || errors.Is(err, bolt.ErrNewer), "byte %d: %v", at, err)

@@ -192,20 +192,19 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	key := effectKeyBytes(e.Key)
 	stays := false // its key in the waiting index
 	if raw, ok := outbox.get(key[:]); ok || t.strays[e.Key] != nil {
-		if stays, err = t.unwait(key[:], raw, &e); err != nil {
-			return fmt.Errorf("put outbox %s: %w", e.Key, err)
-		}
+		stays, err = t.unwait(key[:], raw, &e)
 	}
 	const room = sealed + len(`"seq":,"kind":,"lane":,"holder":,"token":,"effect":}`) + 2*20
 	need := room + len(e.Effect) + 6*(len(e.Kind)+len(e.Lane)+len(e.Holder)+1) // a byte takes up to six escaped
-	if err := outbox.bucket.Put(key[:], t.keep(appendOutbox(t.room(need), key[:], &e))); err != nil {
-		return fmt.Errorf("put outbox %s: %w", e.Key, err)
+	if err == nil {
+		err = outbox.bucket.Put(key[:], t.keep(appendOutbox(t.room(need), key[:], &e)))
 	}
-	if e.Waiting() && !stays {
+	if err == nil && e.Waiting() && !stays {
 		var b [128]byte
-		if err := waiting.bucket.Put(appendWaitKey(b[:0], e.Lane, e.Seq, key[:]), []byte{}); err != nil {
-			return fmt.Errorf("put outbox %s: %w", e.Key, err)
-		}
+		err = waiting.bucket.Put(appendWaitKey(b[:0], e.Lane, e.Seq, key[:]), []byte{})
+	}
+	if err != nil {
+		return fmt.Errorf("put outbox %s: %w", e.Key, err)
 	}
 	return nil
 }
@@ -274,13 +273,11 @@ func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
 	if at == nil && t.strays[key] == nil { // late answers come this way: no search of the index
 		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)
 	}
-	if _, err := t.unwait(k[:], raw, nil); err != nil {
-		return fmt.Errorf("delete outbox %s: %w", key, err)
+	_, err = t.unwait(k[:], raw, nil)
+	if err == nil && at != nil {
+		err = outbox.bucket.Delete(at)
 	}
-	if at == nil {
-		return nil
-	}
-	if err := outbox.bucket.Delete(at); err != nil {
+	if err != nil {
 		return fmt.Errorf("delete outbox %s: %w", key, err)
 	}
 	return nil

@@ -15,6 +15,7 @@
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -72,16 +73,9 @@ type Options struct {
 	Session string
 }
 
-const defaultLockTimeout = time.Second
-
+// lockTimeout is never 0, which bbolt takes for ever.
 func (o Options) lockTimeout() time.Duration {
-	switch {
-	case o.LockTimeout == 0:
-		return defaultLockTimeout
-	case o.LockTimeout < 0:
-		return time.Nanosecond // bbolt: 0 would be for ever
-	}
-	return o.LockTimeout
+	return max(time.Nanosecond, cmp.Or(o.LockTimeout, time.Second))
 }
 
 func (o Options) mapSize() int {
@@ -116,11 +110,7 @@ type Store struct {
 }
 
 func newStore(db *bbolt.DB, path string, o Options) *Store {
-	session := o.Session
-	if session == "" {
-		session = rand.Text()
-	}
-	return &Store{db: db, path: path, session: session, writer: make(chan struct{}, 1)}
+	return &Store{db: db, path: path, session: cmp.Or(o.Session, rand.Text()), writer: make(chan struct{}, 1)}
 }
 
 // Session implements [store.Store]: a random name for each Open.

@@ -119,8 +119,7 @@ var keptCases = []testCase{
 		second.Key.N, second.Effect = 2, []byte(`{"tool":"y"}`)
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Route: "r", Body: []byte("\x00body")}))
-			require.NoError(s, tx.PutOutbox(first))
-			require.NoError(s, tx.PutOutbox(second))
+			putOutbox(s, tx, first, second)
 		})
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.SetAside(store.Quarantined{Kind: store.KindWebhook, ID: id(1), At: 1, Reason: "r"}, 0))
@@ -143,25 +142,20 @@ var keptCases = []testCase{
 		})
 	}},
 	{"setting aside takes only the due entry of that kind", func(s *suite) {
-		a, b := created(1, 5), created(1, 5)
-		b.Kind = "other"
-		s.write(a, b)
+		s.write(ofKinds(created(1, 5), kind, "other")...)
 		s.update(func(tx store.Tx) { require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(1), At: 1}, 5)) })
 		s.view(func(tx store.ReadTx) {
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(5, id(1)), Kind: "other"}}, must(tx.Due(nil, nil, 100, 9))(s))
+			assert.Equal(s, []store.DueEntry{dueEntry(5, 1, "other")}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"a due entry is removed alone, and its record stays", func(s *suite) {
-		a, b := created(1, 5), created(1, 5)
-		b.Kind = "other"
-		s.write(a, b)
-		entry := store.DueEntry{Key: store.NewDueKey(5, id(1)), Kind: kind}
+		s.write(ofKinds(created(1, 5), kind, "other")...)
 		s.update(func(tx store.Tx) {
-			require.NoError(s, tx.RemoveDue(store.DueEntry{Key: store.NewDueKey(6, id(1)), Kind: kind}), "not there")
-			require.NoError(s, tx.RemoveDue(entry))
+			require.NoError(s, tx.RemoveDue(dueEntry(6, 1, kind)), "not there")
+			require.NoError(s, tx.RemoveDue(dueEntry(5, 1, kind)))
 		})
 		s.view(func(tx store.ReadTx) {
-			assert.Equal(s, []store.DueEntry{{Key: entry.Key, Kind: "other"}}, must(tx.Due(nil, nil, 100, 9))(s))
+			assert.Equal(s, []store.DueEntry{dueEntry(5, 1, "other")}, must(tx.Due(nil, nil, 100, 9))(s))
 			require.NoError(s, errOf(tx.Get(kind, id(1))))
 		})
 	}},

@@ -19,6 +19,12 @@ func outboxEntry(n int, seq uint64, lane string) store.OutboxEntry {
 	}
 }
 
+func putOutbox(s *suite, tx store.Tx, entries ...store.OutboxEntry) {
+	for _, e := range entries {
+		require.NoError(s, tx.PutOutbox(e))
+	}
+}
+
 func waitingKeys(s *suite, tx store.ReadTx, lane string, limit int) []int {
 	found := must(tx.Waiting(lane, limit))(s)
 	out := []int{}
@@ -31,7 +37,7 @@ func waitingKeys(s *suite, tx store.ReadTx, lane string, limit int) []int {
 var outboxCases = []testCase{
 	{"an entry reads as it was put, and is replaced under its key", func(s *suite) {
 		e := outboxEntry(1, 3, "lane \"quoted\" \\ ü")
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, e) })
 		handed := e
 		handed.Holder, handed.Token = "host\n1", 7
 		s.view(func(tx store.ReadTx) {
@@ -39,7 +45,7 @@ var outboxCases = []testCase{
 			assert.Equal(s, e, got)
 			assert.True(s, got.Waiting())
 		})
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(handed)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, handed) })
 		s.view(func(tx store.ReadTx) {
 			got := must(tx.OutboxEntry(e.Key))(s)
 			assert.Equal(s, handed, got)
@@ -47,13 +53,10 @@ var outboxCases = []testCase{
 		})
 	}},
 	{"entries are visited by key", func(s *suite) {
+		second := outboxEntry(1, 1, "l")
+		second.Key.N = 0
 		s.update(func(tx store.Tx) {
-			for _, n := range []int{3, 1, 2} {
-				require.NoError(s, tx.PutOutbox(outboxEntry(n, 1, "l")))
-			}
-			second := outboxEntry(1, 1, "l")
-			second.Key.N = 0
-			require.NoError(s, tx.PutOutbox(second))
+			putOutbox(s, tx, outboxEntry(3, 1, "l"), outboxEntry(1, 1, "l"), outboxEntry(2, 1, "l"), second)
 		})
 		s.view(func(tx store.ReadTx) {
 			var seen []uint32
@@ -67,11 +70,8 @@ var outboxCases = []testCase{
 	}},
 	{"a lane gives its waiting entries by batch, then key", func(s *suite) {
 		s.update(func(tx store.Tx) {
-			for _, e := range []store.OutboxEntry{
-				outboxEntry(5, 1, "a"), outboxEntry(2, 9, "a"), outboxEntry(1, 9, "a"), outboxEntry(4, 300, "a"), outboxEntry(6, 1, "ab"), outboxEntry(7, 1, "b"),
-			} {
-				require.NoError(s, tx.PutOutbox(e))
-			}
+			putOutbox(s, tx, outboxEntry(5, 1, "a"), outboxEntry(2, 9, "a"), outboxEntry(1, 9, "a"), outboxEntry(4, 300, "a"))
+			putOutbox(s, tx, outboxEntry(6, 1, "ab"), outboxEntry(7, 1, "b"))
 		})
 		s.view(func(tx store.ReadTx) {
 			assert.Equal(s, []int{5, 1, 2, 4}, waitingKeys(s, tx, "a", 9))
@@ -96,7 +96,7 @@ var outboxCases = []testCase{
 	}},
 	{"an entry waits no more once it is handed out, and again once it is given back", func(s *suite) {
 		e := outboxEntry(1, 1, "a")
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, e) })
 		e.Holder, e.Token = "h", 1
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.PutOutbox(e))
@@ -104,16 +104,13 @@ var outboxCases = []testCase{
 			assert.Empty(s, must(tx.WaitingLanes())(s))
 		})
 		e.Holder, e.Token, e.Lane, e.Seq = "", 0, "b", 4
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, e) })
 		s.view(func(tx store.ReadTx) {
 			assert.Empty(s, waitingKeys(s, tx, "a", 9))
 			assert.Equal(s, []int{1}, waitingKeys(s, tx, "b", 9))
 		})
 		e.Lane = "c" // it changes lanes while it waits
-		s.update(func(tx store.Tx) {
-			require.NoError(s, tx.PutOutbox(e))
-			require.NoError(s, tx.PutOutbox(e))
-		})
+		s.update(func(tx store.Tx) { putOutbox(s, tx, e, e) })
 		s.view(func(tx store.ReadTx) {
 			assert.Empty(s, waitingKeys(s, tx, "b", 9))
 			assert.Equal(s, []int{1}, waitingKeys(s, tx, "c", 9))
@@ -121,12 +118,9 @@ var outboxCases = []testCase{
 	}},
 	{"an entry that waits anew for a later batch goes behind those of earlier ones", func(s *suite) {
 		first, second := outboxEntry(1, 1, "a"), outboxEntry(2, 2, "a")
-		s.update(func(tx store.Tx) {
-			require.NoError(s, tx.PutOutbox(first))
-			require.NoError(s, tx.PutOutbox(second))
-		})
+		s.update(func(tx store.Tx) { putOutbox(s, tx, first, second) })
 		first.Seq = 3 // the lane stays the same
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(first)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, first) })
 		s.view(func(tx store.ReadTx) { assert.Equal(s, []int{2, 1}, waitingKeys(s, tx, "a", 9)) })
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.DeleteOutbox(first.Key))
@@ -135,7 +129,7 @@ var outboxCases = []testCase{
 	}},
 	{"a deleted entry is gone, and is not found again", func(s *suite) {
 		e := outboxEntry(1, 1, "a")
-		s.update(func(tx store.Tx) { require.NoError(s, tx.PutOutbox(e)) })
+		s.update(func(tx store.Tx) { putOutbox(s, tx, e) })
 		s.update(func(tx store.Tx) {
 			require.NoError(s, tx.DeleteOutbox(e.Key))
 			assert.Empty(s, waitingKeys(s, tx, "a", 9))

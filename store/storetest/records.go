@@ -113,6 +113,23 @@ var recordCases = []testCase{
 	}},
 }
 
+// dueEntry is the entry of the record n.
+func dueEntry(at effects.Time, n int, kind effects.Kind) store.DueEntry {
+	return store.DueEntry{Key: store.NewDueKey(at, id(n)), Kind: kind}
+}
+
+// never is what nextDue gives if nothing is due.
+const never = effects.Time(-1)
+
+func nextDue(s *suite, tx store.ReadTx, after effects.Time) effects.Time {
+	at, ok, err := tx.NextDue(after)
+	require.NoError(s, err)
+	if !ok {
+		return never
+	}
+	return at
+}
+
 func dueIDs(found []store.DueEntry) []uuid.UUID {
 	ids := []uuid.UUID{}
 	for _, e := range found {
@@ -125,19 +142,15 @@ var dueCases = []testCase{
 	{"what is due comes in time order, then by id, up to and including now", func(s *suite) {
 		s.write(created(1, 30), created(2, 10), created(4, 20), created(3, 20), created(5, 0))
 		s.view(func(tx store.ReadTx) {
-			assert.Equal(s, []store.DueEntry{
-				{Key: store.NewDueKey(10, id(2)), Kind: kind},
-				{Key: store.NewDueKey(20, id(3)), Kind: kind},
-				{Key: store.NewDueKey(20, id(4)), Kind: kind},
-			}, must(tx.Due(nil, nil, 20, 9))(s))
+			want := []store.DueEntry{dueEntry(10, 2, kind), dueEntry(20, 3, kind), dueEntry(20, 4, kind)}
+			assert.Equal(s, want, must(tx.Due(nil, nil, 20, 9))(s))
 		})
 	}},
 	{"what is due is appended to what the caller has, and the limit counts only what is new", func(s *suite) {
 		s.write(created(1, 10), created(2, 11))
 		s.view(func(tx store.ReadTx) {
-			had := store.DueEntry{Key: store.NewDueKey(5, id(9)), Kind: "other"}
-			found := must(tx.Due([]store.DueEntry{had}, nil, 20, 1))(s)
-			assert.Equal(s, []store.DueEntry{had, {Key: store.NewDueKey(10, id(1)), Kind: kind}}, found)
+			had := dueEntry(5, 9, "other")
+			assert.Equal(s, []store.DueEntry{had, dueEntry(10, 1, kind)}, must(tx.Due([]store.DueEntry{had}, nil, 20, 1))(s))
 			assert.Equal(s, []store.DueEntry{had}, must(tx.Due([]store.DueEntry{had}, nil, 20, 0))(s))
 		})
 	}},
@@ -157,20 +170,15 @@ var dueCases = []testCase{
 		s.view(func(tx store.ReadTx) {
 			assert.Empty(s, must(tx.Due(nil, nil, 9, 9))(s))
 			assert.Len(s, must(tx.Due(nil, nil, 10, 9))(s), 1)
-			_, ok, err := tx.NextDue(10)
-			require.NoError(s, err)
-			assert.False(s, ok)
+			assert.Equal(s, never, nextDue(s, tx, 10))
 		})
 	}},
 	{"a negative time clamps to 0, also when it is taken away", func(s *suite) {
 		w := created(1, -5)
 		s.write(w)
 		s.view(func(tx store.ReadTx) {
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(0, id(1)), Kind: kind}}, must(tx.Due(nil, nil, -9, 9))(s))
-			at, ok, err := tx.NextDue(-1)
-			require.NoError(s, err)
-			assert.True(s, ok)
-			assert.Zero(s, at)
+			assert.Equal(s, []store.DueEntry{dueEntry(0, 1, kind)}, must(tx.Due(nil, nil, -9, 9))(s))
+			assert.Zero(s, nextDue(s, tx, -1))
 		})
 		s.write(changed(w, 1, 0))
 		s.view(func(tx store.ReadTx) { assert.Empty(s, must(tx.Due(nil, nil, effects.MaxTime, 9))(s)) })
@@ -180,20 +188,15 @@ var dueCases = []testCase{
 		s.write(a, b)
 		s.write(changed(a, 1, 30), changed(b, 1, 10))
 		s.view(func(tx store.ReadTx) {
-			assert.Equal(s, []store.DueEntry{
-				{Key: store.NewDueKey(10, id(2)), Kind: kind},
-				{Key: store.NewDueKey(30, id(1)), Kind: kind},
-			}, must(tx.Due(nil, nil, 100, 9))(s))
+			assert.Equal(s, []store.DueEntry{dueEntry(10, 2, kind), dueEntry(30, 1, kind)}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"records of two kinds with one id that are due at one time are both woken, in the order of their kinds", func(s *suite) {
-		a, b := created(1, 10), created(1, 10)
-		a.Kind, b.Kind = "recurring", "action"
-		s.write(a)
-		s.write(b) // of a later transaction: it must find the other there
+		writes := ofKinds(created(1, 10), "recurring", "action")
+		s.write(writes[0])
+		s.write(writes[1]) // of a later transaction: it must find the other there
 		s.view(func(tx store.ReadTx) {
-			found := must(tx.Due(nil, nil, 10, 9))(s)
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "action"}, {Key: store.NewDueKey(10, id(1)), Kind: "recurring"}}, found)
+			assert.Equal(s, []store.DueEntry{dueEntry(10, 1, "action"), dueEntry(10, 1, "recurring")}, must(tx.Due(nil, nil, 10, 9))(s))
 		})
 	}},
 	{"a record takes only its own entry out of the due index, whatever else happens in its batch", func(s *suite) {
@@ -202,15 +205,11 @@ var dueCases = []testCase{
 		later := changed(writes[0], 1, 20)
 		s.write(later, deleted(writes[1], 1))
 		s.view(func(tx store.ReadTx) {
-			found := must(tx.Due(nil, nil, 100, 9))(s)
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "c"}, {Key: store.NewDueKey(20, id(1)), Kind: "a"}}, found)
+			assert.Equal(s, []store.DueEntry{dueEntry(10, 1, "c"), dueEntry(20, 1, "a")}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
-		moved := created(1, 10)
-		moved.Kind = "b"
-		s.write(changed(later, 2, 10), moved, deleted(writes[2], 1)) // one comes back as another goes
+		s.write(changed(later, 2, 10), ofKinds(created(1, 10), "b")[0], deleted(writes[2], 1)) // one comes back as another goes
 		s.view(func(tx store.ReadTx) {
-			found := must(tx.Due(nil, nil, 100, 9))(s)
-			assert.Equal(s, []store.DueEntry{{Key: store.NewDueKey(10, id(1)), Kind: "a"}, {Key: store.NewDueKey(10, id(1)), Kind: "b"}}, found)
+			assert.Equal(s, []store.DueEntry{dueEntry(10, 1, "a"), dueEntry(10, 1, "b")}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"a page of what is due never ends between the kinds of one key", func(s *suite) {
@@ -232,26 +231,15 @@ var dueCases = []testCase{
 	{"the next due time is the earliest after the given one", func(s *suite) {
 		s.write(created(1, 10), created(2, 20), created(3, 20))
 		s.view(func(tx store.ReadTx) {
-			for after, want := range map[effects.Time]effects.Time{0: 10, 9: 10, 10: 20, 19: 20} {
-				at, ok, err := tx.NextDue(after)
-				require.NoError(s, err)
-				assert.True(s, ok)
-				assert.Equal(s, want, at, "after %d", after)
+			for after, want := range map[effects.Time]effects.Time{0: 10, 9: 10, 10: 20, 19: 20, 20: never, math.MaxInt64: never} {
+				assert.Equal(s, want, nextDue(s, tx, after), "after %d", after)
 			}
-			_, ok, err := tx.NextDue(20)
-			require.NoError(s, err)
-			assert.False(s, ok)
-			_, ok, err = tx.NextDue(math.MaxInt64)
-			require.NoError(s, err)
-			assert.False(s, ok)
 		})
 	}},
 	{"an empty index has nothing due", func(s *suite) {
 		s.view(func(tx store.ReadTx) {
 			assert.Empty(s, must(tx.Due(nil, nil, math.MaxInt64, 9))(s))
-			_, ok, err := tx.NextDue(0)
-			require.NoError(s, err)
-			assert.False(s, ok)
+			assert.Equal(s, never, nextDue(s, tx, 0))
 		})
 	}},
 }
