@@ -105,14 +105,8 @@ func (t Trigger) MarshalJSON() ([]byte, error) { return t.appendJSON(nil), nil }
 
 // UnmarshalJSON decodes the tagged union.
 func (t *Trigger) UnmarshalJSON(b []byte) error {
-	var v struct {
-		Type       TriggerType     `json:"type"`
-		NextTickAt Time            `json:"next_tick_at"`
-		RawPayload []byte          `json:"raw_payload"`
-		ReceivedAt Time            `json:"received_at"`
-		Route      string          `json:"route"`
-		Header     json.RawMessage `json:"header"`
-	}
+	type fields Trigger
+	var v fields
 	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
@@ -122,6 +116,6 @@ func (t *Trigger) UnmarshalJSON(b []byte) error {
 	if len(v.RawPayload) == 0 {
 		v.RawPayload = nil
 	}
-	*t = Trigger{Type: v.Type, NextTickAt: v.NextTickAt, RawPayload: v.RawPayload, ReceivedAt: v.ReceivedAt, Route: v.Route, Header: v.Header}
+	*t = Trigger(v)
 	return nil
 }

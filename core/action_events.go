@@ -67,15 +67,15 @@ func (e ActionCreate) belongsToDispatch() bool { return e.Spec.Owner.IsZero() }
 func (e ActionCreate) owner() Owner { return e.Spec.Owner }
 
 // EventType gives the discriminator in the journal.
-func (ActionCreate) EventType() string    { return typeCreate }
-func (ActionDue) EventType() string       { return typeDue }
-func (ActionTrigger) EventType() string   { return typeTrigger }
-func (ActionCancel) EventType() string    { return typeCancel }
-func (ActionComplete) EventType() string  { return typeComplete }
-func (ActionFail) EventType() string      { return typeFail }
-func (ActionInterrupt) EventType() string { return typeInterrupt }
-func (ActionHandBack) EventType() string  { return typeHandBack }
-func (ActionExpire) EventType() string    { return typeExpire }
+func (ActionCreate) EventType() string    { return "create" }
+func (ActionDue) EventType() string       { return "due" }
+func (ActionTrigger) EventType() string   { return "trigger" }
+func (ActionCancel) EventType() string    { return "cancel" }
+func (ActionComplete) EventType() string  { return "complete" }
+func (ActionFail) EventType() string      { return "fail" }
+func (ActionInterrupt) EventType() string { return "interrupt" }
+func (ActionHandBack) EventType() string  { return "hand_back" }
+func (ActionExpire) EventType() string    { return "expire" }
 
 // actionEvents are the events of an action, as the journal has them.
 var actionEvents = []eventType{
@@ -123,10 +123,10 @@ func (e ActionHandBack) appendFields(o object) object {
 
 // UnmarshalJSON reads also a result that could not be stored as it was.
 func (e *ActionComplete) UnmarshalJSON(b []byte) error {
+	type fields ActionComplete
 	var w struct {
-		Run     uint32          `json:"run"`
-		Result  json.RawMessage `json:"result"`
-		Invalid *string         `json:"invalid_result"`
+		fields
+		Invalid *string `json:"invalid_result"`
 	}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (e *ActionComplete) UnmarshalJSON(b []byte) error {
 	if w.Invalid != nil {
 		w.Result = json.RawMessage(*w.Invalid)
 	}
-	*e = ActionComplete{Run: w.Run, Result: w.Result}
+	*e = ActionComplete(w.fields)
 	return nil
 }
 

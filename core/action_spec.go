@@ -121,14 +121,12 @@ const (
 // Trigger says when an action fires (000 ActionTrigger): a tagged union of
 // scheduled{next_tick_at} and webhook{raw_payload, received_at}.
 type Trigger struct {
-	Type       TriggerType
-	NextTickAt Time // scheduled
-	ReceivedAt Time // webhook
-	// RawPayload is the request's body as it came; base64 in JSON (webhook).
-	RawPayload []byte
-	// Header holds the request's kept headers as a JSON object (webhook).
-	Header json.RawMessage
-	Route  string // webhook
+	Type       TriggerType     `json:"type"`
+	NextTickAt Time            `json:"next_tick_at"` // scheduled
+	ReceivedAt Time            `json:"received_at"`  // webhook
+	RawPayload []byte          `json:"raw_payload"`  // the request's body as it came; base64 in JSON (webhook)
+	Header     json.RawMessage `json:"header"`       // the request's kept headers, a JSON object (webhook)
+	Route      string          `json:"route"`        // webhook
 }
 
 // Scheduled is the trigger of an action that fires at that time.

@@ -72,15 +72,9 @@ func (BusUnsubscribe) busEvent() {}
 func (BusPublish) busEvent()     {}
 
 // EventType gives the discriminator in the journal.
-func (BusSubscribe) EventType() string   { return typeSubscribe }
-func (BusUnsubscribe) EventType() string { return typeUnsubscribe }
-func (BusPublish) EventType() string     { return typePublish }
-
-const (
-	typeSubscribe   = "subscribe"
-	typeUnsubscribe = "unsubscribe"
-	typePublish     = "publish"
-)
+func (BusSubscribe) EventType() string   { return "subscribe" }
+func (BusUnsubscribe) EventType() string { return "unsubscribe" }
+func (BusPublish) EventType() string     { return "publish" }
 
 func (e BusSubscribe) stored() Event { return BusSubscribe{e.Subscriber.normalised()} }
 func (e BusPublish) stored() Event   { return BusPublish{e.Kind, e.Source, storedResult(e.Data)} }

@@ -7,32 +7,9 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Discriminators of the events, as they stand in the journal. They are unique
-// within a kind, and never change once released.
-const (
-	typeCreate       = "create"
-	typeDue          = "due"
-	typeTrigger      = "trigger"
-	typeCancel       = "cancel"
-	typeComplete     = "complete"
-	typeFail         = "fail"
-	typeInterrupt    = "interrupt"
-	typeHandBack     = "hand_back"
-	typeExpire       = "expire"
-	typeUpdate       = "update"
-	typePause        = "pause"
-	typeResume       = "resume"
-	typeDelete       = "delete"
-	typeDeduplicated = "deduplicated"
-	typeDeduplicate  = "deduplicate"
-	typeRecord       = "record"
-	typeSettle       = "settle"
-	typeClaim        = "claim"
-	typeRelease      = "release"
-)
-
-// eventType is one event that machines take: its discriminator in the journal, and
-// how its journal form is read.
+// eventType is one event that machines take: its discriminator in the journal, which
+// is unique within a kind and never changes once released, and how its journal form is
+// read.
 type eventType struct {
 	name   string
 	decode func(b []byte) (Event, error)

@@ -90,7 +90,7 @@ func (t JobTriggered) AppendJSON(b []byte) []byte { return appendMarshaled(b, t)
 
 // EventType gives the discriminator in the journal.
 func (JobApply) EventType() string    { return "apply" }
-func (JobDue) EventType() string      { return typeDue }
+func (JobDue) EventType() string      { return "due" }
 func (JobTrigger) EventType() string  { return "trigger" }
 func (JobPause) EventType() string    { return "pause" }
 func (JobResume) EventType() string   { return "resume" }

@@ -11,12 +11,12 @@ import (
 // Entry is one entry of the journal: the inputs of one [Batch] that changed
 // something, with all that is needed to make the same batch again (F3).
 type Entry struct {
-	Seq      uint64
-	At       Time   // the clock reading
-	Core     string // [Version] of the build that decided
-	TZDB     string // version of its time zone database
-	Instance string // the engine that committed it
-	Inputs   []Input
+	Seq      uint64  `json:"seq"`
+	At       Time    `json:"at"`       // the clock reading
+	Core     string  `json:"core"`     // [Version] of the build that decided
+	TZDB     string  `json:"tzdb"`     // version of its time zone database
+	Instance string  `json:"instance"` // the engine that committed it
+	Inputs   []Input `json:"inputs"`
 }
 
 // NewEntry starts the batch of a batch.
@@ -33,18 +33,12 @@ func (b Entry) AppendJSON(dst []byte) []byte {
 	o.str("tzdb", b.TZDB)
 	o.str("instance", b.Instance)
 	o.key("inputs")
-	o.b = append(o.b, '[')
-	for i, in := range b.Inputs {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = in.appendJSON(o.b)
-	}
-	o.b = append(o.b, ']')
+	o.b = appendList(o.b, b.Inputs)
 	return o.end()
 }
 
-func (in Input) appendJSON(b []byte) []byte {
+// AppendJSON appends the form in which the input stands in its [Entry].
+func (in Input) AppendJSON(b []byte) []byte {
 	o := begin(b)
 	o.str("kind", string(in.To.Kind))
 	o.id("id", in.To.ID)
@@ -60,12 +54,8 @@ func (in Input) appendJSON(b []byte) []byte {
 // DecodeEntry reads the journal form.
 func DecodeEntry(b []byte) (Entry, error) {
 	var w struct {
-		Seq      uint64 `json:"seq"`
-		At       Time   `json:"at"`
-		Core     string `json:"core"`
-		TZDB     string `json:"tzdb"`
-		Instance string `json:"instance"`
-		Inputs   []struct {
+		Entry
+		Inputs []struct {
 			effects.Ref
 			Actor string          `json:"actor"`
 			Ack   uint32          `json:"ack"`
@@ -75,7 +65,8 @@ func DecodeEntry(b []byte) (Entry, error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return Entry{}, fmt.Errorf("decode journal batch: %w", err)
 	}
-	out := Entry{Seq: w.Seq, At: w.At, Core: w.Core, TZDB: w.TZDB, Instance: w.Instance, Inputs: make([]Input, len(w.Inputs))}
+	out := w.Entry
+	out.Inputs = make([]Input, len(w.Inputs))
 	for i, in := range w.Inputs {
 		e, err := DecodeEvent(in.Kind, in.Event)
 		if err != nil {

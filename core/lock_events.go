@@ -52,17 +52,11 @@ func (LockDue) lockEvent()     {}
 func (LockBreak) lockEvent()   {}
 
 // EventType gives the discriminator in the journal.
-func (LockAcquire) EventType() string { return typeAcquire }
-func (LockRelease) EventType() string { return typeRelease }
-func (LockRenew) EventType() string   { return typeRenew }
-func (LockDue) EventType() string     { return typeDue }
-func (LockBreak) EventType() string   { return typeBreak }
-
-const (
-	typeAcquire = "acquire"
-	typeRenew   = "renew"
-	typeBreak   = "break"
-)
+func (LockAcquire) EventType() string { return "acquire" }
+func (LockRelease) EventType() string { return "release" }
+func (LockRenew) EventType() string   { return "renew" }
+func (LockDue) EventType() string     { return "due" }
+func (LockBreak) EventType() string   { return "break" }
 
 // owner is who is told where the lock is refused.
 func (e LockAcquire) owner() Owner { return e.Owner }

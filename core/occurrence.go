@@ -153,10 +153,10 @@ func (e OccurrenceRecord) belongsToDispatch() bool {
 func (OccurrenceDeduplicate) belongsToDispatch() bool { return true }
 
 // EventType gives the discriminator in the journal.
-func (OccurrenceRecord) EventType() string      { return typeRecord }
-func (OccurrenceSettle) EventType() string      { return typeSettle }
-func (OccurrenceDeduplicate) EventType() string { return typeDeduplicate }
-func (OccurrenceExpire) EventType() string      { return typeExpire }
+func (OccurrenceRecord) EventType() string      { return "record" }
+func (OccurrenceSettle) EventType() string      { return "settle" }
+func (OccurrenceDeduplicate) EventType() string { return "deduplicate" }
+func (OccurrenceExpire) EventType() string      { return "expire" }
 
 // occurrenceEvents are the events of an occurrence, as the journal has them.
 var occurrenceEvents = []eventType{

@@ -91,11 +91,11 @@ func (EffectHandedBack) orchestratorEvent()       {}
 func (e OrchestratorCreate) owner() Owner { return e.Owner }
 
 // EventType gives the discriminator in the journal.
-func (OrchestratorCreate) EventType() string     { return typeCreate }
-func (OrchestratorDue) EventType() string        { return typeDue }
+func (OrchestratorCreate) EventType() string     { return "create" }
+func (OrchestratorDue) EventType() string        { return "due" }
 func (OrchestratorAdmit) EventType() string      { return "admit" }
 func (OrchestratorConfigure) EventType() string  { return "configure" }
-func (OrchestratorCancel) EventType() string     { return typeCancel }
+func (OrchestratorCancel) EventType() string     { return "cancel" }
 func (OrchestratorRetry) EventType() string      { return "retry" }
 func (OrchestratorOrphan) EventType() string     { return "orphan" }
 func (OrchestratorHeartbeats) EventType() string { return "heartbeats" }
@@ -103,7 +103,7 @@ func (PodCreated) EventType() string             { return "pod_created" }
 func (PodRunning) EventType() string             { return "pod_running" }
 func (PodEnded) EventType() string               { return "pod_ended" }
 func (PodLost) EventType() string                { return "pod_lost" }
-func (OrchestratorExpire) EventType() string     { return typeExpire }
+func (OrchestratorExpire) EventType() string     { return "expire" }
 
 func (e OrchestratorCreate) stored() Event {
 	e.Spec.Config = e.Spec.Config.withDefaults()

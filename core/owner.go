@@ -36,14 +36,13 @@ func (o Owner) MarshalJSON() ([]byte, error) { return o.appendJSON(nil), nil }
 // UnmarshalJSON decodes both forms.
 func (o *Owner) UnmarshalJSON(b []byte) error {
 	var w struct {
-		Kind effects.Kind `json:"kind"`
-		ID   uuid.UUID    `json:"id"`
-		N    uint32       `json:"n"`
+		effects.Ref
+		N uint32 `json:"n"`
 	}
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	*o = Owner{Ref: effects.Ref{Kind: w.Kind, ID: w.ID}, N: w.N}
+	*o = Owner{Ref: w.Ref, N: w.N}
 	return nil
 }
 

@@ -95,19 +95,19 @@ func (Granted) pipelineEvent()            {}
 func (Lost) pipelineEvent()               {}
 
 // EventType gives the discriminator in the journal.
-func (PipelineCreate) EventType() string     { return typeCreate }
+func (PipelineCreate) EventType() string     { return "create" }
 func (PipelineStart) EventType() string      { return "start" }
 func (PhaseComplete) EventType() string      { return "phase_complete" }
 func (PhaseFailed) EventType() string        { return "phase_failed" }
 func (PipelineRetry) EventType() string      { return "retry" }
 func (PipelineUnblock) EventType() string    { return "unblock" }
-func (PipelineCancel) EventType() string     { return typeCancel }
+func (PipelineCancel) EventType() string     { return "cancel" }
 func (PipelineSignal) EventType() string     { return "signal" }
 func (PipelineApprove) EventType() string    { return "approve" }
 func (PipelineCheckpoint) EventType() string { return "checkpoint" }
 func (PipelineWatch) EventType() string      { return "watch" }
-func (PipelineDue) EventType() string        { return typeDue }
-func (PipelineExpire) EventType() string     { return typeExpire }
+func (PipelineDue) EventType() string        { return "due" }
+func (PipelineExpire) EventType() string     { return "expire" }
 
 // owner is told where the pipeline cannot be made.
 func (e PipelineCreate) owner() Owner { return e.Spec.Owner }

@@ -105,12 +105,12 @@ func (q Queue) live() uint64 {
 
 // Apply carries out one transition.
 func (q Queue) Apply(e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	w := whole{items: q.Items, keys: q.Keys, dedups: q.Dedups}
-	next, effs := q.header().applyTo(&w, e, c)
+	w := wholeOf(q)
+	next, effs := q.header().applyTo(w, e, c)
 	if refusal(effs) != nil {
 		return q, effs
 	}
-	next.Items, next.Keys, next.Dedups = w.items, w.keys, w.dedups
+	next.Items, next.Keys, next.Dedups = recordsOf[QueueItem](w), recordsOf[QueueKey](w), recordsOf[QueueDedup](w)
 	return next, effs
 }
 
@@ -158,7 +158,7 @@ func (q Queue) Terms() []effects.Term {
 // applyTo applies an event to a header and to the items that the view shows. If the
 // event is refused, what was written to the view is to be dropped.
 func (q Queue) applyTo(v queueView, e QueueEvent, c Clock) (Queue, []effects.Effect) {
-	t := &queueTransition{transition: transition{clock: c, event: e}, Queue: q, view: v}
+	t := &queueTransition{transition: transition{clock: c, event: e}, Queue: q, view: queueRecords{v}}
 	if q.ID == uuid.Nil {
 		t.applyAbsent(e)
 	} else {
@@ -242,12 +242,11 @@ func (t *queueTransition) create(e QueueCreate) { t.declare(e.Namespace, e.Tenan
 
 func (t *queueTransition) declare(namespace, tenant, name string, config QueueConfig) bool {
 	config = config.withDefaults()
-	if err := errors.Join(
+	if t.invalid(errors.Join(
 		checkTenant("", namespace, tenant),
 		checkName("name", name, true),
 		config.validate(name),
-	); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	)) {
 		return false
 	}
 	t.Queue = Queue{
@@ -261,8 +260,7 @@ func (t *queueTransition) declare(namespace, tenant, name string, config QueueCo
 // configure: the configuration is replaced.
 func (t *queueTransition) configure(e QueueConfigure) {
 	config := e.Config.withDefaults()
-	if err := config.validate(t.Name); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(config.validate(t.Name)) {
 		return
 	}
 	t.Config = config
@@ -281,8 +279,7 @@ func (t *queueTransition) configure(e QueueConfigure) {
 
 // pause: active → paused.
 func (t *queueTransition) pause(e QueuePause) {
-	if err := errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason)); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))) {
 		return
 	}
 	if t.Paused {

@@ -176,23 +176,23 @@ func (e QueuePush) owner() Owner {
 func (e QueueTake) owner() Owner { return e.Owner }
 
 // EventType gives the discriminator in the journal.
-func (QueueCreate) EventType() string     { return typeCreate }
+func (QueueCreate) EventType() string     { return "create" }
 func (QueueConfigure) EventType() string  { return "configure" }
 func (QueuePush) EventType() string       { return "push" }
 func (QueueTake) EventType() string       { return "take" }
 func (QueuePushed) EventType() string     { return "queue_pushed" }
 func (QueueTaken) EventType() string      { return "queue_taken" }
-func (QueueComplete) EventType() string   { return typeComplete }
-func (QueueFail) EventType() string       { return typeFail }
+func (QueueComplete) EventType() string   { return "complete" }
+func (QueueFail) EventType() string       { return "fail" }
 func (QueueExtend) EventType() string     { return "extend" }
-func (QueueRelease) EventType() string    { return typeRelease }
+func (QueueRelease) EventType() string    { return "release" }
 func (QueueCancelItem) EventType() string { return "cancel_item" }
 func (QueueRedrive) EventType() string    { return "redrive" }
-func (QueuePause) EventType() string      { return typePause }
-func (QueueResume) EventType() string     { return typeResume }
+func (QueuePause) EventType() string      { return "pause" }
+func (QueueResume) EventType() string     { return "resume" }
 func (QueuePurge) EventType() string      { return "purge" }
-func (QueueDelete) EventType() string     { return typeDelete }
-func (QueueDue) EventType() string        { return typeDue }
+func (QueueDelete) EventType() string     { return "delete" }
+func (QueueDue) EventType() string        { return "due" }
 func (QueueDeadLetter) EventType() string { return "dead_letter" }
 
 // QueueMoved answers a purge or a redrive.

@@ -71,7 +71,7 @@ func (t *queueTransition) advanceKey(k QueueKey, there bool) {
 		decrement(&t.Waiting)
 		increment(&t.Ready)
 		k.Front = first.ID
-		t.view.putItem(first)
+		t.view.put(first)
 	case waits && !may:
 		k.Until = at // 0: the key advances when one of its items in flight ends
 	case !waits && k.InFlight == 0 && at > t.clock.Now:
@@ -91,7 +91,7 @@ func (t *queueTransition) leaveLine(id uuid.UUID) uint32 {
 	i.ReadyPosition = 0
 	decrement(&t.Ready)
 	increment(&t.Waiting)
-	t.view.putItem(i)
+	t.view.put(i)
 	return position
 }
 
@@ -105,9 +105,9 @@ func (t *queueTransition) putKey(k QueueKey, there, keep bool) {
 	}
 	switch {
 	case keep:
-		t.view.putKey(k)
+		t.view.put(k)
 	case there:
-		t.view.dropKey(k.ID)
+		t.view.drop(KindQueueKey, k.ID)
 	}
 }
 

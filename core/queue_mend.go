@@ -70,7 +70,7 @@ func (t *queueTransition) mend(e QueueMend) {
 	case KindQueueItem:
 		t.mendItem(e)
 	case KindQueueKey:
-		t.view.dropKey(e.ID)
+		t.view.drop(KindQueueKey, e.ID)
 		decrement(&t.KeyCount)
 		t.mendKey(e.ID)
 	case KindQueueDedup:
@@ -87,9 +87,9 @@ func (t *queueTransition) mendAbsent(e QueueMend) {
 	case KindQueueItem:
 		t.mendItem(QueueMend{Kind: e.Kind, ID: e.ID, Owner: e.Owner})
 	case KindQueueKey:
-		t.view.dropKey(e.ID)
+		t.view.drop(KindQueueKey, e.ID)
 	case KindQueueDedup:
-		t.view.dropDedup(e.ID)
+		t.view.drop(KindQueueDedup, e.ID)
 	default:
 		t.refuse(effects.CodeNotFound, "queue not found")
 	}
@@ -97,7 +97,7 @@ func (t *queueTransition) mendAbsent(e QueueMend) {
 
 // mendItem takes an item out that is lost: its key's next one may stand in line.
 func (t *queueTransition) mendItem(e QueueMend) {
-	t.view.dropItem(e.ID)
+	t.view.drop(KindQueueItem, e.ID)
 	if l := slices.Index(listNames[:], e.List+":"); l >= 0 && slices.Contains(QueueItemLists[:], e.List) {
 		full := t.Config.Concurrency > 0 && t.InFlight >= uint64(t.Config.Concurrency)
 		decrement(t.gauge(queueList(l)))

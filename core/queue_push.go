@@ -13,8 +13,7 @@ import (
 // push adds an item (003 push).
 func (t *queueTransition) push(e QueuePush) {
 	e.Data = payload(e.Data)
-	if err := t.checkPush(e); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(t.checkPush(e)) {
 		return
 	}
 	i := QueueItem{
@@ -83,7 +82,7 @@ func (t *queueTransition) claimDedup(e QueuePush) bool {
 		d.Until = laterMS(t.clock.Now, w)
 		t.wakeAt(d.Until)
 	}
-	t.view.putDedup(d)
+	t.view.put(d)
 	return true
 }
 
@@ -101,7 +100,7 @@ func (t *queueTransition) releaseDedup(i *QueueItem) {
 
 func (t *queueTransition) dropDedup(id uuid.UUID) {
 	decrement(&t.Windows)
-	t.view.dropDedup(id)
+	t.view.drop(KindQueueDedup, id)
 }
 
 // insert gives a new item its id and its position, and answers with it.

@@ -11,7 +11,7 @@ import (
 type queueTransition struct {
 	transition
 	Queue   // its header
-	view    queueView
+	view    queueRecords
 	moved   int  // bytes of data of the items that were moved
 	readied bool // an item became takeable that was not just pushed
 }
@@ -126,11 +126,11 @@ func (t *queueTransition) move(before, after *QueueItem) {
 			t.wakeAt(at)
 		case listWaiting, listKey, listDead, listOrigin, listBlocked, listWindow:
 		}
-		t.view.putItem(*after)
+		t.view.put(*after)
 	} else {
 		it = before
 		t.moved += len(before.Data)
-		t.view.dropItem(before.ID)
+		t.view.drop(KindQueueItem, before.ID)
 	}
 	if it.Key != "" {
 		t.moveInKey(it.ID, it.Key, before, after)

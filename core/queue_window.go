@@ -163,7 +163,7 @@ func (w *window) first(l queueList, of uuid.UUID) State {
 		default:
 			return nil
 		}
-		if s := w.load(l.kind(), p.ID); s != nil && standsAt(s, l, of, p.At) {
+		if s := w.record(l.kind(), p.ID); s != nil && standsAt(s, l, of, p.At) {
 			return s
 		}
 		if w.err != nil {
@@ -210,77 +210,47 @@ func (t *Batch) fetch(list *windowList, l queueList, of uuid.UUID) error {
 	return nil
 }
 
-// standsAt reports whether a record stands in that list at that time.
-func standsAt(s State, l queueList, of uuid.UUID, at Time) bool {
+// standing reports whether a record stands in that list of the queue, or of the item's
+// key, and at which time.
+func standing(s State, l queueList, of uuid.UUID) (Time, bool) {
 	switch s := s.(type) {
 	case QueueItem:
-		is, in := s.at(l, of)
-		return in && is == at
+		return s.at(l, of)
 	case QueueKey:
-		return s.Until == at && s.Queue == of
+		return s.Until, l == listBlocked && s.Queue == of && !s.Until.IsZero()
 	case QueueDedup:
-		return s.Until == at && s.Queue == of
+		return s.Until, l == listWindow && s.Queue == of && !s.Until.IsZero()
 	}
-	return false
+	return 0, false
 }
 
-func (w *window) load(kind effects.Kind, id uuid.UUID) State {
-	if w.err != nil {
-		return nil
+// standsAt reports whether a record stands in that list at that time.
+func standsAt(s State, l queueList, of uuid.UUID, at Time) bool {
+	is, in := standing(s, l, of)
+	return in && is == at
+}
+
+// slot gives the slot of a record; nil if something could not be read.
+func (w *window) slot(ref effects.Ref) (s *slot) {
+	if w.err == nil {
+		s, w.err = w.t.slot(ref)
 	}
-	s, err := w.t.slot(effects.Ref{Kind: kind, ID: id})
-	if err != nil {
-		w.err = err
-		return nil
+	return s
+}
+
+func (w *window) record(kind effects.Kind, id uuid.UUID) State {
+	if s := w.slot(effects.Ref{Kind: kind, ID: id}); s != nil {
+		return s.now
 	}
-	return s.now
+	return nil
 }
 
-func (w *window) put(ref effects.Ref, s State) {
-	if w.err != nil {
-		return
+func (w *window) put(record State) { w.change(record.Ref(), record) }
+
+func (w *window) drop(kind effects.Kind, id uuid.UUID) { w.change(refOf(kind, id), zero(kind)) }
+
+func (w *window) change(ref effects.Ref, to State) {
+	if s := w.slot(ref); s != nil {
+		w.t.change(s, to)
 	}
-	sl, err := w.t.slot(ref)
-	if err != nil {
-		w.err = err
-		return
-	}
-	w.t.change(sl, s)
 }
-
-// stateAs gives a state as that of one machine; false: it is another's, or none.
-func stateAs[S State](s State) (S, bool) {
-	as, ok := s.(S)
-	return as, ok
-}
-
-func (w *window) item(id uuid.UUID) (QueueItem, bool) {
-	return stateAs[QueueItem](w.load(KindQueueItem, id))
-}
-
-func (w *window) key(id uuid.UUID) (QueueKey, bool) {
-	return stateAs[QueueKey](w.load(KindQueueKey, id))
-}
-
-func (w *window) dedup(id uuid.UUID) (QueueDedup, bool) {
-	return stateAs[QueueDedup](w.load(KindQueueDedup, id))
-}
-
-func (w *window) firstItem(l queueList, of uuid.UUID) (QueueItem, bool) {
-	return stateAs[QueueItem](w.first(l, of))
-}
-
-func (w *window) firstKey(of uuid.UUID) (QueueKey, bool) {
-	return stateAs[QueueKey](w.first(listBlocked, of))
-}
-
-func (w *window) firstDedup(of uuid.UUID) (QueueDedup, bool) {
-	return stateAs[QueueDedup](w.first(listWindow, of))
-}
-
-func (w *window) putItem(i QueueItem)    { w.put(i.Ref(), i) }
-func (w *window) putKey(k QueueKey)      { w.put(k.Ref(), k) }
-func (w *window) putDedup(d QueueDedup)  { w.put(d.Ref(), d) }
-func (w *window) dropItem(id uuid.UUID)  { w.put(refOf(KindQueueItem, id), QueueItem{}) }
-func (w *window) dropKey(id uuid.UUID)   { w.put(refOf(KindQueueKey, id), QueueKey{}) }
-func (w *window) dropDedup(id uuid.UUID) { w.put(refOf(KindQueueDedup, id), QueueDedup{}) }

@@ -76,14 +76,14 @@ func (RecurringDeduplicated) belongsToDispatch() bool { return true }
 func (RecurringDue) afterRefusal(reason string) Event { return RecurringDue{Refusal: reason} }
 
 // EventType gives the discriminator in the journal.
-func (RecurringCreate) EventType() string       { return typeCreate }
-func (RecurringDue) EventType() string          { return typeDue }
-func (RecurringUpdate) EventType() string       { return typeUpdate }
-func (RecurringPause) EventType() string        { return typePause }
-func (RecurringResume) EventType() string       { return typeResume }
-func (RecurringTrigger) EventType() string      { return typeTrigger }
-func (RecurringDelete) EventType() string       { return typeDelete }
-func (RecurringDeduplicated) EventType() string { return typeDeduplicated }
+func (RecurringCreate) EventType() string       { return "create" }
+func (RecurringDue) EventType() string          { return "due" }
+func (RecurringUpdate) EventType() string       { return "update" }
+func (RecurringPause) EventType() string        { return "pause" }
+func (RecurringResume) EventType() string       { return "resume" }
+func (RecurringTrigger) EventType() string      { return "trigger" }
+func (RecurringDelete) EventType() string       { return "delete" }
+func (RecurringDeduplicated) EventType() string { return "deduplicated" }
 
 // recurringEvents are the events of a recurring action, as the journal has them.
 var recurringEvents = []eventType{

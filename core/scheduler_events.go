@@ -45,7 +45,7 @@ func (SchedulerDue) schedulerEvent()        {}
 func (SchedulerTrack) EventType() string      { return "track" }
 func (SchedulerHeartbeats) EventType() string { return "heartbeats" }
 func (SchedulerForget) EventType() string     { return "forget" }
-func (SchedulerDue) EventType() string        { return typeDue }
+func (SchedulerDue) EventType() string        { return "due" }
 
 // schedulerEvents are the events of Scheduler, as the journal has them.
 var schedulerEvents = []eventType{

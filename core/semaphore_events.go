@@ -60,8 +60,6 @@ type (
 	}
 )
 
-const typeConfigure = "configure"
-
 func (SemaphoreConfigure) semaphoreEvent() {}
 func (SemaphoreAcquire) semaphoreEvent()   {}
 func (SemaphoreRelease) semaphoreEvent()   {}
@@ -70,12 +68,12 @@ func (SemaphoreDue) semaphoreEvent()       {}
 func (SemaphoreBreak) semaphoreEvent()     {}
 
 // EventType gives the discriminator in the journal.
-func (SemaphoreConfigure) EventType() string { return typeConfigure }
-func (SemaphoreAcquire) EventType() string   { return typeAcquire }
-func (SemaphoreRelease) EventType() string   { return typeRelease }
-func (SemaphoreRenew) EventType() string     { return typeRenew }
-func (SemaphoreDue) EventType() string       { return typeDue }
-func (SemaphoreBreak) EventType() string     { return typeBreak }
+func (SemaphoreConfigure) EventType() string { return "configure" }
+func (SemaphoreAcquire) EventType() string   { return "acquire" }
+func (SemaphoreRelease) EventType() string   { return "release" }
+func (SemaphoreRenew) EventType() string     { return "renew" }
+func (SemaphoreDue) EventType() string       { return "due" }
+func (SemaphoreBreak) EventType() string     { return "break" }
 
 // owner is who is told where the slots are refused.
 func (e SemaphoreAcquire) owner() Owner { return e.Owner }

@@ -48,11 +48,11 @@ func (EffectHandedBack) strategyEvent()  {}
 func (e StrategyCreate) owner() Owner { return e.Spec.Owner }
 
 // EventType gives the discriminator in the journal.
-func (StrategyCreate) EventType() string   { return typeCreate }
-func (StrategyDue) EventType() string      { return typeDue }
+func (StrategyCreate) EventType() string   { return "create" }
+func (StrategyDue) EventType() string      { return "due" }
 func (StrategyEvaluate) EventType() string { return "evaluate" }
-func (StrategyCancel) EventType() string   { return typeCancel }
-func (StrategyExpire) EventType() string   { return typeExpire }
+func (StrategyCancel) EventType() string   { return "cancel" }
+func (StrategyExpire) EventType() string   { return "expire" }
 
 func (e StrategyCreate) stored() Event {
 	e.Spec = e.Spec.withDefaults() // an input of white space alone would not encode

@@ -96,16 +96,16 @@ func (EffectHandedBack) taskEvent()  {}
 func (e TaskCreate) owner() Owner { return e.Spec.Owner }
 
 // EventType gives the discriminator in the journal.
-func (TaskCreate) EventType() string    { return typeCreate }
+func (TaskCreate) EventType() string    { return "create" }
 func (TaskStart) EventType() string     { return "start" }
-func (TaskDue) EventType() string       { return typeDue }
+func (TaskDue) EventType() string       { return "due" }
 func (TaskHeartbeat) EventType() string { return "heartbeat" }
 func (TaskRecover) EventType() string   { return "recover" }
-func (TaskComplete) EventType() string  { return typeComplete }
-func (TaskFail) EventType() string      { return typeFail }
-func (TaskCancel) EventType() string    { return typeCancel }
+func (TaskComplete) EventType() string  { return "complete" }
+func (TaskFail) EventType() string      { return "fail" }
+func (TaskCancel) EventType() string    { return "cancel" }
 func (TaskInput) EventType() string     { return "input" }
-func (TaskExpire) EventType() string    { return typeExpire }
+func (TaskExpire) EventType() string    { return "expire" }
 
 func (e TaskHeartbeat) stored() Event { return e.bounded() }
 func (e TaskRecover) stored() Event   { return TaskRecover{e.Action, validText(e.Message)} }

@@ -43,10 +43,10 @@ func (WorkerWake) wakes() {}
 // EventType gives the discriminator in the journal.
 func (WorkerConfigure) EventType() string { return "configure" }
 func (WorkerWake) EventType() string      { return "wake" }
-func (WorkerDue) EventType() string       { return typeDue }
-func (WorkerPause) EventType() string     { return typePause }
-func (WorkerResume) EventType() string    { return typeResume }
-func (WorkerDelete) EventType() string    { return typeDelete }
+func (WorkerDue) EventType() string       { return "due" }
+func (WorkerPause) EventType() string     { return "pause" }
+func (WorkerResume) EventType() string    { return "resume" }
+func (WorkerDelete) EventType() string    { return "delete" }
 
 // workerEvents are the events of Worker, as the journal has them.
 var workerEvents = []eventType{

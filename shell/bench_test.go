@@ -2,17 +2,14 @@ package shell_test
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
@@ -22,10 +19,6 @@ import (
 )
 
 var noop = shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })
-
-// rawMap is how much of its file raw bbolt maps at once: as much as ours, or what
-// 32 bits have room for.
-const rawMap = 1 << (28 + 6*(strconv.IntSize/64))
 
 // BenchmarkDurableActions is the way of an action from create to completed with
 // a tool that does nothing: each caller creates one, waits for its end, and
@@ -39,7 +32,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			require.NoError(b, err)
 			defer st.Close()
 			e, stop := start(b, shell.Options{Store: st, Tools: tools(noop), DefaultConcurrency: 1024})
-			raw := newRawBolt(b)
+			raw := newRawStore(b, 2, rawActionBatch)
 			b.ReportAllocs()
 			b.ResetTimer()
 			begin := time.Now()
@@ -57,7 +50,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			require.NoError(b, stop())
 
 			begin = time.Now()
-			each(callers, b.N, raw.action, b)
+			each(callers, b.N, raw.do, b)
 			theirs := time.Since(begin)
 			raw.close()
 			b.ReportMetric(float64(b.N)/ours.Seconds(), "actions/s")
@@ -93,105 +86,21 @@ func each(callers, n int, do func() error, b *testing.B) {
 	wg.Wait()
 }
 
-// rawBolt writes what an action writes, with nothing around it but a group
-// commit: create puts the record, three list entries and an outbox entry;
-// complete puts the record, moves one list entry and deletes the outbox entry;
-// each batch puts one journal entry.
-type rawBolt struct {
-	db    *bbolt.DB
-	ops   chan rawOp
-	ended chan struct{}
-}
-
-type rawOp struct {
-	id       uuid.UUID
-	complete bool
-	done     chan struct{}
-}
-
-func newRawBolt(b *testing.B) *rawBolt {
-	db, err := bbolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: rawMap})
-	require.NoError(b, err)
-	require.NoError(b, db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{"records", "lists", "outbox", "journal"} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	r := &rawBolt{db: db, ops: make(chan rawOp, 4096), ended: make(chan struct{})}
-	go r.run(b)
-	return r
-}
-
-func (r *rawBolt) close() {
-	close(r.ops)
-	<-r.ended
-}
-
-func (r *rawBolt) action() error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	for _, complete := range []bool{false, true} {
-		op := rawOp{id: id, complete: complete, done: make(chan struct{})}
-		r.ops <- op
-		<-op.done
-	}
-	return nil
-}
-
-func (r *rawBolt) run(b *testing.B) {
-	defer close(r.ended)
-	var seq uint64
-	for op := range r.ops {
-		batch := []rawOp{op}
-	drain:
-		for len(batch) < 1024 {
-			select {
-			case op, ok := <-r.ops:
-				if !ok {
-					break drain
-				}
-				batch = append(batch, op)
-			default:
-				break drain
-			}
-		}
-		seq++
-		if err := r.db.Update(func(tx *bbolt.Tx) error { return rawBatch(tx, seq, batch) }); err != nil {
-			b.Error(err)
-		}
-		for _, op := range batch {
-			close(op.done)
-		}
-	}
-	if err := r.db.Close(); err != nil {
-		b.Error(err)
-	}
-}
-
 var (
 	rawRecord  = make([]byte, 760)
 	rawEffect  = make([]byte, 180)
-	rawJournal = map[bool]int{false: 620, true: 140} // bytes of an input in the journal
+	rawJournal = [...]int{620, 140} // bytes of an input in the journal, by step
 )
 
-func rawBatch(tx *bbolt.Tx, seq uint64, batch []rawOp) error {
+// rawActionBatch writes what an action writes: create puts the record, three list entries
+// and an outbox entry; complete puts the record, moves one list entry and deletes the
+// outbox entry.
+func rawActionBatch(tx *bbolt.Tx, batch []rawStep, try func(error)) (journal int) {
 	records, lists, outbox := tx.Bucket([]byte("records")), tx.Bucket([]byte("lists")), tx.Bucket([]byte("outbox"))
-	journal := 0
-	var err error
-	try := func(e error) {
-		if err == nil {
-			err = e
-		}
-	}
 	for _, op := range batch {
-		journal += rawJournal[op.complete]
+		journal += rawJournal[op.step]
 		try(records.Put(op.id[:], rawRecord))
-		if op.complete {
+		if op.step == 1 {
 			try(lists.Delete(rawKey("status:running", op.id)))
 			try(lists.Put(rawKey("status:completed", op.id), nil))
 			try(outbox.Delete(op.id[:]))
@@ -202,10 +111,5 @@ func rawBatch(tx *bbolt.Tx, seq uint64, batch []rawOp) error {
 		try(lists.Put(rawKey("scope:bench/t", op.id), nil))
 		try(outbox.Put(op.id[:], rawEffect))
 	}
-	try(tx.Bucket([]byte("journal")).Put(binary.BigEndian.AppendUint64(nil, seq), make([]byte, journal)))
-	return err
-}
-
-func rawKey(term string, id uuid.UUID) []byte {
-	return append(append([]byte(term), 0), id[:]...)
+	return journal
 }

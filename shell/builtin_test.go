@@ -38,8 +38,7 @@ func doing(t *testing.T, e *shell.Engine, spec core.ActionSpec) core.Action {
 	a, err := e.Actions().Create(bg(), spec)
 	require.NoError(t, err)
 	elapse(time.Minute)
-	a, err = e.Actions().Get(bg(), a.ID)
-	require.NoError(t, err)
+	a = actionOf(t, e, a.ID)
 	return a
 }
 
@@ -173,8 +172,7 @@ func TestAnActionThatWaitsEndsAsItsPipelineDoes(t *testing.T) {
 				_, err = e.Pipelines().Send(bg(), all[0].ID, row.event)
 				require.NoError(t, err)
 				elapse(time.Minute)
-				a, err = e.Actions().Get(bg(), a.ID)
-				require.NoError(t, err)
+				a = actionOf(t, e, a.ID)
 				assert.Equal(t, row.want, a.Status.Type)
 				if row.want == core.StatusFailed {
 					assert.Contains(t, a.Status.Reason, all[0].ID.String()+" is "+name)

@@ -15,11 +15,11 @@
 //
 //   - engine.go, options.go, tool.go: the engine as programs see it, what they implement,
 //     and how it carries the outer effects of machines out.
-//   - actions.go, recurring.go, queues.go, machines.go, jobs.go, runs.go, …: the calls,
+//   - actions.go, recurring.go, queues.go, machines.go, jobs.go, …: the calls,
 //     by subject; list.go: pages of lists.
 //   - mend.go: who is told if a record is found damaged.
 //   - observers.go: the table of what is announced, logged and counted of each machine;
-//     observe.go: how; observe_action.go, observe_run.go: what is more than a row;
+//     observe.go: how; observe_run.go: what is more than a row;
 //     stats.go: what was counted.
 //   - sessions.go: the watcher of terminal sessions.
 package shell

@@ -20,7 +20,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
@@ -61,8 +60,7 @@ func TestADedupKeyThatCannotBeReadStopsNobody(t *testing.T) {
 		other, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(90 * time.Second)})
 		require.NoError(t, err)
 		elapse(10*time.Minute + time.Second)
-		other, err = e.Actions().Get(bg(), other.ID)
-		require.NoError(t, err)
+		other = actionOf(t, e, other.ID)
 		assert.Equal(t, core.StatusCompleted, other.Status.Type)
 		assert.EqualValues(t, 11, c.n.Load(), "the recurring one too")
 		require.NoError(t, stop())
@@ -81,8 +79,7 @@ func TestAResultThatMeetsADamagedRecordIsTaken(t *testing.T) {
 		spoil(t, st, held)
 		g.open()
 		elapse(time.Minute)
-		a, err = e.Actions().Get(bg(), a.ID)
-		require.NoError(t, err)
+		a = actionOf(t, e, a.ID)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		require.NoError(t, stop())
 	})
@@ -113,8 +110,7 @@ func damaged(t *testing.T, path string, change func(tx *bbolt.Tx) error) store.S
 	require.NoError(t, err)
 	require.NoError(t, db.Update(change))
 	require.NoError(t, db.Close())
-	st, err := bolt.Open(path, bolt.Options{})
-	require.NoError(t, err)
+	st := openBolt(t, path)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	return st
 }
@@ -122,8 +118,7 @@ func damaged(t *testing.T, path string, change func(tx *bbolt.Tx) error) store.S
 func TestADueEntryForAnotherTimeLeavesItsRecordAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orrery.db")
 	synctest.Test(t, func(t *testing.T) {
-		st, err := bolt.Open(path, bolt.Options{})
-		require.NoError(t, err)
+		st := openBolt(t, path)
 		c := &counting{}
 		e, stop := start(t, shell.Options{Store: st, Tools: tools(c)})
 		a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
@@ -143,8 +138,7 @@ func TestADueEntryForAnotherTimeLeavesItsRecordAlone(t *testing.T) {
 			return err
 		}))
 		elapse(2 * time.Hour)
-		a, err = e.Actions().Get(bg(), a.ID)
-		require.NoError(t, err)
+		a = actionOf(t, e, a.ID)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
 		assert.EqualValues(t, 1, c.n.Load())
 		require.NoError(t, stop())
@@ -157,9 +151,9 @@ func TestADamagedWebhookOrOutboxEntryStopsNobody(t *testing.T) {
 		t.Run(bucket, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orrery.db")
 			synctest.Test(t, func(t *testing.T) {
-				st, err := bolt.Open(path, bolt.Options{})
-				require.NoError(t, err)
+				st := openBolt(t, path)
 				require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
+					var err error
 					for i := range byte(2) {
 						if bucket == "outbox" {
 							err = tx.PutOutbox(store.OutboxEntry{Key: store.EffectKey{ID: id(i + 1), N: 1}, Seq: 1, Kind: core.KindAction, Lane: "count", Effect: []byte("{}"), Holder: "instance/7", Token: 9})
@@ -181,7 +175,7 @@ func TestADamagedWebhookOrOutboxEntryStopsNobody(t *testing.T) {
 				c := &counting{}
 				e, stop := start(t, shell.Options{Store: again, Tools: tools(c), TickRate: time.Second, Webhooks: map[string]shell.WebhookRoute{"r": {Tool: "count"}}})
 				elapse(time.Minute)
-				_, err = e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
+				_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
 				require.NoError(t, err)
 				want := map[string]int64{"webhooks": 2, "outbox": 1}[bucket]
 				assert.Equal(t, want, c.n.Load(), "the undamaged one is read")

@@ -15,7 +15,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
@@ -51,10 +50,8 @@ func TestTheJobOfARunThatCannotBeReadGoesOnWithout(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, core.ReasonUnreadable, job.LastRun.Error)
 		assert.EqualValues(t, 1, job.Counts.Failed)
-		history, _, err := e.Jobs().History(bg(), tenant, "nightly", shell.Page{})
-		require.NoError(t, err)
-		require.Len(t, history, 1)
-		assert.EqualValues(t, core.StatusFailed, history[0].Outcome)
+		once := onlyOccurrence(t, e, core.JobRef("ns", "t", "nightly").ID)
+		assert.EqualValues(t, core.StatusFailed, once.Outcome)
 		s, err := e.Stats(bg())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.Quarantined)
@@ -131,8 +128,7 @@ func TestARunIsFoundSilentThoughItsSchedulerCouldNotBeRead(t *testing.T) {
 func TestADamagedLogStopsNobody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orrery.db")
 	synctest.Test(t, func(t *testing.T) {
-		st, err := bolt.Open(path, bolt.Options{})
-		require.NoError(t, err)
+		st := openBolt(t, path)
 		c := newCluster()
 		c.runFor = time.Second
 		e, stop := start(t, c.options(st))
@@ -149,7 +145,7 @@ func TestADamagedLogStopsNobody(t *testing.T) {
 		o.TickRate, o.LeaseTTL, o.ActionRetention = time.Hour, 12*time.Hour, 24*time.Hour
 		e, stop = start(t, o)
 		c.silent(e)
-		_, err = e.Runs().Log(bg(), bad, 0)
+		_, err := e.Runs().Log(bg(), bad, 0)
 		require.ErrorIs(t, err, store.ErrCorrupt)
 		_, err = e.Runs().Log(bg(), good, 0)
 		require.NoError(t, err)

@@ -46,16 +46,7 @@ func TestANewcomerDoesNotOvertakeWhoWaits(t *testing.T) {
 		var order []string
 		blocker := newGate()
 		s := &slowStore{Store: inMemory(t), from: time.Now()}
-		e := running(t, shell.Options{Store: s, Concurrency: map[string]int{"count": 1}, Tools: tools(shell.ToolFunc(
-			func(ctx context.Context, c shell.Call) (json.RawMessage, error) {
-				mu.Lock()
-				order = append(order, c.Label)
-				mu.Unlock()
-				if c.Label == "blocker" {
-					return blocker.Run(ctx, c)
-				}
-				return nil, nil
-			}))})
+		e := running(t, shell.Options{Store: s, Concurrency: map[string]int{"count": 1}, Tools: tools(blockedBy(blocker, &mu, &order))})
 		create := func(label string) {
 			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: label})
 			assert.NoError(t, err)
@@ -90,8 +81,7 @@ func TestWhatIsTriggeredAsTheEngineStopsRunsAtTheNextStart(t *testing.T) {
 		require.NoError(t, <-triggered, "it came before the stop")
 		require.NoError(t, <-stopped)
 		assert.Zero(t, c.n.Load(), "nothing new is started")
-		a, err = e.Actions().Get(bg(), a.ID)
-		require.NoError(t, err)
+		a = actionOf(t, e, a.ID)
 		assert.Equal(t, core.StatusRunning, a.Status.Type)
 		require.NoError(t, s.View(bg(), func(tx store.ReadTx) error {
 			entry, err := tx.OutboxEntry(store.EffectKey{ID: a.ID, N: 1})
@@ -144,8 +134,7 @@ func TestARunThatReturnsLateHasNoPartInALaterActionWithTheSameID(t *testing.T) {
 		synctest.Wait()
 		close(late)
 		synctest.Wait()
-		a, err = e.Actions().Get(bg(), spec.ID)
-		require.NoError(t, err)
+		a = actionOf(t, e, spec.ID)
 		assert.Equal(t, core.StatusRunning, a.Status.Type, "the late result is not its own")
 
 		_, err = e.Actions().Cancel(bg(), spec.ID, "")

@@ -83,6 +83,14 @@ func inBolt(t testing.TB) store.Store {
 	return st
 }
 
+// openBolt opens the database at a path that was made outside of the bubble.
+func openBolt(t testing.TB, path string) store.Store {
+	t.Helper()
+	st, err := bolt.Open(path, bolt.Options{})
+	require.NoError(t, err)
+	return st
+}
+
 // counting is a tool that counts its runs.
 type counting struct {
 	n  atomic.Int64
@@ -116,6 +124,37 @@ func elapse(d time.Duration) {
 }
 
 func bg() context.Context { return context.Background() }
+
+// actionOf gives an action as it is now.
+func actionOf(t testing.TB, e *shell.Engine, id uuid.UUID) core.Action {
+	t.Helper()
+	a, err := e.Actions().Get(bg(), id)
+	require.NoError(t, err)
+	return a
+}
+
+// onlyOccurrence gives the one occurrence that a recurring action, or a job, has had.
+func onlyOccurrence(t testing.TB, e *shell.Engine, of uuid.UUID) core.Occurrence {
+	t.Helper()
+	history, _, err := e.Recurring().History(bg(), of, shell.Page{})
+	require.NoError(t, err)
+	require.Len(t, history, 1)
+	return history[0]
+}
+
+// blockedBy is a tool that notes the labels of what it runs, in order, and holds what is
+// called "blocker" up at the gate.
+func blockedBy(g *gate, mu *sync.Mutex, order *[]string) shell.Tool {
+	return shell.ToolFunc(func(ctx context.Context, c shell.Call) (json.RawMessage, error) {
+		mu.Lock()
+		*order = append(*order, c.Label)
+		mu.Unlock()
+		if c.Label == "blocker" {
+			return g.Run(ctx, c)
+		}
+		return nil, nil
+	})
+}
 
 // B8, the gate of 001.
 func TestTwoActionsScheduled100msApartBothFireWithATickOf500ms(t *testing.T) {

@@ -99,16 +99,7 @@ func TestWhatWaitsForAPlaceStartsInTheOrderOfItsTime(t *testing.T) {
 		var mu sync.Mutex
 		var order []string
 		first := newGate()
-		e := running(t, shell.Options{Store: inMemory(t), Concurrency: map[string]int{"count": 1}, Tools: tools(shell.ToolFunc(
-			func(ctx context.Context, c shell.Call) (json.RawMessage, error) {
-				mu.Lock()
-				order = append(order, c.Label)
-				mu.Unlock()
-				if c.Label == "blocker" {
-					return first.Run(ctx, c)
-				}
-				return nil, nil
-			}))})
+		e := running(t, shell.Options{Store: inMemory(t), Concurrency: map[string]int{"count": 1}, Tools: tools(blockedBy(first, &mu, &order))})
 		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Label: "blocker"})
 		require.NoError(t, err)
 		for i, label := range []string{"c", "a", "b"} {
@@ -174,8 +165,7 @@ func TestCancellingARunningActionCancelsItsToolAndALateResultChangesNothing(t *t
 		assert.Equal(t, core.Status{Type: core.StatusCancelled, Reason: "changed my mind"}, a.Status)
 		require.ErrorIs(t, <-cause, shell.ErrCancelled)
 		synctest.Wait()
-		got, err := e.Actions().Get(bg(), a.ID)
-		require.NoError(t, err)
+		got := actionOf(t, e, a.ID)
 		assert.Equal(t, a, got)
 		_, err = e.Actions().Cancel(bg(), a.ID, "")
 		var refusal *shell.Refusal
@@ -250,8 +240,7 @@ func TestACompletedRecurringActionIsPendingAgainAtItsNextTime(t *testing.T) {
 		require.NoError(t, err)
 		elapse(150 * time.Minute)
 		assert.EqualValues(t, 3, c.n.Load())
-		got, err := e.Actions().Get(bg(), a.ID)
-		require.NoError(t, err)
+		got := actionOf(t, e, a.ID)
 		assert.Equal(t, core.StatusPending, got.Status.Type)
 		assert.Equal(t, a.Trigger.NextTickAt.Add(3*time.Hour), got.Trigger.NextTickAt)
 		assert.Equal(t, core.StatusCompleted, got.LastRun.Status.Type)

@@ -1,10 +1,18 @@
 package shell
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
 )
 
 // Jobs are the calls for jobs.
@@ -72,4 +80,177 @@ func (j Jobs) List(ctx context.Context, f JobFilter, p Page) ([]core.Job, string
 // History lists what was decided about a job's times, newest first.
 func (j Jobs) History(ctx context.Context, s Scope, id string, p Page) ([]core.Occurrence, string, error) {
 	return j.e.Recurring().History(ctx, core.JobRef(s.Namespace, s.Tenant, id).ID, p)
+}
+
+// Runs are the calls for the runs of jobs.
+type Runs struct{ e *Engine }
+
+// Runs gives the calls for the runs of jobs, their heartbeats and logs.
+func (e *Engine) Runs() Runs { return Runs{e} }
+
+// Send gives an event to a run, and returns its state afterwards.
+func (r Runs) Send(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent) (core.Orchestrator, error) {
+	return sendTo[core.Orchestrator](ctx, r.e, runRef(run), ev)
+}
+
+// SendIf gives an event to a run for which allowed returns no error, and returns its
+// state afterwards. allowed is called by the loop with the state before the event, and
+// must be quick; the zero Orchestrator if there is no such run. Its error is returned.
+func (r Runs) SendIf(ctx context.Context, run uuid.UUID, ev core.OrchestratorEvent, allowed func(core.Orchestrator) error) (core.Orchestrator, error) {
+	ref := runRef(run)
+	s, err := r.e.loop.Do(ctx, engine.Request{
+		Inputs: []core.Input{inputOf(ctx, ref, ev)}, Want: ref,
+		If: func(s core.State) error {
+			o, _ := s.(core.Orchestrator)
+			return allowed(o)
+		},
+	})
+	return as[core.Orchestrator](s, err)
+}
+
+// Get reads a run; [ErrNotFound] if it does not exist. [core.RunRef] gives its id
+// from the tenant and the run's "jobID:timestamp".
+func (r Runs) Get(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	return readAs[core.Orchestrator](ctx, r.e, runRef(run))
+}
+
+// Wait returns the run once it has ended: at once where it has already.
+func (r Runs) Wait(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	return waitForAs[core.Orchestrator](ctx, r.e, runRef(run))
+}
+
+// JobRunFilter chooses runs; zero fields choose all.
+type JobRunFilter struct {
+	Scope  *Scope
+	Job    string // of the Scope, which is then needed
+	Status core.OrchestratorStatus
+	// InCluster chooses those that may have something in a cluster.
+	InCluster bool
+}
+
+// List lists runs, newest first.
+func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
+	term := scopeOr(f.Scope, statusTerm(f.Status))
+	switch {
+	case f.InCluster:
+		term = core.TermInCluster
+	case f.Job != "" && f.Scope == nil:
+		return nil, "", fmt.Errorf("shell: JobRunFilter.Job is %q: it needs a Scope", f.Job)
+	case f.Job != "":
+		term = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
+	}
+	return page(ctx, r.e.store, newest(core.KindOrchestrator, term), p, func(o core.Orchestrator) bool {
+		return (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
+			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
+	})
+}
+
+func runRef(run uuid.UUID) effects.Ref { return effects.Ref{Kind: core.KindOrchestrator, ID: run} }
+
+// Schedulers reads all that is known of the heartbeats of runs, which is how to
+// learn cheaply which runs have not ended: at most 256 records, and none of a run.
+func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
+	list, _, err := page[core.Scheduler](ctx, r.e.store, newest(core.KindScheduler, core.TermAll), Page{Limit: MaxPage}, nil)
+	return list, err
+}
+
+// InCluster lists the ids of the runs that may have something in a cluster,
+// newest first. It reads no run.
+func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
+	var ids []uuid.UUID
+	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
+		for c, err := range places(tx.Scan, newest(core.KindOrchestrator, core.TermInCluster)) {
+			if err != nil {
+				return err
+			}
+			ids = append(ids, c.ID)
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// Heartbeat sends the heartbeats of runs, all in one transaction (004
+// OrchestratorHeartbeatMsg). Those that nobody waits for are passed over. every is
+// the time until the next one, and missed how many may be missing before a run is
+// orphaned; 0: as they were.
+func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
+	shards := make(map[effects.Ref]int)
+	var inputs []core.Input
+	for _, run := range runs {
+		to := core.SchedulerRef(run)
+		i, known := shards[to]
+		if !known {
+			i = len(inputs)
+			shards[to] = i
+			inputs = append(inputs, inputOf(ctx, to, core.SchedulerHeartbeats{
+				IntervalMS: every.Milliseconds(), MaxMissed: missed,
+			}))
+		}
+		ev, _ := inputs[i].Event.(core.SchedulerHeartbeats)
+		ev.Runs = append(ev.Runs, run)
+		inputs[i].Event = ev
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	_, err := r.e.loop.Do(ctx, engine.Request{Inputs: inputs})
+	if _, refused := errors.AsType[*Refusal](err); refused { // of the last one: its runs have ended meanwhile
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("send heartbeats: %w", err)
+	}
+	return nil
+}
+
+// MaxRunLog is how many bytes of an attempt's logs are stored at most.
+const MaxRunLog = store.MaxRunLog
+
+// PutLog stores what an attempt of a run has written (004 Log Retrieval),
+// instead of what was stored of it before; it goes with the run's record. It is no
+// state: no journal has it, and no replay. The error wraps [ErrNotFound] where there
+// is no such run, and is a [*Refusal] where the run has had no such attempt, or the
+// text has more than [MaxRunLog] bytes. The engine keeps the text until it returns.
+func (r Runs) PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
+	if len(text) > MaxRunLog {
+		return invalid(runRef(run), "run_log", "text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog)
+	}
+	text = bytes.Clone(text) // a caller who goes leaves his request behind: the text must stay as it is
+	_, err := r.e.loop.Do(ctx, engine.Request{Write: &engine.Write{
+		Of: runRef(run), Size: len(text),
+		Check: func(s core.State) error { return checkLog(s, run, attempt) },
+		Put:   func(tx store.Tx) error { return tx.PutRunLog(run, attempt, text) },
+	}})
+	return err
+}
+
+// checkLog refuses the logs of an attempt that the run has not had.
+func checkLog(s core.State, run uuid.UUID, attempt uint32) error {
+	o, ok := s.(core.Orchestrator)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s %w", runRef(run), ErrNotFound)
+	case attempt > o.RetryAttempt:
+		return invalid(runRef(run), "run_log", "attempt: %d is to come: the run is at attempt %d", attempt, o.RetryAttempt)
+	}
+	return nil
+}
+
+// Log reads what is stored of an attempt's logs. The error wraps [ErrNotFound]
+// if nothing is stored, and [store.ErrCorrupt] if it cannot be read.
+func (r Runs) Log(ctx context.Context, run uuid.UUID, attempt uint32) ([]byte, error) {
+	var text []byte
+	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
+		b, err := tx.RunLog(run, attempt)
+		text = append([]byte{}, b...)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("log of attempt %d of run %s %w", attempt, run, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt"
 )
 
 // bitten changes one byte in the middle of a stored record.
@@ -51,11 +50,10 @@ func TestADamagedRecordOfAQueueStopsNeitherItsQueueNorAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orrery.db")
 			synctest.Test(t, func(t *testing.T) {
-				st, err := bolt.Open(path, bolt.Options{})
-				require.NoError(t, err)
+				st := openBolt(t, path)
 				o := shell.Options{Store: st, TickRate: time.Minute}
 				e, stop := start(t, o)
-				_, err = e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{KeyConcurrency: 1, VisibilityTimeoutMS: 3_600_000})
+				_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{KeyConcurrency: 1, VisibilityTimeoutMS: 3_600_000})
 				require.NoError(t, err)
 				items := []core.QueueItem{push(t, e, shell.PushOptions{Key: "flying", Priority: 9})}
 				require.Len(t, take(t, e, shell.TakeOptions{}), 1)
@@ -130,8 +128,7 @@ func setAside(t *testing.T, st store.Store) (aside []store.Quarantined) {
 func TestAQueueWhoseHeaderIsDamagedKeepsItsItems(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orrery.db")
 	synctest.Test(t, func(t *testing.T) {
-		st, err := bolt.Open(path, bolt.Options{})
-		require.NoError(t, err)
+		st := openBolt(t, path)
 		o := shell.Options{Store: st, TickRate: time.Minute}
 		e, stop := start(t, o)
 		var want []uuid.UUID
@@ -145,7 +142,7 @@ func TestAQueueWhoseHeaderIsDamagedKeepsItsItems(t *testing.T) {
 		require.NoError(t, st.Close())
 		o.Store = bitten(t, path, work)
 		e, stop = start(t, o)
-		_, err = e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w"})
+		_, err := e.Queues().Take(bg(), work, shell.TakeOptions{Holder: "w"})
 		require.ErrorIs(t, err, shell.ErrNotFound, "nobody knows its configuration")
 		q, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{})
 		require.NoError(t, err)
@@ -182,12 +179,11 @@ func TestAPipelineThatWaitsForALostRecordFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orrery.db")
 			synctest.Test(t, func(t *testing.T) {
-				st, err := bolt.Open(path, bolt.Options{})
-				require.NoError(t, err)
+				st := openBolt(t, path)
 				hangs := carrying(func(ctx context.Context) (json.RawMessage, error) { <-ctx.Done(); return nil, ctx.Err() })
 				o := shell.Options{Store: st, TickRate: time.Minute, StopTimeout: time.Second, Interpreters: map[string]shell.Interpreter{effects.LaneSession: hangs}}
 				e, stop := start(t, o)
-				_, err = e.Locks().Send(bg(), flow, "l", core.LockAcquire{Name: "l", Namespace: "ns", Tenant: "t", Holder: "somebody", TTLMS: 3_600_000})
+				_, err := e.Locks().Send(bg(), flow, "l", core.LockAcquire{Name: "l", Namespace: "ns", Tenant: "t", Holder: "somebody", TTLMS: 3_600_000})
 				require.NoError(t, err)
 				p := begin(t, e, c.phase)
 				synctest.Wait()

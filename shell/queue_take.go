@@ -151,20 +151,16 @@ func (t *takers) remove(queue uuid.UUID, c chan struct{}) {
 	}
 }
 
+// readied is how many items an announcement of a queue may have made ready.
+var readied = map[string]int{"push": 1, "ready": math.MaxInt}
+
 // hear wakes who is concerned by an announcement of a queue.
 func (t *takers) hear(ev effects.Event) {
-	var n int
-	switch ev.Kind.Action {
-	case "push":
-		n = 1
-	case "ready":
-		n = math.MaxInt
-	default:
-		return
+	if n := readied[ev.Kind.Action]; n > 0 {
+		t.mu.Lock()
+		t.wake(ev.Source.ID, n)
+		t.mu.Unlock()
 	}
-	t.mu.Lock()
-	t.wake(ev.Source.ID, n)
-	t.mu.Unlock()
 }
 
 func (t *takers) wake(queue uuid.UUID, n int) {

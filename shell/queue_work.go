@@ -81,20 +81,9 @@ type worker struct {
 	handle Handler
 	o      WorkOptions
 
-	mu    sync.Mutex
-	held  map[uuid.UUID]*holding
-	began chan struct{} // buffered: something new is held
-	free  chan struct{} // a token for each item that may be taken
-	run   chan struct{} // a token for each handler that may run
-	wg    sync.WaitGroup
-}
-
-// holding is an item that is being worked on.
-type holding struct {
-	item   core.QueueItem
-	cancel context.CancelCauseFunc
-	third  time.Duration // after one sign of life the next one follows; under the worker's lock
-	due    time.Time     // of the next one, by the steady clock; under the worker's lock
+	free chan struct{} // a token for each item that may be taken
+	run  chan struct{} // a token for each handler that may run
+	wg   sync.WaitGroup
 }
 
 // Work takes items of the queue and hands them to the handler, until ctx ends;
@@ -112,7 +101,6 @@ func (q Queues) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOp
 	}
 	w := &worker{
 		e: q.e, queue: queue, handle: h, o: o,
-		held: make(map[uuid.UUID]*holding), began: make(chan struct{}, 1),
 		free: make(chan struct{}, o.Concurrency+o.Prefetch), run: make(chan struct{}, o.Concurrency),
 	}
 	for range o.Concurrency + o.Prefetch {
@@ -124,11 +112,6 @@ func (q Queues) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOp
 	// Handlers outlive ctx for up to StopTimeout.
 	work, hurry := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer hurry(nil)
-	extending := make(chan struct{})
-	go func() {
-		defer close(extending)
-		w.extendAll(work)
-	}()
 	err = w.takeAll(ctx, work)
 	done := make(chan struct{})
 	go func() {
@@ -145,8 +128,6 @@ func (q Queues) Work(ctx context.Context, queue effects.Ref, h Handler, o WorkOp
 		hurry(ErrStopping)
 	}
 	<-done
-	hurry(nil)
-	<-extending
 	return err
 }
 
@@ -161,13 +142,8 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case <-w.e.loop.Closing(): // also while all slots are in use
 			return ErrStopped
 		}
-		for more := true; more && n < core.MaxQueueTake; {
-			select {
-			case <-w.free:
-				n++
-			default:
-				more = false
-			}
+		for ; n < core.MaxQueueTake && len(w.free) > 0; n++ { // nobody else takes a slot
+			<-w.free
 		}
 		items, err := w.e.Queues().Take(ctx, w.queue, TakeOptions{Holder: w.o.Holder, Max: n, Visibility: w.o.Visibility, Wait: workWait})
 		for range n - len(items) {
@@ -199,24 +175,13 @@ const workPause = time.Second
 // another one may be taken, while the answer is being stored.
 func (w *worker) begin(taking, work context.Context, item core.QueueItem) {
 	ctx, cancel := context.WithCancelCause(work)
-	h := &holding{item: item, cancel: cancel, third: third(item.State.Until.Sub(item.State.TakenAt))}
-	w.mu.Lock()
-	h.due = w.e.o.Clock.Steady().Add(h.third)
-	w.held[item.ID] = h
-	w.mu.Unlock()
-	select {
-	case w.began <- struct{}{}:
-	default:
-	}
+	holding, letGo := context.WithCancel(work)
+	w.wg.Go(func() { w.keepLease(holding, item, cancel) })
 	w.wg.Go(func() {
 		defer cancel(nil)
 		result, err := json.RawMessage(nil), errExited
 		defer func() { // also where the handler ends its goroutine
-			w.mu.Lock()
-			if w.held[item.ID] == h {
-				delete(w.held, item.ID)
-			}
-			w.mu.Unlock()
+			letGo()
 			w.free <- struct{}{}
 			w.answer(ctx, item, result, err)
 		}()
@@ -295,62 +260,29 @@ func (w *worker) tell(ctx context.Context, item core.QueueItem, result json.RawM
 	return told
 }
 
-// extendAll keeps the leases of what is worked on, each at a third of its time,
-// and ends the work on what is held no longer.
-func (w *worker) extendAll(ctx context.Context) {
+// keepLease extends the lease of an item at a third of its time, until ctx ends, and lets
+// the handler know if the item is held no longer. Leases that are extended at once are
+// committed together.
+func (w *worker) keepLease(ctx context.Context, item core.QueueItem, cancel context.CancelCauseFunc) {
+	clock, begin := w.e.o.Clock, w.e.o.Clock.Steady()
+	every := third(item.State.Until.Sub(item.State.TakenAt))
 	for {
-		list, wait := w.due()
-		var wg sync.WaitGroup
-		for _, h := range list { // at once: they are committed together
-			wg.Go(func() { w.extend(ctx, h) })
-		}
-		wg.Wait()
-		if len(list) > 0 {
-			continue
-		}
-		timer, stop := w.e.o.Clock.Timer(wait)
+		timer, stop := clock.Timer(begin.Add(every).Sub(clock.Steady()))
 		select {
 		case <-timer:
-		case <-w.began:
 		case <-ctx.Done():
 			stop()
 			return
 		}
-		stop()
-	}
-}
-
-// due lists whose lease is to be extended now, or how long to wait for the next.
-func (w *worker) due() (list []*holding, wait time.Duration) {
-	now := w.e.o.Clock.Steady()
-	wait = time.Hour
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, h := range w.held {
-		if d := h.due.Sub(now); d > 0 {
-			wait = min(wait, d)
-			continue
+		begin = clock.Steady()
+		i, err := w.e.Queues().Extend(ctx, HoldOf(item), w.o.Visibility)
+		if err == nil { // the queue's own timeout may be another one now
+			every = third(i.State.Until.Sub(w.e.now())) // read now: it may have been set meanwhile
+		} else if _, refused := errors.AsType[*Refusal](err); refused {
+			cancel(ErrLeaseLost)
 		}
-		h.due = now.Add(h.third)
-		list = append(list, h)
 	}
-	return list, wait
 }
 
 // third of a lease is how long after one sign of life the next one follows.
 func third(lease time.Duration) time.Duration { return max(lease/3, 10*time.Millisecond) }
-
-func (w *worker) extend(ctx context.Context, h *holding) {
-	begin := w.e.o.Clock.Steady()
-	i, err := w.e.Queues().Extend(ctx, HoldOf(h.item), w.o.Visibility)
-	var refused *Refusal
-	switch {
-	case err == nil: // the queue's own timeout may be another one now
-		w.mu.Lock()
-		h.third = third(i.State.Until.Sub(w.e.now())) // read now: it may have been set meanwhile
-		h.due = begin.Add(h.third)
-		w.mu.Unlock()
-	case errors.As(err, &refused):
-		h.cancel(ErrLeaseLost)
-	}
-}

@@ -43,7 +43,7 @@ type RunbookStats struct {
 
 // Stats reads the counters. It costs a short read transaction.
 func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
-	out.ActionCounts = e.counts.ofActions()
+	e.counts.with(func(s *counts) { out.ActionCounts = s.actions })
 	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
 		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
@@ -54,9 +54,9 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 }
 
 // JobStats reads the counters. It costs a short read transaction.
-func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
-	out := JobStats{RunCounts: e.counts.ofRuns()}
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
+func (e *Engine) JobStats(ctx context.Context) (out JobStats, err error) {
+	e.counts.with(func(s *counts) { out.RunCounts = s.jobs.clone() })
+	err = e.store.View(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
 		out.Jobs = t.of(core.KindJob, core.EnabledTerm(true))
 		out.JobsPaused = t.of(core.KindJob, core.EnabledTerm(false))
@@ -68,9 +68,9 @@ func (e *Engine) JobStats(ctx context.Context) (JobStats, error) {
 }
 
 // RunbookStats reads the counters. It costs a short read transaction.
-func (e *Engine) RunbookStats(ctx context.Context) (RunbookStats, error) {
-	out := RunbookStats{RunbookCounts: e.counts.ofRunbooks()}
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
+func (e *Engine) RunbookStats(ctx context.Context) (out RunbookStats, err error) {
+	e.counts.with(func(s *counts) { out.RunbookCounts = s.runbooks.clone() })
+	err = e.store.View(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
 		out.Pipelines = totalsBy(&t, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled)
 		out.Tasks = totalsBy(&t, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone)
@@ -182,35 +182,23 @@ func (s *counts) init() {
 	}
 }
 
-// webhook notes that a raw webhook was stored.
-func (s *counts) webhook() {
+// with has fn read or change the counters while nobody else does.
+func (s *counts) with(fn func(s *counts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.actions.Webhooks++
+	fn(s)
 }
 
-// ofActions copies the counters of actions.
-func (s *counts) ofActions() ActionCounts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.actions
+// clone copies the counters with their maps.
+func (c RunCounts) clone() RunCounts {
+	c.Ended, c.Verdicts, c.Total = maps.Clone(c.Ended), maps.Clone(c.Verdicts), clonedAll(c.Total)
+	c.PodStart, c.Execution = cloned(c.PodStart), cloned(c.Execution)
+	return c
 }
 
-// ofRuns copies the counters of jobs and runs.
-func (s *counts) ofRuns() RunCounts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := s.jobs
-	out.Ended, out.Verdicts, out.Total = maps.Clone(out.Ended), maps.Clone(out.Verdicts), clonedAll(out.Total)
-	out.PodStart, out.Execution = cloned(out.PodStart), cloned(out.Execution)
-	return out
-}
-
-// ofRunbooks copies the counters of runbooks.
-func (s *counts) ofRunbooks() RunbookCounts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return RunbookCounts{Events: maps.Clone(s.runbooks.Events), Phases: clonedAll(s.runbooks.Phases)}
+// clone copies the counters with their maps.
+func (c RunbookCounts) clone() RunbookCounts {
+	return RunbookCounts{Events: maps.Clone(c.Events), Phases: clonedAll(c.Phases)}
 }
 
 // observed adds one observation to a distribution by [PhaseBuckets].

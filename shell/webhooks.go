@@ -45,7 +45,7 @@ func (i Ingress) Receive(ctx context.Context, route string, header map[string]st
 	if err != nil {
 		return uuid.Nil, err
 	}
-	i.e.counts.webhook()
+	i.e.counts.with(func(s *counts) { s.actions.Webhooks++ })
 	return id, nil
 }
 

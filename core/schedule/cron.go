@@ -71,28 +71,24 @@ type field struct {
 // the text reaches the calendar search that has not been read here.
 type cronFields [fieldCount]field
 
-// alias gives what an "@" word stands for.
-func alias(word string) (expr string, ok bool) {
-	switch word {
-	case "@yearly", "@annually":
-		return "0 0 1 1 *", true
-	case "@monthly":
-		return "0 0 1 * *", true
-	case "@weekly":
-		return "0 0 * * 0", true
-	case "@daily", "@midnight":
-		return "0 0 * * *", true
-	case "@hourly":
-		return "0 * * * *", true
-	}
-	return "", false
+// aliases are what the "@" words stand for.
+//
+// read-only: a table
+var aliases = map[string]string{
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+	"@monthly":  "0 0 1 * *",
+	"@weekly":   "0 0 * * 0",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@hourly":   "0 * * * *",
 }
 
 // parseCron reads an expression of 5, 6 or 7 fields, or an alias.
 func parseCron(expr string) (*cronFields, error) {
 	if strings.HasPrefix(strings.TrimLeft(expr, " \t"), "@") {
 		word := strings.Trim(expr, " \t")
-		std, ok := alias(strings.ToLower(word))
+		std, ok := aliases[strings.ToLower(word)]
 		if !ok {
 			return nil, exprError("%s is not known: write @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly or @every with a duration such as %q", quote(word), "@every 90s")
 		}

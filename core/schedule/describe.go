@@ -51,12 +51,7 @@ func describePeriod(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
+func plural(n int, noun string) string { return strconv.Itoa(n) + " " + countedNoun(n, noun) }
 
 // describeTime puts the second, minute and hour fields into words.
 func describeTime(c *cronFields) []string {
@@ -151,10 +146,11 @@ func describeHours(f *field, wholeHours bool) string {
 	for v := range f.set.values(24) {
 		names = append(names, fmt.Sprintf("%02d", v))
 	}
+	named := countedNoun(len(names), "hour") + " " + list(names)
 	if wholeHours {
-		return "throughout " + countedNoun(len(names), "hour") + " " + list(names)
+		return "throughout " + named
 	}
-	return "in " + countedNoun(len(names), "hour") + " " + list(names)
+	return "in " + named
 }
 
 func countedNoun(n int, noun string) string {

@@ -3,7 +3,6 @@ package schedule
 import (
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 )
@@ -144,7 +143,7 @@ func (d ruleDay) in(year int) int64 {
 	switch d.form {
 	case 'J':
 		n := d.day - 1
-		if leap(year) && d.day >= 60 {
+		if daysIn(year, 2) == 29 && d.day >= 60 {
 			n++
 		}
 		return first.Unix() + int64(n)*day + d.time
@@ -264,17 +263,7 @@ func (p *ruleReader) ruleDay() ruleDay {
 	return d
 }
 
-func leap(year int) bool { return year%4 == 0 && (year%100 != 0 || year%400 == 0) }
-
 // daysIn gives the number of days of a month, 1-12.
 func daysIn(year, month int) int {
-	switch {
-	case month == 2 && leap(year):
-		return 29
-	case month == 2:
-		return 28
-	case slices.Contains([]int{4, 6, 9, 11}, month):
-		return 30
-	}
-	return 31
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }

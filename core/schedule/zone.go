@@ -72,17 +72,24 @@ func LoadZone(name string) (*Zone, error) {
 	case strings.EqualFold(name, "Local"):
 		return nil, zoneError(`%s depends on the machine: name an IANA time zone such as "UTC" or "Europe/Berlin"`, quote(name))
 	}
-	i, found := slices.BinarySearchFunc(index, name, func(e indexEntry, name string) int {
-		return strings.Compare(e.name, name)
-	})
+	data, found := zoneData(name)
 	if !found {
 		return nil, zoneError("%s is not an IANA time zone%s", quote(name), suggestZone(name))
 	}
-	segs, err := parseTZif(archive[index[i].start:index[i].end])
+	segs, err := parseTZif(data)
 	if err != nil {
 		return nil, zoneError("%s cannot be read from the embedded database: %v", quote(name), err)
 	}
 	return &Zone{name: name, segs: segs}, nil
+}
+
+// zoneData finds a zone's TZif data in the archive.
+func zoneData(name string) (data string, found bool) {
+	i, found := slices.BinarySearchFunc(index, name, func(e indexEntry, name string) int { return strings.Compare(e.name, name) })
+	if found {
+		data = archive[index[i].start:index[i].end]
+	}
+	return data, found
 }
 
 // ZoneNames lists all names that [LoadZone] accepts, in order.
@@ -109,10 +116,8 @@ func (z *Zone) Location() *time.Location {
 	if z == utc {
 		return time.UTC
 	}
-	i, _ := slices.BinarySearchFunc(index, z.name, func(e indexEntry, name string) int {
-		return strings.Compare(e.name, name)
-	})
-	loc, err := time.LoadLocationFromTZData(z.name, []byte(archive[index[i].start:index[i].end]))
+	data, _ := zoneData(z.name)
+	loc, err := time.LoadLocationFromTZData(z.name, []byte(data))
 	if err != nil { // LoadZone has read the same bytes
 		return time.UTC
 	}
@@ -193,7 +198,7 @@ func suggestZone(name string) string {
 	if len(name) > 64 {
 		return `: write a name such as "Europe/Berlin"`
 	}
-	if region, ok := abbreviation(strings.ToUpper(name)); ok {
+	if region, ok := abbreviations[strings.ToUpper(name)]; ok {
 		return fmt.Sprintf(": abbreviations are ambiguous, write a region such as %q", region)
 	}
 	if strings.ContainsAny(name, "+-0123456789") && !strings.Contains(name, "/") {
@@ -205,7 +210,7 @@ func suggestZone(name string) string {
 		if strings.EqualFold(e.name, plain) {
 			return fmt.Sprintf(": write %q", e.name)
 		}
-		_, city, _ := cutLast(e.name, "/")
+		city := e.name[strings.LastIndex(e.name, "/")+1:]
 		d := min(distance(e.name, plain, bestDistance), distance(city, plain, bestDistance))
 		if d < bestDistance {
 			best, bestDistance = e.name, d
@@ -217,39 +222,21 @@ func suggestZone(name string) string {
 	return `: write a name such as "Europe/Berlin" or "UTC"`
 }
 
-// abbreviation gives a region for a well-known abbreviation that is no name in
-// the database.
-func abbreviation(s string) (region string, ok bool) {
-	switch s {
-	case "PST", "PDT", "PT":
-		return "America/Los_Angeles", true
-	case "EDT", "ET":
-		return "America/New_York", true
-	case "CST", "CDT", "CT":
-		return "America/Chicago", true
-	case "MDT", "MT":
-		return "America/Denver", true
-	case "CEST":
-		return "Europe/Berlin", true
-	case "BST":
-		return "Europe/London", true
-	case "EEST":
-		return "Europe/Helsinki", true
-	case "IST":
-		return "Asia/Kolkata", true
-	case "JST":
-		return "Asia/Tokyo", true
-	case "AEST", "AEDT":
-		return "Australia/Sydney", true
-	}
-	return "", false
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return "", s, false
+// abbreviations give a region for those that are well known and no names in the
+// database.
+//
+// read-only: a table
+var abbreviations = map[string]string{
+	"PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PT": "America/Los_Angeles",
+	"EDT": "America/New_York", "ET": "America/New_York",
+	"CST": "America/Chicago", "CDT": "America/Chicago", "CT": "America/Chicago",
+	"MDT": "America/Denver", "MT": "America/Denver",
+	"CEST": "Europe/Berlin",
+	"BST":  "Europe/London",
+	"EEST": "Europe/Helsinki",
+	"IST":  "Asia/Kolkata",
+	"JST":  "Asia/Tokyo",
+	"AEST": "Australia/Sydney", "AEDT": "Australia/Sydney",
 }
 
 // distance counts the single-letter edits between a and b, regardless of case;

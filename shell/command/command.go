@@ -43,10 +43,8 @@
 // such processes too, if they can be told: see below.
 //
 // On Linux the program also gets SIGKILL when the daemon dies, even by kill -9
-// (PR_SET_PDEATHSIG). The kernel ties that to the thread that started the
-// program, so the goroutine that starts it keeps its thread until the program
-// has ended; it would sit in a blocking wait there anyway. The program's own
-// children do not inherit the setting and can outlive a daemon that is killed.
+// (PR_SET_PDEATHSIG). The program's own children do not inherit the setting and
+// can outlive a daemon that is killed.
 //
 // # What a program leaves behind
 //
@@ -89,7 +87,7 @@
 //     is kept; errors.go: how a run failed;
 //   - process*.go: a started program with its group;
 //   - leftover*.go: processes of earlier attempts;
-//   - other.go: what only Linux can do of both.
+//   - other.go: what of both other systems cannot do.
 package command
 
 import (

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -34,12 +35,8 @@ func (e *StartError) Unwrap() error { return e.Err }
 // Exhausted reports whether the system lacked descriptors, processes or memory,
 // so that the same input may well start later.
 func (e *StartError) Exhausted() bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		if errors.Is(e.Err, errno) {
-			return true
-		}
-	}
-	return false
+	lacking := []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM}
+	return slices.ContainsFunc(lacking, func(errno syscall.Errno) bool { return errors.Is(e.Err, errno) })
 }
 
 func startError(argv0, dir string, err error) error {

@@ -109,25 +109,19 @@ func TestTheWholeGroupIsStopped(t *testing.T) {
 
 func TestWhatAFinishedCommandLeftInItsGroupIsKilled(t *testing.T) {
 	s := newStage(t)
-	_, out := background(t, newTool(t, command.Options{}), s.input("leave-child"))
-	actors := s.awaitAll("wait", "leave-child")
-	actors["leave-child"].goOn(t)
-	r := <-out
-	actors["wait"].dead(t)
+	child, r := s.leaves(t, "leave-child")
+	child.dead(t)
 	require.NoError(t, r.err)
 	assert.Equal(t, "leader was here\n", decode(t, r.result).Stdout)
 }
 
 func TestAChildInASessionOfItsOwnLivesOnAndHoldsNothingUp(t *testing.T) {
 	s := newStage(t)
-	_, out := background(t, newTool(t, command.Options{}), s.input("leave-session"))
-	actors := s.awaitAll("wait", "leave-session")
-	actors["leave-session"].goOn(t)
-	r := <-out
+	child, r := s.leaves(t, "leave-session")
 	require.NoError(t, r.err)
 	assert.Equal(t, "leader was here\n", decode(t, r.result).Stdout)
-	actors["wait"].goOn(t) // it is still there to read this, and to end of it
-	actors["wait"].dead(t)
+	child.goOn(t) // it is still there to read this, and to end of it
+	child.dead(t)
 }
 
 func TestGigabytesOfOutputNeedNoMemory(t *testing.T) {

@@ -257,6 +257,16 @@ func (a *actor) goOn(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// leaves runs a program in a role that leaves a child behind, and gives the child and how
+// the program ended.
+func (s *stage) leaves(t *testing.T, role string) (child *actor, r ran) {
+	t.Helper()
+	_, out := background(t, newTool(t, command.Options{}), s.input(role))
+	actors := s.awaitAll("wait", role)
+	actors[role].goOn(t)
+	return actors["wait"], <-out
+}
+
 // input gives the input that makes the test binary play a role, with more
 // fields where given.
 func (s *stage) input(role string, more ...string) json.RawMessage {

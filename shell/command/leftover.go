@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,8 +177,5 @@ func (l leftover) kill(m mark, sigkill func(*os.Process) error) bool {
 // patience is how long a killed process may take to be gone. None at all would
 // mean not to look.
 func (t *Tool) patience() time.Duration {
-	if t.killGrace == 0 {
-		return defaultKillGrace
-	}
-	return t.killGrace
+	return cmp.Or(t.killGrace, defaultKillGrace)
 }

@@ -133,12 +133,8 @@ func readNotes(r *bufio.Reader, l *ledger, worked chan<- struct{}) error {
 // what would go on for ever, and waits for the rest.
 func drainEngine(t *testing.T, dir string, l *ledger, v variant) {
 	t.Helper()
-	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, st.Close()) }()
-	f, err := openEffects(dir)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
+	st, f, done := reopened(t, dir, bolt.Options{})
+	defer done()
 	e, err := shell.New(engineOptions(st, f, v))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -14,9 +14,11 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -146,15 +148,7 @@ func (t engineTarget) createRecurring(ctx context.Context, r recurringOrder) (uu
 
 func (t engineTarget) recurring(ctx context.Context, id uuid.UUID) (recState, error) {
 	r, err := t.e.Recurring().Get(ctx, id)
-	switch {
-	case errors.Is(err, shell.ErrNotFound):
-		return recGone, nil
-	case err != nil:
-		return "", err
-	case r.Enabled:
-		return recEnabled, nil
-	}
-	return recDisabled, nil
+	return recStateOf(r, err, shell.ErrNotFound)
 }
 
 func (t engineTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op) (err error) {
@@ -291,6 +285,20 @@ func child(raw string) error {
 
 func openEffects(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, effectsFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+}
+
+// reopened opens what killed engines have left in a directory: the store and the file of
+// effects; done closes both.
+func reopened(t *testing.T, dir string, o bolt.Options) (st *bolt.Store, f *os.File, done func()) {
+	t.Helper()
+	st, err := bolt.Open(filepath.Join(dir, dbFile), o)
+	require.NoError(t, err)
+	f, err = openEffects(dir)
+	require.NoError(t, err)
+	return st, f, func() {
+		require.NoError(t, f.Close())
+		require.NoError(t, st.Close())
+	}
 }
 
 // loadChild lets callers work until ctx ends.

@@ -27,16 +27,22 @@ func times(few, many int) int {
 	return few
 }
 
+// underLoad gives a daemon's home, and the load that it is under; stream tells the
+// choices of a test apart from those of the others.
+func underLoad(t *testing.T, stream uint64) (daemonHome, *ledger, *load, *rand.Rand) {
+	t.Helper()
+	s := seedtest.Seed(t)
+	h, l := newHome(t, "", usual), newLedger()
+	return h, l, startLoad(t, h, l, s, 6), rand.New(rand.NewPCG(s, stream))
+}
+
 func randomUpTo(rng *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(rng.Int64N(int64(most)))
 }
 
 func TestABackupThatIsCutOffLeavesNoFileOrAWholeOne(t *testing.T) {
 	t.Parallel()
-	s := seedtest.Seed(t)
-	h, l := newHome(t, "", usual), newLedger()
-	load := startLoad(t, h, l, s, 6)
-	rng := rand.New(rand.NewPCG(s, 1))
+	h, l, load, rng := underLoad(t, 1)
 	whole := 0
 	for n := range times(4, 40) {
 		p := h.launch(t)
@@ -125,10 +131,7 @@ func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 
 func TestADaemonThatIsKilledWhileItStopsLosesNothing(t *testing.T) {
 	t.Parallel()
-	s := seedtest.Seed(t)
-	h, l := newHome(t, "", usual), newLedger()
-	load := startLoad(t, h, l, s, 6)
-	rng := rand.New(rand.NewPCG(s, 3))
+	h, l, load, rng := underLoad(t, 3)
 	for range times(4, 40) {
 		p := h.launch(t)
 		load.link.set(p.url(t, h))

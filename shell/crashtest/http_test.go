@@ -190,15 +190,7 @@ func (t *httpTarget) createRecurring(ctx context.Context, r recurringOrder) (uui
 func (t *httpTarget) recurring(ctx context.Context, id uuid.UUID) (recState, error) {
 	var r core.RecurringAction
 	err := t.do(ctx, http.MethodGet, "/v1/recurring/"+id.String()+scope, nil, &r)
-	switch {
-	case errors.Is(err, errRefused):
-		return recGone, nil
-	case err != nil:
-		return "", err
-	case r.Enabled:
-		return recEnabled, nil
-	}
-	return recDisabled, nil
+	return recStateOf(r, err, errRefused)
 }
 
 func (t *httpTarget) changeRecurring(ctx context.Context, id uuid.UUID, what op) error {

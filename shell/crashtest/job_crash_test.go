@@ -56,12 +56,8 @@ func TestRunsOfJobsOutliveTheEnginesThatAreKilled(t *testing.T) {
 // looks at what is left. It gives how many runs there were.
 func finishJobs(t *testing.T, dir string, l *ledger) int {
 	t.Helper()
-	st, err := bolt.Open(filepath.Join(dir, dbFile), bolt.Options{LockTimeout: time.Minute})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, st.Close()) }()
-	f, err := openEffects(dir)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
+	st, f, done := reopened(t, dir, bolt.Options{LockTimeout: time.Minute})
+	defer done()
 	h, err := startJobs(t.Context(), dir, engineOptions(st, f, variant{MaxBatch: 64}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, h.stop()) }()

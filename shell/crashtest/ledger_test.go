@@ -4,6 +4,7 @@ package crashtest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -89,6 +90,20 @@ const (
 	recDisabled recState = "disabled"
 	recGone     recState = "gone"
 )
+
+// recStateOf is the state of a recurring action that was read; gone is the error of one
+// that is not there.
+func recStateOf(r core.RecurringAction, err, gone error) (recState, error) {
+	switch {
+	case errors.Is(err, gone):
+		return recGone, nil
+	case err != nil:
+		return "", err
+	case r.Enabled:
+		return recEnabled, nil
+	}
+	return recDisabled, nil
+}
 
 // notebook takes notes: the ledger itself, or a pipe that leads to it.
 type notebook interface{ write(note) }

@@ -20,7 +20,7 @@
 //   - loop.go: the goroutine that decides: when it wakes, what it gathers, how it stops,
 //     what it does if a commit fails or another instance has taken over.
 //   - batch.go: one batch, from its requests to its inputs; batch_due.go: what is due;
-//     batch_write.go: what is written; batch_commit.go: what follows from the commit.
+//     batch_write.go: what is written, and what follows from the commit.
 //   - outbox.go: lanes and executions.
 //   - batch_recover.go: the outer effects of an instance that is gone;
 //     batch_retention.go: what is forgotten; batch_damage.go: records that cannot be read.

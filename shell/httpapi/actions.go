@@ -102,7 +102,7 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 // actions says how actions are served.
 func (s *Server) actions() machines[core.Action, core.Action] {
 	return machines[core.Action, core.Action]{
-		what: "action", get: s.engine.Actions().Get,
+		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, core.Action]{
 			params: []string{"status", "tool", "label*"},
 			check:  func(q query) error { _, err := statusOfAction(q); return err },

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/orrery-go/orrery/core"
@@ -112,8 +113,5 @@ func breakSlots(c *call, _ named, b *wire.BreakSlotsRequest) (core.SemaphoreEven
 	if err := forAll(c); err != nil {
 		return nil, err
 	}
-	if b.Reason == "" {
-		b.Reason = "broken by " + c.actor
-	}
-	return core.SemaphoreBreak{Token: b.Token, Reason: b.Reason, By: c.actor}, nil
+	return core.SemaphoreBreak{Token: b.Token, Reason: cmp.Or(b.Reason, "broken by "+c.actor), By: c.actor}, nil
 }

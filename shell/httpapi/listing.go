@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -87,11 +88,7 @@ func (l listing[S, Out]) seen(ctx context.Context, t *Token, v S) bool {
 
 // answer gives the page that the query asks for of what a source has.
 func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query, from source[S], list func([]Out, string) any, keep func(S) bool) error {
-	limit := l.limit
-	if limit == 0 {
-		limit = shell.DefaultPage
-	}
-	p, err := q.page(limit)
+	p, err := q.page(cmp.Or(l.limit, shell.DefaultPage))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,16 +26,12 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
+	w.status = cmp.Or(w.status, status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *statusWriter) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	w.gone = w.gone || err != nil
@@ -72,12 +69,10 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 	if err := s.checkLocal(r); err != nil {
 		return err
 	}
-	if err := sites.Check(r); err != nil {
-		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
-	}
 	// Without tokens the way to this machine is all that a browser needs, so that
 	// reading, too, is not for other sites: they could not see a backup, but start it.
-	if site := r.Header.Get("Sec-Fetch-Site"); len(s.o.Tokens) == 0 && (site == "cross-site" || site == "same-site") {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if sites.Check(r) != nil || len(s.o.Tokens) == 0 && (site == "cross-site" || site == "same-site") {
 		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
 	}
 	// net/http would answer with a redirection that no client of an API wants. It

@@ -9,6 +9,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,24 +130,18 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	var errs []error
 	size := func(name string, n *int64, def, most int64) {
-		if *n == 0 {
-			*n = def
-		}
+		*n = cmp.Or(*n, def)
 		if *n < 1 || *n > most {
 			errs = append(errs, fmt.Errorf("httpapi: Options.%s is %d: it must be between 1 and %d bytes", name, *n, most))
 		}
 	}
 	size("MaxBodyBytes", &o.MaxBodyBytes, DefaultMaxBodyBytes, maxBodyBytes)
 	size("MaxWebhookBytes", &o.MaxWebhookBytes, DefaultMaxWebhookBytes, core.MaxWebhookBytes)
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = DefaultRequestTimeout
-	}
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.RequestTimeout < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: Options.RequestTimeout is %s: it must be positive", o.RequestTimeout))
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Clock == nil {
 		o.Clock = shell.SystemClock{}
 	}

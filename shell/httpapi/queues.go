@@ -276,15 +276,12 @@ const anItem = "item"
 
 // ofItem reads which item the request is about.
 func ofItem(r *http.Request, c *call) (named, uuid.UUID, error) {
-	of, _, err := byQueue.of(r, c)
+	of, q, err := byQueue.of(r, c)
 	if err != nil {
 		return of, uuid.Nil, err
 	}
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return of, id, failf(http.StatusBadRequest, "id: %s", err)
-	}
-	return of, id, nil
+	id, err := idOfPath(r, q, c)
+	return of, id, err
 }
 
 func (s *Server) getItem(w http.ResponseWriter, r *http.Request, c *call) error {

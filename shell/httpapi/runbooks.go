@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -107,7 +108,7 @@ func summaryOfPipeline(p core.Pipeline) wire.PipelineSummary {
 // pipelines says how pipelines are served.
 func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 	return machines[core.Pipeline, wire.PipelineSummary]{
-		what: "pipeline", get: s.engine.Pipelines().Get,
+		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
 		listing: listing[core.Pipeline, wire.PipelineSummary]{
 			params: []string{"status"},
 			find:   byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
@@ -149,9 +150,7 @@ func completePhase(r *http.Request, _ *call, b *wire.PhaseCompleteRequest) (core
 }
 
 func failPhase(r *http.Request, c *call, b *wire.PhaseFailRequest) (core.PipelineEvent, error) {
-	if b.Error == "" {
-		b.Error = "failed by " + c.actor
-	}
+	b.Error = cmp.Or(b.Error, "failed by "+c.actor)
 	return core.PhaseFailed{Phase: r.PathValue("phase"), Attempt: b.Attempt, Error: b.Error, Permanent: b.Permanent}, nil
 }
 
@@ -199,7 +198,7 @@ func summaryOfStrategy(s core.Strategy) wire.StrategySummary {
 // strategies says how strategies are served.
 func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 	return machines[core.Strategy, wire.StrategySummary]{
-		what: "strategy", get: s.engine.Strategies().Get,
+		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
 			params: []string{"status"},
 			find:   byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
@@ -275,7 +274,7 @@ func summaryOfTask(t core.Task) wire.TaskSummary {
 // tasks says how tasks are served.
 func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	return machines[core.Task, wire.TaskSummary]{
-		what: "task", get: s.engine.Tasks().Get,
+		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
 			params: []string{"status"},
 			find:   byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
@@ -288,9 +287,7 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 }
 
 func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
-	if b.Status == "" {
-		b.Status = core.LivenessActive
-	}
+	b.Status = cmp.Or(b.Status, core.LivenessActive)
 	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, nil
 }
 
@@ -299,10 +296,7 @@ func completeTask(_ *http.Request, _ *call, b *wire.TaskCompleteRequest) (core.T
 }
 
 func failTask(_ *http.Request, c *call, b *wire.TaskFailRequest) (core.TaskEvent, error) {
-	if b.Error == "" {
-		b.Error = "failed by " + c.actor
-	}
-	return core.TaskFail{Error: b.Error}, nil
+	return core.TaskFail{Error: cmp.Or(b.Error, "failed by "+c.actor)}, nil
 }
 
 func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error) {

@@ -1,10 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 func (s *Server) jobRunRoutes() []route {
@@ -167,4 +173,236 @@ func (s *Server) retryRun(w http.ResponseWriter, r *http.Request, _ *call, o cor
 func refusedRun(err error) bool {
 	refusal, ok := errors.AsType[*shell.Refusal](err)
 	return ok && refusal.Code == effects.CodeConflict
+}
+
+const (
+	maxTails  = 64       // logs that are followed at a time
+	maxReads  = 64       // and that are read at a time: a slow reader holds all of them in memory
+	tailChunk = 64 << 10 // what a slow reader may take eventWrite for
+)
+
+// Headers of logs.
+const (
+	headerAttempt   = "X-Orrery-Attempt"
+	headerTruncated = "X-Orrery-Logs-Truncated"
+	headerDropped   = "X-Orrery-Logs-Dropped-Bytes"
+)
+
+var (
+	errSilent  = errors.New("the runner sent no logs in time")
+	errExpired = errors.New("the token has expired")
+)
+
+// streamLogs sends what an attempt of a run has written, as it was written. What
+// breaks off has no regular end: the reader can tell.
+func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) error {
+	o, q, err := s.runs().visible(r, c, "attempt", "container", "follow")
+	if err != nil {
+		return err
+	}
+	attempt, err := attemptOf(q, o)
+	if err != nil {
+		return err
+	}
+	follow, err := q.bool("follow")
+	if err != nil {
+		return err
+	}
+	lo := jobs.LogOptions{Follow: or(follow, false), Container: q.get("container")}
+	if len(lo.Container) > core.MaxNameBytes {
+		return failf(http.StatusBadRequest, "container: %d bytes is longer than %d", len(lo.Container), core.MaxNameBytes)
+	}
+	if err := s.noRunner(); err != nil {
+		return err
+	}
+	out := newTail(w, logHeader(o, attempt))
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	leave, err := s.enterLogs(lo.Follow)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.copyLogs(r.Context(), c, o, attempt, lo, out); err != nil {
+		return logFailure(err, o, attempt)
+	}
+	out.begin()
+	return nil
+}
+
+// enterLogs takes one of the slots for readers of logs.
+func (s *Server) enterLogs(follow bool) (leave func(), err error) {
+	slots, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
+	if follow {
+		slots, most, did, after = &s.tails, maxTails, "followed: close one", "60"
+	}
+	leave = func() { slots.Add(-1) }
+	if slots.Add(1) > most {
+		leave()
+		return nil, failf(http.StatusTooManyRequests, "%d logs are being %s", most, did).with("Retry-After", after)
+	}
+	return leave, nil
+}
+
+// attemptOf reads which attempt is meant; the latest if none is given.
+func attemptOf(q query, o core.Orchestrator) (uint32, error) {
+	v := q.opt("attempt")
+	if v == nil {
+		return o.RetryAttempt, nil
+	}
+	n, err := strconv.ParseUint(*v, 10, 32)
+	switch {
+	case err != nil:
+		return 0, failf(http.StatusBadRequest, "attempt: %q is not the number of an attempt: the first is 0", clip(*v))
+	case n > uint64(o.RetryAttempt):
+		return 0, failf(http.StatusNotFound, "attempt: there is no attempt %d: the latest is %d", n, o.RetryAttempt)
+	}
+	return uint32(n), nil
+}
+
+// logHeader says what is known of the logs beforehand. Whether those of an earlier
+// attempt are whole, only a line in them tells.
+func logHeader(o core.Orchestrator, attempt uint32) map[string]string {
+	h := map[string]string{headerAttempt: strconv.FormatUint(uint64(attempt), 10)}
+	if attempt == o.RetryAttempt && o.Logs.Stored {
+		h[headerTruncated] = strconv.FormatBool(o.Logs.Truncated)
+		h[headerDropped] = strconv.FormatInt(o.Logs.Dropped, 10)
+	}
+	return h
+}
+
+// copyLogs has the logs written to out, until they end, the reader disconnects,
+// the token expires, the engine stops or, if they are not followed, nothing comes for as
+// long as a request, or a slow reader, may take.
+func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, attempt uint32, lo jobs.LogOptions, out *tail) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cancel(s.watchLogs(ctx, c, lo.Follow, out))
+	}()
+	err := s.o.Jobs.Logs(ctx, o, attempt, lo, out)
+	ended := ctx.Err() != nil
+	cancel(nil)
+	<-done
+	if ended { // even without an error: some of the logs may be missing
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// watchLogs returns why the copying of logs has to end, once it has to; it ends
+// with ctx at the latest.
+func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail) error {
+	every := eventPulse
+	if !follow {
+		every = min(every, s.o.RequestTimeout)
+	}
+	pulse := time.NewTicker(every)
+	defer pulse.Stop()
+	for {
+		select {
+		case <-pulse.C:
+			switch {
+			case c.token.expired(s.o.Clock.Now()):
+				return errExpired
+			case follow:
+				out.begin() // so that the reader knows that the request was taken
+			case out.silent() >= max(s.o.RequestTimeout, eventWrite):
+				return errSilent
+			}
+		case <-s.engine.Stopped():
+			return shell.ErrStopped
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// logFailure words why there are no logs.
+func logFailure(err error, o core.Orchestrator, attempt uint32) error {
+	switch {
+	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
+		hint := ""
+		if attempt > 0 && attempt == o.RetryAttempt {
+			hint = fmt.Sprintf("; attempt=%d gives those of the attempt before", attempt-1)
+		}
+		return &failure{status: http.StatusNotFound, cause: err,
+			text: fmt.Sprintf("logs: run %s, which is %s, has no logs of attempt %d: %s%s", o.RunID, o.State, attempt, oneLine(err.Error()), hint)}
+	case errors.Is(err, errSilent):
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + err.Error()}).with("Retry-After", "5")
+	case errors.Is(err, errExpired):
+		return unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: has expired")
+	case errors.Is(err, shell.ErrStopped), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case shell.IsPermanent(err):
+		return &failure{status: http.StatusBadRequest, cause: err, text: "logs: " + oneLine(err.Error())}
+	}
+	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner could not give them: the daemon's log says why"}
+}
+
+// tail writes logs as they come. Its methods may be called concurrently.
+type tail struct {
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	header map[string]string
+
+	begun atomic.Bool
+	wrote atomic.Int64 // when something was written: nanoseconds since start
+	start time.Time
+	mu    sync.Mutex // guards w; held for as long as a slow reader takes
+}
+
+func newTail(w http.ResponseWriter, header map[string]string) *tail {
+	return &tail{w: w, rc: http.NewResponseController(w), header: header, start: time.Now()}
+}
+
+// begin sends the header, unless it is sent.
+func (t *tail) begin() {
+	if t.begun.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beginLocked()
+	_ = t.rc.Flush()
+}
+
+func (t *tail) beginLocked() {
+	if t.begun.Swap(true) {
+		return
+	}
+	h := t.w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Accel-Buffering", "no")
+	for k, v := range t.header {
+		h.Set(k, v)
+	}
+	_ = t.rc.SetWriteDeadline(time.Now().Add(eventWrite))
+	t.w.WriteHeader(http.StatusOK)
+}
+
+// silent gives how long nothing has been written.
+func (t *tail) silent() time.Duration { return time.Since(t.start) - time.Duration(t.wrote.Load()) }
+
+// Write sends b at once, in pieces that also a slow reader takes in time.
+func (t *tail) Write(b []byte) (n int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beginLocked()
+	for n < len(b) && err == nil {
+		// A deadline for each piece instead of one for the whole answer; a recorder of
+		// tests has none.
+		_ = t.rc.SetWriteDeadline(time.Now().Add(eventWrite))
+		var k int
+		k, err = t.w.Write(b[n:min(n+tailChunk, len(b))])
+		n += k
+		if err == nil {
+			err = t.rc.Flush()
+		}
+		t.wrote.Store(int64(time.Since(t.start)))
+	}
+	return n, err
 }

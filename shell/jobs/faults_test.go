@@ -50,14 +50,19 @@ func TestARunThatWaitsForItsTimeBeatsAlsoWhileARunnerHangs(t *testing.T) {
 	})
 }
 
+// hang has the pod start and its runner hang for long enough that the run is orphaned.
+func (r *rig) hang(a jobs.Attempt) {
+	r.fake.Start(a)
+	synctest.Wait()
+	r.fake.Hang(true)
+	pass(time.Minute)
+}
+
 func TestAnAdoptedPodIsWatchedToItsEnd(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly", adopting))
 		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
-		r.fake.Hang(true)
-		pass(time.Minute)
+		r.hang(a)
 		require.Equal(t, core.OrchestratorOrphaned, r.run(o.ID).State)
 		r.fake.Hang(false)
 		pass(20 * time.Minute) // the reconciliation leaves it alone
@@ -78,10 +83,7 @@ func TestAnAdoptedPodThatVanishesIsNoticed(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly", adopting))
 		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
-		r.fake.Hang(true)
-		pass(time.Minute)
+		r.hang(a)
 		r.fake.Hang(false)
 		r.fake.Vanish(a)
 		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)

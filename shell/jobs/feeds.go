@@ -93,7 +93,7 @@ func (f *feed[T]) run(ctx context.Context) {
 		return ev.Kind.Category == "run" && ev.Kind.Action == f.action
 	}, f.s.feedBuffer)
 	defer f.sub.Close()
-	if !f.begin(ctx) {
+	if !f.retry(ctx, "read the watermark", f.readMark) || !f.catchUp(ctx) {
 		return
 	}
 	for {
@@ -109,11 +109,6 @@ func (f *feed[T]) run(ctx context.Context) {
 			f.advance(ctx)
 		}
 	}
-}
-
-// begin reads the watermark, and delivers what came since.
-func (f *feed[T]) begin(ctx context.Context) bool {
-	return f.retry(ctx, "read the watermark", f.readMark) && f.catchUp(ctx)
 }
 
 // collect delivers announcements in batches until it is time for a watermark.

@@ -13,7 +13,7 @@
 //   - sink.go: what runners observe, on its way into the runs;
 //   - heartbeats.go: the heartbeats of the runs whose runners work;
 //   - reconcile.go: lost attempts, strays, and what else nobody cleans up;
-//   - logs.go, headtail.go, sections.go: the logs of an attempt, live and stored;
+//   - logs.go: the logs of an attempt, live and stored;
 //   - feeds.go: updates and metrics for an embedder;
 //   - tool.go: the tool kubernetes.
 //

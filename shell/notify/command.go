@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -75,14 +77,12 @@ func NewCommand(o CommandOptions) (*Command, error) {
 			return nil, fmt.Errorf("Env: %q is not a variable that a program can have", quoted(name))
 		}
 	}
-	switch {
-	case o.Timeout < 0:
+	if o.Timeout < 0 {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
-	case o.Timeout == 0:
-		o.Timeout = 10 * time.Second
 	}
 	return &Command{
-		argv: slices.Clone(o.Argv), dir: o.Dir, env: maps.Clone(o.Env), timeout: o.Timeout, inherit: command.DefaultInheritEnv(),
+		argv: slices.Clone(o.Argv), dir: o.Dir, env: maps.Clone(o.Env), inherit: command.DefaultInheritEnv(),
+		timeout: cmp.Or(o.Timeout, 10*time.Second),
 	}, nil
 }
 
@@ -163,4 +163,48 @@ func (w *words) Write(p []byte) (int, error) {
 func (w *words) text() string {
 	b := w.b[max(0, len(w.b)-maxWords):]
 	return strings.ToValidUTF8(string(bytes.TrimSpace(b)), "\uFFFD")
+}
+
+// ErrNoDesktop says that nothing is installed that shows notifications on the
+// desktop.
+var ErrNoDesktop = errors.New("no desktop notifications: install notify-send (libnotify)")
+
+// NewDesktop gives a channel that shows notifications on the desktop of the
+// daemon's user, by notify-send, or osascript on macOS; [ErrNoDesktop] where
+// there is none.
+func NewDesktop() (*Command, error) {
+	if path, err := exec.LookPath("notify-send"); err == nil {
+		return newDesktop([]string{path, "--app-name=orrery"}, notifySend)
+	}
+	if path, err := exec.LookPath("osascript"); err == nil && runtime.GOOS == "darwin" {
+		return newDesktop([]string{
+			path, "-e", "on run argv", "-e", "display notification (item 2 of argv) with title (item 1 of argv)", "-e", "end run",
+		}, plain)
+	}
+	return nil, ErrNoDesktop
+}
+
+func newDesktop(argv []string, arguments func(effects.Notify) []string) (*Command, error) {
+	c, err := NewCommand(CommandOptions{Argv: argv})
+	if err != nil {
+		return nil, err
+	}
+	c.inherit = append(c.inherit, "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+	c.arguments = arguments
+	return c, nil
+}
+
+// plain gives title and message after "--", so that neither is an option.
+func plain(n effects.Notify) []string {
+	title := cmp.Or(envText(n.Title), "Orrery") // a notification must have one
+	return []string{"--", title, envText(n.Message)}
+}
+
+func notifySend(n effects.Notify) []string {
+	n.Message = strings.ReplaceAll(n.Message, `\`, `\\`) // it reads escapes in the message
+	args := plain(n)
+	if n.Sound {
+		args = append([]string{"--hint=string:sound-name:message-new-instant"}, args...)
+	}
+	return args
 }

@@ -2,11 +2,12 @@
 // channels, which are a webhook, a command, the desktop, the log, or an
 // embedder's own (003 Notify).
 //
-// notify.go has the interpreter with its channels by name; webhook.go, command.go and
-// desktop.go have one channel each.
+// notify.go has the interpreter with its channels by name; webhook.go and command.go have
+// channels.
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,10 +64,7 @@ type Interpreter struct {
 
 // New makes an Interpreter. The error names the option that cannot be right.
 func New(o Options) (*Interpreter, error) {
-	i := &Interpreter{channels: maps.Clone(o.Channels), otherwise: o.Default, limit: o.TimeLimit}
-	if i.limit == 0 {
-		i.limit = DefaultTimeLimit
-	}
+	i := &Interpreter{channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit)}
 	for _, name := range i.names() {
 		if name == "" {
 			return nil, errors.New("Channels: one has no name")
@@ -101,10 +99,7 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 	if !ok {
 		return nil, &Error{Problem: fmt.Sprintf("%s asks for %T, which is no notification", ref, e), permanent: true}
 	}
-	name := n.Channel
-	if name == "" {
-		name = i.otherwise
-	}
+	name := cmp.Or(n.Channel, i.otherwise)
 	channel, ok := i.channels[name]
 	switch {
 	case !ok && name == "":
@@ -128,11 +123,7 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 // NewLog gives a channel that writes to a log; nil: the default one.
 func NewLog(log *slog.Logger) Channel {
 	return ChannelFunc(func(ctx context.Context, n effects.Notify) error {
-		to := log
-		if to == nil {
-			to = slog.Default()
-		}
-		to.InfoContext(ctx, "notification", "title", n.Title, "message", n.Message)
+		cmp.Or(log, slog.Default()).InfoContext(ctx, "notification", "title", n.Title, "message", n.Message)
 		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,9 +39,7 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("URL: %w", err)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	if o.Timeout < 0 {
 		return nil, fmt.Errorf("Timeout: %v is negative", o.Timeout)
 	}

@@ -105,21 +105,19 @@ func (t target) takes(c class) bool {
 	}
 }
 
+// words say what the classes accept whose types all accept the same.
+var words = map[class]string{
+	raw: "JSON", anything: "JSON with numbers that fit 64 bits", custom: "JSON",
+	text: "a string", bytes: "a string in base64", str: "a string",
+	structure: "an object", dictionary: "an object", list: "an array",
+	boolean: "true or false", number: "a number",
+}
+
 // wanted says in words what t accepts.
 func wanted(t target) string {
 	switch t.class {
-	case structure, dictionary:
-		return "an object"
-	case list:
-		return "an array"
 	case fixed:
 		return fmt.Sprintf("an array of %d elements", t.typ.Len())
-	case boolean:
-		return "true or false"
-	case str, text:
-		return "a string"
-	case bytes:
-		return "a string in base64"
 	case signed:
 		bits := t.typ.Bits()
 		if bits == 64 {
@@ -133,12 +131,8 @@ func wanted(t target) string {
 		return "an integer of at least 0"
 	case float:
 		return fmt.Sprintf("a number that fits %d bits", t.typ.Bits())
-	case number:
-		return "a number"
-	case anything:
-		return "JSON with numbers that fit 64 bits"
 	default:
-		return "JSON"
+		return words[t.class]
 	}
 }
 
