@@ -51,13 +51,13 @@ func (v view) text() string {
 			fields = append(fields, []string{f[0], text.Clean(f[1])})
 		}
 	}
-	out := columns(fields)
+	parts := []string{columns(fields)}
 	for _, t := range v.tables {
 		if len(t.rows) > 0 {
-			out += "\n" + t.text()
+			parts = append(parts, t.text())
 		}
 	}
-	return out
+	return strings.Join(parts, "\n")
 }
 
 func (t table) text() string { return columns(append([][]string{t.header}, t.rows...)) }
