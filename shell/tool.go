@@ -67,7 +67,7 @@ type Call struct {
 	IdempotencyKey string
 
 	log    *slog.Logger
-	engine any // the *Engine that runs the tool, for tools of this package
+	engine *Engine // that runs the tool, for tools of this package
 }
 
 // Logger gives the engine's logger with the action's id, tool and attempt.
