@@ -83,9 +83,7 @@ func (QueueTool) Run(ctx context.Context, c Call) (json.RawMessage, error) {
 	if in.Data == nil {
 		in.Data = payloadJSON(c.Payload)
 	}
-	if in.DedupKey == "" {
-		in.DedupKey = "action:" + c.IdempotencyKey
-	}
+	in.DedupKey = cmp.Or(in.DedupKey, "action:"+c.IdempotencyKey)
 	item, duplicate, err := c.engine.Queues().Push(ctx, c.Namespace, c.Tenant, in.Queue, PushOptions{
 		Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, Delay: time.Duration(in.DelayMS) * time.Millisecond,
 	})
