@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/orrery-go/orrery/shell"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 // rawMap is how much of its file raw bbolt maps at once: as much as ours, or what
