@@ -166,10 +166,7 @@ func (s ActionSpec) dispatched() []effects.Effect {
 	if s.Occurrence == uuid.Nil || err != nil {
 		return nil
 	}
-	return []effects.Effect{effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "recurring", Action: "dispatched"},
-		Source: effects.EventSource{Component: "recurring", ID: id},
-	}}}
+	return []effects.Effect{announcement("recurring", "recurring", "dispatched", id, nil)}
 }
 
 // due: pending → running, once its time has come.
@@ -344,10 +341,7 @@ func (a Action) tellEnd(status Status) []effects.Effect {
 }
 
 func (a Action) announce(status Status) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "action", Action: string(status.Type)},
-		Source: effects.EventSource{Component: "action", ID: a.ID},
-	}}
+	return announcement("action", "action", string(status.Type), a.ID, nil)
 }
 
 // Ref names the action.

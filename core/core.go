@@ -97,12 +97,13 @@ func ChildID(parent uuid.UUID, role string, step, n uint64) uuid.UUID {
 }
 
 // namedID derives the id of a machine that is known by its name within a tenant.
-func namedID(role, namespace, tenant, name string) uuid.UUID {
-	b := make([]byte, 0, len(role)+len(namespace)+len(tenant)+len(name)+3)
-	for _, part := range []string{role, namespace, tenant} {
+// The parts are the role, namespace, tenant and name.
+func namedID(parts ...string) uuid.UUID {
+	b := make([]byte, 0, 128)
+	for _, part := range parts {
 		b = append(append(b, part...), 0x1f)
 	}
-	return hashID(append(b, name...))
+	return hashID(b[:len(b)-1])
 }
 
 // hashID is uuid.NewSHA1 in our space, without its allocations: queues and the bus

@@ -26,13 +26,7 @@ type Dedup struct {
 
 // DedupRef names the guard of a key.
 func DedupRef(namespace, tenant, key string) effects.Ref {
-	name := make([]byte, 0, len(namespace)+len(tenant)+len(key)+2)
-	name = append(name, namespace...)
-	name = append(name, 0x1f)
-	name = append(name, tenant...)
-	name = append(name, 0x1f)
-	name = append(name, key...)
-	return effects.Ref{Kind: KindDedup, ID: uuid.NewSHA1(idSpace, name)}
+	return effects.Ref{Kind: KindDedup, ID: namedID(namespace, tenant, key)} // without a role: such ids are stored
 }
 
 // DedupEvent is an event of [Dedup]. The set is closed.

@@ -59,9 +59,8 @@ func (t *leaseTransition) refuseName(name string) {
 // renewed.
 func (t *leaseTransition) acquire(ref effects.Ref, e SemaphoreAcquire) {
 	who := claimant{e.Holder, e.Owner}
-	switch err := e.validate(); {
-	case err != nil:
-		t.refuse(effects.CodeInvalid, "%v", err)
+	switch {
+	case t.invalid(e.validate()):
 	case t.ID != uuid.Nil && t.ID != ref.ID:
 		t.refuseName(e.Name)
 	case t.holder(who) >= 0:
@@ -190,8 +189,7 @@ func (t *leaseTransition) renew(who claimant, token uint64, ttl int64) {
 	if t.refuseAbsent() {
 		return
 	}
-	if err := checkTTL(ttl); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(checkTTL(ttl)) {
 		return
 	}
 	if i, ok := t.findHolder(who, token); ok {
@@ -238,9 +236,8 @@ func (t *leaseTransition) takeAway(e SemaphoreBreak) {
 	meant := func(h SemaphoreHolder) (string, bool) {
 		return brokenReason(e.By, e.Reason), e.Token == 0 || e.Token == h.Token
 	}
-	switch err := e.validate(); {
-	case err != nil:
-		t.refuse(effects.CodeInvalid, "%v", err)
+	switch {
+	case t.invalid(e.validate()):
 	case len(t.Holders) == 0 && t.isLock():
 		t.refuse(effects.CodeConflict, "%s: there is nothing to break", t.lockText())
 	case len(t.Holders) == 0:

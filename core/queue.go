@@ -242,12 +242,11 @@ func (t *queueTransition) create(e QueueCreate) { t.declare(e.Namespace, e.Tenan
 
 func (t *queueTransition) declare(namespace, tenant, name string, config QueueConfig) bool {
 	config = config.withDefaults()
-	if err := errors.Join(
+	if t.invalid(errors.Join(
 		checkTenant("", namespace, tenant),
 		checkName("name", name, true),
 		config.validate(name),
-	); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	)) {
 		return false
 	}
 	t.Queue = Queue{
@@ -261,8 +260,7 @@ func (t *queueTransition) declare(namespace, tenant, name string, config QueueCo
 // configure: the configuration is replaced.
 func (t *queueTransition) configure(e QueueConfigure) {
 	config := e.Config.withDefaults()
-	if err := config.validate(t.Name); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(config.validate(t.Name)) {
 		return
 	}
 	t.Config = config
@@ -281,8 +279,7 @@ func (t *queueTransition) configure(e QueueConfigure) {
 
 // pause: active → paused.
 func (t *queueTransition) pause(e QueuePause) {
-	if err := errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason)); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(errors.Join(checkName("by", e.By, false), checkText("reason", e.Reason))) {
 		return
 	}
 	if t.Paused {

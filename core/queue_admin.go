@@ -11,8 +11,7 @@ import (
 
 // redrive gives items another chance.
 func (t *queueTransition) redrive(e QueueRedrive) {
-	if err := checkBetween("limit", int64(e.Limit), 0, MaxQueueBatch); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(checkBetween("limit", int64(e.Limit), 0, MaxQueueBatch)) {
 		return
 	}
 	if e.Item != uuid.Nil {
@@ -89,8 +88,7 @@ var purgeable = [...]struct {
 
 // purge removes items by their state.
 func (t *queueTransition) purge(e QueuePurge) {
-	if err := t.checkPurge(e); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(t.checkPurge(e)) {
 		return
 	}
 	reason := clipText(reasonOr(e.Reason, "purged"))

@@ -13,8 +13,7 @@ import (
 // push adds an item (003 push).
 func (t *queueTransition) push(e QueuePush) {
 	e.Data = payload(e.Data)
-	if err := t.checkPush(e); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(t.checkPush(e)) {
 		return
 	}
 	i := QueueItem{

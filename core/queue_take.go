@@ -12,12 +12,11 @@ import (
 // take gives the first items in the order to a holder (003 take).
 func (t *queueTransition) take(e QueueTake) {
 	most := max(e.Max, 1)
-	if err := errors.Join(
+	if t.invalid(errors.Join(
 		checkName("holder", e.Holder, true),
 		checkBetween("max", int64(e.Max), 0, MaxQueueTake),
 		checkBetween("visibility_ms", e.VisibilityMS, 0, MaxVisibilityMS),
-	); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	)) {
 		return
 	}
 	t.fireTimers()
@@ -164,8 +163,7 @@ func (t *queueTransition) extend(e QueueExtend) {
 	if !ok {
 		return
 	}
-	if err := checkBetween("visibility_ms", e.VisibilityMS, 0, MaxVisibilityMS); err != nil {
-		t.refuse(effects.CodeInvalid, "%v", err)
+	if t.invalid(checkBetween("visibility_ms", e.VisibilityMS, 0, MaxVisibilityMS)) {
 		return
 	}
 	visible := e.VisibilityMS

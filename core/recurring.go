@@ -352,10 +352,7 @@ func (r RecurringAction) withCompiled() RecurringAction {
 }
 
 func (r RecurringAction) announce(what string) effects.Effect {
-	return effects.Emit{Event: effects.Event{
-		Kind:   effects.EventKind{Category: "recurring", Action: what},
-		Source: effects.EventSource{Component: "recurring", ID: r.ID},
-	}}
+	return announcement("recurring", "recurring", what, r.ID, nil)
 }
 
 // Ref names the recurring action.

@@ -124,9 +124,8 @@ func (s Semaphore) used() bool { return s.Configured || len(s.Holders)+len(s.Wai
 // for as long as it is used.
 func (t *leaseTransition) configure(e SemaphoreConfigure) {
 	ref := SemaphoreRef(e.Namespace, e.Tenant, e.Name)
-	switch err := e.validate(); {
-	case err != nil:
-		t.refuse(effects.CodeInvalid, "%v", err)
+	switch {
+	case t.invalid(e.validate()):
 		return
 	case t.ID == uuid.Nil && e.Slots == 0:
 		t.refuse(effects.CodeNotFound, "slots: semaphore %q is not there: give at least 1 to declare it", clip(e.Name))

@@ -42,11 +42,15 @@ func (t *transition) send(to effects.Ref, e Event) { t.add(effects.Send{To: to, 
 // announce adds an event of the bus (003 Event). The kind's category is the
 // component that announces, unless the machine says otherwise.
 func (t *transition) announce(category, component, action string, id uuid.UUID, data json.RawMessage) {
-	t.add(effects.Emit{Event: effects.Event{
+	t.add(announcement(category, component, action, id, data))
+}
+
+func announcement(category, component, action string, id uuid.UUID, data json.RawMessage) effects.Effect {
+	return effects.Emit{Event: effects.Event{
 		Kind:   effects.EventKind{Category: category, Action: action},
 		Source: effects.EventSource{Component: component, ID: id},
 		Data:   data,
-	}})
+	}}
 }
 
 // announcementTexts makes the data of an announcement of texts, given as name and value by turns.

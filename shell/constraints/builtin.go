@@ -96,9 +96,8 @@ func (in *Input) ran() (time.Duration, bool) {
 // clusterPrecision is that of the times of a pod.
 const clusterPrecision = time.Second
 
-// reached reports whether the pod ran for as long as a limit, at which the machine
-// kills it. Where the cluster's times are too coarse to tell, what the machine saw
-// counts.
+// reached reports whether the pod ran for as long as a limit, at which the machine kills
+// it. If the cluster's times are too coarse to tell, what the machine saw counts.
 func (in *Input) reached(limit time.Duration) bool {
 	told, known := in.told()
 	seen, ok := in.seen()

@@ -232,9 +232,8 @@ func (c *Checker) engine() (Source, error) {
 	return c.source, nil
 }
 
-// Validate reports what of a job's constraint_config and action_config cannot be
-// right: an error names the field. A job without the two is right. What is valid is
-// never refused by a check of the same Checker.
+// Validate reports what of a job's constraint_config and action_config is wrong, by field.
+// What is valid is never refused by a check of the same Checker.
 func (c *Checker) Validate(job *jobs.Job) error {
 	return c.validate(job, func(s Secret) bool { return s.covers(job) })
 }
@@ -360,9 +359,8 @@ func sorted(r jobs.Reach) jobs.Reach {
 	return r
 }
 
-// ValidateAnywhere is [Checker.Validate] without what a daemon must be configured
-// with: tools of hooks, secrets and notifications. So a job file can be checked
-// where there is no daemon.
+// ValidateAnywhere is [Checker.Validate] without what a daemon must have: tools of hooks,
+// secrets and notifications. So a job file can be checked where there is no daemon.
 func (c *Checker) ValidateAnywhere(job *jobs.Job) error {
 	_, err := c.plan(job)
 	return err

@@ -107,9 +107,8 @@ func holderHasEnded(ctx context.Context, s Source, holder string) (ended bool, b
 	return run.State.Terminal() && !run.InCluster, "run " + clip.Text(run.RunID, maxQuoted), nil
 }
 
-// takeLocks takes all locks; or one of them stops the run, and the run keeps none. All
-// runs take locks in the order of their names, so that of two runs that want the same
-// ones, one gets them.
+// takeLocks takes all locks, or none if one of them stops the run. All runs take locks in
+// the order of their names, so that of two runs that want the same ones, one gets them.
 func (e *evaluation) takeLocks(ctx context.Context, list []int) error {
 	nameOf := func(i int) string { return e.lockOf(i).lock }
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(nameOf(a), nameOf(b)) })

@@ -48,13 +48,13 @@ func newWebhook(at string, raw json.RawMessage) (*webhookConfig, error) {
 	if w.url, err = parseURL(at+".url", w.URL); err != nil {
 		return w, err
 	}
-	if err := checkHeaders(at+".headers", w.Headers); err != nil {
+	err = checkHeaders(at+".headers", w.Headers)
+	switch {
+	case err != nil:
 		return w, err
-	}
-	if time.Duration(w.Timeout) > maxTimeout {
+	case time.Duration(w.Timeout) > maxTimeout:
 		return w, fmt.Errorf("%s.timeout: %v is more than %v", at, time.Duration(w.Timeout), maxTimeout)
-	}
-	if w.Retries != nil && (*w.Retries < 0 || *w.Retries > maxRetries) {
+	case w.Retries != nil && (*w.Retries < 0 || *w.Retries > maxRetries):
 		return w, fmt.Errorf("%s.retries: %d is not between 0 and %d", at, *w.Retries, maxRetries)
 	}
 	return w, nil

@@ -47,9 +47,8 @@ const MaxBytes = 4 << 20
 
 // Options say what is checked besides the file itself. The zero value is sound.
 type Options struct {
-	// Validate is asked about each job that is right by itself: package constraints
-	// has one. An error has a line for each thing that is wrong, which names the field,
-	// as in the spec or as in the file.
+	// Validate is asked about each job that is right by itself, as package constraints can.
+	// Its error has a line for each wrong field, named as in the spec or as in the file.
 	Validate func(job *core.JobSpec) error
 	// ReadFile reads what podSpecFile names; nil: the key is refused. [Load] sets it.
 	ReadFile func(name string) ([]byte, error)
@@ -93,9 +92,8 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
-// Parse reads the jobs that stand in data; name is what errors call the file. The
-// error holds [Errors] where the file is wrong. What a job leaves out is left out
-// in its spec too: the core fills it.
+// Parse reads the jobs in data; errors call the file by name, and are [Errors] if the
+// file is wrong. What a job leaves out is left out in its spec too: the core fills it.
 func Parse(name string, data []byte, o Options) ([]core.JobSpec, error) {
 	if o.ParsePodSpec == nil {
 		o.ParsePodSpec = func(b []byte) (json.RawMessage, error) {

@@ -149,15 +149,17 @@ func TestCreatingTwiceMakesOneJob(t *testing.T) {
 	})
 }
 
-func TestAJobOfThatNameThatIsAnothersIsNotTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		job := k.create(attempt)
-		job.Labels[LabelInstance] = "other"
-		k.updateJob(job)
-		_, err := k.runner.Create(t.Context(), run(attempt))
-		require.ErrorContains(t, err, `not of instance "orrery"`)
-		assert.True(t, shell.IsPermanent(err))
-	})
+func TestAJobOfAnotherInstanceOrAttemptIsNotTaken(t *testing.T) {
+	for label, other := range map[string]string{LabelInstance: "other", LabelAttempt: "7"} {
+		inBubble(t, func(t *testing.T, k *kit) {
+			job := k.create(attempt)
+			job.Labels[label] = other
+			k.updateJob(job)
+			_, err := k.runner.Create(t.Context(), run(attempt))
+			require.ErrorContains(t, err, `not of instance "orrery"`)
+			assert.True(t, shell.IsPermanent(err))
+		})
+	}
 }
 
 func TestANameThatBecomesFreeWhileItIsLookedAtIsTaken(t *testing.T) {
@@ -252,8 +254,7 @@ func TestDeleteReturnsWhenTheJobAndItsPodsAreGone(t *testing.T) {
 func TestAPodThatEndsWhileItIsDeletedIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		k.lingering()
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
+		pod := k.running()
 		done := k.deleting(t.Context())
 		k.updatePod(exits(pod, 5))
 		k.purge("pods", pod.Name)

@@ -37,9 +37,8 @@ const (
 	byTaintManager = "DeletionByTaintManager" // a reason of DisruptionTarget
 )
 
-// causeOf turns a pod into what is told of it (004 Pod Monitoring): its phase, and
-// why it waits or how it ended. It is a pure function, and knows no fate of the pod's
-// Job.
+// causeOf turns a pod into what is told of it (004 Pod Monitoring): its phase, and why it
+// waits or how it ended. It is a pure function, and knows no fate of the pod's Job.
 //
 //   - A pod that waits is Created, whatever it waits for: also for an image that
 //     does not exist. Its job's limit of the start decides how long.
@@ -73,8 +72,7 @@ func causeOf(pod *corev1.Pod) (jobs.Phase, core.Pod) {
 }
 
 // timesOf says when the first of the containers began and the last one ended, init
-// containers and sidecars aside; where none began, when a pod with an end ended is
-// not known.
+// containers and sidecars aside. If none began, the end is unknown too.
 func timesOf(pod *corev1.Pod) (started, finished core.Time) {
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i].State
@@ -228,10 +226,9 @@ func nodeLost(pod *corev1.Pod) bool {
 	return c != nil && c.Reason == byTaintManager
 }
 
-// firstFailed gives the container that failed first, and what kind it is: an init
-// container where one failed, since no other began then; else that which ended
-// first, or in the order of the pod spec within one second. Sidecars do not count:
-// they are killed at the end.
+// firstFailed gives the container that failed first, and its kind: an init container if
+// one failed, since no other began then; else the one that ended first, or within one
+// second the first in the pod spec. Sidecars do not count: they are killed at the end.
 func firstFailed(pod *corev1.Pod) (*corev1.ContainerStatus, string) {
 	for i := range pod.Status.InitContainerStatuses {
 		c := &pod.Status.InitContainerStatuses[i]

@@ -36,8 +36,7 @@ func (k *kit) held() []jobs.Attempt {
 func TestAPodThatRunsAndIsDeletedIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		k.lingering()
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
+		pod := k.running()
 		done := k.deleting(t.Context())
 		k.purge("pods", pod.Name)
 		k.purge("jobs", attempt.Name())

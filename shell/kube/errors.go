@@ -71,9 +71,8 @@ const (
 	forbiddenFor    = 30 * time.Second // a server knows the roles by then; after an outage alone
 )
 
-// retried makes a call of the API, and repeats it while its error may pass and ctx lasts,
-// with a growing wait or that which the server names. It gives the number of calls.
-// waits, if any, is told of each error before the wait.
+// retried repeats a call of the API while its error may pass and ctx lasts, with a growing
+// wait or the server's, and counts the calls. waits, if any, is told of each such error.
 func (r *Runner) retried(ctx context.Context, what string, waits func(error), call func(context.Context) error) (int, error) {
 	counter := &counter{}
 	ctx = context.WithValue(ctx, counterKey{}, counter)
@@ -107,9 +106,8 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 	}
 }
 
-// doubted reports whether a 403 is not believed yet, after n failures: a server that
-// has just started knows no roles yet. since is when it answered so first, if it does
-// ever since.
+// doubted reports whether a 403 is not believed yet, after n failures: a server that has
+// just started knows no roles. since is when the unbroken row of 403 began.
 func (r *Runner) doubted(err error, n int, since *time.Time) bool {
 	if !apierrors.IsForbidden(err) {
 		*since = time.Time{}

@@ -214,16 +214,6 @@ func TestTheWaitGrowsToItsLimitUnlessTheServerWantsALongerOne(t *testing.T) {
 	assert.Equal(t, 5*time.Minute, waitAfter(0, apierrors.NewTooManyRequests("slow down", 300)))
 }
 
-func TestAJobOfThatNameThatIsAnotherAttemptsIsNotTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *kit) {
-		job := k.create(attempt)
-		job.Labels[LabelAttempt] = "7"
-		k.updateJob(job)
-		_, err := k.runner.Create(t.Context(), run(attempt))
-		assert.True(t, shell.IsPermanent(err), "%v", err)
-	})
-}
-
 func TestAJobThatIsDeletedBeforeItHasAPodIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		job := k.create(attempt)

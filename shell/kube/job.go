@@ -132,14 +132,13 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 	if run.Tenant != "" {
 		annotations[AnnotationTenant] = run.Tenant
 	}
-	one, never, replacement, ttl := int32(1), int32(0), batchv1.Failed, r.ttlSeconds
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: run.Name(), Namespace: r.namespace, Labels: labels, Annotations: annotations},
 		Spec: batchv1.JobSpec{
-			Parallelism: &one, Completions: &one,
-			BackoffLimit: &never, PodReplacementPolicy: &replacement, // Orrery alone tries again
+			Parallelism: new(int32(1)), Completions: new(int32(1)),
+			BackoffLimit: new(int32(0)), PodReplacementPolicy: new(batchv1.Failed), // Orrery alone tries again
 			ActiveDeadlineSeconds:   deadlineOf(run),
-			TTLSecondsAfterFinished: &ttl,
+			TTLSecondsAfterFinished: new(r.ttlSeconds),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
 				Spec:       *pod,
@@ -151,9 +150,8 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 // deadlineSlack is how much later than Orrery the cluster kills a run.
 const deadlineSlack = 5 * time.Minute
 
-// deadlineOf is the cluster's own limit of a run with a bound: for the case that
-// Orrery is gone. It counts from the Job's creation, so the limit of the pod's start
-// comes on top.
+// deadlineOf is the cluster's own limit of a run with a bound, in case Orrery is gone. It
+// counts from the Job's creation, so the limit of the pod's start comes on top.
 func deadlineOf(run jobs.Run) *int64 {
 	if run.MaxAllowedRunTimeMS <= 0 {
 		return nil

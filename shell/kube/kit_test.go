@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -122,6 +123,17 @@ func (k *kit) react(verb, resource string, fn clienttesting.ReactionFunc) {
 // reactWatch is react for watches.
 func (k *kit) reactWatch(resource string, fn clienttesting.WatchReactionFunc) {
 	k.api.PrependWatchReactor(resource, fn) // which takes the lock itself, other than its brother
+}
+
+// expireWatches breaks the watches, and has so many of a resource find that they have
+// expired.
+func (k *kit) expireWatches(resource string, times int) {
+	expired := 0
+	k.reactWatch(resource, func(clienttesting.Action) (bool, watchInterface, error) {
+		expired++
+		return expired <= times, nil, apierrors.NewResourceExpired("too old resource version")
+	})
+	k.breakWatches()
 }
 
 // tracked counts the attempts that the runner knows.
@@ -254,6 +266,14 @@ func (k *kit) deletePod(pod *corev1.Pod) {
 	k.t.Helper()
 	require.NoError(k.t, k.api.CoreV1().Pods("jobs").Delete(k.t.Context(), pod.Name, metav1.DeleteOptions{}))
 	synctest.Wait()
+}
+
+// running makes a Job whose pod runs, and forgets what was told of it.
+func (k *kit) running() *corev1.Pod {
+	k.t.Helper()
+	pod := k.createPod(runs(podOf(k.create(attempt))))
+	k.sink.take()
+	return pod
 }
 
 // runs has the pod run on a node.

@@ -9,10 +9,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// LogTo has log take what client-go says on its own, of tokens that it cannot read, for
-// instance, instead of standard error. That is one place for the whole process: a
-// program calls it once, before it makes a [Runner]. What concerns one Runner goes to
-// its [Options.Logger] in any case.
+// LogTo has log take what client-go says on its own, such as of tokens that it cannot read,
+// instead of standard error: for the whole process, once, before a [Runner] is made. What
+// concerns one Runner goes to its [Options.Logger] in any case.
 func LogTo(log *slog.Logger) {
 	klog.SetSlogLogger(slog.New(bounded{log.Handler(), slog.LevelWarn}))
 }

@@ -151,9 +151,8 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 	return client, nil
 }
 
-// Create creates the Job of an attempt (004 Job Creation). While the API cannot take
-// it, the call is repeated until ctx ends. A Job of that name that is another's is a
-// permanent error.
+// Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx
+// ends while the API cannot take it. Another's Job of that name is a permanent error.
 func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	job, err := r.jobOf(run)
 	if err != nil {

@@ -18,12 +18,15 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
+// happens is what is done to an attempt with a pod, and what is to be told of it.
+type happens struct {
+	name string
+	do   func(k *kit, pod *corev1.Pod)
+	want []string
+}
+
 func TestAPodThatIsGoneIsLost(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		do   func(k *kit, pod *corev1.Pod)
-		want []string
-	}{
+	for _, row := range []happens{
 		{"with its Job", func(k *kit, pod *corev1.Pod) {
 			k.deleteJob(attempt)
 			k.deletePod(pod)
@@ -122,8 +125,7 @@ func TestTheJobsDeadlineIsTheReasonOfAPodThatItKilled(t *testing.T) {
 
 func TestAPodThatNobodyConfirmsIsLostAfterItsGracePeriod(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
+		pod := k.running()
 		grace, now := int64(20), metav1.Now()
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &now, &grace
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: byTaintManager}}
@@ -147,11 +149,7 @@ func (k *kit) replaces(job *batchv1.Job) *corev1.Pod {
 
 func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
 	lost := "lost the pod was deleted, and the cluster has made another, " + attempt.Name() + "-second, which is not followed: an attempt has one pod"
-	for _, row := range []struct {
-		name string
-		do   func(k *kit, first *corev1.Pod)
-		want []string
-	}{
+	for _, row := range []happens{
 		{"the first is gone, and the second runs", func(k *kit, first *corev1.Pod) {
 			k.deletePod(first)
 			k.replaces(k.job(attempt))

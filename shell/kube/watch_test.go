@@ -44,8 +44,7 @@ func TestAPodIsToldFromItsCreationToItsEnd(t *testing.T) {
 
 func TestAWatchThatBeginsTellsAllThereIs(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
+		k.running()
 		k.stop()
 		k.watch()
 		synctest.Wait()
@@ -255,14 +254,8 @@ func TestAClusterThatCannotBeReachedIsLoggedOnceAndIsNoMissingBeat(t *testing.T)
 
 func TestAWatchThatHasExpiredBeginsAgainWithAList(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
-		expired := 0
-		k.reactWatch("pods", func(clienttesting.Action) (bool, watchInterface, error) {
-			expired++
-			return expired <= 2, nil, apierrors.NewResourceExpired("too old resource version")
-		})
-		k.breakWatches()
+		pod := k.running()
+		k.expireWatches("pods", 2)
 		k.updatePod(exits(pod, 4))
 		wait(5 * time.Minute)
 		assert.Equal(t, []string{"ended Error exit 4"}, k.sink.take())
@@ -344,14 +337,8 @@ func TestWhatOtherInstancesHaveIsNotAskedFor(t *testing.T) {
 
 func TestWhatWentWhileTheWatchWasBrokenIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
-		pod := k.createPod(runs(podOf(k.create(attempt))))
-		k.sink.take()
-		expired := 0
-		k.reactWatch("*", func(clienttesting.Action) (bool, watchInterface, error) {
-			expired++
-			return expired <= 4, nil, apierrors.NewResourceExpired("too old resource version")
-		})
-		k.breakWatches()
+		pod := k.running()
+		k.expireWatches("*", 4)
 		k.deletePod(pod)
 		k.deleteJob(attempt)
 		wait(5 * time.Minute)

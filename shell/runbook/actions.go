@@ -94,8 +94,7 @@ func (t *table) toolRun() *core.ToolRun {
 		MaxOutput: t.integer("max_output_bytes", 0, 1<<20),
 	}
 	if t.get("inherit_env") != nil {
-		inherit := t.boolean("inherit_env")
-		in.Inherit = &inherit
+		in.Inherit = new(t.boolean("inherit_env"))
 	}
 	key := "command"
 	if slices.Contains(given, "shell") {

@@ -228,10 +228,8 @@ func (t *table) rate(key string) core.QueueRate {
 // semaphore reads a [semaphores.NAME].
 func (c *compiler) semaphore(in named) Semaphore {
 	c.fresh(in.table, "")
-	if n, ok := in.n.get("slots"); !ok {
+	if _, ok := in.n.get("slots"); !ok {
 		in.missing("slots", "say how many there are, such as slots = 2")
-	} else if n.value.kind == kindInteger {
-		in.as("slots", n.value, "slots")
 	}
 	s := Semaphore{in.name, uint32(in.integer("slots", 1, math.MaxUint32))}
 	in.done()

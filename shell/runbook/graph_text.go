@@ -27,9 +27,8 @@ func plainLabel(s string) string {
 	return string(runes)
 }
 
-// mermaidText quotes a label. Mermaid knows no escape within quotes but codes of
-// characters, and reads directives wherever they stand: so whatever could mean
-// something to it is written as a code.
+// mermaidText quotes a label. Mermaid reads directives within quotes too, and knows codes
+// of characters only: so whatever could mean something to it is written as a code.
 func mermaidText(lines ...string) string {
 	return quoted(lines, "<br/>", func(s string) string {
 		var b strings.Builder

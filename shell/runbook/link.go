@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -103,8 +104,7 @@ func (c *compiler) validate(p *pipeline) {
 			c.say(u.off, u.field, "pipeline %q cannot be started from here: %s", clip.Text(u.child, maxQuoted), first)
 		}
 	}
-	n, levels := measure(d)
-	p.bytes, p.levels = n, levels
+	p.bytes, p.levels = measure(d)
 }
 
 // inputs compares what a pipeline is given with what it declares.
@@ -186,20 +186,16 @@ func measure(d core.PipelineDef) (size, levels int) {
 	if err != nil {
 		return maxDefinition + 1, 0
 	}
-	depth, text := 0, false
-	for i := 0; i < len(b); i++ {
-		switch ch := b[i]; {
-		case text && ch == '\\':
-			i++
-		case ch == '"':
-			text = !text
-		case text:
-		case ch == '[' || ch == '{':
+	depth := 0
+	for tokens := json.NewDecoder(bytes.NewReader(b)); ; {
+		switch token, err := tokens.Token(); {
+		case err != nil: // the end
+			return len(b), levels
+		case token == json.Delim('['), token == json.Delim('{'):
 			depth++
 			levels = max(levels, depth)
-		case ch == ']' || ch == '}':
+		case token == json.Delim(']'), token == json.Delim('}'):
 			depth--
 		}
 	}
-	return len(b), levels
 }

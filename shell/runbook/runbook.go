@@ -150,10 +150,9 @@ func (w Worker) Spec(namespace, tenant string) core.WorkerSpec {
 	}
 }
 
-// Subscriptions are what the bus must know so that the runbook works in a
-// tenant: its subscribers, and what wakes its workers (003 WorkerWakeSubscriber).
-// A worker is woken by its own queue always. Their names begin with that of the
-// runbook.
+// Subscriptions are what the bus must know so that the runbook works in a tenant: its
+// subscribers, and what wakes its workers (003 WorkerWakeSubscriber), each its own queue
+// at least. Their names begin with that of the runbook.
 func (r *Runbook) Subscriptions(namespace, tenant string) []core.Subscription {
 	var out []core.Subscription
 	for _, s := range r.Subscribers {
@@ -175,13 +174,11 @@ func (r *Runbook) Subscriptions(namespace, tenant string) []core.Subscription {
 
 // wakeName is the name under which the bus knows what wakes a worker.
 func wakeName(book, worker string, i int) string {
-	switch i {
-	case 0:
-		return book + "/" + worker + "/push"
-	case 1:
-		return book + "/" + worker + "/ready"
+	name := fmt.Sprintf("wake/%d", i-1)
+	if own := []string{"push", "ready"}; i < len(own) {
+		name = own[i]
 	}
-	return fmt.Sprintf("%s/%s/wake/%d", book, worker, i-1)
+	return book + "/" + worker + "/" + name
 }
 
 // scoped gives a subscription that reaches into a tenant.

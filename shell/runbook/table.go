@@ -69,10 +69,9 @@ func (t *table) missing(key, want string) {
 // done says which keys are unknown.
 func (t *table) done() {
 	for _, e := range t.n.keys {
-		if slices.Contains(t.asked, e.name) {
-			continue
+		if !slices.Contains(t.asked, e.name) {
+			t.c.say(e.off, join(t.field, e.name), "unknown key%s", didYouMean(e.name, t.asked, true))
 		}
-		t.c.say(e.off, join(t.field, e.name), "unknown key%s", didYouMean(e.name, t.asked, true))
 	}
 }
 

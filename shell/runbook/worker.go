@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -48,15 +49,7 @@ func (c *compiler) worker(in named) reading[Worker] {
 	if in.get("queue") == nil {
 		in.missing("queue", "name the queue whose items it takes")
 	}
-	do := *in.table
-	do.core = "do"
-	given := do.given("pipeline", "run", "strategy", "task")
-	if len(given) != 1 {
-		c.say(in.off, in.field, "give one of pipeline, run, strategy and task, not %d of them", len(given))
-	} else {
-		do.does(given[0], &r)
-	}
-	in.asked = do.asked
+	in.doing(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
 	for _, match := range in.list("wake_on") {
 		r.of.WakeOn = append(r.of.WakeOn, match.match())
 		match.done()
@@ -64,6 +57,19 @@ func (c *compiler) worker(in named) reading[Worker] {
 	in.done()
 	r.sound = len(c.errs) == before
 	return r
+}
+
+// doing reads what a worker or a subscriber does, which one of some keys says.
+func (t *table) doing(read func(do *table, key string), keys ...string) {
+	do := *t
+	do.core = "do"
+	if given := do.given(keys...); len(given) == 1 {
+		read(&do, given[0])
+	} else {
+		last := len(keys) - 1
+		t.c.say(t.off, t.field, "give one of %s and %s, not %d of them", strings.Join(keys[:last], ", "), keys[last], len(given))
+	}
+	t.asked = do.asked
 }
 
 // does reads what a worker does for an item.
@@ -90,8 +96,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 		if r.sound {
 			asked := r.of
 			if r.start.child != "" {
-				d := stub("stub")
-				asked.Do.Pipeline = &d
+				asked.Do.Pipeline = new(stub("stub"))
 			}
 			c.machine(core.Worker{}.Apply(core.WorkerConfigure{Spec: asked.Spec("", "")}, core.Clock{Now: effects.MinTime}))
 			for i, m := range r.of.WakeOn {
@@ -99,8 +104,7 @@ func (c *compiler) finishWorkers(list []reading[Worker]) []Worker {
 			}
 		}
 		if p := c.pipelines[r.start.child]; p != nil && c.expand(p.bytes, r.start.off, r.start.field) {
-			d := p.def
-			r.of.Do.Pipeline = &d
+			r.of.Do.Pipeline = new(p.def)
 		}
 		out = append(out, r.of)
 	}
@@ -199,15 +203,7 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
 	}
-	do := *in
-	do.core = "do"
-	given := do.given("wake", "push", "signal", "start")
-	if len(given) != 1 {
-		c.say(in.off, in.field, "give one of wake, push, signal and start, not %d of them", len(given))
-	} else {
-		do.reacts(given[0], &r)
-	}
-	in.asked = do.asked
+	in.doing(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
 	in.done()
 	r.sound = len(c.errs) == before
 	return r
@@ -220,11 +216,8 @@ func (t *table) reacts(key string, r *reading[core.Subscription]) {
 	if in == nil {
 		return
 	}
-	name := map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key]
-	if name != "" {
-		in.core = under(t.core, name)
-		t.c.marks[in.core] = mark{off: in.off, field: in.field}
-	}
+	in.core = under(t.core, cmp.Or(map[string]string{"wake": "wake_worker", "start": "start_pipeline"}[key], key))
+	t.c.marks[in.core] = mark{off: in.off, field: in.field}
 	switch do := &r.of.Do; key {
 	case "wake":
 		do.WakeWorker = &core.MachineName{Name: in.textAs("worker", "name")}

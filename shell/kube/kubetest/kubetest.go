@@ -17,6 +17,7 @@ package kubetest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/orrery-go/orrery/effects/texts"
+	"github.com/orrery-go/orrery/shell/internal/locked"
 )
 
 // Programs of a cluster, for [Cluster.StopProgram] and the like.
@@ -183,8 +187,8 @@ func start(ctx context.Context, programs string, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{dir: dir, real: o.RealNode, ended: make(chan struct{}), answers: make(chan string)}
 	c.cmd = exec.Command(filepath.Join(programs, "cluster"), args...) //nolint:noctx // it outlives the test that starts it: Stop ends it
-	said := &tail{to: o.Log}
-	c.cmd.Stderr = said
+	said := &locked.Buffer{}
+	c.cmd.Stderr = io.MultiWriter(said, cmp.Or(o.Log, io.Discard))
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func start(ctx context.Context, programs string, o Options) (*Cluster, error) {
 	}
 	if err != nil {
 		_ = c.Stop() // the first error counts
-		return nil, fmt.Errorf("start a cluster: %w\n%s", err, said)
+		return nil, fmt.Errorf("start a cluster: %w\n%s", err, texts.Tail(said.String(), 8<<10))
 	}
 	return c, nil
 }
@@ -311,32 +315,6 @@ func (c *Cluster) Stop() error {
 			_ = c.cmd.Process.Kill()
 		}
 	}
-}
-
-// tail keeps the last of what is written, for an error.
-type tail struct {
-	mu   sync.Mutex
-	last []byte
-	to   io.Writer
-}
-
-const tailBytes = 8 << 10
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = append(t.last, b...)
-	t.last = t.last[max(0, len(t.last)-tailBytes):]
-	if t.to != nil {
-		return t.to.Write(b)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.last)
 }
 
 // shared is the cluster of all tests of a package.

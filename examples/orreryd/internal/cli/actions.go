@@ -118,7 +118,7 @@ stop of the daemon interrupts, and about nothing else.`,
   orreryd actions add --tool http --input '{"method":"POST","url":"https://example.com/hook","body":{"n":1}}'`,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body := wire.ActionRequest{Namespace: &w.namespace, Tenant: &w.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
+		body := wire.ActionRequest{Namespace: &w.scope.namespace, Tenant: &w.scope.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
 		var err error
 		if body.ToolName, body.ToolInput, err = a.toolInput(&w, cmd, args); err != nil {
 			return err
@@ -134,7 +134,7 @@ stop of the daemon interrupts, and about nothing else.`,
 		}
 		return a.sendAction(ctx, c, request{method: http.MethodPost, path: m.path, body: body}, wait)
 	})
-	a.addScopeFlags(cmd, &w.namespace, &w.tenant)
+	w.scope.addFlags(a, cmd)
 	w.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&id, "id", "", "`id` of the action, a UUID (default a fresh one)")
@@ -259,13 +259,7 @@ func (a *app) actionsTrigger(m machine[core.Action]) *cobra.Command {
 }
 
 func actionView(ac core.Action) view {
-	recurrence, attempt, lastRun := "", "", ""
-	if !ac.Recurrence.IsZero() {
-		recurrence = note(core.Action{ActionSpec: core.ActionSpec{Recurrence: ac.Recurrence}})
-	}
-	if ac.Attempt > 0 {
-		attempt = number(ac.Attempt)
-	}
+	recurrence, lastRun := note(core.Action{ActionSpec: core.ActionSpec{Recurrence: ac.Recurrence}}), ""
 	if r := ac.LastRun; r != nil {
 		lastRun = fmt.Sprintf("cycle %d %s at %s", r.Cycle, r.Status.Type, timeText(r.FinishedAt))
 		if r.Status.Reason != "" {
@@ -279,7 +273,7 @@ func actionView(ac core.Action) view {
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},
-		{"attempt", attempt},
+		{"attempt", numberOr(ac.Attempt)},
 		{"result", string(ac.Status.Result)}, // of a failed action, too
 		{"last run", lastRun},
 	}}

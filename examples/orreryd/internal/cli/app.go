@@ -75,9 +75,7 @@ func Main(args []string, env func(string) string, in io.Reader, out, stderr io.W
 	switch {
 	case errors.As(err, &coded):
 		code = coded.code
-	case errors.As(err, &wrong):
-		code = exitUsage
-	case !a.started:
+	case errors.As(err, &wrong), !a.started:
 		code = exitUsage
 	}
 	text.Sayf(stderr, "orreryd: %s\n", text.CleanLines(err.Error()))

@@ -2,8 +2,13 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -118,3 +123,117 @@ func fixed(cmd *cobra.Command, flag string, words []string) {
 
 // completeZone completes --tz.
 func completeZone(cmd *cobra.Command) { fixed(cmd, "tz", schedule.ZoneNames()) }
+
+// completeTimeout bounds how long a Tab waits for the daemon.
+const completeTimeout = time.Second
+
+// completing completes an argument with what the newest of a list are called, and what
+// there is to say of them. If no daemon answers there is nothing to offer.
+func completing[S any](a *app, path, field string, scope *scoped, line func(S) (name, about string)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var offers []string
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		c, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer c.close()
+		ctx := cmd.Context()
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+		defer cancel()
+		q := scope.query()
+		q.Set("limit", "50")
+		var answer map[string]json.RawMessage
+		var list []S
+		if _, err := c.json(ctx, request{method: http.MethodGet, path: path, query: q}, &answer); err == nil {
+			_ = json.Unmarshal(answer[field], &list) // what cannot be read is not offered
+		}
+		for _, s := range list {
+			name, about := line(s)
+			offers = append(offers, name+"\t"+about)
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// readArgument reads a value that may be given as @FILE or as - for stdin.
+func (a *app) readArgument(flag, v string) ([]byte, error) {
+	var b []byte
+	var err error
+	switch {
+	case v == "-":
+		b, err = io.ReadAll(a.in)
+	case strings.HasPrefix(v, "@"):
+		b, err = os.ReadFile(v[1:])
+	default:
+		return []byte(v), nil
+	}
+	if err != nil {
+		return nil, usagef("--%s: %w", flag, err)
+	}
+	return b, nil
+}
+
+// readJSON reads a value of JSON that may be given as @FILE or as - for stdin; nil if
+// it is empty.
+func (a *app) readJSON(flag, v string) (json.RawMessage, error) {
+	if v == "" {
+		return nil, nil
+	}
+	return a.needJSON(flag, v)
+}
+
+// needJSON is readJSON for what must not be empty.
+func (a *app) needJSON(flag, v string) (json.RawMessage, error) {
+	b, err := a.readArgument(flag, v)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(b) {
+		return nil, usagef("--%s: %q is not valid JSON: a text stands in quotes", flag, text.Clip(string(b), 60))
+	}
+	return b, nil
+}
+
+// parsePairs reads KEY=VALUE flags.
+func parsePairs(flag string, pairs []string) (map[string]string, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, usagef("--%s: %q is not KEY=VALUE", flag, p)
+		}
+		if _, twice := m[k]; twice {
+			return nil, usagef("--%s: the key %q is there twice", flag, k)
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// given is a text of a request; nil if it is empty.
+func given(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// newID is the flag --id of what is to be made; nil if it is to be a fresh one.
+func newID(id string) (*string, error) {
+	if id == "" {
+		return nil, nil
+	}
+	if err := checkID(id); err != nil {
+		return nil, fmt.Errorf("--id: %w", err)
+	}
+	return &id, nil
+}

@@ -56,17 +56,14 @@ func isFolder(path string) bool {
 }
 
 // backupFile copies a database that nobody writes to.
-func (a *app) backupFile(ctx context.Context, db, to string) (err error) {
-	st, err := openStopped(db, bolt.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	n, err := st.BackupFile(ctx, to)
-	if err != nil {
-		return existsHint(err)
-	}
-	return a.wroteBackup(to, n)
+func (a *app) backupFile(ctx context.Context, db, to string) error {
+	return withStopped(db, func(st *bolt.Store) error {
+		n, err := st.BackupFile(ctx, to)
+		if err != nil {
+			return existsHint(err)
+		}
+		return a.wroteBackup(to, n)
+	})
 }
 
 // backupLive copies the database of a running daemon.
@@ -104,16 +101,25 @@ func existsHint(err error) error {
 // stoppedWait is how long a file may still be in use: nobody is expected there.
 const stoppedWait = 100 * time.Millisecond
 
+// withStopped does something with a database file that no daemon may have open.
+func withStopped(path string, do func(*bolt.Store) error) (err error) {
+	st, err := openStopped(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return do(st)
+}
+
 // openStopped opens a database file that no daemon may have open.
-func openStopped(path string, o bolt.Options) (*bolt.Store, error) {
+func openStopped(path string) (*bolt.Store, error) {
 	if path == "" {
 		return nil, usagef("--db: missing: name the database file")
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no file %s", path)}
 	}
-	o.LockTimeout = stoppedWait
-	st, err := bolt.Open(path, o)
+	st, err := bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: stoppedWait})
 	if errors.Is(err, bolt.ErrLocked) {
 		return nil, fmt.Errorf("%w: stop the daemon first, or take a backup of it and use that", err)
 	}

@@ -62,7 +62,6 @@ func (a *app) client() (*client, error) {
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
-		DisableKeepAlives:     false,
 	}
 	return &client{base: base, token: token, http: &http.Client{
 		Transport: t,
@@ -80,7 +79,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	body         any            // sent as JSON; nil: none
-	fields       map[string]any // the body, if body is nil
+	fields       map[string]any // the body, where it is one of fields
 	raw          []byte
 	header       http.Header // with raw
 }
@@ -89,9 +88,6 @@ type request struct {
 // closes. Any other answer is an error with the daemon's words.
 func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 	body := r.raw
-	if r.body == nil && r.fields != nil {
-		r.body = r.fields
-	}
 	if r.body != nil {
 		var err error
 		if body, err = text.PlainJSON(r.body); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
-	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -116,7 +115,7 @@ func (a *app) printEvent(name, data string) error {
 }
 
 func (a *app) eventsPublish() *cobra.Command {
-	var data string
+	data := jsonField("data", "`JSON` that it carries; @FILE or - for stdin")
 	cmd := &cobra.Command{
 		Use: "publish CATEGORY ACTION", Short: "Announce an event of a runbook's own",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -126,9 +125,8 @@ func (a *app) eventsPublish() *cobra.Command {
 			return nil
 		},
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body := wire.EventRequest{Kind: effects.EventKind{Category: args[0], Action: args[1]}}
-			var err error
-			if body.Data, err = a.readJSON("data", data); err != nil {
+			body, err := a.bodyOf([]field{constant("kind", effects.EventKind{Category: args[0], Action: args[1]}), data}, args)
+			if err != nil {
 				return err
 			}
 			raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/events", body: body}, &struct{}{})
@@ -138,6 +136,6 @@ func (a *app) eventsPublish() *cobra.Command {
 			return a.printLine(raw, fmt.Sprintf("announced %s:%s", text.Clean(args[0]), text.Clean(args[1])))
 		}),
 	}
-	cmd.Flags().StringVar(&data, "data", "", "`JSON` that it carries; @FILE or - for stdin")
+	data.add(cmd)
 	return cmd
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -12,7 +14,7 @@ type field struct {
 	name    string                                       // in the body
 	flag    string                                       // empty: it has none
 	missing string                                       // what to say if the field is left out; empty: it may be
-	add     func(*pflag.FlagSet)                         // adds the flag
+	add     func(*cobra.Command)                         // adds the flag
 	value   func(a *app, args []string) (v any, e error) // nil: the field is left out
 }
 
@@ -22,8 +24,8 @@ func fieldOf[T any](
 ) field {
 	v := new(T)
 	return field{
-		name: flag, flag: flag,
-		add:   func(f *pflag.FlagSet) { define(f, v, flag, byDefault, usage) },
+		name: strings.ReplaceAll(flag, "-", "_"), flag: flag,
+		add:   func(cmd *cobra.Command) { define(cmd.Flags(), v, flag, byDefault, usage) },
 		value: func(a *app, _ []string) (any, error) { return sent(a, *v) },
 	}
 }
@@ -78,7 +80,7 @@ func idField(flag, usage string) field {
 	})
 }
 
-// newID is the id of what is to be made.
+// newIDField is the id of what is to be made.
 func newIDField(what string) field {
 	return idField("id", "`id` of the "+what+", a UUID (default a fresh one)")
 }
@@ -99,18 +101,19 @@ func listField[T any](flag, usage string, read func(flag string, list []string) 
 func nested(name string, fields ...field) field {
 	return field{
 		name:  name,
-		add:   func(f *pflag.FlagSet) { addFlags(f, fields) },
+		add:   func(cmd *cobra.Command) { addFlags(cmd, fields) },
 		value: func(a *app, args []string) (any, error) { return a.bodyOf(fields, args) },
 	}
 }
 
-// addFlags adds the flags of fields.
-func addFlags(f *pflag.FlagSet, fields []field) {
-	for _, one := range fields {
-		if one.add != nil {
-			one.add(f)
+// addFlags adds the flags of fields to a command.
+func addFlags(cmd *cobra.Command, fields []field) *cobra.Command {
+	for _, f := range fields {
+		if f.add != nil {
+			f.add(cmd)
 		}
 	}
+	return cmd
 }
 
 // jsonField is a value of JSON, which may be given as @FILE or as - for stdin.
@@ -127,7 +130,7 @@ func jsonField(flag, usage string) field {
 func millisField(flag, usage string, check func(time.Duration) error) field {
 	return fieldOf((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
 		return d.Milliseconds(), check(d)
-	}).as(flag + "_ms")
+	}).as(strings.ReplaceAll(flag, "-", "_") + "_ms")
 }
 
 func anyDuration(time.Duration) error { return nil }

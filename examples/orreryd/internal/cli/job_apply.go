@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -217,7 +216,7 @@ type refusedJob struct {
 
 // refused names the job in the daemon's error; if no daemon answered, the error stays.
 func refused(job readJob, err error) error {
-	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNoDaemon {
+	if isNoDaemon(err) {
 		return err
 	}
 	return &refusedJob{job, err}

@@ -29,14 +29,7 @@ func (a *app) semaphoreCommand() *cobra.Command {
 	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
-		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
-			m.verb(verb{
-				use: "declare", short: "Declare how many slots there are; 0 takes that back", method: http.MethodPut,
-				fields: []field{countField("slots", 1, "`number` of slots in total")},
-			}),
-			patient(holding(m, "acquire", "Take slots that are free, or renew one's own", leaseField(),
-				countField("slots", 1, "`number` of slots that are wanted"),
-				countField("total", 0, "`number` of slots in total, if the semaphore was not declared"))),
+		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"), semaphoreDeclare(m), semaphoreAcquire(m),
 			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
 			holding(m, "release", "Give slots back", ownGrant()),
 			breaking(m, "Take slots away from one holder, or from all", fencingField("fencing `token` of the one holder (default all holders)")))...))
@@ -95,6 +88,19 @@ func patient(cmd *cobra.Command) *cobra.Command {
 // breaking is the command that takes a lock or slots from whoever holds them.
 func breaking[S any](m machine[S], short string, more ...field) *cobra.Command {
 	return m.verb(verb{use: "break", short: short, path: "break", fields: append(more, reasonField())})
+}
+
+func semaphoreDeclare(m machine[core.Semaphore]) *cobra.Command {
+	return m.verb(verb{
+		use: "declare", short: "Declare how many slots there are; 0 takes that back", method: http.MethodPut,
+		fields: []field{countField("slots", 1, "`number` of slots in total")},
+	})
+}
+
+func semaphoreAcquire(m machine[core.Semaphore]) *cobra.Command {
+	return patient(holding(m, "acquire", "Take slots that are free, or renew one's own", leaseField(),
+		countField("slots", 1, "`number` of slots that are wanted"),
+		countField("total", 0, "`number` of slots in total, if the semaphore was not declared")))
 }
 
 func (a *app) lockList() *cobra.Command {

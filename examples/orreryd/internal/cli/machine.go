@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -52,31 +53,33 @@ func (m machine[S]) of(name string, below ...string) string {
 
 // request makes a verb's request.
 func (m machine[S]) request(v verb, args []string) (r request, err error) {
-	r = request{method: v.method, path: m.path, query: m.scope.query()}
+	r = request{method: cmp.Or(v.method, http.MethodPost), path: m.path, query: m.scope.query()}
 	if !v.makes {
 		r.path = m.of(args[0])
 	}
-	if r.method == "" {
-		r.method = http.MethodPost
-	}
 	if v.path != "" {
-		second := ""
-		if len(args) > 1 {
-			second = url.PathEscape(args[1])
-		}
-		r.path += "/" + strings.ReplaceAll(v.path, "{}", second)
+		r.path += "/" + strings.ReplaceAll(v.path, "{}", url.PathEscape(strings.Join(args[1:], "")))
 	}
 	switch {
 	case v.body != nil:
 		r.body, err = v.body()
 	case v.fields != nil:
 		r.fields, err = m.a.bodyOf(v.fields, args)
+		r.body = r.fields
 	}
 	return r, err
 }
 
 // verb is the command that sends a verb's request, and prints the machine that answers.
 func (m machine[S]) verb(v verb) *cobra.Command { return m.sending(v, m.send) }
+
+// verbs are the commands of several verbs.
+func (m machine[S]) verbs(list ...verb) (commands []*cobra.Command) {
+	for _, v := range list {
+		commands = append(commands, m.verb(v))
+	}
+	return commands
+}
 
 // send sends a request that is answered with the machine, and prints it.
 func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) error {
@@ -102,15 +105,18 @@ func (m machine[S]) saying(v verb, sentence func(args []string) string) *cobra.C
 	})
 }
 
+// sender does something with a request of a verb: mostly it sends it, and prints the answer.
+type sender func(ctx context.Context, c *client, r request, args []string) error
+
 // sending is the command that makes a verb's request and gives it to send.
-func (m machine[S]) sending(v verb, send func(ctx context.Context, c *client, r request, args []string) error) *cobra.Command {
-	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args, ValidArgsFunction: m.complete}
+func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 	if !strings.Contains(v.use, " ") {
-		cmd.Use += " " + m.arg
+		v.use += " " + m.arg
 	}
 	if v.args == nil {
-		cmd.Args = m.args
+		v.args = m.args
 	}
+	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args, ValidArgsFunction: m.complete}
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		r, err := m.request(v, args)
 		if err != nil {
@@ -118,8 +124,7 @@ func (m machine[S]) sending(v verb, send func(ctx context.Context, c *client, r 
 		}
 		return send(ctx, c, r, args)
 	})
-	addFlags(cmd.Flags(), v.fields)
-	return cmd
+	return addFlags(cmd, v.fields)
 }
 
 // show is the command that shows a machine.
@@ -139,12 +144,12 @@ func (m machine[S]) reasoned(name, short string) *cobra.Command {
 
 // creating is the command that makes a machine, and prints it; with --wait not before it has
 // ended, after a line that says what is made. complete adds to the body what no flag alone says.
-func (m machine[S]) creating(v verb, s *scoped, made string, complete func(context.Context, *client, map[string]any, []string) error) *cobra.Command {
+func (m machine[S]) creating(v verb, s *scoped, made string, complete sender) *cobra.Command {
 	var wait bool
 	v.makes = true
 	cmd := m.sending(v, func(ctx context.Context, c *client, r request, args []string) error {
 		r.fields["namespace"], r.fields["tenant"] = s.namespace, s.tenant
-		if err := complete(ctx, c, r.fields, args); err != nil {
+		if err := complete(ctx, c, r, args); err != nil {
 			return err
 		}
 		if !wait {
@@ -162,7 +167,7 @@ func (m machine[S]) creating(v verb, s *scoped, made string, complete func(conte
 }
 
 // asItIs adds nothing to a body.
-func asItIs(context.Context, *client, map[string]any, []string) error { return nil }
+func asItIs(context.Context, *client, request, []string) error { return nil }
 
 // wait is the command that waits for the end of a machine.
 func (m machine[S]) wait(short string) *cobra.Command {
@@ -235,7 +240,9 @@ func (s *scoped) query() url.Values {
 
 // addFlags adds the flags to a command and all below it.
 func (s *scoped) addFlags(a *app, cmd *cobra.Command) *cobra.Command {
-	a.addScopeFlags(cmd, &s.namespace, &s.tenant)
+	f, home := cmd.PersistentFlags(), a.home()
+	f.StringVar(&s.namespace, "namespace", home.namespace, "`namespace` it belongs to")
+	f.StringVar(&s.tenant, "tenant", home.tenant, "`tenant` it belongs to")
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -40,11 +39,7 @@ old one stays as it was. The folder needs room for both.`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Opened read-only, a wrong file is named as such, and an empty one stays empty.
-			st, err := openStopped(db, bolt.Options{ReadOnly: true})
-			if err != nil {
-				return err
-			}
-			if err := st.Close(); err != nil {
+			if err := withStopped(db, func(*bolt.Store) error { return nil }); err != nil {
 				return err
 			}
 			sizes, err := bolt.CompactFile(cmd.Context(), db)
@@ -71,36 +66,35 @@ anything is wrong. Whether the states are what the journal says is another
 question: orreryd replay --verify answers it.`,
 		Example: "  orreryd check --db orrery.db",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			st, err := openStopped(db, bolt.Options{ReadOnly: true})
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, st.Close()) }()
-			found, err := st.Check(cmd.Context())
-			if err != nil {
-				return err
-			}
-			list := make([]string, 0, len(found))
-			for _, f := range found {
-				list = append(list, f.String())
-			}
-			if a.json {
-				err = a.printJSON(map[string]any{"file": db, "findings": list})
-			} else {
-				for _, f := range list {
-					text.Sayf(a.out, "%s\n", text.Clean(f))
-				}
-				if len(list) == 0 {
-					_, err = fmt.Fprintf(a.out, "%s is sound\n", text.Clean(db))
-				}
-			}
-			if err == nil && len(list) > 0 {
-				err = fmt.Errorf("%s: %d things are wrong", db, len(list))
-			}
-			return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withStopped(db, func(st *bolt.Store) error { return a.check(cmd.Context(), db, st) })
 		},
 	}, &db, anyFile)
+}
+
+func (a *app) check(ctx context.Context, db string, st *bolt.Store) error {
+	found, err := st.Check(ctx)
+	if err != nil {
+		return err
+	}
+	list := make([]string, 0, len(found))
+	for _, f := range found {
+		list = append(list, f.String())
+	}
+	if a.json {
+		err = a.printJSON(map[string]any{"file": db, "findings": list})
+	} else {
+		for _, f := range list {
+			text.Sayf(a.out, "%s\n", text.Clean(f))
+		}
+		if len(list) == 0 {
+			_, err = fmt.Fprintf(a.out, "%s is sound\n", text.Clean(db))
+		}
+	}
+	if err == nil && len(list) > 0 {
+		err = fmt.Errorf("%s: %d things are wrong", db, len(list))
+	}
+	return err
 }
 
 // replayReport is what replay --verify --json prints.
@@ -140,7 +134,7 @@ decision that the new version would have made otherwise.`,
 			if most < 1 {
 				return usagef("--max-divergences: %d is not at least 1", most)
 			}
-			return a.verify(cmd.Context(), db, most)
+			return withStopped(db, func(st *bolt.Store) error { return a.verify(cmd.Context(), db, st, most) })
 		},
 	}
 	cmd.Flags().BoolVar(&verify, "verify", false, "compare with what is stored")
@@ -148,12 +142,7 @@ decision that the new version would have made otherwise.`,
 	return a.addFileFlags(cmd, &db, anyFile)
 }
 
-func (a *app) verify(ctx context.Context, db string, most int) (err error) {
-	st, err := openStopped(db, bolt.Options{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
+func (a *app) verify(ctx context.Context, db string, st *bolt.Store, most int) error {
 	r, err := replay.Verify(ctx, st, replay.Options{MaxDivergences: most})
 	if err != nil {
 		return err

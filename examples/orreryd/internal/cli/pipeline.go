@@ -46,16 +46,16 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
   orreryd pipeline start --definition - --label nightly < nightly.json`,
 		args: runbookArgs,
 		fields: []field{
-			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", contextOf).as("context"),
+			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", readInputs).as("context"),
 			newIDField("pipeline"), labelField(), textField("runbook", "`name` of the runbook that it is of"),
-			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs).as("depends_on"),
+			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs),
 			boolField("hold", "do not start before `orreryd pipeline begin`"),
 		},
-	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, body map[string]any, args []string) error {
+	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, r request, args []string) error {
 		if len(args) > 0 {
-			return a.fromRunbook(ctx, c, args, s, body)
+			return a.fromRunbook(ctx, c, args, s, r.fields)
 		}
-		return a.readDefinition(definition, body)
+		return a.readDefinition(definition, r.fields)
 	})
 	cmd.Flags().StringVar(&definition, "definition", "", "`FILE` with the definition as JSON, or - for stdin, instead of a runbook")
 	return cmd
@@ -85,12 +85,17 @@ func checkIDs(flag string, ids []string) ([]string, error) {
 	return ids, nil
 }
 
-// contextOf reads values: JSON where they are, else texts.
-func contextOf(flag string, values []string) (map[string]json.RawMessage, error) {
+// readInputs reads the values of --input.
+func readInputs(flag string, values []string) (map[string]json.RawMessage, error) {
 	given, err := parsePairs(flag, values)
 	if err != nil {
 		return nil, err
 	}
+	return contextOf(given)
+}
+
+// contextOf reads values: JSON where they are, else texts.
+func contextOf(given map[string]string) (map[string]json.RawMessage, error) {
 	out := make(map[string]json.RawMessage, len(given))
 	for k, v := range given {
 		if json.Valid([]byte(v)) {
@@ -99,7 +104,7 @@ func contextOf(flag string, values []string) (map[string]json.RawMessage, error)
 		}
 		b, err := text.PlainJSON(v)
 		if err != nil {
-			return nil, fmt.Errorf("--%s %s: %w", flag, k, err)
+			return nil, fmt.Errorf("--input %s: %w", k, err)
 		}
 		out[k] = b
 	}
@@ -108,14 +113,9 @@ func contextOf(flag string, values []string) (map[string]json.RawMessage, error)
 
 // pipelineError is the failure of a pipeline that has ended; nil if it is done.
 func pipelineError(p core.Pipeline) error {
-	switch p.Phase.Type {
-	case core.PhaseFailure:
-		return fmt.Errorf("pipeline %s failed: %s", p.ID, p.Phase.Error)
-	case core.PhaseCancelled:
-		return fmt.Errorf("pipeline %s was cancelled: %s", p.ID, p.Phase.Reason)
-	case core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone:
-	}
-	return nil
+	return failed(p.ID, "pipeline", map[core.PhaseType]string{
+		core.PhaseFailure: "failed", core.PhaseCancelled: "was cancelled",
+	}[p.Phase.Type], cmp.Or(p.Phase.Error, p.Phase.Reason))
 }
 
 func (a *app) pipelineList() *cobra.Command {
@@ -143,30 +143,26 @@ func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
 			},
 		}
 	}
-	var commands []*cobra.Command
-	for _, v := range []verb{
-		{
+	return m.verbs(
+		verb{
 			use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
 			fields: []field{argument("name"), jsonField("payload", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-		{
+		verb{
 			use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
 			fields: []field{argument("message")},
 		},
 		verdict("approve", "Give an approval that a phase waits for", true),
 		verdict("reject", "Refuse an approval: the phase fails", false),
-		{
+		verb{
 			use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
 			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
-		{
+		verb{
 			use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
 			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
 		},
-	} {
-		commands = append(commands, m.verb(v))
-	}
-	return commands
+	)
 }
 
 // idAnd are the arguments of commands about a part of something.

@@ -58,36 +58,32 @@ this first.`,
 // declared before those that name them.
 func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scoped) ([]string, error) {
 	declared := []string{}
-	put := func(kind, path, name string, query url.Values, body any) error {
+	var err error
+	put := func(kind, path, name string, query url.Values, body any) {
+		if err != nil {
+			return
+		}
 		r := request{method: http.MethodPut, path: machine[any]{path: path}.of(name), query: query, body: body}
-		if _, err := c.json(ctx, r, &json.RawMessage{}); err != nil {
-			return fmt.Errorf("%s %q: %w", kind, name, err)
+		if _, err = c.json(ctx, r, &json.RawMessage{}); err != nil {
+			err = fmt.Errorf("%s %q: %w", kind, name, err)
+			return
 		}
 		declared = append(declared, kind+" "+name)
-		return nil
 	}
 	for _, q := range book.Queues {
-		if err := put("queue", "/v1/queues", q.Name, s.query(), q.Config); err != nil {
-			return declared, err
-		}
+		put("queue", "/v1/queues", q.Name, s.query(), q.Config)
 	}
 	for _, sem := range book.Semaphores {
-		if err := put("semaphore", "/v1/semaphores", sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots}); err != nil {
-			return declared, err
-		}
+		put("semaphore", "/v1/semaphores", sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots})
 	}
 	for _, sub := range book.Subscriptions(s.namespace, s.tenant) {
-		if err := put("subscriber", "/v1/subscribers", sub.Name, nil, wire.SubscriberRequest{Match: sub.Match, Do: sub.Do}); err != nil {
-			return declared, err
-		}
+		put("subscriber", "/v1/subscribers", sub.Name, nil, wire.SubscriberRequest{Match: sub.Match, Do: sub.Do})
 	}
 	for _, w := range book.Workers {
 		body := wire.WorkerRequest{Queue: w.Queue, Concurrency: w.Concurrency, PollMS: w.PollMS, Do: w.Do}
-		if err := put("worker", "/v1/workers", w.Name, s.query(), body); err != nil {
-			return declared, err
-		}
+		put("worker", "/v1/workers", w.Name, s.query(), body)
 	}
-	return declared, nil
+	return declared, err
 }
 
 // fromRunbook declares what the file declares, and takes the definition of one

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +34,7 @@ is pushed, and that item is shown.`,
 		fields: []field{
 			fieldOf((*pflag.FlagSet).IntVar, "priority", 0, "`number`: the higher goes first", checkPriority),
 			textField("key", "items with the same `key` share limits, and take part in the rotation as one"),
-			textField("dedup-key", "`key` that only one item may have").as("dedup_key"),
+			textField("dedup-key", "`key` that only one item may have"),
 			millisField("delay", "not before that `duration` from now", anyDuration),
 			jsonField("data", "the item's data: `JSON`, @FILE, or - for stdin (default null)"),
 		},
@@ -63,12 +65,6 @@ const pollSeconds = 50
 
 func (q *queue) take() *cobra.Command {
 	var wait time.Duration
-	notNegative := func(d time.Duration) error {
-		if d < 0 {
-			return usagef("--wait and --visibility must not be negative")
-		}
-		return nil
-	}
 	cmd := q.sending(verb{
 		use:   "take",
 		short: "Take items, to work on them",
@@ -106,6 +102,13 @@ JSON on one line, with tabs between. Nothing is printed if there is no item.`,
 	})
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the first item (default not at all)")
 	return cmd
+}
+
+func notNegative(d time.Duration) error {
+	if d < 0 {
+		return usagef("--wait and --visibility must not be negative")
+	}
+	return nil
 }
 
 // holder is who takes and holds.
@@ -206,7 +209,7 @@ func (q *queue) items() *cobra.Command {
 		short:   "List the items of a queue, by their state and in the order in which they are taken",
 		example: "  orreryd queue items mail\n  orreryd queue items mail --state dead --json --all",
 		args:    oneQueue, complete: q.complete,
-		path: q.path, of: "items", field: "items", scope: &q.scope, none: "no items",
+		path: q.path, of: "items", field: "items", scope: q.scope, none: "no items",
 		filters: []filter{{
 			flag: "state", usage: "only in that `state`: pending (which is ready, waiting or delayed), processing, failed, completed or dead",
 			words: []string{"pending", "ready", "waiting", "delayed", "processing", "failed", "completed", "dead"},
@@ -223,13 +226,73 @@ func (q *queue) items() *cobra.Command {
 
 // itemNote says in short why an item stands as it does.
 func itemNote(i core.QueueItem) string {
-	switch {
-	case i.State.Reason != "":
-		return i.State.Reason
-	case i.State.Error != "":
-		return i.State.Error
-	case len(i.State.Result) > 0:
-		return oneLineJSON(i.State.Result)
+	return cmp.Or(i.State.Reason, i.State.Error, jsonOr(i.State.Result), i.LastError)
+}
+
+// item are the commands about one item, whoever holds it.
+func (q *queue) item() *cobra.Command {
+	shows := q.sending(verb{
+		use: "show NAME ID", short: "Show an item: its data, its state, and why it is in it", args: queueAndID,
+		example: "  orreryd queue item show mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+		method:  http.MethodGet, path: "items/{}",
+	}, func(ctx context.Context, c *client, r request, args []string) error {
+		var i core.QueueItem
+		raw, err := c.json(ctx, r, &i)
+		if err != nil {
+			return err
+		}
+		return q.a.print(raw, itemView(args[0], i))
+	})
+	removes := q.saying(verb{
+		use: "remove NAME ID", short: "Remove an item that is pending, failed or dead", args: queueAndID,
+		example: "  orreryd queue item remove mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
+		method:  http.MethodDelete, path: "items/{}",
+	}, itemIs("is removed"))
+	return group("item", "Show or remove one item of a queue",
+		`Show or remove one item of a queue. Who holds an item speaks of it with complete, fail,
+extend and release.`, shows, removes)
+}
+
+// itemIs says what was done with the item that the second argument names.
+func itemIs(done string) func(args []string) string {
+	return func(args []string) string { return fmt.Sprintf("item %s %s", args[1], done) }
+}
+
+func itemView(queue string, i core.QueueItem) view {
+	s := i.State
+	from := ""
+	if i.Origin != nil {
+		from = fmt.Sprintf("queue %s, item %s, dead at attempt %d: %s", i.Origin.Name, i.Origin.Item, i.Origin.Attempts, i.Origin.Error)
+	}
+	return view{fields: [][2]string{
+		{"id", i.ID.String()}, {"queue", queue}, {"data", oneLineJSON(i.Data)},
+		{"priority", fmt.Sprint(i.Priority)}, {"key", i.Key}, {"dedup key", i.DedupKey},
+		{"state", string(s.Type)}, {"holder", s.Holder}, {"attempts", number(i.Attempts)},
+		{"reason", s.Reason}, {"error", s.Error}, {"last error", lastError(i)}, {"result", jsonOr(s.Result)},
+		{"created", timeText(i.CreatedAt)}, {"taken", timeText(s.TakenAt)}, {untilLabel(s.Type), timeText(s.Until)}, {"ended", timeText(s.At)},
+		{"came from", from},
+	}}
+}
+
+// lastError is why the attempt before failed; empty if the state says it already.
+func lastError(i core.QueueItem) string {
+	if i.LastError == i.State.Error || i.LastError == i.State.Reason {
+		return ""
 	}
 	return i.LastError
+}
+
+// untilLabel says what an item's time means in its state.
+func untilLabel(t core.ItemStateType) string {
+	return cmp.Or(map[core.ItemStateType]string{
+		core.ItemPending: "not before", core.ItemProcessing: "held until", core.ItemFailed: "tried again",
+	}[t], "kept until")
+}
+
+// jsonOr shows a value on one line; empty for none.
+func jsonOr(v json.RawMessage) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return oneLineJSON(v)
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,22 +20,14 @@ import (
 
 // recurring are the commands about recurring actions, which belong to one
 // tenant of one namespace.
-type recurring struct {
-	a     *app
-	scope scoped
-	machine[core.RecurringAction]
-}
+type recurring struct{ machine[core.RecurringAction] }
 
 func (a *app) recurringCommand() *cobra.Command {
-	r := &recurring{a: a}
-	const path = "/v1/recurring"
-	r.machine = machine[core.RecurringAction]{
-		a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: recurringView,
-		complete: completing(a, path, "recurring_actions", &r.scope, func(s wire.RecurringSummary) (name, about string) {
-			return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
-		}),
-	}
-	states := machine[wire.RecurringState]{a: a, path: path, arg: "ID", args: oneID, scope: &r.scope, view: stateView, complete: r.complete}
+	r := &recurring{machine[core.RecurringAction]{a: a, path: "/v1/recurring", arg: "ID", args: oneID, scope: &scoped{}, view: recurringView}}
+	r.complete = completing(a, r.path, "recurring_actions", r.scope, func(s wire.RecurringSummary) (name, about string) {
+		return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
+	})
+	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete}
 	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
 		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
@@ -52,16 +46,6 @@ func stateView(s wire.RecurringState) view {
 		state = "enabled, next at " + timeText(s.NextExecutionAt)
 	}
 	return view{line: fmt.Sprintf("recurring action %s is %s", s.ID, state)}
-}
-
-// recurringRequest is the body of POST and PUT /v1/recurring; a nil field is
-// left out.
-type recurringRequest struct {
-	wire.RecurringRequest
-	CronExpr   *string `json:"cron_expr,omitempty"`
-	Provider   *string `json:"provider,omitempty"`
-	ActionType *string `json:"action_type,omitempty"`
-	EndsAt     *string `json:"ends_at,omitempty"`
 }
 
 // definition are the flags of add and update.
@@ -84,38 +68,46 @@ func (d *definition) addFlags(cmd *cobra.Command) {
 }
 
 // request turns the flags that were given into a body.
-func (d *definition) request(cmd *cobra.Command) (recurringRequest, error) {
-	var body recurringRequest
-	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
-	for flag, f := range map[string]struct {
-		to   **string
-		from *string
-	}{
-		"cron": {&body.CronExpr, &d.cron}, "tz": {&body.Timezone, &d.tz}, "type": {&body.ActionType, &d.actionType},
-		"dedup-key": {&body.DedupKey, &d.dedupKey}, "description": {&body.Description, &d.description}, "ends-at": {&body.EndsAt, &d.endsAt},
+func (d *definition) request(cmd *cobra.Command) (map[string]any, error) {
+	given, body := cmd.Flags().Changed, map[string]any{}
+	for flag, f := range map[string]struct{ name, value string }{
+		"cron": {"cron_expr", d.cron}, "tz": {"timezone", d.tz}, "type": {"action_type", d.actionType},
+		"dedup-key": {"dedup_key", d.dedupKey}, "description": {"description", d.description}, "ends-at": {"ends_at", d.endsAt},
 	} {
 		if given(flag) {
-			*f.to = f.from
+			body[f.name] = f.value
 		}
 	}
 	if err := d.checkSchedule(given("cron"), given("tz")); err != nil {
-		return body, err
+		return nil, err
 	}
 	if given("ends-at") && d.endsAt != "" {
 		if _, err := effects.ParseTime(d.endsAt); err != nil {
-			return body, usagef("--ends-at: %w", err)
+			return nil, usagef("--ends-at: %w", err)
 		}
 	}
 	if given("start-deadline") {
 		if d.startDeadline < time.Second || d.startDeadline%time.Second != 0 {
-			return body, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d.startDeadline)
+			return nil, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d.startDeadline)
 		}
-		s := int64(d.startDeadline / time.Second)
-		body.StartDeadlineSeconds = &s
+		body["start_deadline_seconds"] = int64(d.startDeadline / time.Second)
 	}
-	var err error
-	body.Policy, body.Metadata, body.Labels, err = d.read(cmd)
-	return body, err
+	return body, d.readInto(cmd, body)
+}
+
+// readInto adds to a body what the flags say that say more than one text.
+func (d *definition) readInto(cmd *cobra.Command, body map[string]any) error {
+	policy, metadata, labels, err := d.read(cmd)
+	if policy != nil {
+		body["policy"] = policy
+	}
+	if metadata != nil {
+		body["metadata"] = metadata
+	}
+	if labels != nil {
+		body["labels"] = labels
+	}
+	return err
 }
 
 // checkSchedule looks at what is given: an update may change either alone.
@@ -158,13 +150,13 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		if err != nil {
 			return err
 		}
-		enabled := !d.disabled
-		body.Namespace, body.Tenant, body.Provider, body.Payload, body.Enabled = &r.scope.namespace, &r.scope.tenant, &tool, input, &enabled
+		body["namespace"], body["tenant"] = r.scope.namespace, r.scope.tenant
+		body["provider"], body["payload"], body["enabled"] = tool, input, !d.disabled
 		if input == nil {
-			body.Payload = json.RawMessage("{}")
+			body["payload"] = json.RawMessage("{}")
 		}
-		if body.ActionType == nil {
-			body.ActionType = &tool // 002 wants one; tools that tell no types apart ignore it
+		if body["action_type"] == nil {
+			body["action_type"] = tool // 002 wants one; tools that tell no types apart ignore it
 		}
 		var created wire.RecurringCreated
 		raw, err := c.json(ctx, request{method: http.MethodPost, path: r.path, query: r.scope.query(), body: body}, &created)
@@ -209,31 +201,41 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		if err != nil {
 			return err
 		}
-		switch argv := args[1:]; {
-		case len(argv) > 0 && cmd.Flags().Changed("input"):
-			return usagef("give either --input or a command after --, not both")
-		case len(argv) > 0:
-			body.Payload, err = commandInput(argv)
-		case cmd.Flags().Changed("input"):
-			body.Payload, err = r.a.readJSON("input", d.input)
-		}
+		payload, err := r.changedInput(cmd, args[1:], d.input)
 		if err != nil {
 			return err
+		}
+		if payload != nil {
+			body["payload"] = payload
 		}
 		if cmd.Flags().Changed("tool") {
-			body.Provider = &d.tool
+			body["provider"] = d.tool
 		}
-		fields, err := clearing(body)
-		if err != nil {
-			return err
+		for _, k := range []string{"ends_at", "dedup_key", "description"} {
+			if body[k] == "" {
+				body[k] = nil // which clears it
+			}
 		}
-		if len(fields) == 0 {
+		if len(body) == 0 {
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
-		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: fields}, nil)
+		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: body}, nil)
 	})
 	d.addFlags(cmd)
 	return cmd
+}
+
+// changedInput is the tool's new input; nil if it stays.
+func (r *recurring) changedInput(cmd *cobra.Command, argv []string, input string) (json.RawMessage, error) {
+	switch given := cmd.Flags().Changed("input"); {
+	case len(argv) > 0 && given:
+		return nil, usagef("give either --input or a command after --, not both")
+	case len(argv) > 0:
+		return commandInput(argv)
+	case given:
+		return r.a.readJSON("input", input)
+	}
+	return nil, nil
 }
 
 // keepPolicy fills in what is not given of the policy, which the API takes as a
@@ -264,29 +266,11 @@ func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Comman
 	return nil
 }
 
-// clearing gives the fields of a PUT; an empty text clears what can be cleared.
-func clearing(body recurringRequest) (map[string]json.RawMessage, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
-	}
-	for _, k := range []string{"ends_at", "dedup_key", "description"} {
-		if string(fields[k]) == `""` {
-			fields[k] = json.RawMessage("null")
-		}
-	}
-	return fields, nil
-}
-
 func (r *recurring) list() *cobra.Command {
 	return listing[wire.RecurringSummary]{
 		short:   "List the recurring actions of a tenant, newest first",
 		example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
-		path:    r.path, field: "recurring_actions", scope: &r.scope, none: "no recurring actions of tenant %s in namespace %s",
+		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
 		filters: []filter{switchedBy("enabled")},
 		header:  []string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
 		row: func(s wire.RecurringSummary) []string {
@@ -308,4 +292,149 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+func (r *recurring) history() *cobra.Command {
+	return history(r.machine, "ACTION", "List what was decided about each due time, newest first", func(_ string, o core.Occurrence) string {
+		return idOr(o.ActionID)
+	}).command(r.a)
+}
+
+// history lists what was decided about each due time of what has a schedule; made names
+// what came of one.
+func history[S any](m machine[S], column, short string, made func(name string, o core.Occurrence) string) listing[core.Occurrence] {
+	return listing[core.Occurrence]{
+		use: "history " + m.arg, short: short, args: m.args, complete: m.complete,
+		path: m.path, of: "history", field: "history", scope: m.scope, none: "nothing has been due yet",
+		rows: func(args []string, list []core.Occurrence) ([]string, [][]string) {
+			return []string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", column, "NOTE"},
+				rowsOf(list, func(o core.Occurrence) []string { return occurrenceRow(o, made(args[0], o)) })
+		},
+	}
+}
+
+// occurrenceRow is a row of a history; made names what came of it.
+func occurrenceRow(o core.Occurrence, made string) []string {
+	count := number(o.Count)
+	if o.CountCapped {
+		count += "+"
+	}
+	reason := o.Reason
+	if o.Manual {
+		reason = strings.TrimSpace("triggered by hand " + reason)
+	}
+	return []string{
+		shortTime(o.DueAt), text.Clip(string(o.Verdict), 14), count, cell(o.Outcome, 12), took(o.StartedAt, o.FinishedAt), text.OrDash(made), cell(reason, 60),
+	}
+}
+
+func (r *recurring) preview() *cobra.Command {
+	var cron, tz string
+	var n int
+	cmd := &cobra.Command{
+		Use:   "preview [ID]",
+		Short: "Show the next times of a recurring action, or of a cron expression",
+		Long: `Show the next times of a recurring action, or, with --cron and without a daemon,
+those of an expression.`,
+		Example: "  orreryd recurring preview --cron \"0 9 * * MON-FRI\" --tz US/Eastern -n 10\n  orreryd recurring preview ID",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch byCron := cmd.Flags().Changed("cron"); {
+			case byCron && len(args) > 0:
+				return usagef("give either an ID or --cron, not both")
+			case byCron:
+				return nil
+			case len(args) == 0:
+				return usagef("give an ID, or an expression with --cron")
+			case cmd.Flags().Changed("tz"):
+				return usagef("--tz belongs to --cron: a recurring action has its own time zone")
+			}
+			return oneID(cmd, args)
+		},
+		ValidArgsFunction: r.complete,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if n < 1 || n > 1000 {
+			return usagef("--number: %d is not between 1 and 1000", n)
+		}
+		if len(args) == 0 {
+			p, err := previewOf(cron, cmp.Or(tz, "UTC"), n, effects.TimeOf(time.Now()))
+			if err != nil {
+				return err
+			}
+			return r.printPreview(p)
+		}
+		return r.a.withClient(func(ctx context.Context, c *client, args []string) error {
+			q := r.scope.query()
+			q.Set("n", number(n))
+			var p wire.Preview
+			if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(args[0], "preview"), query: q}, &p); err != nil {
+				return err
+			}
+			return r.printPreview(p)
+		})(cmd, args)
+	}
+	f := cmd.Flags()
+	f.StringVar(&cron, "cron", "", "cron `expression` to look at")
+	f.StringVar(&tz, "tz", "", "time `zone` of --cron (default UTC)")
+	f.IntVarP(&n, "number", "n", 5, "`number` of times to show")
+	completeZone(cmd)
+	return cmd
+}
+
+func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error) {
+	s, err := parseCron(expr, zone)
+	if err != nil {
+		return wire.Preview{}, err
+	}
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n)}, nil
+}
+
+func (r *recurring) printPreview(p wire.Preview) error {
+	if r.a.json {
+		return r.a.printJSON(p)
+	}
+	rows := rowsOf(p.Times, func(t effects.Time) []string {
+		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
+	})
+	times := "it never fires\n"
+	if len(rows) > 0 {
+		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
+	}
+	_, err := fmt.Fprintf(r.a.out, "%s\n%s", text.Clean(p.Description), times)
+	return err
+}
+
+// localTime shows a time in a zone; the zone is embedded, as the scheduler's is.
+func localTime(t effects.Time, zone string) string {
+	if z, err := schedule.LoadZone(zone); err == nil {
+		return t.Std().In(z.Location()).Format("Mon 2006-01-02 15:04:05 MST")
+	}
+	return "-"
+}
+
+// inWords describes a schedule; empty if it cannot be read.
+func inWords(expr, zone string) string {
+	s, err := schedule.Parse(expr, cmp.Or(zone, "UTC"), effects.MinTime)
+	if err != nil {
+		return ""
+	}
+	return s.Describe()
+}
+
+func recurringView(r core.RecurringAction) view {
+	state, t := "enabled", r.ActionTemplate
+	if !r.Enabled {
+		state = "disabled: " + cmp.Or(r.DisabledReason, "no reason was kept")
+	}
+	return view{fields: [][2]string{
+		{"id", r.ID.String()}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
+		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone)},
+		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)}, {"ends", timeText(r.EndsAt)},
+		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)},
+		{"deduplicated", number(r.DeduplicatedCount)},
+		{"tool", t.Provider}, {"type", t.ActionType}, {"payload", string(t.Payload)}, {"dedup key", t.DedupKey},
+		{"labels", pairs(r.Labels)}, {"metadata", pairs(t.Metadata)},
+		{"policy", policyText(r.Policy)},
+		{"created", timeText(r.CreatedAt)}, {"updated", timeText(r.UpdatedAt)},
+	}}
 }

@@ -40,14 +40,9 @@ func (a *app) strategyList() *cobra.Command {
 
 // strategyError is the failure of a strategy that has ended; nil if an approach succeeded.
 func strategyError(s core.Strategy) error {
-	switch s.Status {
-	case core.StrategyExhausted:
-		return fmt.Errorf("strategy %s is exhausted: %s", s.ID, s.Error)
-	case core.StrategyCancelled:
-		return fmt.Errorf("strategy %s was cancelled: %s", s.ID, s.Error)
-	case core.StrategyRunning, core.StrategySucceeded:
-	}
-	return nil
+	return failed(s.ID, "strategy", map[core.StrategyStatus]string{
+		core.StrategyExhausted: "is exhausted", core.StrategyCancelled: "was cancelled",
+	}[s.Status], s.Error)
 }
 
 func strategyView(s core.Strategy) view {

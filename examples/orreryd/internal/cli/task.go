@@ -26,28 +26,33 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
-		taskScreen(m), m.verb(verb{
-			use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")},
-		}),
-		m.verb(verb{
+		append(taskReports(m), taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
+			taskScreen(m),
+			step("nudge", "Type something into a session that seems to sleep"),
+			step("restart", "Kill a task's session and begin it again"),
+			step("escalate", "Tell people that a task needs them"),
+			m.reasoned("cancel", "End a task, and kill its session"))...))
+}
+
+// taskReports are the commands by which people and programs take part in a task's work.
+func taskReports(m machine[core.Task]) []*cobra.Command {
+	return m.verbs(
+		verb{use: "input ID TEXT", short: "Type into a task's session", args: idAnd("TEXT"), path: "input", fields: []field{argument("text")}},
+		verb{
 			use: "heartbeat", short: "Give a sign of life of a task that has no session", path: "heartbeat",
 			example: "  orreryd task heartbeat 0193f2a4-5b6c-7d8e-9f01-23456789abcd --progress \"page 3 of 9\"",
 			fields: []field{textField("progress",
 				"`text` that says how far it is, of which only a change counts: without one the task is idle in the end")},
-		}),
-		step("nudge", "Type something into a session that seems to sleep"),
-		step("restart", "Kill a task's session and begin it again"),
-		step("escalate", "Tell people that a task needs them"),
-		m.reasoned("cancel", "End a task, and kill its session"),
-		m.verb(verb{
+		},
+		verb{
 			use: "complete", short: "Say that a task's work is done", path: "complete",
 			fields: []field{jsonField("output", "`JSON` that came of it; @FILE or - for stdin")},
-		}),
-		m.verb(verb{
+		},
+		verb{
 			use: "fail", short: "Say that a task's work cannot be done", path: "fail",
 			fields: []field{textField("error", "`text` that says why")},
-		})))
+		},
+	)
 }
 
 func (a *app) taskList() *cobra.Command {
@@ -156,9 +161,9 @@ no session: whoever does the work says so with complete or fail.`,
 			newIDField("task"), labelField(),
 			textField("workspace", "`directory` of the session, within the daemon's workspace (default the workspace itself)"),
 			nested("config",
-				taskTime("heartbeat-timeout", "stuck after that long without a sign of life (default 1m)").as("heartbeat_timeout_ms"),
-				taskTime("idle-timeout", "stuck after that long without progress (default 5m)").as("idle_timeout_ms"),
-				taskTime("recovery-interval", "time between two steps of the recovery (default 1m)").as("recovery_interval_ms"),
+				taskTime("heartbeat-timeout", "stuck after that long without a sign of life (default 1m)"),
+				taskTime("idle-timeout", "stuck after that long without progress (default 5m)"),
+				taskTime("recovery-interval", "time between two steps of the recovery (default 1m)"),
 				taskTime("timeout", "time limit of the whole task, restarts included (default none)"),
 				fieldOf((*pflag.FlagSet).Uint32Var, "max-recoveries", core.DefaultMaxRecoveryAttempts,
 					"`number` of nudges and restarts together; 0: none", maxRecoveries).as("max_recovery_attempts"),
@@ -170,9 +175,9 @@ no session: whoever does the work says so with complete or fail.`,
 					return string(prompt), err
 				}),
 		},
-	}, &scoped{}, "task %s is created\n", func(_ context.Context, _ *client, body map[string]any, args []string) error {
+	}, &scoped{}, "task %s is created\n", func(_ context.Context, _ *client, r request, args []string) error {
 		if len(args) > 0 {
-			body["command"] = args
+			r.fields["command"] = args
 		}
 		return nil
 	})

@@ -164,6 +164,14 @@ func plain(v any) string {
 // idOr shows an id; empty for none.
 func idOr(id uuid.UUID) string { return orEmpty(id, uuid.UUID.String) }
 
+// failed is how something has ended that failed, and why; nil if it did not fail: did is empty.
+func failed(what fmt.Stringer, kind, did, why string) error {
+	if did == "" {
+		return nil
+	}
+	return fmt.Errorf("%s %s %s: %s", kind, what, did, why)
+}
+
 // counted writes a number of things.
 func counted(n int, what string) string {
 	if n == 1 {

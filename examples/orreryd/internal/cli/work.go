@@ -17,20 +17,14 @@ import (
 // work are the flags that say what is to be done, shared by actions and
 // recurring actions.
 type work struct {
-	namespace, tenant string
-	tool, actionType  string
-	input             string
-	dedupKey          string
-	meta, labels      []string
-	onInterrupt       string
-	maxAttempts       int
-	timeout           time.Duration
-}
-
-func (a *app) addScopeFlags(cmd *cobra.Command, namespace, tenant *string) {
-	f := cmd.PersistentFlags()
-	f.StringVar(namespace, "namespace", cmp.Or(a.env("ORRERY_NAMESPACE"), config.DefaultScope), "`namespace` it belongs to")
-	f.StringVar(tenant, "tenant", cmp.Or(a.env("ORRERY_TENANT"), config.DefaultScope), "`tenant` it belongs to")
+	scope            scoped // of an action alone
+	tool, actionType string
+	input            string
+	dedupKey         string
+	meta, labels     []string
+	onInterrupt      string
+	maxAttempts      int
+	timeout          time.Duration
 }
 
 func (w *work) addFlags(cmd *cobra.Command) {

@@ -15,22 +15,9 @@ func (a *app) workerCommand() *cobra.Command {
 	m := machine[core.Worker]{a: a, path: "/v1/workers", arg: "NAME", args: oneArg("NAME"), scope: &s, view: workerView}
 	return a.addClientFlags(group("worker", "Declare, watch and pause workers",
 		"A worker takes items of a queue and does something for each, inside the daemon.",
-		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"),
-			m.verb(verb{
-				use: "declare NAME --queue QUEUE --do JSON", short: "Declare a worker, or replace what was declared", method: http.MethodPut,
-				example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
-				fields: []field{
-					jsonField("do", "`JSON` with one of pipeline, run, strategy and task; @FILE or - for stdin").needed("say what is done for an item"),
-					textField("queue", "`name` of the queue whose items it takes").needed("name the queue whose items it takes"),
-					countField("concurrency", 1, "most `items` in hand at once, up to 256"),
-				},
-			}),
+		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"), workerDeclare(m),
 			m.post("pause", "pause", "Let a worker take no more items"), m.post("resume", "resume", "End a worker's pause"),
-			m.post("wake", "wake", "Let a worker look for work now"),
-			m.verb(verb{
-				use: "delete", short: "End a worker", method: http.MethodDelete,
-				fields: []field{boolField("drain", "end what is in hand first, instead of being refused")},
-			}))...))
+			m.post("wake", "wake", "Let a worker look for work now"), workerDelete(m))...))
 }
 
 func (a *app) workerList() *cobra.Command {
@@ -39,23 +26,11 @@ func (a *app) workerList() *cobra.Command {
 		header: []string{"NAME", "SCOPE", "STATE", "QUEUE", "DOES", "IN HAND", "COMPLETED", "FAILED"},
 		row: func(w core.Worker) []string {
 			return []string{
-				text.Clip(w.Name, 40), text.Clip(w.Namespace+"/"+w.Tenant, 40), workerState(w), text.Clip(w.Queue, 40), workerDoes(w.Do),
+				text.Clip(w.Name, 40), text.Clip(w.Namespace+"/"+w.Tenant, 40), w.Status(), text.Clip(w.Queue, 40), workerDoes(w.Do),
 				fmt.Sprintf("%d/%d", len(w.Running), w.Concurrency), number(w.Completed), number(w.Failed),
 			}
 		},
 	}.command(a)
-}
-
-func workerState(w core.Worker) string {
-	switch {
-	case w.Draining:
-		return "draining"
-	case w.Paused:
-		return "paused"
-	case len(w.Running) > 0:
-		return "busy"
-	}
-	return "idle"
 }
 
 func workerDoes(d core.WorkerDo) string {
@@ -75,7 +50,7 @@ func workerDoes(d core.WorkerDo) string {
 func workerView(w core.Worker) view {
 	return view{
 		fields: [][2]string{
-			{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", workerState(w)}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
+			{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", w.Status()}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
 			{"in hand", fmt.Sprintf("%d of at most %d", len(w.Running), w.Concurrency)},
 			{"completed", number(w.Completed)}, {"failed", number(w.Failed)}, {"created", timeText(w.CreatedAt)},
 		},
@@ -83,4 +58,23 @@ func workerView(w core.Worker) view {
 			return []string{j.Item.String(), number(j.Attempt), string(j.Child.Kind) + " " + j.Child.ID.String(), shortTime(j.StartedAt)}
 		})}},
 	}
+}
+
+func workerDeclare(m machine[core.Worker]) *cobra.Command {
+	return m.verb(verb{
+		use: "declare NAME --queue QUEUE --do JSON", short: "Declare a worker, or replace what was declared", method: http.MethodPut,
+		example: `  orreryd worker declare merger --queue merges --do '{"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}'`,
+		fields: []field{
+			jsonField("do", "`JSON` with one of pipeline, run, strategy and task; @FILE or - for stdin").needed("say what is done for an item"),
+			textField("queue", "`name` of the queue whose items it takes").needed("name the queue whose items it takes"),
+			countField("concurrency", 1, "most `items` in hand at once, up to 256"),
+		},
+	})
+}
+
+func workerDelete(m machine[core.Worker]) *cobra.Command {
+	return m.verb(verb{
+		use: "delete", short: "End a worker", method: http.MethodDelete,
+		fields: []field{boolField("drain", "end what is in hand first, instead of being refused")},
+	})
 }

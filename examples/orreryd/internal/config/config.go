@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"net"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,17 +267,25 @@ func (c *Config) checkLogFormat() error {
 	return nil
 }
 
-// givenKeys are the keys of a table that may have some only; true: it has the key.
-type givenKeys map[string]bool
-
-// foreign refuses the given keys that a tool, runner or channel (kind) of a type cannot have.
-func (g givenKeys) foreign(prefix, kind, typ string, own ...string) (errs []error) {
-	for _, k := range slices.Sorted(maps.Keys(g)) {
-		if g[k] && !slices.Contains(own, k) {
-			errs = append(errs, fmt.Errorf("%s%s: a %s of type %q has no such key", prefix, k, kind, typ))
+// foreignKeys refuses the keys of a table that a tool, runner or channel (kind) of a type cannot
+// have: the tag "for" of a field names the types that have it; without the tag all have it.
+func foreignKeys(table any, prefix, kind, typ string) (errs []error) {
+	var keys []string
+	for f, v := range reflect.ValueOf(table).Fields() {
+		if types, some := f.Tag.Lookup("for"); some && !v.IsZero() && !slices.Contains(strings.Fields(types), typ) {
+			keys = append(keys, tomlKey(f))
 		}
 	}
+	for _, k := range slices.Sorted(slices.Values(keys)) {
+		errs = append(errs, fmt.Errorf("%s%s: a %s of type %q has no such key", prefix, k, kind, typ))
+	}
 	return errs
+}
+
+// tomlKey is the key that sets a field.
+func tomlKey(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+	return key
 }
 
 // countGiven counts the texts that are not empty.
@@ -299,19 +307,14 @@ func keyed(key string, err error) error {
 }
 
 func (c *Config) validateDaemon() error {
-	errs := []error{
+	return errors.Join(
 		keyed("db", c.checkDB()),
 		keyed("listen", c.checkAddress()),
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),
-	}
-	if n := c.HTTP.MaxBodyBytes; n < 1<<10 || n > 64<<20 {
-		errs = append(errs, fmt.Errorf("http.max_body_bytes: %d is not between %d and %d", n, 1<<10, 64<<20))
-	}
-	if n := c.HTTP.MaxWebhookBytes; n < 1 || n > core.MaxWebhookBytes {
-		errs = append(errs, fmt.Errorf("http.max_webhook_bytes: %d is not between 1 and %d", n, core.MaxWebhookBytes))
-	}
-	return errors.Join(errs...)
+		checkBetween("http.max_body_bytes", &c.HTTP.MaxBodyBytes, 1<<10, 64<<20),
+		checkBetween("http.max_webhook_bytes", &c.HTTP.MaxWebhookBytes, 1, core.MaxWebhookBytes),
+	)
 }
 
 func (c *Config) validateEngine() error {
@@ -330,9 +333,7 @@ func (c *Config) validateEngine() error {
 	if e.DefaultConcurrency < 1 {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
 	}
-	if e.MaxBatch < 1 || e.MaxBatch > 1<<16 {
-		errs = append(errs, fmt.Errorf("engine.max_batch: %d is not between 1 and %d", e.MaxBatch, 1<<16))
-	}
+	errs = append(errs, checkBetween("engine.max_batch", &e.MaxBatch, 1, 1<<16))
 	return errors.Join(errs...)
 }
 

@@ -145,7 +145,7 @@ func (d *document) step(at field, key *unstable.Node) field {
 	case reflect.Struct:
 		hint := ""
 		for f := range at.typ.Fields() {
-			tag, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+			tag := tomlKey(f)
 			if tag == name {
 				return field{full, plain(f.Type)}
 			}

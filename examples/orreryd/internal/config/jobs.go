@@ -109,16 +109,16 @@ type runnerConfig struct {
 	Type    string `toml:"type"`
 	Enabled *bool  `toml:"enabled,omitempty"` // default true
 
-	Kubeconfig *string  `toml:"kubeconfig,omitempty"` // kubernetes
-	Context    *string  `toml:"context,omitempty"`
-	Namespace  *string  `toml:"namespace,omitempty"`
-	QPS        *float64 `toml:"qps,omitempty"`
-	Burst      *int     `toml:"burst,omitempty"`
-	Instance   *string  `toml:"instance,omitempty"`
+	Kubeconfig *string  `toml:"kubeconfig,omitempty" for:"kubernetes"`
+	Context    *string  `toml:"context,omitempty" for:"kubernetes"`
+	Namespace  *string  `toml:"namespace,omitempty" for:"kubernetes"`
+	QPS        *float64 `toml:"qps,omitempty" for:"kubernetes"`
+	Burst      *int     `toml:"burst,omitempty" for:"kubernetes"`
+	Instance   *string  `toml:"instance,omitempty" for:"kubernetes"`
 
-	Dir         *string   `toml:"dir,omitempty"` // local
-	Executables *[]string `toml:"executables,omitempty"`
-	AllowEnv    *[]string `toml:"allow_env,omitempty"`
+	Dir         *string   `toml:"dir,omitempty" for:"local"`
+	Executables *[]string `toml:"executables,omitempty" for:"local"`
+	AllowEnv    *[]string `toml:"allow_env,omitempty" for:"local"`
 }
 
 // Types of [runnerConfig].
@@ -126,12 +126,6 @@ const (
 	runnerKubernetes = "kubernetes"
 	runnerLocal      = "local"
 )
-
-// runnerKeys are the keys that a runner of a type may have, beside those of all.
-var runnerKeys = map[string][]string{
-	runnerKubernetes: {"kubeconfig", "context", "namespace", "qps", "burst", "instance"},
-	runnerLocal:      {"dir", "executables", "allow_env"},
-}
 
 func (r runnerConfig) enabled() bool { return r.Enabled == nil || *r.Enabled }
 
@@ -209,15 +203,10 @@ func (r runnerConfig) home() (home, apart string) {
 }
 
 func (r runnerConfig) validate(key string) error {
-	own, known := runnerKeys[r.Type]
-	if !known {
+	if r.Type != runnerKubernetes && r.Type != runnerLocal {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
 	}
-	errs := givenKeys{
-		"kubeconfig": r.Kubeconfig != nil, "context": r.Context != nil, "namespace": r.Namespace != nil,
-		"qps": r.QPS != nil, "burst": r.Burst != nil, "instance": r.Instance != nil,
-		"dir": r.Dir != nil, "executables": r.Executables != nil, "allow_env": r.AllowEnv != nil,
-	}.foreign(key+".", "runner", r.Type, own...)
+	errs := foreignKeys(r, key+".", "runner", r.Type)
 	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}

@@ -46,11 +46,11 @@ type notifyConfig struct {
 // its type.
 type channelConfig struct {
 	Type           string            `toml:"type"` // webhook, command, desktop, log
-	URL            string            `toml:"url,omitempty"`
-	Headers        map[string]string `toml:"headers,omitempty"`
-	Command        []string          `toml:"command,omitempty"`
-	Dir            string            `toml:"dir,omitempty"`
-	Env            map[string]string `toml:"env,omitempty"`
+	URL            string            `toml:"url,omitempty" for:"webhook"`
+	Headers        map[string]string `toml:"headers,omitempty" for:"webhook"`
+	Command        []string          `toml:"command,omitempty" for:"command"`
+	Dir            string            `toml:"dir,omitempty" for:"command"`
+	Env            map[string]string `toml:"env,omitempty" for:"command"`
 	TimeoutSeconds float64           `toml:"timeout_seconds,omitempty"`
 }
 
@@ -94,10 +94,7 @@ const (
 	ChannelLog     = "log"
 )
 
-// channelKeysOf are the keys that a channel of a type may have, beside those of all.
-var channelKeysOf = map[string][]string{
-	channelWebhook: {"url", "headers"}, channelCommand: {"command", "dir", "env"}, channelDesktop: nil, ChannelLog: nil,
-}
+var channelTypes = []string{channelWebhook, channelCommand, channelDesktop, ChannelLog}
 
 // channelKeys are the keys that set the options of channels that their own check
 // may refuse.
@@ -110,14 +107,10 @@ func (c channelConfig) New(log *slog.Logger) (notify.Channel, error) {
 			return nil, err
 		}
 	}
-	own, known := channelKeysOf[c.Type]
-	if !known {
+	if !slices.Contains(channelTypes, c.Type) {
 		return nil, fmt.Errorf("type: %q is unknown: use %q, %q, %q or %q", text.Clip(c.Type, 40), channelWebhook, channelCommand, channelDesktop, ChannelLog)
 	}
-	foreign := givenKeys{
-		"url": c.URL != "", "headers": c.Headers != nil, "command": c.Command != nil, "dir": c.Dir != "", "env": c.Env != nil,
-	}.foreign("", "channel", c.Type, own...)
-	if len(foreign) > 0 {
+	if foreign := foreignKeys(c, "", "channel", c.Type); len(foreign) > 0 {
 		return nil, foreign[0]
 	}
 	switch c.Type {

@@ -25,22 +25,22 @@ type toolConfig struct {
 	Enabled     *bool  `toml:"enabled,omitempty"`     // default true
 	Concurrency *int   `toml:"concurrency,omitempty"` // default engine.default_concurrency
 
-	TimeLimitSeconds *float64 `toml:"time_limit_seconds,omitempty"` // both
+	TimeLimitSeconds *float64 `toml:"time_limit_seconds,omitempty" for:"command http"`
 
-	MaxOutputBytes   *int      `toml:"max_output_bytes,omitempty"` // command
-	KillGraceSeconds *float64  `toml:"kill_grace_seconds,omitempty"`
-	InheritEnv       *[]string `toml:"inherit_env,omitempty"`
-	BaseDir          *string   `toml:"base_dir,omitempty"`
-	Executables      *[]string `toml:"executables,omitempty"`
-	AllowEnv         *[]string `toml:"allow_env,omitempty"`
+	MaxOutputBytes   *int      `toml:"max_output_bytes,omitempty" for:"command"`
+	KillGraceSeconds *float64  `toml:"kill_grace_seconds,omitempty" for:"command"`
+	InheritEnv       *[]string `toml:"inherit_env,omitempty" for:"command"`
+	BaseDir          *string   `toml:"base_dir,omitempty" for:"command"`
+	Executables      *[]string `toml:"executables,omitempty" for:"command"`
+	AllowEnv         *[]string `toml:"allow_env,omitempty" for:"command"`
 
-	TotalLimitSeconds *float64  `toml:"total_limit_seconds,omitempty"` // http
-	MaxResponseBytes  *int      `toml:"max_response_bytes,omitempty"`
-	Retries           *int      `toml:"retries,omitempty"`
-	BackoffSeconds    *float64  `toml:"backoff_seconds,omitempty"`
-	DenyPrivate       *bool     `toml:"deny_private,omitempty"`
-	Allow             *[]string `toml:"allow,omitempty"`
-	UserAgent         *string   `toml:"user_agent,omitempty"`
+	TotalLimitSeconds *float64  `toml:"total_limit_seconds,omitempty" for:"http"`
+	MaxResponseBytes  *int      `toml:"max_response_bytes,omitempty" for:"http"`
+	Retries           *int      `toml:"retries,omitempty" for:"http"`
+	BackoffSeconds    *float64  `toml:"backoff_seconds,omitempty" for:"http"`
+	DenyPrivate       *bool     `toml:"deny_private,omitempty" for:"http"`
+	Allow             *[]string `toml:"allow,omitempty" for:"http"`
+	UserAgent         *string   `toml:"user_agent,omitempty" for:"http"`
 }
 
 // Types of [toolConfig].
@@ -53,14 +53,7 @@ const (
 	typeKubernetes = "kubernetes"
 )
 
-// toolKeys are the keys that a tool of a type may have, beside those of all.
-var toolKeys = map[string][]string{
-	TypeCommand: {"time_limit_seconds", "max_output_bytes", "kill_grace_seconds", "inherit_env", "base_dir", "executables", "allow_env"},
-	TypeHTTP: {
-		"time_limit_seconds", "total_limit_seconds", "max_response_bytes", "retries", "backoff_seconds", "deny_private", "allow", "user_agent",
-	},
-	typeQueue: nil, typePipeline: nil, typeKubernetes: nil,
-}
+var toolTypes = []string{TypeCommand, TypeHTTP, typeQueue, typePipeline, typeKubernetes}
 
 // builtIn are the tools that exist unless they are switched off.
 var builtIn = map[string]string{
@@ -106,8 +99,7 @@ func (c *Config) validateTools() error {
 }
 
 func (t toolConfig) validate(key string) error {
-	own, known := toolKeys[t.Type]
-	if !known {
+	if !slices.Contains(toolTypes, t.Type) {
 		return fmt.Errorf("%s.type: %q is unknown: use %q, %q, %q, %q or %q", key, t.Type, TypeCommand, TypeHTTP, typeQueue, typePipeline, typeKubernetes)
 	}
 	name := strings.TrimPrefix(key, "tools.")
@@ -117,14 +109,7 @@ func (t toolConfig) validate(key string) error {
 	if t.Type == typeKubernetes && name != jobs.ToolName { // tokens name the tool so
 		return fmt.Errorf("%s.type: %q: the only tool of that type is %q, which has no keys of its own: use it instead", key, t.Type, jobs.ToolName)
 	}
-	errs := givenKeys{
-		"time_limit_seconds":  t.TimeLimitSeconds != nil,
-		"total_limit_seconds": t.TotalLimitSeconds != nil, "max_response_bytes": t.MaxResponseBytes != nil,
-		"retries": t.Retries != nil, "backoff_seconds": t.BackoffSeconds != nil, "deny_private": t.DenyPrivate != nil,
-		"allow": t.Allow != nil, "user_agent": t.UserAgent != nil,
-		"max_output_bytes": t.MaxOutputBytes != nil, "kill_grace_seconds": t.KillGraceSeconds != nil,
-		"inherit_env": t.InheritEnv != nil, "base_dir": t.BaseDir != nil, "executables": t.Executables != nil, "allow_env": t.AllowEnv != nil,
-	}.foreign(key+".", "tool", t.Type, own...)
+	errs := foreignKeys(t, key+".", "tool", t.Type)
 	errs = append(errs,
 		checkBetween(key+".concurrency", t.Concurrency, 1, 1<<16),
 		checkBetween(key+".max_output_bytes", t.MaxOutputBytes, 0, maxCaptured),
@@ -152,7 +137,7 @@ func (t toolConfig) validate(key string) error {
 // maxCaptured bounds what is kept of a run's output, which is a part of a record.
 const maxCaptured = 64 << 20
 
-func checkBetween(key string, v *int, least, most int) error {
+func checkBetween[N int | int64](key string, v *N, least, most N) error {
 	if v != nil && (*v < least || *v > most) {
 		return fmt.Errorf("%s: %d is not between %d and %d", key, *v, least, most)
 	}

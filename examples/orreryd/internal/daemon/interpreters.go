@@ -37,7 +37,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	}
 	out := map[string]shell.Interpreter{effects.LaneNotify: n}
 	if d.c.Workspace == "" {
-		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace{}, noWorkspace{}
+		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace, noWorkspace
 		return out, nil
 	}
 	root, err := filepath.Abs(d.c.Workspace)
@@ -83,15 +83,9 @@ func (d *daemon) sayHowToAttach() {
 	}
 }
 
-// noWorkspace fails what needs the workspace, and says what to do.
-type noWorkspace struct{}
+var noWorkspace = failing{errors.New("no workspace is configured: start the daemon with --workspace DIR")}
 
-// Carry implements [shell.Interpreter].
-func (noWorkspace) Carry(context.Context, effects.Ref, effects.Outer) (json.RawMessage, error) {
-	return nil, shell.Permanent(errors.New("no workspace is configured: start the daemon with --workspace DIR"))
-}
-
-// failing fails all effects: their interpreter could not be made.
+// failing fails all effects: their interpreter could not be made, or needs a workspace.
 type failing struct{ err error }
 
 // Carry implements [shell.Interpreter].

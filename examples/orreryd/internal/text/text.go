@@ -3,6 +3,7 @@ package text
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,12 +63,7 @@ func Clip(s string, most int) string {
 }
 
 // OrDash shows an empty cell.
-func OrDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func OrDash(s string) string { return cmp.Or(s, "-") }
 
 // PlainJSON leaves <, > and & as they are: people read it again.
 func PlainJSON(v any) (json.RawMessage, error) {

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/daemon"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+)
+
+// orchestrateCommand is the daemon (B5).
+func (a *app) orchestrateCommand() *cobra.Command {
+	var demo bool
+	cmd := &cobra.Command{
+		Use:   "orchestrate",
+		Short: "Run the daemon in the foreground",
+		Long: `Run the daemon in the foreground: fire what is due, answer the HTTP API, until
+SIGTERM or SIGINT. Then it takes nothing new, waits for what runs (up to
+engine.stop_timeout_seconds, 30 by default), ends or hands back the rest by its policy,
+and ends with 0. A second signal ends it at once; nothing acknowledged is lost then
+either. What comes within 300 ms of the first one is taken for the same signal:
+programs such as timeout send it to the process and to its group.
+
+Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
+ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
+ORRERY_CONFIG), else from the configuration file, else they have their defaults.
+Show them with: orreryd config show
+
+Without tokens in the configuration the daemon listens on loopback only.`,
+		Example: `  orreryd orchestrate --demo
+  orreryd orchestrate --tick-rate 60 --db /var/lib/orrery/orrery.db --config /etc/orrery.toml
+  ORRERY_LISTEN=127.0.0.1:8000 orreryd orchestrate`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags(), a.env)
+			if err != nil {
+				return err
+			}
+			if demo && !cmd.Flags().Changed("log-level") && a.env("ORRERY_LOG_LEVEL") == "" && c.LogLevel == "info" {
+				c.LogLevel = "warn" // the demonstration's own lines say what an info log would
+			}
+			return daemon.Orchestrate(cmd.Context(), c, daemon.Terminal{
+				Out: a.out, Err: a.err, Demo: demo, Command: a.command(), NotifySocket: a.env("NOTIFY_SOCKET"),
+			})
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	completeConfigFlags(cmd)
+	cmd.Flags().BoolVar(&demo, "demo", false, "add a schedule that fires every 5 seconds, if there is none, and print what fires")
+	return cmd
+}
+
+// command is how the user seems to have started this program.
+func (a *app) command() string {
+	if exe, err := os.Executable(); err == nil && strings.Contains(exe, "go-build") {
+		return "go run ./examples/orreryd"
+	}
+	return "orreryd"
+}
+
+func (a *app) configCommand() *cobra.Command {
+	check := &cobra.Command{
+		Use:     "check FILE",
+		Short:   "Check a configuration file, and say what is wrong with it",
+		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nenvironment and flags are not looked at.",
+		Example: "  orreryd config check /etc/orrery.toml",
+		Args:    oneArg("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			flags := pflag.NewFlagSet("check", pflag.ContinueOnError)
+			config.AddFlags(flags)
+			if err := flags.Set("config", args[0]); err != nil {
+				return err
+			}
+			c, err := config.Load(flags, func(string) string { return "" })
+			if err != nil {
+				return err
+			}
+			if err := config.CheckListen(c); err != nil {
+				return err
+			}
+			for i, t := range c.Tokens {
+				if at, _ := t.Expiry(""); !at.IsZero() && !at.After(time.Now()) {
+					text.Sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))
+				}
+			}
+			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", text.Clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
+			return err
+		},
+	}
+	show := &cobra.Command{
+		Use:     "show",
+		Short:   "Show the settings that orchestrate would use, without secrets",
+		Example: "  orreryd config show --config /etc/orrery.toml\n  ORRERY_TICK_RATE=5 orreryd config show",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.Load(cmd.Flags(), a.env)
+			if err != nil {
+				return err
+			}
+			if err := config.CheckListen(c); err != nil {
+				return err
+			}
+			b, err := toml.Marshal(c.Redacted())
+			if err != nil {
+				return fmt.Errorf("print the settings: %w", err)
+			}
+			_, err = a.out.Write(b)
+			return err
+		},
+	}
+	config.AddFlags(show.Flags())
+	completeConfigFlags(show)
+	return group("config", "Check or show the configuration", "", check, show)
+}
+
+// completeConfigFlags completes the flags of the configuration that have few values.
+func completeConfigFlags(cmd *cobra.Command) {
+	fixed(cmd, "log-level", config.LogLevels)
+	fixed(cmd, "log-format", config.LogFormats)
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the versions of the program, of Go, of the core and of the time zone database",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := version.Read()
+			if a.json {
+				return a.printJSON(v)
+			}
+			commit := v.Commit
+			if v.Modified {
+				commit += " (modified)"
+			}
+			return a.print(nil, view{fields: [][2]string{
+				{"orreryd", v.Version}, {"commit", commit}, {"go", v.Go + " " + v.Platform}, {"core", v.Core}, {"tzdb", v.TZDB},
+			}})
+		},
+	}
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	return cmd
+}
