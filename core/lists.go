@@ -13,6 +13,15 @@ func without[E any](s []E, i int) []E {
 	return slices.Concat(s[:i], s[i+1:])
 }
 
+// orNil gives a list or a map that has n entries; nil if it has none.
+func orNil[T any](v T, n int) T {
+	if n == 0 {
+		var none T
+		return none
+	}
+	return v
+}
+
 // appendLast gives the list with one more element; of a list that is longer than most, its
 // last elements.
 func appendLast[E any](s []E, most int, e E) []E {

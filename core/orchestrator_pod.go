@@ -128,28 +128,26 @@ func (t *orchestratorTransition) concernsPod(attempt uint32, pod Pod) bool {
 // podCreated notes what is known of a pod that does not run yet.
 func (t *orchestratorTransition) podCreated(e PodCreated) {
 	pod := e.Pod.bounded()
-	if !t.concernsPod(e.Attempt, pod) {
-		return
-	}
-	if t.State != OrchestratorContainerCreating || t.Pod == pod {
+	switch {
+	case !t.concernsPod(e.Attempt, pod):
+	case t.State != OrchestratorContainerCreating || t.Pod == pod:
 		t.refuseNow()
-		return
+	default:
+		t.Pod, t.UpdatedAt = pod, t.clock.Now
 	}
-	t.Pod, t.UpdatedAt = pod, t.clock.Now
 }
 
 // podRunning: container_creating → running.
 func (t *orchestratorTransition) podRunning(e PodRunning) {
 	pod := e.Pod.bounded()
-	if !t.concernsPod(e.Attempt, pod) {
-		return
-	}
-	if t.State != OrchestratorContainerCreating {
+	switch {
+	case !t.concernsPod(e.Attempt, pod):
+	case t.State != OrchestratorContainerCreating:
 		t.refuseNow()
-		return
+	default:
+		t.Pod = pod
+		t.startRunning()
 	}
-	t.Pod = pod
-	t.startRunning()
 }
 
 // startRunning: container_creating → running. If the creation was not answered yet,

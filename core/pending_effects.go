@@ -45,10 +45,7 @@ func (a PendingEffects) answered(n uint32) (PendingEffects, effects.Outer) {
 		return a, nil
 	}
 	e := a.Open[i].Effect
-	a.Open = slices.Concat(a.Open[:i], a.Open[i+1:])
-	if len(a.Open) == 0 {
-		a.Open = nil
-	}
+	a.Open = without(a.Open, i)
 	return a, e
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -333,17 +334,14 @@ func (a *WorktreePhase) rewrite(w rewriter, f string) {
 }
 
 func (a *WorktreePhase) validate(field string) error {
-	switch {
-	case a.Op != WorktreeAdd && a.Op != WorktreeRemove:
-		return checkOneOf(field+".op", a.Op, WorktreeAdd, WorktreeRemove)
-	case a.Repo == "":
-		return fmt.Errorf("%s.repo: must not be empty", field)
-	case a.Path == "":
-		return fmt.Errorf("%s.path: must not be empty", field)
-	case a.Op == WorktreeAdd && a.Branch == "":
-		return fmt.Errorf("%s.branch: must not be empty", field)
+	err := cmp.Or(
+		checkOneOf(field+".op", a.Op, WorktreeAdd, WorktreeRemove),
+		checkGiven(field, "repo", a.Repo, "path", a.Path),
+	)
+	if err != nil || a.Op != WorktreeAdd {
+		return err
 	}
-	return nil
+	return checkGiven(field, "branch", a.Branch)
 }
 
 func (a *MergeRun) rewrite(w rewriter, f string) {
@@ -358,14 +356,8 @@ func (a *MergeRun) validate(field string) error {
 		return fmt.Errorf("%s.strategy: %q is not %q or %q: an agent merges within a strategy phase", field, clip(string(a.Strategy)), effects.MergeFastForward, effects.MergeRebase)
 	case a.Agent != nil:
 		return fmt.Errorf("%s.agent: an agent merges within a strategy phase", field)
-	case a.Repo == "":
-		return fmt.Errorf("%s.repo: must not be empty", field)
-	case a.Branch == "":
-		return fmt.Errorf("%s.branch: must not be empty", field)
-	case a.Into == "":
-		return fmt.Errorf("%s.into: must not be empty", field)
 	}
-	return nil
+	return checkGiven(field, "repo", a.Repo, "branch", a.Branch, "into", a.Into)
 }
 
 func (a *NotifyPhase) rewrite(w rewriter, f string) {
@@ -377,10 +369,7 @@ func (a *NotifyPhase) validate(field string) error { return checkName(field+".ti
 func (a *CheckpointPhase) rewrite(w rewriter, f string) { a.Message = w.text(f+".message", a.Message) }
 
 func (a *CheckpointPhase) validate(field string) error {
-	if a.Message == "" {
-		return fmt.Errorf("%s.message: must not be empty", field)
-	}
-	return nil
+	return checkGiven(field, "message", a.Message)
 }
 
 func (a *SetPhase) rewrite(w rewriter, f string) {
@@ -403,6 +392,17 @@ func (a *ManualPhase) validate(string) error { return nil }
 func (a *WakePhase) rewrite(w rewriter, f string) { a.Worker = w.text(f+".worker", a.Worker) }
 func (a *WakePhase) validate(field string) error  { return checkName(field+".worker", a.Worker, true) }
 
+// checkGiven refuses the first of some texts that is empty; they are given as name and
+// value by turns.
+func checkGiven(field string, pairs ...string) error {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] == "" {
+			return fmt.Errorf("%s.%s: must not be empty", field, pairs[i])
+		}
+	}
+	return nil
+}
+
 // rewritePart takes the templates of a part, if there is one, through w: in a copy of it.
 func rewritePart[A any, P interface {
 	*A
@@ -422,10 +422,7 @@ func rewriteMap[V any](values map[string]V, field string, rewrite func(field str
 	for _, name := range sortedKeys(values) {
 		out[name] = rewrite(field+"."+name, values[name])
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return out
+	return orNil(out, len(out))
 }
 
 func rewriteTexts(texts []string, w rewriter, field string) []string {

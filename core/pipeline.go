@@ -203,8 +203,7 @@ func (t *pipelineTransition) in(otherwise string, states ...PhaseType) bool {
 // to be held.
 func (t *pipelineTransition) create(e PipelineCreate) {
 	spec, err := e.Spec.checked()
-	if err != nil {
-		t.transition.refuse(effects.CodeInvalid, "%s", err)
+	if t.invalid(err) {
 		return
 	}
 	t.Pipeline = Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}

@@ -63,10 +63,8 @@ func (t *pipelineTransition) unlock(name string) {
 		}
 	}
 	t.Holds = kept
-	t.Regain = slices.DeleteFunc(slices.Clone(t.Regain), func(h Hold) bool { return h.Name == name })
-	if len(t.Regain) == 0 {
-		t.Regain = nil
-	}
+	regain := slices.DeleteFunc(slices.Clone(t.Regain), func(h Hold) bool { return h.Name == name })
+	t.Regain = orNil(regain, len(regain))
 }
 
 // releaseLocks gives back all locks and slots; a retry regains them.

@@ -40,12 +40,7 @@ func (s PipelineSpec) normal() (PipelineSpec, error) {
 			out.Context = withValue(out.Context, in.Name, in.Default)
 		}
 	}
-	if len(out.Context) == 0 {
-		out.Context = nil
-	}
-	if len(out.DependsOn) == 0 {
-		out.DependsOn = nil
-	}
+	out.Context, out.DependsOn = orNil(out.Context, len(out.Context)), orNil(out.DependsOn, len(out.DependsOn))
 	return out, nil
 }
 

@@ -127,9 +127,7 @@ func (s StrategySpec) withDefaults() StrategySpec {
 	s.Approaches = slices.Clone(s.Approaches)
 	for i := range s.Approaches {
 		a := &s.Approaches[i]
-		if len(a.FallbackOn) == 0 {
-			a.FallbackOn = nil
-		}
+		a.FallbackOn = orNil(a.FallbackOn, len(a.FallbackOn))
 		if a.Action.Command != nil {
 			run := *a.Action.Command
 			run.Input = compacted(trimJSON(run.Input)) // the child must be the same in a replay
@@ -151,12 +149,7 @@ func (a *AgentPrompt) withDefaults() *AgentPrompt {
 		return nil
 	}
 	out := *a
-	if len(out.Command) == 0 {
-		out.Command = nil
-	}
-	if len(out.Env) == 0 {
-		out.Env = nil
-	}
+	out.Command, out.Env = orNil(out.Command, len(out.Command)), orNil(out.Env, len(out.Env))
 	out.Config = out.Config.withDefaults()
 	return &out
 }
@@ -231,14 +224,12 @@ func (s StrategySpec) checkAction(field string, a Approach) error {
 
 func (f FallbackCondition) validate(field string) error {
 	switch {
-	case f.AnyError && f.Error == "" && f.TimeoutMS == 0:
-		return nil
-	case f.Error != "" && !f.AnyError && f.TimeoutMS == 0:
+	case howMany(f.Error != "", f.AnyError, f.TimeoutMS != 0) != 1:
+		return fmt.Errorf("%s: give exactly one of error, any_error and timeout_ms", field)
+	case f.Error != "":
 		return checkPattern(field+".error", f.Error)
-	case f.TimeoutMS != 0 && !f.AnyError && f.Error == "":
-		return checkLengthMS(field+".timeout_ms", f.TimeoutMS)
 	}
-	return fmt.Errorf("%s: give exactly one of error, any_error and timeout_ms", field)
+	return checkLengthMS(field+".timeout_ms", f.TimeoutMS)
 }
 
 // checkPart says where in the spec what is wrong stands.

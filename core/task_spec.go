@@ -98,12 +98,7 @@ func (c TaskConfig) validate() error {
 // withDefaults fills what the creator left out, and makes nothing of what is
 // empty, so that JSON changes nothing.
 func (s TaskSpec) withDefaults() TaskSpec {
-	if len(s.Command) == 0 {
-		s.Command = nil
-	}
-	if len(s.Env) == 0 {
-		s.Env = nil
-	}
+	s.Command, s.Env = orNil(s.Command, len(s.Command)), orNil(s.Env, len(s.Env))
 	s.Config = s.Config.withDefaults()
 	return s
 }

@@ -75,9 +75,7 @@ func (d WorkerDo) validate() error {
 	case refs.err != nil:
 		return refs.err
 	case d.Pipeline != nil:
-		if err := d.Pipeline.ValidateWith(itemName); err != nil {
-			return fmt.Errorf("do.pipeline: %w", err)
-		}
+		return checkPart("do.pipeline", d.Pipeline.ValidateWith(itemName))
 	case d.Run != nil:
 		return d.Run.validate("do.run")
 	case d.Strategy != nil:

@@ -33,33 +33,31 @@ func bootID() string {
 // gitProcesses lists the processes of git of the daemon's user that may be at
 // work in one of the directories.
 func gitProcesses(dirs []string) ([]process, error) {
-	all, err := ownProcesses()
-	if err != nil {
-		return nil, err
-	}
+	all, err := runningProcesses()
 	var found []process
-	for _, id := range all {
-		p, name, ok := describe(id)
-		if ok && (name == "git" || strings.HasPrefix(name, "git-")) && mayWorkIn(id, dirs) {
-			found = append(found, p)
+	for _, p := range all {
+		if (p.name == "git" || strings.HasPrefix(p.name, "git-")) && mayWorkIn(p.ID, dirs) {
+			found = append(found, p.process)
 		}
 	}
-	return found, nil
+	return found, err
 }
 
-// ownProcesses lists the processes of the daemon's user. Others cannot have made
-// a file of its.
-func ownProcesses() ([]int, error) {
-	return procs.All(func(id int) (int, bool, error) { return id, procs.Ours(id), nil })
+type namedProcess struct {
+	process
+	name string
 }
 
-// describe describes a process that has not ended.
-func describe(id int) (p process, name string, ok bool) {
-	st, ok, err := procs.ReadStat(procs.Dir(id))
-	if err != nil || !ok || st.Ended() {
-		return process{}, "", false
-	}
-	return process{ID: id, Began: st.Started}, st.Name, true
+// runningProcesses lists the processes of the daemon's user that have not ended. Others
+// cannot have made a file of its.
+func runningProcesses() ([]namedProcess, error) {
+	return procs.All(func(id int) (namedProcess, bool, error) {
+		if !procs.Ours(id) {
+			return namedProcess{}, false, nil
+		}
+		st, ok, err := procs.ReadStat(procs.Dir(id))
+		return namedProcess{process{ID: id, Began: st.Started}, st.Name}, ok && err == nil && !st.Ended(), nil
+	})
 }
 
 // mayWorkIn reports whether a process is in one of the directories, or was told
@@ -93,14 +91,13 @@ func mayWorkIn(id int, dirs []string) bool {
 // holderOf gives an error that names who may hold a lock file: one of some
 // processes that has not ended, or whoever has the file open.
 func holderOf(path string, gits []process) error {
-	all, err := ownProcesses()
+	all, err := runningProcesses()
 	if err != nil {
 		return err
 	}
-	for _, id := range all {
-		p, name, ok := describe(id)
-		if ok && (slices.Contains(gits, p) || hasOpen(id, path)) {
-			return fmt.Errorf("process %d (%s) may hold it", id, name)
+	for _, p := range all {
+		if slices.Contains(gits, p.process) || hasOpen(p.ID, path) {
+			return fmt.Errorf("process %d (%s) may hold it", p.ID, p.name)
 		}
 	}
 	return nil

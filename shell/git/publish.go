@@ -52,7 +52,7 @@ func (r *repo) publish(ctx context.Context, moves []move) error {
 		}
 	}
 	if len(trees) > 0 {
-		if err := writeSynced(r.noteOfMove(), trees); err != nil {
+		if err := writeJSON(r.noteOfMove(), trees); err != nil {
 			return r.op.fail(err, "write a note")
 		}
 	}
@@ -116,8 +116,8 @@ func (r *repo) removeMade(ctx context.Context, t checkout) error {
 	return err
 }
 
-// writeSynced writes v as JSON, which is on the disk when it returns.
-func writeSynced(path string, v any) error {
+// writeJSON writes v as JSON, which is on the disk when it returns.
+func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

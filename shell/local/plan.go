@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -81,8 +82,7 @@ func planOf(r jobs.Run, dir, node, uid string, maxLog int64) (plan, error) {
 	if r.MaxAllowedRunTimeMS > 0 {
 		p.MaxRunMS = min(r.MaxAllowedRunTimeMS, maxRunMS) + overrunSlackMS
 	}
-	fields := fieldValues(r, node, uid)
-	p.Init, p.Main, err = programsOf(pod, r, dir, fields)
+	p.Init, p.Main, err = programsOf(pod, r, dir, fieldValues(r, node, uid))
 	return p, err
 }
 
@@ -114,17 +114,14 @@ func programsIn(list string, all []corev1.Container, r jobs.Run, dir string, fie
 
 // programOf takes what is written out from room, and stops where that is below 0.
 func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool), room *int) program {
-	own := [][2]string{
-		{"ORRERY_RUN_ID", r.RunID},
-		{"ORRERY_JOB_ID", r.JobID},
-		{"ORRERY_SCHEDULED_AT", r.ScheduledAt.String()},
-		{"ORRERY_ATTEMPT", strconv.FormatUint(uint64(r.N), 10)},
-		{podDirVar, dir},
+	own := map[string]string{
+		"ORRERY_RUN_ID":       r.RunID,
+		"ORRERY_JOB_ID":       r.JobID,
+		"ORRERY_SCHEDULED_AT": r.ScheduledAt.String(),
+		"ORRERY_ATTEMPT":      strconv.FormatUint(uint64(r.N), 10),
+		podDirVar:             dir,
 	}
-	vars := map[string]string{}
-	for _, kv := range own {
-		vars[kv[0]] = kv[1]
-	}
+	vars := maps.Clone(own)
 	env := inherited()
 	for _, e := range c.Env {
 		value := expand(e.Value, vars)
@@ -137,9 +134,7 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 		vars[e.Name] = value
 		env[e.Name] = value
 	}
-	for _, kv := range own {
-		env[kv[0]] = kv[1]
-	}
+	maps.Copy(env, own)
 	p := program{Name: c.Name, Dir: c.WorkingDir}
 	if p.Dir == "" {
 		p.Dir = filepath.Join(dir, workDir)
@@ -296,7 +291,6 @@ func checkContainer(field string, c corev1.Container) error {
 	case hasNUL(c.Args):
 		return fmt.Errorf("%s.args: has a NUL byte", field)
 	}
-	fields := fieldValues(jobs.Run{}, "", "")
 	for i, e := range c.Env {
 		field := fmt.Sprintf("%s.env[%d]", field, i)
 		switch {
@@ -312,7 +306,7 @@ func checkContainer(field string, c corev1.Container) error {
 			return fmt.Errorf("%s.valueFrom: of these, only fieldRef has a meaning here: use value", field)
 		}
 		path := e.ValueFrom.FieldRef.FieldPath
-		if _, known := fields(path); !known {
+		if _, known := fieldValues(jobs.Run{}, "", "")(path); !known {
 			return fmt.Errorf("%s.valueFrom.fieldRef.fieldPath: %q is not known here: use metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'] or spec.nodeName", field, path)
 		}
 	}

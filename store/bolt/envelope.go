@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
@@ -77,26 +78,34 @@ func unseal(raw []byte, s sum) ([]byte, error) {
 	return raw[sealed : len(raw)-1], nil
 }
 
-// fields reads the fields of an unsealed value in their order. The first thing
-// that is not as expected spoils all that follows.
+// fields reads the fields of a value in their order. The first thing that is not as
+// expected spoils all that follows.
 type fields struct {
 	rest []byte
-	bad  bool
+	err  error
 }
 
 // openFields checks a value and gives its fields.
-func openFields(raw []byte, s sum) (fields, error) {
+func openFields(raw []byte, s sum) fields {
 	rest, err := unseal(raw, s)
-	return fields{rest: rest}, err
+	return fields{rest, err}
+}
+
+var errFields = fmt.Errorf("%w: the envelope has other fields than expected", store.ErrCorrupt)
+
+func (f *fields) spoil() {
+	if f.err == nil {
+		f.err = errFields
+	}
 }
 
 // name takes the literal that stands before a value.
 func (f *fields) name(s string) {
-	if !f.bad && len(f.rest) >= len(s) && string(f.rest[:len(s)]) == s {
+	if f.err == nil && len(f.rest) >= len(s) && string(f.rest[:len(s)]) == s {
 		f.rest = f.rest[len(s):]
 		return
 	}
-	f.bad = true
+	f.spoil()
 }
 
 func (f *fields) number(name string) uint64 {
@@ -105,8 +114,8 @@ func (f *fields) number(name string) uint64 {
 	for n < len(f.rest) && '0' <= f.rest[n] && f.rest[n] <= '9' {
 		n++
 	}
-	if f.bad || n == 0 || n > 20 {
-		f.bad = true
+	if f.err != nil || n == 0 || n > 20 {
+		f.spoil()
 		return 0
 	}
 	var v uint64
@@ -117,7 +126,7 @@ func (f *fields) number(name string) uint64 {
 	} else {
 		var err error
 		if v, err = strconv.ParseUint(string(f.rest[:n]), 10, 64); err != nil {
-			f.bad = true
+			f.spoil()
 		}
 	}
 	f.rest = f.rest[n:]
@@ -129,7 +138,7 @@ func (f *fields) number(name string) uint64 {
 func (f *fields) text(name string) []byte {
 	f.name(name)
 	f.name(`"`)
-	if f.bad {
+	if f.err != nil {
 		return nil
 	}
 	escaped := false
@@ -146,12 +155,12 @@ func (f *fields) text(name string) []byte {
 			}
 			var out string
 			if json.Unmarshal(append(append([]byte{'"'}, s...), '"'), &out) != nil {
-				f.bad = true
+				f.spoil()
 			}
 			return []byte(out)
 		}
 	}
-	f.bad = true
+	f.spoil()
 	return nil
 }
 
@@ -161,13 +170,6 @@ func (f *fields) remainder(name string) []byte {
 	return f.rest
 }
 
-func (f *fields) err() error {
-	if f.bad {
-		return fmt.Errorf("%w: the envelope has other fields than expected", store.ErrCorrupt)
-	}
-	return nil
-}
-
 // appendNumber appends the literal that stands before a value, and the value.
 func appendNumber(b []byte, name string, n uint64) []byte {
 	return strconv.AppendUint(append(b, name...), n, 10)
@@ -175,14 +177,13 @@ func appendNumber(b []byte, name string, n uint64) []byte {
 
 // appendText is appendNumber for a JSON string, which must be UTF-8.
 func appendText(b []byte, name, s string) []byte {
-	b = append(b, name...)
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			q, _ := json.Marshal(s) // a string always encodes
-			return append(b, q...)
+			return append(append(b, name...), q...)
 		}
 	}
-	b = append(b, '"')
+	b = append(append(b, name...), '"')
 	b = append(b, s...)
 	return append(b, '"')
 }
@@ -202,14 +203,11 @@ const recordRoom = sealed + len(`"version":,"seq":,"state":}`) + 2*20
 
 func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte) (store.Record, error) {
 	r := store.Record{Kind: kind, ID: id}
-	f, err := openFields(raw, recordSum(kind, id))
-	if err != nil {
-		return r, err
-	}
+	f := openFields(raw, recordSum(kind, id))
 	r.Version = f.number(`"version":`)
 	r.Seq = f.number(`,"seq":`)
 	r.State = f.remainder(`,"state":`)
-	return r, f.err()
+	return r, f.err
 }
 
 func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
@@ -222,17 +220,14 @@ func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 }
 
 func parseEntry(key, raw []byte) ([]byte, error) {
-	f, err := openFields(raw, sumOf(key))
-	if err != nil {
-		return nil, err
-	}
+	f := openFields(raw, sumOf(key))
 	if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
 		f.name(`"at":null`)
 	} else {
 		f.text(`"at":`)
 	}
 	entry := f.remainder(`,"batch":`)
-	return entry, f.err()
+	return entry, f.err
 }
 
 func appendOutbox(b, key []byte, e *store.OutboxEntry) []byte {
@@ -254,17 +249,14 @@ type outboxFields struct {
 }
 
 func parseOutbox(key, raw []byte) (o outboxFields, err error) {
-	f, err := openFields(raw, sumOf(key))
-	if err != nil {
-		return o, err
-	}
+	f := openFields(raw, sumOf(key))
 	o.seq = f.number(`"seq":`)
 	o.kind = f.text(`,"kind":`)
 	o.lane = f.text(`,"lane":`)
 	o.holder = f.text(`,"holder":`)
 	o.token = f.number(`,"token":`)
 	o.effect = f.remainder(`,"effect":`)
-	return o, f.err()
+	return o, f.err
 }
 
 // sealJSON seals a small value that is not on the way of a batch; v must
@@ -279,6 +271,15 @@ func sealJSON(key []byte, v any) ([]byte, error) {
 	}
 	b := append(openSeal(nil), body[1:len(body)-1]...)
 	return closeSeal(b, 0, sumOf(key)), nil
+}
+
+// putSealed puts a value, as sealJSON seals it, under a key.
+func putSealed(b *bbolt.Bucket, key []byte, v any) error {
+	value, err := sealJSON(key, v)
+	if err != nil {
+		return err
+	}
+	return b.Put(key, value)
 }
 
 // parseJSON reads what sealJSON made into v.

@@ -189,7 +189,7 @@ func (t *tx) keepBase(e store.Epoch, kind effects.Kind, id uuid.UUID, raw []byte
 	if err != nil {
 		return err
 	}
-	key := appendBaseKey(nil, kind, id)
+	key := countKeyBytes(kind, id[:])
 	if _, ok := base.get(key); ok {
 		return nil
 	}

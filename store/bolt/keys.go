@@ -109,19 +109,13 @@ func appendListKey(b []byte, term string, at effects.Time, id uuid.UUID) []byte 
 	return append(b, id[:]...)
 }
 
-func appendCountKey(b []byte, kind effects.Kind, term string) []byte {
-	b = append(b, kind...)
-	b = append(b, 0)
-	return append(b, term...)
+// countKeyBytes is also the key of a record in a base, with its id for the term.
+func countKeyBytes[T string | []byte](kind effects.Kind, term T) []byte {
+	b := make([]byte, 0, len(kind)+1+len(term))
+	return append(append(append(b, kind...), 0), term...)
 }
 
-func appendBaseKey(b []byte, kind effects.Kind, id uuid.UUID) []byte {
-	b = append(b, kind...)
-	b = append(b, 0)
-	return append(b, id[:]...)
-}
-
-// splitBaseKey reverses appendBaseKey.
+// splitBaseKey takes the key of a record in a base apart.
 func splitBaseKey(k []byte) (kind []byte, id uuid.UUID, ok bool) {
 	n := len(k) - idLen - 1
 	if n < 1 || k[n] != 0 {

@@ -132,7 +132,7 @@ func (t *readTx) Count(kind effects.Kind, term string) (n uint64, err error) {
 		return 0, err
 	}
 	defer guard("count", &err)
-	return t.count(appendCountKey(nil, kind, term))
+	return t.count(countKeyBytes(kind, term))
 }
 
 func (t *readTx) count(key []byte) (uint64, error) {

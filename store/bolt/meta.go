@@ -14,12 +14,9 @@ func appendMeta(b, key, value []byte) []byte {
 }
 
 func parseMeta(key, raw []byte) ([]byte, error) {
-	f, err := openFields(raw, sumOf(key))
-	if err != nil {
-		return nil, err
-	}
+	f := openFields(raw, sumOf(key))
 	value := f.remainder(`"value":`)
-	return value, f.err()
+	return value, f.err
 }
 
 func (t *readTx) Meta(name string) (value []byte, err error) {

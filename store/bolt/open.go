@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -228,20 +227,12 @@ func create(tx *bbolt.Tx) error {
 		}
 	}
 	key := seqKey(1)
-	first, err := sealJSON(key[:], epochValue{First: 1, Started: effects.Time(0)})
-	if err != nil {
-		return err
-	}
-	if err := tx.Bucket([]byte(bucketNames[bucketEpochs])).Put(key[:], first); err != nil {
+	if err := putSealed(tx.Bucket([]byte(bucketNames[bucketEpochs])), key[:], epochValue{First: 1}); err != nil {
 		return err
 	}
 	return putFormat(tx)
 }
 
 func putFormat(tx *bbolt.Tx) error {
-	v, err := sealJSON(formatKey, formatValue{Program: program, Format: Format})
-	if err != nil {
-		return err
-	}
-	return tx.Bucket([]byte(bucketNames[bucketSystem])).Put(formatKey, v)
+	return putSealed(tx.Bucket([]byte(bucketNames[bucketSystem])), formatKey, formatValue{Program: program, Format: Format})
 }

@@ -290,11 +290,7 @@ func (t *tx) keep(b []byte) []byte {
 }
 
 func (t *tx) putJSON(op string, bucket int, key []byte, v any) error {
-	b, err := sealJSON(key, v)
-	if err != nil {
-		return fmt.Errorf("%s: %w", op, err)
-	}
-	if err := t.table(bucket).bucket.Put(key, b); err != nil {
+	if err := putSealed(t.table(bucket).bucket, key, v); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return nil

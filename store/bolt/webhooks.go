@@ -24,16 +24,13 @@ func appendWebhookInfo(b []byte, w *store.Webhook) []byte {
 }
 
 func parseWebhookInfo(key, raw []byte) (w store.Webhook, bodySum uint64, err error) {
-	f, err := openFields(raw, sumOf(key))
-	if err != nil {
-		return w, 0, err
-	}
+	f := openFields(raw, sumOf(key))
 	w.ID = uuid.UUID(key)
 	w.Route = string(f.text(`"route":`))
 	w.ReceivedAt = effects.Time(f.number(`,"received_at":`))
 	bodySum = f.number(`,"body_crc":`)
 	w.Header = f.remainder(`,"header":`)
-	return w, bodySum, f.err()
+	return w, bodySum, f.err
 }
 
 func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {

@@ -221,7 +221,7 @@ func (t *tx) add(k countKey, delta int64) error {
 	if delta == 0 {
 		return nil
 	}
-	key := appendCountKey(nil, k.kind, k.term)
+	key := countKeyBytes(k.kind, k.term)
 	old, err := t.count(key)
 	if err != nil {
 		old = 0 // a count is not worth stopping for

@@ -26,23 +26,11 @@ func (a *app) workerList() *cobra.Command {
 		header: []string{"NAME", "SCOPE", "STATE", "QUEUE", "DOES", "IN HAND", "COMPLETED", "FAILED"},
 		row: func(w core.Worker) []string {
 			return []string{
-				text.Clip(w.Name, 40), text.Clip(w.Namespace+"/"+w.Tenant, 40), workerState(w), text.Clip(w.Queue, 40), workerDoes(w.Do),
+				text.Clip(w.Name, 40), text.Clip(w.Namespace+"/"+w.Tenant, 40), w.Status(), text.Clip(w.Queue, 40), workerDoes(w.Do),
 				fmt.Sprintf("%d/%d", len(w.Running), w.Concurrency), number(w.Completed), number(w.Failed),
 			}
 		},
 	}.command(a)
-}
-
-func workerState(w core.Worker) string {
-	switch {
-	case w.Draining:
-		return "draining"
-	case w.Paused:
-		return "paused"
-	case len(w.Running) > 0:
-		return "busy"
-	}
-	return "idle"
 }
 
 func workerDoes(d core.WorkerDo) string {
@@ -62,7 +50,7 @@ func workerDoes(d core.WorkerDo) string {
 func workerView(w core.Worker) view {
 	return view{
 		fields: [][2]string{
-			{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", workerState(w)}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
+			{"name", w.Name}, {"scope", w.Namespace + "/" + w.Tenant}, {"state", w.Status()}, {"queue", w.Queue}, {"does", workerDoes(w.Do)},
 			{"in hand", fmt.Sprintf("%d of at most %d", len(w.Running), w.Concurrency)},
 			{"completed", number(w.Completed)}, {"failed", number(w.Failed)}, {"created", timeText(w.CreatedAt)},
 		},
