@@ -33,12 +33,18 @@ func (b Entry) AppendJSON(dst []byte) []byte {
 	o.str("tzdb", b.TZDB)
 	o.str("instance", b.Instance)
 	o.key("inputs")
-	o.b = appendList(o.b, b.Inputs)
+	o.b = append(o.b, '[')
+	for i, in := range b.Inputs {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = in.appendJSON(o.b)
+	}
+	o.b = append(o.b, ']')
 	return o.end()
 }
 
-// AppendJSON appends the form in which the input stands in its [Entry].
-func (in Input) AppendJSON(b []byte) []byte {
+func (in Input) appendJSON(b []byte) []byte {
 	o := begin(b)
 	o.str("kind", string(in.To.Kind))
 	o.id("id", in.To.ID)

@@ -276,7 +276,7 @@ func (t *leaseTransition) emit(action string, h SemaphoreHolder, reason string) 
 		data.num("slots", uint64(h.Slots))
 	}
 	data.num("token", h.Token)
-	if lapsed := action == "expired"; reason != "" && !(lapsed && t.isLock()) { // a lock's lapse has none
+	if reason != "" && (action != "expired" || !t.isLock()) { // a lock's lapse has none
 		data.str("reason", reason)
 	}
 	t.announce(t.kind, t.kind, action, t.ID, data.end())

@@ -52,15 +52,7 @@ func BenchmarkDurableQueue(b *testing.B) {
 			s, err := e.Stats(bg())
 			require.NoError(b, err)
 			require.NoError(b, stop())
-
-			begin = time.Now()
-			each(workers, b.N, raw.do, b)
-			theirs := time.Since(begin)
-			raw.close()
-			b.ReportMetric(float64(b.N)/ours.Seconds(), "items/s")
-			b.ReportMetric(float64(b.N)/theirs.Seconds(), "raw-items/s")
-			b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-raw")
-			b.ReportMetric(float64(s.Inputs)/float64(max(s.Batches, 1)), "inputs/batch")
+			raw.compare(b, workers, "items", ours, s)
 		})
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/shell"
 )
 
 // rawMap is how much of its file raw bbolt maps at once: as much as ours, or what
@@ -52,9 +55,18 @@ func newRawStore(b *testing.B, steps int, write rawWrite) *rawStore {
 	return r
 }
 
-func (r *rawStore) close() {
+// compare has the callers do the same here that took the engine as long as ours, and
+// reports both.
+func (r *rawStore) compare(b *testing.B, callers int, what string, ours time.Duration, s shell.Stats) {
+	begin := time.Now()
+	each(callers, b.N, r.do, b)
+	theirs := time.Since(begin)
 	close(r.ops)
 	<-r.ended
+	b.ReportMetric(float64(b.N)/ours.Seconds(), what+"/s")
+	b.ReportMetric(float64(b.N)/theirs.Seconds(), "raw-"+what+"/s")
+	b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-raw")
+	b.ReportMetric(float64(s.Inputs)/float64(max(s.Batches, 1)), "inputs/batch")
 }
 
 // do takes one thing through all of its steps.

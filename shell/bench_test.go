@@ -48,15 +48,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			s, err := e.Stats(bg())
 			require.NoError(b, err)
 			require.NoError(b, stop())
-
-			begin = time.Now()
-			each(callers, b.N, raw.do, b)
-			theirs := time.Since(begin)
-			raw.close()
-			b.ReportMetric(float64(b.N)/ours.Seconds(), "actions/s")
-			b.ReportMetric(float64(b.N)/theirs.Seconds(), "raw-actions/s")
-			b.ReportMetric(theirs.Seconds()/ours.Seconds(), "of-raw")
-			b.ReportMetric(float64(s.Inputs)/float64(max(s.Batches, 1)), "inputs/batch")
+			raw.compare(b, callers, "actions", ours, s)
 		})
 	}
 }

@@ -19,12 +19,6 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
-// engineOf gives the engine that runs the tool.
-func engineOf(c Call) *Engine {
-	e, _ := c.engine.(*Engine)
-	return e
-}
-
 // Names of the tools that lead from actions to what else an engine orchestrates
 // (B7).
 const (
@@ -89,10 +83,8 @@ func (QueueTool) Run(ctx context.Context, c Call) (json.RawMessage, error) {
 	if in.Data == nil {
 		in.Data = payloadJSON(c.Payload)
 	}
-	if in.DedupKey == "" {
-		in.DedupKey = "action:" + c.IdempotencyKey
-	}
-	item, duplicate, err := engineOf(c).Queues().Push(ctx, c.Namespace, c.Tenant, in.Queue, PushOptions{
+	in.DedupKey = cmp.Or(in.DedupKey, "action:"+c.IdempotencyKey)
+	item, duplicate, err := c.engine.Queues().Push(ctx, c.Namespace, c.Tenant, in.Queue, PushOptions{
 		Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, Delay: time.Duration(in.DelayMS) * time.Millisecond,
 	})
 	if err != nil {
@@ -207,12 +199,12 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	} else if spec.Definition, spec.Runbook, err = t.Load(ctx, in.File, in.Pipeline); err != nil {
 		return nil, err
 	}
-	p, err := engineOf(c).Pipelines().Create(ctx, spec)
+	p, err := c.engine.Pipelines().Create(ctx, spec)
 	if refusedFor(err, effects.CodeExists) { // by a run before this one
-		p, err = engineOf(c).Pipelines().Get(ctx, spec.ID)
+		p, err = c.engine.Pipelines().Get(ctx, spec.ID)
 	}
 	if err == nil && in.Wait {
-		p, err = waitOrCancel(ctx, engineOf(c), spec.ID)
+		p, err = waitOrCancel(ctx, c.engine, spec.ID)
 	}
 	if err != nil {
 		return nil, err

@@ -175,21 +175,18 @@ func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 // the time until the next one, and missed how many may be missing before a run is
 // orphaned; 0: as they were.
 func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
-	shards := make(map[effects.Ref]int)
-	var inputs []core.Input
+	var shards []effects.Ref // in the order of the runs
+	of := make(map[effects.Ref][]uuid.UUID)
 	for _, run := range runs {
 		to := core.SchedulerRef(run)
-		i, known := shards[to]
-		if !known {
-			i = len(inputs)
-			shards[to] = i
-			inputs = append(inputs, inputOf(ctx, to, core.SchedulerHeartbeats{
-				IntervalMS: every.Milliseconds(), MaxMissed: missed,
-			}))
+		if of[to] == nil {
+			shards = append(shards, to)
 		}
-		ev, _ := inputs[i].Event.(core.SchedulerHeartbeats)
-		ev.Runs = append(ev.Runs, run)
-		inputs[i].Event = ev
+		of[to] = append(of[to], run)
+	}
+	inputs := make([]core.Input, 0, len(shards))
+	for _, to := range shards {
+		inputs = append(inputs, inputOf(ctx, to, core.SchedulerHeartbeats{Runs: of[to], IntervalMS: every.Milliseconds(), MaxMissed: missed}))
 	}
 	if len(inputs) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,9 +59,7 @@ func (o WorkOptions) withDefaults(e *Engine) (WorkOptions, error) {
 		return o, fmt.Errorf("shell: WorkOptions.Visibility (%s) and StopTimeout (%s) must not be negative", o.Visibility, o.StopTimeout)
 	}
 	o.Concurrency = max(o.Concurrency, 1)
-	if o.StopTimeout == 0 {
-		o.StopTimeout = e.o.StopTimeout
-	}
+	o.StopTimeout = cmp.Or(o.StopTimeout, e.o.StopTimeout)
 	if o.Holder == "" {
 		id, err := uuid.NewRandom()
 		if err != nil {

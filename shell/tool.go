@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -67,16 +68,12 @@ type Call struct {
 	IdempotencyKey string
 
 	log    *slog.Logger
-	engine any // the *Engine that runs the tool, for tools of this package
+	engine *Engine // that runs the tool, for tools of this package
 }
 
 // Logger gives the engine's logger with the action's id, tool and attempt.
 func (c Call) Logger() *slog.Logger {
-	log := c.log
-	if log == nil {
-		log = slog.Default()
-	}
-	return log.With("action_id", c.ActionID, "tool", c.Tool, "attempt", c.Attempt)
+	return cmp.Or(c.log, slog.Default()).With("action_id", c.ActionID, "tool", c.Tool, "attempt", c.Attempt)
 }
 
 // Causes with which a tool's context ends.
@@ -149,10 +146,7 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 			return e.interpret(ctx, effect)
 		}}
 	}
-	limit := a.Policy.Timeout()
-	if limit == 0 {
-		limit = e.o.DefaultTimeout
-	}
+	limit := cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout)
 	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
 		return e.runTool(ctx, &a)
 	}}

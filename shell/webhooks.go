@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,7 @@ func (e *Engine) readWebhook(h store.Webhook) (core.Input, error) {
 }
 
 func webhookAction(h store.Webhook, route WebhookRoute) core.ActionSpec {
-	label := route.Label
-	if label == "" {
-		label = "webhook " + h.Route
-	}
+	label := cmp.Or(route.Label, "webhook "+h.Route)
 	return core.ActionSpec{
 		ID: h.ID, Namespace: route.Namespace, Tenant: route.Tenant, Label: label,
 		ToolName: route.Tool, ActionType: route.ActionType, ToolInput: slices.Clone(route.ToolInput), Policy: route.Policy,

@@ -200,7 +200,7 @@ func (l *loop) committed(b *batch) {
 		e.stats.running.Add(1)
 		l.start(s)
 	}
-	l.reply(b)
+	l.reply(func(i int) Reply { return b.replies[i] })
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
 	e.announce(b)
@@ -225,9 +225,10 @@ func (l *loop) remember(b *batch) {
 	}
 }
 
-func (l *loop) reply(b *batch) {
+// reply answers each gathered request.
+func (l *loop) reply(answer func(i int) Reply) {
 	for i, r := range l.requests {
-		r.done <- b.replies[i]
+		r.done <- answer(i)
 	}
 	clear(l.requests)
 	l.requests = l.requests[:0]

@@ -323,11 +323,7 @@ func (l *loop) failed(err error) {
 		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
 	}
 	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", l.retryAt.Sub(l.now()))
-	for _, r := range l.requests {
-		r.done <- Reply{Err: fmt.Errorf("not stored: %w", err)}
-	}
-	clear(l.requests)
-	l.requests = l.requests[:0]
+	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("not stored: %w", err)} })
 	l.cache.init()
 	l.lastSeq = 0
 }

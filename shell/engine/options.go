@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,40 +84,28 @@ func (o *Options) Fill() (errs []error) {
 	fill("RecoverAfter", &o.RecoverAfter, 2*o.TickRate)
 	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
 	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
-	if o.JournalRetention == 0 {
-		o.JournalRetention = week
-	}
+	o.JournalRetention = cmp.Or(o.JournalRetention, week)
 	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
 		if *n < 0 {
 			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))
 		}
 	}
-	if o.DefaultConcurrency == 0 {
-		o.DefaultConcurrency = 64
-	}
-	if o.MaxBatch == 0 {
-		o.MaxBatch = 1024
-	}
+	o.DefaultConcurrency = cmp.Or(o.DefaultConcurrency, 64)
+	o.MaxBatch = cmp.Or(o.MaxBatch, 1024)
 	for name, n := range o.Concurrency {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
 		}
 	}
-	if o.Clock == nil {
-		o.Clock = SystemClock{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Clock = cmp.Or[Clock](o.Clock, SystemClock{})
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return errs
 }
 
 // FillDuration replaces a duration of zero by its default; one that is negative is
 // an error, which names the option of package shell.
 func FillDuration(name string, d *time.Duration, def time.Duration) []error {
-	if *d == 0 {
-		*d = def
-	}
+	*d = cmp.Or(*d, def)
 	if *d < 0 {
 		return []error{fmt.Errorf("shell: Options.%s is %s: it must not be negative", name, *d)}
 	}
@@ -125,8 +114,5 @@ func FillDuration(name string, d *time.Duration, def time.Duration) []error {
 
 // retention is how long machines of that class are kept after their end.
 func (o *Options) retention(c core.RetentionClass) time.Duration {
-	if d := o.Retention[c]; d != 0 {
-		return d
-	}
-	return week
+	return cmp.Or(o.Retention[c], week)
 }

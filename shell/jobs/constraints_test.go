@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -137,10 +136,7 @@ func TestTimesOfAPodThatCannotBeAreNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newChecker()
 			withRig(t, func(r *rig) { r.o.Checker, r.o.Actions = k, k }, func(t *testing.T, r *rig) {
-				o := r.trigger(job("nightly", constrained))
-				a := r.created(o, 0)
-				r.fake.Start(a)
-				synctest.Wait()
+				o, a := r.started(job("nightly", constrained))
 				began := time.Now()
 				pass(7 * time.Second)
 				_, err := r.e.Runs().Send(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: pod})

@@ -185,10 +185,7 @@ func TestARunGoesOnAfterARestartInEachState(t *testing.T) {
 
 func TestAPodThatVanishedWhileNobodyWatchedIsLost(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly"))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly"))
 		r.stop()
 		r.fake.Vanish(a)
 		r.start()
@@ -300,10 +297,7 @@ func TestStraysThatCannotBeDeletedKeepNothingElseUp(t *testing.T) {
 func TestARunWhoseRunnerIsGoneIsOrphanedAndItsPodLeftThere(t *testing.T) {
 	other := &runnertest.Fake{}
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly"))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly"))
 		r.stop()
 		r.o.Runners = map[string]jobs.Runner{"other": other}
 		r.start()
@@ -316,10 +310,7 @@ func TestARunWhoseRunnerIsGoneIsOrphanedAndItsPodLeftThere(t *testing.T) {
 
 func TestARunThatNamesARunnerThatIsGone(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly", on("fake")))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly", on("fake")))
 		r.stop()
 		first := r.o.Runners
 		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}

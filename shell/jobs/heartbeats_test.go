@@ -37,10 +37,7 @@ func (r *rig) beatsOf(o core.Orchestrator) uint64 {
 
 func TestARunBeatsOnceInAnIntervalAndTellsHowOften(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly"))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly"))
 		first := r.beatsOf(o) // it may have come in time for the first interval
 		pass(time.Minute)
 		synctest.Wait()

@@ -249,9 +249,6 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 
 // logLimits are how many bytes of head and tail are kept.
 func (s *Service) logLimits(p core.LogPolicy) (head, tail int64) {
-	head, tail = p.HeadBytes, p.TailBytes
-	fill(&head, s.o.LogHeadBytes)
-	fill(&tail, s.o.LogTailBytes)
-	head = min(head, maxStoredLog)
-	return head, min(tail, maxStoredLog-head)
+	head = min(cmp.Or(p.HeadBytes, s.o.LogHeadBytes), maxStoredLog)
+	return head, min(cmp.Or(p.TailBytes, s.o.LogTailBytes), maxStoredLog-head)
 }

@@ -190,6 +190,16 @@ func (r *rig) run(id uuid.UUID) core.Orchestrator {
 	return o
 }
 
+// started triggers a run of a job whose pod runs.
+func (r *rig) started(spec core.JobSpec) (core.Orchestrator, jobs.Attempt) {
+	r.t.Helper()
+	o := r.trigger(spec)
+	a := r.created(o, 0)
+	r.fake.Start(a)
+	synctest.Wait()
+	return o, a
+}
+
 // created waits until the attempt is in the cluster.
 func (r *rig) created(o core.Orchestrator, n uint32) jobs.Attempt {
 	r.t.Helper()

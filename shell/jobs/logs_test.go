@@ -84,10 +84,7 @@ func TestTheEndsOfALogAreKeptWhateverIsWritten(t *testing.T) {
 
 func TestARunWithoutAPodSaysWhyItHasNoLogs(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly", retries(1)))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly", retries(1)))
 		err := r.s.Logs(t.Context(), r.run(o.ID), 1, jobs.LogOptions{}, &bytes.Buffer{})
 		require.ErrorIs(t, err, jobs.ErrNoPod)
 		require.EqualError(t, err, "it has not begun", "who asks knows the run and the attempt")

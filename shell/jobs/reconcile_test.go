@@ -39,10 +39,7 @@ func TestARunnerThatCannotSayWhatItHoldsHasLostNothing(t *testing.T) {
 					return nil
 				}
 			}, func(t *testing.T, r *rig) {
-				o := r.trigger(job("nightly"))
-				a := r.created(o, 0)
-				r.fake.Start(a)
-				synctest.Wait()
+				o, a := r.started(job("nightly"))
 				broken.Store(true)
 				pass(10 * time.Minute)
 				assert.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
@@ -189,10 +186,7 @@ func TestAPodWhoseRunCannotBeReadIsLeftAlone(t *testing.T) {
 		everyMinute(r)
 		st.Store, r.store = r.store, st
 	}, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly"))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly"))
 		st.id.Store(&o.ID)
 		pass(5 * time.Minute)
 		st.id.Store(nil)

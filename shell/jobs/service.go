@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,11 +87,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DefaultRunner != "" && o.Runners[o.DefaultRunner] == nil {
 		return o, fmt.Errorf("jobs: Options.DefaultRunner is %q, which is not in Runners: use one of %s", o.DefaultRunner, namesOf(o.Runners))
 	}
-	fill(&o.HeartbeatInterval, core.DefaultHeartbeatIntervalMS*time.Millisecond)
-	fill(&o.ReconcileEvery, 5*time.Minute)
-	fill(&o.MaxMissed, core.DefaultMaxMissedHeartbeats)
-	fill(&o.LogHeadBytes, 256<<10)
-	fill(&o.LogTailBytes, 256<<10)
+	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, core.DefaultHeartbeatIntervalMS*time.Millisecond)
+	o.ReconcileEvery = cmp.Or(o.ReconcileEvery, 5*time.Minute)
+	o.MaxMissed = cmp.Or(o.MaxMissed, core.DefaultMaxMissedHeartbeats)
+	o.LogHeadBytes = cmp.Or(o.LogHeadBytes, 256<<10)
+	o.LogTailBytes = cmp.Or(o.LogTailBytes, 256<<10)
 	switch {
 	case o.HeartbeatInterval < minHeartbeat || o.HeartbeatInterval > maxHeartbeat:
 		return o, fmt.Errorf("jobs: Options.HeartbeatInterval is %s: it must be between %s and %s", o.HeartbeatInterval, minHeartbeat, maxHeartbeat)
@@ -102,20 +103,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("jobs: Options.LogHeadBytes (%d) and LogTailBytes (%d) must not be negative, and together at most %d",
 			o.LogHeadBytes, o.LogTailBytes, maxStoredLog)
 	}
-	if o.Clock == nil {
-		o.Clock = shell.SystemClock{}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Clock = cmp.Or[shell.Clock](o.Clock, shell.SystemClock{})
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o, nil
-}
-
-func fill[T comparable](v *T, otherwise T) {
-	var zero T
-	if *v == zero {
-		*v = otherwise
-	}
 }
 
 func namesOf(runners map[string]Runner) string {
@@ -192,10 +182,7 @@ func (s *Service) engine(ctx context.Context) (*shell.Engine, error) {
 
 // runner picks a job's runner, and says what it is called.
 func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
-	name := spec.Runner
-	if name == "" {
-		name = s.o.DefaultRunner
-	}
+	name := cmp.Or(spec.Runner, s.o.DefaultRunner)
 	if name == "" {
 		return "", nil, fmt.Errorf("runner: missing, and there is no default one: use one of %s", namesOf(s.o.Runners))
 	}

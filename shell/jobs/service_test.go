@@ -133,10 +133,7 @@ func TestTheCallsOfACreationThatItsPodHasOvertakenAreCounted(t *testing.T) {
 // and is gone again when the turn comes.
 func TestAPodThatWasSeenRunningIsNotCreatedAgain(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
-		o := r.trigger(job("nightly"))
-		a := r.created(o, 0)
-		r.fake.Start(a)
-		synctest.Wait()
+		o, a := r.started(job("nightly"))
 		answer, err := r.s.Interpreters()[effects.LaneRun].Carry(t.Context(), effects.Ref{Kind: core.KindOrchestrator, ID: o.ID}, effects.CreateRun{N: 9})
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"api_calls":0}`, string(answer))

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -206,10 +207,7 @@ func (t tool) cancel(ctx context.Context, c shell.Call, o core.Orchestrator, why
 
 // begin makes the action's run, or finds the one that an attempt before has made.
 func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell.Scope) (core.Orchestrator, error) {
-	job, by := in.Job, "action:"+c.IdempotencyKey
-	if job == "" {
-		job = actionJobID(c.IdempotencyKey)
-	}
+	job, by := cmp.Or(in.Job, actionJobID(c.IdempotencyKey)), "action:"+c.IdempotencyKey
 	if o, found, err := t.find(ctx, c, scope, job, by); found || err != nil {
 		return o, err
 	}

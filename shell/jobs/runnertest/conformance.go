@@ -3,6 +3,7 @@ package runnertest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,9 +46,7 @@ type Scripts struct {
 // what newRunner gives must see none of the others' pods.
 func Run(t *testing.T, newRunner func(t *testing.T) jobs.Runner, s Scripts) {
 	t.Helper()
-	if s.Patience == 0 {
-		s.Patience = 2 * time.Minute
-	}
+	s.Patience = cmp.Or(s.Patience, 2*time.Minute)
 	for _, c := range []struct {
 		name string
 		test func(*bench)
