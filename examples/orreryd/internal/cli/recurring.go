@@ -357,9 +357,6 @@ func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error)
 }
 
 func (r *recurring) printPreview(p wire.Preview) error {
-	if r.a.json {
-		return r.a.printJSON(p)
-	}
 	rows := rowsOf(p.Times, func(t effects.Time) []string {
 		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
 	})
@@ -367,8 +364,7 @@ func (r *recurring) printPreview(p wire.Preview) error {
 	if len(rows) > 0 {
 		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
 	}
-	_, err := fmt.Fprintf(r.a.out, "%s\n%s", text.Clean(p.Description), times)
-	return err
+	return r.a.show(p, text.Clean(p.Description)+"\n"+times)
 }
 
 // localTime shows a time in a zone; the zone is embedded, as the scheduler's is.
