@@ -126,8 +126,7 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
-	procgroup.Lead(cmd)
-	procgroup.DieWithParent(cmd, syscall.SIGKILL)
+	procgroup.Bind(cmd, syscall.SIGKILL)
 	return cmd, nil
 }
 
