@@ -111,12 +111,8 @@ func (t *table) textAs(key, name string) string {
 
 // boolean reads true or false.
 func (t *table) boolean(key string) bool {
-	n := t.get(key)
-	if !t.is(n, key, kindBoolean, "true or false") {
-		return false
-	}
-	t.as(key, n, key)
-	return n.text == "true"
+	n := t.value(key, key, kindBoolean, "true or false")
+	return n != nil && n.text == "true"
 }
 
 // integer reads a whole number between two bounds.

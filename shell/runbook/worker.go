@@ -80,7 +80,7 @@ func (t *table) does(key string, r *reading[Worker]) {
 		r.start.mark = mark{off: t.get(key).off, field: join(t.field, key)}
 		t.c.noteUser(r.start)
 	case "run":
-		r.of.Do.Run = t.run(key)
+		r.of.Do.Run = t.run(key, key)
 	case "strategy":
 		r.of.Do.Strategy = t.strategyOf(key)
 	case "task":
