@@ -53,17 +53,17 @@ func stateView(s wire.RecurringState) view {
 // definition are the fields of add and update.
 func definition(w *work) []field {
 	return append([]field{
-		scheduleFields(), givenText("description", "`text` that says what it is"),
-		fieldOf((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", checkEnd).ifGiven(),
-		fieldOf((*pflag.FlagSet).DurationVar, "start-deadline", 0, "`duration` that an occurrence may be late; later it is missed (default 2m)",
-			startDeadline).as("start_deadline_seconds").ifGiven(),
+		scheduleFields(), givenTextField("description", "`text` that says what it is"),
+		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", checkEnd).ifGiven(),
+		flagField((*pflag.FlagSet).DurationVar, "start-deadline", 0,
+			"`duration` that an occurrence may be late; later it is missed (default 2m)", startDeadline).as("start_deadline_seconds").ifGiven(),
 	}, w.fields()...)
 }
 
 // scheduleFields say when it fires: an update may change either alone.
 func scheduleFields() field {
-	f := nested("", givenText("cron", "fire at the times of a cron `expression` of 5, 6 or 7 fields").as("cron_expr"),
-		givenText("tz", "time `zone` of --cron, such as Europe/Berlin (default UTC)").as("timezone"))
+	f := nested("", givenTextField("cron", "fire at the times of a cron `expression` of 5, 6 or 7 fields").as("cron_expr"),
+		givenTextField("tz", "time `zone` of --cron, such as Europe/Berlin (default UTC)").as("timezone"))
 	add, read := f.add, f.value
 	f.add = func(cmd *cobra.Command) {
 		add(cmd)

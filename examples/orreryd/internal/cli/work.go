@@ -39,8 +39,8 @@ func (w *work) given(flag string) bool { return w.cmd.Flags().Changed(flag) }
 // fields are what is said beside the tool and its input.
 func (w *work) fields() []field {
 	return []field{
-		givenText("type", "action `type`, for tools that tell types apart").as("action_type"),
-		givenText("dedup-key", "`key` that only one live action may have"),
+		givenTextField("type", "action `type`, for tools that tell types apart").as("action_type"),
+		givenTextField("dedup-key", "`key` that only one live action may have"),
 		{name: "policy", add: w.addFlags, value: func(*app, []string) (any, error) { return w.policy() }},
 		listField("meta", "metadata `KEY=VALUE`; may be repeated", parsePairs).as("metadata"),
 		listField("label-kv", "label `KEY=VALUE`, to filter by; may be repeated", parsePairs).as("labels"),
