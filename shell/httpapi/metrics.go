@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,10 +53,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector(s.collectEngine),
-		collector(s.collectQueues),
-		collector(s.collectRunbooks),
-		collector(s.collectJobs),
+		collector{s.collectEngine, s.collectQueues, s.collectRunbooks, s.collectJobs},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -78,8 +76,13 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ *call) e
 	return nil
 }
 
+// described are the metrics that desc has made.
+var described []*prometheus.Desc
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+	d := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, d)
+	return d
 }
 
 // Names of 002 section 8 stay as they are there (C10); all others begin with
@@ -123,17 +126,25 @@ var counters = []counter[shell.Stats]{
 // collectTimeout bounds how long a scrape reads: Collect is given no context.
 const collectTimeout = 5 * time.Second
 
-// collector reads at each scrape what the engine counts.
-type collector func(context.Context, samples)
+// collector reads at each scrape what the engine counts: all of its parts at once.
+type collector []func(context.Context, samples)
 
-// Describe implements [prometheus.Collector]: what is collected is checked at each scrape.
-func (collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements [prometheus.Collector]: names that collide are refused at the start.
+func (collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	c(ctx, ch)
+	var wg sync.WaitGroup
+	for _, part := range c {
+		wg.Go(func() { part(ctx, ch) })
+	}
+	wg.Wait()
 }
 
 // samples takes the metrics of one scrape.
