@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // metrics are those of the API itself; the engine's are read when asked for.
@@ -302,36 +304,21 @@ func (s *Server) collectQueues(ctx context.Context, ch samples) {
 
 func (s *Server) collectQueue(ctx context.Context, ch samples, q core.Queue) {
 	labels := func(more ...string) []string { return append([]string{q.Namespace, q.Tenant, q.Name}, more...) }
-	for _, g := range []struct {
-		state string
-		n     uint64
-	}{
-		{"ready", q.Ready}, {"waiting", q.Waiting}, {"delayed", q.Delayed}, {"processing", q.InFlight},
-		{"failed", q.Retrying}, {"completed", q.Kept}, {"dead", q.Dead},
-	} {
-		ch.gauge(descQueueItems, float64(g.n), labels(g.state)...)
+	d, err := s.queueDetail(ctx, q)
+	eachCount(d.Items, func(state string, n uint64) { ch.gauge(descQueueItems, float64(n), labels(state)...) })
+	eachCount(d.Totals, func(event string, n uint64) { ch.counter(descQueueTotal, n, labels(event)...) })
+	if err != nil {
+		s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
+		return
 	}
-	for _, t := range []struct {
-		event string
-		n     uint64
-	}{
-		{"pushed", q.Pushed}, {"taken", q.Taken}, {"completed", q.Completed}, {"failed", q.Failed},
-		{"timed_out", q.TimedOut}, {"dead_lettered", q.DeadLettered}, {"cancelled", q.Cancelled}, {"redriven", q.Redriven},
-	} {
-		ch.counter(descQueueTotal, t.n, labels(t.event)...)
+	ch.gauge(descQueueOldest, d.OldestReadySeconds, labels()...)
+}
+
+// eachCount visits the counts of a body under their names in JSON.
+func eachCount[T wire.QueueGauges | wire.QueueTotals](counts T, visit func(name string, n uint64)) {
+	for f, n := range reflect.ValueOf(counts).Fields() {
+		visit(f.Tag.Get("json"), n.Uint())
 	}
-	age := 0.0
-	if q.Ready > 0 {
-		oldest, ok, err := s.engine.Queues().OldestReady(ctx, q.Ref())
-		if err != nil {
-			s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
-			return
-		}
-		if ok {
-			age = s.age(oldest.CreatedAt)
-		}
-	}
-	ch.gauge(descQueueOldest, age, labels()...)
 }
 
 var (

@@ -126,7 +126,7 @@ func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEven
 }
 
 func signalPipeline(_ *http.Request, _ *call, b *wire.SignalRequest) (core.PipelineEvent, error) {
-	return core.PipelineSignal{Name: b.Name, Payload: b.Payload}, nil
+	return core.PipelineSignal(*b), nil
 }
 
 // approvePipeline answers an approval. Whether it is given must be said: a
@@ -142,7 +142,7 @@ func approvePipeline(_ *http.Request, c *call, b *wire.ApprovalRequest) (core.Pi
 }
 
 func checkpointPipeline(_ *http.Request, _ *call, b *wire.CheckpointRequest) (core.PipelineEvent, error) {
-	return core.PipelineCheckpoint{Message: b.Message}, nil
+	return core.PipelineCheckpoint(*b), nil
 }
 
 func completePhase(r *http.Request, _ *call, b *wire.PhaseCompleteRequest) (core.PipelineEvent, error) {
@@ -288,11 +288,11 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 
 func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
 	b.Status = cmp.Or(b.Status, core.LivenessActive)
-	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, nil
+	return core.TaskHeartbeat(*b), nil
 }
 
 func completeTask(_ *http.Request, _ *call, b *wire.TaskCompleteRequest) (core.TaskEvent, error) {
-	return core.TaskComplete{Output: b.Output}, nil
+	return core.TaskComplete(*b), nil
 }
 
 func failTask(_ *http.Request, c *call, b *wire.TaskFailRequest) (core.TaskEvent, error) {
@@ -305,11 +305,11 @@ func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error
 }
 
 func recoverTask(_ *http.Request, _ *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
-	return core.TaskRecover{Action: b.Action, Message: b.Message}, nil
+	return core.TaskRecover(*b), nil
 }
 
 func inputTask(_ *http.Request, _ *call, b *wire.InputRequest) (core.TaskEvent, error) {
-	return core.TaskInput{Text: b.Text}, nil
+	return core.TaskInput(*b), nil
 }
 
 func (s *Server) workerRoutes() []route {
@@ -349,7 +349,7 @@ func (s *Server) tellWorker(ev core.WorkerEvent) handler {
 
 // deleteWorker deletes a worker. With drain it still exists for as long as it has something in hand.
 func deleteWorker(_ *call, _ named, b *wire.WorkerDeleteRequest) (core.WorkerEvent, error) {
-	return core.WorkerDelete{Drain: b.Drain}, nil
+	return core.WorkerDelete(*b), nil
 }
 
 func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {
