@@ -364,16 +364,12 @@ func (t *Tool) workDir(dir string) (string, error) {
 }
 
 func (t *Tool) checkLimits(in *input) error {
-	if s := in.TimeoutSeconds; s != nil && (*s < 0.001 || *s > maxTimeout.Seconds()) {
-		return fmt.Errorf("tool_input.timeout_seconds: %v is out of range: want 0.001 to %.0f", *s, maxTimeout.Seconds())
-	}
-	if n, most := in.MaxOutputBytes, max(maxOutput, t.maxOutput); n != nil && (*n < 0 || *n > int64(most)) {
-		return fmt.Errorf("tool_input.max_output_bytes: %d is out of range: want 0 to %d", *n, most)
-	}
-	if in.Stdin != nil && len(*in.Stdin) > maxStdinInline {
+	err := cmp.Or(strictjson.Within("tool_input.timeout_seconds", in.TimeoutSeconds, 0.001, maxTimeout.Seconds()),
+		strictjson.Within("tool_input.max_output_bytes", in.MaxOutputBytes, 0, int64(max(maxOutput, t.maxOutput))))
+	if err == nil && in.Stdin != nil && len(*in.Stdin) > maxStdinInline {
 		return fmt.Errorf("tool_input.stdin: has %d bytes: want at most %d", len(*in.Stdin), maxStdinInline)
 	}
-	return nil
+	return err
 }
 
 func checkCodes(in *input) error {

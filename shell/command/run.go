@@ -20,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
 const (
@@ -51,19 +52,12 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	limit := t.timeLimit
-	if in.TimeoutSeconds != nil {
-		limit = time.Duration(*in.TimeoutSeconds * float64(time.Second))
-	}
-	if limit > 0 {
+	if limit := strictjson.Seconds(in.TimeoutSeconds, t.timeLimit); limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, &limitReached{limit})
 		defer cancel()
 	}
-	keep := t.maxOutput
-	if in.MaxOutputBytes != nil {
-		keep = int(*in.MaxOutputBytes)
-	}
+	keep := int(strictjson.Or(in.MaxOutputBytes, int64(t.maxOutput)))
 	stdout, stderr := newCapture(keep), newCapture(keep)
 	cmd, err := t.prepare(in, call)
 	if err != nil {
@@ -132,8 +126,7 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
-	procgroup.Lead(cmd)
-	procgroup.DieWithParent(cmd, syscall.SIGKILL)
+	procgroup.Bind(cmd, syscall.SIGKILL)
 	return cmd, nil
 }
 
@@ -152,7 +145,7 @@ func stdin(in input, call shell.Call) io.Reader {
 // environ gives the program's whole environment. Later entries win.
 func (t *Tool) environ(in input, call shell.Call) []string {
 	var env []string
-	if in.InheritEnv == nil || *in.InheritEnv {
+	if strictjson.Or(in.InheritEnv, true) {
 		env = inherit.Environ(t.inheritEnv)
 	}
 	for name, value := range in.Env {

@@ -113,8 +113,7 @@ func supervise(cmd *exec.Cmd, grace time.Duration, stdout io.Writer) error {
 	// ends, so keep it until then.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	procgroup.Lead(cmd)
-	procgroup.DieWithParent(cmd, syscall.SIGTERM) // at SIGTERM git removes its own lock files
+	procgroup.Bind(cmd, syscall.SIGTERM) // at SIGTERM git removes its own lock files
 	var hard *time.Timer
 	done := make(chan struct{})
 	cmd.Cancel = func() error {

@@ -48,7 +48,7 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
 	}
 	var dependsOn []uuid.UUID
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
 		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (s *Server) strategyRoutes() []route {
 }
 
 func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
 		return s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches))
 	})
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Server) taskRoutes() []route {
 // createTask makes a task. A task with a command runs it on this machine, which no list of tools
 // says: only a token that is not bound to tools may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
 		return c.token.notBoundToTools("create tasks")
 	})
 	if err != nil {

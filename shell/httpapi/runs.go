@@ -83,7 +83,7 @@ func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator
 	}
 	status, err := q.status(known)
 	f.Status = core.OrchestratorStatus(status)
-	return from(s.engine.Runs().List, f), err
+	return sourceOf(s.engine.Runs().List, f), err
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -224,11 +224,8 @@ func newRouter(o Options) *router {
 	}
 	for i := range r.transports {
 		dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, ControlContext: r.control(scope(i))}
-		tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-		if o.TLS != nil {
-			tlsConfig = o.TLS.Clone()
-			tlsConfig.MinVersion = max(tlsConfig.MinVersion, tls.VersionTLS12)
-		}
+		tlsConfig := cmp.Or(o.TLS, &tls.Config{}).Clone()
+		tlsConfig.MinVersion = max(tlsConfig.MinVersion, tls.VersionTLS12)
 		r.transports[i] = &http.Transport{
 			Proxy:                  nil,
 			DialContext:            dialer.DialContext,

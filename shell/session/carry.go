@@ -248,16 +248,13 @@ func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) err
 	// not become one line with this.
 	if cut, ok := n.cutOff(); ok && cut != key {
 		n = n.with(cut)
-		if err := s.press(ctx, p, n); err != nil {
+		if err := s.press(ctx, p, keys{enter: true}, n); err != nil {
 			return err
 		}
 	}
 	if text := typed(input); text != "" && (half == "" || !slices.Contains(n.typed, half)) {
 		n = n.with(half)
-		if err := s.backend.write(ctx, p, keys{text: text}, n); err != nil {
-			return err
-		}
-		if err := pause.For(ctx, s.enterDelay); err != nil {
+		if err := s.press(ctx, p, keys{text: text}, n); err != nil {
 			return err
 		}
 	}
@@ -266,10 +263,10 @@ func (s *Sessions) typeText(ctx context.Context, p *pane, key, input string) err
 	return s.backend.write(ctx, p, keys{enter: true}, n)
 }
 
-// press presses return, and leaves the program the time to see what is typed next
-// as something else.
-func (s *Sessions) press(ctx context.Context, p *pane, n notes) error {
-	if err := s.backend.write(ctx, p, keys{enter: true}, n); err != nil {
+// press types text or return, and leaves the program the time to see what is typed
+// next as something else.
+func (s *Sessions) press(ctx context.Context, p *pane, k keys, n notes) error {
+	if err := s.backend.write(ctx, p, k, n); err != nil {
 		return err
 	}
 	return pause.For(ctx, s.enterDelay)

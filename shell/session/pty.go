@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // ringSize is how much of a session's output is kept.
@@ -135,7 +136,7 @@ func (t *terminalSession) wait(cmd *exec.Cmd) {
 	t.pane.Alive = false
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
-		t.pane.Signal = cmp.Or(unix.SignalName(status.Signal()), status.Signal().String())
+		t.pane.Signal = procgroup.SignalName(status.Signal())
 		return
 	}
 	code := cmd.ProcessState.ExitCode()
