@@ -71,7 +71,7 @@ func (t *table) notEmpty(n *node, key string) {
 
 // toolRun reads the keys of a run of a tool; nil: the table has none of them.
 func (t *table) toolRun() *core.ToolRun {
-	given := t.given("command", "shell", "tool")
+	given := t.present("command", "shell", "tool")
 	switch len(given) {
 	case 0:
 		return nil
@@ -287,7 +287,7 @@ var ways = []string{"run", "command", "shell", "tool", "merge", "agent"}
 // approach reads one way: a run of a tool, a merge or an agent.
 func (t *table) approach() core.Approach {
 	a := core.Approach{Name: t.text("name")}
-	given := t.given(ways...)
+	given := t.present(ways...)
 	if len(given) != 1 {
 		t.c.say(t.off, t.field, "give one of %s, not %d of them", strings.Join(ways, ", "), len(given))
 		return a

@@ -78,7 +78,7 @@ func (t *table) phase(p *pipeline, i int) core.PhaseDef {
 		d.Retry = in.retry()
 		in.done()
 	}
-	given := t.given(actionKeys...)
+	given := t.present(actionKeys...)
 	switch len(given) {
 	case 1:
 	case 0:
@@ -197,7 +197,8 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
-			t.say(e.value, key, "there is no [strategies.%s]%s", clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names["strategies"], true))
+			t.say(e.value, key, "there is no [strategies.%s]%s",
+				clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names["strategies"], true))
 			return nil
 		}
 		s.used = true

@@ -47,8 +47,8 @@ func (t *table) entry(key string) entry {
 	return e
 }
 
-// given gives those of the keys that the table has.
-func (t *table) given(keys ...string) []string {
+// present gives those of the keys that the table has.
+func (t *table) present(keys ...string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return t.get(key) == nil })
 }
 

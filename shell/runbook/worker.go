@@ -41,7 +41,7 @@ func (c *compiler) worker(in named) reading[Worker] {
 	if in.get("queue") == nil {
 		in.missing("queue", "name the queue whose items it takes")
 	}
-	in.doing(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
+	in.readOneOf(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
 	for _, match := range in.list("wake_on") {
 		r.of.WakeOn = append(r.of.WakeOn, match.match())
 		match.done()
@@ -51,11 +51,11 @@ func (c *compiler) worker(in named) reading[Worker] {
 	return r
 }
 
-// doing reads what a worker or a subscriber does, which one of some keys says.
-func (t *table) doing(read func(do *table, key string), keys ...string) {
+// readOneOf reads what a worker or a subscriber does, which one of some keys says.
+func (t *table) readOneOf(read func(do *table, key string), keys ...string) {
 	do := *t
 	do.core = "do"
-	if given := do.given(keys...); len(given) == 1 {
+	if given := do.present(keys...); len(given) == 1 {
 		read(&do, given[0])
 	} else {
 		last := len(keys) - 1
@@ -195,7 +195,7 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
 	}
-	in.doing(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
+	in.readOneOf(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
 	in.done()
 	r.sound = len(c.errs) == before
 	return r
