@@ -140,11 +140,7 @@ func completing[S any](a *app, path, field string, scope *scoped, line func(S) (
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		defer c.close()
-		ctx := cmd.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
 		q := scope.query()
 		q.Set("limit", "50")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,10 +91,7 @@ func (f filter) set(cmd *cobra.Command, q url.Values) error {
 	if !cmd.Flags().Changed(f.flag) {
 		return nil
 	}
-	param := f.param
-	if param == "" {
-		param = f.flag
-	}
+	param := cmp.Or(f.param, f.flag)
 	if f.pairs {
 		list, err := cmd.Flags().GetStringArray(f.flag)
 		if err == nil {
@@ -128,10 +126,7 @@ func (l listing[S]) command(a *app) *cobra.Command {
 	if l.scope == nil {
 		l.filters = append(append([]filter{}, inScopes...), l.filters...)
 	}
-	cmd := &cobra.Command{Use: l.use, Short: l.short, Example: l.example, Args: l.args, ValidArgsFunction: l.complete}
-	if l.use == "" {
-		cmd.Use = "list"
-	}
+	cmd := &cobra.Command{Use: cmp.Or(l.use, "list"), Short: l.short, Example: l.example, Args: l.args, ValidArgsFunction: l.complete}
 	if l.args == nil {
 		cmd.Args = noArgs
 	}

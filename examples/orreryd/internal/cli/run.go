@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -274,13 +273,9 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 	}
 	defer func() { _ = resp.Body.Close() }()
 	// Each line is shown as it comes, and as the pod wrote it: kubectl logs does the same.
-	w := bufio.NewWriter(j.a.out)
 	for b := make([]byte, 32<<10); ; {
 		n, err := resp.Body.Read(b)
-		if _, werr := w.Write(b[:n]); werr != nil {
-			return werr
-		}
-		if werr := w.Flush(); werr != nil {
+		if _, werr := j.a.out.Write(b[:n]); werr != nil {
 			return werr
 		}
 		switch {

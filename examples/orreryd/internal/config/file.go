@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -172,26 +174,12 @@ func (d *document) value(at field, key, v *unstable.Node) {
 	if at.typ == nil || at.typ.Kind() == reflect.Interface {
 		return
 	}
-	var got string
-	where := v
-	switch v.Kind {
-	case unstable.String:
-		got = "string"
-	case unstable.Bool:
-		got = "boolean"
-	case unstable.Integer:
-		got = "integer"
-	case unstable.Float:
-		got = "float"
-	case unstable.Array:
-		got, where = "array", key
-	case unstable.InlineTable:
-		got, where = "table", key
-	default:
-		got = "date or time"
+	got, where := cmp.Or(kindNames[v.Kind], "date or time"), v
+	if v.Kind == unstable.Array || v.Kind == unstable.InlineTable {
+		where = key
 	}
-	if !fits(at.typ, v.Kind) {
-		d.say(where, "%s: got a TOML %s, want %s", at.name, got, wanted(at.typ))
+	if want, kinds := taken(at.typ); !slices.Contains(kinds, v.Kind) {
+		d.say(where, "%s: got a TOML %s, want %s", at.name, got, want)
 		return
 	}
 	for children, i := v.Children(), 0; (v.Kind == unstable.Array || v.Kind == unstable.InlineTable) && children.Next(); i++ {
@@ -203,42 +191,36 @@ func (d *document) value(at field, key, v *unstable.Node) {
 	}
 }
 
-// fits reports whether a field of that type takes such a value.
-func fits(t reflect.Type, k unstable.Kind) bool {
-	switch t.Kind() {
-	case reflect.String:
-		return k == unstable.String
-	case reflect.Bool:
-		return k == unstable.Bool
-	case reflect.Int, reflect.Int64:
-		return k == unstable.Integer
-	case reflect.Float64:
-		return k == unstable.Float || k == unstable.Integer
-	case reflect.Slice:
-		return k == unstable.Array
-	default:
-		return k == unstable.InlineTable
-	}
+// kindNames are TOML's words for the kinds of values.
+var kindNames = map[unstable.Kind]string{
+	unstable.String: "string", unstable.Bool: "boolean", unstable.Integer: "integer", unstable.Float: "float",
+	unstable.Array: "array", unstable.InlineTable: "table",
 }
 
 // wanted says in TOML's words what a field of that type takes.
 func wanted(t reflect.Type) string {
+	want, _ := taken(t)
+	return want
+}
+
+// taken is what wanted says, with the kinds of such values.
+func taken(t reflect.Type) (want string, kinds []unstable.Kind) {
 	switch t.Kind() {
 	case reflect.String:
-		return "a TOML string"
+		return "a TOML string", []unstable.Kind{unstable.String}
 	case reflect.Bool:
-		return "a TOML boolean"
+		return "a TOML boolean", []unstable.Kind{unstable.Bool}
 	case reflect.Int, reflect.Int64:
-		return "a TOML integer"
+		return "a TOML integer", []unstable.Kind{unstable.Integer}
 	case reflect.Float64:
-		return "a number"
+		return "a number", []unstable.Kind{unstable.Float, unstable.Integer}
 	case reflect.Slice:
 		if isTable(t.Elem()) {
-			return "a TOML array of tables"
+			return "a TOML array of tables", []unstable.Kind{unstable.Array}
 		}
-		return "a TOML array"
+		return "a TOML array", []unstable.Kind{unstable.Array}
 	default:
-		return "a TOML table"
+		return "a TOML table", []unstable.Kind{unstable.InlineTable}
 	}
 }
 

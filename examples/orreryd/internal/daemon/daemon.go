@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ type daemon struct {
 	runners  map[string]jobs.Runner
 	jobs     *jobs.Service
 	engine   *shell.Engine
-	api      *apiServer
+	api      *http.Server
 }
 
 // newLogger writes to w as the configuration says.
@@ -103,7 +104,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 	if d.engine, err = shell.New(o); err != nil {
 		return nil, err
 	}
-	d.api, err = newAPI(d.listener, c, d, log)
+	d.api, err = d.newAPI()
 	return d, err
 }
 
@@ -162,7 +163,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		}
 		wg.Go(func() {
 			defer cancel()
-			apiErr = d.api.serve()
+			apiErr = d.serve()
 		})
 		ready()
 	} else {
@@ -176,7 +177,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	defer stop()
 	<-engineDone
 	endJobs()
-	err := d.api.shutdown(limit)
+	err := d.shutdown(limit)
 	wg.Wait()
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // the other errors mean a stop before the start

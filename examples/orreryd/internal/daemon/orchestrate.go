@@ -46,11 +46,11 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 		}
 	}
 	ready := func() {
-		log.Info("ready", "listen", d.api.url(), "db", c.DB, "version", version.String())
+		log.Info("ready", "listen", d.url(), "db", c.DB, "version", version.String())
 		if t.Demo {
-			show.start(ctx, d.api.url(), c.DB)
+			show.start(ctx, d.url(), c.DB)
 		} else {
-			text.Sayf(t.Out, "orreryd is ready at %s\n", d.api.url())
+			text.Sayf(t.Out, "orreryd is ready at %s\n", d.url())
 		}
 		notify("READY=1")
 	}
