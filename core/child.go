@@ -37,7 +37,8 @@ func (c child) create(do WorkerDo, context map[string]json.RawMessage) (to effec
 	case do.Strategy != nil:
 		to = c.ref(KindStrategy)
 		return to, StrategyCreate{Spec: StrategySpec{
-			ID: to.ID, Namespace: c.namespace, Tenant: c.tenant, Label: c.label, PipelineID: c.pipeline, Owner: c.owner, Approaches: do.Strategy.Approaches,
+			ID: to.ID, Namespace: c.namespace, Tenant: c.tenant, Label: c.label, PipelineID: c.pipeline, Owner: c.owner,
+			Approaches: do.Strategy.Approaches,
 		}}, nil
 	case do.Task != nil:
 		to = c.ref(KindTask)

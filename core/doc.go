@@ -65,8 +65,8 @@
 //   - owner.go, answers.go, pending_effects.go: which machine waits for which other one, and for what;
 //     damage.go: who is told that a record was lost;
 //   - event_codec.go, journal.go, object.go, json.go: the stored forms;
-//   - limits.go, text.go, lists.go, saturating.go, announce.go, retry.go, recurrence.go,
-//     template.go, lease.go: what several machines share.
+//   - limits.go, text.go, lists.go, saturating.go, retry.go, recurrence.go,
+//     template.go, lease.go, child.go: what several machines share.
 //
 // Each machine then stands in NAME.go (the diagram, the state, Apply, the deadline),
 // NAME_spec.go (what a creator says, and what is wrong with it), NAME_events.go, and

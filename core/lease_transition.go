@@ -249,11 +249,11 @@ func (t *leaseTransition) takeAway(e SemaphoreBreak) {
 	}
 }
 
-// takeSlots takes the slots of some holders away.
-func (t *leaseTransition) takeSlots(action string, from func(SemaphoreHolder) (reason string, taken bool)) {
+// takeSlots takes the slots of those holders away that loses chooses.
+func (t *leaseTransition) takeSlots(action string, loses func(SemaphoreHolder) (reason string, taken bool)) {
 	var rest []SemaphoreHolder
 	for _, h := range t.Holders {
-		reason, taken := from(h)
+		reason, taken := loses(h)
 		if !taken {
 			rest = append(rest, h)
 			continue

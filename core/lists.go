@@ -13,8 +13,8 @@ func without[E any](s []E, i int) []E {
 	return slices.Concat(s[:i], s[i+1:])
 }
 
-// orNil gives a list or a map that has n entries; nil if it has none.
-func orNil[T any](v T, n int) T {
+// nilIfEmpty gives a list or a map of n entries as it is; nil if n is 0.
+func nilIfEmpty[T any](v T, n int) T {
 	if n == 0 {
 		var none T
 		return none

@@ -85,7 +85,9 @@ func (l Lock) semaphore() Semaphore {
 		Token: l.Token, CreatedAt: l.CreatedAt, ForgetAt: l.ForgetAt,
 	}
 	if l.held() {
-		s.Holders = []SemaphoreHolder{{Holder: l.Holder, Owner: l.Owner, Slots: 1, Token: l.Token, TTLMS: l.TTLMS, Since: l.Since, Until: l.Until}}
+		s.Holders = []SemaphoreHolder{{
+			Holder: l.Holder, Owner: l.Owner, Slots: 1, Token: l.Token, TTLMS: l.TTLMS, Since: l.Since, Until: l.Until,
+		}}
 	}
 	for _, w := range l.Waiters {
 		s.Waiters = append(s.Waiters, SemaphoreWaiter{Holder: w.Holder, Owner: w.Owner, Slots: 1, TTLMS: w.TTLMS, Since: w.Since})

@@ -63,7 +63,9 @@ func (e LockAcquire) owner() Owner { return e.Owner }
 
 // ofSemaphore is the request for the one slot of a semaphore that the lock is.
 func (e LockAcquire) ofSemaphore() SemaphoreAcquire {
-	return SemaphoreAcquire{Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: e.Owner, Total: 1, TTLMS: e.TTLMS}
+	return SemaphoreAcquire{
+		Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: e.Owner, Total: 1, TTLMS: e.TTLMS,
+	}
 }
 
 // lockEvents are the events of Lock, as the journal has them.

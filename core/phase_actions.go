@@ -422,7 +422,7 @@ func rewriteMap[V any](values map[string]V, field string, rewrite func(field str
 	for _, name := range sortedKeys(values) {
 		out[name] = rewrite(field+"."+name, values[name])
 	}
-	return orNil(out, len(out))
+	return nilIfEmpty(out, len(out))
 }
 
 func rewriteTexts(texts []string, w rewriter, field string) []string {

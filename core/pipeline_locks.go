@@ -64,7 +64,7 @@ func (t *pipelineTransition) unlock(name string) {
 	}
 	t.Holds = kept
 	regain := slices.DeleteFunc(slices.Clone(t.Regain), func(h Hold) bool { return h.Name == name })
-	t.Regain = orNil(regain, len(regain))
+	t.Regain = nilIfEmpty(regain, len(regain))
 }
 
 // releaseLocks gives back all locks and slots; a retry regains them.

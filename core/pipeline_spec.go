@@ -40,7 +40,7 @@ func (s PipelineSpec) normal() (PipelineSpec, error) {
 			out.Context = withValue(out.Context, in.Name, in.Default)
 		}
 	}
-	out.Context, out.DependsOn = orNil(out.Context, len(out.Context)), orNil(out.DependsOn, len(out.DependsOn))
+	out.Context, out.DependsOn = nilIfEmpty(out.Context, len(out.Context)), nilIfEmpty(out.DependsOn, len(out.DependsOn))
 	return out, nil
 }
 

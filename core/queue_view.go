@@ -22,7 +22,7 @@ type queueView interface {
 	drop(kind effects.Kind, id uuid.UUID)
 }
 
-// queueRecords gives the records of a view as what they are.
+// queueRecords gives the records of a view by their types.
 type queueRecords struct{ queueView }
 
 // stateAs gives a state as that of one machine; false: it is another's, or none.

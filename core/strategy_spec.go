@@ -127,7 +127,7 @@ func (s StrategySpec) withDefaults() StrategySpec {
 	s.Approaches = slices.Clone(s.Approaches)
 	for i := range s.Approaches {
 		a := &s.Approaches[i]
-		a.FallbackOn = orNil(a.FallbackOn, len(a.FallbackOn))
+		a.FallbackOn = nilIfEmpty(a.FallbackOn, len(a.FallbackOn))
 		if a.Action.Command != nil {
 			run := *a.Action.Command
 			run.Input = compacted(trimJSON(run.Input)) // the child must be the same in a replay
@@ -149,7 +149,7 @@ func (a *AgentPrompt) withDefaults() *AgentPrompt {
 		return nil
 	}
 	out := *a
-	out.Command, out.Env = orNil(out.Command, len(out.Command)), orNil(out.Env, len(out.Env))
+	out.Command, out.Env = nilIfEmpty(out.Command, len(out.Command)), nilIfEmpty(out.Env, len(out.Env))
 	out.Config = out.Config.withDefaults()
 	return &out
 }

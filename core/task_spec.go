@@ -98,7 +98,7 @@ func (c TaskConfig) validate() error {
 // withDefaults fills what the creator left out, and makes nothing of what is
 // empty, so that JSON changes nothing.
 func (s TaskSpec) withDefaults() TaskSpec {
-	s.Command, s.Env = orNil(s.Command, len(s.Command)), orNil(s.Env, len(s.Env))
+	s.Command, s.Env = nilIfEmpty(s.Command, len(s.Command)), nilIfEmpty(s.Env, len(s.Env))
 	s.Config = s.Config.withDefaults()
 	return s
 }

@@ -159,7 +159,7 @@ func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
 func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
-		for c, err := range places(tx.Scan, newest(core.KindOrchestrator, core.TermInCluster)) {
+		for c, err := range cursors(tx.Scan, newest(core.KindOrchestrator, core.TermInCluster)) {
 			if err != nil {
 				return err
 			}

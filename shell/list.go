@@ -149,8 +149,8 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 	return list, next, err
 }
 
-// places gives the places of an index, to its end or to the first error.
-func places(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.Cursor, error), of index) iter.Seq2[store.Cursor, error] {
+// cursors gives the cursors of a list index, to its end or to the first error.
+func cursors(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.Cursor, error), of index) iter.Seq2[store.Cursor, error] {
 	return func(yield func(store.Cursor, error) bool) {
 		const most = 1024
 		for from, more := (store.Cursor{}), true; more; {

@@ -65,8 +65,8 @@ func (c *commit) shown(ref effects.Ref, last bool) core.State {
 	return s
 }
 
-// saying gives the attributes of a machine whose state is an S.
-func saying[S core.State](say func(S) []slog.Attr) func(core.State) []slog.Attr {
+// attrsOf gives the attributes of a machine whose state is an S.
+func attrsOf[S core.State](say func(S) []slog.Attr) func(core.State) []slog.Attr {
 	return func(s core.State) []slog.Attr {
 		is, _ := s.(S)
 		return say(is)

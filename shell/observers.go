@@ -30,7 +30,7 @@ var pipelineObserver = observer{
 		"signal":     {"pipeline.signal", slog.LevelDebug},
 		"checkpoint": {"pipeline.checkpoint", slog.LevelDebug},
 	},
-	attrs: saying(func(p core.Pipeline) []slog.Attr {
+	attrs: attrsOf(func(p core.Pipeline) []slog.Attr {
 		return append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))
 	}),
 	count: counting((*counts).countPhases),
@@ -48,7 +48,7 @@ var taskObserver = observer{
 		"cancelled":  {"task.cancel", slog.LevelInfo},
 		"input_lost": {"task.input_lost", slog.LevelWarn},
 	},
-	attrs: saying(func(t core.Task) []slog.Attr {
+	attrs: attrsOf(func(t core.Task) []slog.Attr {
 		return pipelineAttrs(t.Namespace, t.Tenant, t.Label, t.PipelineID)
 	}),
 }
@@ -62,7 +62,7 @@ var strategyObserver = observer{
 		"exhausted": {"strategy.exhausted", slog.LevelWarn},
 		"cancelled": {"strategy.cancel", slog.LevelInfo},
 	},
-	attrs: saying(func(t core.Strategy) []slog.Attr {
+	attrs: attrsOf(func(t core.Strategy) []slog.Attr {
 		return pipelineAttrs(t.Namespace, t.Tenant, t.Label, t.PipelineID)
 	}),
 }
@@ -76,7 +76,7 @@ var queueObserver = observer{
 		"fail":     {"queue.fail", slog.LevelInfo},
 		"dead":     {"queue.dead", slog.LevelWarn},
 	},
-	attrs: saying(func(q core.Queue) []slog.Attr {
+	attrs: attrsOf(func(q core.Queue) []slog.Attr {
 		return scopeAttrs(q.Namespace, q.Tenant, "name", q.Name)
 	}),
 	event: func(e *Engine, _ *commit, ev effects.Event) { e.takes.hear(ev) },
@@ -85,7 +85,7 @@ var queueObserver = observer{
 var lockObserver = observer{
 	kind: core.KindLock, category: "lock",
 	lines: leaseLines("lock"),
-	attrs: saying(func(l core.Lock) []slog.Attr {
+	attrs: attrsOf(func(l core.Lock) []slog.Attr {
 		return scopeAttrs(l.Namespace, l.Tenant, "name", l.Name)
 	}),
 }
@@ -93,7 +93,7 @@ var lockObserver = observer{
 var semaphoreObserver = observer{
 	kind: core.KindSemaphore, category: "semaphore",
 	lines: leaseLines("semaphore"),
-	attrs: saying(func(m core.Semaphore) []slog.Attr {
+	attrs: attrsOf(func(m core.Semaphore) []slog.Attr {
 		return scopeAttrs(m.Namespace, m.Tenant, "name", m.Name)
 	}),
 }
@@ -130,7 +130,7 @@ var jobObserver = observer{
 	},
 	idName: "job_key",
 	last:   true,
-	attrs: saying(func(j core.Job) []slog.Attr {
+	attrs: attrsOf(func(j core.Job) []slog.Attr {
 		attrs := []slog.Attr{slog.String("job_id", j.ID), slog.String("namespace", j.Namespace), slog.String("tenant", j.Tenant)}
 		if j.Paused {
 			attrs = append(attrs, slog.String("paused_reason", j.PausedReason))
@@ -159,7 +159,7 @@ var recurringObserver = observer{
 		"expired":    {"recurring.expired", slog.LevelWarn},
 		"no_next":    {"recurring.no_next", slog.LevelWarn},
 	},
-	attrs: saying(func(r core.RecurringAction) []slog.Attr {
+	attrs: attrsOf(func(r core.RecurringAction) []slog.Attr {
 		attrs := scopeAttrs(r.Namespace, r.Tenant, "cron_expr", r.CronExpr)
 		attrs = append(attrs, slog.String("next_execution_at", r.NextExecutionAt.String()), slog.Any("execution_count", r.ExecutionCount))
 		if r.DisabledReason != "" {

@@ -96,8 +96,8 @@ func (e *Engine) untilTake(q core.Queue) time.Duration {
 	return takePoll
 }
 
-// wait waits until woken, or for as long as most. The error says why nothing comes any
-// more: ctx has ended, or the engine stops.
+// wait waits until woken (nil: nobody wakes), or for as long as most. The error says why
+// nothing comes any more: ctx has ended, or the engine stops.
 func (e *Engine) wait(ctx context.Context, woken <-chan struct{}, most time.Duration) error {
 	timer, stop := e.o.Clock.Timer(most)
 	defer stop()

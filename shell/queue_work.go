@@ -159,7 +159,7 @@ func (w *worker) takeAll(ctx, work context.Context) error {
 		case refusedFor(err, effects.CodeNotFound): // it waited for the queue to come
 		case err != nil:
 			w.e.log.Error("take failed; trying again", "queue", w.queue.String(), "holder", w.o.Holder, "error", err)
-			_ = w.e.wait(ctx, nil, workPause) // the next take says if there is none any more
+			_ = w.e.wait(ctx, nil, workPause) // if ctx has ended or the engine stops, the next take says so
 		}
 	}
 }

@@ -47,7 +47,8 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
 		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
-		out.ActionsByStatus = totalsBy(&t, core.KindAction, core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
+		out.ActionsByStatus = totalsBy(&t, core.KindAction,
+			core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
 		return t.err
 	})
 	return out, err
@@ -72,9 +73,11 @@ func (e *Engine) RunbookStats(ctx context.Context) (out RunbookStats, err error)
 	e.counts.with(func(s *counts) { out.RunbookCounts = s.runbooks.clone() })
 	err = e.store.View(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
-		out.Pipelines = totalsBy(&t, core.KindPipeline, core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled)
+		out.Pipelines = totalsBy(&t, core.KindPipeline,
+			core.PhaseInit, core.PhaseBlocked, core.PhaseRunning, core.PhaseDone, core.PhaseFailure, core.PhaseCancelled)
 		out.Tasks = totalsBy(&t, core.KindTask, core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone)
-		out.Strategies = totalsBy(&t, core.KindStrategy, core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
+		out.Strategies = totalsBy(&t, core.KindStrategy,
+			core.StrategyRunning, core.StrategySucceeded, core.StrategyExhausted, core.StrategyCancelled)
 		return t.err
 	})
 	return out, err

@@ -132,15 +132,13 @@ func describeHours(f *field, wholeHours bool) string {
 	clock := func(v int) string { return fmt.Sprintf("%02d:00", v) }
 	if len(f.spans) == 1 && f.spans[0].ranged {
 		s := f.spans[0]
-		first, last := clock(s.lo), clock(s.hi)
 		if s.step == 1 {
-			last = fmt.Sprintf("%02d:59", s.hi)
-			return "from " + first + " through " + last
+			return fmt.Sprintf("from %s through %02d:59", clock(s.lo), s.hi)
 		}
 		if s.star {
 			return "every " + ordinal(s.step) + " hour from 00:00"
 		}
-		return fmt.Sprintf("every %s hour from %s through %s", ordinal(s.step), first, last)
+		return fmt.Sprintf("every %s hour from %s through %s", ordinal(s.step), clock(s.lo), clock(s.hi))
 	}
 	names := make([]string, 0, 24)
 	for v := range f.set.values(24) {

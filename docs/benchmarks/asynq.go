@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"golang.org/x/sync/errgroup"
 )
 
 // asynqOn measures Asynq as its documentation starts it. How durable it is, the
@@ -35,18 +34,10 @@ func asynqOn(addr string) func(context.Context, int, int) (time.Duration, error)
 		client := asynq.NewClient(o)
 		defer client.Close()
 		start := time.Now()
-		var push errgroup.Group
-		for p := range workers {
-			push.Go(func() error {
-				for i := p; i < n; i += workers {
-					if _, err := client.Enqueue(asynq.NewTask("bench", []byte(`{"n":`+strconv.Itoa(i)+`}`))); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err := push.Wait(); err != nil {
+		if err := produce(n, workers, func(i int) error {
+			_, err := client.Enqueue(asynq.NewTask("bench", []byte(`{"n":`+strconv.Itoa(i)+`}`)))
+			return err
+		}); err != nil {
 			return 0, err
 		}
 		<-done

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // system is a queue that is measured. Each call of run is a fresh queue.
@@ -24,6 +26,22 @@ type system struct {
 	// workers take and complete them, and returns how long it took from the first
 	// push to the last completion.
 	run func(ctx context.Context, n, workers int) (time.Duration, error)
+}
+
+// produce pushes the items 0 to n-1 from as many producers at once as there are workers.
+func produce(n, workers int, push func(i int) error) error {
+	var producers errgroup.Group
+	for p := range workers {
+		producers.Go(func() error {
+			for i := p; i < n; i += workers {
+				if err := push(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return producers.Wait()
 }
 
 func main() {

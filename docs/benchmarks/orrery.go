@@ -56,18 +56,10 @@ func runOrrery(ctx context.Context, n, workers int) (took time.Duration, err err
 		}, shell.WorkOptions{Concurrency: workers})
 	})
 	start := time.Now()
-	var push errgroup.Group
-	for p := range workers {
-		push.Go(func() error {
-			for i := p; i < n; i += workers {
-				if _, _, err := e.Queues().Push(ctx, "", "", "bench", shell.PushOptions{Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	if err := push.Wait(); err != nil {
+	if err := produce(n, workers, func(i int) error {
+		_, _, err := e.Queues().Push(ctx, "", "", "bench", shell.PushOptions{Data: json.RawMessage(`{"n":` + strconv.Itoa(i) + `}`)})
+		return err
+	}); err != nil {
 		return 0, err
 	}
 	err = work.Wait() // returns once the last completion is stored

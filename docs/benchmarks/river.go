@@ -9,7 +9,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-	"golang.org/x/sync/errgroup"
 )
 
 type riverArgs struct {
@@ -67,18 +66,10 @@ func riverOn(url string) func(context.Context, int, int) (time.Duration, error) 
 			return 0, err
 		}
 		start := time.Now()
-		var push errgroup.Group
-		for p := range workers {
-			push.Go(func() error {
-				for i := p; i < n; i += workers {
-					if _, err := client.Insert(ctx, riverArgs{N: i}, nil); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err := push.Wait(); err != nil {
+		if err := produce(n, workers, func(i int) error {
+			_, err := client.Insert(ctx, riverArgs{N: i}, nil)
+			return err
+		}); err != nil {
 			return 0, err
 		}
 		<-w.done

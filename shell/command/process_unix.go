@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
 // endedBy names the signal that ended the program, if one did.
@@ -15,8 +15,5 @@ func endedBy(state *os.ProcessState) (signal string, core bool) {
 	if !ok || !status.Signaled() {
 		return "", false
 	}
-	if signal = unix.SignalName(status.Signal()); signal == "" {
-		signal = status.Signal().String()
-	}
-	return signal, status.CoreDump()
+	return procgroup.SignalName(status.Signal()), status.CoreDump()
 }

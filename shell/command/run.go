@@ -20,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
 const (
@@ -51,19 +52,12 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	limit := t.timeLimit
-	if in.TimeoutSeconds != nil {
-		limit = time.Duration(*in.TimeoutSeconds * float64(time.Second))
-	}
-	if limit > 0 {
+	if limit := strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit); limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, &limitReached{limit})
 		defer cancel()
 	}
-	keep := t.maxOutput
-	if in.MaxOutputBytes != nil {
-		keep = int(*in.MaxOutputBytes)
-	}
+	keep := int(strictjson.Or(in.MaxOutputBytes, int64(t.o.MaxOutput)))
 	stdout, stderr := newCapture(keep), newCapture(keep)
 	cmd, err := t.prepare(in, call)
 	if err != nil {
@@ -132,8 +126,7 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Env = t.environ(in, call)
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
-	procgroup.Lead(cmd)
-	procgroup.DieWithParent(cmd, syscall.SIGKILL)
+	procgroup.Bind(cmd, syscall.SIGKILL)
 	return cmd, nil
 }
 
@@ -152,8 +145,8 @@ func stdin(in input, call shell.Call) io.Reader {
 // environ gives the program's whole environment. Later entries win.
 func (t *Tool) environ(in input, call shell.Call) []string {
 	var env []string
-	if in.InheritEnv == nil || *in.InheritEnv {
-		env = inherit.Environ(t.inheritEnv)
+	if strictjson.Or(in.InheritEnv, true) {
+		env = inherit.Environ(t.o.InheritEnv)
 	}
 	for name, value := range in.Env {
 		env = append(env, name+"="+value)
@@ -208,7 +201,7 @@ func noTimeLeft(ctx context.Context) error {
 // stop makes the program end, and waits for it. The ending has no cause when
 // the program was faster than the first signal.
 func (t *Tool) stop(p *process, cause error) ending {
-	grace := t.killGrace
+	grace := t.o.KillGrace
 	if errors.Is(cause, shell.ErrFenced) {
 		grace = 0 // another instance may be running the same action by now
 	}

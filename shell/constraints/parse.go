@@ -153,12 +153,9 @@ func (r *reading) constraint(i int, e map[string]json.RawMessage) error {
 			return err
 		}
 	}
-	c := planned{name: in.Name, typ: typ, onError: in.OnError, advisory: kind.Advisory}
+	c := planned{name: in.Name, typ: typ, onError: in.OnError, advisory: strictjson.Or(in.Advisory, kind.Advisory)}
 	if err := errors.Join(checkName(at+".name", in.Name, maxName), checkPolicy(at+".onError", in.OnError)); err != nil {
 		return err
-	}
-	if in.Advisory != nil {
-		c.advisory = *in.Advisory
 	}
 	var err error
 	spec := Spec{Job: r.job, Name: in.Name, Path: at, Config: object(in.Config), parsed: r.plan}

@@ -89,12 +89,18 @@ func (p post) send(ctx context.Context, retries int) (answer []byte, err error) 
 	}
 }
 
+// sign signs the request, if it has a secret.
+func (p post) sign() error {
+	if p.signer == nil {
+		return nil
+	}
+	return webhook.Sign(p.Header, p.signer, p.key, p.now(), p.Body)
+}
+
 // try makes it once. after is how long the server asks to wait.
 func (p post) try(ctx context.Context) (answer []byte, after time.Duration, err error) {
-	if p.signer != nil {
-		if err := webhook.Sign(p.Header, p.signer, p.key, p.now(), p.Body); err != nil {
-			return nil, 0, permanent("webhook: sign it: %w", err)
-		}
+	if err := p.sign(); err != nil {
+		return nil, 0, permanent("webhook: sign it: %w", err)
 	}
 	a, err := p.Do(ctx)
 	if err == nil && a.OK() {

@@ -94,16 +94,12 @@ func (w *webhookConfig) Take(ctx context.Context, in *ActionInput) error {
 	if err != nil {
 		return permanent("webhook: encode the body: %w", err)
 	}
-	retries := defaultRetries
-	if w.Retries != nil {
-		retries = *w.Retries
-	}
 	p := newPost(w.checker, w.url, w.Headers, in.Key, body, time.Duration(w.Timeout))
 	if w.Secret != "" {
 		if p.signer = w.checker.signer(in.Job, w.Secret); p.signer == nil {
 			return permanent("webhook: there is no secret %q", clip.Text(w.Secret, maxQuoted))
 		}
 	}
-	_, err = p.send(ctx, retries)
+	_, err = p.send(ctx, strictjson.Or(w.Retries, defaultRetries))
 	return err
 }

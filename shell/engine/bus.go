@@ -32,8 +32,9 @@ type Subscription struct {
 	closed  bool
 }
 
-// Subscribe listens to the events for which matches returns true, as that of package
-// shell.
+// Subscribe listens to the events for which matches returns true; nil matches
+// all. matches is called by the engine's loop and must be quick; if it
+// panics, the event counts as dropped. The buffer is at least 1.
 func (e *Engine) Subscribe(matches func(effects.Event) bool, buffer int) *Subscription {
 	c := make(chan effects.Event, max(buffer, 1))
 	s := &Subscription{C: c, c: c, matches: matches, bus: &e.bus}

@@ -67,8 +67,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// Run works until ctx ends, then stops cleanly, as that of package shell, and gives nil.
-// An engine runs once.
+// Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
+// to Options.StopTimeout for what runs, cancels the rest and has each machine
+// decide what that means. It returns nil after a clean stop. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return errors.New("shell: Run was called before: make a new engine with New")
@@ -105,7 +106,8 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 func (e *Engine) Instance() string { return e.name }
 
 // Health returns nil if the loop runs and the last commit went well, and else why
-// not, as that of package shell.
+// not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
+// did not answer. It commits nothing, and may be asked often.
 func (e *Engine) Health(ctx context.Context) error {
 	c := make(chan error, 1)
 	select {
@@ -190,8 +192,12 @@ func (r *request) size() int {
 	return 0
 }
 
-// Send gives one event to one machine, as that of package shell, and returns the state
-// of the machine afterwards; the error is a [*effects.Refused] if the machine refused.
+// Send gives one event to one machine and returns once what followed from it
+// is durable. The answer is the state of the machine afterwards, nil if it does not
+// exist; the error is a [*effects.Refused] if the machine refused. The engine keeps
+// the event: nothing in it may be changed afterwards.
+//
+// When ctx ends first, the event may or may not have been taken.
 func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
 	return e.Do(ctx, Request{Inputs: []core.Input{{To: to, Actor: ActorFrom(ctx), Event: ev}}, Want: to})
 }

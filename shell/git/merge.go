@@ -111,7 +111,7 @@ func (r *repo) isAncestor(ctx context.Context, old, later string) (bool, error) 
 // chain of 003 falls back on.
 func (r *repo) diverged(ctx context.Context, branch, into ref) error {
 	shallow := ""
-	if answer, err := r.ask(ctx, r.dir, "rev-parse", "--is-shallow-repository"); err == nil && answer == "true" {
+	if answer, err := r.line(ctx, r.dir, "rev-parse", "--is-shallow-repository"); err == nil && answer == "true" {
 		shallow = " (as far as this shallow repository knows)"
 	}
 	return r.op.refuse("not a fast-forward: %q has commits that %q lacks%s", into.name, branch.name, shallow)
@@ -139,7 +139,7 @@ func (r *repo) rebase(ctx context.Context, branch, into ref) (string, error) {
 	if err != nil {
 		return "", r.rebaseFailed(ctx, dir, branch, into, err)
 	}
-	id, err := r.ask(ctx, dir, "rev-parse", "--verify", "HEAD^{commit}")
+	id, err := r.line(ctx, dir, "rev-parse", "--verify", "HEAD^{commit}")
 	return id, r.op.wrap(ctx, err, "read what the rebase made")
 }
 
@@ -161,8 +161,8 @@ func (r *repo) rebaseFailed(ctx context.Context, dir string, branch, into ref, e
 func (r *repo) identity(ctx context.Context) []string {
 	var env []string
 	for _, field := range []struct{ key, variable, value string }{
-		{"name", "GIT_COMMITTER_NAME", r.g.author},
-		{"email", "GIT_COMMITTER_EMAIL", r.g.email},
+		{"name", "GIT_COMMITTER_NAME", r.g.o.Author},
+		{"email", "GIT_COMMITTER_EMAIL", r.g.o.Email},
 	} {
 		out, _ := r.run(ctx, "config", "--get-regexp", `^(user|committer)\.`+field.key+"$")
 		if strings.TrimSpace(out) == "" {

@@ -208,7 +208,7 @@ func (r *repo) checkIdle(ctx context.Context, w worktree, moves []move) error {
 }
 
 func (r *repo) checkClean(ctx context.Context, t checkout) error {
-	top, err := r.ask(ctx, t.Path, "rev-parse", "--show-toplevel")
+	top, err := r.line(ctx, t.Path, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return r.op.wrap(ctx, err, "look at a checkout")
 	}

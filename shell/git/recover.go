@@ -192,7 +192,7 @@ func (r *repo) explained(ctx context.Context, dir, name string, blobs [2]string)
 			return false, err
 		}
 	case info.Mode().IsRegular():
-		id, err := r.ask(ctx, dir, "hash-object", "--", path)
+		id, err := r.line(ctx, dir, "hash-object", "--", path)
 		if err != nil {
 			return false, err
 		}

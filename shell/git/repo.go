@@ -65,7 +65,7 @@ func (g *Git) open(ctx context.Context, op operation) (r *repo, err error) {
 
 // find asks git for the shared git directory.
 func (r *repo) find(ctx context.Context) error {
-	dir, err := r.ask(ctx, r.dir, "rev-parse", "--git-common-dir")
+	dir, err := r.line(ctx, r.dir, "rev-parse", "--git-common-dir")
 	if err != nil {
 		if exitCode(err) > 0 {
 			e := r.op.refuse("repo: %q cannot be used as a git repository", clip.Text(r.op.repo, 200))
@@ -109,7 +109,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 	if err != nil {
 		return r.op.fail(err, "open the lock file")
 	}
-	deadline := time.Now().Add(r.g.lockWait)
+	deadline := time.Now().Add(r.g.o.LockWait)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		got, err := files.TryLock(f, false)
 		if got {
@@ -121,7 +121,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 			err = r.op.fail(err, "lock %q", path)
 		case time.Until(deadline) <= 0:
 			holder, _ := io.ReadAll(io.LimitReader(f, 32))
-			err = r.op.fail(nil, "lock file %q is held by another process (daemon %q or a git command that it has left): waited %v", path, strings.TrimSpace(string(holder)), r.g.lockWait)
+			err = r.op.fail(nil, "lock file %q is held by another process (daemon %q or a git command that it has left): waited %v", path, strings.TrimSpace(string(holder)), r.g.o.LockWait)
 		default:
 			if err = pause.For(ctx, wait); err != nil {
 				err = r.op.fail(err, "stopped while another process was at work on the repository")
@@ -177,8 +177,8 @@ func (r *repo) run(ctx context.Context, args ...string) (string, error) {
 	return r.exec(ctx, command{dir: r.dir, args: args})
 }
 
-// ask runs git in dir and gives the line that it prints.
-func (r *repo) ask(ctx context.Context, dir string, args ...string) (string, error) {
+// line runs git in dir and gives the line that it prints.
+func (r *repo) line(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := r.exec(ctx, command{dir: dir, args: args})
 	return strings.TrimSuffix(out, "\n"), err
 }
@@ -354,7 +354,7 @@ func (r *repo) changedOrNew(ctx context.Context, dir string) ([]string, error) {
 
 // adminDir gives git's data on one worktree.
 func (r *repo) adminDir(ctx context.Context, dir string) (string, error) {
-	return r.ask(ctx, dir, "rev-parse", "--absolute-git-dir")
+	return r.line(ctx, dir, "rev-parse", "--absolute-git-dir")
 }
 
 // unfinished tells what a person has begun in a worktree and not ended, and on

@@ -113,8 +113,7 @@ func supervise(cmd *exec.Cmd, grace time.Duration, stdout io.Writer) error {
 	// ends, so keep it until then.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	procgroup.Lead(cmd)
-	procgroup.DieWithParent(cmd, syscall.SIGTERM) // at SIGTERM git removes its own lock files
+	procgroup.Bind(cmd, syscall.SIGTERM) // at SIGTERM git removes its own lock files
 	var hard *time.Timer
 	done := make(chan struct{})
 	cmd.Cancel = func() error {
@@ -188,7 +187,7 @@ func lockFile(err error) string {
 // is over. Such a command does nothing before it has its locks.
 func (r *repo) waitFor(ctx context.Context, c command) error {
 	r.beginWork()
-	deadline := time.Now().Add(r.g.lockWait)
+	deadline := time.Now().Add(r.g.o.LockWait)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		_, err := r.exec(ctx, c)
 		lock := lockFile(err)
@@ -200,7 +199,7 @@ func (r *repo) waitFor(ctx context.Context, c command) error {
 			continue
 		}
 		if time.Until(deadline) <= 0 && time.Until(until) <= 0 {
-			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
+			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.o.LockWait)
 		}
 		r.g.step("waits")
 		if err := pause.For(ctx, wait); err != nil {

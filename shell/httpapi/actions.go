@@ -131,7 +131,7 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 		return source[core.Action]{}, err
 	}
 	labels, err := q.labels()
-	return from(s.engine.Actions().List, shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels}), err
+	return sourceOf(s.engine.Actions().List, shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels}), err
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,10 +131,14 @@ func cannotWrite(err error) string {
 }
 
 func refusalStatus(c effects.Code) int {
-	statuses := map[effects.Code]int{
-		effects.CodeNotFound: http.StatusNotFound, effects.CodeExists: http.StatusConflict, effects.CodeConflict: http.StatusConflict,
+	switch c {
+	case effects.CodeNotFound:
+		return http.StatusNotFound
+	case effects.CodeExists, effects.CodeConflict:
+		return http.StatusConflict
+	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
-	return cmp.Or(statuses[c], http.StatusBadRequest)
+	return http.StatusBadRequest
 }
 
 // inputText words a fault in a body: "field: problem". A type of the core may

@@ -40,8 +40,8 @@ func (s *Server) jobRoutes() []route {
 		{"GET", "/v1/jobs", anyToken, s.jobs().page(func(l []wire.JobSummary, next string) any { return wire.JobList{Jobs: l, NextPageToken: next} })},
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
-		{"DELETE", "/v1/jobs/{id}", writingToken, asked(s, byJob, true, s.deleteJob)},
-		{"POST", "/v1/jobs/{id}/trigger", writingToken, asked(s, byJob, true, s.triggerJob)},
+		{"DELETE", "/v1/jobs/{id}", writingToken, serveBody(s, byJob, true, s.deleteJob)},
+		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
 		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
@@ -208,7 +208,7 @@ func sameSpec(a, b core.JobSpec) bool {
 
 // onJob serves what is done with the job of the path, and answers with the job.
 func (s *Server) onJob(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error)) handler {
-	return on(byJob, plain(s.jobDetail), do)
+	return serveChange(byJob, plain(s.jobDetail), do)
 }
 
 func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Job, error) {
@@ -244,7 +244,7 @@ func (s *Server) findJobs(q query, scope *shell.Scope) (source[core.Job], error)
 		return source[core.Job]{}, err
 	}
 	labels, err := q.labels()
-	return from(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels}), err
+	return sourceOf(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels}), err
 }
 
 func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call, of named, _ *struct{}) error {

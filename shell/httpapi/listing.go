@@ -30,8 +30,8 @@ type source[S any] struct {
 	keep func(S) bool // what next cannot filter; nil: all
 }
 
-// from is the source of what a list of the engine gives for a filter.
-func from[S, F any](list func(context.Context, F, shell.Page) ([]S, string, error), filter F) source[S] {
+// sourceOf is the source of what a list of the engine gives for a filter.
+func sourceOf[S, F any](list func(context.Context, F, shell.Page) ([]S, string, error), filter F) source[S] {
 	return source[S]{next: func(ctx context.Context, p shell.Page) ([]S, string, error) { return list(ctx, filter, p) }}
 }
 
@@ -113,7 +113,7 @@ func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query,
 func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page) ([]S, string, error), statuses ...string) func(query, *shell.Scope) (source[S], error) {
 	return func(q query, scope *shell.Scope) (source[S], error) {
 		status, err := q.status(statuses)
-		return from(list, shell.MachineFilter{Scope: scope, Status: status}), err
+		return sourceOf(list, shell.MachineFilter{Scope: scope, Status: status}), err
 	}
 }
 

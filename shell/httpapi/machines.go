@@ -193,8 +193,8 @@ func newID(given *string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// newcomer reads which id and tenant a new machine is given, once may allows it there.
-func (s *Server) newcomer(
+// idAndScope reads which id and scope a new machine is given, once may allows it there.
+func (s *Server) idAndScope(
 	r *http.Request, c *call, given, namespace, tenant *string, may func(shell.Scope) error,
 ) (id uuid.UUID, scope shell.Scope, err error) {
 	if id, err = newID(given); err != nil {
@@ -263,8 +263,8 @@ func (k naming) of(r *http.Request, c *call, params ...string) (named, query, er
 	return n, q, err
 }
 
-// asked serves what a body of the type B asks of the machine that the request is about.
-func asked[B any](s *Server, k naming, optional bool, do func(w http.ResponseWriter, r *http.Request, c *call, of named, b *B) error) handler {
+// serveBody serves what a body of the type B asks of the machine that the request is about.
+func serveBody[B any](s *Server, k naming, optional bool, do func(w http.ResponseWriter, r *http.Request, c *call, of named, b *B) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *call) error {
 		of, _, err := k.of(r, c)
 		if err != nil {
@@ -278,9 +278,9 @@ func asked[B any](s *Server, k naming, optional bool, do func(w http.ResponseWri
 	}
 }
 
-// on serves what is done with the machine that the request is about, and answers with the
+// serveChange serves a change of the machine that the request is about, and answers with the
 // machine as out shows it.
-func on[S, Out any](
+func serveChange[S, Out any](
 	k naming, out func(context.Context, S) (Out, error), do func(w http.ResponseWriter, r *http.Request, c *call, of named) (S, error),
 ) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +18,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // metrics are those of the API itself; the engine's are read when asked for.
@@ -52,10 +55,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector(s.collectEngine),
-		collector(s.collectQueues),
-		collector(s.collectRunbooks),
-		collector(s.collectJobs),
+		collector{s.collectEngine, s.collectQueues, s.collectRunbooks, s.collectJobs},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -78,8 +78,13 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request, _ *call) e
 	return nil
 }
 
+// described are the metrics that desc has made.
+var described []*prometheus.Desc
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+	d := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, d)
+	return d
 }
 
 // Names of 002 section 8 stay as they are there (C10); all others begin with
@@ -123,17 +128,25 @@ var counters = []counter[shell.Stats]{
 // collectTimeout bounds how long a scrape reads: Collect is given no context.
 const collectTimeout = 5 * time.Second
 
-// collector reads at each scrape what the engine counts.
-type collector func(context.Context, samples)
+// collector reads at each scrape what the engine counts: all of its parts at once.
+type collector []func(context.Context, samples)
 
-// Describe implements [prometheus.Collector]: what is collected is checked at each scrape.
-func (collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements [prometheus.Collector]: names that collide are refused at the start.
+func (collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
-	c(ctx, ch)
+	var wg sync.WaitGroup
+	for _, part := range c {
+		wg.Go(func() { part(ctx, ch) })
+	}
+	wg.Wait()
 }
 
 // samples takes the metrics of one scrape.
@@ -291,36 +304,21 @@ func (s *Server) collectQueues(ctx context.Context, ch samples) {
 
 func (s *Server) collectQueue(ctx context.Context, ch samples, q core.Queue) {
 	labels := func(more ...string) []string { return append([]string{q.Namespace, q.Tenant, q.Name}, more...) }
-	for _, g := range []struct {
-		state string
-		n     uint64
-	}{
-		{"ready", q.Ready}, {"waiting", q.Waiting}, {"delayed", q.Delayed}, {"processing", q.InFlight},
-		{"failed", q.Retrying}, {"completed", q.Kept}, {"dead", q.Dead},
-	} {
-		ch.gauge(descQueueItems, float64(g.n), labels(g.state)...)
+	d, err := s.queueDetail(ctx, q)
+	eachCount(d.Items, func(state string, n uint64) { ch.gauge(descQueueItems, float64(n), labels(state)...) })
+	eachCount(d.Totals, func(event string, n uint64) { ch.counter(descQueueTotal, n, labels(event)...) })
+	if err != nil {
+		s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
+		return
 	}
-	for _, t := range []struct {
-		event string
-		n     uint64
-	}{
-		{"pushed", q.Pushed}, {"taken", q.Taken}, {"completed", q.Completed}, {"failed", q.Failed},
-		{"timed_out", q.TimedOut}, {"dead_lettered", q.DeadLettered}, {"cancelled", q.Cancelled}, {"redriven", q.Redriven},
-	} {
-		ch.counter(descQueueTotal, t.n, labels(t.event)...)
+	ch.gauge(descQueueOldest, d.OldestReadySeconds, labels()...)
+}
+
+// eachCount visits the counts of a body under their names in JSON.
+func eachCount[T wire.QueueGauges | wire.QueueTotals](counts T, visit func(name string, n uint64)) {
+	for f, n := range reflect.ValueOf(counts).Fields() {
+		visit(f.Tag.Get("json"), n.Uint())
 	}
-	age := 0.0
-	if q.Ready > 0 {
-		oldest, ok, err := s.engine.Queues().OldestReady(ctx, q.Ref())
-		if err != nil {
-			s.log.Error("metrics: a queue cannot be read", "queue", q.Name, "error", err)
-			return
-		}
-		if ok {
-			age = s.age(oldest.CreatedAt)
-		}
-	}
-	ch.gauge(descQueueOldest, age, labels()...)
 }
 
 var (

@@ -59,13 +59,6 @@ func (s *Server) asking(t *Token, scope shell.Scope) asking {
 	return asking{s: s, token: t, scope: scope, seen: map[string]bool{}}
 }
 
-// mayUse refuses what a token that is bound to tools may not have done: other
-// tools, also those that only the context will name, everything that no tool's
-// name stands for, and jobs that do such things, as they are now.
-func (s *Server) mayUse(ctx context.Context, t *Token, scope shell.Scope, uses iter.Seq[use]) error {
-	return s.asking(t, scope).may(ctx, uses)
-}
-
 // seesUses reports whether what does that exists for the holder: they could have
 // made it.
 func (s *Server) seesUses(ctx context.Context, t *Token, namespace, tenant string, uses iter.Seq[use]) bool {
@@ -95,7 +88,8 @@ func (s *Server) permitInput(ctx context.Context, t *Token, scope shell.Scope, f
 	if _, _, err := jobs.ReadToolInput(input); err != nil {
 		return nil // the tool says what is wrong, and does nothing
 	}
-	return s.mayUse(ctx, t, scope, func(yield func(use) bool) { yield(use{field: field, tool: tool, input: input, at: field}) })
+	run := use{field: field, tool: tool, input: input, at: field}
+	return s.asking(t, scope).may(ctx, slices.Values([]use{run}))
 }
 
 // permitTemplate is [Server.permitInput] of the actions of a recurring one.
@@ -103,6 +97,9 @@ func (s *Server) permitTemplate(ctx context.Context, t *Token, namespace, tenant
 	return s.permitInput(ctx, t, shell.Scope{Namespace: namespace, Tenant: tenant}, "payload", a.Provider, a.Payload)
 }
 
+// may refuses what a token that is bound to tools may not have done: other
+// tools, also those that only the context will name, everything that no tool's
+// name stands for, and jobs that do such things, as they are now.
 func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
 	if len(a.token.Tools) == 0 {
 		return nil
@@ -307,10 +304,10 @@ func (s *Server) checkTools(uses iter.Seq[use]) error {
 	return nil
 }
 
-// permitUses is [Server.mayUse], and then [Server.checkTools]: a token learns of
+// permitUses asks whether the token may, and then [Server.checkTools]: a token learns of
 // no tools but its own.
 func (s *Server) permitUses(ctx context.Context, t *Token, scope shell.Scope, uses iter.Seq[use]) error {
-	if err := s.mayUse(ctx, t, scope, uses); err != nil {
+	if err := s.asking(t, scope).may(ctx, uses); err != nil {
 		return err
 	}
 	return s.checkTools(uses)

@@ -22,13 +22,13 @@ func (s *Server) queueRoutes() []route {
 		{"GET", "/v1/queues", anyToken, s.queues().page(func(l []wire.Queue, next string) any { return wire.QueueList{Queues: l, NextPageToken: next} })},
 		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
 		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
-		{"DELETE", "/v1/queues/{name}", writingToken, asked(s, byQueue, true, s.deleteQueue)},
+		{"DELETE", "/v1/queues/{name}", writingToken, serveBody(s, byQueue, true, s.deleteQueue)},
 		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
 		{"POST", "/v1/queues/{name}/resume", writingToken, s.onQueue(s.resumeQueue)},
-		{"POST", "/v1/queues/{name}/redrive", writingToken, asked(s, byQueue, true, s.redriveQueue)},
-		{"POST", "/v1/queues/{name}/purge", writingToken, asked(s, byQueue, true, s.purgeQueue)},
-		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, asked(s, byQueue, false, s.takeItems)},
-		{"POST", "/v1/queues/{name}/items", writingToken, asked(s, byQueue, false, s.pushItem)},
+		{"POST", "/v1/queues/{name}/redrive", writingToken, serveBody(s, byQueue, true, s.redriveQueue)},
+		{"POST", "/v1/queues/{name}/purge", writingToken, serveBody(s, byQueue, true, s.purgeQueue)},
+		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, serveBody(s, byQueue, false, s.takeItems)},
+		{"POST", "/v1/queues/{name}/items", writingToken, serveBody(s, byQueue, false, s.pushItem)},
 		{"GET", "/v1/queues/{name}/items", anyToken, s.listItems},
 		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
 		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
@@ -80,7 +80,7 @@ const aQueue = "queue"
 
 // onQueue serves what is done with the queue of the path, and answers with the queue.
 func (s *Server) onQueue(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Queue, error)) handler {
-	return on(byQueue, s.queueDetail, do)
+	return serveChange(byQueue, s.queueDetail, do)
 }
 
 func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Queue, error) {
@@ -123,7 +123,7 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 		may:    forQueues,
 		find: func(q query, scope *shell.Scope) (source[core.Queue], error) {
 			paused, err := q.bool("paused")
-			return from(s.engine.Queues().List, shell.QueueFilter{Scope: scope, Paused: paused}), err
+			return sourceOf(s.engine.Queues().List, shell.QueueFilter{Scope: scope, Paused: paused}), err
 		},
 		scope: func(q core.Queue) (string, string) { return q.Namespace, q.Tenant },
 		out:   s.queueDetail,

@@ -172,7 +172,7 @@ func (s *Server) findRecurring(q query, _ *shell.Scope) (source[core.RecurringAc
 	}
 	labels, err := q.labels()
 	scope := &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}
-	return from(s.engine.Recurring().List, shell.RecurringFilter{Scope: scope, Enabled: enabled, Labels: labels}), err
+	return sourceOf(s.engine.Recurring().List, shell.RecurringFilter{Scope: scope, Enabled: enabled, Labels: labels}), err
 }
 
 func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {

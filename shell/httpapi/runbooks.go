@@ -48,7 +48,7 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		return pipeline, failf(http.StatusBadRequest, "definition: missing: give a name and phases")
 	}
 	var dependsOn []uuid.UUID
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
 		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEven
 }
 
 func signalPipeline(_ *http.Request, _ *call, b *wire.SignalRequest) (core.PipelineEvent, error) {
-	return core.PipelineSignal{Name: b.Name, Payload: b.Payload}, nil
+	return core.PipelineSignal(*b), nil
 }
 
 // approvePipeline answers an approval. Whether it is given must be said: a
@@ -142,7 +142,7 @@ func approvePipeline(_ *http.Request, c *call, b *wire.ApprovalRequest) (core.Pi
 }
 
 func checkpointPipeline(_ *http.Request, _ *call, b *wire.CheckpointRequest) (core.PipelineEvent, error) {
-	return core.PipelineCheckpoint{Message: b.Message}, nil
+	return core.PipelineCheckpoint(*b), nil
 }
 
 func completePhase(r *http.Request, _ *call, b *wire.PhaseCompleteRequest) (core.PipelineEvent, error) {
@@ -168,7 +168,7 @@ func (s *Server) strategyRoutes() []route {
 }
 
 func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyRequest) (strategy core.Strategy, err error) {
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) error {
 		return s.permitUses(r.Context(), c.token, scope, usesOfStrategy(b.Approaches))
 	})
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Server) taskRoutes() []route {
 // createTask makes a task. A task with a command runs it on this machine, which no list of tools
 // says: only a token that is not bound to tools may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
-	id, scope, err := s.newcomer(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
+	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
 		return c.token.notBoundToTools("create tasks")
 	})
 	if err != nil {
@@ -288,11 +288,11 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 
 func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
 	b.Status = cmp.Or(b.Status, core.LivenessActive)
-	return core.TaskHeartbeat{Status: b.Status, Session: b.Session, IdleMS: b.IdleMS, ExitCode: b.ExitCode, Output: b.Output, Progress: b.Progress}, nil
+	return core.TaskHeartbeat(*b), nil
 }
 
 func completeTask(_ *http.Request, _ *call, b *wire.TaskCompleteRequest) (core.TaskEvent, error) {
-	return core.TaskComplete{Output: b.Output}, nil
+	return core.TaskComplete(*b), nil
 }
 
 func failTask(_ *http.Request, c *call, b *wire.TaskFailRequest) (core.TaskEvent, error) {
@@ -305,39 +305,51 @@ func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error
 }
 
 func recoverTask(_ *http.Request, _ *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
-	return core.TaskRecover{Action: b.Action, Message: b.Message}, nil
+	return core.TaskRecover(*b), nil
 }
 
 func inputTask(_ *http.Request, _ *call, b *wire.InputRequest) (core.TaskEvent, error) {
-	return core.TaskInput{Text: b.Text}, nil
+	return core.TaskInput(*b), nil
 }
 
 func (s *Server) workerRoutes() []route {
-	workers := namedMachines[core.Worker, core.WorkerEvent]{
-		s: s, what: "worker", get: s.engine.Workers().Get, send: s.engine.Workers().Send, sees: s.seesWorker, remains: http.StatusOK,
-	}
-	deleted := workers // with drain it still exists for as long as it has something in hand
-	deleted.remains = http.StatusAccepted
-	bare := func(ev core.WorkerEvent) handler {
-		return tellNamed(workers, true, func(*call, named, *struct{}) (core.WorkerEvent, error) { return ev, nil })
-	}
 	return []route{
-		{"GET", "/v1/workers", anyToken, listing[core.Worker, core.Worker]{
-			find:  byStatus(s.engine.Workers().List),
-			scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
-			sees:  s.seesWorker,
-			out:   asItIs[core.Worker],
-			size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
-		}.page(func(l []core.Worker, next string) any { return wire.WorkerList{Workers: l, NextPageToken: next} })},
-		{"GET", "/v1/workers/{name}", anyToken, workers.show},
+		{"GET", "/v1/workers", anyToken, s.listWorkers()},
+		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
 		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
-		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(deleted, true, func(_ *call, _ named, b *wire.WorkerDeleteRequest) (core.WorkerEvent, error) {
-			return core.WorkerDelete{Drain: b.Drain}, nil
-		})},
-		{"POST", "/v1/workers/{name}/pause", writingToken, bare(core.WorkerPause{})},
-		{"POST", "/v1/workers/{name}/resume", writingToken, bare(core.WorkerResume{})},
-		{"POST", "/v1/workers/{name}/wake", writingToken, bare(core.WorkerWake{})},
+		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
+		{"POST", "/v1/workers/{name}/pause", writingToken, s.tellWorker(core.WorkerPause{})},
+		{"POST", "/v1/workers/{name}/resume", writingToken, s.tellWorker(core.WorkerResume{})},
+		{"POST", "/v1/workers/{name}/wake", writingToken, s.tellWorker(core.WorkerWake{})},
 	}
+}
+
+// workers says how workers are served; remains is the status of an answer with a worker that
+// still exists.
+func (s *Server) workers(remains int) namedMachines[core.Worker, core.WorkerEvent] {
+	return namedMachines[core.Worker, core.WorkerEvent]{
+		s: s, what: "worker", get: s.engine.Workers().Get, send: s.engine.Workers().Send, sees: s.seesWorker, remains: remains,
+	}
+}
+
+func (s *Server) listWorkers() handler {
+	return listing[core.Worker, core.Worker]{
+		find:  byStatus(s.engine.Workers().List),
+		scope: func(w core.Worker) (string, string) { return w.Namespace, w.Tenant },
+		sees:  s.seesWorker,
+		out:   asItIs[core.Worker],
+		size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
+	}.page(func(l []core.Worker, next string) any { return wire.WorkerList{Workers: l, NextPageToken: next} })
+}
+
+// tellWorker serves an event that has nothing to say but its name.
+func (s *Server) tellWorker(ev core.WorkerEvent) handler {
+	return tellNamed(s.workers(http.StatusOK), true, func(*call, named, *struct{}) (core.WorkerEvent, error) { return ev, nil })
+}
+
+// deleteWorker deletes a worker. With drain it still exists for as long as it has something in hand.
+func deleteWorker(_ *call, _ named, b *wire.WorkerDeleteRequest) (core.WorkerEvent, error) {
+	return core.WorkerDelete(*b), nil
 }
 
 func (s *Server) seesWorker(ctx context.Context, t *Token, w core.Worker) bool {

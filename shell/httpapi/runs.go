@@ -83,7 +83,7 @@ func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator
 	}
 	status, err := q.status(known)
 	f.Status = core.OrchestratorStatus(status)
-	return from(s.engine.Runs().List, f), err
+	return sourceOf(s.engine.Runs().List, f), err
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -115,7 +115,6 @@ func noRun(r *http.Request, q query, c *call, err error) error {
 
 // runID reads the id of the path: a UUID, or the run's id "job:time" within a tenant.
 func runID(r *http.Request, q query, c *call) (uuid.UUID, error) {
-	text := r.PathValue("id")
 	if err := forJobs(c); err != nil {
 		return uuid.Nil, err
 	}
@@ -123,9 +122,9 @@ func runID(r *http.Request, q query, c *call) (uuid.UUID, error) {
 	if err != nil {
 		return uuid.Nil, err
 	}
-	job, at, named := strings.Cut(text, ":")
+	job, at, named := strings.Cut(r.PathValue("id"), ":")
 	if !named {
-		id, err := parseID(text)
+		id, err := parseID(job)
 		if err != nil {
 			return id, failf(http.StatusBadRequest, "id: %s, nor the id of a run such as nightly:2026-02-10T14:00:00.000Z", err)
 		}
@@ -133,7 +132,7 @@ func runID(r *http.Request, q query, c *call) (uuid.UUID, error) {
 	}
 	t, err := effects.ParseTime(at)
 	if err != nil {
-		return uuid.Nil, failf(http.StatusBadRequest, "id: %q is not the id of a run: want the job's id and a time, such as nightly:2026-02-10T14:00:00.000Z", clip(text))
+		return uuid.Nil, failf(http.StatusBadRequest, "id: %q is not the id of a run: want the job's id and a time, such as nightly:2026-02-10T14:00:00.000Z", clip(job+":"+at))
 	}
 	scope, err := c.token.homeOf(namespace, tenant)
 	if err != nil {

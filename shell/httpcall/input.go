@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -200,27 +201,20 @@ func notToken(r rune) bool {
 }
 
 func (t *Tool) checkLimits(in *input) error {
-	if err := errors.Join(checkSeconds("timeout_seconds", in.TimeoutSeconds), checkSeconds("total_timeout_seconds", in.TotalTimeoutSeconds)); err != nil {
+	const least = 0.001
+	err := cmp.Or(errors.Join(
+		strictjson.Within("tool_input.timeout_seconds", in.TimeoutSeconds, least, maxTimeout.Seconds()),
+		strictjson.Within("tool_input.total_timeout_seconds", in.TotalTimeoutSeconds, least, maxTimeout.Seconds()),
+	), strictjson.Within("tool_input.max_response_bytes", in.MaxResponseBytes, 0, int64(max(maxResponse, t.o.MaxResponse))),
+		strictjson.Within("tool_input.retries", in.Retries, 0, maxRetries))
+	if err != nil {
 		return err
-	}
-	if n, most := in.MaxResponseBytes, max(maxResponse, t.maxResponse); n != nil && (*n < 0 || *n > int64(most)) {
-		return fmt.Errorf("tool_input.max_response_bytes: %d is out of range: want 0 to %d", *n, most)
-	}
-	if n := in.Retries; n != nil && (*n < 0 || *n > maxRetries) {
-		return fmt.Errorf("tool_input.retries: %d is out of range: want 0 to %d", *n, maxRetries)
 	}
 	if in.SuccessCodes != nil && len(in.SuccessCodes) == 0 {
 		return errors.New(`tool_input.success_codes: must have at least one element, or be left out for ["2xx"]`)
 	}
 	if len(in.SuccessCodes) > maxCodes {
 		return fmt.Errorf("tool_input.success_codes: has %d elements: want at most %d", len(in.SuccessCodes), maxCodes)
-	}
-	return nil
-}
-
-func checkSeconds(name string, s *float64) error {
-	if s != nil && (*s < 0.001 || *s > maxTimeout.Seconds()) {
-		return fmt.Errorf("tool_input.%s: %v is out of range: want 0.001 to %.0f", name, *s, maxTimeout.Seconds())
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
 // keyHeader is how an Idempotency-Key is written into the header's map unless
@@ -41,20 +42,9 @@ type plan struct {
 func (t *Tool) plan(in input, call shell.Call) plan {
 	p := plan{
 		method: in.Method, url: in.url, header: http.Header{}, success: in.SuccessCodes,
-		follow: in.FollowRedirects == nil || *in.FollowRedirects,
-		keep:   t.maxResponse, retries: t.retries, limit: t.timeLimit, total: t.totalLimit,
-	}
-	if in.MaxResponseBytes != nil {
-		p.keep = int(*in.MaxResponseBytes)
-	}
-	if in.Retries != nil {
-		p.retries = int(*in.Retries)
-	}
-	if in.TimeoutSeconds != nil {
-		p.limit = seconds(*in.TimeoutSeconds)
-	}
-	if in.TotalTimeoutSeconds != nil {
-		p.total = seconds(*in.TotalTimeoutSeconds)
+		follow: strictjson.Or(in.FollowRedirects, true),
+		keep:   int(strictjson.Or(in.MaxResponseBytes, int64(t.o.MaxResponse))), retries: int(strictjson.Or(in.Retries, int64(t.o.Retries))),
+		limit: strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit), total: strictjson.Seconds(in.TotalTimeoutSeconds, t.o.TotalLimit),
 	}
 	if p.success == nil {
 		p.success = []codes{{200, 299}}
@@ -67,7 +57,7 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 			p.method = http.MethodPost
 		}
 	}
-	p.header.Set("User-Agent", t.userAgent)
+	p.header.Set("User-Agent", t.o.UserAgent)
 	if p.body != nil {
 		p.header.Set("Content-Type", contentType)
 	}
@@ -77,8 +67,6 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 	p.setKey(in, call)
 	return p
 }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // body gives what is sent and its content type; nil stands for no body.
 func body(in input, call shell.Call) ([]byte, string) {

@@ -199,42 +199,36 @@ func (s *skipping) Write(p []byte) (int, error) {
 // headTail keeps the head and the tail of what is written to it, and drops the
 // middle: an error is mostly told at one of the ends.
 type headTail struct {
-	head, tail []byte // the tail is a ring once it is full
-	most       int    // of the head
-	ring       int    // size of the tail
-	start      int    // of the tail in the ring
-	total      int64
+	head, rest         []byte // the rest ends with the tail, and is at most twice as long
+	mostHead, mostTail int
+	total              int64
 }
 
-func newHeadTail(head, tail int64) *headTail { return &headTail{most: int(head), ring: int(tail)} }
+func newHeadTail(head, tail int64) *headTail {
+	return &headTail{mostHead: int(head), mostTail: int(tail)}
+}
 
 // Write never fails.
 func (h *headTail) Write(p []byte) (int, error) {
 	n := len(p)
 	h.total += int64(n)
-	if room := h.most - len(h.head); room > 0 {
-		take := min(room, len(p))
-		h.head, p = append(h.head, p[:take]...), p[take:]
+	take := min(h.mostHead-len(h.head), n)
+	h.head, p = append(h.head, p[:take]...), h.tailOf(p[take:])
+	if len(h.rest)+len(p) > 2*h.mostTail {
+		h.rest = append(h.rest[:0], h.tailOf(h.rest)...)
 	}
-	if len(p) > h.ring {
-		p = p[len(p)-h.ring:]
-	}
-	if room := h.ring - len(h.tail); room > 0 && h.start == 0 {
-		take := min(room, len(p))
-		h.tail, p = append(h.tail, p[:take]...), p[take:]
-	}
-	for len(p) > 0 { // the ring is full: the oldest goes
-		c := copy(h.tail[h.start:], p)
-		h.start, p = (h.start+c)%len(h.tail), p[c:]
-	}
+	h.rest = append(h.rest, p...)
 	return n, nil
 }
+
+// tailOf cuts off what is too early for the tail.
+func (h *headTail) tailOf(b []byte) []byte { return b[max(len(b)-h.mostTail, 0):] }
 
 // kept gives what is kept as one text, with a line in the place of what was
 // dropped, and how many bytes were kept and dropped. The cuts are at the ends of
 // lines where there are some nearby, and else between characters.
 func (h *headTail) kept() (text []byte, bytesKept, dropped int64) {
-	tail := append(bytes.Clone(h.tail[h.start:]), h.tail[:h.start]...)
+	tail := h.tailOf(h.rest)
 	if h.total <= int64(len(h.head)+len(tail)) {
 		text = append(bytes.Clone(h.head), tail...)
 		return text, h.total, 0

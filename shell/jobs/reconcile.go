@@ -208,13 +208,10 @@ func (s *Service) withTimeout(ctx context.Context, d time.Duration) (_ context.C
 
 // cleanUp looks after what belongs to no runner, as often as reconcile does.
 func (s *Service) cleanUp(ctx context.Context) {
-	for {
+	for lasts := true; lasts; lasts = s.pause(ctx, s.o.ReconcileEvery) {
 		s.cleanUpStep(ctx, "the runs of unknown runners", s.logUnknownRunners)
 		s.cleanUpStep(ctx, "the locks of ended runs", s.releaseLocks)
 		s.cleanUpStep(ctx, "the jobs of ended actions", s.deleteActionJobs)
-		if !s.pause(ctx, s.o.ReconcileEvery) {
-			return
-		}
 	}
 }
 
@@ -244,10 +241,10 @@ func (s *Service) logUnknownRunners(ctx context.Context) error {
 // knows of, but a checker may have taken one for a run that had ended by then.
 func (s *Service) releaseLocks(ctx context.Context) error {
 	for l, err := range pages.All(ctx, s.pageSize, s.e.Locks().List, shell.MachineFilter{}) {
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.releaseLock(ctx, l)
 		}
-		if err := s.releaseLock(ctx, l); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -228,14 +228,7 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if !s.began.CompareAndSwap(false, true) {
 		return errors.New("jobs: Run was called before: make a new service with New")
 	}
-	s.e = e
-	if s.logs == nil {
-		s.logs = e.Runs()
-	}
-	if c, ok := s.o.Checker.(interface{ UseEngine(e *shell.Engine) }); ok {
-		c.UseEngine(e)
-	}
-	close(s.ready)
+	s.use(e)
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))
 	defer cancel()
 	var wg sync.WaitGroup
@@ -255,6 +248,18 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	s.startFeeds(ctx, &wg)
 	wg.Wait()
 	return nil
+}
+
+// use lets the service, and the checker of constraints, know the engine.
+func (s *Service) use(e *shell.Engine) {
+	s.e = e
+	if s.logs == nil {
+		s.logs = e.Runs()
+	}
+	if c, ok := s.o.Checker.(interface{ UseEngine(e *shell.Engine) }); ok {
+		c.UseEngine(e)
+	}
+	close(s.ready)
 }
 
 // pause waits, and reports whether ctx lasts.

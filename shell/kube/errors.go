@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,12 +134,7 @@ func (r *Runner) outage() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, down := range w.down {
-		if down {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(w.down)), true)
 }
 
 // once makes one call when the limit of calls allows it, and bounds the call in time.

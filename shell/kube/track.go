@@ -71,6 +71,14 @@ func (t *track) take(p *corev1.Pod, synced bool) {
 	}
 }
 
+// lose takes a pod that is gone.
+func (t *track) lose(p *corev1.Pod) {
+	delete(t.pods, p.UID)
+	if t.first == p.UID {
+		t.gone = p
+	}
+}
+
 func older(a, b *corev1.Pod) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name

@@ -21,7 +21,8 @@ func trim(obj any) (any, error) {
 			Status: corev1.PodStatus{
 				Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
 				Conditions:            trimConditions(o.Status.Conditions),
-				InitContainerStatuses: trimmed(o.Status.InitContainerStatuses, trimStatus), ContainerStatuses: trimmed(o.Status.ContainerStatuses, trimStatus),
+				InitContainerStatuses: trimmed(o.Status.InitContainerStatuses, trimStatus),
+				ContainerStatuses:     trimmed(o.Status.ContainerStatuses, trimStatus),
 			},
 		}, nil
 	}

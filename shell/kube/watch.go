@@ -184,17 +184,8 @@ func (w *watcher) reached(ctx context.Context, what string, err error) {
 
 // seen takes a new or changed object from the watch.
 func (w *watcher) seen(obj any) {
-	switch o := obj.(type) {
-	case *batchv1.Job:
-		if a, ok := attemptOfJob(o); ok {
-			w.update(a, func(t *track) { t.job, t.jobSeen = o, true })
-			w.r.arrived(a)
-		}
-	case *corev1.Pod:
-		if a, ok := attemptOfPod(o); ok {
-			w.update(a, func(t *track) { t.take(o, w.ready) })
-		}
-	}
+	w.take(obj, func(t *track, job *batchv1.Job) { t.job, t.jobSeen = job, true },
+		func(t *track, pod *corev1.Pod) { t.take(pod, w.ready) })
 }
 
 // gone takes a deleted object, in its last known state, from the watch.
@@ -202,20 +193,20 @@ func (w *watcher) gone(obj any) {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
+	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
+}
+
+// take changes the track of an object's attempt, if it is one of ours.
+func (w *watcher) take(obj any, job func(*track, *batchv1.Job), pod func(*track, *corev1.Pod)) {
 	switch o := obj.(type) {
 	case *batchv1.Job:
 		if a, ok := attemptOfJob(o); ok {
-			w.update(a, func(t *track) { t.job = nil })
+			w.update(a, func(t *track) { job(t, o) })
 			w.r.arrived(a)
 		}
 	case *corev1.Pod:
 		if a, ok := attemptOfPod(o); ok {
-			w.update(a, func(t *track) {
-				delete(t.pods, o.UID)
-				if t.first == o.UID {
-					t.gone = o
-				}
-			})
+			w.update(a, func(t *track) { pod(t, o) })
 		}
 	}
 }

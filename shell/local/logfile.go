@@ -209,11 +209,11 @@ func (r *logReader) copySegment(start int64) (int64, error) {
 	if _, err := f.Seek(r.pos-start, io.SeekStart); err != nil {
 		return 0, err
 	}
-	t := &lastByte{w: r.w}
-	n, err := io.Copy(t, f)
+	n, err := io.Copy(r.w, f)
 	r.pos += n
-	if n > 0 {
-		r.midLine = t.last != '\n'
+	if last := make([]byte, 1); n > 0 {
+		_, _ = f.ReadAt(last, r.pos-start-1) // it was read before
+		r.midLine = last[0] != '\n'
 	}
 	return n, err
 }
@@ -226,18 +226,4 @@ func (r *logReader) tellMissing(n int64) error {
 	r.midLine = false
 	_, err := io.WriteString(r.w, text)
 	return err
-}
-
-// lastByte remembers the last byte that was written.
-type lastByte struct {
-	w    io.Writer
-	last byte
-}
-
-func (t *lastByte) Write(p []byte) (int, error) {
-	n, err := t.w.Write(p)
-	if n > 0 {
-		t.last = p[n-1]
-	}
-	return n, err
 }

@@ -45,13 +45,11 @@ func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.W
 			w = sections.Of(name)
 		}
 		reader := &logReader{dir: filepath.Join(dir, logDir), container: name, w: w}
+		ended := func() (bool, error) { return logIsWhole(dir, name) }
 		if !o.Follow {
-			if err := reader.copy(ctx); err != nil {
-				return err
-			}
-			continue
+			ended = func() (bool, error) { return true, nil }
 		}
-		if err := reader.follow(ctx, func() (bool, error) { return logIsWhole(dir, name) }); err != nil {
+		if err := reader.follow(ctx, ended); err != nil {
 			return err
 		}
 	}

@@ -305,9 +305,8 @@ func checkContainer(field string, c corev1.Container) error {
 		case e.ValueFrom.FieldRef == nil:
 			return fmt.Errorf("%s.valueFrom: of these, only fieldRef has a meaning here: use value", field)
 		}
-		path := e.ValueFrom.FieldRef.FieldPath
-		if _, known := fieldValues(jobs.Run{}, "", "")(path); !known {
-			return fmt.Errorf("%s.valueFrom.fieldRef.fieldPath: %q is not known here: use metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'] or spec.nodeName", field, path)
+		if _, known := fieldValues(jobs.Run{}, "", "")(e.ValueFrom.FieldRef.FieldPath); !known {
+			return fmt.Errorf("%s.valueFrom.fieldRef.fieldPath: %q is not known here: use metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'] or spec.nodeName", field, e.ValueFrom.FieldRef.FieldPath)
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (s *supervisor) runMain() {
 	for i, c := range s.plan.Main {
 		s.start(len(s.plan.Init)+i, c)
 	}
-	if s.alive() > 0 {
+	if s.alive() {
 		s.st.Phase, s.st.StartedAt = phaseRunning, effects.TimeOf(time.Now())
 		if s.plan.MaxRunMS > 0 {
 			s.overrun = time.After(time.Duration(s.plan.MaxRunMS) * time.Millisecond)
@@ -122,19 +122,13 @@ func (s *supervisor) runMain() {
 	s.await()
 }
 
-func (s *supervisor) alive() int {
-	n := 0
-	for i := range s.st.Containers {
-		if c := &s.st.Containers[i]; c.PID != 0 && !c.Ended {
-			n++
-		}
-	}
-	return n
+func (s *supervisor) alive() bool {
+	return slices.ContainsFunc(s.st.Containers, func(c containerState) bool { return c.PID != 0 && !c.Ended })
 }
 
 // await waits until all containers that were started have ended.
 func (s *supervisor) await() {
-	for s.alive() > 0 {
+	for s.alive() {
 		select {
 		case c := <-s.exits:
 			s.ended(c)
@@ -280,7 +274,7 @@ func (s *supervisor) ended(e *container) {
 	switch {
 	case e.status.Signaled():
 		c.ExitCode = 128 + int32(e.status.Signal())
-		c.Reason, c.Message = "Error", "ended by "+signalName(e.status.Signal())
+		c.Reason, c.Message = "Error", "ended by "+procgroup.SignalName(e.status.Signal())
 	case e.status.ExitStatus() != 0:
 		c.ExitCode, c.Reason = int32(e.status.ExitStatus()), "Error"
 	default:
@@ -288,10 +282,6 @@ func (s *supervisor) ended(e *container) {
 	}
 	s.judge(e.index)
 	s.save(false)
-}
-
-func signalName(sig syscall.Signal) string {
-	return cmp.Or(unix.SignalName(sig), sig.String())
 }
 
 // judge remembers the first container that failed.

@@ -105,14 +105,7 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	procgroup.Lead(cmd)
 	cmd.Cancel = func() error { return procgroup.Kill(cmd.Process) }
 	if err := cmd.Start(); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("program %q was not started: %w", quoted(argv[0]), cause)
-		}
-		err = fmt.Errorf("program %q was not started: %w", quoted(argv[0]), err)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return shell.Permanent(err)
-		}
-		return err
+		return notStarted(argv[0], cmp.Or(context.Cause(ctx), err))
 	}
 	err := cmd.Wait()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
@@ -124,6 +117,17 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	err = fmt.Errorf("program %q: %w", quoted(argv[0]), err)
 	if text := output.text(); text != "" {
 		err = fmt.Errorf("%w: %q", err, text)
+	}
+	return err
+}
+
+// notStarted says why a program was not started. That it is not there, or may not be
+// run, is permanent.
+func notStarted(program string, err error) error {
+	missing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
+	err = fmt.Errorf("program %q was not started: %w", quoted(program), err)
+	if missing {
+		return shell.Permanent(err)
 	}
 	return err
 }

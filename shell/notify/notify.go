@@ -2,8 +2,8 @@
 // channels, which are a webhook, a command, the desktop, the log, or an
 // embedder's own (003 Notify).
 //
-// notify.go has the interpreter with its channels by name; webhook.go and command.go have
-// channels.
+// notify.go has the interpreter with its channels by name, and that of the log; webhook.go
+// has the webhook, command.go the command and the desktop.
 package notify
 
 import (

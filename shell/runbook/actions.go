@@ -1,7 +1,6 @@
 package runbook
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/clip"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // reusable is an [agents.NAME] or a [strategies.NAME]: pipelines and workers name it.
@@ -35,9 +35,7 @@ type commandInput struct {
 }
 
 // run reads what a tool does: ["program", "argument"], or a table (see toolRun).
-func (t *table) run(key string) *core.ToolRun { return t.runAs(key, key) }
-
-func (t *table) runAs(key, name string) *core.ToolRun {
+func (t *table) run(key, name string) *core.ToolRun {
 	e := t.entry(key)
 	switch {
 	case e.value == nil:
@@ -73,7 +71,7 @@ func (t *table) notEmpty(n *node, key string) {
 
 // toolRun reads the keys of a run of a tool; nil: the table has none of them.
 func (t *table) toolRun() *core.ToolRun {
-	given := t.given("command", "shell", "tool")
+	given := t.present("command", "shell", "tool")
 	switch len(given) {
 	case 0:
 		return nil
@@ -129,13 +127,8 @@ func (t *table) integers(key string) []int64 {
 
 // encode gives the JSON of a value that has one; "<" and "&" stay readable.
 func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return json.RawMessage("null") // strings and numbers always encode
-	}
-	return bytes.TrimSpace(b.Bytes())
+	b, _ := plainjson.Marshal(v) // strings and numbers always encode
+	return b
 }
 
 // agent reads an [agents.NAME].
@@ -268,7 +261,7 @@ func (t *table) merge(key, name string) *core.MergeRun {
 func (c *compiler) strategy(in named) *reusable[[]core.Approach] {
 	c.fresh(in.table, "")
 	before := len(c.errs)
-	approaches := in.approaches("approaches")
+	approaches := in.approaches("approaches", "approaches")
 	in.done()
 	switch _, ok := in.n.get("approaches"); {
 	case !ok:
@@ -284,16 +277,8 @@ func (c *compiler) checkStrategy(prefix string, approaches []core.Approach) {
 }
 
 // approaches reads the ways that a strategy tries.
-func (t *table) approaches(key string) []core.Approach {
-	return t.approachesAs(key, key)
-}
-
-func (t *table) approachesAs(key, name string) []core.Approach {
-	var out []core.Approach
-	for _, in := range t.listAs(key, name) {
-		out = append(out, in.approach())
-	}
-	return out
+func (t *table) approaches(key, name string) []core.Approach {
+	return each(t.listAs(key, name), (*table).approach)
 }
 
 // ways are the keys of what an approach can do.
@@ -302,7 +287,7 @@ var ways = []string{"run", "command", "shell", "tool", "merge", "agent"}
 // approach reads one way: a run of a tool, a merge or an agent.
 func (t *table) approach() core.Approach {
 	a := core.Approach{Name: t.text("name")}
-	given := t.given(ways...)
+	given := t.present(ways...)
 	if len(given) != 1 {
 		t.c.say(t.off, t.field, "give one of %s, not %d of them", strings.Join(ways, ", "), len(given))
 		return a
@@ -336,7 +321,7 @@ func (t *table) action(way string, a *core.Approach) {
 		a.Action.AgentPrompt = in.agentTask()
 		a.Action.AgentPrompt.Config.TimeoutMS = 0 // the approach has it
 	case "run":
-		a.Action.Command = in.runAs(way, "command")
+		a.Action.Command = in.run(way, "command")
 	default:
 		in.core = under(in.core, "command")
 		a.Action.Command = in.toolRun()

@@ -1,6 +1,7 @@
 package runbook
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -77,7 +78,7 @@ func (t *table) phase(p *pipeline, i int) core.PhaseDef {
 		d.Retry = in.retry()
 		in.done()
 	}
-	given := t.given(actionKeys...)
+	given := t.present(actionKeys...)
 	switch len(given) {
 	case 1:
 	case 0:
@@ -97,19 +98,13 @@ func (t *table) phase(p *pipeline, i int) core.PhaseDef {
 func (t *table) act(key string, d *core.PhaseDef, p *pipeline, i int) {
 	switch key {
 	case "run":
-		d.Run = t.run(key)
+		d.Run = t.run(key, key)
 	case "task":
 		d.Task = t.task(key, key)
 	case "strategy":
 		d.Strategy = t.strategyOf(key)
-	case "push":
-		d.Push = t.push(key)
-	case "wait":
-		d.Wait = t.wait(key)
 	case "pipelines":
 		d.Pipelines = t.startPipelines(key, p, i)
-	case "semaphore":
-		d.Semaphore = t.takeSemaphore(key)
 	case "worktree":
 		d.Worktree = t.worktree(key)
 	case "merge":
@@ -121,40 +116,53 @@ func (t *table) act(key string, d *core.PhaseDef, p *pipeline, i int) {
 		}
 		t.c.marks[under(t.core, "set.values")] = t.c.marks[under(t.core, key)]
 	default:
-		t.actShort(key, d)
+		if in := t.orText(key, shortActions[key], cmp.Or(wantedOf[key], "a string or a table")); in != nil {
+			in.actShort(key, d)
+			in.done()
+		}
 	}
 }
 
-// actShort reads the actions that a text alone can say.
+// shortActions are the actions that a text alone can say: the member for which it stands.
+var shortActions = map[string]string{
+	"signal": "name", "approval": "message", "lock": "name", "unlock": "name", "notify": "title", "checkpoint": "message",
+	"manual": "instructions", "wake": "worker", "push": "queue", "wait": "for", "semaphore": "name",
+}
+
+// wantedOf says what is wanted of those that are more than a string or a table.
+var wantedOf = map[string]string{
+	"push":      `a table such as { queue = "merge", data = { branch = "${branch}" } }`,
+	"wait":      `a duration such as "5m", or { until = 2027-01-31T09:00:00Z }`,
+	"semaphore": `a name, or a table such as { name = "builders", slots = 2 }`,
+}
+
+// actShort reads the table of such an action.
 func (t *table) actShort(key string, d *core.PhaseDef) {
-	member := map[string]string{
-		"signal": "name", "approval": "message", "lock": "name", "unlock": "name", "notify": "title",
-		"checkpoint": "message", "manual": "instructions", "wake": "worker",
-	}[key]
-	in := t.orText(key, member, "a string or a table")
-	if in == nil {
-		return
-	}
 	switch key {
 	case "signal":
-		d.Signal = &core.SignalPhase{Name: in.text("name")}
+		d.Signal = &core.SignalPhase{Name: t.text("name")}
 	case "approval":
-		d.Approval = &core.ApprovalPhase{Message: in.text("message"), Notify: in.boolean("notify"), Channel: in.text("channel")}
+		d.Approval = &core.ApprovalPhase{Message: t.text("message"), Notify: t.boolean("notify"), Channel: t.text("channel")}
 	case "lock":
-		d.Lock = &core.LockPhase{Name: in.text("name"), TTLMS: in.duration("ttl")}
+		d.Lock = &core.LockPhase{Name: t.text("name"), TTLMS: t.duration("ttl")}
 	case "unlock":
-		d.Unlock = &core.UnlockPhase{Name: in.text("name")}
+		d.Unlock = &core.UnlockPhase{Name: t.text("name")}
 	case "notify":
-		d.Notify = &core.NotifyPhase{Title: in.text("title"), Message: in.text("message"), Sound: in.boolean("sound"), Channel: in.text("channel")}
+		d.Notify = &core.NotifyPhase{Title: t.text("title"), Message: t.text("message"), Sound: t.boolean("sound"), Channel: t.text("channel")}
 	case "checkpoint":
-		d.Checkpoint = &core.CheckpointPhase{Message: in.text("message")}
+		d.Checkpoint = &core.CheckpointPhase{Message: t.text("message")}
 	case "manual":
-		d.Manual = &core.ManualPhase{Instructions: in.text("instructions")}
+		d.Manual = &core.ManualPhase{Instructions: t.text("instructions")}
 	case "wake":
-		d.Wake = &core.WakePhase{Worker: in.text("worker")}
-		in.use("worker", "worker")
+		d.Wake = &core.WakePhase{Worker: t.text("worker")}
+		t.use("worker", "worker")
+	case "push":
+		d.Push = t.push()
+	case "wait":
+		d.Wait = t.wait()
+	case "semaphore":
+		d.Semaphore = t.takeSemaphore()
 	}
-	in.done()
 }
 
 // use notes a name that the file may declare.
@@ -189,7 +197,8 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 		t.as(key, e.value, key)
 		s := t.c.strategies[e.value.text]
 		if s == nil {
-			t.say(e.value, key, "there is no [strategies.%s]%s", clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names["strategies"], true))
+			t.say(e.value, key, "there is no [strategies.%s]%s",
+				clip.Text(e.value.text, maxQuoted), didYouMean(e.value.text, t.c.names["strategies"], true))
 			return nil
 		}
 		s.used = true
@@ -200,14 +209,14 @@ func (t *table) strategyOf(key string) *core.StrategyPhase {
 	case kindArray:
 		inner := *t
 		inner.core = under(t.core, key)
-		return t.checked(key, inner.approachesAs(key, "approaches"))
+		return t.checked(key, inner.approaches(key, "approaches"))
 	default:
 	}
 	in := t.orText(key, "approaches", "the name of a strategy, or { approaches = [ … ] }")
 	if in == nil {
 		return nil
 	}
-	out := in.approaches("approaches")
+	out := in.approaches("approaches", "approaches")
 	in.done()
 	return t.checked(key, out)
 }
@@ -218,55 +227,39 @@ func (t *table) checked(key string, approaches []core.Approach) *core.StrategyPh
 	return &core.StrategyPhase{Approaches: approaches}
 }
 
-func (t *table) push(key string) *core.PushPhase {
-	in := t.orText(key, "queue", `a table such as { queue = "merge", data = { branch = "${branch}" } }`)
-	if in == nil {
-		return nil
+func (t *table) push() *core.PushPhase {
+	t.use("queue", "queue")
+	return &core.PushPhase{
+		Queue: t.text("queue"), Data: t.json("data"), Priority: int32(t.integer("priority", -1<<31, 1<<31-1)), Key: t.text("key"),
+		DedupKey: t.text("dedup_key"), DelayMS: t.duration("delay"), Wait: t.boolean("wait"),
 	}
-	p := &core.PushPhase{
-		Queue: in.text("queue"), Data: in.json("data"), Priority: int32(in.integer("priority", -1<<31, 1<<31-1)), Key: in.text("key"),
-		DedupKey: in.text("dedup_key"), DelayMS: in.duration("delay"), Wait: in.boolean("wait"),
-	}
-	in.use("queue", "queue")
-	in.done()
-	return p
 }
 
 // wait reads "5m", { for = "5m" } or { until = a date and time, or a reference }.
-func (t *table) wait(key string) *core.WaitPhase {
-	in := t.orText(key, "for", `a duration such as "5m", or { until = 2027-01-31T09:00:00Z }`)
-	if in == nil {
-		return nil
-	}
-	w := &core.WaitPhase{ForMS: in.duration("for")}
-	if n := in.get("until"); n != nil {
-		in.as("until", n, "until")
+func (t *table) wait() *core.WaitPhase {
+	w := &core.WaitPhase{ForMS: t.duration("for")}
+	if n := t.get("until"); n != nil {
+		t.as("until", n, "until")
 		if n.kind != kindText && n.kind != kindDate {
-			in.say(n, "until", "got a TOML %s, want a date and time such as 2027-01-31T09:00:00Z", n.kind)
+			t.say(n, "until", "got a TOML %s, want a date and time such as 2027-01-31T09:00:00Z", n.kind)
 		}
 		w.Until = n.text
 		if n.kind == kindDate {
 			w.Until = strings.Replace(n.text, " ", "T", 1)
 			if _, err := time.Parse(time.RFC3339, w.Until); err != nil {
-				in.say(n, "until", "%s has no time or no zone: write it such as 2027-01-31T09:00:00Z", clip.Text(n.text, maxQuoted))
+				t.say(n, "until", "%s has no time or no zone: write it such as 2027-01-31T09:00:00Z", clip.Text(n.text, maxQuoted))
 			}
 		}
 	}
-	in.done()
 	return w
 }
 
-func (t *table) takeSemaphore(key string) *core.SemaphorePhase {
-	in := t.orText(key, "name", `a name, or a table such as { name = "builders", slots = 2 }`)
-	if in == nil {
-		return nil
-	}
-	s := &core.SemaphorePhase{Name: in.text("name"), Slots: in.number("slots"), TTLMS: in.duration("ttl")}
+func (t *table) takeSemaphore() *core.SemaphorePhase {
+	s := &core.SemaphorePhase{Name: t.text("name"), Slots: t.number("slots"), TTLMS: t.duration("ttl")}
 	if total, ok := t.c.slots[s.Name]; ok && s.Slots > total {
-		in.say(in.get("slots"), "slots", "%d are more than the %d of [semaphores.%s]: it would wait for ever", s.Slots, total, clip.Text(s.Name, maxQuoted))
+		t.say(t.get("slots"), "slots", "%d are more than the %d of [semaphores.%s]: it would wait for ever", s.Slots, total, clip.Text(s.Name, maxQuoted))
 	}
-	in.use("name", "semaphore")
-	in.done()
+	t.use("name", "semaphore")
 	return s
 }
 

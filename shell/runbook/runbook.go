@@ -114,7 +114,8 @@ func Load(path string) (*Runbook, error) {
 	return Parse(path, data)
 }
 
-// Parse reads the text of a file. Its name stands in errors, and is the default name.
+// Parse reads the text of a runbook file, whose name stands in errors, and names a runbook
+// that does not name itself.
 func Parse(file string, data []byte) (*Runbook, error) {
 	c := newCompiler(file, data)
 	if len(data) > MaxFileBytes {

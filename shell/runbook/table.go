@@ -47,8 +47,8 @@ func (t *table) entry(key string) entry {
 	return e
 }
 
-// given gives those of the keys that the table has.
-func (t *table) given(keys ...string) []string {
+// present gives those of the keys that the table has.
+func (t *table) present(keys ...string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return t.get(key) == nil })
 }
 
@@ -111,12 +111,8 @@ func (t *table) textAs(key, name string) string {
 
 // boolean reads true or false.
 func (t *table) boolean(key string) bool {
-	n := t.get(key)
-	if !t.is(n, key, kindBoolean, "true or false") {
-		return false
-	}
-	t.as(key, n, key)
-	return n.text == "true"
+	n := t.value(key, key, kindBoolean, "true or false")
+	return n != nil && n.text == "true"
 }
 
 // integer reads a whole number between two bounds.

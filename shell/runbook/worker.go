@@ -30,15 +30,7 @@ type reading[T any] struct {
 	sound bool
 }
 
-// workers reads the [workers.NAME].
-func (c *compiler) workers(section []named) []reading[Worker] {
-	var out []reading[Worker]
-	for _, in := range section {
-		out = append(out, c.worker(in))
-	}
-	return out
-}
-
+// worker reads a [workers.NAME].
 func (c *compiler) worker(in named) reading[Worker] {
 	c.fresh(in.table, "")
 	before := len(c.errs)
@@ -49,7 +41,7 @@ func (c *compiler) worker(in named) reading[Worker] {
 	if in.get("queue") == nil {
 		in.missing("queue", "name the queue whose items it takes")
 	}
-	in.doing(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
+	in.readOneOf(func(do *table, key string) { do.does(key, &r) }, "pipeline", "run", "strategy", "task")
 	for _, match := range in.list("wake_on") {
 		r.of.WakeOn = append(r.of.WakeOn, match.match())
 		match.done()
@@ -59,11 +51,11 @@ func (c *compiler) worker(in named) reading[Worker] {
 	return r
 }
 
-// doing reads what a worker or a subscriber does, which one of some keys says.
-func (t *table) doing(read func(do *table, key string), keys ...string) {
+// readOneOf reads what a worker or a subscriber does, which one of some keys says.
+func (t *table) readOneOf(read func(do *table, key string), keys ...string) {
 	do := *t
 	do.core = "do"
-	if given := do.given(keys...); len(given) == 1 {
+	if given := do.present(keys...); len(given) == 1 {
 		read(&do, given[0])
 	} else {
 		last := len(keys) - 1
@@ -80,7 +72,7 @@ func (t *table) does(key string, r *reading[Worker]) {
 		r.start.mark = mark{off: t.get(key).off, field: join(t.field, key)}
 		t.c.noteUser(r.start)
 	case "run":
-		r.of.Do.Run = t.run(key)
+		r.of.Do.Run = t.run(key, key)
 	case "strategy":
 		r.of.Do.Strategy = t.strategyOf(key)
 	case "task":
@@ -203,7 +195,7 @@ func (c *compiler) subscriber(in *table) reading[core.Subscription] {
 	} else if in.get("match") == nil {
 		in.missing("match", `say which events, such as match = { event = "pipeline:failed" }`)
 	}
-	in.doing(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
+	in.readOneOf(func(do *table, key string) { do.reacts(key, &r) }, "wake", "push", "signal", "start")
 	in.done()
 	r.sound = len(c.errs) == before
 	return r

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -131,14 +131,7 @@ func (was sight) next(p *pane, now time.Time, known bool) (is sight, changed boo
 // tail gives the end of a text.
 func tail(text string) string {
 	rows := strings.Split(text, "\n")
-	text = strings.Join(rows[max(0, len(rows)-tailLines):], "\n")
-	if over := len(text) - tailBytes; over > 0 {
-		for over < len(text) && !utf8.RuneStart(text[over]) {
-			over++
-		}
-		text = text[over:]
-	}
-	return text
+	return texts.Tail(strings.Join(rows[max(0, len(rows)-tailLines):], "\n"), tailBytes)
 }
 
 // WatchOptions says what is watched.

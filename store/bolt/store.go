@@ -121,10 +121,13 @@ func (s *Store) Path() string { return s.path }
 
 // enter counts a transaction that Close waits for, until s.open.Done. Bbolt's
 // own waiting would hang where a goroutine ends a View within a View meanwhile.
-func (s *Store) enter(op string) error {
+func (s *Store) enter(ctx context.Context, op string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	case s.closed:
 		return fmt.Errorf("%s: %w", op, store.ErrClosed)
 	}
 	s.open.Add(1)
@@ -134,10 +137,7 @@ func (s *Store) enter(op string) error {
 // begin starts a bbolt transaction, unless ctx has ended. On success the caller
 // calls s.open.Done when the transaction has ended.
 func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.Tx, err error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
-	}
-	if err := s.enter(op); err != nil {
+	if err := s.enter(ctx, op); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -152,29 +152,18 @@ func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, e
 }
 
 func (t *readTx) Count(kind effects.Kind, term string) (uint64, error) {
-	if err := t.check("count"); err != nil {
-		return 0, err
-	}
 	n, _ := t.data.counts.get(countKey{kind, term})
-	return n, nil
+	return n, t.check("count")
 }
 
-func (t *readTx) Seq() (uint64, error) {
-	if err := t.check("seq"); err != nil {
-		return 0, err
-	}
-	return t.data.seq, nil
-}
+func (t *readTx) Seq() (uint64, error) { return t.data.seq, t.check("seq") }
 
 func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
 	return visit(t, "journal", t.data.journal.from(max(from, t.data.epochs[0].First)), fn)
 }
 
 func (t *readTx) Epochs() ([]store.Epoch, error) {
-	if err := t.check("epochs"); err != nil {
-		return nil, err
-	}
-	return slices.Clone(t.data.epochs), nil
+	return slices.Clone(t.data.epochs), t.check("epochs")
 }
 
 func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
@@ -229,10 +218,7 @@ func (t *readTx) WaitingLanes() ([]string, error) {
 }
 
 func (t *readTx) Webhooks(limit int) ([]store.Webhook, error) {
-	if err := t.check("webhooks"); err != nil {
-		return nil, err
-	}
-	return t.data.webhooks.values(limit), nil
+	return t.data.webhooks.values(limit), t.check("webhooks")
 }
 
 func (t *readTx) Claim(name string) (store.Claim, error) {
@@ -251,10 +237,7 @@ func (t *readTx) Claims(prefix string) ([]store.Claim, error) {
 }
 
 func (t *readTx) Quarantine(limit int) ([]store.Quarantined, error) {
-	if err := t.check("quarantine"); err != nil {
-		return nil, err
-	}
-	return t.data.quarantine.values(limit), nil
+	return t.data.quarantine.values(limit), t.check("quarantine")
 }
 
 func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
@@ -262,9 +245,6 @@ func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
 }
 
 func (t *readTx) Meta(name string) ([]byte, error) {
-	if err := t.check("meta"); err != nil {
-		return nil, err
-	}
 	v, _ := t.data.meta.get(name)
-	return v, nil
+	return v, t.check("meta")
 }

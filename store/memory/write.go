@@ -167,27 +167,21 @@ func (t *tx) DropEpochs(before uint64, limit int) (bool, error) {
 	keep := slices.IndexFunc(epochs, func(e store.Epoch) bool { return e.Number >= before })
 	t.data.epochs = slices.Clone(epochs[keep:])
 	first := t.data.epochs[0]
-	for seq := range t.data.journal.all() {
-		if seq >= first.First {
-			break
+	return drop(&t.data.journal, &limit, func(seq uint64) bool { return seq < first.First }) ||
+		drop(&t.data.base, &limit, func(k baseKey) bool { return k.epoch < first.Number }), nil
+}
+
+// drop deletes the first entries of a tree that are old, at most limit, which it lowers by
+// as many; more: there are others.
+func drop[K, V any](in *tree[K, V], limit *int, old func(K) bool) (more bool) {
+	for k := range in.all() {
+		if !old(k) || *limit == 0 {
+			return old(k)
 		}
-		if limit == 0 {
-			return true, nil
-		}
-		t.data.journal.del(seq)
-		limit--
+		in.del(k)
+		*limit--
 	}
-	for k := range t.data.base.all() {
-		if k.epoch >= first.Number {
-			break
-		}
-		if limit == 0 {
-			return true, nil
-		}
-		t.data.base.del(k)
-		limit--
-	}
-	return false, nil
+	return false
 }
 
 func (t *tx) PutOutbox(e store.OutboxEntry) error {

@@ -26,9 +26,8 @@ func putOutbox(s *suite, tx store.Tx, entries ...store.OutboxEntry) {
 }
 
 func waitingKeys(s *suite, tx store.ReadTx, lane string, limit int) []int {
-	found := must(tx.Waiting(lane, limit))(s)
 	out := []int{}
-	for _, e := range found {
+	for _, e := range must(tx.Waiting(lane, limit))(s) {
 		out = append(out, int(e.Key.N))
 	}
 	return out
@@ -135,7 +134,7 @@ var outboxCases = []testCase{
 			assert.Empty(s, waitingKeys(s, tx, "a", 9))
 		})
 		s.view(func(tx store.ReadTx) {
-			_, err := tx.OutboxEntry(e.Key)
+			err := errOf(tx.OutboxEntry(e.Key))
 			require.ErrorIs(s, err, store.ErrNotFound)
 			require.ErrorContains(s, err, id(1).String())
 		})
@@ -235,9 +234,8 @@ var claimCases = []testCase{
 		}
 		s.view(func(tx store.ReadTx) {
 			for prefix, want := range map[string][]string{"x:": {"x:1", "x:2"}, "": {"x", "x:1", "x:2", "x\xc3\xbc", "y"}, "z": {}} {
-				found := must(tx.Claims(prefix))(s)
 				names := []string{}
-				for _, c := range found {
+				for _, c := range must(tx.Claims(prefix))(s) {
 					names = append(names, c.Name)
 				}
 				assert.Equal(s, want, names, prefix)

@@ -160,7 +160,8 @@ func (s *suite) requireFirst(tx store.ReadTx, now effects.Time, limit int) {
 	assert.Equal(s, uint64(1), must(tx.Count(kind, "all"))(s))
 }
 
-// must gives the value of a call that must succeed: must(tx.Seq())(s).
+// must gives the value of a call that must succeed: must(tx.Seq())(s). The test comes in a
+// second call, since Go passes two results on only to a call without other arguments.
 func must[T any](v T, err error) func(t require.TestingT) T {
 	return func(t require.TestingT) T {
 		require.NoError(t, err)

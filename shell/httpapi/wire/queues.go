@@ -155,6 +155,4 @@ type WorkerList struct {
 
 // WorkerDeleteRequest is the optional body of DELETE /v1/workers/{name}. Drain lets the
 // worker finish what it has in hand.
-type WorkerDeleteRequest struct {
-	Drain bool `json:"drain,omitempty"`
-}
+type WorkerDeleteRequest core.WorkerDelete

@@ -48,10 +48,7 @@ type PipelineList struct {
 }
 
 // SignalRequest is the body of POST /v1/pipelines/{id}/signal.
-type SignalRequest struct {
-	Name    string          `json:"name"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-}
+type SignalRequest core.PipelineSignal
 
 // ApprovalRequest is the body of POST /v1/pipelines/{id}/approve. Phase and Approved must be
 // given.
@@ -63,9 +60,7 @@ type ApprovalRequest struct {
 }
 
 // CheckpointRequest is the body of POST /v1/pipelines/{id}/checkpoint.
-type CheckpointRequest struct {
-	Message string `json:"message"`
-}
+type CheckpointRequest core.PipelineCheckpoint
 
 // PhaseCompleteRequest is the optional body of POST
 // /v1/pipelines/{id}/phases/{phase}/complete. Attempt 0 means the present one.
@@ -174,9 +169,7 @@ type HeartbeatRequest struct {
 }
 
 // TaskCompleteRequest is the optional body of POST /v1/tasks/{id}/complete.
-type TaskCompleteRequest struct {
-	Output json.RawMessage `json:"output,omitempty"`
-}
+type TaskCompleteRequest core.TaskComplete
 
 // TaskFailRequest is the optional body of POST /v1/tasks/{id}/fail.
 type TaskFailRequest struct {
@@ -184,12 +177,7 @@ type TaskFailRequest struct {
 }
 
 // RecoverRequest is the body of POST /v1/tasks/{id}/recover.
-type RecoverRequest struct {
-	Action  core.RecoveryAction `json:"action"`
-	Message string              `json:"message,omitempty"`
-}
+type RecoverRequest core.TaskRecover
 
 // InputRequest is the body of POST /v1/tasks/{id}/input.
-type InputRequest struct {
-	Text string `json:"text"`
-}
+type InputRequest core.TaskInput

@@ -3,10 +3,13 @@
 package procgroup
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Lead makes the program that cmd will start the leader of a new process group. Call
@@ -37,3 +40,6 @@ func Signal(leader int, sig syscall.Signal) error {
 	}
 	return err
 }
+
+// SignalName names a signal as people know it, such as "SIGKILL".
+func SignalName(sig syscall.Signal) string { return cmp.Or(unix.SignalName(sig), sig.String()) }

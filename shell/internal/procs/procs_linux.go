@@ -100,9 +100,8 @@ func parseStat(b []byte) (Stat, bool) {
 	s.Parent, _ = strconv.Atoi(fields[1])
 	s.Group, _ = strconv.Atoi(fields[2])
 	s.Session, _ = strconv.Atoi(fields[3])
-	const kernelThread = 0x200000
 	flags, _ := strconv.ParseUint(fields[6], 10, 64)
-	s.Kernel = flags&kernelThread != 0
+	s.Kernel = flags&0x200000 != 0 // PF_KTHREAD
 	if len(fields) >= 49 {
 		s.EnvBegin, _ = strconv.ParseUint(fields[47], 10, 64)
 		s.EnvEnd, _ = strconv.ParseUint(fields[48], 10, 64)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
@@ -417,4 +418,28 @@ func Checked[T any](at string, raw []byte, checks ...func(*T) error) (T, error) 
 		}
 	}
 	return v, nil
+}
+
+// Or gives the value of an optional member, or what one that is left out stands for.
+func Or[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// Seconds is [Or] of a length of time, which a member gives in seconds.
+func Seconds(s *float64, otherwise time.Duration) time.Duration {
+	if s == nil {
+		return otherwise
+	}
+	return time.Duration(*s * float64(time.Second))
+}
+
+// Within reports an optional member, by its path, that is not between two bounds.
+func Within[T int64 | float64](path string, v *T, least, most T) error {
+	if v == nil || *v >= least && *v <= most {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is out of range: want %v to %v", path, *v, least, most)
 }

@@ -186,8 +186,8 @@ func (b *bench) phases(a jobs.Attempt) (list []jobs.Phase) {
 	return list
 }
 
-// runs creates an attempt that waits, and returns once its pod runs.
-func (b *bench) runs() jobs.Run {
+// startRunning creates an attempt that waits, and returns once its pod runs.
+func (b *bench) startRunning() jobs.Run {
 	b.t.Helper()
 	r := b.run(b.s.Waits())
 	b.create(r)
@@ -195,18 +195,18 @@ func (b *bench) runs() jobs.Run {
 	return r
 }
 
-// prints creates an attempt that prints the lines, and returns once it has ended with the
+// runToEnd creates an attempt that prints the lines, and returns once it has ended with the
 // exit code.
-func (b *bench) prints(exit int, lines ...string) jobs.Run {
+func (b *bench) runToEnd(exit int, lines ...string) jobs.Run {
 	b.t.Helper()
 	r := b.run(b.s.Prints(exit, lines...))
 	b.create(r)
-	b.ends(r.Attempt, exit)
+	b.awaitEnd(r.Attempt, exit)
 	return r
 }
 
-// ends waits until an attempt has ended, and checks its exit code.
-func (b *bench) ends(a jobs.Attempt, exit int) jobs.Observation {
+// awaitEnd waits until an attempt has ended, and checks its exit code.
+func (b *bench) awaitEnd(a jobs.Attempt, exit int) jobs.Observation {
 	b.t.Helper()
 	o := b.await(a, jobs.PhaseEnded)
 	require.NotNil(b.t, o.Pod.ExitCode, "%+v", o.Pod)
@@ -221,16 +221,16 @@ func (b *bench) delete(a jobs.Attempt) {
 	require.NoError(b.t, err)
 }
 
-// holds checks which attempts the Runner holds.
-func (b *bench) holds(want ...jobs.Attempt) {
+// checkHeld checks which attempts the Runner holds.
+func (b *bench) checkHeld(want ...jobs.Attempt) {
 	b.t.Helper()
 	held, err := b.r.Held(b.ctx())
 	require.NoError(b.t, err)
 	assert.ElementsMatch(b.t, want, held)
 }
 
-// read gives the logs of an attempt.
-func (b *bench) read(a jobs.Attempt) string {
+// readLogs gives the logs of an attempt.
+func (b *bench) readLogs(a jobs.Attempt) string {
 	b.t.Helper()
 	var w bytes.Buffer
 	_, err := b.r.Logs(b.ctx(), a, jobs.LogOptions{}, &w)
@@ -238,8 +238,8 @@ func (b *bench) read(a jobs.Attempt) string {
 	return w.String()
 }
 
-// hasNoLogs checks that there is no pod whose logs could be read.
-func (b *bench) hasNoLogs(a jobs.Attempt) {
+// checkNoLogs checks that there is no pod whose logs could be read.
+func (b *bench) checkNoLogs(a jobs.Attempt) {
 	b.t.Helper()
 	var w bytes.Buffer
 	_, err := b.r.Logs(b.ctx(), a, jobs.LogOptions{}, &w)
@@ -250,7 +250,7 @@ func (b *bench) hasNoLogs(a jobs.Attempt) {
 func (b *bench) succeeds() {
 	r := b.run(b.s.Prints(0, "hello"))
 	b.create(r)
-	assert.NotEmpty(b.t, b.ends(r.Attempt, 0).Pod.Name)
+	assert.NotEmpty(b.t, b.awaitEnd(r.Attempt, 0).Pod.Name)
 	order := []jobs.Phase{jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded}
 	last := -1
 	for _, p := range b.phases(r.Attempt) { // some may be passed too quickly to be seen
@@ -261,8 +261,8 @@ func (b *bench) succeeds() {
 }
 
 func (b *bench) exits() {
-	b.prints(1)
-	b.prints(42)
+	b.runToEnd(1)
+	b.runToEnd(42)
 }
 
 func (b *bench) createdTwice() {
@@ -271,7 +271,7 @@ func (b *bench) createdTwice() {
 	first := b.await(r.Attempt, jobs.PhaseRunning)
 	_, err := b.r.Create(b.ctx(), r)
 	require.NoError(b.t, err)
-	b.holds(r.Attempt)
+	b.checkHeld(r.Attempt)
 	require.NoError(b.t, b.r.Beat(b.ctx()))
 	b.seen.mu.Lock()
 	defer b.seen.mu.Unlock()
@@ -283,13 +283,13 @@ func (b *bench) createdTwice() {
 }
 
 func (b *bench) attempts() {
-	r := b.prints(7, "first")
+	r := b.runToEnd(7, "first")
 	again := r
 	again.N, again.Spec.PodSpec = 1, b.s.Prints(0, "second")
 	b.create(again)
-	b.ends(again.Attempt, 0)
-	assert.Equal(b.t, "first\n", b.read(r.Attempt))
-	assert.Equal(b.t, "second\n", b.read(again.Attempt))
+	b.awaitEnd(again.Attempt, 0)
+	assert.Equal(b.t, "first\n", b.readLogs(r.Attempt))
+	assert.Equal(b.t, "second\n", b.readLogs(again.Attempt))
 }
 
 func (b *bench) logs() {
@@ -297,12 +297,12 @@ func (b *bench) logs() {
 	for n := range 500 {
 		lines = append(lines, fmt.Sprintf("line %d of many, with some text behind it", n))
 	}
-	r := b.prints(0, lines...)
-	assert.Equal(b.t, strings.Join(lines, "\n")+"\n", b.read(r.Attempt))
+	r := b.runToEnd(0, lines...)
+	assert.Equal(b.t, strings.Join(lines, "\n")+"\n", b.readLogs(r.Attempt))
 }
 
 func (b *bench) follows() {
-	r := b.runs()
+	r := b.startRunning()
 	ctx := b.ctx()
 	out, in := io.Pipe()
 	go func() {
@@ -322,37 +322,37 @@ func (b *bench) follows() {
 	require.NoError(b.t, ctx.Err(), "following went on after the pod had ended")
 }
 
-func (b *bench) noLogs() { b.hasNoLogs(jobs.Attempt{Run: uuid.New()}) }
+func (b *bench) noLogs() { b.checkNoLogs(jobs.Attempt{Run: uuid.New()}) }
 
 func (b *bench) deletes() {
-	r := b.runs()
+	r := b.startRunning()
 	b.delete(r.Attempt)
-	b.holds()
-	b.hasNoLogs(r.Attempt)
+	b.checkHeld()
+	b.checkNoLogs(r.Attempt)
 }
 
 func (b *bench) deletesNothing() { b.delete(jobs.Attempt{Run: uuid.New(), N: 3}) }
 
 func (b *bench) held() {
-	running, ended := b.runs(), b.prints(0)
-	b.holds(running.Attempt, ended.Attempt)
+	running, ended := b.startRunning(), b.runToEnd(0)
+	b.checkHeld(running.Attempt, ended.Attempt)
 	b.delete(ended.Attempt)
-	b.holds(running.Attempt)
+	b.checkHeld(running.Attempt)
 }
 
 func (b *bench) watchedAgain() {
-	running, ended := b.runs(), b.prints(9)
+	running, ended := b.startRunning(), b.runToEnd(9)
 	b.stop()
 	b.watch()
 	b.await(running.Attempt, jobs.PhaseRunning)
-	b.ends(ended.Attempt, 9)
+	b.awaitEnd(ended.Attempt, 9)
 }
 
 func (b *bench) lost() {
 	if b.s.Lose == nil {
 		b.t.Skip("nothing is taken away behind this runner's back")
 	}
-	r := b.runs()
+	r := b.startRunning()
 	b.s.Lose(b.t, r.Attempt)
 	o := b.await(r.Attempt, jobs.PhaseLost, jobs.PhaseEnded)
 	if o.Phase == jobs.PhaseLost {
@@ -377,7 +377,7 @@ func (b *bench) unwanted() {
 		require.FailNow(b.t, "Create did not return", "after its context had ended")
 	}
 	b.delete(r.Attempt)
-	b.holds()
+	b.checkHeld()
 }
 
 func (b *bench) bad() {

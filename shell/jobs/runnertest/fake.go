@@ -116,7 +116,7 @@ func (f *Fake) Check(spec core.JobSpec) error {
 // Create implements [jobs.Runner].
 func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
 	defer f.flying()()
-	if calls, err := before(ctx, f.OnCreate, r); err != nil {
+	if calls, err := callHook(ctx, f.OnCreate, r); err != nil {
 		return calls, err
 	}
 	defer f.lock()()
@@ -141,8 +141,8 @@ func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
 	return 1, nil
 }
 
-// before calls what the test has come before a call of Create or Delete.
-func before[T any](ctx context.Context, hook func(context.Context, T) error, of T) (calls int, err error) {
+// callHook calls what the test has come before a call of Create or Delete.
+func callHook[T any](ctx context.Context, hook func(context.Context, T) error, of T) (calls int, err error) {
 	if hook != nil {
 		if err := hook(ctx, of); err != nil {
 			return 1, err
@@ -270,7 +270,7 @@ func (f *Fake) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io
 // says so.
 func (f *Fake) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 	defer f.flying()()
-	if calls, err := before(ctx, f.OnDelete, a); err != nil {
+	if calls, err := callHook(ctx, f.OnDelete, a); err != nil {
 		return calls, err
 	}
 	f.change(a, func(p *pod) {

@@ -249,9 +249,6 @@ func (c *Cluster) connect(kubeconfig string) error {
 	return err
 }
 
-// Kubeconfig is the path of a kubeconfig of an administrator.
-func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "admin.kubeconfig") }
-
 // Config is a configuration of an administrator, for the caller to change.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
@@ -260,9 +257,6 @@ func (c *Cluster) Client() kubernetes.Interface { return c.client }
 
 // HasRealNode reports whether a node runs containers.
 func (c *Cluster) HasRealNode() bool { return c.real }
-
-// LogFile is the path of the log of a program.
-func (c *Cluster) LogFile(program string) string { return filepath.Join(c.dir, program+".log") }
 
 // StopProgram kills a program of the cluster.
 func (c *Cluster) StopProgram(ctx context.Context, program string) error {

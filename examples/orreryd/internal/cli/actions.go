@@ -118,7 +118,10 @@ stop of the daemon interrupts, and about nothing else.`,
   orreryd actions add --tool http --input '{"method":"POST","url":"https://example.com/hook","body":{"n":1}}'`,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body := wire.ActionRequest{Namespace: &w.scope.namespace, Tenant: &w.scope.tenant, Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey)}
+		body := wire.ActionRequest{
+			Namespace: &w.scope.namespace, Tenant: &w.scope.tenant,
+			Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey),
+		}
 		var err error
 		if body.ToolName, body.ToolInput, err = a.toolInput(&w, cmd, args); err != nil {
 			return err

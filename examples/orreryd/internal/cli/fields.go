@@ -18,8 +18,8 @@ type field struct {
 	value   func(a *app, args []string) (v any, e error) // nil: the field is left out
 }
 
-// fieldOf is a field with a flag that define adds; sent gives what is sent for its value.
-func fieldOf[T any](
+// flagField is a field with a flag that define adds; sent gives what is sent for its value.
+func flagField[T any](
 	define func(*pflag.FlagSet, *T, string, T, string), flag string, byDefault T, usage string, sent func(*app, T) (any, error),
 ) field {
 	v := new(T)
@@ -42,8 +42,10 @@ func (f field) needed(missing string) field {
 	return f
 }
 
+// asIs sends the value of a flag, zero or not.
 func asIs[T any](_ *app, v T) (any, error) { return v, nil }
 
+// unlessZero leaves the field out if the value of its flag is zero.
 func unlessZero[T comparable](_ *app, v T) (any, error) {
 	var zero T
 	if v == zero {
@@ -53,23 +55,23 @@ func unlessZero[T comparable](_ *app, v T) (any, error) {
 }
 
 func textField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, unlessZero)
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, unlessZero)
 }
 
 // reasonField is why something is done.
 func reasonField() field { return textField("reason", "`text` that says why") }
 
 func boolField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).BoolVar, flag, false, usage, unlessZero)
+	return flagField((*pflag.FlagSet).BoolVar, flag, false, usage, unlessZero)
 }
 
 func countField(flag string, byDefault uint32, usage string) field {
-	return fieldOf((*pflag.FlagSet).Uint32Var, flag, byDefault, usage, asIs)
+	return flagField((*pflag.FlagSet).Uint32Var, flag, byDefault, usage, asIs)
 }
 
 // idField is the id of something.
 func idField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) {
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) {
 		if v == "" {
 			return nil, nil
 		}
@@ -89,7 +91,7 @@ func labelField() field { return textField("label", "`text` that says what it is
 
 // listField is what is read from the values of a flag that may be repeated; left out if there is none.
 func listField[T any](flag, usage string, read func(flag string, list []string) (T, error)) field {
-	return fieldOf((*pflag.FlagSet).StringArrayVar, flag, nil, usage, func(_ *app, list []string) (any, error) {
+	return flagField((*pflag.FlagSet).StringArrayVar, flag, nil, usage, func(_ *app, list []string) (any, error) {
 		if len(list) == 0 {
 			return nil, nil
 		}
@@ -118,7 +120,7 @@ func addFlags(cmd *cobra.Command, fields []field) *cobra.Command {
 
 // jsonField is a value of JSON, which may be given as @FILE or as - for stdin.
 func jsonField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(a *app, v string) (any, error) {
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, func(a *app, v string) (any, error) {
 		if v == "" {
 			return nil, nil
 		}
@@ -128,7 +130,7 @@ func jsonField(flag, usage string) field {
 
 // millisField is a duration, which the API takes in milliseconds under a name that says so.
 func millisField(flag, usage string, check func(time.Duration) error) field {
-	return fieldOf((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
+	return flagField((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
 		return d.Milliseconds(), check(d)
 	}).as(strings.ReplaceAll(flag, "-", "_") + "_ms")
 }

@@ -19,9 +19,9 @@ func (a *app) lockCommand() *cobra.Command {
 	return a.addClientFlags(group("lock", "Take, show and break locks",
 		"A lock is held by one holder at a time, and exists as long as somebody holds it.",
 		a.withScope(&s, a.lockList(), m.show("Show a lock and who waits for it"),
-			patient(holding(m, "acquire", "Take a lock that is free, or renew one's own", leaseField())),
-			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
-			holding(m, "release", "Give a lock back", ownGrant()), breaking(m, "Take a lock away from its holder"))...))
+			patient(holderVerb(m, "acquire", "Take a lock that is free, or renew one's own", leaseField())),
+			holderVerb(m, "renew", "Let a lease last from now on", leaseField(), ownGrantField()),
+			holderVerb(m, "release", "Give a lock back", ownGrantField()), breakVerb(m, "Take a lock away from its holder"))...))
 }
 
 func (a *app) semaphoreCommand() *cobra.Command {
@@ -29,14 +29,16 @@ func (a *app) semaphoreCommand() *cobra.Command {
 	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
-		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"), semaphoreDeclare(m), semaphoreAcquire(m),
-			holding(m, "renew", "Let a lease last from now on", leaseField(), ownGrant()),
-			holding(m, "release", "Give slots back", ownGrant()),
-			breaking(m, "Take slots away from one holder, or from all", fencingField("fencing `token` of the one holder (default all holders)")))...))
+		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
+			semaphoreDeclare(m), semaphoreAcquire(m),
+			holderVerb(m, "renew", "Let a lease last from now on", leaseField(), ownGrantField()),
+			holderVerb(m, "release", "Give slots back", ownGrantField()),
+			breakVerb(m, "Take slots away from one holder, or from all",
+				fencingField("fencing `token` of the one holder (default all holders)")))...))
 }
 
-// holding is a command of somebody who holds a lock or slots, or wants to.
-func holding[S any](m machine[S], name, short string, more ...field) *cobra.Command {
+// holderVerb is a command of somebody who holds a lock or slots, or wants to.
+func holderVerb[S any](m machine[S], name, short string, more ...field) *cobra.Command {
 	holder := textField("holder", "`name` of who holds it").needed("say who holds it")
 	return m.verb(verb{use: name, short: short, path: name, fields: append([]field{holder}, more...)})
 }
@@ -51,11 +53,11 @@ func leaseField() field {
 }
 
 func fencingField(usage string) field {
-	return fieldOf((*pflag.FlagSet).Uint64Var, "fencing", 0, usage, unlessZero).as("token")
+	return flagField((*pflag.FlagSet).Uint64Var, "fencing", 0, usage, unlessZero).as("token")
 }
 
-// ownGrant is the grant that a holder renews or gives back.
-func ownGrant() field {
+// ownGrantField is the grant that a holder renews or gives back.
+func ownGrantField() field {
 	return fencingField("fencing `token` of the grant (default whichever the holder has)")
 }
 
@@ -85,8 +87,8 @@ func patient(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// breaking is the command that takes a lock or slots from whoever holds them.
-func breaking[S any](m machine[S], short string, more ...field) *cobra.Command {
+// breakVerb is the command that takes a lock or slots from whoever holds them.
+func breakVerb[S any](m machine[S], short string, more ...field) *cobra.Command {
 	return m.verb(verb{use: "break", short: short, path: "break", fields: append(more, reasonField())})
 }
 
@@ -98,7 +100,7 @@ func semaphoreDeclare(m machine[core.Semaphore]) *cobra.Command {
 }
 
 func semaphoreAcquire(m machine[core.Semaphore]) *cobra.Command {
-	return patient(holding(m, "acquire", "Take slots that are free, or renew one's own", leaseField(),
+	return patient(holderVerb(m, "acquire", "Take slots that are free, or renew one's own", leaseField(),
 		countField("slots", 1, "`number` of slots that are wanted"),
 		countField("total", 0, "`number` of slots in total, if the semaphore was not declared")))
 }

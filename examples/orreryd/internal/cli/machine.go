@@ -166,8 +166,8 @@ func (m machine[S]) creating(v verb, s *scoped, made string, complete sender) *c
 	return s.addFlags(m.a, cmd)
 }
 
-// asItIs adds nothing to a body.
-func asItIs(context.Context, *client, request, []string) error { return nil }
+// addNothing adds nothing to a body.
+func addNothing(context.Context, *client, request, []string) error { return nil }
 
 // wait is the command that waits for the end of a machine.
 func (m machine[S]) wait(short string) *cobra.Command {

@@ -29,6 +29,9 @@ func (a *app) pipelineCommand() *cobra.Command {
 			m.reasoned("cancel", "End a pipeline, and all that it runs"))...))
 }
 
+// startedText says that a pipeline, by its id, is started.
+const startedText = "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n"
+
 func (a *app) pipelineStart(m machine[core.Pipeline]) *cobra.Command {
 	var s scoped
 	var definition string
@@ -51,7 +54,7 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs),
 			boolField("hold", "do not start before `orreryd pipeline begin`"),
 		},
-	}, &s, "pipeline %s is started: `orreryd pipeline watch` shows how it goes\n", func(ctx context.Context, c *client, r request, args []string) error {
+	}, &s, startedText, func(ctx context.Context, c *client, r request, args []string) error {
 		if len(args) > 0 {
 			return a.fromRunbook(ctx, c, args, s, r.fields)
 		}

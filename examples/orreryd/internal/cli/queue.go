@@ -30,8 +30,8 @@ func (a *app) queueCommand() *cobra.Command {
 		`A queue holds items until a worker has done them. Who takes an item holds it for the
 visibility timeout: then, or when it fails, another one gets it, until it is done or
 its attempts are used up.`,
-		append(q.heldItems(), q.list(), q.show("Show a queue: its configuration, what is in it, what has happened"), q.declare(), q.push(), q.take(),
-			q.items(), q.item(),
+		append(q.heldItems(), q.list(), q.show("Show a queue: its configuration, what is in it, what has happened"),
+			q.declare(), q.push(), q.take(), q.items(), q.item(),
 			q.reasoned("pause", "Stop takes from a queue; all else goes on"), q.post("resume", "resume", "Let takes from a queue go on"),
 			q.redrive(), q.purge(),
 			q.saying(verb{use: "delete", short: "Delete a queue that holds no item", method: http.MethodDelete}, func(args []string) string {
@@ -132,14 +132,14 @@ func queueFields() []field {
 		rateField("rate", "takes at most, `N/DURATION` such as 100/1s (default any)"),
 		rateField("key-rate", "takes of each key at most, `N/DURATION`"),
 		millisField("keep-completed", "how long completed items are kept (default not at all)", anyDuration),
-		textField("config", "the whole configuration as in the API: `JSON`, @FILE, or - for stdin"), // empty where the others count
+		textField("config", "the whole configuration as in the API: `JSON`, @FILE, or - for stdin"), // read by q.config
 		millisField("dedup-window", "how long a dedup key is held after its push (default while its item lives)", anyDuration),
 	}
 }
 
 // amountField is a number of items or attempts; 0 has the default.
 func amountField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).IntVar, flag, 0, usage, func(_ *app, n int) (any, error) {
+	return flagField((*pflag.FlagSet).IntVar, flag, 0, usage, func(_ *app, n int) (any, error) {
 		if n < 0 || n > math.MaxUint32 {
 			return nil, usagef("--%s: %d is not a number in range", flag, n)
 		}
@@ -148,7 +148,7 @@ func amountField(flag, usage string) field {
 }
 
 func rateField(flag, usage string) field {
-	return fieldOf((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) { return parseRate(flag, v) })
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) { return parseRate(flag, v) })
 }
 
 // config is the configuration that fields make, or that of --config, which goes with no other flag of it.
@@ -157,7 +157,8 @@ func (q *queue) config(cmd *cobra.Command, fields []field) (any, error) {
 		return q.a.bodyOf(fields, nil)
 	}
 	for _, other := range []string{
-		"visibility", "max-attempts", "backoff", "dead-letters", "concurrency", "key-concurrency", "rate", "key-rate", "keep-completed", "dedup-window",
+		"visibility", "max-attempts", "backoff", "dead-letters", "concurrency", "key-concurrency", "rate", "key-rate",
+		"keep-completed", "dedup-window",
 	} {
 		if cmd.Flags().Changed(other) {
 			return nil, usagef("give either --config or --%s, not both", other)
@@ -260,7 +261,7 @@ func (q *queue) purge() *cobra.Command {
 		short:   "Remove items from a queue: all that nobody holds, or by their state",
 		example: "  orreryd queue purge mail\n  orreryd queue purge mail --state dead --state failed --reason \"wrong address\"",
 		path:    "purge",
-		fields: []field{reasonField(), fieldOf((*pflag.FlagSet).StringArrayVar, "state", nil,
+		fields: []field{reasonField(), flagField((*pflag.FlagSet).StringArrayVar, "state", nil,
 			"only in that `state`: pending, failed, dead or completed; may be repeated", checkStates).as("states")},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		return q.moveAll(ctx, c, r, limit, "removed")

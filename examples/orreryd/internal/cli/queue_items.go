@@ -32,7 +32,7 @@ is pushed, and that item is shown.`,
   orreryd queue push reports --key customer-7 --delay 1h`,
 		path: "items",
 		fields: []field{
-			fieldOf((*pflag.FlagSet).IntVar, "priority", 0, "`number`: the higher goes first", checkPriority),
+			flagField((*pflag.FlagSet).IntVar, "priority", 0, "`number`: the higher goes first", checkPriority),
 			textField("key", "items with the same `key` share limits, and take part in the rotation as one"),
 			textField("dedup-key", "`key` that only one item may have"),
 			millisField("delay", "not before that `duration` from now", anyDuration),
@@ -78,7 +78,7 @@ JSON on one line, with tabs between. Nothing is printed if there is no item.`,
   orreryd queue take mail --holder w1 --max 10 --visibility 5m --json`,
 		path: "take",
 		fields: []field{
-			q.holder(), fieldOf((*pflag.FlagSet).IntVar, "max", 1, "`number` of items at most", asIs),
+			q.holder(), flagField((*pflag.FlagSet).IntVar, "max", 1, "`number` of items at most", asIs),
 			millisField("visibility", "how long they are out of sight of others without a sign of life (default: the queue's)", notNegative),
 		},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
@@ -113,7 +113,7 @@ func notNegative(d time.Duration) error {
 
 // holder is who takes and holds.
 func (q *queue) holder() field {
-	return fieldOf((*pflag.FlagSet).StringVar, "holder", q.a.env("ORRERY_HOLDER"), "`name` of who takes and holds (default $ORRERY_HOLDER)",
+	return flagField((*pflag.FlagSet).StringVar, "holder", q.a.env("ORRERY_HOLDER"), "`name` of who takes and holds (default $ORRERY_HOLDER)",
 		unlessZero).needed("give a name that no other worker has, such as \"$HOSTNAME-$$\", or set ORRERY_HOLDER")
 }
 
@@ -156,7 +156,7 @@ func oneLineJSON(v json.RawMessage) string {
 func (q *queue) heldItem(v verb, done string) *cobra.Command {
 	v.path, v.args = "items/{}/"+v.use, queueAndID
 	v.use += " NAME ID"
-	attempt := fieldOf((*pflag.FlagSet).IntVar, "attempt", 0, "`number` of the attempt, as take printed it", func(_ *app, n int) (any, error) {
+	attempt := flagField((*pflag.FlagSet).IntVar, "attempt", 0, "`number` of the attempt, as take printed it", func(_ *app, n int) (any, error) {
 		if n < 1 {
 			return nil, usagef("--attempt is missing: give the one that take printed")
 		}

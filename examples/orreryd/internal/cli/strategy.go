@@ -96,5 +96,5 @@ reference such as ${item.data} belongs to a worker or a phase.`,
 			jsonField("approaches", "list of approaches: `JSON`, @FILE, or - for stdin").
 				needed("give a list of approaches as JSON, @FILE, or - for stdin"),
 		},
-	}, &scoped{}, "strategy %s is created\n", asItIs)
+	}, &scoped{}, "strategy %s is created\n", addNothing)
 }

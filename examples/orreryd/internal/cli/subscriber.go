@@ -20,7 +20,8 @@ func (a *app) subscriberCommand() *cobra.Command {
 	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
 		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
-		a.subscriberList(), a.subscriberShow(m), subscriberDeclare(m), m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
+		a.subscriberList(), a.subscriberShow(m), subscriberDeclare(m),
+		m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
 }
 
 // subscribers asks for all of them, as they came and read.

@@ -26,8 +26,8 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
-		append(taskReports(m), taskCreate(m), a.taskList(), m.show("Show a task"), m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
-			taskScreen(m),
+		append(taskReports(m), taskCreate(m), a.taskList(), m.show("Show a task"), taskScreen(m),
+			m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
 			step("nudge", "Type something into a session that seems to sleep"),
 			step("restart", "Kill a task's session and begin it again"),
 			step("escalate", "Tell people that a task needs them"),
@@ -165,11 +165,12 @@ no session: whoever does the work says so with complete or fail.`,
 				taskTime("idle-timeout", "stuck after that long without progress (default 5m)"),
 				taskTime("recovery-interval", "time between two steps of the recovery (default 1m)"),
 				taskTime("timeout", "time limit of the whole task, restarts included (default none)"),
-				fieldOf((*pflag.FlagSet).Uint32Var, "max-recoveries", core.DefaultMaxRecoveryAttempts,
+				flagField((*pflag.FlagSet).Uint32Var, "max-recoveries", core.DefaultMaxRecoveryAttempts,
 					"`number` of nudges and restarts together; 0: none", maxRecoveries).as("max_recovery_attempts"),
 				textField("nudge", "`text` that is typed to nudge (default return alone)")),
 			listField("env", "variable `NAME=VALUE` of the session; may be repeated", parsePairs),
-			fieldOf((*pflag.FlagSet).StringVar, "prompt", "", "`text` that is typed into the session, and again after a restart; @FILE or - for stdin",
+			flagField((*pflag.FlagSet).StringVar, "prompt", "",
+				"`text` that is typed into the session, and again after a restart; @FILE or - for stdin",
 				func(a *app, v string) (any, error) {
 					prompt, err := a.readArgument("prompt", v)
 					return string(prompt), err
