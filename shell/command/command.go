@@ -178,17 +178,9 @@ func DefaultInheritEnv() []string {
 // Tool runs programs. Make it with [New]; it is safe for concurrent use and
 // needs no closing.
 type Tool struct {
-	timeLimit   time.Duration // 0: none
-	maxOutput   int
-	killGrace   time.Duration // 0: none
-	inheritEnv  []string
-	baseDir     string
-	relativeTo  string
-	executables []string
-	allowAll    bool
-	allowEnv    []string
-	pipeDelay   time.Duration
-	sigkill     func(*os.Process) error
+	o         Options // with its defaults; no limit, no output and no grace are 0
+	pipeDelay time.Duration
+	sigkill   func(*os.Process) error
 }
 
 var (
@@ -198,24 +190,17 @@ var (
 
 // New makes a Tool. The error names the option that cannot be right.
 func New(o Options) (*Tool, error) {
-	t := &Tool{
-		timeLimit:   max(0, cmp.Or(o.TimeLimit, defaultTimeLimit)),
-		maxOutput:   max(0, cmp.Or(o.MaxOutput, defaultMaxOutput)),
-		killGrace:   max(0, cmp.Or(o.KillGrace, defaultKillGrace)),
-		inheritEnv:  slices.Clone(o.InheritEnv),
-		executables: slices.Clone(o.Executables),
-		allowAll:    o.Executables == nil,
-		allowEnv:    slices.Clone(o.AllowEnv),
-		pipeDelay:   pipeDelay,
-		sigkill:     (*os.Process).Kill,
-	}
+	o.TimeLimit = max(0, cmp.Or(o.TimeLimit, defaultTimeLimit))
+	o.MaxOutput = max(0, cmp.Or(o.MaxOutput, defaultMaxOutput))
+	o.KillGrace = max(0, cmp.Or(o.KillGrace, defaultKillGrace))
+	o.InheritEnv, o.Executables, o.AllowEnv = slices.Clone(o.InheritEnv), slices.Clone(o.Executables), slices.Clone(o.AllowEnv)
 	if o.InheritEnv == nil {
-		t.inheritEnv = DefaultInheritEnv()
+		o.InheritEnv = DefaultInheritEnv()
 	}
-	if err := errors.Join(checkNames("InheritEnv", t.inheritEnv), checkNames("AllowEnv", t.allowEnv)); err != nil {
+	if err := errors.Join(checkNames("InheritEnv", o.InheritEnv), checkNames("AllowEnv", o.AllowEnv)); err != nil {
 		return nil, err
 	}
-	for _, name := range t.executables {
+	for _, name := range o.Executables {
 		switch {
 		case name == "":
 			return nil, errors.New("Executables: has an empty name: want a name or a path of a program")
@@ -230,15 +215,15 @@ func New(o Options) (*Tool, error) {
 		if err := dirExists(o.BaseDir); err != nil {
 			return nil, fmt.Errorf("BaseDir: %w", err)
 		}
-		t.baseDir = filepath.Clean(o.BaseDir)
+		o.BaseDir = filepath.Clean(o.BaseDir)
 	}
 	if o.RelativeTo != "" {
 		if !filepath.IsAbs(o.RelativeTo) {
 			return nil, fmt.Errorf("RelativeTo: %q is not an absolute path", o.RelativeTo)
 		}
-		t.relativeTo = filepath.Clean(o.RelativeTo)
+		o.RelativeTo = filepath.Clean(o.RelativeTo)
 	}
-	return t, nil
+	return &Tool{o: o, pipeDelay: pipeDelay, sigkill: (*os.Process).Kill}, nil
 }
 
 func checkNames(option string, names []string) error {
@@ -293,8 +278,8 @@ func (t *Tool) checkArgv(in *input) error {
 	if in.Argv[0] == "" {
 		return errors.New("tool_input.argv[0]: must name the program to run, is empty")
 	}
-	if !t.allowAll && !slices.Contains(t.executables, in.Argv[0]) {
-		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: %s", in.Argv[0], allowed(t.executables))
+	if t.o.Executables != nil && !slices.Contains(t.o.Executables, in.Argv[0]) {
+		return fmt.Errorf("tool_input.argv[0]: program %q is not allowed here: %s", in.Argv[0], allowed(t.o.Executables))
 	}
 	return nil
 }
@@ -309,8 +294,8 @@ func (t *Tool) checkEnv(in *input) error {
 			return fmt.Errorf("tool_input.env: variable name %q must not contain '='", name)
 		case strings.HasPrefix(upper, "ORRERY_"):
 			return fmt.Errorf("tool_input.env: variable %q is reserved: Orrery sets those that begin with ORRERY_", name)
-		case !t.allowAll && !inherit.Listed(t.allowEnv, name):
-			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted: %s", name, allowed(t.allowEnv))
+		case t.o.Executables != nil && !inherit.Listed(t.o.AllowEnv, name):
+			return fmt.Errorf("tool_input.env: variable %q is not allowed where the programs are restricted: %s", name, allowed(t.o.AllowEnv))
 		}
 	}
 	return nil
@@ -340,32 +325,32 @@ func (t *Tool) checkDir(in *input) error {
 func (t *Tool) workDir(dir string) (string, error) {
 	switch {
 	case dir == "":
-		return t.baseDir, nil
-	case t.baseDir == "" && t.relativeTo != "" && filepath.IsLocal(dir):
-		return filepath.Join(t.relativeTo, dir), nil
-	case t.baseDir == "" && t.relativeTo != "" && !filepath.IsAbs(dir):
+		return t.o.BaseDir, nil
+	case t.o.BaseDir == "" && t.o.RelativeTo != "" && filepath.IsLocal(dir):
+		return filepath.Join(t.o.RelativeTo, dir), nil
+	case t.o.BaseDir == "" && t.o.RelativeTo != "" && !filepath.IsAbs(dir):
 		return "", fmt.Errorf("tool_input.dir: %q leads out of the directory from which it is taken", dir)
-	case t.baseDir == "" && !filepath.IsAbs(dir):
+	case t.o.BaseDir == "" && !filepath.IsAbs(dir):
 		return "", fmt.Errorf("tool_input.dir: %q is relative, and neither a base directory nor a workspace is configured: give an absolute path", dir)
-	case t.baseDir == "":
+	case t.o.BaseDir == "":
 		return filepath.Clean(dir), nil
 	}
 	local := dir
 	if filepath.IsAbs(dir) {
 		var err error
-		if local, err = filepath.Rel(t.baseDir, dir); err != nil {
+		if local, err = filepath.Rel(t.o.BaseDir, dir); err != nil {
 			local = ".."
 		}
 	}
 	if !filepath.IsLocal(local) {
 		return "", fmt.Errorf("tool_input.dir: %q leads out of the base directory", dir)
 	}
-	return filepath.Join(t.baseDir, local), nil
+	return filepath.Join(t.o.BaseDir, local), nil
 }
 
 func (t *Tool) checkLimits(in *input) error {
 	err := cmp.Or(strictjson.Within("tool_input.timeout_seconds", in.TimeoutSeconds, 0.001, maxTimeout.Seconds()),
-		strictjson.Within("tool_input.max_output_bytes", in.MaxOutputBytes, 0, int64(max(maxOutput, t.maxOutput))))
+		strictjson.Within("tool_input.max_output_bytes", in.MaxOutputBytes, 0, int64(max(maxOutput, t.o.MaxOutput))))
 	if err == nil && in.Stdin != nil && len(*in.Stdin) > maxStdinInline {
 		return fmt.Errorf("tool_input.stdin: has %d bytes: want at most %d", len(*in.Stdin), maxStdinInline)
 	}

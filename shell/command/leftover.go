@@ -177,5 +177,5 @@ func (l leftover) kill(m mark, sigkill func(*os.Process) error) bool {
 // patience is how long a killed process may take to be gone. None at all would
 // mean not to look.
 func (t *Tool) patience() time.Duration {
-	return cmp.Or(t.killGrace, defaultKillGrace)
+	return cmp.Or(t.o.KillGrace, defaultKillGrace)
 }

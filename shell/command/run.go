@@ -52,12 +52,12 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	if limit := strictjson.Seconds(in.TimeoutSeconds, t.timeLimit); limit > 0 {
+	if limit := strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit); limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, &limitReached{limit})
 		defer cancel()
 	}
-	keep := int(strictjson.Or(in.MaxOutputBytes, int64(t.maxOutput)))
+	keep := int(strictjson.Or(in.MaxOutputBytes, int64(t.o.MaxOutput)))
 	stdout, stderr := newCapture(keep), newCapture(keep)
 	cmd, err := t.prepare(in, call)
 	if err != nil {
@@ -146,7 +146,7 @@ func stdin(in input, call shell.Call) io.Reader {
 func (t *Tool) environ(in input, call shell.Call) []string {
 	var env []string
 	if strictjson.Or(in.InheritEnv, true) {
-		env = inherit.Environ(t.inheritEnv)
+		env = inherit.Environ(t.o.InheritEnv)
 	}
 	for name, value := range in.Env {
 		env = append(env, name+"="+value)
@@ -201,7 +201,7 @@ func noTimeLeft(ctx context.Context) error {
 // stop makes the program end, and waits for it. The ending has no cause when
 // the program was faster than the first signal.
 func (t *Tool) stop(p *process, cause error) ending {
-	grace := t.killGrace
+	grace := t.o.KillGrace
 	if errors.Is(cause, shell.ErrFenced) {
 		grace = 0 // another instance may be running the same action by now
 	}

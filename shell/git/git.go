@@ -148,14 +148,11 @@ var allowedGitEnv = []string{"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONF
 // Git carries out git effects. Make it with [New]; it is safe for concurrent use
 // and needs no closing.
 type Git struct {
-	root      string // absolute, without symbolic links
-	bin       string
-	env       []string
-	lockWait  time.Duration
-	timeLimit time.Duration // 0: none
-	author    string
-	email     string
-	minor     int // of the version, counted from 2.0; later majors count as 1000
+	o     Options // with its defaults; no limit is 0
+	root  string  // absolute, without symbolic links
+	bin   string
+	env   []string
+	minor int // of the version, counted from 2.0; later majors count as 1000
 
 	locks keymutex.Map[string] // by git directory: one operation at a time
 
@@ -168,21 +165,15 @@ type Git struct {
 // New makes a Git, for which it asks git for its version. The error names the
 // option that cannot be right.
 func New(o Options) (*Git, error) {
-	g := &Git{
-		lockWait:  max(0, cmp.Or(o.LockWait, defaultLockWait)),
-		timeLimit: max(0, cmp.Or(o.TimeLimit, defaultTimeLimit)),
-		author:    cmp.Or(o.Author, "Orrery"),
-		email:     cmp.Or(o.Email, "orrery@localhost"),
-		grace:     killGrace,
-		unchanged: defaultUnchanged,
-		seesAll:   seesAllProcesses,
-		step:      func(string) {},
-	}
+	o.LockWait = max(0, cmp.Or(o.LockWait, defaultLockWait))
+	o.TimeLimit = max(0, cmp.Or(o.TimeLimit, defaultTimeLimit))
+	o.Author, o.Email = cmp.Or(o.Author, "Orrery"), cmp.Or(o.Email, "orrery@localhost")
+	g := &Git{o: o, grace: killGrace, unchanged: defaultUnchanged, seesAll: seesAllProcesses, step: func(string) {}}
 	var err error
 	if g.root, err = rootOf(o.Root); err != nil {
 		return nil, err
 	}
-	for _, field := range []struct{ name, value string }{{"Author", g.author}, {"Email", g.email}} {
+	for _, field := range []struct{ name, value string }{{"Author", o.Author}, {"Email", o.Email}} {
 		if i := strings.IndexFunc(field.value, func(r rune) bool { return r < 0x20 || r == '<' || r == '>' || r == 0x7f }); i >= 0 {
 			return nil, fmt.Errorf("option %s: %q has the character %q, which cannot stand in a commit", field.name, field.value, field.value[i])
 		}
@@ -264,9 +255,9 @@ func (g *Git) readVersion() error {
 // [RemoveResult] or a [MergeResult]. It may be repeated after any end. An error
 // is an [*Error].
 func (g *Git) Carry(ctx context.Context, _ effects.Ref, e effects.Outer) (json.RawMessage, error) {
-	if g.timeLimit > 0 {
+	if g.o.TimeLimit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, g.timeLimit, fmt.Errorf("the time limit of %v is over", g.timeLimit))
+		ctx, cancel = context.WithTimeoutCause(ctx, g.o.TimeLimit, fmt.Errorf("the time limit of %v is over", g.o.TimeLimit))
 		defer cancel()
 	}
 	var result any

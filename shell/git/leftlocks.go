@@ -212,7 +212,7 @@ func (r *repo) statLock(name string) (leftLock, bool) {
 	return leftLock{Path: name, Inode: inode, Size: info.Size(), Made: info.ModTime().UTC()}, mine
 }
 
-func (r *repo) unchangedFor() time.Duration { return max(r.g.lockWait, r.g.unchanged) }
+func (r *repo) unchangedFor() time.Duration { return max(r.g.o.LockWait, r.g.unchanged) }
 
 // clearLock removes a lock file that a command met if it was left by one of ours.
 // Otherwise it tells until when to wait for it, at least, and why it stays.

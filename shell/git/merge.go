@@ -161,8 +161,8 @@ func (r *repo) rebaseFailed(ctx context.Context, dir string, branch, into ref, e
 func (r *repo) identity(ctx context.Context) []string {
 	var env []string
 	for _, field := range []struct{ key, variable, value string }{
-		{"name", "GIT_COMMITTER_NAME", r.g.author},
-		{"email", "GIT_COMMITTER_EMAIL", r.g.email},
+		{"name", "GIT_COMMITTER_NAME", r.g.o.Author},
+		{"email", "GIT_COMMITTER_EMAIL", r.g.o.Email},
 	} {
 		out, _ := r.run(ctx, "config", "--get-regexp", `^(user|committer)\.`+field.key+"$")
 		if strings.TrimSpace(out) == "" {

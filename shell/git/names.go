@@ -138,25 +138,17 @@ func (g *Git) inside(path string) bool {
 // realPath resolves the links of the part of an absolute path that exists. A
 // link that leads nowhere is an error: it cannot be told where it will lead.
 func realPath(path string) (string, error) {
-	rest := ""
-	for dir := path; ; {
-		_, err := os.Lstat(dir) //nolint:gosec // it is looked at to be checked
-		switch {
-		case err == nil:
-			real, err := filepath.EvalSymlinks(dir)
-			if err != nil {
-				return "", err
-			}
-			return filepath.Join(real, rest), nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", err
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return path, nil
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-		dir = parent
+	_, err := os.Lstat(path) //nolint:gosec // it is looked at to be checked
+	switch parent := filepath.Dir(path); {
+	case err == nil:
+		return filepath.EvalSymlinks(path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	case parent == path:
+		return path, nil
+	default:
+		real, err := realPath(parent)
+		return filepath.Join(real, filepath.Base(path)), err
 	}
 }
 

@@ -109,7 +109,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 	if err != nil {
 		return r.op.fail(err, "open the lock file")
 	}
-	deadline := time.Now().Add(r.g.lockWait)
+	deadline := time.Now().Add(r.g.o.LockWait)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		got, err := files.TryLock(f, false)
 		if got {
@@ -121,7 +121,7 @@ func (r *repo) takeLock(ctx context.Context) error {
 			err = r.op.fail(err, "lock %q", path)
 		case time.Until(deadline) <= 0:
 			holder, _ := io.ReadAll(io.LimitReader(f, 32))
-			err = r.op.fail(nil, "lock file %q is held by another process (daemon %q or a git command that it has left): waited %v", path, strings.TrimSpace(string(holder)), r.g.lockWait)
+			err = r.op.fail(nil, "lock file %q is held by another process (daemon %q or a git command that it has left): waited %v", path, strings.TrimSpace(string(holder)), r.g.o.LockWait)
 		default:
 			if err = pause.For(ctx, wait); err != nil {
 				err = r.op.fail(err, "stopped while another process was at work on the repository")

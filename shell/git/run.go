@@ -187,7 +187,7 @@ func lockFile(err error) string {
 // is over. Such a command does nothing before it has its locks.
 func (r *repo) waitFor(ctx context.Context, c command) error {
 	r.beginWork()
-	deadline := time.Now().Add(r.g.lockWait)
+	deadline := time.Now().Add(r.g.o.LockWait)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 500*time.Millisecond) {
 		_, err := r.exec(ctx, c)
 		lock := lockFile(err)
@@ -199,7 +199,7 @@ func (r *repo) waitFor(ctx context.Context, c command) error {
 			continue
 		}
 		if time.Until(deadline) <= 0 && time.Until(until) <= 0 {
-			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.lockWait)
+			return r.op.fail(why, "lock file %q is held by another git process, or was left by one that died: waited %v; remove it if no git is at work", lock, r.g.o.LockWait)
 		}
 		r.g.step("waits")
 		if err := pause.For(ctx, wait); err != nil {

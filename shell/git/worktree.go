@@ -75,9 +75,12 @@ func (r *repo) checkGitBranch(ctx context.Context, field, name string) error {
 }
 
 // noteOfAdd is the file that says that a worktree is being made at a path.
-func (r *repo) noteOfAdd(path string) string {
+func (r *repo) noteOfAdd(path string) string { return r.tmp("add-" + nameFor(path)) }
+
+// nameFor gives a name that no other path has.
+func nameFor(path string) string {
 	sum := sha256.Sum256([]byte(path))
-	return r.tmp("add-" + hex.EncodeToString(sum[:16]))
+	return hex.EncodeToString(sum[:16])
 }
 
 // undoAdd undoes the making of a worktree that was interrupted: git has
@@ -390,8 +393,7 @@ func (r *repo) checkDispensable(ctx context.Context, w worktree) error {
 // trashFor is where a worktree goes before it is deleted: beside it, so that it
 // goes there at once. The name says whose it was.
 func trashFor(path string) string {
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(filepath.Dir(path), ".orrery-removed-"+hex.EncodeToString(sum[:16]))
+	return filepath.Join(filepath.Dir(path), ".orrery-removed-"+nameFor(path))
 }
 
 // emptyTrash deletes what was moved away from a path.

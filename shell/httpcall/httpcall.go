@@ -149,14 +149,9 @@ type Options struct {
 // Tool makes HTTP requests. Make it with [New], and release its idle
 // connections with [Tool.Close]. It is safe for concurrent use.
 type Tool struct {
-	timeLimit   time.Duration
-	totalLimit  time.Duration
-	maxResponse int
-	retries     int
-	backoff     time.Duration
-	userAgent   string
-	router      *router
-	client      *http.Client
+	o      Options // with its defaults; no retries are 0
+	router *router
+	client *http.Client
 }
 
 var (
@@ -185,17 +180,13 @@ func New(o Options) (*Tool, error) {
 			return nil, fmt.Errorf("Allow[%d]: is not a valid prefix: want one such as 10.0.0.0/8", i)
 		}
 	}
-	t := &Tool{
-		timeLimit:   cmp.Or(o.TimeLimit, defaultTimeLimit),
-		totalLimit:  cmp.Or(o.TotalLimit, defaultTotalLimit),
-		maxResponse: cmp.Or(o.MaxResponse, defaultMaxResponse),
-		retries:     max(0, cmp.Or(o.Retries, defaultRetries)),
-		backoff:     cmp.Or(o.Backoff, defaultBackoff),
-		userAgent:   cmp.Or(o.UserAgent, "orrery"),
-	}
-	t.router = newRouter(o)
-	t.client = &http.Client{Transport: t.router, CheckRedirect: checkRedirect}
-	return t, nil
+	o.TimeLimit, o.TotalLimit = cmp.Or(o.TimeLimit, defaultTimeLimit), cmp.Or(o.TotalLimit, defaultTotalLimit)
+	o.MaxResponse = cmp.Or(o.MaxResponse, defaultMaxResponse)
+	o.Retries = max(0, cmp.Or(o.Retries, defaultRetries))
+	o.Backoff = cmp.Or(o.Backoff, defaultBackoff)
+	o.UserAgent = cmp.Or(o.UserAgent, "orrery")
+	r := newRouter(o)
+	return &Tool{o: o, router: r, client: &http.Client{Transport: r, CheckRedirect: checkRedirect}}, nil
 }
 
 // NewTransport gives a transport that keeps the rules of Options.DenyPrivate, Allow

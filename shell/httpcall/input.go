@@ -205,7 +205,7 @@ func (t *Tool) checkLimits(in *input) error {
 	err := cmp.Or(errors.Join(
 		strictjson.Within("tool_input.timeout_seconds", in.TimeoutSeconds, least, maxTimeout.Seconds()),
 		strictjson.Within("tool_input.total_timeout_seconds", in.TotalTimeoutSeconds, least, maxTimeout.Seconds()),
-	), strictjson.Within("tool_input.max_response_bytes", in.MaxResponseBytes, 0, int64(max(maxResponse, t.maxResponse))),
+	), strictjson.Within("tool_input.max_response_bytes", in.MaxResponseBytes, 0, int64(max(maxResponse, t.o.MaxResponse))),
 		strictjson.Within("tool_input.retries", in.Retries, 0, maxRetries))
 	if err != nil {
 		return err

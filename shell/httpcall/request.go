@@ -43,8 +43,8 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 	p := plan{
 		method: in.Method, url: in.url, header: http.Header{}, success: in.SuccessCodes,
 		follow: strictjson.Or(in.FollowRedirects, true),
-		keep:   int(strictjson.Or(in.MaxResponseBytes, int64(t.maxResponse))), retries: int(strictjson.Or(in.Retries, int64(t.retries))),
-		limit: strictjson.Seconds(in.TimeoutSeconds, t.timeLimit), total: strictjson.Seconds(in.TotalTimeoutSeconds, t.totalLimit),
+		keep:   int(strictjson.Or(in.MaxResponseBytes, int64(t.o.MaxResponse))), retries: int(strictjson.Or(in.Retries, int64(t.o.Retries))),
+		limit: strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit), total: strictjson.Seconds(in.TotalTimeoutSeconds, t.o.TotalLimit),
 	}
 	if p.success == nil {
 		p.success = []codes{{200, 299}}
@@ -57,7 +57,7 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 			p.method = http.MethodPost
 		}
 	}
-	p.header.Set("User-Agent", t.userAgent)
+	p.header.Set("User-Agent", t.o.UserAgent)
 	if p.body != nil {
 		p.header.Set("Content-Type", contentType)
 	}

@@ -35,7 +35,7 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 		if attempt > p.retries || !failed.repeat || ctx.Err() != nil {
 			return failed.final(p, res)
 		}
-		wait := max(failed.after, backoff(t.backoff, call.ActionID, call.Attempt, attempt))
+		wait := max(failed.after, backoff(t.o.Backoff, call.ActionID, call.Attempt, attempt))
 		if deadline, ok := ctx.Deadline(); failed.after > maxRetryAfter || ok && time.Until(deadline) < wait {
 			return failed.final(p, res) // there would be no time left to try
 		}

@@ -169,30 +169,28 @@ func failed(pod *corev1.Pod, p *core.Pod) {
 	}
 }
 
+// ofKubelet and ofDisruption give our reasons for those of the pod and of DisruptionTarget.
+var (
+	ofKubelet = map[string]string{
+		"Preempting": reasonPreempted,                                      // for a critical pod
+		"Shutdown":   reasonNodeShutdown, "Terminated": reasonNodeShutdown, // the kubelet ends with its node
+	}
+	ofDisruption = map[string]string{
+		corev1.PodReasonPreemptionByScheduler: reasonPreempted, "DeletionByPodGC": reasonNodeLost,
+		"EvictionByEvictionAPI": reasonEvicted, byTaintManager: reasonEvicted, corev1.PodReasonTerminationByKubelet: reasonEvicted,
+	}
+)
+
 // podReason gives the pod's own reason, if it says more than its containers'.
 func podReason(pod *corev1.Pod, p *core.Pod) (reason, message string) {
-	switch r := pod.Status.Reason; r {
-	case "":
-	case "Preempting": // by the kubelet, for a critical pod
-		return reasonPreempted, pod.Status.Message
-	case "Shutdown", "Terminated", reasonNodeShutdown: // the kubelet ends with its node
-		return reasonNodeShutdown, pod.Status.Message
-	default:
-		return r, pod.Status.Message
+	if r := pod.Status.Reason; r != "" {
+		return cmp.Or(ofKubelet[r], r), pod.Status.Message
 	}
 	if p.Reason == reasonOOMKilled {
 		return "", ""
 	}
 	if c := condition(pod, corev1.DisruptionTarget, corev1.ConditionTrue); c != nil {
-		switch c.Reason {
-		case corev1.PodReasonPreemptionByScheduler:
-			return reasonPreempted, c.Message
-		case "EvictionByEvictionAPI", byTaintManager, corev1.PodReasonTerminationByKubelet:
-			return reasonEvicted, c.Message
-		case "DeletionByPodGC":
-			return reasonNodeLost, c.Message
-		}
-		return cmp.Or(c.Reason, reasonEvicted), c.Message
+		return cmp.Or(ofDisruption[c.Reason], c.Reason, reasonEvicted), c.Message
 	}
 	if d := pod.DeletionTimestamp; d != nil {
 		asked := d.Unix()

@@ -278,11 +278,7 @@ func (c *compiler) checkStrategy(prefix string, approaches []core.Approach) {
 
 // approaches reads the ways that a strategy tries.
 func (t *table) approaches(key, name string) []core.Approach {
-	var out []core.Approach
-	for _, in := range t.listAs(key, name) {
-		out = append(out, in.approach())
-	}
-	return out
+	return each(t.listAs(key, name), (*table).approach)
 }
 
 // ways are the keys of what an approach can do.

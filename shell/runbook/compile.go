@@ -85,12 +85,8 @@ func (c *compiler) runbook(root *node) *Runbook {
 	subscribers := t.list("subscribers")
 	t.done()
 
-	for _, in := range sections["queues"] {
-		book.Queues = append(book.Queues, c.queue(in))
-	}
-	for _, in := range sections["semaphores"] {
-		book.Semaphores = append(book.Semaphores, c.semaphore(in))
-	}
+	book.Queues = each(sections["queues"], c.queue)
+	book.Semaphores = each(sections["semaphores"], c.semaphore)
 	for _, in := range sections["agents"] {
 		c.agents[in.name] = c.agent(in)
 	}
@@ -101,7 +97,7 @@ func (c *compiler) runbook(root *node) *Runbook {
 	for _, in := range sections["pipelines"] {
 		c.pipelines[in.name] = c.pipeline(in)
 	}
-	workers := c.workers(sections["workers"])
+	workers := each(sections["workers"], c.worker)
 	subs := c.subscribers(subscribers)
 	book.Pipelines = c.link()
 	book.Workers = c.finishWorkers(workers)
@@ -112,6 +108,14 @@ func (c *compiler) runbook(root *node) *Runbook {
 	c.members(root, "")
 	book.Warnings = sorted(c.warnings)
 	return book
+}
+
+// each gives what each of a list is read as; nil of an empty one.
+func each[T, V any](list []T, read func(T) V) (out []V) {
+	for _, in := range list {
+		out = append(out, read(in))
+	}
+	return out
 }
 
 func (t *table) checkBookName() {

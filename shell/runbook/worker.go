@@ -30,15 +30,7 @@ type reading[T any] struct {
 	sound bool
 }
 
-// workers reads the [workers.NAME].
-func (c *compiler) workers(section []named) []reading[Worker] {
-	var out []reading[Worker]
-	for _, in := range section {
-		out = append(out, c.worker(in))
-	}
-	return out
-}
-
+// worker reads a [workers.NAME].
 func (c *compiler) worker(in named) reading[Worker] {
 	c.fresh(in.table, "")
 	before := len(c.errs)

@@ -117,7 +117,7 @@ func (s *Sessions) launch(ctx context.Context, starter string, e effects.Spawn, 
 	l := launch{name: e.Session, dir: dir, argv: e.Command, env: s.environ()}
 	l.notes = notes{spawn: starter, pending: typed(e.Input) != ""}
 	if len(l.argv) == 0 {
-		l.argv = []string{s.shell}
+		l.argv = []string{s.o.Shell}
 	}
 	maps.Copy(l.env, e.Env)
 	l.env[sessionVar], l.env[instanceVar] = e.Session, s.instance
@@ -182,7 +182,7 @@ func executable(file string) error {
 // typeFirst types what a Spawn brought, once the program shows something, or
 // after a time.
 func (s *Sessions) typeFirst(ctx context.Context, p *pane, input string) error {
-	deadline := time.Now().Add(max(0, s.inputWait))
+	deadline := time.Now().Add(max(0, s.o.InputWait))
 	for !p.shows() && time.Now().Before(deadline) {
 		if err := pause.For(ctx, pollInterval); err != nil {
 			return err
@@ -269,7 +269,7 @@ func (s *Sessions) press(ctx context.Context, p *pane, k keys, n notes) error {
 	if err := s.backend.write(ctx, p, k, n); err != nil {
 		return err
 	}
-	return pause.For(ctx, s.enterDelay)
+	return pause.For(ctx, s.o.EnterDelay)
 }
 
 // halfMark ends the key of an effect whose text was typed without the return.
@@ -315,7 +315,7 @@ func (s *Sessions) end(ctx context.Context, name string, p *pane) error {
 	if p != nil {
 		t.leader, t.alive, t.spare = p.PID, p.Alive, p.server
 	}
-	if err := t.end(ctx, s.killGrace); err != nil {
+	if err := t.end(ctx, s.o.KillGrace); err != nil {
 		return err
 	}
 	if p == nil {

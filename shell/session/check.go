@@ -129,7 +129,7 @@ func (s *Sessions) workspace(dir string) (string, error) {
 	}
 	path := filepath.Join(s.root, local)
 	resolved, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) && s.createWorkspace {
+	if errors.Is(err, fs.ErrNotExist) && s.o.CreateWorkspace {
 		if err := s.makeWorkspace(local); err != nil {
 			return "", err
 		}

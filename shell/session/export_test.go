@@ -17,7 +17,7 @@ func Running(ids ...int) ([]int, error) {
 }
 
 // WithoutEnterDelay lets return follow its text at once.
-func (s *Sessions) WithoutEnterDelay() { s.enterDelay = -1 }
+func (s *Sessions) WithoutEnterDelay() { s.o.EnterDelay = -1 }
 
 // Marked gives the sessions that have processes with the mark, and of which
 // nothing may be left when a test has ended.

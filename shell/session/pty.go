@@ -27,8 +27,7 @@ const ringSize = 256 << 10
 
 // ptys is the backend that holds the terminals itself.
 type ptys struct {
-	columns, rows int
-	timeout       time.Duration // of a write that the program does not take
+	o Options // CommandTimeout bounds a write that the program does not take
 
 	mu     sync.Mutex
 	closed bool
@@ -50,7 +49,7 @@ type terminalSession struct {
 }
 
 func newPTY(o Options) *ptys {
-	return &ptys{columns: o.Columns, rows: o.Rows, timeout: o.CommandTimeout, all: map[string]*terminalSession{}}
+	return &ptys{o: o, all: map[string]*terminalSession{}}
 }
 
 func (b *ptys) kind() string { return PTY }
@@ -77,7 +76,7 @@ func (b *ptys) start(_ context.Context, l launch) error {
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
 		cmd.Env = append(cmd.Env, name+"="+l.env[name])
 	}
-	size := &pty.Winsize{Rows: uint16(b.rows), Cols: uint16(b.columns)}
+	size := &pty.Winsize{Rows: uint16(b.o.Rows), Cols: uint16(b.o.Columns)}
 	master, err := pty.StartWithSize(cmd, size) // in a session of its own
 	if err != nil {
 		return err
@@ -92,7 +91,7 @@ func (b *ptys) start(_ context.Context, l launch) error {
 		master: master, exited: make(chan struct{}), drained: make(chan struct{}), activity: now,
 		pane: pane{
 			Info: Info{Name: l.name, Alive: true, Created: now, PID: cmd.Process.Pid},
-			id:   strconv.Itoa(b.last), columns: b.columns, rows: b.rows, notes: l.notes,
+			id:   strconv.Itoa(b.last), columns: b.o.Columns, rows: b.o.Rows, notes: l.notes,
 		},
 	}
 	b.all[l.name] = t
@@ -210,7 +209,7 @@ func (b *ptys) write(ctx context.Context, p *pane, k keys, n notes) error {
 		}
 	}
 	// A program that does not read what is typed lets a write wait.
-	_ = t.master.SetWriteDeadline(time.Now().Add(b.timeout)) // where it cannot be set, nothing is lost but the limit
+	_ = t.master.SetWriteDeadline(time.Now().Add(b.o.CommandTimeout)) // where it cannot be set, nothing is lost but the limit
 	stop := context.AfterFunc(ctx, func() { _ = t.master.SetWriteDeadline(time.Unix(1, 0)) })
 	defer stop()
 	written, err := t.master.WriteString(text)
@@ -223,7 +222,7 @@ func (b *ptys) write(ctx context.Context, p *pane, k keys, n notes) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the program has not read what was typed within %v", b.timeout)
+		return fmt.Errorf("the program has not read what was typed within %v", b.o.CommandTimeout)
 	}
 	return err
 }

@@ -93,17 +93,12 @@ func DefaultInheritEnv() []string {
 // Sessions are the terminal sessions of one daemon. Make them with [New]; they
 // are safe for concurrent use.
 type Sessions struct {
-	root            string // without links
-	namedRoot       string // as configured
-	createWorkspace bool
-	instance        string // a hash
-	killGrace       time.Duration
-	inputWait       time.Duration
-	enterDelay      time.Duration
-	shell           string
-	inheritEnv      []string
-	backend         backend
-	locks           keymutex.Map[string] // by session: one effect at a time
+	o         Options // with its defaults
+	root      string  // without links
+	namedRoot string  // as configured
+	instance  string  // a hash
+	backend   backend
+	locks     keymutex.Map[string] // by session: one effect at a time
 }
 
 // New makes Sessions. The error names the option that cannot be right, or says
@@ -121,21 +116,15 @@ func New(o Options) (*Sessions, error) {
 	if o.CommandTimeout < 0 {
 		return nil, fmt.Errorf("CommandTimeout: %v is negative", o.CommandTimeout)
 	}
-	if o.InheritEnv == nil {
+	o.KillGrace = cmp.Or(o.KillGrace, 5*time.Second)
+	o.InputWait = cmp.Or(o.InputWait, time.Second)
+	o.EnterDelay = cmp.Or(o.EnterDelay, 100*time.Millisecond)
+	o.Shell = cmp.Or(o.Shell, os.Getenv("SHELL"), "/bin/sh")
+	if o.InheritEnv = slices.Clone(o.InheritEnv); o.InheritEnv == nil {
 		o.InheritEnv = DefaultInheritEnv()
 	}
 	sum := sha256.Sum256([]byte(cmp.Or(o.Instance, root)))
-	s := &Sessions{
-		root:            root,
-		namedRoot:       named,
-		createWorkspace: o.CreateWorkspace,
-		instance:        hex.EncodeToString(sum[:8]),
-		killGrace:       cmp.Or(o.KillGrace, 5*time.Second),
-		inputWait:       cmp.Or(o.InputWait, time.Second),
-		enterDelay:      cmp.Or(o.EnterDelay, 100*time.Millisecond),
-		shell:           cmp.Or(cmp.Or(o.Shell, os.Getenv("SHELL")), "/bin/sh"),
-		inheritEnv:      slices.Clone(o.InheritEnv),
-	}
+	s := &Sessions{o: o, root: root, namedRoot: named, instance: hex.EncodeToString(sum[:8])}
 	if s.backend, err = newBackend(o, s.instance, s.environ()); err != nil {
 		return nil, err
 	}
@@ -169,7 +158,7 @@ func (s *Sessions) AttachCommand(name string) []string { return s.backend.attach
 // Close ends the sessions of backend pty, and waits for them. Those of tmux go
 // on.
 func (s *Sessions) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), max(0, s.killGrace)+2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), max(0, s.o.KillGrace)+2*patience)
 	defer cancel()
 	last := s.backend.close()
 	errs := make([]error, 0, len(last))
@@ -278,7 +267,7 @@ func (s *Sessions) Cleanup(ctx context.Context, keep func(name string) bool) ([]
 // daemon itself to a session, or to a tmux, is never handed on.
 func (s *Sessions) environ() map[string]string {
 	env := map[string]string{}
-	for _, entry := range inherit.Environ(s.inheritEnv) {
+	for _, entry := range inherit.Environ(s.o.InheritEnv) {
 		name, value, _ := strings.Cut(entry, "=")
 		if goodVar.MatchString(name) && !slices.Contains(reservedVars, name) {
 			env[name] = value

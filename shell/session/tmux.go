@@ -31,12 +31,11 @@ import (
 // or secret goes to it as a script on stdin: a command line is limited to 16 KiB
 // by tmux's protocol, and other users can read it.
 type tmux struct {
-	program       string
-	socket        []string // the options that choose the server
-	env           []string // of the client, and so of the server that it starts
-	columns, rows int
-	timeout       time.Duration
-	tellsSignals  bool // of a program that one has ended, since 3.3
+	o            Options
+	program      string
+	socket       []string // the options that choose the server
+	env          []string // of the client, and so of the server that it starts
+	tellsSignals bool     // of a program that one has ended, since 3.3
 }
 
 // What a session remembers stands in options of the tmux session.
@@ -68,7 +67,7 @@ func newTmux(o Options, instance string, env map[string]string) (*tmux, error) {
 	if program, err = filepath.Abs(program); err != nil {
 		return nil, fmt.Errorf("Tmux: %w", err)
 	}
-	t := &tmux{program: program, columns: o.Columns, rows: o.Rows, timeout: o.CommandTimeout}
+	t := &tmux{o: o, program: program}
 	if t.socket, err = socketOptions(cmp.Or(o.Socket, prefix+instance)); err != nil {
 		return nil, fmt.Errorf("Socket: %w", err)
 	}
@@ -102,7 +101,7 @@ func socketOptions(socket string) ([]string, error) {
 
 // checkVersion refuses a tmux that does not know all that we ask of it.
 func (t *tmux) checkVersion() error {
-	ctx, cancel := context.WithTimeout(context.Background(), t.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), t.o.CommandTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, t.program, "-V").Output()
 	if err != nil {
@@ -156,7 +155,7 @@ func (t *tmux) run(ctx context.Context, script string, args ...string) (string, 
 var errServerEnds = errors.New("the tmux server ended meanwhile")
 
 func (t *tmux) try(parent context.Context, script string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(parent, t.timeout)
+	ctx, cancel := context.WithTimeout(parent, t.o.CommandTimeout)
 	defer cancel()
 	all := append([]string{"-u", "-f", "/dev/null"}, t.socket...)
 	cmd := exec.CommandContext(ctx, t.program, append(all, args...)...)
@@ -189,7 +188,7 @@ func (t *tmux) try(parent context.Context, script string, args ...string) (strin
 	}
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("tmux %s: no answer within %v", args[0], t.timeout)
+		return "", fmt.Errorf("tmux %s: no answer within %v", args[0], t.o.CommandTimeout)
 	case has("no server running on"), has("no current target"), has("error connecting to") && (has("No such file") || has("Connection refused")):
 		return "", errNoServer
 	case has("server exited"), has("lost server"):
@@ -259,7 +258,7 @@ func script(commands ...[]string) string {
 
 func (t *tmux) start(ctx context.Context, l launch) error {
 	create := []string{
-		"new-session", "-d", "-s", prefix + l.name, "-x", strconv.Itoa(t.columns), "-y", strconv.Itoa(t.rows),
+		"new-session", "-d", "-s", prefix + l.name, "-x", strconv.Itoa(t.o.Columns), "-y", strconv.Itoa(t.o.Rows),
 		"-c", strings.ReplaceAll(l.dir, "#", "##"), // tmux expands formats there
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
