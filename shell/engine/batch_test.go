@@ -228,10 +228,13 @@ func TestAnAnswerThatNobodyWaitsForEndsItsEntryInTheOutbox(t *testing.T) {
 }
 
 // runningTool is an action whose tool is to run at once.
-func runningTool(n byte) engine.Request {
+func runningTool(n byte) engine.Request { return toolAt(n, effects.TimeOf(time.Now())) }
+
+// toolAt is an action whose tool is to run at that time.
+func toolAt(n byte, at effects.Time) engine.Request {
 	ref := effects.Ref{Kind: core.KindAction, ID: uuid.UUID{15: n}}
 	return engine.Request{Want: ref, Inputs: []core.Input{{To: ref, Event: core.ActionCreate{Spec: core.ActionSpec{
-		ID: ref.ID, ToolName: "http", Trigger: core.Scheduled(effects.TimeOf(time.Now())),
+		ID: ref.ID, ToolName: "http", Trigger: core.Scheduled(at),
 	}}}}}
 }
 
@@ -286,5 +289,136 @@ func TestAResultThatIsNotStoredAtTheFirstTryAsTheEngineStopsIsNotLost(t *testing
 		a, err = e.Read(t.Context(), a.Ref())
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.(core.Action).Status.Type)
+	})
+}
+
+// nothing is a loader of a store that is empty.
+type nothing struct{}
+
+func (nothing) Load(effects.Ref) (core.State, error) { return nil, nil }
+
+func (nothing) Scan(effects.Kind, string, core.Cursor, int) ([]core.Cursor, error) { return nil, nil }
+
+// decided gives the records that inputs to new machines leave.
+func decided(t *testing.T, at effects.Time, inputs ...core.Input) (writes []store.Write) {
+	t.Helper()
+	b := core.NewBatch(nothing{}, core.Clock{Now: at}, 1)
+	for _, in := range inputs {
+		res, err := b.Apply(in)
+		require.NoError(t, err)
+		require.Nil(t, res.Refused)
+	}
+	for _, c := range b.Changes() {
+		writes = append(writes, store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID, State: c.After.AppendJSON(nil), Due: c.After.Deadline(), Terms: c.After.Terms()})
+	}
+	return writes
+}
+
+// givenBy lists who gave the inputs of a batch, as the journal has them.
+func givenBy(t *testing.T, st store.Store, batch uint64) (actors []string) {
+	t.Helper()
+	require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+		return tx.Journal(batch, func(seq uint64, raw []byte) error {
+			entry, err := core.DecodeEntry(raw)
+			for _, in := range entry.Inputs {
+				if seq == batch {
+					actors = append(actors, in.Actor)
+				}
+			}
+			return err
+		})
+	}))
+	return actors
+}
+
+// locked is an input that changes something.
+func locked(name, actor string) core.Input {
+	return core.Input{To: core.LockRef("", "", name), Actor: actor, Event: core.LockAcquire{Name: name, Holder: "ann"}}
+}
+
+func TestTheInputsOfABatchStandInTheJournalInTheOrderOfItsParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		long := effects.TimeOf(time.Now().Add(-30 * 24 * time.Hour))
+		lost, due, old, damaged := toolAt(1, long), toolAt(2, long), toolAt(3, long), runningTool(4)
+		damaged.Inputs[0].Actor = "caller"
+		writes := decided(t, long,
+			lost.Inputs[0], core.Input{To: lost.Want, Event: core.ActionDue{}},
+			due.Inputs[0],
+			old.Inputs[0], core.Input{To: old.Want, Event: core.ActionCancel{}},
+		)
+		writes = append(writes, store.Write{Kind: damaged.Want.Kind, ID: damaged.Want.ID, State: []byte(`{"id":7}`)})
+		write(t, st, func(tx store.Tx) error {
+			return errors.Join(
+				tx.AppendJournal(1, long, core.NewEntry(1, long, "test").AppendJSON(nil)), tx.Put(1, writes),
+				tx.PutWebhook(store.Webhook{ID: uuid.UUID{15: 9}, Route: "/", ReceivedAt: long, Body: []byte(`{}`)}),
+				tx.PutOutbox(store.OutboxEntry{
+					Key: store.EffectKey{ID: lost.Want.ID, N: 1}, Seq: 1, Kind: core.KindAction, Lane: "http",
+					Effect: effects.RunTool{Run: 1, Tool: "http"}.AppendJSON(nil), Holder: "instance/7", Token: 3,
+				}),
+			)
+		})
+		e := idle(t, engine.Options{Store: st, Hooks: engine.Hooks{
+			ReadWebhook: func(store.Webhook) (core.Input, error) { return locked("hooked", "webhook"), nil },
+			MendAtEnd: func(effects.Ref, engine.Mending) ([]core.Input, error) {
+				return []core.Input{locked("mended", "")}, nil
+			},
+		}})
+		require.True(t, e.Post(t.Context(), damaged))
+
+		begin(t, e)
+		synctest.Wait()
+
+		assert.Equal(t, []string{
+			"caller", "recovery" /* of what a lost instance ran */, "clock" /* what was due */, "webhook", "retention",
+			"clock" /* what the batch has made due */, "recovery", /* at the end */
+		}, givenBy(t, st, 2))
+	})
+}
+
+// slow is a store whose next commit waits until it may.
+type slow struct {
+	store.Store
+	may chan struct{}
+}
+
+func (s *slow) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if may := s.may; may != nil {
+		s.may = nil
+		<-may
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+func TestWhatCallersAskForStandsInTheJournalBeforeTheOutcomesOfEffects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, finish := &slow{Store: memory.New()}, make(chan struct{})
+		e := idle(t, engine.Options{Store: st, Hooks: engine.Hooks{Procedure: func(engine.OuterEffect) engine.Procedure {
+			return engine.Procedure{What: "tool", Call: func(context.Context) (json.RawMessage, error) {
+				<-finish
+				return json.RawMessage(`1`), nil
+			}}
+		}}})
+		begin(t, e)
+		_, err := e.Do(t.Context(), runningTool(1))
+		require.NoError(t, err)
+		synctest.Wait()
+		may := make(chan struct{})
+		st.may = may
+		require.True(t, e.Post(t.Context(), engine.Request{Inputs: []core.Input{locked("first", "first")}}))
+		synctest.Wait() // its commit waits
+
+		close(finish)
+		synctest.Wait() // the outcome comes first
+		require.True(t, e.Post(t.Context(), engine.Request{Inputs: []core.Input{locked("second", "caller")}}))
+		close(may)
+		synctest.Wait()
+
+		var last uint64
+		require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) (err error) {
+			last, err = tx.Seq()
+			return err
+		}))
+		assert.Equal(t, []string{"caller", "tool"}, givenBy(t, st, last))
 	})
 }

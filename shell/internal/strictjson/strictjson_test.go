@@ -3,6 +3,7 @@ package strictjson_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -259,4 +260,38 @@ func FuzzDecode(f *testing.F) {
 		}
 		t.Fatalf("valid JSON refused without a documented reason: %v", err)
 	})
+}
+
+func TestSpaceMayStandBetweenAnyTwoTokens(t *testing.T) {
+	for _, space := range []string{" ", "\t", "\n", "\r", " \r\n\t "} {
+		tokens := []string{
+			"{", `"label"`, ":", `"a"`, ",", `"items"`, ":", "[", "{", `"count"`, ":", "1", "}", ",", "{", "}", "]", ",",
+			`"env"`, ":", "{", "}", ",", `"raw"`, ":", "[", "null", ",", "true", "]", ",", `"pair"`, ":", "[", "1", ",", "2", "]", "}",
+		}
+		var spaced, dense document
+		require.NoError(t, strictjson.Decode([]byte(space+strings.Join(tokens, space)+space), &spaced), "%q", space)
+		require.NoError(t, strictjson.Decode([]byte(strings.Join(tokens, "")), &dense))
+		assert.JSONEq(t, string(dense.Raw), string(spaced.Raw))
+		spaced.Raw, dense.Raw = nil, nil
+		assert.Equal(t, dense, spaced)
+	}
+}
+
+func TestWhatFailsACheckIsTheZeroValue(t *testing.T) {
+	no := errors.New("no such item")
+	var seen item
+	var asked []string
+	check := func(name string, err error) func(*item) error {
+		return func(i *item) error {
+			asked, seen = append(asked, name), *i
+			return err
+		}
+	}
+
+	got, err := strictjson.Checked("item", []byte(`{"count":1}`), check("first", nil), check("second", no), check("third", nil))
+
+	require.ErrorIs(t, err, no)
+	assert.Zero(t, got)
+	assert.Equal(t, item{Count: 1}, seen)
+	assert.Equal(t, []string{"first", "second"}, asked)
 }

@@ -35,72 +35,92 @@ func (a *app) actions() machine[core.Action] {
 
 // when are the flags that say when an action fires.
 type when struct {
-	at    string
-	in    time.Duration
-	every time.Duration
-	cron  string
-	tz    string
+	cmd       *cobra.Command
+	at        string
+	in, every time.Duration
+	cron, tz  string
 }
 
-// resolve gives the trigger, nil for now, and the recurrence, nil for none.
-func (w when) resolve(cmd *cobra.Command, now time.Time) (*wire.TriggerRequest, *wire.Recurrence, error) {
-	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
+func (w *when) addFlags(cmd *cobra.Command) {
+	w.cmd = cmd
+	f := cmd.Flags()
+	f.StringVar(&w.at, "at", "", "fire at that `time`, in RFC 3339")
+	f.DurationVar(&w.in, "in", 0, "fire after that `duration`, such as 30s")
+	f.DurationVar(&w.every, "every", 0, "fire again after each `duration`, in whole seconds")
+	f.StringVar(&w.cron, "cron", "", "fire at the times of a cron `expression` of 5, 6 or 7 fields")
+	f.StringVar(&w.tz, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default UTC)")
+	completeZone(cmd)
+}
+
+// fields gives the trigger, if it is not now, and the recurrence, if there is one.
+func (w *when) fields(now time.Time) (map[string]any, error) {
+	given := w.cmd.Flags().Changed
+	body := map[string]any{}
 	var first effects.Time
 	switch {
 	case given("at") && given("in"):
-		return nil, nil, usagef("give either --at or --in, not both")
+		return nil, usagef("give either --at or --in, not both")
 	case given("every") && given("cron"):
-		return nil, nil, usagef("give either --every or --cron, not both")
+		return nil, usagef("give either --every or --cron, not both")
 	case given("tz") && !given("cron"):
-		return nil, nil, usagef("--tz belongs to --cron; --at has its zone in the time itself")
+		return nil, usagef("--tz belongs to --cron; --at has its zone in the time itself")
 	case given("at"):
 		t, err := effects.ParseTime(w.at)
 		if err != nil {
-			return nil, nil, usagef("--at: %w", err)
+			return nil, usagef("--at: %w", err)
 		}
 		first = t
 	case given("in"):
 		if w.in < 0 {
-			return nil, nil, usagef("--in: %s is in the past", w.in)
+			return nil, usagef("--in: %s is in the past", w.in)
 		}
 		first = effects.TimeOf(now).Add(w.in)
 	}
-	var recurrence *wire.Recurrence
 	switch {
 	case given("every"):
 		if w.every < time.Second || w.every%time.Second != 0 {
-			return nil, nil, usagef("--every: %s is not a whole number of seconds, at least 1s", w.every)
+			return nil, usagef("--every: %s is not a whole number of seconds, at least 1s", w.every)
 		}
-		recurrence = &wire.Recurrence{Recurrence: core.Every(w.every)}
+		body["recurrence"] = core.Every(w.every)
 	case given("cron"):
 		s, err := parseCron(w.cron, w.tz)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		recurrence = &wire.Recurrence{Recurrence: core.CronRecurrence(w.cron, cmp.Or(w.tz, "UTC"))}
+		body["recurrence"] = core.CronRecurrence(w.cron, cmp.Or(w.tz, "UTC"))
 		if first.IsZero() { // an action without a time fires at once, a schedule at its next time
 			next, ok := s.Next(effects.TimeOf(now))
 			if !ok {
-				return nil, nil, usagef("--cron: %q never fires", w.cron)
+				return nil, usagef("--cron: %q never fires", w.cron)
 			}
 			first = next
 		}
 	}
-	if first.IsZero() {
-		return nil, recurrence, nil
+	if !first.IsZero() {
+		body["trigger"] = wire.TriggerRequest{Type: string(core.TriggerScheduled), NextTickAt: first}
 	}
-	return &wire.TriggerRequest{Type: string(core.TriggerScheduled), NextTickAt: first}, recurrence, nil
+	return body, nil
 }
 
 func (a *app) actionsAdd(m machine[core.Action]) *cobra.Command {
 	var w work
 	var t when
-	var id, label string
+	var s scoped
 	var wait bool
-	cmd := &cobra.Command{
-		Use:   "add [flags] [-- COMMAND [ARG...]]",
-		Short: "Add an action, for now or for later",
-		Long: `Add an action. It fires now, or at the time that --at or --in says. With --every
+	m.complete = nil
+	tool := func(a *app, args []string) (any, error) {
+		tool, input, err := w.toolInput(a, args)
+		body := map[string]any{"tool_name": tool}
+		if input != nil {
+			body["tool_input"] = input
+		}
+		return body, err
+	}
+	due := field{add: t.addFlags, value: func(*app, []string) (any, error) { return t.fields(time.Now()) }}
+	cmd := m.sending(verb{
+		use:   "add [flags] [-- COMMAND [ARG...]]",
+		short: "Add an action, for now or for later",
+		long: `Add an action. It fires now, or at the time that --at or --in says. With --every
 it fires again and again, first now; with --cron at the times of the expression.
 
 What follows -- is a command for the tool "command": the program and its
@@ -109,47 +129,22 @@ arguments, without a shell in between.
 A run that fails is never repeated: the action is "failed", which is announced,
 and you can add it again. --on-interrupt retry is about runs that a crash or a
 stop of the daemon interrupts, and about nothing else.`,
-		Example: `  orreryd actions add -- echo hi
+		example: `  orreryd actions add -- echo hi
   orreryd actions add --wait --timeout 30s -- date -u
   orreryd actions add --in 30s --label "say hi" -- echo hi
   orreryd actions add --at 2030-01-31T09:00:00+01:00 -- echo "it is time"
   orreryd actions add --every 1h -- df -h /
   orreryd actions add --cron "0 9 * * MON-FRI" --tz Europe/Berlin -- echo morning
   orreryd actions add --tool http --input '{"method":"POST","url":"https://example.com/hook","body":{"n":1}}'`,
-	}
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		body := wire.ActionRequest{
-			Namespace: &w.scope.namespace, Tenant: &w.scope.tenant,
-			Label: given(label), ActionType: given(w.actionType), DedupKey: given(w.dedupKey),
-		}
-		var err error
-		if body.ToolName, body.ToolInput, err = a.toolInput(&w, cmd, args); err != nil {
-			return err
-		}
-		if body.Trigger, body.Recurrence, err = t.resolve(cmd, time.Now()); err != nil {
-			return err
-		}
-		if body.ID, err = newID(id); err != nil {
-			return err
-		}
-		if body.Policy, body.Metadata, body.Labels, err = w.read(cmd); err != nil {
-			return err
-		}
-		return a.sendAction(ctx, c, request{method: http.MethodPost, path: m.path, body: body}, wait)
+		args:   cobra.ArbitraryArgs,
+		makes:  true,
+		fields: append([]field{{value: tool}, due, newIDField("action"), labelField()}, w.fields()...),
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
+		r.fields["namespace"], r.fields["tenant"] = s.namespace, s.tenant
+		return a.sendAction(ctx, c, r, wait)
 	})
-	w.scope.addFlags(a, cmd)
-	w.addFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&id, "id", "", "`id` of the action, a UUID (default a fresh one)")
-	f.StringVar(&label, "label", "", "`text` that says what it is")
-	f.StringVar(&t.at, "at", "", "fire at that `time`, in RFC 3339")
-	f.DurationVar(&t.in, "in", 0, "fire after that `duration`, such as 30s")
-	f.DurationVar(&t.every, "every", 0, "fire again after each `duration`, in whole seconds")
-	f.StringVar(&t.cron, "cron", "", "fire at the times of a cron `expression` of 5, 6 or 7 fields")
-	f.StringVar(&t.tz, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default UTC)")
-	f.BoolVar(&wait, "wait", false, waitUsage)
-	completeZone(cmd)
-	return cmd
+	cmd.Flags().BoolVar(&wait, "wait", false, waitUsage)
+	return s.addFlags(a, cmd)
 }
 
 const waitUsage = "wait for its end, print what came of it, and end with 1 if it failed or was cancelled"

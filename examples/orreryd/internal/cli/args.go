@@ -179,16 +179,8 @@ func (a *app) readArgument(flag, v string) ([]byte, error) {
 	return b, nil
 }
 
-// readJSON reads a value of JSON that may be given as @FILE or as - for stdin; nil if
-// it is empty.
-func (a *app) readJSON(flag, v string) (json.RawMessage, error) {
-	if v == "" {
-		return nil, nil
-	}
-	return a.needJSON(flag, v)
-}
-
-// needJSON is readJSON for what must not be empty.
+// needJSON reads a value of JSON that may be given as @FILE or as - for stdin, and must not
+// be empty.
 func (a *app) needJSON(flag, v string) (json.RawMessage, error) {
 	b, err := a.readArgument(flag, v)
 	if err != nil {
@@ -217,23 +209,4 @@ func parsePairs(flag string, pairs []string) (map[string]string, error) {
 		m[k] = v
 	}
 	return m, nil
-}
-
-// given is a text of a request; nil if it is empty.
-func given(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-// newID is the flag --id of what is to be made; nil if it is to be a fresh one.
-func newID(id string) (*string, error) {
-	if id == "" {
-		return nil, nil
-	}
-	if err := checkID(id); err != nil {
-		return nil, fmt.Errorf("--id: %w", err)
-	}
-	return &id, nil
 }

@@ -84,11 +84,7 @@ func (a *app) backupLive(ctx context.Context, c *client, to string) (err error) 
 }
 
 func (a *app) wroteBackup(to string, n int64) error {
-	if a.json {
-		return a.printJSON(map[string]any{"file": to, "bytes": n})
-	}
-	_, err := fmt.Fprintf(a.out, "wrote %s, %d bytes\n", text.Clean(to), n)
-	return err
+	return a.show(map[string]any{"file": to, "bytes": n}, fmt.Sprintf("wrote %s, %d bytes\n", text.Clean(to), n))
 }
 
 func existsHint(err error) error {

@@ -134,16 +134,13 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := version.Read()
-			if a.json {
-				return a.printJSON(v)
-			}
 			commit := v.Commit
 			if v.Modified {
 				commit += " (modified)"
 			}
-			return a.print(nil, view{fields: [][2]string{
+			return a.show(v, view{fields: [][2]string{
 				{"orreryd", v.Version}, {"commit", commit}, {"go", v.Go + " " + v.Platform}, {"core", v.Core}, {"tzdb", v.TZDB},
-			}})
+			}}.text())
 		},
 	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // field is a field of the body of a request, mostly with the flag that gives its value.
 type field struct {
-	name    string                                       // in the body
+	name    string                                       // in the body; empty: the value is a map of several fields
 	flag    string                                       // empty: it has none
 	missing string                                       // what to say if the field is left out; empty: it may be
 	add     func(*cobra.Command)                         // adds the flag
@@ -42,6 +43,23 @@ func (f field) needed(missing string) field {
 	return f
 }
 
+// ifGiven sends the field if its flag is given, also with an empty value, and not otherwise.
+func (f field) ifGiven() field {
+	var flag *pflag.Flag
+	add, value := f.add, f.value
+	f.add = func(cmd *cobra.Command) {
+		add(cmd)
+		flag = cmd.Flag(f.flag)
+	}
+	f.value = func(a *app, args []string) (any, error) {
+		if !flag.Changed {
+			return nil, nil
+		}
+		return value(a, args)
+	}
+	return f
+}
+
 // asIs sends the value of a flag, zero or not.
 func asIs[T any](_ *app, v T) (any, error) { return v, nil }
 
@@ -56,6 +74,11 @@ func unlessZero[T comparable](_ *app, v T) (any, error) {
 
 func textField(flag, usage string) field {
 	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, unlessZero)
+}
+
+// givenTextField is a text that is sent if it is given, even if it is empty.
+func givenTextField(flag, usage string) field {
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, asIs).ifGiven()
 }
 
 // reasonField is why something is done.
@@ -155,6 +178,9 @@ func (a *app) bodyOf(fields []field, args []string) (map[string]any, error) {
 		switch {
 		case err != nil:
 			return nil, err
+		case v != nil && f.name == "":
+			several, _ := v.(map[string]any)
+			maps.Copy(body, several)
 		case v != nil:
 			body[f.name] = v
 		case f.missing != "":

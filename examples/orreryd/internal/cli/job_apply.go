@@ -132,16 +132,14 @@ func (j *jobCommands) printChecked(read []readJob, wrong jobfile.Errors) error {
 		}
 		ids[r.file] = append(ids[r.file], text.Clean(r.spec.ID))
 	}
-	if j.a.json {
-		return j.a.printJSON(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)})
-	}
+	says := ""
 	for _, e := range wrong {
-		text.Sayf(j.a.out, "%s\n", text.Clean(e.Error()))
+		says += text.Clean(e.Error()) + "\n"
 	}
 	for _, file := range files {
-		text.Sayf(j.a.out, "%s: ok: %s\n", text.Clean(file), strings.Join(ids[file], ", "))
+		says += fmt.Sprintf("%s: ok: %s\n", text.Clean(file), strings.Join(ids[file], ", "))
 	}
-	return nil
+	return j.a.show(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)}, says)
 }
 
 // unusable is the error where something is wrong with job files.

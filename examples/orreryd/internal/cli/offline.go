@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,11 +48,8 @@ old one stays as it was. The folder needs room for both.`,
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(map[string]any{"file": db, "bytes_before": sizes.Before, "bytes_after": sizes.After})
-			}
-			_, err = fmt.Fprintf(a.out, "%s had %d bytes, and has %d now\n", text.Clean(db), sizes.Before, sizes.After)
-			return err
+			return a.show(map[string]any{"file": db, "bytes_before": sizes.Before, "bytes_after": sizes.After},
+				fmt.Sprintf("%s had %d bytes, and has %d now\n", text.Clean(db), sizes.Before, sizes.After))
 		},
 	}, &db, ownFile)
 }
@@ -77,20 +76,12 @@ func (a *app) check(ctx context.Context, db string, st *bolt.Store) error {
 	if err != nil {
 		return err
 	}
-	list := make([]string, 0, len(found))
+	list, says := make([]string, 0, len(found)), ""
 	for _, f := range found {
 		list = append(list, f.String())
+		says += text.Clean(f.String()) + "\n"
 	}
-	if a.json {
-		err = a.printJSON(map[string]any{"file": db, "findings": list})
-	} else {
-		for _, f := range list {
-			text.Sayf(a.out, "%s\n", text.Clean(f))
-		}
-		if len(list) == 0 {
-			_, err = fmt.Fprintf(a.out, "%s is sound\n", text.Clean(db))
-		}
-	}
+	err = a.show(map[string]any{"file": db, "findings": list}, cmp.Or(says, text.Clean(db)+" is sound\n"))
 	if err == nil && len(list) > 0 {
 		err = fmt.Errorf("%s: %d things are wrong", db, len(list))
 	}
@@ -154,36 +145,31 @@ func (a *app) verify(ctx context.Context, db string, st *bolt.Store, most int) e
 	for _, d := range r.Divergences {
 		out.Divergences = append(out.Divergences, d.String())
 	}
-	if a.json {
-		err = a.printJSON(out)
-	} else {
-		err = a.printReplay(out)
-	}
+	err = a.show(out, out.text())
 	if err == nil && !r.Clean() {
 		err = fmt.Errorf("%s: %d divergences", db, len(r.Divergences))
 	}
 	return err
 }
 
-func (a *app) printReplay(r replayReport) error {
+func (r replayReport) text() string {
+	var b strings.Builder
 	for _, d := range r.Divergences {
-		if _, err := fmt.Fprintln(a.out, text.Clean(d)); err != nil {
-			return err
-		}
+		text.Sayf(&b, "%s\n", text.Clean(d))
 	}
 	if r.Truncated {
-		text.Sayf(a.out, "… and more: --max-divergences shows them\n")
+		text.Sayf(&b, "… and more: --max-divergences shows them\n")
 	}
 	others := func(what, mine string, seen map[string]uint64) {
 		for v, n := range seen {
 			if v != mine {
-				text.Sayf(a.out, "%d batches were decided with %s %s; this program has %s\n", n, what, text.Clean(v), mine)
+				text.Sayf(&b, "%d batches were decided with %s %s; this program has %s\n", n, what, text.Clean(v), mine)
 			}
 		}
 	}
 	others("core", core.Version, r.Cores)
 	others("time zones", schedule.TZVersion, r.TZDBs)
-	_, err := fmt.Fprintf(a.out, "%d events in %d batches, %d entities (%d more untouched), %d divergences\n",
+	text.Sayf(&b, "%d events in %d batches, %d entities (%d more untouched), %d divergences\n",
 		r.Events, r.Batches, r.Entities, r.Untouched, len(r.Divergences))
-	return err
+	return b.String()
 }

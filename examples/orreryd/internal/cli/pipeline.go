@@ -73,7 +73,7 @@ func (a *app) readDefinition(file string, body map[string]any) error {
 	default:
 		file = "@" + file
 	}
-	definition, err := a.readJSON("definition", file)
+	definition, err := a.needJSON("definition", file)
 	body["definition"] = definition
 	return err
 }

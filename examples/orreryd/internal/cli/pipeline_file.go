@@ -43,13 +43,11 @@ this first.`,
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string][]string{"declared": declared})
-		}
+		says := ""
 		for _, d := range declared {
-			text.Sayf(a.out, "declared %s\n", text.Clean(d))
+			says += "declared " + text.Clean(d) + "\n"
 		}
-		return nil
+		return a.show(map[string][]string{"declared": declared}, says)
 	})
 	return a.addClientFlags(s.addFlags(a, cmd))
 }

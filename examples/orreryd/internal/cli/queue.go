@@ -220,14 +220,11 @@ func (q *queue) moveAll(ctx context.Context, c *client, r request, limit int, do
 		total.More = m.More
 		more = m.More && (limit == 0 || int(total.Moved) < limit)
 	}
-	if q.a.json {
-		return q.a.printJSON(total)
-	}
 	line := counted(int(total.Moved), "item") + " " + done
 	if total.More {
 		line += "; there are more"
 	}
-	return q.a.printLine(nil, line)
+	return q.a.show(total, line+"\n")
 }
 
 func (q *queue) redrive() *cobra.Command {

@@ -118,15 +118,11 @@ func (q *queue) holder() field {
 }
 
 func (q *queue) printTaken(raw json.RawMessage, items []core.QueueItem) error {
-	if q.a.json {
-		return q.a.printJSON(raw)
-	}
+	lines := ""
 	for _, i := range items {
-		if _, err := fmt.Fprintf(q.a.out, "%s\t%d\t%s\n", i.ID, i.Attempts, oneLineJSON(i.Data)); err != nil {
-			return err
-		}
+		lines += fmt.Sprintf("%s\t%d\t%s\n", i.ID, i.Attempts, oneLineJSON(i.Data))
 	}
-	return nil
+	return q.a.show(raw, lines)
 }
 
 // oneLineJSON gives a value on one line. What could steer a terminal is written

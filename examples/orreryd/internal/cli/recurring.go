@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
@@ -48,118 +50,98 @@ func stateView(s wire.RecurringState) view {
 	return view{line: fmt.Sprintf("recurring action %s is %s", s.ID, state)}
 }
 
-// definition are the flags of add and update.
-type definition struct {
-	work
-	cron, tz, description, endsAt string
-	startDeadline                 time.Duration
-	disabled                      bool
+// definition are the fields of add and update.
+func definition(w *work) []field {
+	return append([]field{
+		scheduleFields(), givenTextField("description", "`text` that says what it is"),
+		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", checkEnd).ifGiven(),
+		flagField((*pflag.FlagSet).DurationVar, "start-deadline", 0,
+			"`duration` that an occurrence may be late; later it is missed (default 2m)", startDeadline).as("start_deadline_seconds").ifGiven(),
+	}, w.fields()...)
 }
 
-func (d *definition) addFlags(cmd *cobra.Command) {
-	d.work.addFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&d.cron, "cron", "", "fire at the times of a cron `expression` of 5, 6 or 7 fields")
-	f.StringVar(&d.tz, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default UTC)")
-	f.StringVar(&d.description, "description", "", "`text` that says what it is")
-	f.StringVar(&d.endsAt, "ends-at", "", "disable it at that `time`, in RFC 3339")
-	f.DurationVar(&d.startDeadline, "start-deadline", 0, "`duration` that an occurrence may be late; later it is missed (default 2m)")
-	completeZone(cmd)
-}
-
-// request turns the flags that were given into a body.
-func (d *definition) request(cmd *cobra.Command) (map[string]any, error) {
-	given, body := cmd.Flags().Changed, map[string]any{}
-	for flag, f := range map[string]struct{ name, value string }{
-		"cron": {"cron_expr", d.cron}, "tz": {"timezone", d.tz}, "type": {"action_type", d.actionType},
-		"dedup-key": {"dedup_key", d.dedupKey}, "description": {"description", d.description}, "ends-at": {"ends_at", d.endsAt},
-	} {
-		if given(flag) {
-			body[f.name] = f.value
+// scheduleFields say when it fires: an update may change either alone.
+func scheduleFields() field {
+	f := nested("", givenTextField("cron", "fire at the times of a cron `expression` of 5, 6 or 7 fields").as("cron_expr"),
+		givenTextField("tz", "time `zone` of --cron, such as Europe/Berlin (default UTC)").as("timezone"))
+	add, read := f.add, f.value
+	f.add = func(cmd *cobra.Command) {
+		add(cmd)
+		completeZone(cmd)
+	}
+	f.value = func(a *app, args []string) (any, error) {
+		v, err := read(a, args)
+		body, _ := v.(map[string]any)
+		cron, changed := body["cron_expr"].(string)
+		zone, moved := body["timezone"].(string)
+		switch {
+		case changed:
+			_, err = parseCron(cron, zone)
+		case moved:
+			_, err = schedule.LoadZone(zone)
+			err = cronError(err)
 		}
+		return body, err
 	}
-	if err := d.checkSchedule(given("cron"), given("tz")); err != nil {
-		return nil, err
-	}
-	if given("ends-at") && d.endsAt != "" {
-		if _, err := effects.ParseTime(d.endsAt); err != nil {
+	return f
+}
+
+func checkEnd(_ *app, at string) (any, error) {
+	if at != "" {
+		if _, err := effects.ParseTime(at); err != nil {
 			return nil, usagef("--ends-at: %w", err)
 		}
 	}
-	if given("start-deadline") {
-		if d.startDeadline < time.Second || d.startDeadline%time.Second != 0 {
-			return nil, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d.startDeadline)
-		}
-		body["start_deadline_seconds"] = int64(d.startDeadline / time.Second)
-	}
-	return body, d.readInto(cmd, body)
+	return at, nil
 }
 
-// readInto adds to a body what the flags say that say more than one text.
-func (d *definition) readInto(cmd *cobra.Command, body map[string]any) error {
-	policy, metadata, labels, err := d.read(cmd)
-	if policy != nil {
-		body["policy"] = policy
+func startDeadline(_ *app, d time.Duration) (any, error) {
+	if d < time.Second || d%time.Second != 0 {
+		return nil, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d)
 	}
-	if metadata != nil {
-		body["metadata"] = metadata
-	}
-	if labels != nil {
-		body["labels"] = labels
-	}
-	return err
-}
-
-// checkSchedule looks at what is given: an update may change either alone.
-func (d *definition) checkSchedule(cron, tz bool) error {
-	switch {
-	case cron:
-		_, err := parseCron(d.cron, d.tz)
-		return err
-	case tz:
-		_, err := schedule.LoadZone(d.tz)
-		return cronError(err)
-	}
-	return nil
+	return int64(d / time.Second), nil
 }
 
 func (r *recurring) add() *cobra.Command {
-	var d definition
-	cmd := &cobra.Command{
-		Use:   "add --cron EXPR [flags] [-- COMMAND [ARG...]]",
-		Short: "Add a recurring action",
-		Long: `Add a recurring action. What follows -- is a command for the tool "command": the
+	var w work
+	var disabled bool
+	m := r.machine
+	m.complete = nil
+	when := field{value: func(*app, []string) (any, error) {
+		if w.cmd.Flag("cron").Value.String() == "" {
+			return nil, usagef("--cron: missing: say when, as in --cron \"0 9 * * MON-FRI\"")
+		}
+		return nil, nil
+	}}
+	what := field{value: func(a *app, args []string) (any, error) {
+		tool, input, err := w.toolInput(a, args)
+		if input == nil {
+			input = json.RawMessage("{}")
+		}
+		return map[string]any{"provider": tool, "payload": input}, err
+	}}
+	cmd := m.sending(verb{
+		use:   "add --cron EXPR [flags] [-- COMMAND [ARG...]]",
+		short: "Add a recurring action",
+		long: `Add a recurring action. What follows -- is a command for the tool "command": the
 program and its arguments, without a shell in between.
 
 Cron expressions have 5 fields (minute hour day month weekday), 6 (seconds first)
 or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-FRI"`,
-		Example: `  orreryd recurring add --cron "*/10 * * * * *" -- date -u
+		example: `  orreryd recurring add --cron "*/10 * * * * *" -- date -u
   orreryd recurring add --cron "0 9 * * MON-FRI" --tz Europe/Berlin --description "morning report" -- echo report
   orreryd recurring add --cron @hourly --tool http --input '{"method":"GET","url":"https://example.com/health"}'
   orreryd recurring add --cron @daily --tool pipeline --input '{"file":"release.toml","inputs":{"branch":"main"}}'`,
-	}
-	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-		if d.cron == "" {
-			return usagef("--cron: missing: say when, as in --cron \"0 9 * * MON-FRI\"")
-		}
-		body, err := d.request(cmd)
-		if err != nil {
-			return err
-		}
-		tool, input, err := r.a.toolInput(&d.work, cmd, args)
-		if err != nil {
-			return err
-		}
-		body["namespace"], body["tenant"] = r.scope.namespace, r.scope.tenant
-		body["provider"], body["payload"], body["enabled"] = tool, input, !d.disabled
-		if input == nil {
-			body["payload"] = json.RawMessage("{}")
-		}
-		if body["action_type"] == nil {
-			body["action_type"] = tool // 002 wants one; tools that tell no types apart ignore it
+		args:   cobra.ArbitraryArgs,
+		makes:  true,
+		fields: append(append([]field{when}, definition(&w)...), what),
+	}, func(ctx context.Context, c *client, q request, _ []string) error {
+		q.fields["namespace"], q.fields["tenant"], q.fields["enabled"] = r.scope.namespace, r.scope.tenant, !disabled
+		if q.fields["action_type"] == nil {
+			q.fields["action_type"] = q.fields["provider"] // 002 wants one; tools that tell no types apart ignore it
 		}
 		var created wire.RecurringCreated
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: r.path, query: r.scope.query(), body: body}, &created)
+		raw, err := c.json(ctx, q, &created)
 		if err != nil {
 			return err
 		}
@@ -171,45 +153,45 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			{"id", created.RecurringID.String()}, {"cron", created.CronExpr}, {"in words", inWords(created.CronExpr, created.Timezone)}, {"next", next},
 		}})
 	})
-	d.addFlags(cmd)
-	cmd.Flags().BoolVar(&d.disabled, "disabled", false, "do not fire until it is resumed")
+	cmd.Flags().BoolVar(&disabled, "disabled", false, "do not fire until it is resumed")
 	return cmd
 }
 
 func (r *recurring) update() *cobra.Command {
-	var d definition
-	cmd := &cobra.Command{
-		Use:   "update ID [flags] [-- COMMAND [ARG...]]",
-		Short: "Change a recurring action; only what is given changes",
-		Long: `Change a recurring action. Only what is given changes; a changed schedule counts
+	var w work
+	fields := append(definition(&w), field{value: func(a *app, args []string) (any, error) {
+		what := map[string]any{}
+		if w.given("tool") {
+			what["provider"] = w.tool
+		}
+		if len(args) == 1 && w.input == "" { // an empty one is none
+			return what, nil
+		}
+		input, err := w.newInput(a, args[1:])
+		what["payload"] = input
+		return what, err
+	}})
+	return addFlags(r.sending(verb{
+		use:   "update ID [flags] [-- COMMAND [ARG...]]",
+		short: "Change a recurring action; only what is given changes",
+		long: `Change a recurring action. Only what is given changes; a changed schedule counts
 from now and never makes a past time due. An empty --ends-at, --dedup-key or
 --description clears it.`,
-		Example: "  orreryd recurring update ID --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
-		Args: func(cmd *cobra.Command, args []string) error {
+		example: "  orreryd recurring update ID --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
+		args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args = args[:n]
 			}
 			return oneID(cmd, args)
 		},
-		ValidArgsFunction: r.complete,
-	}
-	cmd.RunE = r.a.withClient(func(ctx context.Context, c *client, args []string) error {
-		if err := r.keepPolicy(ctx, c, cmd, args[0], &d.work); err != nil {
+		method: http.MethodPut,
+	}, func(ctx context.Context, c *client, q request, args []string) error {
+		if err := r.keepPolicy(ctx, c, args[0], &w); err != nil {
 			return err
 		}
-		body, err := d.request(cmd)
+		body, err := r.a.bodyOf(fields, args)
 		if err != nil {
 			return err
-		}
-		payload, err := r.changedInput(cmd, args[1:], d.input)
-		if err != nil {
-			return err
-		}
-		if payload != nil {
-			body["payload"] = payload
-		}
-		if cmd.Flags().Changed("tool") {
-			body["provider"] = d.tool
 		}
 		for _, k := range []string{"ends_at", "dedup_key", "description"} {
 			if body[k] == "" {
@@ -219,34 +201,19 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		if len(body) == 0 {
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
-		return r.send(ctx, c, request{method: http.MethodPut, path: r.of(args[0]), query: r.scope.query(), body: body}, nil)
-	})
-	d.addFlags(cmd)
-	return cmd
-}
-
-// changedInput is the tool's new input; nil if it stays.
-func (r *recurring) changedInput(cmd *cobra.Command, argv []string, input string) (json.RawMessage, error) {
-	switch given := cmd.Flags().Changed("input"); {
-	case len(argv) > 0 && given:
-		return nil, usagef("give either --input or a command after --, not both")
-	case len(argv) > 0:
-		return commandInput(argv)
-	case given:
-		return r.a.readJSON("input", input)
-	}
-	return nil, nil
+		q.body = body
+		return r.send(ctx, c, q, nil)
+	}), fields)
 }
 
 // keepPolicy fills in what is not given of the policy, which the API takes as a
 // whole.
-func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Command, id string, w *work) error {
-	given := cmd.Flags().Changed
-	if !given("on-interrupt") && !given("max-attempts") && !given("timeout") {
+func (r *recurring) keepPolicy(ctx context.Context, c *client, id string, w *work) error {
+	if !slices.ContainsFunc([]string{"on-interrupt", "max-attempts", "timeout"}, w.given) {
 		return nil
 	}
-	if given("on-interrupt") {
-		if _, err := w.policy(cmd); err != nil {
+	if w.given("on-interrupt") {
+		if _, err := w.policy(); err != nil {
 			return err // without asking the daemon
 		}
 	}
@@ -254,13 +221,13 @@ func (r *recurring) keepPolicy(ctx context.Context, c *client, cmd *cobra.Comman
 	if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(id), query: r.scope.query()}, &ra); err != nil {
 		return err
 	}
-	if !given("on-interrupt") {
+	if !w.given("on-interrupt") {
 		w.onInterrupt = string(ra.Policy.OnInterrupt)
 	}
-	if !given("max-attempts") && w.onInterrupt == string(core.InterruptRetry) {
+	if !w.given("max-attempts") && w.onInterrupt == string(core.InterruptRetry) {
 		w.maxAttempts = int(ra.Policy.MaxAttempts)
 	}
-	if !given("timeout") {
+	if !w.given("timeout") {
 		w.timeout = ra.Policy.Timeout()
 	}
 	return nil
@@ -390,9 +357,6 @@ func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error)
 }
 
 func (r *recurring) printPreview(p wire.Preview) error {
-	if r.a.json {
-		return r.a.printJSON(p)
-	}
 	rows := rowsOf(p.Times, func(t effects.Time) []string {
 		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
 	})
@@ -400,8 +364,7 @@ func (r *recurring) printPreview(p wire.Preview) error {
 	if len(rows) > 0 {
 		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
 	}
-	_, err := fmt.Fprintf(r.a.out, "%s\n%s", text.Clean(p.Description), times)
-	return err
+	return r.a.show(p, text.Clean(p.Description)+"\n"+times)
 }
 
 // localTime shows a time in a zone; the zone is embedded, as the scheduler's is.

@@ -73,11 +73,7 @@ func (a *app) checkRunbooks(files []string) error {
 		}
 		checked = append(checked, c)
 	}
-	if a.json {
-		if err := a.printJSON(checked); err != nil {
-			return err
-		}
-	} else if err := a.printChecked(checked); err != nil {
+	if err := a.show(checked, checkedText(checked)); err != nil {
 		return err
 	}
 	if bad > 0 {
@@ -86,7 +82,7 @@ func (a *app) checkRunbooks(files []string) error {
 	return errors.Join(unread...)
 }
 
-func (a *app) printChecked(checked []checkedRunbook) error {
+func checkedText(checked []checkedRunbook) string {
 	var b strings.Builder
 	for _, c := range checked {
 		for _, e := range c.Errors {
@@ -100,8 +96,7 @@ func (a *app) printChecked(checked []checkedRunbook) error {
 			fmt.Fprintf(&b, "%s: ok: %s\n", text.Clean(c.File), c.Contents)
 		}
 	}
-	_, err := io.WriteString(a.out, b.String())
-	return err
+	return b.String()
 }
 
 // contents says what a runbook has.

@@ -127,10 +127,8 @@ func taskScreen(m machine[core.Task]) *cobra.Command {
 		if _, err := c.json(ctx, r, &t); err != nil {
 			return err
 		}
-		if m.a.json {
-			return m.a.printJSON(map[string]string{"session_id": t.SessionID, "screen": t.Screen})
-		}
-		return m.a.printLine(nil, text.CleanLines(cmp.Or(t.Screen, "(nothing was seen yet)")))
+		return m.a.show(map[string]string{"session_id": t.SessionID, "screen": t.Screen},
+			text.CleanLines(cmp.Or(t.Screen, "(nothing was seen yet)"))+"\n")
 	})
 }
 

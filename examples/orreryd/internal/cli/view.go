@@ -32,11 +32,14 @@ type table struct {
 }
 
 // print prints an answer: for programs as it came, for people what is to be seen of it.
-func (a *app) print(raw json.RawMessage, v view) error {
+func (a *app) print(raw json.RawMessage, v view) error { return a.show(raw, v.text()) }
+
+// show prints a value for programs, or a text for people.
+func (a *app) show(v any, people string) error {
 	if a.json {
-		return a.printJSON(raw)
+		return a.printJSON(v)
 	}
-	_, err := io.WriteString(a.out, v.text())
+	_, err := io.WriteString(a.out, people)
 	return err
 }
 
@@ -75,14 +78,10 @@ func columns(rows [][]string) string {
 
 // printLine prints a sentence for people, and for programs the answer, if it has a body.
 func (a *app) printLine(raw json.RawMessage, line string) error {
-	switch {
-	case a.json && len(raw) == 0:
+	if a.json && len(raw) == 0 {
 		return nil
-	case a.json:
-		return a.printJSON(raw)
 	}
-	_, err := fmt.Fprintln(a.out, line)
-	return err
+	return a.show(raw, line+"\n")
 }
 
 // printJSON prints a value for programs: indented, one value a call.
