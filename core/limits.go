@@ -124,15 +124,15 @@ func checkOneOf[S ~string](field string, v S, known ...S) error {
 	if slices.Contains(known, v) {
 		return nil
 	}
-	use := strconv.Quote(string(known[0]))
-	for i, k := range known[1:] {
-		separator := ", "
-		if i+2 == len(known) {
-			separator = " or "
-		}
-		use += separator + strconv.Quote(string(k))
+	quoted := make([]string, len(known))
+	for i, k := range known {
+		quoted[i] = strconv.Quote(string(k))
 	}
-	return fmt.Errorf("%s: %q is unknown: use %s", field, clip(string(v)), use)
+	rest, last := "", len(known)-1
+	if last > 0 {
+		rest = strings.Join(quoted[:last], ", ") + " or "
+	}
+	return fmt.Errorf("%s: %q is unknown: use %s%s", field, clip(string(v)), rest, quoted[last])
 }
 
 // checkLengthMS checks a length of time in milliseconds.

@@ -55,13 +55,10 @@ const (
 
 // stronger gives the one that counts of two verdicts.
 func (d Decision) stronger(other Decision) Decision {
-	for _, v := range []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed} {
-		switch v {
-		case d.Verdict:
-			return d
-		case other.Verdict:
-			return other
-		}
+	verdicts := []RunVerdict{RunFail, RunSkip, RunRetry, RunStop, RunProceed}
+	mine, others := slices.Index(verdicts, d.Verdict), slices.Index(verdicts, other.Verdict)
+	if others >= 0 && (mine < 0 || others < mine) {
+		return other
 	}
 	return d
 }

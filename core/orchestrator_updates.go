@@ -61,7 +61,7 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 		return list
 	}
 	ended := o.update(updateEnded, o.Error)
-	ended.ExitCode = o.Metrics.PodExitCode // as it was then
+	ended.ExitCode = o.Metrics.PodExitCode // as it was when the run ended
 	if list = append(list, ended); o.wasAdopted() {
 		list = append(list, o.update(updateAdopted, o.Error))
 	}

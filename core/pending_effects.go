@@ -94,7 +94,7 @@ func takeEffectAnswer(h effectHandler, pending *PendingEffects, e Event) bool {
 }
 
 // takePending has h handle the answer to an effect that is pending, and refuses the answer
-// to any other; machine says which one does not wait for that.
+// to any other; machine is what the refusal calls the machine.
 func (t *transition) takePending(h effectHandler, pending *PendingEffects, e Event, machine string) {
 	if !takeEffectAnswer(h, pending, e) {
 		t.conflict("%s does not wait for effect %d, which %q answers", machine, answeredEffect(e), e.EventType())

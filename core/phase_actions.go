@@ -416,7 +416,7 @@ func rewritePart[A any, P interface {
 	}
 }
 
-// rewriteMap rewrites the values of a map, in the order of their names; nothing becomes nil.
+// rewriteMap rewrites the values of a map, in the order of their names; nil if it is empty.
 func rewriteMap[V any](values map[string]V, field string, rewrite func(field string, v V) V) map[string]V {
 	out := make(map[string]V, len(values))
 	for _, name := range sortedKeys(values) {

@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,5 +146,97 @@ func TestAPipelineIsRefusedWithTheFieldThatIsWrong(t *testing.T) {
 			require.NotNil(t, refusal(effs))
 			assert.Contains(t, refusal(effs).Reason, row.want)
 		})
+	}
+}
+
+func TestEachTextOfAPhaseThatMayHaveReferencesIsLookedThrough(t *testing.T) {
+	const no = "${nope}"
+	agent := func(a core.AgentPrompt) *core.AgentPrompt {
+		a.Command = append(a.Command, "agent")
+		return &a
+	}
+	approach := func(a core.ApproachAction) core.PhaseDef {
+		return core.PhaseDef{Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "a", Action: a}}}}
+	}
+	merge := func(repo, branch, into, prompt string) *core.MergeRun {
+		return &core.MergeRun{Repo: repo, Branch: branch, Into: into, Strategy: effects.MergeAgent, Agent: agent(core.AgentPrompt{Prompt: prompt})}
+	}
+	for field, phase := range map[string]core.PhaseDef{
+		"run.tool":        {Run: &core.ToolRun{Tool: no}},
+		"run.input":       {Run: &core.ToolRun{Tool: "t", Input: json.RawMessage(`["${nope}"]`)}},
+		"task.prompt":     {Task: agent(core.AgentPrompt{Prompt: no})},
+		"task.workspace":  {Task: agent(core.AgentPrompt{Prompt: "p", Workspace: no})},
+		"task.command[0]": {Task: agent(core.AgentPrompt{Prompt: "p", Command: []string{no}})},
+		"task.env.A":      {Task: agent(core.AgentPrompt{Prompt: "p", Env: map[string]string{"A": no}})},
+
+		"strategy.approaches[0].action.command.tool":        approach(core.ApproachAction{Command: &core.ToolRun{Tool: no}}),
+		"strategy.approaches[0].action.agent_prompt.prompt": approach(core.ApproachAction{AgentPrompt: agent(core.AgentPrompt{Prompt: no})}),
+		"strategy.approaches[0].action.merge.repo":          approach(core.ApproachAction{Merge: merge(no, "b", "i", "p")}),
+		"strategy.approaches[0].action.merge.branch":        approach(core.ApproachAction{Merge: merge("r", no, "i", "p")}),
+		"strategy.approaches[0].action.merge.into":          approach(core.ApproachAction{Merge: merge("r", "b", no, "p")}),
+		"strategy.approaches[0].action.merge.agent.prompt":  approach(core.ApproachAction{Merge: merge("r", "b", "i", no)}),
+
+		"push.queue":               {Push: &core.PushPhase{Queue: no}},
+		"push.data":                {Push: &core.PushPhase{Queue: "q", Data: json.RawMessage(`"${nope}"`)}},
+		"push.key":                 {Push: &core.PushPhase{Queue: "q", Key: no}},
+		"push.dedup_key":           {Push: &core.PushPhase{Queue: "q", DedupKey: no}},
+		"wait.until":               {Wait: &core.WaitPhase{Until: no}},
+		"signal.name":              {Signal: &core.SignalPhase{Name: no}},
+		"approval.message":         {Approval: &core.ApprovalPhase{Message: no}},
+		"approval.channel":         {Approval: &core.ApprovalPhase{Channel: no}},
+		"pipelines.start[0].label": {Pipelines: &core.PipelinesPhase{Start: []core.PipelineStartDef{{Label: no, Definition: manualDef()}}}},
+		"pipelines.await[0]":       {Pipelines: &core.PipelinesPhase{Await: []string{no}}},
+		"lock.name":                {Lock: &core.LockPhase{Name: no}},
+		"semaphore.name":           {Semaphore: &core.SemaphorePhase{Name: no}},
+		"worktree.repo":            {Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: no, Branch: "b", Path: "p"}},
+		"worktree.branch":          {Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: "r", Branch: no, Path: "p"}},
+		"worktree.path":            {Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: "r", Branch: "b", Path: no}},
+		"worktree.base":            {Worktree: &core.WorktreePhase{Op: core.WorktreeAdd, Repo: "r", Branch: "b", Path: "p", Base: no}},
+		"notify.title":             {Notify: &core.NotifyPhase{Title: no}},
+		"notify.message":           {Notify: &core.NotifyPhase{Title: "t", Message: no}},
+		"notify.channel":           {Notify: &core.NotifyPhase{Title: "t", Channel: no}},
+		"checkpoint.message":       {Checkpoint: &core.CheckpointPhase{Message: no}},
+		"set.values.A":             {Set: &core.SetPhase{Values: map[string]json.RawMessage{"A": json.RawMessage(`"${nope}"`)}}},
+		"manual.instructions":      {Manual: &core.ManualPhase{Instructions: no}},
+		"wake.worker":              {Wake: &core.WakePhase{Worker: no}},
+	} {
+		phase.Name = "work"
+		assert.ErrorContains(t, core.PipelineDef{Name: "p", Phases: []core.PhaseDef{phase}}.Validate(), field+": ${nope}")
+	}
+}
+
+func TestAPhaseWaitsForAReferenceOrAnInstantAndStartsOrAwaits(t *testing.T) {
+	of := func(phase core.PhaseDef) error {
+		phase.Name = "work"
+		return core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "at"}}, Phases: []core.PhaseDef{phase}}.Validate()
+	}
+	require.NoError(t, of(core.PhaseDef{Wait: &core.WaitPhase{Until: "${at}"}}))
+	require.NoError(t, of(core.PhaseDef{Wait: &core.WaitPhase{Until: "2026-01-02T03:04:05Z"}}))
+	require.ErrorContains(t, of(core.PhaseDef{Wait: &core.WaitPhase{Until: "tomorrow"}}), "wait.until: ")
+	require.ErrorContains(t, of(core.PhaseDef{Pipelines: &core.PipelinesPhase{
+		Start: []core.PipelineStartDef{{Definition: manualDef()}}, Await: []string{id(4).String()},
+	}}), "pipelines: give one of start and await")
+	env := make(map[string]string, core.MaxMapEntries)
+	for i := range core.MaxMapEntries {
+		env[strconv.Itoa(i)] = ""
+	}
+	task := core.PhaseDef{Task: &core.AgentPrompt{Prompt: "p", Command: []string{"agent"}, Env: env}}
+	require.NoError(t, of(task))
+	env["one more"] = ""
+	require.ErrorContains(t, of(task), "task.env: ")
+}
+
+func TestFillingInAnApproachLeavesTheDefinitionAsItWas(t *testing.T) {
+	def := core.PipelineDef{
+		Name: "p", Inputs: []core.InputDef{{Name: "tool", Default: json.RawMessage(`"make"`)}},
+		Phases: []core.PhaseDef{{Name: "work", Strategy: &core.StrategyPhase{Approaches: []core.Approach{
+			{Name: "a", Action: core.ApproachAction{Command: &core.ToolRun{Tool: "${tool}"}}},
+		}}}},
+	}
+	p := begunPipeline(def, core.Clock{Now: start})
+
+	require.Equal(t, core.PhaseRunning, p.Phase.Type)
+	for _, d := range []core.PipelineDef{def, p.Definition} {
+		assert.Equal(t, "${tool}", d.Phases[0].Strategy.Approaches[0].Action.Command.Tool)
 	}
 }

@@ -73,7 +73,7 @@ func wholeOf(q Queue) *whole {
 	return w
 }
 
-// recordsOf lists the records of one kind, ordered by id; none is nil.
+// recordsOf lists the records of one kind, ordered by id; nil if there are none.
 func recordsOf[S State](w *whole) (out []S) {
 	for _, r := range w.records {
 		if s, ok := r.(S); ok {

@@ -14,8 +14,8 @@ func laterMS(t Time, ms int64) Time {
 	return min(max(min(max(t, 0), maxTime)+Time(min(max(ms, -most), most)), effects.MinTime), maxTime)
 }
 
-// limitAt is when what began then has taken longer than that many milliseconds; zero, if
-// they are none: never.
+// limitAt is the end of a time limit of ms milliseconds; zero, which is never, if there is
+// no limit.
 func limitAt(began Time, ms int64) Time {
 	if ms <= 0 {
 		return 0

@@ -83,10 +83,7 @@ func (e SemaphoreConfigure) validate() error {
 }
 
 func (e SemaphoreAcquire) validate() error {
-	return errors.Join(
-		checkLockName(e.Name, e.Namespace, e.Tenant), claimant{e.Holder, e.Owner}.validate(),
-		checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total),
-	)
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), claimant{e.Holder, e.Owner}.validate(), checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total))
 }
 
 func (e SemaphoreBreak) validate() error {

@@ -26,7 +26,8 @@ type beat struct {
 	status  core.Liveness
 }
 
-// watchSessions looks at the sessions of all tasks that run or are stuck, until ctx ends.
+// watchSessions looks at the sessions of all tasks that run or are stuck, until ctx ends
+// or the engine stops: no heartbeat is taken then.
 func (e *Engine) watchSessions(ctx context.Context) {
 	w := &watcher{e: e, sent: make(map[uuid.UUID]beat)}
 	for e.wait(ctx, nil, e.o.WatchEvery) == nil {

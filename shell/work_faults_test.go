@@ -134,6 +134,51 @@ func TestALeaseIsExtendedInTimeAlsoWhereTheClockIsSetDuringAnExtension(t *testin
 	})
 }
 
+// gated holds its next transaction back until the gate opens.
+type gated struct {
+	store.Store
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (g *gated) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if gate := g.gate.Swap(nil); gate != nil {
+		<-*gate
+	}
+	return g.Store.Update(ctx, fn)
+}
+
+// The lease is let go of when the handler returns: neither the extension that is under way
+// then nor what becomes of it may keep the result from being stored, or Work from ending.
+func TestWhatAHandlerGivesIsStoredAlsoWhileItsLeaseIsBeingExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gated{Store: inMemory(t)}
+		e := running(t, shell.Options{Store: g, TickRate: 1000 * time.Hour, LeaseTTL: 3000 * time.Hour})
+		_, err := e.Queues().Configure(bg(), "ns", "t", "work", core.QueueConfig{KeepCompletedMS: 1000 * 3600})
+		require.NoError(t, err)
+		causes := make(chan error, 1)
+		c := employ(t, e, shell.WorkOptions{}, func(ctx context.Context, _ core.QueueItem) (json.RawMessage, error) {
+			<-time.After(10*time.Second + 500*time.Millisecond)
+			causes <- context.Cause(ctx)
+			return json.RawMessage(`"done"`), nil
+		})
+		pushed := push(t, e, shell.PushOptions{})
+		elapse(9 * time.Second)
+		gate := make(chan struct{})
+		g.gate.Store(&gate)
+		elapse(2 * time.Second) // the extension is held back, and the handler has returned
+		require.Nil(t, g.gate.Load(), "the extension is under way")
+		require.NoError(t, <-causes)
+		c.stop()
+		close(gate)
+		require.NoError(t, <-c.ended)
+		done, err := e.Queues().Item(bg(), work, pushed.ID)
+		require.NoError(t, err)
+		assert.Equal(t, core.ItemCompleted, done.State.Type)
+		assert.JSONEq(t, `"done"`, string(done.State.Result))
+		assert.EqualValues(t, 1, gauges(t, e).Completed)
+	})
+}
+
 // meanwhile does something just before somebody reads.
 type meanwhile struct {
 	store.Store

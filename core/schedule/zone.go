@@ -222,8 +222,8 @@ func suggestZone(name string) string {
 	return `: write a name such as "Europe/Berlin" or "UTC"`
 }
 
-// abbreviations give a region for those that are well known and no names in the
-// database.
+// abbreviations give a region for well-known abbreviations of time zones that are no
+// names in the database.
 //
 // read-only: a table
 var abbreviations = map[string]string{

@@ -38,6 +38,7 @@ type maxRunTime struct {
 	kills bool // maxAllowedRunTime
 }
 
+// newRunTime makes maxAllowedRunTime if kills, and else maxExpectedRunTime.
 func newRunTime(kills bool) func(Spec) (Constraint, error) {
 	return func(s Spec) (Constraint, error) {
 		var c struct {

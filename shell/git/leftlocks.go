@@ -144,7 +144,7 @@ func (r *repo) saveLeft() {
 		_ = os.Remove(r.noteOfLeft())
 		return
 	}
-	_ = writeJSON(r.noteOfLeft(), r.left) // else it is the operator's, as without a note
+	_ = writeJSON(r.noteOfLeft(), r.left) // if that fails, the locks count as the operator's, as without a note
 }
 
 // gitsAtWork lists the processes of git that are at work on the repository.

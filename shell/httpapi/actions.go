@@ -48,16 +48,13 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 	if a.Recurrence != nil {
 		spec.Recurrence = a.Recurrence.Recurrence
 	}
-	if a.ID != nil {
-		id, err := parseID(*a.ID)
-		if err != nil {
-			return spec, failf(http.StatusBadRequest, "id: %s", err)
-		}
-		if id.Version() == 5 {
-			// What a recurring action makes has such ids: nobody may take them first.
-			return spec, failf(http.StatusBadRequest, "id: %s is a UUID of version 5, which only the server derives: use version 4 or 7", id)
-		}
-		spec.ID = id
+	var err error
+	if spec.ID, err = idOf("id", a.ID); err != nil {
+		return spec, err
+	}
+	if spec.ID.Version() == 5 {
+		// What a recurring action makes has such ids: nobody may take them first.
+		return spec, failf(http.StatusBadRequest, "id: %s is a UUID of version 5, which only the server derives: use version 4 or 7", spec.ID)
 	}
 	if t := a.Trigger; t != nil {
 		switch t.Type {

@@ -72,14 +72,11 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 	}
 	source := effects.EventSource{Component: c.actor}
 	if body.Source != nil {
-		source.Component = body.Source.Component
-		if body.Source.ID != nil {
-			id, err := parseID(*body.Source.ID)
-			if err != nil {
-				return failf(http.StatusBadRequest, "source.id: %s", err)
-			}
-			source.ID = id
+		id, err := idOf("source.id", body.Source.ID)
+		if err != nil {
+			return err
 		}
+		source = effects.EventSource{Component: body.Source.Component, ID: id}
 	}
 	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
 		return err

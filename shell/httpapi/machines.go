@@ -55,11 +55,8 @@ func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) err
 }
 
 func idOfPath(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return id, failf(http.StatusBadRequest, "id: %s", err)
-	}
-	return id, nil
+	text := r.PathValue("id")
+	return idOf("id", &text)
 }
 
 // matches reports whether the namespace and tenant of the query, if given, are those.
@@ -179,18 +176,12 @@ func create[B any, S core.State](s *Server, path string, refused map[string]stri
 
 // newID reads the id that a caller gives a new machine; zeros if they leave it to the server.
 func newID(given *string) (uuid.UUID, error) {
-	if given == nil {
-		return uuid.Nil, nil
-	}
-	id, err := parseID(*given)
-	switch {
-	case err != nil:
-		return id, failf(http.StatusBadRequest, "id: %s", err)
-	case id.Version() != 4 && id.Version() != 7:
+	id, err := idOf("id", given)
+	if err == nil && id != uuid.Nil && id.Version() != 4 && id.Version() != 7 {
 		// Others are derived here: nobody may take them first.
 		return id, failf(http.StatusBadRequest, "id: %s is a UUID of version %d: use version 4 or 7", id, id.Version())
 	}
-	return id, nil
+	return id, err
 }
 
 // idAndScope reads which id and scope a new machine is given, once may allows it there.

@@ -31,19 +31,16 @@ type metrics struct {
 }
 
 func (s *Server) initMetrics() {
+	counterVec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	m := metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orrery_http_requests_total", Help: "Requests by route and status.",
-		}, []string{"route", "status"}),
+		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
+		rejected: counterVec("orrery_webhooks_rejected_total", "Webhooks whose signature was missing, wrong or too old.", "route"),
+		replayed: counterVec("orrery_webhooks_replayed_total", "Webhooks that came again and were answered as before.", "route"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"route"}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orrery_webhooks_rejected_total", Help: "Webhooks whose signature was missing, wrong or too old.",
-		}, []string{"route"}),
-		replayed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "orrery_webhooks_replayed_total", Help: "Webhooks that came again and were answered as before.",
 		}, []string{"route"}),
 	}
 	for route := range s.hooks { // from 0 on: a rate needs something to rise from

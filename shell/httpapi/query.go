@@ -146,6 +146,18 @@ func parseID(s string) (uuid.UUID, error) {
 	return id, nil
 }
 
+// idOf reads the id that a field of a request gives; zeros if it is left out.
+func idOf(field string, given *string) (uuid.UUID, error) {
+	if given == nil {
+		return uuid.Nil, nil
+	}
+	id, err := parseID(*given)
+	if err != nil {
+		return id, failf(http.StatusBadRequest, "%s: %s", field, err)
+	}
+	return id, nil
+}
+
 // status reads which status is asked for; empty: any.
 func (q query) status(known []string) (string, error) {
 	v := q.opt("status")

@@ -132,12 +132,9 @@ func (s *Server) queues() listing[core.Queue, wire.Queue] {
 }
 
 func (s *Server) redriveQueue(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.RedriveRequest) error {
-	var item uuid.UUID
-	if body.Item != nil {
-		var err error
-		if item, err = parseID(*body.Item); err != nil {
-			return failf(http.StatusBadRequest, "item: %s", err)
-		}
+	item, err := idOf("item", body.Item)
+	if err != nil {
+		return err
 	}
 	moved, err := s.engine.Queues().Redrive(r.Context(), of.queue(), item, body.Limit)
 	return reply(w, moved, err)

@@ -169,7 +169,7 @@ func textNode(v string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: textStyle(v)}
 }
 
-// textStyle is plain if no reader of YAML, whatever words it knows, misreads that.
+// textStyle is plain for a text that no reader of YAML misreads, whatever words it knows.
 func textStyle(v string) yaml.Style {
 	switch strings.ToLower(v) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "", "<<", "=":

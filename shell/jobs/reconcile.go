@@ -41,11 +41,10 @@ func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
 		return err
 	}
 	held, err := r.Held(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		s.deleteStrays(ctx, name, r, held, known)
 	}
-	s.deleteStrays(ctx, name, r, held, known)
-	return nil
+	return err
 }
 
 // lostAfter is how long an attempt must be missing before its run is told that it is

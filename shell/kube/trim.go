@@ -19,8 +19,7 @@ func trim(obj any) (any, error) {
 				InitContainers: trimmed(o.Spec.InitContainers, trimContainer), Containers: trimmed(o.Spec.Containers, trimContainer),
 			},
 			Status: corev1.PodStatus{
-				Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message,
-				Conditions:            trimConditions(o.Status.Conditions),
+				Phase: o.Status.Phase, Reason: o.Status.Reason, Message: o.Status.Message, Conditions: trimConditions(o.Status.Conditions),
 				InitContainerStatuses: trimmed(o.Status.InitContainerStatuses, trimStatus),
 				ContainerStatuses:     trimmed(o.Status.ContainerStatuses, trimStatus),
 			},

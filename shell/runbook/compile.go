@@ -56,9 +56,8 @@ type use struct {
 
 func newCompiler(file string, data []byte) *compiler {
 	c := &compiler{
-		file: file, data: slices.Clip(data), lines: []int{0}, marks: map[string]mark{},
-		slots: map[string]uint32{}, names: map[string][]string{}, pipelines: map[string]*pipeline{},
-		agents: map[string]*reusable[core.AgentPrompt]{}, strategies: map[string]*reusable[[]core.Approach]{},
+		file: file, data: slices.Clip(data), lines: []int{0}, marks: map[string]mark{}, slots: map[string]uint32{}, names: map[string][]string{},
+		agents: map[string]*reusable[core.AgentPrompt]{}, strategies: map[string]*reusable[[]core.Approach]{}, pipelines: map[string]*pipeline{},
 	}
 	for i, b := range data {
 		if b == '\n' {

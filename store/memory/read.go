@@ -205,16 +205,13 @@ func (t *readTx) Waiting(lane string, limit int) ([]store.OutboxEntry, error) {
 }
 
 func (t *readTx) WaitingLanes() ([]string, error) {
-	if err := t.check("waiting lanes"); err != nil {
-		return nil, err
-	}
 	var lanes []string
 	for k := range t.data.waiting.all() {
 		if len(lanes) == 0 || lanes[len(lanes)-1] != k.lane {
 			lanes = append(lanes, k.lane)
 		}
 	}
-	return lanes, nil
+	return lanes, t.check("waiting lanes")
 }
 
 func (t *readTx) Webhooks(limit int) ([]store.Webhook, error) {
@@ -226,14 +223,11 @@ func (t *readTx) Claim(name string) (store.Claim, error) {
 }
 
 func (t *readTx) Claims(prefix string) ([]store.Claim, error) {
-	if err := t.check("claims"); err != nil {
-		return nil, err
-	}
 	var found []store.Claim
 	for _, c := range t.data.claims.within(prefix, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
 		found = append(found, c)
 	}
-	return found, nil
+	return found, t.check("claims")
 }
 
 func (t *readTx) Quarantine(limit int) ([]store.Quarantined, error) {

@@ -29,7 +29,7 @@ func Parse(s string) (time.Duration, error) {
 	return whole + d, err
 }
 
-// Text writes a duration: 1h30m and 7d.
+// Text writes a duration as [Parse] reads it, such as 1h30m or 7d.
 func Text(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)

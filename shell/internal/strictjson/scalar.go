@@ -71,6 +71,7 @@ func (s *scanner) escape() (rune, error) {
 	if s.pos < len(s.data) && s.data[s.pos] == 'u' {
 		return s.unicode()
 	}
+	// The character that a name stands for is the byte of stand at the same index.
 	const names, stand = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	for i := range names {
 		if s.accept(names[i : i+1]) {

@@ -115,7 +115,8 @@ func (f *Fake) Check(spec core.JobSpec) error {
 
 // Create implements [jobs.Runner].
 func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
-	defer f.flying()()
+	f.flying(1)
+	defer f.flying(-1)
 	if calls, err := callHook(ctx, f.OnCreate, r); err != nil {
 		return calls, err
 	}
@@ -151,13 +152,8 @@ func callHook[T any](ctx context.Context, hook func(context.Context, T) error, o
 	return 0, ctx.Err()
 }
 
-// flying counts a call of Create or Delete.
-func (f *Fake) flying() func() {
-	f.add(1)
-	return func() { f.add(-1) }
-}
-
-func (f *Fake) add(n int) {
+// flying counts a call of Create or Delete: 1 as it begins, -1 as it returns.
+func (f *Fake) flying(n int) {
 	defer f.lock()()
 	f.inFlight += n
 }
@@ -269,7 +265,8 @@ func (f *Fake) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io
 // Delete implements [jobs.Runner]. A pod that has not ended is killed, and the watch
 // says so.
 func (f *Fake) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
-	defer f.flying()()
+	f.flying(1)
+	defer f.flying(-1)
 	if calls, err := callHook(ctx, f.OnDelete, a); err != nil {
 		return calls, err
 	}
