@@ -132,14 +132,14 @@ func (j *jobCommands) printChecked(read []readJob, wrong jobfile.Errors) error {
 		}
 		ids[r.file] = append(ids[r.file], text.Clean(r.spec.ID))
 	}
-	says := ""
+	var says strings.Builder
 	for _, e := range wrong {
-		says += text.Clean(e.Error()) + "\n"
+		fmt.Fprintln(&says, text.Clean(e.Error()))
 	}
 	for _, file := range files {
-		says += fmt.Sprintf("%s: ok: %s\n", text.Clean(file), strings.Join(ids[file], ", "))
+		fmt.Fprintf(&says, "%s: ok: %s\n", text.Clean(file), strings.Join(ids[file], ", "))
 	}
-	return j.a.show(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)}, says)
+	return j.a.show(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)}, says.String())
 }
 
 // unusable is the error where something is wrong with job files.

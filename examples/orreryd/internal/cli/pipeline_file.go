@@ -43,11 +43,11 @@ this first.`,
 		if err != nil {
 			return err
 		}
-		says := ""
+		var says strings.Builder
 		for _, d := range declared {
-			says += "declared " + text.Clean(d) + "\n"
+			fmt.Fprintln(&says, "declared", text.Clean(d))
 		}
-		return a.show(map[string][]string{"declared": declared}, says)
+		return a.show(map[string][]string{"declared": declared}, says.String())
 	})
 	return a.addClientFlags(s.addFlags(a, cmd))
 }

@@ -118,11 +118,11 @@ func (q *queue) holder() field {
 }
 
 func (q *queue) printTaken(raw json.RawMessage, items []core.QueueItem) error {
-	lines := ""
+	var lines strings.Builder
 	for _, i := range items {
-		lines += fmt.Sprintf("%s\t%d\t%s\n", i.ID, i.Attempts, oneLineJSON(i.Data))
+		fmt.Fprintf(&lines, "%s\t%d\t%s\n", i.ID, i.Attempts, oneLineJSON(i.Data))
 	}
-	return q.a.show(raw, lines)
+	return q.a.show(raw, lines.String())
 }
 
 // oneLineJSON gives a value on one line. What could steer a terminal is written
