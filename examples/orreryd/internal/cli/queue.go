@@ -140,7 +140,7 @@ func queueFields() []field {
 // amountField is a number of items or attempts; 0 has the default.
 func amountField(flag, usage string) field {
 	return flagField((*pflag.FlagSet).IntVar, flag, 0, usage, func(_ *app, n int) (any, error) {
-		if n < 0 || n > math.MaxUint32 {
+		if n < 0 || int64(n) > math.MaxUint32 {
 			return nil, usagef("--%s: %d is not a number in range", flag, n)
 		}
 		return n, nil

@@ -194,7 +194,7 @@ func taskTime(flag, usage string) field {
 
 func maxRecoveries(_ *app, n uint32) (any, error) {
 	if n == 0 {
-		return core.NoRecovery, nil
+		return uint32(core.NoRecovery), nil
 	}
 	return n, nil
 }
