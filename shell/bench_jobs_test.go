@@ -129,10 +129,14 @@ func BenchmarkHeartbeats(b *testing.B) {
 	for n := range runs {
 		id := triggeredRun(b, c.e, fmt.Sprintf("job-%d", n%jobs))
 		shards[core.SchedulerRef(id)] = append(shards[core.SchedulerRef(id)], id)
+		if n%500 == 0 { // on a slow machine the first would be orphaned before the last is made
+			beatAll(b, c.e, shards)
+		}
 	}
 	for {
 		s, err := c.e.JobStats(bg())
 		require.NoError(b, err)
+		require.Zero(b, s.Runs[core.OrchestratorOrphaned], "a run was silent for too long: it would be waited for in vain")
 		if s.Runs[core.OrchestratorRunning] == runs {
 			break
 		}
