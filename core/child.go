@@ -64,7 +64,7 @@ func (c child) task(id uuid.UUID, p AgentPrompt) TaskSpec {
 	}
 }
 
-// cancelEvent is what ends a child of that kind early; nil where nothing does.
+// cancelEvent is the event that ends a child of that kind early; nil if the kind has none.
 func cancelEvent(kind effects.Kind, reason string) Event {
 	switch kind {
 	case KindAction:

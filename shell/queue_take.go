@@ -130,8 +130,8 @@ func (t *takers) add(queue uuid.UUID) chan struct{} {
 	return c
 }
 
-// remove ends the waiting. Who was woken and did not use it wakes the next one:
-// he may have looked before the item was there, or has gone.
+// remove ends a taker's waiting at c. A taker that was woken and took nothing wakes the
+// next taker: it may have looked before the item was there, or its caller has gone.
 func (t *takers) remove(queue uuid.UUID, c chan struct{}) {
 	if c == nil {
 		return

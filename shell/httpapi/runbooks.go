@@ -68,7 +68,7 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 }
 
 // dependencies reads the ids of pipelines that must be done first. The result of
-// one is told to who waits for it, so the caller must be able to see it.
+// each goes to the pipeline that waits for it, so the caller must be able to see each.
 func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uuid.UUID, error) {
 	if len(ids) > core.MaxDependencies {
 		return nil, failf(http.StatusBadRequest, "depends_on: %d pipelines are more than %d", len(ids), core.MaxDependencies)

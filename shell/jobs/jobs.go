@@ -150,7 +150,7 @@ type ConstraintChecker interface {
 	// CheckPreExecution evaluates all constraints that count before the run.
 	CheckPreExecution(ctx context.Context, job *Job, runID string) (ConstraintCheckResult, error)
 	// CheckPostExecution evaluates those that count after it. The times are those of
-	// the pod; they are zero where it never ran. exitCode is -1 where it has none.
+	// the pod, and zero if the pod never ran. exitCode is -1 if the pod has none.
 	CheckPostExecution(ctx context.Context, job *Job, runID string, startTime, endTime time.Time, exitCode int) (ConstraintCheckResult, error)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// happens is what is done to an attempt with a pod, and what is to be told of it.
+// happens is what a test does to an attempt with a pod, and what the tracker must report.
 type happens struct {
 	name string
 	do   func(k *kit, pod *corev1.Pod)

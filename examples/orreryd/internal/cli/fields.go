@@ -105,7 +105,7 @@ func idField(flag, usage string) field {
 	})
 }
 
-// newIDField is the id of what is to be made.
+// newIDField is the id that the command gives to the machine it makes.
 func newIDField(what string) field {
 	return idField("id", "`id` of the "+what+", a UUID (default a fresh one)")
 }

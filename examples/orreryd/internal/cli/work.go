@@ -13,8 +13,8 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
-// work are the flags that say what is to be done, shared by actions and recurring
-// actions.
+// work are the flags that say which tool an action runs and how; actions add and the
+// recurring commands share them.
 type work struct {
 	cmd                      *cobra.Command
 	tool, input, onInterrupt string
