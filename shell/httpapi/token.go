@@ -36,6 +36,9 @@ type Token struct {
 	Admin bool
 	// ReadOnly may change nothing.
 	ReadOnly bool
+	// Metrics may read /metrics and nothing else: the right of a Prometheus. It
+	// excludes every other right and every binding.
+	Metrics bool
 	// Expires is when the token ends; zero: never.
 	Expires time.Time
 }
@@ -88,8 +91,27 @@ func checkTokens(tokens []Token) []error {
 		if t.Admin && !t.unbound() {
 			bad("Admin is bound to namespaces, tenants or tools: an admin may do everything")
 		}
+		if other := t.besideMetrics(); t.Metrics && len(other) > 0 {
+			bad("Metrics excludes %s: such a token reads /metrics and nothing else", strings.Join(other, ", "))
+		}
 	}
 	return errs
+}
+
+// besideMetrics names the fields that mean nothing for a token that only reads metrics.
+func (t *Token) besideMetrics() (fields []string) {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"Admin", t.Admin}, {"ReadOnly", t.ReadOnly},
+		{"Namespaces", len(t.Namespaces) > 0}, {"Tenants", len(t.Tenants) > 0}, {"Tools", len(t.Tools) > 0},
+	} {
+		if f.given {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
 }
 
 // plainName reports whether s is harmless in logs, headers and paths.

@@ -211,6 +211,8 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a reader with a right", "[[tokens]]\nname = 'a'\nread_only = true\ngit = true\n" + token, "tokens[0].git: an admin may do everything, and a read_only token changes nothing: leave git out"},
 		{"a bound admin", "[[tokens]]\nname = 'a'\nadmin = true\ntenants = ['t']\n" + token, "tokens[0]: an admin may do everything"},
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
+		{"metrics beside other rights", "[[tokens]]\nname = 'a'\nmetrics = true\nadmin = true\n" + token, "tokens[0]: metrics excludes admin: such a token reads /metrics and nothing else"},
+		{"metrics beside a binding", "[[tokens]]\nname = 'a'\nmetrics = true\nread_only = true\ntenants = ['t']\n" + token, "tokens[0]: metrics excludes read_only, tenants: such"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
 		{"an end that is no time", "[[tokens]]\nname = 'a'\nexpires = 'soon'\n" + token, `tokens[0].expires: "soon" is not a time`},
 	} {
@@ -382,6 +384,7 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
+	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")
 	all := regexp.MustCompile(`(?m)^# (\[.*\]|[a-z_0-9]+ = .*)$`).ReplaceAllString(string(b), "$1")
 	_, err = load(t, all, nil)
 	require.NoError(t, err)

@@ -33,6 +33,7 @@ type tokenConfig struct {
 	Git        bool     `toml:"git,omitempty"`
 	Admin      bool     `toml:"admin,omitempty"`
 	ReadOnly   bool     `toml:"read_only,omitempty"`
+	Metrics    bool     `toml:"metrics,omitempty"`
 	Expires    any      `toml:"expires,omitempty"` // a TOML date-time with a zone, or RFC 3339
 }
 
@@ -134,6 +135,9 @@ func (c *Config) validateTokens() error {
 			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
 		}
 		errs = append(errs, c.checkRights(key, t))
+		if others := t.besideMetrics(); t.Metrics && len(others) > 0 {
+			errs = append(errs, fmt.Errorf("%s: metrics excludes %s: such a token reads /metrics and nothing else: leave the others out, or metrics", key, strings.Join(others, ", ")))
+		}
 		for _, name := range t.Tools {
 			if tool, ok := c.Tools[name]; !ok {
 				errs = append(errs, fmt.Errorf("%s.tools: %q is not a configured tool: use one of %s", key, text.Clip(name, 40), c.enabledTools()))
@@ -175,6 +179,23 @@ func (c *Config) checkRights(key string, t tokenConfig) error {
 	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)
 }
 
+// besideMetrics names the keys that mean nothing for a token that only reads metrics.
+func (t tokenConfig) besideMetrics() (keys []string) {
+	for _, k := range []struct {
+		key   string
+		given bool
+	}{
+		{"admin", t.Admin}, {"read_only", t.ReadOnly},
+		{"namespaces", t.Namespaces != nil}, {"tenants", t.Tenants != nil}, {"tools", t.Tools != nil},
+		{"sessions", t.Sessions}, {"git", t.Git}, {"runners", t.Runners != nil},
+	} {
+		if k.given {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
+}
+
 // refuseEmpty refuses a list that is given and empty: it reads as "none", and would mean
 // "all".
 func refuseEmpty(key string, list []string) error {
@@ -200,7 +221,7 @@ func (c *Config) APITokens() ([]httpapi.Token, error) {
 		tokens = append(tokens, httpapi.Token{
 			Name: t.Name, SHA256: sum, Namespaces: t.Namespaces, Tenants: t.Tenants, Tools: t.Tools,
 			Sessions: t.Sessions, Git: t.Git, Runners: t.Runners,
-			Admin: t.Admin, ReadOnly: t.ReadOnly, Expires: expires,
+			Admin: t.Admin, ReadOnly: t.ReadOnly, Metrics: t.Metrics, Expires: expires,
 		})
 	}
 	return tokens, nil
