@@ -38,8 +38,9 @@ type batch struct {
 
 	replies  []Reply // one for each gathered request
 	launches []launch
-	reserved map[string]int  // slots of each lane that this batch takes
-	waiting  map[string]bool // lanes whose waiting flag changes
+	unwanted []store.EffectKey // what runs although the store no longer has it
+	reserved map[string]int    // slots of each lane that this batch takes
+	waiting  map[string]bool   // lanes whose waiting flag changes
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
 	sweep    sweep
@@ -72,7 +73,7 @@ func (b *batch) build() error {
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 
 	for _, part := range []func() error{
-		b.renew, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
