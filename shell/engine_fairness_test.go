@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,33 +120,50 @@ func TestATenantWithoutASlotGetsOneHoweverSmallItsShare(t *testing.T) {
 	})
 }
 
-// order has each run of one slot last a second, and records whose it was.
-func order(got *strings.Builder) shell.Tool {
-	return shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
-		got.WriteString(c.Tenant)
-		<-time.After(time.Second)
-		return nil, nil
-	})
+// rounds has each run last a second, and records by the second whose runs began.
+type rounds struct {
+	mu   sync.Mutex
+	from time.Time
+	by   map[int][]string
+}
+
+func (r *rounds) Run(_ context.Context, c shell.Call) (json.RawMessage, error) {
+	r.mu.Lock()
+	n := int(time.Since(r.from) / time.Second)
+	r.by[n] = append(r.by[n], c.Tenant)
+	r.mu.Unlock()
+	<-time.After(time.Second)
+	return nil, nil
+}
+
+// String gives the tenants of each second, sorted: "bb ac".
+func (r *rounds) String() string {
+	var out []string
+	for n := range len(r.by) {
+		slices.Sort(r.by[n])
+		out = append(out, strings.Join(r.by[n], ""))
+	}
+	return strings.Join(out, " ")
 }
 
 func TestWhatWaitsForASlotTakesTurnsByTenant(t *testing.T) {
+	twice := map[shell.Scope]int{{Namespace: "ns", Tenant: "c"}: 2}
 	for _, c := range []struct {
 		name    string
 		weights map[shell.Scope]int
 		slots   int
-		want    string // the tenants in the order of their runs
+		want    string
 	}{
-		{name: "one slot goes around", slots: 1, want: "bacabcabcbb"},
-		{name: "two slots are two tenants'", slots: 2, want: "bbcabaaccbb"},
-		{name: "a tenant of weight 2 has two turns for one", slots: 1, weights: map[shell.Scope]int{{Namespace: "ns", Tenant: "c"}: 2}, want: "baccabcabbb"},
-		{name: "a tenant of weight 2 has two slots of four", slots: 4, weights: map[shell.Scope]int{{Namespace: "ns", Tenant: "c"}: 2}, want: "bbbbbaccaac"},
+		{name: "one slot goes around", slots: 1, want: "b a c a b c a b c b b"},
+		{name: "two slots are two tenants'", slots: 2, want: "bb ac ab ac bc b"},
+		{name: "a tenant of weight 2 has two turns for one", slots: 1, weights: twice, want: "b a c c a b c a b b b"},
+		{name: "a tenant of weight 2 has two slots of four", slots: 4, weights: twice, want: "bbbb abcc aac"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var got strings.Builder
+				got := &rounds{from: time.Now(), by: map[int][]string{}}
 				e := running(t, shell.Options{
-					Store: inMemory(t), Tools: tools(order(&got)),
-					Concurrency: map[string]int{"count": c.slots}, Limits: shell.Limits{Weights: c.weights},
+					Store: inMemory(t), Tools: tools(got), Concurrency: map[string]int{"count": c.slots}, Limits: shell.Limits{Weights: c.weights},
 				})
 				createFor(t, e, "b", 5)
 				createFor(t, e, "c", 3)

@@ -83,20 +83,19 @@ func (b *batch) outbox() error {
 		}
 	}
 	for _, o := range b.fold.Outer() {
-		s, err := b.wanting(effectKey(o.From, o.Effect.Number()), o.From.Kind)
+		key := effectKey(o.From, o.Effect.Number())
+		of, err := b.wanting(key, o.From.Kind)
 		if errors.Is(err, errStale) {
 			continue // started and ended within this batch
 		}
 		if err != nil {
 			return err
 		}
-		e := store.OutboxEntry{
-			Key: effectKey(o.From, o.Effect.Number()), Seq: b.entry.Seq, Kind: o.From.Kind,
-			Lane: store.ShareLane(o.Effect.Lane(), ShareOf(core.ScopeOf(s))), Effect: b.encode(o.Effect),
-		}
-		if sh := b.l.share(e.Lane); b.mayStart(sh) {
-			b.l.reserve(sh, 1)
-			b.handOut(&e, s)
+		s := b.l.shareOf(o.Effect.Lane(), core.ScopeOf(of.State))
+		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue, Effect: b.encode(o.Effect)}
+		if b.mayStart(s) {
+			b.l.reserve(s, 1)
+			b.handOut(&e, of)
 		} else {
 			b.waiting[e.Lane] = true
 		}
@@ -114,24 +113,24 @@ func (b *batch) mayStart(s *share) bool {
 	return !b.l.stopping && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most)
 }
 
-// wanting gives the machine that waits for the effect.
-func (b *batch) wanting(key store.EffectKey, kind effects.Kind) (core.State, error) {
+// wanting gives the effect with the machine that waits for it.
+func (b *batch) wanting(key store.EffectKey, kind effects.Kind) (OuterEffect, error) {
 	s, err := b.fold.State(effects.Ref{Kind: kind, ID: key.ID})
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return nil, err
+		return OuterEffect{}, err
 	}
-	if core.OutstandingEffect(s, key.N) == nil {
-		return nil, errStale
+	o := OuterEffect{State: s, Effect: core.OutstandingEffect(s, key.N)}
+	if o.Effect == nil {
+		return o, errStale
 	}
-	return s, nil
+	o.Lane = o.Effect.Lane()
+	return o, nil
 }
 
 // handOut marks the entry as this instance's. Its share has reserved a slot.
-func (b *batch) handOut(e *store.OutboxEntry, s core.State) {
-	name, _ := store.SplitLane(e.Lane)
+func (b *batch) handOut(e *store.OutboxEntry, of OuterEffect) {
 	e.Holder, e.Token = b.l.claim, b.l.token
-	o := OuterEffect{Lane: name, Effect: core.OutstandingEffect(s, e.Key.N), State: s}
-	b.launches = append(b.launches, launch{OuterEffect: o, key: e.Key, queue: e.Lane})
+	b.launches = append(b.launches, launch{OuterEffect: of, key: e.Key, queue: e.Lane})
 }
 
 // errStale: the entry's machine does not wait for it any more.

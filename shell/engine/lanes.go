@@ -17,15 +17,17 @@ type lane struct {
 	limit    int // its slots
 	running  int // executions under way
 	reserved int // slots that the batch takes which is being built
-	shares   map[string]*share
+	shares   map[string]*share     // by the names of their queues
+	byScope  map[core.Scope]*share // the same, of tenants that have asked here
 	waiting  shareHeap
 	pass     float64 // of the share that was last given a slot
 }
 
-// share is what one tenant has of a lane. It lives while it holds a slot or waits.
+// share is what one tenant has of a lane.
 type share struct {
 	lane     *lane
 	queue    string // its name in the store, see [store.ShareLane]
+	scope    core.Scope
 	weight   float64
 	running  int
 	reserved int
@@ -66,7 +68,7 @@ func (l *loop) lane(name string) *lane {
 	if !ok {
 		limit = l.e.o.DefaultConcurrency
 	}
-	la := &lane{limit: limit, shares: make(map[string]*share)}
+	la := &lane{limit: limit, shares: make(map[string]*share), byScope: make(map[core.Scope]*share)}
 	l.lanes[name] = la
 	return la
 }
@@ -80,6 +82,18 @@ func (l *loop) share(queue string) *share {
 	}
 	s := &share{lane: la, queue: queue, weight: float64(cmp.Or(l.e.o.Weights[of], 1)), pass: la.pass, at: -1}
 	la.shares[queue] = s
+	return s
+}
+
+// shareOf gives a tenant's share of the lane of that name.
+func (l *loop) shareOf(name string, scope core.Scope) *share {
+	la := l.lane(name)
+	if s, ok := la.byScope[scope]; ok {
+		return s
+	}
+	s := l.share(store.ShareLane(name, ShareOf(scope)))
+	s.scope = scope
+	la.byScope[scope] = s
 	return s
 }
 
@@ -102,10 +116,16 @@ func (s *share) setWaiting(waits bool) {
 	s.drop()
 }
 
-// drop forgets a share that has nothing and waits for nothing.
+// maxIdle is how many shares a lane remembers: tenants come back.
+const maxIdle = 64
+
+// drop forgets a share that has nothing and waits for nothing, if there are many.
 func (s *share) drop() {
-	if s.held() == 0 && !s.waits() {
+	if s.held() == 0 && !s.waits() && len(s.lane.shares) > maxIdle {
 		delete(s.lane.shares, s.queue)
+		if s.lane.byScope[s.scope] == s {
+			delete(s.lane.byScope, s.scope)
+		}
 	}
 }
 
