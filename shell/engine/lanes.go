@@ -14,9 +14,9 @@ import (
 // its weight, and among equals they take turns, as often as their weights say. What
 // tenants wait for stands in one queue of the store for each of them, in order.
 type lane struct {
-	limit    int // its slots
-	running  int // executions under way
-	reserved int // slots that the batch takes which is being built
+	limit    int                   // its slots
+	running  int                   // executions under way
+	reserved int                   // slots that the batch takes which is being built
 	shares   map[string]*share     // by the names of their queues
 	byScope  map[core.Scope]*share // the same, of tenants that have asked here
 	waiting  shareHeap
