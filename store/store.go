@@ -182,8 +182,8 @@ type OutboxEntry struct {
 	Key  EffectKey
 	Seq  uint64 // the number of the batch that made it: waiting entries of one lane are taken in (Seq, Key) order
 	Kind effects.Kind
-	// Lane is the queue that the entry waits in, such as the tool's name: lanes
-	// do not delay one another.
+	// Lane is the queue that the entry waits in, such as the tool's name and the tenant
+	// ([ShareLane]): lanes do not delay one another.
 	Lane   string
 	Effect []byte // JSON; valid until the transaction ends
 	Holder string // name of the claim of the instance that carries it out

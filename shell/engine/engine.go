@@ -216,8 +216,24 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 	return rep.Answer()
 }
 
+// boundInputs bounds the inputs of a request by [core.Given]. An input that is refused comes into
+// no journal.
+func boundInputs(inputs []core.Input) error {
+	for i, in := range inputs {
+		ev, err := core.Given(in.Event)
+		if err != nil {
+			return &effects.Refused{To: in.To, Event: in.Event.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+		}
+		inputs[i].Event = ev
+	}
+	return nil
+}
+
 // Ask hands a request to the loop and waits for the whole reply.
 func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
+	if err := boundInputs(req.Inputs); err != nil {
+		return Reply{}, err
+	}
 	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}
 	select {
 	case <-e.closing:

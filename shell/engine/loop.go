@@ -23,6 +23,7 @@ type loop struct {
 	cache   cache
 
 	lanes    map[string]*lane
+	reserved []*share // of which the batch that is being built takes slots
 	running  map[store.EffectKey]*execution
 	requests []*request // gathered, not yet committed
 	outcomes []outcome  // gathered, not yet committed
@@ -55,13 +56,6 @@ type sweep struct {
 	active bool
 	paced  bool // only the kinds that are [core.Paced]: a check between two strict ticks
 	after  *store.DueKey
-}
-
-// lane bounds the outer effects of one sort that are carried out at a time.
-type lane struct {
-	limit   int  // its slots
-	running int  // executions under way
-	waiting bool // the outbox may hold entries of it that were not handed out
 }
 
 func (l *loop) init(e *Engine) {
@@ -117,7 +111,7 @@ func (l *loop) register(ctx context.Context) error {
 			l.nextRenew = now.Add(l.renewEvery())
 			lanes, err := tx.WaitingLanes()
 			for _, name := range lanes {
-				l.lane(name).waiting = true
+				l.share(name).setWaiting(true)
 			}
 			_, err = store.Unreadable(err) // what cannot be read is set aside by the first batch
 			return err
@@ -283,8 +277,10 @@ func (l *loop) step() {
 	case errors.Is(err, errNothing):
 		l.committed(b)
 	case errors.Is(err, store.ErrFenced):
+		l.unreserve()
 		l.fenced(err)
 	default:
+		l.unreserve()
 		l.failed(err)
 	}
 }
