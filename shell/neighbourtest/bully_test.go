@@ -25,6 +25,7 @@ type bully struct {
 	release chan struct{}
 	n       atomic.Int64 // numbers names that must be new
 	answers [6]atomic.Int64
+	refusal atomic.Value // the last one, as text
 }
 
 func newBully(t *testing.T, d *daemon) *bully {
@@ -71,6 +72,9 @@ func (b *bully) callAs(ctx context.Context, token, method, path, body string) (i
 	} else {
 		b.answers[status/100].Add(1)
 	}
+	if status >= 400 {
+		b.refusal.Store(fmt.Sprintf("%d %.200s", status, answer))
+	}
 	if err != nil || status >= 400 {
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -81,8 +85,8 @@ func (b *bully) callAs(ctx context.Context, token, method, path, body string) (i
 }
 
 func (b *bully) summary() string {
-	return fmt.Sprintf("answers to the bully: %d 2xx, %d 4xx, %d 5xx, %d none",
-		b.answers[2].Load(), b.answers[4].Load(), b.answers[5].Load(), b.answers[0].Load())
+	return fmt.Sprintf("answers to the bully: %d 2xx, %d 4xx, %d 5xx, %d none; the last refusal: %v",
+		b.answers[2].Load(), b.answers[4].Load(), b.answers[5].Load(), b.answers[0].Load(), b.refusal.Load())
 }
 
 // connections holds many connections open, on each of which begin has been said.

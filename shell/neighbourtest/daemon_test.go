@@ -70,7 +70,7 @@ name = "b"
 token = "` + tokenB + `"
 namespaces = ["b"]
 tenants = ["b"]
-#RUN
+runners = ["local"]
 `
 
 // daemon is a running daemon with its folder.
