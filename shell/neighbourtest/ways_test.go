@@ -115,14 +115,14 @@ var ways = []way{
 	{"schedules that are long to read", func(ctx context.Context, b *bully) {
 		lists := []string{strings.Repeat("0-59,", 2000) + "0 * * * * *", "* * * 30 2 *", "0 0 0 29 2 ? 2097-2099", strings.Repeat("*/1,", 2500) + "1 * * * *"}
 		b.flood(ctx, 8, func(ctx context.Context) {
-			b.call(ctx, "POST", "/v1/recurring", fmt.Sprintf(`{"namespace":"b","tenant":"b","cron_expr":%q,"provider":"http","action_type":"x","payload":{}}`, lists[b.n.Add(1)%int64(len(lists))]))
+			b.call(ctx, "POST", "/v1/recurring", fmt.Sprintf(`{"namespace":"b","tenant":"b","cron_expr":%q,"provider":"http","action_type":"x","payload":{"method":"GET","url":"http://127.0.0.1:1/"}}`, lists[b.n.Add(1)%int64(len(lists))]))
 			b.call(ctx, "GET", "/v1/recurring/preview?cron_expr=0+0+29+2+*&n=100", "")
 		})
 	}},
 	{"templates that explode", func(ctx context.Context, b *bully) {
 		var phases []string
 		for n := range 30 {
-			phases = append(phases, fmt.Sprintf(`{"name":"p%d","output":"v%d","run":{"tool":"http","input":{"method":"GET","url":"http://127.0.0.1:1/%s"}}}`, n, n, strings.Repeat("${big}", 500)))
+			phases = append(phases, fmt.Sprintf(`{"name":"p%d","output":"v%d","run":{"tool":"http","input":{"method":"GET","url":"http://127.0.0.1:1/%s"}}}`, n, n, strings.Repeat("${big}", 130)))
 		}
 		body := pipeline(strings.Join(phases, ","), fmt.Sprintf(`,"context":{"big":%q}`, strings.Repeat("y", 50_000)))
 		b.flood(ctx, 8, func(ctx context.Context) { b.call(ctx, "POST", "/v1/pipelines", body) })
@@ -158,7 +158,11 @@ var ways = []way{
 	}},
 	{"deep and huge JSON", func(ctx context.Context, b *bully) {
 		deep := `{"tool_name":"http","tool_input":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`
-		wide := `{"tool_name":"http","tool_input":{"headers":{` + strings.Repeat(`"a":"b",`, 100_000) + `"a":"b"}}}`
+		var headers []string
+		for n := range 60_000 {
+			headers = append(headers, fmt.Sprintf(`"h%d":"v"`, n))
+		}
+		wide := `{"tool_name":"http","tool_input":{"method":"GET","url":"http://127.0.0.1:1/","headers":{` + strings.Join(headers, ",") + `}}}`
 		b.flood(ctx, 8, func(ctx context.Context) {
 			b.call(ctx, "POST", "/v1/actions", deep)
 			b.call(ctx, "POST", "/v1/actions", wide)
