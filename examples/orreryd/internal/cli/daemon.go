@@ -86,6 +86,9 @@ func (a *app) configCommand() *cobra.Command {
 			if err := config.CheckListen(c); err != nil {
 				return err
 			}
+			for _, w := range c.Warnings() {
+				text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
+			}
 			for i, t := range c.Tokens {
 				if at, _ := t.Expiry(""); !at.IsZero() && !at.After(time.Now()) {
 					text.Sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))

@@ -78,7 +78,7 @@ func readSecret(value, env, file, name string) (secret, field string, err error)
 	case value != "":
 		return value, name, nil
 	case env != "":
-		v, ok := os.LookupEnv(env)
+		v, ok := LookupSecretEnv(env)
 		if !ok || v == "" {
 			return "", "", fmt.Errorf("%s_env: the environment variable %q is not set", name, env)
 		}
@@ -173,7 +173,7 @@ func (c *Config) checkRights(key string, t tokenConfig) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	for _, name := range t.Runners {
 		if !c.Runners[name].enabled() || c.Runners[name].Type == "" {
-			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.runnerNames(), ", "), "there is none")))
+			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.RunnerNames(), ", "), "there is none")))
 		}
 	}
 	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)
