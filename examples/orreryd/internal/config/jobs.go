@@ -69,6 +69,9 @@ func (s secretConfig) key(at string) (string, error) {
 	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // its error would show the secret
 		return "", fmt.Errorf("%s.%s: it is not base64, as webhooks are signed with (whsec_…)", at, field)
 	}
+	if isPublished(text) {
+		return "", errPublished(at + "." + field)
+	}
 	return text, nil
 }
 

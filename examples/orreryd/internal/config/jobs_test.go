@@ -179,7 +179,7 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[jobs]\nallow = ['10.0.0.1']":               `jobs.allow[0]: "10.0.0.1" is not a network`,
 		"[jobs.secrets.a]\nsecret = 'hush, hush!'":   `jobs.secrets.a.secret: it is not base64`,
 		"[jobs.secrets.a]":                           `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
-		"[jobs.secrets.a]\nsecret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\ntenants = []\nnamespaces = []": "jobs.secrets.a.namespaces: the list is empty: leave it out for all, or name some\n" +
+		"[jobs.secrets.a]\nsecret = 'b25lIHNlY3JldCBvZiB0aGUgdGVzdHM='\ntenants = []\nnamespaces = []": "jobs.secrets.a.namespaces: the list is empty: leave it out for all, or name some\n" +
 			"jobs.secrets.a.tenants: the list is empty",
 		"[runners.local]\nenabled = false\n[jobs]\ndefault_runner = 'local'": `jobs.default_runner: "local" is not one of the runners: there is none`,
 	} {

@@ -56,6 +56,9 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 		if sum = [sha256.Size]byte(b); sum == sha256.Sum256(nil) || sum == [sha256.Size]byte{} {
 			return sum, fmt.Errorf("%s.token_sha256: is the hash of nothing: hash a token such as openssl rand -hex 32 prints", key)
 		}
+		if isPublishedSum(sum) {
+			return sum, errPublished(key + ".token_sha256")
+		}
 		return sum, nil
 	}
 	secret, field, err := readSecret(t.Token, t.TokenEnv, t.TokenFile, "token")
@@ -64,6 +67,9 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 	}
 	if len(secret) < minToken {
 		return sum, fmt.Errorf("%s.%s: has %d bytes: want at least %d, such as openssl rand -hex 32 prints", key, field, len(secret), minToken)
+	}
+	if isPublished(secret) {
+		return sum, errPublished(key + "." + field)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return sum, fmt.Errorf("%s.%s: has white space or characters that are not ASCII: an HTTP header cannot carry it", key, field)
