@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +28,9 @@ type tokenConfig struct {
 	Namespaces []string `toml:"namespaces,omitempty"`
 	Tenants    []string `toml:"tenants,omitempty"`
 	Tools      []string `toml:"tools,omitempty"`
+	Runners    []string `toml:"runners,omitempty"` // beside those that are open to all
+	Sessions   bool     `toml:"sessions,omitempty"`
+	Git        bool     `toml:"git,omitempty"`
 	Admin      bool     `toml:"admin,omitempty"`
 	ReadOnly   bool     `toml:"read_only,omitempty"`
 	Metrics    bool     `toml:"metrics,omitempty"`
@@ -129,6 +134,7 @@ func (c *Config) validateTokens() error {
 		if t.Admin && len(t.Namespaces)+len(t.Tenants)+len(t.Tools) > 0 {
 			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
 		}
+		errs = append(errs, c.checkRights(key, t))
 		if others := t.besideMetrics(); t.Metrics && len(others) > 0 {
 			errs = append(errs, fmt.Errorf("%s: metrics excludes %s: such a token reads /metrics and nothing else: leave the others out, or metrics", key, strings.Join(others, ", ")))
 		}
@@ -156,6 +162,23 @@ func (c *Config) validateTokens() error {
 	return errors.Join(errs...)
 }
 
+// checkRights checks what a token may use beside tools.
+func (c *Config) checkRights(key string, t tokenConfig) error {
+	var errs []error
+	for right, has := range map[string]bool{"sessions": t.Sessions, "git": t.Git, "runners": len(t.Runners) > 0} {
+		if has && (t.Admin || t.ReadOnly) {
+			errs = append(errs, fmt.Errorf("%s.%s: an admin may do everything, and a read_only token changes nothing: leave %s out", key, right, right))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, name := range t.Runners {
+		if !c.Runners[name].enabled() || c.Runners[name].Type == "" {
+			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.runnerNames(), ", "), "there is none")))
+		}
+	}
+	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)
+}
+
 // besideMetrics names the keys that mean nothing for a token that only reads metrics.
 func (t tokenConfig) besideMetrics() (keys []string) {
 	for _, k := range []struct {
@@ -164,6 +187,7 @@ func (t tokenConfig) besideMetrics() (keys []string) {
 	}{
 		{"admin", t.Admin}, {"read_only", t.ReadOnly},
 		{"namespaces", t.Namespaces != nil}, {"tenants", t.Tenants != nil}, {"tools", t.Tools != nil},
+		{"sessions", t.Sessions}, {"git", t.Git}, {"runners", t.Runners != nil},
 	} {
 		if k.given {
 			keys = append(keys, k.key)
@@ -196,6 +220,7 @@ func (c *Config) APITokens() ([]httpapi.Token, error) {
 		}
 		tokens = append(tokens, httpapi.Token{
 			Name: t.Name, SHA256: sum, Namespaces: t.Namespaces, Tenants: t.Tenants, Tools: t.Tools,
+			Sessions: t.Sessions, Git: t.Git, Runners: t.Runners,
 			Admin: t.Admin, ReadOnly: t.ReadOnly, Metrics: t.Metrics, Expires: expires,
 		})
 	}
