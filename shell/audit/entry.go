@@ -6,7 +6,7 @@
 //   - merge.go: what is one line with a count;
 //   - log.go: the [Log], whose one goroutine writes;
 //   - segments.go: the files, their sizes and their end;
-//   - read.go: the lines again, newest first.
+//   - read.go, filter.go: the lines again, newest first.
 //
 // The lines of each source - a token, a webhook route, everybody without a token - stand in
 // segments of its own. If the log grows too large, the source that fills most of it loses

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -22,8 +23,8 @@ const (
 // kind is what makes requests equal: a minute's further ones are counted in one line. The path is
 // not in it, so that a search for ids of others is one line.
 type kind struct {
-	address, operation, namespace, tenant string
-	status                                int
+	actor, address, operation, namespace, tenant string
+	status                                       int
 }
 
 // window counts the requests of a kind since its last line.
@@ -53,7 +54,7 @@ func streamOf(e *Entry) string {
 	switch route, ok := strings.CutPrefix(e.Actor, "webhook:"); {
 	case e.Token != "":
 		return "token." + e.Token
-	case ok:
+	case ok && e.Status != http.StatusUnauthorized: // else anybody may say so
 		return "webhook." + route
 	}
 	return nobody
@@ -106,7 +107,7 @@ func (m *merger) add(e *Entry, now time.Time) bool {
 		s.lines++
 		return true
 	}
-	k := kind{e.Address, e.Operation, e.Namespace, e.Tenant, e.Status}
+	k := kind{e.Actor, e.Address, e.Operation, e.Namespace, e.Tenant, e.Status}
 	if crowd {
 		k.address = ""
 	}
@@ -132,7 +133,10 @@ func (w *window) count(k kind, e *Entry) {
 		w.sample = *e
 		w.sample.Address, w.sample.Count = k.address, 0
 		if k.operation == Other { // what differs between requests of several kinds is left out
-			w.sample = Entry{Since: e.Since, Token: e.Token, Actor: e.Actor, Operation: Other, Status: e.Status}
+			w.sample = Entry{Since: e.Since, Token: e.Token, Operation: Other, Status: e.Status}
+			if streamOf(e) != nobody {
+				w.sample.Actor = e.Actor
+			}
 		}
 	}
 	w.sample.Count++

@@ -213,6 +213,8 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
 		{"metrics beside other rights", "[[tokens]]\nname = 'a'\nmetrics = true\nadmin = true\n" + token, "tokens[0]: metrics excludes admin: such a token reads /metrics and nothing else"},
 		{"metrics beside a binding", "[[tokens]]\nname = 'a'\nmetrics = true\nread_only = true\ntenants = ['t']\n" + token, "tokens[0]: metrics excludes read_only, tenants: such"},
+		{"a log of requests for no time", "[audit]\ndays = 0", "audit.days: 0 is neither -1 (for ever) nor more than 0"},
+		{"a small log of requests", "[audit]\nmax_bytes = 1000", "audit.max_bytes: 1000 is not between 1048576 and 1099511627776"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
 		{"an end that is no time", "[[tokens]]\nname = 'a'\nexpires = 'soon'\n" + token, `tokens[0].expires: "soon" is not a time`},
 	} {
