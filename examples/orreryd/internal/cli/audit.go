@@ -171,7 +171,7 @@ func (a *app) auditFiles(cmd *cobra.Command, f *auditFlags) error {
 		next = ""
 	}
 	if damaged > 0 {
-		text.Sayf(a.err, "%s of the log are damaged, and left out: torn by a crash, or changed by somebody\n", counted(damaged, "line"))
+		text.Sayf(a.err, "%s of the log left out, being damaged: torn by a crash, or changed by somebody\n", counted(damaged, "line"))
 	}
 	return a.printAudit(entries, next)
 }
