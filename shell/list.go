@@ -21,10 +21,7 @@ import (
 var ErrPageToken = errors.New("page_token is not one that this list gave out")
 
 // Scope is one tenant of one namespace.
-type Scope struct {
-	Namespace string
-	Tenant    string
-}
+type Scope = core.Scope
 
 // Page bounds one page of a list.
 type Page struct {

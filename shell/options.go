@@ -32,6 +32,8 @@ type Options struct {
 	// of a lane; where it is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
+	// Limits share slots and bound what tenants may take (default: nothing is bound).
+	Limits Limits
 	// Webhooks are the routes of the webhook ingress.
 	Webhooks map[string]WebhookRoute
 
@@ -121,6 +123,7 @@ func New(o Options) (*Engine, error) {
 func (o Options) generic() engine.Options {
 	return engine.Options{
 		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency,
+		MaxLaneShare: o.Limits.MaxLaneShare, Weights: o.Limits.weights(),
 		TickRate: o.TickRate, StrictTick: o.StrictTick,
 		PacedEvery: o.RecurringCheckInterval, DisablePaced: o.DisableRecurring,
 		LeaseTTL: o.LeaseTTL, RecoverAfter: o.RecoverAfter, AbandonAfter: o.AbandonAfter, StopTimeout: o.StopTimeout,

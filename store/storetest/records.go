@@ -96,7 +96,7 @@ var recordCases = []testCase{
 			"printable":        func(w *store.Write) { w.Kind = "a/b" },
 			"id is zero":       func(w *store.Write) { w.ID = uuid.Nil },
 			"state is empty":   func(w *store.Write) { w.State = []byte{} },
-			"at most 512":      func(w *store.Write) { w.Terms = []store.Term{term(strings.Repeat("x", 513), 1)} },
+			"at most 1024":     func(w *store.Write) { w.Terms = []store.Term{term(strings.Repeat("x", store.MaxName+1), 1)} },
 			"stands there twi": func(w *store.Write) { w.Terms = []store.Term{term("all", 1), term("all", 2)} },
 		} {
 			w := created(1, 0)
