@@ -38,7 +38,8 @@ type batch struct {
 
 	replies  []Reply // one for each gathered request
 	launches []launch
-	waiting  map[string]bool // queues of the outbox of which it changes whether they have entries
+	unwanted []store.EffectKey // what runs although the store no longer has it
+	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
 	sweep    sweep
@@ -71,7 +72,7 @@ func (b *batch) build() error {
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 
 	for _, part := range []func() error{
-		b.renew, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {

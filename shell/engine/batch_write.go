@@ -255,8 +255,12 @@ func (l *loop) committed(b *batch) {
 	for queue, waits := range b.waiting {
 		l.share(queue).setWaiting(waits)
 	}
+	l.adrift = false
 	for _, w := range b.fold.Withdrawn() {
-		if r, ok := l.running[effectKey(w.From, w.N)]; ok {
+		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))
+	}
+	for _, key := range b.unwanted {
+		if r, ok := l.running[key]; ok {
 			r.dropped = true
 			r.cancel(ErrCancelled)
 		}

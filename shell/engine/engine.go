@@ -107,7 +107,8 @@ func (e *Engine) Instance() string { return e.name }
 
 // Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
-// did not answer. It commits nothing, and may be asked often.
+// did not answer. It commits nothing, and may be asked often: where the store is a
+// [store.Placed], it says at once that the database was taken away.
 func (e *Engine) Health(ctx context.Context) error {
 	c := make(chan error, 1)
 	select {
@@ -117,7 +118,11 @@ func (e *Engine) Health(ctx context.Context) error {
 	}
 	select {
 	case e.health <- c:
-		return <-c // the loop answers at once
+		err := <-c // the loop answers at once
+		if p, ok := e.store.(store.Placed); ok && err == nil {
+			err = p.InPlace()
+		}
+		return err
 	case <-e.closing:
 		return ErrStopped
 	case <-ctx.Done():
@@ -211,9 +216,9 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 	return rep.Answer()
 }
 
-// given bounds the inputs of a request by [core.Given]. An input that is refused comes into
+// boundInputs bounds the inputs of a request by [core.Given]. An input that is refused comes into
 // no journal.
-func given(inputs []core.Input) error {
+func boundInputs(inputs []core.Input) error {
 	for i, in := range inputs {
 		ev, err := core.Given(in.Event)
 		if err != nil {
@@ -226,7 +231,7 @@ func given(inputs []core.Input) error {
 
 // Ask hands a request to the loop and waits for the whole reply.
 func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
-	if err := given(req.Inputs); err != nil {
+	if err := boundInputs(req.Inputs); err != nil {
 		return Reply{}, err
 	}
 	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}

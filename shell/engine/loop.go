@@ -41,6 +41,7 @@ type loop struct {
 	giveWay     time.Time // not before that, see gatherMore
 	retryAt     time.Time // after a failed commit, nothing but requests before that
 	failures    int
+	adrift      bool             // the last batch is stored and was not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
 	due         []store.DueEntry // room for a sweep
 	buf         []byte           // stored forms of the batch that is being built
@@ -320,8 +321,13 @@ func (l *loop) failed(err error) {
 		l.failures++
 		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
 	}
-	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", l.retryAt.Sub(l.now()))
-	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("not stored: %w", err)} })
+	became, outcome := "not stored", "commit failed; what was not acknowledged is undone"
+	if errors.Is(err, store.ErrUnconfirmed) {
+		became, outcome = "not confirmed", "commit written and not confirmed; nothing of it is acknowledged"
+		l.setAdrift()
+	}
+	l.e.log.Error(outcome, "error", err, "retry_in", l.retryAt.Sub(l.now()))
+	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
 	l.cache.init()
 	l.lastSeq = 0
 }
