@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
@@ -213,6 +214,8 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
 		{"metrics beside other rights", "[[tokens]]\nname = 'a'\nmetrics = true\nadmin = true\n" + token, "tokens[0]: metrics excludes admin: such a token reads /metrics and nothing else"},
 		{"metrics beside a binding", "[[tokens]]\nname = 'a'\nmetrics = true\nread_only = true\ntenants = ['t']\n" + token, "tokens[0]: metrics excludes read_only, tenants: such"},
+		{"a log of requests for no time", "[audit]\ndays = 0", "audit.days: 0 is neither -1 (for ever) nor more than 0"},
+		{"a small log of requests", "[audit]\nmax_bytes = 1000", "audit.max_bytes: 1000 is not between 1048576 and 1099511627776"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
 		{"an end that is no time", "[[tokens]]\nname = 'a'\nexpires = 'soon'\n" + token, `tokens[0].expires: "soon" is not a time`},
 	} {
@@ -431,4 +434,30 @@ func write(t *testing.T, name, text string) string {
 	path := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+// Whatever stands in a file: it is taken, or refused with an error that shows no type
+// of Go, at a bounded cost.
+func FuzzLoad(f *testing.F) {
+	example, err := os.ReadFile("../../orrery.toml")
+	require.NoError(f, err)
+	f.Add(string(example))
+	for part := range strings.SplitSeq(string(example), "\n\n") {
+		f.Add(part)
+	}
+	f.Add("[tools.http]\nallow = ['10.0.0.0/8']\n[[tokens]]\nname = 'a'\ntenants = ['t']\ntoken = '0123456789abcdef'\n")
+	f.Add("[webhooks.a]\ntool = 'command'\nsignature = 'none'\ntool_input = { argv = [[[[[1]]]]] }")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "_file") || strings.Contains(text, "_command") || strings.Contains(text, "kubeconfig") {
+			return // a path of the operator's choice may be /dev/zero
+		}
+		defer boundtest.Within(t, len(text))()
+		c, err := load(t, text, nil)
+		if err != nil {
+			require.NotRegexp(t, `\bmain\.|\bconfig\.[A-Z]|interface \{|map\[string\]|float64`, err.Error(), "Go's types tell users nothing")
+			return
+		}
+		_, err = c.APITokens()
+		require.NoError(t, err, "what is taken can be used")
+	})
 }
