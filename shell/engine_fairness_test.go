@@ -264,7 +264,7 @@ func TestABacklogIsCarriedOutOnceThoughCommitsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := &sequence{}
 		st := &everyThird{Store: inMemory(t)}
-		o := shell.Options{Store: st, Tools: tools(got), DefaultConcurrency: 10_000, MaxBatch: 8, TickRate: 10 * time.Second}
+		o := shell.Options{Store: st, Tools: tools(got), DefaultConcurrency: 10_000, MaxBatch: 8, TickRate: 24 * time.Hour, LeaseTTL: 24 * time.Hour}
 		dueTogether(t, o, 200, 10)
 		st.fail = true
 		e := running(t, o)

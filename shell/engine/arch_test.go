@@ -27,9 +27,9 @@ var allowed = map[string][]string{
 		"Batch", "NewBatch", "Entry", "NewEntry",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
-		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "ReasonRecovered",
+		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
-	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused"},
+	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused", "CodeInvalid"},
 }
 
 func TestTheEngineNamesNoMachine(t *testing.T) {
