@@ -68,7 +68,11 @@ func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
 		if err := c.token.permit(namespace, tenant, q.get("tool")); err != nil {
 			return err
 		}
-		from, err := l.find(q, c.token.scope(namespace, tenant))
+		scope := c.token.scope(namespace, tenant)
+		if scope != nil {
+			c.about(scope.Namespace, scope.Tenant)
+		}
+		from, err := l.find(q, scope)
 		if err != nil {
 			return err
 		}

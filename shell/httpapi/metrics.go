@@ -52,7 +52,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectQueues, s.collectRunbooks, s.collectJobs},
+		collector{s.collectEngine, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{

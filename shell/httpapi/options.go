@@ -23,6 +23,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -76,6 +77,11 @@ type Options struct {
 	// an admin's: that of package constraints. Its error says what is wrong with
 	// them. Without it such a token applies and triggers only jobs that have none.
 	JobUses func(spec core.JobSpec) (jobs.Reach, error)
+	// Audit is the log of requests: every change, every refusal. The caller closes it
+	// once the server has ended. Nil: none, and /v1/audit is answered with 501.
+	Audit *audit.Log
+	// AuditReads writes reads that succeed to Audit too.
+	AuditReads bool
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -97,6 +103,7 @@ type Server struct {
 	streams  atomic.Int32  // of events, that are open
 	tails    atomic.Int32  // of logs, that are followed
 	reads    atomic.Int32  // of logs, that are not
+	audits   atomic.Int32  // of the log of requests, that is read
 }
 
 // New checks the options and builds the server. The error names every field

@@ -39,6 +39,7 @@ type Config struct {
 	Engine     engineConfig             `toml:"engine"`
 	Retention  retentionConfig          `toml:"retention"`
 	HTTP       httpConfig               `toml:"http"`
+	Audit      auditConfig              `toml:"audit"`
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
@@ -92,6 +93,7 @@ func defaultConfig() Config {
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
 		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
 		Jobs:            defaultJobs(),
@@ -224,6 +226,7 @@ func (c *Config) validate() error {
 		c.validateTools(),
 		c.validateWebhooks(),
 		c.validateTokens(),
+		c.validateAudit(),
 		c.validateRunbooks(),
 		c.validateJobs(),
 	)

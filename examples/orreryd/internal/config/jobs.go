@@ -69,6 +69,9 @@ func (s secretConfig) key(at string) (string, error) {
 	if _, err := standardwebhooks.NewWebhook(text); err != nil || text == "" { // its error would show the secret
 		return "", fmt.Errorf("%s.%s: it is not base64, as webhooks are signed with (whsec_…)", at, field)
 	}
+	if isPublished(text) {
+		return "", errPublished(at + "." + field)
+	}
 	return text, nil
 }
 
@@ -135,11 +138,17 @@ func defaultJobs() jobsConfig {
 
 // addDefaultRunners adds the local runner if the file names no runner: jobs work on a
 // laptop at once. A file that names one has no other, so that a daemon in a cluster runs
-// nothing beside itself.
+// nothing beside itself. Of a daemon that has tokens, or a list of executables, the local
+// runner is there only if the file asks for it: it would run any program for whoever may
+// apply a job.
 func (c *Config) addDefaultRunners() {
 	c.Runners = maps.Clone(c.Runners)
 	if len(c.Runners) == 0 {
-		c.Runners = map[string]runnerConfig{runnerLocal: {Type: runnerLocal}}
+		local := runnerConfig{Type: runnerLocal}
+		if c.guarded() && c.Jobs.DefaultRunner != runnerLocal {
+			local.Enabled = new(bool)
+		}
+		c.Runners = map[string]runnerConfig{runnerLocal: local}
 	}
 	if l, ok := c.Runners[runnerLocal]; ok && l.Type == "" {
 		l.Type = runnerLocal
@@ -147,14 +156,39 @@ func (c *Config) addDefaultRunners() {
 	}
 }
 
-// runnerNames are the names of the runners that are enabled.
-func (c *Config) runnerNames() []string {
+// guarded reports whether the configuration keeps somebody from something.
+func (c *Config) guarded() bool {
+	for _, t := range c.Tools {
+		if t.Executables != nil {
+			return true
+		}
+	}
+	return len(c.Tokens) > 0
+}
+
+// DefaultRunner names the runner of jobs that name none: the configured one, else the only
+// one, else the one that stands where there is none. Empty: there are several.
+func (c *Config) DefaultRunner() string {
+	names := c.RunnerNames()
+	switch {
+	case c.Jobs.DefaultRunner != "":
+		return c.Jobs.DefaultRunner
+	case len(names) == 0:
+		return runnerLocal
+	case len(names) == 1:
+		return names[0]
+	}
+	return ""
+}
+
+// RunnerNames are the names of the runners that are enabled.
+func (c *Config) RunnerNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Runners)), func(name string) bool { return !c.Runners[name].enabled() })
 }
 
 // OpenRunners are the runners that every token may use: those of a cluster.
 func (c *Config) OpenRunners() []string {
-	return slices.DeleteFunc(c.runnerNames(), func(name string) bool { return c.Runners[name].Type != runnerKubernetes })
+	return slices.DeleteFunc(c.RunnerNames(), func(name string) bool { return c.Runners[name].Type != runnerKubernetes })
 }
 
 func (c *Config) validateJobs() error {
@@ -243,7 +277,7 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 		}
 		return asRunner(k)
 	}
-	dir, err := filepath.Abs(cmp.Or(deref(r.Dir), beside+".runs"))
+	dir, err := filepath.Abs(r.dir(beside))
 	if err != nil {
 		return nil, fmt.Errorf("dir: %w", err)
 	}
@@ -258,6 +292,9 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 	return &restricted{Runner: runner, executables: *r.Executables, allowEnv: deref(r.AllowEnv)}, nil
 }
 
+// dir is where a local runner keeps its files.
+func (r runnerConfig) dir(beside string) string { return cmp.Or(deref(r.Dir), beside+".runs") }
+
 func asRunner(v any) (jobs.Runner, error) {
 	r, ok := v.(jobs.Runner)
 	if !ok {
@@ -266,8 +303,7 @@ func asRunner(v any) (jobs.Runner, error) {
 	return r, nil
 }
 
-// MakeRunners makes all runners that are enabled, and says which is the default one:
-// the configured one, else the only one.
+// MakeRunners makes all runners that are enabled; if none is, one that begins nothing.
 func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 	out := map[string]jobs.Runner{}
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
@@ -286,6 +322,13 @@ func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 			return nil, fmt.Errorf("runners.%s: %w", name, err)
 		}
 		out[name] = made
+	}
+	if len(out) == 0 {
+		made, err := c.makeDrained(log.With("runner", runnerLocal))
+		if err != nil {
+			return nil, fmt.Errorf("runners.%s: %w", runnerLocal, err)
+		}
+		out[runnerLocal] = made
 	}
 	return out, nil
 }

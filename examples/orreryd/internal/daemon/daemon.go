@@ -21,6 +21,7 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/session"
@@ -39,6 +40,7 @@ type daemon struct {
 	runners  map[string]jobs.Runner
 	jobs     *jobs.Service
 	engine   *shell.Engine
+	audit    *audit.Log // nil: none
 	api      *http.Server
 }
 
@@ -103,6 +105,9 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		return nil, err
 	}
 	if d.engine, err = shell.New(o); err != nil {
+		return nil, err
+	}
+	if d.audit, err = openAudit(d.c, d.log); err != nil {
 		return nil, err
 	}
 	d.api, err = d.newAPI()
@@ -209,6 +214,9 @@ func (d *daemon) close() error {
 	}
 	if d.sessions != nil {
 		errs = append(errs, d.sessions.Close())
+	}
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
 	}
 	if d.store != nil {
 		errs = append(errs, d.store.Close())
