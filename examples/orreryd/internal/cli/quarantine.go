@@ -64,4 +64,3 @@ func (a *app) quarantine(ctx context.Context, db string, st *bolt.Store, most in
 	}
 	return a.show(map[string]any{"file": db, "quarantine": list}, b.String())
 }
-
