@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/orrery-go/orrery/shell"
 )
@@ -96,8 +97,9 @@ func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query,
 	if err != nil {
 		return err
 	}
+	ctx, damaged := shell.CountDamaged(r.Context())
 	found, next, err := gather(p, func(p shell.Page) ([]S, string, error) {
-		return from.next(r.Context(), p)
+		return from.next(ctx, p)
 	}, func(v S) (bool, int) { return keep(v), l.size(v) })
 	if err != nil {
 		return err
@@ -109,6 +111,9 @@ func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query,
 			return err
 		}
 		out = append(out, o)
+	}
+	if n := damaged(); n > 0 {
+		w.Header().Set("Orrery-Damaged", strconv.Itoa(n))
 	}
 	return writeJSON(w, http.StatusOK, list(out, next))
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/kube"
 )
 
 // shells are programs that run any other one, or any code, that their arguments or their
@@ -77,6 +79,9 @@ func (c *Config) warnRunners() (warnings []string) {
 	for _, name := range c.RunnerNames() {
 		r, key := c.Runners[name], "runners."+name
 		if r.Type != runnerLocal {
+			if p := deref(r.Profile); p != "" && p != kube.ProfileRestricted && len(c.tenantTokens()) > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s.profile: pods of %q may have what tenants should not share: set %q, or name the runner in no token", key, p, kube.ProfileRestricted))
+			}
 			continue
 		}
 		switch {
