@@ -30,6 +30,14 @@ type sweepToken struct {
 	sees   string         // the owners whose content it may read, by their letters
 }
 
+// home is the tenant in which the holder makes things.
+func (k sweepToken) home() string {
+	if k.token != nil && len(k.token.Tenants) > 0 {
+		return k.token.Tenants[0]
+	}
+	return "a"
+}
+
 // sweepTokens are the kinds of tokens: an admin; one that is bound to nothing; one of tenant a with all
 // rights; one of tenant b with none; one of a that is bound to the tool "hold"; one of a that may
 // only read; one for the metrics; one that nobody has; none at all.
