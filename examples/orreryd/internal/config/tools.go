@@ -41,6 +41,9 @@ type toolConfig struct {
 	DenyPrivate       *bool     `toml:"deny_private,omitempty" for:"http"`
 	Allow             *[]string `toml:"allow,omitempty" for:"http"`
 	UserAgent         *string   `toml:"user_agent,omitempty" for:"http"`
+
+	// denyPrivateFor is set by [Config.addDefaultTools] unless DenyPrivate is.
+	denyPrivateFor func(namespace, tenant string) bool
 }
 
 // Types of [toolConfig].
@@ -82,6 +85,24 @@ func (c *Config) addDefaultTools() {
 			t.Type = typ
 		}
 		c.Tools[name] = t
+	}
+	for name, t := range c.Tools {
+		if t.Type == TypeHTTP && t.DenyPrivate == nil && len(c.tenantTokens()) > 0 {
+			t.denyPrivateFor = c.servesTenants()
+			c.Tools[name] = t
+		}
+	}
+}
+
+// servesTenants reports for a namespace and a tenant whether a token that is no admin's may
+// have something done there. What is done elsewhere is the operator's.
+func (c *Config) servesTenants() func(namespace, tenant string) bool {
+	tokens := slices.Clone(c.Tokens)
+	in := func(list []string, name string) bool { return list == nil || slices.Contains(list, name) }
+	return func(namespace, tenant string) bool {
+		return slices.ContainsFunc(tokens, func(t tokenConfig) bool {
+			return t.writes() && in(t.Namespaces, namespace) && in(t.Tenants, tenant)
+		})
 	}
 }
 
@@ -182,9 +203,9 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			MaxResponse: deref(t.MaxResponseBytes),
 			Retries:     zeroIsNone(t.Retries),
 			Backoff:     Seconds(deref(t.BackoffSeconds)),
-			DenyPrivate: deref(t.DenyPrivate),
-			Allow:       allow,
-			UserAgent:   deref(t.UserAgent),
+			DenyPrivate: deref(t.DenyPrivate), DenyPrivateFor: t.denyPrivateFor,
+			Allow:     allow,
+			UserAgent: deref(t.UserAgent),
 		})
 	}
 	if err != nil {
