@@ -50,14 +50,19 @@ type router struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
-	reach := r.direct
-	if tripOf(req.Context()).public {
-		reach = public
-	}
+	reach := r.reachOf(req.Context())
 	if req.Response != nil { // net/http's sign that this request follows a redirect
 		reach = min(reach, tripOf(req.Context()).origin())
 	}
 	return r.transports[reach].RoundTrip(req)
+}
+
+// reachOf is how far a direct target of a request may be.
+func (r *router) reachOf(ctx context.Context) scope {
+	if tripOf(ctx).public {
+		return public
+	}
+	return r.direct
 }
 
 // CloseIdleConnections lets [http.Client.CloseIdleConnections] release what is kept
@@ -80,7 +85,7 @@ func (r *router) control(reach scope) func(context.Context, string, string, sysc
 			return nil
 		}
 		if s, word := r.classify(addr); s > reach {
-			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.direct || tripOf(ctx).redirected.Load(), never: s == special}
+			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.reachOf(ctx) || tripOf(ctx).redirected.Load(), never: s == special}
 		}
 		return nil
 	}

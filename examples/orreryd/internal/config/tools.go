@@ -41,9 +41,6 @@ type toolConfig struct {
 	DenyPrivate       *bool     `toml:"deny_private,omitempty" for:"http"`
 	Allow             *[]string `toml:"allow,omitempty" for:"http"`
 	UserAgent         *string   `toml:"user_agent,omitempty" for:"http"`
-
-	// denyPrivateFor is set by [Config.addDefaultTools] unless DenyPrivate is.
-	denyPrivateFor func(namespace, tenant string) bool
 }
 
 // Types of [toolConfig].
@@ -85,12 +82,6 @@ func (c *Config) addDefaultTools() {
 			t.Type = typ
 		}
 		c.Tools[name] = t
-	}
-	for name, t := range c.Tools {
-		if t.Type == TypeHTTP && t.DenyPrivate == nil && len(c.tenantTokens()) > 0 {
-			t.denyPrivateFor = c.servesTenants()
-			c.Tools[name] = t
-		}
 	}
 }
 
@@ -148,7 +139,7 @@ func (t toolConfig) validate(key string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, "", nil)
 	if err != nil {
 		return err
 	}
@@ -166,8 +157,9 @@ func checkBetween[N int | int64](key string, v *N, least, most N) error {
 }
 
 // make builds the tool. A key that is left out keeps the tool's own default. What
-// a runbook calls a relative directory lies in the workspace.
-func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
+// a runbook calls a relative directory lies in the workspace. Unless deny_private is given,
+// the actions for which tenants returns true reach public addresses only.
+func (t toolConfig) make(key, workspace string, tenants func(namespace, tenant string) bool) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
 	switch t.Type {
@@ -189,6 +181,9 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			AllowEnv:    nilOrList(t.AllowEnv),
 		})
 	default:
+		if t.DenyPrivate != nil {
+			tenants = nil
+		}
 		var allow []netip.Prefix
 		for i, s := range deref(t.Allow) {
 			p, perr := netip.ParsePrefix(s)
@@ -203,7 +198,7 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			MaxResponse: deref(t.MaxResponseBytes),
 			Retries:     zeroIsNone(t.Retries),
 			Backoff:     Seconds(deref(t.BackoffSeconds)),
-			DenyPrivate: deref(t.DenyPrivate), DenyPrivateFor: t.denyPrivateFor,
+			DenyPrivate: deref(t.DenyPrivate), DenyPrivateFor: tenants,
 			Allow:     allow,
 			UserAgent: deref(t.UserAgent),
 		})
@@ -252,7 +247,7 @@ func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[strin
 		if !t.enabled() {
 			continue
 		}
-		if tools[name], err = t.make("tools."+name, workspace); err != nil {
+		if tools[name], err = t.make("tools."+name, workspace, c.servesTenants()); err != nil {
 			return nil, nil, err
 		}
 		if t.Concurrency != nil {
