@@ -173,6 +173,11 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
+	if c.token != nil && c.token.hidesMachines() {
+		own := *f
+		own.text = withoutIDs(own.text)
+		f = &own
+	}
 	c.refusal = f.text
 	sw, counted := w.(*statusWriter)
 	switch {
