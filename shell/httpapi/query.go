@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/shell"
 )
 
 // query holds the parameters of a request, once they are known to be good.
@@ -104,18 +103,6 @@ func (q query) number(name string, def, most int) (int, error) {
 		return 0, failf(http.StatusBadRequest, "%s: %q is not a number from 1 to %d", name, clip(*v), most)
 	}
 	return n, nil
-}
-
-func (q query) page(def int) (shell.Page, error) {
-	limit, err := q.number("limit", def, shell.MaxPage)
-	if err != nil {
-		return shell.Page{}, err
-	}
-	token := q.get("page_token")
-	if len(token) > 256 {
-		return shell.Page{}, shell.ErrPageToken
-	}
-	return shell.Page{Limit: limit, Token: token}, nil
 }
 
 // labels reads label=key=value, as often as given.

@@ -26,10 +26,11 @@ const (
 
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
+	lists         access = 1 << 5 // the answer is a page of a list, which is sent while it is read
 )
 
 // who is the access without its flags.
-func (a access) who() access { return a &^ (streams | waitsForItems) }
+func (a access) who() access { return a &^ (streams | waitsForItems | lists) }
 
 // call is what a handler is told about a request beside the request itself.
 type call struct {

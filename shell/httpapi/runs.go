@@ -23,15 +23,13 @@ import (
 func (s *Server) jobRunRoutes() []route {
 	runs := s.runs()
 	return []route{
-		{"GET", "/v1/runs", anyToken, runs.page(runList)},
+		{"GET", "/v1/runs", anyToken | lists, runs.page(s, "runs")},
 		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
 		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
 		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
 		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
 	}
 }
-
-func runList(l []wire.RunSummary, next string) any { return wire.RunList{Runs: l, NextPageToken: next} }
 
 // runs says how runs of jobs are served.
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
@@ -98,7 +96,7 @@ func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	return s.runs().answer(w, r, q, from, runList, func(core.Orchestrator) bool { return true })
+	return s.runs().answer(s, w, r, c, q, from, "runs", shell.Page{})
 }
 
 // noRun says which run does not exist, as the caller named it, and where it was looked
