@@ -98,6 +98,31 @@ func (e *Engine) knownTools() string {
 // Tools lists the names of the configured tools, in order.
 func (a Actions) Tools() []string { return slices.Sorted(maps.Keys(a.e.o.Tools)) }
 
+// PipelineStarter is a [Tool] whose runs start pipelines, as [PipelineTool] is one. A tool
+// that wraps another one must forward it: else the HTTP API does not ask whether a token
+// has the rights to what the pipeline does.
+type PipelineStarter interface {
+	// Starts says what pipeline a run with that input would start. The error says that the
+	// input is none of the tool.
+	Starts(input json.RawMessage) (*PipelineStart, error)
+}
+
+// PipelineStart is the pipeline that a run of a [PipelineStarter] would start: of a
+// definition, or of a runbook file that is read when the action runs.
+type PipelineStart struct {
+	Definition *core.PipelineDef // nil: File counts
+	File       string
+}
+
+// Starts says what pipeline a run of the tool would start with that input; nil if the tool
+// is no [PipelineStarter].
+func (a Actions) Starts(tool string, input json.RawMessage) (*PipelineStart, error) {
+	if t, ok := a.e.o.Tools[tool].(PipelineStarter); ok {
+		return t.Starts(input)
+	}
+	return nil, nil
+}
+
 // Get reads an action; [ErrNotFound] if it does not exist.
 func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return readAs[core.Action](ctx, a.e, actionRef(id))

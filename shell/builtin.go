@@ -154,6 +154,15 @@ func (t PipelineTool) decode(raw json.RawMessage) (in pipelineInput, err error) 
 	return in, nil
 }
 
+// Starts implements [PipelineStarter].
+func (t PipelineTool) Starts(input json.RawMessage) (*PipelineStart, error) {
+	in, err := t.decode(input)
+	if err != nil {
+		return nil, err
+	}
+	return &PipelineStart{Definition: in.Definition, File: in.File}, nil
+}
+
 // with gives the webhook's body to the input that is to have it.
 func (in pipelineInput) with(body json.RawMessage) pipelineInput {
 	inputs := map[string]json.RawMessage{in.PayloadAs: body}

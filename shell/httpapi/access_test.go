@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -78,19 +79,22 @@ func TestOptionsThatCannotWorkAreRefusedByName(t *testing.T) {
 		change func(*httpapi.Options)
 		says   string
 	}{
-		"no engine":          {func(o *httpapi.Options) { o.Engine = nil }, "Options.Engine is nil"},
-		"a negative limit":   {func(o *httpapi.Options) { o.MaxBodyBytes = -1 }, "Options.MaxBodyBytes is -1"},
-		"a huge limit":       {func(o *httpapi.Options) { o.MaxBodyBytes = 1 << 40 }, "Options.MaxBodyBytes is 1099511627776"},
-		"large webhooks":     {func(o *httpapi.Options) { o.MaxWebhookBytes = core.MaxWebhookBytes + 1 }, "Options.MaxWebhookBytes is 16777217"},
-		"a negative time":    {func(o *httpapi.Options) { o.RequestTimeout = -1 }, "Options.RequestTimeout is -1ns"},
-		"a token's name":     {tokens(httpapi.Token{SHA256: good.SHA256}), "Options.Tokens[0] \"\": Name must be"},
-		"a bad name":         {tokens(httpapi.Token{Name: "a\nb", SHA256: good.SHA256}), "Name must be"},
-		"the reserved name":  {tokens(httpapi.Token{Name: "loopback", SHA256: good.SHA256}), "Name is reserved"},
-		"a name twice":       {tokens(good, httpapi.Token{Name: "a", SHA256: httpapi.HashToken("t")}), "Name is given twice"},
-		"a token twice":      {tokens(good, httpapi.Token{Name: "b", SHA256: good.SHA256}), `SHA256 is that of the token "a"`},
-		"no hash":            {tokens(httpapi.Token{Name: "a"}), "SHA256 is the hash of nothing"},
-		"an empty token":     {tokens(httpapi.Token{Name: "a", SHA256: httpapi.HashToken("")}), "SHA256 is the hash of nothing"},
-		"a bound admin":      {tokens(httpapi.Token{Name: "a", SHA256: good.SHA256, Admin: true, Tools: []string{"x"}}), "Admin is bound"},
+		"no engine":         {func(o *httpapi.Options) { o.Engine = nil }, "Options.Engine is nil"},
+		"a negative limit":  {func(o *httpapi.Options) { o.MaxBodyBytes = -1 }, "Options.MaxBodyBytes is -1"},
+		"a huge limit":      {func(o *httpapi.Options) { o.MaxBodyBytes = 1 << 40 }, "Options.MaxBodyBytes is 1099511627776"},
+		"large webhooks":    {func(o *httpapi.Options) { o.MaxWebhookBytes = core.MaxWebhookBytes + 1 }, "Options.MaxWebhookBytes is 16777217"},
+		"a negative time":   {func(o *httpapi.Options) { o.RequestTimeout = -1 }, "Options.RequestTimeout is -1ns"},
+		"a token's name":    {tokens(httpapi.Token{SHA256: good.SHA256}), "Options.Tokens[0] \"\": Name must be"},
+		"a bad name":        {tokens(httpapi.Token{Name: "a\nb", SHA256: good.SHA256}), "Name must be"},
+		"the reserved name": {tokens(httpapi.Token{Name: "loopback", SHA256: good.SHA256}), "Name is reserved"},
+		"a name twice":      {tokens(good, httpapi.Token{Name: "a", SHA256: httpapi.HashToken("t")}), "Name is given twice"},
+		"a token twice":     {tokens(good, httpapi.Token{Name: "b", SHA256: good.SHA256}), `SHA256 is that of the token "a"`},
+		"no hash":           {tokens(httpapi.Token{Name: "a"}), "SHA256 is the hash of nothing"},
+		"an empty token":    {tokens(httpapi.Token{Name: "a", SHA256: httpapi.HashToken("")}), "SHA256 is the hash of nothing"},
+		"a bound admin":     {tokens(httpapi.Token{Name: "a", SHA256: good.SHA256, Admin: true, Tools: []string{"x"}}), "Admin is bound"},
+		"metrics and admin": {tokens(httpapi.Token{Name: "a", SHA256: good.SHA256, Admin: true, Metrics: true}), "Metrics excludes Admin: such a token reads /metrics and nothing else"},
+		"metrics of some": {tokens(httpapi.Token{Name: "a", SHA256: good.SHA256, Metrics: true, ReadOnly: true, Namespaces: []string{"n"}, Tenants: []string{"t"}, Tools: []string{"x"}}),
+			"Metrics excludes ReadOnly, Namespaces, Tenants, Tools"},
 		"no scheme":          {hook(httpapi.WebhookAuth{}), `Options.Webhooks["r"].Scheme "" is unknown`},
 		"no secret":          {hook(httpapi.WebhookAuth{Scheme: "github"}), "Secrets is empty"},
 		"an empty secret":    {hook(httpapi.WebhookAuth{Scheme: "github", Secrets: []string{""}}), "Secrets[0] is empty"},
@@ -107,5 +111,27 @@ func TestOptionsThatCannotWorkAreRefusedByName(t *testing.T) {
 			require.ErrorContains(t, err, test.says)
 			assert.NotContains(t, err.Error(), "p@ssword")
 		})
+	}
+}
+
+func TestATokenForMetricsReadsThemAndNothingElse(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "prometheus", SHA256: httpapi.HashToken("m"), Metrics: true}, {Name: "viewer", SHA256: httpapi.HashToken("v"), ReadOnly: true}}
+	}})
+	for _, path := range []string{"/metrics", "/metrics?name[]=orrery_up"} {
+		got := a.do("GET", path, nil, bearer("m"))
+		assert.Equal(t, http.StatusOK, got.status, path)
+		assert.Contains(t, got.body, "orrery_up 1", path)
+		assert.Equal(t, http.StatusOK, a.do("HEAD", path, nil, bearer("m")).status, path)
+	}
+	for op := range described() {
+		method, path, _ := strings.Cut(op, " ")
+		if path == "/metrics" || path == "/healthz" || path == "/readyz" || path == "/openapi.json" || path == "/v1/webhooks/{route}" {
+			continue // that any token, or none, may ask for
+		}
+		path = strings.NewReplacer("{id}", "0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10", "{", "", "}", "").Replace(path)
+		got := a.do(method, path, nil, bearer("m"))
+		assert.Equal(t, http.StatusForbidden, got.status, op)
+		assert.Equal(t, `token: "prometheus" may read /metrics and nothing else`, got.errorText(), op)
 	}
 }

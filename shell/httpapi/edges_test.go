@@ -187,6 +187,7 @@ func TestMachinesOfAnotherTenantOrOfNoToolDoNotExistForAToken(t *testing.T) {
 			return httpapi.Token{Name: name, SHA256: httpapi.HashToken(name), Namespaces: []string{"ns"}, Tenants: []string{tenant}, Tools: tools}
 		}
 		o.Tokens = []httpapi.Token{token("ann", "t1"), token("ben", "t2"), token("echo-only", "t1", "echo")}
+		o.Tokens[0].Sessions = true
 	}})
 	for of, body := range map[string]string{
 		"pipelines":  `{"definition": {"name": "p", "phases": [{"name": "x", "run": {"tool": "hold"}}]}}`,

@@ -27,6 +27,9 @@ type JobService interface {
 	// Check reports what of a job cannot be run here. The error names the field, and
 	// is shown to whoever applies the job.
 	Check(spec core.JobSpec) error
+	// RunnerOf names the runner that would run the job: the job's own, else the default
+	// one; empty if there is neither.
+	RunnerOf(spec core.JobSpec) string
 	// Logs copies the logs of an attempt of a run to w, as [jobs.Service.Logs] does.
 	// An error that wraps [jobs.ErrNoPod], or has a method Permanent() bool that
 	// returns true, is shown to whoever asks; another one is only logged.
@@ -252,8 +255,8 @@ func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call, of n
 	return done(w, noJob(of, err))
 }
 
-// triggerJob starts a run, whatever the schedule says. A token that is bound to tools
-// may trigger the jobs that it could have applied.
+// triggerJob starts a run, whatever the schedule says. A token may trigger the jobs that
+// it could have applied.
 func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.JobTriggerRequest) error {
 	j, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,8 @@ func (jobService) Check(spec core.JobSpec) error {
 	return nil
 }
 
+func (jobService) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner, "kubernetes") }
+
 func (s jobService) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o jobs.LogOptions, w io.Writer) error {
 	if s.logs != nil {
 		return s.logs(ctx, run, attempt, o, w)
@@ -82,7 +85,7 @@ func (lasting) Permanent() bool { return true }
 
 // withJobs gives an API a job service.
 func withJobs(o *httpapi.Options) {
-	o.Jobs = jobService{}
+	o.Jobs, o.OpenRunners = jobService{}, []string{"kubernetes"}
 	o.JobUses = func(spec core.JobSpec) (jobs.Reach, error) {
 		var reach jobs.Reach
 		err := strictjson.DecodeAt("constraint_config", spec.ConstraintConfig, &reach)

@@ -48,10 +48,14 @@ func TestWithoutARunnerJobsAreOnlyShown(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, a.do("DELETE", "/v1/jobs/j", nil).status)
 }
 
-func TestATokenOfToolsGetsNoConstraintsWhereNobodyKnowsWhatTheyUse(t *testing.T) {
+func TestATokenThatIsNotAnAdminsGetsNoConstraintsWhereNobodyKnowsWhatTheyUse(t *testing.T) {
 	a := start(t, setup{api: func(o *httpapi.Options) {
-		o.Jobs = jobService{}
-		o.Tokens = []httpapi.Token{{Name: "kate", SHA256: httpapi.HashToken("k"), Tools: []string{"kubernetes"}}, {Name: "all", SHA256: httpapi.HashToken("a")}}
+		o.Jobs, o.OpenRunners = jobService{}, []string{"kubernetes"}
+		o.Tokens = []httpapi.Token{
+			{Name: "kate", SHA256: httpapi.HashToken("k"), Tools: []string{"kubernetes"}},
+			{Name: "tom", SHA256: httpapi.HashToken("t"), Sessions: true, Git: true},
+			{Name: "all", SHA256: httpapi.HashToken("a"), Admin: true},
+		}
 	}})
 	with := `{"pod_spec":{"containers":[{}]},"constraint_config":{"constraints":[]}}`
 	actions := `{"pod_spec":{"containers":[{}]},"action_config":{"actions":{}}}`
@@ -60,6 +64,9 @@ func TestATokenOfToolsGetsNoConstraintsWhereNobodyKnowsWhatTheyUse(t *testing.T)
 		r := a.do("PUT", "/v1/jobs/j", body, bearer("k"))
 		assert.Equal(t, http.StatusForbidden, r.status)
 		assert.Contains(t, r.errorText(), "the token is bound to tools")
+		r = a.do("PUT", "/v1/jobs/j", body, bearer("t"))
+		assert.Equal(t, http.StatusForbidden, r.status)
+		assert.Contains(t, r.errorText(), `constraint_config: the token "tom" is not an admin's, and the server cannot tell what the constraints would use`)
 	}
 	assert.Equal(t, http.StatusOK, a.do("PUT", "/v1/jobs/j", with, bearer("a")).status)
 	assert.Equal(t, http.StatusForbidden, a.do("POST", "/v1/jobs/j/trigger", nil, bearer("k")).status)

@@ -68,8 +68,12 @@ type Options struct {
 	// Jobs checks jobs and reads the logs of their runs: a [jobs.Service]. Without it
 	// jobs and runs are only shown, and what takes a runner is answered with 501.
 	Jobs JobService
-	// JobUses lists what a job's constraints and actions reach, for tokens that are
-	// bound to tools: that of package constraints. Its error says what is wrong with
+	// OpenRunners are the runners of jobs that every token may use; others take
+	// [Token.Runners] or an admin. Name only runners that keep their pods from
+	// everything else: not one of processes of this machine.
+	OpenRunners []string
+	// JobUses lists what a job's constraints and actions reach, for tokens that are not
+	// an admin's: that of package constraints. Its error says what is wrong with
 	// them. Without it such a token applies and triggers only jobs that have none.
 	JobUses func(spec core.JobSpec) (jobs.Reach, error)
 	// Clock tells when tokens expire and how long replayed webhooks are

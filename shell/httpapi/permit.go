@@ -44,15 +44,30 @@ func reachUses(r jobs.Reach, field string) iter.Seq[use] {
 	}
 }
 
-// asking is one question whether a token that is bound to tools may have something
-// done. The constraints of a job lead on to other jobs.
+// asking is one question whether a token may have something done. The constraints of a
+// job lead on to other jobs.
 type asking struct {
 	s     *Server
 	token *Token
 	scope shell.Scope     // of what is done
 	seen  map[string]bool // ids of jobs that were looked at
-	// lenient allows triggers of jobs that do not exist.
-	lenient bool
+	// seeing: the question is whether something exists for the holder, which the right to
+	// runners does not decide. Triggers of jobs that do not exist are allowed.
+	seeing bool
+	// rights: only the rights to sessions, git and runners are asked about, not the tools.
+	rights bool
+}
+
+// bound reports whether the list of the token's tools is asked about.
+func (a asking) bound() bool { return len(a.token.Tools) > 0 && !a.rights }
+
+// cannotTell refuses what only a later moment decides: field is what decides.
+func (a asking) cannotTell(field, format string, args ...any) error {
+	who := fmt.Sprintf("the token %q is not an admin's", a.token.Name)
+	if a.bound() {
+		who = "the token is bound to tools"
+	}
+	return failf(http.StatusForbidden, "%s: %s, and the server cannot tell %s", field, who, fmt.Sprintf(format, args...))
 }
 
 func (s *Server) asking(t *Token, scope shell.Scope) asking {
@@ -66,27 +81,29 @@ func (s *Server) seesUses(ctx context.Context, t *Token, namespace, tenant strin
 		return false
 	}
 	a := s.asking(t, shell.Scope{Namespace: namespace, Tenant: tenant})
-	a.lenient = true // what was there when it was made may be gone
+	a.seeing = true // what was there when it was made may be gone
 	return a.may(ctx, uses) == nil
 }
 
-// permitJob refuses a token that is bound to tools what a job's constraints and
-// actions would do with others. Its pod may do what its cluster allows: that is
-// what the tool of jobs stands for.
+// permitJob refuses a token a runner that it may not use, and what a job's constraints and
+// actions would do with tools and rights that it has not. The pod may do what its runner
+// allows.
 func (s *Server) permitJob(ctx context.Context, t *Token, spec core.JobSpec) error {
 	a := s.asking(t, shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant})
 	a.seen[spec.ID] = true
 	return a.mayJob(ctx, "", spec)
 }
 
-// permitInput refuses a token that is bound to tools what a run of one of them
-// would do with others.
+// permitInput refuses a token what a run of a tool that it may use would do with tools
+// and rights that it has not.
 func (s *Server) permitInput(ctx context.Context, t *Token, scope shell.Scope, field, tool string, input json.RawMessage) error {
-	if tool != jobs.ToolName {
-		return nil
-	}
-	if _, _, err := jobs.ReadToolInput(input); err != nil {
-		return nil // the tool says what is wrong, and does nothing
+	switch starts, err := s.engine.Actions().Starts(tool, input); {
+	case tool == jobs.ToolName:
+		if _, _, err := jobs.ReadToolInput(input); err != nil {
+			return nil // the tool says what is wrong, and does nothing
+		}
+	case starts == nil || err != nil:
+		return nil // as above
 	}
 	run := use{field: field, tool: tool, input: input, at: field}
 	return s.asking(t, scope).may(ctx, slices.Values([]use{run}))
@@ -97,28 +114,103 @@ func (s *Server) permitTemplate(ctx context.Context, t *Token, namespace, tenant
 	return s.permitInput(ctx, t, shell.Scope{Namespace: namespace, Tenant: tenant}, "payload", a.Provider, a.Payload)
 }
 
-// may refuses what a token that is bound to tools may not have done: other
-// tools, also those that only the context will name, everything that no tool's
-// name stands for, and jobs that do such things, as they are now.
+// may refuses what a token may not have done: sessions, git and runners without the right
+// to them; of a token that is bound to tools other tools, also those that only the context
+// will name, everything that no tool's name stands for, and jobs that do such things, as
+// they are now.
 func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
-	if len(a.token.Tools) == 0 {
+	if a.token.Admin || a.seeing && !a.bound() {
 		return nil
 	}
 	for u := range uses {
-		var err error
-		switch {
-		case u.job != "":
-			err = a.mayTrigger(ctx, u.field, u.job)
-		case u.tool == "" && u.what != "":
-			err = failf(http.StatusForbidden, "%s: the token may only use the tools %s; it cannot %s", u.field, strings.Join(a.token.Tools, ", "), u.what)
-		case !in(a.token.Tools, u.tool):
-			err = failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
-		case u.tool == jobs.ToolName:
-			err = a.mayRunPod(ctx, u)
-		}
-		if err != nil {
+		if err := a.mayUse(ctx, u); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (a asking) mayUse(ctx context.Context, u use) error {
+	switch {
+	case u.job != "":
+		return a.mayTrigger(ctx, u.field, u.job)
+	case u.right != noRight:
+		return a.mayHave(u)
+	case u.tool == "" && a.bound():
+		return failf(http.StatusForbidden, "%s: the token may only use the tools %s; it cannot %s", u.field, strings.Join(a.token.Tools, ", "), u.what)
+	case u.tool == "":
+		return nil
+	case a.bound() && !in(a.token.Tools, u.tool):
+		return failf(http.StatusForbidden, "%s: %q is not one of the token's tools", u.field, clip(u.tool))
+	case u.tool == jobs.ToolName:
+		return a.mayRunPod(ctx, u)
+	case a.seeing: // who may use the tool of pipelines sees all that it starts
+		return nil
+	case u.filled && mayRefer(u.tool):
+		return a.cannotTell(u.field, "which tool the reference stands for: write the tool's name out")
+	}
+	return a.mayStart(ctx, u)
+}
+
+// right is a permission that no list of tools gives.
+type right int
+
+const (
+	noRight right = iota
+	rightSessions
+	rightGit
+)
+
+// mayHave is about a right that the token must have by its name.
+func (a asking) mayHave(u use) error {
+	has, line := a.token.Sessions, "sessions = true"
+	if u.right == rightGit {
+		has, line = a.token.Git, "git = true"
+	}
+	switch {
+	case has:
+		return nil
+	case a.bound():
+		return failf(http.StatusForbidden, "%s: the token may only use the tools %s; it cannot %s: that takes %s for the token", u.field, strings.Join(a.token.Tools, ", "), u.what, line)
+	}
+	return failf(http.StatusForbidden, "%s: the token %q may not %s: that takes %s for the token", u.field, a.token.Name, u.what, line)
+}
+
+// mayRunOn is about the runner of a job: one that is open, or that the token names.
+func (a asking) mayRunOn(at string, spec core.JobSpec) error {
+	if a.token.Admin || a.seeing {
+		return nil
+	}
+	name := spec.Runner
+	if a.s.o.Jobs != nil {
+		name = a.s.o.Jobs.RunnerOf(spec)
+	}
+	switch {
+	case name == "" && a.s.o.Jobs != nil: // the service of jobs says what is missing
+		return nil
+	case name == "":
+		return a.cannotTell(at+"runner", "which one is the default: name one")
+	case slices.Contains(a.s.o.OpenRunners, name), slices.Contains(a.token.Runners, name):
+		return nil
+	}
+	return failf(http.StatusForbidden, "%srunner: the token %q may not use the runner %q: that takes runners = [%q] for the token", at, a.token.Name, clip(name), clip(name))
+}
+
+// mayStart is about a tool that starts pipelines: what these do may take rights that the
+// token has not. The tools of their phases are not asked about: that is what the tool's
+// name among a token's tools stands for.
+func (a asking) mayStart(ctx context.Context, u use) error {
+	starts, err := a.s.engine.Actions().Starts(u.tool, u.input)
+	switch {
+	case err != nil:
+		return a.cannotTell(u.at, "what %s would start: %s", u.tool, oneLine(err.Error()))
+	case starts == nil:
+		return nil
+	case starts.Definition != nil:
+		a.rights = true
+		return a.may(ctx, usesOf(u.at+".definition", *starts.Definition))
+	case !a.token.Sessions || !a.token.Git:
+		return failf(http.StatusForbidden, "%s.file: the token %q may not start pipelines of files, which may do anything: that takes sessions = true and git = true for the token; or give definition", u.at, a.token.Name)
 	}
 	return nil
 }
@@ -128,10 +220,10 @@ func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
 func (a asking) mayRunPod(ctx context.Context, u use) error {
 	job, spec, err := jobs.ReadToolInput(u.input)
 	if err != nil {
-		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what %s would do: %s", u.at, jobs.ToolName, oneLine(err.Error()))
+		return a.cannotTell(u.at, "what %s would do: %s", jobs.ToolName, oneLine(err.Error()))
 	}
 	if field := referring(job, spec); u.filled && field != "" {
-		return failf(http.StatusForbidden, "%s.%s: the token is bound to tools, and the server cannot tell what the reference stands for: write the value out, or apply a job and trigger it", u.at, field)
+		return a.cannotTell(u.at+"."+field, "what the reference stands for: write the value out, or apply a job and trigger it")
 	}
 	if job != "" {
 		return a.mayTrigger(ctx, u.at+".job", job)
@@ -149,6 +241,8 @@ func referring(job string, spec core.JobSpec) string {
 		return "constraint_config"
 	case mayRefer(spec.ActionConfig):
 		return "action_config"
+	case mayRefer(spec.Runner):
+		return "runner"
 	}
 	return ""
 }
@@ -171,24 +265,27 @@ func (a asking) mayTrigger(ctx context.Context, field, id string) error {
 	a.seen[id] = true
 	j, err := a.s.engine.Jobs().Get(ctx, a.scope, id)
 	switch {
-	case errors.Is(err, shell.ErrNotFound) && a.lenient:
+	case errors.Is(err, shell.ErrNotFound) && (a.seeing || !a.bound()): // whoever applies it is asked then
 		return nil
 	case errors.Is(err, shell.ErrNotFound):
-		return failf(http.StatusForbidden, "%s: the token is bound to tools, and the server cannot tell what job %q would do: apply it first", field, clip(id))
+		return a.cannotTell(field, "what job %q would do: apply it first", clip(id))
 	case err != nil:
 		return err
 	}
 	return a.mayJob(ctx, fmt.Sprintf("%s: job %q: ", field, clip(id)), j.JobSpec)
 }
 
-// mayJob is about the constraints and actions of a job; at stands before the names
-// of its fields.
+// mayJob is about the runner, the constraints and the actions of a job; at stands before
+// the names of its fields.
 func (a asking) mayJob(ctx context.Context, at string, spec core.JobSpec) error {
-	if len(a.token.Tools) == 0 || len(spec.ConstraintConfig) == 0 && len(spec.ActionConfig) == 0 {
+	if err := a.mayRunOn(at, spec); err != nil {
+		return err
+	}
+	if a.token.Admin || a.seeing && !a.bound() || len(spec.ConstraintConfig) == 0 && len(spec.ActionConfig) == 0 {
 		return nil
 	}
 	if a.s.o.JobUses == nil {
-		return failf(http.StatusForbidden, "%sconstraint_config: the token is bound to tools, and this server cannot tell which tools the constraints would use: leave it out", at)
+		return a.cannotTell(at+"constraint_config", "what the constraints would use: leave it out")
 	}
 	reach, err := a.s.o.JobUses(spec)
 	if err != nil {
@@ -202,6 +299,7 @@ type use struct {
 	field string
 	tool  string // a run of it; empty: a session, git or the like, which no list of tools names
 	what  string // without a tool: what it does, as in "it cannot run git"
+	right right  // without a tool: what the token must have by its name
 	// input is that of the tool, as it stands in the field at; filled: references in
 	// it are filled in before the tool sees it.
 	input  json.RawMessage
@@ -232,9 +330,9 @@ func walkPipeline(field string, d core.PipelineDef, yield func(use) bool) bool {
 func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
 	switch {
 	case p.Run != nil && !yield(usesTool(field+".run", *p.Run)),
-		p.Task != nil && !yield(use{field: field + ".task", what: "start a terminal session"}),
-		p.Merge != nil && !yield(use{field: field + ".merge", what: "run git"}),
-		p.Worktree != nil && !yield(use{field: field + ".worktree", what: "run git"}),
+		p.Task != nil && !yield(use{field: field + ".task", right: rightSessions, what: "start a terminal session"}),
+		p.Merge != nil && !yield(use{field: field + ".merge", right: rightGit, what: "run git"}),
+		p.Worktree != nil && !yield(use{field: field + ".worktree", right: rightGit, what: "run git"}),
 		p.Push != nil && !yield(use{field: field + ".push", what: "push to a queue, whose worker may do anything"}),
 		p.Wake != nil && !yield(use{field: field + ".wake", what: "wake a worker, which may do anything"}),
 		p.Notify != nil && !yield(use{field: field + ".notify", what: "send a notification"}),
@@ -262,8 +360,9 @@ func walkApproaches(field string, list []core.Approach, yield func(use) bool) bo
 		at := fmt.Sprintf("%sapproaches[%d].action", field, i)
 		switch {
 		case a.Action.Command != nil && !yield(usesTool(at+".command", *a.Action.Command)),
-			a.Action.Merge != nil && !yield(use{field: at + ".merge", what: "run git"}),
-			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", what: "start a terminal session"}):
+			a.Action.Merge != nil && !yield(use{field: at + ".merge", right: rightGit, what: "run git"}),
+			a.Action.Merge != nil && a.Action.Merge.Agent != nil && !yield(use{field: at + ".merge.agent", right: rightSessions, what: "start a terminal session"}),
+			a.Action.AgentPrompt != nil && !yield(use{field: at + ".agent_prompt", right: rightSessions, what: "start a terminal session"}):
 			return false
 		}
 	}
@@ -275,7 +374,7 @@ func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
 	return func(yield func(use) bool) {
 		switch {
 		case do.Run != nil && !yield(usesTool("do.run", *do.Run)),
-			do.Task != nil && !yield(use{field: "do.task", what: "start a terminal session"}),
+			do.Task != nil && !yield(use{field: "do.task", right: rightSessions, what: "start a terminal session"}),
 			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
 			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield),
 			!yield(use{field: "queue", what: "take items of a queue, which may be for any tool"}):

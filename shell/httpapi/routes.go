@@ -23,6 +23,7 @@ const (
 	unboundToken                      // of a token that is not bound: the route is about all tenants
 	unboundWritingToken               // of such a token that is not read-only
 	adminToken                        // of an admin's token
+	metricsToken                      // of an unbound token, or of one that may read the metrics alone
 
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
@@ -72,7 +73,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
 			{"GET", "/readyz", anyone, s.readyz},
-			{"GET", "/metrics", unboundToken, s.serveMetrics},
+			{"GET", "/metrics", metricsToken, s.serveMetrics},
 			{"GET", "/openapi.json", anyone, s.openAPI},
 		})
 }
@@ -154,9 +155,11 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	}
 	c.token, c.actor = t, "api:"+t.Name
 	switch {
+	case t.Metrics && who != metricsToken:
+		return failf(http.StatusForbidden, "token: %q may read /metrics and nothing else", t.Name)
 	case (who == writingToken || who == unboundWritingToken) && t.ReadOnly:
 		return failf(http.StatusForbidden, "token: %q is read-only", t.Name)
-	case (who == unboundToken || who == unboundWritingToken) && !t.unbound():
+	case (who == unboundToken || who == unboundWritingToken || who == metricsToken) && !t.unbound():
 		return failf(http.StatusForbidden, "token: %q is bound to namespaces, tenants or tools: this needs a token that is not bound", t.Name)
 	case who == adminToken && !t.Admin:
 		return failf(http.StatusForbidden, "token: %q is not an admin's", t.Name)

@@ -239,10 +239,10 @@ func (s *Server) taskRoutes() []route {
 }
 
 // createTask makes a task. A task with a command runs it on this machine, which no list of tools
-// says: only a token that is not bound to tools may make one.
+// says: only a token with the right to sessions may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
 	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
-		return c.token.notBoundToTools("create tasks")
+		return c.token.startSessions("create tasks")
 	})
 	if err != nil {
 		return task, err
@@ -254,7 +254,7 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 }
 
 func seesTask(_ context.Context, t *Token, k core.Task) bool {
-	return len(t.Tools) == 0 && t.seesScope(k.Namespace, k.Tenant)
+	return (len(t.Tools) == 0 || t.Sessions) && t.seesScope(k.Namespace, k.Tenant)
 }
 
 func summaryOfTask(t core.Task) wire.TaskSummary {
@@ -300,12 +300,12 @@ func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error
 	return core.TaskCancel{Reason: reason}, err
 }
 
-func recoverTask(_ *http.Request, _ *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
-	return core.TaskRecover(*b), nil
+func recoverTask(_ *http.Request, c *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
+	return core.TaskRecover(*b), c.token.startSessions("recover tasks")
 }
 
-func inputTask(_ *http.Request, _ *call, b *wire.InputRequest) (core.TaskEvent, error) {
-	return core.TaskInput(*b), nil
+func inputTask(_ *http.Request, c *call, b *wire.InputRequest) (core.TaskEvent, error) {
+	return core.TaskInput(*b), c.token.startSessions("type into the sessions of tasks")
 }
 
 func (s *Server) workerRoutes() []route {

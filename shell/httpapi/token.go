@@ -24,10 +24,21 @@ type Token struct {
 	// Namespaces, Tenants and Tools bind the token: what belongs to others does
 	// not exist for its holder. An empty list allows all.
 	Namespaces, Tenants, Tools []string
+	// Sessions allows terminal sessions: tasks, prompts of strategies, and what is typed
+	// into them. A session runs programs of its own choice as the user of this process.
+	Sessions bool
+	// Git allows worktrees and merges.
+	Git bool
+	// Runners are the runners of jobs that the holder may use beside
+	// [Options.OpenRunners]. Runs of processes of this machine are as much as a session.
+	Runners []string
 	// Admin may do everything, also take backups. An admin is bound to nothing.
 	Admin bool
 	// ReadOnly may change nothing.
 	ReadOnly bool
+	// Metrics may read /metrics and nothing else: the right of a Prometheus. It
+	// excludes every other right and every binding.
+	Metrics bool
 	// Expires is when the token ends; zero: never.
 	Expires time.Time
 }
@@ -80,8 +91,27 @@ func checkTokens(tokens []Token) []error {
 		if t.Admin && !t.unbound() {
 			bad("Admin is bound to namespaces, tenants or tools: an admin may do everything")
 		}
+		if other := t.besideMetrics(); t.Metrics && len(other) > 0 {
+			bad("Metrics excludes %s: such a token reads /metrics and nothing else", strings.Join(other, ", "))
+		}
 	}
 	return errs
+}
+
+// besideMetrics names the fields that mean nothing for a token that only reads metrics.
+func (t *Token) besideMetrics() (fields []string) {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"Admin", t.Admin}, {"ReadOnly", t.ReadOnly},
+		{"Namespaces", len(t.Namespaces) > 0}, {"Tenants", len(t.Tenants) > 0}, {"Tools", len(t.Tools) > 0},
+	} {
+		if f.given {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
 }
 
 // plainName reports whether s is harmless in logs, headers and paths.
@@ -101,6 +131,14 @@ func (t *Token) expired(now time.Time) bool { return !t.Expires.IsZero() && !now
 // sees reports whether something of that tenant and tool exists for the holder.
 func (t *Token) sees(namespace, tenant, tool string) bool {
 	return t.seesScope(namespace, tenant) && in(t.Tools, tool)
+}
+
+// startSessions refuses a token that may not use terminal sessions.
+func (t *Token) startSessions(action string) error {
+	if t.Admin || t.Sessions {
+		return nil
+	}
+	return failf(http.StatusForbidden, "token: %q may not %s: that takes sessions = true for the token", t.Name, action)
 }
 
 // notBoundToTools refuses a token that is bound to tools what no list of tools allows.

@@ -182,7 +182,7 @@ func (s *Service) engine(ctx context.Context) (*shell.Engine, error) {
 
 // runner picks a job's runner, and says what it is called.
 func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
-	name := cmp.Or(spec.Runner, s.o.DefaultRunner)
+	name := s.RunnerOf(spec)
 	if name == "" {
 		return "", nil, fmt.Errorf("runner: missing, and there is no default one: use one of %s", namesOf(s.o.Runners))
 	}
@@ -192,6 +192,10 @@ func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
 	}
 	return name, r, nil
 }
+
+// RunnerOf names the runner that would run the job: the job's own, else the default one;
+// empty if there is neither. It may not be configured.
+func (s *Service) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner, s.o.DefaultRunner) }
 
 // Check reports what of a job cannot be run here: before [shell.Jobs.Apply].
 // An error names the field.

@@ -204,8 +204,15 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a token for no tenant", "[[tokens]]\nname = 'a'\ntenants = []\n" + token, "tokens[0].tenants: the list is empty: leave it out for all, or name some"},
 		{"a token for no tool", "[[tokens]]\nname = 'a'\ntools = []\n" + token, "tokens[0].tools: the list is empty: leave it out for all, or name some"},
 		{"the hash of nothing", "[[tokens]]\nname = 'a'\ntoken_sha256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'", "tokens[0].token_sha256: is the hash of nothing"},
+		{"a token for an unknown runner", "[[tokens]]\nname = 'a'\nrunners = ['x']\n" + token, `tokens[0].runners: "x" is not one of the runners: `},
+		{"a token for a runner that is off", "[runners.local]\nenabled = false\n[[tokens]]\nname = 'a'\nrunners = ['local']\n" + token, `tokens[0].runners: "local" is not one of the runners: there is none`},
+		{"a token for no runner", "[[tokens]]\nname = 'a'\nrunners = []\n" + token, "tokens[0].runners: the list is empty: leave it out for all, or name some"},
+		{"an admin with a right", "[[tokens]]\nname = 'a'\nadmin = true\nsessions = true\n" + token, "tokens[0].sessions: an admin may do everything, and a read_only token changes nothing: leave sessions out"},
+		{"a reader with a right", "[[tokens]]\nname = 'a'\nread_only = true\ngit = true\n" + token, "tokens[0].git: an admin may do everything, and a read_only token changes nothing: leave git out"},
 		{"a bound admin", "[[tokens]]\nname = 'a'\nadmin = true\ntenants = ['t']\n" + token, "tokens[0]: an admin may do everything"},
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
+		{"metrics beside other rights", "[[tokens]]\nname = 'a'\nmetrics = true\nadmin = true\n" + token, "tokens[0]: metrics excludes admin: such a token reads /metrics and nothing else"},
+		{"metrics beside a binding", "[[tokens]]\nname = 'a'\nmetrics = true\nread_only = true\ntenants = ['t']\n" + token, "tokens[0]: metrics excludes read_only, tenants: such"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
 		{"an end that is no time", "[[tokens]]\nname = 'a'\nexpires = 'soon'\n" + token, `tokens[0].expires: "soon" is not a time`},
 	} {
@@ -277,6 +284,20 @@ func TestATokenIsKnownByItsHashWhereverItStands(t *testing.T) {
 			assert.True(t, tokens[0].Expires.Equal(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)))
 		})
 	}
+}
+
+func TestATokenHasTheRightsThatItsLinesName(t *testing.T) {
+	c, err := load(t, "[runners.local]\nenabled = true\n[runners.k]\ntype = 'kubernetes'\n"+
+		"[[tokens]]\nname = 'a'\nsessions = true\ngit = true\nrunners = ['local']\ntoken = '0123456789-0123456789'\n"+
+		"[[tokens]]\nname = 'b'\ntoken = '9876543210-0123456789'\n", nil)
+	require.NoError(t, err)
+	tokens, err := c.APITokens()
+	require.NoError(t, err)
+	assert.True(t, tokens[0].Sessions && tokens[0].Git)
+	assert.Equal(t, []string{"local"}, tokens[0].Runners)
+	assert.False(t, tokens[1].Sessions || tokens[1].Git)
+	assert.Empty(t, tokens[1].Runners)
+	assert.Equal(t, []string{"k"}, c.OpenRunners())
 }
 
 func hexOf(b []byte) string {
@@ -363,6 +384,7 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
+	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")
 	all := regexp.MustCompile(`(?m)^# (\[.*\]|[a-z_0-9]+ = .*)$`).ReplaceAllString(string(b), "$1")
 	_, err = load(t, all, nil)
 	require.NoError(t, err)

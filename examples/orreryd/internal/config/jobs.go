@@ -147,6 +147,16 @@ func (c *Config) addDefaultRunners() {
 	}
 }
 
+// runnerNames are the names of the runners that are enabled.
+func (c *Config) runnerNames() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Runners)), func(name string) bool { return !c.Runners[name].enabled() })
+}
+
+// OpenRunners are the runners that every token may use: those of a cluster.
+func (c *Config) OpenRunners() []string {
+	return slices.DeleteFunc(c.runnerNames(), func(name string) bool { return c.Runners[name].Type != runnerKubernetes })
+}
+
 func (c *Config) validateJobs() error {
 	j := c.Jobs
 	errs := []error{

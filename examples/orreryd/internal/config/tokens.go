@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +28,12 @@ type tokenConfig struct {
 	Namespaces []string `toml:"namespaces,omitempty"`
 	Tenants    []string `toml:"tenants,omitempty"`
 	Tools      []string `toml:"tools,omitempty"`
+	Runners    []string `toml:"runners,omitempty"` // beside those that are open to all
+	Sessions   bool     `toml:"sessions,omitempty"`
+	Git        bool     `toml:"git,omitempty"`
 	Admin      bool     `toml:"admin,omitempty"`
 	ReadOnly   bool     `toml:"read_only,omitempty"`
+	Metrics    bool     `toml:"metrics,omitempty"`
 	Expires    any      `toml:"expires,omitempty"` // a TOML date-time with a zone, or RFC 3339
 }
 
@@ -128,6 +134,10 @@ func (c *Config) validateTokens() error {
 		if t.Admin && len(t.Namespaces)+len(t.Tenants)+len(t.Tools) > 0 {
 			errs = append(errs, fmt.Errorf("%s: an admin may do everything: leave namespaces, tenants and tools out, or admin", key))
 		}
+		errs = append(errs, c.checkRights(key, t))
+		if others := t.besideMetrics(); t.Metrics && len(others) > 0 {
+			errs = append(errs, fmt.Errorf("%s: metrics excludes %s: such a token reads /metrics and nothing else: leave the others out, or metrics", key, strings.Join(others, ", ")))
+		}
 		for _, name := range t.Tools {
 			if tool, ok := c.Tools[name]; !ok {
 				errs = append(errs, fmt.Errorf("%s.tools: %q is not a configured tool: use one of %s", key, text.Clip(name, 40), c.enabledTools()))
@@ -150,6 +160,40 @@ func (c *Config) validateTokens() error {
 		sums[sum] = key
 	}
 	return errors.Join(errs...)
+}
+
+// checkRights checks what a token may use beside tools.
+func (c *Config) checkRights(key string, t tokenConfig) error {
+	var errs []error
+	for right, has := range map[string]bool{"sessions": t.Sessions, "git": t.Git, "runners": len(t.Runners) > 0} {
+		if has && (t.Admin || t.ReadOnly) {
+			errs = append(errs, fmt.Errorf("%s.%s: an admin may do everything, and a read_only token changes nothing: leave %s out", key, right, right))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	for _, name := range t.Runners {
+		if !c.Runners[name].enabled() || c.Runners[name].Type == "" {
+			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.runnerNames(), ", "), "there is none")))
+		}
+	}
+	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)
+}
+
+// besideMetrics names the keys that mean nothing for a token that only reads metrics.
+func (t tokenConfig) besideMetrics() (keys []string) {
+	for _, k := range []struct {
+		key   string
+		given bool
+	}{
+		{"admin", t.Admin}, {"read_only", t.ReadOnly},
+		{"namespaces", t.Namespaces != nil}, {"tenants", t.Tenants != nil}, {"tools", t.Tools != nil},
+		{"sessions", t.Sessions}, {"git", t.Git}, {"runners", t.Runners != nil},
+	} {
+		if k.given {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys
 }
 
 // refuseEmpty refuses a list that is given and empty: it reads as "none", and would mean
@@ -176,7 +220,8 @@ func (c *Config) APITokens() ([]httpapi.Token, error) {
 		}
 		tokens = append(tokens, httpapi.Token{
 			Name: t.Name, SHA256: sum, Namespaces: t.Namespaces, Tenants: t.Tenants, Tools: t.Tools,
-			Admin: t.Admin, ReadOnly: t.ReadOnly, Expires: expires,
+			Sessions: t.Sessions, Git: t.Git, Runners: t.Runners,
+			Admin: t.Admin, ReadOnly: t.ReadOnly, Metrics: t.Metrics, Expires: expires,
 		})
 	}
 	return tokens, nil

@@ -29,7 +29,7 @@ func (d *daemon) newAPI() (*http.Server, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
-		Jobs: d.jobs, JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
+		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 	})
 	if err != nil {
 		return nil, err
