@@ -111,7 +111,7 @@ func tooMany(retrySeconds int, format string, args ...any) *failure {
 }
 
 // enter admits a request of a token to a route. leave is to be called at its end.
-func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call) (leave func(), err error) {
+func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call) (func(), error) {
 	if c.token == nil { // of nobody: webhooks, probes
 		return func() {}, nil
 	}
@@ -119,7 +119,8 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	if !f.requests.take() {
 		return nil, tooMany(1, "token: %d requests of %q are under way: wait for the answer to one", f.requests.most, c.token.Name)
 	}
-	leave = f.requests.leave
+	leave := f.requests.leave
+	c.body.of = &f.bodies
 	if f.answers.full() {
 		leave()
 		return nil, tooMany(5, "token: %q has not read its large answers yet: read them", c.token.Name)

@@ -312,6 +312,9 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
+	if _, err := q.limit(shell.DefaultPage); err != nil { // before it is known whether there is such a job
+		return err
+	}
 	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name); err != nil {
 		return noJob(of, err)
 	}

@@ -59,11 +59,11 @@ func (i include) has(member string) bool { return slices.Contains(i, member) }
 
 // readInclude reads which members a query asks for.
 func readInclude(q query, wide []string) (include, error) {
-	v := q.get("include")
-	if v == "" {
+	v := q.opt("include")
+	if v == nil {
 		return nil, nil
 	}
-	asked := strings.Split(v, ",")
+	asked := strings.Split(*v, ",")
 	for _, name := range asked {
 		if !slices.Contains(wide, name) {
 			return nil, failf(http.StatusBadRequest, "include: %q is unknown: use %s, with commas between", clip(name), strings.Join(wide, ", "))
@@ -140,7 +140,7 @@ func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page)
 // Bounds of one page, beside its limit.
 const (
 	maxPageRounds  = 64        // how often the engine is asked
-	maxPageRead    = 32 << 20  // bytes that it reads of the records that it shows
+	maxPageRead    = 16 << 20  // bytes that it reads of the records that it shows
 	maxPageBytes   = 8 << 20   // bytes of the answer, but for the last element
 	pageChunk      = 64        // records that are in memory at a time,
 	pageChunkBytes = 256 << 10 // and their bytes, but for the last one
@@ -150,7 +150,7 @@ const (
 // chunk of it is in memory at a time. The page ends early, with a token to go on, if it
 // becomes too large or too much of it was left out.
 func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call, q query, from source[S], field string, p shell.Page) error {
-	limit, err := q.number("limit", cmp.Or(l.limit, shell.DefaultPage), shell.MaxPage)
+	limit, err := q.limit(cmp.Or(l.limit, shell.DefaultPage))
 	if err != nil {
 		return err
 	}

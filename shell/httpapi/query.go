@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 )
 
 // query holds the parameters of a request, once they are known to be good.
@@ -104,6 +105,9 @@ func (q query) number(name string, def, most int) (int, error) {
 	}
 	return n, nil
 }
+
+// limit reads how many elements a page has at most.
+func (q query) limit(def int) (int, error) { return q.number("limit", def, shell.MaxPage) }
 
 // labels reads label=key=value, as often as given.
 func (q query) labels() (map[string]string, error) {

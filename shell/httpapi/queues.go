@@ -188,6 +188,9 @@ func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
+	if _, err := q.limit(shell.DefaultPage); err != nil { // before it is known whether there is such a queue
+		return err
+	}
 	if _, err := s.engine.Queues().Get(r.Context(), of.Namespace, of.Tenant, of.name); err != nil {
 		return notFound(aQueue, err)
 	}

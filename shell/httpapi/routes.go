@@ -39,6 +39,7 @@ type call struct {
 	id    string // of the request
 	route string // its pattern, once it is known
 	actor string
+	body  held // what its body holds in memory
 }
 
 type callKey struct{}
@@ -125,9 +126,15 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := callOf(r.Context())
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
+		var leave func()
 		if err == nil {
+			leave, err = s.enter(rt, w, r, c)
+		}
+		if err == nil {
+			defer leave()
+			defer c.body.release()
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access&streams == 0 {
+			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
 				if rt.access&waitsForItems != 0 {
 					limit += maxTakeWait

@@ -217,7 +217,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 		out.begin()
 		return nil
 	}
-	leave, err := s.enterLogs(lo.Follow)
+	leave, err := s.enterLogs(c, lo.Follow)
 	if err != nil {
 		return err
 	}
@@ -230,17 +230,11 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 // enterLogs takes one of the slots for readers of logs.
-func (s *Server) enterLogs(follow bool) (leave func(), err error) {
-	slots, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
+func (s *Server) enterLogs(c *call, follow bool) (leave func(), err error) {
 	if follow {
-		slots, most, did, after = &s.tails, maxTails, "followed: close one", "60"
+		return s.takeStream(&s.tails, func(f *inFlight) *slots { return &f.tails }, c, "logs are being followed", "close one", 60)
 	}
-	leave = func() { slots.Add(-1) }
-	if slots.Add(1) > most {
-		leave()
-		return nil, failf(http.StatusTooManyRequests, "%d logs are being %s", most, did).with("Retry-After", after)
-	}
-	return leave, nil
+	return s.takeStream(&s.reads, func(f *inFlight) *slots { return &f.reads }, c, "logs are being read", "try again later", 5)
 }
 
 // attemptOf reads which attempt is meant; the latest if none is given.

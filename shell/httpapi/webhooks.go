@@ -29,7 +29,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if !ok {
 		return failf(http.StatusNotFound, "webhook route %q not found", clip(name))
 	}
-	body, err := readBody(w, r, s.o.MaxWebhookBytes)
+	body, err := readBody(w, r, s.o.MaxWebhookBytes, &c.body)
 	if err != nil {
 		return err
 	}
