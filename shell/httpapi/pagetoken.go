@@ -35,6 +35,9 @@ type pageTokens struct {
 // metaPageKey is the name of the key in the store.
 const metaPageKey = "httpapi/page_token_key"
 
+// pageTokenForm begins each page token, so that another form can be told from it.
+const pageTokenForm = "p1."
+
 // pageKeyBytes is the length of the key: AES-256.
 const pageKeyBytes = 32
 
@@ -123,8 +126,9 @@ func (s *Server) openPage(r *http.Request, c *call, q query) (string, error) {
 	if token == "" {
 		return "", nil
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
+	text, ok := strings.CutPrefix(token, pageTokenForm)
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if !ok || err != nil {
 		return "", errPageToken
 	}
 	aead, err := s.sealer(r.Context())
@@ -147,7 +151,7 @@ func (s *Server) sealPage(r *http.Request, c *call, q query, position string) (s
 	if err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, []byte(position), boundTo(r, c, q))), nil
+	return pageTokenForm + base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, []byte(position), boundTo(r, c, q))), nil
 }
 
 // maxScopes bounds the tenants whose indexes one list reads side by side. A token that is
