@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 )
 
 // pick chooses one of the kinds by a byte.
@@ -21,6 +22,7 @@ func FuzzDecodeEvent(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, n byte, b []byte) {
+		defer boundtest.Within(t, len(b))()
 		kind := pick(n)
 		e, err := core.DecodeEvent(kind, b)
 		if err != nil {
@@ -46,6 +48,7 @@ func FuzzDecodeState(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, n byte, b []byte) {
+		defer boundtest.Within(t, len(b))()
 		kind := pick(n)
 		s, err := core.DecodeState(kind, b)
 		if err != nil {
@@ -70,6 +73,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Add(core.Entry{Seq: 1, At: start}.AppendJSON(nil))
 	f.Add([]byte(`{"seq":1,"inputs":[{"kind":"planet"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer boundtest.Within(t, len(b))()
 		entry, err := core.DecodeEntry(b)
 		if err != nil {
 			return
@@ -91,6 +95,7 @@ func FuzzActionApply(f *testing.F) {
 	f.Add(byte(0), []byte("\x00\x00\x00\x00\x03\x01\x00\x05\x00\x00\x00\x00\x07\x01\xff\xff"))
 	f.Add(byte(7), []byte("\x00\x00\x00\x00\x05\x01\x00\x00\x00\x00\x00\x3c\x05\x02\x00\x00\x08\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, shape byte, program []byte) {
+		defer boundtest.Within(t, len(program))()
 		spec := core.ActionSpec{ID: id(1), ToolName: "http", Trigger: core.Scheduled(start), Policy: core.RunPolicy{MaxAttempts: uint32(shape >> 6)}}
 		if shape&1 != 0 {
 			spec.Policy.OnInterrupt = core.InterruptRetry

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -106,4 +107,21 @@ func TestWhatIsReadAtMostOnceMoreIsNotKeptInMemory(t *testing.T) {
 	for _, s := range lasting {
 		assert.True(t, core.Cacheable(s), "%T %s", s, encoded(s))
 	}
+}
+
+func TestEachStateThatNamesATenantBelongsToIt(t *testing.T) {
+	owned := 0
+	for _, s := range goldenStates() {
+		var named struct{ Namespace, Tenant string }
+		require.NoError(t, json.Unmarshal(s.AppendJSON(nil), &named))
+		assert.Equal(t, core.Scope(named), core.ScopeOf(s), "%s", encoded(s))
+		stored, err := core.StoredScope(s.Ref().Kind, s.AppendJSON(nil))
+		require.NoError(t, err)
+		assert.Equal(t, core.Scope(named), stored, "%s", encoded(s))
+		if named.Tenant != "" {
+			owned++
+		}
+	}
+	assert.Greater(t, owned, 10)
+	assert.Zero(t, core.ScopeOf(nil))
 }

@@ -3,7 +3,6 @@ package core
 import (
 	"encoding/binary"
 	"fmt"
-	"regexp"
 
 	"github.com/google/uuid"
 )
@@ -83,46 +82,4 @@ func (r Retry) validate(field string) error {
 		return fmt.Errorf("%s.jitter_percent: %d is more than 100", field, r.JitterPercent)
 	}
 	return checkPatterns(field+".no_retry", r.NoRetry)
-}
-
-// MatchPattern reports whether an error text matches a pattern: a regular
-// expression (RE2) that may stand anywhere in it, in upper or lower case. Plain
-// text matches itself.
-func MatchPattern(pattern, text string) bool {
-	re, err := regexp.Compile("(?i)" + pattern)
-	return err == nil && re.MatchString(text)
-}
-
-func matchesAny(patterns []string, text string) bool {
-	for _, p := range patterns {
-		if MatchPattern(p, text) {
-			return true
-		}
-	}
-	return false
-}
-
-func checkPatterns(field string, patterns []string) error {
-	if len(patterns) > maxPatterns {
-		return fmt.Errorf("%s: %d patterns are more than %d", field, len(patterns), maxPatterns)
-	}
-	for i, p := range patterns {
-		if err := checkPattern(fmt.Sprintf("%s[%d]", field, i), p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkPattern(field, p string) error {
-	if p == "" {
-		return fmt.Errorf("%s: must not be empty", field)
-	}
-	if err := checkText(field, p); err != nil {
-		return err
-	}
-	if _, err := regexp.Compile("(?i)" + p); err != nil {
-		return fmt.Errorf("%s: %q is no regular expression: %w", field, clip(p), err)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 )
 
 func testScope() scope {
@@ -73,6 +74,7 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("${name}", []byte(`{"a":"${n}"}`))
 	f.Add("$${build.files.0}", []byte(`["\"${none}\\"]`))
 	f.Fuzz(func(t *testing.T, text string, value []byte) {
+		defer boundtest.Within(t, len(text)+len(value))()
 		s := testScope()
 		if out, err := s.expand(text, 1000); err == nil && strings.Contains(text, "${") {
 			require.LessOrEqual(t, len(out), 1000)

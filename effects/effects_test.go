@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 )
 
@@ -39,7 +40,10 @@ func TestAppendStringGivesTheBytesOfEncodingJSON(t *testing.T) {
 func FuzzAppendString(f *testing.F) {
 	f.Add("plain")
 	f.Add("\xff<\u2028")
-	f.Fuzz(func(t *testing.T, s string) { sameAsJSON(t, s) })
+	f.Fuzz(func(t *testing.T, s string) {
+		defer boundtest.Within(t, len(s))()
+		sameAsJSON(t, s)
+	})
 }
 
 func TestAPlainStringIsAppendedWithoutAllocating(t *testing.T) {
@@ -89,6 +93,7 @@ func FuzzDecodeOuter(f *testing.F) {
 	f.Add(effects.RunTool{Run: 1, Tool: "http"}.AppendJSON(nil))
 	f.Add([]byte(`{"type":"run_tool","run":-1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer boundtest.Within(t, len(b))()
 		e, err := effects.DecodeOuter(b)
 		if err != nil {
 			require.Nil(t, e)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 )
 
 const noon effects.Time = 1_770_724_800_000 // 2026-02-10T12:00:00.000Z
@@ -179,6 +180,7 @@ func FuzzTime(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		defer boundtest.Within(t, len(s))()
 		at, err := effects.ParseTime(s)
 		quoted, jsonErr := json.Marshal(s)
 		require.NoError(t, jsonErr)

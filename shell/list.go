@@ -21,10 +21,7 @@ import (
 var ErrPageToken = errors.New("page_token is not one that this list gave out")
 
 // Scope is one tenant of one namespace.
-type Scope struct {
-	Namespace string
-	Tenant    string
-}
+type Scope = core.Scope
 
 // Page bounds one page of a list. The zero value of each field is a sound default.
 type Page struct {
@@ -151,7 +148,7 @@ func cursors(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.C
 }
 
 // decodeAs reads one record of a list; nil where it cannot be decoded: one bad
-// record does not take the list away (A10).
+// record does not take the list away (A10), and is set aside.
 func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s *S, size int, err error) {
 	rec, err := tx.Get(kind, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
@@ -161,7 +158,13 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 		return nil, 0, err
 	}
 	st, err := core.DecodeState(kind, rec.State)
+	if err == nil && st.Ref() != (effects.Ref{Kind: kind, ID: id}) {
+		err = store.ErrCorrupt
+	}
 	if err != nil {
+		if w, ok := tx.(watchedTx); ok {
+			w.undecodable(effects.Ref{Kind: kind, ID: id})
+		}
 		return nil, len(rec.State), nil
 	}
 	v, ok := st.(S)

@@ -15,8 +15,8 @@ import (
 // Limits that every implementation holds, so that what one accepts the others
 // accept too.
 const (
-	MaxKind = 64  // bytes of a kind
-	MaxName = 512 // bytes of a term, lane, claim, holder or meta name
+	MaxKind = 64   // bytes of a kind
+	MaxName = 1024 // bytes of a term, lane with its share, claim, holder or meta name
 
 	MaxRunLog = 4 << 20 // bytes of what is kept of an attempt's logs
 )

@@ -47,6 +47,12 @@ var (
 	ErrFenced = errors.New("fenced: the claim was taken over")
 	// ErrCorrupt: the stored bytes are not what this package wrote.
 	ErrCorrupt = errors.New("corrupt data")
+	// ErrMoved: the database is not any more where it was opened: its file was removed,
+	// renamed or replaced. Nothing is committed until the same one is back.
+	ErrMoved = errors.New("the database is not in its place any more")
+	// ErrUnconfirmed: the changes were written, but nobody knows whether they will be
+	// found, so they must not be acknowledged. If the store goes on, they are there.
+	ErrUnconfirmed = errors.New("written, and not confirmed")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )
@@ -58,7 +64,7 @@ type Store interface {
 	View(ctx context.Context, fn func(ReadTx) error) error
 	// Update calls fn with a transaction that reads its own writes, and commits
 	// when fn returns nil. When Update returns nil the changes are durable; when
-	// it returns an error nothing of them is there; a context that ends before
+	// it returns an error nothing of them is there, but for [ErrUnconfirmed]; a context that ends before
 	// the commit begins is such an error. Updates run one after
 	// another; fn must not call Update. fn may be called once more from the start
 	// where an implementation retries after a conflict, so it must have no side
@@ -74,6 +80,23 @@ type Store interface {
 	// Close waits for transactions under way, then releases the database. A
 	// second Close does nothing; everything else then fails with ErrClosed.
 	Close() error
+}
+
+// Placed is a [Store] that can tell, without a transaction, whether what it has open is
+// still what stands in its place.
+type Placed interface {
+	// InPlace returns nil, or an error with [ErrMoved], [ErrCorrupt] or another reason
+	// for which an Update would fail.
+	InPlace() error
+}
+
+// Walker is a [ReadTx] that can go through the records a part at a time.
+type Walker interface {
+	// RecordPage calls fn for each of at most limit records that follow the given one
+	// by kind, then id; the zero Ref comes before all. last is the last record that was
+	// looked at; zero: there was none. What cannot be read is passed over, counts for the
+	// limit, and is named by the error as in [ReadTx]; an error of fn ends the page.
+	RecordPage(after effects.Ref, limit int, fn func(Record) error) (last effects.Ref, err error)
 }
 
 // Record is the stored state of one machine.
@@ -168,8 +191,8 @@ type OutboxEntry struct {
 	Key  EffectKey
 	Seq  uint64 // the number of the batch that made it: waiting entries of one lane are taken in (Seq, Key) order
 	Kind effects.Kind
-	// Lane is the queue that the entry waits in, such as the tool's name: lanes
-	// do not delay one another.
+	// Lane is the queue that the entry waits in, such as the tool's name and the tenant
+	// ([ShareLane]): lanes do not delay one another.
 	Lane   string
 	Effect []byte // JSON; valid until the transaction ends
 	Holder string // name of the claim of the instance that carries it out

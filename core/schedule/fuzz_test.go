@@ -10,6 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 )
 
 var seeds = []string{
@@ -24,6 +25,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("@daily", "Local")
 	f.Add("@daily", "../UTC")
 	f.Fuzz(func(t *testing.T, expr, zone string) {
+		defer boundtest.Within(t, len(expr)+len(zone))()
 		s, err := schedule.Parse(expr, zone, 0)
 		if err != nil {
 			var bad *schedule.Error
@@ -46,6 +48,7 @@ func FuzzNext(f *testing.F) {
 	}
 	names := schedule.ZoneNames()
 	f.Fuzz(func(t *testing.T, expr string, zone uint16, after int64) {
+		defer boundtest.Within(t, len(expr))()
 		s, err := schedule.Parse(expr, names[int(zone)%len(names)], 0)
 		if err != nil {
 			return

@@ -3,6 +3,7 @@ package constraints
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -102,6 +103,13 @@ func (s Spec) Decode(dst any) error { return strictjson.DecodeAt(s.Path+".config
 // Errorf makes an error of a field of the configuration.
 func (s Spec) Errorf(field, format string, args ...any) error {
 	return fmt.Errorf("%s.config.%s: %w", s.Path, field, fmt.Errorf(format, args...))
+}
+
+// refuse lets no new job have the configuration. A job that has it already keeps it.
+func (s Spec) refuse(err error) {
+	if s.parsed != nil {
+		s.parsed.refused = errors.Join(s.parsed.refused, err)
+	}
 }
 
 // Action is one configured action that leaves the machine (004 Action). It must be

@@ -247,6 +247,9 @@ func (c *Checker) ValidateUnscoped(job *jobs.Job) error {
 // validate is Validate for a job that may ask for some of the keys.
 func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 	p, err := c.plan(job)
+	if err == nil {
+		err = p.refused
+	}
 	if err != nil {
 		return err
 	}
@@ -362,6 +365,9 @@ func sorted(r jobs.Reach) jobs.Reach {
 // ValidateAnywhere is [Checker.Validate] without what a daemon must have: tools of hooks,
 // secrets and notifications. So a job file can be checked where there is no daemon.
 func (c *Checker) ValidateAnywhere(job *jobs.Job) error {
-	_, err := c.plan(job)
-	return err
+	p, err := c.plan(job)
+	if err != nil {
+		return err
+	}
+	return p.refused
 }

@@ -58,11 +58,12 @@ type (
 	}
 )
 
-// newEnv makes what expressions are compiled in: CEL's standard library alone. The
+// newEnv makes what expressions are compiled in: CEL's standard library alone, with
+// [matchesFunction]. The
 // functions of its extension of strings are not counted by their results' lengths, so
 // that a short expression could fill the memory.
 func newEnv() (*cel.Env, error) {
-	env, err := cel.NewEnv(
+	env, err := cel.NewCustomEnv(append(matchesFunction(),
 		ext.NativeTypes(ext.ParseStructTags(true),
 			reflect.TypeFor[exprJob](), reflect.TypeFor[exprRun](), reflect.TypeFor[exprPrevious]()),
 		cel.DefaultUTCTimeZone(true),
@@ -78,7 +79,7 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("duration", cel.DurationType),
 		cel.Variable("scheduled_at", cel.TimestampType),
 		cel.Variable("now", cel.TimestampType),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("make the environment of expressions: %w", err)
 	}
@@ -111,34 +112,39 @@ func newExpression(s Spec, env *cel.Env) (Constraint, error) {
 	if env == nil {
 		return e, nil
 	}
-	var err error
-	if e.program, err = compile(env, c.Expression); err != nil {
+	var err, refused error
+	if e.program, refused, err = compile(env, c.Expression); err != nil {
 		return nil, s.Errorf("expression", "%w", err)
+	}
+	if refused != nil {
+		s.refuse(s.Errorf("expression", "%w", refused))
 	}
 	return e, nil
 }
 
-// compile makes a program. An error has line and column.
-func compile(env *cel.Env, text string) (cel.Program, error) {
+// compile makes a program. An error has line and column, and so has refused: what a new
+// expression may not have, and a stored one has for as long as its job stays.
+func compile(env *cel.Env, text string) (_ cel.Program, refused, err error) {
 	ast, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
 		found := issues.Errors()
 		if len(found) == 0 {
-			return nil, err
+			return nil, nil, err
 		}
-		return nil, fmt.Errorf("line %d, column %d: %s", found[0].Location.Line(), found[0].Location.Column()+1, clip.Text(found[0].Message, 512))
+		return nil, nil, fmt.Errorf("line %d, column %d: %s", found[0].Location.Line(), found[0].Location.Column()+1, clip.Text(found[0].Message, 512))
 	}
 	if !ast.OutputType().IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("it gives %s: want a condition, which gives bool", ast.OutputType())
+		return nil, nil, fmt.Errorf("it gives %s: want a condition, which gives bool", ast.OutputType())
 	}
 	if err := checkCost(ast); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxExpressionCost), cel.InterruptCheckFrequency(expressionInterval))
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), constantPatterns(), cel.CostTracking(callCosts{}),
+		cel.CostLimit(maxExpressionCost), cel.InterruptCheckFrequency(expressionInterval))
 	if err != nil {
-		return nil, fmt.Errorf("%s", clip.Text(err.Error(), 512))
+		return nil, nil, fmt.Errorf("%s", clip.Text(err.Error(), 512))
 	}
-	return program, nil
+	return program, checkPatterns(ast), nil
 }
 
 // Check implements [Constraint].

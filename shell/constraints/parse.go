@@ -25,6 +25,7 @@ type plan struct {
 	constraints []planned
 	needs       []need
 	reach       jobs.Reach
+	refused     error // what a new job may not have; see [Spec.refuse]
 }
 
 type planned struct {

@@ -244,3 +244,18 @@ func TestWhatIsRememberedOfOneJobIsNotTakenForAnother(t *testing.T) {
 	itself.ID = "load"
 	require.ErrorContains(t, c.Validate(&itself), "is the job itself")
 }
+
+func TestAPatternThatIsNotWrittenOutIsRefusedAtApplyAndGoesOnInAStoredJob(t *testing.T) {
+	config, err := json.Marshal(map[string]any{"constraints": []any{map[string]any{"expression": map[string]any{"config": map[string]any{"expression": `!job.id.matches("x" + job.tenant)`}}}}})
+	require.NoError(t, err)
+	w, j := newWorld(), job(t, "", "")
+	j.ConstraintConfig = config
+	w.run(j, noon, nil)
+	c := checker(t, w, nil)
+	for _, validate := range []func(*jobs.Job) error{c.Validate, c.ValidateUnscoped, c.ValidateAnywhere} {
+		require.ErrorContains(t, validate(j), "constraints[0].expression.config.expression: line 1, column 16: matches: the pattern must be written out")
+	}
+	r, err := c.CheckPreExecution(t.Context(), j, core.RunID(j.ID, noon))
+	require.NoError(t, err)
+	assert.True(t, checkOf(t, r).Met)
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
@@ -99,6 +100,7 @@ func FuzzAnyConfigurationIsRefusedOrWorks(f *testing.F) {
 		f.Add(`{"constraints":[{"previousRun":{"onMet":["page"]}}]}`, s)
 	}
 	f.Fuzz(func(t *testing.T, constraintConfig, actionConfig string) {
+		defer boundtest.Within(t, len(constraintConfig)+len(actionConfig))()
 		mine := *j
 		mine.ConstraintConfig, mine.ActionConfig = json.RawMessage(constraintConfig), json.RawMessage(actionConfig)
 		require.NoError(t, checkBoth(c, &mine))
@@ -115,6 +117,7 @@ func FuzzAnyExpressionIsRefusedOrEndsSoon(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
+		defer boundtest.Within(t, len(text))()
 		config, err := json.Marshal(map[string]any{"constraints": []any{map[string]any{"expression": map[string]any{"config": map[string]any{"expression": text}, "phase": "both"}}}})
 		require.NoError(t, err)
 		mine := *j

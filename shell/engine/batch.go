@@ -38,8 +38,8 @@ type batch struct {
 
 	replies  []Reply // one for each gathered request
 	launches []launch
-	reserved map[string]int  // slots of each lane that this batch takes
-	waiting  map[string]bool // lanes whose waiting flag changes
+	unwanted []store.EffectKey // what runs although the store no longer has it
+	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
 	sweep    sweep
@@ -66,13 +66,13 @@ func (b *batch) build() error {
 	}
 	b.sweep, b.nextDue, b.webhooks, b.retain, b.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
 	b.meta = make(map[effects.Ref]cached)
-	b.reserved = make(map[string]int)
+	l.unreserve() // what an attempt before this one took
 	b.waiting = make(map[string]bool)
 	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 
 	for _, part := range []func() error{
-		b.renew, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
@@ -193,6 +193,10 @@ func (b *batch) takeRequests() error {
 				return b.broken
 			}
 			b.replies[i].Err = err
+		case len(r.Suspects) > 0:
+			if err := b.readAnew(r.Suspects); err != nil {
+				return err
+			}
 		default:
 			if err := b.allowed(r); err != nil {
 				b.replies[i].Err = err

@@ -422,3 +422,78 @@ func TestWhatCallersAskForStandsInTheJournalBeforeTheOutcomesOfEffects(t *testin
 		assert.Equal(t, []string{"caller", "tool"}, givenBy(t, st, last))
 	})
 }
+
+// unconfirming is a store that loses the confirmation of its next commit.
+type unconfirming struct {
+	store.Store
+	next bool
+}
+
+func (u *unconfirming) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := u.Store.Update(ctx, fn)
+	if err == nil && u.next {
+		u.next = false
+		return store.ErrUnconfirmed
+	}
+	return err
+}
+
+func TestWhatAnUnconfirmedCommitHandedOutIsStartedOnceAndWhatItCancelledIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &unconfirming{Store: memory.New()}
+		begun := map[uuid.UUID]int{}
+		var cancelled []uuid.UUID
+		e := idle(t, engine.Options{Store: st, Hooks: engine.Hooks{Procedure: func(o engine.OuterEffect) engine.Procedure {
+			id := o.State.Ref().ID
+			begun[id]++ // by the loop alone
+			return engine.Procedure{What: "tool", Call: func(ctx context.Context) (json.RawMessage, error) {
+				select {
+				case <-ctx.Done():
+					cancelled = append(cancelled, id)
+					return nil, ctx.Err()
+				case <-time.After(time.Hour):
+					return json.RawMessage(`1`), nil
+				}
+			}}
+		}}})
+		begin(t, e)
+		first, second := runningTool(1), runningTool(2)
+		_, err := e.Do(t.Context(), first)
+		require.NoError(t, err)
+		synctest.Wait()
+
+		st.next = true
+		cancel := engine.Request{Want: first.Want, Inputs: append([]core.Input{{To: first.Want, Event: core.ActionCancel{}}}, second.Inputs...)}
+		_, err = e.Do(t.Context(), cancel)
+
+		require.ErrorIs(t, err, store.ErrUnconfirmed)
+		require.ErrorContains(t, err, "not confirmed", "and it is not said to be undone")
+		<-time.After(2 * time.Hour)
+		synctest.Wait()
+		assert.Equal(t, map[uuid.UUID]int{first.Want.ID: 1, second.Want.ID: 1}, begun)
+		assert.Equal(t, []uuid.UUID{first.Want.ID}, cancelled)
+		a, err := e.Read(t.Context(), second.Want)
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, a.(core.Action).Status.Type)
+	})
+}
+
+// misplaced is a store that says that it was taken away.
+type misplaced struct {
+	store.Store
+	why error
+}
+
+func (m *misplaced) InPlace() error { return m.why }
+
+func TestAnEngineWithoutWorkSaysThatItsDatabaseWasTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &misplaced{Store: memory.New()}
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		synctest.Wait()
+		require.NoError(t, e.Health(t.Context()))
+		st.why = store.ErrMoved
+		require.ErrorIs(t, e.Health(t.Context()), store.ErrMoved)
+	})
+}

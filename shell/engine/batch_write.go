@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"container/heap"
 	"errors"
 	"slices"
 
@@ -72,8 +73,8 @@ func (b *batch) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
 	return b.l.buf[start:len(b.l.buf):len(b.l.buf)]
 }
 
-// outbox commits the outer effects: handed out if their lane has a free
-// slot, else to wait.
+// outbox commits the outer effects: handed out if their tenant may have a slot of their
+// lane, else to wait. Who has waited goes first.
 func (b *batch) outbox() error {
 	for _, w := range b.fold.Withdrawn() {
 		key := effectKey(w.From, w.N)
@@ -82,18 +83,20 @@ func (b *batch) outbox() error {
 		}
 	}
 	for _, o := range b.fold.Outer() {
-		e := store.OutboxEntry{
-			Key: effectKey(o.From, o.Effect.Number()), Seq: b.entry.Seq, Kind: o.From.Kind,
-			Lane: o.Effect.Lane(), Effect: b.encode(o.Effect),
-		}
-		handed, err := b.handOut(&e, false)
+		key := effectKey(o.From, o.Effect.Number())
+		of, err := b.wanting(key, o.From.Kind)
 		if errors.Is(err, errStale) {
 			continue // started and ended within this batch
 		}
 		if err != nil {
 			return err
 		}
-		if !handed {
+		s := b.l.shareOf(o.Effect.Lane(), core.ScopeOf(of.State))
+		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue, Effect: b.encode(o.Effect)}
+		if b.mayStart(s) {
+			b.l.reserve(s, 1)
+			b.handOut(&e, of)
+		} else {
 			b.waiting[e.Lane] = true
 		}
 		if err := b.tx.PutOutbox(e); err != nil {
@@ -103,68 +106,129 @@ func (b *batch) outbox() error {
 	return nil
 }
 
-// handOut reserves a slot for the entry, and marks it as this instance's. Who
-// has waited goes first.
-func (b *batch) handOut(e *store.OutboxEntry, waited bool) (bool, error) {
-	la := b.l.lane(e.Lane)
-	if b.l.stopping || la.running+b.reserved[e.Lane] >= la.limit || (la.waiting || b.waiting[e.Lane]) && !waited {
-		return false, nil
-	}
-	ref := effects.Ref{Kind: e.Kind, ID: e.Key.ID}
-	s, err := b.fold.State(ref)
+// mayStart reports whether what a share has just asked for takes a slot at once: nothing
+// that has waited may have it.
+func (b *batch) mayStart(s *share) bool {
+	most := b.l.e.o.MaxLaneShare
+	return !b.l.stopping && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most)
+}
+
+// wanting gives the effect with the machine that waits for it.
+func (b *batch) wanting(key store.EffectKey, kind effects.Kind) (OuterEffect, error) {
+	s, err := b.fold.State(effects.Ref{Kind: kind, ID: key.ID})
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
-		return false, err
+		return OuterEffect{}, err
 	}
-	effect := core.OutstandingEffect(s, e.Key.N)
-	if effect == nil {
-		return false, errStale
+	o := OuterEffect{State: s, Effect: core.OutstandingEffect(s, key.N)}
+	if o.Effect == nil {
+		return o, errStale
 	}
+	o.Lane = o.Effect.Lane()
+	return o, nil
+}
+
+// handOut marks the entry as this instance's. Its share has reserved a slot.
+func (b *batch) handOut(e *store.OutboxEntry, of OuterEffect) {
 	e.Holder, e.Token = b.l.claim, b.l.token
-	b.reserved[e.Lane]++
-	b.launches = append(b.launches, launch{OuterEffect: OuterEffect{Lane: e.Lane, Effect: effect, State: s}, key: e.Key})
-	return true, nil
+	b.launches = append(b.launches, launch{OuterEffect: of, key: e.Key, queue: e.Lane})
 }
 
 // errStale: the entry's machine does not wait for it any more.
 var errStale = errors.New("outbox entry that nobody waits for")
 
-// startWaiting hands out what waits in lanes that have a free slot again.
+// startWaiting hands out what waits in lanes that have free slots again.
 func (b *batch) startWaiting() error {
 	if b.l.stopping {
 		return nil
 	}
 	names := make([]string, 0, len(b.l.lanes))
 	for name, la := range b.l.lanes { // the order of lanes does not matter: they share nothing
-		if la.waiting && la.running+b.reserved[name] < la.limit {
+		if la.canServe(b.l.e.o.MaxLaneShare) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		la := b.l.lanes[name]
-		free := la.limit - la.running - b.reserved[name]
-		entries, err := b.tx.Waiting(name, free)
-		if err := b.passOver(err); err != nil {
-			return err
-		}
-		for _, e := range entries {
-			b.dirty = true
-			e.Effect = slices.Clone(e.Effect)
-			_, err := b.handOut(&e, true)
-			switch {
-			case errors.Is(err, errStale):
-				b.l.e.log.Error("stale outbox entry dropped", "kind", e.Kind, "id", e.Key.ID, "n", e.Key.N)
-				err = b.tx.DeleteOutbox(e.Key)
-			case err == nil:
-				err = b.tx.PutOutbox(e)
-			}
-			if err != nil {
+		for short := true; short; {
+			var err error
+			if short, err = b.serve(b.l.lanes[name]); err != nil {
 				return err
 			}
 		}
-		b.waiting[name] = len(entries) == free
 	}
 	return nil
+}
+
+// serve hands out the free slots of a lane to the shares that wait, and reports
+// whether one of them had less to start than it was given slots for.
+func (b *batch) serve(la *lane) (short bool, err error) {
+	given := b.shareOut(la)
+	for _, s := range given {
+		started, err := b.startShare(s.share, s.slots)
+		if err != nil {
+			return false, err
+		}
+		short = short || started < s.slots
+	}
+	return short, nil
+}
+
+// grant is how many slots a share is given at once.
+type grant struct {
+	*share
+	slots int
+}
+
+// shareOut reserves the free slots of a lane, one by one, for the shares that wait.
+func (b *batch) shareOut(la *lane) (out []grant) {
+	var passed []*share
+	for la.free() > 0 && len(la.waiting) > 0 {
+		s := la.waiting[0]
+		if waits, known := b.waiting[s.queue]; known && !waits || !s.mayTake(b.l.e.o.MaxLaneShare) {
+			passed = append(passed, s) // nor may it later in this round: others only take more
+			heap.Pop(&la.waiting)
+			continue
+		}
+		b.l.reserve(s, 1)
+		i := slices.IndexFunc(out, func(g grant) bool { return g.share == s })
+		if i < 0 {
+			i, out = len(out), append(out, grant{share: s})
+		}
+		out[i].slots++
+	}
+	for _, s := range passed {
+		heap.Push(&la.waiting, s)
+	}
+	return out
+}
+
+// startShare hands out what a share has waiting, up to the slots that are reserved for
+// it, and gives back those that it does not need.
+func (b *batch) startShare(s *share, slots int) (started int, err error) {
+	entries, err := b.tx.Waiting(s.queue, slots)
+	if err := b.passOver(err); err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		b.dirty = true
+		e.Effect = slices.Clone(e.Effect)
+		of, err := b.wanting(e.Key, e.Kind)
+		switch {
+		case errors.Is(err, errStale):
+			b.l.e.log.Error("stale outbox entry dropped", "kind", e.Kind, "id", e.Key.ID, "n", e.Key.N)
+			err = b.tx.DeleteOutbox(e.Key)
+		case err == nil:
+			started++
+			b.handOut(&e, of)
+			err = b.tx.PutOutbox(e)
+		}
+		if err != nil {
+			return started, err
+		}
+	}
+	b.l.reserve(s, started-slots)
+	b.waiting[s.queue] = len(entries) == slots
+	return started, nil
 }
 
 // committed carries the batch over into the loop, answers, and lets the effects
@@ -176,6 +240,7 @@ func (l *loop) committed(b *batch) {
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
 	l.nextDue = b.nextDue
+	l.backlog.touched = false
 	if b.renewed {
 		l.nextRenew = b.mono.Add(l.renewEvery())
 	}
@@ -186,17 +251,22 @@ func (l *loop) committed(b *batch) {
 		e.stats.expired.Add(b.expired)
 		e.stats.inputs.Add(uint64(len(b.entry.Inputs)))
 	}
-	for name, w := range b.waiting {
-		l.lane(name).waiting = w
+	l.occupy()
+	for queue, waits := range b.waiting {
+		l.share(queue).setWaiting(waits)
 	}
+	l.adrift = false
+	e.aside.add(b.aside...)
 	for _, w := range b.fold.Withdrawn() {
-		if r, ok := l.running[effectKey(w.From, w.N)]; ok {
+		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))
+	}
+	for _, key := range b.unwanted {
+		if r, ok := l.running[key]; ok {
 			r.dropped = true
 			r.cancel(ErrCancelled)
 		}
 	}
 	for _, s := range b.launches {
-		l.lane(s.Lane).running++
 		e.stats.running.Add(1)
 		l.start(s)
 	}

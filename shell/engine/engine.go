@@ -44,6 +44,7 @@ type Engine struct {
 	bus   bus
 	wait  waiters
 	stats counters
+	aside asideSet
 }
 
 // New makes an engine. It touches the store only once Run is called.
@@ -84,7 +85,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	if err := e.rememberAside(ctx); err != nil {
+		e.log.Warn("what was set aside earlier could not be listed", "error", err)
+	}
 	var beside sync.WaitGroup
+	if e.o.ScrubRate > 0 {
+		beside.Go(func() { e.scrub(ctx) })
+	}
 	if e.o.Hooks.Beside != nil {
 		beside.Go(func() { e.o.Hooks.Beside(ctx) })
 	}
@@ -107,7 +114,8 @@ func (e *Engine) Instance() string { return e.name }
 
 // Health returns nil if the loop runs and the last commit went well, and else why
 // not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
-// did not answer. It commits nothing, and may be asked often.
+// did not answer. It commits nothing, and may be asked often: where the store is a
+// [store.Placed], it says at once that the database was taken away.
 func (e *Engine) Health(ctx context.Context) error {
 	c := make(chan error, 1)
 	select {
@@ -117,7 +125,11 @@ func (e *Engine) Health(ctx context.Context) error {
 	}
 	select {
 	case e.health <- c:
-		return <-c // the loop answers at once
+		err := <-c // the loop answers at once
+		if p, ok := e.store.(store.Placed); ok && err == nil {
+			err = p.InPlace()
+		}
+		return err
 	case <-e.closing:
 		return ErrStopped
 	case <-ctx.Done():
@@ -140,6 +152,9 @@ type Request struct {
 	Webhook *store.Webhook
 	// Write is something else to be stored.
 	Write *Write
+	// Suspects are machines whose records may be damaged: they are read anew, and set
+	// aside if they cannot be read.
+	Suspects []effects.Ref
 	// Linger is how long to wait for the answer to what is under way when the
 	// caller's context ends.
 	Linger time.Duration
@@ -211,8 +226,24 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 	return rep.Answer()
 }
 
+// boundInputs bounds the inputs of a request by [core.Given]. An input that is refused comes into
+// no journal.
+func boundInputs(inputs []core.Input) error {
+	for i, in := range inputs {
+		ev, err := core.Given(in.Event)
+		if err != nil {
+			return &effects.Refused{To: in.To, Event: in.Event.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+		}
+		inputs[i].Event = ev
+	}
+	return nil
+}
+
 // Ask hands a request to the loop and waits for the whole reply.
 func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
+	if err := boundInputs(req.Inputs); err != nil {
+		return Reply{}, err
+	}
 	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}
 	select {
 	case <-e.closing:
@@ -269,7 +300,8 @@ func (e *Engine) Post(ctx context.Context, req Request) bool {
 	}
 }
 
-// Read loads one machine as it was last committed.
+// Read loads one machine as it was last committed. A record that cannot be read is set
+// aside; then, and later, the error is [ErrSetAside].
 func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) {
 	var s core.State
 	err := e.store.View(ctx, func(tx store.ReadTx) error {
@@ -283,10 +315,15 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+	switch {
+	case errors.Is(err, store.ErrCorrupt):
+		return nil, e.confirmDamage(ctx, ref, err)
+	case !errors.Is(err, store.ErrNotFound):
+		return s, err
+	case e.aside.has(ref):
+		return nil, setAsideError(ref)
 	}
-	return s, err
+	return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
 }
 
 type actorKey struct{}

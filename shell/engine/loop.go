@@ -23,6 +23,7 @@ type loop struct {
 	cache   cache
 
 	lanes    map[string]*lane
+	reserved []*share // of which the batch that is being built takes slots
 	running  map[store.EffectKey]*execution
 	requests []*request // gathered, not yet committed
 	outcomes []outcome  // gathered, not yet committed
@@ -34,11 +35,13 @@ type loop struct {
 	nextDue     effects.Time // zero: nothing waits
 	sightings   map[string]sighting
 	sweep       sweep
+	backlog     backlog
 	webhooks    bool // raw webhooks wait to be read
 	retention   retention
 	giveWay     time.Time // not before that, see gatherMore
 	retryAt     time.Time // after a failed commit, nothing but requests before that
 	failures    int
+	adrift      bool             // the last batch is stored and was not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
 	due         []store.DueEntry // room for a sweep
 	buf         []byte           // stored forms of the batch that is being built
@@ -54,13 +57,7 @@ type sweep struct {
 	active bool
 	paced  bool // only the kinds that are [core.Paced]: a check between two strict ticks
 	after  *store.DueKey
-}
-
-// lane bounds the outer effects of one sort that are carried out at a time.
-type lane struct {
-	limit   int  // its slots
-	running int  // executions under way
-	waiting bool // the outbox may hold entries of it that were not handed out
+	ended  bool // the due index was read to its end
 }
 
 func (l *loop) init(e *Engine) {
@@ -116,7 +113,7 @@ func (l *loop) register(ctx context.Context) error {
 			l.nextRenew = now.Add(l.renewEvery())
 			lanes, err := tx.WaitingLanes()
 			for _, name := range lanes {
-				l.lane(name).waiting = true
+				l.share(name).setWaiting(true)
 			}
 			_, err = store.Unreadable(err) // what cannot be read is set aside by the first batch
 			return err
@@ -282,8 +279,10 @@ func (l *loop) step() {
 	case errors.Is(err, errNothing):
 		l.committed(b)
 	case errors.Is(err, store.ErrFenced):
+		l.unreserve()
 		l.fenced(err)
 	default:
+		l.unreserve()
 		l.failed(err)
 	}
 }
@@ -322,8 +321,13 @@ func (l *loop) failed(err error) {
 		l.failures++
 		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
 	}
-	l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", l.retryAt.Sub(l.now()))
-	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("not stored: %w", err)} })
+	became, outcome := "not stored", "commit failed; what was not acknowledged is undone"
+	if errors.Is(err, store.ErrUnconfirmed) {
+		became, outcome = "not confirmed", "commit written and not confirmed; nothing of it is acknowledged"
+		l.setAdrift()
+	}
+	l.e.log.Error(outcome, "error", err, "retry_in", l.retryAt.Sub(l.now()))
+	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
 	l.cache.init()
 	l.lastSeq = 0
 }

@@ -22,6 +22,12 @@ type Options struct {
 	// for a lane that is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
+	// MaxLaneShare is the part of a lane's slots that one tenant may hold of those that
+	// other tenants do not hold, but always one (default 1: all).
+	MaxLaneShare float64
+	// Weights say how many slots of a lane a tenant has for one of another's while both
+	// wait, by [ShareOf]; where it is not listed, 1.
+	Weights map[string]int
 
 	TickRate     time.Duration // the longest gap between sweeps (default 60 s)
 	StrictTick   bool          // wake machines at ticks only
@@ -38,6 +44,11 @@ type Options struct {
 	// replayed, at least.
 	Retention        map[core.RetentionClass]time.Duration
 	JournalRetention time.Duration
+
+	// ScrubRate is how many records a second are read in the background, so that damage is
+	// found before it is met; 0: none. It needs a store whose transactions are
+	// [store.Walker].
+	ScrubRate int
 
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
@@ -95,6 +106,15 @@ func (o *Options) Fill() (errs []error) {
 	for name, n := range o.Concurrency {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("shell: Options.Concurrency[%q] is %d: it must be at least 1", name, n))
+		}
+	}
+	o.MaxLaneShare = cmp.Or(o.MaxLaneShare, 1)
+	if !(o.MaxLaneShare > 0 && o.MaxLaneShare <= 1) {
+		errs = append(errs, fmt.Errorf("shell: Options.Limits.MaxLaneShare is %g: it must be above 0 and at most 1", o.MaxLaneShare))
+	}
+	for of, n := range o.Weights {
+		if n < 1 {
+			errs = append(errs, fmt.Errorf("shell: Options.Limits: the weight of %q is %d: it must be at least 1", of, n))
 		}
 	}
 	o.Clock = cmp.Or[Clock](o.Clock, SystemClock{})

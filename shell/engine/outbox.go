@@ -49,14 +49,15 @@ type Procedure struct {
 // launch is an execution that may start once its transaction is committed.
 type launch struct {
 	OuterEffect
-	key store.EffectKey
+	key   store.EffectKey
+	queue string // in the store, of the tenant's share of the lane
 }
 
 // execution is an outer effect that is being carried out.
 type execution struct {
 	key     store.EffectKey
 	ref     effects.Ref
-	lane    string
+	queue   string // whose slot it holds
 	cancel  context.CancelCauseFunc
 	dropped bool // withdrawn or fenced: nobody wants the result; the loop's alone
 }
@@ -69,37 +70,13 @@ type outcome struct {
 
 func effectKey(ref effects.Ref, n uint32) store.EffectKey { return store.EffectKey{ID: ref.ID, N: n} }
 
-// lane gives the lane of that name.
-func (l *loop) lane(name string) *lane {
-	if la, ok := l.lanes[name]; ok {
-		return la
-	}
-	limit, ok := l.e.o.Concurrency[name]
-	if !ok {
-		limit = l.e.o.DefaultConcurrency
-	}
-	la := &lane{limit: limit}
-	l.lanes[name] = la
-	return la
-}
-
-// canStartWaiting reports whether a lane in which entries wait has a free slot.
-func (l *loop) canStartWaiting() bool {
-	for _, la := range l.lanes {
-		if la.waiting && la.running < la.limit {
-			return true
-		}
-	}
-	return false
-}
-
 // returned takes the outcome of an execution, and frees its slot.
 func (l *loop) returned(o outcome) {
 	x := o.of
 	if l.running[x.key] == x {
 		delete(l.running, x.key)
 	}
-	l.lane(x.lane).running--
+	l.vacate(x.queue)
 	l.e.stats.running.Add(-1)
 	if !x.dropped {
 		l.outcomes = append(l.outcomes, o)
@@ -110,7 +87,7 @@ func (l *loop) returned(o outcome) {
 // (A8).
 func (l *loop) start(s launch) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	x := &execution{key: s.key, ref: s.State.Ref(), lane: s.Lane, cancel: cancel}
+	x := &execution{key: s.key, ref: s.State.Ref(), queue: s.queue, cancel: cancel}
 	l.running[s.key] = x
 	p := Procedure{What: "effect", Subject: "effect", Call: noProcedure}
 	if l.e.o.Hooks.Procedure != nil {

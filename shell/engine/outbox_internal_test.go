@@ -29,7 +29,7 @@ func TestAnExecutionThatIsCancelledByAStopBeforeItWasBegunIsHandedBack(t *testin
 		a := core.Action{ActionSpec: core.ActionSpec{ID: uuid.Max, ToolName: "count"}, Status: core.Status{Type: core.StatusRunning}, Run: 3}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(ErrStopping)
-		e.execute(ctx, &execution{key: effectKey(a.Ref(), a.Run), ref: a.Ref(), lane: "count", cancel: cancel}, p)
+		e.execute(ctx, &execution{key: effectKey(a.Ref(), a.Run), ref: a.Ref(), queue: "count", cancel: cancel}, p)
 		require.Len(t, e.result, 1)
 		assert.Equal(t, core.ActionHandBack{Run: 3}, (<-e.result).event)
 		assert.False(t, called)

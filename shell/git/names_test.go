@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects/boundtest"
 	"github.com/orrery-go/orrery/shell/git"
 )
 
@@ -38,6 +39,7 @@ func FuzzBranchName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
+		defer boundtest.Within(t, len(name))()
 		if git.CheckBranch(name) != nil {
 			return
 		}
@@ -59,6 +61,7 @@ func FuzzPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
+		defer boundtest.Within(t, len(path))()
 		got, err := git.Resolve(g, path)
 		if err != nil {
 			return

@@ -85,6 +85,7 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 		return action, err
 	}
 	spec.Namespace, spec.Tenant = scope.Namespace, scope.Tenant
+	c.about(scope.Namespace, scope.Tenant)
 	if err := c.token.permit(nil, nil, spec.ToolName); err != nil {
 		return action, err
 	}

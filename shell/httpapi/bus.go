@@ -43,7 +43,7 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 	}
 	sub := core.Subscription{Name: r.PathValue("name"), Match: body.Match, Do: body.Do}
 	if p := body.Do.StartPipeline; p != nil {
-		if err := s.permitUses(r.Context(), c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition)); err != nil {
+		if err := s.permitUses(r.Context(), c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
 			return err
 		}
 	}

@@ -108,6 +108,8 @@ func unavailable(err error) *failure {
 	switch {
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
 		return retry(5, "the engine is stopped")
+	case errors.Is(err, store.ErrUnconfirmed):
+		return retry(30, "the database file was removed, renamed or replaced while this was stored: it may have been carried out")
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):
@@ -122,6 +124,8 @@ func unavailable(err error) *failure {
 // "" if that is not the fault.
 func cannotWrite(err error) string {
 	switch {
+	case errors.Is(err, store.ErrMoved):
+		return "the database file was removed, renamed or replaced, the daemon's log says how to go on"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "the disk is full"
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):

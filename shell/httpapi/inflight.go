@@ -77,6 +77,7 @@ type inFlight struct {
 	streams  slots // streams of events
 	tails    slots // logs that are followed
 	reads    slots // logs that are read
+	audits   slots // lists of the log of requests
 	bodies   share // bytes of bodies that were read
 	answers  share // bytes of large answers that are being sent
 }
@@ -95,6 +96,7 @@ func (s *Server) initInFlight() {
 			requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
 			wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
 			streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
+			audits: slots{most: maxAuditReadsPerToken},
 			bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		}
 	}
@@ -102,7 +104,7 @@ func (s *Server) initInFlight() {
 	for i := range s.o.Tokens {
 		s.inFlight[s.o.Tokens[i].Name] = make1(&s.o.Tokens[i])
 	}
-	s.streams.most, s.tails.most, s.reads.most = maxStreams, maxTails, maxReads
+	s.streams.most, s.tails.most, s.reads.most, s.audits.most = maxStreams, maxTails, maxReads, maxAuditReads
 }
 
 // tooMany refuses what somebody has too much of at a time.

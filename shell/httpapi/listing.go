@@ -105,7 +105,11 @@ func (l listing[S, Out]) page(s *Server, field string) handler {
 		if err := c.token.permit(namespace, tenant, q.get("tool")); err != nil {
 			return err
 		}
-		from, err := l.find(q, c.token.scope(namespace, tenant))
+		scope := c.token.scope(namespace, tenant)
+		if scope != nil {
+			c.about(scope.Namespace, scope.Tenant)
+		}
+		from, err := l.find(q, scope)
 		if err != nil {
 			return err
 		}
@@ -169,10 +173,12 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	out := newPageWriter(w, field)
+	ctx, damaged := shell.CountDamaged(r.Context())
+	out.damaged = damaged
 	read := 0
 	for range maxPageRounds {
 		p.Limit, p.MaxBytes = min(limit-out.elements, pageChunk), pageChunkBytes
-		list, next, err := readChunk(r.Context(), s, from.next, p)
+		list, next, err := readChunk(ctx, s, from.next, p)
 		if err != nil {
 			return err
 		}

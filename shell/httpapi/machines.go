@@ -39,6 +39,8 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 		namespace, tenant := k.scope(m)
 		if !k.seen(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
 			err = shell.ErrNotFound
+		} else {
+			c.about(namespace, tenant)
 		}
 	}
 	if err != nil {
@@ -48,6 +50,12 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 }
 
 func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) error {
+	if errors.Is(err, shell.ErrSetAside) {
+		if c.token.unbound() {
+			return failf(http.StatusGone, "%s: its record could not be read and was set aside; the daemon's log says why, and orreryd quarantine shows what is left of it", k.what)
+		}
+		err = shell.ErrNotFound // whose it was is lost with it
+	}
 	if k.missing != nil {
 		return k.missing(r, q, c, err)
 	}
@@ -194,6 +202,7 @@ func (s *Server) idAndScope(
 	if scope, err = c.token.homeOf(namespace, tenant); err != nil {
 		return id, scope, err
 	}
+	c.about(scope.Namespace, scope.Tenant)
 	if err := may(scope); err != nil {
 		return id, scope, err
 	}
@@ -301,7 +310,9 @@ func (k naming) in(r *http.Request, c *call, namespace, tenant *string) (n named
 			return n, failf(http.StatusBadRequest, "%s: %d bytes is longer than %d", of.field, len(of.v), core.MaxNameBytes)
 		}
 	}
-	n.Scope, err = c.token.homeOf(namespace, tenant)
+	if n.Scope, err = c.token.homeOf(namespace, tenant); err == nil {
+		c.about(n.Namespace, n.Tenant)
+	}
 	return n, err
 }
 

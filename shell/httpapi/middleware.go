@@ -101,6 +101,7 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 	if w.status == 0 && panicked == nil {
 		w.status = http.StatusOK // what net/http sends if the handler wrote nothing
 	}
+	s.record(w, r, c)
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)
 	s.log.LogAttrs(r.Context(), slog.LevelDebug, "request",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -93,6 +94,11 @@ type Options struct {
 	// an admin's: that of package constraints. Its error says what is wrong with
 	// them. Without it such a token applies and triggers only jobs that have none.
 	JobUses func(spec core.JobSpec) (jobs.Reach, error)
+	// Audit is the log of requests: every change, every refusal. The caller closes it
+	// once the server has ended. Nil: none, and /v1/audit is answered with 501.
+	Audit *audit.Log
+	// AuditReads writes reads that succeed to Audit too.
+	AuditReads bool
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -114,6 +120,7 @@ type Server struct {
 	streams  slots         // of events, that are open
 	tails    slots         // of logs, that are followed
 	reads    slots         // of logs, that are not
+	audits   slots         // of the log of requests, that is read
 
 	inFlight   map[string]*inFlight // by the name of the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read

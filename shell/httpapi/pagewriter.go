@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
@@ -21,6 +22,7 @@ type pageWriter struct {
 	begun    bool
 	elements int
 	bytes    int
+	damaged  func() int // counts the records that could not be read
 }
 
 const (
@@ -59,13 +61,28 @@ func (p *pageWriter) end(token string, short bool) error {
 		p.buf.WriteString(`,"next_page_token":"` + token + `"`)
 	}
 	p.buf.WriteString("}\n")
+	if p.begun {
+		p.tell(http.TrailerPrefix)
+	}
 	return p.send()
+}
+
+// headerDamaged says how many records a page leaves out because they cannot be read.
+const headerDamaged = "Orrery-Damaged"
+
+// tell tells how many records could not be read, if there are any: in the header, or, when
+// that has been sent, in the trailer.
+func (p *pageWriter) tell(prefix string) {
+	if n := p.damaged(); n > 0 {
+		p.w.Header().Set(prefix+headerDamaged, strconv.Itoa(n))
+	}
 }
 
 // send sends what is encoded, in pieces that also a slow reader takes in time.
 func (p *pageWriter) send() error {
 	if !p.begun {
 		p.begun = true
+		p.tell("")
 		p.w.Header().Set("Content-Type", "application/json")
 		p.w.WriteHeader(http.StatusOK)
 	}

@@ -80,6 +80,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := c.token.permit(&spec.Namespace, &spec.Tenant, spec.ActionTemplate.Provider); err != nil {
 		return err
 	}
+	c.about(spec.Namespace, spec.Tenant)
 	if err := s.permitTemplate(r.Context(), c.token, spec.Namespace, spec.Tenant, spec.ActionTemplate); err != nil {
 		return err
 	}

@@ -40,6 +40,9 @@ type call struct {
 	route string // its pattern, once it is known
 	actor string
 	body  held // what its body holds in memory
+	// For the log of requests: see audit.go.
+	of      *shell.Scope // what the request is about, once that is known
+	refusal string       // why it was refused
 }
 
 type callKey struct{}
@@ -70,6 +73,7 @@ func (s *Server) routes() []route {
 		s.jobRoutes(), s.jobRunRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
+			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
@@ -177,6 +181,7 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
+	c.refusal = f.text
 	sw, counted := w.(*statusWriter)
 	switch {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected

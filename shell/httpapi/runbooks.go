@@ -47,7 +47,7 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	}
 	var dependsOn []uuid.UUID
 	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(scope shell.Scope) (err error) {
-		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition)); err != nil {
+		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition, contextOf(b.Context))); err != nil {
 			return err
 		}
 		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
@@ -92,7 +92,12 @@ func (s *Server) dependencies(ctx context.Context, c *call, ids []string) ([]uui
 // seesPipeline reports whether a pipeline exists for the holder: one that they
 // could have started.
 func (s *Server) seesPipeline(ctx context.Context, t *Token, p core.Pipeline) bool {
-	return s.seesUses(ctx, t, p.Namespace, p.Tenant, usesOf("definition", p.Definition))
+	if !t.seesScope(p.Namespace, p.Tenant) {
+		return false
+	}
+	a := s.asking(t, shell.Scope{Namespace: p.Namespace, Tenant: p.Tenant})
+	a.seeing = true // what was there when it was made may be gone
+	return a.maySeePipeline(ctx, p) == nil
 }
 
 func summaryOfPipeline(p core.Pipeline) wire.PipelineSummary {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/jobfile"
 )
@@ -197,6 +198,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer boundtest.Within(t, len(data))()
 		specs, err := jobfile.Parse("job.yaml", data, jobfile.Options{ParsePodSpec: plainPodSpec, Validate: checkedSpec})
 		if err != nil {
 			return

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
@@ -209,6 +210,7 @@ func FuzzWhatIsAcceptedIsReadTheSameAgain(f *testing.F) {
 	f.Add([]byte("--- \ncontainers: &a [{name: x, image: y}]\n"))
 	f.Add([]byte(minimal + "volumes: [{name: v, configMap: {items: [{key: a, path: b, mode: 420}]}}]"))
 	f.Fuzz(func(t *testing.T, in []byte) {
+		defer boundtest.Within(t, len(in))()
 		spec, compact, err := podspec.Parse(in)
 		if err != nil {
 			require.NotEmpty(t, err.Error())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	"github.com/orrery-go/orrery/shell/runbook"
 )
 
@@ -306,6 +307,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		defer boundtest.Within(t, len(b))()
 		book, err := runbook.Parse("b.toml", b)
 		if err != nil {
 			for _, e := range runbook.All(err) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/session"
 )
@@ -311,6 +312,7 @@ func TestASimpleTerminalShowsWhatIsMeantToBeSeen(t *testing.T) {
 func FuzzASimpleTerminalTakesAnything(f *testing.F) {
 	f.Add("a\x1b[2;3Hb\x1b[K\x1b]0;t\x07\r\n\t\x1b[1049h\x1b[?1049h\x1b[J")
 	f.Fuzz(func(t *testing.T, out string) {
+		defer boundtest.Within(t, len(out))()
 		text, _ := session.Render(10, 4, out)
 		assert.LessOrEqual(t, strings.Count(text, "\n"), 3)
 		for line := range strings.SplitSeq(text, "\n") {

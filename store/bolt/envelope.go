@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"go.etcd.io/bbolt"
@@ -153,15 +154,29 @@ func (f *fields) text(name string) []byte {
 			if !escaped {
 				return s
 			}
-			var out string
-			if json.Unmarshal(append(append([]byte{'"'}, s...), '"'), &out) != nil {
-				f.spoil()
-			}
-			return []byte(out)
+			return f.unescape(s)
 		}
 	}
 	f.spoil()
 	return nil
+}
+
+// unitSeparator stands in the names of lanes (see [store.ShareLane]) and of terms.
+const (
+	unitSeparator        = '\x1f'
+	escapedUnitSeparator = `\u001f`
+)
+
+// unescape gives the text that the inside of a JSON string stands for.
+func (f *fields) unescape(s []byte) []byte {
+	if plain := bytes.ReplaceAll(s, []byte(escapedUnitSeparator), []byte{unitSeparator}); !bytes.ContainsRune(plain, '\\') {
+		return plain // every other escape leaves a backslash
+	}
+	var out string
+	if json.Unmarshal(append(append([]byte{'"'}, s...), '"'), &out) != nil {
+		f.spoil()
+	}
+	return []byte(out)
 }
 
 // remainder gives the last value: all that is left.
@@ -177,13 +192,27 @@ func appendNumber(b []byte, name string, n uint64) []byte {
 
 // appendText is appendNumber for a JSON string, which must be UTF-8.
 func appendText(b []byte, name, s string) []byte {
+	separators := false
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+		switch c := s[i]; {
+		case c == unitSeparator:
+			separators = true
+		case c < ' ' || c > '~' || c == '"' || c == '\\':
 			q, _ := json.Marshal(s) // a string always encodes
 			return append(append(b, name...), q...)
 		}
 	}
 	b = append(append(b, name...), '"')
+	for separators {
+		var part string
+		part, s, separators = strings.Cut(s, string(unitSeparator))
+		b = append(b, part...)
+		if separators {
+			b = append(b, escapedUnitSeparator...)
+		} else {
+			s = ""
+		}
+	}
 	b = append(b, s...)
 	return append(b, '"')
 }

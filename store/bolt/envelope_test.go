@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/store"
 )
@@ -83,6 +84,7 @@ func FuzzEnvelopes(f *testing.F) {
 	f.Add(appendWebhookInfo(nil, &store.Webhook{ID: testID, Route: "r"}), true)
 	f.Add(appendMeta(nil, testID[:], []byte("v")), false)
 	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
+		defer boundtest.Within(t, len(raw))()
 		if seal { // what follows the checksum reaches the field parsers
 			start := openSeal(nil)
 			raw = closeSeal(append(start, raw...), 0, sumOf(testID[:]))

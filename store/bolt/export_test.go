@@ -1,5 +1,7 @@
 package bolt
 
+import "github.com/orrery-go/orrery/store"
+
 // FormatValue makes the stored form of a format for the tests.
 func FormatValue(program string, format int) []byte {
 	v, err := sealJSON(formatKey, formatValue{Program: program, Format: format})
@@ -19,3 +21,6 @@ func SetFullWalk(size int64) (undo func()) {
 
 // Explain is what Open says of an error of the system.
 var Explain = explain
+
+// OnCommit calls fn once bbolt has written the transaction, before Update returns.
+func OnCommit(t store.Tx, fn func()) { t.(*tx).tx.OnCommit(fn) }

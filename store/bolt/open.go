@@ -56,7 +56,8 @@ func open(path string, opts Options) (_ *Store, err error) {
 	if err := inspect(path, opts); err != nil {
 		return nil, err
 	}
-	db, err := openFile(path, opts)
+	file := &identity{}
+	db, err := openFile(path, opts, file)
 	if err != nil {
 		if isNew && errors.Is(err, ErrReadOnly) {
 			return nil, fmt.Errorf("there is no such file, and none can be made in the folder %s: %w", filepath.Dir(path), err)
@@ -77,7 +78,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 			return nil, fmt.Errorf("make the new file's name durable: %w", err)
 		}
 	}
-	return newStore(db, path, opts), nil
+	return newStore(db, path, file, opts), nil
 }
 
 // prepare says plainly why a path cannot be a database, before bbolt says it
@@ -130,7 +131,7 @@ func explain(err error) error {
 }
 
 // openFile opens the file with bbolt, which panics on some damage.
-func openFile(path string, opts Options) (db *bbolt.DB, err error) {
+func openFile(path string, opts Options, file *identity) (db *bbolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, fmt.Errorf("%w: %v", store.ErrCorrupt, p)
@@ -143,6 +144,7 @@ func openFile(path string, opts Options) (db *bbolt.DB, err error) {
 		FreelistType:    bbolt.FreelistMapType,
 		InitialMmapSize: opts.mapSize(),
 		NoStatistics:    true,
+		OpenFile:        file.open,
 	})
 	switch {
 	case err == nil:

@@ -303,7 +303,7 @@ var fullWalk int64 = 256 << 20 // a variable for the tests
 // probe opens the file for reading alone and walks its pages, before anything
 // changes it.
 func probe(path string, opts Options) (err error) {
-	db, err := openFile(path, Options{ReadOnly: true, LockTimeout: opts.LockTimeout, MapSize: -1})
+	db, err := openFile(path, Options{ReadOnly: true, LockTimeout: opts.LockTimeout, MapSize: -1}, &identity{})
 	if err != nil {
 		return err
 	}

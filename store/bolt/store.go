@@ -7,6 +7,7 @@
 //
 //   - keys.go: the buckets and their keys; envelope.go: the stored form of values;
 //   - open.go: opening, formats, migrations; store.go: [Store], transactions, commit;
+//   - identity.go: whether the path still leads to the open file;
 //   - tx.go: what reads and writes have in common; write.go: Put;
 //   - records.go, due.go, lists.go: records and their two kinds of index;
 //   - journal.go: the journal and its epochs; outbox.go: outer effects;
@@ -99,6 +100,8 @@ const maxMap int64 = (1<<47)*int64(strconv.IntSize/64) + (1<<30)*int64(1-strconv
 type Store struct {
 	db      *bbolt.DB
 	path    string
+	file    *identity    // of the file that is open
+	inUse   atomic.Int64 // the bytes that the file must have: those of the last commit but one, at least
 	session string
 	writer  chan struct{} // holds one value while an Update runs
 	arena   []byte        // of the last Update, for the next one; the writer's
@@ -107,10 +110,11 @@ type Store struct {
 	closed bool
 	open   sync.WaitGroup        // transactions under way
 	broken atomic.Pointer[error] // set once nothing can be trusted any more
+	stuck  atomic.Bool           // bbolt panicked while it held its lock: it cannot be closed
 }
 
-func newStore(db *bbolt.DB, path string, o Options) *Store {
-	return &Store{db: db, path: path, session: cmp.Or(o.Session, rand.Text()), writer: make(chan struct{}, 1)}
+func newStore(db *bbolt.DB, path string, file *identity, o Options) *Store {
+	return &Store{db: db, path: path, file: file, session: cmp.Or(o.Session, rand.Text()), writer: make(chan struct{}, 1)}
 }
 
 // Session implements [store.Store]: a random name for each Open.
@@ -145,11 +149,20 @@ func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.T
 			s.open.Done()
 		}
 	}()
-	defer guard(op, &err)
 	if broken := s.broken.Load(); broken != nil {
 		return nil, fmt.Errorf("%s: %w", op, *broken)
 	}
+	begun := false
+	defer func() {
+		if !begun && writable { // bbolt panicked on damaged pages, and keeps its lock
+			broken := err
+			s.broken.Store(&broken)
+			s.stuck.Store(true)
+		}
+	}()
+	defer guard(op, &err)
 	t, err = s.db.Begin(writable)
+	begun = true
 	switch {
 	case errors.Is(err, berrors.ErrDatabaseReadOnly):
 		return nil, fmt.Errorf("%s: %s: %w", op, s.path, ErrReadOnly)
@@ -188,17 +201,22 @@ func (s *Store) lockWriter(ctx context.Context) error {
 func (s *Store) unlockWriter() { <-s.writer }
 
 // Update implements [store.Store]. A context that ends before the commit begins
-// rolls it back.
+// rolls it back. It fails with [store.ErrMoved] where the path does not lead to the open
+// file any more, and goes on once it does again.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := s.lockWriter(ctx); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
 	defer s.unlockWriter()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := s.inPlace(); err != nil { // before bbolt looks at its pages
+		return fmt.Errorf("update: %w", err)
+	}
 	btx, err := s.begin(ctx, "update", true)
 	if err != nil {
 		return err
 	}
+	s.inUse.Store(btx.Size())
 	t := &tx{readTx: readTx{ctx: ctx, tx: btx}, s: s, arena: s.arena[:0]}
 	committed := false
 	defer func() {
@@ -226,11 +244,18 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 }
 
 // commit ends the transaction; ended is false where it still must be rolled
-// back.
+// back. Before and after it the path must lead to the open file: what was written to
+// another one must not be acknowledged.
 func (s *Store) commit(btx *bbolt.Tx) (ended bool, err error) {
 	defer guard("commit", &err)
+	if err := s.inPlace(); err != nil {
+		return false, fmt.Errorf("commit: %w", err)
+	}
 	id := btx.ID()
 	if err = btx.Commit(); err == nil {
+		if err := s.inPlace(); err != nil {
+			return true, fmt.Errorf("commit: %w: %w", store.ErrUnconfirmed, err)
+		}
 		return true, nil
 	}
 	// bbolt reports an error after it wrote the meta page but could not sync it:
@@ -263,6 +288,9 @@ func (s *Store) Close() (err error) {
 	}
 	s.open.Wait()
 	defer guard("close", &err)
+	if s.stuck.Load() {
+		return fmt.Errorf("close %s: left open until the process ends: %w", s.path, *s.broken.Load())
+	}
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}

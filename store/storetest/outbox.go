@@ -146,7 +146,7 @@ var outboxCases = []testCase{
 			"kind":         func(e *store.OutboxEntry) { e.Kind = "" },
 			"lane":         func(e *store.OutboxEntry) { e.Lane = "" },
 			"not UTF-8":    func(e *store.OutboxEntry) { e.Lane = "\xff" },
-			"holder":       func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", 513) },
+			"holder":       func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", store.MaxName+1) },
 			"effect is em": func(e *store.OutboxEntry) { e.Effect = nil },
 		} {
 			e := outboxEntry(1, 1, "a")

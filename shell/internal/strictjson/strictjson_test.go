@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -239,6 +240,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	reasons := []string{"given twice", "nested deeper", "NUL character", "surrogate pair", "UTF-8"}
 	f.Fuzz(func(t *testing.T, in []byte) {
+		defer boundtest.Within(t, len(in))()
 		var doc document
 		if err := strictjson.Decode(in, &doc); err == nil {
 			var plain document

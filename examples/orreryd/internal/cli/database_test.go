@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// readiness is the status with which the daemon answers /readyz, and the text.
+func (p *process) readiness() (int, string) {
+	p.t.Helper()
+	resp, err := http.Get(p.url + "/readyz")
+	require.NoError(p.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var text strings.Builder
+	_, err = io.Copy(&text, resp.Body)
+	require.NoError(p.t, err)
+	return resp.StatusCode, text.String()
+}
+
+func TestADaemonWhoseDatabaseIsReplacedAcknowledgesNothingUntilTheFileIsBack(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	p.ok("actions", "add", "--in", "1h", "--", "echo", "one")
+	require.NoError(t, os.Rename(db, db+".away"))
+
+	status, text := p.readiness()
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "the database file was removed, renamed or replaced")
+	r := p.do("actions", "add", "--in", "1h", "--", "echo", "one")
+	assert.NotZero(t, r.code)
+	assert.Contains(t, r.err, "nothing was stored")
+	line := await(t, p.errs, "commit failed")
+	assert.Contains(t, line, db, "the log names the file")
+	assert.Contains(t, line, "put the same file back there")
+
+	// A second daemon that makes a new file of that name changes nothing for the first.
+	second := start(t, "--db", db)
+	second.ok("actions", "add", "--in", "1h", "--", "echo", "one")
+	assert.NotZero(t, p.do("actions", "add", "--in", "1h", "--", "echo", "one").code)
+
+	// The file comes back: the first goes on, and the second is the one that stops acknowledging.
+	require.NoError(t, os.Rename(db+".away", db))
+	require.Eventually(t, func() bool {
+		status, _ := p.readiness()
+		return status == http.StatusOK
+	}, patience, 50*time.Millisecond)
+	p.ok("actions", "add", "--in", "1h", "--", "echo", "one")
+	assert.NotZero(t, second.do("actions", "add", "--in", "1h", "--", "echo", "one").code)
+	assert.Equal(t, 2, strings.Count(p.ok("actions", "list"), "pending"), "two actions were acknowledged, and two are there")
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
+}
