@@ -44,6 +44,7 @@ type Engine struct {
 	bus   bus
 	wait  waiters
 	stats counters
+	aside asideSet
 }
 
 // New makes an engine. It touches the store only once Run is called.
@@ -84,7 +85,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	if err := e.rememberAside(ctx); err != nil {
+		e.log.Warn("what was set aside earlier could not be listed", "error", err)
+	}
 	var beside sync.WaitGroup
+	if e.o.ScrubRate > 0 {
+		beside.Go(func() { e.scrub(ctx) })
+	}
 	if e.o.Hooks.Beside != nil {
 		beside.Go(func() { e.o.Hooks.Beside(ctx) })
 	}
@@ -145,6 +152,9 @@ type Request struct {
 	Webhook *store.Webhook
 	// Write is something else to be stored.
 	Write *Write
+	// Suspects are machines whose records may be damaged: they are read anew, and set
+	// aside if they cannot be read.
+	Suspects []effects.Ref
 	// Linger is how long to wait for the answer to what is under way when the
 	// caller's context ends.
 	Linger time.Duration
@@ -290,7 +300,8 @@ func (e *Engine) Post(ctx context.Context, req Request) bool {
 	}
 }
 
-// Read loads one machine as it was last committed.
+// Read loads one machine as it was last committed. A record that cannot be read is set
+// aside; then, and later, the error is [ErrSetAside].
 func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) {
 	var s core.State
 	err := e.store.View(ctx, func(tx store.ReadTx) error {
@@ -304,10 +315,15 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+	switch {
+	case errors.Is(err, store.ErrCorrupt):
+		return nil, e.confirmDamage(ctx, ref, err)
+	case !errors.Is(err, store.ErrNotFound):
+		return s, err
+	case e.aside.has(ref):
+		return nil, setAsideError(ref)
 	}
-	return s, err
+	return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
 }
 
 type actorKey struct{}

@@ -17,12 +17,12 @@ func (s *Server) lockRoutes() []route {
 	breaking := locks // the token is refused before its body is read
 	breaking.may = forAll
 	return []route{
-		{"GET", "/v1/locks", anyToken, listing[core.Lock, core.Lock]{
+		{"GET", "/v1/locks", anyToken | lists, listing[core.Lock, core.Lock]{
 			find:  byStatus(s.engine.Locks().List),
 			scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
 			out:   shownTo(shownLock),
 			size:  func(l core.Lock) int { return 1024 + 256*len(l.Waiters) },
-		}.page(func(l []core.Lock, next string) any { return wire.LockList{Locks: l, NextPageToken: next} })},
+		}.page(s, "locks")},
 		{"GET", "/v1/locks/{name}", anyToken, locks.show},
 		{"POST", "/v1/locks/{name}/acquire", writingToken, tellNamed(locks, false, acquireLock)},
 		{"POST", "/v1/locks/{name}/renew", writingToken, tellNamed(locks, false, renewLock)},
@@ -90,14 +90,12 @@ func (s *Server) semaphoreRoutes() []route {
 		s: s, what: "semaphore", get: s.engine.Semaphores().Get, send: s.engine.Semaphores().Send, out: shownSemaphore, remains: http.StatusOK,
 	}
 	return []route{
-		{"GET", "/v1/semaphores", anyToken, listing[core.Semaphore, core.Semaphore]{
+		{"GET", "/v1/semaphores", anyToken | lists, listing[core.Semaphore, core.Semaphore]{
 			find:  byStatus(s.engine.Semaphores().List),
 			scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
 			out:   shownTo(shownSemaphore),
 			size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
-		}.page(func(l []core.Semaphore, next string) any {
-			return wire.SemaphoreList{Semaphores: l, NextPageToken: next}
-		})},
+		}.page(s, "semaphores")},
 		{"GET", "/v1/semaphores/{name}", anyToken, semaphores.show},
 		{"PUT", "/v1/semaphores/{name}", writingToken, tellNamed(semaphores, false, configureSemaphore)},
 		{"POST", "/v1/semaphores/{name}/acquire", writingToken, tellNamed(semaphores, false, acquireSlots)},

@@ -50,6 +50,12 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 }
 
 func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) error {
+	if errors.Is(err, shell.ErrSetAside) {
+		if c.token.unbound() {
+			return failf(http.StatusGone, "%s: its record could not be read and was set aside; the daemon's log says why, and orreryd quarantine shows what is left of it", k.what)
+		}
+		err = shell.ErrNotFound // whose it was is lost with it
+	}
 	if k.missing != nil {
 		return k.missing(r, q, c, err)
 	}

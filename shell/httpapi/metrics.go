@@ -114,6 +114,8 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_input_errors_total", "Inputs that could not be decided."), func(s *shell.Stats) uint64 { return s.InputErrors }},
 	{desc("orrery_commit_errors_total", "Batches that could not be committed."), func(s *shell.Stats) uint64 { return s.CommitErrors }},
 	{desc("orrery_quarantined_total", "Records and webhooks that were set aside."), func(s *shell.Stats) uint64 { return s.Quarantined }},
+	{desc("orrery_scrubbed_total", "Records that the scrub has read."), func(s *shell.Stats) uint64 { return s.Scrubbed }},
+	{desc("orrery_scrub_walks_total", "Walks of the scrub through all records."), func(s *shell.Stats) uint64 { return s.ScrubWalks }},
 	{desc("orrery_recovered_total", "Runs whose holder was gone."), func(s *shell.Stats) uint64 { return s.Recovered }},
 	{desc("orrery_expired_total", "Records whose retention ended."), func(s *shell.Stats) uint64 { return s.Expired }},
 	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
