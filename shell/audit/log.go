@@ -116,11 +116,14 @@ func (l *Log) Add(e Entry) {
 	l.mu.Lock()
 	e.At = l.now(now)
 	e.Since = e.At
-	if l.merger.add(&e, now) {
+	own := l.merger.add(&e, now)
+	if own {
 		l.push(e)
 	}
 	l.mu.Unlock()
-	l.nudge()
+	if own { // what is counted waits for the end of its minute
+		l.nudge()
+	}
 }
 
 // nudge wakes the writer.
@@ -251,7 +254,7 @@ func (l *Log) turn(now time.Time, all, end bool) bool {
 // lossLocked is the line that says how many are missing.
 func (l *Log) lossLocked(now time.Time) Entry {
 	l.seq = max(l.seq+1, micros(now))
-	return Entry{Seq: l.seq, At: l.now(now), Since: l.lost.since, Count: l.lost.count, Operation: Lost, Reason: printable(l.lost.why, maxText)}
+	return Entry{Seq: l.seq, At: l.now(now), Since: l.lost.since, Count: l.lost.count, Operation: Lost, Reason: printable(l.lost.why)}
 }
 
 // wrote counts what was written, or lost. The lock is held.

@@ -53,6 +53,12 @@ func all(t *testing.T, l *audit.Log, q audit.Query) (entries []audit.Entry) {
 	}
 }
 
+// pass lets virtual time pass, and what is due in it happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func refusal(address string) audit.Entry {
 	return audit.Entry{Address: address, Operation: "listActions", Path: "/v1/actions", Status: 401, Reason: "token: is unknown"}
 }
@@ -68,11 +74,10 @@ func TestTheFirstOfEqualRefusalsIsALineAndTheOthersOfAMinuteAreAnother(t *testin
 		begin := time.Now()
 		for range 500 {
 			l.Add(refusal("10.0.0.7"))
-			time.Sleep(200 * time.Millisecond) // 100 s in all
+			pass(200 * time.Millisecond) // 100 s in all
 		}
 		l.Add(refusal("10.0.0.8"))
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
+		pass(3 * time.Minute)
 
 		got := all(t, l, audit.Query{})
 		counts := map[string][]uint64{}
@@ -136,8 +141,7 @@ func TestAFloodOfOneSourcePushesOutItsOwnLinesAlone(t *testing.T) {
 			for i := range 2000 { // twice what gets a line of its own
 				l.Add(change("loud", fmt.Sprintf("/v1/actions/%d-%d", n, i)))
 			}
-			time.Sleep(time.Minute + time.Second)
-			synctest.Wait()
+			pass(time.Minute + time.Second)
 			assert.LessOrEqual(t, size(t, dir), int64(audit.MinBytes))
 		}
 		by := map[string]int{}
@@ -180,8 +184,7 @@ func TestAFloodFromManyAddressesIsBoundedAndHidesNoToken(t *testing.T) {
 		e := refusal("10.0.0.1")
 		e.Token, e.Status = "victim", 403
 		l.Add(e)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		pass(2 * time.Minute)
 		got := all(t, l, audit.Query{})
 		assert.Less(t, len(got), 2*(256+1)*(8+1), "two lines for each of eight kinds, and for the others, of 256 networks")
 		sum := uint64(0)
@@ -199,8 +202,7 @@ func TestLinesOlderThanTheLogKeepsAreRemoved(t *testing.T) {
 		l := open(t, audit.Options{Dir: t.TempDir(), MaxAge: 3 * 24 * time.Hour})
 		for day := range 10 {
 			l.Add(change("a", fmt.Sprintf("/v1/actions/%d", day)))
-			time.Sleep(24 * time.Hour)
-			synctest.Wait()
+			pass(24 * time.Hour)
 		}
 		var paths []string
 		for _, e := range all(t, l, audit.Query{}) {
@@ -221,13 +223,12 @@ func TestLinesThatCannotBeWrittenAreCountedAndSaid(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Equal(t, uint64(30), l.Stats().Dropped)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		assert.Equal(t, 2, strings.Count(said.String(), "lines were lost"), said.String())
 
 		require.NoError(t, os.Remove(parent))
 		l.Add(change("a", "after"))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		got := all(t, l, audit.Query{})
 		require.Len(t, got, 2)
 		loss, after := got[0], got[1]

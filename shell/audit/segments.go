@@ -268,7 +268,7 @@ func (s *segments) reopen(st *stream, g *segment) error {
 }
 
 // timeOf gives when an entry of that number was made.
-func timeOf(seq uint64) time.Time { return time.UnixMicro(int64(min(seq, math.MaxInt64))) } //nolint:gosec // bounded
+func timeOf(seq uint64) time.Time { return time.UnixMicro(int64(min(seq, math.MaxInt64))) }
 
 // sync puts a stream on the disk and closes its file.
 func (st *stream) sync() error {

@@ -231,11 +231,11 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 // no journal.
 func boundInputs(inputs []core.Input) error {
 	for i, in := range inputs {
-		ev, err := core.Given(in.Event)
+		in, err := core.Given(in)
 		if err != nil {
-			return &effects.Refused{To: in.To, Event: in.Event.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+			return err
 		}
-		inputs[i].Event = ev
+		inputs[i] = in
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func TestTheLogIsChosenFromByTimeTokenOperationStatusAndTenant(t *testing.T) {
 			a.do("POST", "/v1/actions", someAction, bearer(token))
 			a.do("PUT", "/v1/queues/q", nil, bearer(token))
 			a.do("GET", "/v1/pipelines/0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10", nil, bearer(token))
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
 		count := func(query string) int { return len(auditEntries(t, a, "root", query)) }
 		for query, want := range map[string]int{

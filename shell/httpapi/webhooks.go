@@ -33,7 +33,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if of, ok := s.engine.Webhooks().Route(name); ok {
 		c.about(of.Namespace, of.Tenant)
 	}
-	body, err := readBody(w, r, s.o.MaxWebhookBytes)
+	body, err := readBody(w, r, s.o.MaxWebhookBytes, &c.body)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func backoff(base time.Duration, action uuid.UUID, attempt uint32, n int) time.D
 func (t *Tool) attempt(ctx context.Context, p plan) (result, *failure) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, &limitReached{p.limit, ""})
 	defer cancel()
-	tr := &trip{follow: p.follow, classify: t.router.classify}
+	tr := &trip{follow: p.follow, public: p.public, classify: t.router.classify}
 	req, err := p.request(tr.watch(ctx))
 	if err != nil {
 		return result{}, &failure{err: err}

@@ -103,7 +103,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, "", nil)
 	if err != nil {
 		return nil // validateTools reports it
 	}
