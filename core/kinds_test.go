@@ -115,6 +115,9 @@ func TestEachStateThatNamesATenantBelongsToIt(t *testing.T) {
 		var named struct{ Namespace, Tenant string }
 		require.NoError(t, json.Unmarshal(s.AppendJSON(nil), &named))
 		assert.Equal(t, core.Scope(named), core.ScopeOf(s), "%s", encoded(s))
+		stored, err := core.StoredScope(s.Ref().Kind, s.AppendJSON(nil))
+		require.NoError(t, err)
+		assert.Equal(t, core.Scope(named), stored, "%s", encoded(s))
 		if named.Tenant != "" {
 			owned++
 		}

@@ -1,5 +1,14 @@
 package core
 
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
 // Scope is one tenant of one namespace: whose a machine is.
 type Scope struct {
 	Namespace string
@@ -13,6 +22,56 @@ func ScopeOf(s State) Scope {
 		return of.scope()
 	}
 	return Scope{}
+}
+
+// StoredScope is [ScopeOf] of a stored form. It decodes no more than it must: the states
+// of most kinds begin with their id and their tenant.
+func StoredScope(kind effects.Kind, b []byte) (Scope, error) {
+	if s, ok := leadingScope(b); ok {
+		return s, nil
+	}
+	s, err := DecodeState(kind, b)
+	if err != nil {
+		return Scope{}, err
+	}
+	return ScopeOf(s), nil
+}
+
+// leadingScope reads {"id":"…","namespace":"…","tenant":"…" and nothing else.
+func leadingScope(b []byte) (s Scope, ok bool) {
+	const id, namespace, tenant = `{"id":"`, `","namespace":`, `,"tenant":`
+	uuidLen := len(uuid.Nil.String())
+	if len(b) < len(id)+uuidLen || string(b[:len(id)]) != id {
+		return s, false
+	}
+	if b, ok = bytes.CutPrefix(b[len(id)+uuidLen:], []byte(namespace)); !ok {
+		return s, false
+	}
+	if s.Namespace, b, ok = leadingString(b); !ok {
+		return s, false
+	}
+	if b, ok = bytes.CutPrefix(b, []byte(tenant)); !ok {
+		return s, false
+	}
+	s.Tenant, _, ok = leadingString(b)
+	return s, ok
+}
+
+// leadingString takes a JSON string off the front.
+func leadingString(b []byte) (v string, rest []byte, ok bool) {
+	if len(b) == 0 || b[0] != '"' {
+		return "", nil, false
+	}
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			ok = json.Unmarshal(b[:i+1], &v) == nil
+			return v, b[i+1:], ok
+		}
+	}
+	return "", nil, false
 }
 
 func (s ActionSpec) scope() Scope    { return Scope{s.Namespace, s.Tenant} }

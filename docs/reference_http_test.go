@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -38,16 +40,24 @@ const (
 	markCLI    = "<!-- cli -->" // lines after "$ " are commands, and what follows is what they print
 )
 
+// secretsOf makes a value for each variable that a configuration reads a secret from.
+func secretsOf(config string) (env []string) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:secret|token)_env = "(\w+)"`).FindAllStringSubmatch(config, -1) {
+		env = append(env, m[1]+"=whsec_"+base64.StdEncoding.EncodeToString([]byte(rand.Text())))
+	}
+	return env
+}
+
 // startDaemon runs a daemon on a free port until the test ends, and gives its
 // URL.
-func startDaemon(t *testing.T, config string) string {
+func startDaemon(t *testing.T, config string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "orrery.toml"), []byte(config), 0o600))
 	cmd := exec.CommandContext(t.Context(), daemonBinary(t), "orchestrate",
 		"--config", "orrery.toml", "--db", "orrery.db", "--listen", "127.0.0.1:0", "--log-level", "info")
 	cmd.Dir = dir
-	cmd.Env = plainEnv()
+	cmd.Env = plainEnv(env...)
 	if runtime.GOOS != "windows" {
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	}
@@ -75,12 +85,14 @@ func startDaemon(t *testing.T, config string) string {
 // page, and must come back as it is.
 const (
 	anyID    = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
-	anyToken = `AAAB[0-9A-Za-z_-]{30,}` // of a page
+	anyToken = `p1\.[0-9A-Za-z_-]{60,}` // of a page
 	anyTime  = `20[0-8]\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
 	anyTook  = `"duration_ms":\d+`
+	// A fencing token, of the page and of the daemon.
+	pageFence, anyFence = `\b73400\d\d\b`, `\d{6,}`
 )
 
-var changing = regexp.MustCompile(`(` + anyID + `|` + anyToken + `)|(` + anyTime + `)|(` + anyTook + `)|(\x00)`)
+var changing = regexp.MustCompile(`(` + anyID + `|` + anyToken + `|` + pageFence + `)|(` + anyTime + `)|(` + anyTook + `)|(\x00)`)
 
 // compact takes the white space out of JSON, and makes a NUL of each … outside
 // its strings.
@@ -109,7 +121,7 @@ type transcript struct{ ids map[string]string }
 
 // here replaces the page's ids that are known.
 func (tr *transcript) here(text string) string {
-	return regexp.MustCompile(anyID+`|`+anyToken).ReplaceAllStringFunc(text, func(id string) string {
+	return regexp.MustCompile(anyID+`|`+anyToken+`|`+pageFence).ReplaceAllStringFunc(text, func(id string) string {
 		if mine, ok := tr.ids[id]; ok {
 			return mine
 		}
@@ -141,7 +153,7 @@ func (tr *transcript) match(page, got string) bool {
 			pattern.WriteString(text)
 		case m[2] >= 0:
 			unknown = append(unknown, text)
-			pattern.WriteString(`(` + anyID + `|` + anyToken + `)`)
+			pattern.WriteString(`(` + anyID + `|` + anyToken + `|` + anyFence + `)`)
 		case m[4] >= 0:
 			pattern.WriteString(anyTime)
 		case m[6] >= 0:
@@ -232,11 +244,14 @@ func chapters(page, doc string) []chapter {
 
 // shell runs the page's commands. Its curl writes the last answer's headers to
 // a file, and is silent.
-type shell struct{ dir string }
+type shell struct {
+	dir string
+	env []string // beside what it needs
+}
 
-func newShell(t *testing.T) shell {
+func newShell(t *testing.T, env ...string) shell {
 	t.Helper()
-	sh := shell{dir: t.TempDir()}
+	sh := shell{dir: t.TempDir(), env: env}
 	rc := "silent\nshow-error\nmax-time = 60\ndump-header = " + strconv.Quote(filepath.Join(sh.dir, "headers")) + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(sh.dir, ".curlrc"), []byte(rc), 0o600))
 	return sh
@@ -249,7 +264,7 @@ func (sh shell) run(ctx context.Context, script string) (answer, error) {
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", script)
 	cmd.Dir = sh.dir
-	cmd.Env = plainEnv("CURL_HOME="+sh.dir, "NO_PROXY=*")
+	cmd.Env = append(plainEnv("CURL_HOME="+sh.dir, "NO_PROXY=*"), sh.env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -276,8 +291,9 @@ func TestTheExamplesOfTheHTTPPagesAreAnsweredAsTheySay(t *testing.T) {
 		require.NotEmpty(t, all)
 		for _, ch := range all {
 			t.Run(fmt.Sprintf("%s, the daemon of line %d", page, ch.config.line), func(t *testing.T) {
-				url := startDaemon(t, ch.config.text)
-				sh := newShell(t)
+				secrets := secretsOf(ch.config.text)
+				url := startDaemon(t, ch.config.text, secrets...)
+				sh := newShell(t, secrets...)
 				tr := &transcript{ids: map[string]string{}}
 				require.NotEmpty(t, ch.examples)
 				for _, e := range ch.examples {

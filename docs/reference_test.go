@@ -2,6 +2,9 @@ package docs_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -343,12 +346,12 @@ func marked(doc, mark string) (blocks []markedBlock) {
 }
 
 // settled puts the secrets that a configuration reads where it reads them, and
-// gives it with paths that exist here.
+// gives it with paths that exist here. What stands as "…" or "whsec_…" is a secret of one's own.
 func settled(t *testing.T, text string) (settled string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	for i, m := range regexp.MustCompile(`(?m)^(\w+_(?:file|env)|base_dir) = "([^"]+)"`).FindAllStringSubmatch(text, -1) {
-		value := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+		value := "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text()))
 		if strings.HasPrefix(m[1], "token") {
 			value = fmt.Sprintf("0123456789abcdef-%d", i) // each its own
 		}
@@ -364,7 +367,40 @@ func settled(t *testing.T, text string) (settled string, env []string) {
 		}
 		text = strings.ReplaceAll(text, strconv.Quote(m[2]), strconv.Quote(path))
 	}
-	return text, env
+	text = regexp.MustCompile(`(?m)^token_sha256 = "…"`).ReplaceAllStringFunc(text, func(string) string {
+		return fmt.Sprintf("token_sha256 = %q", hex.EncodeToString([]byte(rand.Text()[:16]+rand.Text()[:16])))
+	})
+	text = regexp.MustCompile(`(?m)^token = "…"`).ReplaceAllStringFunc(text, func(string) string { return "token = " + strconv.Quote(rand.Text()) })
+	return regexp.MustCompile(`(?m)^secret = "whsec_…"`).ReplaceAllStringFunc(text, func(string) string {
+		return "secret = " + strconv.Quote("whsec_"+base64.StdEncoding.EncodeToString([]byte(rand.Text())))
+	}), env
+}
+
+func TestEverySecretOfTheDocumentsAndExamplesIsRefusedOrNone(t *testing.T) {
+	given := regexp.MustCompile(`(?m)^[#\s]*(secret|token|token_sha256) = ["']([^"'…]+)["']`)
+	sent := regexp.MustCompile(`Authorization: Bearer ([a-z0-9][\w-]+)`)
+	pages, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	files := []string{"README.md", "examples/orreryd/orrery.toml"}
+	for _, p := range pages {
+		files = append(files, "docs/"+p)
+	}
+	for _, file := range files {
+		text := readFile(t, file)
+		for _, m := range sent.FindAllStringSubmatch(text, -1) {
+			assert.Fail(t, "a token to copy", "%s: %s: write a variable", file, m[0])
+		}
+		for _, m := range given.FindAllStringSubmatch(text, -1) {
+			config := "[webhooks.a]\ntool = 'http'\ntool_input = { url = 'https://example.com' }\nsecret = " + strconv.Quote(m[2])
+			if m[1] != "secret" {
+				config = "[[tokens]]\nname = 'a'\n" + m[1] + " = " + strconv.Quote(m[2])
+			}
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "orrery.toml"), []byte(config), 0o600))
+			out, code := orreryd(t, dir, nil, "config", "check", "orrery.toml")
+			assert.Equal(t, 2, code, "%s: %s: add it to published: %s", file, m[0], out)
+		}
+	}
 }
 
 func TestTheExampleConfigurationIsRightAndShowsEveryKey(t *testing.T) {

@@ -3,6 +3,7 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -206,4 +207,101 @@ func TestWhatABuildWithoutSharesLeftInALaneIsStarted(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 3)
 	})
+}
+
+// dueTogether stores n actions of tenant b, due at once, and then some of tenant a, due
+// a second later, in an engine that is stopped before.
+func dueTogether(t *testing.T, o shell.Options, n, others int) {
+	t.Helper()
+	e, stop := start(t, o)
+	for i := range n + others {
+		spec := core.ActionSpec{ToolName: "count", Namespace: "ns", Tenant: "b", Label: fmt.Sprint(i), Trigger: at(time.Hour + time.Duration(i)*time.Microsecond)}
+		if i >= n {
+			spec.Tenant, spec.Trigger = "a", at(time.Hour+time.Second)
+		}
+		_, err := e.Actions().Create(bg(), spec)
+		require.NoError(t, err)
+	}
+	require.NoError(t, stop())
+	elapse(2 * time.Hour)
+}
+
+// sequence records whose runs began in which order.
+type sequence struct {
+	mu      sync.Mutex
+	tenants []string
+	labels  map[string]int
+}
+
+func (s *sequence) Run(_ context.Context, c shell.Call) (json.RawMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tenants = append(s.tenants, c.Tenant)
+	if s.labels == nil {
+		s.labels = map[string]int{}
+	}
+	s.labels[c.Label]++
+	return nil, nil
+}
+
+func TestWhatIsDueOfOneTenantPutsOffAnothersByABatchOrTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := &sequence{}
+		o := shell.Options{Store: inMemory(t), Tools: tools(got), DefaultConcurrency: 10_000, MaxBatch: 16}
+		dueTogether(t, o, 300, 2)
+		running(t, o)
+		elapse(time.Minute)
+		require.Len(t, got.tenants, 302)
+		last := 301 - slices.Index(reversed(got.tenants), "a")
+		assert.Less(t, last, 3*16, "both of a ran while most of b waited")
+		for label, runs := range got.labels {
+			assert.Equal(t, 1, runs, label)
+		}
+	})
+}
+
+func TestABacklogIsCarriedOutOnceThoughCommitsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := &sequence{}
+		st := &everyThird{Store: inMemory(t)}
+		o := shell.Options{Store: st, Tools: tools(got), DefaultConcurrency: 10_000, MaxBatch: 8, TickRate: 24 * time.Hour, LeaseTTL: 24 * time.Hour}
+		dueTogether(t, o, 200, 10)
+		st.fail = true
+		e := running(t, o)
+		elapse(time.Hour)
+		st.fail = false
+		elapse(time.Minute)
+		require.Len(t, got.tenants, 210)
+		for label, runs := range got.labels {
+			assert.Equal(t, 1, runs, label)
+		}
+		list, _, err := e.Actions().List(bg(), shell.ActionFilter{Status: core.StatusCompleted}, shell.Page{Limit: 1000})
+		require.NoError(t, err)
+		assert.Len(t, list, 210)
+	})
+}
+
+// everyThird is a store of which each third transaction fails at its end.
+type everyThird struct {
+	store.Store
+	fail bool
+	n    int
+}
+
+func (s *everyThird) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if s.n++; !s.fail || s.n%3 != 0 {
+		return s.Store.Update(ctx, fn)
+	}
+	return s.Store.Update(ctx, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return errors.New("the disk is full")
+	})
+}
+
+func reversed(s []string) []string {
+	s = slices.Clone(s)
+	slices.Reverse(s)
+	return s
 }

@@ -50,6 +50,12 @@ func (i Ingress) Receive(ctx context.Context, route string, header map[string]st
 	return id, nil
 }
 
+// Route gives a configured route; false if there is none of that name.
+func (i Ingress) Route(name string) (WebhookRoute, bool) {
+	r, ok := i.e.o.Webhooks[name]
+	return r, ok
+}
+
 // validate makes sure that each request of the route can become an action:
 // what is acknowledged must not fail later.
 func (w WebhookRoute) validate(route string) error {

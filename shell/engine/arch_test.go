@@ -22,14 +22,14 @@ import (
 var allowed = map[string][]string{
 	"core": {
 		// what any machine is
-		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "TermAll", "Scope", "ScopeOf",
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "TermAll", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
-		"Batch", "NewBatch", "Entry", "NewEntry",
+		"Batch", "NewBatch", "Entry", "NewEntry", "Given",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
-		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "ReasonRecovered",
+		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
-	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused"},
+	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused", "CodeInvalid"},
 }
 
 func TestTheEngineNamesNoMachine(t *testing.T) {

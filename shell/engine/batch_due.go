@@ -9,33 +9,40 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// sweepDue takes what is due, in time order, up to a batch (B1).
+// sweepDue takes what is due: all of it in time order if it fits into the batch (B1), else
+// a batch of it from the backlog, each tenant in turn.
 func (b *batch) sweepDue() error {
 	if !b.sweep.active || b.l.stopping {
 		return nil
 	}
+	b.restoreBacklog()
+	if b.l.backlog.entries > 0 {
+		return b.sweepBacklog(nil)
+	}
 	limit := b.l.e.o.MaxBatch
-	entries, err := b.tx.Due(b.l.due[:0], b.sweep.after, b.now, limit)
-	b.l.due = entries // room for the next sweep
+	from := b.sweep
+	entries, err := b.nextPage(limit)
 	if err != nil {
 		return err
 	}
+	if len(entries) >= limit {
+		return b.sweepBacklog(entries)
+	}
 	for _, d := range entries {
 		if b.loaded > maxBatchBytes {
+			b.sweep = from
 			return nil // the next batch goes on from here
 		}
 		key := d.Key
-		b.sweep.after = &key
-		if b.skips(d.Kind) || b.sweep.paced && !core.Paced(d.Kind) {
+		from.after = &key
+		if b.passes(d.Kind) {
 			continue
 		}
-		if err := b.due(d); err != nil {
+		if err := b.due(d, false); err != nil {
 			return err
 		}
 	}
-	if len(entries) < limit {
-		b.sweep = sweep{}
-	}
+	b.sweep = sweep{}
 	return nil
 }
 
@@ -43,8 +50,8 @@ func (b *batch) sweepDue() error {
 func (b *batch) skips(kind effects.Kind) bool { return b.l.e.o.DisablePaced && core.Paced(kind) }
 
 // due wakes one machine. An entry that leads nowhere is set aside, so that it
-// stops nobody (A10, 002 section 6).
-func (b *batch) due(d store.DueEntry) error {
+// stops nobody (A10, 002 section 6). One from the backlog may have gone since it was read.
+func (b *batch) due(d store.DueEntry, backlog bool) error {
 	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
 	ev := core.DueEvent(d.Kind)
 	before, err := b.fold.State(ref)
@@ -60,8 +67,8 @@ func (b *batch) due(d store.DueEntry) error {
 		b.l.e.stats.lateness.observe(b.now.Sub(d.Key.At()).Seconds())
 		_, _ = b.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
 		return b.broken
-	case before == nil && b.decided(ref):
-		return nil // this batch has ended it: its entry goes with it
+	case backlog || before == nil && b.decided(ref):
+		return nil // its entry went with what has happened since, or goes with this batch
 	case before != nil && ev != nil: // a sound record: only the entry is wrong
 		b.dirty = true
 		b.l.e.log.Error("stray due entry removed", "ref", ref.String(), "due", d.Key.At().String(), "waits_for", before.Deadline().String())

@@ -173,14 +173,14 @@ func (b *batch) serve(la *lane) (short bool, err error) {
 	return short, nil
 }
 
-// given is how many slots a share is given at once.
-type given struct {
+// grant is how many slots a share is given at once.
+type grant struct {
 	*share
 	slots int
 }
 
 // shareOut reserves the free slots of a lane, one by one, for the shares that wait.
-func (b *batch) shareOut(la *lane) (out []given) {
+func (b *batch) shareOut(la *lane) (out []grant) {
 	var passed []*share
 	for la.free() > 0 && len(la.waiting) > 0 {
 		s := la.waiting[0]
@@ -190,9 +190,9 @@ func (b *batch) shareOut(la *lane) (out []given) {
 			continue
 		}
 		b.l.reserve(s, 1)
-		i := slices.IndexFunc(out, func(g given) bool { return g.share == s })
+		i := slices.IndexFunc(out, func(g grant) bool { return g.share == s })
 		if i < 0 {
-			i, out = len(out), append(out, given{share: s})
+			i, out = len(out), append(out, grant{share: s})
 		}
 		out[i].slots++
 	}
@@ -240,6 +240,7 @@ func (l *loop) committed(b *batch) {
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
 	l.nextDue = b.nextDue
+	l.backlog.touched = false
 	if b.renewed {
 		l.nextRenew = b.mono.Add(l.renewEvery())
 	}
@@ -255,6 +256,7 @@ func (l *loop) committed(b *batch) {
 		l.share(queue).setWaiting(waits)
 	}
 	l.adrift = false
+	e.aside.add(b.aside...)
 	for _, w := range b.fold.Withdrawn() {
 		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))
 	}

@@ -35,6 +35,7 @@ type loop struct {
 	nextDue     effects.Time // zero: nothing waits
 	sightings   map[string]sighting
 	sweep       sweep
+	backlog     backlog
 	webhooks    bool // raw webhooks wait to be read
 	retention   retention
 	giveWay     time.Time // not before that, see gatherMore
@@ -56,6 +57,7 @@ type sweep struct {
 	active bool
 	paced  bool // only the kinds that are [core.Paced]: a check between two strict ticks
 	after  *store.DueKey
+	ended  bool // the due index was read to its end
 }
 
 func (l *loop) init(e *Engine) {

@@ -39,6 +39,8 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 		namespace, tenant := k.scope(m)
 		if !k.seen(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
 			err = shell.ErrNotFound
+		} else {
+			c.about(namespace, tenant)
 		}
 	}
 	if err != nil {
@@ -48,6 +50,12 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 }
 
 func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) error {
+	if errors.Is(err, shell.ErrSetAside) {
+		if c.token.unbound() {
+			return failf(http.StatusGone, "%s: its record could not be read and was set aside; the daemon's log says why, and orreryd quarantine shows what is left of it", k.what)
+		}
+		err = shell.ErrNotFound // whose it was is lost with it
+	}
 	if k.missing != nil {
 		return k.missing(r, q, c, err)
 	}
@@ -194,6 +202,7 @@ func (s *Server) idAndScope(
 	if scope, err = c.token.homeOf(namespace, tenant); err != nil {
 		return id, scope, err
 	}
+	c.about(scope.Namespace, scope.Tenant)
 	if err := may(scope); err != nil {
 		return id, scope, err
 	}
@@ -301,7 +310,9 @@ func (k naming) in(r *http.Request, c *call, namespace, tenant *string) (n named
 			return n, failf(http.StatusBadRequest, "%s: %d bytes is longer than %d", of.field, len(of.v), core.MaxNameBytes)
 		}
 	}
-	n.Scope, err = c.token.homeOf(namespace, tenant)
+	if n.Scope, err = c.token.homeOf(namespace, tenant); err == nil {
+		c.about(n.Namespace, n.Tenant)
+	}
 	return n, err
 }
 
@@ -313,7 +324,16 @@ type namedMachines[S core.State, E core.Event] struct {
 	send    func(context.Context, shell.Scope, string, E) (S, error)
 	may     func(*call) error                     // refuses tokens that may name the machine; nil: none
 	sees    func(context.Context, *Token, S) bool // nil: who may name it
+	out     func(*call, S) S                      // a machine as the token may see it; nil: as it is
 	remains int                                   // the status of an answer with a machine that still exists
+}
+
+// shown is a machine as the token may see it.
+func (k namedMachines[S, E]) shown(c *call, m S) S {
+	if k.out == nil {
+		return m
+	}
+	return k.out(c, m)
 }
 
 // visible loads the machine of the path. A machine that the token does not see does not exist.
@@ -331,7 +351,10 @@ func (k namedMachines[S, E]) visible(r *http.Request, c *call) (m S, n named, er
 // show serves the machine of the path.
 func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *call) error {
 	m, _, err := k.visible(r, c)
-	return reply(w, m, err)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, k.shown(c, m))
 }
 
 // tellNamed serves an event for the machine of the path, which comes with a body of the type B.
@@ -356,11 +379,11 @@ func tellNamed[B any, S core.State, E core.Event](k namedMachines[S, E], optiona
 		if err != nil {
 			return err
 		}
-		return k.answer(w, r, n, ev)
+		return k.answer(w, r, c, n, ev)
 	}
 }
 
-func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, n named, ev E) error {
+func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, c *call, n named, ev E) error {
 	m, err := k.send(r.Context(), n.Scope, n.name, ev)
 	switch {
 	case err != nil && k.sees != nil:
@@ -371,5 +394,5 @@ func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, n na
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return writeJSON(w, k.remains, m)
+	return writeJSON(w, k.remains, k.shown(c, m))
 }

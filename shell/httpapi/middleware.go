@@ -23,6 +23,9 @@ type statusWriter struct {
 	status int
 	bytes  int64
 	gone   bool // a write failed: the client has disconnected
+
+	answers *share // what large answers count against; nil: nothing
+	refuses bool   // the request changes nothing, and is refused if there is no room
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -98,6 +101,7 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 	if w.status == 0 && panicked == nil {
 		w.status = http.StatusOK // what net/http sends if the handler wrote nothing
 	}
+	s.record(w, r, c)
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)
 	s.log.LogAttrs(r.Context(), slog.LevelDebug, "request",

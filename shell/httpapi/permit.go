@@ -32,7 +32,7 @@ func reachUses(r jobs.Reach, field string) iter.Seq[use] {
 			return
 		}
 		for _, p := range r.Pipelines {
-			if !walkPipeline(field+".startPipeline", p, yield) {
+			if !walkPipeline(field+".startPipeline", p, nil, yield) {
 				return
 			}
 		}
@@ -132,6 +132,8 @@ func (a asking) may(ctx context.Context, uses iter.Seq[use]) error {
 
 func (a asking) mayUse(ctx context.Context, u use) error {
 	switch {
+	case u.await != "":
+		return a.mayAwait(ctx, u)
 	case u.job != "":
 		return a.mayTrigger(ctx, u.field, u.job)
 	case u.right != noRight:
@@ -208,7 +210,7 @@ func (a asking) mayStart(ctx context.Context, u use) error {
 		return nil
 	case starts.Definition != nil:
 		a.rights = true
-		return a.may(ctx, usesOf(u.at+".definition", *starts.Definition))
+		return a.may(ctx, usesOf(u.at+".definition", *starts.Definition, nil))
 	case !a.token.Sessions || !a.token.Git:
 		return failf(http.StatusForbidden, "%s.file: the token %q may not start pipelines of files, which may do anything: that takes sessions = true and git = true for the token; or give definition", u.at, a.token.Name)
 	}
@@ -306,6 +308,10 @@ type use struct {
 	at     string
 	filled bool
 	job    string // the id of a job that is triggered: then there is nothing else
+	// await is the id of a pipeline that is waited for, or a reference to some; then there is
+	// nothing else. ownChild: it can only stand for pipelines that the same definition starts.
+	await    string
+	ownChild bool
 }
 
 // usesTool is a run of a tool within a definition.
@@ -313,14 +319,23 @@ func usesTool(field string, run core.ToolRun) use {
 	return use{field: field + ".tool", tool: run.Tool, input: run.Input, at: field + ".input", filled: true}
 }
 
+// given are the values that a context begins with; nil: they are not known.
+type given map[string]json.RawMessage
+
 // usesOf lists what a pipeline would do, with all pipelines that it starts.
-func usesOf(field string, d core.PipelineDef) iter.Seq[use] {
-	return func(yield func(use) bool) { walkPipeline(field, d, yield) }
+func usesOf(field string, d core.PipelineDef, context given) iter.Seq[use] {
+	return func(yield func(use) bool) { walkPipeline(field, d, context, yield) }
 }
 
-func walkPipeline(field string, d core.PipelineDef, yield func(use) bool) bool {
+func walkPipeline(field string, d core.PipelineDef, context given, yield func(use) bool) bool {
 	for i, p := range d.Phases {
-		if !walkPhase(fmt.Sprintf("%s.phases[%d]", field, i), p, yield) {
+		at := fmt.Sprintf("%s.phases[%d]", field, i)
+		for _, u := range usesAwaits(at, d, p, context) {
+			if !yield(u) {
+				return false
+			}
+		}
+		if !walkPhase(at, p, yield) {
 			return false
 		}
 	}
@@ -342,7 +357,7 @@ func walkPhase(field string, p core.PhaseDef, yield func(use) bool) bool {
 	}
 	if p.Pipelines != nil {
 		for i, start := range p.Pipelines.Start {
-			if !walkPipeline(fmt.Sprintf("%s.pipelines.start[%d].definition", field, i), start.Definition, yield) {
+			if !walkPipeline(fmt.Sprintf("%s.pipelines.start[%d].definition", field, i), start.Definition, contextOf(start.Context), yield) {
 				return false
 			}
 		}
@@ -376,7 +391,7 @@ func usesOfWorker(do core.WorkerDo) iter.Seq[use] {
 		case do.Run != nil && !yield(usesTool("do.run", *do.Run)),
 			do.Task != nil && !yield(use{field: "do.task", right: rightSessions, what: "start a terminal session"}),
 			do.Strategy != nil && !walkApproaches("do.strategy", do.Strategy.Approaches, yield),
-			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, yield),
+			do.Pipeline != nil && !walkPipeline("do.pipeline", *do.Pipeline, given{"item": nil}, yield),
 			!yield(use{field: "queue", what: "take items of a queue, which may be for any tool"}):
 		}
 	}

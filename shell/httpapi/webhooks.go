@@ -29,7 +29,11 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if !ok {
 		return failf(http.StatusNotFound, "webhook route %q not found", clip(name))
 	}
-	body, err := readBody(w, r, s.o.MaxWebhookBytes)
+	c.actor = "webhook:" + name // of a refusal too, in the log of requests
+	if of, ok := s.engine.Webhooks().Route(name); ok {
+		c.about(of.Namespace, of.Tenant)
+	}
+	body, err := readBody(w, r, s.o.MaxWebhookBytes, &c.body)
 	if err != nil {
 		return err
 	}
@@ -38,7 +42,6 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.rejected.WithLabelValues(name).Inc()
 		return err
 	}
-	c.actor = "webhook:" + name
 	ctx := withActor(r.Context(), c.actor)
 	store := func() (uuid.UUID, error) {
 		// A sender that hangs up leaves no doubt whether its delivery was stored:
@@ -60,6 +63,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return notFound("webhook route", err)
 	}
+	c.made = "/v1/actions/" + id.String()
 	return writeJSON(w, http.StatusAccepted, wire.WebhookAccepted{WebhookID: id, ActionID: id})
 }
 

@@ -116,9 +116,9 @@ a second signal n.`,
 		"client": {
 			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand(),
 			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
-			a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(), a.subscriberCommand(),
+			a.auditCommand(), a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(), a.subscriberCommand(),
 		},
-		"file":    {a.replayCommand(), a.checkCommand(), a.compactCommand()},
+		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.compactCommand()},
 		"runbook": {a.runbookCommand()},
 	} {
 		for _, c := range commands {
@@ -158,12 +158,15 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 // timeout(1) and some shells send it to the process and to its group.
 const sameSignal = 300 * time.Millisecond
 
-// untilSignal gives a context that ends with the first SIGINT or SIGTERM; the
-// second one ends the process at once.
+// untilSignal gives a context that ends with the first SIGINT, SIGTERM or SIGHUP (unless
+// nohup has it ignored); the second one ends the process at once.
 func untilSignal(stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // the settings are read once, at the start: there is no reload
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if s := secondSignal(ctx, signals, cancel, time.Now); s != nil {

@@ -23,7 +23,7 @@ func (a *app) orchestrateCommand() *cobra.Command {
 		Use:   "orchestrate",
 		Short: "Run the daemon in the foreground",
 		Long: `Run the daemon in the foreground: fire what is due, answer the HTTP API, until
-SIGTERM or SIGINT. Then it takes nothing new, waits for what runs (up to
+SIGTERM, SIGINT or SIGHUP: settings are read once. Then it takes nothing new, waits for what runs (up to
 engine.stop_timeout_seconds, 30 by default), ends or hands back the rest by its policy,
 and ends with 0. A second signal ends it at once; nothing acknowledged is lost then
 either. What comes within 300 ms of the first one is taken for the same signal:
@@ -85,6 +85,9 @@ func (a *app) configCommand() *cobra.Command {
 			}
 			if err := config.CheckListen(c); err != nil {
 				return err
+			}
+			for _, w := range c.Warnings() {
+				text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
 			}
 			for i, t := range c.Tokens {
 				if at, _ := t.Expiry(""); !at.IsZero() && !at.After(time.Now()) {

@@ -125,6 +125,16 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 	assert.Contains(t, string(a.Status.Result), "well done")
 }
 
+func TestAHangupStopsTheDaemonAsCleanlyAsAnyStop(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	p := start(t, "--db", db)
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `msg=stopping`)
+	assert.Zero(t, p.code())
+	verified(t, db)
+}
+
 func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -174,17 +174,17 @@ func TestTheExampleJobsAreRight(t *testing.T) {
 }
 
 func TestKeysOfWebhooksAreNotShown(t *testing.T) {
-	file := write(t, "orrery.toml", "[jobs.secrets.a]\nsecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n[jobs.secrets.b]\nsecret_env = 'KEY_OF_B'")
-	t.Setenv("KEY_OF_B", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	file := write(t, "orrery.toml", "[jobs.secrets.a]\nsecret = 'whsec_b25lIHNlY3JldCBvZiB0aGUgdGVzdHM='\n[jobs.secrets.b]\nsecret_env = 'KEY_OF_B'")
+	t.Setenv("KEY_OF_B", "b25lIHNlY3JldCBvZiB0aGUgdGVzdHM=")
 	r := cli(t, nil, "", "config", "show", "--config", file)
 	require.Zero(t, r.code, r.err)
-	assert.NotContains(t, r.out, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	assert.NotContains(t, r.out, "b25lIHNlY3JldCBvZiB0aGUgdGVzdHM=")
 	assert.Contains(t, r.out, "KEY_OF_B")
 }
 
 func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
 	t.Parallel()
-	const key = "secret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n"
+	const key = "secret = 'b25lIHNlY3JldCBvZiB0aGUgdGVzdHM='\n"
 	p := start(t, "--db", database(t), "--config", write(t, "orrery.toml", "[jobs]\nfeed_secret = 'feeds'\n[jobs.secrets.feeds]\n"+key+
 		"[jobs.secrets.ours]\n"+key+"namespaces = ['default']\ntenants = ['default']\n[jobs.secrets.theirs]\n"+key+"tenants = ['acme']\n[jobs.secrets.lab]\n"+key+"namespaces = ['lab']\n"))
 	for name, allowed := range map[string]bool{"ours": true, "theirs": false, "lab": false, "feeds": false} {
@@ -208,7 +208,7 @@ func TestAJobMayAskForTheKeysThatAreForItAlone(t *testing.T) {
 
 func TestADatabaseOfRunsIsToldOfThem(t *testing.T) {
 	t.Parallel()
-	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	const secret = "whsec_b25lIHNlY3JldCBvZiB0aGUgdGVzdHM="
 	key, err := standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)
 	var mu sync.Mutex

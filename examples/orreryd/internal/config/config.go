@@ -39,6 +39,7 @@ type Config struct {
 	Engine     engineConfig             `toml:"engine"`
 	Retention  retentionConfig          `toml:"retention"`
 	HTTP       httpConfig               `toml:"http"`
+	Audit      auditConfig              `toml:"audit"`
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
@@ -64,6 +65,7 @@ type engineConfig struct {
 	DefaultTimeoutSeconds float64 `toml:"default_timeout_seconds"` // 0: none but the tool's
 	DefaultConcurrency    int     `toml:"default_concurrency"`
 	MaxBatch              int     `toml:"max_batch"`
+	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
 }
 
 type retentionConfig struct {
@@ -88,9 +90,10 @@ func defaultConfig() Config {
 		LogLevel:        "info",
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
-		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
 		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
 		Jobs:            defaultJobs(),
@@ -223,6 +226,7 @@ func (c *Config) validate() error {
 		c.validateTools(),
 		c.validateWebhooks(),
 		c.validateTokens(),
+		c.validateAudit(),
 		c.validateRunbooks(),
 		c.validateJobs(),
 	)
@@ -334,6 +338,7 @@ func (c *Config) validateEngine() error {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
 	}
 	errs = append(errs, checkBetween("engine.max_batch", &e.MaxBatch, 1, 1<<16))
+	errs = append(errs, checkBetween("engine.scrub_records_per_second", &e.ScrubRecordsPerSecond, 0, 100_000))
 	return errors.Join(errs...)
 }
 

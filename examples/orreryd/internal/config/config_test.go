@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -214,6 +216,8 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"an admin that only reads", "[[tokens]]\nname = 'a'\nadmin = true\nread_only = true\n" + token, "tokens[0]: admin and read_only exclude each other"},
 		{"metrics beside other rights", "[[tokens]]\nname = 'a'\nmetrics = true\nadmin = true\n" + token, "tokens[0]: metrics excludes admin: such a token reads /metrics and nothing else"},
 		{"metrics beside a binding", "[[tokens]]\nname = 'a'\nmetrics = true\nread_only = true\ntenants = ['t']\n" + token, "tokens[0]: metrics excludes read_only, tenants: such"},
+		{"a log of requests for no time", "[audit]\ndays = 0", "audit.days: 0 is neither -1 (for ever) nor more than 0"},
+		{"a small log of requests", "[audit]\nmax_bytes = 1000", "audit.max_bytes: 1000 is not between 1048576 and 1099511627776"},
 		{"an end without a zone", "[[tokens]]\nname = 'a'\nexpires = 2030-01-01T00:00:00\n" + token, "tokens[0].expires: 2030-01-01T00:00:00 has no time zone"},
 		{"an end that is no time", "[[tokens]]\nname = 'a'\nexpires = 'soon'\n" + token, `tokens[0].expires: "soon" is not a time`},
 	} {
@@ -299,6 +303,11 @@ func TestATokenHasTheRightsThatItsLinesName(t *testing.T) {
 	assert.False(t, tokens[1].Sessions || tokens[1].Git)
 	assert.Empty(t, tokens[1].Runners)
 	assert.Equal(t, []string{"k"}, c.OpenRunners())
+	for _, profile := range []string{"baseline", "privileged"} {
+		c, err := load(t, "[runners.k]\ntype = 'kubernetes'\nprofile = '"+profile+"'\n[[tokens]]\nname = 'b'\nrunners = ['k']\ntoken = '9876543210-0123456789'\n", nil)
+		require.NoError(t, err)
+		assert.Empty(t, c.OpenRunners(), "a pod of the profile %s may have more than a tenant's should", profile)
+	}
 }
 
 func hexOf(b []byte) string {
@@ -323,6 +332,29 @@ func TestAWebhookTakesEverySecretOfItsFileSoThatTheyCanBeRotated(t *testing.T) {
 	assert.JSONEq(t, `{"argv":["cat"]}`, string(routes["a"].ToolInput))
 	assert.Equal(t, "default", routes["a"].Namespace)
 	assert.Equal(t, "default", routes["a"].Tenant)
+}
+
+func TestASecretThatThePublishedDocumentsShowIsRefusedWhereverItStands(t *testing.T) {
+	const known = "is an example of the documents, which everybody knows: make one of your own"
+	t.Setenv("ORRERY_TEST_PUBLISHED", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	t.Setenv("ORRERY_TEST_TOKEN", "example-token-of-an-admin")
+	rotated := write(t, "secrets", "b25lIHNlY3JldCBvZiB0aGUgdGVzdHM=\nMfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
+	const hook = "[webhooks.a]\ntool = 'http'\ntool_input = { url = 'https://example.com' }\n"
+	for text, field := range map[string]string{
+		hook + "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'":                                                  "webhooks.a.secret: secret 1: ",
+		hook + "secret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'":                                                        "webhooks.a.secret: secret 1: ",
+		hook + "secret_env = 'ORRERY_TEST_PUBLISHED'":                                                               "webhooks.a.secret_env: secret 1: ",
+		hook + "secret_file = '" + rotated + "'":                                                                    "webhooks.a.secret_file: secret 2: ",
+		hook + "signature = 'github'\nsecret = \"It's a Secret to Everybody\"":                                      "webhooks.a.secret: secret 1: ",
+		"[jobs.secrets.a]\nsecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'":                                       "jobs.secrets.a.secret: ",
+		"[[tokens]]\nname = 'a'\ntoken = 'example-token-of-an-admin'":                                               "tokens[0].token: ",
+		"[[tokens]]\nname = 'a'\ntoken = '6a1f0c52e1d94fb0'":                                                        "tokens[0].token: ",
+		"[[tokens]]\nname = 'a'\ntoken_env = 'ORRERY_TEST_TOKEN'":                                                   "tokens[0].token_env: ",
+		"[[tokens]]\nname = 'a'\ntoken_sha256 = '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08'": "tokens[0].token_sha256: ",
+	} {
+		_, err := load(t, text, nil)
+		require.ErrorContains(t, err, field+known, text)
+	}
 }
 
 func TestShownSettingsHoldNoSecret(t *testing.T) {
@@ -385,8 +417,10 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
+	t.Setenv("ORRERY_BUILDS_TOKEN", "0123456789fedcba")
 	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")
 	all := regexp.MustCompile(`(?m)^# (\[.*\]|[a-z_0-9]+ = .*)$`).ReplaceAllString(string(b), "$1")
+	all = strings.ReplaceAll(all, "…", hexOf(bytes.Repeat([]byte{7}, sha256.Size)))
 	_, err = load(t, all, nil)
 	require.NoError(t, err)
 	var keys func(reflect.Type)

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 )
@@ -46,11 +48,128 @@ func TestARestrictedRunnerRunsTheListedProgramsAlone(t *testing.T) {
 	}
 }
 
+const oneToken = "[[tokens]]\nname = 'a'\ntoken = '0123456789-0123456789'\n"
+
+func TestTheLocalRunnerIsThereUnaskedOnlyWhereNothingIsKeptFromAnybody(t *testing.T) {
+	const explicit = "[runners.local]\nenabled = true\n"
+	for text, enabled := range map[string]bool{
+		"":                                true,
+		"[tools.http]\nenabled = false\n": true,
+		oneToken:                          false,
+		"[[tokens]]\nname = 'a'\nadmin = true\ntoken = '0123456789-0123456789'\n": false,
+		"[tools.command]\nexecutables = ['date']\n":                               false,
+		"[tools.command]\nexecutables = []\n":                                     false,
+		explicit + oneToken:                                                       true,
+		explicit + "[tools.command]\nexecutables = ['date']\n":                    true,
+		"[jobs]\ndefault_runner = 'local'\n" + oneToken:                           true,
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		c.DB = filepath.Join(t.TempDir(), "x.db")
+		runners, err := c.MakeRunners(slog.New(slog.DiscardHandler))
+		require.NoError(t, err, text)
+		assert.Equal(t, "local", c.DefaultRunner(), text)
+		spec := core.JobSpec{PodSpec: json.RawMessage(`{"containers":[{"name":"a","command":["date"]}]}`)}
+		_, createErr := runners["local"].Create(t.Context(), jobs.Run{Attempt: jobs.Attempt{Run: uuid.Max}, Spec: spec})
+		if err := runners["local"].Check(spec); enabled {
+			require.NoError(t, err, text)
+			require.NoError(t, createErr, text)
+			_, err := runners["local"].Delete(t.Context(), jobs.Attempt{Run: uuid.Max})
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, `write the lines "[runners.local]" and "enabled = true" into the configuration`, text)
+			require.ErrorContains(t, createErr, `write the lines "[runners.local]" and "enabled = true"`, text)
+			assert.True(t, shell.IsPermanent(createErr), "the run fails")
+			assert.NoDirExists(t, c.DB+".runs", "nothing is left behind")
+		}
+	}
+}
+
+func TestProcessesThatAnEarlierConfigurationBeganAreStillWatchedAndEnded(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "x.db")
+	before, err := load(t, "", nil)
+	require.NoError(t, err)
+	before.DB = db
+	runners, err := before.MakeRunners(slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	run := jobs.Run{Attempt: jobs.Attempt{Run: uuid.New()}, RunID: "j:1", Spec: core.JobSpec{PodSpec: json.RawMessage(`{"containers":[{"name":"a","command":["sleep","1000"]}]}`)}}
+	_, err = runners["local"].Create(t.Context(), run)
+	require.NoError(t, err)
+
+	after, err := load(t, oneToken, nil)
+	require.NoError(t, err)
+	after.DB = db
+	runners, err = after.MakeRunners(slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	r := runners["local"]
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, done := make(chan jobs.Observation, 64), make(chan error, 1)
+	go func() { done <- r.Watch(ctx, observer(seen)) }()
+	for o := range seen {
+		if o.Attempt == run.Attempt && o.Phase == jobs.PhaseRunning {
+			break
+		}
+	}
+	_, err = r.Create(t.Context(), run)
+	require.NoError(t, err, "it exists already")
+	next := run
+	next.N = 1
+	_, err = r.Create(t.Context(), next)
+	require.ErrorContains(t, err, "no runner is enabled here")
+	_, err = r.Delete(t.Context(), run.Attempt)
+	require.NoError(t, err)
+	held, err := r.Held(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, held)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+// observer sends what it observes, as long as there is room.
+type observer chan<- jobs.Observation
+
+func (o observer) Observe(_ context.Context, v jobs.Observation) {
+	select {
+	case o <- v:
+	default:
+	}
+}
+
+func TestPodsAreRestrictedOnceTenantsHaveTokens(t *testing.T) {
+	const cluster, admin = "[runners.k]\ntype = 'kubernetes'\n", "[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '0123456789-0123456789'\n"
+	for text, want := range map[string]string{
+		cluster:         "",
+		cluster + admin: "",
+		cluster + oneToken + "read_only = true\n":       "",
+		cluster + oneToken:                              "restricted",
+		cluster + "profile = 'baseline'\n" + oneToken:   "baseline",
+		cluster + "profile = 'privileged'\n" + oneToken: "privileged",
+		cluster + "profile = 'restricted'\n":            "restricted",
+		cluster + "secrets = ['registry']\n" + oneToken: "restricted",
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, deref(c.Runners["k"].Profile), text)
+	}
+	for text, wrong := range map[string]string{
+		cluster + "profile = 'strict'":                             `runners.k.profile: "strict" is unknown: use "restricted", "baseline" or "privileged"`,
+		cluster + "secrets = ['a']":                                `runners.k.secrets: counts with profile = "restricted" only`,
+		cluster + "profile = 'baseline'\nservice_accounts = ['a']": `runners.k.service_accounts: counts with profile = "restricted" only`,
+		cluster + "profile = 'restricted'\nconfig_maps = ['A']":    `runners.k.config_maps[0]: "A" is no name of such an object`,
+		"[runners.local]\nprofile = 'restricted'":                  `runners.local.profile: a runner of type "local" has no such key`,
+	} {
+		_, err := load(t, text, nil)
+		require.ErrorContains(t, err, wrong, text)
+	}
+}
+
 func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                                 {"local"},
-		"[runners.local]\nenabled = false": nil,
-		"[runners.here]\ntype = 'local'":   {"here"},
+		"[runners.local]\nenabled = false": {"local"}, // it begins nothing
+		oneToken:                           {"local"}, // as above
+		"[runners.here]\ntype = 'local'\n" + oneToken:                                   {"here"},
+		"[runners.here]\ntype = 'local'":                                                {"here"},
 		"[runners.local]\nexecutables = []\n[runners.two]\ntype = 'local'\ndir = 'two'": {"local", "two"},
 	} {
 		c, err := load(t, text, nil)
@@ -88,7 +207,7 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[jobs]\nallow = ['10.0.0.1']":               `jobs.allow[0]: "10.0.0.1" is not a network`,
 		"[jobs.secrets.a]\nsecret = 'hush, hush!'":   `jobs.secrets.a.secret: it is not base64`,
 		"[jobs.secrets.a]":                           `jobs.secrets.a: needs exactly one of secret, secret_env and secret_file: there are 0`,
-		"[jobs.secrets.a]\nsecret = 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\ntenants = []\nnamespaces = []": "jobs.secrets.a.namespaces: the list is empty: leave it out for all, or name some\n" +
+		"[jobs.secrets.a]\nsecret = 'b25lIHNlY3JldCBvZiB0aGUgdGVzdHM='\ntenants = []\nnamespaces = []": "jobs.secrets.a.namespaces: the list is empty: leave it out for all, or name some\n" +
 			"jobs.secrets.a.tenants: the list is empty",
 		"[runners.local]\nenabled = false\n[jobs]\ndefault_runner = 'local'": `jobs.default_runner: "local" is not one of the runners: there is none`,
 	} {

@@ -56,6 +56,9 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 		if sum = [sha256.Size]byte(b); sum == sha256.Sum256(nil) || sum == [sha256.Size]byte{} {
 			return sum, fmt.Errorf("%s.token_sha256: is the hash of nothing: hash a token such as openssl rand -hex 32 prints", key)
 		}
+		if isPublishedSum(sum) {
+			return sum, errPublished(key + ".token_sha256")
+		}
 		return sum, nil
 	}
 	secret, field, err := readSecret(t.Token, t.TokenEnv, t.TokenFile, "token")
@@ -64,6 +67,9 @@ func (t tokenConfig) sum(key string) ([sha256.Size]byte, error) {
 	}
 	if len(secret) < minToken {
 		return sum, fmt.Errorf("%s.%s: has %d bytes: want at least %d, such as openssl rand -hex 32 prints", key, field, len(secret), minToken)
+	}
+	if isPublished(secret) {
+		return sum, errPublished(key + "." + field)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return sum, fmt.Errorf("%s.%s: has white space or characters that are not ASCII: an HTTP header cannot carry it", key, field)
@@ -78,7 +84,7 @@ func readSecret(value, env, file, name string) (secret, field string, err error)
 	case value != "":
 		return value, name, nil
 	case env != "":
-		v, ok := os.LookupEnv(env)
+		v, ok := LookupSecretEnv(env)
 		if !ok || v == "" {
 			return "", "", fmt.Errorf("%s_env: the environment variable %q is not set", name, env)
 		}
@@ -173,7 +179,7 @@ func (c *Config) checkRights(key string, t tokenConfig) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	for _, name := range t.Runners {
 		if !c.Runners[name].enabled() || c.Runners[name].Type == "" {
-			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.runnerNames(), ", "), "there is none")))
+			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.RunnerNames(), ", "), "there is none")))
 		}
 	}
 	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)

@@ -85,6 +85,18 @@ func (c *Config) addDefaultTools() {
 	}
 }
 
+// servesTenants reports for a namespace and a tenant whether a token that is no admin's may
+// have something done there. What is done elsewhere is the operator's.
+func (c *Config) servesTenants() func(namespace, tenant string) bool {
+	tokens := slices.Clone(c.Tokens)
+	in := func(list []string, name string) bool { return list == nil || slices.Contains(list, name) }
+	return func(namespace, tenant string) bool {
+		return slices.ContainsFunc(tokens, func(t tokenConfig) bool {
+			return t.writes() && in(t.Namespaces, namespace) && in(t.Tenants, tenant)
+		})
+	}
+}
+
 func (c *Config) validateTools() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
@@ -127,7 +139,7 @@ func (t toolConfig) validate(key string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, "", nil)
 	if err != nil {
 		return err
 	}
@@ -145,8 +157,9 @@ func checkBetween[N int | int64](key string, v *N, least, most N) error {
 }
 
 // make builds the tool. A key that is left out keeps the tool's own default. What
-// a runbook calls a relative directory lies in the workspace.
-func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
+// a runbook calls a relative directory lies in the workspace. Unless deny_private is given,
+// the actions for which tenants returns true reach public addresses only.
+func (t toolConfig) make(key, workspace string, tenants func(namespace, tenant string) bool) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
 	switch t.Type {
@@ -168,6 +181,9 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			AllowEnv:    nilOrList(t.AllowEnv),
 		})
 	default:
+		if t.DenyPrivate != nil {
+			tenants = nil
+		}
 		var allow []netip.Prefix
 		for i, s := range deref(t.Allow) {
 			p, perr := netip.ParsePrefix(s)
@@ -182,9 +198,9 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			MaxResponse: deref(t.MaxResponseBytes),
 			Retries:     zeroIsNone(t.Retries),
 			Backoff:     Seconds(deref(t.BackoffSeconds)),
-			DenyPrivate: deref(t.DenyPrivate),
-			Allow:       allow,
-			UserAgent:   deref(t.UserAgent),
+			DenyPrivate: deref(t.DenyPrivate), DenyPrivateFor: tenants,
+			Allow:     allow,
+			UserAgent: deref(t.UserAgent),
 		})
 	}
 	if err != nil {
@@ -231,7 +247,7 @@ func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[strin
 		if !t.enabled() {
 			continue
 		}
-		if tools[name], err = t.make("tools."+name, workspace); err != nil {
+		if tools[name], err = t.make("tools."+name, workspace, c.servesTenants()); err != nil {
 			return nil, nil, err
 		}
 		if t.Concurrency != nil {

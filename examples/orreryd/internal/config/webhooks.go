@@ -103,7 +103,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, "", nil)
 	if err != nil {
 		return nil // validateTools reports it
 	}
@@ -179,6 +179,9 @@ func (w webhookConfig) secrets(key string) ([]string, error) {
 		}
 	}
 	for i, s := range secrets {
+		if isPublished(s) {
+			return nil, errPublished(fmt.Sprintf("%s.%s: secret %d", key, field, i+1))
+		}
 		if scheme == SignStandard {
 			if _, err := standardwebhooks.NewWebhook(s); err != nil {
 				return nil, fmt.Errorf("%s.%s: secret %d is not base64, as signature %q wants it (whsec_…)", key, field, i+1, SignStandard)

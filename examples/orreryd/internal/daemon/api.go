@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -27,6 +30,7 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		return nil, err
 	}
 	api, err := httpapi.New(httpapi.Options{
+		Audit: d.audit, AuditReads: c.Audit.Reads,
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
@@ -35,6 +39,20 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		return nil, err
 	}
 	return api.HTTPServer(c.Listen), nil
+}
+
+// openAudit opens the log of requests; nil if there is to be none.
+func openAudit(c config.Config, log *slog.Logger) (*audit.Log, error) {
+	if !c.Audit.Enabled {
+		return nil, nil
+	}
+	l, err := audit.Open(audit.Options{
+		Dir: config.AuditDir(c.DB), MaxAge: config.Days(c.Audit.Days), MaxBytes: c.Audit.MaxBytes, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: without a log of requests: enabled = false in [audit]", err)
+	}
+	return l, nil
 }
 
 // url is where the API is reached.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/session"
@@ -39,6 +40,7 @@ type daemon struct {
 	runners  map[string]jobs.Runner
 	jobs     *jobs.Service
 	engine   *shell.Engine
+	audit    *audit.Log // nil: none
 	api      *http.Server
 }
 
@@ -96,12 +98,16 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		HistoryRetention:       config.Days(c.Retention.HistoryDays),
 		JournalRetention:       config.Days(c.Retention.JournalDays),
 		MaxBatch:               c.Engine.MaxBatch,
+		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		Logger:                 log,
 	}
 	if err := d.runJobs(&o); err != nil {
 		return nil, err
 	}
 	if d.engine, err = shell.New(o); err != nil {
+		return nil, err
+	}
+	if d.audit, err = openAudit(d.c, d.log); err != nil {
 		return nil, err
 	}
 	d.api, err = d.newAPI()
@@ -208,6 +214,9 @@ func (d *daemon) close() error {
 	}
 	if d.sessions != nil {
 		errs = append(errs, d.sessions.Close())
+	}
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
 	}
 	if d.store != nil {
 		errs = append(errs, d.store.Close())

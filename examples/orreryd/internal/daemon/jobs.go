@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
@@ -41,7 +39,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: d.runners, DefaultRunner: j.DefaultRunner, Checker: d.checker, Actions: d.checker,
+		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
 	}
@@ -59,7 +57,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 		return fmt.Errorf("jobs: %w", err)
 	}
 	d.tools = engine.Tools
-	d.log.Info("jobs", "runners", strings.Join(slices.Sorted(maps.Keys(d.runners)), ", "), "default", j.DefaultRunner)
+	d.log.Info("jobs", "runners", strings.Join(d.c.RunnerNames(), ", "), "default", j.DefaultRunner)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/guard"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 )
@@ -28,6 +29,12 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	}
 	log, err := newLogger(c, t.Err)
 	if err != nil {
+		return err
+	}
+	for _, w := range c.Warnings() {
+		log.Warn("the configuration restricts less than it seems to", "warning", w)
+	}
+	if err := errors.Join(guard.Undumpable(), config.ForgetSecretEnv()); err != nil {
 		return err
 	}
 	d, err := openDaemon(ctx, c, log)

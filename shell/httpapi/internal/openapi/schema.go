@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -235,6 +236,7 @@ var Types = func() map[string]reflect.Type {
 
 // renamed are the types whose schemas have another name.
 var renamed = map[string]any{
+	"AuditEntry":       audit.Entry{},
 	"ConstraintAction": core.ActionRequest{},
 	"Item":             core.QueueItem{},
 	"ItemOrigin":       core.QueueOrigin{},
@@ -267,8 +269,8 @@ var states = []any{
 
 // bodies are the requests and answers of package wire.
 var bodies = []any{
-	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ApprovalRequest{},
-	wire.BreakSlotsRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionSummary{}, wire.ItemSummary{}, wire.ApprovalRequest{},
+	wire.AuditList{}, wire.BreakSlotsRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
 	wire.EventAccepted{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobList{}, wire.JobPlanned{}, wire.JobRequest{},

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/audit"
+)
+
+// auditFlags choose entries of the log of requests.
+type auditFlags struct {
+	since, until                             string
+	by, operation, status, namespace, tenant string
+	page                                     page
+	db                                       string
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	var f auditFlags
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Print who asked the daemon for what, and how it was answered",
+		Long: `Print the log of requests, newest first: changes, refusals and, with reads = true in
+[audit], reads. Equal refusals of a minute are one line with a count. With --json it
+prints one JSON object a line.
+
+An admin's token sees all of it; another one what it did itself, and what was done in
+its tenants. With --db it reads the files beside a database, whether a daemon runs on it
+or not.`,
+		Example: "  orreryd audit --since 24h --status 4xx --all\n  orreryd audit --db /var/lib/orrery/orrery.db --by shop --json",
+		Args:    noArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.page.limit < 1 || f.page.limit > 1000 {
+			return usagef("--limit: %d is not between 1 and 1000", f.page.limit)
+		}
+		if f.db != "" {
+			return a.auditFiles(cmd, &f)
+		}
+		q, err := f.query(cmd)
+		if err != nil {
+			return err
+		}
+		return a.withClient(func(ctx context.Context, c *client, _ []string) error {
+			_, entries, next, err := readPages[audit.Entry](ctx, c, request{method: http.MethodGet, path: "/v1/audit", query: q}, "entries", f.page)
+			if err != nil {
+				return err
+			}
+			return a.printAudit(entries, next)
+		})(cmd, nil)
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.since, "since", "", "only from that `time` on, in RFC 3339, or a duration such as 24h before now")
+	flags.StringVar(&f.until, "until", "", "only before that `time`, likewise")
+	flags.StringVar(&f.by, "by", "", "only with the token of that `name`; empty: without one")
+	flags.StringVar(&f.operation, "operation", "", "only that `operation`, by its operationId in /openapi.json")
+	flags.StringVar(&f.status, "status", "", "only answers with that `status`, such as 403, or 4xx")
+	flags.StringVar(&f.namespace, "namespace", "", "only about that `namespace`")
+	flags.StringVar(&f.tenant, "tenant", "", "only about that `tenant`")
+	f.page.addFlags(cmd)
+	flags.StringVar(&f.db, "db", "", "database `file` whose log is read, without a daemon")
+	return a.addClientFlags(cmd)
+}
+
+// times reads --since and --until.
+func (f *auditFlags) times(now time.Time) (since, until effects.Time, err error) {
+	for _, flag := range []struct {
+		name, v string
+		at      *effects.Time
+	}{{"since", f.since, &since}, {"until", f.until, &until}} {
+		if flag.v == "" {
+			continue
+		}
+		if ago, err := time.ParseDuration(flag.v); err == nil && ago >= 0 {
+			*flag.at = effects.TimeOf(now.Add(-ago))
+		} else if *flag.at, err = effects.ParseTime(flag.v); err != nil {
+			return 0, 0, usagef("--%s: %q is neither a time such as 2026-02-10T14:00:00Z nor a duration such as 24h", flag.name, text.Clip(flag.v, 60))
+		}
+	}
+	return since, until, nil
+}
+
+// filter is what the flags that were given choose.
+func (f *auditFlags) filter(cmd *cobra.Command) (out audit.Filter, err error) {
+	out.Status = f.status
+	for name, field := range map[string]struct {
+		v  *string
+		to **string
+	}{
+		"by": {&f.by, &out.Token}, "operation": {&f.operation, &out.Operation}, "namespace": {&f.namespace, &out.Namespace}, "tenant": {&f.tenant, &out.Tenant},
+	} {
+		if cmd.Flags().Changed(name) {
+			*field.to = field.v
+		}
+	}
+	if !out.Valid() {
+		return out, usagef("--status: %q is unknown: use a status such as 403, or 4xx", text.Clip(f.status, 60))
+	}
+	return out, nil
+}
+
+func (f *auditFlags) query(cmd *cobra.Command) (url.Values, error) {
+	since, until, err := f.times(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	filter, err := f.filter(cmd)
+	if err != nil {
+		return nil, err
+	}
+	q := url.Values{}
+	for name, v := range map[string]*string{"token": filter.Token, "operation": filter.Operation, "namespace": filter.Namespace, "tenant": filter.Tenant} {
+		if v != nil {
+			q.Set(name, *v)
+		}
+	}
+	for name, v := range map[string]string{"since": timeText(since), "until": timeText(until), "status": filter.Status} {
+		if v != "" {
+			q.Set(name, v)
+		}
+	}
+	return q, nil
+}
+
+// auditFiles reads the log beside a database file.
+func (a *app) auditFiles(cmd *cobra.Command, f *auditFlags) error {
+	dir := config.AuditDir(f.db)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no log of requests in %s", dir)}
+	}
+	filter, err := f.filter(cmd)
+	if err != nil {
+		return err
+	}
+	q := audit.Query{Limit: f.page.limit, Keep: filter.Keep}
+	if q.Since, q.Until, err = f.times(time.Now()); err != nil {
+		return err
+	}
+	if f.page.token != "" {
+		if q.Before, err = strconv.ParseUint(f.page.token, 10, 64); err != nil {
+			return usagef("--page-token: %q is not one that this command printed with --db", text.Clip(f.page.token, 60))
+		}
+	}
+	var entries []audit.Entry
+	damaged, next := 0, ""
+	for {
+		p, err := audit.Read(cmd.Context(), dir, q)
+		if err != nil {
+			return fmt.Errorf("read the log of requests in %s: %w", dir, err)
+		}
+		entries, damaged, q.Before = append(entries, p.Entries...), damaged+p.Damaged, p.Next
+		if p.Next == 0 {
+			break
+		}
+		if next = strconv.FormatUint(p.Next, 10); !f.page.all && len(entries) > 0 {
+			break
+		}
+		next = ""
+	}
+	if damaged > 0 {
+		text.Sayf(a.err, "%s of the log left out, being damaged: torn by a crash, or changed by somebody\n", counted(damaged, "line"))
+	}
+	return a.printAudit(entries, next)
+}
+
+// printAudit prints entries, and how to go on.
+func (a *app) printAudit(entries []audit.Entry, next string) error {
+	if a.json {
+		enc := json.NewEncoder(a.out)
+		enc.SetEscapeHTML(false)
+		for i := range entries {
+			if err := enc.Encode(&entries[i]); err != nil {
+				return fmt.Errorf("print JSON: %w", err)
+			}
+		}
+	} else if len(entries) == 0 {
+		return a.printLine(nil, "The log has no such requests")
+	} else if _, err := io.WriteString(a.out, table{
+		[]string{"TIME", "STATUS", "COUNT", "WHO", "FROM", "OPERATION", "TENANT", "PATH", "REASON"}, rowsOf(entries, auditRow),
+	}.text()); err != nil {
+		return err
+	}
+	if next != "" {
+		text.Sayf(a.err, "There is more: --page-token %s, or --all\n", text.Clean(next))
+	}
+	return nil
+}
+
+func auditRow(e audit.Entry) []string {
+	who, tenant := e.Token, ""
+	if who == "" {
+		who = e.Actor
+	}
+	if e.Namespace != "" {
+		tenant = e.Namespace + "/" + e.Tenant
+	}
+	return []string{
+		shortTime(e.At), strconv.Itoa(e.Status), number(e.Count), cell(who, 30), cell(e.Address, 39), cell(e.Operation, 30), cell(tenant, 40), cell(e.Path, 60), cell(e.Reason, 80),
+	}
+}

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// drained is a runner that begins nothing: the attempts that it holds are watched, read
+// and ended. It stands where the configuration has no runner.
+type drained struct{ jobs.Runner }
+
+// errDrained says what to write for jobs to run.
+const errDrained = `runner: no runner is enabled here, and processes of this machine run as the daemon's user: to have them, write the lines "[runners.local]" and "enabled = true" into the configuration, or configure a cluster`
+
+// Check implements [jobs.Runner].
+func (drained) Check(core.JobSpec) error { return errors.New(errDrained) }
+
+// Create implements [jobs.Runner]: an attempt that was created before is no error.
+func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
+	held, err := d.Held(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if slices.Contains(held, run.Attempt) {
+		return d.Runner.Create(ctx, run)
+	}
+	return 0, shell.Permanent(errors.New(errDrained))
+}
+
+// makeDrained makes the runner of a daemon that has none: of the processes that an earlier
+// configuration left, if there are any.
+func (c *Config) makeDrained(log *slog.Logger) (jobs.Runner, error) {
+	r := c.Runners[runnerLocal]
+	r.Type, r.Executables = runnerLocal, nil
+	if _, err := os.Stat(r.dir(c.DB)); err != nil {
+		return drained{noRunner{}}, nil
+	}
+	made, err := r.make(c.DB, log)
+	return drained{made}, err
+}
+
+// noRunner holds nothing.
+type noRunner struct{}
+
+// Check implements [jobs.Runner].
+func (noRunner) Check(core.JobSpec) error { return nil }
+
+// Create implements [jobs.Runner].
+func (noRunner) Create(context.Context, jobs.Run) (int, error) {
+	return 0, shell.Permanent(errors.New(errDrained))
+}
+
+// Logs implements [jobs.Runner].
+func (noRunner) Logs(context.Context, jobs.Attempt, jobs.LogOptions, io.Writer) (int, error) {
+	return 0, jobs.ErrNoPod
+}
+
+// Delete implements [jobs.Runner].
+func (noRunner) Delete(context.Context, jobs.Attempt) (int, error) { return 0, nil }
+
+// Watch implements [jobs.Runner].
+func (noRunner) Watch(ctx context.Context, _ jobs.Sink) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Held implements [jobs.Runner].
+func (noRunner) Held(context.Context) ([]jobs.Attempt, error) { return nil, nil }
+
+// Beat implements [jobs.Runner].
+func (noRunner) Beat(context.Context) error { return nil }

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell"
+)
+
+func TestWhatRunsAnyProgramIsWarnedOf(t *testing.T) {
+	const (
+		local   = "[runners.local]\nenabled = true\n"
+		admin   = "[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '0123456789-0123456789'\n"
+		tenant  = "[[tokens]]\nname = 'shop'\ntenants = ['acme']\ntoken = '9876543210-0123456789'\n"
+		ofTools = "[[tokens]]\nname = 'shop'\ntools = ['http']\ntoken = '9876543210-0123456789'\n"
+		reader  = "[[tokens]]\nname = 'shop'\nread_only = true\ntoken = '9876543210-0123456789'\n"
+		date    = "[tools.command]\nexecutables = ['date']\n"
+	)
+	for text, want := range map[string][]string{
+		"":      nil,
+		local:   nil,
+		admin:   nil,
+		reader:  nil,
+		ofTools: nil,
+		date:    nil,
+		tenant:  {`tools.command: runs any program as the daemon's user for the tokens shop: set executables, or leave the tool out of their tools`},
+		"[tools.command]\nexecutables = ['date', '/usr/bin/env', 'python3.12', 'report', 'bash']\n": {
+			`tools.command.executables[1]: "/usr/bin/env" runs any program that its arguments name: the list restricts nothing`,
+			`tools.command.executables[2]: "python3.12" runs any program that its arguments name: the list restricts nothing`,
+			`tools.command.executables[4]: "bash" runs any program that its arguments name: the list restricts nothing`,
+		},
+		"[tools.other]\ntype = 'command'\n" + date + tenant: {`tools.other: runs any program as the daemon's user for the tokens shop: set executables, or leave the tool out of their tools`},
+		"[tools.command]\nenabled = false\n" + tenant:       nil,
+		local + date: {`runners.local: runs any program as the daemon's user for whoever may use it: set executables, or take it away with enabled = false`},
+		"[runners.local]\nexecutables = ['date', 'xargs']\n" + date: {`runners.local.executables[1]: "xargs" runs any program that its arguments name: the list restricts nothing`},
+		"workspace = 'w'\n" + date + tenant + "sessions = true\n":   {`tokens[0].sessions: a terminal session runs any program as the daemon's user, whatever executables say: "shop" may have one`},
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, c.Warnings(), text)
+	}
+}
+
+func TestActionsReachPrivateAddressesOnlyWhereNoTenantMayMakeThem(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	const (
+		admin  = "[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '0123456789-0123456789'\n"
+		shop   = "[[tokens]]\nname = 'shop'\nnamespaces = ['shop']\ntenants = ['acme']\ntools = ['http']\ntoken = '9876543210-0123456789'\n"
+		anyone = "[[tokens]]\nname = 'ci'\ntoken = '9876543210-9876543210'\n"
+		reader = anyone + "read_only = true\n"
+	)
+	for _, row := range []struct {
+		text              string
+		operator, tenants bool // may reach it
+	}{
+		{"", true, true},
+		{admin, true, true},
+		{admin + reader, true, true},
+		{admin + shop, true, false},
+		{admin + shop + anyone, false, false},
+		{"[tools.http]\ndeny_private = false\n" + shop + anyone, true, true},
+		{"[tools.http]\ndeny_private = true\n" + admin, false, false},
+		{"[tools.http]\nallow = ['127.0.0.0/8']\n" + shop, true, true},
+	} {
+		c, err := load(t, row.text, nil)
+		require.NoError(t, err, row.text)
+		tools, _, err := c.MakeTools()
+		require.NoError(t, err)
+		for scope, may := range map[[2]string]bool{{"default", "default"}: row.operator, {"shop", "acme"}: row.tenants} {
+			_, err := tools["http"].Run(t.Context(), shell.Call{Namespace: scope[0], Tenant: scope[1], Input: []byte(`{"url":"` + server.URL + `"}`)})
+			assert.Equal(t, may, err == nil, "%s: %v: %v", row.text, scope, err)
+		}
+		for _, tool := range tools {
+			require.NoError(t, CloseTool(tool))
+		}
+	}
+}
+
+func TestVariablesThatHeldASecretAreInheritedByNothingOnceTheyAreRead(t *testing.T) {
+	t.Setenv("ORRERY_TEST_TOKEN", "hush-hush-hush-hush")
+	t.Setenv("ORRERY_TEST_HOOK", "aHVzaGh1c2g=")
+	t.Setenv("ORRERY_TOKEN", "hush-hush-hush-hush")
+	t.Setenv("ORRERY_TEST_OTHER", "kept")
+	c, err := load(t, "[tools.command]\ninherit_env = ['PATH', 'ORRERY_T*']\n"+
+		"[[tokens]]\nname = 'a'\ntoken_env = 'ORRERY_TEST_TOKEN'\n"+
+		"[webhooks.a]\ntool = 'command'\nsecret_env = 'ORRERY_TEST_HOOK'\ntool_input = { argv = ['cat'] }\n", nil)
+	require.NoError(t, err)
+	tools, _, err := c.MakeTools()
+	require.NoError(t, err)
+	printed := func() string {
+		out, err := tools["command"].Run(t.Context(), shell.Call{Input: []byte(`{"argv":["env"]}`)})
+		require.NoError(t, err)
+		return string(out)
+	}
+	assert.Contains(t, printed(), "hush-hush", "before: the test would hold nothing otherwise")
+
+	require.NoError(t, ForgetSecretEnv())
+	out := printed()
+	assert.NotContains(t, out, "hush-hush")
+	assert.NotContains(t, out, "aHVzaGh1c2g=")
+	assert.Contains(t, out, "ORRERY_TEST_OTHER=kept")
+	_, set := os.LookupEnv("ORRERY_TEST_TOKEN")
+	assert.False(t, set)
+	tokens, err := c.APITokens()
+	require.NoError(t, err, "what was read is still known")
+	assert.Len(t, tokens, 1)
+	auth, err := c.WebhookAuth()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"aHVzaGh1c2g="}, auth["a"].Secrets)
+}

@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// operationIDs names each route, "METHOD /path", as openapi.json does.
+var operationIDs = sync.OnceValue(func() map[string]string {
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(openAPIDocument, &doc); err != nil {
+		panic("httpapi: openapi.json: " + err.Error()) // it is embedded, and a test reads it
+	}
+	ids := make(map[string]string)
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			ids[strings.ToUpper(method)+" "+path] = op.OperationID
+		}
+	}
+	return ids
+})
+
+// unaudited are the routes that tell anyone the same.
+var unaudited = map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /openapi.json": true}
+
+// alwaysAudited are the reads that are as much as a change: a backup is a copy of everything.
+var alwaysAudited = map[string]bool{"GET /v1/backup": true}
+
+// record writes a request that was answered into the log of requests: a change, a
+// refusal, or, if asked for, a read.
+func (s *Server) record(w *statusWriter, r *http.Request, c *call) {
+	if s.o.Audit == nil || unaudited[c.route] {
+		return
+	}
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	e := audit.Entry{
+		Actor: c.actor, Address: addressOf(r), Operation: operationIDs()[c.route],
+		Path: r.URL.EscapedPath(), Status: w.status, RequestID: c.id,
+	}
+	if read && !e.Refused() && !s.o.AuditReads && !alwaysAudited[c.route] {
+		return
+	}
+	if e.Operation == "" {
+		e.Operation = audit.Unknown
+	}
+	if made := w.Header().Get("Location"); w.status == http.StatusCreated && made != "" {
+		e.Path = made
+	} else if c.made != "" {
+		e.Path = c.made
+	}
+	if c.token != nil {
+		e.Token = c.token.Name
+	}
+	if of := c.scope(); of != nil {
+		e.Namespace, e.Tenant = of.Namespace, of.Tenant
+	}
+	switch w.status { // other errors may quote what was sent
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		e.Reason = c.refusal
+	}
+	s.o.Audit.Add(e)
+}
+
+// addressOf gives the address that a request came from.
+func addressOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil { // a unix socket
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// about notes what namespace and tenant a request is about, once it is known that
+// its token may see them.
+func (c *call) about(namespace, tenant string) {
+	c.of = &shell.Scope{Namespace: namespace, Tenant: tenant}
+}
+
+// scope gives the one namespace and tenant that a request is about, or else its token; nil
+// if there is more than one.
+func (c *call) scope() *shell.Scope {
+	switch {
+	case c.of != nil:
+		return c.of
+	case c.token != nil:
+		return c.token.scope(nil, nil)
+	}
+	return nil
+}
+
+// maxAuditReads bounds how many read the log at a time, each some megabytes of it.
+const maxAuditReads, maxAuditReadsPerToken = 4, 2
+
+// listAudit shows the log of requests, newest first. An admin sees all of it, others
+// what their token did, and what was done in the namespaces and tenants that it sees.
+func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "namespace", "tenant", "since", "until", "token", "operation", "status", "limit", "page_token")
+	if err != nil {
+		return err
+	}
+	if s.o.Audit == nil {
+		return failf(http.StatusNotImplemented, "audit: this server keeps no log of requests: set enabled = true in [audit]")
+	}
+	namespace, tenant, err := q.scope()
+	if err == nil {
+		err = c.token.permit(namespace, tenant, "")
+	}
+	if err != nil {
+		return err
+	}
+	position, err := s.openPage(r, c, q)
+	if err != nil {
+		return err
+	}
+	query, err := auditQuery(q, position)
+	if err != nil {
+		return err
+	}
+	chosen := query.Keep
+	query.Keep = func(e *audit.Entry) bool { return c.token.seesEntry(e) && chosen(e) }
+	leave, err := s.takeStream(&s.audits, func(f *inFlight) *slots { return &f.audits }, c, "lists of the log of requests are under way", "try again", 1)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	page, err := s.o.Audit.Read(r.Context(), query)
+	if err != nil {
+		return err
+	}
+	out := wire.AuditList{Entries: append([]audit.Entry{}, page.Entries...)}
+	if page.Next > 0 {
+		if out.NextPageToken, err = s.sealPage(r, c, q, strconv.FormatUint(page.Next, 10)); err != nil {
+			return err
+		}
+	}
+	if c.token.Admin {
+		out.Damaged = page.Damaged
+	}
+	for i := range out.Entries {
+		c.token.redact(&out.Entries[i])
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// seesEntry reports whether an entry exists for the holder.
+func (t *Token) seesEntry(e *audit.Entry) bool {
+	switch {
+	case t.Admin, e.Token == t.Name:
+		return true
+	case len(t.Tools) > 0: // what it was about may be of any tool
+		return false
+	}
+	return e.Namespace != "" && t.seesScope(e.Namespace, e.Tenant)
+}
+
+// redact leaves out of an entry of another token what is not about the tenant.
+func (t *Token) redact(e *audit.Entry) {
+	if !t.Admin && e.Token != "" && e.Token != t.Name {
+		e.Address, e.RequestID, e.Reason = "", "", ""
+	}
+}
+
+// auditQuery reads which entries are asked for.
+func auditQuery(q query, position string) (audit.Query, error) {
+	var out audit.Query
+	var err error
+	for _, bound := range []struct {
+		name string
+		at   *effects.Time
+	}{{"since", &out.Since}, {"until", &out.Until}} {
+		if v := q.get(bound.name); v != "" {
+			if *bound.at, err = effects.ParseTime(v); err != nil {
+				return out, failf(http.StatusBadRequest, "%s: %q is not a time such as 2026-02-10T14:00:00Z", bound.name, clip(v))
+			}
+		}
+	}
+	f := audit.Filter{
+		Token: q.opt("token"), Operation: q.opt("operation"), Namespace: q.opt("namespace"), Tenant: q.opt("tenant"), Status: q.get("status"),
+	}
+	if !f.Valid() {
+		return out, failf(http.StatusBadRequest, "status: %q is unknown: use a status such as 403, or 4xx", clip(f.Status))
+	}
+	if out.Limit, err = q.number("limit", shell.DefaultPage, shell.MaxPage); err != nil {
+		return out, err
+	}
+	if position != "" {
+		if out.Before, err = strconv.ParseUint(position, 10, 64); err != nil || out.Before == 0 {
+			return out, shell.ErrPageToken
+		}
+	}
+	out.Keep = f.Keep
+	return out, nil
+}
+
+var (
+	descAuditLines   = desc("orrery_audit_lines_total", "Lines written to the log of requests.")
+	descAuditDropped = desc("orrery_audit_dropped_total", "Lines that could not be written to the log of requests.")
+	descAuditBytes   = desc("orrery_audit_bytes", "Bytes of the log of requests.")
+)
+
+// collectAudit reads what the log of requests counts.
+func (s *Server) collectAudit(_ context.Context, ch samples) {
+	if s.o.Audit == nil {
+		return
+	}
+	st := s.o.Audit.Stats()
+	ch.counter(descAuditLines, st.Lines)
+	ch.counter(descAuditDropped, st.Dropped)
+	ch.gauge(descAuditBytes, float64(st.Bytes))
+}
