@@ -116,6 +116,7 @@ func TestTheLogHasWhoDidWhatToWhatAndHowItWasAnswered(t *testing.T) {
 	assert.Empty(t, entries["ben getAction 404"].Reason)
 	assert.Equal(t, "/v1/nothing", entries[" unknown 404"].Path)
 	assert.Equal(t, "webhook:open", entries[" receiveWebhook 202"].Actor)
+	assert.Regexp(t, "^/v1/actions/[0-9a-f-]{36}$", entries[" receiveWebhook 202"].Path)
 	assert.Equal(t, "t1", entries[" receiveWebhook 401"].Tenant)
 	assert.Equal(t, "webhook:gh", entries[" receiveWebhook 401"].Actor)
 	for _, key := range []string{"ann cancelAction 409", "ann putQueue 200", "echo-only getQueue 403", " unknown 405", "prom getInfo 403", "root backup 200"} {

@@ -42,6 +42,7 @@ type call struct {
 	body  held // what its body holds in memory
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
+	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
 }
 
