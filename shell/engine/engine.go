@@ -40,11 +40,12 @@ type Engine struct {
 	closing chan struct{} // closed when Run begins to stop
 	stopped chan struct{} // closed when Run returned
 
-	loop  loop // touched by the loop's goroutine alone
-	bus   bus
-	wait  waiters
-	stats counters
-	aside asideSet
+	loop     loop // touched by the loop's goroutine alone
+	bus      bus
+	wait     waiters
+	stats    counters
+	aside    asideSet
+	deferral deferral
 }
 
 // New makes an engine. It touches the store only once Run is called.

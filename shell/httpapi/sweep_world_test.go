@@ -219,11 +219,11 @@ func (w *sweepWorld) makeJob(th thing) {
 	w.must(th, "PUT /v1/jobs/{job}"+inTenant, sweepBodies["putJob"], "")
 }
 
-// token gives the fencing token of a lease that the admin acquires.
+// token gives the fencing token of a lease that the token of the thing's tenant acquires.
 func (w *sweepWorld) token(th thing, request, body string) string {
 	w.t.Helper()
 	method, path, _ := strings.Cut(th.fill(request), " ")
-	got := w.do(method, path, th.fill(body), bearer("admin-secret"))
+	got := w.do(method, path, th.fill(body), bearer(th["tenant"]+"-secret"))
 	require.Less(w.t, got.status, 300, got.body)
 	_, after, ok := strings.Cut(got.body, `"token":`)
 	require.True(w.t, ok, got.body)

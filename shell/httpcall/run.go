@@ -26,12 +26,15 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	p := t.plan(in, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.total, &limitReached{p.total, " in all"})
 	defer cancel()
+	unsent := true
 	for attempt := 1; ; attempt++ {
 		res, failed := t.attempt(ctx, p)
 		res.Attempts = attempt
 		if failed == nil {
 			return encode(res)
 		}
+		unsent = unsent && !failed.maybeDone
+		failed.unsent = unsent
 		if attempt > p.retries || !failed.repeat || ctx.Err() != nil {
 			return failed.final(p, res)
 		}
