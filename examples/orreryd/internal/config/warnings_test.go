@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -79,6 +81,29 @@ func TestActionsReachPrivateAddressesOnlyWhereNoTenantMayMakeThem(t *testing.T) 
 		for _, tool := range tools {
 			require.NoError(t, CloseTool(tool))
 		}
+	}
+}
+
+func TestARunbookFileIsReadInTheFolderOfTheTenantAlone(t *testing.T) {
+	const book = "name = 'b'\n[[pipeline]]\nname = 'p'\n[[pipeline.phase]]\nname = 'x'\nrun = { tool = 'command' }\n"
+	dir := t.TempDir()
+	roots, err := workspace.New(dir, false)
+	require.NoError(t, err)
+	acme, err := roots.Of("shop", "acme")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(acme, "book.toml"), []byte(book), 0o600))
+	bolt, err := roots.Of("shop", "bolt")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink("../acme/book.toml", filepath.Join(bolt, "link.toml")))
+	load := func(tenant, file string) error {
+		_, _, err := runbooksIn(roots)(t.Context(), shell.Scope{Namespace: "shop", Tenant: tenant}, file, "")
+		return err
+	}
+	if err := load("acme", "book.toml"); err != nil {
+		require.NotContains(t, err.Error(), "tool_input.file", "it was read")
+	}
+	for _, file := range []string{"book.toml", "../acme/book.toml", "link.toml", filepath.Join(acme, "book.toml")} {
+		require.ErrorContains(t, load("bolt", file), "tool_input.file: ", file)
 	}
 }
 
