@@ -237,7 +237,9 @@ func TestSilentAndIdleConnectionsGiveWayToNewOnes(t *testing.T) {
 		require.NoError(t, err)
 		status, _ := readAnswer(t, idle)
 		require.Equal(t, http.StatusOK, status)
+		synctest.Wait() // it waits for its client from now on
 		silent := p.dial()
+		synctest.Wait()
 		held := post(t, p, 100) // a body that does not come
 		synctest.Wait()
 		for i, victim := range []net.Conn{idle, silent, held} {
