@@ -40,11 +40,12 @@ type Engine struct {
 	closing chan struct{} // closed when Run begins to stop
 	stopped chan struct{} // closed when Run returned
 
-	loop  loop // touched by the loop's goroutine alone
-	bus   bus
-	wait  waiters
-	stats counters
-	aside asideSet
+	loop     loop // touched by the loop's goroutine alone
+	bus      bus
+	wait     waiters
+	stats    counters
+	aside    asideSet
+	deferral deferral
 }
 
 // New makes an engine. It touches the store only once Run is called.
@@ -235,11 +236,11 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 // no journal.
 func boundInputs(inputs []core.Input) error {
 	for i, in := range inputs {
-		ev, err := core.Given(in.Event)
+		in, err := core.Given(in)
 		if err != nil {
-			return &effects.Refused{To: in.To, Event: in.Event.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+			return err
 		}
-		inputs[i].Event = ev
+		inputs[i] = in
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type call struct {
 	body  held // what its body holds in memory
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
+	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
 }
 
@@ -182,7 +183,14 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
-	c.refusal = f.text
+	if c.token != nil && c.token.hidesMachines() {
+		own := *f
+		own.text = withoutIDs(own.text)
+		f = &own
+	}
+	if !f.quotes {
+		c.refusal = f.text
+	}
 	sw, counted := w.(*statusWriter)
 	switch {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected

@@ -23,7 +23,8 @@ var printSweep = flag.Bool("sweep.print", false, "print the table of the sweep a
 // sweepOperation is what the sweep needs of an operation of openapi.json.
 type sweepOperation struct {
 	id, method, path string
-	scoped           bool // it takes the parameters namespace and tenant
+	scoped           bool   // it takes the parameters namespace and tenant
+	variant          string // another way to name the thing: see [sweepOperation.variants]
 }
 
 func sweepOperations(t *testing.T) []sweepOperation {
@@ -52,9 +53,33 @@ func sweepOperations(t *testing.T) []sweepOperation {
 				o.scoped = o.scoped || p.In == "query" && p.Name == "tenant"
 			}
 			ops = append(ops, o)
+			ops = append(ops, o.variants()...)
 		}
 	}
 	return ops
+}
+
+// name is that of the operation's row.
+func (o sweepOperation) name() string { return strings.TrimSpace(o.id + " " + o.variant) }
+
+// variants are other ways to name a thing: one that is found by its id, with its tenant too; one that is
+// known by its name, without its tenant, which then is the token's; and a new one with the id of one
+// that exists.
+func (o sweepOperation) variants() (list []sweepOperation) {
+	add := func(variant string) {
+		v := o
+		v.variant = variant
+		list = append(list, v)
+	}
+	switch {
+	case strings.HasPrefix(o.id, "create") && o.id != "createRecurring":
+		add("+id")
+	case o.method == http.MethodGet && o.scoped && o.byID():
+		add("+tenant")
+	case o.method == http.MethodGet && o.scoped && strings.Contains(o.path, "{"):
+		add("-tenant")
+	}
+	return list
 }
 
 // kind is the first part of the operation's path, which says what it is about.
@@ -81,7 +106,7 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 	case o.kind() == "jobs":
 		path = strings.Replace(path, "{id}", "{job}", 1)
 	}
-	if o.scoped && !o.byID() && o.id != "createRecurring" {
+	if o.scoped && o.byID() == (o.variant == "+tenant") && o.variant != "-tenant" && o.id != "createRecurring" {
 		path += inTenant
 	}
 	if o.id == "previewCron" {
@@ -92,6 +117,9 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 		method = http.MethodHead // of what does not end
 	}
 	if b, ok := sweepBodies[o.id]; ok {
+		if o.variant == "+id" {
+			b = strings.Replace(strings.Replace(b, "{tenant}", "{mine}", 1), "{", `{"id":"{id}",`, 1)
+		}
 		body = th.fill(b)
 	}
 	return method, th.fill(path), body
@@ -132,7 +160,9 @@ func (o sweepOperation) sweep(t *testing.T) string {
 			if i > 0 && !o.perOwner() {
 				break
 			}
-			statuses = append(statuses, fmt.Sprint(o.ask(t, world, k, of, world.things[i])))
+			th := maps.Clone(world.things[i])
+			th["mine"] = k.home()
+			statuses = append(statuses, fmt.Sprint(o.ask(t, world, k, of, th)))
 		}
 		if same := slices.Compact(slices.Clone(statuses)); len(same) == 1 {
 			statuses = same
@@ -140,7 +170,7 @@ func (o sweepOperation) sweep(t *testing.T) string {
 		cells = append(cells, fmt.Sprintf("%-15s", strings.Join(statuses, " ")))
 	}
 	world.stop()
-	return strings.TrimRight(fmt.Sprintf("%-18s | %s", o.id, strings.Join(cells, " | ")), " ")
+	return strings.TrimRight(fmt.Sprintf("%-24s | %s", o.name(), strings.Join(cells, " | ")), " ")
 }
 
 // seenBy reports whether a token may read what belongs to an owner. Locks and semaphores are those of a
@@ -154,7 +184,7 @@ func (o sweepOperation) seenBy(k sweepToken, of sweepOwner) bool {
 // the token may not see, and that a refusal has changed nothing.
 func (o sweepOperation) ask(t *testing.T, w *sweepWorld, k sweepToken, of sweepOwner, th thing) int {
 	method, target, body := o.request(th)
-	what := fmt.Sprintf("%s with the token %q on a thing of %s/%s: %s %s", o.id, k.name, of.tenant, of.tool, method, target)
+	what := fmt.Sprintf("%s with the token %q on a thing of %s/%s: %s %s", o.name(), k.name, of.tenant, of.tool, method, target)
 	look := func() string {
 		synctest.Wait()
 		if view := o.view(th); view != "" && method != http.MethodGet {
@@ -179,7 +209,7 @@ func (o sweepOperation) ask(t *testing.T, w *sweepWorld, k sweepToken, of sweepO
 	if got.status >= 400 {
 		assert.Equal(t, before, look(), "%s: it is answered with %d, and changes something", what, got.status)
 	}
-	if k.name == "admin" && of.letter != "x" && strings.HasPrefix(o.id, "get") && o.perOwner() && o.kind() != "queues" || k.name == "admin" && o.id == "getItem" && of.letter != "x" {
+	if k.name == "admin" && of.letter != "x" && strings.HasPrefix(o.id, "get") && o.perOwner() && o.kind() != "queues" && o.variant == "" || k.name == "admin" && o.name() == "getItem" && of.letter != "x" {
 		assert.Contains(t, got.body, of.secret, "%s: so that it can be missed in the answers to others", what)
 	}
 	return got.status
@@ -212,9 +242,9 @@ func plainRow(row string) string { return strings.Join(strings.Fields(row), " ")
 func TestEveryOperationAnswersEachKindOfTokenAsTheTableSays(t *testing.T) {
 	rows := sweepRows(t)
 	for _, o := range sweepOperations(t) {
-		row, ok := rows[o.id]
-		delete(rows, o.id)
-		t.Run(o.id, func(t *testing.T) {
+		row, ok := rows[o.name()]
+		delete(rows, o.name())
+		t.Run(o.name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got := o.sweep(t)
 				if *printSweep {
@@ -223,7 +253,7 @@ func TestEveryOperationAnswersEachKindOfTokenAsTheTableSays(t *testing.T) {
 				if !ok {
 					t.Errorf("openapi.json has the operation %s, of which %s says nothing. "+
 						"If it takes a body, give it a valid one in sweepBodies; if it is about a kind of thing that is new, a maker in sweepMakers. "+
-						"Then consider what each kind of token should be answered, and add the row; at present the API answers\n%s", o.id, sweepFile, got)
+						"Then consider what each kind of token should be answered, and add the row; at present the API answers\n%s", o.name(), sweepFile, got)
 					return
 				}
 				assert.Equal(t, plainRow(row), plainRow(got), "%s %s", o.method, o.path)

@@ -30,6 +30,14 @@ type sweepToken struct {
 	sees   string         // the owners whose content it may read, by their letters
 }
 
+// home is the tenant in which the holder makes things.
+func (k sweepToken) home() string {
+	if k.token != nil && len(k.token.Tenants) > 0 {
+		return k.token.Tenants[0]
+	}
+	return "a"
+}
+
 // sweepTokens are the kinds of tokens: an admin; one that is bound to nothing; one of tenant a with all
 // rights; one of tenant b with none; one of a that is bound to the tool "hold"; one of a that may
 // only read; one for the metrics; one that nobody has; none at all.
@@ -211,11 +219,11 @@ func (w *sweepWorld) makeJob(th thing) {
 	w.must(th, "PUT /v1/jobs/{job}"+inTenant, sweepBodies["putJob"], "")
 }
 
-// token gives the fencing token of a lease that the admin acquires.
+// token gives the fencing token of a lease that the token of the thing's tenant acquires.
 func (w *sweepWorld) token(th thing, request, body string) string {
 	w.t.Helper()
 	method, path, _ := strings.Cut(th.fill(request), " ")
-	got := w.do(method, path, th.fill(body), bearer("admin-secret"))
+	got := w.do(method, path, th.fill(body), bearer(th["tenant"]+"-secret"))
 	require.Less(w.t, got.status, 300, got.body)
 	_, after, ok := strings.Cut(got.body, `"token":`)
 	require.True(w.t, ok, got.body)

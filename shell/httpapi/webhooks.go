@@ -62,6 +62,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return notFound("webhook route", err)
 	}
+	c.made = "/v1/actions/" + id.String()
 	return writeJSON(w, http.StatusAccepted, wire.WebhookAccepted{WebhookID: id, ActionID: id})
 }
 

@@ -35,6 +35,8 @@ type Config struct {
 	// Workspace is the directory of repositories, worktrees and sessions; empty:
 	// runbooks can have none of these.
 	Workspace string `toml:"workspace"`
+	// WorkspaceShared: it is one for all tenants. Left out: unless tenants have tokens.
+	WorkspaceShared *bool `toml:"workspace_shared,omitempty"`
 
 	Background backgroundConfig         `toml:"background"`
 	Engine     engineConfig             `toml:"engine"`

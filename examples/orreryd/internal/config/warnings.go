@@ -33,10 +33,13 @@ func (c *Config) Warnings() []string {
 	return slices.Concat(c.warnTools(), c.warnRunners(), c.warnSessions())
 }
 
+// writes reports whether a token is a tenant's, and may change something.
+func (t tokenConfig) writes() bool { return !t.Admin && !t.ReadOnly && !t.Metrics }
+
 // tenantTokens are the names of tokens that may change something and are no admin's.
 func (c *Config) tenantTokens() (names []string) {
 	for _, t := range c.Tokens {
-		if !t.Admin && !t.ReadOnly && !t.Metrics {
+		if t.writes() {
 			names = append(names, t.Name)
 		}
 	}
@@ -64,7 +67,7 @@ func (c *Config) warnTools() (warnings []string) {
 		}
 		var who []string
 		for _, k := range c.Tokens {
-			if !k.Admin && !k.ReadOnly && !k.Metrics && (k.Tools == nil || slices.Contains(k.Tools, name)) {
+			if k.writes() && (k.Tools == nil || slices.Contains(k.Tools, name)) {
 				who = append(who, k.Name)
 			}
 		}
