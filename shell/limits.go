@@ -14,6 +14,9 @@ type Limits struct {
 	// Weights say how many slots of a lane a tenant has for one of another's while both
 	// wait for some; a tenant that is not listed has 1.
 	Weights map[Scope]int
+	// Count has the engine count what each tenant has, for [Engine.Usage]. At the start
+	// it reads all records once, beside its work.
+	Count bool
 }
 
 // weights gives the weights by the names that the loop has for tenants.

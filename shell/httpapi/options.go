@@ -82,6 +82,9 @@ type Options struct {
 	Audit *audit.Log
 	// AuditReads writes reads that succeed to Audit too.
 	AuditReads bool
+	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
+	// bound).
+	Limits Limits
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -104,6 +107,7 @@ type Server struct {
 	tails    atomic.Int32  // of logs, that are followed
 	reads    atomic.Int32  // of logs, that are not
 	audits   atomic.Int32  // of the log of requests, that is read
+	rates    rates
 }
 
 // New checks the options and builds the server. The error names every field
@@ -158,6 +162,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Tokens = slices.Clone(o.Tokens)
 	errs = append(errs, checkTokens(o.Tokens)...)
+	errs = append(errs, o.Limits.check()...)
 	return o, errors.Join(errs...)
 }
 

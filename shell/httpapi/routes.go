@@ -72,6 +72,7 @@ func (s *Server) routes() []route {
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
 			{"GET", "/v1/audit", anyToken, s.listAudit},
+			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
@@ -128,6 +129,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := callOf(r.Context())
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
+		if err == nil {
+			err = s.charge(w.Header(), rt.access, c.token)
+		}
 		if err == nil {
 			ctx := withActor(r.Context(), c.actor)
 			if rt.access&streams == 0 {
