@@ -17,6 +17,7 @@ import (
 type Usage struct {
 	Schedules   int64 // recurring actions, jobs, and live actions that recur
 	LiveActions int64 // that have not ended
+	Queues      int64
 	// StoredBytes are those of the states of its machines and of the items of its
 	// queues, without their indexes, the journal, logs, webhooks and history.
 	StoredBytes int64
@@ -25,6 +26,7 @@ type Usage struct {
 func (u *Usage) add(v Usage, sign int64) {
 	u.Schedules += sign * v.Schedules
 	u.LiveActions += sign * v.LiveActions
+	u.Queues += sign * v.Queues
 	u.StoredBytes += sign * v.StoredBytes
 }
 
@@ -72,6 +74,8 @@ func usageOf(s core.State, bytes int) Usage {
 		if !s.Recurrence.IsZero() && v.LiveActions == 1 {
 			v.Schedules = 1
 		}
+	case core.Queue:
+		v.Queues = 1
 	case core.RecurringAction, core.Job:
 		v.Schedules = 1
 	}

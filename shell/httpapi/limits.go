@@ -324,7 +324,7 @@ const maxShownTenants = 1000
 func shownLimits(of shell.Scope, u shell.Usage, l *TenantLimits) wire.TenantLimits {
 	return wire.TenantLimits{
 		Namespace: of.Namespace, Tenant: of.Tenant,
-		Usage: wire.TenantUsage{Schedules: u.Schedules, LiveActions: u.LiveActions, StoredBytes: u.StoredBytes},
+		Usage: wire.TenantUsage{Schedules: u.Schedules, LiveActions: u.LiveActions, Queues: u.Queues, StoredBytes: u.StoredBytes},
 		Limits: wire.TenantBounds{
 			RequestsPerSecond: l.RequestsPerSecond, InputsPerSecond: l.InputsPerSecond,
 			MaxSchedules: l.Schedules, MaxLiveActions: l.LiveActions, MaxStoredBytes: l.StoredBytes,

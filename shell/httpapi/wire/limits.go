@@ -20,6 +20,7 @@ type TenantLimits struct {
 type TenantUsage struct {
 	Schedules   int64 `json:"schedules"`
 	LiveActions int64 `json:"live_actions"`
+	Queues      int64 `json:"queues"`
 	StoredBytes int64 `json:"stored_bytes"`
 }
 

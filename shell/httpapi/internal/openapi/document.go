@@ -146,7 +146,7 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 func (o operation) failures(method, path string) []int {
 	list := append([]int{http.StatusForbidden}, o.Also...)
 	if o.Security == nil || len(*o.Security) > 0 {
-		list = append(list, http.StatusBadRequest, http.StatusUnauthorized, http.StatusServiceUnavailable)
+		list = append(list, http.StatusBadRequest, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
 	if strings.Contains(path, "{") {
 		list = append(list, http.StatusNotFound)
