@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
@@ -34,7 +35,6 @@ func (u *Usage) add(v Usage, sign int64) {
 type usages struct {
 	mu      sync.Mutex
 	of      map[Scope]Usage
-	queues  map[uuid.UUID]Scope // whose items are whose
 	ready   chan struct{}       // closed once what was stored before the start is counted
 	counted bool
 	base    uint64         // the last batch that the count of the store has seen
@@ -47,20 +47,21 @@ type pendingUsage struct {
 }
 
 func (u *usages) init() {
-	u.of, u.queues, u.ready = make(map[Scope]Usage), make(map[uuid.UUID]Scope), make(chan struct{})
+	u.of, u.ready = make(map[Scope]Usage), make(chan struct{})
 }
 
-// scopeOf tells whose a machine is, or an item of a queue.
-func (u *usages) scopeOf(s core.State) Scope {
-	switch s := s.(type) {
-	case core.Queue:
-		of := core.ScopeOf(s)
-		u.queues[s.ID] = of
-		return of
-	case core.QueueItem:
-		return u.queues[s.Queue]
+// itemScope tells whose an item is: a batch changes items by their queue alone.
+func itemScope(c engine.Committed, i core.QueueItem) Scope {
+	ref := effects.Ref{Kind: core.KindQueue, ID: i.Queue}
+	if q, err := c.State(ref); err == nil && q != nil {
+		return core.ScopeOf(q)
 	}
-	return core.ScopeOf(s)
+	for _, ch := range c.Changes { // it went with its queue
+		if ch.Ref == ref {
+			return core.ScopeOf(ch.Before)
+		}
+	}
+	return Scope{}
 }
 
 // usageOf is what one machine adds to what its tenant has.
@@ -95,7 +96,10 @@ func (u *usages) observe(c engine.Committed) {
 			sign  int64
 		}{{ch.Before, before, -1}, {ch.After, after, 1}} {
 			if side.s != nil {
-				scope := u.scopeOf(side.s)
+				scope := core.ScopeOf(side.s)
+				if item, ok := side.s.(core.QueueItem); ok {
+					scope = itemScope(c, item)
+				}
 				sum := delta[scope]
 				sum.add(usageOf(side.s, side.bytes), side.sign)
 				delta[scope] = sum
@@ -125,6 +129,7 @@ func (u *usages) merge(delta map[Scope]Usage) {
 // count counts what is stored.
 func (u *usages) count(ctx context.Context, st store.Store) error {
 	of := make(map[Scope]Usage)
+	queues := make(map[uuid.UUID]Scope) // whose items are whose
 	var base uint64
 	err := st.View(ctx, func(tx store.ReadTx) (err error) {
 		if base, err = tx.Seq(); err != nil {
@@ -135,9 +140,13 @@ func (u *usages) count(ctx context.Context, st store.Store) error {
 			if err != nil {
 				return nil //nolint:nilerr // what cannot be decoded is nobody's: it is set aside when it is met
 			}
-			u.mu.Lock()
-			scope := u.scopeOf(s)
-			u.mu.Unlock()
+			scope := core.ScopeOf(s)
+			switch s := s.(type) {
+			case core.Queue: // they come before their items: records are ordered by kind
+				queues[s.ID] = scope
+			case core.QueueItem:
+				scope = queues[s.Queue]
+			}
 			sum := of[scope]
 			sum.add(usageOf(s, len(r.State)), 1)
 			of[scope] = sum
