@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/effects/texts"
 )
 
@@ -15,8 +16,18 @@ const MaxTemplateWork = 256 << 20
 
 // Given gives an input as it is taken from outside of the system: it refuses what would take
 // too long to decide on, and cuts the reasons that are compared with patterns. It stands before
-// the journal, so that what earlier versions took is still applied as it was.
-func Given(e Event) (Event, error) {
+// the journal, so that what earlier versions took is still applied as it was. The error is an
+// [*effects.Refused].
+func Given(in Input) (Input, error) {
+	e, err := bounded(in.Event)
+	if err != nil {
+		return in, &effects.Refused{To: in.To, Event: e.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+	}
+	in.Event = e
+	return in, nil
+}
+
+func bounded(e Event) (Event, error) {
 	switch e := e.(type) {
 	case PipelineCreate:
 		return e, e.Spec.Definition.checkGiven("definition")

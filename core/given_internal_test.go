@@ -74,7 +74,7 @@ func TestNoNewInputHasAPatternThatTakesTooLongWhereverItStands(t *testing.T) {
 			require.True(t, ok)
 			name := kind + " " + ev.EventType()
 			found[name]++
-			_, err := Given(ev)
+			_, err := bounded(ev)
 			if assert.Error(t, err, "%s: %+v", name, ev) {
 				assert.Contains(t, err.Error(), "has the size 602002, which is more than 256", name)
 				assert.Regexp(t, `(no_retry\[1\]|fallback_on\[0\]\.error): "`, err.Error(), name)
@@ -92,16 +92,16 @@ func TestNoNewInputHasAPatternThatTakesTooLongWhereverItStands(t *testing.T) {
 func TestThePatternsOfOneListAreBoundedTogether(t *testing.T) {
 	half := strings.Repeat("a", MaxPatternSize)
 	list := []string{half, half, half, half}
-	_, err := Given(QueueConfigure{Config: QueueConfig{Retry: Retry{NoRetry: list}}})
+	_, err := bounded(QueueConfigure{Config: QueueConfig{Retry: Retry{NoRetry: list}}})
 	require.NoError(t, err)
-	_, err = Given(QueueConfigure{Config: QueueConfig{Retry: Retry{NoRetry: append(list, "b")}}})
+	_, err = bounded(QueueConfigure{Config: QueueConfig{Retry: Retry{NoRetry: append(list, "b")}}})
 	assert.EqualError(t, err, `config.retry.no_retry[4]: with the size 1 of "b" all patterns here have the size 1025, which is more than 1024: give shorter or fewer ones`)
 }
 
 func TestAReasonFromOutsideIsCutBeforePatternsAreLookedForInIt(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, e := range []Event{PhaseFailed{Error: long}, StrategyEvaluate{Error: long}, TaskFail{Error: long}} {
-		got, err := Given(e)
+		got, err := bounded(e)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, reflect.ValueOf(got).FieldByName("Error").Len(), MaxTextBytes)
 	}
@@ -125,7 +125,7 @@ func TestADefinitionWhosePhasesReadTheContextTooOftenIsRefused(t *testing.T) {
 		"a deep reference in each of many phases":   {def(1000, MaxContextLimit, deep), "definition: its references have 129000 names and members, each of which may lead to a context of 1048576 bytes: together more than 268435456 bytes: lower context_limit to at most 2080, or refer to less"},
 		"as conditions": {PipelineDef{ContextLimit: MaxContextLimit, Phases: []PhaseDef{{When: &When{Ref: "in" + strings.Repeat(".a", 300)}}}}, "definition: its references have 301 names"},
 	} {
-		_, err := Given(PipelineCreate{Spec: PipelineSpec{Definition: c.def}})
+		_, err := bounded(PipelineCreate{Spec: PipelineSpec{Definition: c.def}})
 		if c.want == "" {
 			assert.NoError(t, err, name)
 			continue

@@ -31,6 +31,8 @@ func HeldTerm(held bool) string { return "held:" + strconv.FormatBool(held) }
 type claimant struct {
 	holder string
 	owner  Owner
+	by     string // who asks for a holder from outside; empty: nobody is compared with
+	force  bool   // whoever has acquired it, by whichever token
 }
 
 // is reports whether both are the same. A machine is known by its owner alone.

@@ -58,7 +58,7 @@ func (t *leaseTransition) refuseName(name string) {
 // acquire: slots are taken, or an owner waits for them, or a holder's lease is
 // renewed.
 func (t *leaseTransition) acquire(ref effects.Ref, e SemaphoreAcquire) {
-	who := claimant{e.Holder, e.Owner}
+	who := claimant{e.Holder, e.Owner, e.By, false}
 	switch {
 	case t.invalid(e.validate()):
 	case t.ID != uuid.Nil && t.ID != ref.ID:
@@ -71,7 +71,7 @@ func (t *leaseTransition) acquire(ref effects.Ref, e SemaphoreAcquire) {
 		t.refuse(effects.CodeNotFound, "semaphore %q is not declared: %s", clip(e.Name), howToDeclare)
 	default:
 		t.declare(e, ref)
-		t.grantOrWait(SemaphoreWaiter{Holder: who.named(), Owner: e.Owner, Slots: max(e.Slots, 1), TTLMS: e.TTLMS, Since: t.clock.Now})
+		t.grantOrWait(SemaphoreWaiter{Holder: who.named(), Owner: e.Owner, Slots: max(e.Slots, 1), TTLMS: e.TTLMS, Since: t.clock.Now}, e.By)
 	}
 }
 
@@ -88,7 +88,7 @@ func (t *leaseTransition) declare(e SemaphoreAcquire, ref effects.Ref) {
 
 // grantOrWait grants a request, or lets its owner wait; it refuses what can never be
 // granted, and what cannot wait.
-func (t *leaseTransition) grantOrWait(w SemaphoreWaiter) {
+func (t *leaseTransition) grantOrWait(w SemaphoreWaiter, by string) {
 	waits := len(t.Waiters) > 0 || !t.fits(w.Slots)
 	switch {
 	case w.Slots > t.Total:
@@ -102,7 +102,7 @@ func (t *leaseTransition) grantOrWait(w SemaphoreWaiter) {
 	case waits:
 		t.Waiters = append(slices.Clip(t.Waiters), w)
 	default:
-		t.grant(w)
+		t.grant(w, by)
 		t.answer(w.Owner)
 	}
 }
@@ -111,6 +111,8 @@ func (t *leaseTransition) grantOrWait(w SemaphoreWaiter) {
 func (t *leaseTransition) renewByAcquire(e SemaphoreAcquire, i int) {
 	h := t.Holders[i]
 	switch {
+	case h.By != e.By && h.By != "" && e.By != "":
+		t.refuseOther(h)
 	case !e.Owner.IsZero():
 		t.refuse(effects.CodeConflict, "owner: %s holds %s %q already under number %d", e.Owner.Ref, t.goods, clip(t.Name), e.Owner.N)
 	case e.Slots != 0 && e.Slots != h.Slots:
@@ -139,9 +141,9 @@ func (t *leaseTransition) answer(o Owner) {
 }
 
 // grant gives a waiter its slots.
-func (t *leaseTransition) grant(w SemaphoreWaiter) {
+func (t *leaseTransition) grant(w SemaphoreWaiter, by string) {
 	t.Token, t.ForgetAt = nextToken(t.Token, t.clock), 0
-	h := SemaphoreHolder{Holder: w.Holder, Owner: w.Owner, Slots: w.Slots, Token: t.Token, TTLMS: w.TTLMS, Since: t.clock.Now, Until: leaseEnd(t.clock.Now, w.TTLMS)}
+	h := SemaphoreHolder{Holder: w.Holder, Owner: w.Owner, By: by, Slots: w.Slots, Token: t.Token, TTLMS: w.TTLMS, Since: t.clock.Now, Until: leaseEnd(t.clock.Now, w.TTLMS)}
 	t.Holders = append(slices.Clip(t.Holders), h)
 	t.emit("acquired", h, "")
 	t.add(h.Owner.granted(t.Name, h.Token, h.Until)...)
@@ -153,7 +155,7 @@ func (t *leaseTransition) grantWaiters() {
 	for len(t.Waiters) > 0 && t.fits(t.Waiters[0].Slots) {
 		first := t.Waiters[0]
 		t.Waiters = without(t.Waiters, 0)
-		t.grant(first)
+		t.grant(first, "")
 	}
 	switch {
 	case t.used():
@@ -179,7 +181,11 @@ func (t *leaseTransition) release(who claimant, token uint64) {
 	if !ok {
 		return
 	}
-	t.emit("released", t.Holders[i], "")
+	reason := ""
+	if who.force {
+		reason = "forced by " + validText(who.by)
+	}
+	t.emit("released", t.Holders[i], reason)
 	t.Holders = without(t.Holders, i)
 	t.grantWaiters()
 }
@@ -207,12 +213,24 @@ func (t *leaseTransition) findHolder(who claimant, token uint64) (i int, ok bool
 		t.refuse(effects.CodeConflict, "%s: %s does not hold it", t.lockText(), who)
 	case i < 0:
 		t.refuse(effects.CodeConflict, "%s holds no slots of semaphore %q", who, clip(t.Name))
+	case who.force:
+		return i, true
+	case who.by != "" && t.Holders[i].By != "" && who.by != t.Holders[i].By:
+		t.refuseOther(t.Holders[i])
+	case who.by != "" && token != t.Holders[i].Token:
+		t.refuse(effects.CodeConflict, "token: %d is not the one by which %s holds %s %q: give the token that acquire has answered", token, who, t.goods, clip(t.Name))
 	case token != 0 && token != t.Holders[i].Token:
 		t.refuse(effects.CodeConflict, "token: %d is not that of %s, who holds %s %q by %d", token, who, t.goods, clip(t.Name), t.Holders[i].Token)
 	default:
 		return i, true
 	}
 	return i, false
+}
+
+// refuseOther refuses what somebody asks in the name of a holder for whom another one has
+// acquired it.
+func (t *leaseTransition) refuseOther(h SemaphoreHolder) {
+	t.refuse(effects.CodeConflict, "%s %q is held by %q, for whom somebody else has acquired it: only they renew and release it", t.goods, clip(t.Name), clip(h.Holder))
 }
 
 // due: the slots of lapsed leases are given back; a machine that nobody uses is gone.

@@ -24,6 +24,8 @@ import (
 //   - A lock has at most one holder, who changes only with a grant, a release, a
 //     lapse or a break.
 //   - Each grant has a greater token than all before it, and renewing keeps it.
+//   - What somebody has acquired for a holder from outside nobody else renews, nor
+//     releases without force.
 //   - Waiters are granted in the order in which they came.
 //   - Nobody waits for a lock that is free, and at most MaxWaiters wait.
 //   - Each grant is told once to its owner, and so is each loss that the owner
@@ -36,12 +38,13 @@ type Lock struct {
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
 	Name      string       `json:"name"`
-	Holder    string       `json:"holder"` // empty: it is free
-	Owner     Owner        `json:"owner"`  // the machine that holds it; nobody for a holder from outside
-	Token     uint64       `json:"token"`  // of the last grant: greater than all before it (fencing)
-	TTLMS     int64        `json:"ttl_ms"` // as asked for; 0: until it is released
-	Since     Time         `json:"since"`  // of the grant
-	Until     Time         `json:"until"`  // the lease lapses then; 0: never
+	Holder    string       `json:"holder"`       // empty: it is free
+	Owner     Owner        `json:"owner"`        // the machine that holds it; nobody for a holder from outside
+	By        string       `json:"by,omitempty"` // who acquired it for a holder from outside; empty: it was not said
+	Token     uint64       `json:"token"`        // of the last grant: greater than all before it (fencing)
+	TTLMS     int64        `json:"ttl_ms"`       // as asked for; 0: until it is released
+	Since     Time         `json:"since"`        // of the grant
+	Until     Time         `json:"until"`        // the lease lapses then; 0: never
 	Waiters   []LockWaiter `json:"waiters"`
 	CreatedAt Time         `json:"created_at"`
 	ForgetAt  Time         `json:"forget_at"` // of a free lock
@@ -67,9 +70,9 @@ func (l Lock) Apply(e LockEvent, c Clock) (Lock, []effects.Effect) {
 	case LockAcquire:
 		t.acquire(LockRef(e.Namespace, e.Tenant, e.Name), e.ofSemaphore())
 	case LockRelease:
-		t.release(claimant{e.Holder, e.Owner}, e.Token)
+		t.release(claimant{e.Holder, e.Owner, e.By, e.Force}, e.Token)
 	case LockRenew:
-		t.renew(claimant{e.Holder, e.Owner}, e.Token, e.TTLMS)
+		t.renew(claimant{e.Holder, e.Owner, e.By, false}, e.Token, e.TTLMS)
 	case LockDue:
 		t.due()
 	case LockBreak:
@@ -86,7 +89,7 @@ func (l Lock) semaphore() Semaphore {
 	}
 	if l.held() {
 		s.Holders = []SemaphoreHolder{{
-			Holder: l.Holder, Owner: l.Owner, Slots: 1, Token: l.Token, TTLMS: l.TTLMS, Since: l.Since, Until: l.Until,
+			Holder: l.Holder, Owner: l.Owner, By: l.By, Slots: 1, Token: l.Token, TTLMS: l.TTLMS, Since: l.Since, Until: l.Until,
 		}}
 	}
 	for _, w := range l.Waiters {
@@ -99,7 +102,7 @@ func (l Lock) semaphore() Semaphore {
 func lockOf(s Semaphore) Lock {
 	l := Lock{ID: s.ID, Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name, Token: s.Token, CreatedAt: s.CreatedAt, ForgetAt: s.ForgetAt}
 	for _, h := range s.Holders {
-		l.Holder, l.Owner, l.TTLMS, l.Since, l.Until = h.Holder, h.Owner, h.TTLMS, h.Since, h.Until
+		l.Holder, l.Owner, l.By, l.TTLMS, l.Since, l.Until = h.Holder, h.Owner, h.By, h.TTLMS, h.Since, h.Until
 	}
 	for _, w := range s.Waiters {
 		l.Waiters = append(l.Waiters, LockWaiter{Holder: w.Holder, Owner: w.Owner, TTLMS: w.TTLMS, Since: w.Since})

@@ -21,20 +21,27 @@ type (
 		Holder    string `json:"holder"` // of an owner it may be empty
 		Owner     Owner  `json:"owner"`
 		TTLMS     int64  `json:"ttl_ms"` // 0: until it is released
+		// By is who asks for a holder from outside: from then on nobody else renews or
+		// releases in its name. Empty: whoever gives the holder's name may.
+		By string `json:"by,omitempty"`
 	}
 	// LockRelease gives a lock back, or ends the waiting for it.
 	LockRelease struct {
 		Holder string `json:"holder"`
 		Owner  Owner  `json:"owner"`
 		Token  uint64 `json:"token,omitempty"` // 0: whichever the holder has
+		By     string `json:"by,omitempty"`    // who asks; empty: nobody is compared with
+		// Force releases a lock that By has not acquired, without its token.
+		Force bool `json:"force,omitempty"`
 	}
 	// LockRenew lets a lease last from now on. Without owner it is answered with
 	// the lock.
 	LockRenew struct {
 		Holder string `json:"holder"`
 		Owner  Owner  `json:"owner"`
-		Token  uint64 `json:"token"`  // 0: whichever the holder has
-		TTLMS  int64  `json:"ttl_ms"` // 0: as long as it was asked for
+		Token  uint64 `json:"token"`        // 0: whichever the holder has
+		TTLMS  int64  `json:"ttl_ms"`       // 0: as long as it was asked for
+		By     string `json:"by,omitempty"` // who asks; empty: nobody is compared with
 	}
 	// LockDue says that the lease has lapsed, or that a free lock can be forgotten.
 	LockDue struct{}
@@ -64,7 +71,7 @@ func (e LockAcquire) owner() Owner { return e.Owner }
 // ofSemaphore is the request for the one slot of a semaphore that the lock is.
 func (e LockAcquire) ofSemaphore() SemaphoreAcquire {
 	return SemaphoreAcquire{
-		Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: e.Owner, Total: 1, TTLMS: e.TTLMS,
+		Name: e.Name, Namespace: e.Namespace, Tenant: e.Tenant, Holder: e.Holder, Owner: e.Owner, Total: 1, TTLMS: e.TTLMS, By: e.By,
 	}
 }
 

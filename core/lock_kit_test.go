@@ -52,15 +52,43 @@ func drawLockEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 	kinds := []string{"acquire", "acquire", "acquire", "acquire", "release", "release", "renew", "due", "due", "break"}
 	switch rapid.SampledFrom(kinds).Draw(t, "event") {
 	case "release":
-		return core.LockRelease{Holder: holder, Owner: owner, Token: drawToken(t, l.Token)}
+		return core.LockRelease{Holder: holder, Owner: owner, Token: drawToken(t, l.Token), By: drawBy(t), Force: rapid.IntRange(0, 3).Draw(t, "force") == 0}
 	case "renew":
-		return core.LockRenew{Holder: holder, Owner: owner, Token: drawToken(t, l.Token), TTLMS: drawTTL(t)}
+		return core.LockRenew{Holder: holder, Owner: owner, Token: drawToken(t, l.Token), TTLMS: drawTTL(t), By: drawBy(t)}
 	case "due":
 		return core.LockDue{}
 	case "break":
 		return core.LockBreak{By: rapid.SampledFrom([]string{"", "ann", "\xff"}).Draw(t, "by"), Reason: drawText(t, "reason")}
 	}
-	return core.LockAcquire{Name: drawLockName(t), Tenant: "", Holder: holder, Owner: owner, TTLMS: drawTTL(t)}
+	return core.LockAcquire{Name: drawLockName(t), Tenant: "", Holder: holder, Owner: owner, TTLMS: drawTTL(t), By: drawBy(t)}
+}
+
+// drawBy draws who asks for a holder from outside.
+func drawBy(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "", "api:ann", "api:bob"}).Draw(t, "by")
+}
+
+// forOther reports whether an event in the name of a holder from outside comes from somebody else
+// than the one who has acquired it, and without force.
+func forOther(event core.Event, holder string, owner core.Owner, by string) bool {
+	other := func(h string, o core.Owner, b string) bool {
+		return h == holder && o.IsZero() && owner.IsZero() && b != "" && by != "" && b != by
+	}
+	switch e := event.(type) {
+	case core.LockAcquire:
+		return other(e.Holder, e.Owner, e.By)
+	case core.LockRenew:
+		return other(e.Holder, e.Owner, e.By)
+	case core.LockRelease:
+		return other(e.Holder, e.Owner, e.By) && !e.Force
+	case core.SemaphoreAcquire:
+		return other(e.Holder, e.Owner, e.By)
+	case core.SemaphoreRenew:
+		return other(e.Holder, e.Owner, e.By)
+	case core.SemaphoreRelease:
+		return other(e.Holder, e.Owner, e.By) && !e.Force
+	}
+	return false
 }
 
 func hostileLock(t *rapid.T) core.State {
@@ -175,6 +203,10 @@ var _ = register(core.KindLock, kit{
 				return unless(!exists(a) || a.Token == b.Token, "%d → %d without a grant", b.Token, a.Token)
 			}
 			return unless(a.Token > b.Token && a.Token >= s.clock.Step && a.Holder != "", "%d → %d in step %d", b.Token, a.Token, s.clock.Step)
+		}),
+		on("What somebody has acquired for a holder from outside nobody else renews, nor releases without force.", func(s step, b, a core.Lock) string {
+			same := a.Holder == b.Holder && a.By == b.By && a.Token == b.Token && a.Until == b.Until && refusal(s.effs) != nil
+			return unless(b.Holder == "" || !forOther(s.event, b.Holder, b.Owner, b.By) || same, "%+v by another one: %+v", s.event, a)
 		}),
 		on("Waiters are granted in the order in which they came.", func(s step, b, a core.Lock) string {
 			if s.announced("lock:acquired") == 1 && len(b.Waiters) > 0 {

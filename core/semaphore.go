@@ -25,6 +25,8 @@ import (
 //   - With each grant, the slots that are held are at most the total.
 //   - Slots are taken from a holder only by a release, a lapse or a break.
 //   - Each grant has a greater token than all before it, and renewing keeps it.
+//   - What somebody has acquired for a holder from outside nobody else renews, nor
+//     releases without force.
 //   - Waiters are granted in the order in which they came, and nobody passes them.
 //   - The head of the line waits only for slots that are not free.
 //   - Each grant is told once to its owner, and so is each loss that the owner
@@ -50,7 +52,8 @@ type Semaphore struct {
 // SemaphoreHolder holds slots.
 type SemaphoreHolder struct {
 	Holder string `json:"holder"`
-	Owner  Owner  `json:"owner"` // nobody for a holder from outside
+	Owner  Owner  `json:"owner"`        // nobody for a holder from outside
+	By     string `json:"by,omitempty"` // who acquired them for a holder from outside; empty: it was not said
 	Slots  uint32 `json:"slots"`
 	Token  uint64 `json:"token"`
 	TTLMS  int64  `json:"ttl_ms"`
@@ -81,9 +84,9 @@ func (s Semaphore) Apply(e SemaphoreEvent, c Clock) (Semaphore, []effects.Effect
 	case SemaphoreAcquire:
 		t.acquire(SemaphoreRef(e.Namespace, e.Tenant, e.Name), e)
 	case SemaphoreRelease:
-		t.release(claimant{e.Holder, e.Owner}, e.Token)
+		t.release(claimant{e.Holder, e.Owner, e.By, e.Force}, e.Token)
 	case SemaphoreRenew:
-		t.renew(claimant{e.Holder, e.Owner}, e.Token, e.TTLMS)
+		t.renew(claimant{e.Holder, e.Owner, e.By, false}, e.Token, e.TTLMS)
 	case SemaphoreDue:
 		t.due()
 	case SemaphoreBreak:
@@ -105,12 +108,12 @@ func (s Semaphore) Held() uint64 {
 
 // holder gives the index of who holds slots; -1: that one holds none.
 func (s Semaphore) holder(c claimant) int {
-	return slices.IndexFunc(s.Holders, func(h SemaphoreHolder) bool { return c.is(claimant{h.Holder, h.Owner}) })
+	return slices.IndexFunc(s.Holders, func(h SemaphoreHolder) bool { return c.is(claimant{holder: h.Holder, owner: h.Owner}) })
 }
 
 // waiter gives the index of the claimant among the waiters; -1: it does not wait.
 func (s Semaphore) waiter(c claimant) int {
-	return slices.IndexFunc(s.Waiters, func(w SemaphoreWaiter) bool { return c.is(claimant{w.Holder, w.Owner}) })
+	return slices.IndexFunc(s.Waiters, func(w SemaphoreWaiter) bool { return c.is(claimant{holder: w.Holder, owner: w.Owner}) })
 }
 
 // fits reports whether a request could be granted if it were the first.

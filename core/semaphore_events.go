@@ -35,12 +35,15 @@ type (
 		// declared; otherwise it is ignored.
 		Total uint32 `json:"total"`
 		TTLMS int64  `json:"ttl_ms"`
+		By    string `json:"by,omitempty"` // as [LockAcquire.By]
 	}
 	// SemaphoreRelease gives slots back, or ends the waiting for them.
 	SemaphoreRelease struct {
 		Holder string `json:"holder"`
 		Owner  Owner  `json:"owner"`
 		Token  uint64 `json:"token,omitempty"` // 0: whichever the holder has
+		By     string `json:"by,omitempty"`    // as [LockRelease.By]
+		Force  bool   `json:"force,omitempty"` // as [LockRelease.Force]
 	}
 	// SemaphoreRenew lets a lease last from now on, as [LockRenew].
 	SemaphoreRenew struct {
@@ -48,6 +51,7 @@ type (
 		Owner  Owner  `json:"owner"`
 		Token  uint64 `json:"token"`
 		TTLMS  int64  `json:"ttl_ms"`
+		By     string `json:"by,omitempty"` // as [LockRenew.By]
 	}
 	// SemaphoreDue says that a lease has lapsed, or that a free semaphore can be
 	// forgotten.
@@ -83,7 +87,8 @@ func (e SemaphoreConfigure) validate() error {
 }
 
 func (e SemaphoreAcquire) validate() error {
-	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), claimant{e.Holder, e.Owner}.validate(), checkTTL(e.TTLMS), checkSlots("slots", e.Slots), checkSlots("total", e.Total))
+	return errors.Join(checkLockName(e.Name, e.Namespace, e.Tenant), claimant{holder: e.Holder, owner: e.Owner}.validate(), checkTTL(e.TTLMS),
+		checkSlots("slots", e.Slots), checkSlots("total", e.Total), checkName("by", e.By, false))
 }
 
 func (e SemaphoreBreak) validate() error {

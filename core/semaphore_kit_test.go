@@ -28,9 +28,9 @@ func drawSemaphoreEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 	kinds := []string{"acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "renew", "due", "due", "break", "configure"}
 	switch rapid.SampledFrom(kinds).Draw(t, "event") {
 	case "release":
-		return core.SemaphoreRelease{Holder: holder, Owner: owner, Token: token}
+		return core.SemaphoreRelease{Holder: holder, Owner: owner, Token: token, By: drawBy(t), Force: rapid.IntRange(0, 3).Draw(t, "force") == 0}
 	case "renew":
-		return core.SemaphoreRenew{Holder: holder, Owner: owner, Token: token, TTLMS: drawTTL(t)}
+		return core.SemaphoreRenew{Holder: holder, Owner: owner, Token: token, TTLMS: drawTTL(t), By: drawBy(t)}
 	case "due":
 		return core.SemaphoreDue{}
 	case "break":
@@ -38,7 +38,7 @@ func drawSemaphoreEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 	case "configure":
 		return core.SemaphoreConfigure{Name: name, Slots: drawSlots(t, "total")}
 	}
-	return core.SemaphoreAcquire{Name: name, Holder: holder, Owner: owner, Slots: drawSlots(t, "slots"), Total: rapid.SampledFrom([]uint32{0, 0, 3, math.MaxUint32}).Draw(t, "total"), TTLMS: drawTTL(t)}
+	return core.SemaphoreAcquire{Name: name, Holder: holder, Owner: owner, Slots: drawSlots(t, "slots"), Total: rapid.SampledFrom([]uint32{0, 0, 3, math.MaxUint32}).Draw(t, "total"), TTLMS: drawTTL(t), By: drawBy(t)}
 }
 
 func hostileSemaphore(t *rapid.T) core.State {
@@ -131,6 +131,14 @@ var _ = register(core.KindSemaphore, kit{
 				last = h.Token
 			}
 			return unless(!exists(a) || a.Token == last, "%d, and the last grant has %d", a.Token, last)
+		}),
+		on("What somebody has acquired for a holder from outside nobody else renews, nor releases without force.", func(s step, b, a core.Semaphore) string {
+			for _, h := range b.Holders {
+				if forOther(s.event, h.Holder, h.Owner, h.By) && (refusal(s.effs) == nil || !slices.Contains(a.Holders, h)) {
+					return unless(false, "%+v by another one: %+v", s.event, a)
+				}
+			}
+			return ""
 		}),
 		on("Waiters are granted in the order in which they came, and nobody passes them.", func(s step, b, a core.Semaphore) string {
 			waited := slices.DeleteFunc(slices.Clone(b.Waiters), func(w core.SemaphoreWaiter) bool {

@@ -85,12 +85,14 @@ func startDaemon(t *testing.T, config string, env ...string) string {
 // page, and must come back as it is.
 const (
 	anyID    = `[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`
-	anyToken = `AAAB[0-9A-Za-z_-]{30,}` // of a page
+	anyToken = `p1\.[0-9A-Za-z_-]{60,}` // of a page
 	anyTime  = `20[0-8]\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
 	anyTook  = `"duration_ms":\d+`
+	// A fencing token, of the page and of the daemon.
+	pageFence, anyFence = `\b73400\d\d\b`, `\d{6,}`
 )
 
-var changing = regexp.MustCompile(`(` + anyID + `|` + anyToken + `)|(` + anyTime + `)|(` + anyTook + `)|(\x00)`)
+var changing = regexp.MustCompile(`(` + anyID + `|` + anyToken + `|` + pageFence + `)|(` + anyTime + `)|(` + anyTook + `)|(\x00)`)
 
 // compact takes the white space out of JSON, and makes a NUL of each … outside
 // its strings.
@@ -119,7 +121,7 @@ type transcript struct{ ids map[string]string }
 
 // here replaces the page's ids that are known.
 func (tr *transcript) here(text string) string {
-	return regexp.MustCompile(anyID+`|`+anyToken).ReplaceAllStringFunc(text, func(id string) string {
+	return regexp.MustCompile(anyID+`|`+anyToken+`|`+pageFence).ReplaceAllStringFunc(text, func(id string) string {
 		if mine, ok := tr.ids[id]; ok {
 			return mine
 		}
@@ -151,7 +153,7 @@ func (tr *transcript) match(page, got string) bool {
 			pattern.WriteString(text)
 		case m[2] >= 0:
 			unknown = append(unknown, text)
-			pattern.WriteString(`(` + anyID + `|` + anyToken + `)`)
+			pattern.WriteString(`(` + anyID + `|` + anyToken + `|` + anyFence + `)`)
 		case m[4] >= 0:
 			pattern.WriteString(anyTime)
 		case m[6] >= 0:

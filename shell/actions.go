@@ -157,7 +157,7 @@ type ActionFilter struct {
 // List lists actions, newest first (A7). A page may be shorter than its
 // limit, and even empty, while there is more: next tells.
 func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
-	return page(ctx, a.e.store, newest(core.KindAction, scopeOr(f.Scope, statusTerm(f.Status))), p, func(a core.Action) bool {
+	return page(ctx, a.e.store, newest(core.KindAction, scopeOr(f.Scope, statusTerm(f.Status))).within(f.Scope, p), p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
 			hasLabels(a.Labels, f.Labels)

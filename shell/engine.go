@@ -22,6 +22,9 @@ var (
 	ErrStopped = engine.ErrStopped
 	// ErrNotFound: no such machine.
 	ErrNotFound = engine.ErrNotFound
+	// ErrSetAside: the machine's record could not be read, and was set aside. Such an
+	// error is an [ErrNotFound], too.
+	ErrSetAside = engine.ErrSetAside
 )
 
 type (
@@ -83,7 +86,7 @@ func (e *Engine) Subscribe(matches func(effects.Event) bool, buffer int) *Subscr
 func (e *Engine) Instance() string { return e.loop.Instance() }
 
 // Store gives the store that the engine works on.
-func (e *Engine) Store() store.Store { return e.store }
+func (e *Engine) Store() store.Store { return e.o.Store }
 
 // WithActor names who causes what is done under the context: it is journaled
 // with each input.

@@ -289,3 +289,92 @@ func TestAPageEndsWhereItHasBecomeLarge(t *testing.T) {
 		assert.Len(t, seen, 6)
 	})
 }
+
+func TestADamagedRecordThatIsNotDueIsSetAsideWhereverItIsMet(t *testing.T) {
+	meet := map[string]func(t *testing.T, e *shell.Engine, a core.Action){
+		"asked for by its id": func(t *testing.T, e *shell.Engine, a core.Action) {
+			_, err := e.Actions().Get(bg(), a.ID)
+			require.ErrorIs(t, err, shell.ErrSetAside)
+			require.ErrorIs(t, err, shell.ErrNotFound)
+		},
+		"in a list": func(t *testing.T, e *shell.Engine, _ core.Action) {
+			for _, left := range []int{1, 0} { // the second list does not meet it any more
+				ctx, damaged := shell.CountDamaged(bg())
+				list, _, err := e.Actions().List(ctx, shell.ActionFilter{}, shell.Page{})
+				require.NoError(t, err)
+				assert.Len(t, list, 1)
+				assert.Equal(t, left, damaged())
+				synctest.Wait()
+			}
+		},
+		"by the scrub": func(*testing.T, *shell.Engine, core.Action) { elapse(2 * time.Second) },
+		"by a trigger": func(t *testing.T, e *shell.Engine, a core.Action) {
+			_, err := e.Actions().Trigger(bg(), a.ID)
+			require.Error(t, err)
+		},
+	}
+	for how, meets := range meet {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := memory.New()
+				o := shell.Options{Store: st, Tools: tools(&counting{}), ScrubRate: 10}
+				if how != "by the scrub" {
+					o.ScrubRate = 0
+				}
+				e, stop := start(t, o)
+				spec := core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)}
+				a, err := e.Actions().Create(bg(), spec)
+				require.NoError(t, err)
+				_, err = e.Actions().Create(bg(), spec)
+				require.NoError(t, err)
+				require.NoError(t, stop())
+				spoil(t, st, a)
+				e, stop = start(t, o)
+
+				meets(t, e, a)
+				synctest.Wait()
+
+				s, err := e.Stats(bg())
+				require.NoError(t, err)
+				assert.EqualValues(t, 1, s.Quarantined)
+				assert.EqualValues(t, 1, s.ActionsByStatus[core.StatusPending], "it is not counted as pending")
+				_, err = e.Actions().Get(bg(), a.ID)
+				require.ErrorIs(t, err, shell.ErrSetAside)
+				require.NoError(t, stop())
+
+				e, stop = start(t, o)
+				synctest.Wait()
+				_, err = e.Actions().Get(bg(), a.ID)
+				require.ErrorIs(t, err, shell.ErrSetAside, "after a restart, too")
+				_, err = e.Actions().Get(bg(), id(77))
+				require.NotErrorIs(t, err, shell.ErrSetAside)
+				require.NoError(t, stop())
+			})
+		})
+	}
+}
+
+func TestTheScrubReadsAllRecordsSlowlyAndGoesOnWhereItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		o := shell.Options{Store: st, Tools: tools(&counting{}), ScrubRate: 1}
+		e, stop := start(t, o)
+		for range 150 {
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+			require.NoError(t, err)
+		}
+		elapse(62 * time.Second)
+		s, err := e.Stats(bg())
+		require.NoError(t, err)
+		assert.InDelta(t, 61, s.Scrubbed, 2, "one a second")
+		assert.Zero(t, s.ScrubWalks)
+		require.NoError(t, stop())
+
+		e, stop = start(t, o)
+		elapse(100 * time.Second)
+		s, err = e.Stats(bg())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, s.ScrubWalks, "the walk that the first process began is whole")
+		require.NoError(t, stop())
+	})
+}

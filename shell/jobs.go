@@ -72,7 +72,7 @@ type JobFilter struct {
 // List lists jobs, newest first.
 func (j Jobs) List(ctx context.Context, f JobFilter, p Page) ([]core.Job, string, error) {
 	term := scopeOr(f.Scope, flagTerm(f.Paused, func(paused bool) string { return core.EnabledTerm(!paused) }))
-	return page(ctx, j.e.store, newest(core.KindJob, term), p, func(j core.Job) bool {
+	return page(ctx, j.e.store, newest(core.KindJob, term).within(f.Scope, p), p, func(j core.Job) bool {
 		return (f.Paused == nil || j.Paused == *f.Paused) && hasLabels(j.Labels, f.Labels)
 	})
 }
@@ -139,8 +139,8 @@ func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestr
 	case f.Job != "":
 		term = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
 	}
-	return page(ctx, r.e.store, newest(core.KindOrchestrator, term), p, func(o core.Orchestrator) bool {
-		return (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
+	return page(ctx, r.e.store, newest(core.KindOrchestrator, term).within(f.Scope, p), p, func(o core.Orchestrator) bool {
+		return (!f.InCluster || o.InCluster) && (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})
 }

@@ -23,10 +23,24 @@ var ErrPageToken = errors.New("page_token is not one that this list gave out")
 // Scope is one tenant of one namespace.
 type Scope = core.Scope
 
-// Page bounds one page of a list.
+// Page bounds one page of a list. The zero value of each field is a sound default.
 type Page struct {
-	Token string // empty: the first page
-	Limit int    // at most MaxPage; 0: DefaultPage
+	// Token is what the page before gave; empty: the first page. It is a position in an
+	// index, readable and not signed: who hands it to callers that may not see
+	// everything must seal it, as package httpapi does.
+	Token string
+	Limit int // at most MaxPage; 0: DefaultPage
+	// MaxBytes ends the page early, with a token to go on, once the states that were
+	// read for it take so many bytes in the store; it has one machine at least. 0, or
+	// more than 16 MiB: 16 MiB.
+	MaxBytes int
+	// Scopes are the tenants that a list over more than one tenant is about, in their
+	// common order: no machine of another tenant is read. None: all. They do not count
+	// if the filter has a scope, and in lists of what belongs to one machine.
+	Scopes []Scope
+	// Visible reports whether a machine exists for who asks; nil: all do. It is asked
+	// before the filter is, outside of the store's transactions.
+	Visible func(core.State) bool
 }
 
 // Bounds of a page.
@@ -76,7 +90,7 @@ func hasTerm(s core.State, name string) bool {
 }
 
 func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f MachineFilter, p Page) ([]S, string, error) {
-	return page(ctx, e.store, newest(kind, scopeOr(f.Scope, statusTerm(f.Status))), p, func(s S) bool {
+	return page(ctx, e.store, newest(kind, scopeOr(f.Scope, statusTerm(f.Status))).within(f.Scope, p), p, func(s S) bool {
 		return f.Status == "" || hasTerm(s, core.StatusTerm(core.StatusType(f.Status)))
 	})
 }
@@ -90,60 +104,27 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// index is a list index, and the order in which it is read.
+// index is a list index, or several that are read as one, and the order in which it is
+// read.
 type index struct {
 	kind   effects.Kind
-	term   string
+	terms  []string
 	newest bool // first; else the first in line
 }
 
 // newest is an index that is read from its newest machine on.
-func newest(kind effects.Kind, term string) index { return index{kind, term, true} }
+func newest(kind effects.Kind, term string) index { return index{kind, []string{term}, true} }
 
-// page reads a page of an index: the machines to be kept. A nil keep keeps all.
-func page[S core.State](ctx context.Context, st store.Store, of index, p Page, keep func(S) bool) (list []S, next string, err error) {
-	limit := p.Limit
-	if limit <= 0 {
-		limit = DefaultPage
+// within narrows an index over more than one tenant to the scopes of a page.
+func (x index) within(scope *Scope, p Page) index {
+	if scope != nil || len(p.Scopes) == 0 {
+		return x
 	}
-	limit = min(limit, MaxPage)
-	from, err := of.parseToken(p.Token)
-	if err != nil {
-		return nil, "", err
+	x.terms = make([]string, 0, len(p.Scopes))
+	for _, s := range p.Scopes {
+		x.terms = append(x.terms, core.ScopeTerm(s.Namespace, s.Tenant))
 	}
-	list = make([]S, 0, min(limit, DefaultPage))
-	err = st.View(ctx, func(tx store.ReadTx) error {
-		examined, size := 0, 0
-		for len(list) < limit && examined < maxExamined && size < maxPageBytes {
-			want := min(limit-len(list), 64)
-			entries, err := tx.Scan(of.kind, of.term, from, of.newest, want)
-			if err != nil {
-				return err
-			}
-			for i, c := range entries {
-				if size >= maxPageBytes {
-					entries, want = entries[:i], i // a short page, and not the last one
-					break
-				}
-				s, n, err := decodeAs[S](tx, of.kind, c.ID)
-				if err != nil {
-					return err
-				}
-				size += n
-				if s != nil && (keep == nil || keep(*s)) {
-					list = append(list, *s)
-				}
-				from = c
-				examined++
-			}
-			if len(entries) < want {
-				return nil
-			}
-		}
-		next = of.token(from)
-		return nil
-	})
-	return list, next, err
+	return x
 }
 
 // cursors gives the cursors of a list index, to its end or to the first error.
@@ -151,7 +132,7 @@ func cursors(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.C
 	return func(yield func(store.Cursor, error) bool) {
 		const most = 1024
 		for from, more := (store.Cursor{}), true; more; {
-			found, err := scan(of.kind, of.term, from, of.newest, most)
+			found, err := scan(of.kind, of.terms[0], from, of.newest, most)
 			if err != nil {
 				yield(from, err)
 				return
@@ -167,7 +148,7 @@ func cursors(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.C
 }
 
 // decodeAs reads one record of a list; nil where it cannot be decoded: one bad
-// record does not take the list away (A10).
+// record does not take the list away (A10), and is set aside.
 func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s *S, size int, err error) {
 	rec, err := tx.Get(kind, id)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
@@ -177,7 +158,13 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 		return nil, 0, err
 	}
 	st, err := core.DecodeState(kind, rec.State)
+	if err == nil && st.Ref() != (effects.Ref{Kind: kind, ID: id}) {
+		err = store.ErrCorrupt
+	}
 	if err != nil {
+		if w, ok := tx.(watchedTx); ok {
+			w.undecodable(effects.Ref{Kind: kind, ID: id})
+		}
 		return nil, len(rec.State), nil
 	}
 	v, ok := st.(S)
@@ -211,7 +198,10 @@ func (x index) sum(cursor []byte) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(x.kind))
 	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(x.term))
+	for _, term := range x.terms {
+		_, _ = h.Write([]byte(term))
+		_, _ = h.Write([]byte{0})
+	}
 	_, _ = h.Write(cursor)
 	return h.Sum32()
 }

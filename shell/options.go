@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
@@ -80,6 +81,12 @@ type Options struct {
 	// MaxBatch bounds the inputs of one transaction (default 1024).
 	MaxBatch int
 
+	// ScrubRate is how many records a second are read in the background, so that one that
+	// cannot be read is set aside before it is met; 0: none. A walk through the store
+	// goes on where the last process has left it. It needs a store whose transactions are
+	// [store.Walker].
+	ScrubRate int
+
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 }
@@ -108,7 +115,8 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{o: o, log: o.Logger, store: o.Store}
+	e := &Engine{o: o, log: o.Logger}
+	e.store = watchedStore{o.Store, func(ctx context.Context, met ...effects.Ref) { e.loop.Suspect(ctx, met...) }}
 	e.takes.init()
 	e.counts.init()
 	e.usages.init()
@@ -143,7 +151,7 @@ func (o Options) generic() engine.Options {
 		Retention: map[core.RetentionClass]time.Duration{
 			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
 		},
-		JournalRetention: o.JournalRetention, MaxBatch: o.MaxBatch, Clock: o.Clock, Logger: o.Logger,
+		JournalRetention: o.JournalRetention, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/internal/scarce"
 )
 
 // Tool does an action's work. It is the one interface that an embedder
@@ -95,6 +96,16 @@ func Permanent(err error) error { return engine.Permanent(err) }
 // or one that it wraps, has a method Permanent() bool that returns true.
 func IsPermanent(err error) bool { return engine.IsPermanent(err) }
 
+// NotStarted marks an error as one after which certainly nothing has begun, for want of
+// something that the system may have again soon, such as a file descriptor. The engine
+// then runs the tool again by itself, with growing waits: that is no attempt, and no
+// policy is asked.
+func NotStarted(err error) error { return engine.NotStarted(err) }
+
+// IsNotStarted reports whether an error says so: it, or one that it wraps, has a method
+// NotStarted() bool that returns true.
+func IsNotStarted(err error) bool { return engine.IsNotStarted(err) }
+
 // Interpreter carries out the outer effects of one lane that are no tools' runs:
 // sessions, git, notifications.
 //
@@ -143,7 +154,11 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 	a, ok := effect.State.(core.Action)
 	if !ok {
 		return engine.Procedure{What: "effect", Subject: "effect", Limit: e.o.EffectTimeout, Call: func(ctx context.Context) (json.RawMessage, error) {
-			return e.interpret(ctx, effect)
+			result, err := e.interpret(ctx, effect)
+			if err != nil && scarce.What(err) != "" && !IsPermanent(err) {
+				err = NotStarted(err) // what may have begun of it, it finds: see Interpreter
+			}
+			return result, err
 		}}
 	}
 	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))

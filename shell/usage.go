@@ -35,7 +35,7 @@ func (u *Usage) add(v Usage, sign int64) {
 type usages struct {
 	mu      sync.Mutex
 	of      map[Scope]Usage
-	ready   chan struct{}       // closed once what was stored before the start is counted
+	ready   chan struct{} // closed once what was stored before the start is counted
 	counted bool
 	base    uint64         // the last batch that the count of the store has seen
 	pending []pendingUsage // commits before that is known

@@ -90,6 +90,15 @@ type Placed interface {
 	InPlace() error
 }
 
+// Walker is a [ReadTx] that can go through the records a part at a time.
+type Walker interface {
+	// RecordPage calls fn for each of at most limit records that follow the given one
+	// by kind, then id; the zero Ref comes before all. last is the last record that was
+	// looked at; zero: there was none. What cannot be read is passed over, counts for the
+	// limit, and is named by the error as in [ReadTx]; an error of fn ends the page.
+	RecordPage(after effects.Ref, limit int, fn func(Record) error) (last effects.Ref, err error)
+}
+
 // Record is the stored state of one machine.
 type Record struct {
 	Kind    effects.Kind

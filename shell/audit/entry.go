@@ -37,8 +37,8 @@ type Entry struct {
 	// Seq is the entry's number, which grows: the microseconds since 1970, or one more
 	// than the last where the clock stands or is set back. [Log.Add] sets it.
 	Seq uint64 `json:"seq"`
-	// At is when the request was answered; of several, when the last one was. It never
-	// runs backwards. [Log.Add] sets it.
+	// At is when the request was answered, by the machine's clock; of several, when the last
+	// one was. [Log.Add] sets it.
 	At effects.Time `json:"at"`
 	// Since is when the first one of several was answered; else it is At.
 	Since effects.Time `json:"since"`
@@ -82,25 +82,23 @@ const (
 // Refused reports whether the request was answered with an error.
 func (e *Entry) Refused() bool { return e.Status >= http.StatusBadRequest }
 
-// Most bytes of the values of an entry.
+// Bounds of a line.
 const (
-	maxName = 256
-	maxText = 256
-	maxLine = 8 << 10      // of a line: each of nine values may be escaped
-	minTime = 946684800000 // the year 2000: before it no line was written
+	maxText = 256          // bytes of one value
+	maxLine = 8 << 10      // bytes of the line: each of nine values may be escaped
+	minTime = 946684800000 // milliseconds: the year 2000, before which no line was written
 )
 
 // clean bounds each value and escapes what could steer a terminal.
 func (e *Entry) clean() {
-	for _, v := range []*string{&e.Token, &e.Actor, &e.Address, &e.Operation, &e.Namespace, &e.Tenant, &e.RequestID} {
-		*v = printable(*v, maxName)
+	for _, v := range []*string{&e.Token, &e.Actor, &e.Address, &e.Operation, &e.Path, &e.Namespace, &e.Tenant, &e.Reason, &e.RequestID} {
+		*v = printable(*v)
 	}
-	e.Path, e.Reason = printable(e.Path, maxText), printable(e.Reason, maxText)
 }
 
 // printable keeps the beginning of a text, and writes what is not printable as \u{HEX}.
-func printable(s string, most int) string {
-	s = texts.Bound(s, most)
+func printable(s string) string {
+	s = texts.Bound(s, maxText)
 	if strings.IndexFunc(s, unprintable) < 0 {
 		return s
 	}
@@ -112,7 +110,7 @@ func printable(s string, most int) string {
 			b.WriteRune(r)
 		}
 	}
-	return texts.Bound(b.String(), most)
+	return texts.Bound(b.String(), maxText)
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 )
@@ -53,6 +54,12 @@ func all(t *testing.T, l *audit.Log, q audit.Query) (entries []audit.Entry) {
 	}
 }
 
+// pass lets virtual time pass, and what is due in it happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 func refusal(address string) audit.Entry {
 	return audit.Entry{Address: address, Operation: "listActions", Path: "/v1/actions", Status: 401, Reason: "token: is unknown"}
 }
@@ -68,11 +75,10 @@ func TestTheFirstOfEqualRefusalsIsALineAndTheOthersOfAMinuteAreAnother(t *testin
 		begin := time.Now()
 		for range 500 {
 			l.Add(refusal("10.0.0.7"))
-			time.Sleep(200 * time.Millisecond) // 100 s in all
+			pass(200 * time.Millisecond) // 100 s in all
 		}
 		l.Add(refusal("10.0.0.8"))
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
+		pass(3 * time.Minute)
 
 		got := all(t, l, audit.Query{})
 		counts := map[string][]uint64{}
@@ -136,8 +142,7 @@ func TestAFloodOfOneSourcePushesOutItsOwnLinesAlone(t *testing.T) {
 			for i := range 2000 { // twice what gets a line of its own
 				l.Add(change("loud", fmt.Sprintf("/v1/actions/%d-%d", n, i)))
 			}
-			time.Sleep(time.Minute + time.Second)
-			synctest.Wait()
+			pass(time.Minute + time.Second)
 			assert.LessOrEqual(t, size(t, dir), int64(audit.MinBytes))
 		}
 		by := map[string]int{}
@@ -180,8 +185,7 @@ func TestAFloodFromManyAddressesIsBoundedAndHidesNoToken(t *testing.T) {
 		e := refusal("10.0.0.1")
 		e.Token, e.Status = "victim", 403
 		l.Add(e)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		pass(2 * time.Minute)
 		got := all(t, l, audit.Query{})
 		assert.Less(t, len(got), 2*(256+1)*(8+1), "two lines for each of eight kinds, and for the others, of 256 networks")
 		sum := uint64(0)
@@ -199,8 +203,7 @@ func TestLinesOlderThanTheLogKeepsAreRemoved(t *testing.T) {
 		l := open(t, audit.Options{Dir: t.TempDir(), MaxAge: 3 * 24 * time.Hour})
 		for day := range 10 {
 			l.Add(change("a", fmt.Sprintf("/v1/actions/%d", day)))
-			time.Sleep(24 * time.Hour)
-			synctest.Wait()
+			pass(24 * time.Hour)
 		}
 		var paths []string
 		for _, e := range all(t, l, audit.Query{}) {
@@ -221,13 +224,12 @@ func TestLinesThatCannotBeWrittenAreCountedAndSaid(t *testing.T) {
 			synctest.Wait()
 		}
 		assert.Equal(t, uint64(30), l.Stats().Dropped)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		assert.Equal(t, 2, strings.Count(said.String(), "lines were lost"), said.String())
 
 		require.NoError(t, os.Remove(parent))
 		l.Add(change("a", "after"))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
+		pass(2 * time.Second)
 		got := all(t, l, audit.Query{})
 		require.Len(t, got, 2)
 		loss, after := got[0], got[1]
@@ -263,18 +265,34 @@ func TestALogGoesOnWhereItEnded(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestTheClockThatIsSetBackMakesNoEntryOlder(t *testing.T) {
+func TestAfterTheClockWasSetBackEntriesHaveItsTimeAndStayInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		future := time.Now().Add(time.Hour).UnixMicro()
-		line := fmt.Sprintf(`{"seq":%d,"at":%q,"since":%q,"count":1,"token":"a","operation":"x"}`+"\n", future, "2000-01-01T01:00:00.000Z", "2000-01-01T01:00:00.000Z")
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("token.a-00000000.%020d.jsonl", future)), []byte(line), 0o600))
-		l := open(t, audit.Options{Dir: dir})
-		l.Add(change("b", "later"))
-		got := all(t, l, audit.Query{})
-		require.Len(t, got, 2)
-		assert.Equal(t, "later", got[0].Path)
-		assert.Equal(t, got[1].At, got[0].At)
+		begin := time.Now()
+		year := begin.Add(365 * 24 * time.Hour) // the clock was a year ahead
+		line := fmt.Sprintf(`{"seq":%d,"at":%[2]q,"since":%[2]q,"count":1,"path":"before","operation":"x"}`+"\n", year.UnixMicro(), effects.TimeOf(year))
+		first := open(t, audit.Options{Dir: dir})
+		first.Add(change("b", "first"))
+		require.NoError(t, first.Close())
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		require.NoError(t, os.Remove(files[0]))
+		stream := strings.TrimSuffix(files[0], fmt.Sprintf("%020d.jsonl", begin.UnixMicro()))
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s%020d.jsonl", stream, year.UnixMicro()), []byte(line), 0o600))
+		l := open(t, audit.Options{Dir: dir, MaxAge: 48 * time.Hour})
+		for day := range 5 {
+			l.Add(change("b", fmt.Sprint(day)))
+			pass(24 * time.Hour)
+		}
+		var paths []string
+		for _, e := range all(t, l, audit.Query{}) {
+			paths = append(paths, e.Path)
+		}
+		assert.Equal(t, []string{"4", "3", "before"}, paths, "newest first, and the old ones are removed")
+		newest := all(t, l, audit.Query{Limit: 1})[0]
+		assert.Equal(t, 96*time.Hour, newest.At.Std().Sub(begin))
+		assert.Len(t, all(t, l, audit.Query{Since: effects.TimeOf(begin.Add(90 * time.Hour)), Until: effects.TimeOf(begin.Add(100 * time.Hour))}), 1)
 	})
 }
 

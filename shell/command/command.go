@@ -151,6 +151,11 @@ type Options struct {
 	// is no BaseDir; such a dir may not lead out of it. Empty: a relative dir is
 	// refused.
 	RelativeTo string
+	// RelativeToFor gives for the namespace and tenant of an action the directory that takes
+	// the place of RelativeTo: an absolute path under it, without links. A dir under RelativeTo
+	// that is not under this one is refused, links included. Nil: RelativeTo is everybody's. It
+	// must be safe for concurrent use.
+	RelativeToFor func(namespace, tenant string) (string, error)
 	// Executables, if not nil, are all the programs that may be run. argv[0] must
 	// be one of them to the letter: either a bare name, which is looked up in the
 	// daemon's PATH, or an absolute path. An input may then set only the variables
@@ -319,6 +324,39 @@ func quoted(names []string) string {
 func (t *Tool) checkDir(in *input) error {
 	_, err := t.workDir(in.Dir)
 	return err
+}
+
+// ownDir is workDir for an action of a namespace and tenant.
+func (t *Tool) ownDir(dir, namespace, tenant string) (string, error) {
+	path, err := t.workDir(dir)
+	if err != nil || dir == "" || t.o.RelativeToFor == nil || t.o.BaseDir != "" {
+		return path, err
+	}
+	own, err := t.o.RelativeToFor(namespace, tenant)
+	if err != nil {
+		return "", fmt.Errorf("tool_input.dir: %w", err)
+	}
+	if !filepath.IsAbs(dir) {
+		path = filepath.Join(own, dir)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path, nil //nolint:nilerr // who runs the program says what is wrong with its directory
+	}
+	all, err := filepath.EvalSymlinks(t.o.RelativeTo)
+	if err != nil {
+		return "", fmt.Errorf("tool_input.dir: %w", err)
+	}
+	if !filepath.IsAbs(dir) && !under(own, real) || under(all, real) && !under(own, real) {
+		return "", fmt.Errorf("tool_input.dir: %q leads out of the workspace of %s/%s, %q", dir, namespace, tenant, own)
+	}
+	return real, nil
+}
+
+// under reports whether a path lies under a directory, or is it.
+func under(dir, path string) bool {
+	local, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(local)
 }
 
 // workDir gives the directory to run in, empty for the daemon's own.

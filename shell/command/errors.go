@@ -39,6 +39,9 @@ func (e *StartError) Exhausted() bool {
 	return slices.ContainsFunc(lacking, func(errno syscall.Errno) bool { return errors.Is(e.Err, errno) })
 }
 
+// NotStarted reports whether the engine is to try again by itself: see [shell.NotStarted].
+func (e *StartError) NotStarted() bool { return e.Exhausted() }
+
 func startError(argv0, dir string, err error) error {
 	return &StartError{Command: argv0, Problem: startProblem(argv0, dir, err), Err: err}
 }

@@ -109,7 +109,7 @@ func encode(res result) (json.RawMessage, error) {
 
 // prepare makes the command, all but its output.
 func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
-	dir, err := t.workDir(in.Dir)
+	dir, err := t.ownDir(in.Dir, call.Namespace, call.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -193,6 +193,10 @@ func (b *batch) takeRequests() error {
 				return b.broken
 			}
 			b.replies[i].Err = err
+		case len(r.Suspects) > 0:
+			if err := b.readAnew(r.Suspects); err != nil {
+				return err
+			}
 		default:
 			if err := b.allowed(r); err != nil {
 				b.replies[i].Err = err

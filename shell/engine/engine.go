@@ -40,10 +40,12 @@ type Engine struct {
 	closing chan struct{} // closed when Run begins to stop
 	stopped chan struct{} // closed when Run returned
 
-	loop  loop // touched by the loop's goroutine alone
-	bus   bus
-	wait  waiters
-	stats counters
+	loop     loop // touched by the loop's goroutine alone
+	bus      bus
+	wait     waiters
+	stats    counters
+	aside    asideSet
+	deferral deferral
 }
 
 // New makes an engine. It touches the store only once Run is called.
@@ -84,7 +86,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	if err := e.rememberAside(ctx); err != nil {
+		e.log.Warn("what was set aside earlier could not be listed", "error", err)
+	}
 	var beside sync.WaitGroup
+	if e.o.ScrubRate > 0 {
+		beside.Go(func() { e.scrub(ctx) })
+	}
 	if e.o.Hooks.Beside != nil {
 		beside.Go(func() { e.o.Hooks.Beside(ctx) })
 	}
@@ -145,6 +153,9 @@ type Request struct {
 	Webhook *store.Webhook
 	// Write is something else to be stored.
 	Write *Write
+	// Suspects are machines whose records may be damaged: they are read anew, and set
+	// aside if they cannot be read.
+	Suspects []effects.Ref
 	// Linger is how long to wait for the answer to what is under way when the
 	// caller's context ends.
 	Linger time.Duration
@@ -220,11 +231,11 @@ func (e *Engine) Do(ctx context.Context, r Request) (core.State, error) {
 // no journal.
 func boundInputs(inputs []core.Input) error {
 	for i, in := range inputs {
-		ev, err := core.Given(in.Event)
+		in, err := core.Given(in)
 		if err != nil {
-			return &effects.Refused{To: in.To, Event: in.Event.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
+			return err
 		}
-		inputs[i].Event = ev
+		inputs[i] = in
 	}
 	return nil
 }
@@ -290,7 +301,8 @@ func (e *Engine) Post(ctx context.Context, req Request) bool {
 	}
 }
 
-// Read loads one machine as it was last committed.
+// Read loads one machine as it was last committed. A record that cannot be read is set
+// aside; then, and later, the error is [ErrSetAside].
 func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) {
 	var s core.State
 	err := e.store.View(ctx, func(tx store.ReadTx) error {
@@ -304,10 +316,15 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+	switch {
+	case errors.Is(err, store.ErrCorrupt):
+		return nil, e.confirmDamage(ctx, ref, err)
+	case !errors.Is(err, store.ErrNotFound):
+		return s, err
+	case e.aside.has(ref):
+		return nil, setAsideError(ref)
 	}
-	return s, err
+	return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
 }
 
 type actorKey struct{}

@@ -45,6 +45,11 @@ type Options struct {
 	Retention        map[core.RetentionClass]time.Duration
 	JournalRetention time.Duration
 
+	// ScrubRate is how many records a second are read in the background, so that damage is
+	// found before it is met; 0: none. It needs a store whose transactions are
+	// [store.Walker].
+	ScrubRate int
+
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
 	Clock  Clock        // default SystemClock

@@ -100,24 +100,42 @@ func noProcedure(context.Context) (json.RawMessage, error) {
 	return nil, Permanent(errors.New("nothing carries out outer effects here"))
 }
 
-// execute follows the procedure and hands the outcome to the loop, exactly once: also
-// if it does not return after its context has ended.
+// execute carries the effect out and hands the outcome to the loop, exactly once. What
+// could not be started is tried again: its slot stays taken meanwhile, so that nothing
+// else fails in its place.
 func (e *Engine) execute(ctx context.Context, x *execution, p Procedure) {
 	defer x.cancel(nil)
+	for try := 0; ; try++ {
+		err := e.attempt(ctx, x, p)
+		if err == nil {
+			return
+		}
+		if !e.defers(ctx, x, try, err) {
+			e.deliver(x, undone(ctx, x, p, err))
+			return
+		}
+	}
+}
+
+// deliver hands the outcome of an execution to the loop.
+func (e *Engine) deliver(x *execution, ev core.Event) {
+	select {
+	case e.result <- outcome{of: x, event: ev}:
+	case <-e.stopped:
+	}
+}
+
+// attempt follows the procedure, and delivers its outcome: also if it does not return
+// after its context has ended. An error says that it was not started, and that nothing
+// was delivered.
+func (e *Engine) attempt(ctx context.Context, x *execution, p Procedure) error {
 	if p.Limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, p.Limit, ErrTimeLimit)
 		defer stop()
 	}
 	var once sync.Once
-	deliver := func(ev core.Event) {
-		once.Do(func() {
-			select {
-			case e.result <- outcome{of: x, event: ev}:
-			case <-e.stopped:
-			}
-		})
-	}
+	deliver := func(ev core.Event) { once.Do(func() { e.deliver(x, ev) }) }
 	returned := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
 		c, stop := e.o.Clock.Timer(e.o.AbandonAfter)
@@ -132,12 +150,20 @@ func (e *Engine) execute(ctx context.Context, x *execution, p Procedure) {
 		close(returned)
 		unwatch()
 		deliver(core.HandBackEvent(x.ref.Kind, x.key.N))
-		return
+		return nil
 	}
 	result, err := p.Call(ctx)
 	close(returned)
 	unwatch()
+	if IsNotStarted(err) && ctx.Err() == nil {
+		undelivered := false
+		once.Do(func() { undelivered = true })
+		if undelivered {
+			return err
+		}
+	}
 	deliver(answer(ctx, x, p, result, err))
+	return nil
 }
 
 // answer turns what came back into the machine's event.

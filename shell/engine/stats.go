@@ -13,7 +13,8 @@ import (
 type counters struct {
 	ticks, batches, inputs, inputErrors, refused  atomic.Uint64
 	commitErrors, quarantined, recovered, expired atomic.Uint64
-	running                                       atomic.Int64
+	scrubbed, scrubWalks, deferred                atomic.Uint64
+	deferredNow, running                          atomic.Int64
 	lateness                                      histogram
 }
 
@@ -49,6 +50,9 @@ func (h *histogram) snapshot() Histogram {
 type Stats struct {
 	Ticks, Batches, Inputs, InputErrors, Refused  uint64
 	CommitErrors, Quarantined, Recovered, Expired uint64
+	Scrubbed, ScrubWalks                          uint64    // records that the scrub has read, and its whole walks
+	Deferred                                      uint64    // starts that failed for want of something, and were or will be tried again
+	DeferredNow                                   int64     // executions that wait for their start now
 	Running                                       int64     // executions under way in this process
 	Lateness                                      Histogram // by [LatenessBuckets]
 	JournalSeq                                    uint64    // of the store
@@ -62,6 +66,8 @@ func (e *Engine) Stats(ctx context.Context, count func(store.ReadTx) error) (Sta
 		Ticks: s.ticks.Load(), Batches: s.batches.Load(), Inputs: s.inputs.Load(),
 		InputErrors: s.inputErrors.Load(), Refused: s.refused.Load(),
 		CommitErrors: s.commitErrors.Load(), Quarantined: s.quarantined.Load(),
+		Deferred: s.deferred.Load(), DeferredNow: s.deferredNow.Load(),
+		Scrubbed: s.scrubbed.Load(), ScrubWalks: s.scrubWalks.Load(),
 		Recovered: s.recovered.Load(), Expired: s.expired.Load(),
 		Running: s.running.Load(), Lateness: s.lateness.snapshot(),
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -15,7 +16,7 @@ func (s *Server) actionRoutes() []route {
 	actions := s.actions()
 	return []route{
 		{"POST", "/v1/actions", writingToken, create(s, "/v1/actions/", fromOutside, s.createAction)},
-		{"GET", "/v1/actions", anyToken, actions.page(func(l []core.Action, next string) any { return wire.ActionList{Actions: l, NextPageToken: next} })},
+		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
@@ -106,23 +107,54 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 }
 
 // actions says how actions are served.
-func (s *Server) actions() machines[core.Action, core.Action] {
-	return machines[core.Action, core.Action]{
+func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
+	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
-		listing: listing[core.Action, core.Action]{
+		listing: listing[core.Action, wire.ActionSummary]{
 			params: []string{"status", "tool", "label*"},
+			wide:   []string{"tool_input", "result", "raw_payload"},
+			omit:   omitOfAction,
 			check:  func(q query) error { _, err := statusOfAction(q); return err },
 			find:   s.findActions,
 			scope:  func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
 			sees: func(_ context.Context, t *Token, a core.Action) bool {
 				return t.sees(a.Namespace, a.Tenant, a.ToolName)
 			},
-			out: asItIs[core.Action],
+			out: plain(func(a core.Action) wire.ActionSummary { return wire.ActionSummary(a) }),
 			size: func(a core.Action) int {
 				return len(a.Trigger.RawPayload)*4/3 + len(a.ToolInput) + len(a.Status.Result)
 			},
 		},
 	}
+}
+
+// omitOfAction takes out of an action what a list was not asked for. nil means that it
+// is left out, so that what was asked for and is empty becomes null.
+func omitOfAction(a core.Action, asked include) core.Action {
+	a.ToolInput = keepIf(asked.has("tool_input"), a.ToolInput)
+	a.Status.Result = keepIf(asked.has("result"), a.Status.Result)
+	if a.LastRun != nil {
+		last := *a.LastRun
+		last.Status.Result = keepIf(asked.has("result"), last.Status.Result)
+		a.LastRun = &last
+	}
+	if !asked.has("raw_payload") {
+		a.Trigger.RawPayload = nil
+	} else if a.Trigger.RawPayload == nil {
+		a.Trigger.RawPayload = []byte{}
+	}
+	return a
+}
+
+// keepIf gives a member that was asked for, null if it is empty; else nil.
+func keepIf(asked bool, v json.RawMessage) json.RawMessage {
+	switch {
+	case !asked:
+		return nil
+	case len(v) == 0:
+		return json.RawMessage("null")
+	}
+	return v
 }
 
 // statusOfAction reads the filter by status.

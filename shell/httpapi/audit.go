@@ -59,6 +59,8 @@ func (s *Server) record(w *statusWriter, r *http.Request, c *call) {
 	}
 	if made := w.Header().Get("Location"); w.status == http.StatusCreated && made != "" {
 		e.Path = made
+	} else if c.made != "" {
+		e.Path = c.made
 	}
 	if c.token != nil {
 		e.Token = c.token.Name
@@ -101,7 +103,7 @@ func (c *call) scope() *shell.Scope {
 }
 
 // maxAuditReads bounds how many read the log at a time, each some megabytes of it.
-const maxAuditReads = 4
+const maxAuditReads, maxAuditReadsPerToken = 4, 2
 
 // listAudit shows the log of requests, newest first. An admin sees all of it, others
 // what their token did, and what was done in the namespaces and tenants that it sees.
@@ -120,24 +122,30 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	query, err := auditQuery(q)
+	position, err := s.openPage(r, c, q)
+	if err != nil {
+		return err
+	}
+	query, err := auditQuery(q, position)
 	if err != nil {
 		return err
 	}
 	chosen := query.Keep
 	query.Keep = func(e *audit.Entry) bool { return c.token.seesEntry(e) && chosen(e) }
-	if s.audits.Add(1) > maxAuditReads {
-		s.audits.Add(-1)
-		return failf(http.StatusTooManyRequests, "%d lists of the log of requests are under way: try again", maxAuditReads).with("Retry-After", "1")
+	leave, err := s.takeStream(&s.audits, func(f *inFlight) *slots { return &f.audits }, c, "lists of the log of requests are under way", "try again", 1)
+	if err != nil {
+		return err
 	}
-	defer s.audits.Add(-1)
+	defer leave()
 	page, err := s.o.Audit.Read(r.Context(), query)
 	if err != nil {
 		return err
 	}
 	out := wire.AuditList{Entries: append([]audit.Entry{}, page.Entries...)}
 	if page.Next > 0 {
-		out.NextPageToken = strconv.FormatUint(page.Next, 10)
+		if out.NextPageToken, err = s.sealPage(r, c, q, strconv.FormatUint(page.Next, 10)); err != nil {
+			return err
+		}
 	}
 	if c.token.Admin {
 		out.Damaged = page.Damaged
@@ -167,7 +175,7 @@ func (t *Token) redact(e *audit.Entry) {
 }
 
 // auditQuery reads which entries are asked for.
-func auditQuery(q query) (audit.Query, error) {
+func auditQuery(q query, position string) (audit.Query, error) {
 	var out audit.Query
 	var err error
 	for _, bound := range []struct {
@@ -189,8 +197,8 @@ func auditQuery(q query) (audit.Query, error) {
 	if out.Limit, err = q.number("limit", shell.DefaultPage, shell.MaxPage); err != nil {
 		return out, err
 	}
-	if v := q.get("page_token"); v != "" {
-		if out.Before, err = strconv.ParseUint(v, 10, 64); err != nil || out.Before == 0 {
+	if position != "" {
+		if out.Before, err = strconv.ParseUint(position, 10, 64); err != nil || out.Before == 0 {
 			return out, shell.ErrPageToken
 		}
 	}

@@ -116,6 +116,7 @@ func TestTheLogHasWhoDidWhatToWhatAndHowItWasAnswered(t *testing.T) {
 	assert.Empty(t, entries["ben getAction 404"].Reason)
 	assert.Equal(t, "/v1/nothing", entries[" unknown 404"].Path)
 	assert.Equal(t, "webhook:open", entries[" receiveWebhook 202"].Actor)
+	assert.Regexp(t, "^/v1/actions/[0-9a-f-]{36}$", entries[" receiveWebhook 202"].Path)
 	assert.Equal(t, "t1", entries[" receiveWebhook 401"].Tenant)
 	assert.Equal(t, "webhook:gh", entries[" receiveWebhook 401"].Actor)
 	for _, key := range []string{"ann cancelAction 409", "ann putQueue 200", "echo-only getQueue 403", " unknown 405", "prom getInfo 403", "root backup 200"} {
@@ -165,7 +166,7 @@ func TestTheLogIsChosenFromByTimeTokenOperationStatusAndTenant(t *testing.T) {
 			a.do("POST", "/v1/actions", someAction, bearer(token))
 			a.do("PUT", "/v1/queues/q", nil, bearer(token))
 			a.do("GET", "/v1/pipelines/0190b6a4-7c1f-7c3e-9d57-6f2a4b8c9d10", nil, bearer(token))
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
 		count := func(query string) int { return len(auditEntries(t, a, "root", query)) }
 		for query, want := range map[string]int{

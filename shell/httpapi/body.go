@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -24,7 +25,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, dst any, optiona
 	if err := checkContentType(r); err != nil {
 		return err
 	}
-	data, err := readBody(w, r, s.o.MaxBodyBytes)
+	data, err := readBody(w, r, s.o.MaxBodyBytes, &callOf(r.Context()).body)
 	if err != nil {
 		return err
 	}
@@ -53,22 +54,86 @@ func checkEncoding(r *http.Request) error {
 	return nil
 }
 
-// readBody reads at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// held is what a request holds of a share, until it ends.
+type held struct {
+	of *share // nil: nothing is counted
+	n  int64
+}
+
+// grow takes more bytes, and reports whether there were as many.
+func (h *held) grow(n int64) bool {
+	if h.of == nil {
+		return true
+	}
+	if !h.of.take(n) {
+		return false
+	}
+	h.n += n
+	return true
+}
+
+func (h *held) release() {
+	if h.of != nil {
+		h.of.give(h.n)
+		h.n = 0
+	}
+}
+
+// readBody reads at most limit bytes. They count against what the request may hold before
+// they are in memory: all of them if their number was declared, else as they come.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLong(limit)
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(min(r.ContentLength, 1<<20)) + bytes.MinRead)
+	body := http.MaxBytesReader(w, r.Body, limit)
+	data, err := readDeclared(body, r.ContentLength, h)
+	if err == nil {
+		return data, nil
 	}
-	if _, err := io.Copy(&buf, http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		if f := classifyBody(err); f != nil {
-			return nil, f
+	var known *failure
+	if errors.As(err, &known) {
+		return nil, known
+	}
+	if f := classifyBody(err); f != nil {
+		return nil, f
+	}
+	return nil, &failure{status: http.StatusBadRequest, text: "body: the connection ended before the whole body arrived", cause: err}
+}
+
+// bodyStep is by how much the room for a body of unknown length grows at least.
+const bodyStep = 16 << 10
+
+func readDeclared(body io.Reader, length int64, h *held) ([]byte, error) {
+	if length >= 0 {
+		if !h.grow(length) {
+			return nil, tooManyBytes(h)
 		}
-		return nil, &failure{status: http.StatusBadRequest, text: "body: the connection ended before the whole body arrived", cause: err}
+		data := make([]byte, length) // of which the system gives no page before it is written to
+		_, err := io.ReadFull(body, data)
+		return data, err
 	}
-	return buf.Bytes(), nil
+	var data []byte
+	for {
+		if len(data) == cap(data) {
+			more := max(cap(data), bodyStep)
+			if !h.grow(int64(more)) {
+				return nil, tooManyBytes(h)
+			}
+			data = append(make([]byte, 0, cap(data)+more), data...)
+		}
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func tooManyBytes(h *held) error {
+	return tooMany(1, "body: the bodies that are being read and worked on may have %d bytes together: try again", h.of.most).with("Connection", "close")
 }
 
 // noBody refuses a body that has any field: the route takes none.

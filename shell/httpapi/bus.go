@@ -99,11 +99,11 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	if n := s.streams.Add(1); n > maxStreams {
-		s.streams.Add(-1)
-		return failf(http.StatusTooManyRequests, "%d streams of events are open: close one", maxStreams).with("Retry-After", "60")
+	leave, err := s.takeStream(&s.streams, func(f *inFlight) *slots { return &f.streams }, c, "streams of events are open", "close one", 60)
+	if err != nil {
+		return err
 	}
-	defer s.streams.Add(-1)
+	defer leave()
 	sub := s.engine.Subscribe(eventFilter(q.v["category"], q.opt("action")), eventBuffer)
 	defer sub.Close()
 	h := w.Header()

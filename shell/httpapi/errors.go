@@ -69,7 +69,7 @@ func classify(err error) *failure {
 	case errors.As(err, &cron):
 		return failf(http.StatusBadRequest, "%s", oneLine(cron.Error()))
 	case errors.Is(err, shell.ErrPageToken):
-		return failf(http.StatusBadRequest, "%s", shell.ErrPageToken)
+		return errPageToken
 	case errors.Is(err, shell.ErrNotFound):
 		return failf(http.StatusNotFound, "not found")
 	}
@@ -184,6 +184,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	b, err := plainjson.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
+	}
+	if sw, ok := w.(*statusWriter); ok {
+		release, err := sw.holdAnswer(len(b))
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
 	writeBytes(w, status, b)
 	return nil

@@ -40,7 +40,7 @@ var _ JobService = (*jobs.Service)(nil)
 
 func (s *Server) jobRoutes() []route {
 	return []route{
-		{"GET", "/v1/jobs", anyToken, s.jobs().page(func(l []wire.JobSummary, next string) any { return wire.JobList{Jobs: l, NextPageToken: next} })},
+		{"GET", "/v1/jobs", anyToken | lists, s.jobs().page(s, "jobs")},
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken, serveBody(s, byJob, true, s.deleteJob)},
@@ -48,9 +48,9 @@ func (s *Server) jobRoutes() []route {
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
 		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
-		{"GET", "/v1/jobs/{id}/history", anyToken, s.jobHistory},
+		{"GET", "/v1/jobs/{id}/history", anyToken | lists, s.jobHistory},
 		{"GET", "/v1/jobs/{id}/preview", anyToken, s.previewJob},
-		{"GET", "/v1/jobs/{id}/runs", anyToken, s.listRunsOfJob},
+		{"GET", "/v1/jobs/{id}/runs", anyToken | lists, s.listRunsOfJob},
 	}
 }
 
@@ -322,18 +322,13 @@ func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil {
 		return err
 	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
+	if _, err := q.limit(shell.DefaultPage); err != nil { // before it is known whether there is such a job
 		return err
 	}
 	if _, err := s.engine.Jobs().Get(r.Context(), of.Scope, of.name); err != nil {
 		return noJob(of, err)
 	}
-	list, next, err := s.engine.Jobs().History(r.Context(), of.Scope, of.name, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.HistoryList{History: append([]core.Occurrence{}, list...), NextPageToken: next})
+	return s.answerHistory(w, r, c, q, core.JobRef(of.Namespace, of.Tenant, of.name).ID)
 }
 
 // previewJob shows the next times of a job; of a paused job the times at which it would run.

@@ -8,17 +8,21 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
+// A token that is bound to tools acquires, renews and releases locks and slots of its tenant, as
+// its pipelines do; it breaks none, and configures no semaphores. It sees who holds them, but no
+// machine by its id, and no fencing token but its own.
+
 func (s *Server) lockRoutes() []route {
-	locks := namedMachines[core.Lock, core.LockEvent]{s: s, what: "lock", get: s.engine.Locks().Get, send: s.engine.Locks().Send, remains: http.StatusOK}
+	locks := namedMachines[core.Lock, core.LockEvent]{s: s, what: "lock", get: s.engine.Locks().Get, send: s.engine.Locks().Send, out: shownLock, remains: http.StatusOK}
 	breaking := locks // the token is refused before its body is read
 	breaking.may = forAll
 	return []route{
-		{"GET", "/v1/locks", anyToken, listing[core.Lock, core.Lock]{
+		{"GET", "/v1/locks", anyToken | lists, listing[core.Lock, core.Lock]{
 			find:  byStatus(s.engine.Locks().List),
 			scope: func(l core.Lock) (string, string) { return l.Namespace, l.Tenant },
-			out:   asItIs[core.Lock],
+			out:   shownTo(shownLock),
 			size:  func(l core.Lock) int { return 1024 + 256*len(l.Waiters) },
-		}.page(func(l []core.Lock, next string) any { return wire.LockList{Locks: l, NextPageToken: next} })},
+		}.page(s, "locks")},
 		{"GET", "/v1/locks/{name}", anyToken, locks.show},
 		{"POST", "/v1/locks/{name}/acquire", writingToken, tellNamed(locks, false, acquireLock)},
 		{"POST", "/v1/locks/{name}/renew", writingToken, tellNamed(locks, false, renewLock)},
@@ -44,16 +48,36 @@ func notOfRun(holder string) error {
 
 // acquireLock acquires a lock that is free. A lock that another one holds is answered
 // with 409, and is not waited for.
-func acquireLock(_ *call, n named, b *wire.AcquireRequest) (core.LockEvent, error) {
-	return core.LockAcquire{Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Holder: b.Holder, TTLMS: b.TTLMS}, notOfRun(b.Holder)
+func acquireLock(c *call, n named, b *wire.AcquireRequest) (core.LockEvent, error) {
+	return core.LockAcquire{Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Holder: b.Holder, TTLMS: b.TTLMS, By: c.actor}, notOfRun(b.Holder)
 }
 
-func renewLock(_ *call, _ named, b *wire.HolderRequest) (core.LockEvent, error) {
-	return core.LockRenew{Holder: b.Holder, Token: b.Token, TTLMS: b.TTLMS}, notOfRun(b.Holder)
+func renewLock(c *call, _ named, b *wire.HolderRequest) (core.LockEvent, error) {
+	return core.LockRenew{Holder: b.Holder, Token: b.Token, TTLMS: b.TTLMS, By: c.actor}, cmp.Or(notOfRun(b.Holder), withToken(b.Token))
 }
 
-func releaseLock(_ *call, _ named, b *wire.ReleaseRequest) (core.LockEvent, error) {
-	return core.LockRelease{Holder: b.Holder, Token: b.Token}, notOfRun(b.Holder)
+func releaseLock(c *call, _ named, b *wire.ReleaseRequest) (core.LockEvent, error) {
+	return core.LockRelease{Holder: b.Holder, Token: b.Token, By: c.actor, Force: b.Force}, cmp.Or(notOfRun(b.Holder), mayRelease(c, b))
+}
+
+// withToken refuses what is asked in the name of a holder without the fencing token: anybody
+// can read the name.
+func withToken(token uint64) error {
+	if token == 0 {
+		return failf(http.StatusBadRequest, `token: missing: give the fencing token that acquire has answered as "token"`)
+	}
+	return nil
+}
+
+// mayRelease asks for the fencing token, which an admin may do without by force.
+func mayRelease(c *call, b *wire.ReleaseRequest) error {
+	switch {
+	case !b.Force:
+		return withToken(b.Token)
+	case !c.token.Admin:
+		return failf(http.StatusForbidden, "force: token: %q is not an admin's: give the fencing token instead", c.token.Name)
+	}
+	return nil
 }
 
 func breakLock(c *call, _ named, b *wire.Reason) (core.LockEvent, error) {
@@ -63,17 +87,15 @@ func breakLock(c *call, _ named, b *wire.Reason) (core.LockEvent, error) {
 
 func (s *Server) semaphoreRoutes() []route {
 	semaphores := namedMachines[core.Semaphore, core.SemaphoreEvent]{
-		s: s, what: "semaphore", get: s.engine.Semaphores().Get, send: s.engine.Semaphores().Send, remains: http.StatusOK,
+		s: s, what: "semaphore", get: s.engine.Semaphores().Get, send: s.engine.Semaphores().Send, out: shownSemaphore, remains: http.StatusOK,
 	}
 	return []route{
-		{"GET", "/v1/semaphores", anyToken, listing[core.Semaphore, core.Semaphore]{
+		{"GET", "/v1/semaphores", anyToken | lists, listing[core.Semaphore, core.Semaphore]{
 			find:  byStatus(s.engine.Semaphores().List),
 			scope: func(m core.Semaphore) (string, string) { return m.Namespace, m.Tenant },
-			out:   asItIs[core.Semaphore],
+			out:   shownTo(shownSemaphore),
 			size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
-		}.page(func(l []core.Semaphore, next string) any {
-			return wire.SemaphoreList{Semaphores: l, NextPageToken: next}
-		})},
+		}.page(s, "semaphores")},
 		{"GET", "/v1/semaphores/{name}", anyToken, semaphores.show},
 		{"PUT", "/v1/semaphores/{name}", writingToken, tellNamed(semaphores, false, configureSemaphore)},
 		{"POST", "/v1/semaphores/{name}/acquire", writingToken, tellNamed(semaphores, false, acquireSlots)},
@@ -95,18 +117,18 @@ func configureSemaphore(c *call, n named, b *wire.SlotsRequest) (core.SemaphoreE
 	return core.SemaphoreConfigure{Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Slots: *b.Slots}, nil
 }
 
-func acquireSlots(_ *call, n named, b *wire.AcquireSlotsRequest) (core.SemaphoreEvent, error) {
+func acquireSlots(c *call, n named, b *wire.AcquireSlotsRequest) (core.SemaphoreEvent, error) {
 	return core.SemaphoreAcquire{
-		Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Holder: b.Holder, Slots: b.Slots, Total: b.Total, TTLMS: b.TTLMS,
+		Name: n.name, Namespace: n.Namespace, Tenant: n.Tenant, Holder: b.Holder, Slots: b.Slots, Total: b.Total, TTLMS: b.TTLMS, By: c.actor,
 	}, nil
 }
 
-func renewSlots(_ *call, _ named, b *wire.HolderRequest) (core.SemaphoreEvent, error) {
-	return core.SemaphoreRenew{Holder: b.Holder, Token: b.Token, TTLMS: b.TTLMS}, nil
+func renewSlots(c *call, _ named, b *wire.HolderRequest) (core.SemaphoreEvent, error) {
+	return core.SemaphoreRenew{Holder: b.Holder, Token: b.Token, TTLMS: b.TTLMS, By: c.actor}, withToken(b.Token)
 }
 
-func releaseSlots(_ *call, _ named, b *wire.ReleaseRequest) (core.SemaphoreEvent, error) {
-	return core.SemaphoreRelease{Holder: b.Holder, Token: b.Token}, nil
+func releaseSlots(c *call, _ named, b *wire.ReleaseRequest) (core.SemaphoreEvent, error) {
+	return core.SemaphoreRelease{Holder: b.Holder, Token: b.Token, By: c.actor, Force: b.Force}, mayRelease(c, b)
 }
 
 func breakSlots(c *call, _ named, b *wire.BreakSlotsRequest) (core.SemaphoreEvent, error) {

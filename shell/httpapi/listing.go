@@ -5,7 +5,9 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -15,6 +17,11 @@ type listing[S, Out any] struct {
 	may    func(*call) error // refuses tokens; nil: none
 	check  func(query) error // refuses filters before the token is asked for its scope; nil: none
 	limit  int               // of a page, unless the caller gives one; 0: shell.DefaultPage
+	// wide names the members that may be large: lists leave them out unless the parameter
+	// include names them. omit takes those out of a record that were not asked for; nil if
+	// there are none.
+	wide []string
+	omit func(v S, asked include) S
 	// find reads the filters of the query. The scope is nil if the list is about more
 	// than one tenant.
 	find  func(q query, scope *shell.Scope) (source[S], error)
@@ -22,6 +29,8 @@ type listing[S, Out any] struct {
 	sees  func(context.Context, *Token, S) bool // nil: who sees its tenant
 	out   func(context.Context, S) (Out, error)
 	size  func(S) int // about how many bytes a record takes
+	// short leaves next_page_token out at the end.
+	short bool
 }
 
 // source is where the records of a list come from.
@@ -43,10 +52,39 @@ func plain[S, Out any](of func(S) Out) func(context.Context, S) (Out, error) {
 // asItIs shows a record as it is stored.
 func asItIs[S any](_ context.Context, v S) (S, error) { return v, nil }
 
-// page serves one page of the list, in the form that list gives it.
-func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
+// include names the members of a list that are left out otherwise, and were asked for.
+type include []string
+
+func (i include) has(member string) bool { return slices.Contains(i, member) }
+
+// readInclude reads which members a query asks for.
+func readInclude(q query, wide []string) (include, error) {
+	v := q.opt("include")
+	if v == nil {
+		return nil, nil
+	}
+	asked := strings.Split(*v, ",")
+	for _, name := range asked {
+		if !slices.Contains(wide, name) {
+			return nil, failf(http.StatusBadRequest, "include: %q is unknown: use %s, with commas between", clip(name), strings.Join(wide, ", "))
+		}
+	}
+	return asked, nil
+}
+
+// known lists the parameters of the query, in the order in which errors name them.
+func (l listing[S, Out]) known(filters ...string) []string {
+	out := slices.Concat(filters, l.params)
+	if len(l.wide) > 0 {
+		out = append(out, "include")
+	}
+	return append(out, "limit", "page_token")
+}
+
+// page serves one page of the list, whose elements stand in the member field.
+func (l listing[S, Out]) page(s *Server, field string) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *call) error {
-		q, err := readQuery(r, slices.Concat([]string{"namespace", "tenant"}, l.params, []string{"limit", "page_token"})...)
+		q, err := readQuery(r, l.known("namespace", "tenant")...)
 		if err != nil {
 			return err
 		}
@@ -75,10 +113,15 @@ func (l listing[S, Out]) page(list func(page []Out, next string) any) handler {
 		if err != nil {
 			return err
 		}
-		return l.answer(w, r, q, from, list, func(v S) bool {
+		visible := func(state core.State) bool {
+			v, ok := state.(S)
+			if !ok {
+				return false
+			}
 			ns, tn := l.scope(v)
-			return l.seen(r.Context(), c.token, v) && matches(q, ns, tn) && (from.keep == nil || from.keep(v))
-		})
+			return l.seen(r.Context(), c.token, v) && matches(q, ns, tn)
+		}
+		return l.answer(s, w, r, c, q, from, field, shell.Page{Scopes: c.token.scopes(namespace, tenant), Visible: visible})
 	}
 }
 
@@ -90,29 +133,6 @@ func (l listing[S, Out]) seen(ctx context.Context, t *Token, v S) bool {
 	return t.seesScope(l.scope(v))
 }
 
-// answer gives the page that the query asks for of what a source has.
-func (l listing[S, Out]) answer(w http.ResponseWriter, r *http.Request, q query, from source[S], list func([]Out, string) any, keep func(S) bool) error {
-	p, err := q.page(cmp.Or(l.limit, shell.DefaultPage))
-	if err != nil {
-		return err
-	}
-	found, next, err := gather(p, func(p shell.Page) ([]S, string, error) {
-		return from.next(r.Context(), p)
-	}, func(v S) (bool, int) { return keep(v), l.size(v) })
-	if err != nil {
-		return err
-	}
-	out := make([]Out, 0, len(found))
-	for _, v := range found {
-		o, err := l.out(r.Context(), v)
-		if err != nil {
-			return err
-		}
-		out = append(out, o)
-	}
-	return writeJSON(w, http.StatusOK, list(out, next))
-}
-
 // byStatus is the source of a kind that is filtered by a status at most.
 func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page) ([]S, string, error), statuses ...string) func(query, *shell.Scope) (source[S], error) {
 	return func(q query, scope *shell.Scope) (source[S], error) {
@@ -121,41 +141,75 @@ func byStatus[S any](list func(context.Context, shell.MachineFilter, shell.Page)
 	}
 }
 
-// Bounds of one page, beside its limit: what it reads, and how large it gets.
+// Bounds of one page, beside its limit.
 const (
-	maxPageRounds = 64
-	maxPageBytes  = 16 << 20
-	firstChunk    = 8
+	maxPageRounds  = 64        // how often the engine is asked
+	maxPageRead    = 16 << 20  // bytes that it reads of the records that it shows
+	maxPageBytes   = 8 << 20   // bytes of the answer, but for the last element
+	pageChunk      = 64        // records that are in memory at a time,
+	pageChunkBytes = 256 << 10 // and their bytes, but for the last one
 )
 
-// gather fills a page with what the caller may see. It asks the engine in
-// chunks that grow while the records are small, since a few may be very large;
-// a page ends early, with a token to go on, if it becomes too large or too much was
-// left out.
-func gather[T any](p shell.Page, next func(shell.Page) ([]T, string, error), keep func(T) (bool, int)) ([]T, string, error) {
-	out := make([]T, 0, min(p.Limit, shell.DefaultPage))
-	limit, size, chunk, token := p.Limit, 0, firstChunk, p.Token
-	for range maxPageRounds {
-		list, more, err := next(shell.Page{Token: token, Limit: min(limit-len(out), chunk)})
-		if err != nil {
-			return nil, "", err
+// answer sends the page that the query asks for of what a source has. No more than a
+// chunk of it is in memory at a time. The page ends early, with a token to go on, if it
+// becomes too large or too much of it was left out.
+func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call, q query, from source[S], field string, p shell.Page) error {
+	limit, err := q.limit(cmp.Or(l.limit, shell.DefaultPage))
+	if err != nil {
+		return err
+	}
+	asked, err := readInclude(q, l.wide)
+	if err != nil {
+		return err
+	}
+	if len(asked) > 0 {
+		wide := &s.inFlight[c.token.Name].wide
+		if !wide.take() {
+			return tooMany(1, "include: %d lists of %q with it are under way: wait for the answer to one", wide.most, c.token.Name)
 		}
-		got := 0
+		defer wide.leave()
+	}
+	if p.Token, err = s.openPage(r, c, q); err != nil {
+		return err
+	}
+	out := newPageWriter(w, field)
+	ctx, damaged := shell.CountDamaged(r.Context())
+	out.damaged = damaged
+	read := 0
+	for range maxPageRounds {
+		p.Limit, p.MaxBytes = min(limit-out.elements, pageChunk), pageChunkBytes
+		list, next, err := readChunk(ctx, s, from.next, p)
+		if err != nil {
+			return err
+		}
 		for _, v := range list {
-			ok, n := keep(v)
-			got += n
-			if ok {
-				out = append(out, v)
-				size += n
+			if from.keep != nil && !from.keep(v) {
+				continue
+			}
+			read += l.size(v)
+			if err := l.add(r.Context(), out, v, asked); err != nil {
+				return err
 			}
 		}
-		token = more
-		if token == "" || len(out) >= limit || size > maxPageBytes {
+		if p.Token = next; next == "" || out.elements >= limit || out.bytes >= maxPageBytes || read >= maxPageRead {
 			break
 		}
-		if got < maxPageBytes/8 {
-			chunk = min(chunk*4, shell.MaxPage)
-		}
 	}
-	return out, token, nil
+	token, err := s.sealPage(r, c, q, p.Token)
+	if err != nil {
+		return err
+	}
+	return out.end(token, l.short)
+}
+
+// add adds one record to a page.
+func (l listing[S, Out]) add(ctx context.Context, out *pageWriter, v S, asked include) error {
+	if l.omit != nil {
+		v = l.omit(v, asked)
+	}
+	shown, err := l.out(ctx, v)
+	if err != nil {
+		return err
+	}
+	return out.add(shown)
 }

@@ -50,6 +50,12 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 }
 
 func (k machines[S, Out]) gone(r *http.Request, q query, c *call, err error) error {
+	if errors.Is(err, shell.ErrSetAside) {
+		if c.token.unbound() {
+			return failf(http.StatusGone, "%s: its record could not be read and was set aside; the daemon's log says why, and orreryd quarantine shows what is left of it", k.what)
+		}
+		err = shell.ErrNotFound // whose it was is lost with it
+	}
 	if k.missing != nil {
 		return k.missing(r, q, c, err)
 	}
@@ -318,7 +324,16 @@ type namedMachines[S core.State, E core.Event] struct {
 	send    func(context.Context, shell.Scope, string, E) (S, error)
 	may     func(*call) error                     // refuses tokens that may name the machine; nil: none
 	sees    func(context.Context, *Token, S) bool // nil: who may name it
+	out     func(*call, S) S                      // a machine as the token may see it; nil: as it is
 	remains int                                   // the status of an answer with a machine that still exists
+}
+
+// shown is a machine as the token may see it.
+func (k namedMachines[S, E]) shown(c *call, m S) S {
+	if k.out == nil {
+		return m
+	}
+	return k.out(c, m)
 }
 
 // visible loads the machine of the path. A machine that the token does not see does not exist.
@@ -336,7 +351,10 @@ func (k namedMachines[S, E]) visible(r *http.Request, c *call) (m S, n named, er
 // show serves the machine of the path.
 func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *call) error {
 	m, _, err := k.visible(r, c)
-	return reply(w, m, err)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, k.shown(c, m))
 }
 
 // tellNamed serves an event for the machine of the path, which comes with a body of the type B.
@@ -361,11 +379,11 @@ func tellNamed[B any, S core.State, E core.Event](k namedMachines[S, E], optiona
 		if err != nil {
 			return err
 		}
-		return k.answer(w, r, n, ev)
+		return k.answer(w, r, c, n, ev)
 	}
 }
 
-func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, n named, ev E) error {
+func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, c *call, n named, ev E) error {
 	m, err := k.send(r.Context(), n.Scope, n.name, ev)
 	switch {
 	case err != nil && k.sees != nil:
@@ -376,5 +394,5 @@ func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, n na
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return writeJSON(w, k.remains, m)
+	return writeJSON(w, k.remains, k.shown(c, m))
 }

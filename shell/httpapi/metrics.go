@@ -94,6 +94,7 @@ var (
 	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
 	descActions    = desc("orrery_actions", "Stored actions by status.", "status")
 	descEnded      = desc("orrery_actions_ended_total", "Actions, and cycles of recurring ones, that ended, by outcome.", "outcome")
+	descDeferred   = desc("orrery_starts_waiting", "Runs and effects that wait for a descriptor, a process or memory.")
 	descRunning    = desc("orrery_runs_running", "Runs of tools under way in this process.")
 	descLateness   = desc("orrery_lateness_seconds", "How long after its time a due action or recurring action was taken up.")
 	descJournal    = desc("orrery_journal_batches", "Number of the last batch in the journal.")
@@ -114,6 +115,9 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_input_errors_total", "Inputs that could not be decided."), func(s *shell.Stats) uint64 { return s.InputErrors }},
 	{desc("orrery_commit_errors_total", "Batches that could not be committed."), func(s *shell.Stats) uint64 { return s.CommitErrors }},
 	{desc("orrery_quarantined_total", "Records and webhooks that were set aside."), func(s *shell.Stats) uint64 { return s.Quarantined }},
+	{desc("orrery_starts_deferred_total", "Starts that failed for want of a descriptor, process or memory, and are tried again."), func(s *shell.Stats) uint64 { return s.Deferred }},
+	{desc("orrery_scrubbed_total", "Records that the scrub has read."), func(s *shell.Stats) uint64 { return s.Scrubbed }},
+	{desc("orrery_scrub_walks_total", "Walks of the scrub through all records."), func(s *shell.Stats) uint64 { return s.ScrubWalks }},
 	{desc("orrery_recovered_total", "Runs whose holder was gone."), func(s *shell.Stats) uint64 { return s.Recovered }},
 	{desc("orrery_expired_total", "Records whose retention ended."), func(s *shell.Stats) uint64 { return s.Expired }},
 	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
@@ -195,6 +199,7 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	ch.counter(descEnded, st.ActionsCancelled, string(core.StatusCancelled))
 	gauges(ch, descActions, st.ActionsByStatus)
 	ch.gauge(descActive, float64(st.RecurringActive))
+	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
 	ch.gauge(descJournal, float64(st.JournalSeq))
 	ch.histogram(descLateness, shell.LatenessBuckets[:], st.Lateness)

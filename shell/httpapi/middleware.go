@@ -23,6 +23,9 @@ type statusWriter struct {
 	status int
 	bytes  int64
 	gone   bool // a write failed: the client has disconnected
+
+	answers *share // what large answers count against; nil: nothing
+	refuses bool   // the request changes nothing, and is refused if there is no room
 }
 
 func (w *statusWriter) WriteHeader(status int) {

@@ -96,6 +96,21 @@ func TestOpenAPIDescribesEveryRouteAndNoOther(t *testing.T) {
 	assert.ElementsMatch(t, served, described)
 }
 
+func TestEveryListIsSentWhileItIsReadAndBoundedForEachToken(t *testing.T) {
+	d := readDocument(t)
+	found := 0
+	for _, rt := range idleServer(t).routes() {
+		paged := slices.ContainsFunc(d.Paths[rt.path][strings.ToLower(rt.method)].Parameters, func(p reference) bool {
+			return strings.HasSuffix(p.Ref, "/page_token")
+		})
+		assert.Equal(t, paged, rt.access&lists != 0, "%s %s", rt.method, rt.path)
+		if paged {
+			found++
+		}
+	}
+	assert.GreaterOrEqual(t, found, 15)
+}
+
 func TestOpenAPIOperationsAreWhole(t *testing.T) {
 	d := readDocument(t)
 	ids := map[string]bool{}

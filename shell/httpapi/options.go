@@ -16,7 +16,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,6 +32,12 @@ const (
 	DefaultMaxWebhookBytes = 10 << 20 // of a webhook's body
 	DefaultRequestTimeout  = 30 * time.Second
 	maxBodyBytes           = 64 << 20
+
+	DefaultMaxBodyBytesInFlight = 16 << 20 // of one token
+	DefaultMaxRequestsPerToken  = 256
+	DefaultMaxListsPerToken     = 8
+	DefaultMaxStreamsPerToken   = 16
+	maxCount                    = 1 << 20
 )
 
 // Options configure a [Server]. The zero value of each field but Engine is a
@@ -54,6 +59,18 @@ type Options struct {
 	// MaxWebhookBytes bounds the body of a webhook (default 10 MiB, at most
 	// [core.MaxWebhookBytes]).
 	MaxWebhookBytes int64
+	// MaxBodyBytesInFlight bounds what the bodies of one token's requests hold in memory
+	// at a time, and its large answers too (default 16 MiB, at least MaxBodyBytes); what
+	// is more is answered with 429.
+	MaxBodyBytesInFlight int64
+	// MaxRequestsPerToken bounds the requests of one token that are under way at a time
+	// (default 256), MaxListsPerToken those of them that are lists (default 8); what is
+	// more is answered with 429.
+	MaxRequestsPerToken, MaxListsPerToken int
+	// MaxStreamsPerToken bounds for a token that is not an admin's the streams of events
+	// that are open, the logs that it follows and those that it reads, each (default 16
+	// of the 64 that there are in all).
+	MaxStreamsPerToken int
 	// RequestTimeout is how long a request may wait for the engine (default
 	// 30 s); then it is answered with 503. A take may wait for items beside that; a
 	// backup has no limit.
@@ -103,11 +120,15 @@ type Server struct {
 	metrics  metrics
 	registry *prometheus.Registry
 	backup   chan struct{} // holds one element while no backup runs
-	streams  atomic.Int32  // of events, that are open
-	tails    atomic.Int32  // of logs, that are followed
-	reads    atomic.Int32  // of logs, that are not
-	audits   atomic.Int32  // of the log of requests, that is read
-	rates    rates
+	streams  slots         // of events, that are open
+	tails    slots         // of logs, that are followed
+	reads    slots         // of logs, that are not
+	audits   slots         // of the log of requests, that is read
+
+	inFlight   map[string]*inFlight // by the name of the token
+	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
+	pageTokens pageTokens
+	rates      rates
 }
 
 // New checks the options and builds the server. The error names every field
@@ -123,8 +144,11 @@ func New(o Options) (*Server, error) {
 		engine: o.Engine,
 		hooks:  make(map[string]*webhook, len(o.Webhooks)),
 		backup: make(chan struct{}, 1),
+
+		pageReads: make(chan struct{}, maxPageReads),
 	}
 	s.backup <- struct{}{}
+	s.initInFlight()
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
@@ -152,6 +176,19 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	size("MaxBodyBytes", &o.MaxBodyBytes, DefaultMaxBodyBytes, maxBodyBytes)
 	size("MaxWebhookBytes", &o.MaxWebhookBytes, DefaultMaxWebhookBytes, core.MaxWebhookBytes)
+	o.MaxBodyBytesInFlight = cmp.Or(o.MaxBodyBytesInFlight, max(DefaultMaxBodyBytesInFlight, o.MaxBodyBytes))
+	if o.MaxBodyBytesInFlight < o.MaxBodyBytes {
+		errs = append(errs, fmt.Errorf("httpapi: Options.MaxBodyBytesInFlight is %d: it must be at least MaxBodyBytes, %d", o.MaxBodyBytesInFlight, o.MaxBodyBytes))
+	}
+	count := func(name string, n *int, def, most int) {
+		*n = cmp.Or(*n, def)
+		if *n < 1 || *n > most {
+			errs = append(errs, fmt.Errorf("httpapi: Options.%s is %d: it must be between 1 and %d", name, *n, most))
+		}
+	}
+	count("MaxRequestsPerToken", &o.MaxRequestsPerToken, DefaultMaxRequestsPerToken, maxCount)
+	count("MaxListsPerToken", &o.MaxListsPerToken, DefaultMaxListsPerToken, maxCount)
+	count("MaxStreamsPerToken", &o.MaxStreamsPerToken, DefaultMaxStreamsPerToken, maxStreams)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, DefaultRequestTimeout)
 	if o.RequestTimeout < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: Options.RequestTimeout is %s: it must be positive", o.RequestTimeout))

@@ -106,17 +106,8 @@ func (q query) number(name string, def, most int) (int, error) {
 	return n, nil
 }
 
-func (q query) page(def int) (shell.Page, error) {
-	limit, err := q.number("limit", def, shell.MaxPage)
-	if err != nil {
-		return shell.Page{}, err
-	}
-	token := q.get("page_token")
-	if len(token) > 256 {
-		return shell.Page{}, shell.ErrPageToken
-	}
-	return shell.Page{Limit: limit, Token: token}, nil
-}
+// limit reads how many elements a page has at most.
+func (q query) limit(def int) (int, error) { return q.number("limit", def, shell.MaxPage) }
 
 // labels reads label=key=value, as often as given.
 func (q query) labels() (map[string]string, error) {

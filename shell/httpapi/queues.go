@@ -19,7 +19,7 @@ import (
 
 func (s *Server) queueRoutes() []route {
 	return []route{
-		{"GET", "/v1/queues", anyToken, s.queues().page(func(l []wire.Queue, next string) any { return wire.QueueList{Queues: l, NextPageToken: next} })},
+		{"GET", "/v1/queues", anyToken | lists, s.queues().page(s, "queues")},
 		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
 		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
 		{"DELETE", "/v1/queues/{name}", writingToken, serveBody(s, byQueue, true, s.deleteQueue)},
@@ -29,7 +29,7 @@ func (s *Server) queueRoutes() []route {
 		{"POST", "/v1/queues/{name}/purge", writingToken, serveBody(s, byQueue, true, s.purgeQueue)},
 		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, serveBody(s, byQueue, false, s.takeItems)},
 		{"POST", "/v1/queues/{name}/items", writingToken, serveBody(s, byQueue, false, s.pushItem)},
-		{"GET", "/v1/queues/{name}/items", anyToken, s.listItems},
+		{"GET", "/v1/queues/{name}/items", anyToken | lists, s.listItems},
 		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
 		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
 		{"POST", "/v1/queues/{name}/items/{id}/complete", writingToken, heldItem(s, s.completeItem)},
@@ -166,51 +166,67 @@ func itemLists(state *string) ([]string, error) {
 	return nil, failf(http.StatusBadRequest, "state: %q is unknown: use pending, %s", clip(*state), strings.Join(all, ", "))
 }
 
+// items says how the items of a queue are listed.
+func (s *Server) items() listing[core.QueueItem, wire.ItemSummary] {
+	return listing[core.QueueItem, wire.ItemSummary]{
+		params: []string{"state"},
+		wide:   []string{"data", "result"},
+		omit: func(i core.QueueItem, asked include) core.QueueItem {
+			i.Data, i.State.Result = keepIf(asked.has("data"), i.Data), keepIf(asked.has("result"), i.State.Result)
+			return i
+		},
+		out:  plain(func(i core.QueueItem) wire.ItemSummary { return wire.ItemSummary(i) }),
+		size: func(i core.QueueItem) int { return 512 + len(i.Data) + len(i.State.Result) },
+	}
+}
+
 // listItems lists the items of one state after those of another, each in the
-// order in which they are taken. The page token names the state that it is in.
+// order in which they are taken.
 func (s *Server) listItems(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := byQueue.of(r, c, "state", "limit", "page_token")
+	of, q, err := byQueue.of(r, c, s.items().known()...)
 	if err != nil {
 		return err
 	}
-	lists, err := itemLists(q.opt("state"))
+	states, err := itemLists(q.opt("state"))
 	if err != nil {
 		return err
 	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
+	if _, err := q.limit(shell.DefaultPage); err != nil { // before it is known whether there is such a queue
 		return err
 	}
 	if _, err := s.engine.Queues().Get(r.Context(), of.Namespace, of.Tenant, of.name); err != nil {
 		return notFound(aQueue, err)
 	}
-	out := wire.ItemList{Items: []core.QueueItem{}}
-	if p.Token != "" {
-		in, rest, ok := strings.Cut(p.Token, ".")
-		i := slices.Index(lists, in)
-		if !ok || i < 0 {
-			return shell.ErrPageToken
+	return s.items().answer(s, w, r, c, q, s.itemsIn(of, states), "items", shell.Page{})
+}
+
+// itemsIn gives the items of the states, one after the other. A position names the state
+// that it is in.
+func (s *Server) itemsIn(of named, states []string) source[core.QueueItem] {
+	return source[core.QueueItem]{next: func(ctx context.Context, p shell.Page) ([]core.QueueItem, string, error) {
+		at := 0
+		if p.Token != "" {
+			state, rest, ok := strings.Cut(p.Token, ".")
+			at, p.Token = slices.Index(states, state), rest
+			if !ok || at < 0 {
+				return nil, "", shell.ErrPageToken
+			}
 		}
-		lists, p.Token = lists[i:], rest
-	}
-	for n, list := range lists {
-		some, next, err := gather(shell.Page{Limit: p.Limit - len(out.Items), Token: p.Token}, func(p shell.Page) ([]core.QueueItem, string, error) {
-			return s.engine.Queues().Items(r.Context(), of.queue(), list, p)
-		}, func(i core.QueueItem) (bool, int) { return true, len(i.Data) + len(i.State.Result) })
-		if err != nil {
-			return err
+		for {
+			list, next, err := s.engine.Queues().Items(ctx, of.queue(), states[at], p)
+			switch {
+			case err != nil:
+				return nil, "", err
+			case next != "":
+				return list, states[at] + "." + next, nil
+			case at+1 == len(states):
+				return list, "", nil
+			case len(list) > 0:
+				return list, states[at+1] + ".", nil
+			}
+			at, p.Token = at+1, ""
 		}
-		out.Items = append(out.Items, some...)
-		if next != "" {
-			out.NextPageToken = list + "." + next
-			break
-		}
-		if p.Token = ""; len(out.Items) >= p.Limit && n+1 < len(lists) {
-			out.NextPageToken = lists[n+1] + "."
-			break
-		}
-	}
-	return writeJSON(w, http.StatusOK, out)
+	}}
 }
 
 // maxTakeWait is how long a take may wait for an item.

@@ -19,9 +19,7 @@ func (s *Server) recurringRoutes() []route {
 	recurring := s.recurring()
 	return []route{
 		{"POST", "/v1/recurring", writingToken, s.createRecurring},
-		{"GET", "/v1/recurring", anyToken, recurring.page(func(l []wire.RecurringSummary, next string) any {
-			return wire.RecurringList{RecurringActions: l, NextPageToken: next}
-		})},
+		{"GET", "/v1/recurring", anyToken | lists, recurring.page(s, "recurring_actions")},
 		{"GET", "/v1/recurring/preview", anyToken, s.previewCron},
 		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, _ *http.Request, _ *call, a core.RecurringAction) (any, error) {
 			return detail(a), nil
@@ -31,7 +29,7 @@ func (s *Server) recurringRoutes() []route {
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
-		{"GET", "/v1/recurring/{id}/history", anyToken, s.recurringHistory},
+		{"GET", "/v1/recurring/{id}/history", anyToken | lists, s.recurringHistory},
 		{"GET", "/v1/recurring/{id}/preview", anyToken, s.previewRecurring},
 	}
 }
@@ -145,8 +143,9 @@ func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummar
 			sees: func(_ context.Context, t *Token, a core.RecurringAction) bool {
 				return t.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider)
 			},
-			out:  plain(summary),
-			size: func(core.RecurringAction) int { return 1 << 10 },
+			out:   plain(summary),
+			short: true, // as 002 has it
+			size:  func(core.RecurringAction) int { return 1 << 10 },
 		},
 	}
 }
@@ -334,15 +333,15 @@ func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	p, err := q.page(shell.DefaultPage)
-	if err != nil {
-		return err
-	}
-	list, next, err := s.engine.Recurring().History(r.Context(), a.ID, p)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, wire.HistoryList{History: list, NextPageToken: next})
+	return s.answerHistory(w, r, c, q, a.ID)
+}
+
+// answerHistory gives a page of the occurrences of a recurring action or a job.
+func (s *Server) answerHistory(w http.ResponseWriter, r *http.Request, c *call, q query, of uuid.UUID) error {
+	return listing[core.Occurrence, core.Occurrence]{
+		out:  asItIs[core.Occurrence],
+		size: func(core.Occurrence) int { return 1 << 10 },
+	}.answer(s, w, r, c, q, sourceOf(s.engine.Recurring().History, of), "history", shell.Page{})
 }
 
 // Bounds of a preview.

@@ -27,10 +27,11 @@ const (
 
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
+	lists         access = 1 << 5 // the answer is a page of a list, which is sent while it is read
 )
 
 // who is the access without its flags.
-func (a access) who() access { return a &^ (streams | waitsForItems) }
+func (a access) who() access { return a &^ (streams | waitsForItems | lists) }
 
 // call is what a handler is told about a request beside the request itself.
 type call struct {
@@ -38,8 +39,10 @@ type call struct {
 	id    string // of the request
 	route string // its pattern, once it is known
 	actor string
+	body  held // what its body holds in memory
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
+	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
 }
 
@@ -71,7 +74,7 @@ func (s *Server) routes() []route {
 		s.jobRoutes(), s.jobRunRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
-			{"GET", "/v1/audit", anyToken, s.listAudit},
+			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
@@ -129,12 +132,18 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := callOf(r.Context())
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
+		var leave func()
 		if err == nil {
 			err = s.charge(w.Header(), rt.access, c.token)
 		}
 		if err == nil {
+			leave, err = s.enter(rt, w, r, c)
+		}
+		if err == nil {
+			defer leave()
+			defer c.body.release()
 			ctx := withActor(r.Context(), c.actor)
-			if rt.access&streams == 0 {
+			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
 				if rt.access&waitsForItems != 0 {
 					limit += maxTakeWait
@@ -177,6 +186,11 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	f := classify(err)
+	if c.token != nil && c.token.hidesMachines() {
+		own := *f
+		own.text = withoutIDs(own.text)
+		f = &own
+	}
 	c.refusal = f.text
 	sw, counted := w.(*statusWriter)
 	switch {

@@ -19,9 +19,7 @@ func (s *Server) pipelineRoutes() []route {
 	pipelines, send := s.pipelines(), s.engine.Pipelines().Send
 	return []route{
 		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
-		{"GET", "/v1/pipelines", anyToken, pipelines.page(func(l []wire.PipelineSummary, next string) any {
-			return wire.PipelineList{Pipelines: l, NextPageToken: next}
-		})},
+		{"GET", "/v1/pipelines", anyToken | lists, pipelines.page(s, "pipelines")},
 		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
 		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
 		{"POST", "/v1/pipelines/{id}/retry", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineRetry{}))},
@@ -166,9 +164,7 @@ func (s *Server) strategyRoutes() []route {
 	strategies, send := s.strategies(), s.engine.Strategies().Send
 	return []route{
 		{"POST", "/v1/strategies", writingToken, create(s, "/v1/strategies/", madeHere, s.createStrategy)},
-		{"GET", "/v1/strategies", anyToken, strategies.page(func(l []wire.StrategySummary, next string) any {
-			return wire.StrategyList{Strategies: l, NextPageToken: next}
-		})},
+		{"GET", "/v1/strategies", anyToken | lists, strategies.page(s, "strategies")},
 		{"GET", "/v1/strategies/{id}", anyToken, strategies.await(s, s.engine.Strategies().Wait)},
 		{"POST", "/v1/strategies/{id}/cancel", writingToken, tell(strategies, send, bodied(s, true, cancelStrategy))},
 		{"POST", "/v1/strategies/{id}/evaluate", writingToken, tell(strategies, send, bodied(s, false, evaluateStrategy))},
@@ -242,7 +238,7 @@ func (s *Server) taskRoutes() []route {
 	tasks, send := s.tasks(), s.engine.Tasks().Send
 	return []route{
 		{"POST", "/v1/tasks", writingToken, create(s, "/v1/tasks/", madeHere, s.createTask)},
-		{"GET", "/v1/tasks", anyToken, tasks.page(func(l []wire.TaskSummary, next string) any { return wire.TaskList{Tasks: l, NextPageToken: next} })},
+		{"GET", "/v1/tasks", anyToken | lists, tasks.page(s, "tasks")},
 		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
 		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
 		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
@@ -328,7 +324,7 @@ func inputTask(_ *http.Request, c *call, b *wire.InputRequest) (core.TaskEvent, 
 
 func (s *Server) workerRoutes() []route {
 	return []route{
-		{"GET", "/v1/workers", anyToken, s.listWorkers()},
+		{"GET", "/v1/workers", anyToken | lists, s.listWorkers()},
 		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
 		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
 		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
@@ -353,7 +349,7 @@ func (s *Server) listWorkers() handler {
 		sees:  s.seesWorker,
 		out:   asItIs[core.Worker],
 		size:  func(w core.Worker) int { return 16<<10 + 256*len(w.Running) },
-	}.page(func(l []core.Worker, next string) any { return wire.WorkerList{Workers: l, NextPageToken: next} })
+	}.page(s, "workers")
 }
 
 // tellWorker serves an event that has nothing to say but its name.

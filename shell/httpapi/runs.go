@@ -23,15 +23,13 @@ import (
 func (s *Server) jobRunRoutes() []route {
 	runs := s.runs()
 	return []route{
-		{"GET", "/v1/runs", anyToken, runs.page(runList)},
+		{"GET", "/v1/runs", anyToken | lists, runs.page(s, "runs")},
 		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
 		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
 		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
 		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
 	}
 }
-
-func runList(l []wire.RunSummary, next string) any { return wire.RunList{Runs: l, NextPageToken: next} }
 
 // runs says how runs of jobs are served.
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
@@ -98,7 +96,7 @@ func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) 
 	if err != nil {
 		return err
 	}
-	return s.runs().answer(w, r, q, from, runList, func(core.Orchestrator) bool { return true })
+	return s.runs().answer(s, w, r, c, q, from, "runs", shell.Page{})
 }
 
 // noRun says which run does not exist, as the caller named it, and where it was looked
@@ -219,7 +217,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 		out.begin()
 		return nil
 	}
-	leave, err := s.enterLogs(lo.Follow)
+	leave, err := s.enterLogs(c, lo.Follow)
 	if err != nil {
 		return err
 	}
@@ -232,17 +230,11 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 // enterLogs takes one of the slots for readers of logs.
-func (s *Server) enterLogs(follow bool) (leave func(), err error) {
-	slots, most, did, after := &s.reads, int32(maxReads), "read: try again later", "5"
+func (s *Server) enterLogs(c *call, follow bool) (leave func(), err error) {
 	if follow {
-		slots, most, did, after = &s.tails, maxTails, "followed: close one", "60"
+		return s.takeStream(&s.tails, func(f *inFlight) *slots { return &f.tails }, c, "logs are being followed", "close one", 60)
 	}
-	leave = func() { slots.Add(-1) }
-	if slots.Add(1) > most {
-		leave()
-		return nil, failf(http.StatusTooManyRequests, "%d logs are being %s", most, did).with("Retry-After", after)
-	}
-	return leave, nil
+	return s.takeStream(&s.reads, func(f *inFlight) *slots { return &f.reads }, c, "logs are being read", "try again later", 5)
 }
 
 // attemptOf reads which attempt is meant; the latest if none is given.

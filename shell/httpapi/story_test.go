@@ -82,6 +82,7 @@ type story struct {
 	api   *api
 	clock *clock
 	ids   []string
+	fence string // the last fencing token that was seen
 }
 
 // Tokens of the stories whose names begin with "tokens".
@@ -118,13 +119,16 @@ var (
 	// A page token holds an id, so it differs from run to run.
 	tokenForm = regexp.MustCompile(`("next_page_token": ?)"[^"]+"`)
 	// A fencing token counts batches, of which there may be more.
-	fenceForm = regexp.MustCompile(`("token": ?|holds lock "deploy" by )\d{5,}`)
+	fenceForm = regexp.MustCompile(`("token": ?)(\d{5,})`)
 	nameForm  = regexp.MustCompile(`\{id-(\d+)\}`)
 )
 
 // number replaces ids by their numbers.
 func (s *story) number(text string) string {
 	text = tokenForm.ReplaceAllString(text, `$1"{token}"`)
+	if m := fenceForm.FindStringSubmatch(text); m != nil {
+		s.fence = m[2]
+	}
 	text = fenceForm.ReplaceAllString(text, `${1}N`)
 	return uuidForm.ReplaceAllStringFunc(text, func(id string) string {
 		if id == uuid.Nil.String() {
@@ -137,8 +141,9 @@ func (s *story) number(text string) string {
 	})
 }
 
-// name replaces numbers by their ids.
+// name replaces numbers by their ids, and N as a token by the last fencing token that was seen.
 func (s *story) name(text string) string {
+	text = strings.ReplaceAll(text, `"token":N`, `"token":`+s.fence)
 	return nameForm.ReplaceAllStringFunc(text, func(n string) string {
 		var i int
 		_, _ = fmt.Sscanf(n, "{id-%d}", &i)

@@ -33,7 +33,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if of, ok := s.engine.Webhooks().Route(name); ok {
 		c.about(of.Namespace, of.Tenant)
 	}
-	body, err := readBody(w, r, s.o.MaxWebhookBytes)
+	body, err := readBody(w, r, s.o.MaxWebhookBytes, &c.body)
 	if err != nil {
 		return err
 	}
@@ -66,6 +66,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if err != nil {
 		return notFound("webhook route", err)
 	}
+	c.made = "/v1/actions/" + id.String()
 	return writeJSON(w, http.StatusAccepted, wire.WebhookAccepted{WebhookID: id, ActionID: id})
 }
 

@@ -325,7 +325,7 @@ func TestAPageOfLargeWebhooksEndsEarly(t *testing.T) {
 	}
 	pages, token := 0, ""
 	for {
-		r := a.do("GET", "/v1/actions?limit=1000&page_token="+token, nil)
+		r := a.do("GET", "/v1/actions?limit=1000&include=raw_payload&page_token="+token, nil)
 		require.Equal(t, http.StatusOK, r.status)
 		require.Less(t, len(r.body), 64<<20)
 		var page struct {

@@ -1,6 +1,9 @@
 package httpcall
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // scope is how far an address reaches: the greater, the narrower. A redirect
 // never leads to a greater scope.
@@ -17,6 +20,15 @@ var (
 	nat64     = netip.MustParsePrefix("64:ff9b::/96") // an IPv4 address stands in its last four bytes
 	sixToFour = netip.MustParsePrefix("2002::/16")    // and here in bytes 2 to 5
 
+	// Where clouds serve credentials, beside the link-local addresses.
+	metadata = []netip.Prefix{
+		netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
+		netip.MustParsePrefix("168.63.129.16/32"),   // Azure's host
+		netip.MustParsePrefix("192.0.0.192/32"),     // Oracle
+		netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon: fd00:ec2::254 and its like
+		netip.MustParsePrefix("fd20:ce::254/128"),   // Google
+	}
+
 	// Ranges that package netip does not know by a predicate.
 	ranges = []struct {
 		prefix netip.Prefix
@@ -28,7 +40,6 @@ var (
 		{netip.MustParsePrefix("192.0.0.0/24"), special, "reserved"},
 		{netip.MustParsePrefix("198.18.0.0/15"), private, "private (benchmarks, RFC 2544)"},
 		{netip.MustParsePrefix("240.0.0.0/4"), special, "reserved"},
-		{netip.MustParsePrefix("168.63.129.16/32"), special, "link-local in effect (Azure's host)"},
 		{netip.MustParsePrefix("::/96"), special, "reserved"}, // IPv4-compatible, deprecated
 		{netip.MustParsePrefix("64:ff9b:1::/48"), private, "private (local NAT64)"},
 		{netip.MustParsePrefix("100::/64"), special, "reserved"},
@@ -48,6 +59,8 @@ func classify(a netip.Addr) (scope, string) {
 		return classify(netip.AddrFrom4([4]byte(b[12:16])))
 	case sixToFour.Contains(a):
 		return classify(netip.AddrFrom4([4]byte(b[2:6])))
+	case slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(a) }):
+		return special, "a cloud's metadata service"
 	case a.IsLoopback():
 		return loopback, "loopback"
 	case a.IsUnspecified():

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/retryafter"
+	"github.com/orrery-go/orrery/shell/internal/scarce"
 )
 
 // StatusError says that a server answered with a status that is none of the
@@ -53,6 +54,7 @@ type RequestError struct {
 	Problem     string
 	Attempts    int  // how often it was tried
 	MaybeDone   bool // a request was sent: the server may have carried it out
+	Unsent      bool // in no attempt was anything sent
 	Err         error
 }
 
@@ -63,6 +65,10 @@ func (e *RequestError) Error() string {
 
 // Unwrap gives the cause.
 func (e *RequestError) Unwrap() error { return e.Err }
+
+// NotStarted reports whether the engine is to try again by itself, since there was no file
+// descriptor for a connection: see [shell.NotStarted].
+func (e *RequestError) NotStarted() bool { return e.Unsent && scarce.What(e.Err) != "" }
 
 func times(n int) string {
 	if n < 2 {
@@ -119,6 +125,7 @@ type failure struct {
 	repeat    bool          // it may be tried again
 	after     time.Duration // not before that
 	maybeDone bool
+	unsent    bool // in no attempt so far was anything sent
 }
 
 // final gives the error with which the action fails, and beside it the last
@@ -132,7 +139,7 @@ func (f *failure) final(p plan, last result) (json.RawMessage, error) {
 		return raw, status
 	}
 	return nil, &RequestError{
-		Method: p.method, URL: shown(p.url), Problem: problem(f.err), Attempts: last.Attempts, MaybeDone: f.maybeDone, Err: f.err,
+		Method: p.method, URL: shown(p.url), Problem: problem(f.err), Attempts: last.Attempts, MaybeDone: f.maybeDone, Unsent: f.unsent, Err: f.err,
 	}
 }
 

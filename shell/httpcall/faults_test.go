@@ -328,12 +328,51 @@ func TestBadTLSIsRefusedOnceAndSaysWhatIsWrong(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+func TestAnAddressWhereCloudsServeCredentialsIsReachedByNoRequestUnlessItIsAllowed(t *testing.T) {
+	var count atomic.Int32
+	s := serve(t, func(http.ResponseWriter, *http.Request) { count.Add(1) })
+	metadata := func(o httpcall.Options) *httpcall.Tool {
+		tool := newTool(t, o) // the address of the server stands for that of the service
+		tool.SetClassify(func(netip.Addr) (httpcall.Scope, string) {
+			return httpcall.Classify(netip.MustParseAddr("169.254.169.254"))
+		})
+		return tool
+	}
+	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), strings.Replace(s.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)} {
+		_, err := run(t, metadata(httpcall.Options{}), in("url", url))
+		require.ErrorContains(t, err, `is link-local: such an address is not reached, unless allow names it: allow = ["127.0.0.1/32"]`, url)
+	}
+	assert.Zero(t, count.Load())
+	for _, url := range []string{"http://169.254.169.254/latest/meta-data/", "http://[fe80::a9fe:a9fe%25lo]/", "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://[::ffff:169.254.169.254]/"} {
+		_, err := run(t, newTool(t, httpcall.Options{}), in("url", url, "retries", 0))
+		var address *httpcall.AddressError
+		require.ErrorAs(t, err, &address, url)
+	}
+	_, err := run(t, metadata(httpcall.Options{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}), in("url", s.URL))
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, count.Load())
+}
+
+func TestActionsOfSomeTenantsReachOnlyPublicAddresses(t *testing.T) {
+	var count atomic.Int32
+	s := serve(t, func(http.ResponseWriter, *http.Request) { count.Add(1) })
+	tool := newTool(t, httpcall.Options{DenyPrivateFor: func(namespace, tenant string) bool { return namespace == "shop" && tenant == "acme" }})
+	call := func(namespace, tenant string) error {
+		_, err := tool.Run(t.Context(), shell.Call{Namespace: namespace, Tenant: tenant, Input: in("url", s.URL)})
+		return err
+	}
+	require.NoError(t, call("default", "default"), "the connection stays open for the next request")
+	require.ErrorContains(t, call("shop", "acme"), "address 127.0.0.1 is loopback: only public addresses are allowed here")
+	require.NoError(t, call("shop", "other"))
+	assert.EqualValues(t, 2, count.Load())
+}
+
 func TestAnAddressThatIsNotPublicIsRefusedWhereTheOperatorSaysSo(t *testing.T) {
 	var count atomic.Int32
 	s := serve(t, func(http.ResponseWriter, *http.Request) { count.Add(1) })
 	deny := newTool(t, httpcall.Options{DenyPrivate: true})
 	_, err := run(t, deny, in("url", s.URL))
-	require.EqualError(t, err, "GET "+s.URL+": address 127.0.0.1 is loopback: only public addresses are allowed here")
+	require.EqualError(t, err, "GET "+s.URL+": address 127.0.0.1 is loopback: only public addresses are allowed here, unless allow names it: allow = [\"127.0.0.1/32\"]")
 	var address *httpcall.AddressError
 	require.ErrorAs(t, err, &address)
 	// By name too, since the address is looked at when the connection is made.

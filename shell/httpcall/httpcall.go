@@ -57,12 +57,12 @@
 //
 // # Where a request may go
 //
-// An input may name any address, unless [Options.DenyPrivate] forbids what is
-// not public. A redirect may stay within the scope of the address that it comes
+// An input may name any address but link-local ones (where clouds serve credentials), other
+// addresses of clouds' metadata services, multicast, unspecified and reserved ones, which
+// [Options.Allow] alone opens; and unless [Options.DenyPrivate] or [Options.DenyPrivateFor]
+// forbids what is not public. A redirect may stay within the scope of the address that it comes
 // from, or widen it, and no later one may narrow it again: from loopback to
-// private to public, never back. Link-local addresses (where clouds serve
-// credentials), multicast, unspecified and reserved ones are never reached by
-// redirect. The address is checked after the name was resolved, when the
+// private to public, never back. The address is checked after the name was resolved, when the
 // connection is made, and connections that were made under a wider rule are not
 // reused under a narrower one, so neither a name that resolves differently the
 // second time nor an open connection gets around it.
@@ -136,8 +136,13 @@ type Options struct {
 	// DenyPrivate refuses every address that is not public, direct targets
 	// included: for a daemon whose callers are not trusted with its network.
 	DenyPrivate bool
+	// DenyPrivateFor, if it is not nil, says for which actions DenyPrivate holds besides:
+	// those of the namespaces and tenants for which it returns true. It must be safe for
+	// concurrent use.
+	DenyPrivateFor func(namespace, tenant string) bool
 	// Allow are addresses that may be reached in any way, whatever the rules above
-	// say, redirects included.
+	// say, redirects included; link-local and reserved addresses, and those of the metadata
+	// services of clouds, are reached in no other.
 	Allow []netip.Prefix
 	// TLS is the base of the TLS configuration, such as further root or client
 	// certificates. At least TLS 1.2 is spoken. Nil means the system's roots.
@@ -209,7 +214,7 @@ func (t *Tool) Close() error {
 }
 
 func newRouter(o Options) *router {
-	r := &router{direct: special, classify: classify, allow: slices.Clone(o.Allow)}
+	r := &router{direct: loopback, classify: classify, allow: slices.Clone(o.Allow)}
 	if o.DenyPrivate {
 		r.direct = public
 	}

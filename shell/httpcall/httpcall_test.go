@@ -276,13 +276,15 @@ func TestEveryAddressHasItsScope(t *testing.T) {
 		"8.8.8.8": httpcall.Public, "2606:4700::1111": httpcall.Public, "::ffff:8.8.8.8": httpcall.Public, "64:ff9b::808:808": httpcall.Public,
 		"172.32.0.1": httpcall.Public, "100.128.0.1": httpcall.Public,
 		"10.1.2.3": httpcall.Private, "172.16.0.1": httpcall.Private, "192.168.1.1": httpcall.Private, "100.64.0.1": httpcall.Private,
-		"100.100.100.200": httpcall.Private, "198.18.0.1": httpcall.Private, "fd00:ec2::254": httpcall.Private, "fec0::1": httpcall.Private,
+		"100.100.100.199": httpcall.Private, "198.18.0.1": httpcall.Private, "fd00:ec3::254": httpcall.Private, "fec0::1": httpcall.Private,
 		"::ffff:10.0.0.1": httpcall.Private, "64:ff9b::a00:1": httpcall.Private, "2002:a00:1::": httpcall.Private,
 		"127.0.0.1": httpcall.Loopback, "127.255.255.254": httpcall.Loopback, "::1": httpcall.Loopback, "::ffff:127.0.0.1": httpcall.Loopback,
 		"64:ff9b::7f00:1": httpcall.Loopback, "2002:7f00:1::": httpcall.Loopback,
 		"169.254.169.254": httpcall.Special, "fe80::1": httpcall.Special, "fe80::1%eth0": httpcall.Special, "::ffff:169.254.169.254": httpcall.Special,
 		"0.0.0.0": httpcall.Special, "0.1.2.3": httpcall.Special, "::": httpcall.Special, "224.0.0.1": httpcall.Special, "ff02::1": httpcall.Special,
 		"255.255.255.255": httpcall.Special, "240.0.0.1": httpcall.Special, "168.63.129.16": httpcall.Special, "192.0.0.192": httpcall.Special,
+		"100.100.100.200": httpcall.Special, "::ffff:100.100.100.200": httpcall.Special, "64:ff9b::6464:64c8": httpcall.Special,
+		"fd00:ec2::254": httpcall.Special, "fd00:ec2::23": httpcall.Special, "fd20:ce::254": httpcall.Special,
 		"::127.0.0.1": httpcall.Special, "2001::1": httpcall.Special, "64:ff9b::a9fe:a9fe": httpcall.Special,
 	} {
 		got, word := httpcall.Classify(netip.MustParseAddr(addr))

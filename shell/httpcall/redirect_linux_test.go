@@ -37,19 +37,24 @@ func serveOn(t *testing.T, ip string, h http.HandlerFunc) *httptest.Server {
 func TestARedirectNeverNarrowsTheScope(t *testing.T) {
 	for from, fromScope := range standIns {
 		for to, toScope := range standIns {
-			// A link-local origin is a neighbour: it counts as private.
-			allowed := toScope <= min(fromScope, httpcall.Private) || fromScope == httpcall.Loopback && toScope == httpcall.Loopback
+			// A link-local origin is reached only if the operator allows it. It is a neighbour: it
+			// counts as private.
+			var o httpcall.Options
+			if fromScope == httpcall.Special {
+				o.Allow = []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(from), 32)}
+			}
+			allowed := from == to && fromScope == httpcall.Special || toScope <= min(fromScope, httpcall.Private) || fromScope == httpcall.Loopback && toScope == httpcall.Loopback
 			t.Run(from+" to "+to, func(t *testing.T) {
 				var hits atomic.Int32
 				target := serveOn(t, to, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 				origin := serveOn(t, from, func(w http.ResponseWriter, r *http.Request) {
 					http.Redirect(w, r, target.URL+"/in?q=s", http.StatusFound)
 				})
-				tool := newTool(t, httpcall.Options{})
+				tool := newTool(t, o)
 				tool.SetClassify(standIn)
 				// A kept connection to the target must not open the way.
 				_, err := run(t, tool, in("url", target.URL))
-				require.NoError(t, err)
+				require.Equal(t, toScope == httpcall.Special && from != to, err != nil, "%v", err)
 				for range 2 {
 					hits.Store(0)
 					got, err := run(t, tool, in("url", origin.URL, "retries", 3))

@@ -32,6 +32,7 @@ type plan struct {
 	body       []byte // nil: none
 	repeatable bool   // may be repeated although a server may have carried it out
 	follow     bool
+	public     bool // only public addresses are reached
 	success    []codes
 	keep       int // bytes of the answer's body
 	retries    int
@@ -43,6 +44,7 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 	p := plan{
 		method: in.Method, url: in.url, header: http.Header{}, success: in.SuccessCodes,
 		follow: strictjson.Or(in.FollowRedirects, true),
+		public: t.o.DenyPrivateFor != nil && t.o.DenyPrivateFor(call.Namespace, call.Tenant),
 		keep:   int(strictjson.Or(in.MaxResponseBytes, int64(t.o.MaxResponse))), retries: int(strictjson.Or(in.Retries, int64(t.o.Retries))),
 		limit: strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit), total: strictjson.Seconds(in.TotalTimeoutSeconds, t.o.TotalLimit),
 	}

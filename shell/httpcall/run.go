@@ -26,12 +26,15 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	p := t.plan(in, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.total, &limitReached{p.total, " in all"})
 	defer cancel()
+	unsent := true
 	for attempt := 1; ; attempt++ {
 		res, failed := t.attempt(ctx, p)
 		res.Attempts = attempt
 		if failed == nil {
 			return encode(res)
 		}
+		unsent = unsent && !failed.maybeDone
+		failed.unsent = unsent
 		if attempt > p.retries || !failed.repeat || ctx.Err() != nil {
 			return failed.final(p, res)
 		}
@@ -69,7 +72,7 @@ func backoff(base time.Duration, action uuid.UUID, attempt uint32, n int) time.D
 func (t *Tool) attempt(ctx context.Context, p plan) (result, *failure) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, &limitReached{p.limit, ""})
 	defer cancel()
-	tr := &trip{follow: p.follow, classify: t.router.classify}
+	tr := &trip{follow: p.follow, public: p.public, classify: t.router.classify}
 	req, err := p.request(tr.watch(ctx))
 	if err != nil {
 		return result{}, &failure{err: err}

@@ -24,6 +24,7 @@ type AddressError struct {
 	Addr     netip.Addr
 	Word     string // what the address is: "loopback", "link-local"
 	Redirect bool   // a redirect led there
+	never    bool   // no rule but Options.Allow opens it
 }
 
 // Error names the address and the rule.
@@ -31,7 +32,11 @@ func (e *AddressError) Error() string {
 	if e.Redirect {
 		return fmt.Sprintf("address %v is %s: a redirect must not lead there", e.Addr, e.Word)
 	}
-	return fmt.Sprintf("address %v is %s: only public addresses are allowed here", e.Addr, e.Word)
+	rule := "only public addresses are allowed here"
+	if e.never {
+		rule = "such an address is not reached"
+	}
+	return fmt.Sprintf("address %v is %s: %s, unless allow names it: allow = [%q]", e.Addr, e.Word, rule, netip.PrefixFrom(e.Addr.WithZone(""), e.Addr.BitLen()))
 }
 
 // router sends each request over the transport whose connections reach no
@@ -45,11 +50,19 @@ type router struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
-	reach := r.direct
+	reach := r.reachOf(req.Context())
 	if req.Response != nil { // net/http's sign that this request follows a redirect
 		reach = min(reach, tripOf(req.Context()).origin())
 	}
 	return r.transports[reach].RoundTrip(req)
+}
+
+// reachOf is how far a direct target of a request may be.
+func (r *router) reachOf(ctx context.Context) scope {
+	if tripOf(ctx).public {
+		return public
+	}
+	return r.direct
 }
 
 // CloseIdleConnections lets [http.Client.CloseIdleConnections] release what is kept
@@ -72,7 +85,7 @@ func (r *router) control(reach scope) func(context.Context, string, string, sysc
 			return nil
 		}
 		if s, word := r.classify(addr); s > reach {
-			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.direct || tripOf(ctx).redirected.Load()}
+			return &AddressError{Addr: addr, Word: word, Redirect: reach < r.reachOf(ctx) || tripOf(ctx).redirected.Load(), never: s == special}
 		}
 		return nil
 	}
@@ -82,6 +95,7 @@ func (r *router) control(reach scope) func(context.Context, string, string, sysc
 // request's context, since net/http hands a redirect's request on with that.
 type trip struct {
 	follow   bool
+	public   bool // only public addresses are reached, or what is allowed
 	classify func(netip.Addr) (scope, string)
 
 	sent       atomic.Bool // the head of a request was written: a server may act on it

@@ -97,25 +97,29 @@ func checkLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// checked reads what a job asks of the cluster; errors begin with the field's path.
-func checked(spec core.JobSpec) (*corev1.PodSpec, error) {
+// checked reads what a job asks of the cluster, with what the profile fills in; errors
+// begin with the field's path.
+func (r *Runner) checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	pod, _, err := podspec.Parse(spec.PodSpec)
 	if err != nil {
 		err = errors.New("pod_spec: " + strings.ReplaceAll(err.Error(), "\n", "\npod_spec: "))
+	} else {
+		err = r.profile.apply(pod)
 	}
 	return pod, errors.Join(err, checkLabels(spec.Labels))
 }
 
-// Check reports what of a job's pod spec and labels this runner cannot run; each line
+// Check reports what of a job's pod spec and labels this runner cannot run, or may not by
+// its profile; each line
 // of the error names a field. It makes no call of the API.
 func (r *Runner) Check(spec core.JobSpec) error {
-	_, err := checked(spec)
+	_, err := r.checked(spec)
 	return err
 }
 
 // jobOf builds the Job of an attempt.
 func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
-	pod, err := checked(run.Spec)
+	pod, err := r.checked(run.Spec)
 	if err != nil {
 		return nil, err
 	}

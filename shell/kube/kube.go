@@ -48,6 +48,17 @@ type Options struct {
 	// does not delete, because it is gone (default 24 h, at least a minute). A daemon
 	// that was down for longer finds such a run lost.
 	KeepFinished time.Duration
+	// Profile says what pods may have, whoever applies their jobs: [ProfilePrivileged],
+	// [ProfileBaseline] or [ProfileRestricted], as the Pod Security Standards have it.
+	// Default privileged: whatever the cluster takes. With restricted, a pod also names no
+	// service account, Secret, ConfigMap and claim but those below, no node and no priority;
+	// what the standard demands and a pod leaves open is filled in: runAsNonRoot,
+	// seccompProfile RuntimeDefault, allowPrivilegeEscalation false, capabilities drop ALL,
+	// and automountServiceAccountToken false for an account that is not listed.
+	Profile string
+	// What pods may name with the profile restricted, in the namespace of the Jobs. A
+	// service account that is listed gives its token to pods that ask for it.
+	ServiceAccounts, Secrets, ConfigMaps, PersistentVolumeClaims []string
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
@@ -67,6 +78,7 @@ type Runner struct {
 	limit      flowcontrol.RateLimiter
 	namespace  string
 	instance   string
+	profile    *profile
 	ttlSeconds int32
 	log        *slog.Logger
 
@@ -101,6 +113,10 @@ func New(o Options) (*Runner, error) {
 	r := &Runner{
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
 		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+	}
+	var err error
+	if r.profile, err = newProfile(o); err != nil {
+		return nil, err
 	}
 	o.QPS = cmp.Or(o.QPS, defaultQPS)
 	r.limit = flowcontrol.NewTokenBucketRateLimiter(o.QPS, cmp.Or(o.Burst, max(defaultBurst, int(o.QPS))))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -114,6 +115,15 @@ func writeNew(path string, write func(*os.File) (int64, error)) (n int64, err er
 		return n, err
 	}
 	return n, syncFolder(folder)
+}
+
+// syncAbove makes the name of a folder durable, as far as the folder above it may be read:
+// what may not be read cannot be synced either, and has been there for longer.
+func syncAbove(folder string) error {
+	if err := syncFolder(filepath.Dir(folder)); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // syncFolder makes the names in a folder durable.

@@ -74,7 +74,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 	}
 	if isNew {
 		folder := filepath.Dir(path)
-		if err := errors.Join(syncFolder(folder), syncFolder(filepath.Dir(folder))); err != nil {
+		if err := errors.Join(syncFolder(folder), syncAbove(folder)); err != nil {
 			return nil, fmt.Errorf("make the new file's name durable: %w", err)
 		}
 	}

@@ -41,13 +41,9 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	var bad []error
 	for _, kind := range kinds {
 		err := t.scan("records", t.kind(kind).records, nil, func(k, v []byte) (bool, error) {
-			id := uuid.UUID(fit(k, idLen))
-			r, err := store.Record{}, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
-			if len(k) == idLen {
-				r, err = parseRecord(kind, id, v)
-			}
+			r, err := recordAt(kind, k, v)
 			if err != nil {
-				bad = appendBad(bad, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err})
+				bad = appendBad(bad, err)
 				return true, nil
 			}
 			return true, fn(r)
@@ -57,6 +53,56 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// recordAt reads the record that stands under a key; the error is a [store.RecordError].
+func recordAt(kind effects.Kind, k, v []byte) (r store.Record, err error) {
+	id := uuid.UUID(fit(k, idLen))
+	if len(k) != idLen {
+		err = fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
+	} else {
+		r, err = parseRecord(kind, id, v)
+	}
+	if err != nil {
+		return store.Record{}, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err}
+	}
+	return r, nil
+}
+
+// RecordPage implements [store.Walker].
+func (t *readTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (last effects.Ref, err error) {
+	if err := t.check("record page"); err != nil || limit <= 0 {
+		return last, err
+	}
+	kinds, err := t.kindsOf(recordsPrefix)
+	if err != nil {
+		return last, err
+	}
+	var bad []error
+	for seen, i := 0, 0; i < len(kinds) && seen < limit; i++ {
+		kind := kinds[i]
+		if kind < after.Kind {
+			continue
+		}
+		var from []byte
+		if kind == after.Kind {
+			from = append(after.ID[:], 0) // the next key
+		}
+		err := t.scan("record page", t.kind(kind).records, from, func(k, v []byte) (bool, error) {
+			last = effects.Ref{Kind: kind, ID: uuid.UUID(fit(k, idLen))}
+			seen++
+			r, err := recordAt(kind, k, v)
+			if err != nil {
+				bad = append(bad, err)
+				return seen < limit, nil
+			}
+			return seen < limit, fn(r)
+		})
+		if err != nil {
+			return last, err
+		}
+	}
+	return last, errors.Join(bad...)
 }
 
 // maxBad bounds how many damaged entries one error names.

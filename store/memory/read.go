@@ -181,6 +181,27 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	return visit(t, "records", t.data.records.all(), func(_ recordKey, r indexedRecord) error { return fn(r.Record) })
 }
 
+// RecordPage implements [store.Walker].
+func (t *readTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (last effects.Ref, err error) {
+	if err := t.check("record page"); err != nil || limit <= 0 {
+		return last, err
+	}
+	seen := 0
+	for k, r := range t.data.records.from(recordKey{after.Kind, after.ID}) {
+		ref := effects.Ref{Kind: k.kind, ID: k.id}
+		if ref == after {
+			continue
+		}
+		if err := fn(r.Record); err != nil {
+			return ref, err
+		}
+		if last, seen = ref, seen+1; seen == limit {
+			break
+		}
+	}
+	return last, nil
+}
+
 func (t *readTx) Outbox(fn func(store.OutboxEntry) error) error {
 	return visit(t, "outbox", t.data.outbox.all(), func(_ store.EffectKey, e store.OutboxEntry) error { return fn(e) })
 }

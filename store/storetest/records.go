@@ -21,6 +21,38 @@ var recordCases = []testCase{
 			assert.Equal(s, store.Record{Kind: kind, ID: id(1), Version: 2, Seq: 2, State: []byte(`{"n":2}`)}, must(tx.Get(kind, id(1)))(s))
 		})
 	}},
+	{"records can be gone through a part at a time, if the store offers it", func(s *suite) {
+		other := created(2, 0)
+		other.Kind = "zebra"
+		s.write(created(1, 0), created(2, 0), created(3, 0), other)
+		s.view(func(tx store.ReadTx) {
+			w, ok := tx.(store.Walker)
+			if !ok {
+				s.Skip("this store is no Walker")
+			}
+			var seen []effects.Ref
+			for at, more := (effects.Ref{}), true; more; {
+				var page []effects.Ref
+				last, err := w.RecordPage(at, 2, func(r store.Record) error {
+					page = append(page, effects.Ref{Kind: r.Kind, ID: r.ID})
+					return nil
+				})
+				require.NoError(s, err)
+				require.LessOrEqual(s, len(page), 2)
+				if len(page) > 0 {
+					assert.Equal(s, page[len(page)-1], last)
+				}
+				seen, at, more = append(seen, page...), last, len(page) == 2
+			}
+			var all []effects.Ref
+			require.NoError(s, tx.Records(func(r store.Record) error {
+				all = append(all, effects.Ref{Kind: r.Kind, ID: r.ID})
+				return nil
+			}))
+			assert.Len(s, all, 4)
+			assert.Equal(s, all, seen)
+		})
+	}},
 	{"a transaction reads its own writes", func(s *suite) {
 		s.update(func(tx store.Tx) {
 			s.writeIn(tx, created(1, 5, counted("all", 1)))

@@ -67,8 +67,8 @@ func (r *Recurrence) UnmarshalJSON(b []byte) error {
 
 // ActionList is a page of GET /v1/actions.
 type ActionList struct {
-	Actions       []core.Action `json:"actions"`
-	NextPageToken string        `json:"next_page_token"`
+	Actions       []ActionSummary `json:"actions"`
+	NextPageToken string          `json:"next_page_token"`
 }
 
 // Reason is the optional body of cancel, pause and their like.

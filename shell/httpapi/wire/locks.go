@@ -11,10 +11,10 @@ type LockList struct {
 }
 
 // HolderRequest is the body of renew, of a lock and of a semaphore: who holds it, and the
-// fencing token of the lease; 0 means whichever one the holder has.
+// fencing token of the lease, which acquire has answered.
 type HolderRequest struct {
 	Holder string `json:"holder"`
-	Token  uint64 `json:"token,omitempty"`
+	Token  uint64 `json:"token"`
 	TTLMS  int64  `json:"ttl_ms,omitempty"`
 }
 
@@ -24,10 +24,12 @@ type AcquireRequest struct {
 	TTLMS  int64  `json:"ttl_ms,omitempty"`
 }
 
-// ReleaseRequest is the body of release, of a lock and of a semaphore.
+// ReleaseRequest is the body of release, of a lock and of a semaphore. Force is an admin's
+// way to release what somebody else has acquired, without the fencing token.
 type ReleaseRequest struct {
 	Holder string `json:"holder"`
 	Token  uint64 `json:"token,omitempty"`
+	Force  bool   `json:"force,omitempty"`
 }
 
 // SemaphoreList is a page of GET /v1/semaphores.

@@ -74,8 +74,8 @@ type PurgeRequest struct {
 
 // ItemList is a page of GET /v1/queues/{name}/items.
 type ItemList struct {
-	Items         []core.QueueItem `json:"items"`
-	NextPageToken string           `json:"next_page_token"`
+	Items         []ItemSummary `json:"items"`
+	NextPageToken string        `json:"next_page_token"`
 }
 
 // PushRequest is the body of POST /v1/queues/{name}/items.

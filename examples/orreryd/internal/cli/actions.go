@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -221,6 +222,12 @@ func (a *app) actionsList() *cobra.Command {
 			},
 			{flag: "tool", usage: "only of that `tool`"},
 			{flag: "label-kv", param: "label", usage: "only with that label `KEY=VALUE`; may be repeated", pairs: true},
+		},
+		narrow: func(q url.Values) {
+			q.Set("include", "result") // for the note
+			if a.json {
+				q.Set("include", "tool_input,result,raw_payload")
+			}
 		},
 		header: []string{"ID", "STATUS", "TOOL", "LABEL", "DUE (UTC)", "STARTED (UTC)", "NOTE"},
 		row: func(ac core.Action) []string {

@@ -91,7 +91,16 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 // begin starts orreryd without waiting for anything.
 func begin(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
+	return beginProgram(t, "", env, args...)
+}
+
+// beginProgram is begin with a program that becomes orreryd, or orreryd itself.
+func beginProgram(t *testing.T, path string, env []string, args ...string) *process {
+	t.Helper()
 	cmd := program(t, args...)
+	if path != "" {
+		cmd.Path = path
+	}
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Dir = t.TempDir()
 	stdout, outW := io.Pipe()

@@ -21,7 +21,7 @@ func (a *app) lockCommand() *cobra.Command {
 		a.withScope(&s, a.lockList(), m.show("Show a lock and who waits for it"),
 			patient(holderVerb(m, "acquire", "Take a lock that is free, or renew one's own", leaseField())),
 			holderVerb(m, "renew", "Let a lease last from now on", leaseField(), ownGrantField()),
-			holderVerb(m, "release", "Give a lock back", ownGrantField()), breakVerb(m, "Take a lock away from its holder"))...))
+			holderVerb(m, "release", "Give a lock back", releaseFields()...), breakVerb(m, "Take a lock away from its holder"))...))
 }
 
 func (a *app) semaphoreCommand() *cobra.Command {
@@ -32,7 +32,7 @@ func (a *app) semaphoreCommand() *cobra.Command {
 		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
 			semaphoreDeclare(m), semaphoreAcquire(m),
 			holderVerb(m, "renew", "Let a lease last from now on", leaseField(), ownGrantField()),
-			holderVerb(m, "release", "Give slots back", ownGrantField()),
+			holderVerb(m, "release", "Give slots back", releaseFields()...),
 			breakVerb(m, "Take slots away from one holder, or from all",
 				fencingField("fencing `token` of the one holder (default all holders)")))...))
 }
@@ -56,9 +56,33 @@ func fencingField(usage string) field {
 	return flagField((*pflag.FlagSet).Uint64Var, "fencing", 0, usage, unlessZero).as("token")
 }
 
-// ownGrantField is the grant that a holder renews or gives back.
+// needFencing says where the fencing token comes from.
+const needFencing = "give the fencing token that acquire has printed"
+
+// ownGrantField is the grant that a holder renews.
 func ownGrantField() field {
-	return fencingField("fencing `token` of the grant (default whichever the holder has)")
+	return fencingField("fencing `token` of the grant, which acquire has printed").needed(needFencing)
+}
+
+// releaseFields are the grant that a holder gives back, or the force that an admin uses
+// instead of it.
+func releaseFields() []field {
+	force := new(bool)
+	fencing := fencingField("fencing `token` of the grant, which acquire has printed")
+	value := fencing.value
+	fencing.value = func(a *app, args []string) (any, error) {
+		v, err := value(a, args)
+		if err == nil && v == nil && !*force {
+			return nil, usagef("--fencing is missing: %s", needFencing)
+		}
+		return v, err
+	}
+	forced := flagField(func(f *pflag.FlagSet, _ *bool, name string, byDefault bool, usage string) {
+		f.BoolVar(force, name, byDefault, usage)
+	}, "force", false, "release what somebody else has acquired, without its fencing token (admins only)", func(_ *app, _ bool) (any, error) {
+		return unlessZero(nil, *force)
+	})
+	return []field{fencing, forced}
 }
 
 // acquireEvery is the delay between two tries to acquire what another holder has.

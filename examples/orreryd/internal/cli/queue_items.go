@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -210,6 +211,7 @@ func (q *queue) items() *cobra.Command {
 			flag: "state", usage: "only in that `state`: pending (which is ready, waiting or delayed), processing, failed, completed or dead",
 			words: []string{"pending", "ready", "waiting", "delayed", "processing", "failed", "completed", "dead"},
 		}},
+		narrow: func(q url.Values) { q.Set("include", "data,result") },
 		header: []string{"ID", "STATE", "PRIORITY", "ATTEMPTS", "KEY", "UNTIL (UTC)", "HOLDER", "DATA", "NOTE"},
 		row: func(i core.QueueItem) []string {
 			return []string{

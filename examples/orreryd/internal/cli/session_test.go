@@ -39,7 +39,7 @@ secret = "hush, hush!"
 
 // TestSessions types what stands in testdata/sessions at a running daemon, and
 // compares what comes out. "run save=NAME" keeps the first id of the output for
-// $NAME in later lines; "run until=TEXT" repeats the line until the output has
+// $NAME in later lines, and $FENCING is the last fencing token; "run until=TEXT" repeats the line until the output has
 // that text. go test -rewrite writes what came out into the files.
 func TestSessions(t *testing.T) {
 	t.Parallel()
@@ -67,6 +67,9 @@ func TestSessions(t *testing.T) {
 			if name != "" {
 				saved[name] = anID.FindString(r.out)
 				require.NotEmpty(t, saved[name], "%s: %s%s", d.Pos, r.out, r.err)
+			}
+			if fence := aFence.FindString(r.out); fence != "" {
+				saved["FENCING"] = fence
 			}
 			return shown(r, dir, p.url)
 		})

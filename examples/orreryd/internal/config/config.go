@@ -34,6 +34,8 @@ type Config struct {
 	// Workspace is the directory of repositories, worktrees and sessions; empty:
 	// runbooks can have none of these.
 	Workspace string `toml:"workspace"`
+	// WorkspaceShared: it is one for all tenants. Left out: unless tenants have tokens.
+	WorkspaceShared *bool `toml:"workspace_shared,omitempty"`
 
 	Background backgroundConfig         `toml:"background"`
 	Engine     engineConfig             `toml:"engine"`
@@ -66,6 +68,7 @@ type engineConfig struct {
 	DefaultTimeoutSeconds float64 `toml:"default_timeout_seconds"` // 0: none but the tool's
 	DefaultConcurrency    int     `toml:"default_concurrency"`
 	MaxBatch              int     `toml:"max_batch"`
+	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
 }
 
 type retentionConfig struct {
@@ -90,7 +93,7 @@ func defaultConfig() Config {
 		LogLevel:        "info",
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
-		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
 		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
 		Audit:           defaultAudit(),
@@ -340,6 +343,7 @@ func (c *Config) validateEngine() error {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
 	}
 	errs = append(errs, checkBetween("engine.max_batch", &e.MaxBatch, 1, 1<<16))
+	errs = append(errs, checkBetween("engine.scrub_records_per_second", &e.ScrubRecordsPerSecond, 0, 100_000))
 	return errors.Join(errs...)
 }
 

@@ -309,6 +309,11 @@ func TestATokenHasTheRightsThatItsLinesName(t *testing.T) {
 	assert.False(t, tokens[1].Sessions || tokens[1].Git)
 	assert.Empty(t, tokens[1].Runners)
 	assert.Equal(t, []string{"k"}, c.OpenRunners())
+	for _, profile := range []string{"baseline", "privileged"} {
+		c, err := load(t, "[runners.k]\ntype = 'kubernetes'\nprofile = '"+profile+"'\n[[tokens]]\nname = 'b'\nrunners = ['k']\ntoken = '9876543210-0123456789'\n", nil)
+		require.NoError(t, err)
+		assert.Empty(t, c.OpenRunners(), "a pod of the profile %s may have more than a tenant's should", profile)
+	}
 }
 
 func hexOf(b []byte) string {

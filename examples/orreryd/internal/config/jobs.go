@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -119,6 +121,14 @@ type runnerConfig struct {
 	Burst      *int     `toml:"burst,omitempty" for:"kubernetes"`
 	Instance   *string  `toml:"instance,omitempty" for:"kubernetes"`
 
+	// Profile says what pods may have; left out: see [Config.addDefaultRunners]. What they
+	// may name with the profile restricted follows.
+	Profile                *string   `toml:"profile,omitempty" for:"kubernetes"`
+	ServiceAccounts        *[]string `toml:"service_accounts,omitempty" for:"kubernetes"`
+	Secrets                *[]string `toml:"secrets,omitempty" for:"kubernetes"`
+	ConfigMaps             *[]string `toml:"config_maps,omitempty" for:"kubernetes"`
+	PersistentVolumeClaims *[]string `toml:"persistent_volume_claims,omitempty" for:"kubernetes"`
+
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
 	AllowEnv    *[]string `toml:"allow_env,omitempty" for:"local"`
@@ -140,7 +150,8 @@ func defaultJobs() jobsConfig {
 // laptop at once. A file that names one has no other, so that a daemon in a cluster runs
 // nothing beside itself. Of a daemon that has tokens, or a list of executables, the local
 // runner is there only if the file asks for it: it would run any program for whoever may
-// apply a job.
+// apply a job. Pods in a cluster have the profile restricted once there are tokens that are
+// no admin's, unless the file names another one.
 func (c *Config) addDefaultRunners() {
 	c.Runners = maps.Clone(c.Runners)
 	if len(c.Runners) == 0 {
@@ -153,6 +164,12 @@ func (c *Config) addDefaultRunners() {
 	if l, ok := c.Runners[runnerLocal]; ok && l.Type == "" {
 		l.Type = runnerLocal
 		c.Runners[runnerLocal] = l
+	}
+	for name, r := range c.Runners {
+		if r.Type == runnerKubernetes && r.Profile == nil && len(c.tenantTokens()) > 0 {
+			r.Profile = new(kube.ProfileRestricted)
+			c.Runners[name] = r
+		}
 	}
 }
 
@@ -186,9 +203,12 @@ func (c *Config) RunnerNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Runners)), func(name string) bool { return !c.Runners[name].enabled() })
 }
 
-// OpenRunners are the runners that every token may use: those of a cluster.
+// OpenRunners are the runners that every token may use: those of a cluster whose pods are
+// restricted.
 func (c *Config) OpenRunners() []string {
-	return slices.DeleteFunc(c.RunnerNames(), func(name string) bool { return c.Runners[name].Type != runnerKubernetes })
+	return slices.DeleteFunc(c.RunnerNames(), func(name string) bool {
+		return c.Runners[name].Type != runnerKubernetes || deref(c.Runners[name].Profile) != kube.ProfileRestricted
+	})
 }
 
 func (c *Config) validateJobs() error {
@@ -255,6 +275,7 @@ func (r runnerConfig) validate(key string) error {
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
+	errs = append(errs, r.checkProfile(key)...)
 	errs = append(errs, r.checkKubeNames(key)...)
 	for i, name := range deref(r.Executables) {
 		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {
@@ -264,6 +285,29 @@ func (r runnerConfig) validate(key string) error {
 	return errors.Join(errs...)
 }
 
+func (r runnerConfig) checkProfile(key string) (errs []error) {
+	p := deref(r.Profile)
+	if r.Profile != nil && !slices.Contains(kube.Profiles, p) {
+		errs = append(errs, fmt.Errorf("%s.profile: %q is unknown: use %q, %q or %q", key, text.Clip(p, 40), kube.ProfileRestricted, kube.ProfileBaseline, kube.ProfilePrivileged))
+	}
+	for _, list := range []struct {
+		key   string
+		given *[]string
+	}{
+		{"service_accounts", r.ServiceAccounts}, {"secrets", r.Secrets}, {"config_maps", r.ConfigMaps}, {"persistent_volume_claims", r.PersistentVolumeClaims},
+	} {
+		if list.given != nil && p != kube.ProfileRestricted {
+			errs = append(errs, fmt.Errorf("%s.%s: counts with profile = %q only, else pods may name all: set it, or leave %s out", key, list.key, kube.ProfileRestricted, list.key))
+		}
+		for i, name := range deref(list.given) {
+			if len(validation.IsDNS1123Subdomain(name)) > 0 {
+				errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no name of such an object: want a-z, 0-9, - and ., with a letter or a digit at both ends", key, list.key, i, text.Clip(name, 80)))
+			}
+		}
+	}
+	return errs
+}
+
 // make builds the runner. beside is the database, beside which a local runner keeps
 // its files.
 func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error) {
@@ -271,6 +315,8 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
+			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
+			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
 		})
 		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))

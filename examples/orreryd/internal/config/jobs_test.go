@@ -135,6 +135,34 @@ func (o observer) Observe(_ context.Context, v jobs.Observation) {
 	}
 }
 
+func TestPodsAreRestrictedOnceTenantsHaveTokens(t *testing.T) {
+	const cluster, admin = "[runners.k]\ntype = 'kubernetes'\n", "[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '0123456789-0123456789'\n"
+	for text, want := range map[string]string{
+		cluster:         "",
+		cluster + admin: "",
+		cluster + oneToken + "read_only = true\n":       "",
+		cluster + oneToken:                              "restricted",
+		cluster + "profile = 'baseline'\n" + oneToken:   "baseline",
+		cluster + "profile = 'privileged'\n" + oneToken: "privileged",
+		cluster + "profile = 'restricted'\n":            "restricted",
+		cluster + "secrets = ['registry']\n" + oneToken: "restricted",
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, deref(c.Runners["k"].Profile), text)
+	}
+	for text, wrong := range map[string]string{
+		cluster + "profile = 'strict'":                             `runners.k.profile: "strict" is unknown: use "restricted", "baseline" or "privileged"`,
+		cluster + "secrets = ['a']":                                `runners.k.secrets: counts with profile = "restricted" only`,
+		cluster + "profile = 'baseline'\nservice_accounts = ['a']": `runners.k.service_accounts: counts with profile = "restricted" only`,
+		cluster + "profile = 'restricted'\nconfig_maps = ['A']":    `runners.k.config_maps[0]: "A" is no name of such an object`,
+		"[runners.local]\nprofile = 'restricted'":                  `runners.local.profile: a runner of type "local" has no such key`,
+	} {
+		_, err := load(t, text, nil)
+		require.ErrorContains(t, err, wrong, text)
+	}
+}
+
 func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 	for text, want := range map[string][]string{
 		"":                                 {"local"},

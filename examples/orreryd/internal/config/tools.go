@@ -6,13 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
 	"github.com/orrery-go/orrery/shell/httpcall"
@@ -85,6 +85,18 @@ func (c *Config) addDefaultTools() {
 	}
 }
 
+// servesTenants reports for a namespace and a tenant whether a token that is no admin's may
+// have something done there. What is done elsewhere is the operator's.
+func (c *Config) servesTenants() func(namespace, tenant string) bool {
+	tokens := slices.Clone(c.Tokens)
+	in := func(list []string, name string) bool { return list == nil || slices.Contains(list, name) }
+	return func(namespace, tenant string) bool {
+		return slices.ContainsFunc(tokens, func(t tokenConfig) bool {
+			return t.writes() && in(t.Namespaces, namespace) && in(t.Tenants, tenant)
+		})
+	}
+}
+
 func (c *Config) validateTools() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
@@ -127,7 +139,7 @@ func (t toolConfig) validate(key string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, workspace.Roots{}, nil)
 	if err != nil {
 		return err
 	}
@@ -145,8 +157,9 @@ func checkBetween[N int | int64](key string, v *N, least, most N) error {
 }
 
 // make builds the tool. A key that is left out keeps the tool's own default. What
-// a runbook calls a relative directory lies in the workspace.
-func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
+// a runbook calls a relative directory lies in the workspace. Unless deny_private is given,
+// the actions for which tenants returns true reach public addresses only.
+func (t toolConfig) make(key string, roots workspace.Roots, tenants func(namespace, tenant string) bool) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
 	switch t.Type {
@@ -155,19 +168,22 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 	case typeKubernetes:
 		return (&jobs.Service{}).Tool(), nil // the daemon puts its own in
 	case typePipeline:
-		return shell.PipelineTool{Load: runbooksIn(workspace)}, nil
+		return shell.PipelineTool{LoadFor: runbooksIn(roots)}, nil
 	case TypeCommand:
 		tool, err = command.New(command.Options{
-			TimeLimit:   Seconds(deref(t.TimeLimitSeconds)),
-			MaxOutput:   zeroIsNone(t.MaxOutputBytes),
-			KillGrace:   Seconds(deref(t.KillGraceSeconds)),
-			InheritEnv:  nilOrList(t.InheritEnv),
-			BaseDir:     deref(t.BaseDir),
-			RelativeTo:  workspace,
+			TimeLimit:  Seconds(deref(t.TimeLimitSeconds)),
+			MaxOutput:  zeroIsNone(t.MaxOutputBytes),
+			KillGrace:  Seconds(deref(t.KillGraceSeconds)),
+			InheritEnv: nilOrList(t.InheritEnv),
+			BaseDir:    deref(t.BaseDir),
+			RelativeTo: roots.Dir(), RelativeToFor: ownRoot(roots),
 			Executables: nilOrList(t.Executables),
 			AllowEnv:    nilOrList(t.AllowEnv),
 		})
 	default:
+		if t.DenyPrivate != nil {
+			tenants = nil
+		}
 		var allow []netip.Prefix
 		for i, s := range deref(t.Allow) {
 			p, perr := netip.ParsePrefix(s)
@@ -182,15 +198,24 @@ func (t toolConfig) make(key, workspace string) (shell.Tool, error) {
 			MaxResponse: deref(t.MaxResponseBytes),
 			Retries:     zeroIsNone(t.Retries),
 			Backoff:     Seconds(deref(t.BackoffSeconds)),
-			DenyPrivate: deref(t.DenyPrivate),
-			Allow:       allow,
-			UserAgent:   deref(t.UserAgent),
+			DenyPrivate: deref(t.DenyPrivate), DenyPrivateFor: tenants,
+			Allow:     allow,
+			UserAgent: deref(t.UserAgent),
 		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s.%s", key, optionKeys.Replace(err.Error()))
 	}
 	return tool, nil
+}
+
+// ownRoot gives the folder from which a relative directory of an action is taken; nil: there
+// is one for all, or none.
+func ownRoot(roots workspace.Roots) func(namespace, tenant string) (string, error) {
+	if roots.Dir() == "" || roots.Shared() {
+		return nil
+	}
+	return roots.Of
 }
 
 // zeroIsNone says zero to an option where zero would mean its default.
@@ -219,11 +244,9 @@ func deref[T any](p *T) T {
 
 // MakeTools makes all tools that are enabled.
 func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[string]int, err error) {
-	workspace := ""
-	if c.Workspace != "" {
-		if workspace, err = filepath.Abs(c.Workspace); err != nil {
-			return nil, nil, fmt.Errorf("workspace: %w", err)
-		}
+	roots, err := c.WorkspaceRoots()
+	if err != nil {
+		return nil, nil, err
 	}
 	tools, concurrency = make(map[string]shell.Tool), make(map[string]int)
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
@@ -231,7 +254,7 @@ func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[strin
 		if !t.enabled() {
 			continue
 		}
-		if tools[name], err = t.make("tools."+name, workspace); err != nil {
+		if tools[name], err = t.make("tools."+name, roots, c.servesTenants()); err != nil {
 			return nil, nil, err
 		}
 		if t.Concurrency != nil {

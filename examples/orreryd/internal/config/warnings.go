@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/kube"
 )
 
 // shells are programs that run any other one, or any code, that their arguments or their
@@ -31,10 +33,13 @@ func (c *Config) Warnings() []string {
 	return slices.Concat(c.warnTools(), c.warnRunners(), c.warnSessions())
 }
 
+// writes reports whether a token is a tenant's, and may change something.
+func (t tokenConfig) writes() bool { return !t.Admin && !t.ReadOnly && !t.Metrics }
+
 // tenantTokens are the names of tokens that may change something and are no admin's.
 func (c *Config) tenantTokens() (names []string) {
 	for _, t := range c.Tokens {
-		if !t.Admin && !t.ReadOnly && !t.Metrics {
+		if t.writes() {
 			names = append(names, t.Name)
 		}
 	}
@@ -62,7 +67,7 @@ func (c *Config) warnTools() (warnings []string) {
 		}
 		var who []string
 		for _, k := range c.Tokens {
-			if !k.Admin && !k.ReadOnly && !k.Metrics && (k.Tools == nil || slices.Contains(k.Tools, name)) {
+			if k.writes() && (k.Tools == nil || slices.Contains(k.Tools, name)) {
 				who = append(who, k.Name)
 			}
 		}
@@ -77,6 +82,9 @@ func (c *Config) warnRunners() (warnings []string) {
 	for _, name := range c.RunnerNames() {
 		r, key := c.Runners[name], "runners."+name
 		if r.Type != runnerLocal {
+			if p := deref(r.Profile); p != "" && p != kube.ProfileRestricted && len(c.tenantTokens()) > 0 {
+				warnings = append(warnings, fmt.Sprintf("%s.profile: pods of %q may have what tenants should not share: set %q, or name the runner in no token", key, p, kube.ProfileRestricted))
+			}
 			continue
 		}
 		switch {

@@ -1,12 +1,16 @@
 package config
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -41,6 +45,65 @@ func TestWhatRunsAnyProgramIsWarnedOf(t *testing.T) {
 		c, err := load(t, text, nil)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, c.Warnings(), text)
+	}
+}
+
+func TestActionsReachPrivateAddressesOnlyWhereNoTenantMayMakeThem(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	const (
+		admin  = "[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '0123456789-0123456789'\n"
+		shop   = "[[tokens]]\nname = 'shop'\nnamespaces = ['shop']\ntenants = ['acme']\ntools = ['http']\ntoken = '9876543210-0123456789'\n"
+		anyone = "[[tokens]]\nname = 'ci'\ntoken = '9876543210-9876543210'\n"
+		reader = anyone + "read_only = true\n"
+	)
+	for _, row := range []struct {
+		text              string
+		operator, tenants bool // may reach it
+	}{
+		{"", true, true},
+		{admin, true, true},
+		{admin + reader, true, true},
+		{admin + shop, true, false},
+		{admin + shop + anyone, false, false},
+		{"[tools.http]\ndeny_private = false\n" + shop + anyone, true, true},
+		{"[tools.http]\ndeny_private = true\n" + admin, false, false},
+		{"[tools.http]\nallow = ['127.0.0.0/8']\n" + shop, true, true},
+	} {
+		c, err := load(t, row.text, nil)
+		require.NoError(t, err, row.text)
+		tools, _, err := c.MakeTools()
+		require.NoError(t, err)
+		for scope, may := range map[[2]string]bool{{"default", "default"}: row.operator, {"shop", "acme"}: row.tenants} {
+			_, err := tools["http"].Run(t.Context(), shell.Call{Namespace: scope[0], Tenant: scope[1], Input: []byte(`{"url":"` + server.URL + `"}`)})
+			assert.Equal(t, may, err == nil, "%s: %v: %v", row.text, scope, err)
+		}
+		for _, tool := range tools {
+			require.NoError(t, CloseTool(tool))
+		}
+	}
+}
+
+func TestARunbookFileIsReadInTheFolderOfTheTenantAlone(t *testing.T) {
+	const book = "name = 'b'\n[[pipeline]]\nname = 'p'\n[[pipeline.phase]]\nname = 'x'\nrun = { tool = 'command' }\n"
+	dir := t.TempDir()
+	roots, err := workspace.New(dir, false)
+	require.NoError(t, err)
+	acme, err := roots.Of("shop", "acme")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(acme, "book.toml"), []byte(book), 0o600))
+	bolt, err := roots.Of("shop", "bolt")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink("../acme/book.toml", filepath.Join(bolt, "link.toml")))
+	load := func(tenant, file string) error {
+		_, _, err := runbooksIn(roots)(t.Context(), shell.Scope{Namespace: "shop", Tenant: tenant}, file, "")
+		return err
+	}
+	if err := load("acme", "book.toml"); err != nil {
+		require.NotContains(t, err.Error(), "tool_input.file", "it was read")
+	}
+	for _, file := range []string{"book.toml", "../acme/book.toml", "link.toml", filepath.Join(acme, "book.toml")} {
+		require.ErrorContains(t, load("bolt", file), "tool_input.file: ", file)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -103,7 +104,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key, "")
+	tool, err := t.make(key, workspace.Roots{}, nil)
 	if err != nil {
 		return nil // validateTools reports it
 	}

@@ -99,6 +99,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		HistoryRetention:       config.Days(c.Retention.HistoryDays),
 		JournalRetention:       config.Days(c.Retention.JournalDays),
 		MaxBatch:               c.Engine.MaxBatch,
+		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		Logger:                 log,
 	}
 	if err := d.runJobs(&o); err != nil {

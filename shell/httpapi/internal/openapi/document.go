@@ -5,7 +5,7 @@
 // In api.yaml
 //
 //   - an operation names the statuses by which it can fail only if they differ from those
-//     that follow from its shape: 400, 401, 403 and 503 for all, 404 if the path has a
+//     that follow from its shape: 400, 401, 403 and 503 for all, 404 and 410 if the path has a
 //     parameter, 409 unless it is a GET, 408, 413 and 415 if a body is read;
 //   - an answer is a list of its schema and its description, or the whole of it;
 //   - a property of a schema is its description, or what is added to its Go type: bounds,
@@ -149,7 +149,7 @@ func (o operation) failures(method, path string) []int {
 		list = append(list, http.StatusBadRequest, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	}
 	if strings.Contains(path, "{") {
-		list = append(list, http.StatusNotFound)
+		list = append(list, http.StatusNotFound, http.StatusGone)
 	}
 	if method != http.MethodGet { // each of them reads a body, at least to refuse it
 		list = append(list, http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)

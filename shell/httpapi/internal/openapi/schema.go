@@ -269,7 +269,7 @@ var states = []any{
 
 // bodies are the requests and answers of package wire.
 var bodies = []any{
-	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ApprovalRequest{},
+	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionSummary{}, wire.ItemSummary{}, wire.ApprovalRequest{},
 	wire.AuditList{}, wire.BreakSlotsRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
 	wire.EventAccepted{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},

@@ -1,0 +1,172 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+// slots bounds how many of something are under way at a time.
+type slots struct {
+	mu   sync.Mutex
+	used int
+	most int
+}
+
+// take takes a slot, and reports whether there was one.
+func (s *slots) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used >= s.most {
+		return false
+	}
+	s.used++
+	return true
+}
+
+func (s *slots) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+}
+
+// share bounds the bytes that something holds in memory at a time.
+type share struct {
+	mu   sync.Mutex
+	used int64
+	most int64
+}
+
+// take takes n bytes if there are as many left, and reports whether there were.
+func (s *share) take(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > s.most-s.used {
+		return false
+	}
+	s.used += n
+	return true
+}
+
+// overdraw takes n bytes, also if there are not as many left.
+func (s *share) overdraw(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used += n
+}
+
+func (s *share) give(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used -= n
+}
+
+// full reports whether nothing is left.
+func (s *share) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used >= s.most
+}
+
+// inFlight is what the requests of one token hold, so that what one holder does not read
+// or does not end is nothing that another one misses.
+type inFlight struct {
+	requests slots // of every sort
+	lists    slots // lists
+	wide     slots // lists with members that are left out unless they are asked for
+	streams  slots // streams of events
+	tails    slots // logs that are followed
+	reads    slots // logs that are read
+	audits   slots // lists of the log of requests
+	bodies   share // bytes of bodies that were read
+	answers  share // bytes of large answers that are being sent
+}
+
+// maxWideLists bounds the lists with members that are left out otherwise: a chunk of one
+// may have a member as large as the largest webhook.
+const maxWideLists = 2
+
+func (s *Server) initInFlight() {
+	make1 := func(t *Token) *inFlight {
+		most := s.o.MaxStreamsPerToken
+		if t.Admin {
+			most = maxStreams
+		}
+		return &inFlight{
+			requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
+			wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
+			streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
+			audits: slots{most: maxAuditReadsPerToken},
+			bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
+		}
+	}
+	s.inFlight = map[string]*inFlight{loopback.Name: make1(&loopback)}
+	for i := range s.o.Tokens {
+		s.inFlight[s.o.Tokens[i].Name] = make1(&s.o.Tokens[i])
+	}
+	s.streams.most, s.tails.most, s.reads.most, s.audits.most = maxStreams, maxTails, maxReads, maxAuditReads
+}
+
+// tooMany refuses what somebody has too much of at a time.
+func tooMany(retrySeconds int, format string, args ...any) *failure {
+	return failf(http.StatusTooManyRequests, format, args...).with("Retry-After", strconv.Itoa(retrySeconds))
+}
+
+// enter admits a request of a token to a route. leave is to be called at its end.
+func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call) (func(), error) {
+	if c.token == nil { // of nobody: webhooks, probes
+		return func() {}, nil
+	}
+	f := s.inFlight[c.token.Name]
+	if !f.requests.take() {
+		return nil, tooMany(1, "token: %d requests of %q are under way: wait for the answer to one", f.requests.most, c.token.Name)
+	}
+	leave := f.requests.leave
+	c.body.of = &f.bodies
+	if f.answers.full() {
+		leave()
+		return nil, tooMany(5, "token: %q has not read its large answers yet: read them", c.token.Name)
+	}
+	if sw, ok := w.(*statusWriter); ok {
+		sw.answers, sw.refuses = &f.answers, r.Method == http.MethodGet || r.Method == http.MethodHead
+	}
+	if rt.access&lists == 0 {
+		return leave, nil
+	}
+	if !f.lists.take() {
+		leave()
+		return nil, tooMany(1, "token: %d lists of %q are under way: wait for the answer to one", f.lists.most, c.token.Name)
+	}
+	return func() { f.lists.leave(); leave() }, nil
+}
+
+// takeStream takes a slot of all tokens, and one of the token's own.
+func (s *Server) takeStream(all *slots, own func(*inFlight) *slots, c *call, what, hint string, retrySeconds int) (leave func(), err error) {
+	mine := own(s.inFlight[c.token.Name])
+	if !mine.take() {
+		return nil, tooMany(retrySeconds, "token: %d %s by %q: %s", mine.most, what, c.token.Name, hint)
+	}
+	if !all.take() {
+		mine.leave()
+		return nil, tooMany(retrySeconds, "%d %s: %s", all.most, what, hint)
+	}
+	return func() { all.leave(); mine.leave() }, nil
+}
+
+// largeAnswer is from how many bytes on an answer counts against its token's share.
+const largeAnswer = 64 << 10
+
+// holdAnswer counts a large answer while it is being sent. A GET that finds no room is
+// refused; what was changed is answered all the same, and what comes next refused.
+func (w *statusWriter) holdAnswer(n int) (release func(), err error) {
+	size := int64(n)
+	switch {
+	case w.answers == nil || size < largeAnswer:
+		return func() {}, nil
+	case w.refuses && size <= w.answers.most && !w.answers.take(size):
+		return nil, tooMany(5, "token: its large answers that were not read yet have %d bytes at most: read them", w.answers.most)
+	case !w.refuses || size > w.answers.most:
+		w.answers.overdraw(size)
+	}
+	return func() { w.answers.give(size) }, nil
+}

@@ -1,0 +1,129 @@
+package kube
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// runnerOf is a runner with a profile that lists one name of each kind.
+func runnerOf(t *testing.T, profile string) *Runner {
+	t.Helper()
+	r, err := New(Options{
+		Client: fake.NewClientset(), Namespace: "jobs", Profile: profile,
+		ServiceAccounts: []string{"builder"}, Secrets: []string{"registry"}, ConfigMaps: []string{"settings"}, PersistentVolumeClaims: []string{"cache"},
+	})
+	require.NoError(t, err)
+	return r
+}
+
+// Pods by what they ask for; each has what a profile refuses, or nothing.
+var profileTable = []struct {
+	name, pod  string
+	baseline   string // what the profile says; empty: it allows the pod
+	restricted string
+}{
+	{name: "nothing", pod: `{"containers":[{"name":"a","image":"i"}]}`},
+	{name: "what is listed", pod: `{"serviceAccountName":"builder","imagePullSecrets":[{"name":"registry"}],
+		"volumes":[{"name":"s","secret":{"secretName":"registry"}},{"name":"c","configMap":{"name":"settings"}},{"name":"p","persistentVolumeClaim":{"claimName":"cache"}},
+		{"name":"j","projected":{"sources":[{"secret":{"name":"registry"}},{"configMap":{"name":"settings"}},{"serviceAccountToken":{"path":"t"}},{"downwardAPI":{}}]}},{"name":"e","emptyDir":{}}],
+		"containers":[{"name":"a","image":"i","env":[{"name":"X","valueFrom":{"secretKeyRef":{"name":"registry","key":"k"}}}],"envFrom":[{"configMapRef":{"name":"settings"}},{"secretRef":{"name":"registry"}}]}]}`},
+	{name: "a privileged container", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"privileged":true}}]}`,
+		baseline: `privileged: container "a" must not set securityContext.privileged=true`, restricted: `privileged: container "a" must not set securityContext.privileged=true`},
+	{name: "a privileged init container", pod: `{"initContainers":[{"name":"b","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i"}]}`,
+		baseline: `container "b" must not set securityContext.privileged=true`, restricted: `container "b" must not set securityContext.privileged=true`},
+	{name: "a folder of the host", pod: `{"volumes":[{"name":"v","hostPath":{"path":"/"}}],"containers":[{"name":"a","image":"i"}]}`,
+		baseline: `hostPath volumes: volume "v"`, restricted: `volume "v" uses restricted volume type "hostPath"`},
+	{name: "the host's network", pod: `{"hostNetwork":true,"containers":[{"name":"a","image":"i"}]}`, baseline: `host namespaces: hostNetwork=true`, restricted: `host namespaces: hostNetwork=true`},
+	{name: "the host's processes", pod: `{"hostPID":true,"containers":[{"name":"a","image":"i"}]}`, baseline: `hostPID=true`, restricted: `hostPID=true`},
+	{name: "the host's shared memory", pod: `{"hostIPC":true,"containers":[{"name":"a","image":"i"}]}`, baseline: `hostIPC=true`, restricted: `hostIPC=true`},
+	{name: "a port of the host", pod: `{"containers":[{"name":"a","image":"i","ports":[{"containerPort":80,"hostPort":80}]}]}`, baseline: `hostPort: container "a" uses hostPort 80`, restricted: `hostPort`},
+	{name: "a capability", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"capabilities":{"add":["SYS_ADMIN"]}}}]}`,
+		baseline: `non-default capabilities: container "a" must not include "SYS_ADMIN" in securityContext.capabilities.add`, restricted: `unrestricted capabilities`},
+	{name: "few capabilities dropped", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"capabilities":{"drop":["CHOWN"]}}}]}`, restricted: `container "a" must set securityContext.capabilities.drop=["ALL"]`},
+	{name: "the user root", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"runAsUser":0}}]}`, restricted: `runAsUser=0: container "a" must not set runAsUser=0`},
+	{name: "root allowed", pod: `{"securityContext":{"runAsNonRoot":false},"containers":[{"name":"a","image":"i"}]}`, restricted: `pod must not set securityContext.runAsNonRoot=false`},
+	{name: "root in a user namespace, which the cluster may not know", pod: `{"hostUsers":false,"securityContext":{"runAsNonRoot":false},"containers":[{"name":"a","image":"i"}]}`, restricted: `pod must not set securityContext.runAsNonRoot=false`},
+	{name: "more privileges", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"allowPrivilegeEscalation":true}}]}`, restricted: `container "a" must set securityContext.allowPrivilegeEscalation=false`},
+	{name: "no seccomp", pod: `{"securityContext":{"seccompProfile":{"type":"Unconfined"}},"containers":[{"name":"a","image":"i"}]}`, baseline: `seccompProfile`, restricted: `seccompProfile`},
+	{name: "a network file system", pod: `{"volumes":[{"name":"v","nfs":{"server":"s","path":"/"}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `restricted volume type "nfs"`},
+	{name: "another's account", pod: `{"serviceAccountName":"admin","containers":[{"name":"a","image":"i"}]}`,
+		restricted: `pod_spec.serviceAccountName: the service account "admin" is not one of the service_accounts of the runner: builder`},
+	{name: "another's account by the old name", pod: `{"serviceAccount":"admin","containers":[{"name":"a","image":"i"}]}`, restricted: `the service account "admin" is not one of the service_accounts`},
+	{name: "two accounts", pod: `{"serviceAccountName":"builder","serviceAccount":"admin","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.serviceAccount: "admin" is not serviceAccountName, "builder"`},
+	{name: "the token of the default account", pod: `{"automountServiceAccountToken":true,"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.automountServiceAccountToken: must be false or absent`},
+	{name: "a projected token", pod: `{"volumes":[{"name":"v","projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}],"containers":[{"name":"a","image":"i"}]}`,
+		restricted: `pod_spec.volumes[0].projected.sources[0].serviceAccountToken: the service account "default" is not one of`},
+	{name: "another's Secret as a volume", pod: `{"volumes":[{"name":"v","secret":{"secretName":"db"}}],"containers":[{"name":"a","image":"i"}]}`,
+		restricted: `pod_spec.volumes[0].secret: the Secret "db" is not one of the secrets of the runner: registry`},
+	{name: "another's Secret as a projection", pod: `{"volumes":[{"name":"v","projected":{"sources":[{"secret":{"name":"db"}}]}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `sources[0].secret: the Secret "db"`},
+	{name: "another's Secret in a variable", pod: `{"containers":[{"name":"a","image":"i","env":[{"name":"X","valueFrom":{"secretKeyRef":{"name":"db","key":"k"}}}]}]}`, restricted: `pod_spec.containers[0].env[0].valueFrom.secretKeyRef: the Secret "db"`},
+	{name: "another's Secret in all variables", pod: `{"initContainers":[{"name":"b","image":"i","envFrom":[{"secretRef":{"name":"db"}}]}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.initContainers[0].envFrom[0].secretRef: the Secret "db"`},
+	{name: "another's Secret of a registry", pod: `{"imagePullSecrets":[{"name":"db"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.imagePullSecrets[0]: the Secret "db"`},
+	{name: "another's ConfigMap", pod: `{"volumes":[{"name":"v","configMap":{"name":"db"}}],"containers":[{"name":"a","image":"i","env":[{"name":"X","valueFrom":{"configMapKeyRef":{"name":"dc","key":"k"}}}],"envFrom":[{"configMapRef":{"name":"dd"}}]}]}`,
+		restricted: "pod_spec.volumes[0].configMap: the ConfigMap \"db\" is not one of the config_maps of the runner: settings\n" +
+			"pod_spec.containers[0].env[0].valueFrom.configMapKeyRef: the ConfigMap \"dc\" is not one of the config_maps of the runner: settings\n" +
+			"pod_spec.containers[0].envFrom[0].configMapRef: the ConfigMap \"dd\" is not one of the config_maps of the runner: settings"},
+	{name: "another's claim", pod: `{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"db"}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `the PersistentVolumeClaim "db" is not one of the persistent_volume_claims`},
+	{name: "a copy of another's claim", pod: `{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{"dataSource":{"kind":"PersistentVolumeClaim","name":"db"}}}}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.volumes[0].ephemeral: must have no dataSource`},
+	{name: "a driver's volume", pod: `{"volumes":[{"name":"v","csi":{"driver":"secrets-store.csi.k8s.io"}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.volumes[0].csi: must be absent`},
+	{name: "a node", pod: `{"nodeName":"control-plane","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.nodeName: must be absent`},
+	{name: "a priority", pod: `{"priorityClassName":"system-node-critical","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.priorityClassName: must be absent`},
+	{name: "a device", pod: `{"resourceClaims":[{"name":"d","resourceClaimName":"gpu"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.resourceClaims: must be absent`},
+}
+
+func TestAPodHasNoMoreThanTheProfileOfItsRunnerAllows(t *testing.T) {
+	for _, row := range profileTable {
+		spec := core.JobSpec{ID: "j", PodSpec: json.RawMessage(row.pod)}
+		for profile, wrong := range map[string]string{"": "", ProfilePrivileged: "", ProfileBaseline: row.baseline, ProfileRestricted: row.restricted} {
+			r := runnerOf(t, profile)
+			_, created := r.jobOf(jobs.Run{Spec: spec})
+			if err := r.Check(spec); wrong == "" {
+				require.NoError(t, err, "%s, %s", row.name, profile)
+				require.NoError(t, created, "%s, %s", row.name, profile)
+			} else {
+				require.ErrorContains(t, err, wrong, "%s, %s", row.name, profile)
+				require.ErrorContains(t, err, `the profile of the runner is "`+profile+`": change the pod, or set profile = "baseline" or "privileged" for the runner`)
+				require.ErrorContains(t, created, wrong, "%s, %s: the job may be older than the profile", row.name, profile)
+			}
+		}
+	}
+}
+
+func TestARestrictedPodThatSaysNothingHasTheLeastThatItCanHave(t *testing.T) {
+	spec := core.JobSpec{ID: "j", PodSpec: json.RawMessage(`{"initContainers":[{"name":"b","image":"i"}],"containers":[{"name":"a","image":"i","securityContext":{"runAsUser":7}}]}`)}
+	job, err := runnerOf(t, ProfileRestricted).jobOf(jobs.Run{Spec: spec})
+	require.NoError(t, err)
+	pod := job.Spec.Template.Spec
+	assert.Equal(t, new(true), pod.SecurityContext.RunAsNonRoot)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+	assert.Equal(t, new(false), pod.AutomountServiceAccountToken)
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		assert.Equal(t, new(false), c.SecurityContext.AllowPrivilegeEscalation)
+		assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+	}
+	assert.Equal(t, new(int64(7)), pod.Containers[0].SecurityContext.RunAsUser, "what it says stays")
+
+	for _, profile := range []string{"", ProfileBaseline} {
+		job, err := runnerOf(t, profile).jobOf(jobs.Run{Spec: spec})
+		require.NoError(t, err)
+		assert.Nil(t, job.Spec.Template.Spec.SecurityContext, "the profile %q changes nothing", profile)
+	}
+	spec.PodSpec = json.RawMessage(`{"serviceAccountName":"builder","containers":[{"name":"a","image":"i"}]}`)
+	job, err = runnerOf(t, ProfileRestricted).jobOf(jobs.Run{Spec: spec})
+	require.NoError(t, err)
+	assert.Nil(t, job.Spec.Template.Spec.AutomountServiceAccountToken, "an account that is listed gives its token")
+}
+
+func TestAnUnknownProfileIsRefused(t *testing.T) {
+	_, err := New(Options{Client: fake.NewClientset(), Profile: "strict"})
+	require.EqualError(t, err, `kube: Profile: "strict" is unknown: use "privileged", "baseline" or "restricted"`)
+}
