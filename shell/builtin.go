@@ -189,6 +189,9 @@ func (t PipelineTool) ValidateInput(raw json.RawMessage) error {
 	if err != nil || in.Definition == nil {
 		return err
 	}
+	if err := in.Definition.CheckGiven(); err != nil { // before what is large is compiled
+		return fmt.Errorf("tool_input.definition: %w", err)
+	}
 	if in.PayloadAs != "" {
 		in = in.with(json.RawMessage("null"))
 	}

@@ -232,6 +232,20 @@ func TestNothingOfABodyOrAQueryIsInTheLog(t *testing.T) {
 	}
 }
 
+// What the server says of an input that it does not understand may quote it.
+func TestTheReasonOfARefusalDoesNotQuoteAnInput(t *testing.T) {
+	a, _ := audited(t, func(o *httpapi.Options) {
+		withJobs(o)
+		o.Tokens = append(o.Tokens, httpapi.Token{Name: "kube", SHA256: httpapi.HashToken("kube"), Namespaces: []string{"ns"}, Tenants: []string{"t1"}, Tools: []string{"kubernetes", "echo"}})
+	})
+	got := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[{"name":"x","run":{"tool":"kubernetes","input":{"pod_spec":"x","hunter2":"hunter2"}}}]}}`, bearer("kube"))
+	require.Equal(t, http.StatusForbidden, got.status, got.body)
+	require.Contains(t, got.body, "hunter2", "the caller is told")
+	entries := auditEntries(t, a, "root", "status=403")
+	require.Len(t, entries, 1)
+	assert.Empty(t, entries[0].Reason)
+}
+
 func TestWithoutALogThereIsNoneToRead(t *testing.T) {
 	a := start(t, setup{})
 	got := a.do("GET", "/v1/audit", nil)

@@ -191,7 +191,9 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 		own.text = withoutIDs(own.text)
 		f = &own
 	}
-	c.refusal = f.text
+	if !f.quotes {
+		c.refusal = f.text
+	}
 	sw, counted := w.(*statusWriter)
 	switch {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected

@@ -48,6 +48,7 @@ type Config struct {
 	Notify     notifyConfig             `toml:"notify"`
 	Jobs       jobsConfig               `toml:"jobs"`
 	Runners    map[string]runnerConfig  `toml:"runners"`
+	Cgroup     cgroupConfig             `toml:"cgroup"`
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`

@@ -104,7 +104,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig) error {
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key, workspace.Roots{}, nil)
+	tool, err := t.make(key, workspace.Roots{}, nil, confined{})
 	if err != nil {
 		return nil // validateTools reports it
 	}
