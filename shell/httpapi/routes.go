@@ -155,6 +155,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 			err = rt.serve(w, r.WithContext(ctx), c)
 		}
 		if err != nil {
+			err = s.slowed(r, err)
 			s.fail(w, c, err)
 		}
 	})
