@@ -130,6 +130,17 @@ type PipelineTool struct {
 	// Load reads a pipeline from a runbook file; the name may be empty where the file
 	// has one pipeline only. Nil: there are no files.
 	Load func(ctx context.Context, file, pipeline string) (def core.PipelineDef, runbook string, err error)
+	// LoadFor is Load for programs whose files depend on the action's namespace and tenant;
+	// where there is one, Load is not asked.
+	LoadFor func(ctx context.Context, scope Scope, file, pipeline string) (def core.PipelineDef, runbook string, err error)
+}
+
+// load reads a pipeline from a file.
+func (t PipelineTool) load(ctx context.Context, scope Scope, file, pipeline string) (core.PipelineDef, string, error) {
+	if t.LoadFor != nil {
+		return t.LoadFor(ctx, scope, file, pipeline)
+	}
+	return t.Load(ctx, file, pipeline)
 }
 
 type pipelineInput struct {
@@ -149,7 +160,7 @@ func (t PipelineTool) decode(raw json.RawMessage) (in pipelineInput, err error) 
 	switch {
 	case (in.Definition == nil) == (in.File == ""):
 		return in, errors.New("tool_input: give either definition or file")
-	case in.File != "" && t.Load == nil:
+	case in.File != "" && t.Load == nil && t.LoadFor == nil:
 		return in, errors.New("tool_input.file: no runbook files can be read here: give definition")
 	case in.File == "" && in.Pipeline != "":
 		return in, errors.New("tool_input.pipeline: names a pipeline of a file: give file too, or leave it out")
@@ -184,6 +195,9 @@ func (t PipelineTool) ValidateInput(raw json.RawMessage) error {
 	if err != nil || in.Definition == nil {
 		return err
 	}
+	if err := in.Definition.CheckGiven(); err != nil { // before what is large is compiled
+		return fmt.Errorf("tool_input.definition: %w", err)
+	}
 	if in.PayloadAs != "" {
 		in = in.with(json.RawMessage("null"))
 	}
@@ -211,7 +225,7 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	}
 	if in.Definition != nil {
 		spec.Definition = *in.Definition
-	} else if spec.Definition, spec.Runbook, err = t.Load(ctx, in.File, in.Pipeline); err != nil {
+	} else if spec.Definition, spec.Runbook, err = t.load(ctx, Scope{Namespace: c.Namespace, Tenant: c.Tenant}, in.File, in.Pipeline); err != nil {
 		return nil, err
 	}
 	p, err := c.engine.Pipelines().Create(ctx, spec)

@@ -37,8 +37,8 @@ type Entry struct {
 	// Seq is the entry's number, which grows: the microseconds since 1970, or one more
 	// than the last where the clock stands or is set back. [Log.Add] sets it.
 	Seq uint64 `json:"seq"`
-	// At is when the request was answered; of several, when the last one was. It never
-	// runs backwards. [Log.Add] sets it.
+	// At is when the request was answered, by the machine's clock; of several, when the last
+	// one was. [Log.Add] sets it.
 	At effects.Time `json:"at"`
 	// Since is when the first one of several was answered; else it is At.
 	Since effects.Time `json:"since"`

@@ -114,7 +114,7 @@ func (l *Log) Add(e Entry) {
 	e.Count = 1
 	now := time.Now()
 	l.mu.Lock()
-	e.At = l.now(now)
+	e.At = effects.TimeOf(now)
 	e.Since = e.At
 	own := l.merger.add(&e, now)
 	if own {
@@ -132,11 +132,6 @@ func (l *Log) nudge() {
 	case l.wake <- struct{}{}:
 	default:
 	}
-}
-
-// now gives the time of an entry, which never runs backwards. The lock is held.
-func (l *Log) now(now time.Time) effects.Time {
-	return max(effects.TimeOf(now), effects.Time(l.seq/1000))
 }
 
 // push numbers an entry and has it written. The lock is held.
@@ -254,7 +249,7 @@ func (l *Log) turn(now time.Time, all, end bool) bool {
 // lossLocked is the line that says how many are missing.
 func (l *Log) lossLocked(now time.Time) Entry {
 	l.seq = max(l.seq+1, micros(now))
-	return Entry{Seq: l.seq, At: l.now(now), Since: l.lost.since, Count: l.lost.count, Operation: Lost, Reason: printable(l.lost.why)}
+	return Entry{Seq: l.seq, At: effects.TimeOf(now), Since: l.lost.since, Count: l.lost.count, Operation: Lost, Reason: printable(l.lost.why)}
 }
 
 // wrote counts what was written, or lost. The lock is held.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 )
@@ -264,18 +265,34 @@ func TestALogGoesOnWhereItEnded(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestTheClockThatIsSetBackMakesNoEntryOlder(t *testing.T) {
+func TestAfterTheClockWasSetBackEntriesHaveItsTimeAndStayInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		future := time.Now().Add(time.Hour).UnixMicro()
-		line := fmt.Sprintf(`{"seq":%d,"at":%q,"since":%q,"count":1,"token":"a","operation":"x"}`+"\n", future, "2000-01-01T01:00:00.000Z", "2000-01-01T01:00:00.000Z")
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("token.a-00000000.%020d.jsonl", future)), []byte(line), 0o600))
-		l := open(t, audit.Options{Dir: dir})
-		l.Add(change("b", "later"))
-		got := all(t, l, audit.Query{})
-		require.Len(t, got, 2)
-		assert.Equal(t, "later", got[0].Path)
-		assert.Equal(t, got[1].At, got[0].At)
+		begin := time.Now()
+		year := begin.Add(365 * 24 * time.Hour) // the clock was a year ahead
+		line := fmt.Sprintf(`{"seq":%d,"at":%[2]q,"since":%[2]q,"count":1,"path":"before","operation":"x"}`+"\n", year.UnixMicro(), effects.TimeOf(year))
+		first := open(t, audit.Options{Dir: dir})
+		first.Add(change("b", "first"))
+		require.NoError(t, first.Close())
+		files, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		require.NoError(t, os.Remove(files[0]))
+		stream := strings.TrimSuffix(files[0], fmt.Sprintf("%020d.jsonl", begin.UnixMicro()))
+		require.NoError(t, os.WriteFile(fmt.Sprintf("%s%020d.jsonl", stream, year.UnixMicro()), []byte(line), 0o600))
+		l := open(t, audit.Options{Dir: dir, MaxAge: 48 * time.Hour})
+		for day := range 5 {
+			l.Add(change("b", fmt.Sprint(day)))
+			pass(24 * time.Hour)
+		}
+		var paths []string
+		for _, e := range all(t, l, audit.Query{}) {
+			paths = append(paths, e.Path)
+		}
+		assert.Equal(t, []string{"4", "3", "before"}, paths, "newest first, and the old ones are removed")
+		newest := all(t, l, audit.Query{Limit: 1})[0]
+		assert.Equal(t, 96*time.Hour, newest.At.Std().Sub(begin))
+		assert.Len(t, all(t, l, audit.Query{Since: effects.TimeOf(begin.Add(90 * time.Hour)), Until: effects.TimeOf(begin.Add(100 * time.Hour))}), 1)
 	})
 }
 

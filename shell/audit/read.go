@@ -136,7 +136,7 @@ func (r *reader) page(ctx context.Context) (Page, error) {
 			return p, nil
 		}
 		e := c.head
-		if e.Seq/1000 < uint64(max(r.q.Since, 0)) { // At is not later than Seq says
+		if e.Seq/1000 < uint64(max(r.q.Since, 0)) { // no At is later than its Seq says
 			return p, nil
 		}
 		p.Damaged += c.damaged

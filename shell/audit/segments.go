@@ -35,7 +35,10 @@ const (
 type segment struct {
 	path        string
 	first, last uint64 // numbers of its entries; last is at least first
-	bytes       int64
+	// begun is when its first entry was made, and ended when its last one was, by the
+	// clock of that time: numbers are ahead of a clock that was set back.
+	begun, ended time.Time
+	bytes        int64
 }
 
 // stream are the segments of one source, oldest first.
@@ -67,7 +70,7 @@ func openSegments(o Options) (*segments, error) {
 	}
 	for name, all := range byStream {
 		for _, g := range all {
-			g.last = max(g.first, lastSeq(g))
+			g.readEnd()
 			s.bytes += g.bytes
 		}
 		s.streams[name] = &stream{list: all}
@@ -126,14 +129,18 @@ func parseName(name string) (key string, first uint64, ok bool) {
 	return rest[:dot], first, err == nil
 }
 
-// lastSeq gives the number of the last whole entry of a segment; 0 if it has none.
-func lastSeq(g *segment) (last uint64) {
+// readEnd reads what the last whole entry of a segment says.
+func (g *segment) readEnd() {
+	g.last, g.ended = g.first, timeOf(g.first)
 	for e, err := range newBackwards(g.path, g.bytes).entries() {
 		if err == nil {
-			return e.Seq
+			g.last, g.ended = max(g.first, e.Seq), e.At.Std()
+			break
 		}
 	}
-	return 0
+	if g.begun = timeOf(g.first); g.ended.Before(g.begun) {
+		g.begun = g.ended
+	}
 }
 
 // last gives the number of the last entry of all.
@@ -184,7 +191,8 @@ func (s *segments) append(st *stream, key string, lines []byte, entries []Entry,
 		return errors.Join(err, s.drop(st, g))
 	}
 	s.grow(g, int64(n))
-	g.last = entries[len(entries)-1].Seq
+	last := entries[len(entries)-1]
+	g.last, g.ended = last.Seq, last.At.Std()
 	if st.dirty.IsZero() {
 		st.dirty = now
 	}
@@ -212,7 +220,8 @@ func (s *segments) drop(st *stream, g *segment) error {
 func (s *segments) segmentFor(st *stream, key string, n int64, first uint64, now time.Time) (*segment, error) {
 	if len(st.list) > 0 {
 		g := st.list[len(st.list)-1]
-		if g.bytes+n <= s.each && now.Sub(timeOf(g.first)) < segmentAge {
+		age := now.Sub(g.begun) // negative if the clock was set back
+		if g.bytes+n <= s.each && age >= 0 && age < segmentAge {
 			err := s.reopen(st, g)
 			if err == nil || !errors.Is(err, fs.ErrNotExist) {
 				return g, err
@@ -231,7 +240,7 @@ func (s *segments) segmentFor(st *stream, key string, n int64, first uint64, now
 		return nil, err
 	}
 	syncDir(s.dir)
-	g := &segment{path: path, first: first, last: first}
+	g := &segment{path: path, first: first, last: first, begun: now, ended: now}
 	st.list, st.open = append(st.list, g), f
 	return g, nil
 }
@@ -314,15 +323,18 @@ func (s *segments) sweep(now time.Time) error {
 	if s.keep > 0 && now.Sub(s.swept) >= sweepEvery {
 		s.swept = now
 		for _, st := range s.streams {
-			for len(st.list) > 0 && now.Sub(timeOf(st.list[0].last)) > s.keep {
-				if err := s.remove(st); err != nil {
+			for i := len(st.list) - 1; i >= 0; i-- {
+				if now.Sub(st.list[i].ended) <= s.keep {
+					continue
+				}
+				if err := s.remove(st, i); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for s.bytes > s.most {
-		if err := s.remove(s.largest()); err != nil {
+		if err := s.remove(s.largest(), 0); err != nil {
 			return err
 		}
 	}
@@ -345,17 +357,17 @@ func (s *segments) largest() (largest *stream) {
 	return largest
 }
 
-// remove removes the oldest segment of a stream.
-func (s *segments) remove(st *stream) error {
-	if len(st.list) == 1 {
+// remove removes a segment of a stream.
+func (s *segments) remove(st *stream, i int) error {
+	if i == len(st.list)-1 { // it may be open
 		if err := st.sync(); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(st.list[0].path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(st.list[i].path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	s.forget(st, 0)
+	s.forget(st, i)
 	return nil
 }
 

@@ -59,6 +59,8 @@ func (s *Server) record(w *statusWriter, r *http.Request, c *call) {
 	}
 	if made := w.Header().Get("Location"); w.status == http.StatusCreated && made != "" {
 		e.Path = made
+	} else if c.made != "" {
+		e.Path = c.made
 	}
 	if c.token != nil {
 		e.Token = c.token.Name

@@ -27,6 +27,7 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	rejected *prometheus.CounterVec
 	replayed *prometheus.CounterVec
+	crowded  prometheus.Counter
 	handler  http.Handler
 }
 
@@ -43,16 +44,19 @@ func (s *Server) initMetrics() {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route"}),
 	}
+	m.crowded = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "orrery_webhooks_crowded_total", Help: "Webhooks that were refused with 429: the bodies under way were too many or too large.",
+	})
 	for route := range s.hooks { // from 0 on: a rate needs something to rise from
 		m.rejected.WithLabelValues(route)
 		m.replayed.WithLabelValues(route)
 	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
-		m.requests, m.duration, m.rejected, m.replayed,
+		m.requests, m.duration, m.rejected, m.replayed, m.crowded,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{

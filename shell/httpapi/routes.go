@@ -42,6 +42,7 @@ type call struct {
 	body  held // what its body holds in memory
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
+	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
 }
 
@@ -150,6 +151,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 			err = rt.serve(w, r.WithContext(ctx), c)
 		}
 		if err != nil {
+			err = s.slowed(r, err)
 			s.fail(w, c, err)
 		}
 	})
@@ -186,7 +188,9 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 		own.text = withoutIDs(own.text)
 		f = &own
 	}
-	c.refusal = f.text
+	if !f.quotes {
+		c.refusal = f.text
+	}
 	sw, counted := w.(*statusWriter)
 	switch {
 	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected

@@ -50,6 +50,9 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition, contextOf(b.Context))); err != nil {
 			return err
 		}
+		if err := b.Definition.CheckGiven(); err != nil { // before what is large is compiled
+			return failf(http.StatusBadRequest, "definition.%s", oneLine(err.Error()))
+		}
 		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
 			return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
 		}

@@ -153,6 +153,12 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a retention of minus two", "[retention]\njournal_days = -2", "retention.journal_days: -2 is neither"},
 		{"a history of minus a half", "[retention]\nhistory_days = -0.5", "retention.history_days: -0.5 is neither"},
 		{"a tiny body", "[http]\nmax_body_bytes = 5", "http.max_body_bytes: 5 is not between 1024 and"},
+		{"bodies below one", "[http]\nmax_body_bytes = 2097152\nmax_body_bytes_in_flight = 1048576", "http.max_body_bytes_in_flight: 1048576 is neither 0 nor between 2097152, which is max_body_bytes, and 1073741824"},
+		{"webhooks below one", "[http]\nmax_webhook_bytes_in_flight = 10485760", "http.max_webhook_bytes_in_flight: 10485760 is neither 0 nor between 10489856"},
+		{"no requests", "[http]\nmax_requests_per_token = 0", "http.max_requests_per_token: 0 is not between 1 and 65536"},
+		{"no lists", "[http]\nmax_lists_per_token = 0", "http.max_lists_per_token: 0 is not between 1 and 1024"},
+		{"many streams", "[http]\nmax_streams_per_token = 65", "http.max_streams_per_token: 65 is not between 1 and 64"},
+		{"negative connections", "[http]\nmax_connections = -1", "http.max_connections: -1 is not between 0 and"},
 		{"a huge webhook", "[http]\nmax_webhook_bytes = 999999999", "http.max_webhook_bytes: 999999999 is not between 1 and 16777216"},
 
 		{"a tool without a type", "[tools.mine]\nconcurrency = 1", `tools.mine.type: "" is unknown: use "command", "http", "queue", "pipeline" or "kubernetes"`},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -118,7 +119,7 @@ func (w webhookConfig) validateInput(key string, t toolConfig, named map[string]
 	if len(names) > 0 {
 		return nil // what it is with its secrets, only the call shows
 	}
-	tool, err := t.make(key, "", nil)
+	tool, err := t.make(key, workspace.Roots{}, nil, confined{})
 	if err != nil {
 		return nil // validateTools reports it
 	}

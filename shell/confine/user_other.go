@@ -1,0 +1,14 @@
+//go:build !unix
+
+package confine
+
+import (
+	"fmt"
+	"os/exec"
+)
+
+// Check reports that this system cannot start programs as another user.
+func (u *User) Check() error { return fmt.Errorf("users of programs: %w", ErrUnsupported) }
+
+// Bind does nothing: Check has said so.
+func (u *User) Bind(*exec.Cmd) {}
