@@ -245,6 +245,16 @@ func (c *Checker) ValidateUnscoped(job *jobs.Job) error {
 	return c.validate(job, func(Secret) bool { return true })
 }
 
+// ValidateStored is [Checker.Validate] for a job of an action that was stored long before it is
+// applied: what only new jobs may not have is not refused.
+func (c *Checker) ValidateStored(job *jobs.Job) error {
+	p, err := c.plan(job)
+	if err != nil {
+		return err
+	}
+	return c.available(p, func(s Secret) bool { return s.covers(job) })
+}
+
 // validate is Validate for a job that may ask for some of the keys.
 func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 	p, err := c.plan(job)

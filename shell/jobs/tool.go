@@ -130,7 +130,7 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 		return err
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
-	if err := errors.Join(spec.Validate(), t.s.check(spec, false)); err != nil {
+	if err := errors.Join(spec.Validate(), t.s.checkUnscoped(spec)); err != nil {
 		return inputError{err}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 	}
 	if in.Job == "" {
 		spec := in.spec(scope, job, c.ActionID.String())
-		if err := t.s.Check(spec); err != nil {
+		if err := t.s.checkStored(spec); err != nil {
 			return core.Orchestrator{}, inputError{err}
 		}
 		if _, err := t.s.e.Jobs().Apply(ctx, spec); err != nil {
