@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/secrets"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -77,6 +78,11 @@ type Options struct {
 	// JournalRetention says how far back the journal can be replayed, at least
 	// (default 7 days); negative: for ever.
 	JournalRetention time.Duration
+
+	// Secrets gives what inputs of tools refer to as {{secret "name"}}: the value is filled
+	// in just before a tool is called, and masked in what comes back. An input with a secret
+	// that its tool may not have is refused. Nil: such a text has no meaning.
+	Secrets secrets.Source
 
 	// MaxBatch bounds the inputs of one transaction (default 1024).
 	MaxBatch int

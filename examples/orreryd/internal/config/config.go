@@ -53,6 +53,8 @@ type Config struct {
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+	// Secrets are what inputs of tools may refer to as {{secret "NAME"}}.
+	Secrets map[string]namedSecretConfig `toml:"secrets,omitempty"`
 }
 
 // backgroundConfig is 002 section 5. Recurring actions are on unless they are
@@ -245,6 +247,7 @@ func (c *Config) validate() error {
 		c.validateEngine(),
 		c.validateLimits(),
 		c.validateTools(),
+		c.validateSecrets(),
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateAudit(),

@@ -428,6 +428,7 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("DEPLOYS_SECRET", "aHVzaA==")
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
+	t.Setenv("API_KEY", "hush-hush")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
 	t.Setenv("ORRERY_BUILDS_TOKEN", "0123456789fedcba")
 	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")

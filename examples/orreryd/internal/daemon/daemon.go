@@ -102,6 +102,9 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		Logger:                 log,
 	}
+	if o.Secrets, err = c.NamedSecrets(); err != nil {
+		return nil, err
+	}
 	if err := d.runJobs(&o); err != nil {
 		return nil, err
 	}
