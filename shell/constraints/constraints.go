@@ -49,6 +49,7 @@ import (
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // Source is what constraints use of an engine: [EngineSource] makes one.
@@ -313,6 +314,9 @@ func (c *Checker) available(p *plan, may func(Secret) bool) error {
 // checkInput has a tool look at its input, with something in the place of what is
 // known of a run alone. It names the field tool_input.
 func checkInput(tool shell.Tool, input json.RawMessage) error {
+	if names, err := secrets.Names(input); err != nil || len(names) > 0 {
+		return errors.New(`tool_input: a hook of a job cannot have secrets, as {{secret "…"}} is one: have it start an action`)
+	}
 	v, ok := tool.(shell.InputValidator)
 	if !ok {
 		return nil

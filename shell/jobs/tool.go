@@ -120,6 +120,9 @@ const (
 // actionJobID names the job of an action: one for each of its cycles.
 func actionJobID(key string) string { return actionJob + strings.ReplaceAll(key, "/", "-") }
 
+// StoresInput implements [shell.InputStorer]: a job of the input's own is stored.
+func (tool) StoresInput() {}
+
 // ValidateInput implements [shell.InputValidator].
 func (t tool) ValidateInput(b json.RawMessage) error {
 	in, err := parseToolInput(b)
