@@ -50,6 +50,9 @@ func (in queueInput) push() core.QueuePush {
 	return core.QueuePush{Name: in.Queue, Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS}
 }
 
+// StoresInput implements [InputStorer].
+func (QueueTool) StoresInput() {}
+
 // ValidateInput reports what the queue would refuse.
 func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	var in queueInput
@@ -127,6 +130,17 @@ type PipelineTool struct {
 	// Load reads a pipeline from a runbook file; the name may be empty where the file
 	// has one pipeline only. Nil: there are no files.
 	Load func(ctx context.Context, file, pipeline string) (def core.PipelineDef, runbook string, err error)
+	// LoadFor is Load for programs whose files depend on the action's namespace and tenant;
+	// where there is one, Load is not asked.
+	LoadFor func(ctx context.Context, scope Scope, file, pipeline string) (def core.PipelineDef, runbook string, err error)
+}
+
+// load reads a pipeline from a file.
+func (t PipelineTool) load(ctx context.Context, scope Scope, file, pipeline string) (core.PipelineDef, string, error) {
+	if t.LoadFor != nil {
+		return t.LoadFor(ctx, scope, file, pipeline)
+	}
+	return t.Load(ctx, file, pipeline)
 }
 
 type pipelineInput struct {
@@ -146,7 +160,7 @@ func (t PipelineTool) decode(raw json.RawMessage) (in pipelineInput, err error) 
 	switch {
 	case (in.Definition == nil) == (in.File == ""):
 		return in, errors.New("tool_input: give either definition or file")
-	case in.File != "" && t.Load == nil:
+	case in.File != "" && t.Load == nil && t.LoadFor == nil:
 		return in, errors.New("tool_input.file: no runbook files can be read here: give definition")
 	case in.File == "" && in.Pipeline != "":
 		return in, errors.New("tool_input.pipeline: names a pipeline of a file: give file too, or leave it out")
@@ -171,12 +185,18 @@ func (in pipelineInput) with(body json.RawMessage) pipelineInput {
 	return in
 }
 
+// StoresInput implements [InputStorer].
+func (PipelineTool) StoresInput() {}
+
 // ValidateInput reports what the pipeline would refuse. A file is read when the
 // action runs only.
 func (t PipelineTool) ValidateInput(raw json.RawMessage) error {
 	in, err := t.decode(raw)
 	if err != nil || in.Definition == nil {
 		return err
+	}
+	if err := in.Definition.CheckGiven(); err != nil { // before what is large is compiled
+		return fmt.Errorf("tool_input.definition: %w", err)
 	}
 	if in.PayloadAs != "" {
 		in = in.with(json.RawMessage("null"))
@@ -205,7 +225,7 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	}
 	if in.Definition != nil {
 		spec.Definition = *in.Definition
-	} else if spec.Definition, spec.Runbook, err = t.Load(ctx, in.File, in.Pipeline); err != nil {
+	} else if spec.Definition, spec.Runbook, err = t.load(ctx, Scope{Namespace: c.Namespace, Tenant: c.Tenant}, in.File, in.Pipeline); err != nil {
 		return nil, err
 	}
 	p, err := c.engine.Pipelines().Create(ctx, spec)

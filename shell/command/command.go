@@ -105,6 +105,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -151,6 +152,19 @@ type Options struct {
 	// is no BaseDir; such a dir may not lead out of it. Empty: a relative dir is
 	// refused.
 	RelativeTo string
+	// RelativeToFor gives for the namespace and tenant of an action the directory that takes
+	// the place of RelativeTo: an absolute path under it, without links. A dir under RelativeTo
+	// that is not under this one is refused, links included. Nil: RelativeTo is everybody's. It
+	// must be safe for concurrent use.
+	RelativeToFor func(namespace, tenant string) (string, error)
+	// RunAs, if not nil, is the user that programs run as; its variables HOME, USER and LOGNAME
+	// win over inherited ones. The directory must be one that this user can enter. New asks its
+	// Check.
+	RunAs *confine.User
+	// Cgroups, if not nil, is where each run has a control group of its own with Limits: all
+	// that it starts is in it, and ends with it.
+	Cgroups *confine.Tree
+	Limits  confine.Limits
 	// Executables, if not nil, are all the programs that may be run. argv[0] must
 	// be one of them to the letter: either a bare name, which is looked up in the
 	// daemon's PATH, or an absolute path. An input may then set only the variables
@@ -222,6 +236,14 @@ func New(o Options) (*Tool, error) {
 			return nil, fmt.Errorf("RelativeTo: %q is not an absolute path", o.RelativeTo)
 		}
 		o.RelativeTo = filepath.Clean(o.RelativeTo)
+	}
+	if o.RunAs != nil {
+		if err := o.RunAs.Check(); err != nil {
+			return nil, fmt.Errorf("RunAs: %w", err)
+		}
+	}
+	if o.Limits.Any() && o.Cgroups == nil {
+		return nil, errors.New("Limits: need Cgroups, where the groups are made")
 	}
 	return &Tool{o: o, pipeDelay: pipeDelay, sigkill: (*os.Process).Kill}, nil
 }
@@ -319,6 +341,39 @@ func quoted(names []string) string {
 func (t *Tool) checkDir(in *input) error {
 	_, err := t.workDir(in.Dir)
 	return err
+}
+
+// ownDir is workDir for an action of a namespace and tenant.
+func (t *Tool) ownDir(dir, namespace, tenant string) (string, error) {
+	path, err := t.workDir(dir)
+	if err != nil || dir == "" || t.o.RelativeToFor == nil || t.o.BaseDir != "" {
+		return path, err
+	}
+	own, err := t.o.RelativeToFor(namespace, tenant)
+	if err != nil {
+		return "", fmt.Errorf("tool_input.dir: %w", err)
+	}
+	if !filepath.IsAbs(dir) {
+		path = filepath.Join(own, dir)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path, nil //nolint:nilerr // who runs the program says what is wrong with its directory
+	}
+	all, err := filepath.EvalSymlinks(t.o.RelativeTo)
+	if err != nil {
+		return "", fmt.Errorf("tool_input.dir: %w", err)
+	}
+	if !filepath.IsAbs(dir) && !under(own, real) || under(all, real) && !under(own, real) {
+		return "", fmt.Errorf("tool_input.dir: %q leads out of the workspace of %s/%s, %q", dir, namespace, tenant, own)
+	}
+	return real, nil
+}
+
+// under reports whether a path lies under a directory, or is it.
+func under(dir, path string) bool {
+	local, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(local)
 }
 
 // workDir gives the directory to run in, empty for the daemon's own.

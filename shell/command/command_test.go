@@ -251,6 +251,37 @@ func TestARelativeDirectoryMayBeTakenFromAnotherPlaceThanProgramsRunIn(t *testin
 	assert.EqualError(t, err, `RelativeTo: "jobs" is not an absolute path`)
 }
 
+func TestADirectoryOfAnotherTenantIsNoneToRunIn(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	for _, dir := range []string{"acme/sub", "bolt/sub"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+	}
+	require.NoError(t, os.Symlink("../acme/sub", filepath.Join(root, "bolt", "link")))
+	require.NoError(t, os.Symlink("/", filepath.Join(root, "bolt", "top")))
+	tool := newTool(t, command.Options{RelativeTo: root, RelativeToFor: func(_, tenant string) (string, error) { return filepath.Join(root, tenant), nil }})
+	pwd := func(dir string) (string, error) {
+		raw, err := tool.Run(t.Context(), shell.Call{Namespace: "n", Tenant: "bolt", Input: json.RawMessage(`{"argv":["pwd"],"dir":` + quote(dir) + `}`)})
+		var out struct{ Stdout string }
+		if err == nil {
+			require.NoError(t, json.Unmarshal(raw, &out))
+		}
+		return strings.TrimSpace(out.Stdout), err
+	}
+	for _, dir := range []string{"link", "top", "sub/../link", filepath.Join(root, "acme"), filepath.Join(root, "acme", "sub"), root, filepath.Join(root, "bolt", "link")} {
+		_, err := pwd(dir)
+		require.ErrorContains(t, err, "leads out of the workspace of n/bolt", dir)
+	}
+	for dir, want := range map[string]string{"sub": "bolt/sub", ".": "bolt", filepath.Join(root, "bolt", "sub"): "bolt/sub"} {
+		got, err := pwd(dir)
+		require.NoError(t, err)
+		assert.Equal(t, filepath.Join(root, want), got)
+	}
+	got, err := pwd("/")
+	require.NoError(t, err)
+	assert.Equal(t, "/", got, "what is not of the workspace is no tenant's")
+}
+
 func TestAFailedRunSaysHowItEndedAndItsLastLines(t *testing.T) {
 	tool := newTool(t, command.Options{})
 	long := strings.Repeat("x", 1100)

@@ -28,6 +28,7 @@ type failure struct {
 	text   string
 	header http.Header // or nil
 	cause  error       // for the log; never sent
+	quotes bool        // the text may quote what was sent: not for the log of requests
 }
 
 func (f *failure) Error() string { return f.text }

@@ -67,7 +67,9 @@ func (a asking) cannotTell(field, format string, args ...any) error {
 	if a.bound() {
 		who = "the token is bound to tools"
 	}
-	return failf(http.StatusForbidden, "%s: %s, and the server cannot tell %s", field, who, fmt.Sprintf(format, args...))
+	f := failf(http.StatusForbidden, "%s: %s, and the server cannot tell %s", field, who, fmt.Sprintf(format, args...))
+	f.quotes = true
+	return f
 }
 
 func (s *Server) asking(t *Token, scope shell.Scope) asking {

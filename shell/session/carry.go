@@ -31,9 +31,23 @@ const pollInterval = 20 * time.Millisecond
 // repetition of a Spawn, with the effect's number that of an input. Where it is
 // zero, nothing is taken for one.
 func (s *Sessions) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
+	return s.carry(ctx, place{s.root, s.namedRoot}, ref, e)
+}
+
+// CarryUnder is Carry for a session whose workspace lies under another directory than
+// [Options.Root], such as the one of its tenant.
+func (s *Sessions) CarryUnder(ctx context.Context, root string, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
+	real, named, err := resolveRoot(root)
+	if err != nil {
+		return nil, &Error{Op: "carry out", Err: invalid("%v", err)}
+	}
+	return s.carry(ctx, place{real, named}, ref, e)
+}
+
+func (s *Sessions) carry(ctx context.Context, under place, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	switch e := e.(type) {
 	case effects.Spawn:
-		p, err := s.spawn(ctx, starter(ref), e)
+		p, err := s.spawn(ctx, under, starter(ref), e)
 		if err != nil {
 			return nil, &Error{Op: "spawn", Session: e.Session, Err: err}
 		}
@@ -82,7 +96,7 @@ func (s *Sessions) find(ctx context.Context, name string) (*pane, error) {
 	return panes[name], err
 }
 
-func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (*pane, error) {
+func (s *Sessions) spawn(ctx context.Context, under place, starter string, e effects.Spawn) (*pane, error) {
 	if err := checkSpawn(e); err != nil {
 		return nil, err
 	}
@@ -96,7 +110,7 @@ func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (
 		return nil, err
 	}
 	if p == nil || !p.Alive && (starter == "" || p.notes.spawn != starter) {
-		if p, err = s.launch(ctx, starter, e, p); err != nil {
+		if p, err = s.launch(ctx, under, starter, e, p); err != nil {
 			return nil, err
 		}
 	}
@@ -109,8 +123,8 @@ func (s *Sessions) spawn(ctx context.Context, starter string, e effects.Spawn) (
 }
 
 // launch starts a session in place of one that has ended, if there is one.
-func (s *Sessions) launch(ctx context.Context, starter string, e effects.Spawn, old *pane) (*pane, error) {
-	dir, err := s.workspace(e.Workspace)
+func (s *Sessions) launch(ctx context.Context, under place, starter string, e effects.Spawn, old *pane) (*pane, error) {
+	dir, err := under.workspace(e.Workspace, s.o.CreateWorkspace)
 	if err != nil {
 		return nil, err
 	}

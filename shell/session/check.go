@@ -109,8 +109,15 @@ func typed(s string) string {
 	return strings.TrimSuffix(s, "\n")
 }
 
-// workspace gives the directory in which a session starts, free of links.
-func (s *Sessions) workspace(dir string) (string, error) {
+// place is a directory under which workspaces lie.
+type place struct {
+	root  string // without links
+	named string // as configured
+}
+
+// workspace gives the directory in which a session starts, free of links. It is made where
+// it is missing, if create is set.
+func (s place) workspace(dir string, create bool) (string, error) {
 	switch {
 	case !utf8.ValidString(dir) || strings.ContainsRune(dir, 0) || len(dir) > maxPathLen:
 		return "", invalid("workspace: %q is not a path: want UTF-8 without zero bytes, at most %d bytes", quoted(dir), maxPathLen)
@@ -129,7 +136,7 @@ func (s *Sessions) workspace(dir string) (string, error) {
 	}
 	path := filepath.Join(s.root, local)
 	resolved, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) && s.o.CreateWorkspace {
+	if errors.Is(err, fs.ErrNotExist) && create {
 		if err := s.makeWorkspace(local); err != nil {
 			return "", err
 		}
@@ -152,7 +159,7 @@ func (s *Sessions) workspace(dir string) (string, error) {
 
 // makeWorkspace makes a directory and those above it. No link leads it out of
 // the root: os.Root sees to that.
-func (s *Sessions) makeWorkspace(local string) error {
+func (s place) makeWorkspace(local string) error {
 	root, err := os.OpenRoot(s.root)
 	if err != nil {
 		return err
@@ -166,8 +173,8 @@ func (s *Sessions) makeWorkspace(local string) error {
 
 // underRoot gives what stands after the root, as it was configured or without
 // links.
-func (s *Sessions) underRoot(path string) (string, bool) {
-	for _, root := range []string{s.root, s.namedRoot} {
+func (s place) underRoot(path string) (string, bool) {
+	for _, root := range []string{s.root, s.named} {
 		if local, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(local) {
 			return local, true
 		}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/runbook"
 	"github.com/orrery-go/orrery/shell/session"
@@ -136,14 +138,30 @@ func orNil[C notify.Channel](c C, err error) (notify.Channel, error) {
 	return c, nil
 }
 
-// runbooksIn reads pipelines from the runbook files of the workspace: the tool
+// WorkspaceRoots gives the folders of all tenants, or one for all; none without a workspace.
+func (c *Config) WorkspaceRoots() (workspace.Roots, error) {
+	if c.Workspace == "" {
+		return workspace.Roots{}, nil
+	}
+	shared := len(c.tenantTokens()) == 0
+	if c.WorkspaceShared != nil {
+		shared = *c.WorkspaceShared
+	}
+	return workspace.New(c.Workspace, shared)
+}
+
+// runbooksIn reads pipelines from the runbook files of a tenant's workspace: the tool
 // "pipeline" can name no other file.
-func runbooksIn(workspace string) func(context.Context, string, string) (core.PipelineDef, string, error) {
-	return func(_ context.Context, file, name string) (def core.PipelineDef, runbookName string, err error) {
-		if workspace == "" {
+func runbooksIn(roots workspace.Roots) func(context.Context, shell.Scope, string, string) (core.PipelineDef, string, error) {
+	return func(_ context.Context, scope shell.Scope, file, name string) (def core.PipelineDef, runbookName string, err error) {
+		if roots.Dir() == "" {
 			return def, "", errors.New("tool_input.file: the daemon has no workspace to read runbooks from: start it with --workspace, or give definition")
 		}
-		root, err := os.OpenRoot(workspace)
+		own, err := roots.Of(scope.Namespace, scope.Tenant)
+		if err != nil {
+			return def, "", err
+		}
+		root, err := os.OpenRoot(own)
 		if err != nil {
 			return def, "", fmt.Errorf("workspace: %w", err)
 		}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/git"
 	"github.com/orrery-go/orrery/shell/notify"
@@ -40,12 +40,9 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace, noWorkspace
 		return out, nil
 	}
-	root, err := filepath.Abs(d.c.Workspace)
+	roots, err := d.c.WorkspaceRoots()
 	if err != nil {
-		return nil, fmt.Errorf("workspace: %w", err)
-	}
-	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, fmt.Errorf("workspace: %w", err)
+		return nil, err
 	}
 	db, err := filepath.Abs(d.c.DB)
 	if err != nil {
@@ -53,22 +50,35 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	}
 	s := d.c.Sessions
 	d.sessions, err = session.New(session.Options{
-		Backend: s.Backend, Root: root, CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
+		Backend: s.Backend, Root: roots.Dir(), CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
 		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
 	d.sayHowToAttach()
-	g, err := git.New(git.Options{Root: root, LockWait: config.Seconds(d.c.Git.LockWaitSeconds), Author: d.c.Git.Author, Email: d.c.Git.Email})
-	if err != nil {
-		d.log.Warn("git cannot be used: worktrees and merges will fail", "error", err)
-		out[effects.LaneGit] = failing{err}
-	} else {
-		out[effects.LaneGit] = g
-	}
-	out[effects.LaneSession] = d.sessions
+	d.enterWorkspace(roots, out)
 	return out, nil
+}
+
+// enterWorkspace enters what carries out the effects of sessions and git.
+func (d *daemon) enterWorkspace(roots workspace.Roots, out map[string]shell.Interpreter) {
+	newGit := func(root string) (shell.Interpreter, error) {
+		return git.New(git.Options{Root: root, LockWait: config.Seconds(d.c.Git.LockWaitSeconds), Author: d.c.Git.Author, Email: d.c.Git.Email})
+	}
+	g, err := newGit(roots.Dir())
+	switch {
+	case err != nil:
+		d.log.Warn("git cannot be used: worktrees and merges will fail", "error", err)
+		g = failing{err}
+	case !roots.Shared():
+		g = &tenantGit{roots: roots, make: newGit}
+	}
+	out[effects.LaneGit], out[effects.LaneSession] = g, d.sessions
+	if !roots.Shared() {
+		out[effects.LaneSession] = tenantSessions{roots, d.sessions}
+		d.log.Info("the workspace has a folder for each namespace and tenant", "workspace", roots.Dir(), "example", filepath.Join(roots.Dir(), config.DefaultScope, config.DefaultScope))
+	}
 }
 
 // sayHowToAttach says by which command a person joins a session, and warns where
