@@ -35,13 +35,20 @@ const config = `
 db = %q
 listen = "127.0.0.1:0"
 
+[limits]
+requests_per_second = 200
+inputs_per_second = 100
+max_schedules = 100
+max_live_actions = 10000
+max_stored_bytes = 67108864
+max_timeout_seconds = 3600
+
 [tools.http]
 concurrency = 32
 allow = ["127.0.0.0/8"]
 
 [tools.command]
-enabled = true
-concurrency = 8
+concurrency = 2
 executables = ["head"]
 
 [runners.local]
