@@ -50,6 +50,9 @@ func (in queueInput) push() core.QueuePush {
 	return core.QueuePush{Name: in.Queue, Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS}
 }
 
+// StoresInput implements [InputStorer].
+func (QueueTool) StoresInput() {}
+
 // ValidateInput reports what the queue would refuse.
 func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	var in queueInput
@@ -181,6 +184,9 @@ func (in pipelineInput) with(body json.RawMessage) pipelineInput {
 	in.Inputs = inputs
 	return in
 }
+
+// StoresInput implements [InputStorer].
+func (PipelineTool) StoresInput() {}
 
 // ValidateInput reports what the pipeline would refuse. A file is read when the
 // action runs only.

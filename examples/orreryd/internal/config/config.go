@@ -43,6 +43,7 @@ type Config struct {
 	Retention  retentionConfig          `toml:"retention"`
 	HTTP       httpConfig               `toml:"http"`
 	Audit      auditConfig              `toml:"audit"`
+	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
@@ -52,6 +53,8 @@ type Config struct {
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+	// Secrets are what inputs of tools may refer to as {{secret "NAME"}}.
+	Secrets map[string]namedSecretConfig `toml:"secrets,omitempty"`
 }
 
 // backgroundConfig is 002 section 5. Recurring actions are on unless they are
@@ -115,6 +118,7 @@ func defaultConfig() Config {
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
 		Jobs:            defaultJobs(),
+		Limits:          defaultLimits(),
 	}
 }
 
@@ -241,7 +245,9 @@ func (c *Config) validate() error {
 	return errors.Join(
 		c.validateDaemon(),
 		c.validateEngine(),
+		c.validateLimits(),
 		c.validateTools(),
+		c.validateSecrets(),
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateAudit(),
