@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,7 +79,14 @@ func checkGivenApproaches(field string, approaches []Approach) error {
 	return nil
 }
 
+// checkGiven bounds also what the references to one item may lead to, whose data may be as large
+// as an input.
 func (d WorkerDo) checkGiven(field string) error {
+	var refs referenceCounter
+	d.rewrite(&refs)
+	if int64(refs)*MaxInputBytes > MaxTemplateWork {
+		return fmt.Errorf("%s: its references have %d names and members, each of which may lead to an item of %d bytes: more than %d are too many", field, refs, MaxInputBytes, MaxTemplateWork/MaxInputBytes)
+	}
 	switch {
 	case d.Pipeline != nil:
 		return d.Pipeline.checkGiven(field + ".pipeline")
@@ -86,6 +94,16 @@ func (d WorkerDo) checkGiven(field string) error {
 		return checkGivenApproaches(field+".strategy.approaches", d.Strategy.Approaches)
 	}
 	return nil
+}
+
+// CheckGiven refuses a definition that [Given] would refuse, without the "definition." before
+// the field: for who validates a definition before it comes into an input.
+func (d PipelineDef) CheckGiven() error {
+	err := d.checkGiven("definition")
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "definition."), "definition: "))
 }
 
 func (d PipelineDef) checkGiven(field string) error {

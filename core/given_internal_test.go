@@ -70,7 +70,7 @@ func TestNoNewInputHasAPatternThatTakesTooLongWhereverItStands(t *testing.T) {
 	found := map[string]int{}
 	forEachEvent(t, func(kind string, e Event) {
 		for _, v := range planted(reflect.TypeOf(e), map[reflect.Type]int{}) {
-			ev, ok := v.Interface().(Event)
+			ev, ok := reflect.TypeAssert[Event](v)
 			require.True(t, ok)
 			name := kind + " " + ev.EventType()
 			found[name]++
@@ -132,4 +132,16 @@ func TestADefinitionWhosePhasesReadTheContextTooOftenIsRefused(t *testing.T) {
 		}
 		assert.ErrorContains(t, err, c.want, name)
 	}
+}
+
+func TestAWorkerWhoseTextsReadTheItemTooOftenIsRefused(t *testing.T) {
+	do := WorkerDo{Run: &ToolRun{Tool: "x", Input: json.RawMessage(`"` + strings.Repeat("${item.data.a}", 100) + `"`)}}
+	_, err := bounded(WorkerConfigure{Spec: WorkerSpec{Do: do}})
+	assert.EqualError(t, err, "do: its references have 300 names and members, each of which may lead to an item of 1048576 bytes: more than 256 are too many")
+}
+
+func TestADefinitionIsCheckedBeforeItComesIntoAnInput(t *testing.T) {
+	d := PipelineDef{Phases: []PhaseDef{{Retry: Retry{NoRetry: []string{hugePattern}}}}}
+	assert.ErrorContains(t, d.CheckGiven(), "phases[0].retry.no_retry[0]: ")
+	assert.NoError(t, PipelineDef{}.CheckGiven())
 }

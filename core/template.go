@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -94,28 +93,6 @@ func (s scope) lookup(ref string) (json.RawMessage, error) {
 		}
 	}
 	return v, nil
-}
-
-// memberOf gives a member of an object or an element of an array.
-func memberOf(v json.RawMessage, name string) (json.RawMessage, bool) {
-	v = trimJSON(v)
-	switch {
-	case len(v) > 0 && v[0] == '{':
-		var members map[string]json.RawMessage
-		if json.Unmarshal(v, &members) != nil {
-			return nil, false
-		}
-		m, ok := members[name]
-		return m, ok
-	case len(v) > 0 && v[0] == '[':
-		var elements []json.RawMessage
-		i, err := strconv.ParseUint(name, 10, 31)
-		if err != nil || json.Unmarshal(v, &elements) != nil || i >= uint64(len(elements)) {
-			return nil, false
-		}
-		return elements[i], true
-	}
-	return nil, false
 }
 
 // textOf gives what a value stands for within a text.

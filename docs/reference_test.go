@@ -277,7 +277,7 @@ func flatten(v any, keys map[string]string) map[string]any {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, below := range v {
-				if key == "tools" || key == "webhooks" || key == "notify.channels" || key == "runners" || key == "jobs.secrets" {
+				if key == "tools" || key == "webhooks" || key == "notify.channels" || key == "runners" || key == "secrets" || key == "jobs.secrets" {
 					name = "NAME"
 				}
 				walk(strings.TrimPrefix(key+"."+name, "."), below)

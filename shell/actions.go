@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // Actions are the calls for actions.
@@ -33,7 +34,7 @@ func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action,
 		spec.Trigger = core.Scheduled(a.e.now())
 	}
 	ref := actionRef(spec.ID)
-	if err := a.e.checkTool(ref, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
+	if err := a.e.checkTool(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
 		return core.Action{}, err
 	}
 	spec.ToolInput = slices.Clone(spec.ToolInput)
@@ -64,9 +65,9 @@ func (a Actions) Execute(ctx context.Context, spec core.ActionSpec) (core.Action
 	return as[core.Action](s, err)
 }
 
-// checkTool refuses what could only fail later: a tool that does not exist, and
-// an input that it knows to be bad.
-func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, input json.RawMessage) error {
+// checkTool refuses what could only fail later: a tool that does not exist, an input that
+// it knows to be bad, and a secret that it may not have.
+func (e *Engine) checkTool(to effects.Ref, of Scope, nameField, name, inputField string, input json.RawMessage) error {
 	if name == "" {
 		return invalid(to, "create", "%s: must not be empty: %s", nameField, e.knownTools())
 	}
@@ -74,14 +75,18 @@ func (e *Engine) checkTool(to effects.Ref, nameField, name, inputField string, i
 	if !ok {
 		return invalid(to, "create", "%s: %q is unknown: %s", nameField, name, e.knownTools())
 	}
+	if len(input) > core.MaxInputBytes {
+		return invalid(to, "create", "%s: %d bytes is more than %d", inputField, len(input), core.MaxInputBytes)
+	}
+	samples, err := e.checkSecrets(tool, to, inputField, input, secrets.Use{Namespace: of.Namespace, Tenant: of.Tenant, Tool: name})
+	if err != nil {
+		return err
+	}
 	v, ok := tool.(InputValidator)
 	if !ok {
 		return nil
 	}
-	if len(input) > core.MaxInputBytes {
-		return invalid(to, "create", "%s: %d bytes is more than %d", inputField, len(input), core.MaxInputBytes)
-	}
-	if err := v.ValidateInput(input); err != nil {
+	if err := validate(v, samples); err != nil {
 		return invalid(to, "create", "%s", strings.ReplaceAll(err.Error(), "tool_input", inputField))
 	}
 	return nil

@@ -50,6 +50,9 @@ func (in queueInput) push() core.QueuePush {
 	return core.QueuePush{Name: in.Queue, Data: in.Data, Priority: in.Priority, Key: in.Key, DedupKey: in.DedupKey, DelayMS: in.DelayMS}
 }
 
+// StoresInput implements [InputStorer].
+func (QueueTool) StoresInput() {}
+
 // ValidateInput reports what the queue would refuse.
 func (QueueTool) ValidateInput(raw json.RawMessage) error {
 	var in queueInput
@@ -182,12 +185,18 @@ func (in pipelineInput) with(body json.RawMessage) pipelineInput {
 	return in
 }
 
+// StoresInput implements [InputStorer].
+func (PipelineTool) StoresInput() {}
+
 // ValidateInput reports what the pipeline would refuse. A file is read when the
 // action runs only.
 func (t PipelineTool) ValidateInput(raw json.RawMessage) error {
 	in, err := t.decode(raw)
 	if err != nil || in.Definition == nil {
 		return err
+	}
+	if err := in.Definition.CheckGiven(); err != nil { // before what is large is compiled
+		return fmt.Errorf("tool_input.definition: %w", err)
 	}
 	if in.PayloadAs != "" {
 		in = in.with(json.RawMessage("null"))

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/secrets"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -77,6 +79,11 @@ type Options struct {
 	// (default 7 days); negative: for ever.
 	JournalRetention time.Duration
 
+	// Secrets gives what inputs of tools refer to as {{secret "name"}}: the value is filled
+	// in just before a tool is called, and masked in what comes back. An input with a secret
+	// that its tool may not have is refused. Nil: such a text has no meaning.
+	Secrets secrets.Source
+
 	// MaxBatch bounds the inputs of one transaction (default 1024).
 	MaxBatch int
 
@@ -118,14 +125,25 @@ func New(o Options) (*Engine, error) {
 	e.store = watchedStore{o.Store, func(ctx context.Context, met ...effects.Ref) { e.loop.Suspect(ctx, met...) }}
 	e.takes.init()
 	e.counts.init()
+	e.usages.init()
 	generic.Hooks = engine.Hooks{
 		Procedure: e.procedure, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe,
 	}
-	if o.Sessions != nil {
-		generic.Hooks.Beside = e.watchSessions
-	}
+	generic.Hooks.Beside = e.beside
 	e.loop, err = engine.New(generic)
 	return e, err
+}
+
+// beside is what goes on beside the loop, until ctx ends.
+func (e *Engine) beside(ctx context.Context) {
+	var all sync.WaitGroup
+	if e.o.Limits.Count {
+		all.Go(func() { e.countUsage(ctx) })
+	}
+	if e.o.Sessions != nil {
+		all.Go(func() { e.watchSessions(ctx) })
+	}
+	all.Wait()
 }
 
 // generic gives the options that are the loop's own.

@@ -25,7 +25,7 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	}
 	ref := recurringRef(spec.ID)
 	t := spec.ActionTemplate
-	if err := r.e.checkTool(ref, "provider", t.Provider, "payload", t.Payload); err != nil {
+	if err := r.e.checkTool(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "provider", t.Provider, "payload", t.Payload); err != nil {
 		return core.RecurringAction{}, err
 	}
 	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
@@ -52,7 +52,7 @@ func (r Recurring) Update(ctx context.Context, id uuid.UUID, p core.RecurringPat
 		if len(p.Payload) > 0 {
 			payload = p.Payload
 		}
-		if err := r.e.checkTool(was.Ref(), "provider", name, "payload", payload); err != nil {
+		if err := r.e.checkTool(was.Ref(), Scope{Namespace: was.Namespace, Tenant: was.Tenant}, "provider", name, "payload", payload); err != nil {
 			return was, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/shell/internal/scarce"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // Tool does an action's work. It is the one interface that an embedder
@@ -47,6 +48,13 @@ func (f ToolFunc) Run(ctx context.Context, call Call) (json.RawMessage, error) {
 // right; the creation is refused with it.
 type InputValidator interface {
 	ValidateInput(input json.RawMessage) error
+}
+
+// InputStorer is implemented by a [Tool] that stores its input, or parts of it: in an item of
+// a queue, a pipeline, a job. It is given references to secrets as they are, and not the
+// secrets: see Options.Secrets. A tool that wraps such a one must be one, too.
+type InputStorer interface {
+	StoresInput()
 }
 
 // Call is what a [Tool] is told about the action that it carries out.
@@ -161,7 +169,7 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 			return result, err
 		}}
 	}
-	limit := cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout)
+	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
 	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
 		return e.runTool(ctx, &a)
 	}}
@@ -187,24 +195,34 @@ func (e *Engine) interpret(ctx context.Context, o engine.OuterEffect) (result js
 	return i.Carry(ctx, ref, o.Effect)
 }
 
-// runTool runs the tool of an action; a panic becomes an error.
+// runTool runs the tool of an action with the secrets that its input names, and masks
+// them in what comes of it. A panic becomes an error.
 func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMessage, err error) {
+	var mask secrets.Mask
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("tool panicked", "action_id", a.ID, "tool", a.ToolName, "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("tool %q panicked: %v", a.ToolName, p)
+			what := mask.Text(fmt.Sprint(p))
+			e.log.Error("tool panicked", "action_id", a.ID, "tool", a.ToolName, "panic", what, "stack", string(debug.Stack()))
+			result, err = nil, fmt.Errorf("tool %q panicked: %s", a.ToolName, what)
 		}
 	}()
 	tool, ok := e.o.Tools[a.ToolName]
 	if !ok {
 		return nil, fmt.Errorf("tool %q is not configured", a.ToolName)
 	}
-	return tool.Run(ctx, Call{
+	call := Call{
 		ActionID: a.ID, Attempt: a.Attempt, Namespace: a.Namespace, Tenant: a.Tenant, Label: a.Label,
 		Tool: a.ToolName, ActionType: a.ActionType, Input: a.ToolInput,
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Metadata: a.Metadata, Labels: a.Labels,
 		IdempotencyKey: a.ID.String() + "/" + strconv.FormatUint(uint64(a.Cycle), 10),
 		log:            e.log, engine: e,
-	})
+	}
+	if _, stores := tool.(InputStorer); !stores {
+		if mask, err = e.fillSecrets(ctx, a, &call); err != nil {
+			return nil, err
+		}
+	}
+	result, err = tool.Run(ctx, call)
+	return mask.JSON(result), mask.Error(err)
 }

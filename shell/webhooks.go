@@ -3,10 +3,12 @@ package shell
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -26,28 +28,72 @@ func (e *Engine) Webhooks() Ingress { return Ingress{e} }
 // id once it is durable (B4). The action that the next tick makes of it has the
 // same id.
 func (i Ingress) Receive(ctx context.Context, route string, header map[string]string, body []byte) (uuid.UUID, error) {
+	id, _, err := i.ReceiveDelivery(ctx, route, "", header, body)
+	return id, err
+}
+
+// DeliveryWindow is how long a delivery is remembered.
+const DeliveryWindow = 10 * time.Minute
+
+// ReceiveDelivery is [Ingress.Receive] for a request that its sender repeats under the same
+// delivery id. One that was stored within [DeliveryWindow] is not stored again: again is
+// true, and the id that of the first, also if the process was restarted in between. An
+// empty delivery is none.
+//
+// What remembers a delivery is the webhook itself, and the action that it becomes: its id
+// is derived from route, delivery and a stretch of time. A retention of actions that is
+// shorter than the window shortens it.
+func (i Ingress) ReceiveDelivery(
+	ctx context.Context, route, delivery string, header map[string]string, body []byte,
+) (id uuid.UUID, again bool, err error) {
 	if _, ok := i.e.o.Webhooks[route]; !ok {
-		return uuid.Nil, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
+		return id, false, fmt.Errorf("webhook route %q %w", route, ErrNotFound)
 	}
 	if len(body) > core.MaxWebhookBytes {
-		return uuid.Nil, invalid(effects.Ref{}, "webhook", "body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)
-	}
-	var id uuid.UUID
-	if err := fillID(&id); err != nil {
-		return uuid.Nil, err
+		return id, false, invalid(effects.Ref{}, "webhook", "body: %d bytes is more than %d", len(body), core.MaxWebhookBytes)
 	}
 	h, err := json.Marshal(header)
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("encode the headers: %w", err)
+		return id, false, fmt.Errorf("encode the headers: %w", err)
 	}
-	_, err = i.e.loop.Do(ctx, engine.Request{Webhook: &store.Webhook{
-		ID: id, Route: route, Header: h, ReceivedAt: i.e.now(), Body: body,
-	}})
+	req := engine.Request{Webhook: &store.Webhook{Route: route, Header: h, ReceivedAt: i.e.now(), Body: body}}
+	if delivery != "" {
+		knowDelivery(&req, delivery)
+	} else if err := fillID(&req.Webhook.ID); err != nil {
+		return id, false, err
+	}
+	rep, err := i.e.loop.Ask(ctx, req)
+	if err == nil {
+		_, err = rep.Answer()
+	}
 	if err != nil {
-		return uuid.Nil, err
+		return id, false, err
+	}
+	if rep.Before != uuid.Nil {
+		return rep.Before, true, nil
 	}
 	i.e.counts.with(func(s *counts) { s.actions.Webhooks++ })
-	return id, nil
+	return req.Webhook.ID, false, nil
+}
+
+// knowDelivery gives a webhook the id of its delivery in the present stretch of time, and
+// says under which ids it may have come before: in this stretch, or in the one before.
+func knowDelivery(req *engine.Request, delivery string) {
+	h := req.Webhook
+	stretch := int64(h.ReceivedAt) / DeliveryWindow.Milliseconds()
+	h.ID = deliveryID(h.Route, delivery, stretch)
+	req.Earlier = []effects.Ref{actionRef(h.ID), actionRef(deliveryID(h.Route, delivery, stretch-1))}
+	req.SameAs = func(s core.State) bool {
+		a, ok := s.(core.Action)
+		return ok && h.ReceivedAt.Sub(a.Trigger.ReceivedAt) <= DeliveryWindow
+	}
+}
+
+// deliveryID derives the id of a delivery: of version 5, which no caller may give to what
+// they make.
+func deliveryID(route, delivery string, stretch int64) uuid.UUID {
+	name := fmt.Sprintf("webhook\x00%s\x00%d\x00%s", route, stretch, delivery)
+	return uuid.NewHash(sha256.New(), uuid.Nil, []byte(name), 5)
 }
 
 // Route gives a configured route; false if there is none of that name.

@@ -105,6 +105,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
@@ -156,6 +157,14 @@ type Options struct {
 	// that is not under this one is refused, links included. Nil: RelativeTo is everybody's. It
 	// must be safe for concurrent use.
 	RelativeToFor func(namespace, tenant string) (string, error)
+	// RunAs, if not nil, is the user that programs run as; its variables HOME, USER and LOGNAME
+	// win over inherited ones. The directory must be one that this user can enter. New asks its
+	// Check.
+	RunAs *confine.User
+	// Cgroups, if not nil, is where each run has a control group of its own with Limits: all
+	// that it starts is in it, and ends with it.
+	Cgroups *confine.Tree
+	Limits  confine.Limits
 	// Executables, if not nil, are all the programs that may be run. argv[0] must
 	// be one of them to the letter: either a bare name, which is looked up in the
 	// daemon's PATH, or an absolute path. An input may then set only the variables
@@ -227,6 +236,14 @@ func New(o Options) (*Tool, error) {
 			return nil, fmt.Errorf("RelativeTo: %q is not an absolute path", o.RelativeTo)
 		}
 		o.RelativeTo = filepath.Clean(o.RelativeTo)
+	}
+	if o.RunAs != nil {
+		if err := o.RunAs.Check(); err != nil {
+			return nil, fmt.Errorf("RunAs: %w", err)
+		}
+	}
+	if o.Limits.Any() && o.Cgroups == nil {
+		return nil, errors.New("Limits: need Cgroups, where the groups are made")
 	}
 	return &Tool{o: o, pipeDelay: pipeDelay, sigkill: (*os.Process).Kill}, nil
 }

@@ -67,8 +67,13 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	if err := t.clearWay(ctx, in.Argv[0], call); err != nil {
 		return nil, err
 	}
+	leave, err := t.enterGroup(cmd, call)
+	if err != nil {
+		return nil, &StartError{Command: in.Argv[0], Problem: err.Error(), Err: err}
+	}
 	begin := time.Now()
 	end, err := t.supervise(ctx, cmd, call)
+	leave()
 	if err != nil {
 		return nil, startError(in.Argv[0], cmd.Dir, err)
 	}
@@ -127,7 +132,31 @@ func (t *Tool) prepare(in input, call shell.Call) (*exec.Cmd, error) {
 	cmd.Stdin = stdin(in, call)
 	cmd.WaitDelay = t.pipeDelay
 	procgroup.Bind(cmd, syscall.SIGKILL)
+	if t.o.RunAs != nil {
+		t.o.RunAs.Bind(cmd)
+	}
 	return cmd, nil
+}
+
+// GroupPrefix begins the names of the control groups of runs.
+const GroupPrefix = "run-"
+
+// enterGroup makes the control group of a run, and has cmd begin in it. leave ends what is
+// left in it. An earlier run of the action that was cut off ends now.
+func (t *Tool) enterGroup(cmd *exec.Cmd, call shell.Call) (leave func(), err error) {
+	if t.o.Cgroups == nil {
+		return func() {}, nil
+	}
+	g, err := t.o.Cgroups.Make(GroupPrefix+call.ActionID.String(), t.o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	g.Bind(cmd)
+	return func() {
+		if err := g.Close(); err != nil {
+			call.Logger().Warn("could not end what is left in the control group of a command", "error", err)
+		}
+	}, nil
 }
 
 // stdin gives what the program reads, nil for nothing.
@@ -147,6 +176,9 @@ func (t *Tool) environ(in input, call shell.Call) []string {
 	var env []string
 	if strictjson.Or(in.InheritEnv, true) {
 		env = inherit.Environ(t.o.InheritEnv)
+	}
+	if t.o.RunAs != nil {
+		env = append(env, t.o.RunAs.Environ()...)
 	}
 	for name, value := range in.Env {
 		env = append(env, name+"="+value)

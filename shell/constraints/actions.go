@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -139,7 +140,9 @@ func (r *reading) pipeline(at string, raw json.RawMessage) error {
 	if err := strictjson.DecodeAt(at, raw, &c); err != nil {
 		return err
 	}
-	if err := c.Definition.ValidateWith(slices.Collect(maps.Keys(c.Context))...); err != nil {
+	if err := c.Definition.CheckGiven(); err != nil { // before what is large is compiled
+		r.refused = errors.Join(r.refused, fmt.Errorf("%s.definition: %w", at, err))
+	} else if err := c.Definition.ValidateWith(slices.Collect(maps.Keys(c.Context))...); err != nil {
 		return fmt.Errorf("%s.definition: %w", at, err)
 	}
 	r.reach.Pipelines = append(r.reach.Pipelines, c.Definition)

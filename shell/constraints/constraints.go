@@ -49,6 +49,7 @@ import (
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // Source is what constraints use of an engine: [EngineSource] makes one.
@@ -244,6 +245,16 @@ func (c *Checker) ValidateUnscoped(job *jobs.Job) error {
 	return c.validate(job, func(Secret) bool { return true })
 }
 
+// ValidateStored is [Checker.Validate] for a job of an action that was stored long before it is
+// applied: what only new jobs may not have is not refused.
+func (c *Checker) ValidateStored(job *jobs.Job) error {
+	p, err := c.plan(job)
+	if err != nil {
+		return err
+	}
+	return c.available(p, func(s Secret) bool { return s.covers(job) })
+}
+
 // validate is Validate for a job that may ask for some of the keys.
 func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 	p, err := c.plan(job)
@@ -303,6 +314,9 @@ func (c *Checker) available(p *plan, may func(Secret) bool) error {
 // checkInput has a tool look at its input, with something in the place of what is
 // known of a run alone. It names the field tool_input.
 func checkInput(tool shell.Tool, input json.RawMessage) error {
+	if names, err := secrets.Names(input); err != nil || len(names) > 0 {
+		return errors.New(`tool_input: a hook of a job cannot have secrets, as {{secret "…"}} is one: have it start an action`)
+	}
 	v, ok := tool.(shell.InputValidator)
 	if !ok {
 		return nil

@@ -255,6 +255,7 @@ func TestAPatternThatIsNotWrittenOutIsRefusedAtApplyAndGoesOnInAStoredJob(t *tes
 	for _, validate := range []func(*jobs.Job) error{c.Validate, c.ValidateUnscoped, c.ValidateAnywhere} {
 		require.ErrorContains(t, validate(j), "constraints[0].expression.config.expression: line 1, column 16: matches: the pattern must be written out")
 	}
+	require.NoError(t, c.ValidateStored(j))
 	r, err := c.CheckPreExecution(t.Context(), j, core.RunID(j.ID, noon))
 	require.NoError(t, err)
 	assert.True(t, checkOf(t, r).Met)

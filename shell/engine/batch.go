@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -183,6 +186,9 @@ func (b *batch) takeRequests() error {
 		case r.ctx.Err() != nil:
 			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done
 		case r.Webhook != nil:
+			if b.replies[i].Before = b.cameBefore(r); b.replies[i].Before != uuid.Nil {
+				continue
+			}
 			if err := b.tx.PutWebhook(*r.Webhook); err != nil {
 				return err
 			}
@@ -206,6 +212,29 @@ func (b *batch) takeRequests() error {
 		}
 	}
 	return nil
+}
+
+// A rawWebhooks says whether a raw webhook is stored. A transaction of a store that is not
+// one leaves those to be told apart that have not become machines yet.
+type rawWebhooks interface {
+	HasWebhook(id uuid.UUID) (bool, error)
+}
+
+// cameBefore gives the id under which a webhook has come before; zeros if it has not. It
+// is decided in the transaction that stores the webhook, so that of two at once one is
+// stored. What cannot be read does not keep a webhook out.
+func (b *batch) cameBefore(r *request) uuid.UUID {
+	for _, ref := range r.Earlier {
+		if raw, ok := b.tx.(rawWebhooks); ok {
+			if has, err := raw.HasWebhook(ref.ID); err == nil && has {
+				return ref.ID
+			}
+		}
+		if s, err := b.fold.State(ref); err == nil && s != nil && r.SameAs(s) {
+			return ref.ID
+		}
+	}
+	return uuid.Nil
 }
 
 // allowed asks the request whether it still holds. If the machine's record cannot be
@@ -302,6 +331,8 @@ func (b *batch) readWebhooks() error {
 	if err := b.passOver(err); err != nil {
 		return err
 	}
+	// Those of deliveries have ids that say nothing of their order.
+	slices.SortStableFunc(hooks, func(x, y store.Webhook) int { return cmp.Compare(x.ReceivedAt, y.ReceivedAt) })
 	for _, h := range hooks {
 		if b.loaded > maxBatchBytes {
 			return nil

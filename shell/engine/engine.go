@@ -149,8 +149,12 @@ type Request struct {
 	If func(core.State) error
 	// Want names the machine whose state the caller wants to see afterwards.
 	Want effects.Ref
-	// Webhook is a raw webhook to be stored; or
+	// Webhook is a raw webhook to be stored, unless it has come before; or
 	Webhook *store.Webhook
+	// Earlier are the ids under which the webhook may have come before: it has if a raw
+	// one has such an id, or a machine that SameAs takes for what one became.
+	Earlier []effects.Ref
+	SameAs  func(core.State) bool
 	// Write is something else to be stored.
 	Write *Write
 	// Suspects are machines whose records may be damaged: they are read anew, and set
@@ -173,6 +177,7 @@ type Write struct {
 // Reply is the answer to a request.
 type Reply struct {
 	Result core.Result // of the last input
+	Before uuid.UUID   // the id under which a webhook has come before, and was not stored again
 	State  core.State  // of the machine that was wanted
 	Err    error
 }

@@ -191,7 +191,7 @@ func TestTheLogIsChosenFromByTimeTokenOperationStatusAndTenant(t *testing.T) {
 
 func TestEqualRefusalsAreCountedNotListed(t *testing.T) {
 	a, _ := audited(t)
-	for range 200 {
+	for range 30 { // an address that sends more is slowed down
 		a.do("GET", "/v1/actions", nil, bearer("wrong"), from("10.9.9.9:1"))
 	}
 	sum := uint64(0)
@@ -199,7 +199,7 @@ func TestEqualRefusalsAreCountedNotListed(t *testing.T) {
 	for _, e := range entries {
 		sum += e.Count
 	}
-	assert.Equal(t, uint64(200), sum)
+	assert.Equal(t, uint64(30), sum)
 	assert.Len(t, entries, 2)
 }
 

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -33,11 +34,12 @@ const (
 	DefaultRequestTimeout  = 30 * time.Second
 	maxBodyBytes           = 64 << 20
 
-	DefaultMaxBodyBytesInFlight = 16 << 20 // of one token
-	DefaultMaxRequestsPerToken  = 256
-	DefaultMaxListsPerToken     = 8
-	DefaultMaxStreamsPerToken   = 16
-	maxCount                    = 1 << 20
+	DefaultMaxWebhookBytesInFlight = 32 << 20 // of all webhooks
+	DefaultMaxBodyBytesInFlight    = 16 << 20 // of one token
+	DefaultMaxRequestsPerToken     = 256
+	DefaultMaxListsPerToken        = 8
+	DefaultMaxStreamsPerToken      = 16
+	maxCount                       = 1 << 20
 )
 
 // Options configure a [Server]. The zero value of each field but Engine is a
@@ -59,6 +61,14 @@ type Options struct {
 	// MaxWebhookBytes bounds the body of a webhook (default 10 MiB, at most
 	// [core.MaxWebhookBytes]).
 	MaxWebhookBytes int64
+	// MaxWebhookBytesInFlight bounds what the bodies of all webhooks together hold in memory
+	// until they are stored, each at least 4 KiB (default 32 MiB, at least MaxWebhookBytes
+	// and 4 KiB); what is more is answered with 429.
+	MaxWebhookBytesInFlight int64
+	// MaxConnections bounds the connections that are open at a time on the listeners that
+	// [Server.Listener] has made; 0: no bound. Leave room below the limit of descriptors:
+	// the store, tools and what they connect to need some.
+	MaxConnections int
 	// MaxBodyBytesInFlight bounds what the bodies of one token's requests hold in memory
 	// at a time, and its large answers too (default 16 MiB, at least MaxBodyBytes); what
 	// is more is answered with 429.
@@ -99,6 +109,9 @@ type Options struct {
 	Audit *audit.Log
 	// AuditReads writes reads that succeed to Audit too.
 	AuditReads bool
+	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
+	// bound).
+	Limits Limits
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -125,6 +138,10 @@ type Server struct {
 	inFlight   map[string]*inFlight // by the name of the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
+	rates      rates
+	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
+	guesses    guesses // who was refused with 401
+	conns      *conns
 }
 
 // New checks the options and builds the server. The error names every field
@@ -145,6 +162,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.backup <- struct{}{}
 	s.initInFlight()
+	s.unverified.most = o.MaxWebhookBytesInFlight
+	s.conns = newConns(o.MaxConnections, o.Logger, o.Clock)
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
@@ -176,6 +195,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxBodyBytesInFlight < o.MaxBodyBytes {
 		errs = append(errs, fmt.Errorf("httpapi: Options.MaxBodyBytesInFlight is %d: it must be at least MaxBodyBytes, %d", o.MaxBodyBytesInFlight, o.MaxBodyBytes))
 	}
+	o.MaxWebhookBytesInFlight = cmp.Or(o.MaxWebhookBytesInFlight, max(DefaultMaxWebhookBytesInFlight, o.MaxWebhookBytes+minUnverified))
+	if o.MaxWebhookBytesInFlight < o.MaxWebhookBytes+minUnverified {
+		errs = append(errs, fmt.Errorf("httpapi: Options.MaxWebhookBytesInFlight is %d: it must be at least MaxWebhookBytes and %d, %d together",
+			o.MaxWebhookBytesInFlight, minUnverified, o.MaxWebhookBytes+minUnverified))
+	}
+	if o.MaxConnections < 0 {
+		errs = append(errs, fmt.Errorf("httpapi: Options.MaxConnections is %d: it must not be negative; 0 means no bound", o.MaxConnections))
+	}
 	count := func(name string, n *int, def, most int) {
 		*n = cmp.Or(*n, def)
 		if *n < 1 || *n > most {
@@ -195,6 +222,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Tokens = slices.Clone(o.Tokens)
 	errs = append(errs, checkTokens(o.Tokens)...)
+	errs = append(errs, o.Limits.check()...)
 	return o, errors.Join(errs...)
 }
 
@@ -222,6 +250,8 @@ func (s *Server) HTTPServer(addr string) *http.Server {
 		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+maxTakeWait+30*time.Second),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          log.New(serverLog{s.conns}, "", 0),
+		ConnState:         s.conns.state,
+		ConnContext:       s.conns.into,
 	}
 }

@@ -75,6 +75,7 @@ func (s *Server) routes() []route {
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
+			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
@@ -133,6 +134,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		err := s.authorize(rt.access, r, c)
 		var leave func()
 		if err == nil {
+			err = s.charge(w.Header(), rt.access, c.token)
+		}
+		if err == nil {
 			leave, err = s.enter(rt, w, r, c)
 		}
 		if err == nil {
@@ -151,6 +155,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 			err = rt.serve(w, r.WithContext(ctx), c)
 		}
 		if err != nil {
+			err = s.slowed(r, err)
 			s.fail(w, c, err)
 		}
 	})

@@ -50,6 +50,9 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		if err := s.permitUses(r.Context(), c.token, scope, usesOf("definition", *b.Definition, contextOf(b.Context))); err != nil {
 			return err
 		}
+		if err := b.Definition.CheckGiven(); err != nil { // before what is large is compiled
+			return failf(http.StatusBadRequest, "definition.%s", oneLine(err.Error()))
+		}
 		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
 			return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
 		}
@@ -57,6 +60,9 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		return err
 	})
 	if err != nil {
+		return pipeline, err
+	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Definition}); err != nil {
 		return pipeline, err
 	}
 	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
@@ -175,6 +181,9 @@ func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyReques
 	if err != nil {
 		return strategy, err
 	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Approaches}); err != nil {
+		return strategy, err
+	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Approaches: b.Approaches,
 	})
@@ -250,6 +259,9 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 		return c.token.startSessions("create tasks")
 	})
 	if err != nil {
+		return task, err
+	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Config}); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{
@@ -368,6 +380,9 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		return explain(err, madeHere)
 	}
 	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
+		return err
+	}
+	if err := s.within(r.Context(), c.token, n.Scope, want{asked: body.Do}); err != nil {
 		return err
 	}
 	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{

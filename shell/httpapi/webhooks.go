@@ -2,11 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -33,7 +28,11 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	if of, ok := s.engine.Webhooks().Route(name); ok {
 		c.about(of.Namespace, of.Tenant)
 	}
-	body, err := readBody(w, r, s.o.MaxWebhookBytes, &c.body)
+	if err := h.precheck(r.Header, time.Now()); err != nil {
+		s.metrics.rejected.WithLabelValues(name).Inc()
+		return err.with("Connection", "close") // nobody reads the body
+	}
+	body, err := s.readUnverified(w, r, c)
 	if err != nil {
 		return err
 	}
@@ -42,17 +41,20 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.rejected.WithLabelValues(name).Inc()
 		return err
 	}
+	if err := s.admitsWebhook(r.Context(), w.Header(), name); err != nil {
+		return err
+	}
 	ctx := withActor(r.Context(), c.actor)
-	store := func() (uuid.UUID, error) {
+	store := func() (uuid.UUID, bool, error) {
 		// A sender that hangs up leaves no doubt whether its delivery was stored:
 		// it will come again, and must find the answer to the first.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.RequestTimeout)
 		defer cancel()
-		return s.engine.Webhooks().Receive(ctx, name, safeHeader(r.Header), body)
+		return s.engine.Webhooks().ReceiveDelivery(ctx, name, delivery, safeHeader(r.Header), body)
 	}
 	var id uuid.UUID
 	if delivery == "" {
-		id, err = store()
+		id, _, err = store()
 	} else {
 		var replayed bool
 		id, replayed, err = s.replays.once(ctx, name+"\x00"+delivery, store)
@@ -93,148 +95,17 @@ func safeHeader(h http.Header) map[string]string {
 	return out
 }
 
-// WebhookScheme says how the requests of a route are signed.
-type WebhookScheme string
-
-// Webhook schemes.
-const (
-	// SchemeStandard is Standard Webhooks: webhook-id, webhook-timestamp (at most
-	// five minutes off) and webhook-signature. Secrets are base64, with or
-	// without "whsec_" in front.
-	SchemeStandard WebhookScheme = "standard"
-	// SchemeGitHub is X-Hub-Signature-256 with X-GitHub-Delivery. Secrets are
-	// taken as they are. GitHub signs neither a time nor the delivery's id, so
-	// whoever has seen a request can send it again under another id.
-	SchemeGitHub WebhookScheme = "github"
-	// SchemeNone takes every request. It must be asked for by name.
-	SchemeNone WebhookScheme = "none"
-)
-
-// WebhookAuth says how the requests of one webhook route prove where they come
-// from.
-type WebhookAuth struct {
-	Scheme WebhookScheme
-	// Secrets are the keys that are accepted; several while one is replaced by
-	// another.
-	Secrets []string
-}
-
-// webhook verifies the requests of one route.
-type webhook struct {
-	scheme   WebhookScheme
-	standard []*standardwebhooks.Webhook
-	github   [][]byte
-}
-
-func newWebhook(route string, a WebhookAuth) (*webhook, error) {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("httpapi: Options.Webhooks[%q]%s", clip(route), fmt.Sprintf(format, args...))
-	}
-	if !plainName(route) {
-		return nil, bad(": the route must be 1 to 64 letters, digits, '.', '-' or '_'")
-	}
-	h := &webhook{scheme: a.Scheme}
-	switch a.Scheme {
-	case SchemeNone:
-		if len(a.Secrets) > 0 {
-			return nil, bad(".Secrets are given, but the scheme %q checks none", a.Scheme)
-		}
-		return h, nil
-	case SchemeStandard, SchemeGitHub:
-	default:
-		return nil, bad(".Scheme %q is unknown: use %q, %q or %q", clip(string(a.Scheme)), SchemeStandard, SchemeGitHub, SchemeNone)
-	}
-	if len(a.Secrets) == 0 {
-		return nil, bad(".Secrets is empty: the scheme %q needs at least one", a.Scheme)
-	}
-	for i, secret := range a.Secrets {
-		if strings.TrimPrefix(secret, "whsec_") == "" {
-			return nil, bad(".Secrets[%d] is empty", i)
-		}
-		if a.Scheme == SchemeGitHub {
-			h.github = append(h.github, []byte(secret))
-			continue
-		}
-		wh, err := standardwebhooks.NewWebhook(secret)
-		if err != nil { // the error must not show the secret
-			return nil, bad(".Secrets[%d] is not base64, with or without whsec_ in front", i)
-		}
-		h.standard = append(h.standard, wh)
-	}
-	return h, nil
-}
-
-// verify checks the signature, and gives the delivery's id, by which a
-// repetition is known; empty if the scheme has none.
-func (h *webhook) verify(body []byte, header http.Header) (delivery string, err error) {
-	switch h.scheme {
-	case SchemeStandard:
-		return h.verifyStandard(body, header)
-	case SchemeGitHub:
-		return h.verifyGitHub(body, header)
-	case SchemeNone:
-	}
-	return "", nil
-}
-
-func (h *webhook) verifyStandard(body []byte, header http.Header) (string, error) {
-	var err error
-	for _, wh := range h.standard {
-		if err = wh.Verify(body, header); err == nil {
-			return header.Get(standardwebhooks.HeaderWebhookID), nil
-		}
-	}
-	what := "signature: does not match"
-	switch {
-	case errors.Is(err, standardwebhooks.ErrRequiredHeaders):
-		what = "signature: missing: want webhook-id, webhook-timestamp and webhook-signature"
-	case errors.Is(err, standardwebhooks.ErrInvalidHeaders):
-		what = "webhook-timestamp: is not a number of seconds since 1970"
-	case errors.Is(err, standardwebhooks.ErrMessageTooOld):
-		what = "webhook-timestamp: is more than five minutes old"
-	case errors.Is(err, standardwebhooks.ErrMessageTooNew):
-		what = "webhook-timestamp: is more than five minutes ahead"
-	}
-	return "", unauthorized(`Webhook-Signature scheme="standard"`, "%s", what)
-}
-
-func (h *webhook) verifyGitHub(body []byte, header http.Header) (string, error) {
-	const challenge = `Webhook-Signature scheme="github"`
-	given, ok := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
-	if !ok {
-		return "", unauthorized(challenge, "signature: missing: want X-Hub-Signature-256: sha256=HEX")
-	}
-	sum, err := hex.DecodeString(given)
-	if err != nil {
-		return "", unauthorized(challenge, "signature: X-Hub-Signature-256 is not hexadecimal")
-	}
-	good := false
-	for _, secret := range h.github {
-		mac := hmac.New(sha256.New, secret)
-		mac.Write(body)
-		good = hmac.Equal(mac.Sum(nil), sum) || good
-	}
-	if !good {
-		return "", unauthorized(challenge, "signature: does not match")
-	}
-	delivery := header.Get("X-Github-Delivery")
-	if delivery == "" {
-		return "", failf(http.StatusBadRequest, "X-GitHub-Delivery: missing: without it a repeated delivery cannot be recognised")
-	}
-	return delivery, nil
-}
-
 // Bounds of the memory of deliveries. The window is twice the tolerance of the
 // timestamps, so that a signed request cannot outlive its memory.
 const (
-	replayWindow = 10 * time.Minute
+	replayWindow = shell.DeliveryWindow
 	maxReplays   = 100_000
 )
 
-// replayCache remembers deliveries of webhooks, so that one that comes twice is
-// stored once and answered the same. It lives in memory, is bounded, and starts
-// empty with the process: what a sender repeats after a restart, or after 100 000 other
-// deliveries, is stored once more.
+// replayCache remembers the latest deliveries of webhooks, so that several that come at
+// once are stored once, and one that comes again is answered without a look into the
+// store. What it has forgotten, or never knew because the process was restarted, the
+// store knows: see [shell.Ingress.ReceiveDelivery].
 type replayCache struct {
 	clock shell.Clock
 	mu    sync.Mutex
@@ -256,13 +127,12 @@ func newReplayCache(clock shell.Clock) *replayCache {
 
 // once calls store for the first of several equal deliveries, and gives its id
 // to all of them. If store fails, the next one calls it.
-func (c *replayCache) once(ctx context.Context, key string, store func() (uuid.UUID, error)) (id uuid.UUID, replayed bool, err error) {
+func (c *replayCache) once(ctx context.Context, key string, store func() (uuid.UUID, bool, error)) (id uuid.UUID, replayed bool, err error) {
 	sum := sha256.Sum256([]byte(key)) // whatever the length of the sender's id
 	for {
 		d, mine := c.enter(sum)
 		if mine {
-			id, err := c.fill(d, store)
-			return id, false, err
+			return c.fill(d, store)
 		}
 		select {
 		case <-d.done:
@@ -297,7 +167,7 @@ func (c *replayCache) enter(key [sha256.Size]byte) (d *delivery, mine bool) {
 }
 
 // fill stores, and forgets the delivery if that failed, also by a panic.
-func (c *replayCache) fill(d *delivery, store func() (uuid.UUID, error)) (uuid.UUID, error) {
+func (c *replayCache) fill(d *delivery, store func() (uuid.UUID, bool, error)) (id uuid.UUID, again bool, err error) {
 	d.err = context.Canceled
 	defer func() {
 		if d.err != nil {
@@ -309,6 +179,6 @@ func (c *replayCache) fill(d *delivery, store func() (uuid.UUID, error)) (uuid.U
 		}
 		close(d.done)
 	}()
-	d.id, d.err = store()
-	return d.id, d.err
+	d.id, again, d.err = store()
+	return d.id, again, d.err
 }

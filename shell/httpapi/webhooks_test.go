@@ -190,7 +190,7 @@ func TestAWebhookIsKeptRawWithoutItsCredentials(t *testing.T) {
 
 func TestARepeatedDeliveryIsStoredOnceAndAnsweredTheSame(t *testing.T) {
 	c := newClock()
-	a := webhookAPI(t, setup{api: func(o *httpapi.Options) { o.Clock = c }})
+	a := webhookAPI(t, setup{engine: func(o *shell.Options) { o.Clock = c }, api: func(o *httpapi.Options) { o.Clock = c }})
 	const body = "hello"
 	now := time.Now()
 	send := func(route string, sign func(*http.Request)) string {

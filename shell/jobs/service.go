@@ -34,7 +34,8 @@ type Options struct {
 	// has a method Validate(job *Job) error, that is asked before a job is applied;
 	// and where it has ValidateUnscoped(job *Job) error, that is asked instead while
 	// the job's namespace and tenant are not known: before an action is stored that
-	// brings a pod of its own.
+	// brings a pod of its own. Where it has ValidateStored(job *Job) error, that is asked
+	// instead when such an action runs.
 	Checker ConstraintChecker
 	// Actions takes the actions of constraints; nil: each fails.
 	Actions ActionExecutor
@@ -199,10 +200,35 @@ func (s *Service) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner
 
 // Check reports what of a job cannot be run here: before [shell.Jobs.Apply].
 // An error names the field.
-func (s *Service) Check(spec core.JobSpec) error { return s.check(spec, true) }
+func (s *Service) Check(spec core.JobSpec) error {
+	return s.check(spec, func(job *Job) error {
+		if v, ok := s.o.Checker.(interface{ Validate(job *Job) error }); ok {
+			return v.Validate(job)
+		}
+		return nil
+	})
+}
 
-// check is Check for a job whose namespace and tenant may not be known yet.
-func (s *Service) check(spec core.JobSpec, scoped bool) error {
+// checkUnscoped is Check for a job whose namespace and tenant are not known yet.
+func (s *Service) checkUnscoped(spec core.JobSpec) error {
+	v, ok := s.o.Checker.(interface{ ValidateUnscoped(job *Job) error })
+	if !ok {
+		return s.Check(spec)
+	}
+	return s.check(spec, v.ValidateUnscoped)
+}
+
+// checkStored is Check for a job of an action that was checked when it was stored.
+func (s *Service) checkStored(spec core.JobSpec) error {
+	v, ok := s.o.Checker.(interface{ ValidateStored(job *Job) error })
+	if !ok {
+		return s.Check(spec)
+	}
+	return s.check(spec, v.ValidateStored)
+}
+
+// check reports what of a job cannot be run here, and what validate says of its constraints.
+func (s *Service) check(spec core.JobSpec, validate func(*Job) error) error {
 	_, r, err := s.runner(spec)
 	if err != nil {
 		return err
@@ -213,13 +239,7 @@ func (s *Service) check(spec core.JobSpec, scoped bool) error {
 	if len(spec.ConstraintConfig) > 0 && s.o.Checker == nil {
 		return errors.New("constraint_config: no checker of constraints is configured: leave it out")
 	}
-	if v, ok := s.o.Checker.(interface{ ValidateUnscoped(job *Job) error }); ok && !scoped {
-		return v.ValidateUnscoped(&spec)
-	}
-	if v, ok := s.o.Checker.(interface{ Validate(job *Job) error }); ok {
-		return v.Validate(&spec)
-	}
-	return nil
+	return validate(&spec)
 }
 
 // Run watches, reconciles and sends heartbeats until ctx ends. Begin it once

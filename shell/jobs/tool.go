@@ -120,6 +120,9 @@ const (
 // actionJobID names the job of an action: one for each of its cycles.
 func actionJobID(key string) string { return actionJob + strings.ReplaceAll(key, "/", "-") }
 
+// StoresInput implements [shell.InputStorer]: a job of the input's own is stored.
+func (tool) StoresInput() {}
+
 // ValidateInput implements [shell.InputValidator].
 func (t tool) ValidateInput(b json.RawMessage) error {
 	in, err := parseToolInput(b)
@@ -127,7 +130,7 @@ func (t tool) ValidateInput(b json.RawMessage) error {
 		return err
 	}
 	spec := in.spec(shell.Scope{Namespace: "n", Tenant: "t"}, actionJobID(uuid.Max.String()+"/0"), uuid.Max.String())
-	if err := errors.Join(spec.Validate(), t.s.check(spec, false)); err != nil {
+	if err := errors.Join(spec.Validate(), t.s.checkUnscoped(spec)); err != nil {
 		return inputError{err}
 	}
 	return nil
@@ -213,7 +216,7 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 	}
 	if in.Job == "" {
 		spec := in.spec(scope, job, c.ActionID.String())
-		if err := t.s.Check(spec); err != nil {
+		if err := t.s.checkStored(spec); err != nil {
 			return core.Orchestrator{}, inputError{err}
 		}
 		if _, err := t.s.e.Jobs().Apply(ctx, spec); err != nil {

@@ -81,7 +81,11 @@ func (c *compiler) validate(p *pipeline) {
 	before := len(c.errs)
 	c.marks = p.marks
 	d := p.shallow()
-	c.check("", d.ValidateWith(slices.Compact(all)...))
+	if err := d.CheckGiven(); err != nil { // before what is large is compiled
+		c.check("", err)
+	} else {
+		c.check("", d.ValidateWith(slices.Compact(all)...))
+	}
 	sound := len(c.errs) == before
 	seen := map[string]error{}
 	for _, u := range p.users {

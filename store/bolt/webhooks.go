@@ -64,6 +64,15 @@ func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
 	return found, errors.Join(append(bad, err)...)
 }
 
+// HasWebhook reports whether a raw webhook is stored, readable or not.
+func (t *readTx) HasWebhook(id uuid.UUID) (bool, error) {
+	const op = "has webhook"
+	if err := t.check(op); err != nil {
+		return false, err
+	}
+	return t.table(bucketWebhooksInfo).has(op, id[:])
+}
+
 // webhook makes a webhook of its stored parts.
 func webhook(k, info []byte, bodies *table) (w store.Webhook, err error) {
 	if len(k) != idLen {

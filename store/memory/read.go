@@ -263,3 +263,9 @@ func (t *readTx) Meta(name string) ([]byte, error) {
 	v, _ := t.data.meta.get(name)
 	return v, t.check("meta")
 }
+
+// HasWebhook reports whether a raw webhook is stored.
+func (t *readTx) HasWebhook(id uuid.UUID) (bool, error) {
+	_, ok := t.data.webhooks.get(id)
+	return ok, t.check("has webhook")
+}

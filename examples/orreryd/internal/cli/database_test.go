@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -56,4 +57,44 @@ func TestADaemonWhoseDatabaseIsReplacedAcknowledgesNothingUntilTheFileIsBack(t *
 	assert.Equal(t, 2, strings.Count(p.ok("actions", "list"), "pending"), "two actions were acknowledged, and two are there")
 	p.signal(os.Interrupt)
 	assert.Zero(t, p.code())
+}
+
+func TestANamedSecretReachesTheServerAndIsInNoAnswerLogOrFile(t *testing.T) {
+	t.Parallel()
+	const hushed = "hush-hush-7"
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		_, _ = io.WriteString(w, "you said "+got)
+	}))
+	defer server.Close()
+	db := database(t)
+	file := write(t, "orrery.toml", "[secrets.api]\nsecret_env = 'API_KEY'\ntools = ['http']\n[secrets.other]\nsecret_file = '"+write(t, "other", "other-value")+"'\ntenants = ['t9']\n")
+	p := begin(t, []string{"API_KEY=" + hushed}, "orchestrate", "--listen", "127.0.0.1:0", "--db", db, "--config", file)
+	p.awaitReady()
+	input := func(name string) string {
+		return `{"url":"` + server.URL + `","headers":{"Authorization":"Bearer {{secret \"` + name + `\"}}"}}`
+	}
+	id := p.add("--tool", "http", "--input", input("api"))
+	var shown string
+	require.Eventually(t, func() bool {
+		shown = p.ok("actions", "show", id, "--json")
+		return strings.Contains(shown, `"completed"`)
+	}, patience, 20*time.Millisecond)
+
+	assert.Equal(t, "Bearer "+hushed, got)
+	assert.Contains(t, shown, "you said Bearer [secret api]")
+	assert.Contains(t, shown, `{{secret \"api\"}}`)
+	for _, name := range []string{"other", "nonex"} {
+		r := p.do("actions", "add", "--tool", "http", "--input", input(name))
+		assert.NotZero(t, r.code)
+		assert.Contains(t, r.err, `tool_input: secret "`+name+`" is not known here, or tool "http" of namespace "default" and tenant "default" may not have it`)
+	}
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
+	raw, err := os.ReadFile(db)
+	require.NoError(t, err)
+	for where, text := range map[string]string{"the file": string(raw), "the log": p.stderr.String(), "the answer": shown} {
+		assert.NotContains(t, text, hushed, where)
+	}
 }

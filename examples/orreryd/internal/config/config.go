@@ -19,6 +19,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
 // Config is everything that the daemon can be told (C9). Its zero value means
@@ -42,14 +43,18 @@ type Config struct {
 	Retention  retentionConfig          `toml:"retention"`
 	HTTP       httpConfig               `toml:"http"`
 	Audit      auditConfig              `toml:"audit"`
+	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
 	Jobs       jobsConfig               `toml:"jobs"`
 	Runners    map[string]runnerConfig  `toml:"runners"`
+	Cgroup     cgroupConfig             `toml:"cgroup"`
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+	// Secrets are what inputs of tools may refer to as {{secret "NAME"}}.
+	Secrets map[string]namedSecretConfig `toml:"secrets,omitempty"`
 }
 
 // backgroundConfig is 002 section 5. Recurring actions are on unless they are
@@ -77,8 +82,22 @@ type retentionConfig struct {
 }
 
 type httpConfig struct {
-	MaxBodyBytes    int64 `toml:"max_body_bytes"`
-	MaxWebhookBytes int64 `toml:"max_webhook_bytes"`
+	MaxBodyBytes            int64 `toml:"max_body_bytes"`
+	MaxWebhookBytes         int64 `toml:"max_webhook_bytes"`
+	MaxWebhookBytesInFlight int64 `toml:"max_webhook_bytes_in_flight"` // 0: 32 MiB
+	MaxBodyBytesInFlight    int64 `toml:"max_body_bytes_in_flight"`    // 0: 16 MiB, or what one body may have
+	MaxRequestsPerToken     int   `toml:"max_requests_per_token"`
+	MaxListsPerToken        int   `toml:"max_lists_per_token"`
+	MaxStreamsPerToken      int   `toml:"max_streams_per_token"`
+	MaxConnections          int   `toml:"max_connections"` // 0: half of the descriptors
+}
+
+func defaultHTTP() httpConfig {
+	return httpConfig{
+		MaxBodyBytes: httpapi.DefaultMaxBodyBytes, MaxWebhookBytes: httpapi.DefaultMaxWebhookBytes,
+		MaxRequestsPerToken: httpapi.DefaultMaxRequestsPerToken, MaxListsPerToken: httpapi.DefaultMaxListsPerToken,
+		MaxStreamsPerToken: httpapi.DefaultMaxStreamsPerToken,
+	}
 }
 
 // DefaultServer is where a daemon answers that was not told to listen elsewhere.
@@ -94,11 +113,12 @@ func defaultConfig() Config {
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
-		HTTP:            httpConfig{MaxBodyBytes: 1 << 20, MaxWebhookBytes: 10 << 20},
+		HTTP:            defaultHTTP(),
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
 		Jobs:            defaultJobs(),
+		Limits:          defaultLimits(),
 	}
 }
 
@@ -225,7 +245,9 @@ func (c *Config) validate() error {
 	return errors.Join(
 		c.validateDaemon(),
 		c.validateEngine(),
+		c.validateLimits(),
 		c.validateTools(),
+		c.validateSecrets(),
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateAudit(),
@@ -318,9 +340,33 @@ func (c *Config) validateDaemon() error {
 		keyed("listen", c.checkAddress()),
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),
-		checkBetween("http.max_body_bytes", &c.HTTP.MaxBodyBytes, 1<<10, 64<<20),
-		checkBetween("http.max_webhook_bytes", &c.HTTP.MaxWebhookBytes, 1, core.MaxWebhookBytes),
+		c.validateHTTP(),
 	)
+}
+
+// maxInFlight bounds what requests may hold in memory together.
+const maxInFlight = 1 << 30
+
+func (c *Config) validateHTTP() error {
+	h := c.HTTP
+	return errors.Join(
+		checkBetween("http.max_body_bytes", &h.MaxBodyBytes, 1<<10, 64<<20),
+		checkBetween("http.max_webhook_bytes", &h.MaxWebhookBytes, 1, core.MaxWebhookBytes),
+		checkAtLeast("http.max_webhook_bytes_in_flight", h.MaxWebhookBytesInFlight, "max_webhook_bytes and 4096", h.MaxWebhookBytes+4096),
+		checkAtLeast("http.max_body_bytes_in_flight", h.MaxBodyBytesInFlight, "max_body_bytes", h.MaxBodyBytes),
+		checkBetween("http.max_requests_per_token", &h.MaxRequestsPerToken, 1, 1<<16),
+		checkBetween("http.max_lists_per_token", &h.MaxListsPerToken, 1, 1<<10),
+		checkBetween("http.max_streams_per_token", &h.MaxStreamsPerToken, 1, 64),
+		checkBetween("http.max_connections", &h.MaxConnections, 0, 1<<20),
+	)
+}
+
+// checkAtLeast refuses a bound of all that is below that of one.
+func checkAtLeast(key string, v int64, of string, least int64) error {
+	if v != 0 && (v < least || v > maxInFlight) {
+		return fmt.Errorf("%s: %d is neither 0 nor between %d, which is %s, and %d", key, v, least, of, maxInFlight)
+	}
+	return nil
 }
 
 func (c *Config) validateEngine() error {

@@ -141,6 +141,12 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a negative time limit", "[engine]\ndefault_timeout_seconds = -5", "engine.default_timeout_seconds: -5 is not"},
 		{"no concurrency", "[engine]\ndefault_concurrency = 0", "engine.default_concurrency: 0 is not at least 1"},
 		{"no batch", "[engine]\nmax_batch = 0", "engine.max_batch: 0 is not between 1 and 65536"},
+		{"a share that is none", "[limits]\nmax_lane_share = 1.5", "limits.max_lane_share: 1.5 is not between 0 and 1"},
+		{"a negative rate", "[limits]\nrequests_per_second = -1", "limits.requests_per_second: -1 is not between 0 (no limit) and"},
+		{"limits of nobody", "[[limits.override]]\ntenant = 'a'", "limits.override[0]: namespace and tenant must both be given"},
+		{"limits of one tenant twice", "[[limits.override]]\nnamespace = 'n'\ntenant = 'a'\n[[limits.override]]\nnamespace = 'n'\ntenant = 'a'", `limits.override[1]: namespace "n" and tenant "a" stand in limits.override[0], too`},
+		{"a weight below one", "[[limits.override]]\nnamespace = 'n'\ntenant = 'a'\nweight = -1", "limits.override[0].weight: -1 is not between 1 and 1000"},
+		{"a negative limit of a tenant", "[[limits.override]]\nnamespace = 'n'\ntenant = 'a'\nmax_attempts = -1", "limits.override[0].max_attempts: -1 is not between 0"},
 		{"an unknown backend", "[sessions]\nbackend = 'screen'", `sessions.backend: "screen" is unknown: use "tmux" or "pty"`},
 		{"no look at sessions", "[sessions]\nwatch_seconds = 0", "sessions.watch_seconds: 0 is not between 0.01 and"},
 		{"a terminal without rows", "[sessions]\nrows = 0", "sessions.rows: 0 is not between 1 and 1000"},
@@ -153,6 +159,12 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a retention of minus two", "[retention]\njournal_days = -2", "retention.journal_days: -2 is neither"},
 		{"a history of minus a half", "[retention]\nhistory_days = -0.5", "retention.history_days: -0.5 is neither"},
 		{"a tiny body", "[http]\nmax_body_bytes = 5", "http.max_body_bytes: 5 is not between 1024 and"},
+		{"bodies below one", "[http]\nmax_body_bytes = 2097152\nmax_body_bytes_in_flight = 1048576", "http.max_body_bytes_in_flight: 1048576 is neither 0 nor between 2097152, which is max_body_bytes, and 1073741824"},
+		{"webhooks below one", "[http]\nmax_webhook_bytes_in_flight = 10485760", "http.max_webhook_bytes_in_flight: 10485760 is neither 0 nor between 10489856"},
+		{"no requests", "[http]\nmax_requests_per_token = 0", "http.max_requests_per_token: 0 is not between 1 and 65536"},
+		{"no lists", "[http]\nmax_lists_per_token = 0", "http.max_lists_per_token: 0 is not between 1 and 1024"},
+		{"many streams", "[http]\nmax_streams_per_token = 65", "http.max_streams_per_token: 65 is not between 1 and 64"},
+		{"negative connections", "[http]\nmax_connections = -1", "http.max_connections: -1 is not between 0 and"},
 		{"a huge webhook", "[http]\nmax_webhook_bytes = 999999999", "http.max_webhook_bytes: 999999999 is not between 1 and 16777216"},
 
 		{"a tool without a type", "[tools.mine]\nconcurrency = 1", `tools.mine.type: "" is unknown: use "command", "http", "queue", "pipeline" or "kubernetes"`},
@@ -416,6 +428,7 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("DEPLOYS_SECRET", "aHVzaA==")
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
+	t.Setenv("API_KEY", "hush-hush")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
 	t.Setenv("ORRERY_BUILDS_TOKEN", "0123456789fedcba")
 	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")

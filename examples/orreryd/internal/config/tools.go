@@ -33,6 +33,10 @@ type toolConfig struct {
 	BaseDir          *string   `toml:"base_dir,omitempty" for:"command"`
 	Executables      *[]string `toml:"executables,omitempty" for:"command"`
 	AllowEnv         *[]string `toml:"allow_env,omitempty" for:"command"`
+	RunAs            *string   `toml:"run_as,omitempty" for:"command"`
+	MemoryMaxBytes   *int64    `toml:"memory_max_bytes,omitempty" for:"command"`
+	PidsMax          *int      `toml:"pids_max,omitempty" for:"command"`
+	CPUMax           *float64  `toml:"cpu_max,omitempty" for:"command"`
 
 	TotalLimitSeconds *float64  `toml:"total_limit_seconds,omitempty" for:"http"`
 	MaxResponseBytes  *int      `toml:"max_response_bytes,omitempty" for:"http"`
@@ -99,7 +103,9 @@ func (c *Config) servesTenants() func(namespace, tenant string) bool {
 
 func (c *Config) validateTools() error {
 	var errs []error
+	errs = append(errs, c.checkCgroup())
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		errs = append(errs, c.Tools[name].checkConfined("tools."+name, c.Cgroup.Root))
 		if err := c.Tools[name].validate("tools." + name); err != nil {
 			errs = append(errs, err)
 		}
@@ -139,7 +145,7 @@ func (t toolConfig) validate(key string) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	tool, err := t.make(key, workspace.Roots{}, nil)
+	tool, err := t.make(key, workspace.Roots{}, nil, confined{})
 	if err != nil {
 		return err
 	}
@@ -159,7 +165,7 @@ func checkBetween[N int | int64](key string, v *N, least, most N) error {
 // make builds the tool. A key that is left out keeps the tool's own default. What
 // a runbook calls a relative directory lies in the workspace. Unless deny_private is given,
 // the actions for which tenants returns true reach public addresses only.
-func (t toolConfig) make(key string, roots workspace.Roots, tenants func(namespace, tenant string) bool) (shell.Tool, error) {
+func (t toolConfig) make(key string, roots workspace.Roots, tenants func(namespace, tenant string) bool, bounds confined) (shell.Tool, error) {
 	var tool shell.Tool
 	var err error
 	switch t.Type {
@@ -179,6 +185,7 @@ func (t toolConfig) make(key string, roots workspace.Roots, tenants func(namespa
 			RelativeTo: roots.Dir(), RelativeToFor: ownRoot(roots),
 			Executables: nilOrList(t.Executables),
 			AllowEnv:    nilOrList(t.AllowEnv),
+			RunAs:       bounds.user, Cgroups: bounds.tree, Limits: bounds.limits,
 		})
 	default:
 		if t.DenyPrivate != nil {
@@ -248,13 +255,17 @@ func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[strin
 	if err != nil {
 		return nil, nil, err
 	}
+	bounds, err := c.confine()
+	if err != nil {
+		return nil, nil, wrongf("%w", err)
+	}
 	tools, concurrency = make(map[string]shell.Tool), make(map[string]int)
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
 		t := c.Tools[name]
 		if !t.enabled() {
 			continue
 		}
-		if tools[name], err = t.make("tools."+name, roots, c.servesTenants()); err != nil {
+		if tools[name], err = t.make("tools."+name, roots, c.servesTenants(), bounds[name]); err != nil {
 			return nil, nil, err
 		}
 		if t.Concurrency != nil {

@@ -84,6 +84,32 @@ func TestActionsReachPrivateAddressesOnlyWhereNoTenantMayMakeThem(t *testing.T) 
 	}
 }
 
+func TestTheBoundsOfACommandAreCheckedBeforeTheDaemonStarts(t *testing.T) {
+	for text, wrong := range map[string]string{
+		"[tools.command]\nrun_as = 'nobody-here'":                      `tools.command.run_as: there is no user "nobody-here" here`,
+		"[tools.command]\nrun_as = '4242'":                             `tools.command.run_as: user "4242" is not known here: name its group, too: "4242:GROUP"`,
+		"[tools.command]\nmemory_max_bytes = 1000000000":               `tools.command: memory_max_bytes, pids_max and cpu_max need a control group: set cgroup.root`,
+		"[cgroup]\nroot = 'runs'":                                      `cgroup.root: "runs" is not an absolute path`,
+		"[cgroup]\nroot = '/x'\n[tools.command]\nmemory_max_bytes = 1": `tools.command.memory_max_bytes: 1 is not between 1048576 and`,
+		"[cgroup]\nroot = '/x'\n[tools.command]\npids_max = 0":         `tools.command.pids_max: 0 is not between 1 and`,
+		"[cgroup]\nroot = '/x'\n[tools.command]\ncpu_max = nan":        `tools.command.cpu_max: NaN is not between 0.01 and 4096 CPUs`,
+		"[tools.http]\nrun_as = 'nobody'":                              `tools.http.run_as: a tool of type "http" has no such key`,
+	} {
+		_, err := load(t, text, nil)
+		require.ErrorContains(t, err, wrong, text)
+	}
+	c, err := load(t, "[cgroup]\nroot = '"+t.TempDir()+"'\n[tools.command]\npids_max = 8\n", nil)
+	require.NoError(t, err, "whether the directory is good can be told only where the daemon runs")
+	_, _, err = c.MakeTools()
+	var asSettings *Error
+	require.ErrorAs(t, err, &asSettings)
+	require.ErrorContains(t, err, "cgroup.root: ")
+	c, err = load(t, "[tools.command]\nrun_as = '4242:4343'\n", nil)
+	require.NoError(t, err)
+	_, _, err = c.MakeTools()
+	assert.Equal(t, os.Geteuid() == 0, err == nil, "only root can: %v", err)
+}
+
 func TestARunbookFileIsReadInTheFolderOfTheTenantAlone(t *testing.T) {
 	const book = "name = 'b'\n[[pipeline]]\nname = 'p'\n[[pipeline.phase]]\nname = 'x'\nrun = { tool = 'command' }\n"
 	dir := t.TempDir()

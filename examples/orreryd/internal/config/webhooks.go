@@ -20,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // webhookConfig is one [webhooks.NAME]: a route of the webhook ingress (B4).
@@ -65,7 +66,7 @@ func (c *Config) validateWebhook(name string, w webhookConfig) error {
 	case !t.enabled():
 		errs = append(errs, fmt.Errorf("%s.tool: %w", key, disabledTool(w.Tool)))
 	default:
-		errs = append(errs, w.validateInput(key, t))
+		errs = append(errs, w.validateInput(key, t, c.Secrets))
 	}
 	if _, err := w.secrets(key); err != nil {
 		errs = append(errs, err)
@@ -99,12 +100,26 @@ func (w webhookConfig) validateSpec(key string) error {
 
 // validateInput asks the tool, so that a webhook does not fail at its first
 // request only.
-func (w webhookConfig) validateInput(key string, t toolConfig) error {
+func (w webhookConfig) validateInput(key string, t toolConfig, named map[string]namedSecretConfig) error {
 	input, err := w.input()
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	tool, err := t.make(key, workspace.Roots{}, nil)
+	names, err := secrets.Names(input)
+	if err != nil {
+		return fmt.Errorf("%s.tool_input: %w", key, err)
+	}
+	for _, name := range names {
+		s, ok := named[name]
+		use := secrets.Use{Namespace: cmp.Or(w.Namespace, DefaultScope), Tenant: cmp.Or(w.Tenant, DefaultScope), Tool: w.Tool}
+		if set := (secrets.Set{name: {Namespaces: s.Namespaces, Tenants: s.Tenants, Tools: s.Tools}}); !ok || !set.Allows(name, use) {
+			return fmt.Errorf("%s.tool_input: secret %q is not in [secrets.%s], or not for this tool, namespace and tenant", key, name, name)
+		}
+	}
+	if len(names) > 0 {
+		return nil // what it is with its secrets, only the call shows
+	}
+	tool, err := t.make(key, workspace.Roots{}, nil, confined{})
 	if err != nil {
 		return nil // validateTools reports it
 	}

@@ -31,13 +31,18 @@ func (d *daemon) newAPI() (*http.Server, error) {
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Audit: d.audit, AuditReads: c.Audit.Reads,
+		Limits: c.APILimits(),
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
+		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
+		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
+		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
 		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	d.listener = api.Listener(d.listener)
 	return api.HTTPServer(c.Listen), nil
 }
 

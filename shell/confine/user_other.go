@@ -1,0 +1,17 @@
+//go:build !unix
+
+package confine
+
+import (
+	"fmt"
+	"os/exec"
+)
+
+// Check reports that this system cannot start programs as another user.
+func (u *User) Check() error { return fmt.Errorf("users of programs: %w", ErrUnsupported) }
+
+// CanEnter does nothing: Check has said so.
+func (u *User) CanEnter(string) error { return nil }
+
+// Bind does nothing: Check has said so.
+func (u *User) Bind(*exec.Cmd) {}

@@ -1,0 +1,176 @@
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/secrets"
+)
+
+// errSecret is the same whether a secret does not exist or is not allowed.
+func errSecret(name string, use secrets.Use) error {
+	return fmt.Errorf("secret %q is not known here, or tool %q of namespace %q and tenant %q may not have it", name, use.Tool, use.Namespace, use.Tenant)
+}
+
+// checkSecrets refuses an input that refers to a secret which its tool may not have, and
+// gives an input as the tool's validator may see it: with texts in the place of secrets.
+func (e *Engine) checkSecrets(tool Tool, to effects.Ref, field string, input json.RawMessage, use secrets.Use) (samples []json.RawMessage, err error) {
+	if _, stores := tool.(InputStorer); stores || e.o.Secrets == nil {
+		return []json.RawMessage{input}, nil
+	}
+	names, err := secrets.Names(input)
+	if err != nil {
+		return nil, invalid(to, "create", "%s: %v", field, err)
+	}
+	if len(names) == 0 {
+		return []json.RawMessage{input}, nil
+	}
+	for _, name := range names {
+		if !e.o.Secrets.Allows(name, use) {
+			return nil, invalid(to, "create", "%s: %v", field, errSecret(name, use))
+		}
+	}
+	for _, stands := range []string{"secret", "https://secret.example/"} { // a word, or a whole address
+		filled, err := secrets.Fill(input, func(string) (string, error) { return stands, nil })
+		if err != nil {
+			return nil, invalid(to, "create", "%s: %v", field, err)
+		}
+		samples = append(samples, filled)
+	}
+	return samples, nil
+}
+
+// validate asks the tool about an input: it is right if it is with any of the texts that
+// may stand for its secrets.
+func validate(v InputValidator, samples []json.RawMessage) (err error) {
+	for _, input := range slices.Backward(samples) {
+		if err = v.ValidateInput(input); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// fillSecrets puts the secrets into the input of a call, just before it. The mask is for
+// all that comes back.
+func (e *Engine) fillSecrets(ctx context.Context, a *core.Action, call *Call) (secrets.Mask, error) {
+	if e.o.Secrets == nil {
+		return secrets.Mask{}, nil
+	}
+	names, err := secrets.Names(call.Input)
+	if err != nil {
+		return secrets.Mask{}, Permanent(fmt.Errorf("tool_input: %w", err))
+	}
+	if len(names) == 0 {
+		return secrets.Mask{}, nil
+	}
+	use := secrets.Use{Namespace: a.Namespace, Tenant: a.Tenant, Tool: a.ToolName}
+	for _, name := range names {
+		if !e.o.Secrets.Allows(name, use) {
+			return secrets.Mask{}, Permanent(fmt.Errorf("tool_input: %w", errSecret(name, use)))
+		}
+	}
+	if err := e.referredByAuthor(ctx, a, names); err != nil {
+		return secrets.Mask{}, err
+	}
+	values := make(map[string]string, len(names))
+	filled, err := secrets.Fill(call.Input, func(name string) (string, error) {
+		if v, ok := values[name]; ok {
+			return v, nil
+		}
+		v, err := e.o.Secrets.Value(ctx, name)
+		if err != nil {
+			return "", fmt.Errorf("tool_input: secret %q could not be read: %w", name, err)
+		}
+		values[name] = v
+		return v, nil
+	})
+	mask := secrets.NewMask(values)
+	if err != nil {
+		return mask, mask.Error(err)
+	}
+	call.Input, call.log = filled, mask.Logger(call.log)
+	return mask, nil
+}
+
+// referredByAuthor refuses references that came with a value: an action that a pipeline
+// made has what its definition says, with references "${…}" filled in by whoever gave
+// the values. Only what stands in the definition itself may name secrets.
+func (e *Engine) referredByAuthor(ctx context.Context, a *core.Action, names []string) error {
+	const deep = 16
+	owner := a.Owner
+	for range deep {
+		if owner.IsZero() {
+			return nil // nothing was filled in
+		}
+		s, err := e.loop.Read(ctx, owner.Ref)
+		if err != nil {
+			return fmt.Errorf("tool_input: who made this action cannot be read: %w", err)
+		}
+		switch s := s.(type) {
+		case core.Strategy:
+			owner = s.Owner
+		case core.Pipeline:
+			raw, err := json.Marshal(s.Definition)
+			if err != nil {
+				return err
+			}
+			var def any
+			if err := json.Unmarshal(raw, &def); err != nil {
+				return err
+			}
+			if runsWith(def, a.ToolName, names) {
+				return nil
+			}
+			return Permanent(fmt.Errorf("tool_input: a value that was filled in refers to secret %q: only the definition of the pipeline may", names[0]))
+		default:
+			return Permanent(fmt.Errorf("tool_input: an action that %s made cannot have secrets", owner.Ref))
+		}
+	}
+	return Permanent(fmt.Errorf("tool_input: an action that was made over more than %d machines cannot have secrets", deep))
+}
+
+// runsWith reports whether a definition has a run of the tool that refers to each secret
+// at least as often.
+func runsWith(v any, tool string, names []string) bool {
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool { return runsWith(e, tool, names) })
+	case map[string]any:
+		if t, ok := v["tool"].(string); ok && (t == tool || strings.Contains(t, "${")) && refersTo(v["input"], names) {
+			return true
+		}
+		for key, e := range v {
+			if key != "input" && runsWith(e, tool, names) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func refersTo(input any, names []string) bool {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return false
+	}
+	written, err := secrets.Names(raw)
+	if err != nil {
+		return false
+	}
+	have := map[string]int{}
+	for _, name := range written {
+		have[name]++
+	}
+	for _, name := range names {
+		if have[name]--; have[name] < 0 {
+			return false
+		}
+	}
+	return true
+}
