@@ -131,6 +131,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := callOf(r.Context())
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
+		if sw, ok := w.(*statusWriter); ok && c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
+			sw.redactor = s.o.Redact.redactor()
+		}
 		var leave func()
 		if err == nil {
 			leave, err = s.enter(rt, w, r, c)
