@@ -70,7 +70,7 @@ func TestNoNewInputHasAPatternThatTakesTooLongWhereverItStands(t *testing.T) {
 	found := map[string]int{}
 	forEachEvent(t, func(kind string, e Event) {
 		for _, v := range planted(reflect.TypeOf(e), map[reflect.Type]int{}) {
-			ev, ok := v.Interface().(Event)
+			ev, ok := reflect.TypeAssert[Event](v)
 			require.True(t, ok)
 			name := kind + " " + ev.EventType()
 			found[name]++

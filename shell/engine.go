@@ -49,6 +49,7 @@ type Engine struct {
 	loop   *engine.Engine
 	takes  takers
 	counts counts
+	usages usages
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up

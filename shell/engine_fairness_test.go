@@ -305,3 +305,30 @@ func reversed(s []string) []string {
 	slices.Reverse(s)
 	return s
 }
+
+func TestARunIsEndedAtTheOperatorsCeilingWhateverItAsksFor(t *testing.T) {
+	for _, c := range []struct {
+		name, tenant string
+		asks, want   time.Duration
+	}{
+		{"one that asks for more", "b", time.Hour, time.Minute},
+		{"one that asks for none", "b", 0, time.Minute},
+		{"one that asks for less", "b", time.Second, time.Second},
+		{"one of a tenant with another ceiling", "a", time.Hour, 2 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := running(t, shell.Options{Store: inMemory(t), Tools: tools(newCrowd()), Limits: shell.Limits{
+					MaxTimeout: time.Minute, MaxTimeouts: map[shell.Scope]time.Duration{{Namespace: "ns", Tenant: "a"}: 2 * time.Minute},
+				}})
+				a, err := e.Actions().Execute(bg(), core.ActionSpec{
+					ToolName: "count", Namespace: "ns", Tenant: c.tenant, Policy: core.RunPolicy{TimeoutMS: c.asks.Milliseconds(), MaxAttempts: 1},
+				})
+				require.NoError(t, err)
+				assert.Equal(t, core.StatusFailed, a.Status.Type)
+				assert.Contains(t, a.Status.Reason, "reached its time limit")
+				assert.Equal(t, c.want, a.FinishedAt.Sub(a.StartedAt))
+			})
+		})
+	}
+}

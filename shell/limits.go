@@ -1,6 +1,10 @@
 package shell
 
-import "github.com/orrery-go/orrery/shell/engine"
+import (
+	"time"
+
+	"github.com/orrery-go/orrery/shell/engine"
+)
 
 // Limits keep one tenant's work from stopping another's. The zero value bounds
 // nothing.
@@ -14,6 +18,14 @@ type Limits struct {
 	// Weights say how many slots of a lane a tenant has for one of another's while both
 	// wait for some; a tenant that is not listed has 1.
 	Weights map[Scope]int
+	// MaxTimeout bounds the time of a run of a tool, whatever its action asks for, and also
+	// if it asks for none (default 0: no bound); MaxTimeouts those of some tenants, 0 for
+	// none. An action that was stored before is bound from its next run on.
+	MaxTimeout  time.Duration
+	MaxTimeouts map[Scope]time.Duration
+	// Count has the engine count what each tenant has, for [Engine.Usage]. At the start
+	// it reads all records once, beside its work.
+	Count bool
 }
 
 // weights gives the weights by the names that the loop has for tenants.
@@ -23,4 +35,16 @@ func (l Limits) weights() map[string]int {
 		out[engine.ShareOf(scope)] = n
 	}
 	return out
+}
+
+// timeout gives the time limit of a run that asks for one; 0: none.
+func (l Limits) timeout(of Scope, asked time.Duration) time.Duration {
+	most, own := l.MaxTimeouts[of]
+	if !own {
+		most = l.MaxTimeout
+	}
+	if most > 0 && (asked == 0 || asked > most) {
+		return most
+	}
+	return asked
 }

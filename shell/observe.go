@@ -104,6 +104,9 @@ var (
 func (e *Engine) observe(committed engine.Committed) {
 	c := &commit{Committed: committed}
 	e.counts.count(c)
+	if e.o.Limits.Count {
+		e.usages.observe(committed)
+	}
 	for _, ev := range c.Events {
 		o := observersByCategory[ev.Kind.Category]
 		if o.event != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -124,14 +125,25 @@ func New(o Options) (*Engine, error) {
 	e.store = watchedStore{o.Store, func(ctx context.Context, met ...effects.Ref) { e.loop.Suspect(ctx, met...) }}
 	e.takes.init()
 	e.counts.init()
+	e.usages.init()
 	generic.Hooks = engine.Hooks{
 		Procedure: e.procedure, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe,
 	}
-	if o.Sessions != nil {
-		generic.Hooks.Beside = e.watchSessions
-	}
+	generic.Hooks.Beside = e.beside
 	e.loop, err = engine.New(generic)
 	return e, err
+}
+
+// beside is what goes on beside the loop, until ctx ends.
+func (e *Engine) beside(ctx context.Context) {
+	var all sync.WaitGroup
+	if e.o.Limits.Count {
+		all.Go(func() { e.countUsage(ctx) })
+	}
+	if e.o.Sessions != nil {
+		all.Go(func() { e.watchSessions(ctx) })
+	}
+	all.Wait()
 }
 
 // generic gives the options that are the loop's own.

@@ -169,7 +169,7 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 			return result, err
 		}}
 	}
-	limit := cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout)
+	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
 	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
 		return e.runTool(ctx, &a)
 	}}

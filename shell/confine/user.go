@@ -10,10 +10,11 @@ import (
 
 // User is who a program runs as.
 type User struct {
-	UID, GID uint32
-	Groups   []uint32 // beside GID
-	Name     string   // for USER and LOGNAME; empty: the system knows no such user
-	Home     string
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"` // beside GID
+	Name   string   `json:"name,omitempty"`   // for USER and LOGNAME; empty: the system knows no such user
+	Home   string   `json:"home,omitempty"`
 }
 
 // LookupUser reads "user" or "user:group"; each is a name that the system knows, or a

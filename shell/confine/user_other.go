@@ -10,5 +10,8 @@ import (
 // Check reports that this system cannot start programs as another user.
 func (u *User) Check() error { return fmt.Errorf("users of programs: %w", ErrUnsupported) }
 
+// CanEnter does nothing: Check has said so.
+func (u *User) CanEnter(string) error { return nil }
+
 // Bind does nothing: Check has said so.
 func (u *User) Bind(*exec.Cmd) {}

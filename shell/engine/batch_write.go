@@ -328,6 +328,17 @@ type Committed struct {
 	b       *batch
 }
 
+// Seq is the number of the batch in the journal.
+func (c Committed) Seq() uint64 { return c.b.entry.Seq }
+
+// Sizes gives the bytes of the stored forms of one of the Changes.
+func (c Committed) Sizes(i int) (before, after int) {
+	if i < len(c.b.writes) {
+		before, after = c.b.meta[c.Changes[i].Ref].size, len(c.b.writes[i].State)
+	}
+	return before, after
+}
+
 // State gives a machine as the batch leaves it; nil if it does not exist.
 func (c Committed) State(ref effects.Ref) (core.State, error) { return c.b.fold.State(ref) }
 

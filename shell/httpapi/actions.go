@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -90,6 +91,13 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 		return action, err
 	}
 	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
+		return action, err
+	}
+	w := want{actions: 1, schedule: recurrenceOf(spec, effects.TimeOf(s.o.Clock.Now())), asked: spec}
+	if w.schedule != nil {
+		w.schedules = 1
+	}
+	if err := s.within(r.Context(), c.token, scope, w); err != nil {
 		return action, err
 	}
 	if err := s.idIsFree(r.Context(), spec.ID); err != nil {

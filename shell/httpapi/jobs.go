@@ -150,6 +150,16 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
+	asks := want{asked: spec}
+	if before.Key == uuid.Nil {
+		asks.schedules = 1
+	}
+	if before.Schedule != spec.Schedule { // what is stored goes on
+		asks.schedule = s.cron(spec.Schedule, spec.Timezone)
+	}
+	if err := s.within(r.Context(), c.token, of.Scope, asks); err != nil {
+		return err
+	}
 	if or(dry, false) {
 		return s.planJob(w, before, spec)
 	}

@@ -56,7 +56,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed, m.crowded,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit, s.collectTenants},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -286,27 +286,11 @@ func (s *Server) observeRuns() prometheus.Collector {
 	return phases
 }
 
-// maxQueueMetrics bounds the queues that the metrics tell of, the newest first:
-// each is some twenty series.
-const maxQueueMetrics = 1000
-
 var (
 	descQueueItems  = desc("orrery_queue_items", "Items of a queue by state.", "namespace", "tenant", "queue", "state")
 	descQueueOldest = desc("orrery_queue_oldest_ready_seconds", "For how long the ready item waits that waits longest.", "namespace", "tenant", "queue")
 	descQueueTotal  = desc("orrery_queue_total", "What has happened to the items of a queue.", "namespace", "tenant", "queue", "event")
 )
-
-// collectQueues reads the queues: their headers have what is counted.
-func (s *Server) collectQueues(ctx context.Context, ch samples) {
-	queues, _, err := s.engine.Queues().List(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
-	if err != nil {
-		s.log.Error("metrics: the queues cannot be read", "error", err)
-		return
-	}
-	for _, q := range queues {
-		s.collectQueue(ctx, ch, q)
-	}
-}
 
 func (s *Server) collectQueue(ctx context.Context, ch samples, q core.Queue) {
 	labels := func(more ...string) []string { return append([]string{q.Namespace, q.Tenant, q.Name}, more...) }

@@ -111,6 +111,9 @@ type Options struct {
 	Audit *audit.Log
 	// AuditReads writes reads that succeed to Audit too.
 	AuditReads bool
+	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
+	// bound).
+	Limits Limits
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -137,6 +140,7 @@ type Server struct {
 	inFlight   map[string]*inFlight // by the name of the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
+	rates      rates
 	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
 	guesses    guesses // who was refused with 401
 	conns      *conns
@@ -223,6 +227,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Tokens = slices.Clone(o.Tokens)
 	errs = append(errs, checkTokens(o.Tokens)...)
+	errs = append(errs, o.Limits.check()...)
 	return o, errors.Join(errs...)
 }
 

@@ -89,9 +89,12 @@ func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of na
 
 // putQueue declares a queue, or replaces its configuration: what the body leaves
 // out has its default afterwards.
-func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, _ *call, of named) (q core.Queue, err error) {
+func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, c *call, of named) (q core.Queue, err error) {
 	var config core.QueueConfig
 	if err := s.decode(w, r, &config, true); err != nil {
+		return q, err
+	}
+	if err := s.within(r.Context(), c.token, of.Scope, want{}); err != nil {
 		return q, err
 	}
 	return s.engine.Queues().Configure(r.Context(), of.Namespace, of.Tenant, of.name, config)
@@ -229,8 +232,11 @@ func (s *Server) itemsIn(of named, states []string) source[core.QueueItem] {
 // maxTakeWait is how long a take may wait for an item.
 const maxTakeWait = time.Minute
 
-func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, _ *call, of named, body *wire.PushRequest) error {
+func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call, of named, body *wire.PushRequest) error {
 	if err := between("delay_ms", body.DelayMS, core.MaxDelayMS); err != nil {
+		return err
+	}
+	if err := s.within(r.Context(), c.token, of.Scope, want{}); err != nil {
 		return err
 	}
 	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.Namespace, of.Tenant, of.name, shell.PushOptions{

@@ -84,6 +84,11 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.permitTemplate(r.Context(), c.token, spec.Namespace, spec.Tenant, spec.ActionTemplate); err != nil {
 		return err
 	}
+	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, want{
+		schedules: 1, asked: spec, schedule: s.cron(spec.CronExpr, spec.Timezone),
+	}); err != nil {
+		return err
+	}
 	a, err := s.engine.Recurring().Create(r.Context(), spec)
 	if err != nil {
 		return err
@@ -194,6 +199,13 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 		after.Payload = patch.Payload
 	}
 	if err := s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, after); err != nil {
+		return nil, err
+	}
+	asks := want{asked: patch}
+	if patch.CronExpr != nil {
+		asks.schedule = s.cron(*patch.CronExpr, or(patch.Timezone, a.Timezone))
+	}
+	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, asks); err != nil {
 		return nil, err
 	}
 	a, err = s.engine.Recurring().Update(r.Context(), a.ID, patch)
@@ -327,7 +339,7 @@ func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *cal
 // answerHistory gives a page of the occurrences of a recurring action or a job.
 func (s *Server) answerHistory(w http.ResponseWriter, r *http.Request, c *call, q query, of uuid.UUID) error {
 	return listing[core.Occurrence, core.Occurrence]{
-		out:  asItIs[core.Occurrence],
+		out:  shownTo(shownOccurrence),
 		size: func(core.Occurrence) int { return 1 << 10 },
 	}.answer(s, w, r, c, q, sourceOf(s.engine.Recurring().History, of), "history", shell.Page{})
 }

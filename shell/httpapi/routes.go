@@ -75,6 +75,7 @@ func (s *Server) routes() []route {
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
+			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
@@ -135,6 +136,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 			sw.redactor = s.o.Redact.redactor()
 		}
 		var leave func()
+		if err == nil {
+			err = s.charge(w.Header(), rt.access, c.token)
+		}
 		if err == nil {
 			leave, err = s.enter(rt, w, r, c)
 		}

@@ -62,6 +62,9 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	if err != nil {
 		return pipeline, err
 	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Definition}); err != nil {
+		return pipeline, err
+	}
 	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
 		Definition: *b.Definition, Context: b.Context, DependsOn: dependsOn, Hold: or(b.Hold, false),
@@ -178,6 +181,9 @@ func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyReques
 	if err != nil {
 		return strategy, err
 	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Approaches}); err != nil {
+		return strategy, err
+	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Approaches: b.Approaches,
 	})
@@ -253,6 +259,9 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 		return c.token.startSessions("create tasks")
 	})
 	if err != nil {
+		return task, err
+	}
+	if err := s.within(r.Context(), c.token, scope, want{asked: b.Config}); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{
@@ -371,6 +380,9 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		return explain(err, madeHere)
 	}
 	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
+		return err
+	}
+	if err := s.within(r.Context(), c.token, n.Scope, want{asked: body.Do}); err != nil {
 		return err
 	}
 	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{

@@ -41,6 +41,9 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.rejected.WithLabelValues(name).Inc()
 		return err
 	}
+	if err := s.admitsWebhook(r.Context(), w.Header(), name); err != nil {
+		return err
+	}
 	ctx := withActor(r.Context(), c.actor)
 	store := func() (uuid.UUID, bool, error) {
 		// A sender that hangs up leaves no doubt whether its delivery was stored:

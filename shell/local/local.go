@@ -51,7 +51,8 @@
 // A container's environment has [command.DefaultInheritEnv] of the daemon's own, what
 // its env says, and ORRERY_RUN_ID, ORRERY_JOB_ID, ORRERY_SCHEDULED_AT (RFC 3339),
 // ORRERY_ATTEMPT (0: the first) and ORRERY_POD_DIR. It can reach all that the
-// daemon's user can: a pod here is no jail.
+// daemon's user can: a pod here is no jail. With [Options].RunAs it can reach what that user
+// can.
 //
 // # Logs
 //
@@ -81,6 +82,7 @@ import (
 	"log/slog"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 )
 
 // Options configure a [Runner].
@@ -91,7 +93,11 @@ type Options struct {
 	// MaxLogBytes is about how much is kept of what one container writes: half of it
 	// from the start, half from the end. Default 64 MiB, at least 64 KiB.
 	MaxLogBytes int64
-	Logger      *slog.Logger // default slog.Default()
+	// RunAs, if not nil, is the user that the programs of pods run as, with its HOME, USER and
+	// LOGNAME; supervisors and files stay this process's, which must be root. The user must be
+	// able to enter the folders above Dir.
+	RunAs  *confine.User
+	Logger *slog.Logger // default slog.Default()
 }
 
 const (

@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -50,6 +51,30 @@ type plan struct {
 	// MaxRunMS bounds its running state; 0: no bound.
 	MaxRunMS    int64 `json:"max_run_ms,omitempty"`
 	MaxLogBytes int64 `json:"max_log_bytes"`
+	// User is who the programs run as; nil: the supervisor's user.
+	User *confine.User `json:"user,omitempty"`
+}
+
+// runAs has the programs run as a user: its variables take the place of the daemon's.
+func (p *plan) runAs(u *confine.User) {
+	p.User = u
+	daemon := inherited()
+	for _, programs := range [][]program{p.Init, p.Main} {
+		for i := range programs {
+			env := slices.DeleteFunc(programs[i].Env, func(entry string) bool {
+				name, value, _ := strings.Cut(entry, "=")
+				return (name == "HOME" || name == "USER" || name == "LOGNAME") && value == daemon[name]
+			})
+			for _, entry := range u.Environ() {
+				name, _, _ := strings.Cut(entry, "=")
+				if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+					env = append(env, entry)
+				}
+			}
+			slices.Sort(env)
+			programs[i].Env = env
+		}
+	}
 }
 
 // program is a container as it is to be run.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/files"
 	"github.com/orrery-go/orrery/shell/internal/keymutex"
 	"github.com/orrery-go/orrery/shell/internal/pause"
@@ -31,6 +32,7 @@ type Runner struct {
 	dir    string
 	node   string
 	maxLog int64
+	user   *confine.User // nil: the daemon's
 	logger *slog.Logger
 	poll   bool // look at everything every now and then, instead of being told
 
@@ -65,16 +67,34 @@ func New(o Options) (*Runner, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, fmt.Errorf("local: Dir: %w", err)
 	}
+	if err := openTo(o.RunAs, dir); err != nil {
+		return nil, fmt.Errorf("local: RunAs: %w", err)
+	}
 	node, _ := os.Hostname()
 	return &Runner{
 		dir:      dir,
 		node:     cmp.Or(node, "localhost"),
 		maxLog:   cmp.Or(o.MaxLogBytes, defaultMaxLog),
+		user:     o.RunAs,
 		logger:   cmp.Or(o.Logger, slog.Default()),
 		watch:    newWatch(),
 		launches: make(chan struct{}, maxLaunches),
 		step:     func(string) {},
 	}, nil
+}
+
+// openTo lets a user enter the directory of all pods; it can list nothing there.
+func openTo(u *confine.User, dir string) error {
+	if u == nil {
+		return nil
+	}
+	if err := u.Check(); err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // as above
+		return err
+	}
+	return u.CanEnter(dir)
 }
 
 // Check implements [jobs.Runner].
@@ -132,6 +152,12 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	defer func() { _ = os.RemoveAll(made) }() // nothing, once it has its name
 	for _, sub := range []string{logDir, workDir} {
 		if err := os.Mkdir(filepath.Join(made, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if r.user != nil {
+		p.runAs(r.user)
+		if err := errors.Join(os.Chmod(made, 0o711), os.Chown(filepath.Join(made, workDir), int(r.user.UID), int(r.user.GID))); err != nil { //nolint:gosec // the user enters it, and lists nothing
 			return err
 		}
 	}

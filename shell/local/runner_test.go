@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/local"
@@ -46,6 +47,33 @@ func TestAPodRunsToItsEndAndItsLogsAndExitCodeAreKept(t *testing.T) {
 	_, err = w.Logs(t.Context(), run.Attempt, jobs.LogOptions{}, &bytes.Buffer{})
 	require.ErrorIs(t, err, jobs.ErrNoPod)
 	w.delete(run.Attempt) // what is gone already is no error
+}
+
+func TestThePodsOfARunnerRunAsTheUserThatTheOperatorNames(t *testing.T) {
+	u := &confine.User{UID: 4242, GID: 4343, Name: "worker", Home: "/srv/worker"}
+	if os.Geteuid() != 0 {
+		_, err := local.New(local.Options{Dir: t.TempDir(), RunAs: u})
+		require.ErrorContains(t, err, "local: RunAs: only root can start programs as another user (4242)")
+		t.Skip("only root can start programs as another user")
+	}
+	closed := filepath.Join(t.TempDir(), "closed")
+	require.NoError(t, os.Mkdir(closed, 0o700))
+	_, err := local.New(local.Options{Dir: filepath.Join(closed, "runs"), RunAs: u})
+	require.ErrorContains(t, err, "RunAs: the user 4242 cannot enter "+closed)
+
+	dir, err := os.MkdirTemp("/tmp", "runs") //nolint:usetesting // that every user can enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	r, err := local.New(local.Options{Dir: filepath.Join(dir, "runs"), RunAs: u})
+	require.NoError(t, err)
+	w := watch(t, r)
+	run := script("id -u; id -G; echo $HOME $USER; echo mine > file && cat file; ls .. 2>&1 | grep -o denied; cat ../plan.json 2>&1 | grep -o denied; trap '' TERM; sleep 1000 & exit 3")
+	w.create(run)
+	o := w.reaches(run.Attempt, jobs.PhaseEnded)
+	assert.EqualValues(t, 3, *o.Pod.ExitCode)
+	assert.Equal(t, "4242\n4343\n/srv/worker worker\nmine\ndenied\ndenied\n", strings.ToLower(w.log(run.Attempt, "")))
+	w.delete(run.Attempt)
 }
 
 func TestAPodThatRunsIsToldAsRunningAndBySystemsThatDoNotTellToo(t *testing.T) {

@@ -210,9 +210,13 @@ func (s *supervisor) startProcess(index int, p program) (*container, error) {
 		return nil, err
 	}
 	defer func() { _ = null.Close() }()
+	sys := attributes()
+	if s.plan.User != nil {
+		sys.Credential = s.plan.User.Credential()
+	}
 	s.mu.Lock()
 	pid, err := syscall.ForkExec(path, p.Argv, &syscall.ProcAttr{
-		Dir: p.Dir, Env: p.Env, Files: []uintptr{null.Fd(), w.Fd(), w.Fd()}, Sys: attributes(),
+		Dir: p.Dir, Env: p.Env, Files: []uintptr{null.Fd(), w.Fd(), w.Fd()}, Sys: sys,
 	})
 	if err != nil {
 		s.mu.Unlock()

@@ -44,6 +44,7 @@ type Config struct {
 	Redact     redactConfig             `toml:"redact"`
 	HTTP       httpConfig               `toml:"http"`
 	Audit      auditConfig              `toml:"audit"`
+	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
@@ -137,6 +138,7 @@ func defaultConfig() Config {
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
 		Jobs:            defaultJobs(),
+		Limits:          defaultLimits(),
 	}
 }
 
@@ -263,6 +265,7 @@ func (c *Config) validate() error {
 	return errors.Join(
 		c.validateDaemon(),
 		c.validateEngine(),
+		c.validateLimits(),
 		c.validateTools(),
 		c.validateSecrets(),
 		c.Redact.validate(),

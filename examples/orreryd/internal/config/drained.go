@@ -39,7 +39,7 @@ func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
 // configuration left, if there are any.
 func (c *Config) makeDrained(log *slog.Logger) (jobs.Runner, error) {
 	r := c.Runners[runnerLocal]
-	r.Type, r.Executables = runnerLocal, nil
+	r.Type, r.Executables, r.RunAs = runnerLocal, nil, nil
 	if _, err := os.Stat(r.dir(c.DB)); err != nil {
 		return drained{noRunner{}}, nil
 	}

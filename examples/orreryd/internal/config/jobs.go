@@ -19,6 +19,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpcall"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -132,6 +133,7 @@ type runnerConfig struct {
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
 	AllowEnv    *[]string `toml:"allow_env,omitempty" for:"local"`
+	RunAs       *string   `toml:"run_as,omitempty" for:"local"`
 }
 
 // Types of [runnerConfig].
@@ -276,6 +278,8 @@ func (r runnerConfig) validate(key string) error {
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)
+	_, err := r.user()
+	errs = append(errs, keyed(key+".run_as", err))
 	errs = append(errs, r.checkKubeNames(key)...)
 	for i, name := range deref(r.Executables) {
 		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {
@@ -327,7 +331,11 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 	if err != nil {
 		return nil, fmt.Errorf("dir: %w", err)
 	}
-	l, err := local.New(local.Options{Dir: dir, Logger: log})
+	user, err := r.user()
+	if err != nil {
+		return nil, wrongf("run_as: %w", err)
+	}
+	l, err := local.New(local.Options{Dir: dir, RunAs: user, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -340,6 +348,14 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 
 // dir is where a local runner keeps its files.
 func (r runnerConfig) dir(beside string) string { return cmp.Or(deref(r.Dir), beside+".runs") }
+
+// user is who the programs of pods run as; nil: the daemon's.
+func (r runnerConfig) user() (*confine.User, error) {
+	if r.RunAs == nil {
+		return nil, nil
+	}
+	return confine.LookupUser(*r.RunAs)
+}
 
 func asRunner(v any) (jobs.Runner, error) {
 	r, ok := v.(jobs.Runner)

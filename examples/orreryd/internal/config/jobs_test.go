@@ -195,6 +195,7 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.local]\nqps = 1.0":                                                          `runners.local.qps: a runner of type "local" has no such key`,
 		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                        `runners.x.dir: a runner of type "kubernetes" has no such key`,
 		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                           `runners.x.qps: 0 is not more than 0`,
+		"[runners.local]\nrun_as = 'nobody-here'":                                             `runners.local.run_as: there is no user "nobody-here" here`,
 		"[runners.local]\nexecutables = ['./x']":                                              `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
 		"[jobs]\ndefault_runner = 'mars'":                                                     `jobs.default_runner: "mars" is not one of the runners: local`,
 		"[runners.a]\ntype = 'local'\n[runners.b]\ntype = 'local'":                            `runners.b: its pods would mix with those of runners.a: give each a dir of its own`,

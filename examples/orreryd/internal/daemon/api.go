@@ -31,6 +31,7 @@ func (d *daemon) newAPI() (*http.Server, error) {
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Audit: d.audit, AuditReads: c.Audit.Reads,
+		Limits: c.APILimits(),
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
 		Redact:       c.Redact.Redaction(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,

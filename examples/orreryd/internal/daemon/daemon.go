@@ -86,6 +86,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		Store: d.store, Tools: d.tools, Concurrency: concurrency, Webhooks: routes,
 		Interpreters: interpreters, Sessions: d.observer(), WatchEvery: config.Seconds(c.Sessions.WatchSeconds),
 		DefaultConcurrency:     c.Engine.DefaultConcurrency,
+		Limits:                 c.EngineLimits(),
 		TickRate:               config.Seconds(c.TickRateSeconds),
 		StrictTick:             c.StrictTick,
 		DisableRecurring:       !c.Background.EnableRecurringActions,

@@ -274,7 +274,7 @@ var bodies = []any{
 	wire.EventAccepted{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobList{}, wire.JobPlanned{}, wire.JobRequest{},
-	wire.JobSummary{}, wire.JobTriggerRequest{}, wire.LockList{}, wire.PhaseCompleteRequest{}, wire.PhaseFailRequest{},
+	wire.JobSummary{}, wire.JobTriggerRequest{}, wire.LimitsList{}, wire.LockList{}, wire.PhaseCompleteRequest{}, wire.PhaseFailRequest{},
 	wire.PipelineList{}, wire.PipelineRequest{}, wire.PipelineSummary{}, wire.Preview{}, wire.PurgeRequest{},
 	wire.PushRequest{}, wire.Pushed{}, wire.Queue{}, wire.QueueGauges{}, wire.QueueList{}, wire.QueueTotals{},
 	wire.Reason{}, wire.RecoverRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
@@ -283,6 +283,6 @@ var bodies = []any{
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
 	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
-	wire.TaskList{}, wire.TaskRequest{}, wire.TaskSummary{}, wire.TriggerRequest{}, wire.WebhookAccepted{},
+	wire.TaskList{}, wire.TaskRequest{}, wire.TaskSummary{}, wire.TenantBounds{}, wire.TenantLimits{}, wire.TenantUsage{}, wire.TriggerRequest{}, wire.WebhookAccepted{},
 	wire.WorkerDeleteRequest{}, wire.WorkerList{}, wire.WorkerRequest{},
 }

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+func (a *app) limitsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "Print what tenants have, and what they may have",
+		Long: `Print for each tenant that the token sees how many schedules, live actions, queues and
+bytes it has, with its limits as [limits] has them; "-": none. Those that store the most
+come first.`,
+		Args: noArgs,
+		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
+			var list wire.LimitsList
+			raw, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/limits"}, &list)
+			if err != nil {
+				return err
+			}
+			if len(list.Tenants) == 0 {
+				return a.printLine(raw, "No tenant has anything")
+			}
+			out := table{
+				[]string{"NAMESPACE", "TENANT", "SCHEDULES", "LIVE ACTIONS", "BYTES", "QUEUES", "REQUESTS/S", "INPUTS/S"}, rowsOf(list.Tenants, limitsRow),
+			}.text()
+			if list.LeftOut > 0 {
+				out += fmt.Sprintf("%s left out: those that store the least\n", counted(list.LeftOut, "tenant"))
+			}
+			return a.show(raw, out)
+		}),
+	}
+	return a.addClientFlags(cmd)
+}
+
+func limitsRow(t wire.TenantLimits) []string {
+	of := func(has, most int64) string {
+		return strconv.FormatInt(has, 10) + " of " + bound(float64(most))
+	}
+	u, l := t.Usage, t.Limits
+	return []string{
+		t.Namespace, t.Tenant, of(u.Schedules, l.MaxSchedules), of(u.LiveActions, l.MaxLiveActions), of(u.StoredBytes, l.MaxStoredBytes),
+		strconv.FormatInt(u.Queues, 10), bound(l.RequestsPerSecond), bound(l.InputsPerSecond),
+	}
+}
+
+// bound shows a limit.
+func bound(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

@@ -1,0 +1,335 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// Limits bound what tokens that are not an admin's may ask for. They act before anything
+// is journaled: what is stored goes on, however they change.
+type Limits struct {
+	// Default holds for each tenant that is not in Overrides, and for each token that is
+	// bound to no single namespace and tenant.
+	Default   TenantLimits
+	Overrides map[shell.Scope]TenantLimits
+}
+
+// TenantLimits bound what one tenant may ask for; zero fields bound nothing. The tokens
+// that are bound to one tenant share its rates; each other token has rates of its own.
+type TenantLimits struct {
+	RequestsPerSecond float64
+	RequestBurst      int // requests at once (default: those of a second, at least 1)
+	InputsPerSecond   float64
+	InputBurst        int // requests that change something, and webhooks, at once (default likewise)
+
+	// Schedules, LiveActions and StoredBytes bound what the tenant has, see
+	// [shell.Usage]: more is not taken from outside. They take [shell.Limits.Count].
+	Schedules, LiveActions, StoredBytes int64
+	MinScheduleInterval                 time.Duration // between two times of a schedule
+
+	// Ceilings of the fields timeout_ms, timeout_seconds, total_timeout_seconds;
+	// max_attempts; and max_output_bytes, wherever a request has them.
+	MaxTimeout     time.Duration
+	MaxAttempts    int64
+	MaxOutputBytes int64
+}
+
+// of gives the limits of a tenant.
+func (l *Limits) of(scope shell.Scope) *TenantLimits {
+	if t, ok := l.Overrides[scope]; ok {
+		return &t
+	}
+	return &l.Default
+}
+
+func (l *Limits) check() (errs []error) {
+	of := func(name string, t TenantLimits) {
+		for field, v := range map[string]float64{
+			"RequestsPerSecond": t.RequestsPerSecond, "RequestBurst": float64(t.RequestBurst),
+			"InputsPerSecond": t.InputsPerSecond, "InputBurst": float64(t.InputBurst),
+			"Schedules": float64(t.Schedules), "LiveActions": float64(t.LiveActions), "StoredBytes": float64(t.StoredBytes),
+			"MinScheduleInterval": float64(t.MinScheduleInterval), "MaxTimeout": float64(t.MaxTimeout),
+			"MaxAttempts": float64(t.MaxAttempts), "MaxOutputBytes": float64(t.MaxOutputBytes),
+		} {
+			if !(v >= 0) || math.IsInf(v, 0) {
+				errs = append(errs, fmt.Errorf("httpapi: Options.Limits.%s.%s is %v: it must not be negative", name, field, v))
+			}
+		}
+	}
+	of("Default", l.Default)
+	for scope, t := range l.Overrides {
+		of(fmt.Sprintf("Overrides[%q, %q]", scope.Namespace, scope.Tenant), t)
+	}
+	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// counts reports whether a limit takes what [shell.Limits.Count] counts.
+func (t *TenantLimits) counts() bool {
+	return t.Schedules > 0 || t.LiveActions > 0 || t.StoredBytes > 0
+}
+
+// rates are the buckets of all tokens and webhooks, of which there are as many as the
+// configuration names.
+type rates struct {
+	mu      sync.Mutex
+	buckets map[string]*rate.Limiter
+	refused map[string]uint64
+}
+
+const (
+	requestRate = "requests"
+	inputRate   = "inputs"
+)
+
+// bucketOf names whose rates a token uses.
+func bucketOf(t *Token) (name string, scope shell.Scope) {
+	if of := t.scope(nil, nil); of != nil {
+		return "tenant\x00" + of.Namespace + "\x00" + of.Tenant, *of
+	}
+	return "token\x00" + t.Name, shell.Scope{}
+}
+
+// limiter gives the bucket of that name; nil if nothing is bound.
+func (r *rates) limiter(name, what string, perSecond float64, burst int) *rate.Limiter {
+	if perSecond <= 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := what + "\x00" + name
+	l := r.buckets[key]
+	if l == nil {
+		if r.buckets == nil {
+			r.buckets = make(map[string]*rate.Limiter)
+		}
+		l = rate.NewLimiter(rate.Limit(perSecond), cmp.Or(burst, max(int(perSecond), 1)))
+		r.buckets[key] = l
+	}
+	return l
+}
+
+// charge takes a request of a token into account, before its body is read.
+func (s *Server) charge(h http.Header, rt access, t *Token) error {
+	if t == nil || t.Admin {
+		return nil
+	}
+	name, scope := bucketOf(t)
+	lim := s.o.Limits.of(scope)
+	if err := s.chargeRate(h, name, requestRate, lim.RequestsPerSecond, lim.RequestBurst); err != nil {
+		return err
+	}
+	if who := rt.who(); who == writingToken || who == unboundWritingToken {
+		return s.chargeRate(h, name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+	}
+	return nil
+}
+
+// chargeWebhook takes a webhook whose signature is right into account, which is an input of
+// its route's tenant.
+func (s *Server) chargeWebhook(h http.Header, of shell.Scope) error {
+	name, _ := bucketOf(&Token{Namespaces: []string{of.Namespace}, Tenants: []string{of.Tenant}})
+	lim := s.o.Limits.of(of)
+	return s.chargeRate(h, name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+}
+
+// admitsWebhook refuses a webhook that is beyond the limits of its route's tenant. Its
+// signature is right.
+func (s *Server) admitsWebhook(ctx context.Context, h http.Header, route string) error {
+	r, ok := s.engine.Webhooks().Route(route)
+	if !ok {
+		return nil
+	}
+	of := shell.Scope{Namespace: r.Namespace, Tenant: r.Tenant}
+	if err := s.chargeWebhook(h, of); err != nil {
+		return err
+	}
+	return s.usageWithin(ctx, s.o.Limits.of(of), of, want{actions: 1})
+}
+
+// chargeRate takes one off a bucket, and says in the headers what is left
+// (draft-ietf-httpapi-ratelimit-headers).
+func (s *Server) chargeRate(h http.Header, name, what string, perSecond float64, burst int) error {
+	l := s.rates.limiter(name, what, perSecond, burst)
+	if l == nil {
+		return nil
+	}
+	now := s.o.Clock.Steady()
+	ok := l.AllowN(now, 1)
+	left, quota := max(l.TokensAt(now), 0), float64(l.Burst())
+	seconds := func(tokens float64) int { return int(math.Ceil(tokens / perSecond)) }
+	h.Add("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", what, l.Burst(), max(seconds(quota), 1)))
+	h.Add("RateLimit", fmt.Sprintf("%q;r=%d;t=%d", what, int(left), seconds(quota-left)))
+	if ok {
+		return nil
+	}
+	s.rates.mu.Lock()
+	if s.rates.refused == nil {
+		s.rates.refused = make(map[string]uint64)
+	}
+	s.rates.refused[what]++
+	s.rates.mu.Unlock()
+	return failf(http.StatusTooManyRequests, "%s: more than %v a second: see limits.%s_per_second of the daemon", what, perSecond, what).
+		with("Retry-After", strconv.Itoa(max(seconds(1-left), 1)))
+}
+
+// want is what a request would add to what a tenant has, and asks for.
+type want struct {
+	schedules, actions int64
+	schedule           func() (*schedule.Schedule, error) // of what it makes; nil: none
+	asked              any                                // the spec in which ceilings are looked for
+}
+
+// within refuses what is beyond the tenant's limits. Usage is as of the last commit, so
+// requests that come together may pass it by as many as they are.
+func (s *Server) within(ctx context.Context, t *Token, of shell.Scope, w want) error {
+	if t == nil || t.Admin {
+		return nil
+	}
+	lim := s.o.Limits.of(of)
+	if err := lim.ceilings(w.asked); err != nil {
+		return err
+	}
+	if err := s.intervalWithin(lim, w); err != nil {
+		return err
+	}
+	return s.usageWithin(ctx, lim, of, w)
+}
+
+func (s *Server) usageWithin(ctx context.Context, lim *TenantLimits, of shell.Scope, w want) error {
+	if !lim.counts() {
+		return nil
+	}
+	u, err := s.engine.Usage(ctx, of)
+	if err != nil {
+		return err
+	}
+	for _, b := range []struct {
+		key             string
+		what            string
+		has, adds, most int64
+	}{
+		{"max_schedules", "recurring actions and jobs", u.Schedules, w.schedules, lim.Schedules},
+		{"max_live_actions", "actions that have not ended", u.LiveActions, w.actions, lim.LiveActions},
+		{"max_stored_bytes", "bytes that are stored", u.StoredBytes, 1, lim.StoredBytes},
+	} {
+		if b.most > 0 && b.adds > 0 && b.has+b.adds > b.most {
+			const later = 60 // seconds: something ends, or is forgotten
+			return failf(http.StatusTooManyRequests, "tenant: %q of namespace %q has %d %s: limits.%s of the daemon allows %d",
+				clip(of.Tenant), clip(of.Namespace), b.has, b.what, b.key, b.most).with("Retry-After", strconv.Itoa(later))
+		}
+	}
+	return nil
+}
+
+// previewed is how many times of a schedule are looked at for the shortest interval.
+const previewed = 400
+
+// intervalWithin refuses a schedule two of whose next times are too near.
+func (s *Server) intervalWithin(lim *TenantLimits, w want) error {
+	if lim.MinScheduleInterval <= 0 || w.schedule == nil {
+		return nil
+	}
+	sched, err := w.schedule()
+	if err != nil || sched == nil {
+		return nil //nolint:nilerr // the machine says what is wrong with it
+	}
+	times := sched.Preview(effects.TimeOf(s.o.Clock.Now()), previewed)
+	for i := 1; i < len(times); i++ {
+		if gap := times[i].Sub(times[i-1]); gap < lim.MinScheduleInterval {
+			return failf(http.StatusBadRequest, "schedule: %s to %s is %s: limits.min_schedule_seconds of the daemon asks for %s at least",
+				times[i-1], times[i], gap, lim.MinScheduleInterval)
+		}
+	}
+	return nil
+}
+
+// cron gives the schedule of an expression; nil if there is none.
+func (s *Server) cron(expr, zone string) func() (*schedule.Schedule, error) {
+	if expr == "" {
+		return nil
+	}
+	return func() (*schedule.Schedule, error) {
+		return schedule.Parse(expr, zone, effects.TimeOf(s.o.Clock.Now()))
+	}
+}
+
+// recurrenceOf gives the schedule of an action that recurs.
+func recurrenceOf(spec core.ActionSpec, now effects.Time) func() (*schedule.Schedule, error) {
+	if spec.Recurrence.IsZero() {
+		return nil
+	}
+	return func() (*schedule.Schedule, error) {
+		if spec.Recurrence.Period > 0 {
+			return schedule.Every(spec.Recurrence.Period, now)
+		}
+		return schedule.Parse(spec.Recurrence.Cron, spec.Recurrence.Timezone, now)
+	}
+}
+
+// showLimits answers with what the caller's tenants have and may have.
+func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	all, err := s.engine.Usages(r.Context())
+	if err != nil && !errors.Is(err, shell.ErrNotCounted) {
+		return err
+	}
+	out := wire.LimitsList{Counted: err == nil, Tenants: []wire.TenantLimits{}}
+	seen := map[shell.Scope]bool{}
+	add := func(of shell.Scope) {
+		if !seen[of] && c.token.seesScope(of.Namespace, of.Tenant) {
+			seen[of] = true
+			out.Tenants = append(out.Tenants, shownLimits(of, all[of], s.o.Limits.of(of)))
+		}
+	}
+	for of := range all { // order-free: sorted below
+		add(of)
+	}
+	for of := range s.o.Limits.Overrides { // order-free: sorted below
+		add(of)
+	}
+	if of := c.token.scope(nil, nil); of != nil {
+		add(*of)
+	}
+	slices.SortFunc(out.Tenants, func(a, b wire.TenantLimits) int {
+		return cmp.Or(cmp.Compare(b.Usage.StoredBytes, a.Usage.StoredBytes), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	if more := len(out.Tenants) - maxShownTenants; more > 0 {
+		out.Tenants, out.LeftOut = out.Tenants[:maxShownTenants], more
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// maxShownTenants bounds the tenants of one answer: those that store the most.
+const maxShownTenants = 1000
+
+func shownLimits(of shell.Scope, u shell.Usage, l *TenantLimits) wire.TenantLimits {
+	return wire.TenantLimits{
+		Namespace: of.Namespace, Tenant: of.Tenant,
+		Usage: wire.TenantUsage{Schedules: u.Schedules, LiveActions: u.LiveActions, Queues: u.Queues, StoredBytes: u.StoredBytes},
+		Limits: wire.TenantBounds{
+			RequestsPerSecond: l.RequestsPerSecond, InputsPerSecond: l.InputsPerSecond,
+			MaxSchedules: l.Schedules, MaxLiveActions: l.LiveActions, MaxStoredBytes: l.StoredBytes,
+			MinScheduleSeconds: l.MinScheduleInterval.Seconds(), MaxTimeoutSeconds: l.MaxTimeout.Seconds(),
+			MaxAttempts: l.MaxAttempts, MaxOutputBytes: l.MaxOutputBytes,
+		},
+	}
+}

@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+const (
+	// maxQueueMetrics bounds the queues that the metrics tell of: each is some twenty
+	// series. Tenants share them, of each the newest first.
+	maxQueueMetrics = 1000
+	// maxTenantMetrics bounds the tenants that the metrics tell of, those that store the
+	// most first. The others stand together in series of their own.
+	maxTenantMetrics = 200
+)
+
+var (
+	descQueuesLeftOut = desc("orrery_queues_left_out", "Queues that the metrics do not tell of, because there are too many.")
+
+	descSchedules      = desc("orrery_tenant_schedules", "Recurring actions and jobs of a tenant.", "namespace", "tenant")
+	descLive           = desc("orrery_tenant_live_actions", "Actions of a tenant that have not ended.", "namespace", "tenant")
+	descBytes          = desc("orrery_tenant_stored_bytes", "Bytes of the states of a tenant's machines and items.", "namespace", "tenant")
+	descOtherSchedules = desc("orrery_other_tenants_schedules", "The same of all tenants that have no series of their own.")
+	descOtherLive      = desc("orrery_other_tenants_live_actions", "The same of all tenants that have no series of their own.")
+	descOtherBytes     = desc("orrery_other_tenants_stored_bytes", "The same of all tenants that have no series of their own.")
+	descTenantsLeftOut = desc("orrery_tenants_left_out", "Tenants that have no series of their own, because there are too many.")
+	descRateRefused    = desc("orrery_rate_limited_total", "Requests that were refused because a token or a webhook's tenant sent too many, by rate.", "rate")
+)
+
+// collectTenants tells what each tenant has, if the engine counts it.
+func (s *Server) collectTenants(ctx context.Context, ch samples) {
+	s.rates.mu.Lock()
+	for _, what := range []string{requestRate, inputRate} {
+		ch.counter(descRateRefused, s.rates.refused[what], what)
+	}
+	s.rates.mu.Unlock()
+	all, err := s.engine.Usages(ctx)
+	if err != nil {
+		if !errors.Is(err, shell.ErrNotCounted) && !errors.Is(err, shell.ErrStopped) {
+			s.log.Error("metrics: what tenants have is not counted yet", "error", err)
+		}
+		return
+	}
+	var rest shell.Usage
+	tenants := byBytes(all)
+	for i, of := range tenants {
+		u := all[of]
+		if i >= maxTenantMetrics {
+			rest.Schedules, rest.LiveActions, rest.StoredBytes = rest.Schedules+u.Schedules, rest.LiveActions+u.LiveActions, rest.StoredBytes+u.StoredBytes
+			continue
+		}
+		ch.gauge(descSchedules, float64(u.Schedules), of.Namespace, of.Tenant)
+		ch.gauge(descLive, float64(u.LiveActions), of.Namespace, of.Tenant)
+		ch.gauge(descBytes, float64(u.StoredBytes), of.Namespace, of.Tenant)
+	}
+	ch.gauge(descOtherSchedules, float64(rest.Schedules))
+	ch.gauge(descOtherLive, float64(rest.LiveActions))
+	ch.gauge(descOtherBytes, float64(rest.StoredBytes))
+	ch.gauge(descTenantsLeftOut, float64(max(len(tenants)-maxTenantMetrics, 0)))
+}
+
+// byBytes sorts tenants: those that store the most first.
+func byBytes(all map[shell.Scope]shell.Usage) []shell.Scope {
+	out := make([]shell.Scope, 0, len(all))
+	for of := range all { // order-free: sorted below
+		out = append(out, of)
+	}
+	slices.SortFunc(out, func(a, b shell.Scope) int {
+		return cmp.Or(cmp.Compare(all[b].StoredBytes, all[a].StoredBytes), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return out
+}
+
+// collectQueues reads the queues: their headers have what is counted.
+func (s *Server) collectQueues(ctx context.Context, ch samples) {
+	queues, leftOut, err := s.queuesForMetrics(ctx)
+	if err != nil {
+		s.log.Error("metrics: the queues cannot be read", "error", err)
+		return
+	}
+	for _, q := range queues {
+		s.collectQueue(ctx, ch, q)
+	}
+	ch.gauge(descQueuesLeftOut, float64(leftOut))
+}
+
+// queuesForMetrics gives each tenant its part of the queues that the metrics tell of.
+func (s *Server) queuesForMetrics(ctx context.Context) (out []core.Queue, leftOut int64, err error) {
+	all, err := s.engine.Usages(ctx)
+	if errors.Is(err, shell.ErrNotCounted) {
+		out, next, err := s.engine.Queues().List(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
+		if next != "" {
+			leftOut = 1 // at least: nobody counts them
+		}
+		return out, leftOut, err
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	has := make(map[shell.Scope]int64, len(all))
+	for of, u := range all { // order-free: it fills a map
+		if u.Queues > 0 {
+			has[of] = u.Queues
+		}
+	}
+	for _, part := range portions(has, maxQueueMetrics) {
+		leftOut += has[part.of] - part.n
+		if part.n == 0 {
+			continue
+		}
+		queues, _, err := s.engine.Queues().List(ctx, shell.QueueFilter{Scope: &part.of}, shell.Page{Limit: int(part.n)})
+		if err != nil {
+			return nil, 0, err
+		}
+		out = append(out, queues...)
+	}
+	return out, leftOut, nil
+}
+
+// portion is how many of something a tenant has its part of.
+type portion struct {
+	of shell.Scope
+	n  int64
+}
+
+// portions divides room between tenants: who has little gets all of it, and the others
+// the same.
+func portions(has map[shell.Scope]int64, room int64) []portion {
+	out := make([]portion, 0, len(has))
+	for of, n := range has { // order-free: sorted below
+		out = append(out, portion{of, n})
+	}
+	slices.SortFunc(out, func(a, b portion) int {
+		return cmp.Or(cmp.Compare(a.n, b.n), cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Tenant, b.of.Tenant))
+	})
+	for i := range out {
+		left := int64(len(out) - i)
+		out[i].n = min(out[i].n, (room+left-1)/left)
+		room -= out[i].n
+	}
+	return out
+}
