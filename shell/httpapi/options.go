@@ -51,6 +51,8 @@ type Options struct {
 	// connects from loopback may do everything, and nobody else anything; listen
 	// on an address that [CheckListen] accepts.
 	Tokens []Token
+	// Redact says what holders of read-only tokens do not see.
+	Redact Redaction
 	// Webhooks say for each route of the engine's Options.Webhooks how its
 	// requests prove where they come from. A route that is not named here is
 	// not served.
@@ -198,6 +200,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxWebhookBytesInFlight < o.MaxWebhookBytes+minUnverified {
 		errs = append(errs, fmt.Errorf("httpapi: Options.MaxWebhookBytesInFlight is %d: it must be at least MaxWebhookBytes and %d, %d together",
 			o.MaxWebhookBytesInFlight, minUnverified, o.MaxWebhookBytes+minUnverified))
+	}
+	if err := o.Redact.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("httpapi: Options.Redact: %w", err))
 	}
 	if o.MaxConnections < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: Options.MaxConnections is %d: it must not be negative; 0 means no bound", o.MaxConnections))
