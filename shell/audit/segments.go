@@ -323,8 +323,8 @@ func (s *segments) sweep(now time.Time) error {
 	if s.keep > 0 && now.Sub(s.swept) >= sweepEvery {
 		s.swept = now
 		for _, st := range s.streams {
-			for i := len(st.list) - 1; i >= 0; i-- {
-				if now.Sub(st.list[i].ended) <= s.keep {
+			for i, g := range slices.Backward(st.list) { // so that the indices of the rest stay
+				if now.Sub(g.ended) <= s.keep {
 					continue
 				}
 				if err := s.remove(st, i); err != nil {

@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // Tree is a part of the hierarchy of control groups that was delegated to this process: it
@@ -53,7 +56,7 @@ func openTree(root string, l Limits) (*Tree, error) {
 }
 
 func write(file, text string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // a file of the kernel's
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return err
 	}
@@ -71,11 +74,11 @@ type Group struct {
 // name that is left over is ended first.
 func (t *Tree) Make(name string, l Limits) (_ *Group, err error) {
 	g := &Group{path: filepath.Join(t.root, name)}
-	if err := os.Mkdir(g.path, 0o755); errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(g.path, 0o750); errors.Is(err, fs.ErrExist) {
 		if err := g.remove(); err != nil {
 			return nil, err
 		}
-		err = os.Mkdir(g.path, 0o755)
+		err = os.Mkdir(g.path, 0o750)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +92,7 @@ func (t *Tree) Make(name string, l Limits) (_ *Group, err error) {
 	}()
 	for file, text := range l.files() {
 		err := write(filepath.Join(g.path, file), text)
-		if err != nil && !(optional[file] && errors.Is(err, fs.ErrNotExist)) {
+		if err != nil && (!optional[file] || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, fmt.Errorf("set %s of the control group: %w", file, err)
 		}
 	}
@@ -143,6 +146,8 @@ func (g *Group) remove() error {
 		if !errors.Is(err, unix.EBUSY) || wait > time.Second {
 			return fmt.Errorf("remove the control group %s: %w", g.path, err)
 		}
-		time.Sleep(wait)
+		if err := pause.For(context.Background(), wait); err != nil {
+			return err
+		}
 	}
 }

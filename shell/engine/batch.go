@@ -214,18 +214,12 @@ func (b *batch) takeRequests() error {
 	return nil
 }
 
-// A rawWebhooks says whether a raw webhook is stored. A transaction of a store that is not
-// one leaves those to be told apart that have not become machines yet.
-type rawWebhooks interface {
-	HasWebhook(id uuid.UUID) (bool, error)
-}
-
 // cameBefore gives the id under which a webhook has come before; zeros if it has not. It
 // is decided in the transaction that stores the webhook, so that of two at once one is
 // stored. What cannot be read does not keep a webhook out.
 func (b *batch) cameBefore(r *request) uuid.UUID {
 	for _, ref := range r.Earlier {
-		if raw, ok := b.tx.(rawWebhooks); ok {
+		if raw, ok := b.tx.(store.WebhookFinder); ok {
 			if has, err := raw.HasWebhook(ref.ID); err == nil && has {
 				return ref.ID
 			}

@@ -12,16 +12,19 @@ import (
 // machineNames are machines by their kinds and ids, as holders and refusals name those that the
 // caller has not named.
 var machineNames = regexp.MustCompile(
-	`\b(action|recurring|pipeline|queue|task|strategy|worker|job|orchestrator|run):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:#\d+)?|\bby action [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	`\b(action|recurring|pipeline|queue|task|strategy|worker|job|orchestrator|run):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:#\d+)?|\bby action [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\baction [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12} holds`)
 
 // withoutIDs puts "another pipeline" and its like in the place of the machines in a text.
 func withoutIDs(text string) string {
 	return machineNames.ReplaceAllStringFunc(text, func(name string) string {
 		kind, _, ok := strings.Cut(name, ":")
-		if !ok {
+		switch {
+		case ok:
+			return "another " + kind
+		case strings.HasPrefix(name, "by "):
 			return "by another action"
 		}
-		return "another " + kind
+		return "another action holds"
 	})
 }
 
@@ -42,6 +45,14 @@ func (c *call) ownName(by string) string {
 		return by
 	}
 	return ""
+}
+
+// shownOccurrence hides whose dedup key an occurrence came upon.
+func shownOccurrence(c *call, o core.Occurrence) core.Occurrence {
+	if c.token.hidesMachines() {
+		o.Reason = withoutIDs(o.Reason)
+	}
+	return o
 }
 
 // shownTo is a function of a listing whose records are shown as a token may see them.

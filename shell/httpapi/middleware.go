@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,8 @@ type statusWriter struct {
 	bytes  int64
 	gone   bool // a write failed: the client has disconnected
 
+	redactor *redactor // hides members of JSON; nil: none
+
 	answers *share // what large answers count against; nil: nothing
 	refuses bool   // the request changes nothing, and is refused if there is no room
 }
@@ -35,10 +38,22 @@ func (w *statusWriter) WriteHeader(status int) {
 
 func (w *statusWriter) Write(b []byte) (int, error) {
 	w.status = cmp.Or(w.status, http.StatusOK)
-	n, err := w.ResponseWriter.Write(b)
+	out := b
+	if w.redactor != nil && hasMembers(w.Header().Get("Content-Type")) {
+		out = w.redactor.pass(b)
+	}
+	n, err := w.ResponseWriter.Write(out)
 	w.bytes += int64(n)
 	w.gone = w.gone || err != nil
+	if err == nil {
+		n = len(b)
+	}
 	return n, err
+}
+
+// hasMembers reports whether an answer of that type is JSON, or has JSON in it.
+func hasMembers(contentType string) bool {
+	return strings.HasPrefix(contentType, "application/json") || strings.HasPrefix(contentType, "text/event-stream")
 }
 
 // Unwrap lets [http.ResponseController] reach the connection.

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -52,6 +51,8 @@ type Options struct {
 	// connects from loopback may do everything, and nobody else anything; listen
 	// on an address that [CheckListen] accepts.
 	Tokens []Token
+	// Redact says what holders of read-only tokens do not see.
+	Redact Redaction
 	// Webhooks say for each route of the engine's Options.Webhooks how its
 	// requests prove where they come from. A route that is not named here is
 	// not served.
@@ -200,6 +201,9 @@ func (o Options) withDefaults() (Options, error) {
 		errs = append(errs, fmt.Errorf("httpapi: Options.MaxWebhookBytesInFlight is %d: it must be at least MaxWebhookBytes and %d, %d together",
 			o.MaxWebhookBytesInFlight, minUnverified, o.MaxWebhookBytes+minUnverified))
 	}
+	if err := o.Redact.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("httpapi: Options.Redact: %w", err))
+	}
 	if o.MaxConnections < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: Options.MaxConnections is %d: it must not be negative; 0 means no bound", o.MaxConnections))
 	}
@@ -250,7 +254,7 @@ func (s *Server) HTTPServer(addr string) *http.Server {
 		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+maxTakeWait+30*time.Second),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(serverLog{s.conns}, "", 0),
+		ErrorLog:          slog.NewLogLogger(serverLog{s.log.Handler(), s.conns}, slog.LevelDebug),
 		ConnState:         s.conns.state,
 		ConnContext:       s.conns.into,
 	}

@@ -339,7 +339,7 @@ func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *cal
 // answerHistory gives a page of the occurrences of a recurring action or a job.
 func (s *Server) answerHistory(w http.ResponseWriter, r *http.Request, c *call, q query, of uuid.UUID) error {
 	return listing[core.Occurrence, core.Occurrence]{
-		out:  asItIs[core.Occurrence],
+		out:  shownTo(shownOccurrence),
 		size: func(core.Occurrence) int { return 1 << 10 },
 	}.answer(s, w, r, c, q, sourceOf(s.engine.Recurring().History, of), "history", shell.Page{})
 }

@@ -132,6 +132,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := callOf(r.Context())
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
+		if sw, ok := w.(*statusWriter); ok && c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
+			sw.redactor = s.o.Redact.redactor()
+		}
 		var leave func()
 		if err == nil {
 			err = s.charge(w.Header(), rt.access, c.token)

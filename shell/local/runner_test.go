@@ -61,7 +61,7 @@ func TestThePodsOfARunnerRunAsTheUserThatTheOperatorNames(t *testing.T) {
 	_, err := local.New(local.Options{Dir: filepath.Join(closed, "runs"), RunAs: u})
 	require.ErrorContains(t, err, "RunAs: the user 4242 cannot enter "+closed)
 
-	dir, err := os.MkdirTemp("/tmp", "runs")
+	dir, err := os.MkdirTemp("/tmp", "runs") //nolint:usetesting // that every user can enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))

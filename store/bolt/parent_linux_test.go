@@ -23,7 +23,7 @@ func TestTheFolderAboveThatOfANewDatabaseNeedNotBeReadable(t *testing.T) {
 		require.NoError(t, s.Close())
 		return
 	}
-	dir, err := os.MkdirTemp("/tmp", "above") // that every user can enter
+	dir, err := os.MkdirTemp("/tmp", "above") //nolint:usetesting // that every user can enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))

@@ -31,6 +31,12 @@ var keptCases = []testCase{
 	}},
 	{"a deleted webhook is gone, and is not found again", func(s *suite) {
 		s.update(func(tx store.Tx) { require.NoError(s, tx.PutWebhook(store.Webhook{ID: id(1), Body: []byte("b")})) })
+		s.view(func(tx store.ReadTx) {
+			if f, ok := tx.(store.WebhookFinder); ok {
+				assert.True(s, must(f.HasWebhook(id(1)))(s))
+				assert.False(s, must(f.HasWebhook(id(3)))(s))
+			}
+		})
 		s.update(func(tx store.Tx) { require.NoError(s, tx.DeleteWebhook(id(1))) })
 		s.view(func(tx store.ReadTx) { assert.Empty(s, must(tx.Webhooks(9))(s)) })
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)

@@ -41,6 +41,7 @@ type Config struct {
 	Background backgroundConfig         `toml:"background"`
 	Engine     engineConfig             `toml:"engine"`
 	Retention  retentionConfig          `toml:"retention"`
+	Redact     redactConfig             `toml:"redact"`
 	HTTP       httpConfig               `toml:"http"`
 	Audit      auditConfig              `toml:"audit"`
 	Limits     limitsConfig             `toml:"limits"`
@@ -73,6 +74,24 @@ type engineConfig struct {
 	DefaultConcurrency    int     `toml:"default_concurrency"`
 	MaxBatch              int     `toml:"max_batch"`
 	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
+}
+
+// redactConfig is what read-only tokens do not see.
+type redactConfig struct {
+	Names bool     `toml:"names"`
+	Paths []string `toml:"paths"`
+}
+
+// Redaction gives it for the HTTP API.
+func (r redactConfig) Redaction() httpapi.Redaction {
+	return httpapi.Redaction{Names: r.Names, Paths: r.Paths}
+}
+
+func (r redactConfig) validate() error {
+	if err := r.Redaction().Validate(); err != nil {
+		return fmt.Errorf("redact.%w", err)
+	}
+	return nil
 }
 
 type retentionConfig struct {
@@ -113,6 +132,7 @@ func defaultConfig() Config {
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
+		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
@@ -248,6 +268,7 @@ func (c *Config) validate() error {
 		c.validateLimits(),
 		c.validateTools(),
 		c.validateSecrets(),
+		c.Redact.validate(),
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateAudit(),

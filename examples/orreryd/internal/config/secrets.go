@@ -29,7 +29,7 @@ func LookupSecretEnv(name string) (string, bool) {
 }
 
 // clientToken is the variable of the command line's token: the daemon needs none.
-const clientToken = "ORRERY_TOKEN"
+const clientToken = "ORRERY_TOKEN" //nolint:gosec // the name of a variable
 
 // ForgetSecretEnv takes the variables that secrets were read from out of this process's
 // environment: no program that it starts inherits them, whatever inherit_env says. (The

@@ -33,6 +33,7 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		Audit: d.audit, AuditReads: c.Audit.Reads,
 		Limits: c.APILimits(),
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
+		Redact:       c.Redact.Redaction(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,

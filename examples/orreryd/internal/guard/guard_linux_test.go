@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func TestAChildOfTheSameUserDoesNotReadTheEnvironmentThatTheDaemonBeganWith(t *testing.T) {
 	exe, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("/tmp", "guard") // that every user can enter
+	dir, err := os.MkdirTemp("/tmp", "guard") //nolint:usetesting // that every user can enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
