@@ -91,6 +91,12 @@ type Options struct {
 	// Tools are those that hooks may run, by name. They run without an engine: none
 	// that pushes into queues or starts pipelines.
 	Tools map[string]shell.Tool
+	// Concurrency bounds the hooks that a tool carries out at a time, by tool name, beside
+	// the runs of actions; a hook waits for its turn within its own time limit. A tool that
+	// is not listed has no bound. MaxShare is the part of these that one tenant may hold of
+	// those that others leave, but always one (default 1: all).
+	Concurrency map[string]int
+	MaxShare    float64
 	// Client carries out webhooks; nil: one that refuses private addresses, as
 	// package httpcall does. Redirects are never followed.
 	Client *http.Client
@@ -129,6 +135,7 @@ type Checker struct {
 	mu     sync.Mutex
 	source Source
 	plans  map[planKey]*plan // of the configurations that were used last
+	slots  map[string]*slots // of the tools that hooks run
 }
 
 var (
@@ -145,7 +152,10 @@ func New(o Options) (*Checker, error) {
 	if err := checkTypes(o); err != nil {
 		return nil, err
 	}
-	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}}
+	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}, slots: map[string]*slots{}}
+	for name, n := range o.Concurrency { // order-free: it fills a map
+		c.slots[name] = newSlots(n, cmp.Or(o.MaxShare, 1))
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name].Key)
 		if err != nil || o.Secrets[name].Key == "" { // the error would show the secret
@@ -167,6 +177,14 @@ func New(o Options) (*Checker, error) {
 }
 
 func checkTypes(o Options) error {
+	for _, name := range slices.Sorted(maps.Keys(o.Concurrency)) {
+		if n := o.Concurrency[name]; n < 1 {
+			return fmt.Errorf("constraints: Options.Concurrency[%q] is %d: it must be at least 1", clip.Text(name, maxQuoted), n)
+		}
+	}
+	if !(o.MaxShare >= 0 && o.MaxShare <= 1) {
+		return fmt.Errorf("constraints: Options.MaxShare is %g: it must be from 0 to 1", o.MaxShare)
+	}
 	own := builtinTypes(nil)
 	for _, name := range slices.Sorted(maps.Keys(o.Constraints)) {
 		if _, taken := own[name]; taken || name == "" || o.Constraints[name].New == nil {

@@ -84,6 +84,11 @@ func (h *hook) run(ctx context.Context, in *Input, key string) (Outcome, error) 
 	if err != nil {
 		return Outcome{}, fmt.Errorf("input: %w", err)
 	}
+	release, err := in.checker.slots[h.tool].take(ctx, shell.Scope{Namespace: in.Job.Namespace, Tenant: in.Job.Tenant})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("tool %q: %w", clip.Text(h.tool, maxQuoted), err)
+	}
+	defer release()
 	result, err := tool.Run(ctx, shell.Call{
 		ActionID: idOf(key), Attempt: in.Run.RetryAttempt + 1, Namespace: in.Job.Namespace, Tenant: in.Job.Tenant,
 		Label: in.name, Tool: h.tool, Input: input, DueAt: in.Run.ScheduledAt, IdempotencyKey: key, Labels: in.Job.Labels,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	tell, _ := engine.Interpreters[effects.LaneNotify].(*notify.Interpreter)
 	d.checker, err = constraints.New(constraints.Options{
-		Tools: d.hookTools(), Client: client, Secrets: keys,
+		Tools: d.hookTools(), Concurrency: d.hookSlots(engine), MaxShare: engine.Limits.MaxLaneShare, Client: client, Secrets: keys,
 		Notify: func(ctx context.Context, n effects.Notify) error {
 			_, err := tell.Carry(ctx, effects.Ref{}, n)
 			return err
@@ -79,6 +80,15 @@ func (d *daemon) hookTools() map[string]shell.Tool {
 		if typ := d.c.Tools[name].Type; typ == config.TypeCommand || typ == config.TypeHTTP {
 			out[name] = t
 		}
+	}
+	return out
+}
+
+// hookSlots gives hooks as many slots of each tool as runs have.
+func (d *daemon) hookSlots(engine *shell.Options) map[string]int {
+	out := map[string]int{}
+	for name := range d.hookTools() { // order-free: it fills a map
+		out[name] = cmp.Or(engine.Concurrency[name], engine.DefaultConcurrency)
 	}
 	return out
 }
