@@ -90,8 +90,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]b
 	if err == nil {
 		return data, nil
 	}
-	var known *failure
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*failure](err); ok {
 		return nil, known
 	}
 	if f := classifyBody(err); f != nil {

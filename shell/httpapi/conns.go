@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"bytes"
 	"container/list"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -271,16 +271,23 @@ func passes(err error) bool {
 
 // serverLog is where [http.Server] writes: at debug level, but for connections that a
 // listener of another make could not accept.
-type serverLog struct{ of *conns }
+type serverLog struct {
+	slog.Handler
+	of *conns
+}
 
-func (l serverLog) Write(b []byte) (int, error) {
-	text := string(bytes.TrimSpace(b))
-	if bytes.HasPrefix(b, []byte("http: Accept error")) {
-		l.of.tellFailed(text)
-	} else {
-		l.of.log.Debug(text) //nolint:sloglint // the text is net/http's
+// Enabled lets Handle see everything.
+func (serverLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle passes on what is enabled.
+func (l serverLog) Handle(ctx context.Context, r slog.Record) error {
+	switch {
+	case strings.HasPrefix(r.Message, "http: Accept error"):
+		l.of.tellFailed(r.Message)
+	case l.Handler.Enabled(ctx, r.Level):
+		return l.Handler.Handle(ctx, r)
 	}
-	return len(b), nil
+	return nil
 }
 
 var (

@@ -2,11 +2,11 @@ package httpapi_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -109,7 +109,7 @@ func TestBodiesOfWebhooksThatAreHeldBackAreBoundedAndGiveTheirShareBack(t *testi
 		for _, c := range held {
 			status, text := readAnswer(t, c)
 			assert.Equal(t, http.StatusRequestTimeout, status)
-			assert.Equal(t, `{"error":"body: did not arrive in time"}`+"\n", text)
+			assert.JSONEq(t, `{"error":"body: did not arrive in time"}`, text)
 			assert.Equal(t, 5*time.Second, time.Since(begin))
 			_ = c.Close()
 		}
@@ -279,7 +279,7 @@ func (s *starved) Accept() (net.Conn, error) {
 	s.times--
 	s.mu.Unlock()
 	if fail {
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept", syscall.EMFILE)}
 	}
 	return s.pipes.Accept()
 }
@@ -303,6 +303,26 @@ func TestConnectionsThatCannotBeAcceptedAreCountedAndLoggedOnce(t *testing.T) {
 	})
 }
 
+func TestAListenerOfAnotherMakeIsHeardOfToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{})
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		srv := a.server.HTTPServer("ignored")
+		ended := make(chan error, 1)
+		go func() { ended <- srv.Serve(&starved{pipes: p, times: 3}) }()
+		c := p.dial()
+		_, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		status, _ := readAnswer(t, c)
+		assert.Equal(t, http.StatusOK, status)
+		assert.Contains(t, a.do("GET", "/metrics", nil).body, "orrery_http_accept_errors_total 3")
+		assert.Equal(t, 1, strings.Count(a.logs.String(), "a connection could not be accepted"))
+		require.NoError(t, c.Close())
+		require.NoError(t, srv.Close())
+		assert.ErrorIs(t, <-ended, http.ErrServerClosed)
+	})
+}
+
 func TestAListenerThatIsClosedEndsItsServer(t *testing.T) {
 	a := start(t, setup{})
 	p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -313,5 +333,5 @@ func TestAListenerThatIsClosedEndsItsServer(t *testing.T) {
 		ended <- err
 	}()
 	require.NoError(t, l.Close())
-	assert.True(t, errors.Is(<-ended, net.ErrClosed))
+	assert.ErrorIs(t, <-ended, net.ErrClosed)
 }

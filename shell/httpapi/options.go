@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -255,7 +254,7 @@ func (s *Server) HTTPServer(addr string) *http.Server {
 		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+maxTakeWait+30*time.Second),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(serverLog{s.conns}, "", 0),
+		ErrorLog:          slog.NewLogLogger(serverLog{s.log.Handler(), s.conns}, slog.LevelDebug),
 		ConnState:         s.conns.state,
 		ConnContext:       s.conns.into,
 	}

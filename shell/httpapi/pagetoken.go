@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -109,7 +108,7 @@ func storedKey(ctx context.Context, st store.Store) (key []byte, err error) {
 
 // boundTo is what a page token is good for.
 func boundTo(r *http.Request, c *call, q query) []byte {
-	filters := url.Values(maps.Clone(q.v))
+	filters := maps.Clone(q.v)
 	for _, of := range []string{"limit", "page_token", "include"} { // they may change from page to page
 		filters.Del(of)
 	}
@@ -151,7 +150,7 @@ func (s *Server) sealPage(r *http.Request, c *call, q query, position string) (s
 	if err != nil {
 		return "", err
 	}
-	return pageTokenForm + base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, []byte(position), boundTo(r, c, q))), nil
+	return pageTokenForm + base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, []byte(position), boundTo(r, c, q))), nil //nolint:gosec // the cipher makes a random nonce itself
 }
 
 // maxScopes bounds the tenants whose indexes one list reads side by side. A token that is

@@ -124,7 +124,7 @@ func precheckStandard(header http.Header, now time.Time) *failure {
 	case at.After(now.Add(timestampWindow)):
 		return bad("webhook-timestamp: is more than five minutes ahead")
 	}
-	for _, signature := range strings.Fields(signatures) {
+	for signature := range strings.FieldsSeq(signatures) {
 		version, text, _ := strings.Cut(signature, ",")
 		if sum, err := base64.StdEncoding.DecodeString(text); err == nil && version == "v1" && len(sum) == sha256.Size {
 			return nil

@@ -17,7 +17,7 @@ func TestWhoTakesALockWithPatienceGetsItOnceItIsGivenBack(t *testing.T) {
 		assert.Equal(t, exitFailed, p.do(of[0], "acquire", of[1], "--holder", "ben").code)
 		ben := make(chan result, 1)
 		go func() { ben <- p.do(of[0], "acquire", of[1], "--holder", "ben", "--wait", "10m") }()
-		p.ok(of[0], "release", of[1], "--holder", "ann")
+		p.ok(of[0], "release", of[1], "--holder", "ann", "--force")
 		r := <-ben
 		require.Zero(t, r.code, r.err)
 		assert.Contains(t, r.out, "ben")
