@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,7 +99,7 @@ func TestASecretThatIsUnknownOrNotAllowedIsRefusedInTheSameWords(t *testing.T) {
 			require.ErrorContains(t, err, `payload: secret "`+name+`" is not known here`)
 		}
 		assert.Contains(t, texts["other"], `tool_input: secret "other" is not known here, or tool "count" of namespace "" and tenant "" may not have it`)
-		assert.Equal(t, len(texts["other"]), len(texts["nonex"]))
+		assert.Equal(t, strings.ReplaceAll(texts["other"], "other", "NAME"), strings.ReplaceAll(texts["nonex"], "nonex", "NAME"))
 		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", ToolInput: json.RawMessage(`"{{secret}}"`)})
 		require.ErrorContains(t, err, `write {{secret "name"}}`)
 	})

@@ -321,12 +321,14 @@ func (l *loop) failed(err error) {
 		l.failures++
 		l.retryAt = now.Add(min(time.Second<<min(l.failures-1, 6), l.e.o.TickRate, 30*time.Second))
 	}
-	became, outcome := "not stored", "commit failed; what was not acknowledged is undone"
+	became, retry := "not stored", l.retryAt.Sub(l.now())
 	if errors.Is(err, store.ErrUnconfirmed) {
-		became, outcome = "not confirmed", "commit written and not confirmed; nothing of it is acknowledged"
+		became = "not confirmed"
 		l.setAdrift()
+		l.e.log.Error("commit written and not confirmed; nothing of it is acknowledged", "error", err, "retry_in", retry)
+	} else {
+		l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", retry)
 	}
-	l.e.log.Error(outcome, "error", err, "retry_in", l.retryAt.Sub(l.now()))
 	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
 	l.cache.init()
 	l.lastSeq = 0

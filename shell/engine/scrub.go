@@ -13,8 +13,8 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// ErrSetAside: the machine's record could not be read, and was set aside. The store's
-// quarantine has its bytes and the reason.
+// ErrSetAside says that the machine's record could not be read, and was set aside. The
+// store's quarantine has its bytes and the reason.
 var ErrSetAside = errors.New("its record could not be read, and was set aside")
 
 // maxAside bounds the machines that are remembered as set aside.

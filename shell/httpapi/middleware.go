@@ -42,7 +42,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 	if w.redactor != nil && hasMembers(w.Header().Get("Content-Type")) {
 		out = w.redactor.pass(b)
 	}
-	n, err := w.ResponseWriter.Write(out)
+	n, err := w.ResponseWriter.Write(out) //nolint:gosec // what a handler has written, with nosniff
 	w.bytes += int64(n)
 	w.gone = w.gone || err != nil
 	if err == nil {

@@ -142,6 +142,7 @@ func (h handler) attr(a slog.Attr) slog.Attr {
 		if text := v.String(); h.mask.Text(text) != text {
 			return slog.String(a.Key, h.mask.Text(text))
 		}
+	default: // numbers, times and words hold no text
 	}
 	return a
 }
