@@ -18,15 +18,17 @@ import (
 
 // conns bounds the open connections. Beyond the bound a connection that waits for its
 // client makes room for a new one, the longest first: one that has sent no request yet,
-// that has had its answer, or whose webhook is not known to be signed. If all work for
+// that has had its answer, or whose webhook is not known to be signed. Connections of
+// known clients come last: their next request may be on its way. If all work for
 // their clients the new one is closed.
 type conns struct {
 	most int // 0: no bound
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	open    int
-	waiting list.List // of *conn, the longest first
+	mu        sync.Mutex
+	open      int
+	strangers list.List // of *conn that wait, the longest first: nobody knows their clients
+	idle      list.List // likewise, of clients that have had an answer to a token
 
 	served, evicted, refused, failed atomic.Int64
 
@@ -43,6 +45,7 @@ type conn struct {
 	net.Conn
 	of      *conns
 	waits   *list.Element // nil: it works for its client
+	known   bool          // its client has shown a token that is accepted
 	removed bool
 }
 
@@ -75,13 +78,25 @@ func (s *conns) enter(in *conn) (victim *conn, ok bool) {
 		}
 	}
 	s.open++
-	in.waits = s.waiting.PushBack(in)
+	in.waits = s.strangers.PushBack(in)
 	return victim, true
 }
 
-// longest takes out the connection that waits longest; nil if none waits.
+// queue is where a connection waits.
+func (s *conns) queue(c *conn) *list.List {
+	if c.known {
+		return &s.idle
+	}
+	return &s.strangers
+}
+
+// longest takes out the connection that waits longest, of a stranger if one does; nil if
+// none waits.
 func (s *conns) longest() *conn {
-	front := s.waiting.Front()
+	front := s.strangers.Front()
+	if front == nil {
+		front = s.idle.Front()
+	}
 	if front == nil {
 		return nil
 	}
@@ -98,7 +113,7 @@ func (s *conns) drop(c *conn) {
 	c.removed = true
 	s.open--
 	if c.waits != nil {
-		s.waiting.Remove(c.waits)
+		s.queue(c).Remove(c.waits)
 		c.waits = nil
 	}
 }
@@ -117,11 +132,24 @@ func (s *conns) wait(c *conn, waits bool) {
 		return
 	}
 	if waits {
-		c.waits = s.waiting.PushBack(c)
+		c.waits = s.queue(c).PushBack(c)
 		return
 	}
-	s.waiting.Remove(c.waits)
+	s.queue(c).Remove(c.waits)
 	c.waits = nil
+}
+
+// know notes that the client of a request's connection has shown a token.
+func (s *conns) know(r *http.Request) {
+	c, ok := r.Context().Value(connKey{}).(*conn)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.waits == nil { // where it waits it stays
+		c.known = true
+	}
 }
 
 // state hears from [http.Server] what a connection does.

@@ -125,53 +125,67 @@ func (r *rates) limiter(name, what string, perSecond float64, burst int) *rate.L
 	return l
 }
 
-// charge takes a request of a token into account, before its body is read.
-func (s *Server) charge(h http.Header, rt access, t *Token) error {
+// inputBytes is how much of a body counts as one input: what a large one costs to read,
+// check and store grows with its size.
+const inputBytes = 64 << 10
+
+// inputsOf is how many inputs a request with a body of that size is; -1: it is not
+// declared, so it may be the largest.
+func (s *Server) inputsOf(size int64) int {
+	if size < 0 {
+		size = s.o.MaxBodyBytes
+	}
+	return 1 + int(min(size, s.o.MaxBodyBytes)/inputBytes)
+}
+
+// charge takes a request of a token into account, before its body of that size is read.
+func (s *Server) charge(h http.Header, rt access, t *Token, size int64) error {
 	if t == nil || t.Admin {
 		return nil
 	}
 	name, scope := bucketOf(t)
 	lim := s.o.Limits.of(scope)
-	if err := s.chargeRate(h, name, requestRate, lim.RequestsPerSecond, lim.RequestBurst); err != nil {
+	if err := s.chargeRate(h, name, requestRate, 1, lim.RequestsPerSecond, lim.RequestBurst); err != nil {
 		return err
 	}
 	if who := rt.who(); who == writingToken || who == unboundWritingToken {
-		return s.chargeRate(h, name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+		return s.chargeRate(h, name, inputRate, s.inputsOf(size), lim.InputsPerSecond, lim.InputBurst)
 	}
 	return nil
 }
 
 // chargeWebhook takes a webhook whose signature is right into account, which is an input of
 // its route's tenant.
-func (s *Server) chargeWebhook(h http.Header, of shell.Scope) error {
+func (s *Server) chargeWebhook(h http.Header, of shell.Scope, size int) error {
 	name, _ := bucketOf(&Token{Namespaces: []string{of.Namespace}, Tenants: []string{of.Tenant}})
 	lim := s.o.Limits.of(of)
-	return s.chargeRate(h, name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+	return s.chargeRate(h, name, inputRate, 1+size/inputBytes, lim.InputsPerSecond, lim.InputBurst)
 }
 
 // admitsWebhook refuses a webhook that is beyond the limits of its route's tenant. Its
 // signature is right.
-func (s *Server) admitsWebhook(ctx context.Context, h http.Header, route string) error {
+func (s *Server) admitsWebhook(ctx context.Context, h http.Header, route string, size int) error {
 	r, ok := s.engine.Webhooks().Route(route)
 	if !ok {
 		return nil
 	}
 	of := shell.Scope{Namespace: r.Namespace, Tenant: r.Tenant}
-	if err := s.chargeWebhook(h, of); err != nil {
+	if err := s.chargeWebhook(h, of, size); err != nil {
 		return err
 	}
 	return s.usageWithin(ctx, s.o.Limits.of(of), of, want{actions: 1})
 }
 
-// chargeRate takes one off a bucket, and says in the headers what is left
-// (draft-ietf-httpapi-ratelimit-headers).
-func (s *Server) chargeRate(h http.Header, name, what string, perSecond float64, burst int) error {
+// chargeRate takes so many off a bucket, but no more than it ever holds, and says in the
+// headers what is left (draft-ietf-httpapi-ratelimit-headers).
+func (s *Server) chargeRate(h http.Header, name, what string, n int, perSecond float64, burst int) error {
 	l := s.rates.limiter(name, what, perSecond, burst)
 	if l == nil {
 		return nil
 	}
 	now := s.o.Clock.Steady()
-	ok := l.AllowN(now, 1)
+	n = min(n, l.Burst())
+	ok := l.AllowN(now, n)
 	left, quota := max(l.TokensAt(now), 0), float64(l.Burst())
 	seconds := func(tokens float64) int { return int(math.Ceil(tokens / perSecond)) }
 	h.Add("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", what, l.Burst(), max(seconds(quota), 1)))
@@ -186,7 +200,7 @@ func (s *Server) chargeRate(h http.Header, name, what string, perSecond float64,
 	s.rates.refused[what]++
 	s.rates.mu.Unlock()
 	return failf(http.StatusTooManyRequests, "%s: more than %v a second: see limits.%s_per_second of the daemon", what, perSecond, what).
-		with("Retry-After", strconv.Itoa(max(seconds(1-left), 1)))
+		with("Retry-After", strconv.Itoa(max(seconds(float64(n)-left), 1)))
 }
 
 // want is what a request would add to what a tenant has, and asks for.

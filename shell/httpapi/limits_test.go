@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,6 +80,26 @@ func TestInputsHaveARateOfTheirOwn(t *testing.T) {
 		}
 		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/actions", nil, bearer("ann")).status, "reading is no input")
 		assert.Equal(t, http.StatusCreated, create("root").status)
+	})
+}
+
+func TestALargeInputCountsOnceMoreForEach64KiBOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := limited(t, httpapi.Limits{Default: httpapi.TenantLimits{InputsPerSecond: 1, InputBurst: 10}})
+		create := func(size int) answer {
+			return a.do("POST", "/v1/actions", map[string]any{"tool_name": "echo", "tool_input": strings.Repeat("a", size)}, bearer("ann"))
+		}
+		got := create(300 << 10)
+		require.Equal(t, http.StatusCreated, got.status, got.body)
+		assert.Equal(t, `"inputs";r=5;t=5`, got.header.Get("RateLimit"), "one, and four times 64 KiB")
+		got = create(400 << 10)
+		require.Equal(t, http.StatusTooManyRequests, got.status)
+		assert.Equal(t, "2", got.header.Get("Retry-After"), "seven are too many for five")
+		require.Equal(t, http.StatusCreated, create(1).status)
+		elapse(10 * time.Second)
+		assert.Equal(t, http.StatusCreated, create(900<<10).status, "what is more than there ever is takes all")
+		chunked := a.do("POST", "/v1/actions", io.MultiReader(strings.NewReader(`{"tool_name":"echo"}`)), bearer("ann"))
+		assert.Equal(t, http.StatusTooManyRequests, chunked.status, "the length is not declared: it may be the largest")
 	})
 }
 

@@ -266,6 +266,37 @@ func TestSilentAndIdleConnectionsGiveWayToNewOnes(t *testing.T) {
 	})
 }
 
+func TestConnectionsOfKnownClientsGiveWayAfterThoseOfStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := webhookAPI(t, setup{api: func(o *httpapi.Options) {
+			o.MaxConnections = 2
+			o.Tokens = []httpapi.Token{{Name: "ops", SHA256: httpapi.HashToken("secret"), Admin: true}}
+		}})
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		serveBounded(t, a, p)
+		info := func(c net.Conn) int {
+			_, err := io.WriteString(c, "GET /v1/info HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n")
+			require.NoError(t, err)
+			status, _ := readAnswer(t, c)
+			return status
+		}
+		known := p.dial()
+		require.Equal(t, http.StatusOK, info(known))
+		synctest.Wait() // it waits longer than all others from now on
+		for range 5 {
+			p.dial() // silent
+			synctest.Wait()
+		}
+		assert.Equal(t, http.StatusOK, info(known), "the silent ones gave way to one another")
+		for range 2 {
+			require.Equal(t, http.StatusOK, info(p.dial()))
+			synctest.Wait()
+		}
+		_, err := known.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF, "of known clients the one that waits longest")
+	})
+}
+
 // starved is a listener that has no descriptor for some connections.
 type starved struct {
 	*pipes

@@ -137,7 +137,10 @@ func (s *Server) endpoint(rt route) http.Handler {
 		}
 		var leave func()
 		if err == nil {
-			err = s.charge(w.Header(), rt.access, c.token)
+			if c.token != nil {
+				s.conns.know(r)
+			}
+			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)
 		}
 		if err == nil {
 			leave, err = s.enter(rt, w, r, c)

@@ -41,7 +41,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.rejected.WithLabelValues(name).Inc()
 		return err
 	}
-	if err := s.admitsWebhook(r.Context(), w.Header(), name); err != nil {
+	if err := s.admitsWebhook(r.Context(), w.Header(), name, len(body)); err != nil {
 		return err
 	}
 	ctx := withActor(r.Context(), c.actor)
