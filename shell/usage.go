@@ -209,7 +209,7 @@ func (e *Engine) Usages(ctx context.Context) (map[Scope]Usage, error) {
 	return maps.Clone(e.usages.of), nil
 }
 
-// ErrNotCounted: the engine does not count what tenants have.
+// ErrNotCounted is the error of [Engine.Usage] where Limits.Count is off.
 var ErrNotCounted = errors.New("shell: Options.Limits.Count is off: what tenants have is not counted")
 
 // counted waits until what was stored before the start is counted.

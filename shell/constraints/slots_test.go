@@ -42,7 +42,7 @@ func TestHooksOfATenantWaitForASlotOfTheirToolAndLeaveOneForOthers(t *testing.T)
 			run := w.run(&j, noon, nil)
 			for range n {
 				go func() {
-					if r, err := c.CheckPreExecution(context.Background(), &j, run.RunID); err == nil && checkOf(t, r).Met {
+					if r, err := c.CheckPreExecution(context.Background(), &j, run.RunID); err == nil && len(r.Checks) == 1 && r.Checks[0].Met {
 						mu.Lock()
 						defer mu.Unlock()
 						met[tenant]++
