@@ -25,8 +25,8 @@ func TestCommandsForWhichThereIsNoDescriptorWaitAndAllRunOnce(t *testing.T) {
 	p := beginProgram(t, wrapped, nil, "orchestrate", "--listen", "127.0.0.1:0", "--db", database(t))
 	p.awaitReady()
 	const many = 40
-	for range many {
-		p.add("--", "sh", "-c", `echo ran >>"$1"; while [ ! -e "$0" ]; do sleep 0.05; done`, gate, ran)
+	for range many { // due together, once all are there: the requests need descriptors, too
+		p.add("--in", "5s", "--", "sh", "-c", `echo ran >>"$1"; while [ ! -e "$0" ]; do sleep 0.05; done`, gate, ran)
 	}
 	line := await(t, p.errs, "the system lacks what a start needs")
 	assert.Contains(t, line, "level=WARN")
