@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -28,7 +27,7 @@ import (
 func fuzzedAPI(f *testing.F) http.Handler {
 	f.Helper()
 	st := memory.New()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	engine, err := shell.New(shell.Options{Store: st, Logger: log, Tools: map[string]shell.Tool{
 		"echo": shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) { return c.Input, nil }),
 	}})

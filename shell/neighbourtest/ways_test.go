@@ -23,8 +23,6 @@ func action(url, trigger, more string) string {
 	return fmt.Sprintf(`{"tool_name":"http","tool_input":{"method":"GET","url":%q},"trigger":{"type":"scheduled","next_tick_at":%q}%s}`, url, trigger, more)
 }
 
-func soon() string { return time.Now().Add(300 * time.Millisecond).UTC().Format(time.RFC3339Nano) }
-
 // job is the body of a job whose run does nothing but to check the constraint.
 func job(constraint string) string {
 	return fmt.Sprintf(`{"pod_spec":{"containers":[{"name":"m","image":"x","command":["true"]}]},"constraint_config":{"constraints":[%s]}}`, constraint)
