@@ -72,7 +72,7 @@ func TestRepositoriesOfASharedWorkspaceAreFoundOnceTenantsHaveFolders(t *testing
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bare.git/HEAD"), nil, 0o600))
 	for shared, want := range map[bool][]string{true: nil, false: {"app", "bare.git"}} {
-		roots, err := workspace.New(dir, shared)
+		roots, err := New(dir, shared)
 		require.NoError(t, err)
 		found, err := roots.Strays()
 		require.NoError(t, err)
