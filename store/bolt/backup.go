@@ -22,7 +22,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 		return 0, err
 	}
 	defer s.open.Done()
-	defer func() { _ = rollback(btx) }()
+	defer func() { _ = s.rollback(btx) }()
 	out := &copying{ctx: ctx, w: w}
 	n, err = btx.WriteTo(out)
 	if out.err != nil { // bbolt does not wrap it everywhere

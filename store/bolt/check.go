@@ -52,7 +52,7 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 		return nil, err
 	}
 	defer s.open.Done()
-	defer func() { _ = rollback(btx) }()
+	defer func() { _ = s.rollback(btx) }()
 	t := &readTx{ctx: ctx, tx: btx}
 	c := &checker{readTx: t, ids: map[effects.Kind]map[uuid.UUID]struct{}{}}
 	c.walk()

@@ -1,6 +1,9 @@
 package bolt_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -150,6 +153,55 @@ func TestAFileThatWasCutFromOutsideTakesNothingMoreEvenIfItGrowsAgain(t *testing
 	require.NoError(t, os.Truncate(path, info.Size()))
 	require.ErrorIs(t, commit(s, batchOf(200, 1)), store.ErrCorrupt, "what was cut off is not back")
 	require.ErrorIs(t, s.InPlace(), store.ErrCorrupt)
+}
+
+func TestAFileWhoseFirstPagesAreGoneIsAnErrorForReadersAndWritersAndHoldsNobodyUp(t *testing.T) {
+	skipWhereOpenFilesStay(t)
+	for name, damage := range map[string]func(t *testing.T, path string){
+		"cut to nothing": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.Truncate(path, 0))
+		},
+		"overwritten with something else": func(t *testing.T, path string) {
+			t.Helper()
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.Write(bytes.Repeat([]byte("else"), int(info.Size())/4))
+			require.NoError(t, errors.Join(err, f.Close()))
+		},
+	} {
+		for _, written := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, written before: %v", name, written), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "orrery.db")
+				s, err := bolt.Open(path, bolt.Options{NoSync: true})
+				require.NoError(t, err)
+				if written {
+					require.NoError(t, commit(s, batchOf(0, 20)))
+				}
+				inView, damaged, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+				go func() {
+					ended <- s.View(ctx, func(store.ReadTx) error {
+						close(inView)
+						<-damaged
+						return nil
+					})
+				}()
+				<-inView
+
+				damage(t, path)
+
+				view := func() error { return s.View(ctx, func(store.ReadTx) error { return nil }) }
+				require.ErrorIs(t, view(), store.ErrCorrupt)
+				require.ErrorIs(t, view(), store.ErrCorrupt, "and nobody waits for a lock")
+				close(damaged)
+				require.NoError(t, <-ended, "a View that was under way ends")
+				require.ErrorIs(t, commit(s, batchOf(20, 1)), store.ErrCorrupt)
+				_ = s.Close() // it returns
+			})
+		}
+	}
 }
 
 func TestARelativePathIsThatOfTheFolderInWhichTheFileWasOpened(t *testing.T) {

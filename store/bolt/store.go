@@ -110,7 +110,9 @@ type Store struct {
 	closed bool
 	open   sync.WaitGroup        // transactions under way
 	broken atomic.Pointer[error] // set once nothing can be trusted any more
-	stuck  atomic.Bool           // bbolt panicked while it held its lock: it cannot be closed
+	stuck  atomic.Bool           // bbolt panicked while it held its locks: it cannot be closed
+
+	beginning sync.Mutex // held while bbolt begins a transaction
 }
 
 func newStore(db *bbolt.DB, path string, file *identity, o Options) *Store {
@@ -149,21 +151,7 @@ func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.T
 			s.open.Done()
 		}
 	}()
-	if broken := s.broken.Load(); broken != nil {
-		return nil, fmt.Errorf("%s: %w", op, *broken)
-	}
-	begun := false
-	defer func() {
-		if !begun && writable { // bbolt panicked on damaged pages, and keeps its lock
-			broken := err
-			s.broken.Store(&broken)
-			s.stuck.Store(true)
-		}
-	}()
-	defer guard(op, &err)
-	t, err = s.db.Begin(writable)
-	begun = true
-	switch {
+	switch t, err = s.beginTx(op, writable); {
 	case errors.Is(err, berrors.ErrDatabaseReadOnly):
 		return nil, fmt.Errorf("%s: %s: %w", op, s.path, ErrReadOnly)
 	case err != nil:
@@ -172,9 +160,36 @@ func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.T
 	return t, nil
 }
 
+// beginTx starts a bbolt transaction. Where bbolt panics on meta pages that are
+// damaged or gone it keeps its locks, so that whatever asks it for a transaction
+// afterwards, or ends one, waits for ever: the store is broken then, and stuck.
+// One begins at a time, so that no other is within bbolt when that happens.
+func (s *Store) beginTx(op string, writable bool) (t *bbolt.Tx, err error) {
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	if broken := s.broken.Load(); broken != nil {
+		return nil, *broken
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			broken := err
+			s.stuck.Store(true)
+			s.broken.Store(&broken)
+		}
+	}()
+	defer guard(op, &err)
+	t, err = s.db.Begin(writable)
+	begun = true
+	return t, err
+}
+
 // View implements [store.Store].
 func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := s.inPlace(); errors.Is(err, errCut) { // where the file was moved, reading goes on
+		return fmt.Errorf("view: %w", err)
+	}
 	btx, err := s.begin(ctx, "view", false)
 	if err != nil {
 		return err
@@ -182,7 +197,7 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	t := &readTx{ctx: ctx, tx: btx}
 	defer func() {
 		t.tx = nil
-		_ = rollback(btx)
+		_ = s.rollback(btx)
 		s.open.Done()
 	}()
 	return fn(t)
@@ -222,7 +237,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	defer func() {
 		t.tx = nil
 		if !committed {
-			_ = rollback(btx)
+			_ = s.rollback(btx)
 		}
 		s.open.Done()
 		if s.arena = nil; cap(t.arena) <= arenaKept {
@@ -260,7 +275,7 @@ func (s *Store) commit(btx *bbolt.Tx) (ended bool, err error) {
 	}
 	// bbolt reports an error after it wrote the meta page but could not sync it:
 	// then it reads the new state, which a crash of the machine may undo.
-	if after, verr := s.db.Begin(false); verr == nil {
+	if after, verr := s.beginTx("commit", false); verr == nil {
 		if after.ID() == id {
 			broken := fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 			s.broken.Store(&broken)
@@ -271,8 +286,12 @@ func (s *Store) commit(btx *bbolt.Tx) (ended bool, err error) {
 	return true, fmt.Errorf("commit: %w", err)
 }
 
-// rollback ends a transaction that may stand on damaged pages.
-func rollback(btx *bbolt.Tx) (err error) {
+// rollback ends a transaction that may stand on damaged pages. One of a store that is
+// stuck cannot be ended: it would wait for bbolt's locks.
+func (s *Store) rollback(btx *bbolt.Tx) (err error) {
+	if s.stuck.Load() {
+		return nil
+	}
 	defer guard("rollback", &err)
 	return btx.Rollback()
 }
