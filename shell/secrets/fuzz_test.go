@@ -69,7 +69,8 @@ func FuzzMask(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string, raw []byte) {
 		defer boundtest.Within(t, len(value)+len(raw))()
 		m := secrets.NewMask(map[string]string{"db": value})
-		assert.Equal(t, json.Valid(raw), json.Valid(m.JSON(raw)) || len(raw) == 0, "%s", m.JSON(raw))
+		masked := m.JSON(raw)
+		assert.True(t, json.Valid(masked) || !json.Valid(raw), "%s", masked)
 		if secrets.Check(value) != nil || !utf8.ValidString(value) {
 			return
 		}
