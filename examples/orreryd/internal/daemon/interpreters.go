@@ -78,6 +78,19 @@ func (d *daemon) enterWorkspace(roots workspace.Roots, out map[string]shell.Inte
 	if !roots.Shared() {
 		out[effects.LaneSession] = tenantSessions{roots, d.sessions}
 		d.log.Info("the workspace has a folder for each namespace and tenant", "workspace", roots.Dir(), "example", filepath.Join(roots.Dir(), config.DefaultScope, config.DefaultScope))
+		d.warnOfStrays(roots)
+	}
+}
+
+// warnOfStrays says which repositories no tenant reaches any more, and what to do.
+func (d *daemon) warnOfStrays(roots workspace.Roots) {
+	strays, err := roots.Strays()
+	if err != nil {
+		d.log.Warn("the workspace could not be looked through", "error", err)
+	}
+	if len(strays) > 0 {
+		d.log.Warn("repositories of the time when the workspace was one for all are out of reach: move them into the folders of their tenants, or set workspace_shared = true",
+			"count", len(strays), "first", strays[0])
 	}
 }
 

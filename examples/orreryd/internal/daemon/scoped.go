@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -39,7 +40,18 @@ func rootFor(roots workspace.Roots, s core.State) (string, error) {
 			return root, nil
 		}
 	}
-	return "", shell.Permanent(err)
+	return "", final(err)
+}
+
+// final marks an error as one that no repetition changes, unless the system lacks
+// something that it may have again soon.
+func final(err error) error {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
+		if errors.Is(err, lack) {
+			return shell.NotStarted(err)
+		}
+	}
+	return shell.Permanent(err)
 }
 
 // tenantSessions begin each session in the root of its tenant.
@@ -84,7 +96,7 @@ func (t *tenantGit) CarryFor(ctx context.Context, s core.State, e effects.Outer)
 	}
 	g, err := t.of(root)
 	if err != nil {
-		return nil, shell.Permanent(err)
+		return nil, final(err)
 	}
 	return g.Carry(ctx, s.Ref(), e)
 }

@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -146,4 +150,28 @@ func TestASessionBeginsInTheFolderOfItsTenantAndInNoOther(t *testing.T) {
 		_, err = carry(t, sessions, k, effects.Kill{N: 2, Session: name})
 		require.NoError(t, err)
 	}
+}
+
+func TestARootThatCannotBeMadeForWantOfADescriptorIsTriedAgain(t *testing.T) {
+	for err, again := range map[error]bool{
+		&os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}: true,
+		&os.PathError{Op: "mkdir", Path: "x", Err: syscall.EROFS}: false,
+		errNoScope: false,
+	} {
+		got := final(fmt.Errorf("workspace: %w", err))
+		assert.Equal(t, again, shell.IsNotStarted(got), "%v", err)
+		assert.Equal(t, !again, shell.IsPermanent(got), "%v", err)
+	}
+}
+
+func TestRepositoriesThatNoTenantReachesAnyMoreAreNamedWithTheLineThatBringsThemBack(t *testing.T) {
+	var logs bytes.Buffer
+	d := &daemon{log: slog.New(slog.NewTextHandler(&logs, nil))}
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "app", ".git"), 0o700))
+	roots, err := workspace.New(dir, false)
+	require.NoError(t, err)
+	d.warnOfStrays(roots)
+	assert.Contains(t, logs.String(), "set workspace_shared = true")
+	assert.Contains(t, logs.String(), "first="+filepath.Join(dir, "app"))
 }

@@ -64,6 +64,29 @@ func (r Roots) Of(namespace, tenant string) (string, error) {
 	return filepath.Join(r.dir, path), nil
 }
 
+// Strays lists what lies in the directory itself and is a repository, or a worktree: of a time
+// when all tenants had one root. No tenant reaches it.
+func (r Roots) Strays() ([]string, error) {
+	if r.dir == "" || r.shared {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: %w", err)
+	}
+	var found []string
+	for _, e := range entries {
+		path := filepath.Join(r.dir, e.Name())
+		for _, mark := range []string{".git", "HEAD"} { // the latter is in a bare one
+			if _, err := os.Lstat(filepath.Join(path, mark)); err == nil {
+				found = append(found, path)
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
 // longest is how long an escaped name may be: a file system takes 255 bytes.
 const longest = 180
 

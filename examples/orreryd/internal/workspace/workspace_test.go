@@ -64,3 +64,21 @@ func TestALinkIsNoRootOfATenant(t *testing.T) {
 	_, err = r.Of("bank", "acme")
 	require.Error(t, err)
 }
+
+func TestRepositoriesOfASharedWorkspaceAreFoundOnceTenantsHaveFolders(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"app/.git", "bare.git/refs", "shop/acme/site/.git", "notes"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bare.git/HEAD"), nil, 0o600))
+	for shared, want := range map[bool][]string{true: nil, false: {"app", "bare.git"}} {
+		roots, err := New(dir, shared)
+		require.NoError(t, err)
+		found, err := roots.Strays()
+		require.NoError(t, err)
+		for i := range found {
+			found[i] = filepath.Base(found[i])
+		}
+		assert.Equal(t, want, found)
+	}
+}
