@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -376,5 +377,44 @@ func TestTheScrubReadsAllRecordsSlowlyAndGoesOnWhereItWas(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.ScrubWalks, "the walk that the first process began is whole")
 		require.NoError(t, stop())
+	})
+}
+
+// gapStore is a store whose second record, and what stands at its end, cannot be walked to.
+type gapStore struct{ store.Store }
+
+type gapTx struct{ store.ReadTx }
+
+func (g gapStore) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	return g.Store.View(ctx, func(tx store.ReadTx) error { return fn(gapTx{tx}) })
+}
+
+func (g gapTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (effects.Ref, error) {
+	last, err := g.ReadTx.(store.Walker).RecordPage(after, limit, fn)
+	if after == (effects.Ref{}) || last == (effects.Ref{}) {
+		err = errors.Join(err, fmt.Errorf("a page: %w", store.ErrCorrupt))
+	}
+	return last, err
+}
+
+func TestTheScrubGoesOnBehindWhatItCannotWalkAndSaysSoOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		o := shell.Options{
+			Store: gapStore{memory.New()}, Tools: tools(&counting{}), ScrubRate: 1,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		}
+		e, stop := start(t, o)
+		for range 20 {
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(time.Hour)})
+			require.NoError(t, err)
+		}
+		elapse(119 * time.Second)
+		s, err := e.Stats(bg())
+		require.NoError(t, err)
+		assert.Greater(t, s.Scrubbed, uint64(100))
+		assert.Greater(t, s.ScrubWalks, uint64(4))
+		require.NoError(t, stop())
+		assert.Equal(t, 2, strings.Count(log.String(), "the scrub could not read records"), log.String())
 	})
 }

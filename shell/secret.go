@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/scarce"
 	"github.com/orrery-go/orrery/shell/secrets"
 )
 
@@ -75,7 +75,7 @@ func (e *Engine) fillSecrets(ctx context.Context, a *core.Action, call *Call) (s
 			return secrets.Mask{}, Permanent(fmt.Errorf("tool_input: %w", errSecret(name, use)))
 		}
 	}
-	if err := e.referredByAuthor(ctx, a, names); err != nil {
+	if err := e.checkAuthor(ctx, a, names, wholeInput); err != nil {
 		return secrets.Mask{}, err
 	}
 	values := make(map[string]string, len(names))
@@ -85,7 +85,11 @@ func (e *Engine) fillSecrets(ctx context.Context, a *core.Action, call *Call) (s
 		}
 		v, err := e.o.Secrets.Value(ctx, name)
 		if err != nil {
-			return "", fmt.Errorf("tool_input: secret %q could not be read: %w", name, err)
+			err = fmt.Errorf("tool_input: secret %q could not be read: %w", name, err)
+			if scarce.What(err) != "" {
+				err = NotStarted(err)
+			}
+			return "", err
 		}
 		values[name] = v
 		return v, nil
@@ -96,81 +100,4 @@ func (e *Engine) fillSecrets(ctx context.Context, a *core.Action, call *Call) (s
 	}
 	call.Input, call.log = filled, mask.Logger(call.log)
 	return mask, nil
-}
-
-// referredByAuthor refuses references that came with a value: an action that a pipeline
-// made has what its definition says, with references "${…}" filled in by whoever gave
-// the values. Only what stands in the definition itself may name secrets.
-func (e *Engine) referredByAuthor(ctx context.Context, a *core.Action, names []string) error {
-	const deep = 16
-	owner := a.Owner
-	for range deep {
-		if owner.IsZero() {
-			return nil // nothing was filled in
-		}
-		s, err := e.loop.Read(ctx, owner.Ref)
-		if err != nil {
-			return fmt.Errorf("tool_input: who made this action cannot be read: %w", err)
-		}
-		switch s := s.(type) {
-		case core.Strategy:
-			owner = s.Owner
-		case core.Pipeline:
-			raw, err := json.Marshal(s.Definition)
-			if err != nil {
-				return err
-			}
-			var def any
-			if err := json.Unmarshal(raw, &def); err != nil {
-				return err
-			}
-			if runsWith(def, a.ToolName, names) {
-				return nil
-			}
-			return Permanent(fmt.Errorf("tool_input: a value that was filled in refers to secret %q: only the definition of the pipeline may", names[0]))
-		default:
-			return Permanent(fmt.Errorf("tool_input: an action that %s made cannot have secrets", owner.Ref))
-		}
-	}
-	return Permanent(fmt.Errorf("tool_input: an action that was made over more than %d machines cannot have secrets", deep))
-}
-
-// runsWith reports whether a definition has a run of the tool that refers to each secret
-// at least as often.
-func runsWith(v any, tool string, names []string) bool {
-	switch v := v.(type) {
-	case []any:
-		return slices.ContainsFunc(v, func(e any) bool { return runsWith(e, tool, names) })
-	case map[string]any:
-		if t, ok := v["tool"].(string); ok && (t == tool || strings.Contains(t, "${")) && refersTo(v["input"], names) {
-			return true
-		}
-		for key, e := range v {
-			if key != "input" && runsWith(e, tool, names) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func refersTo(input any, names []string) bool {
-	raw, err := json.Marshal(input)
-	if err != nil {
-		return false
-	}
-	written, err := secrets.Names(raw)
-	if err != nil {
-		return false
-	}
-	have := map[string]int{}
-	for _, name := range written {
-		have[name]++
-	}
-	for _, name := range names {
-		if have[name]--; have[name] < 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +160,146 @@ func TestOnlyTheDefinitionOfAPipelineMayNameSecretsAndNoValueThatIsFilledIn(t *t
 			})
 		})
 	}
+}
+
+// asking are values that ask for a secret, well or badly written.
+var asking = []string{"{{secret api}}", "x{{secret \"api\"}}y", "{{secret"}
+
+// endOf runs a pipeline with the value "in" in its context to its end.
+func endOf(t *testing.T, p *parrot, in string, phases ...core.PhaseDef) core.Pipeline {
+	t.Helper()
+	tools := map[string]shell.Tool{"count": p, "tally": p, "pipelines": shell.PipelineTool{}}
+	e := running(t, shell.Options{Store: inMemory(t), Tools: tools, Secrets: named()})
+	quoted, err := json.Marshal(in)
+	require.NoError(t, err)
+	made, err := e.Pipelines().Create(bg(), core.PipelineSpec{
+		Definition: core.PipelineDef{Name: "p", Inputs: []core.InputDef{{Name: "in"}}, Phases: phases},
+		Context:    map[string]json.RawMessage{"in": quoted},
+	})
+	require.NoError(t, err)
+	elapse(time.Hour)
+	made, err = e.Pipelines().Get(bg(), made.ID)
+	require.NoError(t, err)
+	return made
+}
+
+func runPhase(name, tool, input string) core.PhaseDef {
+	return core.PhaseDef{Name: name, Run: &core.ToolRun{Tool: tool, Input: json.RawMessage(input)}}
+}
+
+func approach(name, input string) core.Approach {
+	return core.Approach{
+		Name: name, Action: core.ApproachAction{Command: &core.ToolRun{Tool: "count", Input: json.RawMessage(input)}},
+		FallbackOn: []core.FallbackCondition{{Error: "."}},
+	}
+}
+
+const (
+	withKey = `{"to":"https://api.example","key":"{{secret api}}"}`
+	hookIn  = `{"to":"${in}"}`
+)
+
+func TestAnotherRunOfTheSameToolLendsAValueNoSecret(t *testing.T) {
+	strategy := core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{approach("a", hookIn), approach("b", withKey)}}}
+	for name, phases := range map[string][]core.PhaseDef{
+		"a phase before":        {runPhase("a", "count", withKey), runPhase("b", "count", hookIn)},
+		"a phase after":         {runPhase("a", "count", hookIn), runPhase("b", "count", withKey)},
+		"another member":        {runPhase("a", "count", `{"to":"${in}","key":"{{secret api}}"}`)},
+		"the same text":         {runPhase("a", "count", `{"to":"${in} {{secret api}}"}`)},
+		"a member of a value":   {{Name: "keep", Set: &core.SetPhase{Values: map[string]json.RawMessage{"v": json.RawMessage(`{"${in}":["${in}"]}`)}}}, runPhase("a", "count", `{"k":"{{secret api}}","v":"${v}"}`)},
+		"a split reference":     {runPhase("a", "count", `"{{secret ${in}"`)},
+		"an approach after":     {strategy},
+		"a strategy and phase":  {runPhase("a", "count", withKey), strategy},
+		"a started pipeline":    {runPhase("a", "count", withKey), runPhase("b", "pipelines", `{"wait":true,"definition":{"name":"c","phases":[{"name":"x","run":{"tool":"count","input":{"to":"${in}"}}}]}}`)},
+		"a pipeline with a key": {runPhase("b", "pipelines", `{"wait":true,"definition":{"name":"c","phases":[{"name":"x","run":{"tool":"count","input":{"to":"${in}","key":"{{secret api}}"}}}]}}`)},
+	} {
+		for _, in := range asking {
+			t.Run(name+" "+in, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := &parrot{}
+					made := endOf(t, p, in, phases...)
+					for _, got := range p.got {
+						assert.Equal(t, `{"to":"https://api.example","key":"hush-hush-7"}`, got, "the author's own run alone has it")
+					}
+					if phases[0].Strategy == nil && (len(phases) < 2 || phases[1].Strategy == nil) {
+						assert.Equal(t, core.PhaseFailure, made.Phase.Type, made.Phase)
+						return
+					}
+					assert.Equal(t, core.PhaseDone, made.Phase.Type, "the approach with the key is tried next")
+				})
+			})
+		}
+	}
+}
+
+func TestAReferenceThatIsWholeOnlyWithAValueIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &parrot{}
+		made := endOf(t, p, "api}}", runPhase("a", "count", `"{{secret ${in}"`))
+		assert.Contains(t, made.Phase.Error, `write {{secret "name"}}`)
+		assert.Empty(t, p.got)
+	})
+}
+
+func TestTheAuthorsOwnReferencesAreFilledInWhereverTheyStand(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase core.PhaseDef
+		want  string
+	}{
+		"beside a value":     {runPhase("a", "count", `{"to":"${in}","keys":["{{secret api}}","${in}-{{secret \"api\"}}"]}`), `{"to":"plain","keys":["hush-hush-7","plain-hush-hush-7"]}`},
+		"in an approach":     {core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{approach("a", `"${in} {{secret api}}"`)}}}, `"plain hush-hush-7"`},
+		"in a new pipeline":  {runPhase("a", "pipelines", `{"wait":true,"definition":{"name":"c","phases":[{"name":"x","run":{"tool":"count","input":"{{secret api}}"}}]}}`), `"hush-hush-7"`},
+		"in a child's phase": {core.PhaseDef{Name: "a", Pipelines: &core.PipelinesPhase{Wait: true, Start: []core.PipelineStartDef{{Definition: core.PipelineDef{Name: "c", Phases: []core.PhaseDef{runPhase("x", "count", `"{{secret api}}"`)}}}}}}, `"hush-hush-7"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &parrot{}
+				made := endOf(t, p, "plain", c.phase)
+				assert.Equal(t, core.PhaseDone, made.Phase.Type, made.Phase)
+				assert.Equal(t, []string{c.want}, p.got)
+			})
+		})
+	}
+}
+
+func TestAToolWhoseNameIsFilledInHasNoSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &parrot{}
+		made := endOf(t, p, "tally", runPhase("a", "${in}", withKey))
+		assert.Contains(t, made.Phase.Error, `secret "api": the name of the tool is filled in: write "tally" instead of "${in}"`)
+		assert.Empty(t, p.got)
+	})
+}
+
+func TestASecretThatCannotBeReadForWantOfADescriptorCostsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, reads := &parrot{}, 0
+		lacking := secrets.Set{"api": {Read: func(context.Context) (string, error) {
+			if reads++; reads < 4 {
+				return "", &os.PathError{Op: "open", Path: "api", Err: syscall.EMFILE}
+			}
+			return hushed, nil
+		}}}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: map[string]shell.Tool{"count": p}, Secrets: lacking})
+		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", ToolInput: json.RawMessage(`"{{secret api}}"`)})
+		require.NoError(t, err)
+		assert.Equal(t, core.StatusCompleted, a.Status.Type, a.Status)
+		assert.EqualValues(t, 1, a.Attempt)
+		assert.Equal(t, []string{`"hush-hush-7"`}, p.got)
+		assert.Equal(t, 4, reads)
+	})
+}
+
+func TestWithoutASourceOfSecretsTheirTextHasNoMeaning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &parrot{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: map[string]shell.Tool{"count": p}})
+		for _, in := range []string{`"{{secret \"api\"}}"`, `"{{secret"`, `"{{ secret }} {{secretKeyRef}}"`} {
+			a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", ToolInput: json.RawMessage(in)})
+			require.NoError(t, err)
+			assert.JSONEq(t, in, string(a.Status.Result))
+		}
+	})
 }
 
 // keeper stores its input.

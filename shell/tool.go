@@ -219,9 +219,12 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 		log:            e.log, engine: e,
 	}
 	if _, stores := tool.(InputStorer); !stores {
-		if mask, err = e.fillSecrets(ctx, a, &call); err != nil {
-			return nil, err
-		}
+		mask, err = e.fillSecrets(ctx, a, &call)
+	} else {
+		err = e.checkStarted(ctx, a, tool)
+	}
+	if err != nil {
+		return nil, err
 	}
 	result, err = tool.Run(ctx, call)
 	return mask.JSON(result), mask.Error(err)

@@ -95,7 +95,10 @@ type Walker interface {
 	// RecordPage calls fn for each of at most limit records that follow the given one
 	// by kind, then id; the zero Ref comes before all. last is the last record that was
 	// looked at; zero: there was none. What cannot be read is passed over, counts for the
-	// limit, and is named by the error as in [ReadTx]; an error of fn ends the page.
+	// limit, and is named by the error as in [ReadTx]; an error of fn ends the page. Where
+	// records cannot even be listed the page goes on behind them, and the error names the
+	// place with ErrCorrupt; last, behind which the next page begins, may then be the id of
+	// no record.
 	RecordPage(after effects.Ref, limit int, fn func(Record) error) (last effects.Ref, err error)
 }
 

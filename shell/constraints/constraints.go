@@ -279,6 +279,9 @@ func (c *Checker) validate(job *jobs.Job, may func(Secret) bool) error {
 	if err == nil {
 		err = p.refused
 	}
+	if err == nil {
+		err = p.namesNoSecrets()
+	}
 	if err != nil {
 		return err
 	}
@@ -297,6 +300,19 @@ func (c *Checker) signer(job *jobs.Job, name string) *standardwebhooks.Webhook {
 		return nil
 	}
 	return c.keys[name]
+}
+
+// namesNoSecrets refuses hooks whose inputs refer to secrets, which nobody fills in there.
+func (p *plan) namesNoSecrets() error {
+	for _, u := range p.needs {
+		if u.what != needTool {
+			continue
+		}
+		if names, err := secrets.Names(u.input); err != nil || len(names) > 0 {
+			return fmt.Errorf(`%s: tool_input: a hook of a job cannot have secrets, as {{secret "…"}} is one: have it start an action`, strings.TrimSuffix(u.path, ".tool"))
+		}
+	}
+	return nil
 }
 
 // available reports what the job needs and the daemon lacks, or the job may not use.
@@ -332,9 +348,6 @@ func (c *Checker) available(p *plan, may func(Secret) bool) error {
 // checkInput has a tool look at its input, with something in the place of what is
 // known of a run alone. It names the field tool_input.
 func checkInput(tool shell.Tool, input json.RawMessage) error {
-	if names, err := secrets.Names(input); err != nil || len(names) > 0 {
-		return errors.New(`tool_input: a hook of a job cannot have secrets, as {{secret "…"}} is one: have it start an action`)
-	}
 	v, ok := tool.(shell.InputValidator)
 	if !ok {
 		return nil

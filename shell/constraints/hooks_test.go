@@ -153,3 +153,19 @@ func TestAnExpressionThatCostsTooMuchIsStopped(t *testing.T) {
 		require.ErrorContains(t, err, "cost limit exceeded")
 	}
 }
+
+func TestAHookThatNamesASecretIsRefusedAtApplyAndGoesOnInAStoredJob(t *testing.T) {
+	c := checker(t, nil, func(o *constraints.Options) {
+		o.Tools = map[string]shell.Tool{"echo": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })}
+	})
+	for text, refused := range map[string]bool{`{{secret api}}`: true, `{{secret`: true, `{{secretKeyRef}}`: false} {
+		j := job(t, `constraints: [{preRunHook: {config: {tool: echo, input: {a: "`+text+`"}}}}]`, "")
+		require.NoError(t, c.ValidateStored(j), text)
+		err := c.Validate(j)
+		if !refused {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.EqualError(t, err, `constraints[0].preRunHook.config: tool_input: a hook of a job cannot have secrets, as {{secret "…"}} is one: have it start an action`)
+	}
+}

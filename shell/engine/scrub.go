@@ -111,44 +111,50 @@ const (
 // that cannot be read. After a walk it begins the next one.
 func (e *Engine) scrub(ctx context.Context) {
 	at, noted := e.scrubbedTo(ctx), e.o.Clock.Steady()
-	for ctx.Err() == nil {
+	var logged time.Time
+	for {
 		timer, stop := e.o.Clock.Timer(scrubEvery)
 		select {
 		case <-timer:
 		case <-ctx.Done():
 		}
 		stop()
-		if ctx.Err() != nil {
-			break
-		}
 		next, err := e.scrubPart(ctx, at)
-		if err != nil {
-			if ctx.Err() == nil {
-				e.log.Error("the scrub could not read records; it goes on behind them", "after", at.String(), "error", err)
-			}
-			continue
+		now := e.o.Clock.Steady()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errNoWalker):
+			e.log.Warn("nothing is scrubbed", "error", err)
+			return
+		case err != nil && (logged.IsZero() || now.Sub(logged) >= scrubNote):
+			logged = now
+			e.log.Error("the scrub could not read records; it goes on behind them", "after", at.String(), "error", err)
 		}
 		if next.IsZero() && !at.IsZero() {
 			e.stats.scrubWalks.Add(1)
 		}
-		if at = next; at.IsZero() || e.o.Clock.Steady().Sub(noted) >= scrubNote {
-			noted = e.o.Clock.Steady()
+		if at = next; at.IsZero() || now.Sub(noted) >= scrubNote {
+			noted = now
 			e.noteScrub(ctx, at)
 		}
 	}
 }
 
+var errNoWalker = errors.New("this store cannot be walked through part by part")
+
 // scrubPart reads the records of a second, and gives where the next part begins; zero: at
-// the beginning.
-func (e *Engine) scrubPart(ctx context.Context, after effects.Ref) (last effects.Ref, err error) {
+// the beginning. The error is of what could not be read and is not set aside.
+func (e *Engine) scrubPart(ctx context.Context, after effects.Ref) (next effects.Ref, err error) {
 	var bad []effects.Ref
-	seen := 0
+	seen, walked := 0, false
 	err = e.store.View(ctx, func(tx store.ReadTx) (err error) {
 		w, ok := tx.(store.Walker)
 		if !ok {
-			return errors.New("this store cannot be walked through part by part")
+			return errNoWalker
 		}
-		last, err = w.RecordPage(after, e.o.ScrubRate, func(r store.Record) error {
+		walked = true
+		next, err = w.RecordPage(after, e.o.ScrubRate, func(r store.Record) error {
 			seen++
 			ref := effects.Ref{Kind: r.Kind, ID: r.ID}
 			if s, err := core.DecodeState(r.Kind, r.State); err != nil || s.Ref() != ref {
@@ -165,10 +171,13 @@ func (e *Engine) scrubPart(ctx context.Context, after effects.Ref) (last effects
 	}
 	e.stats.scrubbed.Add(uint64(seen))
 	e.Suspect(ctx, bad...)
-	if seen < e.o.ScrubRate && rest == nil {
-		return effects.Ref{}, nil
+	switch {
+	case !walked:
+		return after, rest
+	case next == after, seen < e.o.ScrubRate && rest == nil:
+		return effects.Ref{}, rest
 	}
-	return last, rest
+	return next, rest
 }
 
 // scrubbedTo gives how far an earlier run has come.

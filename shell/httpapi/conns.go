@@ -18,9 +18,9 @@ import (
 
 // conns bounds the open connections. Beyond the bound a connection that waits for its
 // client makes room for a new one, the longest first: one that has sent no request yet,
-// that has had its answer, or whose webhook is not known to be signed. Connections of
-// known clients come last: their next request may be on its way. If all work for
-// their clients the new one is closed.
+// whose request has shown neither a token that is accepted nor a signature that is right,
+// or whose request has been answered. Connections of known clients come last: their next
+// request may be on its way. If all work for their clients the new one is closed.
 type conns struct {
 	most int // 0: no bound
 	log  *slog.Logger
@@ -45,6 +45,7 @@ type conn struct {
 	net.Conn
 	of      *conns
 	waits   *list.Element // nil: it works for its client
+	works   int           // requests that are worked on: over HTTP/2 several at a time
 	known   bool          // its client has shown a token that is accepted
 	removed bool
 }
@@ -124,31 +125,40 @@ func (s *conns) remove(c *conn) {
 	s.drop(c)
 }
 
-// wait notes whether a connection waits for its client.
-func (s *conns) wait(c *conn, waits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.removed || waits == (c.waits != nil) {
-		return
-	}
-	if waits {
-		c.waits = s.queue(c).PushBack(c)
-		return
-	}
-	s.queue(c).Remove(c.waits)
-	c.waits = nil
-}
-
-// know notes that the client of a request's connection has shown a token.
-func (s *conns) know(r *http.Request) {
+// work notes that a request is worked on, whose client has shown a token (known) or a
+// signature: until done is called its connection gives way to no other one.
+func (s *conns) work(r *http.Request, known bool) (done func()) {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {
-		return
+		return func() {}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.waits == nil { // where it waits it stays
-		c.known = true
+	c.works++
+	if c.waits != nil {
+		s.queue(c).Remove(c.waits)
+		c.waits = nil
+	}
+	c.known = c.known || known
+	return func() { s.rest(c) }
+}
+
+// rest notes that a request has been worked on.
+func (s *conns) rest(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.works--
+	if c.works == 0 && !c.removed {
+		c.waits = s.queue(c).PushBack(c)
+	}
+}
+
+// stirred notes that a connection that waits has sent something or was answered.
+func (s *conns) stirred(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.waits != nil {
+		s.queue(c).MoveToBack(c.waits)
 	}
 }
 
@@ -161,7 +171,7 @@ func (s *conns) state(c net.Conn, state http.ConnState) {
 		s.served.Add(-1)
 	case http.StateActive, http.StateIdle:
 		if c, ok := c.(*conn); ok {
-			s.wait(c, state == http.StateIdle)
+			s.stirred(c)
 		}
 	}
 }
@@ -171,17 +181,6 @@ type connKey struct{}
 // into lets a request find its connection.
 func (s *conns) into(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
-}
-
-// unverified lets the connection of a request give way to others until done is called:
-// nobody knows yet who sends it.
-func (s *conns) unverified(r *http.Request) (done func()) {
-	c, ok := r.Context().Value(connKey{}).(*conn)
-	if !ok {
-		return func() {}
-	}
-	s.wait(c, true)
-	return func() { s.wait(c, false) }
 }
 
 // seldom bounds how often something is logged.

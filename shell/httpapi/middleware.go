@@ -1,9 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"path"
@@ -25,19 +25,70 @@ type statusWriter struct {
 	bytes  int64
 	gone   bool // a write failed: the client has disconnected
 
+	body *bodyWatch // of the request
+
 	redactor *redactor // hides members of JSON; nil: none
 
 	answers *share // what large answers count against; nil: nothing
 	refuses bool   // the request changes nothing, and is refused if there is no room
 }
 
+// begin notes the status of an answer that begins. If the request's body was not read to
+// its end the connection ends with the answer: net/http would wait for the rest before
+// it sends the answer, and once more before it closes.
+func (w *statusWriter) begin(status int) {
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	if w.body == nil || w.body.ended() {
+		return
+	}
+	w.Header().Set("Connection", "close")
+	if !w.body.failed { // else the time of the body is over
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(bodyLinger)) // a recorder of tests has none
+	}
+}
+
+// bodyLinger is how long a body that nobody reads is waited for: who still sends it would
+// not see the answer if the connection ended at once.
+const bodyLinger = time.Second
+
+// watchBody gives the body of a request that declares one; nil if it declares none, or if
+// its connection does not wait for it (HTTP/2).
+func watchBody(r *http.Request) *bodyWatch {
+	if r.ContentLength == 0 || r.ProtoMajor > 1 || r.Body == nil {
+		return nil
+	}
+	return &bodyWatch{ReadCloser: r.Body, left: r.ContentLength}
+}
+
+// bodyWatch is a body that knows whether it was read to its end.
+type bodyWatch struct {
+	io.ReadCloser
+	left        int64 // below 0: it was not declared
+	eof, failed bool
+}
+
+func (b *bodyWatch) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	b.eof = b.eof || errors.Is(err, io.EOF)
+	b.failed = b.failed || err != nil && !b.eof
+	return n, err
+}
+
+func (b *bodyWatch) ended() bool { return b.eof || b.left == 0 }
+
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = cmp.Or(w.status, status)
+	w.begin(status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *statusWriter) Write(b []byte) (int, error) {
-	w.status = cmp.Or(w.status, http.StatusOK)
+	w.begin(http.StatusOK)
 	out := b
 	if w.redactor != nil && hasMembers(w.Header().Get("Content-Type")) {
 		out = w.redactor.pass(b)
@@ -66,13 +117,16 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		c := &call{id: requestID(r), route: "none"}
-		w := &statusWriter{ResponseWriter: rw}
+		w := &statusWriter{ResponseWriter: rw, body: watchBody(r)}
 		h := w.Header()
 		h.Set(requestIDHeader, c.id)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		if w.body != nil {
+			r.Body = w.body
+		}
 		defer func() { s.finished(w, r, c, start, recover()) }()
 		if err := s.admit(r, sites); err != nil {
 			s.fail(w, c, err)
@@ -114,7 +168,7 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 		}
 	}
 	if w.status == 0 && panicked == nil {
-		w.status = http.StatusOK // what net/http sends if the handler wrote nothing
+		w.begin(http.StatusOK) // what net/http sends if the handler wrote nothing
 	}
 	s.record(w, r, c)
 	took := time.Since(start)

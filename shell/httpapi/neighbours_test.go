@@ -266,6 +266,101 @@ func TestSilentAndIdleConnectionsGiveWayToNewOnes(t *testing.T) {
 	})
 }
 
+func TestConnectionsWhoseBodiesDoNotComeGiveWayAndAreAnswered(t *testing.T) {
+	const body = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n"
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"probe":                 {"GET /healthz HTTP/1.1\r\n" + body, 200},
+		"no token":              {"POST /v1/actions HTTP/1.1\r\n" + body, 401},
+		"wrong token":           {"POST /v1/actions HTTP/1.1\r\nAuthorization: Bearer no\r\n" + body, 401},
+		"unknown path":          {"POST /v2 HTTP/1.1\r\n" + body, 404},
+		"path that is unclean":  {"POST /v1//actions HTTP/1.1\r\n" + body, 404},
+		"other method":          {"PATCH /v1/actions HTTP/1.1\r\n" + body, 405},
+		"refused webhook":       {"POST /v1/webhooks/gh HTTP/1.1\r\n" + body, 401},
+		"unknown webhook":       {"POST /v1/webhooks/none HTTP/1.1\r\n" + body, 404},
+		"no right":              {"POST /v1/actions HTTP/1.1\r\nAuthorization: Bearer reader\r\n" + body, 403},
+		"reader of no body":     {"GET /v1/info HTTP/1.1\r\nAuthorization: Bearer reader\r\n" + body, 200},
+		"body of another type":  {"POST /v1/actions HTTP/1.1\r\nAuthorization: Bearer secret\r\nContent-Encoding: x\r\n" + body, 415},
+		"chunks without an end": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := webhookAPI(t, setup{api: func(o *httpapi.Options) {
+					o.MaxConnections = 3
+					o.Tokens = []httpapi.Token{
+						{Name: "ops", SHA256: httpapi.HashToken("secret"), Admin: true},
+						{Name: "reader", SHA256: httpapi.HashToken("reader"), ReadOnly: true},
+					}
+				}})
+				p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+				serveBounded(t, a, p)
+				begin := time.Now()
+				send := func() net.Conn {
+					c := p.dial()
+					_, err := io.WriteString(c, test.request+"\r\n")
+					require.NoError(t, err)
+					return c
+				}
+				var held []net.Conn
+				for range 7 { // each beyond the third takes the place of another one
+					c := send()
+					status, _ := readAnswer(t, c)
+					require.Equal(t, test.status, status)
+					held = append(held, c)
+					synctest.Wait()
+				}
+				assert.Zero(t, time.Since(begin), "no answer waits for a body")
+				_, err := held[6].Read(make([]byte, 1))
+				require.ErrorIs(t, err, io.EOF, "the connection ends")
+				assert.Equal(t, time.Second, time.Since(begin))
+				synctest.Wait()
+				metrics := a.do("GET", "/metrics", nil, bearer("secret")).body
+				assert.Contains(t, metrics, "orrery_http_connections 0")
+				assert.Contains(t, metrics, `orrery_http_connections_closed_total{reason="idle"} 4`)
+				assert.Contains(t, metrics, `orrery_http_connections_closed_total{reason="refused"} 0`)
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatAStrangerDoesNotReadHoldsNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{api: func(o *httpapi.Options) { o.MaxConnections = 2 }})
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		serveBounded(t, a, p)
+		for range 5 {
+			_, err := io.WriteString(p.dial(), "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		c := p.dial()
+		_, err := io.WriteString(c, "GET /v1/info HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		status, _ := readAnswer(t, c)
+		assert.Equal(t, http.StatusOK, status)
+	})
+}
+
+func TestABodyThatIsReadLeavesItsConnectionOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serve(t, start(t, setup{}))
+		c := p.dial()
+		defer func() { _ = c.Close() }()
+		for range 3 {
+			const action = `{"tool_name":"echo"}`
+			_, err := fmt.Fprintf(c, "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(action), action)
+			require.NoError(t, err)
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			require.NoError(t, err)
+			assert.False(t, res.Close)
+			_, err = io.Copy(io.Discard, res.Body)
+			require.NoError(t, err)
+		}
+	})
+}
+
 func TestConnectionsOfKnownClientsGiveWayAfterThoseOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := webhookAPI(t, setup{api: func(o *httpapi.Options) {

@@ -162,6 +162,7 @@ func New(o Options) (*Server, error) {
 		pageReads: make(chan struct{}, maxPageReads),
 	}
 	s.backup <- struct{}{}
+	s.pageTokens.asking = make(chan struct{}, 1)
 	s.initInFlight()
 	s.unverified.most = o.MaxWebhookBytesInFlight
 	s.conns = newConns(o.MaxConnections, o.Logger, o.Clock)

@@ -1,110 +1,21 @@
 package httpapi
 
 import (
-	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/store"
 )
-
-// pageTokens seals the page tokens of lists: who holds one learns nothing of the
-// position that it stands for, and cannot make one. A token is good for the bearer
-// token, the path and the filters that it was given out for.
-//
-// The key is made once and kept in the store, beside the state of the machines and not
-// in the journal. If the store does not take it, one is made that ends with the process,
-// and page tokens with it.
-type pageTokens struct {
-	mu   sync.Mutex
-	aead cipher.AEAD // nil: not yet made
-}
-
-// metaPageKey is the name of the key in the store.
-const metaPageKey = "httpapi/page_token_key"
 
 // pageTokenForm begins each page token, so that another form can be told from it.
 const pageTokenForm = "p1."
 
-// pageKeyBytes is the length of the key: AES-256.
-const pageKeyBytes = 32
-
 // errPageToken refuses a page token that cannot be opened: one that was forged, was given
 // out to somebody else or for something else, or comes from before an upgrade.
 var errPageToken = failf(http.StatusBadRequest, "page_token: is none that this list gave out to this token with these filters: start again without page_token")
-
-// sealer gives the cipher, with the key of the store.
-func (s *Server) sealer(ctx context.Context) (cipher.AEAD, error) {
-	p := &s.pageTokens
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.aead != nil {
-		return p.aead, nil
-	}
-	key, err := storedKey(ctx, s.engine.Store())
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		s.log.Warn("the key of page tokens cannot be kept in the store: page tokens end with this process", "error", err)
-		key = newKey()
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("page tokens: %w", err)
-	}
-	p.aead, err = cipher.NewGCMWithRandomNonce(block)
-	return p.aead, err
-}
-
-func newKey() []byte {
-	key := make([]byte, pageKeyBytes)
-	_, _ = rand.Read(key) // it never fails
-	return key
-}
-
-// storedKey reads the key, which is made if there is none.
-func storedKey(ctx context.Context, st store.Store) (key []byte, err error) {
-	read := func(tx store.ReadTx) error {
-		b, err := tx.Meta(metaPageKey)
-		if err != nil || b == nil {
-			return err
-		}
-		if err := json.Unmarshal(b, &key); err != nil || len(key) != pageKeyBytes {
-			return errors.Join(fmt.Errorf("%w: %s holds no key of %d bytes", store.ErrCorrupt, metaPageKey, pageKeyBytes), err)
-		}
-		return nil
-	}
-	if err := st.View(ctx, read); err != nil || key != nil {
-		return key, err
-	}
-	made := newKey()
-	b, err := json.Marshal(made)
-	if err != nil {
-		return nil, err
-	}
-	err = st.Update(ctx, func(tx store.Tx) error {
-		if err := read(tx); err != nil || key != nil { // another process may have been quicker
-			return err
-		}
-		return tx.SetMeta(metaPageKey, b)
-	})
-	if key == nil {
-		key = made
-	}
-	return key, err
-}
 
 // boundTo is what a page token is good for.
 func boundTo(r *http.Request, c *call, q query) []byte {
@@ -130,12 +41,11 @@ func (s *Server) openPage(r *http.Request, c *call, q query) (string, error) {
 	if !ok || err != nil {
 		return "", errPageToken
 	}
-	aead, err := s.sealer(r.Context())
-	if err != nil {
+	if _, err := s.sealer(r.Context()); err != nil {
 		return "", err
 	}
-	position, err := aead.Open(nil, nil, sealed, boundTo(r, c, q))
-	if err != nil || len(position) == 0 {
+	position := s.pageTokens.open(sealed, boundTo(r, c, q))
+	if len(position) == 0 {
 		return "", errPageToken
 	}
 	return string(position), nil

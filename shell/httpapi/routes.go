@@ -135,11 +135,11 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if sw, ok := w.(*statusWriter); ok && c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
 			sw.redactor = s.o.Redact.redactor()
 		}
+		if c.token != nil {
+			defer s.conns.work(r, true)()
+		}
 		var leave func()
 		if err == nil {
-			if c.token != nil {
-				s.conns.know(r)
-			}
 			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)
 		}
 		if err == nil {

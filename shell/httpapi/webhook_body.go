@@ -28,7 +28,6 @@ func (s *Server) readUnverified(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.crowded.Inc()
 		return nil, tooManyBytes(&c.body)
 	}
-	defer s.conns.unverified(r)()
 	rc := http.NewResponseController(w)
 	steady := &steadyReader{body: r.Body, rc: rc, start: time.Now()}
 	r.Body = struct {

@@ -66,7 +66,11 @@ func (b *bully) call(ctx context.Context, method, path, body string) (int, []byt
 }
 
 func (b *bully) callAs(ctx context.Context, token, method, path, body string) (int, []byte) {
-	status, answer, err := ask(ctx, b.http, b.d.url, token, method, path, body)
+	return b.callBy(ctx, b.http, token, method, path, body)
+}
+
+func (b *bully) callBy(ctx context.Context, c *http.Client, token, method, path, body string) (int, []byte) {
+	status, answer, err := ask(ctx, c, b.d.url, token, method, path, body)
 	if err != nil {
 		b.answers[0].Add(1)
 	} else {

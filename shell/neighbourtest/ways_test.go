@@ -42,6 +42,19 @@ func pipeline(phases, more string) string {
 var ways = []way{
 	{"silent connections", func(ctx context.Context, b *bully) { b.connections(ctx, 2000, "") }},
 	{"slow headers", func(ctx context.Context, b *bully) { b.connections(ctx, 800, "GET /v1/info HTTP/1.1\r\nX-A: ") }},
+	{"probes whose bodies do not come", func(ctx context.Context, b *bully) {
+		b.connections(ctx, 2000, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+	}},
+	{"requests without a token whose bodies do not come", func(ctx context.Context, b *bully) {
+		b.connections(ctx, 2000, "POST /v1/actions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
+	}},
+	{"clients that connect anew each time", func(ctx context.Context, b *bully) {
+		b.flood(ctx, 32, func(ctx context.Context) {
+			anew := client(1)
+			defer anew.CloseIdleConnections()
+			b.callBy(ctx, anew, tokenB, "GET", "/v1/info", "")
+		})
+	}},
 	{"webhook bodies held back", func(ctx context.Context, b *bully) {
 		header := fmt.Sprintf("Webhook-Id: 1\r\nWebhook-Timestamp: %d\r\nWebhook-Signature: v1,bm9uZQ==\r\n", time.Now().Unix())
 		b.connections(ctx, 100, heldBack("/v1/webhooks/hook", header, 10<<20))

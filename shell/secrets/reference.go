@@ -8,7 +8,26 @@ import (
 	"strings"
 )
 
+// open begins a reference, unless a longer word begins with it, as in {{secretKeyRef}}.
 const open = "{{secret"
+
+// wordBytes are those of names.
+const wordBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+// openAt gives where a text has the next beginning of a reference; -1: nowhere.
+func openAt(s string) int {
+	for from := 0; ; {
+		i := strings.Index(s[from:], open)
+		if i < 0 {
+			return -1
+		}
+		end := from + i + len(open)
+		if end == len(s) || strings.IndexByte(wordBytes, s[end]) < 0 {
+			return end - len(open)
+		}
+		from = end
+	}
+}
 
 // reference is {{secret "name"}}, with any quotes or none.
 var reference = regexp.MustCompile("^\\{\\{secret\\s+(?:\"([A-Za-z0-9_.-]{1,64})\"|'([A-Za-z0-9_.-]{1,64})'|`([A-Za-z0-9_.-]{1,64})`|([A-Za-z0-9_.-]{1,64}))\\s*\\}\\}")
@@ -17,7 +36,7 @@ var reference = regexp.MustCompile("^\\{\\{secret\\s+(?:\"([A-Za-z0-9_.-]{1,64})
 func fillText(s string, value func(string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
-		i := strings.Index(s, open)
+		i := openAt(s)
 		if i < 0 {
 			b.WriteString(s)
 			return b.String(), nil

@@ -28,12 +28,13 @@ func TestReferencesInTextsAreFilledInAndAllElseStaysAsItWas(t *testing.T) {
 		return `<` + name + `">{{secret "x"}}`, nil
 	}
 	for in, want := range map[string]string{
-		`{"a": "Bearer {{secret \"api\"}}!"}`:      `{"a": "Bearer <api\">{{secret \"x\"}}!"}`,
-		`["{{secret 'a-b.c_1'}}{{secret a}}"]`:     `["<a-b.c_1\">{{secret \"x\"}}<a\">{{secret \"x\"}}"]`,
-		`"\u007b\u007bsecret a}}"`:                 `"<a\">{{secret \"x\"}}"`,
-		"[\"{{secret `a`}}\", 1.50, null,  true ]": `["<a\">{{secret \"x\"}}", 1.50, null,  true ]`,
-		`{"n": 1e400, "t": "${secret} {{other}}"}`: `{"n": 1e400, "t": "${secret} {{other}}"}`,
-		`"{ {secret \"a\"}}"`:                      `"{ {secret \"a\"}}"`,
+		`{"a": "Bearer {{secret \"api\"}}!"}`:         `{"a": "Bearer <api\">{{secret \"x\"}}!"}`,
+		`["{{secret 'a-b.c_1'}}{{secret a}}"]`:        `["<a-b.c_1\">{{secret \"x\"}}<a\">{{secret \"x\"}}"]`,
+		`"\u007b\u007bsecret a}}"`:                    `"<a\">{{secret \"x\"}}"`,
+		"[\"{{secret `a`}}\", 1.50, null,  true ]":    `["<a\">{{secret \"x\"}}", 1.50, null,  true ]`,
+		`{"n": 1e400, "t": "${secret} {{other}}"}`:    `{"n": 1e400, "t": "${secret} {{other}}"}`,
+		`"{ {secret \"a\"}}"`:                         `"{ {secret \"a\"}}"`,
+		`"{{secretKeyRef}} {{secrets}} {{secret a}}"`: `"{{secretKeyRef}} {{secrets}} <a\">{{secret \"x\"}}"`,
 	} {
 		got, err := secrets.Fill(json.RawMessage(in), value)
 		require.NoError(t, err, in)
@@ -43,7 +44,6 @@ func TestReferencesInTextsAreFilledInAndAllElseStaysAsItWas(t *testing.T) {
 		`"{{secret}}"`:            `write {{secret "name"}}`,
 		`"{{secret \"a b\"}}"`:    "is no reference to a secret",
 		`"{{secret \"a\" | hex}}`: "",
-		`"{{secrets}}"`:           "is no reference",
 		`"{{secret \"none\"}}"`:   "no such secret",
 	} {
 		_, err := secrets.Fill(json.RawMessage(in), value)

@@ -69,42 +69,6 @@ func recordAt(kind effects.Kind, k, v []byte) (r store.Record, err error) {
 	return r, nil
 }
 
-// RecordPage implements [store.Walker].
-func (t *readTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (last effects.Ref, err error) {
-	if err := t.check("record page"); err != nil || limit <= 0 {
-		return last, err
-	}
-	kinds, err := t.kindsOf(recordsPrefix)
-	if err != nil {
-		return last, err
-	}
-	var bad []error
-	for seen, i := 0, 0; i < len(kinds) && seen < limit; i++ {
-		kind := kinds[i]
-		if kind < after.Kind {
-			continue
-		}
-		var from []byte
-		if kind == after.Kind {
-			from = append(after.ID[:], 0) // the next key
-		}
-		err := t.scan("record page", t.kind(kind).records, from, func(k, v []byte) (bool, error) {
-			last = effects.Ref{Kind: kind, ID: uuid.UUID(fit(k, idLen))}
-			seen++
-			r, err := recordAt(kind, k, v)
-			if err != nil {
-				bad = append(bad, err)
-				return seen < limit, nil
-			}
-			return seen < limit, fn(r)
-		})
-		if err != nil {
-			return last, err
-		}
-	}
-	return last, errors.Join(bad...)
-}
-
 // maxBad bounds how many damaged entries one error names.
 const maxBad = 100
 

@@ -9,7 +9,7 @@
 //   - open.go: opening, formats, migrations; store.go: [Store], transactions, commit;
 //   - identity.go: whether the path still leads to the open file;
 //   - tx.go: what reads and writes have in common; write.go: Put;
-//   - records.go, due.go, lists.go: records and their two kinds of index;
+//   - records.go, recordpage.go, due.go, lists.go: records and their two kinds of index;
 //   - journal.go: the journal and its epochs; outbox.go: outer effects;
 //   - claims.go, webhooks.go, runlogs.go, meta.go, quarantine.go: what else is kept;
 //   - backup.go, compact.go, check.go with pages.go and inspect.go: whole files.

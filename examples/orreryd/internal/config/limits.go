@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
@@ -14,17 +15,17 @@ import (
 type limitsConfig struct {
 	MaxLaneShare float64 `toml:"max_lane_share"` // 0: see laneShare
 
-	RequestsPerSecond  float64 `toml:"requests_per_second"`
-	RequestBurst       int     `toml:"request_burst"`
-	InputsPerSecond    float64 `toml:"inputs_per_second"`
-	InputBurst         int     `toml:"input_burst"`
-	MaxSchedules       int64   `toml:"max_schedules"`
-	MaxLiveActions     int64   `toml:"max_live_actions"`
-	MaxStoredBytes     int64   `toml:"max_stored_bytes"`
-	MinScheduleSeconds float64 `toml:"min_schedule_seconds"`
-	MaxTimeoutSeconds  float64 `toml:"max_timeout_seconds"`
-	MaxAttempts        int64   `toml:"max_attempts"`
-	MaxOutputBytes     int64   `toml:"max_output_bytes"`
+	RequestsPerSecond  float64  `toml:"requests_per_second"`
+	RequestBurst       int      `toml:"request_burst"`
+	InputsPerSecond    *float64 `toml:"inputs_per_second,omitempty"` // nil: see inputRate
+	InputBurst         int      `toml:"input_burst"`
+	MaxSchedules       int64    `toml:"max_schedules"`
+	MaxLiveActions     int64    `toml:"max_live_actions"`
+	MaxStoredBytes     int64    `toml:"max_stored_bytes"`
+	MinScheduleSeconds float64  `toml:"min_schedule_seconds"`
+	MaxTimeoutSeconds  float64  `toml:"max_timeout_seconds"`
+	MaxAttempts        int64    `toml:"max_attempts"`
+	MaxOutputBytes     int64    `toml:"max_output_bytes"`
 
 	Override []limitsOverride `toml:"override,omitempty"`
 }
@@ -51,8 +52,8 @@ type limitsOverride struct {
 
 func defaultLimits() limitsConfig {
 	return limitsConfig{
-		RequestsPerSecond: 1000, InputsPerSecond: 1000,
-		MaxSchedules: 1000, MaxLiveActions: 100_000, MaxStoredBytes: 4 << 30, MinScheduleSeconds: 60,
+		RequestsPerSecond: 1000,
+		MaxSchedules:      1000, MaxLiveActions: 100_000, MaxStoredBytes: 4 << 30, MinScheduleSeconds: 60,
 	}
 }
 
@@ -94,7 +95,7 @@ func (l *limitsConfig) check(key string) error {
 		v    float64
 	}{
 		{"requests_per_second", l.RequestsPerSecond}, {"request_burst", float64(l.RequestBurst)},
-		{"inputs_per_second", l.InputsPerSecond}, {"input_burst", float64(l.InputBurst)},
+		{"inputs_per_second", *cmp.Or(l.InputsPerSecond, new(float64))}, {"input_burst", float64(l.InputBurst)},
 		{"max_schedules", float64(l.MaxSchedules)}, {"max_live_actions", float64(l.MaxLiveActions)},
 		{"max_stored_bytes", float64(l.MaxStoredBytes)}, {"max_attempts", float64(l.MaxAttempts)}, {"max_output_bytes", float64(l.MaxOutputBytes)},
 	} {
@@ -108,7 +109,7 @@ func (l *limitsConfig) check(key string) error {
 // with gives the limits of a tenant that has some of its own.
 func (l limitsConfig) with(o limitsOverride) limitsConfig {
 	l.RequestsPerSecond, l.RequestBurst = *cmp.Or(o.RequestsPerSecond, &l.RequestsPerSecond), *cmp.Or(o.RequestBurst, &l.RequestBurst)
-	l.InputsPerSecond, l.InputBurst = *cmp.Or(o.InputsPerSecond, &l.InputsPerSecond), *cmp.Or(o.InputBurst, &l.InputBurst)
+	l.InputsPerSecond, l.InputBurst = cmp.Or(o.InputsPerSecond, l.InputsPerSecond), *cmp.Or(o.InputBurst, &l.InputBurst)
 	l.MaxSchedules, l.MaxLiveActions = *cmp.Or(o.MaxSchedules, &l.MaxSchedules), *cmp.Or(o.MaxLiveActions, &l.MaxLiveActions)
 	l.MaxStoredBytes, l.MinScheduleSeconds = *cmp.Or(o.MaxStoredBytes, &l.MaxStoredBytes), *cmp.Or(o.MinScheduleSeconds, &l.MinScheduleSeconds)
 	l.MaxTimeoutSeconds, l.MaxAttempts = *cmp.Or(o.MaxTimeoutSeconds, &l.MaxTimeoutSeconds), *cmp.Or(o.MaxAttempts, &l.MaxAttempts)
@@ -122,12 +123,24 @@ func (c *Config) laneShare() float64 {
 	if c.Limits.MaxLaneShare > 0 {
 		return c.Limits.MaxLaneShare
 	}
-	for _, t := range c.Tokens {
-		if !t.Admin && !t.Metrics && !t.ReadOnly {
-			return 0.75
-		}
+	if c.tenantsWrite() {
+		return 0.75
 	}
 	return 1
+}
+
+// tenantsWrite reports whether a token that is not an admin's may change something.
+func (c *Config) tenantsWrite() bool {
+	return slices.ContainsFunc(c.Tokens, func(t tokenConfig) bool { return !t.Admin && !t.Metrics && !t.ReadOnly })
+}
+
+// inputRate is inputs_per_second where it is not given: without tokens of tenants only
+// webhooks are bound by it, whose senders may not repeat what is refused.
+func (c *Config) inputRate() float64 {
+	if c.tenantsWrite() {
+		return 1000
+	}
+	return 0
 }
 
 // EngineLimits are the limits that the engine holds.
@@ -150,18 +163,21 @@ func (c *Config) EngineLimits() shell.Limits {
 
 // APILimits are the limits of what tokens may ask for.
 func (c *Config) APILimits() httpapi.Limits {
-	out := httpapi.Limits{Default: c.Limits.api(), Overrides: map[shell.Scope]httpapi.TenantLimits{}}
+	usual := c.Limits
+	usual.InputsPerSecond = cmp.Or(usual.InputsPerSecond, new(c.inputRate()))
+	out := httpapi.Limits{Default: usual.api(), Overrides: map[shell.Scope]httpapi.TenantLimits{}}
 	for _, o := range c.Limits.Override {
-		of := c.Limits.with(o)
+		of := usual.with(o)
 		out.Overrides[shell.Scope{Namespace: o.Namespace, Tenant: o.Tenant}] = of.api()
 	}
 	return out
 }
 
+// api gives the limits, of which all are given.
 func (l *limitsConfig) api() httpapi.TenantLimits {
 	return httpapi.TenantLimits{
 		RequestsPerSecond: l.RequestsPerSecond, RequestBurst: l.RequestBurst,
-		InputsPerSecond: l.InputsPerSecond, InputBurst: l.InputBurst,
+		InputsPerSecond: *l.InputsPerSecond, InputBurst: l.InputBurst,
 		Schedules: l.MaxSchedules, LiveActions: l.MaxLiveActions, StoredBytes: l.MaxStoredBytes,
 		MinScheduleInterval: Seconds(l.MinScheduleSeconds), MaxTimeout: Seconds(l.MaxTimeoutSeconds),
 		MaxAttempts: l.MaxAttempts, MaxOutputBytes: l.MaxOutputBytes,

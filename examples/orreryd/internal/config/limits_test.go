@@ -47,3 +47,30 @@ func TestATenantMayHoldAllSlotsUntilAnotherMayWantSome(t *testing.T) {
 		assert.InDelta(t, c.want, config.laneShare(), 0, c.name)
 	}
 }
+
+func TestWebhooksHaveARateOnlyWithTokensOfTenantsOrIfTheConfigurationSaysSo(t *testing.T) {
+	const admin = "[[tokens]]\nname = 'ops'\nadmin = true\ntoken = '0123456789abcdef'\n"
+	const reader = "[[tokens]]\nname = 'eyes'\nread_only = true\ntoken = '0123456789abcdeg'\n"
+	const tenant = "[[tokens]]\nname = 'shop'\nnamespaces = ['shop']\ntenants = ['eu']\ntoken = '0123456789abcdeh'\n"
+	for name, c := range map[string]struct {
+		text     string
+		want, eu float64
+	}{
+		"no tokens":          {"", 0, 0},
+		"nobody's but ours":  {admin + reader, 0, 0},
+		"a tenant's":         {admin + tenant, 1000, 1000},
+		"as given":           {"[limits]\ninputs_per_second = 7\n" + admin, 7, 7},
+		"none as given":      {"[limits]\ninputs_per_second = 0\n" + tenant, 0, 0},
+		"other limits":       {"[limits]\nrequests_per_second = 7\n" + admin, 0, 0},
+		"of one tenant":      {"[[limits.override]]\nnamespace = 'shop'\ntenant = 'eu'\ninputs_per_second = 7\n" + admin, 0, 7},
+		"others of a tenant": {"[[limits.override]]\nnamespace = 'shop'\ntenant = 'eu'\nmax_schedules = 7\n" + tenant, 1000, 1000},
+	} {
+		loaded, err := load(t, c.text, nil)
+		require.NoError(t, err, name)
+		limits := loaded.APILimits()
+		assert.InDelta(t, c.want, limits.Default.InputsPerSecond, 0, name)
+		if of, ok := limits.Overrides[shell.Scope{Namespace: "shop", Tenant: "eu"}]; ok {
+			assert.InDelta(t, c.eu, of.InputsPerSecond, 0, name)
+		}
+	}
+}

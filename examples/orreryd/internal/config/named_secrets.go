@@ -84,8 +84,12 @@ func (s namedSecretConfig) secret(key string) (secrets.Secret, error) {
 	return out, nil
 }
 
-// NamedSecrets gives what inputs of tools may refer to.
+// NamedSecrets gives what inputs of tools may refer to; nil if there are none: a text such
+// as {{secret "x"}} then has no meaning, and is other programs'.
 func (c *Config) NamedSecrets() (secrets.Source, error) {
+	if len(c.Secrets) == 0 {
+		return nil, nil //nolint:nilnil // see above
+	}
 	set := make(secrets.Set, len(c.Secrets))
 	for name, s := range c.Secrets {
 		secret, err := s.secret("secrets." + name)

@@ -105,9 +105,11 @@ func (w webhookConfig) validateInput(key string, t toolConfig, named map[string]
 	if err != nil {
 		return fmt.Errorf("%s.tool_input: %w", key, err)
 	}
-	names, err := secrets.Names(input)
-	if err != nil {
-		return fmt.Errorf("%s.tool_input: %w", key, err)
+	var names []string
+	if len(named) > 0 { // else such texts have no meaning
+		if names, err = secrets.Names(input); err != nil {
+			return fmt.Errorf("%s.tool_input: %w", key, err)
+		}
 	}
 	for _, name := range names {
 		s, ok := named[name]
