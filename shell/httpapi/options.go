@@ -64,7 +64,9 @@ type Options struct {
 	MaxWebhookBytes int64
 	// MaxWebhookBytesInFlight bounds what the bodies of all webhooks together hold in memory
 	// until they are stored, each at least 4 KiB (default 32 MiB, at least MaxWebhookBytes
-	// and 4 KiB); what is more is answered with 429.
+	// and 4 KiB); what is more is answered with 429. One address (of IPv6 the /64) fills
+	// no more than a quarter of it, but always one body, before its signatures are
+	// known to be right.
 	MaxWebhookBytesInFlight int64
 	// MaxConnections bounds the connections that are open at a time on the listeners that
 	// [Server.Listener] has made; 0: no bound. Leave room below the limit of descriptors:
@@ -141,6 +143,7 @@ type Server struct {
 	pageTokens pageTokens
 	rates      rates
 	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
+	senders    senders // who sends bodies whose signature is not checked yet
 	guesses    guesses // who was refused with 401
 	conns      *conns
 }
@@ -165,6 +168,7 @@ func New(o Options) (*Server, error) {
 	s.pageTokens.asking = make(chan struct{}, 1)
 	s.initInFlight()
 	s.unverified.most = o.MaxWebhookBytesInFlight
+	s.senders.most = max(o.MaxWebhookBytesInFlight/addressPart, o.MaxWebhookBytes+minUnverified)
 	s.conns = newConns(o.MaxConnections, o.Logger, o.Clock)
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
