@@ -72,6 +72,9 @@ type Options struct {
 	// [Server.Listener] has made; 0: no bound. Leave room below the limit of descriptors:
 	// the store, tools and what they connect to need some.
 	MaxConnections int
+	// The tokens that are bound to one namespace and one tenant count as one token in the
+	// bounds that follow.
+	//
 	// MaxBodyBytesInFlight bounds what the bodies of one token's requests hold in memory
 	// at a time, and its large answers too (default 16 MiB, at least MaxBodyBytes); what
 	// is more is answered with 429.
@@ -138,7 +141,7 @@ type Server struct {
 	reads    slots         // of logs, that are not
 	audits   slots         // of the log of requests, that is read
 
-	inFlight   map[string]*inFlight // by the name of the token
+	inFlight   map[string]*inFlight // by bucketOf the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
 	rates      rates
