@@ -53,10 +53,17 @@ func TestHooksOfATenantWaitForASlotOfTheirToolAndLeaveOneForOthers(t *testing.T)
 		}
 		check("b", 6)
 		check("a", 1)
-		assert.Equal(t, 3, running["b"], "three of four")
-		assert.Equal(t, 1, running["a"], "the last one")
+		count := func(of map[string]int, tenant string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return of[tenant]
+		}
+		assert.Equal(t, 3, count(running, "b"), "three of four")
+		assert.Equal(t, 1, count(running, "a"), "the last one")
 		<-time.After(time.Minute)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		require.Equal(t, map[string]int{"a": 1, "b": 6}, met)
 		assert.Equal(t, 3, most["b"])
 	})

@@ -56,25 +56,47 @@ func checkEncoding(r *http.Request) error {
 
 // held is what a request holds of a share, until it ends.
 type held struct {
-	of *share // nil: nothing is counted
-	n  int64
+	of   *share // nil: nothing is counted
+	n    int64
+	from *sender // of the share of its address, until its signature is known to be right; or nil
+	full *failure
 }
 
-// grow takes more bytes, and reports whether there were as many.
+// grow takes more bytes, and reports whether there were as many; if not, full says of what.
 func (h *held) grow(n int64) bool {
 	if h.of == nil {
 		return true
 	}
+	if h.from != nil && !h.from.take(n) {
+		h.full = tooManyBytes("body: the bodies of one address that are being read may have %d bytes together: try again", h.from.of.most)
+		return false
+	}
 	if !h.of.take(n) {
+		h.from.give(n)
+		h.full = tooManyBytes("body: the bodies that are being read and worked on may have %d bytes together: try again", h.of.most)
 		return false
 	}
 	h.n += n
 	return true
 }
 
+// shrink gives bytes back.
+func (h *held) shrink(n int64) {
+	h.of.give(n)
+	h.from.give(n)
+	h.n -= n
+}
+
+// verified ends the part that the request has in the share of its address.
+func (h *held) verified() {
+	h.from.give(h.n)
+	h.from = nil
+}
+
 func (h *held) release() {
 	if h.of != nil {
 		h.of.give(h.n)
+		h.verified()
 		h.n = 0
 	}
 }
@@ -86,7 +108,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]b
 		return nil, tooLong(limit)
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
-	data, err := readDeclared(body, r.ContentLength, h)
+	data, err := readDeclared(body, r.ContentLength, limit, h)
 	if err == nil {
 		return data, nil
 	}
@@ -102,37 +124,60 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *held) ([]b
 // bodyStep is by how much the room for a body of unknown length grows at least.
 const bodyStep = 16 << 10
 
-func readDeclared(body io.Reader, length int64, h *held) ([]byte, error) {
+func readDeclared(body io.Reader, length, limit int64, h *held) ([]byte, error) {
+	if length < 0 || h.from != nil {
+		return readGrowing(body, length, limit, h)
+	}
+	if !h.grow(length) {
+		return nil, h.full
+	}
+	data := make([]byte, length) // of which the system gives no page before it is written to
+	_, err := io.ReadFull(body, data)
+	return data, err
+}
+
+// readGrowing counts bytes as they come: a length that is declared, by a sender whom
+// nobody knows, has cost nothing yet, but it must have room. body ends with an error
+// beyond limit bytes.
+func readGrowing(body io.Reader, length, limit int64, h *held) ([]byte, error) {
+	most := limit
 	if length >= 0 {
 		if !h.grow(length) {
-			return nil, tooManyBytes(h)
+			return nil, h.full
 		}
-		data := make([]byte, length) // of which the system gives no page before it is written to
-		_, err := io.ReadFull(body, data)
-		return data, err
+		h.shrink(length)
+		most = length
 	}
-	var data []byte
-	for {
+	data := []byte{}
+	for int64(len(data)) < most {
 		if len(data) == cap(data) {
-			more := max(cap(data), bodyStep)
-			if !h.grow(int64(more)) {
-				return nil, tooManyBytes(h)
+			more := min(max(int64(cap(data)), bodyStep), most-int64(cap(data)))
+			if !h.grow(more) {
+				return nil, h.full
 			}
-			data = append(make([]byte, 0, cap(data)+more), data...)
+			data = append(make([]byte, 0, int64(cap(data))+more), data...)
 		}
 		n, err := body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF) && length > int64(len(data)):
+			return nil, io.ErrUnexpectedEOF
+		case errors.Is(err, io.EOF):
 			return data, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 	}
+	if length < 0 { // what comes next is the end, or too much
+		if _, err := io.ReadFull(body, make([]byte, 1)); !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+	}
+	return data, nil
 }
 
-func tooManyBytes(h *held) error {
-	return tooMany(1, "body: the bodies that are being read and worked on may have %d bytes together: try again", h.of.most).with("Connection", "close")
+func tooManyBytes(format string, most int64) *failure {
+	return tooMany(1, format, most).with("Connection", "close")
 }
 
 // noBody refuses a body that has any field: the route takes none.

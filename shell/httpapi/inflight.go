@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -68,18 +69,20 @@ func (s *share) full() bool {
 	return s.used >= s.most
 }
 
-// inFlight is what the requests of one token hold, so that what one holder does not read
-// or does not end is nothing that another one misses.
+// inFlight is what the requests of one token hold, or of the tokens that are bound to one
+// tenant together, so that what one holder does not read or does not end is nothing that
+// another one misses.
 type inFlight struct {
-	requests slots // of every sort
-	lists    slots // lists
-	wide     slots // lists with members that are left out unless they are asked for
-	streams  slots // streams of events
-	tails    slots // logs that are followed
-	reads    slots // logs that are read
-	audits   slots // lists of the log of requests
-	bodies   share // bytes of bodies that were read
-	answers  share // bytes of large answers that are being sent
+	whose    string // in errors
+	requests slots  // of every sort
+	lists    slots  // lists
+	wide     slots  // lists with members that are left out unless they are asked for
+	streams  slots  // streams of events
+	tails    slots  // logs that are followed
+	reads    slots  // logs that are read
+	audits   slots  // lists of the log of requests
+	bodies   share  // bytes of bodies that were read
+	answers  share  // bytes of large answers that are being sent
 }
 
 // maxWideLists bounds the lists with members that are left out otherwise: a chunk of one
@@ -87,24 +90,37 @@ type inFlight struct {
 const maxWideLists = 2
 
 func (s *Server) initInFlight() {
-	make1 := func(t *Token) *inFlight {
-		most := s.o.MaxStreamsPerToken
-		if t.Admin {
-			most = maxStreams
+	s.inFlight = map[string]*inFlight{}
+	for _, t := range append([]Token{loopback}, s.o.Tokens...) {
+		name, of := bucketOf(&t)
+		if shared := s.inFlight[name]; shared != nil {
+			shared.whose = fmt.Sprintf("the tokens of tenant %q", of.Tenant)
+			continue
 		}
-		return &inFlight{
-			requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
-			wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
-			streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
-			audits: slots{most: maxAuditReadsPerToken},
-			bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
-		}
-	}
-	s.inFlight = map[string]*inFlight{loopback.Name: make1(&loopback)}
-	for i := range s.o.Tokens {
-		s.inFlight[s.o.Tokens[i].Name] = make1(&s.o.Tokens[i])
+		s.inFlight[name] = s.newInFlight(&t)
 	}
 	s.streams.most, s.tails.most, s.reads.most, s.audits.most = maxStreams, maxTails, maxReads, maxAuditReads
+}
+
+func (s *Server) newInFlight(t *Token) *inFlight {
+	most := s.o.MaxStreamsPerToken
+	if t.Admin {
+		most = maxStreams
+	}
+	return &inFlight{
+		whose:    strconv.Quote(t.Name),
+		requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
+		wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
+		streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
+		audits: slots{most: maxAuditReadsPerToken},
+		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
+	}
+}
+
+// heldBy gives what the requests of a token hold.
+func (s *Server) heldBy(t *Token) *inFlight {
+	name, _ := bucketOf(t)
+	return s.inFlight[name]
 }
 
 // tooMany refuses what somebody has too much of at a time.
@@ -117,15 +133,15 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	if c.token == nil { // of nobody: webhooks, probes
 		return func() {}, nil
 	}
-	f := s.inFlight[c.token.Name]
+	f := s.heldBy(c.token)
 	if !f.requests.take() {
-		return nil, tooMany(1, "token: %d requests of %q are under way: wait for the answer to one", f.requests.most, c.token.Name)
+		return nil, tooMany(1, "token: %d requests of %s are under way: wait for the answer to one", f.requests.most, f.whose)
 	}
 	leave := f.requests.leave
 	c.body.of = &f.bodies
 	if f.answers.full() {
 		leave()
-		return nil, tooMany(5, "token: %q has not read its large answers yet: read them", c.token.Name)
+		return nil, tooMany(5, "token: the large answers of %s are not read yet: read them", f.whose)
 	}
 	if sw, ok := w.(*statusWriter); ok {
 		sw.answers, sw.refuses = &f.answers, r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -135,16 +151,17 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	}
 	if !f.lists.take() {
 		leave()
-		return nil, tooMany(1, "token: %d lists of %q are under way: wait for the answer to one", f.lists.most, c.token.Name)
+		return nil, tooMany(1, "token: %d lists of %s are under way: wait for the answer to one", f.lists.most, f.whose)
 	}
 	return func() { f.lists.leave(); leave() }, nil
 }
 
-// takeStream takes a slot of all tokens, and one of the token's own.
+// takeStream takes a slot of all tokens, and one of the token's own or of its tenant.
 func (s *Server) takeStream(all *slots, own func(*inFlight) *slots, c *call, what, hint string, retrySeconds int) (leave func(), err error) {
-	mine := own(s.inFlight[c.token.Name])
+	f := s.heldBy(c.token)
+	mine := own(f)
 	if !mine.take() {
-		return nil, tooMany(retrySeconds, "token: %d %s by %q: %s", mine.most, what, c.token.Name, hint)
+		return nil, tooMany(retrySeconds, "token: %d %s by %s: %s", mine.most, what, f.whose, hint)
 	}
 	if !all.take() {
 		mine.leave()

@@ -98,9 +98,10 @@ const (
 	inputRate   = "inputs"
 )
 
-// bucketOf names whose rates a token uses.
+// bucketOf names whose rates and whose requests under way a token counts as: its
+// tenant's if it is bound to one, else its own.
 func bucketOf(t *Token) (name string, scope shell.Scope) {
-	if of := t.scope(nil, nil); of != nil {
+	if of := t.scope(nil, nil); of != nil && !t.Admin {
 		return "tenant\x00" + of.Namespace + "\x00" + of.Tenant, *of
 	}
 	return "token\x00" + t.Name, shell.Scope{}

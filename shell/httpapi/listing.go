@@ -163,9 +163,10 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	if len(asked) > 0 {
-		wide := &s.inFlight[c.token.Name].wide
+		mine := s.heldBy(c.token)
+		wide := &mine.wide
 		if !wide.take() {
-			return tooMany(1, "include: %d lists of %q with it are under way: wait for the answer to one", wide.most, c.token.Name)
+			return tooMany(1, "include: %d lists of %s with it are under way: wait for the answer to one", wide.most, mine.whose)
 		}
 		defer wide.leave()
 	}

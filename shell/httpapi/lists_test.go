@@ -11,10 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -367,66 +364,6 @@ func TestAPageTokenTellsNothingOfThePositionThatItStandsFor(t *testing.T) {
 	assert.NotContains(t, string(b), string(id[:]))
 	assert.NotContains(t, string(b), base64.RawURLEncoding.EncodeToString(id[:])[:8])
 	assert.NotEqual(t, token, a.do("GET", "/v1/actions?limit=1", nil, bearer("secret-a")).actionPage().Next, "equal positions cannot be told")
-}
-
-func TestAKeyThatTheStoreDidNotTakeAtFirstIsKeptOnceItDoes(t *testing.T) {
-	st, clock := &failing{Store: memory.New()}, newClock()
-	t.Cleanup(func() { _ = st.Close() })
-	withClock := func(o *httpapi.Options) { o.Clock = clock }
-	a := start(t, setup{store: st, api: withClock})
-	a.add("a", "echo", "1", nil)
-	a.add("a", "echo", "1", nil)
-	st.fail(io.ErrShortWrite)
-	next := a.do("GET", "/v1/actions?limit=1", nil).actionPage().Next
-	found := func() int {
-		return len(a.do("GET", "/v1/actions?limit=1&page_token="+next, nil).actionPage().Actions)
-	}
-	assert.Equal(t, 1, found())
-	assert.Equal(t, 1, strings.Count(a.logs.String(), "page tokens end with this process"), "the store is left alone for a while")
-	st.fail(nil)
-	clock.advance(time.Minute)
-	assert.Equal(t, 1, found(), "the store takes the key now")
-	a.stop()
-	a = start(t, setup{store: st, api: withClock})
-	assert.Equal(t, 1, found(), "after a restart")
-}
-
-// hung is a store whose writer is busy with something else.
-type hung struct {
-	*memory.Store
-	held  atomic.Bool
-	asked atomic.Int64
-}
-
-func (h *hung) Update(ctx context.Context, fn func(store.Tx) error) error {
-	h.asked.Add(1)
-	if h.held.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return h.Store.Update(ctx, fn)
-}
-
-func TestListsDoNotQueueForAKeyThatAStoreIsSlowToTake(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := &hung{Store: memory.New()}
-		defer func() { _ = st.Close() }()
-		a := start(t, setup{store: st})
-		a.add("a", "echo", "1", nil)
-		a.add("a", "echo", "1", nil)
-		a.stop()
-		st.held.Store(true)
-		st.asked.Store(0)
-		begin := time.Now()
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() { assert.NotEmpty(t, a.do("GET", "/v1/actions?limit=1", nil).actionPage().Next) })
-		}
-		wg.Wait()
-		assert.Equal(t, 5*time.Second, time.Since(begin), "all at once")
-		assert.NotEmpty(t, a.do("GET", "/v1/actions?limit=1", nil).actionPage().Next)
-		assert.Equal(t, 5*time.Second, time.Since(begin))
-	})
 }
 
 func TestAListReadsNoRecordOfATenantThatItsTokenMayNotSee(t *testing.T) {

@@ -65,9 +65,12 @@ func TestAWebhookIsRefusedByItsHeadersBeforeItsBodyIsRead(t *testing.T) {
 }
 
 // post begins a webhook with a body of that length on a connection of its own.
-func post(t *testing.T, p *pipes, length int) net.Conn {
+func post(t *testing.T, p *pipes, length int) net.Conn { return postFrom(t, p, "", length) }
+
+// postFrom is post by a client that has an address.
+func postFrom(t *testing.T, p *pipes, address string, length int) net.Conn {
 	t.Helper()
-	c := p.dial()
+	c := p.dialFrom(address)
 	_, err := fmt.Fprintf(c, "POST /v1/webhooks/open HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length)
 	require.NoError(t, err)
 	return c
@@ -92,8 +95,8 @@ func TestBodiesOfWebhooksThatAreHeldBackAreBoundedAndGiveTheirShareBack(t *testi
 		body := strings.Repeat("w", 20<<10)
 		begin := time.Now()
 		var held []net.Conn
-		for range 2 {
-			c := post(t, p, len(body))
+		for _, from := range []string{"[::1]:1", "127.0.0.2:1"} {
+			c := postFrom(t, p, from, len(body))
 			_, err := io.WriteString(c, body[1:]) // the last byte is held back
 			require.NoError(t, err)
 			held = append(held, c)
@@ -116,6 +119,59 @@ func TestBodiesOfWebhooksThatAreHeldBackAreBoundedAndGiveTheirShareBack(t *testi
 		synctest.Wait()
 		assert.Equal(t, http.StatusAccepted, a.do("POST", "/v1/webhooks/open", body).status)
 		assert.Contains(t, a.do("GET", "/metrics", nil).body, "orrery_webhooks_crowded_total 2")
+	})
+}
+
+func TestOneAddressDoesNotHoldTheShareOfAllWebhooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := webhookAPI(t, setup{api: func(o *httpapi.Options) {
+			o.MaxWebhookBytes, o.MaxWebhookBytesInFlight = 20<<10, 128<<10
+		}})
+		p := serve(t, a)
+		body := strings.Repeat("w", 20<<10)
+		var held []net.Conn
+		hold := func(address string, declared, sent int) {
+			c := postFrom(t, p, address, declared)
+			_, err := io.WriteString(c, body[:sent])
+			require.NoError(t, err)
+			held = append(held, c)
+			synctest.Wait()
+		}
+		hold("[::1]:1", 20<<10, 19<<10)
+		c := postFrom(t, p, "[::1]:2", 20<<10)
+		status, text := readAnswer(t, c)
+		_ = c.Close()
+		assert.Equal(t, http.StatusTooManyRequests, status)
+		assert.JSONEq(t, `{"error":"body: the bodies of one address that are being read may have 32768 bytes together: try again"}`, text)
+		for n := range 4 {
+			hold(fmt.Sprintf("127.0.0.%d:1", n+2), 20<<10, 1)
+		}
+		assert.Equal(t, http.StatusAccepted, a.do("POST", "/v1/webhooks/open", body).status, "what was declared and did not come holds a piece")
+		for _, c := range held {
+			_ = c.Close()
+		}
+	})
+}
+
+func TestWebhooksWhoseSignatureIsRightDoNotCountAgainstTheirAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &hung{Store: memory.New(), release: make(chan struct{})}
+		defer func() { _ = st.Close() }()
+		a := webhookAPI(t, setup{store: st, api: func(o *httpapi.Options) {
+			o.MaxWebhookBytes, o.MaxWebhookBytesInFlight = 20<<10, 128<<10
+		}})
+		defer a.stop()
+		st.held.Store(true)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				r := a.do("POST", "/v1/webhooks/open", strings.Repeat("w", 20<<10))
+				assert.Equal(t, http.StatusAccepted, r.status, r.body)
+			})
+			synctest.Wait()
+		}
+		close(st.release)
+		wg.Wait()
 	})
 }
 

@@ -64,12 +64,17 @@ type Options struct {
 	MaxWebhookBytes int64
 	// MaxWebhookBytesInFlight bounds what the bodies of all webhooks together hold in memory
 	// until they are stored, each at least 4 KiB (default 32 MiB, at least MaxWebhookBytes
-	// and 4 KiB); what is more is answered with 429.
+	// and 4 KiB); what is more is answered with 429. One address (of IPv6 the /64) fills
+	// no more than a quarter of it, but always one body, before its signatures are
+	// known to be right.
 	MaxWebhookBytesInFlight int64
 	// MaxConnections bounds the connections that are open at a time on the listeners that
 	// [Server.Listener] has made; 0: no bound. Leave room below the limit of descriptors:
 	// the store, tools and what they connect to need some.
 	MaxConnections int
+	// The tokens that are bound to one namespace and one tenant count as one token in the
+	// bounds that follow.
+	//
 	// MaxBodyBytesInFlight bounds what the bodies of one token's requests hold in memory
 	// at a time, and its large answers too (default 16 MiB, at least MaxBodyBytes); what
 	// is more is answered with 429.
@@ -136,11 +141,12 @@ type Server struct {
 	reads    slots         // of logs, that are not
 	audits   slots         // of the log of requests, that is read
 
-	inFlight   map[string]*inFlight // by the name of the token
+	inFlight   map[string]*inFlight // by bucketOf the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
 	rates      rates
 	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
+	senders    senders // who sends bodies whose signature is not checked yet
 	guesses    guesses // who was refused with 401
 	conns      *conns
 }
@@ -165,6 +171,7 @@ func New(o Options) (*Server, error) {
 	s.pageTokens.asking = make(chan struct{}, 1)
 	s.initInFlight()
 	s.unverified.most = o.MaxWebhookBytesInFlight
+	s.senders.most = max(o.MaxWebhookBytesInFlight/addressPart, o.MaxWebhookBytes+minUnverified)
 	s.conns = newConns(o.MaxConnections, o.Logger, o.Clock)
 	s.replays = newReplayCache(o.Clock)
 	var errs []error

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,11 +37,25 @@ func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "@pipe", Net: "unix"} }
 
 // dial gives the client's end of a new connection.
-func (p *pipes) dial() net.Conn {
+func (p *pipes) dial() net.Conn { return p.dialFrom("") }
+
+// dialFrom is dial by a client that has an address; empty: that of a pipe.
+func (p *pipes) dialFrom(address string) net.Conn {
 	client, server := net.Pipe()
+	if address != "" {
+		server = placed{server, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}
+	}
 	p.conns <- server
 	return client
 }
+
+// placed is a connection from an address.
+type placed struct {
+	net.Conn
+	from net.Addr
+}
+
+func (p placed) RemoteAddr() net.Addr { return p.from }
 
 // serve runs the real server, with its time-outs, in the bubble of a test.
 func serve(t *testing.T, a *api) *pipes {

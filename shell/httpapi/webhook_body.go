@@ -3,6 +3,8 @@ package httpapi
 import (
 	"io"
 	"net/http"
+	"net/netip"
+	"sync"
 	"time"
 )
 
@@ -18,15 +20,16 @@ const (
 const minUnverified = 4 << 10
 
 // readUnverified reads the body of a webhook whose signature is not checked yet. All such
-// bodies together count against one bound.
+// bodies together count against one bound, and those of each address against a part of it.
 func (s *Server) readUnverified(w http.ResponseWriter, r *http.Request, c *call) ([]byte, error) {
 	if r.ContentLength > s.o.MaxWebhookBytes {
 		return nil, tooLong(s.o.MaxWebhookBytes)
 	}
 	c.body.of = &s.unverified
+	c.body.from = &sender{of: &s.senders, at: guesser(r.RemoteAddr)}
 	if !c.body.grow(minUnverified) {
 		s.metrics.crowded.Inc()
-		return nil, tooManyBytes(&c.body)
+		return nil, c.body.full
 	}
 	rc := http.NewResponseController(w)
 	steady := &steadyReader{body: r.Body, rc: rc, start: time.Now()}
@@ -68,4 +71,47 @@ func (s *steadyReader) Read(b []byte) (int, error) {
 	n, err := s.body.Read(b)
 	s.got += int64(n)
 	return n, err
+}
+
+// addressPart is the part of the bound of all webhooks that one address may fill with
+// bodies whose signature nobody knows yet; but always one body.
+const addressPart = 4
+
+// senders are the addresses (of IPv6 the networks) that send such bodies.
+type senders struct {
+	mu   sync.Mutex
+	held map[netip.Prefix]int64 // bytes, of those that hold any
+	most int64                  // of each
+}
+
+// sender is what a request holds of the share of its address.
+type sender struct {
+	of *senders
+	at netip.Prefix
+}
+
+// take takes n bytes if there are as many left, and reports whether there were.
+func (s *sender) take(n int64) bool {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if n > s.of.most-s.of.held[s.at] {
+		return false
+	}
+	if s.of.held == nil {
+		s.of.held = make(map[netip.Prefix]int64)
+	}
+	s.of.held[s.at] += n
+	return true
+}
+
+// give gives n bytes back; nil has taken none.
+func (s *sender) give(n int64) {
+	if s == nil {
+		return
+	}
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if s.of.held[s.at] -= n; s.of.held[s.at] <= 0 {
+		delete(s.of.held, s.at)
+	}
 }

@@ -41,6 +41,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		s.metrics.rejected.WithLabelValues(name).Inc()
 		return err
 	}
+	c.body.verified()
 	defer s.conns.work(r, false)()
 	if err := s.admitsWebhook(r.Context(), w.Header(), name, len(body)); err != nil {
 		return err

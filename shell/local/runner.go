@@ -215,6 +215,7 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 		if err := r.end(ctx, dir); err != nil {
 			return err
 		}
+		r.tellEnd(ctx, a)
 	default:
 		return err
 	}
@@ -229,6 +230,21 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	r.step("gone")
 	r.watch.touch(a.Name())
 	return files.RemoveAll(gone)
+}
+
+// tellPatience is how long a deletion waits until the pod's end is told.
+const tellPatience = 2 * time.Second
+
+// tellEnd has Watch look at a pod that has ended before its files go: its exit code is
+// known then, however busy the machine. A Watch that does not answer holds nothing up.
+func (r *Runner) tellEnd(ctx context.Context, a jobs.Attempt) {
+	if !r.watch.running() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellPatience)
+	defer cancel()
+	r.watch.touch(a.Name())
+	_ = r.Beat(ctx) // without an answer the pod's end is not known: nothing else depends on it
 }
 
 // killPatience is how long a supervisor may take beyond its grace, on a busy machine,

@@ -322,3 +322,22 @@ func TestAProgramThatPrintsBeforeItsMainCanStartPods(t *testing.T) { // see expo
 	assert.EqualValues(t, 3, *w.reaches(run.Attempt, jobs.PhaseEnded).Pod.ExitCode)
 	assert.NotContains(t, log.String(), "trying again")
 }
+
+func TestTheEndOfAPodIsToldBeforeItsFilesGo(t *testing.T) {
+	w := watching(t, t.TempDir())
+	run := script("sleep 600", `"terminationGracePeriodSeconds":0`)
+	w.create(run)
+	until(t, "it runs", func() bool {
+		all := w.of(run.Attempt)
+		return len(all) > 0 && all[len(all)-1].Phase == jobs.PhaseRunning
+	})
+	var told []jobs.Observation
+	w.AtStep(func(step string) {
+		if step == "ended" {
+			told = w.of(run.Attempt)
+		}
+	})
+	w.delete(run.Attempt)
+	require.NotEmpty(t, told)
+	assert.Equal(t, jobs.PhaseEnded, told[len(told)-1].Phase)
+}

@@ -108,6 +108,12 @@ func (w *watch) begin() error {
 	return nil
 }
 
+func (w *watch) running() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs
+}
+
 func (w *watch) end() { w.change(func() { w.runs, w.known = false, make(chan struct{}) }) }
 
 // notifier tells a watch of what changes in the directories of pods.

@@ -322,6 +322,23 @@ func TestATokenHasTheRightsThatItsLinesName(t *testing.T) {
 	}
 }
 
+func TestARunnerThatIsSomebodysIsNotOpenToEveryToken(t *testing.T) {
+	const cluster = "[runners.k]\ntype = 'kubernetes'\n"
+	const token = "[[tokens]]\nname = 'b'\ntenants = ['b']\ntoken = '9876543210-0123456789'\n"
+	for text, open := range map[string][]string{
+		cluster + token:                                        {"k"},
+		cluster + token + "runners = ['k']\n":                  nil,
+		cluster + "secrets = ['database']\n" + token:           nil,
+		cluster + "service_accounts = ['builder']\n" + token:   nil,
+		cluster + "config_maps = ['settings']\n" + token:       nil,
+		cluster + "persistent_volume_claims = ['d']\n" + token: nil,
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		assert.ElementsMatch(t, open, c.OpenRunners(), text)
+	}
+}
+
 func hexOf(b []byte) string {
 	const digits = "0123456789abcdef"
 	var s strings.Builder

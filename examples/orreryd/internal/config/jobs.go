@@ -206,11 +206,19 @@ func (c *Config) RunnerNames() []string {
 }
 
 // OpenRunners are the runners that every token may use: those of a cluster whose pods are
-// restricted.
+// restricted and reach no secret, account or volume of somebody's, and that no token names as
+// its own.
 func (c *Config) OpenRunners() []string {
 	return slices.DeleteFunc(c.RunnerNames(), func(name string) bool {
-		return c.Runners[name].Type != runnerKubernetes || deref(c.Runners[name].Profile) != kube.ProfileRestricted
+		r := c.Runners[name]
+		return r.Type != runnerKubernetes || deref(r.Profile) != kube.ProfileRestricted || r.lends() ||
+			slices.ContainsFunc(c.Tokens, func(t tokenConfig) bool { return slices.Contains(t.Runners, name) })
 	})
+}
+
+// lends reports whether pods of a restricted runner reach what belongs to somebody.
+func (r runnerConfig) lends() bool {
+	return len(deref(r.ServiceAccounts))+len(deref(r.Secrets))+len(deref(r.ConfigMaps))+len(deref(r.PersistentVolumeClaims)) > 0
 }
 
 func (c *Config) validateJobs() error {
