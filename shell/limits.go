@@ -24,7 +24,7 @@ type Limits struct {
 	MaxTimeout  time.Duration
 	MaxTimeouts map[Scope]time.Duration
 	// Count has the engine count what each tenant has, for [Engine.Usage]. At the start
-	// it reads all records once, beside its work.
+	// it reads all records once, part by part and beside its work: see [Engine.UsageState].
 	Count bool
 }
 
