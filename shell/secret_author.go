@@ -104,10 +104,12 @@ func (e *Engine) authored(ctx context.Context, a *core.Action) (*core.ToolRun, e
 	return run, nil
 }
 
+// notItsRun refuses an action that nothing waits for any more, or never did.
 func notItsRun(owner core.Owner) error {
 	return Permanent(fmt.Errorf("tool_input: %s has no run that waits for this action: it cannot have secrets", owner.Ref))
 }
 
+// maker gives the machine that made an action, or made what made it.
 func (e *Engine) maker(ctx context.Context, owner core.Owner) (core.State, error) {
 	s, err := e.loop.Read(ctx, owner.Ref)
 	if err != nil {

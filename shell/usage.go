@@ -6,8 +6,6 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
@@ -31,23 +29,18 @@ func (u *Usage) add(v Usage, sign int64) {
 	u.StoredBytes += sign * v.StoredBytes
 }
 
-// usages counts what each tenant has: from the store at the start, then with each commit.
+// usages are the sums of what each tenant has: counted from the store at the start, a part
+// at a time, and kept with each commit.
 type usages struct {
-	mu      sync.Mutex
-	of      map[Scope]Usage
-	ready   chan struct{} // closed once what was stored before the start is counted
-	counted bool
-	base    uint64         // the last batch that the count of the store has seen
-	pending []pendingUsage // commits before that is known
-}
-
-type pendingUsage struct {
-	seq uint64
-	of  map[Scope]Usage
+	mu    sync.Mutex
+	shown *tally        // what is known
+	next  *tally        // of the walk through the store under way; at first the same; nil: none
+	again chan struct{} // holds a value where the sums may have missed something
 }
 
 func (u *usages) init() {
-	u.of, u.ready = make(map[Scope]Usage), make(chan struct{})
+	u.shown, u.again = newTally(), make(chan struct{}, 1)
+	u.next = u.shown
 }
 
 // itemScope tells whose an item is: a batch changes items by their queue alone.
@@ -85,7 +78,6 @@ func usageOf(s core.State, bytes int) Usage {
 
 // observe counts a batch that is durable.
 func (u *usages) observe(c engine.Committed) {
-	delta := make(map[Scope]Usage, 1)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i, ch := range c.Changes {
@@ -100,129 +92,127 @@ func (u *usages) observe(c engine.Committed) {
 				if item, ok := side.s.(core.QueueItem); ok {
 					scope = itemScope(c, item)
 				}
-				sum := delta[scope]
-				sum.add(usageOf(side.s, side.bytes), side.sign)
-				delta[scope] = sum
+				u.change(usageChange{c.Seq(), ch.Ref, scope, usageOf(side.s, side.bytes), side.sign})
 			}
 		}
 	}
-	switch {
-	case !u.counted:
-		u.pending = append(u.pending, pendingUsage{c.Seq(), delta})
-	case c.Seq() > u.base:
-		u.merge(delta)
+	for _, t := range []*tally{u.shown, u.next} {
+		t.observed(c.Seq())
 	}
 }
 
-func (u *usages) merge(delta map[Scope]Usage) {
-	for scope, d := range delta { // order-free: sums
-		sum := u.of[scope]
-		sum.add(d, 1)
-		if sum == (Usage{}) {
-			delete(u.of, scope)
-		} else {
-			u.of[scope] = sum
+func (u *usages) change(c usageChange) {
+	u.shown.change(c)
+	if u.next != u.shown {
+		u.next.change(c)
+	}
+}
+
+// countUsage counts what is stored, and again whenever something was missed.
+func (e *Engine) countUsage(ctx context.Context) {
+	u := &e.usages
+	for {
+		for err := e.countStored(ctx, u.next); err != nil; err = e.countStored(ctx, u.next) {
+			if ctx.Err() == nil {
+				e.log.Error("counting what tenants have: the store cannot be read; trying again", "error", err)
+			}
+			if e.wait(ctx, nil, e.o.TickRate) != nil {
+				return
+			}
 		}
+		u.mu.Lock()
+		u.shown, u.next = u.next, nil
+		gaps := u.shown.gaps
+		u.mu.Unlock()
+		if gaps > 0 {
+			e.log.Error("what tenants have is counted but for what could not be read", "gaps", gaps)
+		}
+		select {
+		case <-u.again:
+		case <-ctx.Done():
+			return
+		}
+		if e.wait(ctx, nil, e.o.TickRate) != nil { // there may be more of it
+			return
+		}
+		u.mu.Lock()
+		u.next = newTally()
+		u.mu.Unlock()
 	}
 }
 
-// count counts what is stored.
-func (u *usages) count(ctx context.Context, st store.Store) error {
-	of := make(map[Scope]Usage)
-	queues := make(map[uuid.UUID]Scope) // whose items are whose
-	var base uint64
-	err := st.View(ctx, func(tx store.ReadTx) (err error) {
-		if base, err = tx.Seq(); err != nil {
+// recount has what is stored counted again.
+func (e *Engine) recount() {
+	select {
+	case e.usages.again <- struct{}{}:
+	default: // it will be
+	}
+}
+
+// countStored counts the rest of what is stored, a part at a time.
+func (e *Engine) countStored(ctx context.Context, t *tally) error {
+	for {
+		part := usagePart{t: t, of: make(map[Scope]Usage)}
+		err := e.o.Store.View(ctx, part.read) // itself: the engine's own view of it is no [store.Walker]
+		if !part.walked || ctx.Err() != nil {
 			return err
 		}
-		err = tx.Records(func(r store.Record) error {
-			s, err := core.DecodeState(r.Kind, r.State)
-			if err != nil {
-				return nil //nolint:nilerr // what cannot be decoded is nobody's: it is set aside when it is met
-			}
-			scope := core.ScopeOf(s)
-			switch s := s.(type) {
-			case core.Queue: // they come before their items: records are ordered by kind
-				queues[s.ID] = scope
-			case core.QueueItem:
-				scope = queues[s.Queue]
-			}
-			sum := of[scope]
-			sum.add(usageOf(s, len(r.State)), 1)
-			of[scope] = sum
+		unreadable, rest := store.Unreadable(err)
+		if part.last == t.at {
+			part.last = effects.Ref{}
+		}
+		if rest != nil {
+			e.log.Error("counting what tenants have: passing over what cannot be read", "after", t.at.String(), "error", rest)
+		}
+		e.usages.mu.Lock()
+		t.gaps += len(unreadable)
+		if rest != nil {
+			t.gaps++
+		}
+		t.merge(part)
+		done := t.done
+		e.usages.mu.Unlock()
+		if done {
 			return nil
-		})
-		_, err = store.Unreadable(err)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.base, u.counted = base, true
-	u.merge(of)
-	for _, p := range u.pending {
-		if p.seq > base {
-			u.merge(p.of)
-		}
-	}
-	u.pending = nil
-	close(u.ready)
-	return nil
-}
-
-// countUsage counts what is stored, until it has succeeded once.
-func (e *Engine) countUsage(ctx context.Context) {
-	for {
-		err := e.usages.count(ctx, e.store)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			e.log.Error("counting what tenants have failed; trying again", "error", err)
-		}
-		if e.wait(ctx, nil, e.o.TickRate) != nil {
-			return
 		}
 	}
 }
 
-// Usage gives what a tenant has in the store, as of the last commit. Right after the
-// start it waits until what is stored has been counted. It fails if Limits.Count is off.
-func (e *Engine) Usage(ctx context.Context, of Scope) (Usage, error) {
-	if err := e.counted(ctx); err != nil {
-		return Usage{}, err
+// Usage gives what a tenant has in the store, as of the last commit. Until what was stored
+// before the start has been counted it is what is known so far, and less than all: see
+// [Engine.UsageState]. It fails if Limits.Count is off.
+func (e *Engine) Usage(_ context.Context, of Scope) (Usage, error) {
+	if !e.o.Limits.Count {
+		return Usage{}, ErrNotCounted
 	}
 	e.usages.mu.Lock()
 	defer e.usages.mu.Unlock()
-	return e.usages.of[of], nil
+	return e.usages.shown.of[of], nil
 }
 
 // Usages is [Engine.Usage] of all tenants that have anything.
-func (e *Engine) Usages(ctx context.Context) (map[Scope]Usage, error) {
-	if err := e.counted(ctx); err != nil {
-		return nil, err
+func (e *Engine) Usages(context.Context) (map[Scope]Usage, error) {
+	if !e.o.Limits.Count {
+		return nil, ErrNotCounted
 	}
 	e.usages.mu.Lock()
 	defer e.usages.mu.Unlock()
-	return maps.Clone(e.usages.of), nil
+	return maps.Clone(e.usages.shown.of), nil
+}
+
+// UsageState says how far what tenants have is known.
+type UsageState struct {
+	Counted bool  // what was stored before the start is counted
+	Gaps    int64 // records, and parts of the store, that could not be read and are not in the sums
+}
+
+// UsageState tells what [Engine.Usage] rests on. It is zero if Limits.Count is off.
+func (e *Engine) UsageState() UsageState {
+	e.usages.mu.Lock()
+	defer e.usages.mu.Unlock()
+	t := e.usages.shown
+	return UsageState{Counted: t.done, Gaps: int64(t.gaps)}
 }
 
 // ErrNotCounted is the error of [Engine.Usage] where Limits.Count is off.
 var ErrNotCounted = errors.New("shell: Options.Limits.Count is off: what tenants have is not counted")
-
-// counted waits until what was stored before the start is counted.
-func (e *Engine) counted(ctx context.Context) error {
-	if !e.o.Limits.Count {
-		return ErrNotCounted
-	}
-	select {
-	case <-e.usages.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-e.Stopped():
-		return ErrStopped
-	}
-}

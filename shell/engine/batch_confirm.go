@@ -10,6 +10,9 @@ import (
 // ([store.ErrUnconfirmed]): what the loop would have done then, the next batch finds out.
 func (l *loop) setAdrift() {
 	l.adrift = true
+	if missed := l.e.o.Hooks.Missed; missed != nil {
+		missed()
+	}
 	l.sweep, l.webhooks = sweep{active: true}, true // whatever that batch has made due
 }
 

@@ -75,6 +75,10 @@ type Hooks struct {
 	// Committed is told what a batch has made true, once it is durable. It is called
 	// by the loop, and must be quick.
 	Committed func(Committed)
+	// Missed is told that records have changed of which Committed was not told: a batch
+	// is stored that was not confirmed. It is called by the loop, and must be quick; nil:
+	// nobody asks.
+	Missed func()
 	// Beside runs in a goroutine of its own from the engine's start on, until ctx ends.
 	Beside func(ctx context.Context)
 }

@@ -307,7 +307,8 @@ func (s *Server) showLimits(w http.ResponseWriter, r *http.Request, c *call) err
 	if err != nil && !errors.Is(err, shell.ErrNotCounted) {
 		return err
 	}
-	out := wire.LimitsList{Counted: err == nil, Tenants: []wire.TenantLimits{}}
+	state := s.engine.UsageState()
+	out := wire.LimitsList{Counted: state.Counted, Gaps: state.Gaps, Tenants: []wire.TenantLimits{}}
 	seen := map[shell.Scope]bool{}
 	add := func(of shell.Scope) {
 		if !seen[of] && c.token.seesScope(of.Namespace, of.Tenant) {

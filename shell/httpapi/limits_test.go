@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,16 +14,25 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
 )
 
 // limited is an API with tokens of two tenants, an admin's and one of the namespace, and
 // limits.
 func limited(t *testing.T, l httpapi.Limits) *api {
 	t.Helper()
+	return limitedOn(t, nil, l)
+}
+
+func limitedOn(t *testing.T, st store.Store, l httpapi.Limits) *api {
+	t.Helper()
 	return start(t, setup{
+		store:  st,
 		engine: func(o *shell.Options) { o.Limits.Count = true },
 		api: func(o *httpapi.Options) {
 			o.Limits = l
@@ -161,9 +171,70 @@ func TestWhatATenantHasIsCountedAgainAfterARestart(t *testing.T) {
 		assert.Zero(t, before[shell.Scope{Namespace: "ns", Tenant: "t2"}].LiveActions)
 
 		again := start(t, setup{store: a.engine.Store(), engine: func(o *shell.Options) { o.Limits.Count = true }})
+		synctest.Wait()
+		assert.True(t, again.engine.UsageState().Counted)
 		after, err := again.engine.Usages(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, before, after)
+	})
+}
+
+// walkStore is a store in which the walk through the records meets what walk gives.
+type walkStore struct {
+	store.Store
+	walk func() error
+}
+
+type walkTx struct {
+	store.ReadTx
+	walk func() error
+}
+
+func (s walkStore) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	return s.Store.View(ctx, func(tx store.ReadTx) error { return fn(walkTx{tx, s.walk}) })
+}
+
+func (tx walkTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (effects.Ref, error) {
+	if err := tx.walk(); err != nil {
+		return effects.Ref{}, err
+	}
+	return tx.ReadTx.(store.Walker).RecordPage(after, limit, fn)
+}
+
+func TestNobodyWaitsForTheCountOfWhatTenantsHaveAndNothingIsRefusedForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		a := limitedOn(t, walkStore{memory.New(), func() error { <-ended; return nil }}, httpapi.Limits{Default: httpapi.TenantLimits{LiveActions: 2}})
+		t.Cleanup(func() { close(ended) })
+		began := time.Now()
+		create := func() int {
+			return a.do("POST", "/v1/actions", map[string]any{"tool_name": "hold"}, bearer("ann")).status
+		}
+		for range 3 {
+			assert.Equal(t, http.StatusCreated, create())
+		}
+		assert.Less(t, a.do("POST", "/v1/webhooks/open", map[string]any{}).status, 300)
+		got := a.do("GET", "/v1/limits", nil, bearer("root"))
+		assert.Equal(t, http.StatusOK, got.status)
+		assert.Contains(t, got.body, `"counted":false`)
+		assert.Contains(t, a.do("GET", "/metrics", nil, bearer("root")).body, "orrery_usage_counted 0\n")
+		assert.Zero(t, time.Since(began), "nobody waited")
+	})
+}
+
+func TestAPageThatCannotBeWalkedIsAGapOfTheCountThatLimitsAndMetricsTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := limitedOn(t, walkStore{memory.New(), func() error { return store.ErrCorrupt }}, httpapi.Limits{Default: httpapi.TenantLimits{LiveActions: 2}})
+		synctest.Wait()
+		for _, want := range []int{http.StatusCreated, http.StatusCreated, http.StatusTooManyRequests} {
+			assert.Equal(t, want, a.do("POST", "/v1/actions", map[string]any{"tool_name": "hold"}, bearer("ann")).status)
+		}
+		got := a.do("GET", "/v1/limits", nil, bearer("root")).body
+		assert.Contains(t, got, `"counted":true`)
+		assert.Contains(t, got, `"gaps":1`)
+		got = a.do("GET", "/metrics", nil, bearer("root")).body
+		assert.Contains(t, got, "orrery_usage_counted 1\n")
+		assert.Contains(t, got, "orrery_usage_gaps 1\n")
 	})
 }
 

@@ -29,6 +29,8 @@ var (
 	descOtherLive      = desc("orrery_other_tenants_live_actions", "The same of all tenants that have no series of their own.")
 	descOtherBytes     = desc("orrery_other_tenants_stored_bytes", "The same of all tenants that have no series of their own.")
 	descTenantsLeftOut = desc("orrery_tenants_left_out", "Tenants that have no series of their own, because there are too many.")
+	descUsageCounted   = desc("orrery_usage_counted", "1: what tenants have is counted; 0: they may have more than the metrics say.")
+	descUsageGaps      = desc("orrery_usage_gaps", "Records and parts of the store that could not be read and are not in what tenants have.")
 	descRateRefused    = desc("orrery_rate_limited_total", "Requests that were refused because a token or a webhook's tenant sent too many, by rate.", "rate")
 )
 
@@ -41,11 +43,14 @@ func (s *Server) collectTenants(ctx context.Context, ch samples) {
 	s.rates.mu.Unlock()
 	all, err := s.engine.Usages(ctx)
 	if err != nil {
-		if !errors.Is(err, shell.ErrNotCounted) && !errors.Is(err, shell.ErrStopped) {
-			s.log.Error("metrics: what tenants have is not counted yet", "error", err)
-		}
-		return
+		return // nobody counts
 	}
+	state, counted := s.engine.UsageState(), 0.0
+	if state.Counted {
+		counted = 1
+	}
+	ch.gauge(descUsageCounted, counted)
+	ch.gauge(descUsageGaps, float64(state.Gaps))
 	var rest shell.Usage
 	tenants := byBytes(all)
 	for i, of := range tenants {
@@ -92,7 +97,7 @@ func (s *Server) collectQueues(ctx context.Context, ch samples) {
 // queuesForMetrics gives each tenant its part of the queues that the metrics tell of.
 func (s *Server) queuesForMetrics(ctx context.Context) (out []core.Queue, leftOut int64, err error) {
 	all, err := s.engine.Usages(ctx)
-	if errors.Is(err, shell.ErrNotCounted) {
+	if errors.Is(err, shell.ErrNotCounted) || !s.engine.UsageState().Counted {
 		out, next, err := s.engine.Queues().List(ctx, shell.QueueFilter{}, shell.Page{Limit: maxQueueMetrics})
 		if next != "" {
 			leftOut = 1 // at least: nobody counts them

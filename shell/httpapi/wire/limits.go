@@ -3,7 +3,8 @@ package wire
 // LimitsList is the answer of GET /v1/limits: the tenants that the token sees and that
 // have something, those that store the most first.
 type LimitsList struct {
-	Counted bool           `json:"counted"` // what tenants have is counted
+	Counted bool           `json:"counted"` // what tenants have is counted; else it is more than is shown
+	Gaps    int64          `json:"gaps"`    // what could not be read and is not in the sums
 	Tenants []TenantLimits `json:"tenants"`
 	LeftOut int            `json:"left_out"` // tenants that are not shown
 }

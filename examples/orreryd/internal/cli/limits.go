@@ -34,6 +34,12 @@ come first.`,
 			if list.LeftOut > 0 {
 				out += fmt.Sprintf("%s left out: those that store the least\n", counted(list.LeftOut, "tenant"))
 			}
+			if !list.Counted {
+				out += "The database is still being counted: there may be more than this\n"
+			}
+			if list.Gaps > 0 {
+				out += fmt.Sprintf("%d parts of the database could not be read and are not counted\n", list.Gaps)
+			}
 			return a.show(raw, out)
 		}),
 	}
