@@ -99,6 +99,17 @@ func TestTarpitsOfSomeTenantsLeaveASlotForEachOther(t *testing.T) {
 	})
 }
 
+func TestThreeTarpitsLeaveASlotOf64AndAFourthTakesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd()
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(c), Limits: shell.Limits{MaxLaneShare: 0.75}})
+		for _, tenant := range []string{"b", "c", "d", "f", "g"} {
+			createFor(t, e, tenant, 70)
+		}
+		assert.Equal(t, []int{48, 12, 3, 1, 0}, []int{c.now("b"), c.now("c"), c.now("d"), c.now("f"), c.now("g")})
+	})
+}
+
 func TestOneTenantAloneMayHoldAllSlotsUnlessTheyAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd()

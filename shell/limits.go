@@ -12,8 +12,8 @@ type Limits struct {
 	// MaxLaneShare is the part of the slots of a tool, or of another lane, that one
 	// tenant may hold of those that other tenants do not hold, but always one (default
 	// 1: all). With 0.75 and 64 slots one tenant holds at most 48, a second one then at
-	// most 12 of the other 16, and so on: a slot stays free for who has none, even if
-	// nothing that runs ever ends.
+	// most 12 of the other 16, a third one 3, and a fourth one the last: so three leave a
+	// slot free for who has none, four do not.
 	MaxLaneShare float64
 	// Weights say how many slots of a lane a tenant has for one of another's while both
 	// wait for some; a tenant that is not listed has 1.

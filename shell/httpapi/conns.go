@@ -170,7 +170,7 @@ func (s *conns) state(c net.Conn, state http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		s.served.Add(-1)
 	case http.StateActive, http.StateIdle:
-		if c, ok := c.(*conn); ok {
+		if c := counted(c); c != nil {
 			s.stirred(c)
 		}
 	}
@@ -180,7 +180,24 @@ type connKey struct{}
 
 // into lets a request find its connection.
 func (s *conns) into(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+	if in := counted(c); in != nil {
+		return context.WithValue(ctx, connKey{}, in)
+	}
+	return ctx
+}
+
+// counted gives the connection that was counted, also under one of TLS; nil if none was.
+func counted(c net.Conn) *conn {
+	for {
+		if in, ok := c.(*conn); ok {
+			return in
+		}
+		under, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = under.NetConn()
+	}
 }
 
 // seldom bounds how often something is logged.
@@ -234,7 +251,8 @@ type listener struct {
 
 // Listener bounds the connections that l accepts, as Options.MaxConnections says, and
 // reports at most once a minute what could not be accepted. Serve it with
-// [Server.HTTPServer].
+// [Server.HTTPServer]; what wraps its connections must have NetConn, as those of
+// crypto/tls do.
 func (s *Server) Listener(l net.Listener) net.Listener {
 	return &listener{Listener: l, of: s.conns, closed: make(chan struct{})}
 }
