@@ -299,6 +299,7 @@ func (l *loop) beginTick(now time.Time) {
 		l.nextTick = now.Add(l.e.o.TickRate)
 		l.nextPaced = now.Add(l.e.o.PacedEvery)
 		l.sweep = sweep{active: true}
+		l.backlog.clear() // what it has is still due: the sweep reads it anew
 		l.webhooks = true
 		l.retention.due = true
 		l.e.stats.ticks.Add(1)
