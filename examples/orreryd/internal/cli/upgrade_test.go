@@ -23,7 +23,7 @@ func unpack(t *testing.T, name string) string {
 	path := database(t)
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	_, err = io.Copy(out, r) //nolint:gosec // a file of the repository
+	_, err = io.Copy(out, r)
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
 	return path
