@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/engine"
 )
 
 // slots bound the hooks that one tool carries out at a time. One tenant may hold a part
@@ -46,8 +47,7 @@ func (s *slots) take(ctx context.Context, of shell.Scope) (release func(), err e
 func (s *slots) try(of shell.Scope) (taken bool, freed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.held[of]
-	if s.total < s.limit && (own == 0 || own < int(s.share*float64(s.limit-(s.total-own)))) {
+	if own := s.held[of]; engine.MayTakeSlot(own, s.total-own, s.limit, s.share) {
 		s.held[of]++
 		s.total++
 		return true, nil

@@ -42,16 +42,19 @@ func (s *share) waits() bool { return s.at >= 0 }
 
 func (la *lane) free() int { return la.limit - la.running - la.reserved }
 
-// mayTake reports whether the share may have one more slot of its lane. Of the slots
-// that others do not hold it may have the part most: so the last ones stay free for
-// who has none, however many others hold theirs for long.
+// mayTake reports whether the share may have one more slot of its lane, however many
+// others hold theirs for long.
 func (s *share) mayTake(most float64) bool {
-	la := s.lane
-	if la.free() <= 0 {
-		return false
-	}
-	others := la.running + la.reserved - s.held()
-	return s.held() == 0 || s.held() < int(most*float64(la.limit-others))
+	own := s.held()
+	return MayTakeSlot(own, s.lane.running+s.lane.reserved-own, s.lane.limit, most)
+}
+
+// MayTakeSlot reports whether a tenant that holds own of limit slots, of which other
+// tenants hold others, may have one more. Of the slots that others do not hold it may have
+// the part most: so the last ones stay free for a tenant that has none. A tenant that has
+// none may take any free slot.
+func MayTakeSlot(own, others, limit int, most float64) bool {
+	return own+others < limit && (own == 0 || own < int(most*float64(limit-others)))
 }
 
 // canServe reports whether a share that waits may have a slot of the lane.
