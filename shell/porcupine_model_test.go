@@ -102,7 +102,8 @@ func (r queueRules) model() porcupine.Model {
 
 // step gives all states to which the answer can have led. When an item that is
 // past its time comes back is the engine's affair, as long as the next take finds
-// it: so there are two worlds, before and after that.
+// it: so there are two worlds, before and after that. A take that is given nothing leaves
+// no trace: what it has found comes back later, if it is not answered before.
 func (r queueRules) step(s modelQueue, in queueAsk, out queueSaid) (next []any) {
 	if in.op == "tick" {
 		return []any{modelQueue{now: s.now + 1, items: s.items}}
@@ -113,8 +114,13 @@ func (r queueRules) step(s modelQueue, in queueAsk, out queueSaid) (next []any) 
 		worlds = append(worlds, before)
 	}
 	for _, w := range worlds {
-		if after, said := r.apply(w, s.now, in); out.unknown || said.equal(out) {
-			next = append(next, modelQueue{now: s.now, items: pack(after)})
+		after, said := r.apply(w, s.now, in)
+		if !out.unknown && !said.equal(out) {
+			continue
+		}
+		next = append(next, modelQueue{now: s.now, items: pack(after)})
+		if in.op == "take" && len(said.taken) == 0 {
+			next = append(next, s)
 		}
 	}
 	if out.unknown {
@@ -170,7 +176,7 @@ func (r queueRules) apply(items []modelItem, now int, in queueAsk) ([]modelItem,
 		if !i.dead {
 			return items, queueSaid{code: saidConflict}
 		}
-		return inTurn(slices.Delete(items, at, at+1), modelItem{item: i.item, prio: i.prio}), queueSaid{code: saidOK}
+		return inTurn(slices.Delete(items, at, at+1), modelItem{item: i.item, prio: i.prio}), queueSaid{code: saidOK, count: 1}
 	}
 	if i.holder != in.holder || i.attempts != in.attempt {
 		return items, queueSaid{code: saidConflict}

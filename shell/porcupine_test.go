@@ -44,10 +44,25 @@ type lab struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	engine  *shell.Engine // nil while it is restarted
+	batch   sync.Mutex    // held by a batch, and by a jump of the clock
 	history []porcupine.Operation
 	ids     map[int]uuid.UUID
 	asked   atomic.Int64
 	left    atomic.Int64 // callers that went away
+}
+
+// unmoved is a store in whose batches time stands still. A batch has the time at which it
+// begins, and is seen once it is committed: if the clock jumped in between, a reader could see
+// the new time before the batch that is of the old one.
+type unmoved struct {
+	*bolt.Store
+	batch sync.Locker
+}
+
+func (u unmoved) Update(ctx context.Context, fn func(store.Tx) error) error {
+	u.batch.Lock()
+	defer u.batch.Unlock()
+	return u.Store.Update(ctx, fn)
 }
 
 func newLab(t *testing.T, r queueRules) (l *lab, restart func(), stop func()) {
@@ -59,9 +74,9 @@ func newLab(t *testing.T, r queueRules) (l *lab, restart func(), stop func()) {
 	var st store.Store
 	var end func() error
 	up := func() {
-		var err error
-		st, err = bolt.Open(l.path, bolt.Options{})
+		file, err := bolt.Open(l.path, bolt.Options{})
 		require.NoError(t, err)
+		st = unmoved{file, &l.batch}
 		var e *shell.Engine
 		e, end = start(t, shell.Options{Store: st, Clock: l.clock})
 		l.mu.Lock()
@@ -133,6 +148,8 @@ func (l *lab) carry(ctx context.Context, e *shell.Engine, in queueAsk) (out queu
 	hold := shell.Hold{Queue: work, Item: l.id(in.item), Holder: strconv.Itoa(in.holder), Attempt: in.attempt}
 	switch in.op {
 	case "tick":
+		l.batch.Lock()
+		defer l.batch.Unlock()
 		l.clock.jump(tick)
 	case "push":
 		var i core.QueueItem
@@ -161,7 +178,9 @@ func (l *lab) carry(ctx context.Context, e *shell.Engine, in queueAsk) (out queu
 	case "cancel":
 		err = e.Queues().CancelItem(ctx, work, hold.Item, "")
 	case "redrive":
-		_, err = e.Queues().Redrive(ctx, work, hold.Item, 0)
+		var moved core.QueueMoved
+		moved, err = e.Queues().Redrive(ctx, work, hold.Item, 0)
+		out.count = uint64(moved.Moved)
 	case "count":
 		var q core.Queue
 		q, err = e.Queues().Get(ctx, "ns", "t", "work")
