@@ -117,22 +117,34 @@ func (s scope) expand(text string, limit int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	for _, p := range parts {
-		piece := p.text
+	// One value may be referred to a thousand times: it is read once, and nothing is put
+	// together before it is known to be short enough.
+	texts, pieces, length := make(map[string]string), make([]string, len(parts)), 0
+	for i, p := range parts {
+		pieces[i] = p.text
 		if p.ref != "" {
-			v, err := s.lookup(p.ref)
-			if err != nil {
+			if pieces[i], err = s.text(p.ref, texts); err != nil {
 				return "", err
 			}
-			piece = textOf(v)
 		}
-		if b.Len()+len(piece) > limit {
+		if length += len(pieces[i]); length > limit {
 			return "", fmt.Errorf("with what it refers to it is longer than %d bytes", limit)
 		}
-		b.WriteString(piece)
 	}
-	return b.String(), nil
+	return strings.Join(pieces, ""), nil
+}
+
+// text gives what a reference stands for within a text, among those that are known. It is
+// looked up each time, since what is read for its members counts each time.
+func (s scope) text(ref string, known map[string]string) (string, error) {
+	v, err := s.lookup(ref)
+	if err != nil {
+		return "", err
+	}
+	if _, ok := known[ref]; !ok {
+		known[ref] = textOf(v)
+	}
+	return known[ref], nil
 }
 
 // expandJSON fills in the references in the strings of a JSON value. A string
