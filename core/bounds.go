@@ -17,6 +17,11 @@ type Allowance struct {
 	What string
 }
 
+// Reason says why no more are made.
+func (a Allowance) Reason() string {
+	return firstText(fmt.Sprintf("the tenant has as many as its limit allows: %d %s", a.Most, a.What))
+}
+
 // Full says that a tenant has as many machines of a kind as its limit allows. It is
 // journaled with the input that met it, so that a replay refuses the same.
 type Full struct {
@@ -133,7 +138,7 @@ func (b *bounds) limit(key boundKey) int {
 	}
 	b.full = append(b.full, Full{
 		Namespace: key.of.Namespace, Tenant: key.of.Tenant, Kind: key.kind, Room: room,
-		Reason: firstText(fmt.Sprintf("the tenant has as many as its limit allows: %d %s", a.Most, a.What)),
+		Reason: a.Reason(),
 	})
 	return len(b.full) - 1
 }

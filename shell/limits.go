@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
@@ -142,6 +144,18 @@ func (e *Engine) limited(in core.Input, full []core.Full) {
 				"kind", string(f.Kind), "namespace", f.Namespace, "tenant", f.Tenant, "by", in.To.String(), "reason", f.Reason)
 		}
 	}
+}
+
+// hasRoom refuses the pipeline of an action if its tenant has as many as it may have.
+func (e *Engine) hasRoom(of Scope, id uuid.UUID) error {
+	a := e.allowed(of, core.KindPipeline)
+	if a.What == "" || a.Left > 0 {
+		return nil
+	}
+	ref := effects.Ref{Kind: core.KindPipeline, ID: id}
+	refused := Refusal{To: ref, Event: core.PipelineCreate{}.EventType(), Code: effects.CodeLimited, Reason: a.Reason()}
+	e.limited(core.Input{To: ref}, []core.Full{{Namespace: of.Namespace, Tenant: of.Tenant, Kind: ref.Kind, Reason: refused.Reason, Refused: 1}})
+	return &refused
 }
 
 // limitedOf names what is counted of the limits that machines have met.

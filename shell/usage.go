@@ -26,6 +26,12 @@ type Usage struct {
 	StoredBytes int64
 }
 
+// Plus gives what two tenants have together.
+func (u Usage) Plus(v Usage) Usage {
+	u.add(v, 1)
+	return u
+}
+
 func (u *Usage) add(v Usage, sign int64) {
 	u.Schedules += sign * v.Schedules
 	u.LiveActions += sign * v.LiveActions
