@@ -257,6 +257,7 @@ func (l *loop) committed(b *batch) {
 		l.share(queue).setWaiting(waits)
 	}
 	l.adrift = false
+	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
 	for _, w := range b.fold.Withdrawn() {
 		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))

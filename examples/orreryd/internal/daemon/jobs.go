@@ -40,7 +40,9 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), Checker: d.checker, Actions: d.checker,
+		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(),
+		PodShare: engine.Limits.MaxLaneShare, PodWeights: engine.Limits.Weights,
+		Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
 	}
