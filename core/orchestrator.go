@@ -86,6 +86,7 @@ type Orchestrator struct {
 	CreatedAt              Time `json:"created_at"`
 	ConstraintCheckStarted Time `json:"constraint_check_started"`
 	CreationAskedAt        Time `json:"creation_asked_at"` // of the pod
+	RoomAt                 Time `json:"room_at,omitempty"` // when the runner had room for a pod that waited for it; zero: none waited
 	ExecutionStartedAt     Time `json:"execution_started_at"`
 	ExecutionEndedAt       Time `json:"execution_ended_at"`
 	RetryAt                Time `json:"retry_at"`  // the next attempt begins then
@@ -343,7 +344,7 @@ func (t *orchestratorTransition) retry() {
 func (t *orchestratorTransition) forgetAttempt() {
 	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
 	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
-	t.ConstraintCheckStarted, t.CreationAskedAt, t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0, 0, 0
+	t.ConstraintCheckStarted, t.CreationAskedAt, t.RoomAt, t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0, 0, 0, 0
 }
 
 // reportMetrics announces the metrics once the heartbeats are counted.
@@ -382,7 +383,7 @@ func (o Orchestrator) Ref() effects.Ref { return refOf(KindOrchestrator, o.ID) }
 
 // Deadline is the scheduled time, the start deadline of a run that waits for a slot,
 // the end of the pod's time to start or to run, or the time of the next attempt; zero
-// if the run waits for none of these. A run by hand waits for a slot as long as it
+// if the run waits for none of these, or for room for its pod. A run by hand waits for a slot as long as it
 // takes, and so does one that replaces others: they are about to end.
 func (o Orchestrator) Deadline() Time {
 	if o.Exit.To != "" {
@@ -397,7 +398,9 @@ func (o Orchestrator) Deadline() Time {
 		}
 		return laterMS(o.ScheduledAt, o.Config.startDeadline())
 	case OrchestratorContainerCreating:
-		return o.spared(laterMS(o.CreationAskedAt, o.Config.PodStartTimeoutMS))
+		if !o.Pod.Queued {
+			return o.spared(laterMS(o.podDue(), o.Config.PodStartTimeoutMS))
+		}
 	case OrchestratorRunning:
 		if o.MaxAllowedRunTimeMS > 0 {
 			return o.spared(laterMS(o.ExecutionStartedAt, o.MaxAllowedRunTimeMS))

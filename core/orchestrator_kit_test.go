@@ -345,6 +345,7 @@ func drawPod(t *rapid.T) core.Pod {
 		Name: drawText(t, "name"), Reason: rapid.SampledFrom([]string{"", "", "OOMKilled", "\xff"}).Draw(t, "reason"), Message: rapid.SampledFrom([]string{"", "m"}).Draw(t, "message"),
 		ExitCode:  maybe(t, "exit_code", func() int32 { return rapid.SampledFrom([]int32{0, 0, 1, 137, -1}).Draw(t, "exit_code") }),
 		StartedAt: rapid.SampledFrom([]core.Time{0, start, -1, math.MaxInt64}).Draw(t, "started_at"),
+		Queued:    rapid.IntRange(0, 3).Draw(t, "queued") == 0,
 	}
 }
 

@@ -16,6 +16,9 @@ type Pod struct {
 	ExitCode   *int32 `json:"exit_code,omitempty"`
 	StartedAt  Time   `json:"started_at"`  // as the cluster says
 	FinishedAt Time   `json:"finished_at"` // as the cluster says
+	// Queued says that there is no pod yet because its runner has no room for one: the limit
+	// of its start does not run meanwhile.
+	Queued bool `json:"queued,omitempty"`
 }
 
 // bounded cleans what the cluster says.
@@ -25,6 +28,13 @@ func (p Pod) bounded() Pod {
 	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
 		*t = min(max(*t, 0), effects.MaxTime)
 	}
+	return p
+}
+
+// started is bounded, of a pod that is there.
+func (p Pod) started() Pod {
+	p = p.bounded()
+	p.Queued = false
 	return p
 }
 
@@ -83,6 +93,10 @@ func (o Orchestrator) spared(at Time) Time {
 	return max(at, laterMS(o.SparedAt, spareMS))
 }
 
+// podDue is the time from which the pod's time to start counts: that its creation was asked
+// for, or that its runner had room for it.
+func (o Orchestrator) podDue() Time { return max(o.CreationAskedAt, o.RoomAt) }
+
 // createPod: → container_creating. Nothing is asked for in a cluster if the map has no
 // such edge.
 func (t *orchestratorTransition) createPod() {
@@ -133,13 +147,16 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 	case t.State != OrchestratorContainerCreating || t.Pod == pod:
 		t.refuseNow()
 	default:
+		if t.Pod.Queued && !pod.Queued {
+			t.RoomAt = t.clock.Now
+		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
 	}
 }
 
 // podRunning: container_creating → running.
 func (t *orchestratorTransition) podRunning(e PodRunning) {
-	pod := e.Pod.bounded()
+	pod := e.Pod.started()
 	switch {
 	case !t.concernsPod(e.Attempt, pod):
 	case t.State != OrchestratorContainerCreating:
@@ -154,7 +171,7 @@ func (t *orchestratorTransition) podRunning(e PodRunning) {
 // its answer decides nothing any more, but is waited for: it tells of its API calls.
 func (t *orchestratorTransition) startRunning() {
 	t.ExecutionStartedAt = t.clock.Now
-	t.Metrics.PodStartLatencyMS = betweenMS(t.CreationAskedAt, t.clock.Now)
+	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.clock.Now)
 	t.to(OrchestratorRunning)
 	t.announce("update", t.update(updateStarted, ""))
 }
@@ -162,7 +179,7 @@ func (t *orchestratorTransition) startRunning() {
 // podEnded: running → terminating. A pod that nobody saw running has run. Of one that
 // ends while it is deleted its exit code is noted.
 func (t *orchestratorTransition) podEnded(e PodEnded) {
-	pod := e.Pod.bounded()
+	pod := e.Pod.started()
 	awaited, replaced := t.awaitsPod(e.Attempt), t.Pod.replacedBy(pod)
 	switch {
 	case awaited && replaced:
@@ -234,7 +251,7 @@ func (t *orchestratorTransition) adopts(attempt uint32) bool {
 // adoptedEnded: the pod of an orphaned run has ended. If it has an exit code, that is
 // told.
 func (t *orchestratorTransition) adoptedEnded(e PodEnded) {
-	pod := e.Pod.bounded()
+	pod := e.Pod.started()
 	if t.Pod.replacedBy(pod) {
 		t.adoptedLost("")
 		return

@@ -308,6 +308,31 @@ func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	assert.Equal(t, "the pod did not start within 1m0s", after.Exit.Reason)
 }
 
+// A runner without room is no pod that does not start.
+func TestTheTimeOfAPodToStartDoesNotRunWhileItsRunnerHasNoRoom(t *testing.T) {
+	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	tell := func(o core.Orchestrator, at core.Time, e core.OrchestratorEvent) core.Orchestrator {
+		t.Helper()
+		o, effs := o.Apply(e, core.Clock{Now: at})
+		require.Nil(t, refusal(effs))
+		return o
+	}
+	asked := creating.CreationAskedAt
+	waits := core.PodCreated{Attempt: creating.RetryAttempt, Pod: core.Pod{Name: "p", Reason: "Queued", Queued: true}}
+	queued := tell(creating, asked.Add(time.Second), waits)
+	assert.Zero(t, queued.Deadline())
+	_, effs := queued.Apply(core.OrchestratorDue{}, core.Clock{Now: asked.Add(24 * time.Hour)})
+	require.NotNil(t, refusal(effs))
+	room := asked.Add(48 * time.Hour)
+	waits.Pod = core.Pod{Name: "p"}
+	made := tell(queued, room, waits)
+	assert.Equal(t, room.Add(time.Minute), made.Deadline(), "as long as podStartTimeout, from then on")
+	runs := tell(made, room.Add(2*time.Second), core.PodRunning{Attempt: creating.RetryAttempt, Pod: core.Pod{Name: "p", Queued: true}})
+	assert.False(t, runs.Pod.Queued, "what runs does not wait")
+	assert.EqualValues(t, 2000, runs.Metrics.PodStartLatencyMS, "the wait for room is no start")
+	assert.Zero(t, tell(queued, room, core.PodRunning{Attempt: creating.RetryAttempt, Pod: podAt()}).RoomAt)
+}
+
 // E10, overlap: the runs that it replaces are about to end, however long they clean up.
 func TestARunThatReplacesOthersWaitsForItsPlaceAsLongAsItTakes(t *testing.T) {
 	for overlap, want := range map[core.OverlapPolicy]core.Time{

@@ -77,6 +77,7 @@ const takeLinger = 5 * time.Second
 // giveBack releases what was taken for a caller who has gone: else it would be out
 // of sight for the visibility timeout, and an attempt less.
 func (e *Engine) giveBack(ctx context.Context, taken core.Result) {
+	ctx = context.WithoutCancel(ctx)
 	items, _ := taken.Answer.(core.QueueItems)
 	for _, i := range items {
 		ev := core.QueueRelease{Item: i.ID, Holder: i.State.Holder, Attempt: i.Attempts}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,10 +91,16 @@ func knowDelivery(req *engine.Request, delivery string) {
 }
 
 // deliveryID derives the id of a delivery: of version 5, which no caller may give to what
-// they make.
+// they make. It begins with the time of the stretch, as ids of version 7 begin with theirs:
+// raw webhooks are read in the order of their ids, and what comes later must not go first
+// for ever.
 func deliveryID(route, delivery string, stretch int64) uuid.UUID {
 	name := fmt.Sprintf("webhook\x00%s\x00%d\x00%s", route, stretch, delivery)
-	return uuid.NewHash(sha256.New(), uuid.Nil, []byte(name), 5)
+	id := uuid.NewHash(sha256.New(), uuid.Nil, []byte(name), 5)
+	var at [8]byte
+	binary.BigEndian.PutUint64(at[:], uint64(stretch*DeliveryWindow.Milliseconds()))
+	copy(id[:6], at[2:])
+	return id
 }
 
 // Route gives a configured route; false if there is none of that name.

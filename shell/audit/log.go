@@ -228,9 +228,10 @@ func (l *Log) turn(now time.Time, all, end bool) bool {
 	l.mu.Unlock()
 
 	for _, part := range byStream(batch) {
-		err := l.files.write(part.stream, part.entries, now)
+		n, err := l.files.write(part.stream, part.entries, now)
 		l.mu.Lock()
-		l.wrote(part.entries, err)
+		l.wrote(part.entries[:n], nil)
+		l.wrote(part.entries[n:], err)
 		l.mu.Unlock()
 	}
 	if err := l.files.sync(now, end); err != nil {

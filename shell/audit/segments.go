@@ -151,8 +151,9 @@ func (s *segments) last() (last uint64) {
 	return last
 }
 
-// write appends entries to a stream. After an error none of them stands in it.
-func (s *segments) write(name string, entries []Entry, now time.Time) error {
+// write appends entries to a stream, and gives how many of them stand in it: after an
+// error those of the segments before.
+func (s *segments) write(name string, entries []Entry, now time.Time) (written int, err error) {
 	key := streamKey(name)
 	st := s.streams[key]
 	if st == nil {
@@ -170,11 +171,11 @@ func (s *segments) write(name string, entries []Entry, now time.Time) error {
 			if len(st.list) == 0 {
 				delete(s.streams, key)
 			}
-			return err
+			return written, err
 		}
-		entries = entries[n:]
+		entries, written = entries[n:], written+n
 	}
-	return nil
+	return written, nil
 }
 
 // append writes lines to the last segment of a stream, or to a new one.

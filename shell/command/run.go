@@ -71,9 +71,9 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 	if err != nil {
 		return nil, &StartError{Command: in.Argv[0], Problem: err.Error(), Err: err}
 	}
+	defer leave()
 	begin := time.Now()
 	end, err := t.supervise(ctx, cmd, call)
-	leave()
 	if err != nil {
 		return nil, startError(in.Argv[0], cmd.Dir, err)
 	}

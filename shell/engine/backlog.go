@@ -79,6 +79,7 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 	if err := b.lookAhead(page); err != nil {
 		return err
 	}
+	timer := b.l.newStint()
 	for left := b.l.e.o.MaxBatch; left > 0 && g.entries > 0; {
 		entries := g.turn(left)
 		left -= len(entries)
@@ -87,7 +88,7 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 				return err
 			}
 		}
-		if b.loaded > maxBatchBytes {
+		if b.loaded > maxBatchBytes || timer.over() {
 			return nil // the next batch goes on from here
 		}
 	}

@@ -182,10 +182,16 @@ func (b *batch) renew() error {
 	return nil
 }
 
-// takeRequests carries out what callers have asked for.
+// takeRequests carries out what callers have asked for, as far as the time allows. The
+// rest stays gathered.
 func (b *batch) takeRequests() error {
 	b.replies = make([]Reply, len(b.l.requests))
+	timer := b.l.newStint()
 	for i, r := range b.l.requests {
+		if timer.over() {
+			b.replies = b.replies[:i]
+			break
+		}
 		switch {
 		case r.ctx.Err() != nil:
 			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done

@@ -28,8 +28,9 @@ func (b *batch) sweepDue() error {
 	if len(entries) >= limit {
 		return b.sweepBacklog(entries)
 	}
+	timer := b.l.newStint()
 	for _, d := range entries {
-		if b.loaded > maxBatchBytes {
+		if b.loaded > maxBatchBytes || timer.over() {
 			b.sweep = from
 			return nil // the next batch goes on from here
 		}
@@ -87,18 +88,22 @@ func (b *batch) decided(ref effects.Ref) bool {
 }
 
 // dueNow wakes the machines whose deadlines have come by this batch itself: what was
-// created for now runs without waiting for another batch. With a strict tick that is
-// done at ticks only.
+// created for now runs without waiting for another batch, as far as the time allows. With a
+// strict tick that is done at ticks only, and whole: the next one is far.
 func (b *batch) dueNow() error {
 	if b.l.stopping || (b.l.e.o.StrictTick && !b.l.sweep.active) {
 		return nil
 	}
 	const rounds = 4 // a machine wakes one that it has made; the rest waits for the sweep
+	timer := b.l.newStint()
 	for range rounds {
 		woke := false
 		for _, ref := range b.fold.Due() {
 			if b.skips(ref.Kind) || b.mustWait(ref) {
 				continue
+			}
+			if timer.over() && !b.l.e.o.StrictTick {
+				return nil
 			}
 			res, _ := b.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
 			if b.broken != nil {

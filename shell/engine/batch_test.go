@@ -497,3 +497,61 @@ func TestAnEngineWithoutWorkSaysThatItsDatabaseWasTakenAway(t *testing.T) {
 		require.ErrorIs(t, e.Health(t.Context()), store.ErrMoved)
 	})
 }
+
+func TestWhoPostsWaitsNoLongerThanItsContextLasts(t *testing.T) {
+	e := idle(t, engine.Options{Store: memory.New(), MaxBatch: 1}) // it does not run: nobody makes room
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	full := false
+	for range 1000 {
+		if full = !e.Post(ctx, acquire("ann")); full {
+			break
+		}
+	}
+	assert.True(t, full)
+}
+
+func TestAMachineThatIsMadeAgainUnderAnIDThatWasSetAsideIsNotTakenForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		synctest.Wait()
+		makeUnreadable(t, st, mainLock)
+		_, err := e.Read(t.Context(), mainLock)
+		require.ErrorIs(t, err, engine.ErrSetAside)
+
+		made, err := e.Do(t.Context(), acquire("ann"))
+		require.NoError(t, err)
+		_, err = e.Send(t.Context(), mainLock, core.LockRelease{Holder: "ann", Token: made.(core.Lock).Token})
+		require.NoError(t, err)
+
+		_, err = e.Read(t.Context(), mainLock)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+		assert.NotErrorIs(t, err, engine.ErrSetAside)
+	})
+}
+
+func TestTheFrontIsToldOfABatchThatItHasNotSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &unconfirming{Store: memory.New()}
+		var missed, seen atomic.Int32
+		e := idle(t, engine.Options{Store: st, Hooks: engine.Hooks{
+			Missed:    func() { missed.Add(1) },
+			Committed: func(c engine.Committed) { seen.Add(int32(len(c.Changes))) },
+		}})
+		begin(t, e)
+		synctest.Wait()
+
+		st.next = true
+		_, err := e.Do(t.Context(), acquire("ann"))
+		require.ErrorIs(t, err, store.ErrUnconfirmed)
+		require.ErrorContains(t, err, "not confirmed")
+
+		assert.EqualValues(t, 1, missed.Load())
+		assert.Zero(t, seen.Load())
+		s, err := e.Read(t.Context(), mainLock)
+		require.NoError(t, err)
+		assert.Equal(t, "ann", s.(core.Lock).Holder, "it is stored all the same")
+	})
+}

@@ -53,7 +53,8 @@ func (b *batch) conclude() error {
 			return err
 		}
 	}
-	for i, r := range b.l.requests {
+	for i := range b.replies {
+		r := b.l.requests[i]
 		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
 			rep.State, rep.Err = b.fold.State(r.Want)
 		}
@@ -256,6 +257,7 @@ func (l *loop) committed(b *batch) {
 		l.share(queue).setWaiting(waits)
 	}
 	l.adrift = false
+	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
 	for _, w := range b.fold.Withdrawn() {
 		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))
@@ -270,7 +272,7 @@ func (l *loop) committed(b *batch) {
 		e.stats.running.Add(1)
 		l.start(s)
 	}
-	l.reply(func(i int) Reply { return b.replies[i] })
+	l.reply(len(b.replies), func(i int) Reply { return b.replies[i] })
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
 	e.announce(b)
@@ -295,13 +297,12 @@ func (l *loop) remember(b *batch) {
 	}
 }
 
-// reply answers each gathered request.
-func (l *loop) reply(answer func(i int) Reply) {
-	for i, r := range l.requests {
+// reply answers the first gathered requests, as many as that. The others stay.
+func (l *loop) reply(many int, answer func(i int) Reply) {
+	for i, r := range l.requests[:many] {
 		r.done <- answer(i)
 	}
-	clear(l.requests)
-	l.requests = l.requests[:0]
+	l.requests = slices.Delete(l.requests, 0, many)
 }
 
 // announce tells subscribers, the front and those who wait what a batch has made

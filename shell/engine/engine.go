@@ -141,7 +141,7 @@ func (e *Engine) Health(ctx context.Context) error {
 // Request is something that a caller wants done in one batch, and waits for.
 type Request struct {
 	// Inputs are the events, in their order. After one that cannot be decided the
-	// rest is left out.
+	// rest is left out. The engine keeps the slice, and bounds texts in it.
 	Inputs []core.Input
 	// If, if there is one, looks at the state of the machine that is wanted, as it is
 	// before the inputs; nil: it does not exist. Its error is the answer, and the
@@ -294,14 +294,16 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 	return Reply{}, r.ctx.Err()
 }
 
-// Post hands a request to the loop and does not wait for the reply. It reports
-// whether the loop has it.
+// Post hands a request to the loop and does not wait for the reply, or for longer than ctx
+// lasts where the loop has no room for it. It reports whether the loop has it.
 func (e *Engine) Post(ctx context.Context, req Request) bool {
 	r := &request{Request: req, ctx: context.WithoutCancel(ctx), done: make(chan Reply, 1)}
 	select {
 	case e.inbox <- r:
 		return true
 	case <-e.closing:
+		return false
+	case <-ctx.Done():
 		return false
 	}
 }

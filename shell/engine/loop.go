@@ -266,6 +266,7 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 func (l *loop) step() {
 	now := l.now()
 	l.beginTick(now)
+	l.requests = inTurns(l.requests)
 	b := &batch{}
 	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
 		*b = batch{l: l, tx: tx, now: l.wall(), mono: now}
@@ -330,7 +331,7 @@ func (l *loop) failed(err error) {
 	} else {
 		l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", retry)
 	}
-	l.reply(func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
+	l.reply(len(l.requests), func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
 	l.cache.init()
 	l.lastSeq = 0
 }

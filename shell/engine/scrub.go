@@ -40,6 +40,21 @@ func (a *asideSet) add(refs ...effects.Ref) {
 	}
 }
 
+// forget is told of machines that a batch has written: who was set aside under that id, and
+// made again, is there.
+func (a *asideSet) forget(changes []core.Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.m) == 0 {
+		return
+	}
+	for _, c := range changes {
+		if c.After != nil {
+			delete(a.m, c.Ref)
+		}
+	}
+}
+
 func (a *asideSet) has(ref effects.Ref) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 const plainJob = `{"pod_spec":{"containers":[{"name":"main"}]}}`
@@ -347,4 +348,19 @@ func TestAWaitForARunEndsWithIt(t *testing.T) {
 		assert.Equal(t, http.StatusOK, a.do("POST", "/v1/runs/"+run+"/cancel", nil).status)
 		assert.Equal(t, "cancelled", (<-done).str("state"))
 	})
+}
+
+// roomy is a service of jobs that tells of its runners' room.
+type roomy struct{ jobService }
+
+func (roomy) Pods() map[string]jobs.Pods {
+	return map[string]jobs.Pods{"local": {Max: 5, Living: 4, Waiting: 3}}
+}
+
+func TestTheMetricsShowTheRoomOfRunners(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) { o.Jobs = roomy{} }})
+	body := a.do("GET", "/metrics", nil).body
+	for _, line := range []string{`orrery_runner_max_pods{runner="local"} 5`, `orrery_runner_pods{runner="local"} 4`, `orrery_runner_pods_waiting{runner="local"} 3`} {
+		assert.Contains(t, body, line+"\n")
+	}
 }

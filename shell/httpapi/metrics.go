@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // metrics are those of the API itself; the engine's are read when asked for.
@@ -214,6 +217,9 @@ var (
 	descJobs      = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
 	descJobRuns   = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
 	descInCluster = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
+	descMaxPods   = desc("orrery_runner_max_pods", "Pods of a runner that may live at a time; runners without a bound are not shown.", "runner")
+	descPods      = desc("orrery_runner_pods", "Pods of a runner with a bound that live.", "runner")
+	descPodsWait  = desc("orrery_runner_pods_waiting", "Pods that wait for room with a runner.", "runner")
 	descRunsEnded = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
 	descJobTimes  = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
 	jobCounters   = []counter[shell.JobStats]{
@@ -239,6 +245,14 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 	gauges(ch, descJobs, map[string]uint64{"enabled": st.Jobs, "paused": st.JobsPaused})
 	gauges(ch, descJobRuns, st.Runs)
 	ch.gauge(descInCluster, float64(st.InCluster))
+	if bounded, ok := s.o.Jobs.(interface{ Pods() map[string]jobs.Pods }); ok {
+		all := bounded.Pods()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			ch.gauge(descMaxPods, float64(all[name].Max), name)
+			ch.gauge(descPods, float64(all[name].Living), name)
+			ch.gauge(descPodsWait, float64(all[name].Waiting), name)
+		}
+	}
 	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
 		if state.Terminal() {
 			ch.counter(descRunsEnded, st.Ended[state], string(state))

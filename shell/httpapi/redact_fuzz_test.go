@@ -36,7 +36,9 @@ func FuzzRedactor(f *testing.F) {
 			return
 		}
 		var v any
-		if err := json.Unmarshal(out, &v); !assert.NoError(t, err, "%s", out) {
+		read := json.NewDecoder(bytes.NewReader(out))
+		read.UseNumber() // 2e2222 is a number too
+		if err := read.Decode(&v); !assert.NoError(t, err, "%s", out) {
 			return
 		}
 		requireHidden(t, v, "", false)

@@ -106,9 +106,12 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 	if o.State == core.OrchestratorRunning { // its pod was seen: where it is gone by now, this would make another
 		return answered(clusterAnswer{}, nil)
 	}
-	_, r, err := s.runner(o.Config)
+	name, r, err := s.runner(o.Config)
 	if err != nil {
 		return nil, shell.Permanent(err)
+	}
+	if !s.places[name].take(Attempt{Run: o.ID, N: e.Attempt}, scopeOf(o)) {
+		return answered(clusterAnswer{}, s.queue(ctx, name, o))
 	}
 	calls, err := r.Create(ctx, runOf(o))
 	return answered(clusterAnswer{APICalls: calls}, err)
@@ -125,18 +128,20 @@ func runOf(o core.Orchestrator) Run {
 
 // deleteRun deletes the attempt. It waits for a creation that goes on.
 func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.DeleteRun) (json.RawMessage, error) {
-	_, r, err := s.runner(o.Config)
+	name, r, err := s.runner(o.Config)
 	if err != nil {
 		// Once it is configured again, what is left there is a stray.
 		return nil, shell.Permanent(err)
 	}
-	calls, err := s.remove(ctx, r, Attempt{Run: o.ID, N: e.Attempt}, nil)
+	a := Attempt{Run: o.ID, N: e.Attempt}
+	s.places[name].withdraw(a)
+	calls, err := s.remove(ctx, name, r, a, nil)
 	return answered(clusterAnswer{APICalls: calls}, err)
 }
 
 // remove deletes an attempt once no other call changes its run's pods, unless keep
 // then says not to.
-func (s *Service) remove(ctx context.Context, r Runner, a Attempt, keep func() bool) (int, error) {
+func (s *Service) remove(ctx context.Context, name string, r Runner, a Attempt, keep func() bool) (int, error) {
 	unlock, err := s.runLocks.Lock(ctx, a.Run)
 	if err != nil {
 		return 0, err
@@ -145,7 +150,11 @@ func (s *Service) remove(ctx context.Context, r Runner, a Attempt, keep func() b
 	if keep != nil && keep() {
 		return 0, nil
 	}
-	return r.Delete(ctx, a)
+	calls, err := r.Delete(ctx, a)
+	if err == nil {
+		s.places[name].free(a)
+	}
+	return calls, err
 }
 
 // checkConstraints evaluates the constraints (004 CheckPreExecution,

@@ -10,6 +10,7 @@
 //     and takes actions;
 //   - service.go: the [Service], its options, and its goroutines;
 //   - interpret.go: each effect that a run asks for;
+//   - places.go, queued.go: how many pods of a runner live at a time, and who waits for room;
 //   - sink.go: what runners observe, on its way into the runs;
 //   - heartbeats.go: the heartbeats of the runs whose runners work;
 //   - reconcile.go: lost attempts, strays, and what else nobody cleans up;

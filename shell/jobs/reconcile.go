@@ -85,14 +85,14 @@ func (s *Service) notHeld(ctx context.Context, name string, r Runner) (map[Attem
 }
 
 // inCluster lists the attempts whose pods a runner may hold, and those of them that it
-// must hold: their creation has been answered, and nobody is about to delete them.
+// must hold: their creation has been answered, they do not wait for room, and nobody is about to delete them.
 func (s *Service) inCluster(ctx context.Context, name string) (known, created map[Attempt]bool, err error) {
 	known, created = make(map[Attempt]bool), make(map[Attempt]bool)
 	err = s.eachInCluster(ctx, func(o core.Orchestrator) {
 		if s.mayHold(o, name) {
 			a := Attempt{Run: o.ID, N: o.RetryAttempt}
 			known[a] = true
-			if wanted(o, a.N) && len(o.Pending.Open) == 0 || o.Step == core.StepAdopted {
+			if wanted(o, a.N) && len(o.Pending.Open) == 0 && !o.Pod.Queued || o.Step == core.StepAdopted {
 				created[a] = true
 			}
 		}
@@ -125,8 +125,7 @@ func (s *Service) mayHold(o core.Orchestrator, name string) bool {
 // reportLost tells a run that its pod is gone (E10).
 func (s *Service) reportLost(ctx context.Context, name string, a Attempt) {
 	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", a.Name(), "run", a.Run)
-	k := sink{s: s, runner: name}
-	k.tell(ctx, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
+	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
 }
 
 const (
@@ -181,7 +180,7 @@ func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Atte
 	log.Warn("a pod belongs to no run: deleting it")
 	ctx, done := s.withTimeout(ctx, strayLimit)
 	defer done()
-	_, err := s.remove(ctx, r, a, func() bool { return !s.isStray(ctx, name, a) })
+	_, err := s.remove(ctx, name, r, a, func() bool { return !s.isStray(ctx, name, a) })
 	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		log.Error("could not delete a pod that belongs to no run; trying again later", "error", err)
 	}

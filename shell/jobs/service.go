@@ -29,6 +29,16 @@ type Options struct {
 	// where there is one. Runs that are under way are looked for with the one that is
 	// named now.
 	DefaultRunner string
+	// MaxPods bounds the pods of a runner that live at a time, by the runner's name; 0, or no
+	// entry: no bound. What is beyond waits, without a limit of time: its run is
+	// container_creating, and its pod is Queued. What lives already goes on, also where it
+	// is more. Deletions and logs do not wait.
+	MaxPods map[string]int
+	// PodShare is the part of MaxPods that one tenant may hold of what other tenants do not
+	// hold, but always one; 0: 1, all. A free place goes to the tenant that holds the fewest
+	// for its weight in PodWeights (default 1), and among equals they take turns.
+	PodShare   float64
+	PodWeights map[shell.Scope]int
 	// Checker evaluates constraints; nil: a job that has some is refused. If it has a
 	// method UseEngine(e *shell.Engine), Run gives it the engine. Where it
 	// has a method Validate(job *Job) error, that is asked before a job is applied;
@@ -88,6 +98,15 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DefaultRunner != "" && o.Runners[o.DefaultRunner] == nil {
 		return o, fmt.Errorf("jobs: Options.DefaultRunner is %q, which is not in Runners: use one of %s", o.DefaultRunner, namesOf(o.Runners))
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.MaxPods)) {
+		if n := o.MaxPods[name]; o.Runners[name] == nil || n < 0 {
+			return o, fmt.Errorf("jobs: Options.MaxPods[%q] is %d: it must not be negative, and name one of the runners %s", name, n, namesOf(o.Runners))
+		}
+	}
+	o.PodShare = cmp.Or(o.PodShare, 1)
+	if !(o.PodShare > 0 && o.PodShare <= 1) { // catches NaN too
+		return o, fmt.Errorf("jobs: Options.PodShare is %g: it must be above 0 and at most 1", o.PodShare)
+	}
 	o.HeartbeatInterval = cmp.Or(o.HeartbeatInterval, core.DefaultHeartbeatIntervalMS*time.Millisecond)
 	o.ReconcileEvery = cmp.Or(o.ReconcileEvery, 5*time.Minute)
 	o.MaxMissed = cmp.Or(o.MaxMissed, core.DefaultMaxMissedHeartbeats)
@@ -128,6 +147,7 @@ type Service struct {
 	// runLocks let one call at a time change what a run has in a cluster: a deletion
 	// waits for a creation that goes on, though nobody wants that any more.
 	runLocks keymutex.Map[uuid.UUID]
+	places   map[string]*places // by runner
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -168,7 +188,14 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{o: o, log: o.Logger, ready: make(chan struct{}), feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations}, nil
+	s := &Service{
+		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
+		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
+	}
+	for name := range o.Runners {
+		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
+	}
+	return s, nil
 }
 
 // engine waits until Run knows the engine.
@@ -266,6 +293,7 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	for name, r := range s.o.Runners {
 		wg.Go(func() { s.watch(ctx, name, r) })
 		wg.Go(func() { s.reconcile(ctx, name, r) })
+		wg.Go(func() { s.admit(ctx, name, r) })
 	}
 	wg.Go(func() { s.cleanUp(ctx) })
 	wg.Go(func() { s.sendHeartbeats(ctx) })

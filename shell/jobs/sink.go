@@ -57,6 +57,9 @@ type sink struct {
 
 // Observe implements [Sink]. It blocks while very many wait for the engine.
 func (k *sink) Observe(ctx context.Context, o Observation) {
+	if o.Phase == PhaseEnded {
+		k.s.places[k.runner].sawEnd(o.Attempt)
+	}
 	select {
 	case k.room <- struct{}{}:
 	case <-ctx.Done():

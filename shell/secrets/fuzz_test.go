@@ -36,7 +36,7 @@ func FuzzReferences(f *testing.F) {
 		assert.Equal(t, names, asked)
 		assert.Equal(t, json.Valid(in), json.Valid(filled), "%s", filled)
 		if len(names) == 0 {
-			assert.JSONEq(t, quoted(t, in), quoted(t, filled))
+			assert.Equal(t, string(in), string(filled))
 			return
 		}
 		kept, err := secrets.Fill(in, func(name string) (string, error) { return "{{secret " + name + "}}", nil })
@@ -45,17 +45,6 @@ func FuzzReferences(f *testing.F) {
 		require.NoError(t, err)
 		assert.Equal(t, names, again)
 	})
-}
-
-// quoted is what an input says, as one JSON value: what is no JSON, as text.
-func quoted(t *testing.T, in []byte) string {
-	t.Helper()
-	if json.Valid(in) {
-		return string(in)
-	}
-	b, err := json.Marshal(in)
-	require.NoError(t, err)
-	return string(b)
 }
 
 // Whatever the value and the result: JSON stays JSON, and the value is hidden where it is

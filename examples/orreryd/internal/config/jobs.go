@@ -134,6 +134,22 @@ type runnerConfig struct {
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
 	AllowEnv    *[]string `toml:"allow_env,omitempty" for:"local"`
 	RunAs       *string   `toml:"run_as,omitempty" for:"local"`
+	MaxPods     *int      `toml:"max_pods,omitempty" for:"local"` // 0: no bound; see defaultMaxPods
+}
+
+// defaultMaxPods is how many pods of a local runner live at a time where the file says
+// nothing: each has a supervisor beside its programs.
+const defaultMaxPods = 100
+
+// MaxPods bounds the pods that live at a time, by the names of the runners.
+func (c *Config) MaxPods() map[string]int {
+	out := map[string]int{}
+	for _, name := range c.RunnerNames() {
+		if r := c.Runners[name]; r.Type == runnerLocal {
+			out[name] = *cmp.Or(r.MaxPods, new(defaultMaxPods))
+		}
+	}
+	return out
 }
 
 // Types of [runnerConfig].
@@ -254,7 +270,7 @@ func (c *Config) validateJobs() error {
 		}
 	}
 	if d := j.DefaultRunner; d != "" && !slices.Contains(names, d) {
-		errs = append(errs, fmt.Errorf("jobs.default_runner: %q is not one of the runners: %s", text.Clip(d, 40), cmp.Or(strings.Join(names, ", "), "there is none")))
+		errs = append(errs, fmt.Errorf("jobs.default_runner: %q is not one of the runners: %s", text.Clip(d, 40), c.runnersText()))
 	}
 	return errors.Join(errs...)
 }
@@ -287,7 +303,7 @@ func (r runnerConfig) validate(key string) error {
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)
 	_, err := r.user()
-	errs = append(errs, keyed(key+".run_as", err))
+	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
 	errs = append(errs, r.checkKubeNames(key)...)
 	for i, name := range deref(r.Executables) {
 		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {

@@ -196,6 +196,8 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                        `runners.x.dir: a runner of type "kubernetes" has no such key`,
 		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                           `runners.x.qps: 0 is not more than 0`,
 		"[runners.local]\nrun_as = 'nobody-here'":                                             `runners.local.run_as: there is no user "nobody-here" here`,
+		"[runners.local]\nmax_pods = -1":                                                      `runners.local.max_pods: -1 is not between 0 and 1000000`,
+		"[runners.x]\ntype = 'kubernetes'\nmax_pods = 5":                                      `runners.x.max_pods: a runner of type "kubernetes" has no such key`,
 		"[runners.local]\nexecutables = ['./x']":                                              `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
 		"[jobs]\ndefault_runner = 'mars'":                                                     `jobs.default_runner: "mars" is not one of the runners: local`,
 		"[runners.a]\ntype = 'local'\n[runners.b]\ntype = 'local'":                            `runners.b: its pods would mix with those of runners.a: give each a dir of its own`,
@@ -214,5 +216,18 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 	} {
 		_, err := load(t, text, nil)
 		require.ErrorContains(t, err, wrong, text)
+	}
+}
+
+func TestALocalRunnerHasRoomForAHundredPodsUnlessTheFileSaysOtherwise(t *testing.T) {
+	for text, want := range map[string]map[string]int{
+		"":                                {"local": 100},
+		"[runners.local]\nmax_pods = 0\n": {"local": 0},
+		"[runners.local]\nmax_pods = 7\n[runners.x]\ntype = 'kubernetes'\n": {"local": 7},
+		"[runners.local]\nenabled = false\n":                                {},
+	} {
+		c, err := load(t, text, nil)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, c.MaxPods(), text)
 	}
 }

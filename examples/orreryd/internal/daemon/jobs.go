@@ -40,7 +40,9 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), Checker: d.checker, Actions: d.checker,
+		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(),
+		PodShare: engine.Limits.MaxLaneShare, PodWeights: engine.Limits.Weights,
+		Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
 	}
@@ -60,6 +62,20 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	d.tools = engine.Tools
 	d.log.Info("jobs", "runners", strings.Join(d.c.RunnerNames(), ", "), "default", j.DefaultRunner)
 	return nil
+}
+
+// warnOfJobs warns of stored jobs for which the configuration has no runner, as after an
+// upgrade with tokens: nothing else would say it before a run fails.
+func (d *daemon) warnOfJobs(ctx context.Context) {
+	if len(d.c.RunnerNames()) > 0 {
+		return
+	}
+	running := false
+	stored, _, err := d.engine.Jobs().List(ctx, shell.JobFilter{Paused: &running}, shell.Page{Limit: 1})
+	if err == nil && len(stored) > 0 {
+		d.log.Warn("there are jobs, and each of their runs will fail", "job", stored[0].ID, "namespace", stored[0].Namespace,
+			"tenant", stored[0].Tenant, "error", config.ErrNoRunner)
+	}
 }
 
 // laneLimits sets how many effects of runs are executed at a time, if the default is less.

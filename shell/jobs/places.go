@@ -1,0 +1,252 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/engine"
+)
+
+// places are the room that one runner has for pods that live at a time. An attempt that
+// finds none waits here: its effect is answered, so that it holds no slot of the lane,
+// which deletions need to make room. Its run is marked as queued in the store, from where
+// a restart has it again.
+type places struct {
+	limit   int // 0: no bound, and nothing is counted
+	share   float64
+	weights map[shell.Scope]int
+	wake    chan struct{} // holds a token while somebody is to look for who is next
+
+	mu      sync.Mutex
+	known   bool // what lives is known; before, all wait
+	living  map[Attempt]shell.Scope
+	ended   map[Attempt]bool // was seen before what lives was known
+	waiting map[Attempt]shell.Scope
+	tenants map[shell.Scope]*placesOf
+	making  map[Attempt]context.CancelFunc // creations of attempts that have waited
+	pass    float64                        // of the tenant that was last given a place
+}
+
+// placesOf is what one tenant has of the places.
+type placesOf struct {
+	held  int
+	queue []Attempt
+	pass  float64 // grows by 1/weight with each place that it is given (stride scheduling)
+}
+
+func newPlaces(limit int, share float64, weights map[shell.Scope]int) *places {
+	return &places{
+		limit: limit, share: share, weights: weights, wake: make(chan struct{}, 1),
+		living: make(map[Attempt]shell.Scope), ended: make(map[Attempt]bool), waiting: make(map[Attempt]shell.Scope),
+		tenants: make(map[shell.Scope]*placesOf), making: make(map[Attempt]context.CancelFunc),
+	}
+}
+
+// most is how many places a tenant may hold while no other holds one.
+func (p *places) most() int { return max(1, int(p.share*float64(p.limit))) }
+
+// take gives an attempt a place, unless it must wait. One that has a place keeps it.
+func (p *places) take(a Attempt, of shell.Scope) bool {
+	if p.limit == 0 {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, lives := p.living[a]; lives {
+		return true
+	}
+	if !p.known || !p.mayTake(p.of(of)) || p.first() != nil {
+		return false
+	}
+	p.hold(a, of)
+	return true
+}
+
+// await has an attempt wait for a place.
+func (p *places) await(a Attempt, of shell.Scope) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, lives := p.living[a]
+	if _, waits := p.waiting[a]; waits || lives {
+		return
+	}
+	p.waiting[a] = of
+	t := p.of(of)
+	t.queue = append(t.queue, a)
+	p.wakeUp()
+}
+
+// next gives a place to the attempt whose turn it is.
+func (p *places) next() (a Attempt, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return a, false
+	}
+	t := p.first()
+	if t == nil {
+		return a, false
+	}
+	a, t.queue = t.queue[0], t.queue[1:]
+	of := p.waiting[a]
+	delete(p.waiting, a)
+	if p.limit > 0 {
+		p.hold(a, of)
+	}
+	return a, true
+}
+
+// of gives what a tenant has; under the lock.
+func (p *places) of(scope shell.Scope) *placesOf {
+	t := p.tenants[scope]
+	if t == nil {
+		t = &placesOf{pass: p.pass}
+		p.tenants[scope] = t
+	}
+	return t
+}
+
+func (p *places) mayTake(t *placesOf) bool {
+	return p.limit == 0 || engine.MayTakeSlot(t.held, len(p.living)-t.held, p.limit, p.share)
+}
+
+// first gives the tenant that waits and is served next: one that holds the fewest places for
+// its weight, and among equals they take turns. Nil: none may have a place now.
+func (p *places) first() (best *placesOf) {
+	least, pass := math.Inf(1), 0.0
+	for _, scope := range slices.SortedFunc(maps.Keys(p.tenants), compareScopes) {
+		t := p.tenants[scope]
+		load := float64(t.held) / p.weight(scope)
+		if len(t.queue) > 0 && p.mayTake(t) && (best == nil || load < least || load == least && t.pass < pass) {
+			best, least, pass = t, load, t.pass
+		}
+	}
+	return best
+}
+
+func compareScopes(a, b shell.Scope) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
+}
+
+func (p *places) weight(scope shell.Scope) float64 { return float64(max(p.weights[scope], 1)) }
+
+// hold gives a place; under the lock.
+func (p *places) hold(a Attempt, of shell.Scope) {
+	t := p.of(of)
+	p.pass = max(p.pass, t.pass)
+	t.pass = p.pass + 1/p.weight(of)
+	t.held++
+	p.living[a] = of
+}
+
+// sawEnd frees the place of an attempt whose pod has ended.
+func (p *places) sawEnd(a Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known && p.limit > 0 {
+		p.ended[a] = true
+	}
+	p.release(a)
+}
+
+// free frees the place of an attempt that is gone.
+func (p *places) free(a Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release(a)
+}
+
+// release is free; under the lock.
+func (p *places) release(a Attempt) {
+	of, lives := p.living[a]
+	if !lives {
+		return
+	}
+	delete(p.living, a)
+	p.of(of).held--
+	p.drop(of)
+	p.wakeUp()
+}
+
+// drop forgets a tenant that has nothing and waits for nothing.
+func (p *places) drop(of shell.Scope) {
+	if t := p.of(of); t.held == 0 && len(t.queue) == 0 {
+		delete(p.tenants, of)
+	}
+}
+
+// withdraw says that nobody wants an attempt any more: it does not wait, and its creation
+// ends.
+func (p *places) withdraw(a Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of, waits := p.waiting[a]; waits {
+		t := p.of(of)
+		t.queue = slices.DeleteFunc(t.queue, func(other Attempt) bool { return other == a })
+		delete(p.waiting, a)
+		p.drop(of)
+	}
+	if cancel := p.making[a]; cancel != nil {
+		cancel()
+	}
+}
+
+// make bounds the creation of an attempt that has waited: it ends when that is withdrawn.
+func (p *places) make(ctx context.Context, a Attempt) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making[a] = cancel
+	return ctx, func() {
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.making, a)
+	}
+}
+
+// learn says what lives: attempts that the runner holds, but for those that were seen to end.
+func (p *places) learn(held map[Attempt]shell.Scope) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for a, of := range held {
+		if _, lives := p.living[a]; !lives && !p.ended[a] && p.limit > 0 {
+			p.hold(a, of)
+		}
+	}
+	p.known = true
+	clear(p.ended)
+	p.wakeUp()
+}
+
+func (p *places) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Pods are what one runner has of pods, see [Options.MaxPods].
+type Pods struct {
+	Max     int // that may live at a time
+	Living  int // that were created and have not ended; also those that were there before
+	Waiting int // attempts of runs that wait for room
+}
+
+// Pods tells of each runner whose pods are bounded.
+func (s *Service) Pods() map[string]Pods {
+	out := make(map[string]Pods)
+	for name, p := range s.places {
+		if p.limit > 0 {
+			p.mu.Lock()
+			out[name] = Pods{Max: p.limit, Living: len(p.living), Waiting: len(p.waiting)}
+			p.mu.Unlock()
+		}
+	}
+	return out
+}

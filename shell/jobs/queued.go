@@ -1,0 +1,171 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// queuedReason is [core.Pod.Reason] of a run that waits for room.
+const queuedReason = "Queued"
+
+// queue has an attempt wait for room. First its run is told: the limit of its start does not
+// run while it waits.
+func (s *Service) queue(ctx context.Context, name string, o core.Orchestrator) error {
+	p, a := s.places[name], Attempt{Run: o.ID, N: o.RetryAttempt}
+	said := fmt.Sprintf("runner %q has room for %d pods at a time", name, p.limit)
+	if most := p.most(); most < p.limit {
+		said += fmt.Sprintf(", and for %d of one tenant at most", most)
+	}
+	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name(), Reason: queuedReason, Message: said, Queued: true}})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	p.await(a, scopeOf(o))
+	return nil
+}
+
+func (s *Service) tellRun(ctx context.Context, name string, o Observation) {
+	k := sink{s: s, runner: name}
+	k.tell(shell.WithActor(ctx, "runner:"+name), o)
+}
+
+func scopeOf(o core.Orchestrator) shell.Scope {
+	return shell.Scope{Namespace: o.Namespace, Tenant: o.Tenant}
+}
+
+// queuedCreations is how many attempts that have waited for room are created at a time.
+const queuedCreations = 16
+
+// admit creates the attempts that wait for room as there is some, until ctx ends.
+func (s *Service) admit(ctx context.Context, name string, r Runner) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, queuedCreations)
+	create := func(a Attempt) {
+		select {
+		case slots <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-slots }()
+				s.createQueued(ctx, name, r, a)
+			})
+		case <-ctx.Done():
+		}
+	}
+	var wait backoff
+	for again, err := s.recall(ctx, name, r); ; again, err = s.recall(ctx, name, r) {
+		if err == nil {
+			for _, a := range again {
+				create(a)
+			}
+			break
+		}
+		if ctx.Err() == nil {
+			s.log.Error("could not find out which pods live: no other is created until then; trying again", "runner", name, "error", err)
+		}
+		if !s.pause(ctx, wait.next()) {
+			return
+		}
+	}
+	p := s.places[name]
+	for {
+		for a, ok := p.next(); ok && ctx.Err() == nil; a, ok = p.next() {
+			create(a)
+		}
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recall finds out what lives and who waits, after a start. again are attempts that have
+// their place, and whose creation may have been cut off.
+func (s *Service) recall(ctx context.Context, name string, r Runner) (again []Attempt, err error) {
+	p := s.places[name]
+	held := make(map[Attempt]shell.Scope)
+	if p.limit > 0 {
+		all, err := r.Held(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range all {
+			held[a] = shell.Scope{} // of no run, unless it is found below
+		}
+	}
+	var waiting []core.Orchestrator
+	err = s.eachInCluster(ctx, func(o core.Orchestrator) {
+		a := Attempt{Run: o.ID, N: o.RetryAttempt}
+		_, there := held[a]
+		if there {
+			held[a] = scopeOf(o)
+		}
+		creating := s.isOf(o, name) && wanted(o, a.N) && o.State == core.OrchestratorContainerCreating && len(o.Pending.Open) == 0
+		switch {
+		case creating && there:
+			again = append(again, a)
+		case creating && o.Pod.Queued:
+			waiting = append(waiting, o)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(waiting, func(a, b core.Orchestrator) int {
+		return cmp.Or(cmp.Compare(a.CreationAskedAt, b.CreationAskedAt), cmp.Compare(a.RunID, b.RunID))
+	})
+	for _, o := range waiting {
+		p.await(Attempt{Run: o.ID, N: o.RetryAttempt}, scopeOf(o))
+	}
+	p.learn(held)
+	return again, nil
+}
+
+// createQueued creates an attempt that has a place now. The effect that asked for it was
+// answered: so its run is told how that went. It counts as queued until it is there, so
+// that a restart creates it again.
+func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Attempt) {
+	p := s.places[name]
+	ctx, done := p.make(ctx, a)
+	defer done()
+	unlock, err := s.runLocks.Lock(ctx, a.Run)
+	if err != nil {
+		p.free(a)
+		return
+	}
+	defer unlock()
+	o, err := s.e.Runs().Get(ctx, a.Run)
+	switch {
+	case err != nil && !errors.Is(err, shell.ErrNotFound):
+		if ctx.Err() == nil {
+			s.log.Error("could not read a run that has waited for room", "runner", name, "pod", a.Name(), "error", err)
+		}
+		p.free(a)
+		return
+	case err != nil || !wanted(o, a.N):
+		p.free(a)
+		return
+	case o.State == core.OrchestratorRunning:
+		return
+	}
+	limit, stop := s.withTimeout(ctx, time.Duration(o.Config.PodStartTimeoutMS)*time.Millisecond)
+	_, err = r.Create(limit, runOf(o))
+	if cause := context.Cause(limit); err != nil && errors.Is(cause, errTooLong) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	stop()
+	switch {
+	case err == nil:
+		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name()}})
+	case ctx.Err() == nil: // nothing cut it off but its limit
+		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}})
+	}
+}
