@@ -230,7 +230,7 @@ func (t *leaseTransition) findHolder(who claimant, token uint64) (i int, ok bool
 // refuseOther refuses what somebody asks in the name of a holder for whom another one has
 // acquired it.
 func (t *leaseTransition) refuseOther(h SemaphoreHolder) {
-	t.refuse(effects.CodeConflict, "%s %q is held by %q, for whom somebody else has acquired it: only they renew and release it", t.goods, clip(t.Name), clip(h.Holder))
+	t.refuse(effects.CodeConflict, "%s %q: somebody else has acquired under the name %q, and alone may renew and release: use another name", t.goods, clip(t.Name), clip(h.Holder))
 }
 
 // due: the slots of lapsed leases are given back; a machine that nobody uses is gone.

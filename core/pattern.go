@@ -254,7 +254,7 @@ func checkPatternSizes(fields []string, patterns []string) error {
 	for i, p := range patterns {
 		n := PatternSize(p)
 		if n > MaxPatternSize {
-			return fmt.Errorf("%s: %q has the size %d, which is more than %d: each character or class counts one, and what is repeated {n} times counts n times: repeat less, or give a part of the text", fields[i], clip(p), n, MaxPatternSize)
+			return fmt.Errorf("%s: %q has the size %d, which is more than %d: each character, class or operator counts one, a group two more, and what is repeated {n} times counts n times: repeat less, or give a part of the text", fields[i], clip(p), n, MaxPatternSize)
 		}
 		if sum += n; sum > MaxPatternsSize {
 			return fmt.Errorf("%s: with the size %d of %q all patterns here have the size %d, which is more than %d: give shorter or fewer ones", fields[i], n, clip(p), sum, MaxPatternsSize)

@@ -69,7 +69,7 @@ func constantPatterns() cel.ProgramOption {
 // compilePattern compiles a pattern that is not too large.
 func compilePattern(pattern string) (*regexp.Regexp, error) {
 	if n := core.PatternSize(pattern); n > maxPatternSize {
-		return nil, fmt.Errorf("the pattern %q has the size %d, which is more than %d: each character or class counts one, and what is repeated {n} times counts n times", clip.Text(pattern, maxQuoted), n, maxPatternSize)
+		return nil, fmt.Errorf("the pattern %q has the size %d, which is more than %d: each character, class or operator counts one, a group two more, and what is repeated {n} times counts n times", clip.Text(pattern, maxQuoted), n, maxPatternSize)
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {

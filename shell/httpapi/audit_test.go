@@ -110,7 +110,7 @@ func TestTheLogHasWhoDidWhatToWhatAndHowItWasAnswered(t *testing.T) {
 	assert.Equal(t, "ns/t1", cancelled.Namespace+"/"+cancelled.Tenant, "of the action")
 	assert.Equal(t, "token: is unknown", entries[" getInfo 401"].Reason)
 	assert.Equal(t, "10.9.9.9", entries[" getInfo 401"].Address)
-	assert.Equal(t, `tenant: "t1" is not one of the token's`, entries["ben listActions 403"].Reason)
+	assert.Equal(t, `tenant: "t1" is not one of the token's: use t2`, entries["ben listActions 403"].Reason)
 	assert.Equal(t, "t2", entries["ben listActions 403"].Tenant, "never the one that was asked for")
 	assert.Equal(t, "t2", entries["ben getAction 404"].Tenant)
 	assert.Empty(t, entries["ben getAction 404"].Reason)

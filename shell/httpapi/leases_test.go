@@ -55,7 +55,7 @@ func TestOnlyWhoHasAcquiredSomethingRenewsAndReleasesItByItsFencingToken(t *test
 			for _, holder := range []string{"b", "n", "m", "adm"} {
 				r := a.do("POST", path+verb+at, body(token), bearer(holder))
 				assert.Equal(t, http.StatusConflict, r.status, "%s%s by %s: %s", path, verb, holder, r.body)
-				assert.Contains(t, r.errorText(), "for whom somebody else has acquired it")
+				assert.Contains(t, r.errorText(), "somebody else has acquired under the name")
 			}
 		}
 		for _, holder := range []string{"x", "b", "n"} {

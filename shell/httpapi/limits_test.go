@@ -275,10 +275,10 @@ func TestWhatARequestAsksForIsBoundByTheOperator(t *testing.T) {
 			{"/v1/actions", `{"tool_name":"echo","tool_input":{"timeout_seconds":60,"body":{"timeout_seconds":86400}}}`, ""},
 			{"/v1/recurring", `{"namespace":"ns","tenant":"t1","cron_expr":"@daily","provider":"echo","action_type":"x","payload":{"timeout_seconds":61}}`, "payload.timeout_seconds"},
 			{"/v1/recurring", `{"namespace":"ns","tenant":"t1","cron_expr":"@daily","policy":{"timeout_ms":60001},"provider":"echo","action_type":"x","payload":{}}`, "policy.timeout_ms"},
-			{"/v1/pipelines", phase(`,"timeout_ms":60001`), "timeout_ms: 60001"},
+			{"/v1/pipelines", phase(`,"timeout_ms":60001`), "definition.phases[0].run.timeout_ms: 60001"},
 			{"/v1/pipelines", phase(`,"input":{"timeout_seconds":61}`), "input.timeout_seconds: 61"},
 			{"/v1/pipelines", phase(`,"input":{"timeout_seconds":"{{minutes}}"}`), ""},
-			{"/v1/strategies", `{"approaches":[{"name":"a","timeout_ms":60001,"action":{"command":{"tool":"echo"}}}]}`, "[0].timeout_ms: 60001"},
+			{"/v1/strategies", `{"approaches":[{"name":"a","timeout_ms":60001,"action":{"command":{"tool":"echo"}}}]}`, "approaches[0].timeout_ms: 60001"},
 		} {
 			got := a.do("POST", c.path, c.body, bearer("ann"))
 			if c.want == "" {

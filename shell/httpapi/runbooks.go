@@ -62,7 +62,7 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	if err != nil {
 		return pipeline, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: b.Definition}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"definition": b.Definition}}); err != nil {
 		return pipeline, err
 	}
 	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
@@ -181,7 +181,7 @@ func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyReques
 	if err != nil {
 		return strategy, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: b.Approaches}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"approaches": b.Approaches}}); err != nil {
 		return strategy, err
 	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
@@ -261,7 +261,7 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 	if err != nil {
 		return task, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: b.Config}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"config": b.Config}}); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{
@@ -382,7 +382,7 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err := s.permitUses(r.Context(), c.token, n.Scope, usesOfWorker(body.Do)); err != nil {
 		return err
 	}
-	if err := s.within(r.Context(), c.token, n.Scope, want{asked: body.Do}); err != nil {
+	if err := s.within(r.Context(), c.token, n.Scope, want{asked: map[string]any{"do": body.Do}}); err != nil {
 		return err
 	}
 	k, err := s.engine.Workers().Send(r.Context(), n.Scope, n.name, core.WorkerConfigure{Spec: core.WorkerSpec{

@@ -156,13 +156,18 @@ func in(allowed []string, v string) bool { return len(allowed) == 0 || slices.Co
 func (t *Token) permit(namespace, tenant *string, tool string) error {
 	switch {
 	case namespace != nil && !in(t.Namespaces, *namespace):
-		return failf(http.StatusForbidden, "namespace: %q is not one of the token's", clip(*namespace))
+		return notOneOf("namespace", *namespace, t.Namespaces)
 	case tenant != nil && !in(t.Tenants, *tenant):
-		return failf(http.StatusForbidden, "tenant: %q is not one of the token's", clip(*tenant))
+		return notOneOf("tenant", *tenant, t.Tenants)
 	case tool != "" && !in(t.Tools, tool):
-		return failf(http.StatusForbidden, "tool: %q is not one of the token's", clip(tool))
+		return notOneOf("tool", tool, t.Tools)
 	}
 	return nil
+}
+
+// notOneOf refuses a name, and tells the holder of the token its own ones.
+func notOneOf(what, name string, bound []string) error {
+	return failf(http.StatusForbidden, "%s: %q is not one of the token's: use %s", what, clip(name), clip(strings.Join(bound, ", ")))
 }
 
 // defaultScope is the namespace, and the tenant, of an action that names none:

@@ -340,7 +340,7 @@ func TestAnAddressWhereCloudsServeCredentialsIsReachedByNoRequestUnlessItIsAllow
 	}
 	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), strings.Replace(s.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)} {
 		_, err := run(t, metadata(httpcall.Options{}), in("url", url))
-		require.ErrorContains(t, err, `is link-local: such an address is not reached, unless allow names it: allow = ["127.0.0.1/32"]`, url)
+		require.ErrorContains(t, err, `is link-local: such an address is not reached, unless the tool's allow names it: allow = ["127.0.0.1/32"]`, url)
 	}
 	assert.Zero(t, count.Load())
 	for _, url := range []string{"http://169.254.169.254/latest/meta-data/", "http://[fe80::a9fe:a9fe%25lo]/", "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://[::ffff:169.254.169.254]/"} {
@@ -372,7 +372,7 @@ func TestAnAddressThatIsNotPublicIsRefusedWhereTheOperatorSaysSo(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) { count.Add(1) })
 	deny := newTool(t, httpcall.Options{DenyPrivate: true})
 	_, err := run(t, deny, in("url", s.URL))
-	require.EqualError(t, err, "GET "+s.URL+": address 127.0.0.1 is loopback: only public addresses are allowed here, unless allow names it: allow = [\"127.0.0.1/32\"]")
+	require.EqualError(t, err, "GET "+s.URL+": address 127.0.0.1 is loopback: only public addresses are allowed here, unless the tool's allow names it: allow = [\"127.0.0.1/32\"]")
 	var address *httpcall.AddressError
 	require.ErrorAs(t, err, &address)
 	// By name too, since the address is looked at when the connection is made.

@@ -36,7 +36,7 @@ func (e *AddressError) Error() string {
 	if e.never {
 		rule = "such an address is not reached"
 	}
-	return fmt.Sprintf("address %v is %s: %s, unless allow names it: allow = [%q]", e.Addr, e.Word, rule, netip.PrefixFrom(e.Addr.WithZone(""), e.Addr.BitLen()))
+	return fmt.Sprintf("address %v is %s: %s, unless the tool's allow names it: allow = [%q]", e.Addr, e.Word, rule, netip.PrefixFrom(e.Addr.WithZone(""), e.Addr.BitLen()))
 }
 
 // router sends each request over the transport whose connections reach no

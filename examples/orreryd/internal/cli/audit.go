@@ -34,8 +34,9 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "Print who asked the daemon for what, and how it was answered",
 		Long: `Print the log of requests, newest first: changes, refusals and, with reads = true in
-[audit], reads. Equal refusals of a minute are one line with a count. With --json it
-prints one JSON object a line.
+[audit], reads. Equal refusals of a minute are one line with a count; it is written when
+the minute is over, so that its time may be before that of the line below it. With
+--json it prints one JSON object a line.
 
 An admin's token sees all of it; another one what it did itself, and what was done in
 its tenants. With --db it reads the files beside a database, whether a daemon runs on it

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -48,4 +50,20 @@ func TestAZeroThatIsGivenReachesTheDaemonWhereItMeansSomething(t *testing.T) {
 		require.Zero(t, r.code, "%v: %s", row.args, r.err)
 		assert.JSONEq(t, row.want, <-bodies, row.args)
 	}
+}
+
+// In the usage of a flag, what stands in back quotes names its value.
+func TestTheValueOfAFlagIsNamedByOneWord(t *testing.T) {
+	t.Parallel()
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			name, _ := pflag.UnquoteUsage(f)
+			assert.NotContains(t, name, " ", "%s --%s", c.CommandPath(), f.Name)
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&app{env: func(string) string { return "" }}).rootCommand())
 }

@@ -46,9 +46,9 @@ func (j *jobCommands) apply() *cobra.Command {
 		Short: "Make the jobs of a file, or give them the configuration that stands there",
 		Long: `Make the jobs that stand in a file, or give those that exist the configuration that
 stands there; runs that wait for their time take it too. All jobs are checked, also by
-the daemon, before the first is applied; one that is so already is left alone. FILE may be a folder, whose .yaml, .yml and .json files are taken,
-or - for stdin; -f may be repeated. A job without namespace and tenant belongs to those
-of --namespace and --tenant.`,
+the daemon, before the first is applied; one that is so already is left alone. FILE may
+be a folder, whose .yaml, .yml and .json files are taken, or - for stdin; -f may be
+repeated. A job without namespace and tenant belongs to those of --namespace and --tenant.`,
 		Example: "  orreryd job apply -f nightly.yaml\n  orreryd job apply -f jobs/ --dry-run",
 		Args:    onlyFiles,
 	}

@@ -101,6 +101,26 @@ func TestATriggerWithADedupKeyIsSafeToRepeatAlsoAfterSIGKILL(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(p.ok("run", "list", "--job", "once"), "once:"))
 }
 
+// A configuration with tokens or executables has no local runner unless it asks for one.
+func TestADaemonWithoutARunnerSaysAtItsStartThatTheRunsOfStoredJobsWillFail(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	const said = "each of their runs will fail"
+	file := write(t, "orrery.toml", "[tools.command]\nexecutables = ['date']\n")
+	p := start(t, "--db", db, "--config", file)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	assert.NotContains(t, p.stderr.String(), said, "there are no jobs")
+	p = start(t, "--db", db)
+	p.applyJob("old", "true", "")
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	p = start(t, "--db", db, "--config", file)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	assert.Regexp(t, `level=WARN msg=".*`+said+`" job=old namespace=default tenant=default error=".*write the lines .*runners.local`, p.stderr.String())
+}
+
 func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -145,13 +145,22 @@ func (a *app) lockList() *cobra.Command {
 func lockView(l core.Lock) view {
 	return view{
 		fields: [][2]string{
-			{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"fencing", number(l.Token)},
+			{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"by", l.By}, {"fencing", fencingText(l.Token)},
 			{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", number(len(l.Waiters))},
 		},
 		tables: []table{{[]string{"WAITS", "SINCE (UTC)"}, rowsOf(l.Waiters, func(w core.LockWaiter) []string {
 			return []string{text.Clip(w.Holder, 60), shortTime(w.Since)}
 		})}},
 	}
+}
+
+// fencingText shows a fencing token; nothing of one that the API tells only to who has
+// acquired the grant.
+func fencingText(token uint64) string {
+	if token == 0 {
+		return ""
+	}
+	return number(token)
 }
 
 func (a *app) semaphoreList() *cobra.Command {
@@ -170,7 +179,7 @@ func (a *app) semaphoreList() *cobra.Command {
 func semaphoreView(s core.Semaphore) view {
 	var rows [][]string
 	for _, h := range s.Holders {
-		rows = append(rows, []string{text.Clip(h.Holder, 60), "holds", number(h.Slots), number(h.Token), shortTime(h.Since), shortTime(h.Until)})
+		rows = append(rows, []string{text.Clip(h.Holder, 60), "holds", number(h.Slots), text.OrDash(fencingText(h.Token)), shortTime(h.Since), shortTime(h.Until)})
 	}
 	for _, w := range s.Waiters {
 		rows = append(rows, []string{text.Clip(w.Holder, 60), "waits", number(w.Slots), "-", shortTime(w.Since), "-"})

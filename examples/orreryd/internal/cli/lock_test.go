@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 func TestWhoTakesALockWithPatienceGetsItOnceItIsGivenBack(t *testing.T) {
@@ -22,4 +24,14 @@ func TestWhoTakesALockWithPatienceGetsItOnceItIsGivenBack(t *testing.T) {
 		require.Zero(t, r.code, r.err)
 		assert.Contains(t, r.out, "ben")
 	}
+}
+
+func TestAFencingTokenThatIsNotToldIsNotShownAsANumber(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, lockView(core.Lock{Name: "l", Token: 7, By: "api:ann"}).fields, [2]string{"fencing", "7"})
+	hidden := lockView(core.Lock{Name: "l", By: "api:ann"}).fields
+	assert.Contains(t, hidden, [2]string{"fencing", ""})
+	assert.Contains(t, hidden, [2]string{"by", "api:ann"})
+	rows := semaphoreView(core.Semaphore{Holders: []core.SemaphoreHolder{{Holder: "a", Slots: 1}}}).tables[0].rows
+	assert.Equal(t, "-", rows[0][3])
 }

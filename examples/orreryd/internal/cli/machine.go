@@ -241,8 +241,8 @@ func (s *scoped) query() url.Values {
 // addFlags adds the flags to a command and all below it.
 func (s *scoped) addFlags(a *app, cmd *cobra.Command) *cobra.Command {
 	f, home := cmd.PersistentFlags(), a.home()
-	f.StringVar(&s.namespace, "namespace", home.namespace, "`namespace` it belongs to")
-	f.StringVar(&s.tenant, "tenant", home.tenant, "`tenant` it belongs to")
+	f.StringVar(&s.namespace, "namespace", home.namespace, "`namespace` it belongs to, or $ORRERY_NAMESPACE")
+	f.StringVar(&s.tenant, "tenant", home.tenant, "`tenant` it belongs to, or $ORRERY_TENANT")
 	return cmd
 }
 

@@ -52,7 +52,7 @@ where they can be read as such, and texts where they cannot: --input n=7 is a nu
 			listField("input", "value `NAME=VALUE` that the context begins with; may be repeated", readInputs).as("context"),
 			newIDField("pipeline"), labelField(), textField("runbook", "`name` of the runbook that it is of"),
 			listField("depends-on", "`id` of a pipeline that must be done first; may be repeated", checkIDs),
-			boolField("hold", "do not start before `orreryd pipeline begin`"),
+			boolField("hold", "do not start before orreryd pipeline begin"),
 		},
 	}, &s, startedText, func(ctx context.Context, c *client, r request, args []string) error {
 		if len(args) > 0 {

@@ -31,8 +31,8 @@ func (a *app) webhookSend() *cobra.Command {
 		Use:   "send ROUTE",
 		Short: "Send a webhook, as the other side would",
 		Long: `Send a webhook to a route of the configuration, as the other side would: signed
-where a secret is given. The body is stored as it is, and the action that the
-next tick makes of it has the id that is printed.`,
+where a secret is given. The body is stored as it is, and becomes an action with the
+id that is printed: at once or, where the daemon has strict_tick, at the next tick.`,
 		Example: `  orreryd webhook send deploys --data '{"ref":"main"}' --secret-env DEPLOY_SECRET
   orreryd webhook send deploys --data @event.json --signature github --secret-env DEPLOY_SECRET
   echo '{"n":1}' | orreryd webhook send plain --data -`,

@@ -220,7 +220,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a token for no tool", "[[tokens]]\nname = 'a'\ntools = []\n" + token, "tokens[0].tools: the list is empty: leave it out for all, or name some"},
 		{"the hash of nothing", "[[tokens]]\nname = 'a'\ntoken_sha256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'", "tokens[0].token_sha256: is the hash of nothing"},
 		{"a token for an unknown runner", "[[tokens]]\nname = 'a'\nrunners = ['x']\n" + token, `tokens[0].runners: "x" is not one of the runners: `},
-		{"a token for a runner that is off", "[runners.local]\nenabled = false\n[[tokens]]\nname = 'a'\nrunners = ['local']\n" + token, `tokens[0].runners: "local" is not one of the runners: there is none`},
+		{"a token for a runner that is off", "[runners.local]\nenabled = false\n[[tokens]]\nname = 'a'\nrunners = ['local']\n" + token, `tokens[0].runners: "local" is not one of the runners: there is none: to have "local", write the lines "[runners.local]" and "enabled = true"`},
 		{"a token for no runner", "[[tokens]]\nname = 'a'\nrunners = []\n" + token, "tokens[0].runners: the list is empty: leave it out for all, or name some"},
 		{"an admin with a right", "[[tokens]]\nname = 'a'\nadmin = true\nsessions = true\n" + token, "tokens[0].sessions: an admin may do everything, and a read_only token changes nothing: leave sessions out"},
 		{"a reader with a right", "[[tokens]]\nname = 'a'\nread_only = true\ngit = true\n" + token, "tokens[0].git: an admin may do everything, and a read_only token changes nothing: leave git out"},

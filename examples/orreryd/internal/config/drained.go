@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -17,11 +19,16 @@ import (
 // and ended. It stands where the configuration has no runner.
 type drained struct{ jobs.Runner }
 
-// errDrained says what to write for jobs to run.
-const errDrained = `runner: no runner is enabled here, and processes of this machine run as the daemon's user: to have them, write the lines "[runners.local]" and "enabled = true" into the configuration, or configure a cluster`
+// ErrNoRunner says what to write for jobs to run.
+const ErrNoRunner = `runner: no runner is enabled here, and processes of this machine run as the daemon's user: to have them, write the lines "[runners.local]" and "enabled = true" into the configuration, or configure a cluster`
+
+// runnersText lists the runners that there are; without any it says what to write for one.
+func (c *Config) runnersText() string {
+	return cmp.Or(strings.Join(c.RunnerNames(), ", "), `there is none: to have "local", write the lines "[runners.local]" and "enabled = true"`)
+}
 
 // Check implements [jobs.Runner].
-func (drained) Check(core.JobSpec) error { return errors.New(errDrained) }
+func (drained) Check(core.JobSpec) error { return errors.New(ErrNoRunner) }
 
 // Create implements [jobs.Runner]: an attempt that was created before is no error.
 func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
@@ -32,7 +39,7 @@ func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
 	if slices.Contains(held, run.Attempt) {
 		return d.Runner.Create(ctx, run)
 	}
-	return 0, shell.Permanent(errors.New(errDrained))
+	return 0, shell.Permanent(errors.New(ErrNoRunner))
 }
 
 // makeDrained makes the runner of a daemon that has none: of the processes that an earlier
@@ -55,7 +62,7 @@ func (noRunner) Check(core.JobSpec) error { return nil }
 
 // Create implements [jobs.Runner].
 func (noRunner) Create(context.Context, jobs.Run) (int, error) {
-	return 0, shell.Permanent(errors.New(errDrained))
+	return 0, shell.Permanent(errors.New(ErrNoRunner))
 }
 
 // Logs implements [jobs.Runner].

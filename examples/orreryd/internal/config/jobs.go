@@ -270,7 +270,7 @@ func (c *Config) validateJobs() error {
 		}
 	}
 	if d := j.DefaultRunner; d != "" && !slices.Contains(names, d) {
-		errs = append(errs, fmt.Errorf("jobs.default_runner: %q is not one of the runners: %s", text.Clip(d, 40), cmp.Or(strings.Join(names, ", "), "there is none")))
+		errs = append(errs, fmt.Errorf("jobs.default_runner: %q is not one of the runners: %s", text.Clip(d, 40), c.runnersText()))
 	}
 	return errors.Join(errs...)
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -179,7 +178,7 @@ func (c *Config) checkRights(key string, t tokenConfig) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	for _, name := range t.Runners {
 		if !c.Runners[name].enabled() || c.Runners[name].Type == "" {
-			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), cmp.Or(strings.Join(c.RunnerNames(), ", "), "there is none")))
+			errs = append(errs, fmt.Errorf("%s.runners: %q is not one of the runners: %s", key, text.Clip(name, 40), c.runnersText()))
 		}
 	}
 	return errors.Join(append(errs, refuseEmpty(key+".runners", t.Runners))...)

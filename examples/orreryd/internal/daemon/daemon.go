@@ -171,6 +171,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		if err := d.sweepSessions(ctx); err != nil {
 			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
+		d.warnOfJobs(ctx)
 		wg.Go(func() {
 			defer cancel()
 			apiErr = d.serve()

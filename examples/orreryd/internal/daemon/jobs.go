@@ -64,6 +64,20 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	return nil
 }
 
+// warnOfJobs warns of stored jobs for which the configuration has no runner, as after an
+// upgrade with tokens: nothing else would say it before a run fails.
+func (d *daemon) warnOfJobs(ctx context.Context) {
+	if len(d.c.RunnerNames()) > 0 {
+		return
+	}
+	running := false
+	stored, _, err := d.engine.Jobs().List(ctx, shell.JobFilter{Paused: &running}, shell.Page{Limit: 1})
+	if err == nil && len(stored) > 0 {
+		d.log.Warn("there are jobs, and each of their runs will fail", "job", stored[0].ID, "namespace", stored[0].Namespace,
+			"tenant", stored[0].Tenant, "error", config.ErrNoRunner)
+	}
+}
+
 // laneLimits sets how many effects of runs are executed at a time, if the default is less.
 // Such effects mostly wait: for a cluster that does not answer, for a pod that takes long
 // to end, for a hook. The effects of one runner must leave slots for those of others.
