@@ -61,3 +61,44 @@ func (u *User) Bind(cmd *exec.Cmd) {
 	}
 	cmd.SysProcAttr.Credential = u.Credential()
 }
+
+// Become has this process run as the user from now on, with none of its groups of before.
+func (u *User) Become() error {
+	if err := u.Check(); err != nil {
+		return err
+	}
+	if u.Credential() == nil {
+		return nil // it is the user
+	}
+	groups := make([]int, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = int(g)
+	}
+	for _, set := range []func() error{
+		func() error { return syscall.Setgroups(groups) },
+		func() error { return syscall.Setgid(int(u.GID)) },
+		func() error { return syscall.Setuid(int(u.UID)) },
+	} {
+		if err := set(); err != nil {
+			return fmt.Errorf("become the user %d: %w", u.UID, err)
+		}
+	}
+	return nil
+}
+
+// Own gives a folder to the user, if it is this process's own. No link is followed.
+func (u *User) Own(root *os.Root, folder string) error {
+	f, err := root.OpenFile(folder, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
+		return nil
+	}
+	return f.Chown(int(u.UID), int(u.GID))
+}

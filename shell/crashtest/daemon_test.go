@@ -46,7 +46,7 @@ argv = ["/bin/sh", "-c", %q, "line", %q, "0", "0", "0"]
 
 // toolScript takes the file, the seconds before and after, and its exit code.
 const toolScript = `[ "$2" = 0 ] || sleep "$2"
-printf '%s %s\n' "$ORRERY_IDEMPOTENCY_KEY" "$ORRERY_ATTEMPT" >> "$1"
+printf '%-255s\n' "$ORRERY_IDEMPOTENCY_KEY $ORRERY_ATTEMPT" >> "$1"
 [ "$3" = 0 ] || sleep "$3"
 exit "$4"`
 

@@ -48,7 +48,7 @@ func (t lineTool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if _, err := fmt.Fprintf(t.f, "%s %d\n", c.IdempotencyKey, c.Attempt); err != nil {
+	if _, err := fmt.Fprintf(t.f, "%-*s\n", lineWidth, fmt.Sprint(c.IdempotencyKey, " ", c.Attempt)); err != nil {
 		return nil, err
 	}
 	idle(ctx, time.Duration(w.AfterMS)*time.Millisecond)

@@ -27,7 +27,7 @@ import (
 // one for all that is typed, and something behind that does not end when it is
 // asked to.
 const sessionProgram = `
-left() { echo "$1 $me $ORRERY_SESSION/$$$2 0" >> "$effects"; }
+left() { printf '%-255s\n' "$1 $me $ORRERY_SESSION/$$$2 0" >> "$effects"; }
 effects=$1 me=$2
 left begun
 (trap '' HUP TERM INT; exec sleep 1000) &

@@ -122,7 +122,7 @@ func runbookOptions(dir string, st store.Store, f *os.File, v variant) (shell.Op
 	}
 	o.Sessions, o.WatchEvery = s.Observer(nil).ForEngine(), 20*time.Millisecond
 	leave := func(what, who, key string, attempt uint32) error {
-		_, err := fmt.Fprintf(f, "%s %s %s %d\n", what, who, key, attempt)
+		_, err := fmt.Fprintf(f, "%-*s\n", lineWidth, fmt.Sprint(what, " ", who, " ", key, " ", attempt))
 		return err
 	}
 	o.Tools = map[string]shell.Tool{
@@ -230,7 +230,7 @@ func handleItems(ctx context.Context, e *shell.Engine, f *os.File) error {
 		if err := json.Unmarshal(i.Data, &who); err != nil {
 			return nil, err
 		}
-		_, err := fmt.Fprintf(f, "handled %s %s %d\n", who, i.ID, i.Attempts)
+		_, err := fmt.Fprintf(f, "%-*s\n", lineWidth, fmt.Sprint("handled ", who, " ", i.ID, " ", i.Attempts))
 		idle(ctx, time.Millisecond)
 		return json.RawMessage(`"handled"`), err
 	}, shell.WorkOptions{Concurrency: 3})

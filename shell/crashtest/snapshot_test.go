@@ -27,6 +27,10 @@ type line struct {
 // text gives the line as the tools write it: the idempotency key, the attempt.
 func (l line) text() string { return fmt.Sprintf("%s/%d %d\n", l.action, l.cycle, l.attempt) }
 
+// lineWidth makes each line of side effects 256 bytes long, with its end: a kill may cut a
+// write between two pages of the file, and so no line stands on two of them.
+const lineWidth = 255
+
 // readLines reads the file of the side effects.
 func readLines(path string) ([]line, error) {
 	b, err := os.ReadFile(path)
@@ -48,7 +52,7 @@ func readLines(path string) ([]line, error) {
 }
 
 func parseLine(s string) (line, error) {
-	key, attempt, ok1 := strings.Cut(strings.TrimSuffix(s, "\n"), " ")
+	key, attempt, ok1 := strings.Cut(strings.TrimRight(strings.TrimSuffix(s, "\n"), " "), " ")
 	id, cycle, ok2 := strings.Cut(key, "/")
 	action, err1 := uuid.Parse(id)
 	n, err2 := strconv.ParseUint(cycle, 10, 32)

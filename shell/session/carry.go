@@ -124,11 +124,11 @@ func (s *Sessions) spawn(ctx context.Context, under place, starter string, e eff
 
 // launch starts a session in place of one that has ended, if there is one.
 func (s *Sessions) launch(ctx context.Context, under place, starter string, e effects.Spawn, old *pane) (*pane, error) {
-	dir, err := under.workspace(e.Workspace, s.o.CreateWorkspace)
+	dir, err := under.workspace(e.Workspace, s.o.CreateWorkspace, s.o.RunAs)
 	if err != nil {
 		return nil, err
 	}
-	l := launch{name: e.Session, dir: dir, argv: e.Command, env: s.environ()}
+	l := launch{name: e.Session, dir: dir, argv: e.Command, env: s.environOf(s.o.RunAs)}
 	l.notes = notes{spawn: starter, pending: typed(e.Input) != ""}
 	if len(l.argv) == 0 {
 		l.argv = []string{s.o.Shell}
@@ -142,7 +142,7 @@ func (s *Sessions) launch(ctx context.Context, under place, starter string, e ef
 	if err := s.end(ctx, e.Session, old); err != nil {
 		return nil, err
 	}
-	startErr := s.backend.start(ctx, l)
+	startErr := s.start(ctx, l)
 	p, err := s.find(ctx, e.Session)
 	switch {
 	case startErr != nil && err == nil && p != nil && p.Alive && starter != "" && p.notes.spawn == starter:
@@ -153,6 +153,21 @@ func (s *Sessions) launch(ctx context.Context, under place, starter string, e ef
 		err = errors.New("it was gone as soon as it was started")
 	}
 	return p, err
+}
+
+// start starts a session as the user that it is to have.
+func (s *Sessions) start(ctx context.Context, l launch) error {
+	if s.o.RunAs == nil {
+		return s.backend.start(ctx, l)
+	}
+	l, forget, err := asUser(l, s.o.RunAs)
+	if err != nil {
+		return err
+	}
+	if err = s.backend.start(ctx, l); err != nil {
+		forget()
+	}
+	return err
 }
 
 // lookUp finds the program as execvp does in the session. The terminal would

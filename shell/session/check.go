@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/confine"
 )
 
 const (
@@ -116,8 +117,8 @@ type place struct {
 }
 
 // workspace gives the directory in which a session starts, free of links. It is made where
-// it is missing, if create is set.
-func (s place) workspace(dir string, create bool) (string, error) {
+// it is missing, if create is set, and then belongs to the user, who must be able to enter it.
+func (s place) workspace(dir string, create bool, user *confine.User) (string, error) {
 	switch {
 	case !utf8.ValidString(dir) || strings.ContainsRune(dir, 0) || len(dir) > maxPathLen:
 		return "", invalid("workspace: %q is not a path: want UTF-8 without zero bytes, at most %d bytes", quoted(dir), maxPathLen)
@@ -137,7 +138,7 @@ func (s place) workspace(dir string, create bool) (string, error) {
 	path := filepath.Join(s.root, local)
 	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) && create {
-		if err := s.makeWorkspace(local); err != nil {
+		if err := s.makeWorkspace(local, user); err != nil {
 			return "", err
 		}
 		resolved, err = filepath.EvalSymlinks(path)
@@ -154,19 +155,32 @@ func (s place) workspace(dir string, create bool) (string, error) {
 	if info, err := os.Stat(resolved); err != nil || !info.IsDir() {
 		return "", invalid("workspace: %q is not a directory", quoted(dir))
 	}
+	if user != nil {
+		if err := user.CanEnter(resolved); err != nil {
+			return "", invalid("workspace: %v: give it to that user: chown -R %d:%d %s", err, user.UID, user.GID, quoted(resolved))
+		}
+	}
 	return resolved, nil
 }
 
 // makeWorkspace makes a directory and those above it. No link leads it out of
 // the root: os.Root sees to that.
-func (s place) makeWorkspace(local string) error {
+func (s place) makeWorkspace(local string, user *confine.User) error {
 	root, err := os.OpenRoot(s.root)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if err := root.MkdirAll(filepath.Clean(local), 0o750); err != nil {
-		return invalid("workspace: %q cannot be made under the workspace root %q: %v", quoted(local), s.root, err)
+	made := ""
+	for _, name := range strings.Split(filepath.Clean(local), string(filepath.Separator)) {
+		made = filepath.Join(made, name)
+		err := root.Mkdir(made, 0o750)
+		if err == nil && user != nil {
+			err = user.Own(root, made)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return invalid("workspace: %q cannot be made under the workspace root %q: %v", quoted(local), s.root, err)
+		}
 	}
 	return nil
 }

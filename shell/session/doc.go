@@ -49,6 +49,14 @@
 // be looked at until it is killed or replaced; what it left running runs on
 // until then.
 //
+// # As another user
+//
+// With [Options.RunAs] the program of a session, and all that it starts, runs as that user.
+// The tmux server and the terminals stay the daemon's, which is root: a session cannot reach
+// the server, and the daemon believes nothing that a session's user could have written. The
+// user enters the workspace itself, so that no link leads it further than its own rights do. All sessions
+// have the same user, and so reach one another.
+//
 // # Limits
 //
 // The workspace check guards against mistakes and is no jail: a program may go
@@ -67,5 +75,11 @@
 //   - session.go: options, [Sessions], [New]; check.go: what an effect may ask for;
 //   - carry.go: Spawn, Send, Kill and Nudge; observe.go, engine.go: what sessions do;
 //   - backend.go: what a backend is; tmux.go, pty.go with screen.go: the two of them;
+//   - asuser*.go: the user of a session;
 //   - process*.go: the processes of a session, and how they are ended.
+//
+// # Duties of the caller
+//
+// With RunAs, the program that imports this package is started once more for each session: what its
+// packages do as they are initialized is done there too, as root.
 package session

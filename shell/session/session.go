@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/inherit"
 	"github.com/orrery-go/orrery/shell/internal/keymutex"
 )
@@ -81,6 +82,12 @@ type Options struct {
 	// get; a name that ends with * stands for all with that beginning. Nil means
 	// [DefaultInheritEnv], empty means none.
 	InheritEnv []string
+	// RunAs, if not nil, is the user that the programs of sessions run as, with its HOME, USER
+	// and LOGNAME and none of this process's groups; terminals stay this process's, which must
+	// be root. Sessions that run already go on as they are. The user must be able to enter
+	// Root and the workspaces; those that are made for a session belong to it. This program
+	// is started once more for each session, see the package's duties of the caller.
+	RunAs *confine.User
 }
 
 // DefaultInheritEnv is what programs get of the daemon's environment unless
@@ -122,6 +129,11 @@ func New(o Options) (*Sessions, error) {
 	o.Shell = cmp.Or(o.Shell, os.Getenv("SHELL"), "/bin/sh")
 	if o.InheritEnv = slices.Clone(o.InheritEnv); o.InheritEnv == nil {
 		o.InheritEnv = DefaultInheritEnv()
+	}
+	if o.RunAs != nil {
+		if err := cmp.Or(o.RunAs.Check(), o.RunAs.CanEnter(root)); err != nil {
+			return nil, fmt.Errorf("RunAs: %w", err)
+		}
 	}
 	sum := sha256.Sum256([]byte(cmp.Or(o.Instance, root)))
 	s := &Sessions{o: o, root: root, namedRoot: named, instance: hex.EncodeToString(sum[:8])}
@@ -272,6 +284,22 @@ func (s *Sessions) environ() map[string]string {
 		if goodVar.MatchString(name) && !slices.Contains(reservedVars, name) {
 			env[name] = value
 		}
+	}
+	return env
+}
+
+// environOf gives what programs get of the environment beside what an effect says.
+func (s *Sessions) environOf(u *confine.User) map[string]string {
+	env := s.environ()
+	if u == nil {
+		return env
+	}
+	for _, name := range []string{"HOME", "USER", "LOGNAME"} {
+		delete(env, name)
+	}
+	for _, entry := range u.Environ() {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
 	}
 	return env
 }

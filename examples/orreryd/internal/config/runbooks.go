@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/runbook"
 	"github.com/orrery-go/orrery/shell/session"
@@ -29,6 +30,22 @@ type sessionsConfig struct {
 	KillGraceSeconds float64  `toml:"kill_grace_seconds"`
 	WatchSeconds     float64  `toml:"watch_seconds"` // between two looks at all sessions
 	InheritEnv       []string `toml:"inherit_env,omitempty"`
+	RunAs            *string  `toml:"run_as,omitempty"` // "user" or "user:group"
+}
+
+// SessionUser is who the programs of terminal sessions run as; nil: the daemon's user.
+func (c *Config) SessionUser() (*confine.User, error) {
+	if c.Sessions.RunAs == nil || c.Workspace == "" {
+		return nil, nil
+	}
+	u, err := confine.LookupUser(*c.Sessions.RunAs)
+	if err == nil {
+		err = u.Check()
+	}
+	if err != nil {
+		return nil, wrongf("sessions.run_as: %w", err)
+	}
+	return u, nil
 }
 
 // gitConfig says how branches are merged.
@@ -66,6 +83,10 @@ func (c *Config) validateRunbooks() error {
 		checkSeconds("git.lock_wait_seconds", c.Git.LockWaitSeconds, 0.001),
 		checkBetween("sessions.columns", &s.Columns, 1, 1000),
 		checkBetween("sessions.rows", &s.Rows, 1, 1000),
+	}
+	if s.RunAs != nil {
+		_, err := confine.LookupUser(*s.RunAs)
+		errs = append(errs, keyed("sessions.run_as", err))
 	}
 	if !slices.Contains(sessionBackends, s.Backend) {
 		errs = append(errs, fmt.Errorf("sessions.backend: %q is unknown: use %q or %q, or leave it out", text.Clip(s.Backend, 40), session.Tmux, session.PTY))
@@ -147,7 +168,11 @@ func (c *Config) WorkspaceRoots() (workspace.Roots, error) {
 	if c.WorkspaceShared != nil {
 		shared = *c.WorkspaceShared
 	}
-	return workspace.New(c.Workspace, shared)
+	user, err := c.SessionUser()
+	if err != nil {
+		return workspace.Roots{}, err
+	}
+	return workspace.New(c.Workspace, shared, user)
 }
 
 // runbooksIn reads pipelines from the runbook files of a tenant's workspace: the tool

@@ -72,7 +72,7 @@ func (c *Config) warnTools() (warnings []string) {
 			}
 		}
 		if len(who) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: runs any program as the daemon's user for the tokens %s: set executables, or leave the tool out of their tools", key, strings.Join(who, ", ")))
+			warnings = append(warnings, fmt.Sprintf("%s: runs any program as %s for the tokens %s: set executables, or leave the tool out of their tools", key, asUser(t.RunAs), strings.Join(who, ", ")))
 		}
 	}
 	return warnings
@@ -91,16 +91,28 @@ func (c *Config) warnRunners() (warnings []string) {
 		case r.Executables != nil:
 			warnings = append(warnings, warnShells(key, *r.Executables)...)
 		case c.guarded():
-			warnings = append(warnings, key+": runs any program as the daemon's user for whoever may use it: set executables, or take it away with enabled = false")
+			warnings = append(warnings, key+": runs any program as "+asUser(r.RunAs)+" for whoever may use it: set executables, or take it away with enabled = false")
 		}
 	}
 	return warnings
 }
 
+// asUser names whom programs run as.
+func asUser(runAs *string) string {
+	if runAs == nil {
+		return "the daemon's user"
+	}
+	return "the user " + *runAs
+}
+
 func (c *Config) warnSessions() (warnings []string) {
 	for i, t := range c.Tokens {
 		if t.Sessions && c.Workspace != "" {
-			warnings = append(warnings, fmt.Sprintf("tokens[%d].sessions: a terminal session runs any program as the daemon's user, whatever executables say: %q may have one", i, t.Name))
+			who := asUser(c.Sessions.RunAs)
+			if c.Sessions.RunAs != nil {
+				who += ", whose files all sessions share"
+			}
+			warnings = append(warnings, fmt.Sprintf("tokens[%d].sessions: a terminal session runs any program as %s, whatever executables say: %q may have one", i, who, t.Name))
 		}
 	}
 	return warnings

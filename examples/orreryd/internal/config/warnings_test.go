@@ -41,6 +41,11 @@ func TestWhatRunsAnyProgramIsWarnedOf(t *testing.T) {
 		local + date: {`runners.local: runs any program as the daemon's user for whoever may use it: set executables, or take it away with enabled = false`},
 		"[runners.local]\nexecutables = ['date', 'xargs']\n" + date: {`runners.local.executables[1]: "xargs" runs any program that its arguments name: the list restricts nothing`},
 		"workspace = 'w'\n" + date + tenant + "sessions = true\n":   {`tokens[0].sessions: a terminal session runs any program as the daemon's user, whatever executables say: "shop" may have one`},
+		"workspace = 'w'\n[sessions]\nrun_as = 'root'\n" + date + tenant + "sessions = true\n": {
+			`tokens[0].sessions: a terminal session runs any program as the user root, whose files all sessions share, whatever executables say: "shop" may have one`,
+		},
+		local + "run_as = 'root'\n" + date:            {`runners.local: runs any program as the user root for whoever may use it: set executables, or take it away with enabled = false`},
+		"[tools.command]\nrun_as = 'root'\n" + tenant: {`tools.command: runs any program as the user root for the tokens shop: set executables, or leave the tool out of their tools`},
 	} {
 		c, err := load(t, text, nil)
 		require.NoError(t, err, text)
@@ -93,6 +98,7 @@ func TestTheBoundsOfACommandAreCheckedBeforeTheDaemonStarts(t *testing.T) {
 		"[cgroup]\nroot = '/x'\n[tools.command]\nmemory_max_bytes = 1": `tools.command.memory_max_bytes: 1 is not between 1048576 and`,
 		"[cgroup]\nroot = '/x'\n[tools.command]\npids_max = 0":         `tools.command.pids_max: 0 is not between 1 and`,
 		"[cgroup]\nroot = '/x'\n[tools.command]\ncpu_max = nan":        `tools.command.cpu_max: NaN is not between 0.01 and 4096 CPUs`,
+		"[sessions]\nrun_as = 'nobody-here'":                           `sessions.run_as: there is no user "nobody-here" here`,
 		"[tools.http]\nrun_as = 'nobody'":                              `tools.http.run_as: a tool of type "http" has no such key`,
 	} {
 		_, err := load(t, text, nil)
@@ -113,7 +119,7 @@ func TestTheBoundsOfACommandAreCheckedBeforeTheDaemonStarts(t *testing.T) {
 func TestARunbookFileIsReadInTheFolderOfTheTenantAlone(t *testing.T) {
 	const book = "name = 'b'\n[[pipeline]]\nname = 'p'\n[[pipeline.phase]]\nname = 'x'\nrun = { tool = 'command' }\n"
 	dir := t.TempDir()
-	roots, err := workspace.New(dir, false)
+	roots, err := workspace.New(dir, false, nil)
 	require.NoError(t, err)
 	acme, err := roots.Of("shop", "acme")
 	require.NoError(t, err)

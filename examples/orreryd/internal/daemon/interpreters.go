@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -48,16 +49,23 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("db: %w", err)
 	}
+	user, err := d.c.SessionUser()
+	if err != nil {
+		return nil, err
+	}
 	s := d.c.Sessions
 	d.sessions, err = session.New(session.Options{
 		Backend: s.Backend, Root: roots.Dir(), CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
-		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv,
+		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv, RunAs: user,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
 	d.sayHowToAttach()
 	d.enterWorkspace(roots, out)
+	if user != nil && int(user.UID) != os.Geteuid() {
+		out[effects.LaneGit] = noGit
+	}
 	return out, nil
 }
 
@@ -105,6 +113,10 @@ func (d *daemon) sayHowToAttach() {
 		d.log.Warn("no tmux 3.2 or later: sessions will end with the daemon, and nobody can join them", "backend", d.sessions.Backend())
 	}
 }
+
+// noGit stands where sessions have a user of their own: what that user wrote into a repository
+// would decide what git, and this daemon, do as root.
+var noGit = failing{errors.New("sessions.run_as is set: worktrees and merges would work as root on files that sessions may change: have a session run git, or take run_as out")}
 
 var noWorkspace = failing{errors.New("no workspace is configured: start the daemon with --workspace DIR")}
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,9 +27,9 @@ import (
 
 // carriers are the interpreters of sessions and git of a daemon with that configuration,
 // which begins with keys of no table, and a workspace.
-func carriers(t *testing.T, dir, text string) map[string]shell.Interpreter {
+func carriers(t *testing.T, dir, text string, sessions ...string) map[string]shell.Interpreter {
 	t.Helper()
-	file := write(t, "orrery.toml", "db = '"+filepath.Join(t.TempDir(), "orrery.db")+"'\nworkspace = '"+dir+"'\n"+text+"[sessions]\nbackend = 'pty'\n")
+	file := write(t, "orrery.toml", "db = '"+filepath.Join(t.TempDir(), "orrery.db")+"'\nworkspace = '"+dir+"'\n"+text+"[sessions]\nbackend = 'pty'\n"+strings.Join(sessions, "\n"))
 	c, err := config.Load(pflag.NewFlagSet("orchestrate", pflag.ContinueOnError), func(name string) string { return map[string]string{"ORRERY_CONFIG": file}[name] })
 	require.NoError(t, err)
 	d := &daemon{c: c, log: slog.New(slog.DiscardHandler)}
@@ -169,9 +170,33 @@ func TestRepositoriesThatNoTenantReachesAnyMoreAreNamedWithTheLineThatBringsThem
 	d := &daemon{log: slog.New(slog.NewTextHandler(&logs, nil))}
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "app", ".git"), 0o700))
-	roots, err := workspace.New(dir, false)
+	roots, err := workspace.New(dir, false, nil)
 	require.NoError(t, err)
 	d.warnOfStrays(roots)
 	assert.Contains(t, logs.String(), "set workspace_shared = true")
 	assert.Contains(t, logs.String(), "first="+filepath.Join(dir, "app"))
+}
+
+func TestSessionsOfAUserOfTheirOwnWorkInTheFolderOfTheirTenantAndNothingWorksThereAsRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start programs as another user")
+	}
+	above, err := os.MkdirTemp("/tmp", "orrery") //nolint:usetesting // that every user can enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(above) })
+	require.NoError(t, os.Chmod(above, 0o711))
+	dir := filepath.Join(above, "workspace")
+	all := carriers(t, dir, tenants, "run_as = '4242:4343'")
+	task := core.Task{TaskSpec: core.TaskSpec{ID: uuid.New(), Namespace: "shop", Tenant: "acme"}}
+	_, err = carry(t, all[effects.LaneSession], task, effects.Spawn{N: 1, Session: "s", Workspace: "repo", Command: []string{"sh", "-c", "id -u > part; mv part told; sleep 1000"}})
+	require.NoError(t, err)
+	told := filepath.Join(dir, "shop", "acme", "repo", "told")
+	require.Eventually(t, func() bool { _, err := os.Stat(told); return err == nil }, time.Minute, 10*time.Millisecond)
+	got, err := os.ReadFile(told)
+	require.NoError(t, err)
+	assert.Equal(t, "4242\n", string(got))
+	_, err = carry(t, all[effects.LaneSession], task, effects.Kill{N: 2, Session: "s"})
+	require.NoError(t, err)
+	_, err = carry(t, all[effects.LaneGit], pipelineOf("shop", "acme"), effects.Merge{N: 1})
+	require.ErrorContains(t, err, "sessions.run_as is set: worktrees and merges would work as root on files that sessions may change")
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/confine"
 )
 
 // Roots are the folders of all tenants under one. The zero value is none. They are safe for
@@ -16,11 +18,13 @@ import (
 type Roots struct {
 	dir    string
 	shared bool
+	user   *confine.User // whose the folders of tenants are; nil: this process's
 }
 
 // New gives the roots under a directory, which is made where it is missing. If they are
-// shared, the directory itself is the root of everybody.
-func New(dir string, shared bool) (Roots, error) {
+// shared, the directory itself is the root of everybody. The folders of tenants that are made
+// belong to the user, if one is given, who may then enter the directory.
+func New(dir string, shared bool, user *confine.User) (Roots, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		err = os.MkdirAll(abs, 0o700)
@@ -28,10 +32,13 @@ func New(dir string, shared bool) (Roots, error) {
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
+	if err == nil && user != nil {
+		err = os.Chmod(abs, 0o711) //nolint:gosec // the user enters it, and lists nothing
+	}
 	if err != nil {
 		return Roots{}, fmt.Errorf("workspace: %w", err)
 	}
-	return Roots{dir: abs, shared: shared}, nil
+	return Roots{dir: abs, shared: shared, user: user}, nil
 }
 
 // Dir is the directory under which all roots lie, empty if there are none.
@@ -54,7 +61,11 @@ func (r Roots) Of(namespace, tenant string) (string, error) {
 	path := ""
 	for _, name := range []string{namespace, tenant} {
 		path = filepath.Join(path, folder(name))
-		if err := root.Mkdir(path, 0o700); err != nil && !os.IsExist(err) {
+		err := root.Mkdir(path, 0o700)
+		if err == nil && r.user != nil {
+			err = r.user.Own(root, path)
+		}
+		if err != nil && !os.IsExist(err) {
 			return "", fmt.Errorf("workspace: %w", err)
 		}
 		if info, err := root.Lstat(path); err != nil || !info.IsDir() { // a link is none

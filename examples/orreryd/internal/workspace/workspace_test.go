@@ -15,7 +15,7 @@ import (
 
 func TestEachTenantHasAFolderOfItsOwnUnderTheWorkspace(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "w")
-	r, err := New(dir, false)
+	r, err := New(dir, false, nil)
 	require.NoError(t, err)
 	dir, err = filepath.EvalSymlinks(dir)
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestEachTenantHasAFolderOfItsOwnUnderTheWorkspace(t *testing.T) {
 		assert.Equal(t, filepath.Join(dir, filepath.FromSlash(want)), got)
 		assert.DirExists(t, got)
 	}
-	shared, err := New(dir, true)
+	shared, err := New(dir, true, nil)
 	require.NoError(t, err)
 	got, err := shared.Of("shop", "acme")
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestNoTwoTenantsHaveOneFolderAndNoneIsElsewhere(t *testing.T) {
 
 func TestALinkIsNoRootOfATenant(t *testing.T) {
 	dir := t.TempDir()
-	r, err := New(dir, false)
+	r, err := New(dir, false, nil)
 	require.NoError(t, err)
 	other, err := r.Of("shop", "other")
 	require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestRepositoriesOfASharedWorkspaceAreFoundOnceTenantsHaveFolders(t *testing
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bare.git/HEAD"), nil, 0o600))
 	for shared, want := range map[bool][]string{true: nil, false: {"app", "bare.git"}} {
-		roots, err := New(dir, shared)
+		roots, err := New(dir, shared, nil)
 		require.NoError(t, err)
 		found, err := roots.Strays()
 		require.NoError(t, err)
