@@ -13,12 +13,6 @@ import (
 // groupPrefix begins the names of the control groups of pods.
 const groupPrefix = "pod-"
 
-// groupPlan is the control group that a pod is to have.
-type groupPlan struct {
-	Root   string         `json:"root"` // the directory in which it is made
-	Limits confine.Limits `json:"limits"`
-}
-
 func groupOf(dir string) string { return groupPrefix + filepath.Base(dir) }
 
 // makeGroup makes the pod's control group, if it is to have one. The supervisor makes it and

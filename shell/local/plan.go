@@ -57,6 +57,12 @@ type plan struct {
 	Group *groupPlan `json:"group,omitempty"`
 }
 
+// groupPlan is the control group that a pod is to have.
+type groupPlan struct {
+	Root   string         `json:"root"` // the directory in which it is made
+	Limits confine.Limits `json:"limits"`
+}
+
 // runAs has the programs run as a user: its variables take the place of the daemon's.
 func (p *plan) runAs(u *confine.User) {
 	p.User = u
