@@ -20,6 +20,9 @@ type (
 		Interrupted bool `json:"interrupted,omitempty"`
 		// Permanent: it failed so that to make it once more is pointless.
 		Permanent bool `json:"permanent,omitempty"`
+		// Limited: it was refused since its tenant has as many as its limit allows
+		// ([Batch.Bound]): to make it later is not pointless.
+		Limited bool `json:"limited,omitempty"`
 	}
 	// EffectDone answers an outer effect that succeeded.
 	EffectDone struct {

@@ -14,6 +14,9 @@ type Input struct {
 	Event Event
 	// Ack is the number of the outer effect of To that this event answers, or 0.
 	Ack uint32
+	// Full are the limits that what the input sets off has met; only a [Batch] makes
+	// them ([Result.Full]). Without any, the batch asks for the limits.
+	Full []Full
 }
 
 // Loader gives a batch the states from before it. It returns nil where the
@@ -53,6 +56,9 @@ type Result struct {
 	// Answer is what a machine answered to the sender, such as the items that it
 	// took; nil where it answered nothing ([effects.Answer]).
 	Answer effects.Value
+	// Full are the limits that were met: they belong into the journal with the input, as
+	// its Full.
+	Full []Full
 }
 
 // Batch applies inputs to machines at one instant. It is the whole of what the
@@ -77,6 +83,8 @@ type Batch struct {
 	waking   map[effects.Ref]bool      // machines whose wake is on its way
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
+	bounds   bounds
+	asking   bool // the delivery that is being made comes from outside
 }
 
 // WithdrawnEffect names an outer effect that was taken back.
@@ -96,7 +104,8 @@ type delivery struct {
 	from  effects.Ref // who sends it; zero: it comes from outside
 	to    effects.Ref
 	event Event
-	hops  int // how many times in a row the bus has routed to come here
+	hops  int  // how many times in a row the bus has routed to come here
+	asked bool // the sender has got an event from outside, of which this comes
 }
 
 type undone struct {
@@ -143,8 +152,12 @@ func (t *Batch) Clock() Clock { return t.clock }
 // no dispatch counts that was none. A due event of a recurring action, which
 // would then be due for ever, is applied once more with the refusal, and records
 // a missed time; its result has both, the refusal and the change.
+//
+// A machine that another one would make beyond the limit of a tenant ([Batch.Bound]) is
+// refused in the same way.
 func (t *Batch) Apply(in Input) (Result, error) {
 	t.clock.Step = t.seq<<stepBits + t.taken
+	t.bounds.begin(in)
 	res, err := t.attempt(in)
 	if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok && errors.Is(err, errHalf) {
 		refused := res.Refused
@@ -157,7 +170,9 @@ func (t *Batch) Apply(in Input) (Result, error) {
 	}
 	if res.Changed {
 		t.taken++
+		t.bounds.done()
 	}
+	res.Full = t.bounds.full
 	return res, nil
 }
 
@@ -176,6 +191,7 @@ func belongsToDispatch(e Event) bool {
 func (t *Batch) attempt(in Input) (Result, error) {
 	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
 	t.undo = t.undo[:0]
+	t.bounds.retry()
 	res, err := t.run(in)
 	if err != nil || !res.Changed {
 		t.rollback(0)
@@ -209,7 +225,7 @@ func (t *Batch) run(in Input) (res Result, err error) {
 }
 
 func (t *Batch) deliver(d delivery, res *Result) error {
-	t.hops, t.serving = d.hops, d.to
+	t.hops, t.serving, t.asking = d.hops, d.to, d.from.IsZero()
 	if isWake(d.event) {
 		delete(t.waking, d.to)
 	}
@@ -227,20 +243,13 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	if err != nil {
 		return err
 	}
-	if r := refusal(effs); r != nil {
+	r := refusal(effs)
+	if r == nil {
+		r = t.beyond(d, s, next)
+	}
+	if r != nil {
 		r.To = d.to // a machine that does not exist cannot say its id
-		if belongsToDispatch(d.event) {
-			res.Refused = r
-			return errHalf
-		}
-		if res.Refused == nil {
-			res.Refused = r
-		}
-		if owner := ownerOf(d.event); !owner.IsZero() { // who waits for it must not wait for ever
-			t.send(d.to, owner.Ref, ChildEnded{Child: d.to, N: owner.N, Outcome: ChildRefused, Reason: r.Reason})
-		}
-		t.giveBack(d)
-		return nil
+		return t.refused(d, r, res)
 	}
 	if made := next.Ref(); !made.IsZero() && made != d.to {
 		return fmt.Errorf("event %q to %s would make %s", d.event.EventType(), d.to, made)
@@ -258,6 +267,22 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// refused goes on after an event was refused.
+func (t *Batch) refused(d delivery, r *effects.Refused, res *Result) error {
+	if belongsToDispatch(d.event) || r.Code == effects.CodeLimited && isAskedFor(d) {
+		res.Refused = r
+		return errHalf
+	}
+	if res.Refused == nil {
+		res.Refused = r
+	}
+	if err := t.tellRefused(d, r, res); err != nil {
+		return err
+	}
+	t.giveBack(d)
 	return nil
 }
 
@@ -295,7 +320,7 @@ func (t *Batch) send(from, to effects.Ref, e Event) {
 		}
 		t.waking[to] = true
 	}
-	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops})
+	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops, asked: t.asking})
 }
 
 // isWake reports whether an event only tells a machine to look around.

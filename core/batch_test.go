@@ -49,7 +49,8 @@ func (w world) refs() []effects.Ref {
 // The traces in testdata/turn/*.txt show batches over many machines:
 //
 //	turn [at=…]    one batch; inputs, one a line: KIND/ID EVENT, as in the traces of
-//	               the machines; "ack=N" before the event where it answers effect N
+//	               the machines; "ack=N" before the event where it answers effect N;
+//	               full=KIND: no tenant may have more machines of that kind
 //	fire [at=…]    batches of due events until nothing is due any more
 //	list           all machines that exist
 //	show REF       one machine, whole
@@ -67,6 +68,8 @@ func TestBatchTraces(t *testing.T) {
 				var out strings.Builder
 				clock.Now = parseClock(t, d, clock.Now)
 				var inputs []core.Input
+				full := ""
+				d.MaybeScanArgs(t, "full", &full)
 				switch d.Cmd {
 				case "list":
 					for _, ref := range w.refs() {
@@ -88,7 +91,7 @@ func TestBatchTraces(t *testing.T) {
 				}
 				for len(inputs) > 0 {
 					seq++
-					writeBatch(t, &out, w, clock, seq, inputs)
+					writeBatch(t, &out, w, clock, seq, inputs, effects.Kind(full))
 					inputs = nil
 					if d.Cmd == "fire" {
 						inputs = w.due(clock)
@@ -125,8 +128,14 @@ func parseInput(t *testing.T, line string) core.Input {
 	return in
 }
 
-func writeBatch(t *testing.T, out *strings.Builder, w world, clock core.Clock, seq uint64, inputs []core.Input) {
+func writeBatch(t *testing.T, out *strings.Builder, w world, clock core.Clock, seq uint64, inputs []core.Input, full effects.Kind) {
 	batch := core.NewBatch(w, clock, seq)
+	batch.Bound(func(_ core.Scope, kind effects.Kind) core.Allowance {
+		if kind != full {
+			return core.Allowance{}
+		}
+		return core.Allowance{Most: 1, What: string(kind) + "s that have not ended"}
+	})
 	for _, in := range inputs {
 		fmt.Fprintf(out, "%s %s: ", shortRef(in.To), in.Event.EventType())
 		res, err := batch.Apply(in)

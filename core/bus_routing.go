@@ -1,6 +1,26 @@
 package core
 
-import "github.com/orrery-go/orrery/effects"
+import (
+	"fmt"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// announceRefused says that a machine for which nobody waits was not made, because of a
+// limit. If the bus itself was to start it, no subscriber hears it: they would feed one
+// another.
+func (t *Batch) announceRefused(d delivery, r *effects.Refused, res *Result) error {
+	ev := effects.Event{
+		Kind:   effects.EventKind{Category: string(d.to.Kind), Action: "refused"},
+		Source: effects.EventSource{Component: string(d.to.Kind), ID: d.to.ID},
+		Data:   announcementTexts("reason", r.Reason, "by", fmt.Sprintf("%s:%s", d.from.Kind, d.from.ID)),
+	}
+	if d.from == BusRef() {
+		t.announce(ev)
+		return nil
+	}
+	return t.emit(ev, res)
+}
 
 // emit gives an announcement its id and time, and routes it on the bus (003).
 func (t *Batch) emit(ev effects.Event, res *Result) error {

@@ -13,7 +13,7 @@ import (
 
 // genericFiles serve every machine alike: a new one changes none of them.
 var genericFiles = []string{
-	"answers.go", "batch.go", "batch_effects.go", "core.go", "damage.go", "event_codec.go", "journal.go",
+	"answers.go", "batch.go", "batch_effects.go", "bounds.go", "core.go", "damage.go", "event_codec.go", "journal.go",
 	"json.go", "kind_queries.go", "object.go", "owner.go", "pending_effects.go", "transition.go",
 }
 

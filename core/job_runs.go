@@ -20,15 +20,22 @@ func (t *jobTransition) makeRun(run RunSpec) {
 }
 
 // runRefused: a run could not be made, since there is one of that time already, of
-// the job before it was deleted and made anew. That one has the time's verdict.
+// the job before it was deleted and made anew, and that one has the time's verdict; or
+// since the tenant has as many runs as its limit allows, and the time is skipped.
 func (t *jobTransition) runRefused(e ChildEnded) {
 	i := t.activeRun(e.Child.ID)
 	if e.Outcome != ChildRefused || i < 0 || t.Active[i].Stage != StageWaiting {
 		t.refuse(effects.CodeConflict, "job %s does not wait for %s", clip(t.ID), e.Child)
 		return
 	}
-	t.announce("run_refused", announcementTexts("run_id", t.Active[i].RunID, "reason", boundedReason(e.Reason, "it was refused")))
+	a, reason := t.Active[i], boundedReason(e.Reason, "it was refused")
+	t.announce("run_refused", announcementTexts("run_id", a.RunID, "reason", reason))
 	t.Active, t.UpdatedAt = slices.Concat(t.Active[:i], t.Active[i+1:]), t.clock.Now
+	if !e.Limited {
+		return
+	}
+	t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: a.ScheduledAt, Manual: a.Manual}, reason)
+	t.Triggers = slices.DeleteFunc(slices.Clone(t.Triggers), func(k KeyedTrigger) bool { return a.Manual && k.At == a.ScheduledAt })
 }
 
 // activeRun is the index of a run that has not ended, or -1.

@@ -52,6 +52,17 @@ func (in Input) appendJSON(b []byte) []byte {
 	if in.Ack != 0 {
 		o.num("ack", uint64(in.Ack))
 	}
+	if len(in.Full) > 0 {
+		o.key("full")
+		o.b = append(o.b, '[')
+		for i, f := range in.Full {
+			if i > 0 {
+				o.b = append(o.b, ',')
+			}
+			o.b = f.appendJSON(o.b)
+		}
+		o.b = append(o.b, ']')
+	}
 	o.key("event")
 	o.b = AppendEvent(o.b, in.Event)
 	return o.end()
@@ -65,6 +76,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 			effects.Ref
 			Actor string          `json:"actor"`
 			Ack   uint32          `json:"ack"`
+			Full  []Full          `json:"full"`
 			Event json.RawMessage `json:"event"`
 		} `json:"inputs"`
 	}
@@ -78,7 +90,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("journal batch %d, input %d: %w", w.Seq, i, err)
 		}
-		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack}
+		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack, Full: in.Full}
 	}
 	return out, nil
 }

@@ -54,6 +54,8 @@ type kind struct {
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
+	bounded   bool                               // see [Bounded]
+	passesOn  bool                               // what it makes on a word from outside was asked for there
 }
 
 // machine completes the entry of a kind whose state is S, and whose events are the E;
@@ -92,27 +94,27 @@ func record[S State](k kind) kind {
 // kindTable is the one place that names all kinds. Retention walks it in this order.
 var kindTable = []kind{ // read-only: a table
 	machine[Action, ActionEvent]("an action", kind{
-		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true,
+		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true, bounded: true,
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
-		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true,
+		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,
 	}),
 	machine[Task, TaskEvent]("a task", kind{
-		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true,
+		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true, bounded: true,
 	}),
 	machine[Strategy, StrategyEvent]("a strategy", kind{
-		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true,
+		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true, bounded: true,
 	}),
 	machine[Orchestrator, OrchestratorEvent]("a run", kind{
-		name: KindOrchestrator, events: orchestratorEvents, due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true,
+		name: KindOrchestrator, events: orchestratorEvents, due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true, bounded: true,
 	}),
 	machine[RecurringAction, RecurringEvent]("a recurring action", kind{
 		name: KindRecurring, decode: decodeRecurring, events: recurringEvents, due: RecurringDue{}, paced: true,
 	}),
-	machine[Dedup, DedupEvent]("a dedup key", kind{name: KindDedup, events: dedupEvents}),
+	machine[Dedup, DedupEvent]("a dedup key", kind{name: KindDedup, events: dedupEvents, passesOn: true}),
 	machine[Job, JobEvent]("a job", kind{name: KindJob, events: jobEvents, due: JobDue{}}),
 	machine[Scheduler, SchedulerEvent]("a scheduler", kind{name: KindScheduler, events: schedulerEvents, due: SchedulerDue{}}),
 	machine[Worker, WorkerEvent]("a worker", kind{name: KindWorker, events: workerEvents, due: WorkerDue{}}),

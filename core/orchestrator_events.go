@@ -90,6 +90,9 @@ func (EffectHandedBack) orchestratorEvent()       {}
 
 func (e OrchestratorCreate) owner() Owner { return e.Owner }
 
+// askedFor: a run by hand.
+func (e OrchestratorCreate) askedFor() bool { return e.Spec.Manual }
+
 // EventType gives the discriminator in the journal.
 func (OrchestratorCreate) EventType() string     { return "create" }
 func (OrchestratorDue) EventType() string        { return "due" }

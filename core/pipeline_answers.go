@@ -118,7 +118,7 @@ func childFailure(child Awaited, e ChildEnded) outcome {
 		reason = fmt.Sprintf("%s %s: %s", child.Ref.Kind, e.Outcome, reason)
 	}
 	return outcome{
-		err: reason, final: e.Outcome == ChildRefused || e.Interrupted || e.Permanent, interrupted: e.Interrupted, result: child.Result,
+		err: reason, final: e.Outcome == ChildRefused && !e.Limited || e.Interrupted || e.Permanent, interrupted: e.Interrupted, result: child.Result,
 	}
 }
 

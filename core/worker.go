@@ -26,27 +26,31 @@ import (
 // Invariants, held by property tests:
 //   - No more jobs run than Concurrency says, but for those from before it
 //     was lowered.
-//   - An item is taken only for a free slot, and never while paused or draining.
+//   - An item is taken only for a free slot, and never while paused, draining or held.
+//   - An item whose child a limit refuses goes back, and its attempt does not count.
 //   - At most one take is under way.
-//   - Each item that is taken is completed or failed exactly once, with the
-//     holder and the attempt of its take.
+//   - Each item that is taken is completed, failed or given back exactly once,
+//     with the holder and the attempt of its take.
 //   - The end of a job is taken at most once.
 //   - Only a worker with nothing in hand goes.
 type Worker struct {
 	ID uuid.UUID `json:"id"` // derived from tenant and name
 	WorkerSpec
-	Paused    bool        `json:"paused"`
-	Draining  bool        `json:"draining"` // it goes once nothing is in hand
-	Last      uint32      `json:"last"`     // the last number of a take or a job
-	Taking    uint32      `json:"taking"`   // the number of the take under way; 0: none
-	TakeNext  bool        `json:"again"`    // it was woken during the take: another one follows
-	Quiet     bool        `json:"quiet"`    // it has said that it is idle
-	Running   []WorkerJob `json:"running"`
-	PollAt    Time        `json:"poll_at"` // when it looks for items without being woken
-	Completed uint64      `json:"completed"`
-	Failed    uint64      `json:"failed"`
-	CreatedAt Time        `json:"created_at"`
-	UpdatedAt Time        `json:"updated_at"`
+	Paused   bool        `json:"paused"`
+	Draining bool        `json:"draining"` // it goes once nothing is in hand
+	Last     uint32      `json:"last"`     // the last number of a take or a job
+	Taking   uint32      `json:"taking"`   // the number of the take under way; 0: none
+	TakeNext bool        `json:"again"`    // it was woken during the take: another one follows
+	Quiet    bool        `json:"quiet"`    // it has said that it is idle
+	Running  []WorkerJob `json:"running"`
+	PollAt   Time        `json:"poll_at"` // when it looks for items without being woken
+	// HeldUntil: the tenant has as many children as its limit allows, and no item is
+	// taken before. Zero: nothing holds it.
+	HeldUntil Time   `json:"held_until,omitzero"`
+	Completed uint64 `json:"completed"`
+	Failed    uint64 `json:"failed"`
+	CreatedAt Time   `json:"created_at"`
+	UpdatedAt Time   `json:"updated_at"`
 }
 
 // WorkerJob is an item in hand.
@@ -177,6 +181,12 @@ func (w Worker) free() uint32 {
 	return 0
 }
 
+// held reports whether a limit of the tenant keeps the worker from taking items.
+// If the clock goes back it is held no longer than before.
+func (t *workerTransition) held() bool {
+	return t.HeldUntil.After(t.clock.Now) && !t.HeldUntil.After(laterMS(t.clock.Now, limitedPollMS))
+}
+
 // number gives the next number.
 func (w *Worker) number() uint32 {
 	if w.Last++; w.Last == 0 {
@@ -188,7 +198,7 @@ func (w *Worker) number() uint32 {
 // take asks the queue for as many items as the worker has free slots.
 func (t *workerTransition) take() {
 	switch {
-	case t.Paused || t.Draining || t.free() == 0:
+	case t.Paused || t.Draining || t.held() || t.free() == 0:
 		return
 	case t.Taking != 0:
 		t.TakeNext = true
@@ -212,7 +222,7 @@ func (t *workerTransition) pollAfter(ms int64) {
 // wake: the worker looks for items. One that is paused or has no free slot will look
 // when it may.
 func (t *workerTransition) wake() {
-	if t.Paused || t.Draining || t.free() == 0 {
+	if t.Paused || t.Draining || t.held() || t.free() == 0 {
 		return
 	}
 	t.emit("wake")
@@ -316,18 +326,25 @@ func (t *workerTransition) endJob(e ChildEnded) {
 	}
 	job := t.Running[i]
 	t.Running, t.UpdatedAt = without(t.Running, i), t.clock.Now
-	if e.Outcome == ChildSucceeded {
+	switch {
+	case e.Outcome == ChildSucceeded:
 		t.Completed = saturatingAdd(t.Completed, 1)
 		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueComplete{
 			Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Result: fitting(e.Result),
 		})
-	} else {
+	case e.Outcome == ChildRefused && e.Limited:
+		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueRelease{Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt})
+	default:
 		t.Failed = saturatingAdd(t.Failed, 1)
 		t.failItem(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused || e.Permanent)
 	}
-	if e.Outcome == ChildRefused {
+	switch {
+	case e.Outcome == ChildRefused && e.Limited:
+		t.HeldUntil = laterMS(t.clock.Now, limitedPollMS)
+		t.pollAfter(limitedPollMS)
+	case e.Outcome == ChildRefused:
 		t.pollAfter(minPollMS)
-	} else {
+	default:
 		t.take()
 	}
 	t.endIfDrained()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -92,7 +93,7 @@ func drawWorkerEvent(t *rapid.T, w core.Worker, _ core.Clock) core.Event {
 		return e
 	case "child":
 		return core.ChildEnded{
-			N: n, Outcome: rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome"),
+			N: n, Limited: rapid.Bool().Draw(t, "limited"), Outcome: rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused, "odd"}).Draw(t, "outcome"),
 			Result: drawJSON(t, "result"), Reason: drawText(t, "reason"),
 		}
 	}
@@ -106,7 +107,7 @@ func hostileWorker(t *rapid.T) core.Worker {
 	}
 	w := core.Worker{
 		ID: drawID(t, "id"), WorkerSpec: drawWorkerSpec(t), Paused: rapid.Bool().Draw(t, "paused"), Draining: rapid.Bool().Draw(t, "draining"),
-		Last: n("last"), Taking: n("taking"), TakeNext: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
+		Last: n("last"), Taking: n("taking"), TakeNext: rapid.Bool().Draw(t, "again"), PollAt: drawTime(t, c), HeldUntil: drawTime(t, c), Completed: math.MaxUint64, Failed: math.MaxUint64,
 	}
 	for range rapid.SampledFrom([]int{0, 1, 300}).Draw(t, "running") {
 		w.Running = append(w.Running, core.WorkerJob{N: n("n")})
@@ -132,13 +133,16 @@ func workerEvents() []core.Event {
 	}
 }
 
-// itemAnswers lists the items that a step completes or fails.
+// itemAnswers lists the items that a step completes, fails or gives back.
 func itemAnswers(s step) []uuid.UUID {
 	var out []uuid.UUID
 	for _, e := range sends[core.QueueComplete](s) {
 		out = append(out, e.Item)
 	}
 	for _, e := range sends[core.QueueFail](s) {
+		out = append(out, e.Item)
+	}
+	for _, e := range sends[core.QueueRelease](s) {
 		out = append(out, e.Item)
 	}
 	return out
@@ -158,13 +162,23 @@ var workerInvariants = []invariant{
 	on("No more jobs run than Concurrency says, but for those from before it was lowered.", func(_ step, b, a core.Worker) string {
 		return unless(len(a.Running) <= max(int(a.Concurrency), len(b.Running)), "%d jobs in %d places", len(a.Running), a.Concurrency)
 	}),
-	on("An item is taken only for a free slot, and never while paused or draining.", func(s step, _, a core.Worker) string {
+	on("An item is taken only for a free slot, and never while paused, draining or held.", func(s step, _, a core.Worker) string {
 		for _, take := range sends[core.QueueTake](s) {
-			if a.Paused || a.Draining || int(take.Max) != int(a.Concurrency)-len(a.Running) || take.Max == 0 {
+			held := a.HeldUntil > s.clock.Now && a.HeldUntil <= s.clock.Now.Add(5*time.Second)
+			if a.Paused || a.Draining || held || int(take.Max) != int(a.Concurrency)-len(a.Running) || take.Max == 0 {
 				return "it takes with no place for it"
 			}
 		}
 		return ""
+	}),
+	on("An item whose child a limit refuses goes back, and its attempt does not count.", func(s step, b, _ core.Worker) string {
+		released := sends[core.QueueRelease](s)
+		e, ok := s.event.(core.ChildEnded)
+		limited := ok && e.Limited && e.Outcome == core.ChildRefused && slices.ContainsFunc(b.Running, func(j core.WorkerJob) bool { return j.N == e.N && e.N != 0 && e.N != b.Taking })
+		if refusal(s.effs) != nil {
+			return ""
+		}
+		return unless(limited == (len(released) == 1) && (len(released) == 0 || released[0].Holder == b.Holder()), "%d items go back", len(released))
 	}),
 	on("At most one take is under way.", func(s step, b, a core.Worker) string {
 		takes := sends[core.QueueTake](s)
@@ -174,7 +188,7 @@ var workerInvariants = []invariant{
 		}
 		return unless(len(takes) == 1 && takes[0].Owner.N == a.Taking && (b.Taking == 0 || due || b.Taking != a.Taking), "%d takes", len(takes))
 	}),
-	on("Each item that is taken is completed or failed exactly once, with the holder and the attempt of its take.", func(s step, b, a core.Worker) string {
+	on("Each item that is taken is completed, failed or given back exactly once, with the holder and the attempt of its take.", func(s step, b, a core.Worker) string {
 		before := items(b.Running)
 		if taken, ok := s.event.(core.QueueTaken); ok && refusal(s.effs) == nil {
 			for _, item := range taken.Items {

@@ -32,6 +32,7 @@ const (
 	MaxWorkerConcurrency = 256
 	defaultPollMS        = 60_000
 	minPollMS            = 100
+	limitedPollMS        = 5000      // after a limit has refused a child
 	itemName             = "item"    // of the item in a context
 	holderPrefix         = "worker:" // of the worker's name as a holder
 )

@@ -84,6 +84,7 @@ const (
 	CodeExists   Code = "exists"    // the machine exists already
 	CodeConflict Code = "conflict"  // not in the machine's present state
 	CodeEmpty    Code = "empty"     // nothing is there to be taken at the moment
+	CodeLimited  Code = "limited"   // the tenant has as many as its limit allows at the moment
 )
 
 // Error makes a refusal usable as an error.

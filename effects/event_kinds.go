@@ -58,7 +58,7 @@ func Announced() []EventKind {
 		{"action", []string{"cancelled", "completed", "failed"}},
 		{"job", []string{"created", "deleted", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
-		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "retry", "signal", "started"}},
+		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
 		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
 		{"run", []string{

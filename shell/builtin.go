@@ -228,7 +228,7 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	} else if spec.Definition, spec.Runbook, err = t.load(ctx, Scope{Namespace: c.Namespace, Tenant: c.Tenant}, in.File, in.Pipeline); err != nil {
 		return nil, err
 	}
-	p, err := c.engine.Pipelines().Create(ctx, spec)
+	p, err := t.start(ctx, c, spec)
 	if refusedFor(err, effects.CodeExists) { // by a run before this one
 		p, err = c.engine.Pipelines().Get(ctx, spec.ID)
 	}
@@ -246,6 +246,18 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 		err = fmt.Errorf("pipeline %s is %s: %s", p.ID, p.Phase.Type, cmp.Or(p.Phase.Error, p.Phase.Reason))
 	}
 	return result, err
+}
+
+// start makes the pipeline, unless the tenant has as many as it may have: an action does
+// as a machine does, see [Limits.Live].
+func (PipelineTool) start(ctx context.Context, c Call, spec core.PipelineSpec) (core.Pipeline, error) {
+	if err := c.engine.hasRoom(Scope{Namespace: c.Namespace, Tenant: c.Tenant}, spec.ID); err != nil {
+		if p, none := c.engine.Pipelines().Get(ctx, spec.ID); none == nil { // of a run before this one
+			return p, nil
+		}
+		return core.Pipeline{}, err
+	}
+	return c.engine.Pipelines().Create(ctx, spec)
 }
 
 // waitOrCancel waits for a pipeline's end. It is cancelled with the action, but

@@ -29,6 +29,7 @@ var pipelineObserver = observer{
 		"cancelled":  {"pipeline.cancel", slog.LevelInfo},
 		"signal":     {"pipeline.signal", slog.LevelDebug},
 		"checkpoint": {"pipeline.checkpoint", slog.LevelDebug},
+		"refused":    {"pipeline.refuse", slog.LevelWarn},
 	},
 	attrs: attrsOf(func(p core.Pipeline) []slog.Attr {
 		return append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))

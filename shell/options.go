@@ -130,6 +130,9 @@ func New(o Options) (*Engine, error) {
 		Procedure: e.procedure, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe, Missed: e.recount,
 	}
 	generic.Hooks.Beside = e.beside
+	if o.Limits.bindsMachines() {
+		generic.Hooks.Allowed, generic.Hooks.Limited = e.allowed, e.limited
+	}
 	e.loop, err = engine.New(generic)
 	return e, err
 }
@@ -172,6 +175,8 @@ func (o Options) withDefaults() (Options, engine.Options, error) {
 	fill := func(name string, d *time.Duration, def time.Duration) {
 		errs = append(errs, engine.FillDuration(name, d, def)...)
 	}
+	errs = append(errs, o.Limits.check()...)
+	o.Limits.Count = o.Limits.Count || o.Limits.bindsMachines()
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
 	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
 	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)

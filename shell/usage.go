@@ -16,15 +16,29 @@ import (
 type Usage struct {
 	Schedules   int64 // recurring actions, jobs, and live actions that recur
 	LiveActions int64 // that have not ended
-	Queues      int64
+	// LiveRuns, LivePipelines, LiveTasks and LiveStrategies have not ended. A pipeline
+	// that has failed, and may be retried, has ended.
+	LiveRuns, LivePipelines, LiveTasks, LiveStrategies int64
+
+	Queues int64
 	// StoredBytes are those of the states of its machines and of the items of its
 	// queues, without their indexes, the journal, logs, webhooks and history.
 	StoredBytes int64
 }
 
+// Plus gives what two tenants have together.
+func (u Usage) Plus(v Usage) Usage {
+	u.add(v, 1)
+	return u
+}
+
 func (u *Usage) add(v Usage, sign int64) {
 	u.Schedules += sign * v.Schedules
 	u.LiveActions += sign * v.LiveActions
+	u.LiveRuns += sign * v.LiveRuns
+	u.LivePipelines += sign * v.LivePipelines
+	u.LiveTasks += sign * v.LiveTasks
+	u.LiveStrategies += sign * v.LiveStrategies
 	u.Queues += sign * v.Queues
 	u.StoredBytes += sign * v.StoredBytes
 }
@@ -36,6 +50,8 @@ type usages struct {
 	shown *tally        // what is known
 	next  *tally        // of the walk through the store under way; at first the same; nil: none
 	again chan struct{} // holds a value where the sums may have missed something
+
+	limited map[limitedOf]limitedCount // as many as there are tenants that have met a limit
 }
 
 func (u *usages) init() {
@@ -60,14 +76,24 @@ func itemScope(c engine.Committed, i core.QueueItem) Scope {
 // usageOf is what one machine adds to what its tenant has.
 func usageOf(s core.State, bytes int) Usage {
 	v := Usage{StoredBytes: int64(bytes)}
+	live := int64(1)
+	if _, ended := core.EndedAt(s); ended {
+		live = 0
+	}
 	switch s := s.(type) {
 	case core.Action:
-		if !s.Status.Type.Terminal() {
-			v.LiveActions = 1
+		v.LiveActions = live
+		if !s.Recurrence.IsZero() {
+			v.Schedules = live
 		}
-		if !s.Recurrence.IsZero() && v.LiveActions == 1 {
-			v.Schedules = 1
-		}
+	case core.Orchestrator:
+		v.LiveRuns = live
+	case core.Pipeline:
+		v.LivePipelines = live
+	case core.Task:
+		v.LiveTasks = live
+	case core.Strategy:
+		v.LiveStrategies = live
 	case core.Queue:
 		v.Queues = 1
 	case core.RecurringAction, core.Job:

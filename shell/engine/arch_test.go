@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 		// what any machine is
 		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "TermAll", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
-		"Batch", "NewBatch", "Entry", "NewEntry", "Given",
+		"Batch", "NewBatch", "Entry", "NewEntry", "Given", "Allowance", "Full",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
 		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",

@@ -72,6 +72,7 @@ func (b *batch) build() error {
 	l.unreserve() // what an attempt before this one took
 	b.waiting = make(map[string]bool)
 	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
+	b.fold.Bound(l.e.o.Hooks.Allowed)
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 
 	for _, part := range []func() error{
@@ -158,6 +159,9 @@ func (b *batch) apply(in core.Input) (core.Result, error) {
 	if res.Refused != nil {
 		b.l.e.stats.refused.Add(1)
 		b.l.e.log.Debug("input refused", "to", res.Refused.To.String(), "event", res.Refused.Event, "actor", in.Actor, "reason", res.Refused.Reason)
+	}
+	if in.Full = res.Full; len(in.Full) > 0 && b.l.e.o.Hooks.Limited != nil {
+		b.l.e.o.Hooks.Limited(in, in.Full)
 	}
 	if res.Changed {
 		b.entry.Inputs = append(b.entry.Inputs, in)

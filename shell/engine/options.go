@@ -72,6 +72,13 @@ type Hooks struct {
 	// MendAtEnd lists what of that is to be told at the end of the batch: other
 	// machines may have decided anew by then.
 	MendAtEnd func(effects.Ref, Mending) ([]core.Input, error)
+	// Allowed says how many more machines of a kind a tenant may have: see
+	// [core.Batch.Bound]. It is called by the loop, once in a batch for each tenant and
+	// kind of which machines make some, and must be quick; nil: any number.
+	Allowed func(core.Scope, effects.Kind) core.Allowance
+	// Limited is told of what machines did not make because of it. It is called by the
+	// loop, again if a transaction is repeated, and must be quick; nil: nobody asks.
+	Limited func(core.Input, []core.Full)
 	// Committed is told what a batch has made true, once it is durable. It is called
 	// by the loop, and must be quick.
 	Committed func(Committed)

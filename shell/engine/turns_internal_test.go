@@ -25,7 +25,7 @@ func TestRequestsOfOneActorKeepTheirOrderAndActorsTakeTurns(t *testing.T) {
 
 // requestsOf makes requests, each named by its actor and a number; "-" is the system.
 func requestsOf(came string) (out []*request) {
-	for _, name := range strings.Fields(came) {
+	for name := range strings.FieldsSeq(came) {
 		r := &request{}
 		if actor := name[:1]; actor != "-" {
 			r.Inputs = []core.Input{{Actor: actor}}

@@ -66,7 +66,11 @@ func classify(err error) *failure {
 	case errors.As(err, &input):
 		return failf(http.StatusBadRequest, "%s", inputText(input))
 	case errors.As(err, &refusal):
-		return failf(refusalStatus(refusal.Code), "%s", oneLine(refusal.Reason))
+		f := failf(refusalStatus(refusal.Code), "%s", oneLine(refusal.Reason))
+		if refusal.Code == effects.CodeLimited {
+			f = f.with("Retry-After", retryFull)
+		}
+		return f
 	case errors.As(err, &cron):
 		return failf(http.StatusBadRequest, "%s", oneLine(cron.Error()))
 	case errors.Is(err, shell.ErrPageToken):
@@ -141,6 +145,8 @@ func refusalStatus(c effects.Code) int {
 		return http.StatusNotFound
 	case effects.CodeExists, effects.CodeConflict:
 		return http.StatusConflict
+	case effects.CodeLimited:
+		return http.StatusTooManyRequests
 	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
 	return http.StatusBadRequest

@@ -280,6 +280,9 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of 
 	if err := s.permitJob(r.Context(), c.token, j.JobSpec); err != nil {
 		return err
 	}
+	if err := s.within(r.Context(), c.token, of.Scope, want{runs: 1}); err != nil {
+		return err
+	}
 	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.name, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
 	if err != nil {
 		return noJob(of, err)

@@ -38,10 +38,12 @@ type TenantLimits struct {
 	InputsPerSecond   float64
 	InputBurst        int // requests that change something, and webhooks, at once (default likewise)
 
-	// Schedules, LiveActions and StoredBytes bound what the tenant has, see
-	// [shell.Usage]: more is not taken from outside. They take [shell.Limits.Count].
-	Schedules, LiveActions, StoredBytes int64
-	MinScheduleInterval                 time.Duration // between two times of a schedule
+	// Schedules to StoredBytes bound what the tenant has, see [shell.Usage]: more is not
+	// taken from outside. They take [shell.Limits.Count]. What machines make is bound by
+	// [shell.Limits.Live].
+	Schedules, LiveActions, LiveRuns, LivePipelines int64
+	LiveTasks, LiveStrategies, StoredBytes          int64
+	MinScheduleInterval                             time.Duration // between two times of a schedule
 
 	// Ceilings of the fields timeout_ms, timeout_seconds, total_timeout_seconds;
 	// max_attempts; and max_output_bytes, wherever a request has them.
@@ -63,7 +65,9 @@ func (l *Limits) check() (errs []error) {
 		for field, v := range map[string]float64{
 			"RequestsPerSecond": t.RequestsPerSecond, "RequestBurst": float64(t.RequestBurst),
 			"InputsPerSecond": t.InputsPerSecond, "InputBurst": float64(t.InputBurst),
-			"Schedules": float64(t.Schedules), "LiveActions": float64(t.LiveActions), "StoredBytes": float64(t.StoredBytes),
+			"Schedules": float64(t.Schedules), "LiveActions": float64(t.LiveActions),
+			"LiveRuns": float64(t.LiveRuns), "LivePipelines": float64(t.LivePipelines), "LiveTasks": float64(t.LiveTasks),
+			"LiveStrategies": float64(t.LiveStrategies), "StoredBytes": float64(t.StoredBytes),
 			"MinScheduleInterval": float64(t.MinScheduleInterval), "MaxTimeout": float64(t.MaxTimeout),
 			"MaxAttempts": float64(t.MaxAttempts), "MaxOutputBytes": float64(t.MaxOutputBytes),
 		} {
@@ -82,7 +86,7 @@ func (l *Limits) check() (errs []error) {
 
 // counts reports whether a limit takes what [shell.Limits.Count] counts.
 func (t *TenantLimits) counts() bool {
-	return t.Schedules > 0 || t.LiveActions > 0 || t.StoredBytes > 0
+	return t.Schedules > 0 || t.LiveActions > 0 || t.LiveRuns > 0 || t.LivePipelines > 0 || t.LiveTasks > 0 || t.LiveStrategies > 0 || t.StoredBytes > 0
 }
 
 // rates are the buckets of all tokens and webhooks, of which there are as many as the
@@ -206,9 +210,10 @@ func (s *Server) chargeRate(h http.Header, name, what string, n int, perSecond f
 
 // want is what a request would add to what a tenant has, and asks for.
 type want struct {
-	schedules, actions int64
-	schedule           func() (*schedule.Schedule, error) // of what it makes; nil: none
-	asked              any                                // the spec in which ceilings are looked for
+	schedules, actions, runs, pipelines, tasks, strategies int64
+
+	schedule func() (*schedule.Schedule, error) // of what it makes; nil: none
+	asked    any                                // the spec in which ceilings are looked for
 }
 
 // within refuses what is beyond the tenant's limits. Usage is as of the last commit, so
@@ -227,6 +232,10 @@ func (s *Server) within(ctx context.Context, t *Token, of shell.Scope, w want) e
 	return s.usageWithin(ctx, lim, of, w)
 }
 
+// retryFull is how many seconds to wait if a tenant is full: something ends by then, or is
+// forgotten.
+const retryFull = "60"
+
 func (s *Server) usageWithin(ctx context.Context, lim *TenantLimits, of shell.Scope, w want) error {
 	if !lim.counts() {
 		return nil
@@ -242,12 +251,15 @@ func (s *Server) usageWithin(ctx context.Context, lim *TenantLimits, of shell.Sc
 	}{
 		{"max_schedules", "recurring actions and jobs", u.Schedules, w.schedules, lim.Schedules},
 		{"max_live_actions", "actions that have not ended", u.LiveActions, w.actions, lim.LiveActions},
+		{"max_live_runs", "runs that have not ended", u.LiveRuns, w.runs, lim.LiveRuns},
+		{"max_live_pipelines", "pipelines that have not ended", u.LivePipelines, w.pipelines, lim.LivePipelines},
+		{"max_live_tasks", "tasks that have not ended", u.LiveTasks, w.tasks, lim.LiveTasks},
+		{"max_live_strategies", "strategies that have not ended", u.LiveStrategies, w.strategies, lim.LiveStrategies},
 		{"max_stored_bytes", "bytes that are stored", u.StoredBytes, 1, lim.StoredBytes},
 	} {
 		if b.most > 0 && b.adds > 0 && b.has+b.adds > b.most {
-			const later = 60 // seconds: something ends, or is forgotten
 			return failf(http.StatusTooManyRequests, "tenant: %q of namespace %q has %d %s: limits.%s of the daemon allows %d",
-				clip(of.Tenant), clip(of.Namespace), b.has, b.what, b.key, b.most).with("Retry-After", strconv.Itoa(later))
+				clip(of.Tenant), clip(of.Namespace), b.has, b.what, b.key, b.most).with("Retry-After", retryFull)
 		}
 	}
 	return nil
@@ -340,10 +352,14 @@ const maxShownTenants = 1000
 func shownLimits(of shell.Scope, u shell.Usage, l *TenantLimits) wire.TenantLimits {
 	return wire.TenantLimits{
 		Namespace: of.Namespace, Tenant: of.Tenant,
-		Usage: wire.TenantUsage{Schedules: u.Schedules, LiveActions: u.LiveActions, Queues: u.Queues, StoredBytes: u.StoredBytes},
+		Usage: wire.TenantUsage{
+			Schedules: u.Schedules, LiveActions: u.LiveActions, LiveRuns: u.LiveRuns, LivePipelines: u.LivePipelines,
+			LiveTasks: u.LiveTasks, LiveStrategies: u.LiveStrategies, Queues: u.Queues, StoredBytes: u.StoredBytes,
+		},
 		Limits: wire.TenantBounds{
 			RequestsPerSecond: l.RequestsPerSecond, InputsPerSecond: l.InputsPerSecond,
-			MaxSchedules: l.Schedules, MaxLiveActions: l.LiveActions, MaxStoredBytes: l.StoredBytes,
+			MaxSchedules: l.Schedules, MaxLiveActions: l.LiveActions, MaxLiveRuns: l.LiveRuns,
+			MaxLivePipelines: l.LivePipelines, MaxLiveTasks: l.LiveTasks, MaxLiveStrategies: l.LiveStrategies, MaxStoredBytes: l.StoredBytes,
 			MinScheduleSeconds: l.MinScheduleInterval.Seconds(), MaxTimeoutSeconds: l.MaxTimeout.Seconds(),
 			MaxAttempts: l.MaxAttempts, MaxOutputBytes: l.MaxOutputBytes,
 		},

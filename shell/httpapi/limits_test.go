@@ -353,3 +353,86 @@ func elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+func TestEveryRouteThatMakesALiveMachineIsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := httpapi.TenantLimits{LiveActions: 1, LiveRuns: 1, LivePipelines: 1, LiveTasks: 1, LiveStrategies: 1}
+		a := start(t, setup{
+			engine: func(o *shell.Options) {
+				withCluster(o)
+				o.Limits.Count = true
+			},
+			api: func(o *httpapi.Options) {
+				withJobs(o)
+				o.Limits.Default = most
+				o.Tokens = []httpapi.Token{
+					{Name: "ann", SHA256: httpapi.HashToken("ann"), Namespaces: []string{"ns"}, Tenants: []string{"t1"}, Sessions: true},
+					{Name: "root", SHA256: httpapi.HashToken("root"), Admin: true},
+				}
+			},
+		})
+		as := func(token, path string, body any) answer {
+			got := a.do("POST", path, body, bearer(token))
+			synctest.Wait() // it is counted
+			return got
+		}
+		pipeline := `{"namespace":"ns","tenant":"t1","definition":{"name":"p","phases":[{"name":"a","manual":{}}]}}`
+		failed := as("root", "/v1/pipelines", pipeline)
+		require.Equal(t, http.StatusCreated, failed.status, failed.body)
+		<-time.After(time.Second)
+		at := "/v1/pipelines/" + failed.str("id")
+		got := as("root", at+"/phases/a/fail", `{"error":"no"}`)
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		got = as("root", "/v1/recurring", `{"namespace":"ns","tenant":"t1","cron_expr":"@yearly","provider":"hold","action_type":"x"}`)
+		recurring := "/v1/recurring/" + got.str("recurring_id")
+		got = a.do("PUT", "/v1/jobs/j?namespace=ns&tenant=t1", `{"pod_spec":{"containers":[{"name":"c","image":"i"}]}}`, bearer("root"))
+		require.Less(t, got.status, 300, got.body)
+
+		for _, c := range []struct{ path, body, key string }{
+			{"/v1/actions", `{"namespace":"ns","tenant":"t1","tool_name":"hold"}`, "max_live_actions"},
+			{recurring + "/trigger", "", "max_live_actions"},
+			{"/v1/jobs/j/trigger?namespace=ns&tenant=t1", "", "max_live_runs"},
+			{"/v1/pipelines", pipeline, "max_live_pipelines"},
+			{at + "/retry", "", "max_live_pipelines"},
+			{"/v1/tasks", `{"namespace":"ns","tenant":"t1"}`, "max_live_tasks"},
+			{"/v1/strategies", `{"namespace":"ns","tenant":"t1","approaches":[{"name":"y","action":{"command":{"tool":"hold"}}}]}`, "max_live_strategies"},
+		} {
+			var body any
+			if c.body != "" {
+				body = c.body
+			}
+			if !strings.Contains(c.path, recurring) && !strings.HasSuffix(c.path, "/retry") {
+				got := as("ann", c.path, body)
+				require.Equal(t, http.StatusCreated, got.status, "%s: %s", c.path, got.body)
+			}
+			got := as("ann", c.path, body)
+			assert.Equal(t, http.StatusTooManyRequests, got.status, "%s: %s", c.path, got.body)
+			assert.Equal(t, "60", got.header.Get("Retry-After"), c.path)
+			assert.Contains(t, got.body, "limits."+c.key+" of the daemon allows 1", c.path)
+		}
+		var limits wire.LimitsList
+		require.NoError(t, json.Unmarshal([]byte(a.do("GET", "/v1/limits", nil, bearer("ann")).body), &limits))
+		require.Len(t, limits.Tenants, 1)
+		u, l := limits.Tenants[0].Usage, limits.Tenants[0].Limits
+		assert.Equal(t, [...]int64{1, 1, 1, 1}, [...]int64{u.LiveRuns, u.LivePipelines, u.LiveTasks, u.LiveStrategies})
+		assert.Equal(t, [...]int64{1, 1, 1, 1}, [...]int64{l.MaxLiveRuns, l.MaxLivePipelines, l.MaxLiveTasks, l.MaxLiveStrategies})
+		metrics := a.do("GET", "/metrics", nil, bearer("root")).body
+		for _, of := range []string{"runs", "pipelines", "tasks", "strategies"} {
+			assert.True(t, strings.Contains(metrics, "orrery_tenant_live_"+of+`{namespace="ns",tenant="t1"} 1`), of)
+		}
+	})
+}
+
+func TestWhatALimitOfMachinesRefusesIsAnsweredAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: func(o *shell.Options) { o.Limits.Live.Actions = 1 }})
+		made := a.do("POST", "/v1/recurring", `{"namespace":"ns","tenant":"t1","cron_expr":"@yearly","provider":"hold","action_type":"x"}`)
+		at := "/v1/recurring/" + made.str("recurring_id") + "/trigger"
+		require.Equal(t, http.StatusOK, a.do("POST", at, nil).status)
+		got := a.do("POST", at, nil)
+		assert.Equal(t, http.StatusTooManyRequests, got.status)
+		assert.Equal(t, "60", got.header.Get("Retry-After"))
+		assert.Contains(t, got.body, "the tenant has as many as its limit allows: 1 actions that have not ended (max_live_actions)")
+		assert.Contains(t, a.do("GET", "/metrics", nil).body, `orrery_tenant_limited_total{namespace="ns",tenant="t1"} 1`)
+	})
+}

@@ -22,16 +22,26 @@ const (
 var (
 	descQueuesLeftOut = desc("orrery_queues_left_out", "Queues that the metrics do not tell of, because there are too many.")
 
-	descSchedules      = desc("orrery_tenant_schedules", "Recurring actions and jobs of a tenant.", "namespace", "tenant")
-	descLive           = desc("orrery_tenant_live_actions", "Actions of a tenant that have not ended.", "namespace", "tenant")
-	descBytes          = desc("orrery_tenant_stored_bytes", "Bytes of the states of a tenant's machines and items.", "namespace", "tenant")
-	descOtherSchedules = desc("orrery_other_tenants_schedules", "The same of all tenants that have no series of their own.")
-	descOtherLive      = desc("orrery_other_tenants_live_actions", "The same of all tenants that have no series of their own.")
-	descOtherBytes     = desc("orrery_other_tenants_stored_bytes", "The same of all tenants that have no series of their own.")
-	descTenantsLeftOut = desc("orrery_tenants_left_out", "Tenants that have no series of their own, because there are too many.")
-	descUsageCounted   = desc("orrery_usage_counted", "1: what tenants have is counted; 0: they may have more than the metrics say.")
-	descUsageGaps      = desc("orrery_usage_gaps", "Records and parts of the store that could not be read and are not in what tenants have.")
-	descRateRefused    = desc("orrery_rate_limited_total", "Requests that were refused because a token or a webhook's tenant sent too many, by rate.", "rate")
+	descSchedules           = desc("orrery_tenant_schedules", "Recurring actions and jobs of a tenant.", "namespace", "tenant")
+	descLive                = desc("orrery_tenant_live_actions", "Actions of a tenant that have not ended.", "namespace", "tenant")
+	descLiveRuns            = desc("orrery_tenant_live_runs", "Runs of jobs of a tenant that have not ended.", "namespace", "tenant")
+	descLivePipelines       = desc("orrery_tenant_live_pipelines", "Pipelines of a tenant that have not ended.", "namespace", "tenant")
+	descLiveTasks           = desc("orrery_tenant_live_tasks", "Tasks of a tenant that have not ended.", "namespace", "tenant")
+	descLiveStrategies      = desc("orrery_tenant_live_strategies", "Strategies of a tenant that have not ended.", "namespace", "tenant")
+	descLimited             = desc("orrery_tenant_limited_total", "What machines of a tenant did not make, because of its limits.", "namespace", "tenant")
+	descBytes               = desc("orrery_tenant_stored_bytes", "Bytes of the states of a tenant's machines and items.", "namespace", "tenant")
+	descOtherSchedules      = desc("orrery_other_tenants_schedules", "The same of all tenants that have no series of their own.")
+	descOtherLive           = desc("orrery_other_tenants_live_actions", "The same of all tenants that have no series of their own.")
+	descOtherLiveRuns       = desc("orrery_other_tenants_live_runs", "The same of all tenants that have no series of their own.")
+	descOtherLivePipelines  = desc("orrery_other_tenants_live_pipelines", "The same of all tenants that have no series of their own.")
+	descOtherLiveTasks      = desc("orrery_other_tenants_live_tasks", "The same of all tenants that have no series of their own.")
+	descOtherLiveStrategies = desc("orrery_other_tenants_live_strategies", "The same of all tenants that have no series of their own.")
+	descOtherLimited        = desc("orrery_other_tenants_limited_total", "The same of all tenants that have no series of their own.")
+	descOtherBytes          = desc("orrery_other_tenants_stored_bytes", "The same of all tenants that have no series of their own.")
+	descTenantsLeftOut      = desc("orrery_tenants_left_out", "Tenants that have no series of their own, because there are too many.")
+	descUsageCounted        = desc("orrery_usage_counted", "1: what tenants have is counted; 0: they may have more than the metrics say.")
+	descUsageGaps           = desc("orrery_usage_gaps", "Records and parts of the store that could not be read and are not in what tenants have.")
+	descRateRefused         = desc("orrery_rate_limited_total", "Requests that were refused because a token or a webhook's tenant sent too many, by rate.", "rate")
 )
 
 // collectTenants tells what each tenant has, if the engine counts it.
@@ -52,19 +62,34 @@ func (s *Server) collectTenants(ctx context.Context, ch samples) {
 	ch.gauge(descUsageCounted, counted)
 	ch.gauge(descUsageGaps, float64(state.Gaps))
 	var rest shell.Usage
+	var restLimited uint64
+	limited := s.engine.Limited()
+	for of := range limited { // order-free: it fills a map
+		all[of] = all[of] // one that has nothing has met a limit, too
+	}
 	tenants := byBytes(all)
 	for i, of := range tenants {
 		u := all[of]
 		if i >= maxTenantMetrics {
-			rest.Schedules, rest.LiveActions, rest.StoredBytes = rest.Schedules+u.Schedules, rest.LiveActions+u.LiveActions, rest.StoredBytes+u.StoredBytes
+			rest, restLimited = rest.Plus(u), restLimited+limited[of]
 			continue
 		}
 		ch.gauge(descSchedules, float64(u.Schedules), of.Namespace, of.Tenant)
 		ch.gauge(descLive, float64(u.LiveActions), of.Namespace, of.Tenant)
+		ch.gauge(descLiveRuns, float64(u.LiveRuns), of.Namespace, of.Tenant)
+		ch.gauge(descLivePipelines, float64(u.LivePipelines), of.Namespace, of.Tenant)
+		ch.gauge(descLiveTasks, float64(u.LiveTasks), of.Namespace, of.Tenant)
+		ch.gauge(descLiveStrategies, float64(u.LiveStrategies), of.Namespace, of.Tenant)
+		ch.counter(descLimited, limited[of], of.Namespace, of.Tenant)
 		ch.gauge(descBytes, float64(u.StoredBytes), of.Namespace, of.Tenant)
 	}
 	ch.gauge(descOtherSchedules, float64(rest.Schedules))
 	ch.gauge(descOtherLive, float64(rest.LiveActions))
+	ch.gauge(descOtherLiveRuns, float64(rest.LiveRuns))
+	ch.gauge(descOtherLivePipelines, float64(rest.LivePipelines))
+	ch.gauge(descOtherLiveTasks, float64(rest.LiveTasks))
+	ch.gauge(descOtherLiveStrategies, float64(rest.LiveStrategies))
+	ch.counter(descOtherLimited, restLimited)
 	ch.gauge(descOtherBytes, float64(rest.StoredBytes))
 	ch.gauge(descTenantsLeftOut, float64(max(len(tenants)-maxTenantMetrics, 0)))
 }

@@ -253,6 +253,9 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err := s.mayDispatch(w, r, c, a); err != nil {
 		return nil, err
 	}
+	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, want{actions: 1}); err != nil {
+		return nil, err
+	}
 	a, err := s.engine.Recurring().Trigger(r.Context(), a.ID)
 	return detail(a), err
 }

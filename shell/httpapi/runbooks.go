@@ -22,7 +22,7 @@ func (s *Server) pipelineRoutes() []route {
 		{"GET", "/v1/pipelines", anyToken | lists, pipelines.page(s, "pipelines")},
 		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
 		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
-		{"POST", "/v1/pipelines/{id}/retry", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineRetry{}))},
+		{"POST", "/v1/pipelines/{id}/retry", writingToken, pipelines.act(s.retryPipeline)},
 		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},
 		{"POST", "/v1/pipelines/{id}/cancel", writingToken, tell(pipelines, send, bodied(s, true, cancelPipeline))},
 		{"POST", "/v1/pipelines/{id}/signal", writingToken, tell(pipelines, send, bodied(s, false, signalPipeline))},
@@ -62,13 +62,24 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 	if err != nil {
 		return pipeline, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"definition": b.Definition}}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{pipelines: 1, asked: map[string]any{"definition": b.Definition}}); err != nil {
 		return pipeline, err
 	}
 	return s.engine.Pipelines().Create(r.Context(), core.PipelineSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Label: or(b.Label, ""), Runbook: or(b.Runbook, ""),
 		Definition: *b.Definition, Context: b.Context, DependsOn: dependsOn, Hold: or(b.Hold, false),
 	})
+}
+
+// retryPipeline makes a pipeline that has failed a live one again.
+func (s *Server) retryPipeline(w http.ResponseWriter, r *http.Request, c *call, p core.Pipeline) (any, error) {
+	if err := s.noBody(w, r); err != nil {
+		return nil, err
+	}
+	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: p.Namespace, Tenant: p.Tenant}, want{pipelines: 1}); err != nil {
+		return nil, err
+	}
+	return s.engine.Pipelines().Send(r.Context(), p.ID, core.PipelineRetry{})
 }
 
 // dependencies reads the ids of pipelines that must be done first. The result of
@@ -181,7 +192,7 @@ func (s *Server) createStrategy(r *http.Request, c *call, b *wire.StrategyReques
 	if err != nil {
 		return strategy, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"approaches": b.Approaches}}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{strategies: 1, asked: map[string]any{"approaches": b.Approaches}}); err != nil {
 		return strategy, err
 	}
 	return s.engine.Strategies().Create(r.Context(), core.StrategySpec{
@@ -261,7 +272,7 @@ func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task
 	if err != nil {
 		return task, err
 	}
-	if err := s.within(r.Context(), c.token, scope, want{asked: map[string]any{"config": b.Config}}); err != nil {
+	if err := s.within(r.Context(), c.token, scope, want{tasks: 1, asked: map[string]any{"config": b.Config}}); err != nil {
 		return task, err
 	}
 	return s.engine.Tasks().Create(r.Context(), core.TaskSpec{

@@ -19,10 +19,14 @@ type TenantLimits struct {
 
 // TenantUsage is what one tenant has.
 type TenantUsage struct {
-	Schedules   int64 `json:"schedules"`
-	LiveActions int64 `json:"live_actions"`
-	Queues      int64 `json:"queues"`
-	StoredBytes int64 `json:"stored_bytes"`
+	Schedules      int64 `json:"schedules"`
+	LiveActions    int64 `json:"live_actions"`
+	LiveRuns       int64 `json:"live_runs"`
+	LivePipelines  int64 `json:"live_pipelines"`
+	LiveTasks      int64 `json:"live_tasks"`
+	LiveStrategies int64 `json:"live_strategies"`
+	Queues         int64 `json:"queues"`
+	StoredBytes    int64 `json:"stored_bytes"`
 }
 
 // TenantBounds are the limits of one tenant; 0: none.
@@ -31,6 +35,10 @@ type TenantBounds struct {
 	InputsPerSecond    float64 `json:"inputs_per_second"`
 	MaxSchedules       int64   `json:"max_schedules"`
 	MaxLiveActions     int64   `json:"max_live_actions"`
+	MaxLiveRuns        int64   `json:"max_live_runs"`
+	MaxLivePipelines   int64   `json:"max_live_pipelines"`
+	MaxLiveTasks       int64   `json:"max_live_tasks"`
+	MaxLiveStrategies  int64   `json:"max_live_strategies"`
 	MaxStoredBytes     int64   `json:"max_stored_bytes"`
 	MinScheduleSeconds float64 `json:"min_schedule_seconds"`
 	MaxTimeoutSeconds  float64 `json:"max_timeout_seconds"`

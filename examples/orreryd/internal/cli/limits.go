@@ -15,9 +15,9 @@ func (a *app) limitsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limits",
 		Short: "Print what tenants have, and what they may have",
-		Long: `Print for each tenant that the token sees how many schedules, live actions, queues and
-bytes it has, with its limits as [limits] has them; "-": none. Those that store the most
-come first.`,
+		Long: `Print for each tenant that the token sees how many schedules, queues and bytes it has, and how
+many actions, runs, pipelines, tasks and strategies that have not ended, with its limits as
+[limits] has them; "-": none. Those that store the most come first.`,
 		Args: noArgs,
 		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
 			var list wire.LimitsList
@@ -29,7 +29,7 @@ come first.`,
 				return a.printLine(raw, "No tenant has anything")
 			}
 			out := table{
-				[]string{"NAMESPACE", "TENANT", "SCHEDULES", "LIVE ACTIONS", "BYTES", "QUEUES", "REQUESTS/S", "INPUTS/S"}, rowsOf(list.Tenants, limitsRow),
+				[]string{"NAMESPACE", "TENANT", "SCHEDULES", "LIVE ACTIONS", "RUNS", "PIPELINES", "TASKS", "STRATEGIES", "BYTES", "QUEUES", "REQUESTS/S", "INPUTS/S"}, rowsOf(list.Tenants, limitsRow),
 			}.text()
 			if list.LeftOut > 0 {
 				out += fmt.Sprintf("%s left out: those that store the least\n", counted(list.LeftOut, "tenant"))
@@ -52,7 +52,9 @@ func limitsRow(t wire.TenantLimits) []string {
 	}
 	u, l := t.Usage, t.Limits
 	return []string{
-		t.Namespace, t.Tenant, of(u.Schedules, l.MaxSchedules), of(u.LiveActions, l.MaxLiveActions), of(u.StoredBytes, l.MaxStoredBytes),
+		t.Namespace, t.Tenant, of(u.Schedules, l.MaxSchedules), of(u.LiveActions, l.MaxLiveActions),
+		of(u.LiveRuns, l.MaxLiveRuns), of(u.LivePipelines, l.MaxLivePipelines), of(u.LiveTasks, l.MaxLiveTasks), of(u.LiveStrategies, l.MaxLiveStrategies),
+		of(u.StoredBytes, l.MaxStoredBytes),
 		strconv.FormatInt(u.Queues, 10), bound(l.RequestsPerSecond), bound(l.InputsPerSecond),
 	}
 }

@@ -21,6 +21,10 @@ type limitsConfig struct {
 	InputBurst         int      `toml:"input_burst"`
 	MaxSchedules       int64    `toml:"max_schedules"`
 	MaxLiveActions     int64    `toml:"max_live_actions"`
+	MaxLiveRuns        int64    `toml:"max_live_runs"`
+	MaxLivePipelines   int64    `toml:"max_live_pipelines"`
+	MaxLiveTasks       int64    `toml:"max_live_tasks"`
+	MaxLiveStrategies  int64    `toml:"max_live_strategies"`
 	MaxStoredBytes     int64    `toml:"max_stored_bytes"`
 	MinScheduleSeconds float64  `toml:"min_schedule_seconds"`
 	MaxTimeoutSeconds  float64  `toml:"max_timeout_seconds"`
@@ -43,6 +47,10 @@ type limitsOverride struct {
 	InputBurst         *int     `toml:"input_burst,omitempty"`
 	MaxSchedules       *int64   `toml:"max_schedules,omitempty"`
 	MaxLiveActions     *int64   `toml:"max_live_actions,omitempty"`
+	MaxLiveRuns        *int64   `toml:"max_live_runs,omitempty"`
+	MaxLivePipelines   *int64   `toml:"max_live_pipelines,omitempty"`
+	MaxLiveTasks       *int64   `toml:"max_live_tasks,omitempty"`
+	MaxLiveStrategies  *int64   `toml:"max_live_strategies,omitempty"`
 	MaxStoredBytes     *int64   `toml:"max_stored_bytes,omitempty"`
 	MinScheduleSeconds *float64 `toml:"min_schedule_seconds,omitempty"`
 	MaxTimeoutSeconds  *float64 `toml:"max_timeout_seconds,omitempty"`
@@ -53,7 +61,8 @@ type limitsOverride struct {
 func defaultLimits() limitsConfig {
 	return limitsConfig{
 		RequestsPerSecond: 1000,
-		MaxSchedules:      1000, MaxLiveActions: 100_000, MaxStoredBytes: 4 << 30, MinScheduleSeconds: 60,
+		MaxSchedules:      1000, MaxLiveActions: 100_000, MaxLiveRuns: 10_000, MaxLivePipelines: 10_000, MaxLiveTasks: 10_000, MaxLiveStrategies: 10_000,
+		MaxStoredBytes: 4 << 30, MinScheduleSeconds: 60,
 	}
 }
 
@@ -97,6 +106,10 @@ func (l *limitsConfig) check(key string) error {
 		{"requests_per_second", l.RequestsPerSecond}, {"request_burst", float64(l.RequestBurst)},
 		{"inputs_per_second", *cmp.Or(l.InputsPerSecond, new(float64))}, {"input_burst", float64(l.InputBurst)},
 		{"max_schedules", float64(l.MaxSchedules)}, {"max_live_actions", float64(l.MaxLiveActions)},
+		{"max_live_runs", float64(l.MaxLiveRuns)},
+		{"max_live_pipelines", float64(l.MaxLivePipelines)},
+		{"max_live_tasks", float64(l.MaxLiveTasks)},
+		{"max_live_strategies", float64(l.MaxLiveStrategies)},
 		{"max_stored_bytes", float64(l.MaxStoredBytes)}, {"max_attempts", float64(l.MaxAttempts)}, {"max_output_bytes", float64(l.MaxOutputBytes)},
 	} {
 		if !(v.v >= 0 && v.v <= maxLimit) {
@@ -111,6 +124,8 @@ func (l limitsConfig) with(o limitsOverride) limitsConfig {
 	l.RequestsPerSecond, l.RequestBurst = *cmp.Or(o.RequestsPerSecond, &l.RequestsPerSecond), *cmp.Or(o.RequestBurst, &l.RequestBurst)
 	l.InputsPerSecond, l.InputBurst = cmp.Or(o.InputsPerSecond, l.InputsPerSecond), *cmp.Or(o.InputBurst, &l.InputBurst)
 	l.MaxSchedules, l.MaxLiveActions = *cmp.Or(o.MaxSchedules, &l.MaxSchedules), *cmp.Or(o.MaxLiveActions, &l.MaxLiveActions)
+	l.MaxLiveRuns, l.MaxLivePipelines = *cmp.Or(o.MaxLiveRuns, &l.MaxLiveRuns), *cmp.Or(o.MaxLivePipelines, &l.MaxLivePipelines)
+	l.MaxLiveTasks, l.MaxLiveStrategies = *cmp.Or(o.MaxLiveTasks, &l.MaxLiveTasks), *cmp.Or(o.MaxLiveStrategies, &l.MaxLiveStrategies)
 	l.MaxStoredBytes, l.MinScheduleSeconds = *cmp.Or(o.MaxStoredBytes, &l.MaxStoredBytes), *cmp.Or(o.MinScheduleSeconds, &l.MinScheduleSeconds)
 	l.MaxTimeoutSeconds, l.MaxAttempts = *cmp.Or(o.MaxTimeoutSeconds, &l.MaxTimeoutSeconds), *cmp.Or(o.MaxAttempts, &l.MaxAttempts)
 	l.MaxOutputBytes = *cmp.Or(o.MaxOutputBytes, &l.MaxOutputBytes)
@@ -149,8 +164,15 @@ func (c *Config) EngineLimits() shell.Limits {
 		MaxLaneShare: c.laneShare(), Count: true, Weights: map[shell.Scope]int{},
 		MaxTimeout: Seconds(c.Limits.MaxTimeoutSeconds), MaxTimeouts: map[shell.Scope]time.Duration{},
 	}
+	if c.tenantsWrite() { // else all is the operator's
+		out.Live, out.Lives = c.Limits.live(), map[shell.Scope]shell.LiveLimits{}
+	}
 	for _, o := range c.Limits.Override {
 		scope := shell.Scope{Namespace: o.Namespace, Tenant: o.Tenant}
+		if out.Lives != nil {
+			of := c.Limits.with(o)
+			out.Lives[scope] = of.live()
+		}
 		if o.Weight > 0 {
 			out.Weights[scope] = o.Weight
 		}
@@ -159,6 +181,14 @@ func (c *Config) EngineLimits() shell.Limits {
 		}
 	}
 	return out
+}
+
+// live are the limits of what machines make.
+func (l *limitsConfig) live() shell.LiveLimits {
+	return shell.LiveLimits{
+		Actions: l.MaxLiveActions, Runs: l.MaxLiveRuns, Pipelines: l.MaxLivePipelines, Tasks: l.MaxLiveTasks,
+		Strategies: l.MaxLiveStrategies, StoredBytes: l.MaxStoredBytes,
+	}
 }
 
 // APILimits are the limits of what tokens may ask for.
@@ -178,7 +208,8 @@ func (l *limitsConfig) api() httpapi.TenantLimits {
 	return httpapi.TenantLimits{
 		RequestsPerSecond: l.RequestsPerSecond, RequestBurst: l.RequestBurst,
 		InputsPerSecond: *l.InputsPerSecond, InputBurst: l.InputBurst,
-		Schedules: l.MaxSchedules, LiveActions: l.MaxLiveActions, StoredBytes: l.MaxStoredBytes,
+		Schedules: l.MaxSchedules, LiveActions: l.MaxLiveActions, LiveRuns: l.MaxLiveRuns,
+		LivePipelines: l.MaxLivePipelines, LiveTasks: l.MaxLiveTasks, LiveStrategies: l.MaxLiveStrategies, StoredBytes: l.MaxStoredBytes,
 		MinScheduleInterval: Seconds(l.MinScheduleSeconds), MaxTimeout: Seconds(l.MaxTimeoutSeconds),
 		MaxAttempts: l.MaxAttempts, MaxOutputBytes: l.MaxOutputBytes,
 	}

@@ -28,6 +28,24 @@ func TestATenantHasItsOwnLimitsAndElseThoseOfAll(t *testing.T) {
 	assert.Equal(t, time.Hour, engine.MaxTimeouts[eu])
 }
 
+func TestWhatMachinesMakeIsBoundOnceATenantMayChangeSomething(t *testing.T) {
+	c, eu := defaultConfig(), shell.Scope{Namespace: "shop", Tenant: "eu"}
+	runs := int64(3)
+	c.Limits.Override = []limitsOverride{{Namespace: "shop", Tenant: "eu", MaxLiveRuns: &runs}}
+	c.Tokens = []tokenConfig{{Admin: true}}
+	assert.Zero(t, c.EngineLimits().Live, "all is the operator's")
+	assert.Empty(t, c.EngineLimits().Lives)
+	c.Tokens = append(c.Tokens, tokenConfig{Tenants: []string{"eu"}})
+	got := c.EngineLimits()
+	want := shell.LiveLimits{Actions: 100_000, Runs: 10_000, Pipelines: 10_000, Tasks: 10_000, Strategies: 10_000, StoredBytes: 4 << 30}
+	assert.Equal(t, want, got.Live)
+	want.Runs = 3
+	assert.Equal(t, map[shell.Scope]shell.LiveLimits{eu: want}, got.Lives)
+	assert.EqualValues(t, 3, c.APILimits().Overrides[eu].LiveRuns)
+	c.Limits.MaxLiveTasks = -1
+	assert.ErrorContains(t, c.validateLimits(), "limits.max_live_tasks: -1 is not between 0 (no limit) and")
+}
+
 func TestATenantMayHoldAllSlotsUntilAnotherMayWantSome(t *testing.T) {
 	for _, c := range []struct {
 		name   string
