@@ -28,7 +28,7 @@ type Full struct {
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
 	Kind      effects.Kind `json:"kind"`
-	// Room is how many of them the input made, or had made, before no more were.
+	// Room is how many of them the input may make: the next one is refused.
 	Room   int64  `json:"room,omitempty"`
 	Reason string `json:"reason"`
 	// Refused is how many more it would have made. It is not journaled.

@@ -120,8 +120,22 @@ func (g *Group) Bind(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(g.dir.Fd())
+	g.BindProcess(cmd.SysProcAttr)
 }
+
+// BindProcess has a process that is started with the attributes begin in the group, with all
+// that it starts.
+func (g *Group) BindProcess(a *syscall.SysProcAttr) {
+	a.UseCgroupFD, a.CgroupFD = true, int(g.dir.Fd())
+}
+
+// Remove ends and removes the group of that name, if there is one.
+func (t *Tree) Remove(name string) error {
+	return (&Group{path: filepath.Join(t.root, name)}).remove()
+}
+
+// Root is the directory of the tree.
+func (t *Tree) Root() string { return t.root }
 
 // Close ends all that is left in the group, wherever it went, and removes the group.
 func (g *Group) Close() error {

@@ -5,6 +5,7 @@ package confine
 import (
 	"fmt"
 	"os/exec"
+	"syscall"
 )
 
 // Tree would be a part of the hierarchy of control groups.
@@ -25,6 +26,15 @@ func (t *Tree) Make(string, Limits) (*Group, error) {
 
 // Sweep does nothing.
 func (t *Tree) Sweep(string) error { return nil }
+
+// Remove does nothing.
+func (t *Tree) Remove(string) error { return nil }
+
+// Root is empty.
+func (t *Tree) Root() string { return "" }
+
+// BindProcess does nothing.
+func (g *Group) BindProcess(*syscall.SysProcAttr) {}
 
 // Bind does nothing.
 func (g *Group) Bind(*exec.Cmd) {}

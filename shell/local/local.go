@@ -28,7 +28,7 @@
 //	  env.valueFrom.fieldRef          metadata.name, .namespace, .uid, .labels['KEY'] and spec.nodeName
 //	  workingDir                      an absolute path; default: a directory of the pod's own, deleted with it
 //	  image imagePullPolicy ports     ignored: there is no image, and no network of its own
-//	  resources resizePolicy          ignored: nothing is limited
+//	  resources resizePolicy          ignored: [Options].Limits alone limits
 //	  readinessProbe                  ignored: nothing sends it requests
 //	  terminationMessagePath/-Policy  ignored
 //	  securityContext                 see below
@@ -68,6 +68,7 @@
 //   - plan.go, fields.go: a pod spec as what a supervisor is told;
 //   - files.go: the directory of a pod;
 //   - launch.go, supervisor.go, reaper.go: the supervisor, its start and its children;
+//   - group.go: the control group of a pod;
 //   - logfile.go, logs.go: logs, written and read;
 //   - process_*.go, notify_*.go: what depends on the system.
 //
@@ -96,8 +97,13 @@ type Options struct {
 	// RunAs, if not nil, is the user that the programs of pods run as, with its HOME, USER and
 	// LOGNAME; supervisors and files stay this process's, which must be root. The user must be
 	// able to enter the folders above Dir.
-	RunAs  *confine.User
-	Logger *slog.Logger // default slog.Default()
+	RunAs *confine.User
+	// Cgroups, if not nil, is where each pod has a control group while it lives: what is left
+	// in it, wherever it went, ends with the pod. Limits, which need it, are what all programs of
+	// one pod may have together.
+	Cgroups *confine.Tree
+	Limits  confine.Limits
+	Logger  *slog.Logger // default slog.Default()
 }
 
 const (

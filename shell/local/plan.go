@@ -53,6 +53,14 @@ type plan struct {
 	MaxLogBytes int64 `json:"max_log_bytes"`
 	// User is who the programs run as; nil: the supervisor's user.
 	User *confine.User `json:"user,omitempty"`
+	// Group is the control group of the programs; nil: none.
+	Group *groupPlan `json:"group,omitempty"`
+}
+
+// groupPlan is the control group that a pod is to have.
+type groupPlan struct {
+	Root   string         `json:"root"` // the directory in which it is made
+	Limits confine.Limits `json:"limits"`
 }
 
 // runAs has the programs run as a user: its variables take the place of the daemon's.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/local"
 )
@@ -163,4 +165,45 @@ func TestADaemonWhoseProgramWasReplacedStartsPodsAllTheSame(t *testing.T) {
 
 	w := watching(t, dir)
 	assert.EqualValues(t, 7, *w.reaches(run.Attempt, jobs.PhaseEnded).Pod.ExitCode)
+}
+
+func TestThePodsOfARunnerHaveAControlGroupEachThatEndsWithThem(t *testing.T) {
+	_, err := local.New(local.Options{Dir: t.TempDir(), Limits: confine.Limits{PidsMax: 8}})
+	require.EqualError(t, err, "local: Limits: need Cgroups, where the groups are made")
+	root := os.Getenv("ORRERY_TEST_CGROUP")
+	var at unix.Statfs_t
+	if root == "" || unix.Statfs(root, &at) != nil || at.Type != unix.CGROUP2_SUPER_MAGIC {
+		t.Skip("no control group (v2) is delegated here: name one by ORRERY_TEST_CGROUP")
+	}
+	tree, err := confine.OpenTree(root, confine.Limits{})
+	require.NoError(t, err)
+	w := watching(t, t.TempDir(), func(o *local.Options) { o.Cgroups = tree })
+	run := script("grep ^0:: /proc/self/cgroup")
+	w.create(run)
+	w.reaches(run.Attempt, jobs.PhaseEnded)
+	group := filepath.Join(root, "pod-"+run.Name())
+	assert.Contains(t, w.log(run.Attempt, ""), "/pod-"+run.Name()+"\n")
+	assert.NoDirExists(t, group)
+
+	away := file(t)
+	lost := script("setsid env -i sh -c 'echo $$ > " + away + "; exec sleep 1000' & exec sleep 1000")
+	w.create(lost)
+	until(t, "all have begun", func() bool { return read(t, away) != "" })
+	killSupervisor(t, w, lost)
+	w.reaches(lost.Attempt, jobs.PhaseLost)
+	assert.DirExists(t, filepath.Join(root, "pod-"+lost.Name()))
+	w.delete(lost.Attempt)
+	assert.NoDirExists(t, filepath.Join(root, "pod-"+lost.Name()))
+	assert.True(t, gone(t, read(t, away)), "also what carries no mark and lost its parent")
+}
+
+func TestAPodWhoseControlGroupCannotBeMadeStartsNothing(t *testing.T) {
+	dir, began := t.TempDir(), file(t)
+	w := watching(t, dir, func(o *local.Options) { o.Cgroups = new(confine.Tree) }) // of no directory
+	run := script("touch " + began)
+	w.create(run)
+	o := w.reaches(run.Attempt, jobs.PhaseEnded)
+	assert.Equal(t, "StartError", o.Pod.Reason)
+	assert.NotEqual(t, int32(0), *o.Pod.ExitCode)
+	assert.NoFileExists(t, began)
 }

@@ -49,7 +49,7 @@ func daemon(t *testing.T, s store.Store, dir string) (e *shell.Engine, j *jobs.S
 
 func TestPodsOfThisMachineWaitForRoomAlsoAfterARestart(t *testing.T) {
 	s, dir, marks := memory.New(), t.TempDir(), t.TempDir()
-	e, j, stop := daemon(t, s, dir)
+	e, _, stop := daemon(t, s, dir)
 	defer func() { stop() }()
 	at := func(name string) string { return filepath.Join(marks, name) }
 	trigger := func(name string) uuid.UUID {
@@ -79,6 +79,7 @@ func TestPodsOfThisMachineWaitForRoomAlsoAfterARestart(t *testing.T) {
 	third := trigger("third")
 	until(t, "both others wait", func() bool { return queued(second) && queued(third) })
 	stop()
+	var j *jobs.Service
 	e, j, stop = daemon(t, s, dir)
 	until(t, "it is known who lives and who waits", func() bool { return j.Pods()["local"] == jobs.Pods{Max: 1, Living: 1, Waiting: 2} })
 	assert.True(t, queued(second))

@@ -33,6 +33,7 @@ type Runner struct {
 	node   string
 	maxLog int64
 	user   *confine.User // nil: the daemon's
+	group  *groupPlan    // nil: pods have no control group
 	logger *slog.Logger
 	poll   bool // look at everything every now and then, instead of being told
 
@@ -56,6 +57,9 @@ func New(o Options) (*Runner, error) {
 	if o.MaxLogBytes != 0 && o.MaxLogBytes < leastMaxLog {
 		return nil, fmt.Errorf("local: MaxLogBytes is %d: must be at least %d", o.MaxLogBytes, leastMaxLog)
 	}
+	if o.Limits.Any() && o.Cgroups == nil {
+		return nil, errors.New("local: Limits: need Cgroups, where the groups are made")
+	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("local: Dir: %w", err)
@@ -71,7 +75,12 @@ func New(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("local: RunAs: %w", err)
 	}
 	node, _ := os.Hostname()
+	var group *groupPlan
+	if o.Cgroups != nil {
+		group = &groupPlan{Root: o.Cgroups.Root(), Limits: o.Limits}
+	}
 	return &Runner{
+		group:    group,
 		dir:      dir,
 		node:     cmp.Or(node, "localhost"),
 		maxLog:   cmp.Or(o.MaxLogBytes, defaultMaxLog),
@@ -145,6 +154,7 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	if err != nil {
 		return err
 	}
+	p.Group = r.group
 	made, err := os.MkdirTemp(r.dir, ownNewPrefix)
 	if err != nil {
 		return err
@@ -213,6 +223,9 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	case err == nil: // it was not started, and cannot be any more
 	case errors.Is(err, errBefore):
 		if err := r.end(ctx, dir); err != nil {
+			return err
+		}
+		if err := removeGroup(dir); err != nil {
 			return err
 		}
 		r.tellEnd(ctx, a)

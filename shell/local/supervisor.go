@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 )
 
@@ -30,9 +31,11 @@ const outputDelay = time.Second
 // supervisor runs one pod. All its methods but those of the reaper are called by one
 // goroutine, which keeps the first thread.
 type supervisor struct {
-	dir  string
-	plan plan
-	st   state
+	dir      string
+	plan     plan
+	st       state
+	group    *confine.Group // nil: it has none
+	groupErr error          // why it cannot be had: nothing is started then
 
 	exits   chan *container
 	signals chan os.Signal
@@ -84,9 +87,11 @@ func (s *supervisor) run() {
 		s.deadline = time.After(time.Duration(s.plan.DeadlineSeconds) * time.Second)
 	}
 	s.save(false)
+	s.groupErr = s.makeGroup()
 	if s.runInit() {
 		s.runMain()
 	}
+	s.endGroup()
 	s.endAll()
 	s.finish()
 }
@@ -195,6 +200,9 @@ func startCode(err error) int32 {
 }
 
 func (s *supervisor) startProcess(index int, p program) (*container, error) {
+	if s.groupErr != nil {
+		return nil, s.groupErr
+	}
 	path, err := lookUp(p)
 	if err != nil {
 		return nil, err
@@ -213,6 +221,9 @@ func (s *supervisor) startProcess(index int, p program) (*container, error) {
 	sys := attributes()
 	if s.plan.User != nil {
 		sys.Credential = s.plan.User.Credential()
+	}
+	if s.group != nil {
+		s.group.BindProcess(sys)
 	}
 	s.mu.Lock()
 	pid, err := syscall.ForkExec(path, p.Argv, &syscall.ProcAttr{

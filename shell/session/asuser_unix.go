@@ -66,7 +66,7 @@ func becomeSession(file string) error {
 
 // takePlan reads a plan of this user's, and removes it.
 func takePlan(file string) (p asUserPlan, err error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW, 0) //nolint:gosec // the daemon names it
 	if err != nil {
 		return p, err
 	}
@@ -85,7 +85,7 @@ func takePlan(file string) (p asUserPlan, err error) {
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", file, err)
 	}
-	return p, os.Remove(file)
+	return p, os.Remove(file) //nolint:gosec // it was opened, and is this user's
 }
 
 // asUser has a session begin as another user. forget removes what a start that failed has

@@ -172,7 +172,7 @@ func (s place) makeWorkspace(local string, user *confine.User) error {
 	}
 	defer func() { _ = root.Close() }()
 	made := ""
-	for _, name := range strings.Split(filepath.Clean(local), string(filepath.Separator)) {
+	for name := range strings.SplitSeq(filepath.Clean(local), string(filepath.Separator)) {
 		made = filepath.Join(made, name)
 		err := root.Mkdir(made, 0o750)
 		if err == nil && user != nil {

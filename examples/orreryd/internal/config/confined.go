@@ -36,18 +36,24 @@ func (c *Config) checkCgroup() error {
 	return nil
 }
 
-// checkConfined checks what can be told on any machine; the user must be known here.
-func (t toolConfig) checkConfined(key, root string) error {
+// checkLimits checks the limits of a control group, which need a root.
+func checkLimits(key, root string, memory *int64, pids *int, cpu *float64) []error {
 	errs := []error{
-		checkBetween(key+".memory_max_bytes", t.MemoryMaxBytes, 1<<20, 1<<50),
-		checkBetween(key+".pids_max", t.PidsMax, 1, 1<<22),
+		checkBetween(key+".memory_max_bytes", memory, 1<<20, 1<<50),
+		checkBetween(key+".pids_max", pids, 1, 1<<22),
 	}
-	if v := t.CPUMax; v != nil && !(*v >= 0.01 && *v <= 4096) { // catches NaN too
-		errs = append(errs, fmt.Errorf("%s.cpu_max: %v is not between 0.01 and 4096 CPUs", key, *v))
+	if cpu != nil && !(*cpu >= 0.01 && *cpu <= 4096) { // catches NaN too
+		errs = append(errs, fmt.Errorf("%s.cpu_max: %v is not between 0.01 and 4096 CPUs", key, *cpu))
 	}
-	if t.limits().Any() && root == "" {
+	if (memory != nil || pids != nil || cpu != nil) && root == "" {
 		errs = append(errs, fmt.Errorf("%s: memory_max_bytes, pids_max and cpu_max need a control group: set cgroup.root to a directory of cgroup v2 that is delegated to the daemon", key))
 	}
+	return errs
+}
+
+// checkConfined checks what can be told on any machine; the user must be known here.
+func (t toolConfig) checkConfined(key, root string) error {
+	errs := checkLimits(key, root, t.MemoryMaxBytes, t.PidsMax, t.CPUMax)
 	if t.RunAs != nil {
 		if _, err := confine.LookupUser(*t.RunAs); err != nil {
 			errs = append(errs, fmt.Errorf("%s.run_as: %w", key, err))

@@ -47,10 +47,11 @@ func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
 func (c *Config) makeDrained(log *slog.Logger) (jobs.Runner, error) {
 	r := c.Runners[runnerLocal]
 	r.Type, r.Executables, r.RunAs = runnerLocal, nil, nil
+	r.MemoryMaxBytes, r.PidsMax, r.CPUMax = nil, nil, nil
 	if _, err := os.Stat(r.dir(c.DB)); err != nil {
 		return drained{noRunner{}}, nil
 	}
-	made, err := r.make(c.DB, log)
+	made, err := r.make(c.DB, "", log)
 	return drained{made}, err
 }
 

@@ -135,6 +135,10 @@ type runnerConfig struct {
 	AllowEnv    *[]string `toml:"allow_env,omitempty" for:"local"`
 	RunAs       *string   `toml:"run_as,omitempty" for:"local"`
 	MaxPods     *int      `toml:"max_pods,omitempty" for:"local"` // 0: no bound; see defaultMaxPods
+
+	MemoryMaxBytes *int64   `toml:"memory_max_bytes,omitempty" for:"local"`
+	PidsMax        *int     `toml:"pids_max,omitempty" for:"local"`
+	CPUMax         *float64 `toml:"cpu_max,omitempty" for:"local"`
 }
 
 // defaultMaxPods is how many pods of a local runner live at a time where the file says
@@ -259,7 +263,7 @@ func (c *Config) validateJobs() error {
 		if name == "" || len(name) > core.MaxNameBytes {
 			errs = append(errs, fmt.Errorf("runners: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
 		}
-		errs = append(errs, c.Runners[name].validate("runners."+name))
+		errs = append(errs, c.Runners[name].validate("runners."+name, c.Cgroup.Root))
 		if c.Runners[name].enabled() {
 			names = append(names, name)
 			home, apart := c.Runners[name].home()
@@ -292,7 +296,11 @@ func (r runnerConfig) home() (home, apart string) {
 	return "dir " + dir, "a dir"
 }
 
-func (r runnerConfig) validate(key string) error {
+func (r runnerConfig) limits() confine.Limits {
+	return confine.Limits{MemoryMaxBytes: deref(r.MemoryMaxBytes), PidsMax: deref(r.PidsMax), CPUMax: deref(r.CPUMax)}
+}
+
+func (r runnerConfig) validate(key, cgroups string) error {
 	if r.Type != runnerKubernetes && r.Type != runnerLocal {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
 	}
@@ -305,6 +313,7 @@ func (r runnerConfig) validate(key string) error {
 	_, err := r.user()
 	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
 	errs = append(errs, r.checkKubeNames(key)...)
+	errs = append(errs, checkLimits(key, cgroups, r.MemoryMaxBytes, r.PidsMax, r.CPUMax)...)
 	for i, name := range deref(r.Executables) {
 		if name == "" || filepath.Base(name) != name && !filepath.IsAbs(name) {
 			errs = append(errs, fmt.Errorf("%s.executables[%d]: %q is neither a bare name nor an absolute path", key, i, text.Clip(name, 80)))
@@ -338,7 +347,7 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 
 // make builds the runner. beside is the database, beside which a local runner keeps
 // its files.
-func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error) {
+func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runner, error) {
 	if r.Type == runnerKubernetes {
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
@@ -359,7 +368,13 @@ func (r runnerConfig) make(beside string, log *slog.Logger) (jobs.Runner, error)
 	if err != nil {
 		return nil, wrongf("run_as: %w", err)
 	}
-	l, err := local.New(local.Options{Dir: dir, RunAs: user, Logger: log})
+	var tree *confine.Tree
+	if r.limits().Any() {
+		if tree, err = confine.OpenTree(cgroups, r.limits()); err != nil {
+			return nil, wrongf("memory_max_bytes, pids_max, cpu_max: cgroup.root: %w", err)
+		}
+	}
+	l, err := local.New(local.Options{Dir: dir, RunAs: user, Cgroups: tree, Limits: r.limits(), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -400,7 +415,7 @@ func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 		if r.Type == runnerKubernetes {
 			kube.LogTo(log) // nothing of client-go's runs yet
 		}
-		made, err := r.make(c.DB, log.With("runner", name))
+		made, err := r.make(c.DB, c.Cgroup.Root, log.With("runner", name))
 		if wrong, ok := errors.AsType[*Error](err); ok { // its text begins with a key
 			return nil, wrongf("runners.%s.%w", name, wrong.Err)
 		}

@@ -197,6 +197,8 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                           `runners.x.qps: 0 is not more than 0`,
 		"[runners.local]\nrun_as = 'nobody-here'":                                             `runners.local.run_as: there is no user "nobody-here" here`,
 		"[runners.local]\nmax_pods = -1":                                                      `runners.local.max_pods: -1 is not between 0 and 1000000`,
+		"[runners.local]\npids_max = 8":                                                       `runners.local: memory_max_bytes, pids_max and cpu_max need a control group: set cgroup.root`,
+		"[cgroup]\nroot = '/x'\n[runners.local]\ncpu_max = 0":                                 `runners.local.cpu_max: 0 is not between 0.01 and 4096 CPUs`,
 		"[runners.x]\ntype = 'kubernetes'\nmax_pods = 5":                                      `runners.x.max_pods: a runner of type "kubernetes" has no such key`,
 		"[runners.local]\nexecutables = ['./x']":                                              `runners.local.executables[0]: "./x" is neither a bare name nor an absolute path`,
 		"[jobs]\ndefault_runner = 'mars'":                                                     `jobs.default_runner: "mars" is not one of the runners: local`,
