@@ -149,7 +149,7 @@ func TestARunByHandOfAFullTenantIsRefusedAsAWhole(t *testing.T) {
 		assert.Equal(t, before, fmt.Sprint(w))
 	}
 	res, _ := w.bounded(t, nil, start, seq, core.Input{To: job, Event: core.JobTrigger{DedupKey: "k"}})
-	assert.Equal(t, false, res.Answer.(core.JobTriggered).Duplicate, "its dedup key has made nothing")
+	assert.False(t, res.Answer.(core.JobTriggered).Duplicate, "its dedup key has made nothing")
 }
 
 func TestATimeOfAJobWhoseTenantIsFullIsSkippedAndTheNextOneComes(t *testing.T) {

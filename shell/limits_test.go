@@ -92,7 +92,7 @@ func TestTimesOfAJobAreSkippedAndItemsOfAWorkerWaitWhileTheirTenantIsFull(t *tes
 		require.ErrorContains(t, err, "1 runs that have not ended (max_live_runs)")
 		hourly := nightly()
 		hourly.ID, hourly.Schedule = "hourly", "@every 10m"
-		j := applied(t, e, hourly)
+		applied(t, e, hourly)
 
 		_, err = e.Workers().Send(bg(), tenant, "w", core.WorkerConfigure{Spec: core.WorkerSpec{
 			Name: "w", Namespace: "ns", Tenant: "t", Queue: "q", Concurrency: 3, Do: core.WorkerDo{Run: &core.ToolRun{Tool: "count"}},
@@ -112,7 +112,7 @@ func TestTimesOfAJobAreSkippedAndItemsOfAWorkerWaitWhileTheirTenantIsFull(t *tes
 			assert.Equal(t, core.VerdictSkipped, o.Verdict)
 			assert.Contains(t, o.Reason, "max_live_runs")
 		}
-		j, err = e.Jobs().Get(bg(), tenant, "hourly")
+		j, err := e.Jobs().Get(bg(), tenant, "hourly")
 		require.NoError(t, err)
 		assert.Positive(t, j.NextRunAt.Sub(effects.TimeOf(time.Now())), "it is not due for ever")
 		q, err := e.Queues().Get(bg(), "ns", "t", "q")

@@ -418,7 +418,7 @@ func TestEveryRouteThatMakesALiveMachineIsBound(t *testing.T) {
 		assert.Equal(t, [...]int64{1, 1, 1, 1}, [...]int64{l.MaxLiveRuns, l.MaxLivePipelines, l.MaxLiveTasks, l.MaxLiveStrategies})
 		metrics := a.do("GET", "/metrics", nil, bearer("root")).body
 		for _, of := range []string{"runs", "pipelines", "tasks", "strategies"} {
-			assert.True(t, strings.Contains(metrics, "orrery_tenant_live_"+of+`{namespace="ns",tenant="t1"} 1`), of)
+			assert.Contains(t, metrics, "orrery_tenant_live_"+of+`{namespace="ns",tenant="t1"} 1`)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func (s *Server) collectTenants(ctx context.Context, ch samples) {
 	var restLimited uint64
 	limited := s.engine.Limited()
 	for of := range limited { // order-free: it fills a map
-		all[of] = all[of] // one that has nothing has met a limit, too
+		all[of] = all[of].Plus(shell.Usage{}) // one that has nothing has met a limit, too
 	}
 	tenants := byBytes(all)
 	for i, of := range tenants {
