@@ -327,7 +327,7 @@ func TestAWorkerMayHaveMorePlacesThanATakeGivesItems(t *testing.T) {
 		const items = core.MaxQueueTake + 10
 		var now, most atomic.Int64
 		c := employ(t, e, shell.WorkOptions{Concurrency: 2 * core.MaxQueueTake}, func(context.Context, core.QueueItem) (json.RawMessage, error) {
-			most.Store(max(most.Load(), now.Add(1)))
+			raise(&most, now.Add(1))
 			<-time.After(time.Second)
 			now.Add(-1)
 			return nil, nil
