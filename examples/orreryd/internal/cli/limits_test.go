@@ -23,7 +23,7 @@ func TestLimitsShowsWhatTenantsHaveAndMayHave(t *testing.T) {
 	r := as("ops-ops-ops-ops-ops", "limits")
 	require.Zero(t, r.code, r.err)
 	assert.Regexp(t, `NAMESPACE +TENANT +SCHEDULES +LIVE ACTIONS`, r.out)
-	assert.Regexp(t, `web +t +0 of 1000 +1 of 1 +\d+ of 4294967296 +0 +1000 +1000`, r.out)
+	assert.Regexp(t, `web +t +0 of 1000 +1 of 1 +0 of 10000 +0 of 10000 +0 of 10000 +0 of 10000 +\d+ of 4294967296 +0 +1000 +1000`, r.out)
 	var list wire.LimitsList
 	require.NoError(t, json.Unmarshal([]byte(as("web-web-web-web-web", "limits", "--json").out), &list))
 	require.Len(t, list.Tenants, 1)
