@@ -31,6 +31,7 @@ type victim struct {
 	arrived map[int]time.Time
 	api     []time.Duration
 	failed  []string // answers that should have been others
+	again   int      // requests that were asked again, since their connection was closed
 	next    int
 }
 
@@ -96,10 +97,16 @@ func (v *victim) order(n int) {
 	v.call("GET", "/v1/actions?limit=20", "", nil)
 }
 
-// call asks the daemon, and notes how long the answer took.
+// call asks the daemon, and notes how long the answer took. Where every connection that there
+// may be is held by strangers, a new one may give way before it has shown its token: then the
+// victim asks again, as clients do, and the time goes on.
 func (v *victim) call(method, path, body string, into any) bool {
 	begin := time.Now()
 	status, answer, err := ask(context.Background(), v.http, v.d.url, tokenA, method, path, body)
+	again := 0
+	for ; err != nil && again < 3; again++ {
+		status, answer, err = ask(context.Background(), v.http, v.d.url, tokenA, method, path, body)
+	}
 	took := time.Since(begin)
 	if err == nil && status < 300 && into != nil {
 		err = json.Unmarshal(answer, into)
@@ -107,6 +114,7 @@ func (v *victim) call(method, path, body string, into any) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.api = append(v.api, took)
+	v.again += again
 	if err != nil || status >= 300 {
 		v.failed = append(v.failed, fmt.Sprintf("%s %s: %d %v %.200s", method, path, status, err, answer))
 		return false
@@ -160,12 +168,13 @@ func (v *victim) served(t *testing.T) service {
 	defer v.mu.Unlock()
 	assert.Empty(t, v.failed, "requests of the victim were not answered as they should")
 	require.NotEmpty(t, v.acked, "the victim did nothing: the test has tested nothing")
+	assert.LessOrEqual(t, v.again, max(3, len(v.api)/50), "requests that had to be asked again, of %d", len(v.api))
 	var late []time.Duration
 	for k, at := range v.arrived {
 		late = append(late, at.Sub(v.acked[k]))
 	}
 	s := service{lateness: percentile(late, 99), api: percentile(v.api, 99)}
-	v.api, v.acked, v.arrived, v.failed = nil, map[int]time.Time{}, map[int]time.Time{}, nil // numbers are not used twice
+	v.again, v.api, v.acked, v.arrived, v.failed = 0, nil, map[int]time.Time{}, map[int]time.Time{}, nil // numbers are not used twice
 	return s
 }
 
