@@ -165,8 +165,8 @@ func isAskedFor(d delivery) bool {
 	return d.asked && ok && by.askedFor()
 }
 
-// tellRefused tells who waits for what is refused; who would wait for ever otherwise.
-// Of what a limit refuses and nobody waits for, the bus hears.
+// tellRefused tells the machine that waits for what is refused, which would wait for ever
+// otherwise. If no machine waits for what a limit refuses, it is announced on the bus.
 func (t *Batch) tellRefused(d delivery, r *effects.Refused, res *Result) error {
 	limited := r.Code == effects.CodeLimited
 	if owner := ownerOf(d.event); !owner.IsZero() {

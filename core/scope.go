@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 
 	"github.com/google/uuid"
@@ -13,6 +14,11 @@ import (
 type Scope struct {
 	Namespace string
 	Tenant    string
+}
+
+// Compare orders tenants by namespace and name.
+func (s Scope) Compare(o Scope) int {
+	return cmp.Or(cmp.Compare(s.Namespace, o.Namespace), cmp.Compare(s.Tenant, o.Tenant))
 }
 
 // ScopeOf gives the tenant to whom a machine belongs; the zero Scope for a machine

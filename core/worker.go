@@ -332,19 +332,18 @@ func (t *workerTransition) endJob(e ChildEnded) {
 		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueComplete{
 			Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, Result: fitting(e.Result),
 		})
+		t.take()
 	case e.Outcome == ChildRefused && e.Limited:
 		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueRelease{Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt})
-	default:
-		t.Failed = saturatingAdd(t.Failed, 1)
-		t.failItem(job, reasonOr(e.Reason, "ended without a reason"), e.Outcome == ChildRefused || e.Permanent)
-	}
-	switch {
-	case e.Outcome == ChildRefused && e.Limited:
 		t.HeldUntil = laterMS(t.clock.Now, limitedPollMS)
 		t.pollAfter(limitedPollMS)
 	case e.Outcome == ChildRefused:
+		t.Failed = saturatingAdd(t.Failed, 1)
+		t.failItem(job, reasonOr(e.Reason, "ended without a reason"), true)
 		t.pollAfter(minPollMS)
 	default:
+		t.Failed = saturatingAdd(t.Failed, 1)
+		t.failItem(job, reasonOr(e.Reason, "ended without a reason"), e.Permanent)
 		t.take()
 	}
 	t.endIfDrained()

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,14 +60,10 @@ func (l Limits) check() (errs []error) {
 		}
 	}
 	of("Live", l.Live)
-	for _, scope := range slices.SortedFunc(maps.Keys(l.Lives), compareScopes) {
+	for _, scope := range slices.SortedFunc(maps.Keys(l.Lives), Scope.Compare) {
 		of(fmt.Sprintf("Lives[%q, %q]", scope.Namespace, scope.Tenant), l.Lives[scope])
 	}
 	return errs
-}
-
-func compareScopes(a, b Scope) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
 }
 
 // bindsMachines reports whether anything that machines make is bound.

@@ -53,8 +53,7 @@ func (b *batch) conclude() error {
 			return err
 		}
 	}
-	for i := range b.replies {
-		r := b.l.requests[i]
+	for i, r := range b.l.requests[:len(b.replies)] {
 		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
 			rep.State, rep.Err = b.fold.State(r.Want)
 		}

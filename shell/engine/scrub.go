@@ -40,8 +40,8 @@ func (a *asideSet) add(refs ...effects.Ref) {
 	}
 }
 
-// forget is told of machines that a batch has written: who was set aside under that id, and
-// made again, is there.
+// forget takes out the machines that a batch has written: a machine that was made again under
+// the id of one that was set aside is there.
 func (a *asideSet) forget(changes []core.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

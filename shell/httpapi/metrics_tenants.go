@@ -101,7 +101,7 @@ func byBytes(all map[shell.Scope]shell.Usage) []shell.Scope {
 		out = append(out, of)
 	}
 	slices.SortFunc(out, func(a, b shell.Scope) int {
-		return cmp.Or(cmp.Compare(all[b].StoredBytes, all[a].StoredBytes), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
+		return cmp.Or(cmp.Compare(all[b].StoredBytes, all[a].StoredBytes), a.Compare(b))
 	})
 	return out
 }

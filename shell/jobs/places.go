@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -119,7 +118,7 @@ func (p *places) mayTake(t *placesOf) bool {
 // its weight, and among equals they take turns. Nil: none may have a place now.
 func (p *places) first() (best *placesOf) {
 	least, pass := math.Inf(1), 0.0
-	for _, scope := range slices.SortedFunc(maps.Keys(p.tenants), compareScopes) {
+	for _, scope := range slices.SortedFunc(maps.Keys(p.tenants), shell.Scope.Compare) {
 		t := p.tenants[scope]
 		load := float64(t.held) / p.weight(scope)
 		if len(t.queue) > 0 && p.mayTake(t) && (best == nil || load < least || load == least && t.pass < pass) {
@@ -127,10 +126,6 @@ func (p *places) first() (best *placesOf) {
 		}
 	}
 	return best
-}
-
-func compareScopes(a, b shell.Scope) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant))
 }
 
 func (p *places) weight(scope shell.Scope) float64 { return float64(max(p.weights[scope], 1)) }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -247,7 +248,19 @@ func write(t *testing.T, name, text string) string {
 
 func database(t *testing.T) string {
 	t.Helper()
-	return filepath.Join(t.TempDir(), "orrery.db")
+	return filepath.Join(podsDir(t), "orrery.db")
+}
+
+// podsDir is t.TempDir for a database with pods: those that a test does not wait for
+// outlive its daemon, and write beside the database until they end.
+func podsDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "orrery-cli-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, patience, 20*time.Millisecond)
+	})
+	return dir
 }
 
 // requirePrograms skips a test if a program is missing, and fails it if the environment

@@ -56,7 +56,7 @@ func TestALocalRunOutlivesTheDaemonAndIsNotBegunTwice(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
-			dir := t.TempDir()
+			dir := podsDir(t)
 			args := []string{"--db", filepath.Join(dir, "orrery.db")}
 			p := start(t, args...)
 			p.applyJob("long", fmt.Sprintf("echo begun | tee -a %[1]s/begun; until test -e %[1]s/go; do sleep 0.05; done; echo ended; exit 5", dir), "")
@@ -123,7 +123,7 @@ func TestADaemonWithoutARunnerSaysAtItsStartThatTheRunsOfStoredJobsWillFail(t *t
 
 func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := podsDir(t)
 	p := start(t, "--db", filepath.Join(dir, "orrery.db"))
 	p.applyJob("again", fmt.Sprintf("echo attempt $ORRERY_ATTEMPT; until test -e %s/go; do sleep 0.05; done; test $ORRERY_ATTEMPT = 2", dir), "retry: {maxRetries: 5, initialDelay: 10ms}\n")
 	run := p.trigger("again")
