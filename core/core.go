@@ -13,7 +13,7 @@ import (
 
 // Version names the behaviour of this package. It is journaled with each batch,
 // so that a replay by a build with other rules can say where they part.
-const Version = "4"
+const Version = "5"
 
 // Time is an instant; see [effects.Time].
 type Time = effects.Time
@@ -26,7 +26,27 @@ type Clock struct {
 	// the same for two of them, whatever the clock on the wall does. The [Batch]
 	// sets it; it is 0 outside of one.
 	Step uint64
+	// Rules are the rules by which the transition is decided; 0: those of this build.
+	// A replay gives those of the build that decided first, see [RulesOf].
+	Rules Rules
 }
+
+// Rules number the behaviours that this package has had: the [Version] of a build
+// names its own. What an earlier build decided is decided as it did in a replay.
+type Rules uint8
+
+// RulesOf gives the rules of a build by its [Version], as the journal has it; 0, those
+// of this build, where it names none that this build knows.
+func RulesOf(version string) Rules {
+	n, err := strconv.ParseUint(version, 10, 8)
+	if err != nil {
+		return 0
+	}
+	return Rules(n)
+}
+
+// before reports whether a build decided whose rules are older than these.
+func (r Rules) before(than Rules) bool { return r != 0 && r < than }
 
 // Event is an input of a machine. Each machine has a closed set of its own, in
 // a sealed interface such as [ActionEvent].

@@ -192,7 +192,7 @@ func (f *fold) batch(seq uint64, raw []byte) error {
 }
 
 func (f *fold) apply(e core.Entry) error {
-	batch := core.NewBatch(f, core.Clock{Now: e.At}, e.Seq)
+	batch := core.NewBatch(f, core.Clock{Now: e.At, Rules: core.RulesOf(e.Core)}, e.Seq)
 	for i, in := range e.Inputs {
 		f.report.Inputs++
 		res, err := batch.Apply(in)
