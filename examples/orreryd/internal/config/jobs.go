@@ -114,6 +114,8 @@ func (j jobsConfig) WebhookClient() (*http.Client, error) {
 type runnerConfig struct {
 	Type    string `toml:"type"`
 	Enabled *bool  `toml:"enabled,omitempty"` // default true
+	// Tenants are those whose jobs may use it, as "NAMESPACE/TENANT"; left out: all.
+	Tenants []string `toml:"tenants,omitempty"`
 
 	Kubeconfig *string  `toml:"kubeconfig,omitempty" for:"kubernetes"`
 	Context    *string  `toml:"context,omitempty" for:"kubernetes"`
@@ -305,12 +307,14 @@ func (r runnerConfig) validate(key, cgroups string) error {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
 	}
 	errs := foreignKeys(r, key+".", "runner", r.Type)
+	_, err := r.tenants(key)
+	errs = append(errs, err)
 	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)
-	_, err := r.user()
+	_, err = r.user()
 	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
 	errs = append(errs, r.checkKubeNames(key)...)
 	errs = append(errs, checkLimits(key, cgroups, r.MemoryMaxBytes, r.PidsMax, r.CPUMax)...)
