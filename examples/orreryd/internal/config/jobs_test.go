@@ -191,12 +191,17 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		assert.ElementsMatch(t, want, names, text)
 	}
 	for text, wrong := range map[string]string{
-		"[runners.x]\nqps = 1.0":                       `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
-		"[runners.local]\nqps = 1.0":                   `runners.local.qps: a runner of type "local" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'": `runners.x.dir: a runner of type "kubernetes" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\nqps = 0":    `runners.x.qps: 0 is not more than 0`,
-		"[runners.local]\nrun_as = 'nobody-here'":      `runners.local.run_as: there is no user "nobody-here" here`,
-		"[runners.local]\ntenants = []":                `runners.local.tenants: the list is empty: leave it out for all`,
+		"[runners.x]\nqps = 1.0":                                                                        `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
+		"[runners.local]\nqps = 1.0":                                                                    `runners.local.qps: a runner of type "local" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                                  `runners.x.dir: a runner of type "kubernetes" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                                     `runners.x.qps: 0 is not more than 0`,
+		"[runners.local]\nrun_as = 'nobody-here'":                                                       `runners.local.run_as: there is no user "nobody-here" here`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\npriority_classes = ['A']":            `runners.x.priority_classes[0]: "A" is no name of such an object`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nruntime_classes = ['']":              `runners.x.runtime_classes[0]: "" is no name of such an object`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nnode_labels = ['a/b=c', '*', 'a b']": `runners.x.node_labels[2]: "a b" is no label or taint of a node: write "key", "key=value", or "*" for all`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\ntolerations = ['a=b c']":             `runners.x.tolerations[0]: "a=b c" is no label or taint of a node`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'baseline'\ntolerations = ['a']":                   `runners.x.tolerations: counts with profile = "restricted" only`,
+		"[runners.local]\ntenants = []":                                                                 `runners.local.tenants: the list is empty: leave it out for all`,
 		"[runners.local]\ntenants = ['a/b', 'a', '*/b', '/b', 'a/']": "runners.local.tenants[1]: \"a\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +
 			"runners.local.tenants[2]: \"*/b\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +
 			"runners.local.tenants[3]: \"/b\"",
