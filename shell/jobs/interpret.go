@@ -115,6 +115,9 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		return answered(clusterAnswer{}, nil)
 	}
 	name, r, err := s.runner(o.Config)
+	if err == nil {
+		err = s.MayRun(o.Config) // the job may be older than the runner's tenants
+	}
 	if err != nil {
 		return nil, shell.Permanent(err)
 	}

@@ -157,6 +157,11 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 	case o.State == core.OrchestratorRunning:
 		return
 	}
+	if err := s.MayRun(o.Config); err != nil { // it has waited from before a restart
+		p.free(a)
+		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}})
+		return
+	}
 	limit, stop := s.withTimeout(ctx, time.Duration(o.Config.PodStartTimeoutMS)*time.Millisecond)
 	_, err = r.Create(limit, runOf(o))
 	if cause := context.Cause(limit); err != nil && errors.Is(cause, errTooLong) {
