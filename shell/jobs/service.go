@@ -148,6 +148,7 @@ type Service struct {
 	// waits for a creation that goes on, though nobody wants that any more.
 	runLocks keymutex.Map[uuid.UUID]
 	places   map[string]*places // by runner
+	watches  watches
 
 	feedBuffer int
 	pageSize   int // of what is listed
