@@ -162,6 +162,9 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
 	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	if cfg.Dial == nil {
+		cfg.Dial = dialer().DialContext
+	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	client, err := kubernetes.NewForConfig(cfg)
