@@ -2,11 +2,8 @@ package kube
 
 import (
 	"context"
-	"encoding/hex"
-	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -53,53 +50,40 @@ func (w *watcher) warned(obj any) {
 		return
 	}
 	of := &e.InvolvedObject
-	a, rest, ok := attemptOfName(of.Name)
-	job := of.Kind == "Job" && rest == "" && e.Reason == reasonFailedCreate
-	pod := of.Kind == "Pod" && rest != "" && ofPods[e.Reason]
-	if !ok || !job && !pod {
+	if of.UID == "" || !(of.Kind == "Job" && e.Reason == reasonFailedCreate || of.Kind == "Pod" && ofPods[e.Reason]) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.place(a, notice{of: of.UID, reason: e.Reason, message: strings.TrimSpace(e.Message)})
-}
-
-// place gives a warning to its attempt; under the lock. One that comes before what it is
-// about waits for that: each has a watch of its own.
-func (w *watcher) place(a jobs.Attempt, warned notice) {
-	t := w.tracks[a]
-	if t == nil || !t.has(warned.of) {
-		if len(w.unplaced) >= maxUnplaced { // those of other instances, and of what is gone
-			clear(w.unplaced)
-		}
-		w.unplaced[a] = warned
+	said := notice{of: of.UID, reason: e.Reason, message: strings.TrimSpace(e.Message)}
+	if a, known := w.of[of.UID]; known {
+		w.tracks[a].warned = said
+		w.enqueue(a, w.tracks[a])
 		return
 	}
-	t.warned = warned
-	w.enqueue(a, t)
+	// What it is about comes by a watch of its own, if it is this instance's.
+	if len(w.unplaced) >= maxUnplaced {
+		clear(w.unplaced)
+	}
+	w.unplaced[of.UID] = said
+}
+
+// know notes whose a Job or pod is that has come or gone; under the lock.
+func (w *watcher) know(a jobs.Attempt, t *track, uid types.UID) {
+	if !t.has(uid) {
+		delete(w.of, uid)
+		return
+	}
+	w.of[uid] = a
+	if said, waits := w.unplaced[uid]; waits {
+		delete(w.unplaced, uid)
+		t.warned = said
+	}
 }
 
 // has reports whether a Job or pod of that UID is the attempt's.
 func (t *track) has(uid types.UID) bool {
 	return t.job != nil && t.job.UID == uid || t.pods[uid] != nil
-}
-
-// attemptOfName reads the attempt from the name of its Job or pod; rest is what follows.
-func attemptOfName(name string) (a jobs.Attempt, rest string, ok bool) {
-	parts := strings.SplitN(name, "-", 4)
-	if len(parts) < 3 || parts[0] != "orrery" {
-		return a, "", false
-	}
-	id, err := hex.DecodeString(parts[1])
-	n, numberErr := strconv.ParseUint(parts[2], 10, 32)
-	if err != nil || numberErr != nil || len(id) != len(uuid.UUID{}) {
-		return a, "", false
-	}
-	a = jobs.Attempt{Run: uuid.UUID(id), N: uint32(n)}
-	if len(parts) == 4 {
-		rest = parts[3]
-	}
-	return a, rest, strings.HasPrefix(name, a.Name())
 }
 
 // lasting are parts of the sentences with which an API server refuses a pod for what it is,

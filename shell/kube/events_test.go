@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // warn has the cluster say something of an object.
@@ -84,10 +82,9 @@ func TestAnEventOfAnotherJobOrPodSaysNothing(t *testing.T) {
 		job := k.uidOf(k.create(attempt))
 		const message = "Error creating: violates PodSecurity"
 		k.warn("Job", job.Name, "of-one-that-is-gone", "FailedCreate", message)
-		k.warn("Job", job.Name+"-copy", job.UID, "FailedCreate", message)
 		k.warn("Job", job.Name, job.UID, "BackoffLimitExceeded", message)
 		k.warn("CronJob", job.Name, job.UID, "FailedCreate", message)
-		k.warn("Job", "nightly", job.UID, "FailedCreate", message)
+		k.warn("Job", "nightly", "", "FailedCreate", message)
 		assert.Empty(t, k.sink.take())
 		assert.Equal(t, 1, k.tracked())
 	})
@@ -111,7 +108,7 @@ func TestWhatTheEventsOfOthersAreIsForgotten(t *testing.T) {
 		w := k.runner.current()
 		for n := range uint32(10 * maxUnplaced) {
 			w.warned(&corev1.Event{
-				InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: jobs.Attempt{Run: runUUID, N: n}.Name(), UID: "other"},
+				InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: "other", UID: types.UID(fmt.Sprint("other-", n))},
 				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no",
 			})
 		}

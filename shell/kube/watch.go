@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -35,8 +36,10 @@ type watcher struct {
 	tracks map[jobs.Attempt]*track
 	queue  []item
 	early  []jobs.Attempt // to be judged once synced
-	// unplaced are the warnings about what was not seen yet.
-	unplaced map[jobs.Attempt]notice
+	// of says whose each Job and pod is, and unplaced are the warnings about what was not
+	// seen yet.
+	of       map[types.UID]jobs.Attempt
+	unplaced map[types.UID]notice
 	ready    bool // synced
 	closed   bool
 	wake     chan struct{} // of capacity 1
@@ -51,7 +54,8 @@ type item struct {
 func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 	return &watcher{
 		r: r, sink: sink, synced: make(chan struct{}), ended: make(chan struct{}),
-		tracks: map[jobs.Attempt]*track{}, unplaced: map[jobs.Attempt]notice{}, wake: make(chan struct{}, 1),
+		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{},
+		wake: make(chan struct{}, 1),
 	}
 }
 
@@ -153,12 +157,18 @@ func (w *watcher) take(obj any, job func(*track, *batchv1.Job), pod func(*track,
 	switch o := obj.(type) {
 	case *batchv1.Job:
 		if a, ok := attemptOfJob(o); ok {
-			w.update(a, func(t *track) { job(t, o) })
+			w.update(a, func(t *track) {
+				job(t, o)
+				w.know(a, t, o.UID)
+			})
 			w.r.arrived(a)
 		}
 	case *corev1.Pod:
 		if a, ok := attemptOfPod(o); ok {
-			w.update(a, func(t *track) { pod(t, o) })
+			w.update(a, func(t *track) {
+				pod(t, o)
+				w.know(a, t, o.UID)
+			})
 		}
 	}
 }
@@ -180,10 +190,6 @@ func (w *watcher) update(a jobs.Attempt, change func(*track)) {
 	defer w.mu.Unlock()
 	t := w.trackOf(a)
 	change(t)
-	if warned, waits := w.unplaced[a]; waits && t.has(warned.of) {
-		delete(w.unplaced, a)
-		t.warned = warned
-	}
 	close(t.changed)
 	t.changed = make(chan struct{})
 	w.enqueue(a, t)
