@@ -192,7 +192,7 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 			t.retry()
 		}
 	case OrchestratorDue:
-		t.due()
+		t.due(e)
 	case OrchestratorCancel:
 		t.cancel(e)
 	case OrchestratorOrphan:
@@ -204,8 +204,8 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 }
 
 // due is the table of a deadline that has come: the state, and what follows.
-func (t *orchestratorTransition) due() {
-	if at := t.Deadline(); !t.isDue("run "+clip(t.RunID), at) || t.spare(at) {
+func (t *orchestratorTransition) due(e OrchestratorDue) {
+	if at := t.Deadline(); !t.isDue("run "+clip(t.RunID), at) || t.spare(at, e.Unseen) {
 		return
 	}
 	switch t.State {

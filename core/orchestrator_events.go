@@ -18,7 +18,11 @@ type (
 	}
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
-	OrchestratorDue struct{}
+	OrchestratorDue struct {
+		// Unseen: the run may have a pod at which no runner has looked since the process began.
+		// It may well have started or ended in time: the limits of pods are put off.
+		Unseen bool `json:"unseen,omitempty"`
+	}
 	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.
 	OrchestratorAdmit struct {

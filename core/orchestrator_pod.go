@@ -70,16 +70,18 @@ func (p Pod) replacedBy(pod Pod) bool { return p.UID != "" && pod.UID != "" && p
 
 // A due event that comes later than lateDueMS says that nobody watched the pod
 // meanwhile: it may well have started or ended in time. The run waits spareMS to
-// hear of it, once.
+// hear of it, once. While no runner has looked at it since the process began, it waits
+// as often as it takes.
 const (
 	lateDueMS = 10_000
 	spareMS   = 30_000
 )
 
 // spare puts the limit of a pod off, which nobody watched until now.
-func (t *orchestratorTransition) spare(at Time) bool {
+func (t *orchestratorTransition) spare(at Time, unseen bool) bool {
 	watched := t.State == OrchestratorContainerCreating || t.State == OrchestratorRunning
-	if !watched || !t.SparedAt.IsZero() || betweenMS(at, t.clock.Now) <= lateDueMS {
+	late := t.SparedAt.IsZero() && betweenMS(at, t.clock.Now) > lateDueMS
+	if !watched || !late && !unseen {
 		return false
 	}
 	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now

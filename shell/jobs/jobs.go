@@ -12,7 +12,8 @@
 //   - interpret.go: each effect that a run asks for;
 //   - places.go, queued.go: how many pods of a runner live at a time, and who waits for room;
 //   - sink.go: what runners observe, on its way into the runs;
-//   - heartbeats.go: the heartbeats of the runs whose runners work;
+//   - looks.go: what there was when the process began, and whether its runner has looked at it;
+//   - heartbeats.go, beating.go: who reports the heartbeats of runs, and which runs beat;
 //   - reconcile.go: lost attempts, strays, and what else nobody cleans up;
 //   - logs.go: the logs of an attempt, live and stored;
 //   - feeds.go: updates and metrics for an embedder;
@@ -26,7 +27,7 @@
 //     runs wait until then.
 //  3. Call [Service.Check] before a job is applied: what it refuses would fail as
 //     soon as a run begins.
-//  4. End [Service.Run] before the engine: what runners observe goes into the engine.
+//  4. End [Service.Run] once the engine has stopped; it ends by itself then.
 package jobs
 
 import (

@@ -53,7 +53,7 @@ type Options struct {
 	// Profile says what pods may have, whoever applies their jobs: [ProfilePrivileged],
 	// [ProfileBaseline] or [ProfileRestricted], as the Pod Security Standards have it.
 	// Default privileged: whatever the cluster takes. With restricted, a pod also names no
-	// service account, Secret, ConfigMap and claim but those below, no node and no priority;
+	// service account, Secret, ConfigMap, claim, priority, runtime and node but those below;
 	// what the standard demands and a pod leaves open is filled in: runAsNonRoot,
 	// seccompProfile RuntimeDefault, allowPrivilegeEscalation false, capabilities drop ALL,
 	// and automountServiceAccountToken false for an account that is not listed.
@@ -61,6 +61,12 @@ type Options struct {
 	// What pods may name with the profile restricted, in the namespace of the Jobs. A
 	// service account that is listed gives its token to pods that ask for it.
 	ServiceAccounts, Secrets, ConfigMaps, PersistentVolumeClaims []string
+	PriorityClasses, RuntimeClasses                              []string
+	// NodeLabels are the labels of nodes, as "key" or "key=value", that nodeSelector and node
+	// affinity may name with the profile restricted, and Tolerations the taints, as "key" or
+	// "key=value", that pods may tolerate. "*" is for all. Default none: the scheduler alone
+	// chooses the node.
+	NodeLabels, Tolerations []string
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
