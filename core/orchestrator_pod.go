@@ -85,7 +85,7 @@ func (t *orchestratorTransition) spare(at Time, unseen bool) bool {
 		return false
 	}
 	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now
-	if !t.CreateBy.IsZero() { // nobody could ask meanwhile
+	if late && !t.CreateBy.IsZero() { // nobody could ask meanwhile
 		t.CreateBy = t.createBy()
 	}
 	return true
