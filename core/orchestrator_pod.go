@@ -21,6 +21,9 @@ type Pod struct {
 	Queued bool `json:"queued,omitempty"`
 }
 
+// PodDeleted is the reason of a pod that was deleted while it ran.
+const PodDeleted = "Deleted"
+
 // bounded cleans what the cluster says.
 func (p Pod) bounded() Pod {
 	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
@@ -224,6 +227,9 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 		}
 		t.terminate(t.Pod.failure())
 	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
+		if pod.Reason == PodDeleted && !t.clock.Rules.before(5) {
+			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
+		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
 	default:
 		t.refuseNow()
@@ -237,10 +243,15 @@ func (t *orchestratorTransition) podReplaced(by Pod) {
 		"the pod is gone, and the cluster has made another, %s, which is not followed: an attempt has one pod", by.Name)))
 }
 
-// podLost: the pod is gone, and nobody knows how it would have ended.
+// podLost: the pod is gone, and nobody knows how it would have ended, or it will never run.
 func (t *orchestratorTransition) podLost(e PodLost) {
-	if !t.awaitsPod(e.Attempt) {
+	if !t.awaitsPod(e.Attempt) || e.Refused && t.State != OrchestratorContainerCreating {
 		t.refuseNow()
+		return
+	}
+	if e.Refused {
+		t.Logs.Error = "the pod did not start"
+		t.fail(boundedReason(e.Reason, "the cluster does not start the pod"), e.Final)
 		return
 	}
 	t.losePod(boundedReason(e.Reason, "the pod is gone"))

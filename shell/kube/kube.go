@@ -89,6 +89,7 @@ type Runner struct {
 	profile    *profile
 	ttlSeconds int32
 	log        *slog.Logger
+	health     *health
 
 	mu       sync.Mutex
 	watcher  *watcher      // of the Watch that runs, nil where none does
@@ -96,7 +97,10 @@ type Runner struct {
 	expected map[jobs.Attempt]expectation
 }
 
-var _ jobs.Runner = (*Runner)(nil)
+var (
+	_ jobs.Runner  = (*Runner)(nil)
+	_ jobs.Healthy = (*Runner)(nil)
+)
 
 // expectation is a Job that was created and that the watch has not shown yet.
 type expectation struct {
@@ -122,6 +126,7 @@ func New(o Options) (*Runner, error) {
 	r := &Runner{
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
 		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+		health: newHealth(),
 	}
 	var err error
 	if r.profile, err = newProfile(o); err != nil {
@@ -166,6 +171,9 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
 	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	if cfg.Dial == nil {
+		cfg.Dial = dialer().DialContext
+	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
 	client, err := kubernetes.NewForConfig(cfg)
@@ -299,7 +307,9 @@ func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	r.watcher = w
 	close(r.began)
 	r.mu.Unlock()
+	r.health.watch(true)
 	defer func() {
+		r.health.watch(false)
 		r.mu.Lock()
 		r.watcher, r.began = nil, make(chan struct{})
 		r.mu.Unlock()
