@@ -136,6 +136,7 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 	p := s.places[name]
 	ctx, done := p.make(ctx, a)
 	defer done()
+	defer p.served(a)
 	unlock, err := s.runLocks.Lock(ctx, a.Run)
 	if err != nil {
 		p.free(a)

@@ -157,7 +157,12 @@ type Service struct {
 	// runLocks let one call at a time change what a run has in a cluster: a deletion
 	// waits for a creation that goes on, though nobody wants that any more.
 	runLocks keymutex.Map[uuid.UUID]
-	places   map[string]*places // by runner
+	places   map[string]*places       // by runner
+	sinks    map[string]*sink         // by runner
+	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
+	looks    looks
+	reported atomic.Bool // heartbeats, in this process
+	watches  watches
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -200,10 +205,12 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	for name := range o.Runners {
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
+		s.missed[name] = make(chan struct{}, 1)
 	}
 	return s, nil
 }
@@ -309,8 +316,9 @@ func (s *Service) check(spec core.JobSpec, validate func(*Job) error) error {
 }
 
 // Run watches, reconciles and sends heartbeats until ctx ends. Begin it once
-// [shell.Engine.Run] was begun, and end it before that: what runners observe goes
-// into the engine. It returns nil after ctx ended or the engine stopped.
+// [shell.Engine.Run] was begun. It returns nil after ctx ended or the engine stopped: let it
+// go on until then, since what an engine that stops waits for needs it, and runs go on
+// sending heartbeats.
 func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if e == nil {
 		return errors.New("jobs: Run needs an engine")
@@ -329,8 +337,13 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		case <-ctx.Done():
 		}
 	})
+	for name := range s.o.Runners {
+		s.sinks[name] = newSink(s, name)
+	}
+	s.noteUnseen(ctx)
 	for name, r := range s.o.Runners {
 		wg.Go(func() { s.watch(ctx, name, r) })
+		wg.Go(func() { s.look(ctx, name, r) })
 		wg.Go(func() { s.reconcile(ctx, name, r) })
 		wg.Go(func() { s.admit(ctx, name, r) })
 	}
