@@ -245,6 +245,23 @@ func TestAPodThatIsGoneIsMissedByTheNextHeartbeat(t *testing.T) {
 	})
 }
 
+// Who has stood still has heard nobody meanwhile, also not a runner that takes its time to
+// answer: the count begins anew.
+func TestARunnerThatAnswersLateHasItsTimeAfterTheProcessStoodStill(t *testing.T) {
+	for phase := range 10 {
+		withRig(t, func(r *rig) {
+			r.o.Clock = &standing{timers: make(map[*time.Timer]time.Time)}
+			r.o.Runners["fake"], r.o.MaxMissed = lateRunner{r.fake, 7 * time.Second}, 1
+		}, func(t *testing.T, r *rig) {
+			o, _ := r.started(job("healthy"))
+			pass(time.Minute + time.Duration(phase)*time.Second)
+			r.o.Clock.(*standing).stand(time.Minute)
+			pass(time.Minute)
+			require.Equal(t, core.OrchestratorRunning, r.run(o.ID).State, "%d s: %s", phase, r.run(o.ID).Error)
+		})
+	}
+}
+
 // openEffect is the number of the effect that the run waits for.
 func (r *rig) openEffect(o core.Orchestrator) uint32 {
 	open := r.run(o.ID).Pending.Open
