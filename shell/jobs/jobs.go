@@ -124,6 +124,9 @@ type Observation struct {
 	Attempt
 	Phase Phase
 	Pod   core.Pod // what is known of it; with PhaseLost the Reason alone counts
+	// Final says with PhaseRefused that no other pod of the job would start either: the run
+	// fails, whatever attempts it has left.
+	Final bool
 }
 
 // Phase says how far a pod is.
@@ -135,6 +138,8 @@ const (
 	PhaseRunning Phase = "running"
 	PhaseEnded   Phase = "ended" // with an exit code, or for a reason
 	PhaseLost    Phase = "lost"  // it is gone, and nobody saw it end
+	// PhaseRefused: it has not run, and will not; the pod's Reason and Message say why.
+	PhaseRefused Phase = "refused"
 )
 
 // Job is a job's configuration (004 Job).

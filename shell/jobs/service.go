@@ -162,6 +162,7 @@ type Service struct {
 	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
 	looks    looks
 	reported atomic.Bool // heartbeats, in this process
+	watches  watches
 
 	feedBuffer int
 	pageSize   int // of what is listed

@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -29,16 +31,20 @@ func (s *Service) watch(ctx context.Context, name string, r Runner) {
 	defer wg.Wait()
 	var wait backoff
 	for {
+		s.watches.set(name, s.o.Clock.Now(), nil)
 		err := r.Watch(ctx, k)
 		if ctx.Err() != nil {
 			return
 		}
+		s.watches.set(name, s.o.Clock.Now(), cmp.Or(err, errWatchEnded))
 		s.log.Error("the runner's watch ended; beginning again", "runner", name, "error", err)
 		if !s.pause(ctx, wait.next()) {
 			return
 		}
 	}
 }
+
+var errWatchEnded = errors.New("it gave no reason")
 
 // sink takes what one runner observes into the engine: for each attempt one after
 // the other, and for different ones at once.
@@ -199,6 +205,8 @@ func eventOf(o Observation) core.OrchestratorEvent {
 		return core.PodEnded{Attempt: o.N, Pod: o.Pod}
 	case PhaseLost:
 		return core.PodLost{Attempt: o.N, Reason: o.Pod.Reason}
+	case PhaseRefused:
+		return core.PodLost{Attempt: o.N, Reason: strings.TrimSuffix(o.Pod.Reason+": "+o.Pod.Message, ": "), Refused: true, Final: o.Final}
 	}
 	return nil
 }

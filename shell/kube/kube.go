@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/orrery-go/orrery/shell"
@@ -89,6 +88,7 @@ type Runner struct {
 	profile    *profile
 	ttlSeconds int32
 	log        *slog.Logger
+	health     *health
 
 	mu       sync.Mutex
 	watcher  *watcher      // of the Watch that runs, nil where none does
@@ -96,7 +96,10 @@ type Runner struct {
 	expected map[jobs.Attempt]expectation
 }
 
-var _ jobs.Runner = (*Runner)(nil)
+var (
+	_ jobs.Runner  = (*Runner)(nil)
+	_ jobs.Healthy = (*Runner)(nil)
+)
 
 // expectation is a Job that was created and that the watch has not shown yet.
 type expectation struct {
@@ -122,6 +125,7 @@ func New(o Options) (*Runner, error) {
 	r := &Runner{
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
 		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+		health: newHealth(),
 	}
 	var err error
 	if r.profile, err = newProfile(o); err != nil {
@@ -141,11 +145,9 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// connect makes the client of a kubeconfig or service account; client-go renews tokens.
+// connect makes the client of a kubeconfig or service account.
 func (r *Runner) connect(o Options) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	loader := o.loader()
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("kube: Kubeconfig %q, Context %q: %w", o.Kubeconfig, o.Context, err)
@@ -160,20 +162,35 @@ func (r *Runner) connect(o Options) error {
 }
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
+	prepare := func(cfg *rest.Config) { r.prepare(cfg, o) }
+	prepare(cfg)
+	t, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	client, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: &renewing{
+		load: func() (http.RoundTripper, error) { return renewedTransport(o, prepare) }, log: r.log, now: t,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	r.counts = true
+	return client, nil
+}
+
+// prepare sets what the runner needs besides server and credentials.
+func (r *Runner) prepare(cfg *rest.Config, o Options) {
 	cfg.QPS = -1 // the limit is ours: a call's time-out begins when the limit has let it through
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
 	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	if cfg.Dial == nil {
+		cfg.Dial = dialer().DialContext
+	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
-	}
-	r.counts = true
-	return client, nil
 }
 
 // Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx
@@ -299,7 +316,9 @@ func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	r.watcher = w
 	close(r.began)
 	r.mu.Unlock()
+	r.health.watch(true)
 	defer func() {
+		r.health.watch(false)
 		r.mu.Lock()
 		r.watcher, r.began = nil, make(chan struct{})
 		r.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -197,6 +196,9 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		}
 		before := in.written
 		err := l.stream(ctx, name, in)
+		if ctx.Err() == nil && in.failed == nil {
+			l.r.health.note(err)
+		}
 		if in.written > before {
 			tries = 0
 		}
@@ -229,13 +231,13 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 		if !l.o.Follow {
 			return false, nil
 		}
-	case l.r.doubted(err, tries, &in.forbidden):
+	case l.r.health.doubts(err):
 	case isPersistent(err):
 		return false, shell.Permanent(explained("logs of pod "+l.pod, err))
 	case l.onLostNode():
 		return false, explained("logs of pod "+l.pod+": its node is lost", err)
 	}
-	if pause.For(ctx, waitAfter(tries, err)) != nil {
+	if _, ended := l.r.pause(ctx, waitAfter(tries, err), err); ended != nil {
 		return false, explained("logs of pod "+l.pod, err)
 	}
 	return true, nil
@@ -286,11 +288,10 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 
 // resuming writes what was not written before: a log that is read again begins anew.
 type resuming struct {
-	out       io.Writer
-	written   int64
-	skip      int64
-	failed    error     // of out
-	forbidden time.Time // see doubted
+	out     io.Writer
+	written int64
+	skip    int64
+	failed  error // of out
 }
 
 func (r *resuming) take(b []byte) error {
