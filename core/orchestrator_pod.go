@@ -88,6 +88,9 @@ func (t *orchestratorTransition) spare(at Time, unseen bool) bool {
 		return false
 	}
 	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now
+	if late && !t.CreateBy.IsZero() { // nobody could ask meanwhile
+		t.CreateBy = t.createBy()
+	}
 	return true
 }
 
@@ -98,7 +101,24 @@ func (o Orchestrator) spared(at Time) Time {
 	return max(at, laterMS(o.SparedAt, spareMS))
 }
 
-// podDue is the time from which the pod's time to start counts: that its creation was asked
+// createTimeoutMS is how long a cluster has to be reached by the creation of a pod, at
+// least: the pod's time to start counts only from then on.
+const createTimeoutMS = 300_000
+
+// createBy is until when the cluster must be reached by what is asked for now.
+func (t *orchestratorTransition) createBy() Time {
+	return laterMS(t.clock.Now, max(createTimeoutMS, t.Config.PodStartTimeoutMS))
+}
+
+// created notes that the attempt has something in the cluster, unless that is known. A pod
+// that waits for room is not there.
+func (t *orchestratorTransition) created() {
+	if !t.CreateBy.IsZero() && !t.Pod.Queued && t.Exit.To == "" {
+		t.CreateBy, t.ThereAt, t.SparedAt = 0, t.clock.Now, 0
+	}
+}
+
+// podDue is the time from which the pod's latency counts: that its creation was asked
 // for, or that its runner had room for it.
 func (o Orchestrator) podDue() Time { return max(o.CreationAskedAt, o.RoomAt) }
 
@@ -111,11 +131,20 @@ func (t *orchestratorTransition) createPod() {
 	}
 	t.to(OrchestratorContainerCreating)
 	t.CreationAskedAt, t.InCluster = t.clock.Now, true
+	if !t.clock.Rules.before(5) {
+		t.CreateBy = t.createBy()
+	}
 	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
 }
 
-// failPodStart: container_creating → failed or retrying: the pod did not start in time.
+// failPodStart: container_creating → failed or retrying: the cluster was not reached, or
+// the pod did not start in time.
 func (t *orchestratorTransition) failPodStart() {
+	if !t.CreateBy.IsZero() {
+		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+
+			": its pod was asked for, and nothing has answered", false)
+		return
+	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
 	if why := t.Pod.why(); why != "" {
 		reason += ": " + why
@@ -156,6 +185,7 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 			t.RoomAt = t.clock.Now
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		t.created()
 	}
 }
 
@@ -175,6 +205,7 @@ func (t *orchestratorTransition) podRunning(e PodRunning) {
 // startRunning: container_creating → running. If the creation was not answered yet,
 // its answer decides nothing any more, but is waited for: it tells of its API calls.
 func (t *orchestratorTransition) startRunning() {
+	t.created()
 	t.ExecutionStartedAt = t.clock.Now
 	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.clock.Now)
 	t.to(OrchestratorRunning)

@@ -298,6 +298,7 @@ func TestWhatCannotBeDeletedIsReportedAndDoesNotHoldTheRunUp(t *testing.T) {
 // time. But a daemon that is late each time does not keep the run for ever.
 func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	creating, _ = creating.Apply(core.EffectDone{N: creationOf(creating).N}, core.Clock{Now: start})
 	late := creating.Deadline().Add(time.Hour)
 	spared, effs := creating.Apply(core.OrchestratorDue{}, core.Clock{Now: late})
 	require.Nil(t, refusal(effs))
