@@ -256,7 +256,7 @@ var states = []any{
 	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
 	core.JobCounts{}, core.JobSpec{}, core.JobTriggered{}, core.LastRun{}, core.Lock{}, core.LockPhase{},
 	core.LockWaiter{}, core.LogPolicy{}, core.MachineName{}, core.ManualPhase{}, core.MergeRun{}, core.NotifyPhase{},
-	core.Occurrence{}, core.Phase{}, core.PhaseDef{}, core.PhaseRecord{}, core.Pipeline{}, core.PipelineDef{},
+	core.Occurrence{}, core.Phase{}, core.PhaseDef{}, core.PastAttempt{}, core.PhaseRecord{}, core.Pipeline{}, core.PipelineDef{},
 	core.PipelineReaction{}, core.PipelineStartDef{}, core.PipelinesPhase{}, core.Pod{}, core.PushPhase{},
 	core.PushReaction{}, core.QueueConfig{}, core.QueueRate{}, core.Reaction{}, effects.Ref{}, core.Retry{},
 	core.RetryConfig{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
