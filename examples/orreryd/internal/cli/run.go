@@ -74,7 +74,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 	}
 }
 
-func runView(r core.Orchestrator) view {
+func runView(r wire.Run) view {
 	exit := ""
 	if r.Pod.ExitCode != nil {
 		exit = exitText(r.Pod.ExitCode)
@@ -82,13 +82,13 @@ func runView(r core.Orchestrator) view {
 	return view{
 		fields: [][2]string{
 			{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
-			{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
-			{"error", r.Error}, {"exit code", exit}, {"reason", podReason(r.Pod)},
+			{"state", runState(r.Orchestrator)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
+			{"error", r.Error}, {"note", r.Note}, {"exit code", exit}, {"reason", podReason(r.Pod)},
 			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},
-		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r)}},
+		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)}},
 	}
 }
 
@@ -98,7 +98,7 @@ func runNote(r wire.RunSummary) string {
 	if !r.State.Terminal() {
 		waits = podReason(r.Pod)
 	}
-	return text.Clip(cmp.Or(r.Error, cmp.Or(waits, skipped(r.State, r.StartedAt))), 60)
+	return text.Clip(cmp.Or(r.Error, r.Note, cmp.Or(waits, skipped(r.State, r.StartedAt))), 60)
 }
 
 // podReason is why a pod is as it is.
@@ -212,7 +212,7 @@ the attempts that follow too. It ends with 1 where the run did not complete.`,
 func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f logFlags) error {
 	next, known := int64(-1), false // the attempt that is to be printed; at first the latest
 	for {
-		var r core.Orchestrator
+		var r wire.Run
 		if _, err := j.runs.look(ctx, c, id, nil, &r, known); err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 				next++
 			}
 		} else if r.State.Terminal() {
-			return runError(r)
+			return runError(r.Orchestrator)
 		}
 		if err := pause(ctx, watchEvery); err != nil {
 			return fmt.Errorf("interrupted while following run %s: %w", r.RunID, err)
