@@ -192,6 +192,9 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 		t.terminate(t.Pod.failure())
 	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		if !t.cleanupDue().IsZero() { // it has ended by itself
+			t.retryCleanup()
+		}
 	default:
 		t.refuseNow()
 	}
