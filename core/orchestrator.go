@@ -447,9 +447,11 @@ func (o Orchestrator) ended() bool {
 	return o.State.Terminal() && !o.InCluster && len(o.Pending.Open) == 0
 }
 
-// endedAt: see [EndedAt]. Who waits for the end does not wait until the remains of a pod
-// that has ended are deleted.
-func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.ended() || o.leavesRemains() }
+// endedAt: see [EndedAt]. Who waits for the end does not wait for a deletion that fails: the
+// outcome stands, and the record stays until it has succeeded.
+func (o Orchestrator) endedAt() (Time, bool) {
+	return o.CompletedAt, o.ended() || o.State.Terminal() && o.Cleanup.Failing()
+}
 
 // Terms lists the run under all, its state, its tenant and its job, and under
 // [TermInCluster] and [TermCleanupFailed].
