@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,15 +56,15 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 	w.mu.Lock()
 	t.deleting = true
 	w.mu.Unlock()
-	if err := d.deleteJob(ctx); err != nil {
-		return false, err
-	}
 	select {
-	case <-w.synced:
+	case <-w.synced: // and knows what the Job is called
 	case <-w.ended:
 		return false, nil
 	case <-ctx.Done():
 		return false, d.unfinished(ctx)
+	}
+	if err := d.deleteJob(ctx, w); err != nil {
+		return false, err
 	}
 	for {
 		w.mu.Lock()
@@ -81,7 +82,7 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 		case <-changed:
 		case <-time.After(s.wait):
 			if !d.notFound && s.unseen {
-				if err := d.deleteJob(ctx); err != nil {
+				if err := d.deleteJob(ctx, w); err != nil {
 					return false, err
 				}
 			}
@@ -94,7 +95,7 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 }
 
 func (d *deletion) unfinished(ctx context.Context) error {
-	return fmt.Errorf("delete Job %s: it or its pods are still there: %w", d.a.Name(), ctx.Err())
+	return fmt.Errorf("delete the Job of attempt %s: it or its pods are still there: %w", d.a.Name(), ctx.Err())
 }
 
 // step is what is to be done next.
@@ -130,11 +131,35 @@ func (d *deletion) next(t *track, now time.Time) step {
 	return s
 }
 
-func (d *deletion) deleteJob(ctx context.Context) error {
+// deleteJob deletes the Job that the watch has shown, or that this process has created; else
+// those that the API knows by the attempt's labels.
+func (d *deletion) deleteJob(ctx context.Context, w *watcher) error {
 	d.notFound = false
+	if job := w.jobOf(d.a); job != nil {
+		return d.deleteNamed(ctx, job.Name)
+	}
+	if name := d.r.nameOfExpected(d.a); name != "" {
+		return d.deleteNamed(ctx, name)
+	}
+	var found []batchv1.Job
+	n, err := d.r.retried(ctx, "list the Jobs of attempt "+d.a.Name(), nil, func(ctx context.Context) (err error) {
+		found, err = d.r.listJobs(ctx, d.a)
+		return err
+	})
+	d.calls += n
+	d.notFound = err == nil && len(found) == 0
+	for i := range found {
+		if err == nil {
+			err = d.deleteNamed(ctx, found[i].Name)
+		}
+	}
+	return err
+}
+
+func (d *deletion) deleteNamed(ctx context.Context, name string) error {
 	foreground := metav1.DeletePropagationForeground
-	n, err := d.r.retried(ctx, "delete Job "+d.a.Name(), nil, func(ctx context.Context) error {
-		err := d.r.client.BatchV1().Jobs(d.r.namespace).Delete(ctx, d.a.Name(), metav1.DeleteOptions{PropagationPolicy: &foreground})
+	n, err := d.r.retried(ctx, "delete Job "+name, nil, func(ctx context.Context) error {
+		err := d.r.client.BatchV1().Jobs(d.r.namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground})
 		if apierrors.IsNotFound(err) {
 			d.notFound = true
 			return nil

@@ -1,8 +1,9 @@
 // Package kube runs the pods of jobs in a Kubernetes cluster (004 Kubernetes
 // Integration): a [Runner] for package jobs.
 //
-// Each attempt of a run is one batch/v1 Job of one pod, whose name is derived from
-// the attempt ([jobs.Attempt.Name]), so that creating it twice makes one. Kubernetes
+// Each attempt of a run is one batch/v1 Job of one pod. Whose it is its labels say; its name
+// begins with the job's id and is derived from the attempt, so that creating it twice makes
+// one. A Job that a build before named otherwise is found by its labels. Kubernetes
 // never starts a pod again: restartPolicy is Never and backoffLimit 0, because Orrery
 // alone counts attempts. All that the runner knows of the cluster comes from one watch
 // of Jobs and one of pods, by the label of its instance, whatever the number of runs.
@@ -18,7 +19,8 @@
 //	""         pods       list, watch, delete
 //	""         pods/log   get
 //
-// A Job is read (get) only where its name is taken already; pods are deleted only
+// A Job is read (get) only where its name is taken already, and those of an attempt are
+// listed where it is created before the watch knows what there is; pods are deleted only
 // where their Job is gone without them, or their node is lost.
 //
 // # What is told of a pod

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,8 +24,10 @@ import (
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
-// Labels of each Job and pod (004 Job Creation). The first three are for people and
-// bounded, see [LabelValue]; the exact values are annotations of the names below.
+// Labels of each Job and pod (004 Job Creation). The first three, and those of namespace,
+// tenant and job, are for people and bounded, see [LabelValue]; the exact values are the
+// annotations below. A namespace or tenant with a colon is none of a label's values and
+// ends in digits, too: no two have the same label.
 const (
 	LabelJobID       = "job-id"
 	LabelRunID       = "run-id"
@@ -34,12 +37,15 @@ const (
 	LabelInstance  = "orrery.dev/instance"          // Options.Instance
 	LabelRun       = "orrery.dev/run"               // the run's UUID
 	LabelAttempt   = "orrery.dev/attempt"           // 0 for the first
+	LabelNamespace = "orrery.dev/namespace"         // Orrery's, not the cluster's
+	LabelTenant    = "orrery.dev/tenant"
+	LabelJob       = "orrery.dev/job" // as LabelJobID, beside the other two
 
 	AnnotationJobID       = "orrery.dev/job-id"
 	AnnotationRunID       = "orrery.dev/run-id"
 	AnnotationScheduledAt = "orrery.dev/scheduled-at"
-	AnnotationNamespace   = "orrery.dev/namespace" // Orrery's, not the cluster's
-	AnnotationTenant      = "orrery.dev/tenant"
+	AnnotationNamespace   = LabelNamespace
+	AnnotationTenant      = LabelTenant
 )
 
 // LabelValue makes a value of a label of any text, the same for the same text. Colons
@@ -47,8 +53,11 @@ const (
 // cannot be a label's value even so has each character that is not allowed replaced
 // by one too, is cut to 54 bytes and ends in 8 digits of its SHA-256, so that
 // different texts stay different.
-func LabelValue(s string) string {
-	plain := strings.ReplaceAll(s, ":", "_")
+func LabelValue(s string) string { return labelValue(strings.ReplaceAll(s, ":", "_"), s) }
+
+// labelValue is plain if that can be a label's value, else what is made of it and ends in
+// digits of the hash of s.
+func labelValue(plain, s string) string {
 	if len(validation.IsValidLabelValue(plain)) == 0 {
 		return plain
 	}
@@ -66,6 +75,32 @@ func LabelValue(s string) string {
 		return tail
 	}
 	return head + "-" + tail
+}
+
+// maxJobName leaves room for what the Job controller adds to the name of a pod.
+const maxJobName = validation.DNS1123LabelMaxLength - len("-abcde")
+
+// nameOf is the name of an attempt's Job: the job's id as a DNS label has it, 12 digits of the
+// run's id, and the attempt. It is always the same for the same attempt, so that creating it
+// again finds it.
+func nameOf(jobID string, a jobs.Attempt) string {
+	tail := nameTail(a)
+	b := []byte(strings.ToLower(jobID))
+	for i, c := range b {
+		if !isAlnum(c) {
+			b[i] = '-'
+		}
+	}
+	head := strings.Trim(string(b[:min(len(b), maxJobName-len(tail))]), "-")
+	return cmp.Or(head, "run") + tail
+}
+
+func nameTail(a jobs.Attempt) string { return fmt.Sprintf("-%x-%d", a.Run[:6], a.N) }
+
+// namesJob reports whether the Job of an attempt has such a name: by [nameOf], whatever the
+// job's id, or as builds before that called it.
+func namesJob(a jobs.Attempt, name string) bool {
+	return name == a.Name() || len(name) <= maxJobName && strings.HasSuffix(name, nameTail(a))
 }
 
 func isAlnum(c byte) bool {
@@ -97,6 +132,43 @@ func checkLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
+// ownVars are the variables that each container of a run has, as with package local.
+var ownVars = []string{"ORRERY_RUN_ID", "ORRERY_JOB_ID", "ORRERY_SCHEDULED_AT", "ORRERY_ATTEMPT"}
+
+// ownEnv gives each container [ownVars], before its own variables, which may refer to them. A
+// container of a job that was stored before they existed keeps those that it sets itself.
+func ownEnv(pod *corev1.PodSpec, run jobs.Run) {
+	own := make([]corev1.EnvVar, len(ownVars))
+	for i, v := range []string{run.RunID, run.JobID, run.ScheduledAt.String(), strconv.FormatUint(uint64(run.N), 10)} {
+		own[i] = corev1.EnvVar{Name: ownVars[i], Value: strings.ReplaceAll(v, "$", "$$")} // else $(X) would refer to X
+	}
+	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range list {
+			list[i].Env = slices.Concat(slices.DeleteFunc(slices.Clone(own), func(v corev1.EnvVar) bool {
+				return slices.ContainsFunc(list[i].Env, func(e corev1.EnvVar) bool { return e.Name == v.Name })
+			}), list[i].Env)
+		}
+	}
+}
+
+// checkEnv refuses variables that [ownEnv] sets.
+func checkEnv(pod *corev1.PodSpec) error {
+	var errs []error
+	for _, list := range []struct {
+		name string
+		of   []corev1.Container
+	}{{"initContainers", pod.InitContainers}, {"containers", pod.Containers}} {
+		for i, c := range list.of {
+			for j, e := range c.Env {
+				if slices.Contains(ownVars, e.Name) {
+					errs = append(errs, fmt.Errorf("pod_spec.%s[%d].env[%d].name: %q is set by Orrery", list.name, i, j, e.Name))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // checked reads what a job asks of the cluster, with what the profile fills in; errors
 // begin with the field's path.
 func (r *Runner) checked(spec core.JobSpec) (*corev1.PodSpec, error) {
@@ -113,7 +185,10 @@ func (r *Runner) checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 // its profile; each line
 // of the error names a field. It makes no call of the API.
 func (r *Runner) Check(spec core.JobSpec) error {
-	_, err := r.checked(spec)
+	pod, err := r.checked(spec)
+	if pod != nil {
+		err = errors.Join(err, checkEnv(pod))
+	}
 	return err
 }
 
@@ -127,17 +202,18 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 	maps.Copy(labels, run.Spec.Labels)
 	maps.Copy(labels, map[string]string{
 		LabelJobID: LabelValue(run.JobID), LabelRunID: LabelValue(run.RunID), LabelScheduledAt: LabelValue(run.ScheduledAt.String()),
-		LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),
+		LabelJob: LabelValue(run.JobID), LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),
 	})
 	annotations := map[string]string{AnnotationJobID: run.JobID, AnnotationRunID: run.RunID, AnnotationScheduledAt: run.ScheduledAt.String()}
 	if run.Namespace != "" {
-		annotations[AnnotationNamespace] = run.Namespace
+		annotations[AnnotationNamespace], labels[LabelNamespace] = run.Namespace, labelValue(run.Namespace, run.Namespace)
 	}
 	if run.Tenant != "" {
-		annotations[AnnotationTenant] = run.Tenant
+		annotations[AnnotationTenant], labels[LabelTenant] = run.Tenant, labelValue(run.Tenant, run.Tenant)
 	}
+	ownEnv(pod, run)
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: run.Name(), Namespace: r.namespace, Labels: labels, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(run.JobID, run.Attempt), Namespace: r.namespace, Labels: labels, Annotations: annotations},
 		Spec: batchv1.JobSpec{
 			Parallelism: new(int32(1)), Completions: new(int32(1)),
 			BackoffLimit: new(int32(0)), PodReplacementPolicy: new(batchv1.Failed), // Orrery alone tries again
@@ -187,12 +263,12 @@ func attemptOf(labels map[string]string) (jobs.Attempt, bool) {
 // attemptOfJob is attemptOf, where the name fits too.
 func attemptOfJob(job *batchv1.Job) (jobs.Attempt, bool) {
 	a, ok := attemptOf(job.Labels)
-	return a, ok && a.Name() == job.Name
+	return a, ok && namesJob(a, job.Name)
 }
 
 // attemptOfPod is attemptOf, where the pod is its Job's, or nobody's any more.
 func attemptOfPod(pod *corev1.Pod) (jobs.Attempt, bool) {
 	a, ok := attemptOf(pod.Labels)
 	owner := metav1.GetControllerOfNoCopy(pod)
-	return a, ok && (owner == nil || owner.Kind == "Job" && owner.Name == a.Name())
+	return a, ok && (owner == nil || owner.Kind == "Job" && namesJob(a, owner.Name))
 }

@@ -34,11 +34,12 @@ func TestTheJobOfAnAttempt(t *testing.T) {
 	in.Spec.Labels = map[string]string{"team": "ops"}
 	job, err := runner(t).jobOf(in)
 	require.NoError(t, err)
-	assert.Equal(t, "orrery-6ba7b8109dad41d180b400c04fd430c8-2", job.Name)
+	assert.Equal(t, "nightly-6ba7b8109dad-2", job.Name)
 	assert.Equal(t, "jobs", job.Namespace)
 	labels := map[string]string{
 		"job-id": "nightly", "run-id": "nightly_2026-11-21T18_00_00.000Z", "scheduled-at": "2026-11-21T18_00_00.000Z",
 		"app.kubernetes.io/managed-by": "orrery", "orrery.dev/instance": "orrery", "orrery.dev/run": runUUID.String(), "orrery.dev/attempt": "2",
+		"orrery.dev/namespace": "billing", "orrery.dev/tenant": "acme", "orrery.dev/job": "nightly",
 		"team": "ops",
 	}
 	annotations := map[string]string{

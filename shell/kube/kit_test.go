@@ -215,7 +215,7 @@ func (k *kit) create(a jobs.Attempt) *batchv1.Job {
 
 func (k *kit) job(a jobs.Attempt) *batchv1.Job {
 	k.t.Helper()
-	job, err := k.api.BatchV1().Jobs("jobs").Get(k.t.Context(), a.Name(), metav1.GetOptions{})
+	job, err := k.api.BatchV1().Jobs("jobs").Get(k.t.Context(), nameOf("nightly", a), metav1.GetOptions{})
 	require.NoError(k.t, err)
 	return job
 }
@@ -229,7 +229,7 @@ func (k *kit) updateJob(job *batchv1.Job) {
 
 func (k *kit) deleteJob(a jobs.Attempt) {
 	k.t.Helper()
-	require.NoError(k.t, k.api.BatchV1().Jobs("jobs").Delete(k.t.Context(), a.Name(), metav1.DeleteOptions{}))
+	require.NoError(k.t, k.api.BatchV1().Jobs("jobs").Delete(k.t.Context(), nameOf("nightly", a), metav1.DeleteOptions{}))
 	synctest.Wait()
 }
 

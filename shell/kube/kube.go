@@ -11,12 +11,14 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -92,6 +94,7 @@ var _ jobs.Runner = (*Runner)(nil)
 
 // expectation is a Job that was created and that the watch has not shown yet.
 type expectation struct {
+	name    string
 	version string    // its resourceVersion
 	passed  time.Time // when the watch was first seen to be beyond that; zero: not yet
 }
@@ -188,6 +191,12 @@ func (r *Runner) noted(a jobs.Attempt, note string) {
 }
 
 func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.Job) error {
+	if there, err := r.jobBefore(ctx, a); there != nil || err != nil {
+		if there != nil {
+			r.expect(a, there)
+		}
+		return err
+	}
 	api := r.client.BatchV1().Jobs(r.namespace)
 	made, err := api.Create(ctx, job, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -203,8 +212,43 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 	if err != nil {
 		return err
 	}
-	r.expect(a, made.ResourceVersion)
+	r.expect(a, made)
 	return nil
+}
+
+// jobBefore is the Job that the attempt has already, whatever its name; nil: none. Builds that named Jobs
+// otherwise may have created it. Only until the watch knows all that there was at its
+// beginning this costs a call; a Job of this process has the name that is tried.
+func (r *Runner) jobBefore(ctx context.Context, a jobs.Attempt) (*batchv1.Job, error) {
+	if w := r.current(); w != nil {
+		select {
+		case <-w.synced:
+			if job := w.jobOf(a); job != nil && r.owns(job) {
+				return job, nil
+			}
+			return nil, nil //nolint:nilnil // there is none
+		default:
+		}
+	}
+	list, err := r.listJobs(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) > 0 {
+		return &list[0], nil
+	}
+	r.count(ctx)    // the creation is another call
+	return nil, nil //nolint:nilnil // there is none
+}
+
+// listJobs asks the API for the Jobs of an attempt.
+func (r *Runner) listJobs(ctx context.Context, a jobs.Attempt) ([]batchv1.Job, error) {
+	of := labels.Set{LabelInstance: r.instance, LabelRun: a.Run.String(), LabelAttempt: strconv.FormatUint(uint64(a.N), 10)}
+	list, err := r.client.BatchV1().Jobs(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: of.String()})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !namesJob(a, job.Name) }), nil
 }
 
 var errGone = errors.New("the name is free")
@@ -216,13 +260,20 @@ func (r *Runner) owns(job *batchv1.Job) bool {
 }
 
 // expect notes a Job that the watch will show: until then it is held all the same.
-func (r *Runner) expect(a jobs.Attempt, version string) {
+func (r *Runner) expect(a jobs.Attempt, job *batchv1.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.watcher != nil && r.watcher.hasJob(a) {
 		return
 	}
-	r.expected[a] = expectation{version: version}
+	r.expected[a] = expectation{name: job.Name, version: job.ResourceVersion}
+}
+
+// nameOfExpected is the name of a Job that this process has created; empty: of none.
+func (r *Runner) nameOfExpected(a jobs.Attempt) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expected[a].name
 }
 
 func (r *Runner) arrived(a jobs.Attempt) {

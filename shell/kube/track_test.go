@@ -148,7 +148,7 @@ func (k *kit) replaces(job *batchv1.Job) *corev1.Pod {
 }
 
 func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
-	lost := "lost the pod was deleted, and the cluster has made another, " + attempt.Name() + "-second, which is not followed: an attempt has one pod"
+	lost := "lost the pod was deleted, and the cluster has made another, " + nameOf("nightly", attempt) + "-second, which is not followed: an attempt has one pod"
 	for _, row := range []happens{
 		{"the first is gone, and the second runs", func(k *kit, first *corev1.Pod) {
 			k.deletePod(first)
@@ -208,7 +208,7 @@ func TestAnAttemptIsNeverRunByTwoPods(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *kit) {
 				first := runs(podOf(k.create(attempt)))
-				first.Name = attempt.Name() + "-y" // by name it comes after the other
+				first.Name = nameOf("nightly", attempt) + "-y" // by name it comes after the other
 				row.do(k, k.createPod(first))
 				wait(lostFor + time.Second)
 				assert.Equal(t, row.want, k.sink.take())

@@ -370,6 +370,16 @@ func (w *watcher) hasJob(a jobs.Attempt) bool {
 	return t != nil && t.jobSeen
 }
 
+// jobOf is the Job of an attempt, as the watch has shown it last; nil: there is none.
+func (w *watcher) jobOf(a jobs.Attempt) *batchv1.Job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.tracks[a]; t != nil {
+		return t.job
+	}
+	return nil
+}
+
 // held are the attempts of which there is a Job or a pod.
 func (w *watcher) held() map[jobs.Attempt]bool {
 	w.mu.Lock()

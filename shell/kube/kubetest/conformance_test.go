@@ -39,7 +39,8 @@ func TestTheRunnerKeepsItsContract(t *testing.T) {
 		Lose: func(t *testing.T, a jobs.Attempt) {
 			t.Helper()
 			background := metav1.DeletePropagationBackground
-			require.NoError(t, c.Client().BatchV1().Jobs(ns).Delete(t.Context(), a.Name(), metav1.DeleteOptions{PropagationPolicy: &background}))
+			require.NoError(t, c.Client().BatchV1().Jobs(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &background},
+				metav1.ListOptions{LabelSelector: kube.LabelRun + "=" + a.Run.String()}))
 		},
 		Patience: patience,
 	})
