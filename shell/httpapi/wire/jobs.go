@@ -94,6 +94,7 @@ type RunSummary struct {
 	RetryAttempt uint32                  `json:"retry_attempt"` // 0: the first attempt
 	MaxRetries   uint32                  `json:"max_retries"`
 	InCluster    bool                    `json:"in_cluster"`
+	Cleanup      core.RunCleanup         `json:"cleanup,omitzero"` // what is in the cluster could not be deleted so far
 	Pod          core.Pod                `json:"pod"`
 	Error        string                  `json:"error"`
 	CreatedAt    effects.Time            `json:"created_at"`
