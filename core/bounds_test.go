@@ -283,8 +283,39 @@ func TestAnItemWhoseChildIsBeyondALimitGoesBackAndIsTakenLater(t *testing.T) {
 	w.bounded(t, left, start.Add(5*time.Second), seq, dueInput(ref))
 	assert.Len(t, worker().Running, 1, "as far as the limit goes")
 	assert.Equal(t, 1, pending())
-	w.bounded(t, left, start.Add(-time.Hour), seq, core.Input{To: ref, Event: core.WorkerWake{}})
+	w.bounded(t, left, start.Add(-time.Hour), seq, core.Input{To: queue, Event: push})
 	assert.Len(t, worker().Running, 2, "a clock that goes back holds it no longer")
+}
+
+func TestWorkersOfAFullTenantDoNotHandAnItemRoundAmongThemselves(t *testing.T) {
+	w, seq := world{}, new(uint64)
+	const workers = 2 * core.MaxRoutings
+	for i := range workers {
+		spec := workerSpec()
+		spec.Namespace, spec.Tenant, spec.Name = "n", "t", fmt.Sprintf("w%d", i)
+		w.made(t, seq, core.BusRef(), core.BusSubscribe{Subscriber: core.WorkerWakeSubscriber{
+			Match: core.EventMatch{Category: "queue"}, Worker: core.MachineName{Namespace: "n", Tenant: "t", Name: spec.Name},
+		}.Subscription("wake" + spec.Name)})
+		w.made(t, seq, core.WorkerRef("n", "t", spec.Name), core.WorkerConfigure{Spec: spec})
+	}
+	queue := workerSpec().Queue
+	_, events := w.bounded(t, room{core.KindAction: 0}, start, seq, core.Input{
+		To: core.QueueRef("n", "t", queue), Event: core.QueuePush{Namespace: "n", Tenant: "t", Name: queue, Data: json.RawMessage(`{"branch":"b"}`)},
+	})
+	assert.NotContains(t, named(events), "system:escalate")
+	taken := map[effects.Ref]bool{}
+	for at := start; len(taken) < workers; at = at.Add(250 * time.Millisecond) {
+		require.Less(t, at, start.Add(workers*250*time.Millisecond), "each worker has its turn")
+		if at > start {
+			_, events = w.bounded(t, room{core.KindAction: 0}, at, seq, dueInput(core.QueueRef("n", "t", queue)))
+			assert.NotContains(t, named(events), "system:escalate")
+		}
+		for ref, worker := range load[core.Worker](w, core.KindWorker) {
+			if worker.HeldUntil == at.Add(5*time.Second) {
+				taken[ref] = true
+			}
+		}
+	}
 }
 
 func TestWhatComesFromOutsideIsCountedAndNotRefused(t *testing.T) {

@@ -93,13 +93,17 @@ type Orchestrator struct {
 	CreatedAt              Time `json:"created_at"`
 	ConstraintCheckStarted Time `json:"constraint_check_started"`
 	CreationAskedAt        Time `json:"creation_asked_at"` // of the pod
-	RoomAt                 Time `json:"room_at,omitempty"` // when the runner had room for a pod that waited for it; zero: none waited
-	ExecutionStartedAt     Time `json:"execution_started_at"`
-	ExecutionEndedAt       Time `json:"execution_ended_at"`
-	RetryAt                Time `json:"retry_at"`  // the next attempt begins then
-	SparedAt               Time `json:"spared_at"` // when a late due event put off the state's limit; zero: none did
-	CompletedAt            Time `json:"completed_at"`
-	UpdatedAt              Time `json:"updated_at"`
+	// CreateBy is until when the cluster must have been reached: it has answered the creation,
+	// or something of the attempt was seen there; zero: it was, or nothing is to be created.
+	CreateBy           Time `json:"create_by,omitempty"`
+	ThereAt            Time `json:"there_at,omitempty"` // when that was, in the present attempt
+	RoomAt             Time `json:"room_at,omitempty"`  // when the runner had room for a pod that waited for it; zero: none waited
+	ExecutionStartedAt Time `json:"execution_started_at"`
+	ExecutionEndedAt   Time `json:"execution_ended_at"`
+	RetryAt            Time `json:"retry_at"`  // the next attempt begins then
+	SparedAt           Time `json:"spared_at"` // when a late due event put off the state's limit; zero: none did
+	CompletedAt        Time `json:"completed_at"`
+	UpdatedAt          Time `json:"updated_at"`
 
 	Error       string              `json:"error"`                  // why it failed, was cancelled or makes another attempt; empty: it was not
 	LastFailure string              `json:"last_failure,omitempty"` // why the attempt before this one failed
@@ -195,7 +199,7 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 			t.retry()
 		}
 	case OrchestratorDue:
-		t.due()
+		t.due(e)
 	case OrchestratorCancel:
 		t.cancel(e)
 	case OrchestratorOrphan:
@@ -207,7 +211,7 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 }
 
 // due is the table of a deadline that has come: the state, and what follows.
-func (t *orchestratorTransition) due() {
+func (t *orchestratorTransition) due(e OrchestratorDue) {
 	at := t.Deadline()
 	switch {
 	case !t.isDue("run "+clip(t.RunID), at):
@@ -215,7 +219,7 @@ func (t *orchestratorTransition) due() {
 	case !t.cleanupDue().IsZero():
 		t.retryCleanup()
 		return
-	case t.spare(at):
+	case t.spare(at, e.Unseen):
 		return
 	}
 	switch t.State {
@@ -369,7 +373,8 @@ func (t *orchestratorTransition) retry() {
 func (t *orchestratorTransition) forgetAttempt() {
 	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
 	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
-	t.ConstraintCheckStarted, t.CreationAskedAt, t.RoomAt, t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0, 0, 0, 0
+	t.ConstraintCheckStarted, t.CreationAskedAt, t.CreateBy, t.ThereAt, t.RoomAt = 0, 0, 0, 0, 0
+	t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0
 }
 
 // reportMetrics announces the metrics once the heartbeats are counted.
@@ -407,10 +412,11 @@ func (t *orchestratorTransition) refuseNow() {
 func (o Orchestrator) Ref() effects.Ref { return refOf(KindOrchestrator, o.ID) }
 
 // Deadline is the scheduled time, the start deadline of a run that waits for a slot,
-// the end of the pod's time to start or to run, or the time of the next attempt; zero
-// if the run waits for none of these, or for room for its pod. A run by hand waits for a slot as long as it
-// takes, and so does one that replaces others: they are about to end. What could not be
-// deleted from the cluster is tried again at its own time, also after the end.
+// the end of the cluster's time to be reached, of the pod's time to start or to run, or
+// the time of the next attempt; zero if the run waits for none of these, or for room for
+// its pod. A run by hand waits for a slot as long as it takes, and so does one that
+// replaces others: they are about to end. What could not be deleted from the cluster is
+// tried again at its own time, also after the end.
 func (o Orchestrator) Deadline() Time {
 	if at := o.cleanupDue(); !at.IsZero() {
 		return at
@@ -427,8 +433,12 @@ func (o Orchestrator) Deadline() Time {
 		}
 		return laterMS(o.ScheduledAt, o.Config.startDeadline())
 	case OrchestratorContainerCreating:
-		if !o.Pod.Queued {
-			return o.spared(laterMS(o.podDue(), o.Config.PodStartTimeoutMS))
+		switch {
+		case o.Pod.Queued:
+		case !o.CreateBy.IsZero():
+			return o.spared(o.CreateBy)
+		default:
+			return o.spared(laterMS(max(o.podDue(), o.ThereAt), o.Config.PodStartTimeoutMS))
 		}
 	case OrchestratorRunning:
 		if o.MaxAllowedRunTimeMS > 0 {

@@ -11,6 +11,7 @@ func (t *orchestratorTransition) effectDone(of effects.Outer, e EffectDone) {
 		t.actionTaken("")
 	case effects.CreateRun:
 		t.clusterResult(e.Result)
+		t.created()
 	case effects.FetchLogs:
 		t.logsFetched(t.clusterResult(e.Result).Logs.bounded())
 	case effects.DeleteRun:
@@ -54,13 +55,16 @@ func (t *orchestratorTransition) effectInterrupted(of effects.Outer, e EffectInt
 // effectHandedBack issues the effect once more: it was not begun.
 func (t *orchestratorTransition) effectHandedBack(of effects.Outer) { t.repeat(of, 0) }
 
-// repeat issues an effect once more, and counts that. The creation of a pod that was
-// seen running is not issued once more: if the pod is gone by now, that would make
-// another.
+// repeat issues an effect once more, and counts that. The cluster then has its whole time
+// to be reached. The creation of a pod that was seen running is not issued once more: if
+// the pod is gone by now, that would make another.
 func (t *orchestratorTransition) repeat(of effects.Outer, counts uint32) {
 	t.UpdatedAt = t.clock.Now
 	if _, creates := of.(effects.CreateRun); creates && t.State == OrchestratorRunning {
 		return
+	}
+	if !t.CreateBy.IsZero() {
+		t.CreateBy = t.createBy()
 	}
 	t.Repeats = min(t.Repeats+counts, MaxEffectRepeats)
 	t.reissue(&t.Pending, of)

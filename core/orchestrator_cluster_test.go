@@ -113,6 +113,7 @@ func (c *cluster) happen(t *rapid.T, run uuid.UUID, attempt uint32, calm bool) {
 func (c *cluster) check(t *rapid.T) {
 	for ref, o := range load[core.Orchestrator](c.world, core.KindOrchestrator) { // order-free: each by itself
 		require.LessOrEqual(t, len(c.pods[ref.ID]), 1, "two attempts of %s have pods", o.RunID)
+		require.True(t, o.CreateBy.IsZero() || o.State == core.OrchestratorContainerCreating && o.ThereAt.IsZero(), "%s", encoded(o))
 		if !o.InCluster {
 			require.Empty(t, c.pods[ref.ID], "%s is %s and has left a pod behind", o.RunID, o.State)
 		}

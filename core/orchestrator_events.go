@@ -18,7 +18,11 @@ type (
 	}
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
-	OrchestratorDue struct{}
+	OrchestratorDue struct {
+		// Unseen: the run may have a pod at which no runner has looked since the process began.
+		// It may well have started or ended in time: the limits of pods are put off.
+		Unseen bool `json:"unseen,omitempty"`
+	}
 	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.
 	OrchestratorAdmit struct {
@@ -64,6 +68,10 @@ type (
 	PodLost struct {
 		Attempt uint32 `json:"attempt"`
 		Reason  string `json:"reason"`
+		// Refused says that there was no pod that ran, and that there will be none: the
+		// cluster does not make or start it. Final: nor will it one of another attempt.
+		Refused bool `json:"refused,omitempty"`
+		Final   bool `json:"final,omitempty"`
 	}
 	// OrchestratorExpire ends the retention of a run that has ended.
 	OrchestratorExpire struct{}
@@ -121,7 +129,7 @@ func (e OrchestratorOrphan) stored() Event {
 func (e PodCreated) stored() Event { return PodCreated{e.Attempt, e.Pod.bounded()} }
 func (e PodRunning) stored() Event { return PodRunning{e.Attempt, e.Pod.bounded()} }
 func (e PodEnded) stored() Event   { return PodEnded{e.Attempt, e.Pod.bounded()} }
-func (e PodLost) stored() Event    { return PodLost{e.Attempt, validText(e.Reason)} }
+func (e PodLost) stored() Event    { return PodLost{e.Attempt, validText(e.Reason), e.Refused, e.Final} }
 
 // orchestratorEvents are the events of Orchestrator, as the journal has them.
 var orchestratorEvents = []eventType{

@@ -315,6 +315,7 @@ func goldenRunEvents() []core.Event {
 		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
 		core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: "webhook"}))}, core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1}, core.EffectHandedBack{N: 1},
+		core.OrchestratorDue{Unseen: true},
 	}
 }
 
@@ -443,7 +444,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	}
 	switch rapid.SampledFrom(events).Draw(t, "event") {
 	case "due":
-		return core.OrchestratorDue{}
+		return core.OrchestratorDue{Unseen: rapid.IntRange(0, 3).Draw(t, "unseen") == 0}
 	case "admit":
 		return core.OrchestratorAdmit{Occurrence: drawID(t, "occurrence")}
 	case "answer":

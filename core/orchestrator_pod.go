@@ -21,6 +21,9 @@ type Pod struct {
 	Queued bool `json:"queued,omitempty"`
 }
 
+// PodDeleted is the reason of a pod that was deleted while it ran.
+const PodDeleted = "Deleted"
+
 // bounded cleans what the cluster says.
 func (p Pod) bounded() Pod {
 	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
@@ -70,19 +73,24 @@ func (p Pod) replacedBy(pod Pod) bool { return p.UID != "" && pod.UID != "" && p
 
 // A due event that comes later than lateDueMS says that nobody watched the pod
 // meanwhile: it may well have started or ended in time. The run waits spareMS to
-// hear of it, once.
+// hear of it, once. While no runner has looked at it since the process began, it waits
+// as often as it takes.
 const (
 	lateDueMS = 10_000
 	spareMS   = 30_000
 )
 
 // spare puts the limit of a pod off, which nobody watched until now.
-func (t *orchestratorTransition) spare(at Time) bool {
+func (t *orchestratorTransition) spare(at Time, unseen bool) bool {
 	watched := t.State == OrchestratorContainerCreating || t.State == OrchestratorRunning
-	if !watched || !t.SparedAt.IsZero() || betweenMS(at, t.clock.Now) <= lateDueMS {
+	late := t.SparedAt.IsZero() && betweenMS(at, t.clock.Now) > lateDueMS
+	if !watched || !late && !unseen {
 		return false
 	}
 	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now
+	if late && !t.CreateBy.IsZero() { // nobody could ask meanwhile
+		t.CreateBy = t.createBy()
+	}
 	return true
 }
 
@@ -93,7 +101,24 @@ func (o Orchestrator) spared(at Time) Time {
 	return max(at, laterMS(o.SparedAt, spareMS))
 }
 
-// podDue is the time from which the pod's time to start counts: that its creation was asked
+// createTimeoutMS is how long a cluster has to be reached by the creation of a pod, at
+// least: the pod's time to start counts only from then on.
+const createTimeoutMS = 300_000
+
+// createBy is until when the cluster must be reached by what is asked for now.
+func (t *orchestratorTransition) createBy() Time {
+	return laterMS(t.clock.Now, max(createTimeoutMS, t.Config.PodStartTimeoutMS))
+}
+
+// created notes that the attempt has something in the cluster, unless that is known. A pod
+// that waits for room is not there.
+func (t *orchestratorTransition) created() {
+	if !t.CreateBy.IsZero() && !t.Pod.Queued && t.Exit.To == "" {
+		t.CreateBy, t.ThereAt, t.SparedAt = 0, t.clock.Now, 0
+	}
+}
+
+// podDue is the time from which the pod's latency counts: that its creation was asked
 // for, or that its runner had room for it.
 func (o Orchestrator) podDue() Time { return max(o.CreationAskedAt, o.RoomAt) }
 
@@ -106,11 +131,20 @@ func (t *orchestratorTransition) createPod() {
 	}
 	t.to(OrchestratorContainerCreating)
 	t.CreationAskedAt, t.InCluster = t.clock.Now, true
+	if !t.clock.Rules.before(5) {
+		t.CreateBy = t.createBy()
+	}
 	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
 }
 
-// failPodStart: container_creating → failed or retrying: the pod did not start in time.
+// failPodStart: container_creating → failed or retrying: the cluster was not reached, or
+// the pod did not start in time.
 func (t *orchestratorTransition) failPodStart() {
+	if !t.CreateBy.IsZero() {
+		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+
+			": its pod was asked for, and nothing has answered", false)
+		return
+	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
 	if why := t.Pod.why(); why != "" {
 		reason += ": " + why
@@ -151,6 +185,7 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 			t.RoomAt = t.clock.Now
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		t.created()
 	}
 }
 
@@ -170,6 +205,7 @@ func (t *orchestratorTransition) podRunning(e PodRunning) {
 // startRunning: container_creating → running. If the creation was not answered yet,
 // its answer decides nothing any more, but is waited for: it tells of its API calls.
 func (t *orchestratorTransition) startRunning() {
+	t.created()
 	t.ExecutionStartedAt = t.clock.Now
 	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.clock.Now)
 	t.to(OrchestratorRunning)
@@ -191,6 +227,9 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 		}
 		t.terminate(t.Pod.failure())
 	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
+		if pod.Reason == PodDeleted && !t.clock.Rules.before(5) {
+			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
+		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
 		if !t.cleanupDue().IsZero() { // it has ended by itself
 			t.retryCleanup()
@@ -207,10 +246,15 @@ func (t *orchestratorTransition) podReplaced(by Pod) {
 		"the pod is gone, and the cluster has made another, %s, which is not followed: an attempt has one pod", by.Name)))
 }
 
-// podLost: the pod is gone, and nobody knows how it would have ended.
+// podLost: the pod is gone, and nobody knows how it would have ended, or it will never run.
 func (t *orchestratorTransition) podLost(e PodLost) {
-	if !t.awaitsPod(e.Attempt) {
+	if !t.awaitsPod(e.Attempt) || e.Refused && t.State != OrchestratorContainerCreating {
 		t.refuseNow()
+		return
+	}
+	if e.Refused {
+		t.Logs.Error = "the pod did not start"
+		t.fail(boundedReason(e.Reason, "the cluster does not start the pod"), e.Final)
 		return
 	}
 	t.losePod(boundedReason(e.Reason, "the pod is gone"))

@@ -384,6 +384,7 @@ func TestABuildBeforeVersion5GaveADeletionUp(t *testing.T) {
 // time. But a daemon that is late each time does not keep the run for ever.
 func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	creating, _ = creating.Apply(core.EffectDone{N: creationOf(creating).N}, core.Clock{Now: start})
 	late := creating.Deadline().Add(time.Hour)
 	spared, effs := creating.Apply(core.OrchestratorDue{}, core.Clock{Now: late})
 	require.Nil(t, refusal(effs))
@@ -392,6 +393,37 @@ func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	after, effs := spared.Apply(core.OrchestratorDue{}, core.Clock{Now: spared.Deadline().Add(time.Hour)})
 	require.Nil(t, refusal(effs))
 	assert.Equal(t, "the pod did not start within 1m0s", after.Exit.Reason)
+}
+
+// Whether a pod has started or ended in time, its runner alone can say: as long as it has not
+// looked, no limit counts, however often its time comes.
+func TestALimitOfAPodDoesNotCountBeforeItsRunnerHasLooked(t *testing.T) {
+	for state, o := range map[core.OrchestratorStatus]core.Orchestrator{
+		core.OrchestratorContainerCreating: runPhases(goldenJobSpec())[core.OrchestratorContainerCreating],
+		core.OrchestratorRunning:           limitedRun(t),
+	} {
+		for range 3 {
+			at := o.Deadline()
+			next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at})
+			require.Nil(t, refusal(effs))
+			require.Empty(t, effs)
+			require.Equal(t, at.Add(30*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
+			o = next
+		}
+		ended, effs := o.Apply(core.OrchestratorDue{}, core.Clock{Now: o.Deadline()})
+		require.Nil(t, refusal(effs))
+		require.NotEmpty(t, effs, "%s: once it has looked, the limit counts", state)
+		require.True(t, ended.Deadline().IsZero())
+	}
+}
+
+// limitedRun is a run whose pod runs, and has a limit.
+func limitedRun(t *testing.T) core.Orchestrator {
+	t.Helper()
+	o := runPhases(goldenJobSpec())[core.OrchestratorRunning]
+	o.MaxAllowedRunTimeMS = 60_000
+	require.False(t, o.Deadline().IsZero())
+	return o
 }
 
 // A runner without room is no pod that does not start.
@@ -522,6 +554,7 @@ func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Inp
 		}
 		end := podAt(rapid.SampledFrom([]int32{0, 0, 1}).Draw(t, "exit"))
 		switch {
+		case !o.Cleanup.RetryAt.IsZero(): // only time goes on
 		case o.State == core.OrchestratorContainerCreating && !fault("no pod"):
 			return core.Input{To: ref, Event: core.PodRunning{Attempt: o.RetryAttempt, Pod: podAt()}}, true
 		case o.State == core.OrchestratorRunning, o.Step == core.StepAdopted:

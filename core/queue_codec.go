@@ -307,7 +307,13 @@ func (e QueueExtend) appendFields(o object) object {
 	return o
 }
 
-func (e QueueRelease) appendFields(o object) object { return o.holding(e.Item, e.Holder, e.Attempt) }
+func (e QueueRelease) appendFields(o object) object {
+	o = o.holding(e.Item, e.Holder, e.Attempt)
+	if e.DelayMS != 0 {
+		o.int("delay_ms", e.DelayMS)
+	}
+	return o
+}
 
 func (e QueueCancelItem) stored() Event { return QueueCancelItem{e.Item, validText(e.Reason)} }
 

@@ -111,6 +111,9 @@ type (
 		Item    uuid.UUID `json:"item"`
 		Holder  string    `json:"holder"`
 		Attempt uint32    `json:"attempt"`
+		// DelayMS: it is not ready again before. Workers that a limit of the tenant holds
+		// back would hand it round among themselves.
+		DelayMS int64 `json:"delay_ms,omitempty"`
 	}
 	// QueueCancelItem removes an item that is pending, failed or dead.
 	QueueCancelItem struct {

@@ -183,7 +183,11 @@ func (t *queueTransition) release(e QueueRelease) {
 	if !ok {
 		return
 	}
-	i := pending(before, 0)
+	var until Time
+	if e.DelayMS > 0 {
+		until = laterMS(t.clock.Now, e.DelayMS)
+	}
+	i := pending(before, until)
 	i.Attempts = max(i.Attempts, 1) - 1
 	t.move(&before, &i)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -33,16 +34,20 @@ const MaxOrphansAtOnce = 256
 //	(absent) ── track ──▶ tracking ◀──┐
 //	                       └──────────┘ track, heartbeats, forget, due
 //
-// Once made it stays, also without runs: it keeps the interval. A due event that
-// comes late says that nobody was there to hear a heartbeat: the computer slept, or
-// the disk was stuck. A run is then spared: it has one more silence to beat in, but
-// only one until its next heartbeat.
+// Once made it stays, also without runs: it keeps the interval.
+//
+// Time alone orphans nobody. Whoever sends the heartbeats reports once in an interval
+// of all runs, and a run is orphaned after MaxMissed reports in a row without a
+// heartbeat of it. So a process that did not run, a computer that slept and a clock that
+// was set are no silence of a run: there were no reports. A report begins the count of
+// a run anew, at the next report, where it is the first of a process, or says that the
+// run's runner has not looked at the run in this process. What comes between two reports
+// does so too: the next report is less than an interval later.
 //
 // Invariants, held by property tests:
 //   - Each run is tracked at most once, in the order of the ids.
-//   - A run is told once that it is orphaned, and only after the time of the missed
-//     heartbeats, by a due event in time or after it was spared; from then on it is
-//     not tracked.
+//   - A run is told once that it is orphaned, and only by a due event after so many reports
+//     in a row had no heartbeat of it; from then on it is not tracked.
 //   - A run that is not tracked any more, or was forgotten before, is told how many
 //     heartbeats there were.
 //   - A due event leaves no deadline that has come, unless it has declared as many
@@ -53,6 +58,9 @@ type Scheduler struct {
 	MaxMissed  uint32       `json:"max_missed"`
 	Runs       []TrackedRun `json:"runs"` // in the order of their ids
 	CreatedAt  Time         `json:"created_at"`
+	// ReportedAt is when the last report came; before, when it was made. Zero: rules
+	// before 5 made it, by which the time since the last heartbeat decides.
+	ReportedAt Time `json:"reported_at,omitempty"`
 }
 
 // TrackedRun is a run that has not ended.
@@ -60,9 +68,13 @@ type TrackedRun struct {
 	Run  uuid.UUID `json:"run"`
 	Last Time      `json:"last"` // heartbeat, or the beginning
 	Sent uint64    `json:"sent"` // heartbeats
-	// SparedAt is when a late due event spared it; zero: none did since the last
-	// heartbeat.
+	// SparedAt is when a late due event spared it by rules before 5; zero: none did since
+	// the last heartbeat.
 	SparedAt Time `json:"spared_at"`
+	// Missed is how many reports in a row had no heartbeat of it.
+	Missed uint32 `json:"missed,omitempty"`
+	// Fresh says that the next report is not counted: less than an interval passes until then.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // SchedulerRef names the scheduler that tracks a run.
@@ -87,7 +99,7 @@ func (s Scheduler) Apply(e SchedulerEvent, c Clock) (Scheduler, []effects.Effect
 	case SchedulerForget:
 		t.forget(e)
 	case SchedulerDue:
-		t.due()
+		t.due(e)
 	}
 	return concluded(s, t.Scheduler, t.transition)
 }
@@ -106,7 +118,20 @@ func (t *schedulerTransition) track(e SchedulerTrack) {
 	if t.ID == uuid.Nil {
 		i, t.Scheduler = 0, Scheduler{ID: SchedulerRef(e.Run).ID, IntervalMS: DefaultHeartbeatIntervalMS, MaxMissed: DefaultMaxMissedHeartbeats, CreatedAt: t.clock.Now}
 	}
-	t.Runs = slices.Insert(slices.Clone(t.Runs), i, TrackedRun{Run: e.Run, Last: t.clock.Now})
+	r := TrackedRun{Run: e.Run, Last: t.clock.Now, Fresh: t.countsReports()}
+	t.Runs = slices.Insert(slices.Clone(t.Runs), i, r)
+}
+
+// countsReports reports whether reports decide rather than the time. A scheduler that rules
+// before 5 have made begins with that.
+func (t *schedulerTransition) countsReports() bool {
+	if t.clock.Rules.before(5) {
+		return false
+	}
+	if t.ReportedAt.IsZero() {
+		t.ReportedAt = max(t.clock.Now, effects.MinTime)
+	}
+	return true
 }
 
 // heartbeats notes that runs live, and takes the configuration of the daemon.
@@ -120,16 +145,36 @@ func (t *schedulerTransition) heartbeats(e SchedulerHeartbeats) {
 	case t.ID != uuid.Nil && err != nil:
 		t.refuse(effects.CodeInvalid, "%s", err)
 		return
-	case len(beating) == 0:
+	case len(beating) == 0 && (e.Some || len(t.Runs) == 0 || t.clock.Rules.before(5)):
 		t.refuse(effects.CodeNotFound, "none of the runs is tracked")
 		return
 	}
 	t.Runs = slices.Clone(t.Runs)
+	if t.countsReports() && !e.Some {
+		t.count(e)
+	}
 	for _, i := range beating {
 		r := &t.Runs[i]
 		r.Last, r.SparedAt, r.Sent = t.clock.Now, 0, saturatingAdd(r.Sent, 1)
+		r.Missed, r.Fresh = 0, e.Some && !t.clock.Rules.before(5)
 	}
 	t.IntervalMS, t.MaxMissed = cmp.Or(e.IntervalMS, t.IntervalMS), cmp.Or(e.MaxMissed, t.MaxMissed)
+}
+
+// count counts a report against all runs; those that beat are taken out afterwards.
+func (t *schedulerTransition) count(e SchedulerHeartbeats) {
+	t.ReportedAt = max(t.clock.Now, effects.MinTime)
+	for i := range t.Runs {
+		r := &t.Runs[i]
+		switch {
+		case e.Begins, slices.Contains(e.Unseen, r.Run):
+			r.Missed, r.Fresh = 0, true
+		case r.Fresh:
+			r.Fresh = false
+		default:
+			r.Missed = min(r.Missed, math.MaxUint32-1) + 1
+		}
+	}
 }
 
 // forget: the run has ended, and is told of its heartbeats: its metrics wait for
@@ -144,29 +189,56 @@ func (t *schedulerTransition) forget(e SchedulerForget) {
 }
 
 // due declares the runs orphaned that were silent for too long.
-func (t *schedulerTransition) due() {
+func (t *schedulerTransition) due(e SchedulerDue) {
 	at, now := t.Deadline(), t.clock.Now
 	if at.IsZero() || at.After(now) {
 		t.refuse(effects.CodeConflict, "no heartbeat is missing yet")
 		return
 	}
-	late := betweenMS(at, now) > t.IntervalMS/2
+	silent := t.silent
+	switch {
+	case t.clock.Rules.before(5):
+		silent = t.silentForLong(at)
+	case t.ReportedAt.IsZero() || e.Unwatched:
+		silent = t.spare // nobody has counted since
+	}
+	t.countsReports()
 	orphans := 0
 	var tracked []TrackedRun
 	for _, r := range t.Runs {
-		switch {
-		case t.silentAt(r).After(now):
-		case late && r.SparedAt.IsZero():
-			r.SparedAt = max(now, effects.MinTime)
-		case orphans < MaxOrphansAtOnce:
+		if silent(&r) && orphans < MaxOrphansAtOnce {
 			orphans++
-			t.send(runRef(r.Run), OrchestratorOrphan{LastHeartbeat: r.Last, Missed: t.MaxMissed})
+			t.send(runRef(r.Run), OrchestratorOrphan{LastHeartbeat: r.Last, Missed: cmp.Or(r.Missed, t.MaxMissed)})
 			t.send(runRef(r.Run), OrchestratorHeartbeats{Sent: r.Sent})
 			continue
 		}
 		tracked = append(tracked, r)
 	}
 	t.Runs = tracked
+}
+
+// spare has the count of a run begin anew.
+func (t *schedulerTransition) spare(r *TrackedRun) bool {
+	r.Missed, r.Fresh = 0, true
+	return false
+}
+
+// silentForLong is how rules before 5 find the runs whose last heartbeat is too long ago: of
+// a due event that comes late they take it that nobody was there to hear a heartbeat, and
+// spare each run one more silence, but only one until its next heartbeat.
+func (t *schedulerTransition) silentForLong(at Time) func(r *TrackedRun) bool {
+	now := t.clock.Now
+	late := betweenMS(at, now) > t.IntervalMS/2
+	return func(r *TrackedRun) bool {
+		switch {
+		case t.silentAt(*r).After(now):
+			return false
+		case late && r.SparedAt.IsZero():
+			r.SparedAt = max(now, effects.MinTime)
+			return false
+		}
+		return true
+	}
 }
 
 func (s Scheduler) find(run uuid.UUID) (int, bool) {
@@ -204,10 +276,12 @@ func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 		e.MaxMissed = 0
 	}
 	beating := s.beating(e)
+	e.Begins, e.Unseen = s.shortenedUnseen(e, beating)
 	if n := len(beating); n == 0 || len(s.Runs)-n >= n {
 		return e
 	}
-	short := SchedulerHeartbeats{All: true, IntervalMS: e.IntervalMS, MaxMissed: e.MaxMissed}
+	short := e
+	short.All, short.Runs, short.Except = true, nil, nil
 	for i, r := range s.Runs {
 		if _, beats := slices.BinarySearch(beating, i); !beats {
 			short.Except = append(short.Except, r.Run)
@@ -219,13 +293,36 @@ func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 	return short
 }
 
-// silence is how long a run may be silent.
-func (s Scheduler) silence() int64 {
-	interval := min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS)
-	return interval * int64(min(max(s.MaxMissed, 1), maxMissedHeartbeats))
+// shortenedUnseen says for which runs the count begins anew: usually of all that do not
+// beat, or of none.
+func (s Scheduler) shortenedUnseen(e SchedulerHeartbeats, beating []int) (all bool, unseen []uuid.UUID) {
+	silent := len(s.Runs) - len(beating)
+	if e.Some || e.Begins || len(e.Unseen) == 0 {
+		return e.Begins && !e.Some, nil
+	}
+	for i, r := range s.Runs {
+		if _, beats := slices.BinarySearch(beating, i); !beats && slices.Contains(e.Unseen, r.Run) {
+			unseen = append(unseen, r.Run)
+		}
+	}
+	if len(unseen) > 0 && len(unseen) == silent {
+		return true, nil
+	}
+	return false, unseen
 }
 
-// silentAt is when the run will have been silent for too long.
+// missable is how many reports in a row may have no heartbeat of a run, less one.
+func (s Scheduler) missable() uint32 { return min(max(s.MaxMissed, 1), maxMissedHeartbeats) }
+
+// silent reports whether as many heartbeats of a run are missing as may be.
+func (s Scheduler) silent(r *TrackedRun) bool { return r.Missed >= s.missable() }
+
+// silence is how long a run may be silent by rules before 5.
+func (s Scheduler) silence() int64 {
+	return min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS) * int64(s.missable())
+}
+
+// silentAt is when the run will have been silent for too long by rules before 5.
 func (s Scheduler) silentAt(r TrackedRun) Time {
 	return laterMS(max(r.Last, r.SparedAt), s.silence())
 }
@@ -233,11 +330,17 @@ func (s Scheduler) silentAt(r TrackedRun) Time {
 // Ref names the scheduler.
 func (s Scheduler) Ref() effects.Ref { return refOf(KindScheduler, s.ID) }
 
-// Deadline is when the first run will have been silent for too long.
+// Deadline is when the report came that found the first run silent for too long; zero: none
+// is.
 func (s Scheduler) Deadline() Time {
 	var first Time
 	for _, r := range s.Runs {
-		first = earliest(first, s.silentAt(r))
+		switch {
+		case s.ReportedAt.IsZero():
+			first = earliest(first, s.silentAt(r))
+		case s.silent(&r):
+			return s.ReportedAt
+		}
 	}
 	return first
 }

@@ -17,7 +17,7 @@ var _ = register(core.KindScheduler, kit{
 	typ:     "Scheduler",
 	absent:  core.Scheduler{},
 	apply:   applying(core.Scheduler.Apply),
-	made:    func() core.State { return madeScheduler(core.SchedulerTrack{Run: id(1)}) },
+	made:    missingScheduler,
 	hostile: hostileScheduler,
 	draw:    drawSchedulerEvent,
 	own:     core.SchedulerForget{Run: id(1)},
@@ -35,7 +35,7 @@ var _ = register(core.KindScheduler, kit{
 			})
 			return unless(ordered, "%v", a.Runs)
 		}),
-		on("A run is told once that it is orphaned, and only after the time of the missed heartbeats, by a due event in time or after it was spared; from then on it is not tracked.", func(s step, b, a core.Scheduler) string {
+		on("A run is told once that it is orphaned, and only by a due event after so many reports in a row had no heartbeat of it; from then on it is not tracked.", func(s step, b, a core.Scheduler) string {
 			told := map[uuid.UUID]int{}
 			for _, e := range s.effs {
 				if send, ok := e.(effects.Send); ok {
@@ -44,10 +44,8 @@ var _ = register(core.KindScheduler, kit{
 					}
 				}
 			}
-			late := s.clock.Now.Sub(b.Deadline()).Milliseconds() > b.IntervalMS/2
 			for _, r := range b.Runs {
-				silent := s.clock.Now.Sub(max(r.Last, r.SparedAt)).Milliseconds() >= b.IntervalMS*int64(b.MaxMissed)
-				if n := told[r.Run]; n > 1 || n == 1 && (!silent || isTracked(a, r.Run) || late && r.SparedAt.IsZero()) {
+				if n := told[r.Run]; n > 1 || n == 1 && (r.Missed < b.MaxMissed || b.ReportedAt.IsZero() || isTracked(a, r.Run)) {
 					return r.Run.String()
 				}
 				delete(told, r.Run)
@@ -88,11 +86,29 @@ func madeScheduler(events ...core.SchedulerEvent) core.Scheduler {
 }
 
 func goldenSchedulerStates() []core.State {
-	spared, _ := madeScheduler(core.SchedulerTrack{Run: id(2)}).Apply(core.SchedulerDue{}, core.Clock{Now: start.Add(time.Hour)})
-	return []core.State{
-		madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerTrack{Run: id(1)}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(3)}, IntervalMS: 5000, MaxMissed: 4}),
-		madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerForget{Run: id(2)}), spared,
+	var before []core.State // as rules before 5 make them
+	for _, events := range [][]core.SchedulerEvent{
+		{core.SchedulerTrack{Run: id(2)}, core.SchedulerTrack{Run: id(1)}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(3)}, IntervalMS: 5000, MaxMissed: 4}},
+		{core.SchedulerTrack{Run: id(2)}, core.SchedulerForget{Run: id(2)}},
+		{core.SchedulerTrack{Run: id(2)}, core.SchedulerDue{}},
+	} {
+		var s core.Scheduler
+		for i, e := range events {
+			now := start
+			if i > 0 && e == (core.SchedulerDue{}) {
+				now = start.Add(time.Hour)
+			}
+			s, _ = s.Apply(e, core.Clock{Now: now, Rules: 4})
+		}
+		before = append(before, s)
 	}
+	return append(before, madeScheduler(core.SchedulerTrack{Run: id(2)}, core.SchedulerTrack{Run: id(1)}), missingScheduler())
+}
+
+// missingScheduler has a run that beats, and one that has missed as many heartbeats as it may.
+func missingScheduler() core.State {
+	beats := core.SchedulerHeartbeats{Runs: []uuid.UUID{id(2)}, MaxMissed: 1}
+	return madeScheduler(core.SchedulerTrack{Run: id(1)}, core.SchedulerTrack{Run: id(2)}, beats, beats)
 }
 
 func goldenSchedulerEvents() []core.Event {
@@ -100,6 +116,8 @@ func goldenSchedulerEvents() []core.Event {
 		core.SchedulerTrack{Run: id(1)}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(2)}}, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1)}, IntervalMS: 5000, MaxMissed: 4},
 		core.SchedulerHeartbeats{All: true}, core.SchedulerHeartbeats{All: true, Except: []uuid.UUID{id(1)}},
 		core.SchedulerForget{Run: id(1)}, core.SchedulerDue{},
+		core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1)}, Some: true}, core.SchedulerHeartbeats{All: true, Begins: true},
+		core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1)}, Unseen: []uuid.UUID{id(2)}}, core.SchedulerDue{Unwatched: true},
 	}
 }
 
@@ -113,21 +131,24 @@ func drawSchedulerEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
 			Except:     rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 2).Draw(t, "except"),
 			Runs:       rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 4).Draw(t, "runs"),
 			IntervalMS: rapid.SampledFrom([]int64{0, 0, 1, 60_000, -1, 86_400_000, math.MaxInt64}).Draw(t, "interval"),
+			Some:       rapid.IntRange(0, 3).Draw(t, "some") == 0,
+			Begins:     rapid.IntRange(0, 5).Draw(t, "begins") == 0,
+			Unseen:     rapid.SliceOfN(rapid.Custom(func(t *rapid.T) uuid.UUID { return drawID(t, "run") }), 0, 2).Draw(t, "unseen"),
 			MaxMissed:  rapid.SampledFrom([]uint32{0, 0, 1, 5, 1000, math.MaxUint32}).Draw(t, "max_missed"),
 		}
 	case "forget":
 		return core.SchedulerForget{Run: drawID(t, "run")}
 	}
-	return core.SchedulerDue{}
+	return core.SchedulerDue{Unwatched: rapid.IntRange(0, 3).Draw(t, "unwatched") == 0}
 }
 
 func hostileScheduler(t *rapid.T) core.State {
 	c := core.Clock{Now: start}
 	return core.Scheduler{
 		ID: drawID(t, "id"), IntervalMS: rapid.SampledFrom([]int64{0, 1, 10_000, math.MaxInt64, math.MinInt64}).Draw(t, "interval"),
-		MaxMissed: rapid.SampledFrom([]uint32{0, 1, 3, math.MaxUint32}).Draw(t, "max_missed"), CreatedAt: drawTime(t, c),
+		MaxMissed: rapid.SampledFrom([]uint32{0, 1, 3, math.MaxUint32}).Draw(t, "max_missed"), CreatedAt: drawTime(t, c), ReportedAt: drawTime(t, c),
 		Runs: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) core.TrackedRun {
-			return core.TrackedRun{Run: drawID(t, "run"), Last: drawTime(t, c), Sent: math.MaxUint64, SparedAt: drawTime(t, c)}
+			return core.TrackedRun{Run: drawID(t, "run"), Last: drawTime(t, c), Sent: math.MaxUint64, SparedAt: drawTime(t, c), Missed: rapid.SampledFrom([]uint32{0, 2, 3, math.MaxUint32}).Draw(t, "missed"), Fresh: rapid.Bool().Draw(t, "fresh")}
 		}), 0, 4).Draw(t, "runs"),
 	}
 }

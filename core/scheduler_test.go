@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 func TestASchedulerDeclaresManyOrphansInPortions(t *testing.T) {
@@ -22,6 +23,10 @@ func TestASchedulerDeclaresManyOrphansInPortions(t *testing.T) {
 		s, _ = s.Apply(core.SchedulerTrack{Run: run}, core.Clock{Now: start})
 	}
 	late := core.Clock{Now: start.Add(30 * time.Second)}
+	for range 1 + s.MaxMissed { // the first one after a run began is not counted
+		require.Zero(t, s.Deadline())
+		s, _ = s.Apply(core.SchedulerHeartbeats{}, late)
+	}
 	s, effs := s.Apply(core.SchedulerDue{}, late)
 	assert.Len(t, sends[core.OrchestratorOrphan](step{effs: effs}), core.MaxOrphansAtOnce)
 	require.Equal(t, start.Add(30*time.Second), s.Deadline(), "the others are due at once")
@@ -73,6 +78,41 @@ func TestHeartbeatsThatAreShortenedAreTheSame(t *testing.T) {
 	assert.Equal(t, twice, s.Shortened(twice), "a damaged record: of a run that stands in it twice, one beats")
 }
 
+// What rules before 5 have decided they decide in a replay: by the time since the last
+// heartbeat, and a late due event spares once.
+func TestBeforeRules5TheTimeOrphansARun(t *testing.T) {
+	var s core.Scheduler
+	at := func(after time.Duration, e core.SchedulerEvent) []effects.Effect {
+		var effs []effects.Effect
+		s, effs = s.Apply(e, core.Clock{Now: start.Add(after), Rules: 4})
+		return effs
+	}
+	orphans := func(effs []effects.Effect) int {
+		require.Nil(t, refusal(effs))
+		return len(sends[core.OrchestratorOrphan](step{effs: effs}))
+	}
+	for n := range 3 {
+		at(0, core.SchedulerTrack{Run: id(n + 1)})
+	}
+	require.NotNil(t, refusal(at(5*time.Second, core.SchedulerHeartbeats{})), "a report without heartbeats is none")
+	at(10*time.Second, core.SchedulerHeartbeats{Runs: []uuid.UUID{id(1), id(2)}})
+	require.Equal(t, start.Add(30*time.Second), s.Deadline())
+	assert.Equal(t, 1, orphans(at(35*time.Second, core.SchedulerDue{})), "in time")
+	require.Equal(t, start.Add(40*time.Second), s.Deadline())
+	assert.Zero(t, orphans(at(46*time.Second, core.SchedulerDue{})), "later than half an interval")
+	require.Equal(t, start.Add(76*time.Second), s.Deadline())
+	assert.Equal(t, 2, orphans(at(time.Hour, core.SchedulerDue{})), "once alone")
+	assert.Empty(t, s.Runs)
+	assert.Zero(t, s.ReportedAt)
+
+	s = core.Scheduler{}
+	at(0, core.SchedulerTrack{Run: id(1)})
+	s, effs := s.Apply(core.SchedulerDue{}, core.Clock{Now: start.Add(30 * time.Second)})
+	require.Nil(t, refusal(effs))
+	assert.Empty(t, effs, "rules of now count from now")
+	assert.Zero(t, s.Deadline())
+}
+
 func TestTheRunsAreSpreadOverTheSchedulersByTheirFirstByte(t *testing.T) {
 	seen := map[uuid.UUID]bool{}
 	for n := range 256 {
@@ -96,9 +136,14 @@ func TestARunThatStopsBeatingIsOrphanedAndGivesItsPlaceBack(t *testing.T) {
 	first, second := job.Active[0], job.Active[1]
 	require.Equal(t, []core.RunStage{core.StageAdmitted, core.StageAsked}, []core.RunStage{first.Stage, second.Stage})
 
-	beat := start.Add(20 * time.Second)
-	w.send(t, core.SchedulerRef(second.Run), core.SchedulerHeartbeats{Runs: []uuid.UUID{second.Run}}, beat, &seq)
-	w.pass(t, core.Clock{Now: start.Add(31 * time.Second)}, &seq)
+	for n := range 4 {
+		at := start.Add(time.Duration(n+1) * 10 * time.Second)
+		w.send(t, core.SchedulerRef(second.Run), core.SchedulerHeartbeats{Runs: []uuid.UUID{second.Run}}, at, &seq)
+		if core.SchedulerRef(first.Run) != core.SchedulerRef(second.Run) {
+			w.send(t, core.SchedulerRef(first.Run), core.SchedulerHeartbeats{}, at, &seq)
+		}
+	}
+	w.pass(t, core.Clock{Now: start.Add(41 * time.Second)}, &seq)
 
 	runs := load[core.Orchestrator](w, core.KindOrchestrator)
 	orphan, next := runs[refOf(first.Run)], runs[refOf(second.Run)]

@@ -334,7 +334,11 @@ func (t *workerTransition) endJob(e ChildEnded) {
 		})
 		t.take()
 	case e.Outcome == ChildRefused && e.Limited:
-		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), QueueRelease{Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt})
+		release := QueueRelease{Item: job.Item, Holder: t.Holder(), Attempt: job.Attempt, DelayMS: limitedDelayMS}
+		if t.clock.Rules.before(5) {
+			release.DelayMS = 0
+		}
+		t.send(QueueRef(t.Namespace, t.Tenant, job.Queue), release)
 		t.HeldUntil = laterMS(t.clock.Now, limitedPollMS)
 		t.pollAfter(limitedPollMS)
 	case e.Outcome == ChildRefused:

@@ -33,6 +33,7 @@ const (
 	defaultPollMS        = 60_000
 	minPollMS            = 100
 	limitedPollMS        = 5000      // after a limit has refused a child
+	limitedDelayMS       = 250       // until another worker may take the item of that child
 	itemName             = "item"    // of the item in a context
 	holderPrefix         = "worker:" // of the worker's name as a holder
 )

@@ -32,6 +32,10 @@ type Outer interface {
 	// Lane is the queue in which the effect waits for a free interpreter: lanes
 	// do not delay one another.
 	Lane() string
+	// Repeatable reports whether the effect may be carried out once more while nobody
+	// knows how far the first time came, nor whether what that has begun still goes on:
+	// then it need not wait until its holder is certainly gone.
+	Repeatable() bool
 	// AppendJSON appends the stored form, an object whose "type" tells which
 	// effect it is.
 	AppendJSON(b []byte) []byte

@@ -57,6 +57,10 @@ type Engine struct {
 // what that means. It returns nil after a clean stop. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error { return e.loop.Run(ctx) }
 
+// EffectTimeout is the time limit of an outer effect that is no tool's run: see
+// [Options.EffectTimeout].
+func (e *Engine) EffectTimeout() time.Duration { return e.o.EffectTimeout }
+
 // Stopped gives a channel that is closed once Run has returned.
 func (e *Engine) Stopped() <-chan struct{} { return e.loop.Stopped() }
 

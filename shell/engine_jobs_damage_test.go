@@ -119,7 +119,10 @@ func TestARunIsFoundSilentThoughItsSchedulerCouldNotBeRead(t *testing.T) {
 		spoil(t, st, s)
 		e, stop = start(t, c.options(st))
 		c.silent(e)
-		elapse(2 * time.Minute)
+		for range 5 {
+			elapse(10 * time.Second)
+			require.NoError(t, e.Runs().ReportHeartbeats(bg(), shell.HeartbeatReport{Of: []effects.Ref{core.SchedulerRef(run)}}))
+		}
 		assert.Equal(t, core.OrchestratorOrphaned, runOf(t, e, run).State)
 		require.NoError(t, stop())
 	})

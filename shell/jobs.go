@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -174,28 +175,48 @@ func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 	return ids, err
 }
 
-// Heartbeat sends the heartbeats of runs, all in one transaction (004
-// OrchestratorHeartbeatMsg). Those that nobody waits for are passed over. every is
+// HeartbeatReport is what is known of the heartbeats of all runs in one interval.
+type HeartbeatReport struct {
+	// Of are the schedulers whose runs it is about; those of the runs that beat belong to it
+	// in any case. A run of theirs that does not beat has missed a heartbeat.
+	Of []effects.Ref
+	// Runs are those that beat (004 OrchestratorHeartbeatMsg).
+	Runs []uuid.UUID
+	// Some: it is about the Runs alone; nobody else has missed anything.
+	Some bool
+	// Begins: it is the first report of a process, or the first one after the process was
+	// stopped for a while: what was missed before does not count.
+	Begins bool
+	// Unseen are runs whose pods nobody has looked at in this process: they miss nothing.
+	Unseen []uuid.UUID
+	// Every is the time until the next report, and Missed how many in a row may be without a
+	// heartbeat of a run before the run is orphaned; 0: as they were.
+	Every  time.Duration
+	Missed uint32
+}
+
+// Heartbeat sends the heartbeats of runs, all in one transaction. Those that nobody waits
+// for are passed over. Of other runs it says nothing: see [Runs.ReportHeartbeats]. every is
 // the time until the next one, and missed how many may be missing before a run is
 // orphaned; 0: as they were.
 func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
-	var shards []effects.Ref // in the order of the runs
-	of := make(map[effects.Ref][]uuid.UUID)
-	for _, run := range runs {
-		to := core.SchedulerRef(run)
-		if of[to] == nil {
-			shards = append(shards, to)
-		}
-		of[to] = append(of[to], run)
+	return r.ReportHeartbeats(ctx, HeartbeatReport{Runs: runs, Some: true, Every: every, Missed: missed})
+}
+
+// ReportHeartbeats reports, in one transaction, which runs beat in an interval (004
+// Heartbeat Mechanism, E6): without reports no run is orphaned. It is taken also while the
+// engine stops, but then says nothing of runs that do not beat.
+func (r Runs) ReportHeartbeats(ctx context.Context, h HeartbeatReport) error {
+	select {
+	case <-r.e.loop.Closing():
+		h.Some = true
+	default:
 	}
-	inputs := make([]core.Input, 0, len(shards))
-	for _, to := range shards {
-		inputs = append(inputs, inputOf(ctx, to, core.SchedulerHeartbeats{Runs: of[to], IntervalMS: every.Milliseconds(), MaxMissed: missed}))
-	}
+	inputs := h.inputs(ctx)
 	if len(inputs) == 0 {
 		return nil
 	}
-	_, err := r.e.loop.Do(ctx, engine.Request{Inputs: inputs})
+	_, err := r.e.loop.Do(ctx, engine.Request{Inputs: inputs, Late: true})
 	if _, refused := errors.AsType[*Refusal](err); refused { // of the last one: its runs have ended meanwhile
 		return nil
 	}
@@ -203,6 +224,39 @@ func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Durati
 		return fmt.Errorf("send heartbeats: %w", err)
 	}
 	return nil
+}
+
+// inputs are the report's parts, one for each scheduler.
+func (h HeartbeatReport) inputs(ctx context.Context) []core.Input {
+	shards := slices.Clone(h.Of) // and those of the runs, in their order
+	if h.Some {
+		shards = nil
+	}
+	beats, unseen := bySchedulers(h.Runs), bySchedulers(h.Unseen)
+	for _, run := range h.Runs {
+		if to := core.SchedulerRef(run); !slices.Contains(shards, to) {
+			shards = append(shards, to)
+		}
+	}
+	inputs := make([]core.Input, 0, len(shards))
+	for _, to := range shards {
+		e := core.SchedulerHeartbeats{Runs: beats[to], IntervalMS: h.Every.Milliseconds(), MaxMissed: h.Missed, Some: h.Some}
+		if !h.Some {
+			e.Begins, e.Unseen = h.Begins, unseen[to]
+		}
+		inputs = append(inputs, inputOf(ctx, to, e))
+	}
+	return inputs
+}
+
+// bySchedulers sorts runs by their schedulers.
+func bySchedulers(runs []uuid.UUID) map[effects.Ref][]uuid.UUID {
+	of := make(map[effects.Ref][]uuid.UUID)
+	for _, run := range runs {
+		to := core.SchedulerRef(run)
+		of[to] = append(of[to], run)
+	}
+	return of
 }
 
 // MaxRunLog is how many bytes of an attempt's logs are stored at most.

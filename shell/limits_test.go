@@ -118,7 +118,7 @@ func TestTimesOfAJobAreSkippedAndItemsOfAWorkerWaitWhileTheirTenantIsFull(t *tes
 		q, err := e.Queues().Get(bg(), "ns", "t", "q")
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, q.InFlight)
-		assert.EqualValues(t, 2, q.Ready, "they wait")
+		assert.EqualValues(t, 2, q.Ready+q.Delayed, "they wait")
 		close(free)
 		elapse(time.Minute)
 		q, err = e.Queues().Get(bg(), "ns", "t", "q")

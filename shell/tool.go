@@ -137,6 +137,32 @@ type StateInterpreter interface {
 	CarryFor(ctx context.Context, s core.State, e effects.Outer) (json.RawMessage, error)
 }
 
+// RunWatcher is an [Interpreter] of [effects.LaneRun] that watches the pods of runs. The
+// engine asks it before the time limit of a pod or missed heartbeats decide something: what
+// becomes of a run in a process that has just begun is for those to say who have looked at
+// its pod. Its methods are called by the engine's loop, and must be quick.
+type RunWatcher interface {
+	// Looked reports whether what there was of the run's pods when the process began has
+	// been told to the run.
+	Looked(run core.Orchestrator) bool
+	// Watching reports whether heartbeats have been reported in this process.
+	Watching() bool
+}
+
+// dueEvent is the engine's [engine.Hooks.DueEvent].
+func (e *Engine) dueEvent(s core.State) core.Event {
+	kind := s.Ref().Kind
+	if w, ok := e.o.Interpreters[effects.LaneRun].(RunWatcher); ok {
+		switch s := s.(type) {
+		case core.Orchestrator:
+			return core.OrchestratorDue{Unseen: s.InCluster && !s.State.Terminal() && !w.Looked(s)}
+		case core.Scheduler:
+			return core.SchedulerDue{Unwatched: !w.Watching()}
+		}
+	}
+	return core.DueEvent(kind)
+}
+
 // SessionObserver looks at terminal sessions: the watcher turns what it sees
 // into the heartbeats of tasks.
 type SessionObserver interface {

@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
 		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
-	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "Refused", "CodeInvalid"},
+	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},
 }
 
 func TestTheEngineNamesNoMachine(t *testing.T) {

@@ -54,8 +54,8 @@ func (b *batch) skips(kind effects.Kind) bool { return b.l.e.o.DisablePaced && c
 // stops nobody (A10, 002 section 6). One from the backlog may have gone since it was read.
 func (b *batch) due(d store.DueEntry, backlog bool) error {
 	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
-	ev := core.DueEvent(d.Kind)
 	before, err := b.fold.State(ref)
+	ev := b.dueEvent(ref.Kind, before)
 	switch {
 	case errors.Is(err, store.ErrCorrupt): // the record is set aside like any other, and the entry led to it alone
 		if err := b.setAside(); err != nil {
@@ -82,6 +82,15 @@ func (b *batch) due(d store.DueEntry, backlog bool) error {
 	return b.tx.SetAside(store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: b.now, Reason: reason}, d.Key.At())
 }
 
+// dueEvent is what tells a machine in that state that its deadline has come; nil where its
+// kind has no deadlines.
+func (b *batch) dueEvent(kind effects.Kind, s core.State) core.Event {
+	if s == nil || b.l.e.o.Hooks.DueEvent == nil {
+		return core.DueEvent(kind)
+	}
+	return b.l.e.o.Hooks.DueEvent(s)
+}
+
 // decided reports whether this batch has changed the machine before.
 func (b *batch) decided(ref effects.Ref) bool {
 	return slices.ContainsFunc(b.fold.Changes(), func(c core.Change) bool { return c.Ref == ref })
@@ -105,7 +114,11 @@ func (b *batch) dueNow() error {
 			if timer.over() && !b.l.e.o.StrictTick {
 				return nil
 			}
-			res, _ := b.apply(core.Input{To: ref, Actor: "clock", Event: core.DueEvent(ref.Kind)})
+			s, err := b.fold.State(ref)
+			if err != nil {
+				s = nil // which apply meets, too
+			}
+			res, _ := b.apply(core.Input{To: ref, Actor: "clock", Event: b.dueEvent(ref.Kind, s)})
 			if b.broken != nil {
 				return b.broken
 			}

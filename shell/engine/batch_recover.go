@@ -10,9 +10,13 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// recoverLost takes back what was handed out to instances that are gone (A9, C8):
-// their claims are fenced, so that a holder that only stalled cannot commit any
-// more (R5), and each machine is told by its interrupt event.
+// recoverLost takes back what was handed out to instances that are gone (A9, C8), in two
+// steps. Once a claim tells that nobody works under it any more, its session is over or
+// its lease has lapsed, the machines are told by their interrupt events whose effects may
+// be carried out twice, see [effects.Outer]. Once the holder has been silent for
+// RecoverAfter too, the claim is fenced, so that a holder that only stalled cannot commit
+// any more (R5), and the others are told. What a stalled holder comes to between the two
+// steps is refused: its machine waits for the effect's next number.
 func (b *batch) recoverLost() error {
 	if b.l.stopping || b.l.nextRecover.IsZero() || b.mono.Before(b.l.nextRecover) {
 		return nil
@@ -29,14 +33,17 @@ func (b *batch) recoverLost() error {
 		return err
 	}
 	next := b.mono.Add(b.l.e.o.TickRate)
-	live := map[string]uint64{b.l.claim: b.l.token}
+	live := map[string]holding{b.l.claim: {token: b.l.token}}
 	for _, c := range claims {
 		if c.Holder == "" || c.Name == b.l.claim {
 			continue
 		}
-		if wait := b.goneIn(c); wait > 0 {
-			live[c.Name] = c.Token
-			next = earliest(next, b.mono.Add(wait))
+		if lapses, gone := b.silence(c); gone > 0 {
+			live[c.Name] = holding{token: c.Token, lapsed: lapses == 0}
+			next = earliest(next, b.mono.Add(gone))
+			if lapses > 0 {
+				next = earliest(next, b.mono.Add(lapses))
+			}
 			continue
 		}
 		b.l.e.log.Warn("an instance is gone; telling the machines whose effects it carried out", "claim", c.Name, "holder", c.Holder, "last_seen", c.Renewed.String())
@@ -53,6 +60,24 @@ func (b *batch) recoverLost() error {
 	return err
 }
 
+// holding is a claim whose holder is not known to be gone.
+type holding struct {
+	token  uint64
+	lapsed bool // nobody works under it any more, or may: what is repeatable need not wait
+}
+
+// lost reports whether an entry is to be taken back from who has it in hand.
+func (h holding) lost(o store.OutboxEntry) bool {
+	switch {
+	case o.Token != h.token:
+		return true
+	case !h.lapsed:
+		return false
+	}
+	e, err := effects.DecodeOuter(o.Effect)
+	return err == nil && e.Repeatable()
+}
+
 // sighting is when this instance, by its steady clock, first saw a claim of
 // another one as it still is.
 type sighting struct {
@@ -61,32 +86,35 @@ type sighting struct {
 	at      time.Time
 }
 
-// goneIn is how long the holder must still be waited for; 0: it is gone. Where
-// the wall clock was set back, its silence while we watched tells, too.
-func (b *batch) goneIn(c store.Claim) time.Duration {
+// silence is how long until the claim tells that nobody works under it, and until its
+// holder counts as gone; 0: it does. Where the wall clock was set back, its silence while
+// we watched tells, too.
+func (b *batch) silence(c store.Claim) (lapses, gone time.Duration) {
 	seen := b.l.sightings[c.Name]
 	if seen.token != c.Token || seen.renewed != c.Renewed || seen.at.IsZero() {
-		seen = sighting{token: c.Token, renewed: c.Renewed, at: b.mono}
+		seen = sighting{token: c.Token, renewed: c.Renewed, at: b.l.now()} // not b.mono: the transaction may have had to wait
 		b.l.sightings[c.Name] = seen
 	}
-	gone, patience := c.Renewed.Add(b.l.e.o.RecoverAfter), b.l.e.o.RecoverAfter
-	if s := b.l.e.store.Session(); s == "" || c.Session == s { // it may be alive: only its lapsed claim tells
-		gone = max(gone, c.Until)
-		patience = max(patience, b.l.e.o.LeaseTTL)
+	left := func(until effects.Time, patience time.Duration) time.Duration {
+		return max(min(until.Sub(b.now), patience-b.mono.Sub(seen.at)), 0)
 	}
-	return max(min(gone.Sub(b.now), patience-b.mono.Sub(seen.at)), 0)
+	after, ttl := b.l.e.o.RecoverAfter, b.l.e.o.LeaseTTL
+	if s := b.l.e.store.Session(); s != "" && c.Session != s {
+		return 0, left(c.Renewed.Add(after), after) // an exclusive store: its process has ended
+	}
+	return left(c.Until, ttl), left(max(c.Renewed.Add(after), c.Until), max(after, ttl))
 }
 
-// interruptOrphans tells the machines whose outer effects were handed out to a holder
-// that is not live.
-func (b *batch) interruptOrphans(live map[string]uint64) (more bool, err error) {
+// interruptOrphans tells the machines whose outer effects are lost to those who had them
+// in hand.
+func (b *batch) interruptOrphans(live map[string]holding) (more bool, err error) {
 	var orphans []store.OutboxEntry
 	stop := errors.New("enough")
 	err = b.tx.Outbox(func(o store.OutboxEntry) error {
 		if o.Waiting() {
 			return nil
 		}
-		if token, ok := live[o.Holder]; ok && token == o.Token {
+		if h, ok := live[o.Holder]; ok && !h.lost(o) {
 			return nil
 		}
 		if len(orphans) == b.l.e.o.MaxBatch {

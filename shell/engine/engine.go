@@ -107,7 +107,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
 
 // Closing gives a channel that is closed when Run begins to stop: from then on no
-// request is taken.
+// request is taken but those that are [Request.Late].
 func (e *Engine) Closing() <-chan struct{} { return e.closing }
 
 // Instance names this engine among all that share the store.
@@ -160,6 +160,8 @@ type Request struct {
 	// Suspects are machines whose records may be damaged: they are read anew, and set
 	// aside if they cannot be read.
 	Suspects []effects.Ref
+	// Late: it is taken also while the engine stops, until the loop has ended.
+	Late bool
 	// Linger is how long to wait for the answer to what is under way when the
 	// caller's context ends.
 	Linger time.Duration
@@ -251,14 +253,18 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, err
 	}
 	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}
+	ending := e.closing
+	if r.Late {
+		ending = e.stopped
+	}
 	select {
-	case <-e.closing:
+	case <-ending:
 		return Reply{}, ErrStopped
 	default:
 	}
 	select {
 	case e.inbox <- r:
-	case <-e.closing:
+	case <-ending:
 		return Reply{}, ErrStopped
 	case <-ctx.Done():
 		return Reply{}, ctx.Err()

@@ -63,6 +63,10 @@ type Hooks struct {
 	// Procedure says how an outer effect is carried out. It is called by the loop and
 	// must be quick; nil: each effect fails.
 	Procedure func(OuterEffect) Procedure
+	// DueEvent tells a machine whose deadline has come, instead of [core.DueEvent]. It is
+	// called by the loop, in each batch until the machine has another deadline, and must be
+	// quick; nil: it is [core.DueEvent].
+	DueEvent func(core.State) core.Event
 	// ReadWebhook turns a raw webhook into an input. The error says why it is set
 	// aside.
 	ReadWebhook func(store.Webhook) (core.Input, error)

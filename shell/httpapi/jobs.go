@@ -32,6 +32,9 @@ type JobService interface {
 	// RunnerOf names the runner that would run the job: the job's own, else the default
 	// one; empty if there is neither.
 	RunnerOf(spec core.JobSpec) string
+	// MayRun reports that the runner of a job is not for the job's tenant. The error names
+	// the field, and is shown to whoever applies or triggers the job.
+	MayRun(spec core.JobSpec) error
 	// Logs copies the logs of an attempt of a run to w, as [jobs.Service.Logs] does.
 	// An error that wraps [jobs.ErrNoPod], or has a method Permanent() bool that
 	// returns true, is shown to whoever asks; another one is only logged.

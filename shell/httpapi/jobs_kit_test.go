@@ -62,6 +62,13 @@ func (jobService) Check(spec core.JobSpec) error {
 	return nil
 }
 
+func (jobService) MayRun(spec core.JobSpec) error {
+	if spec.Runner == "theirs" && spec.Tenant != "they" {
+		return fmt.Errorf("runner: %q is not for jobs of %s/%s", spec.Runner, spec.Namespace, spec.Tenant)
+	}
+	return nil
+}
+
 func (jobService) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner, "kubernetes") }
 
 func (s jobService) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o jobs.LogOptions, w io.Writer) error {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,35 @@ func (s *Server) seesUses(ctx context.Context, t *Token, namespace, tenant strin
 func (s *Server) permitJob(ctx context.Context, t *Token, spec core.JobSpec) error {
 	a := s.asking(t, shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant})
 	a.seen[spec.ID] = true
-	return a.mayJob(ctx, "", spec)
+	if err := a.mayJob(ctx, "", spec); err != nil {
+		return err
+	}
+	return s.mayRun("", spec)
+}
+
+// mayRun refuses every token, an admin's too, a runner that is not for the job's tenant.
+func (s *Server) mayRun(at string, spec core.JobSpec) error {
+	if s.o.Jobs == nil {
+		return nil
+	}
+	if err := s.o.Jobs.MayRun(spec); err != nil {
+		return failf(http.StatusForbidden, "%s%s", at, oneLine(err.Error()))
+	}
+	return nil
+}
+
+// mayRunInput is mayRun for an input of the tool of jobs: a job that is triggered, or one of
+// its own.
+func (s *Server) mayRunInput(ctx context.Context, scope shell.Scope, field, job string, own core.JobSpec) error {
+	if job == "" {
+		own.Namespace, own.Tenant = scope.Namespace, scope.Tenant
+		return s.mayRun(field+".", own)
+	}
+	j, err := s.engine.Jobs().Get(ctx, scope, job)
+	if errors.Is(err, shell.ErrNotFound) { // whoever applies it is asked then
+		return nil
+	}
+	return cmp.Or(err, s.mayRun(fmt.Sprintf("%s.job: job %q: ", field, clip(job)), j.JobSpec))
 }
 
 // permitInput refuses a token what a run of a tool that it may use would do with tools
@@ -101,8 +130,12 @@ func (s *Server) permitJob(ctx context.Context, t *Token, spec core.JobSpec) err
 func (s *Server) permitInput(ctx context.Context, t *Token, scope shell.Scope, field, tool string, input json.RawMessage) error {
 	switch starts, err := s.engine.Actions().Starts(tool, input); {
 	case tool == jobs.ToolName:
-		if _, _, err := jobs.ReadToolInput(input); err != nil {
+		job, own, err := jobs.ReadToolInput(input)
+		if err != nil {
 			return nil // the tool says what is wrong, and does nothing
+		}
+		if err := s.mayRunInput(ctx, scope, field, job, own); err != nil {
+			return err
 		}
 	case starts == nil || err != nil:
 		return nil // as above

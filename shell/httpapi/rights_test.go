@@ -236,3 +236,31 @@ func TestATokenWithoutARightStillSeesWhatOthersOfItsTenantMadeWithIt(t *testing.
 		assert.Equal(t, http.StatusOK, a.do("GET", made.header.Get("Location"), nil, bearer("n")).status, right)
 	}
 }
+
+func TestARunnerThatIsNotForAJobsTenantIsRefusedToEveryToken(t *testing.T) {
+	a := rightsKit(t)
+	const pod = `"pod_spec":{"containers":[{}]}`
+	says := `runner: "theirs" is not for jobs of n/t`
+	r := a.do("PUT", "/v1/jobs/j?namespace=n&tenant=t", `{`+pod+`,"runner":"theirs"}`, bearer("adm"))
+	assert.Equal(t, http.StatusForbidden, r.status, r.body)
+	assert.Equal(t, says, r.errorText())
+	assert.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j?namespace=n&tenant=they", `{`+pod+`,"runner":"theirs"}`, bearer("adm")).status)
+
+	_, err := a.engine.Jobs().Apply(t.Context(), core.JobSpec{ID: "older", Namespace: "n", Tenant: "t", Runner: "theirs", PodSpec: json.RawMessage(`{"containers":[{}]}`)})
+	require.NoError(t, err)
+	for request, field := range map[string]string{
+		`POST /v1/jobs/older/trigger?namespace=n&tenant=t`:                                                                      "",
+		`POST /v1/jobs/older/resume?namespace=n&tenant=t`:                                                                       "",
+		`POST /v1/actions {"namespace":"n","tenant":"t","tool_name":"kubernetes","tool_input":{` + pod + `,"runner":"theirs"}}`: "tool_input.",
+		`POST /v1/actions {"namespace":"n","tenant":"t","tool_name":"kubernetes","tool_input":{"job":"older"}}`:                 `tool_input.job: job "older": `,
+	} {
+		parts := strings.SplitN(request, " ", 3)
+		var body any
+		if len(parts) > 2 {
+			body = parts[2]
+		}
+		r := a.do(parts[0], parts[1], body, bearer("adm"))
+		assert.Equal(t, http.StatusForbidden, r.status, "%s: %s", request, r.body)
+		assert.Equal(t, field+says, r.errorText(), request)
+	}
+}

@@ -8,30 +8,54 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
 
-// heartbeats sends the heartbeats of all runs that have not ended (004 Heartbeat
-// Mechanism, E6). A run that may have pods has heartbeats only while its runner
-// works; all other runs wait for the engine alone, and have heartbeats while this
-// process lives.
+// heartbeats reports, once in an interval, which of the runs that have not ended beat (004
+// Heartbeat Mechanism, E6): see [heartbeats.beats].
 type heartbeats struct {
 	s       *Service
-	tracked []core.Scheduler     // as of this interval
-	runners map[uuid.UUID]string // of the runs that may have pods
-	pending map[string]bool      // the runners that have not answered yet
+	begins  bool                     // the next report is the first one, or the first after a stop
+	tracked []core.Scheduler         // as of this interval
+	pods    map[uuid.UUID]podOf      // of the runs that may have some
+	asked   map[uuid.UUID]askedSince // effects of runs whose pods are not there
+	missing map[uuid.UUID]time.Time  // since when pods are not there that should be
+	pending map[string]bool          // the runners that have not answered yet
 	answers chan beatAnswer
+}
+
+// podOf is where the pod of a run is to be found.
+type podOf struct {
+	runner  string
+	attempt Attempt
+}
+
+// held are the attempts that each of the runners holds that have answered; nil: it cannot
+// say.
+type held map[string]map[Attempt]bool
+
+// works reports whether a runner has answered.
+func (h held) works(runner string) bool {
+	_, answered := h[runner]
+	return answered
+}
+
+// has reports whether the runner of an attempt holds it, or may hold it.
+func (h held) has(p podOf) bool {
+	return h.works(p.runner) && (h[p.runner] == nil || h[p.runner][p.attempt])
 }
 
 type beatAnswer struct {
 	runner string
+	held   map[Attempt]bool
 	err    error
 }
 
 func newHeartbeats(s *Service) *heartbeats {
 	return &heartbeats{
-		s: s, runners: make(map[uuid.UUID]string), pending: make(map[string]bool),
-		answers: make(chan beatAnswer, len(s.o.Runners)),
+		s: s, begins: true, pods: make(map[uuid.UUID]podOf), asked: make(map[uuid.UUID]askedSince), missing: make(map[uuid.UUID]time.Time),
+		pending: make(map[string]bool), answers: make(chan beatAnswer, len(s.o.Runners)),
 	}
 }
 
@@ -51,17 +75,22 @@ func (s *Service) sendHeartbeats(ctx context.Context) {
 	next := s.o.Clock.Steady()
 	for {
 		b.interval(ctx)
-		// After a long stop the clock goes on from now.
 		next = next.Add(s.o.HeartbeatInterval)
 		now := s.o.Clock.Steady()
-		if next.Before(now) {
-			next = now
+		if next.Before(now) { // it goes on from now: two reports are never closer than an interval
+			next = now.Add(s.o.HeartbeatInterval)
 		}
 		if !b.awaitLateAnswers(ctx, next.Sub(now)) {
 			return
 		}
+		// Who was stopped for longer has not watched meanwhile.
+		b.begins = b.begins || s.o.Clock.Steady().Sub(next) > max(s.o.HeartbeatInterval, minStop)
 	}
 }
+
+// minStop is how long the process must have stood still for it to count, however short the
+// interval is: a busy computer is no stopped process.
+const minStop = time.Second
 
 // interval sends the heartbeats of one interval.
 func (b *heartbeats) interval(ctx context.Context) {
@@ -72,29 +101,49 @@ func (b *heartbeats) interval(ctx context.Context) {
 		return
 	}
 	needed := make(map[string]bool)
-	for _, runner := range b.runners {
-		needed[runner] = true
+	for _, p := range b.pods {
+		needed[p.runner] = true
 	}
 	for name, r := range b.s.o.Runners {
 		if needed[name] && !b.pending[name] {
 			b.pending[name] = true
-			go func() { b.answers <- beatAnswer{name, r.Beat(ctx)} }()
+			go func() { b.answers <- b.s.askRunner(ctx, name, r, b.grace()) }()
 		}
 	}
-	alive := map[string]bool{"": true}
+	works := make(held)
 	timer, stop := b.s.o.Clock.Timer(b.grace())
 	defer stop()
 	for waiting := true; waiting && b.awaitsAny(needed); {
 		select {
 		case a := <-b.answers:
-			alive[a.runner] = b.record(ctx, a)
+			b.record(ctx, a, works)
 		case <-timer:
 			waiting = false
 		case <-ctx.Done():
 			return
 		}
 	}
-	b.send(ctx, alive)
+	b.report(ctx, works)
+}
+
+// askRunner asks a runner whether it works, and what it holds. One that works and cannot say
+// yet what it holds, as while a cluster cannot be reached, has lost nothing.
+func (s *Service) askRunner(ctx context.Context, name string, r Runner, grace time.Duration) beatAnswer {
+	a := beatAnswer{runner: name, err: r.Beat(ctx)}
+	if a.err != nil {
+		return a
+	}
+	ctx, done := s.withTimeout(ctx, grace)
+	defer done()
+	all, err := r.Held(ctx)
+	if err != nil {
+		return a
+	}
+	a.held = make(map[Attempt]bool, len(all))
+	for _, attempt := range all {
+		a.held[attempt] = true
+	}
+	return a
 }
 
 // awaitsAny reports whether one of the needed runners has not answered yet.
@@ -115,8 +164,10 @@ func (b *heartbeats) awaitLateAnswers(ctx context.Context, d time.Duration) bool
 	for {
 		select {
 		case a := <-b.answers:
-			if b.record(ctx, a) {
-				b.send(ctx, map[string]bool{a.runner: true})
+			works := make(held)
+			b.record(ctx, a, works)
+			if works.works(a.runner) {
+				b.reportLate(ctx, a.runner, works)
 			}
 		case <-timer:
 			for name := range b.pending {
@@ -129,17 +180,19 @@ func (b *heartbeats) awaitLateAnswers(ctx context.Context, d time.Duration) bool
 	}
 }
 
-// record notes a runner's answer, and reports whether the runner works.
-func (b *heartbeats) record(ctx context.Context, a beatAnswer) bool {
+// record notes the answer of a runner: in works if it works.
+func (b *heartbeats) record(ctx context.Context, a beatAnswer, works held) {
 	delete(b.pending, a.runner)
-	if a.err != nil && ctx.Err() == nil {
+	switch {
+	case a.err == nil:
+		works[a.runner] = a.held
+	case ctx.Err() == nil:
 		b.s.log.Warn("the runner does not work: the runs whose pods it holds have no heartbeat", "runner", a.runner, "error", a.err)
 	}
-	return a.err == nil
 }
 
-// readRuns finds out which runs have not ended, and the runners of those that may have
-// pods. Such a run is read once: its runner does not change.
+// readRuns finds out which runs have not ended, and which of them may have pods. Such a run
+// is read once: it is read again where its pod is not there.
 func (b *heartbeats) readRuns(ctx context.Context) error {
 	var err error
 	if b.tracked, err = b.s.e.Runs().Schedulers(ctx); err != nil {
@@ -149,51 +202,83 @@ func (b *heartbeats) readRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runners := make(map[uuid.UUID]string, len(ids))
+	before := b.pods
+	b.pods = make(map[uuid.UUID]podOf, len(ids))
 	for _, id := range ids {
-		runner, known := b.runners[id]
-		if !known {
-			o, err := b.s.e.Runs().Get(ctx, id)
-			if err != nil {
-				if ctx.Err() != nil {
-					return err
-				}
-				continue // gone meanwhile, or damaged, which is the engine's affair
-			}
-			if runner, _, err = b.s.runner(o.Config); err != nil {
-				runner = unknownRunner
-			}
+		if p, known := before[id]; known {
+			b.pods[id] = p
+		} else if _, err := b.read(ctx, id); err != nil && ctx.Err() != nil {
+			return err // else it is gone meanwhile, or damaged, which is the engine's affair
 		}
-		runners[id] = runner
 	}
-	b.runners = runners
 	return nil
+}
+
+// read reads a run, and notes where its pod is to be found.
+func (b *heartbeats) read(ctx context.Context, id uuid.UUID) (core.Orchestrator, error) {
+	o, err := b.s.e.Runs().Get(ctx, id)
+	if err != nil || !o.InCluster {
+		delete(b.pods, id)
+		return o, err
+	}
+	name, _, err := b.s.runner(o.Config)
+	if err != nil {
+		name = unknownRunner
+	}
+	b.pods[id] = podOf{name, Attempt{Run: id, N: o.RetryAttempt}}
+	return o, nil
 }
 
 // unknownRunner stands for the runners that are not configured any more: the runs
 // whose pods they hold have no heartbeats.
 const unknownRunner = "\x00unknown"
 
-// send sends the heartbeats of the runs whose runners work. The empty name stands for
-// the runs that have no pods.
-func (b *heartbeats) send(ctx context.Context, alive map[string]bool) {
-	var runs []uuid.UUID
+// report reports an interval: which runs beat, and at whose pods nobody has looked yet.
+func (b *heartbeats) report(ctx context.Context, works held) {
+	h := shell.HeartbeatReport{Begins: b.begins}
 	for _, s := range b.tracked {
+		if len(s.Runs) > 0 {
+			h.Of = append(h.Of, effects.Ref{Kind: core.KindScheduler, ID: s.ID})
+		}
 		for _, t := range s.Runs {
-			if alive[b.runners[t.Run]] {
-				runs = append(runs, t.Run)
+			p, may := b.pods[t.Run]
+			switch {
+			case b.beats(ctx, t.Run, works):
+				h.Runs = append(h.Runs, t.Run)
+			case may && p.runner != unknownRunner && !b.s.looks.looked(p.attempt):
+				h.Unseen = append(h.Unseen, t.Run)
 			}
 		}
 	}
-	if len(runs) == 0 {
-		return
+	b.forget()
+	if b.send(ctx, h) {
+		b.begins = false
+		b.s.reported.Store(true)
 	}
-	o := &b.s.o
-	err := b.s.e.Runs().Heartbeat(ctx, runs, o.HeartbeatInterval, uint32(o.MaxMissed))
+}
+
+// reportLate sends the heartbeats of the runs of a runner that has answered late.
+func (b *heartbeats) reportLate(ctx context.Context, runner string, works held) {
+	h := shell.HeartbeatReport{Some: true}
+	for _, s := range b.tracked {
+		for _, t := range s.Runs {
+			if b.pods[t.Run].runner == runner && b.beats(ctx, t.Run, works) {
+				h.Runs = append(h.Runs, t.Run)
+			}
+		}
+	}
+	b.send(ctx, h)
+}
+
+// send hands a report to the engine, and says whether it has it.
+func (b *heartbeats) send(ctx context.Context, h shell.HeartbeatReport) bool {
+	h.Every, h.Missed = b.s.o.HeartbeatInterval, uint32(b.s.o.MaxMissed)
+	err := b.s.e.Runs().ReportHeartbeats(ctx, h)
 	switch {
 	case err == nil:
-		b.s.log.Debug("heartbeats sent", "runs", len(runs))
+		b.s.log.Debug("heartbeats sent", "runs", len(h.Runs), "not_seen", len(h.Unseen))
 	case ctx.Err() == nil && !errors.Is(err, shell.ErrStopped):
-		b.s.log.Error("could not store the heartbeats", "runs", len(runs), "error", err)
+		b.s.log.Error("could not store the heartbeats", "runs", len(h.Runs), "error", err)
 	}
+	return err == nil
 }

@@ -110,6 +110,7 @@ func (r lateRunner) Beat(ctx context.Context) error {
 
 func TestARunnerThatSaysItDoesNotWorkDoesNotBeat(t *testing.T) {
 	withRig(t, func(r *rig) { r.o.Runners["fake"] = brokenRunner{r.fake} }, func(t *testing.T, r *rig) {
+		synctest.Wait() // else the run may have been there before
 		o := r.trigger(job("nightly"))
 		r.fake.Start(r.created(o, 0))
 		assert.Equal(t, core.OrchestratorOrphaned, r.ended(o).State)

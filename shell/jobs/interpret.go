@@ -29,6 +29,14 @@ func (s *Service) Interpreters() map[string]shell.Interpreter {
 
 type interpreter struct{ s *Service }
 
+// Looked implements [shell.RunWatcher].
+func (i interpreter) Looked(run core.Orchestrator) bool {
+	return i.s.looks.looked(Attempt{Run: run.ID, N: run.RetryAttempt})
+}
+
+// Watching implements [shell.RunWatcher].
+func (i interpreter) Watching() bool { return i.s.reported.Load() }
+
 // Carry implements [shell.Interpreter]: for a run whose state the caller has not got.
 func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	eng, err := i.s.engine(ctx)
@@ -109,6 +117,9 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		return answered(clusterAnswer{}, nil)
 	}
 	name, r, err := s.runner(o.Config)
+	if err == nil {
+		err = s.MayRun(o.Config) // the job may be older than the runner's tenants
+	}
 	if err != nil {
 		return answered(clusterAnswer{NotCreated: true}, shell.Permanent(err))
 	}

@@ -12,7 +12,8 @@
 //   - interpret.go: each effect that a run asks for;
 //   - places.go, queued.go: how many pods of a runner live at a time, and who waits for room;
 //   - sink.go: what runners observe, on its way into the runs;
-//   - heartbeats.go: the heartbeats of the runs whose runners work;
+//   - looks.go: what there was when the process began, and whether its runner has looked at it;
+//   - heartbeats.go, beating.go: who reports the heartbeats of runs, and which runs beat;
 //   - reconcile.go: lost attempts, strays, and what else nobody cleans up;
 //   - logs.go: the logs of an attempt, live and stored;
 //   - feeds.go: updates and metrics for an embedder;
@@ -26,7 +27,7 @@
 //     runs wait until then.
 //  3. Call [Service.Check] before a job is applied: what it refuses would fail as
 //     soon as a run begins.
-//  4. End [Service.Run] before the engine: what runners observe goes into the engine.
+//  4. End [Service.Run] once the engine has stopped; it ends by itself then.
 package jobs
 
 import (
@@ -128,6 +129,9 @@ type Observation struct {
 	Attempt
 	Phase Phase
 	Pod   core.Pod // what is known of it; with PhaseLost the Reason alone counts
+	// Final says with PhaseRefused that no other pod of the job would start either: the run
+	// fails, whatever attempts it has left.
+	Final bool
 }
 
 // Phase says how far a pod is.
@@ -139,6 +143,8 @@ const (
 	PhaseRunning Phase = "running"
 	PhaseEnded   Phase = "ended" // with an exit code, or for a reason
 	PhaseLost    Phase = "lost"  // it is gone, and nobody saw it end
+	// PhaseRefused: it has not run, and will not; the pod's Reason and Message say why.
+	PhaseRefused Phase = "refused"
 )
 
 // Job is a job's configuration (004 Job).

@@ -27,6 +27,7 @@ type places struct {
 	ended   map[Attempt]bool // was seen before what lives was known
 	waiting map[Attempt]shell.Scope
 	tenants map[shell.Scope]*placesOf
+	turn    map[Attempt]bool               // have waited, and are created now or next
 	making  map[Attempt]context.CancelFunc // creations of attempts that have waited
 	pass    float64                        // of the tenant that was last given a place
 }
@@ -42,7 +43,7 @@ func newPlaces(limit int, share float64, weights map[shell.Scope]int) *places {
 	return &places{
 		limit: limit, share: share, weights: weights, wake: make(chan struct{}, 1),
 		living: make(map[Attempt]shell.Scope), ended: make(map[Attempt]bool), waiting: make(map[Attempt]shell.Scope),
-		tenants: make(map[shell.Scope]*placesOf), making: make(map[Attempt]context.CancelFunc),
+		tenants: make(map[shell.Scope]*placesOf), turn: make(map[Attempt]bool), making: make(map[Attempt]context.CancelFunc),
 	}
 }
 
@@ -94,10 +95,33 @@ func (p *places) next() (a Attempt, ok bool) {
 	a, t.queue = t.queue[0], t.queue[1:]
 	of := p.waiting[a]
 	delete(p.waiting, a)
+	p.turn[a] = true
 	if p.limit > 0 {
 		p.hold(a, of)
 	}
 	return a, true
+}
+
+// waits reports whether an attempt waits for a place, or is created after having waited.
+func (p *places) waits(a Attempt) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, waits := p.waiting[a]
+	return waits || p.turn[a]
+}
+
+// isKnown reports whether it is known who waits.
+func (p *places) isKnown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+// served says that the attempt's turn is over.
+func (p *places) served(a Attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.turn, a)
 }
 
 // of gives what a tenant has; under the lock.

@@ -136,6 +136,7 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 	p := s.places[name]
 	ctx, done := p.make(ctx, a)
 	defer done()
+	defer p.served(a)
 	unlock, err := s.runLocks.Lock(ctx, a.Run)
 	if err != nil {
 		p.free(a)
@@ -154,6 +155,11 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 		p.free(a)
 		return
 	case o.State == core.OrchestratorRunning:
+		return
+	}
+	if err := s.MayRun(o.Config); err != nil { // it has waited from before a restart
+		p.free(a)
+		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}})
 		return
 	}
 	limit, stop := s.withTimeout(ctx, time.Duration(o.Config.PodStartTimeoutMS)*time.Millisecond)

@@ -16,20 +16,32 @@ import (
 )
 
 // reconcile compares what a runner holds with the store, at once and every
-// ReconcileEvery, until ctx ends. It looks for lost attempts and for strays in two
+// ReconcileEvery, until ctx ends, and for lost attempts as soon as a heartbeat misses one. It looks for lost attempts and for strays in two
 // goroutines, so that a deletion that does not come to an end hides no lost attempt.
 func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
 	var wg sync.WaitGroup
-	for _, compare := range []func(context.Context, string, Runner) error{s.findLost, s.findStrays} {
-		wg.Go(func() {
-			for lasts := true; lasts; lasts = s.pause(ctx, s.o.ReconcileEvery) {
-				if err := compare(ctx, name, r); err != nil && ctx.Err() == nil {
-					s.log.Error("could not compare the cluster with the store", "runner", name, "error", err)
-				}
+	again := func(compare func(context.Context, string, Runner) error, at <-chan struct{}) {
+		for lasts := true; lasts; lasts = s.pauseUntil(ctx, s.o.ReconcileEvery, at) {
+			if err := compare(ctx, name, r); err != nil && ctx.Err() == nil {
+				s.log.Error("could not compare the cluster with the store", "runner", name, "error", err)
 			}
-		})
+		}
 	}
+	wg.Go(func() { again(s.findLost, s.missed[name]) })
+	wg.Go(func() { again(s.findStrays, nil) })
 	wg.Wait()
+}
+
+// pauseUntil is pause, which ends early at a token of at.
+func (s *Service) pauseUntil(ctx context.Context, d time.Duration, at <-chan struct{}) bool {
+	timer, stop := s.o.Clock.Timer(d)
+	defer stop()
+	select {
+	case <-timer:
+	case <-at:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // findStrays deletes the attempts that the runner holds, and whose runs do not have

@@ -39,6 +39,11 @@ type Options struct {
 	// for its weight in PodWeights (default 1), and among equals they take turns.
 	PodShare   float64
 	PodWeights map[shell.Scope]int
+	// Tenants are those whose jobs may use a runner, by the runner's name: a Namespace or a
+	// Tenant of "*" stands for all. No entry, or an empty one: all. A job of others is refused
+	// when it is applied and triggered, and a run of theirs fails before it has a pod; what
+	// runs already goes on, and is deleted as ever.
+	Tenants map[string][]shell.Scope
 	// Checker evaluates constraints; nil: a job that has some is refused. If it has a
 	// method UseEngine(e *shell.Engine), Run gives it the engine. Where it
 	// has a method Validate(job *Job) error, that is asked before a job is applied;
@@ -103,6 +108,11 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("jobs: Options.MaxPods[%q] is %d: it must not be negative, and name one of the runners %s", name, n, namesOf(o.Runners))
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Tenants)) {
+		if o.Runners[name] == nil {
+			return o, fmt.Errorf("jobs: Options.Tenants[%q]: it must name one of the runners %s", name, namesOf(o.Runners))
+		}
+	}
 	o.PodShare = cmp.Or(o.PodShare, 1)
 	if !(o.PodShare > 0 && o.PodShare <= 1) { // catches NaN too
 		return o, fmt.Errorf("jobs: Options.PodShare is %g: it must be above 0 and at most 1", o.PodShare)
@@ -147,7 +157,12 @@ type Service struct {
 	// runLocks let one call at a time change what a run has in a cluster: a deletion
 	// waits for a creation that goes on, though nobody wants that any more.
 	runLocks keymutex.Map[uuid.UUID]
-	places   map[string]*places // by runner
+	places   map[string]*places       // by runner
+	sinks    map[string]*sink         // by runner
+	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
+	looks    looks
+	reported atomic.Bool // heartbeats, in this process
+	watches  watches
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -190,10 +205,12 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	for name := range o.Runners {
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
+		s.missed[name] = make(chan struct{}, 1)
 	}
 	return s, nil
 }
@@ -225,9 +242,35 @@ func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
 // empty if there is neither. It may not be configured.
 func (s *Service) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner, s.o.DefaultRunner) }
 
+// allTenants stands for all namespaces, or all tenants of one.
+const allTenants = "*"
+
+// MayRun reports that the runner of a job is not for the job's tenant, as the Tenants of the
+// options have it. The error names the field.
+func (s *Service) MayRun(spec core.JobSpec) error {
+	name := s.RunnerOf(spec)
+	allowed := s.o.Tenants[name]
+	matches := func(t shell.Scope) bool {
+		return (t.Namespace == allTenants || t.Namespace == spec.Namespace) && (t.Tenant == allTenants || t.Tenant == spec.Tenant)
+	}
+	if len(allowed) == 0 || slices.ContainsFunc(allowed, matches) {
+		return nil
+	}
+	return fmt.Errorf("runner: %q is not for jobs of %s/%s: name another runner, or have %q written into the tenants of the runner",
+		name, spec.Namespace, spec.Tenant, spec.Namespace+"/"+spec.Tenant)
+}
+
 // Check reports what of a job cannot be run here: before [shell.Jobs.Apply].
 // An error names the field.
 func (s *Service) Check(spec core.JobSpec) error {
+	if err := s.MayRun(spec); err != nil {
+		return err
+	}
+	return s.checkSpec(spec)
+}
+
+// checkSpec is Check for a job of whatever tenant.
+func (s *Service) checkSpec(spec core.JobSpec) error {
 	return s.check(spec, func(job *Job) error {
 		if v, ok := s.o.Checker.(interface{ Validate(job *Job) error }); ok {
 			return v.Validate(job)
@@ -240,16 +283,19 @@ func (s *Service) Check(spec core.JobSpec) error {
 func (s *Service) checkUnscoped(spec core.JobSpec) error {
 	v, ok := s.o.Checker.(interface{ ValidateUnscoped(job *Job) error })
 	if !ok {
-		return s.Check(spec)
+		return s.checkSpec(spec)
 	}
 	return s.check(spec, v.ValidateUnscoped)
 }
 
 // checkStored is Check for a job of an action that was checked when it was stored.
 func (s *Service) checkStored(spec core.JobSpec) error {
+	if err := s.MayRun(spec); err != nil {
+		return err
+	}
 	v, ok := s.o.Checker.(interface{ ValidateStored(job *Job) error })
 	if !ok {
-		return s.Check(spec)
+		return s.checkSpec(spec)
 	}
 	return s.check(spec, v.ValidateStored)
 }
@@ -270,8 +316,9 @@ func (s *Service) check(spec core.JobSpec, validate func(*Job) error) error {
 }
 
 // Run watches, reconciles and sends heartbeats until ctx ends. Begin it once
-// [shell.Engine.Run] was begun, and end it before that: what runners observe goes
-// into the engine. It returns nil after ctx ended or the engine stopped.
+// [shell.Engine.Run] was begun. It returns nil after ctx ended or the engine stopped: let it
+// go on until then, since what an engine that stops waits for needs it, and runs go on
+// sending heartbeats.
 func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if e == nil {
 		return errors.New("jobs: Run needs an engine")
@@ -290,8 +337,13 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		case <-ctx.Done():
 		}
 	})
+	for name := range s.o.Runners {
+		s.sinks[name] = newSink(s, name)
+	}
+	s.noteUnseen(ctx)
 	for name, r := range s.o.Runners {
 		wg.Go(func() { s.watch(ctx, name, r) })
+		wg.Go(func() { s.look(ctx, name, r) })
 		wg.Go(func() { s.reconcile(ctx, name, r) })
 		wg.Go(func() { s.admit(ctx, name, r) })
 	}

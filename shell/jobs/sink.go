@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -20,10 +22,7 @@ const (
 
 // watch lets a runner observe, until ctx ends.
 func (s *Service) watch(ctx context.Context, name string, r Runner) {
-	k := &sink{
-		s: s, runner: name, queues: make(map[Attempt][]Observation),
-		room: make(chan struct{}, s.sinkRoom), next: make(chan Attempt, s.sinkRoom),
-	}
+	k := s.sinks[name]
 	work := shell.WithActor(ctx, "runner:"+name)
 	var wg sync.WaitGroup
 	for range sinkWorkers {
@@ -32,16 +31,20 @@ func (s *Service) watch(ctx context.Context, name string, r Runner) {
 	defer wg.Wait()
 	var wait backoff
 	for {
+		s.watches.set(name, s.o.Clock.Now(), nil)
 		err := r.Watch(ctx, k)
 		if ctx.Err() != nil {
 			return
 		}
+		s.watches.set(name, s.o.Clock.Now(), cmp.Or(err, errWatchEnded))
 		s.log.Error("the runner's watch ended; beginning again", "runner", name, "error", err)
 		if !s.pause(ctx, wait.next()) {
 			return
 		}
 	}
 }
+
+var errWatchEnded = errors.New("it gave no reason")
 
 // sink takes what one runner observes into the engine: for each attempt one after
 // the other, and for different ones at once.
@@ -52,7 +55,50 @@ type sink struct {
 	next   chan Attempt  // those whose first observation nobody works on
 
 	mu     sync.Mutex
-	queues map[Attempt][]Observation // none is empty
+	queues map[Attempt][]queued // none is empty
+	latest *told
+}
+
+// queued is an observation that waits for the engine.
+type queued struct {
+	Observation
+	with *told
+}
+
+// told are observations of one time; under the sink's lock.
+type told struct {
+	left   int
+	sealed bool // no other is added
+	done   chan struct{}
+}
+
+func (t *told) add(n int) {
+	if t.left += n; t.left == 0 && t.sealed {
+		close(t.done)
+	}
+}
+
+func newSink(s *Service, runner string) *sink {
+	return &sink{
+		s: s, runner: runner, queues: make(map[Attempt][]queued),
+		room: make(chan struct{}, s.sinkRoom), next: make(chan Attempt, s.sinkRoom), latest: &told{done: make(chan struct{})},
+	}
+}
+
+// settled returns once the runs have been told what was observed before.
+func (k *sink) settled(ctx context.Context) error {
+	k.mu.Lock()
+	before := k.latest
+	k.latest = &told{done: make(chan struct{})}
+	before.sealed = true
+	before.add(0)
+	k.mu.Unlock()
+	select {
+	case <-before.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Observe implements [Sink]. It blocks while very many wait for the engine.
@@ -67,7 +113,8 @@ func (k *sink) Observe(ctx context.Context, o Observation) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.queues[o.Attempt] = append(k.queues[o.Attempt], o)
+	k.latest.add(1)
+	k.queues[o.Attempt] = append(k.queues[o.Attempt], queued{o, k.latest})
 	if len(k.queues[o.Attempt]) == 1 {
 		k.next <- o.Attempt // it has room for all that are queued
 	}
@@ -78,7 +125,7 @@ func (k *sink) work(ctx context.Context) {
 		select {
 		case a := <-k.next:
 			k.mu.Lock()
-			o := k.queues[a][0]
+			o := k.queues[a][0].Observation
 			k.mu.Unlock()
 			k.tell(ctx, o)
 			k.done(a)
@@ -92,6 +139,7 @@ func (k *sink) work(ctx context.Context) {
 func (k *sink) done(a Attempt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.queues[a][0].with.add(-1)
 	if rest := k.queues[a][1:]; len(rest) > 0 {
 		k.queues[a] = rest
 		k.next <- a
@@ -157,6 +205,8 @@ func eventOf(o Observation) core.OrchestratorEvent {
 		return core.PodEnded{Attempt: o.N, Pod: o.Pod}
 	case PhaseLost:
 		return core.PodLost{Attempt: o.N, Reason: o.Pod.Reason}
+	case PhaseRefused:
+		return core.PodLost{Attempt: o.N, Reason: strings.TrimSuffix(o.Pod.Reason+": "+o.Pod.Message, ": "), Refused: true, Final: o.Final}
 	}
 	return nil
 }

@@ -223,6 +223,11 @@ func (t tool) begin(ctx context.Context, c shell.Call, in toolInput, scope shell
 			return core.Orchestrator{}, fmt.Errorf("%s: %w", inputField, err)
 		}
 	}
+	if j, err := t.s.e.Jobs().Get(ctx, scope, job); in.Job != "" && err == nil {
+		if err := t.s.MayRun(j.JobSpec); err != nil {
+			return core.Orchestrator{}, fmt.Errorf("%s.job: job %q: %w", inputField, job, err)
+		}
+	}
 	made, err := t.s.e.Jobs().Trigger(ctx, scope, job, shell.TriggerOptions{By: by})
 	switch {
 	case errors.Is(err, shell.ErrNotFound) && in.Job != "":

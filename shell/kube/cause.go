@@ -20,7 +20,7 @@ const (
 	reasonInitializing  = "Initializing"  // an init container runs
 	reasonPending       = "Pending"       // nobody says why
 	reasonTerminating   = "Terminating"   // it is deleted before it ran
-	reasonDeleted       = "Deleted"       // it was deleted while it ran
+	reasonDeleted       = core.PodDeleted // while it ran
 	reasonPreempted     = "Preempted"
 	reasonEvicted       = "Evicted"
 	reasonNodeLost      = "NodeLost"
@@ -32,6 +32,8 @@ const (
 	reasonImagePull     = "ErrImagePull"
 	reasonImageBackOff  = "ImagePullBackOff"
 	reasonCreating      = "ContainerCreating"
+	reasonInvalidImage  = "InvalidImageName"
+	reasonConfigError   = "CreateContainerConfigError"
 	reasonStatusUnknown = "ContainerStatusUnknown"
 
 	byTaintManager = "DeletionByTaintManager" // a reason of DisruptionTarget

@@ -63,7 +63,7 @@
 // # Files
 //
 //   - kube.go: options, the [Runner], creation; job.go: the Job of an attempt; profile.go: what
-//     pods may have;
+//     pods may have; placement.go: where they may run, and before whom;
 //   - watch.go: the two watches; track.go: what is known of one attempt; cause.go: a pod
 //     as what is told of it; trim.go: what of an object is kept;
 //   - delete.go, logs.go: deletion and logs;

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/pause"
 )
 
 // isPersistent divides the errors of the API (004 Network Errors). Persistent is
@@ -68,9 +65,9 @@ func fieldsOf(causes []metav1.StatusCause) string {
 const (
 	firstWait       = 500 * time.Millisecond
 	longestWait     = 30 * time.Second
+	doubtWait       = 5 * time.Second  // after a 403 that is not believed yet
 	callTimeout     = 30 * time.Second // of one call
 	unauthorizedFor = 2 * time.Minute  // credentials are renewed by then, or not at all
-	forbiddenFor    = 30 * time.Second // a server knows the roles by then; after an outage alone
 )
 
 // retried repeats a call of the API while its error may pass and ctx lasts, with a growing
@@ -78,14 +75,16 @@ const (
 func (r *Runner) retried(ctx context.Context, what string, waits func(error), call func(context.Context) error) (int, error) {
 	counter := &counter{}
 	ctx = context.WithValue(ctx, counterKey{}, counter)
-	var unauthorized, forbidden time.Time
+	var unauthorized time.Time
 	for n := 0; ; n++ {
 		err := r.once(ctx, call)
+		r.learned(ctx, what, err)
+		wait := waitAfter(n, err)
 		switch {
 		case err == nil:
 			return counter.calls(), nil
-		case ctx.Err() == nil && r.doubted(err, n, &forbidden):
-			unauthorized = time.Time{}
+		case ctx.Err() == nil && r.health.doubts(err):
+			unauthorized, wait = time.Time{}, min(wait, doubtWait)
 		case isPersistent(err):
 			return counter.calls(), shell.Permanent(explained(what, err))
 		case shell.IsPermanent(err):
@@ -102,39 +101,21 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 		if waits != nil {
 			waits(err)
 		}
-		if pause.For(ctx, waitAfter(n, err)) != nil {
+		anew, ended := r.pause(ctx, wait, err)
+		if ended != nil {
 			return counter.calls(), explained(what, err)
+		}
+		if anew {
+			n = -1
 		}
 	}
 }
 
-// doubted reports whether a 403 is not believed yet, after n failures: a server that has
-// just started knows no roles. since is when the unbroken row of 403 began.
-func (r *Runner) doubted(err error, n int, since *time.Time) bool {
-	if !apierrors.IsForbidden(err) {
-		*since = time.Time{}
-		return false
+// learned notes for the runner's health how a call came out: what is "create Job NAME".
+func (r *Runner) learned(ctx context.Context, what string, err error) {
+	if words := strings.Fields(what); ctx.Err() == nil && !shell.IsPermanent(err) && len(words) > 1 {
+		r.health.called(strings.Join(words[:2], " "), err)
 	}
-	return (n > 0 || r.outage()) && lasts(since, forbiddenFor)
-}
-
-// lasts reports whether no more than limit has passed since the first call.
-func lasts(since *time.Time, limit time.Duration) bool {
-	if since.IsZero() {
-		*since = time.Now()
-	}
-	return time.Since(*since) <= limit
-}
-
-// outage reports whether the cluster cannot be watched at present.
-func (r *Runner) outage() bool {
-	w := r.current()
-	if w == nil {
-		return false
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Contains(slices.Collect(maps.Values(w.down)), true)
 }
 
 // once makes one call when the limit of calls allows it, and bounds the call in time.

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/orrery-go/orrery/shell"
@@ -53,7 +52,7 @@ type Options struct {
 	// Profile says what pods may have, whoever applies their jobs: [ProfilePrivileged],
 	// [ProfileBaseline] or [ProfileRestricted], as the Pod Security Standards have it.
 	// Default privileged: whatever the cluster takes. With restricted, a pod also names no
-	// service account, Secret, ConfigMap and claim but those below, no node and no priority;
+	// service account, Secret, ConfigMap, claim, priority, runtime and node but those below;
 	// what the standard demands and a pod leaves open is filled in: runAsNonRoot,
 	// seccompProfile RuntimeDefault, allowPrivilegeEscalation false, capabilities drop ALL,
 	// and automountServiceAccountToken false for an account that is not listed.
@@ -61,6 +60,12 @@ type Options struct {
 	// What pods may name with the profile restricted, in the namespace of the Jobs. A
 	// service account that is listed gives its token to pods that ask for it.
 	ServiceAccounts, Secrets, ConfigMaps, PersistentVolumeClaims []string
+	PriorityClasses, RuntimeClasses                              []string
+	// NodeLabels are the labels of nodes, as "key" or "key=value", that nodeSelector and node
+	// affinity may name with the profile restricted, and Tolerations the taints, as "key" or
+	// "key=value", that pods may tolerate. "*" is for all. Default none: the scheduler alone
+	// chooses the node.
+	NodeLabels, Tolerations []string
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
@@ -83,6 +88,7 @@ type Runner struct {
 	profile    *profile
 	ttlSeconds int32
 	log        *slog.Logger
+	health     *health
 
 	mu       sync.Mutex
 	watcher  *watcher      // of the Watch that runs, nil where none does
@@ -90,7 +96,10 @@ type Runner struct {
 	expected map[jobs.Attempt]expectation
 }
 
-var _ jobs.Runner = (*Runner)(nil)
+var (
+	_ jobs.Runner  = (*Runner)(nil)
+	_ jobs.Healthy = (*Runner)(nil)
+)
 
 // expectation is a Job that was created and that the watch has not shown yet.
 type expectation struct {
@@ -116,6 +125,7 @@ func New(o Options) (*Runner, error) {
 	r := &Runner{
 		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
 		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
+		health: newHealth(),
 	}
 	var err error
 	if r.profile, err = newProfile(o); err != nil {
@@ -135,11 +145,9 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// connect makes the client of a kubeconfig or service account; client-go renews tokens.
+// connect makes the client of a kubeconfig or service account.
 func (r *Runner) connect(o Options) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	loader := o.loader()
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("kube: Kubeconfig %q, Context %q: %w", o.Kubeconfig, o.Context, err)
@@ -154,20 +162,35 @@ func (r *Runner) connect(o Options) error {
 }
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
+	prepare := func(cfg *rest.Config) { r.prepare(cfg, o) }
+	prepare(cfg)
+	t, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	client, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: &renewing{
+		load: func() (http.RoundTripper, error) { return renewedTransport(o, prepare) }, log: r.log, now: t,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	r.counts = true
+	return client, nil
+}
+
+// prepare sets what the runner needs besides server and credentials.
+func (r *Runner) prepare(cfg *rest.Config, o Options) {
 	cfg.QPS = -1 // the limit is ours: a call's time-out begins when the limit has let it through
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
 	cfg.UserAgent = fmt.Sprintf("orrery/%s (%s/%s)", o.Instance, runtime.GOOS, runtime.GOARCH)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf" // a third of JSON's memory
 	cfg.AcceptContentTypes = cfg.ContentType + ",application/json"
+	if cfg.Dial == nil {
+		cfg.Dial = dialer().DialContext
+	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
-	}
-	r.counts = true
-	return client, nil
 }
 
 // Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx
@@ -293,7 +316,9 @@ func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	r.watcher = w
 	close(r.began)
 	r.mu.Unlock()
+	r.health.watch(true)
 	defer func() {
+		r.health.watch(false)
 		r.mu.Lock()
 		r.watcher, r.began = nil, make(chan struct{})
 		r.mu.Unlock()

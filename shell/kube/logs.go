@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -213,6 +212,9 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		before := in.written
 		err := l.stream(ctx, name, in)
 		in.whole = in.whole && apierrors.IsNotFound(err) || err == nil
+		if ctx.Err() == nil && in.failed == nil {
+			l.r.health.note(err)
+		}
 		if in.written > before {
 			tries = 0
 		}
@@ -247,13 +249,13 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 		if !l.o.Follow {
 			return false, nil
 		}
-	case l.r.doubted(err, tries, &in.forbidden):
+	case l.r.health.doubts(err):
 	case isPersistent(err):
 		return false, shell.Permanent(explained("logs of pod "+l.pod, err))
 	case l.onLostNode():
 		return false, explained("logs of pod "+l.pod+": its node is lost", err)
 	}
-	if pause.For(ctx, waitAfter(tries, err)) != nil {
+	if _, ended := l.r.pause(ctx, waitAfter(tries, err), err); ended != nil {
 		return false, explained("logs of pod "+l.pod, err)
 	}
 	return true, nil
@@ -307,13 +309,12 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 
 // resuming writes what was not written before: a log that is read again begins anew.
 type resuming struct {
-	out       io.Writer
-	written   int64
-	skip      int64
-	failed    error     // of out
-	forbidden time.Time // see doubted
-	whole     bool      // the latest stream came to its end
-	opened    func()    // called once a stream is there
+	out     io.Writer
+	written int64
+	skip    int64
+	failed  error  // of out
+	whole   bool   // the latest stream came to its end
+	opened  func() // called once a stream is there
 }
 
 func (r *resuming) take(b []byte) error {

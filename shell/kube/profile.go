@@ -29,17 +29,21 @@ type profile struct {
 	level     api.Level
 	evaluator policy.Evaluator
 	// What pods may name, if the profile is restricted.
-	accounts, secrets, configMaps, claims []string
+	accounts, secrets, configMaps, claims                    []string
+	priorityClasses, runtimeClasses, nodeLabels, tolerations []string
 }
 
-// standards is the version of the Pod Security Standards. Later ones let a pod with a user
-// namespace of its own be root, which a cluster without user namespaces would take for root.
-var standards = api.MajorMinorVersion(1, 34)
+// standards are the versions of the Pod Security Standards that all must allow a pod: a cluster
+// may be older than this program, and enforce its own. Some settings of the kernel are allowed
+// only by versions after the first; those after the second let a pod with a user namespace of
+// its own be root, which a cluster without user namespaces would take for root.
+var standards = []api.Version{api.MajorMinorVersion(1, 25), api.MajorMinorVersion(1, 34)}
 
 func newProfile(o Options) (*profile, error) {
 	p := &profile{
 		name: cmp.Or(o.Profile, ProfilePrivileged), accounts: o.ServiceAccounts, secrets: o.Secrets,
 		configMaps: o.ConfigMaps, claims: o.PersistentVolumeClaims,
+		priorityClasses: o.PriorityClasses, runtimeClasses: o.RuntimeClasses, nodeLabels: o.NodeLabels, tolerations: o.Tolerations,
 	}
 	if !slices.Contains(Profiles, p.name) {
 		return nil, fmt.Errorf("kube: Profile: %q is unknown: use %q, %q or %q", p.name, ProfilePrivileged, ProfileBaseline, ProfileRestricted)
@@ -63,9 +67,12 @@ func (p *profile) apply(pod *corev1.PodSpec) error {
 		p.harden(pod)
 		p.checkPod(&f, pod)
 	}
-	for _, r := range p.evaluator.EvaluatePod(api.LevelVersion{Level: p.level, Version: standards}, &metav1.ObjectMeta{}, pod) {
-		if !r.Allowed {
-			f = append(f, fmt.Sprintf("pod_spec: %s: %s", r.ForbiddenReason, r.ForbiddenDetail))
+	for _, v := range standards {
+		for _, r := range p.evaluator.EvaluatePod(api.LevelVersion{Level: p.level, Version: v}, &metav1.ObjectMeta{}, pod) {
+			line := fmt.Sprintf("pod_spec: %s: %s", r.ForbiddenReason, r.ForbiddenDetail)
+			if !r.Allowed && !slices.Contains(f, line) {
+				f = append(f, line)
+			}
 		}
 	}
 	if len(f) == 0 {
@@ -149,12 +156,7 @@ func (p *profile) checkPod(f *refusals, pod *corev1.PodSpec) {
 	for i, s := range pod.ImagePullSecrets {
 		f.named(fmt.Sprintf("imagePullSecrets[%d]", i), "Secret", s.Name, "secrets", p.secrets)
 	}
-	if pod.NodeName != "" {
-		f.add("nodeName", "must be absent: the scheduler chooses the node")
-	}
-	if pod.PriorityClassName != "" || pod.Priority != nil {
-		f.add("priorityClassName", "must be absent, as must priority: pods of others would have to go")
-	}
+	p.checkPlacement(f, pod)
 	if len(pod.ResourceClaims) > 0 {
 		f.add("resourceClaims", "must be absent: they are devices of the cluster")
 	}

@@ -20,6 +20,7 @@ func runnerOf(t *testing.T, profile string) *Runner {
 	r, err := New(Options{
 		Client: fake.NewClientset(), Namespace: "jobs", Profile: profile,
 		ServiceAccounts: []string{"builder"}, Secrets: []string{"registry"}, ConfigMaps: []string{"settings"}, PersistentVolumeClaims: []string{"cache"},
+		PriorityClasses: []string{"batch"}, RuntimeClasses: []string{"gvisor"}, NodeLabels: []string{"pool=jobs", "kubernetes.io/arch"}, Tolerations: []string{"dedicated=jobs", "spot"},
 	})
 	require.NoError(t, err)
 	return r
@@ -54,6 +55,8 @@ var profileTable = []struct {
 	{name: "root in a user namespace, which the cluster may not know", pod: `{"hostUsers":false,"securityContext":{"runAsNonRoot":false},"containers":[{"name":"a","image":"i"}]}`, restricted: `pod must not set securityContext.runAsNonRoot=false`},
 	{name: "more privileges", pod: `{"containers":[{"name":"a","image":"i","securityContext":{"allowPrivilegeEscalation":true}}]}`, restricted: `container "a" must set securityContext.allowPrivilegeEscalation=false`},
 	{name: "no seccomp", pod: `{"securityContext":{"seccompProfile":{"type":"Unconfined"}},"containers":[{"name":"a","image":"i"}]}`, baseline: `seccompProfile`, restricted: `seccompProfile`},
+	{name: "a setting of the kernel that older clusters refuse", pod: `{"securityContext":{"sysctls":[{"name":"net.ipv4.tcp_rmem","value":"1"}]},"containers":[{"name":"a","image":"i"}]}`,
+		baseline: `forbidden sysctls: net.ipv4.tcp_rmem`, restricted: `forbidden sysctls: net.ipv4.tcp_rmem`},
 	{name: "a network file system", pod: `{"volumes":[{"name":"v","nfs":{"server":"s","path":"/"}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `restricted volume type "nfs"`},
 	{name: "another's account", pod: `{"serviceAccountName":"admin","containers":[{"name":"a","image":"i"}]}`,
 		restricted: `pod_spec.serviceAccountName: the service account "admin" is not one of the service_accounts of the runner: builder`},
@@ -76,7 +79,27 @@ var profileTable = []struct {
 	{name: "a copy of another's claim", pod: `{"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{"dataSource":{"kind":"PersistentVolumeClaim","name":"db"}}}}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.volumes[0].ephemeral: must have no dataSource`},
 	{name: "a driver's volume", pod: `{"volumes":[{"name":"v","csi":{"driver":"secrets-store.csi.k8s.io"}}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.volumes[0].csi: must be absent`},
 	{name: "a node", pod: `{"nodeName":"control-plane","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.nodeName: must be absent`},
-	{name: "a priority", pod: `{"priorityClassName":"system-node-critical","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.priorityClassName: must be absent`},
+	{name: "a priority", pod: `{"priorityClassName":"system-node-critical","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.priorityClassName: the priority class "system-node-critical" is not one of the priority_classes of the runner: batch`},
+	{name: "a priority by its number", pod: `{"priority":7,"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.priority: must be absent`},
+	{name: "what is listed of a pod's place", pod: `{"priorityClassName":"batch","preemptionPolicy":"Never","runtimeClassName":"gvisor","schedulerName":"default-scheduler",
+		"nodeSelector":{"pool":"jobs","kubernetes.io/arch":"arm64"},
+		"tolerations":[{"key":"dedicated","value":"jobs","effect":"NoSchedule"},{"key":"spot","operator":"Exists"}],
+		"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"pool","operator":"In","values":["jobs"]}]}]},
+		"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{"matchExpressions":[{"key":"kubernetes.io/arch","operator":"Exists"}]}}]}},
+		"containers":[{"name":"a","image":"i"}]}`},
+	{name: "another runtime", pod: `{"runtimeClassName":"runc","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.runtimeClassName: the runtime class "runc" is not one of the runtime_classes of the runner: gvisor`},
+	{name: "another scheduler", pod: `{"schedulerName":"mine","containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.schedulerName: must be absent`},
+	{name: "nodes of others", pod: `{"nodeSelector":{"pool":"gpu","kubernetes.io/hostname":"n1"},"containers":[{"name":"a","image":"i"}]}`,
+		restricted: "pod_spec.nodeSelector: the node label \"kubernetes.io/hostname=n1\" is not one of the node_labels of the runner: pool=jobs, kubernetes.io/arch\npod_spec.nodeSelector: the node label \"pool=gpu\""},
+	{name: "nodes that are no others", pod: `{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"pool","operator":"NotIn","values":["jobs"]}]}]}}},"containers":[{"name":"a","image":"i"}]}`,
+		restricted: `pod_spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0]: the node label "pool" is not one of`},
+	{name: "a node by its field", pod: `{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}}]}},"containers":[{"name":"a","image":"i"}]}`,
+		restricted: `preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchFields: must be absent`},
+	{name: "the company of others", pod: `{"affinity":{"podAffinity":{},"podAntiAffinity":{}},"containers":[{"name":"a","image":"i"}]}`,
+		restricted: "pod_spec.affinity.podAffinity: must be absent: it is about pods of others\npod_spec.affinity.podAntiAffinity: must be absent"},
+	{name: "a taint of others", pod: `{"tolerations":[{"key":"dedicated","value":"web"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.tolerations[0]: the taint "dedicated=web" is not one of the tolerations of the runner: dedicated=jobs, spot`},
+	{name: "a taint of whatever value", pod: `{"tolerations":[{"key":"dedicated","operator":"Exists"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.tolerations[0]: the taint "dedicated" is not one of`},
+	{name: "every taint", pod: `{"tolerations":[{"operator":"Exists"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.tolerations[0]: a toleration without a key tolerates every taint`},
 	{name: "a device", pod: `{"resourceClaims":[{"name":"d","resourceClaimName":"gpu"}],"containers":[{"name":"a","image":"i"}]}`, restricted: `pod_spec.resourceClaims: must be absent`},
 }
 

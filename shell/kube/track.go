@@ -33,6 +33,7 @@ type track struct {
 	gone    *corev1.Pod // that pod, as it was when it went
 	second  string      // the name of a pod that the Job controller made beside it
 	note    string      // why the API does not take the Job
+	warned  notice      // the last that the cluster said of the Job or a pod
 
 	bareSince  time.Time // a Job and no pod
 	goneSince  time.Time // the pod went
@@ -93,7 +94,7 @@ func (t *track) inCluster() bool { return t.job != nil || len(t.pods) > 0 }
 
 // final reports whether nothing more is told.
 func (t *track) final() bool {
-	return t.told.Phase == jobs.PhaseEnded || t.told.Phase == jobs.PhaseLost
+	return t.told.Phase == jobs.PhaseEnded || t.told.Phase == jobs.PhaseLost || t.told.Phase == jobs.PhaseRefused
 }
 
 // forgettable reports whether the track has served its purpose.
@@ -106,6 +107,7 @@ func (t *track) forgettable() bool {
 type verdict struct {
 	phase jobs.Phase
 	pod   core.Pod
+	final bool // no other pod of the job will start either
 	wait  time.Duration
 }
 
@@ -134,12 +136,23 @@ func (t *track) judge(now time.Time) verdict {
 		return endedAs(core.Pod{}, end, complete)
 	case t.job.DeletionTimestamp != nil:
 		return lost("its Job was deleted")
+	case t.warned.of == t.job.UID && t.warned.message != "":
+		return t.warned.verdict()
 	}
 	if wait := since(&t.bareSince, now, bareFor); wait > 0 {
 		return verdict{wait: wait}
 	}
 	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
 		": a quota, an admission policy or a missing service account may be why; the Job's events say so"}}
+}
+
+// verdict is what is to be told of a Job whose pod the cluster refuses, in its words.
+func (n notice) verdict() verdict {
+	pod := core.Pod{Reason: n.reason, Message: n.message}
+	if refusedForGood(n.message) {
+		return verdict{phase: jobs.PhaseRefused, pod: pod, final: true}
+	}
+	return verdict{phase: jobs.PhaseCreated, pod: pod}
 }
 
 func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
@@ -150,7 +163,7 @@ func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
 	v := verdict{phase: phase, pod: p}
 	if pod.DeletionTimestamp == nil {
 		t.stuckSince = time.Time{}
-		return v
+		return t.withWarning(pod, v)
 	}
 	if v.wait = since(&t.stuckSince, now, graceOf(pod)+stuckFor); v.wait > 0 {
 		return v
@@ -159,6 +172,20 @@ func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
 		return lost(reasonNodeLost + ": the cluster has given up node " + pod.Spec.NodeName + ", on which the pod ran")
 	}
 	return lost("the pod was deleted, and node " + pod.Spec.NodeName + " does not confirm that it ended")
+}
+
+// withWarning says of a pod that waits what the cluster says of it, and that it will not
+// start, where that is so.
+func (t *track) withWarning(pod *corev1.Pod, v verdict) verdict {
+	if v.phase != jobs.PhaseCreated {
+		return v
+	}
+	if never, final := neverStarts(v.pod.Reason, v.pod.Message); never {
+		v.phase, v.final = jobs.PhaseRefused, final
+	} else if v.pod.Reason == reasonCreating && t.warned.of == pod.UID && t.warned.reason != "" {
+		v.pod.Reason, v.pod.Message = t.warned.reason, t.warned.message
+	}
+	return v
 }
 
 // withDeadline names the Job's deadline as the reason, where that killed the pod.
@@ -226,7 +253,7 @@ func graceOf(pod *corev1.Pod) time.Duration {
 }
 
 // phases in the order in which they are told; none is told after a later one.
-var phases = []jobs.Phase{"", jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded, jobs.PhaseLost}
+var phases = []jobs.Phase{"", jobs.PhaseCreated, jobs.PhaseRunning, jobs.PhaseEnded, jobs.PhaseRefused, jobs.PhaseLost}
 
 // news reports whether the verdict is worth telling after what was told before.
 // Messages alone are not, nor is that the kubelet tries to pull an image again: each
@@ -236,7 +263,7 @@ func (t *track) news(v verdict) bool {
 	switch {
 	case v.phase == "" || t.final() || slices.Index(phases, v.phase) < slices.Index(phases, was.Phase):
 		return false
-	case v.phase == jobs.PhaseLost && t.deleting:
+	case (v.phase == jobs.PhaseLost || v.phase == jobs.PhaseRefused) && t.deleting:
 		return false
 	case v.phase != was.Phase || is.UID != was.Pod.UID || is.Node != was.Pod.Node:
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// watcher is what one Watch knows. Its informers' handlers bring each attempt's track
+// watcher is what one Watch knows. Its reflections bring each attempt's track
 // up to date and queue it; one goroutine judges what is queued, in order, and tells
 // the sink. So a sink that blocks loses nothing, and what changes several times
 // meanwhile is told once.
@@ -30,16 +30,19 @@ type watcher struct {
 	synced chan struct{} // closed when all that there is was seen
 	ended  chan struct{} // closed when the Watch has ended
 
-	jobs, pods cache.SharedIndexInformer
+	jobs, pods *reflection
 
 	mu     sync.Mutex
 	tracks map[jobs.Attempt]*track
 	queue  []item
 	early  []jobs.Attempt // to be judged once synced
-	ready  bool           // synced
-	closed bool
-	wake   chan struct{} // of capacity 1
-	down   map[string]bool
+	// of says whose each Job and pod is, and unplaced are the warnings about what was not
+	// seen yet.
+	of       map[types.UID]jobs.Attempt
+	unplaced map[types.UID]notice
+	ready    bool // synced
+	closed   bool
+	wake     chan struct{} // of capacity 1
 }
 
 // item is a track to judge, or a beat to answer.
@@ -51,46 +54,36 @@ type item struct {
 func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 	return &watcher{
 		r: r, sink: sink, synced: make(chan struct{}), ended: make(chan struct{}),
-		tracks: map[jobs.Attempt]*track{}, wake: make(chan struct{}, 1), down: map[string]bool{},
+		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{},
+		wake: make(chan struct{}, 1),
 	}
 }
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
-	w.jobs = informer(w, "jobs", &batchv1.Job{}, w.r.client.BatchV1().Jobs(w.r.namespace))
-	w.pods = informer(w, "pods", &corev1.Pod{}, w.r.client.CoreV1().Pods(w.r.namespace))
-	var synced []cache.DoneChecker
-	for _, inf := range []cache.SharedIndexInformer{w.jobs, w.pods} {
-		h, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: w.seen, UpdateFunc: func(_, obj any) { w.seen(obj) }, DeleteFunc: w.gone,
-		})
-		if err == nil {
-			err = inf.SetTransform(trim)
-		}
-		if err == nil { // what there is to say is said by reached and unreachable
-			err = inf.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
-		}
-		if err != nil {
-			return err
-		}
-		synced = append(synced, h.HasSyncedChecker())
-	}
-	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
+	ours := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
+	choose := func(o *metav1.ListOptions) { o.LabelSelector = ours }
+	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.BatchV1().Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone))
+	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.CoreV1().Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone))
+	events := w.eventsOf(ctx)
+	var wg sync.WaitGroup
 	defer w.close()
 	defer wg.Wait()
 	defer cancel()
-	wg.Go(func() { w.jobs.RunWithContext(ctx) })
-	wg.Go(func() { w.pods.RunWithContext(ctx) })
+	for _, f := range []*reflection{w.jobs, w.pods} {
+		wg.Go(func() { f.run(ctx) })
+	}
 	wg.Go(func() {
-		for _, s := range synced {
+		for _, f := range []*reflection{w.jobs, w.pods} {
 			select {
-			case <-s.Done():
+			case <-f.store.synced:
 			case <-ctx.Done():
 				return
 			}
 		}
 		w.markSynced()
+		events.run(ctx) // they are about what is known
 	})
 	w.tell(ctx)
 	return ctx.Err()
@@ -102,38 +95,6 @@ const (
 	listTimeout  = 2 * time.Minute
 	watchTimeout = time.Minute
 )
-
-// lister is the part of a typed client that an informer needs.
-type lister[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-func informer[L runtime.Object](w *watcher, what string, example runtime.Object, api lister[L]) cache.SharedIndexInformer {
-	selector := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, listTimeout)
-			defer cancel()
-			o.LabelSelector = selector
-			l, err := api.List(ctx, o)
-			if err != nil { // else the watch that follows says whether it can be watched
-				w.reached(ctx, what, err)
-			}
-			return l, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			i, err := boundedWatch(ctx, o, api.Watch)
-			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
-				w.reached(ctx, what, err)
-			}
-			return i, err
-		},
-	}
-	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.r.client), example,
-		cache.SharedIndexInformerOptions{ObjectDescription: what})
-}
 
 // boundedWatch begins a watch that ends by itself a little after the server should
 // have ended it: a connection that nobody serves any more looks like a quiet one.
@@ -165,20 +126,18 @@ func (s stopping) Stop() {
 	s.cancel()
 }
 
-// reached logs once that a resource cannot be watched, and once that it can again.
+// reached notes whether a resource can be watched, and logs once that it cannot, and once
+// that it can again.
 func (w *watcher) reached(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return // the end, or a list comes next
 	}
-	w.mu.Lock()
-	was := w.down[what]
-	w.down[what] = err != nil
-	w.mu.Unlock()
+	resource := strings.TrimPrefix(what, "watch ")
 	switch {
-	case err != nil && !was:
-		w.r.log.WarnContext(ctx, "cannot watch the cluster; trying again", "resource", what, "namespace", w.r.namespace, "error", err)
-	case err == nil && was:
-		w.r.log.InfoContext(ctx, "watching the cluster again", "resource", what, "namespace", w.r.namespace)
+	case err != nil && w.r.health.failed(what, err):
+		w.r.log.WarnContext(ctx, "cannot watch the cluster; trying again", "resource", resource, "namespace", w.r.namespace, "error", err)
+	case err == nil && w.r.health.worked(what):
+		w.r.log.InfoContext(ctx, "watching the cluster again", "resource", resource, "namespace", w.r.namespace)
 	}
 }
 
@@ -190,9 +149,6 @@ func (w *watcher) seen(obj any) {
 
 // gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
-	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = d.Obj
-	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
 }
 
@@ -201,12 +157,18 @@ func (w *watcher) take(obj any, job func(*track, *batchv1.Job), pod func(*track,
 	switch o := obj.(type) {
 	case *batchv1.Job:
 		if a, ok := attemptOfJob(o); ok {
-			w.update(a, func(t *track) { job(t, o) })
+			w.update(a, func(t *track) {
+				job(t, o)
+				w.know(a, t, o.UID)
+			})
 			w.r.arrived(a)
 		}
 	case *corev1.Pod:
 		if a, ok := attemptOfPod(o); ok {
-			w.update(a, func(t *track) { pod(t, o) })
+			w.update(a, func(t *track) {
+				pod(t, o)
+				w.know(a, t, o.UID)
+			})
 		}
 	}
 }
@@ -267,6 +229,7 @@ func (w *watcher) markSynced() {
 		w.push(item{attempt: a})
 	}
 	w.early = nil
+	w.r.health.synced()
 	close(w.synced)
 }
 
@@ -322,7 +285,7 @@ func (w *watcher) judge(a jobs.Attempt) (jobs.Observation, bool) {
 	v := t.judge(time.Now())
 	news := t.news(v)
 	if news {
-		t.told = jobs.Observation{Attempt: a, Phase: v.phase, Pod: v.pod}
+		t.told = jobs.Observation{Attempt: a, Phase: v.phase, Pod: v.pod, Final: v.final}
 	}
 	if t.timer != nil {
 		t.timer.Stop()
@@ -395,7 +358,7 @@ func (w *watcher) held() map[jobs.Attempt]bool {
 
 // beyond reports whether the watch of Jobs has got as far as that version.
 func (w *watcher) beyond(version string) bool {
-	c, err := resourceversion.CompareResourceVersion(w.jobs.LastSyncResourceVersion(), version)
+	c, err := resourceversion.CompareResourceVersion(w.jobs.reflector.LastSyncResourceVersion(), version)
 	return err == nil && c >= 0
 }
 

@@ -299,9 +299,9 @@ func TestOneWatchOfEachResourceServesAllRuns(t *testing.T) {
 				calls++
 			}
 		}
-		assert.Equal(t, 2, watches)
+		assert.Equal(t, 3, watches, "of Jobs, pods and events")
 		assert.Len(t, k.sink.take(), 200)
-		assert.LessOrEqual(t, calls, 2+200, "the kit itself gets each Job once")
+		assert.LessOrEqual(t, calls, 3+200, "the kit itself gets each Job once")
 	})
 }
 
@@ -324,14 +324,14 @@ func TestWhatOtherInstancesHaveIsNotAskedFor(t *testing.T) {
 			of := ""
 			switch a := action.(type) {
 			case clienttesting.ListActionImpl:
-				of = a.GetListRestrictions().Labels.String()
+				of = a.GetListRestrictions().Labels.String() + a.GetListRestrictions().Fields.String()
 			case clienttesting.WatchActionImpl:
-				of = a.GetWatchRestrictions().Labels.String()
+				of = a.GetWatchRestrictions().Labels.String() + a.GetWatchRestrictions().Fields.String()
 			}
 			asked[action.GetVerb()+" "+action.GetResource().Resource+" "+of]++
 		}
 		of := " " + LabelInstance + "=orrery"
-		assert.Equal(t, map[string]int{"list jobs" + of: 1, "list pods" + of: 1, "watch jobs" + of: 1, "watch pods" + of: 1}, asked)
+		assert.Equal(t, map[string]int{"list jobs" + of: 1, "list pods" + of: 1, "watch jobs" + of: 1, "watch pods" + of: 1, "list events type=Warning": 1, "watch events type=Warning": 1}, asked)
 	})
 }
 

@@ -63,6 +63,8 @@ func (p *pods) live(run uuid.UUID, attempt uint32, kind byte) {
 	case 4:
 		after(5*time.Second, core.PodLost{Attempt: attempt, Reason: "deleted by hand"})
 	case 5: // it runs for longer than it may
+	case 6: // its heartbeats are missing
+		after(3*time.Minute, core.PodEnded{Attempt: attempt, Pod: core.Pod{Name: "p", ExitCode: &exit}})
 	default:
 		after(10*time.Second, core.PodEnded{Attempt: attempt, Pod: core.Pod{Name: "p", ExitCode: &exit}})
 	}
@@ -77,8 +79,10 @@ func (p *pods) beat(t *testing.T) {
 		}
 		require.NoError(t, err)
 		for _, a := range j.Active {
+			to := core.SchedulerRef(a.Run)
+			shards[to] = append(shards[to], uuid.Nil)
 			if a.Run[1]%8 != 6 { // the heartbeats of these are missing
-				shards[core.SchedulerRef(a.Run)] = append(shards[core.SchedulerRef(a.Run)], a.Run)
+				shards[to] = append(shards[to], a.Run)
 			}
 		}
 	}

@@ -199,7 +199,7 @@ const hangs = "hangs"
 
 // hanging is a runner that does nothing while the gate is closed.
 type hanging struct {
-	jobs.Runner
+	*kube.Runner
 	gates gates
 }
 

@@ -46,7 +46,7 @@ func TestARunOfAJobRunsItsPodAndKeepsExitCodeAndLogs(t *testing.T) {
 	calls := w.proxy.Calls(func(c kubetest.Call) bool { return c.Verb != "watch" && c.Verb != "list" })
 	assert.LessOrEqual(t, len(calls), 5, "%v", calls)
 	assert.EqualValues(t, len(calls), o.Metrics.KubernetesAPICalls, "%v", calls)
-	assert.LessOrEqual(t, w.proxy.Watches(), 2, "one of Jobs, one of pods")
+	assert.LessOrEqual(t, w.proxy.Watches(), 3, "one of Jobs, one of pods, one of events")
 }
 
 func TestARunEndsAsItsPodDoes(t *testing.T) {

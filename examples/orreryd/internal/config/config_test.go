@@ -332,6 +332,7 @@ func TestARunnerThatIsSomebodysIsNotOpenToEveryToken(t *testing.T) {
 		cluster + "service_accounts = ['builder']\n" + token:   nil,
 		cluster + "config_maps = ['settings']\n" + token:       nil,
 		cluster + "persistent_volume_claims = ['d']\n" + token: nil,
+		cluster + "tolerations = ['dedicated']\n" + token:      nil,
 	} {
 		c, err := load(t, text, nil)
 		require.NoError(t, err, text)

@@ -114,6 +114,8 @@ func (j jobsConfig) WebhookClient() (*http.Client, error) {
 type runnerConfig struct {
 	Type    string `toml:"type"`
 	Enabled *bool  `toml:"enabled,omitempty"` // default true
+	// Tenants are those whose jobs may use it, as "NAMESPACE/TENANT"; left out: all.
+	Tenants []string `toml:"tenants,omitempty"`
 
 	Kubeconfig *string  `toml:"kubeconfig,omitempty" for:"kubernetes"`
 	Context    *string  `toml:"context,omitempty" for:"kubernetes"`
@@ -129,6 +131,10 @@ type runnerConfig struct {
 	Secrets                *[]string `toml:"secrets,omitempty" for:"kubernetes"`
 	ConfigMaps             *[]string `toml:"config_maps,omitempty" for:"kubernetes"`
 	PersistentVolumeClaims *[]string `toml:"persistent_volume_claims,omitempty" for:"kubernetes"`
+	PriorityClasses        *[]string `toml:"priority_classes,omitempty" for:"kubernetes"`
+	RuntimeClasses         *[]string `toml:"runtime_classes,omitempty" for:"kubernetes"`
+	NodeLabels             *[]string `toml:"node_labels,omitempty" for:"kubernetes"` // "key" or "key=value"; "*": all
+	Tolerations            *[]string `toml:"tolerations,omitempty" for:"kubernetes"` // of taints, likewise
 
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
@@ -238,7 +244,7 @@ func (c *Config) OpenRunners() []string {
 
 // lends reports whether pods of a restricted runner reach what belongs to somebody.
 func (r runnerConfig) lends() bool {
-	return len(deref(r.ServiceAccounts))+len(deref(r.Secrets))+len(deref(r.ConfigMaps))+len(deref(r.PersistentVolumeClaims)) > 0
+	return slices.ContainsFunc(r.lists(), func(l list) bool { return len(deref(l.given)) > 0 })
 }
 
 func (c *Config) validateJobs() error {
@@ -305,12 +311,14 @@ func (r runnerConfig) validate(key, cgroups string) error {
 		return fmt.Errorf("%s.type: %q is unknown: use %q or %q", key, text.Clip(r.Type, 40), runnerKubernetes, runnerLocal)
 	}
 	errs := foreignKeys(r, key+".", "runner", r.Type)
+	_, err := r.tenants(key)
+	errs = append(errs, err)
 	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)
-	_, err := r.user()
+	_, err = r.user()
 	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
 	errs = append(errs, r.checkKubeNames(key)...)
 	errs = append(errs, checkLimits(key, cgroups, r.MemoryMaxBytes, r.PidsMax, r.CPUMax)...)
@@ -327,22 +335,47 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 	if r.Profile != nil && !slices.Contains(kube.Profiles, p) {
 		errs = append(errs, fmt.Errorf("%s.profile: %q is unknown: use %q, %q or %q", key, text.Clip(p, 40), kube.ProfileRestricted, kube.ProfileBaseline, kube.ProfilePrivileged))
 	}
-	for _, list := range []struct {
-		key   string
-		given *[]string
-	}{
-		{"service_accounts", r.ServiceAccounts}, {"secrets", r.Secrets}, {"config_maps", r.ConfigMaps}, {"persistent_volume_claims", r.PersistentVolumeClaims},
-	} {
+	for _, list := range r.lists() {
 		if list.given != nil && p != kube.ProfileRestricted {
 			errs = append(errs, fmt.Errorf("%s.%s: counts with profile = %q only, else pods may name all: set it, or leave %s out", key, list.key, kube.ProfileRestricted, list.key))
 		}
 		for i, name := range deref(list.given) {
-			if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			if list.pairs {
+				if !isPair(name) {
+					errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no label or taint of a node: write \"key\", \"key=value\", or \"*\" for all", key, list.key, i, text.Clip(name, 80)))
+				}
+			} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
 				errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no name of such an object: want a-z, 0-9, - and ., with a letter or a digit at both ends", key, list.key, i, text.Clip(name, 80)))
 			}
 		}
 	}
 	return errs
+}
+
+// list is what pods may name, with its key.
+type list struct {
+	key   string
+	given *[]string
+	pairs bool // of "key" or "key=value", not names of objects
+}
+
+// lists are all that pods of a restricted runner may name.
+func (r runnerConfig) lists() []list {
+	return []list{
+		{"service_accounts", r.ServiceAccounts, false},
+		{"secrets", r.Secrets, false},
+		{"config_maps", r.ConfigMaps, false},
+		{"persistent_volume_claims", r.PersistentVolumeClaims, false},
+		{"priority_classes", r.PriorityClasses, false},
+		{"runtime_classes", r.RuntimeClasses, false},
+		{"node_labels", r.NodeLabels, true},
+		{"tolerations", r.Tolerations, true},
+	}
+}
+
+func isPair(s string) bool {
+	key, value, _ := strings.Cut(s, "=")
+	return s == "*" || len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }
 
 // make builds the runner. beside is the database, beside which a local runner keeps
@@ -354,6 +387,7 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
 			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
 			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
+			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),
 		})
 		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))

@@ -191,11 +191,20 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		assert.ElementsMatch(t, want, names, text)
 	}
 	for text, wrong := range map[string]string{
-		"[runners.x]\nqps = 1.0":                                                              `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
-		"[runners.local]\nqps = 1.0":                                                          `runners.local.qps: a runner of type "local" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                        `runners.x.dir: a runner of type "kubernetes" has no such key`,
-		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                           `runners.x.qps: 0 is not more than 0`,
-		"[runners.local]\nrun_as = 'nobody-here'":                                             `runners.local.run_as: there is no user "nobody-here" here`,
+		"[runners.x]\nqps = 1.0":                                                                        `runners.x.type: "" is unknown: use "kubernetes" or "local"`,
+		"[runners.local]\nqps = 1.0":                                                                    `runners.local.qps: a runner of type "local" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\ndir = '/x'":                                                  `runners.x.dir: a runner of type "kubernetes" has no such key`,
+		"[runners.x]\ntype = 'kubernetes'\nqps = 0":                                                     `runners.x.qps: 0 is not more than 0`,
+		"[runners.local]\nrun_as = 'nobody-here'":                                                       `runners.local.run_as: there is no user "nobody-here" here`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\npriority_classes = ['A']":            `runners.x.priority_classes[0]: "A" is no name of such an object`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nruntime_classes = ['']":              `runners.x.runtime_classes[0]: "" is no name of such an object`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nnode_labels = ['a/b=c', '*', 'a b']": `runners.x.node_labels[2]: "a b" is no label or taint of a node: write "key", "key=value", or "*" for all`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\ntolerations = ['a=b c']":             `runners.x.tolerations[0]: "a=b c" is no label or taint of a node`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'baseline'\ntolerations = ['a']":                   `runners.x.tolerations: counts with profile = "restricted" only`,
+		"[runners.local]\ntenants = []":                                                                 `runners.local.tenants: the list is empty: leave it out for all`,
+		"[runners.local]\ntenants = ['a/b', 'a', '*/b', '/b', 'a/']": "runners.local.tenants[1]: \"a\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +
+			"runners.local.tenants[2]: \"*/b\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +
+			"runners.local.tenants[3]: \"/b\"",
 		"[runners.local]\nmax_pods = -1":                                                      `runners.local.max_pods: -1 is not between 0 and 1000000`,
 		"[runners.local]\npids_max = 8":                                                       `runners.local: memory_max_bytes, pids_max and cpu_max need a control group: set cgroup.root`,
 		"[cgroup]\nroot = '/x'\n[runners.local]\ncpu_max = 0":                                 `runners.local.cpu_max: 0 is not between 0.01 and 4096 CPUs`,
@@ -232,4 +241,12 @@ func TestALocalRunnerHasRoomForAHundredPodsUnlessTheFileSaysOtherwise(t *testing
 		require.NoError(t, err, text)
 		assert.Equal(t, want, c.MaxPods(), text)
 	}
+}
+
+func TestARunnerMayBeForSomeTenantsAlone(t *testing.T) {
+	c, err := load(t, "[runners.local]\ntenants = ['team-a/*', 'team-b/x/y', '*/*']\n[runners.x]\ntype = 'kubernetes'\n[runners.y]\ntype = 'kubernetes'\ninstance = 'y'\nenabled = false\ntenants = ['a/b']\n", nil)
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]shell.Scope{"local": {
+		{Namespace: "team-a", Tenant: "*"}, {Namespace: "team-b", Tenant: "x/y"}, {Namespace: "*", Tenant: "*"},
+	}}, c.RunnerTenants())
 }

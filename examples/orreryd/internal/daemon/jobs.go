@@ -40,7 +40,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(),
+		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(), Tenants: d.c.RunnerTenants(),
 		PodShare: engine.Limits.MaxLaneShare, PodWeights: engine.Limits.Weights,
 		Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),

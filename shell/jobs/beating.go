@@ -1,0 +1,97 @@
+package jobs
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Limits of what a run without a pod waits for, beyond which it does not beat.
+const (
+	// effectSlack is how long an effect may wait for its turn, beside the engine's own limit
+	// of each ([shell.Options.EffectTimeout]): the engine ends it then, and the run decides.
+	effectSlack = time.Minute
+	// lostWithin is how long it may take until a run is told that its pod is gone.
+	lostWithin = 6 * lostAfter
+)
+
+// askedSince is when an effect was first seen to be waited for.
+type askedSince struct {
+	n  uint32
+	at time.Time
+}
+
+// beats reports whether a run beats: somebody still has it in hand. Runs that have no pods
+// wait for the engine alone. Of the others one beats
+//
+//   - whose pod the runner holds, if the runner works;
+//   - that waits for room for its pod, and is among those that wait;
+//   - that waits for the answer to an effect, within its limit;
+//   - whose pod is gone, until the run should have been told.
+func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool {
+	if _, may := b.pods[run]; !may || b.hasPod(run, works) {
+		return true
+	}
+	o, err := b.read(ctx, run)
+	p, may := b.pods[run]
+	switch open := o.Pending.Open; {
+	case err != nil:
+		return ctx.Err() == nil // gone meanwhile, or damaged, which is the engine's affair
+	case !may || b.hasPod(run, works):
+		return true
+	case len(open) > 0:
+		return b.within(run, open[len(open)-1].Effect.Number())
+	case o.Pod.Queued && b.s.places[p.runner] != nil:
+		return !b.s.places[p.runner].isKnown()
+	case !works.works(p.runner):
+		return false
+	}
+	return b.isSought(run, p.runner)
+}
+
+// hasPod reports whether the run's pod is there, or waits for room.
+func (b *heartbeats) hasPod(run uuid.UUID, works held) bool {
+	p := b.pods[run]
+	places := b.s.places[p.runner]
+	if !works.has(p) && (places == nil || !places.waits(p.attempt)) {
+		return false
+	}
+	delete(b.asked, run)
+	delete(b.missing, run)
+	return true
+}
+
+// within reports whether the effect with that number is within its limit.
+func (b *heartbeats) within(run uuid.UUID, n uint32) bool {
+	now := b.s.o.Clock.Steady()
+	if b.asked[run].n != n || b.asked[run].at.IsZero() {
+		b.asked[run] = askedSince{n, now}
+	}
+	return now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+effectSlack
+}
+
+// isSought has somebody look for a pod that is not there, and reports whether it is time to
+// wait for that.
+func (b *heartbeats) isSought(run uuid.UUID, runner string) bool {
+	delete(b.asked, run)
+	now := b.s.o.Clock.Steady()
+	since, known := b.missing[run]
+	if !known {
+		since = now
+		b.missing[run] = since
+	}
+	select {
+	case b.s.missed[runner] <- struct{}{}:
+	default:
+	}
+	return now.Sub(since) <= lostWithin
+}
+
+// forget forgets what it knew of runs that have no pods any more.
+func (b *heartbeats) forget() {
+	gone := func(run uuid.UUID) bool { _, may := b.pods[run]; return !may }
+	maps.DeleteFunc(b.asked, func(run uuid.UUID, _ askedSince) bool { return gone(run) })
+	maps.DeleteFunc(b.missing, func(run uuid.UUID, _ time.Time) bool { return gone(run) })
+}

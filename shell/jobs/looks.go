@@ -1,0 +1,118 @@
+package jobs
+
+import (
+	"context"
+	"sync"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+// looks know of the attempts that there were when the service began at which their runners
+// have not looked yet. They may have started, ended or gone meanwhile: until their runs have
+// been told, no time limit and no missing heartbeat counts. What is created later was not
+// there.
+type looks struct {
+	mu     sync.Mutex
+	known  bool // what there was
+	unseen map[Attempt]string
+}
+
+// note says what there was, with the runners' names.
+func (l *looks) note(unseen map[Attempt]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known, l.unseen = true, unseen
+}
+
+// looked reports whether an attempt was looked at, or was not there.
+func (l *looks) looked(a Attempt) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, waits := l.unseen[a]
+	return l.known && !waits
+}
+
+// of lists the attempts of a runner at which it has not looked.
+func (l *looks) of(runner string) (left []Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for a, name := range l.unseen { // order-free: each is looked at by itself
+		if name == runner {
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
+func (l *looks) saw(a Attempt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.unseen, a)
+}
+
+// noteUnseen finds out which attempts there may be.
+func (s *Service) noteUnseen(ctx context.Context) {
+	var wait backoff
+	for {
+		unseen := make(map[Attempt]string)
+		err := s.eachInCluster(ctx, func(o core.Orchestrator) {
+			// At what a runner has that is not configured nobody ever looks.
+			if name, _, err := s.runner(o.Config); err == nil && !o.State.Terminal() {
+				unseen[Attempt{Run: o.ID, N: o.RetryAttempt}] = name
+			}
+		})
+		if err == nil {
+			s.looks.note(unseen)
+			return
+		}
+		if ctx.Err() == nil {
+			s.log.Error("could not find out which runs have pods; trying again", "error", err)
+		}
+		if !s.pause(ctx, wait.next()) {
+			return
+		}
+	}
+}
+
+// look has a runner look at what there was when the service began, until ctx ends or all has
+// been looked at: that it has told of all that it holds, and the runs have heard it.
+func (s *Service) look(ctx context.Context, name string, r Runner) {
+	var wait backoff
+	for len(s.looks.of(name)) > 0 {
+		err := s.lookOnce(ctx, name, r)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("the runner has not looked yet at the pods that there were: no time limit of theirs counts; trying again", "runner", name, "error", err)
+		}
+		if len(s.looks.of(name)) > 0 && !s.pause(ctx, wait.next()) {
+			return
+		}
+	}
+}
+
+// lookOnce is one look. An attempt that should be there and is not is to be reported as
+// lost first.
+func (s *Service) lookOnce(ctx context.Context, name string, r Runner) error {
+	_, due, err := s.inCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+	held, err := r.Held(ctx)
+	if err == nil {
+		err = r.Beat(ctx)
+	}
+	if err == nil {
+		err = s.sinks[name].settled(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range held {
+		delete(due, a)
+	}
+	for _, a := range s.looks.of(name) {
+		if !due[a] {
+			s.looks.saw(a)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package kube
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// notice is what the cluster says of a Job or a pod that it cannot make or start.
+type notice struct {
+	of              types.UID
+	reason, message string
+}
+
+const (
+	reasonFailedCreate = "FailedCreate" // of a Job: its pod was refused
+
+	maxUnplaced = 256
+)
+
+// ofPods are the reasons of events that say why a pod waits, of which its status says only
+// that its containers are being created.
+var ofPods = map[string]bool{
+	"FailedMount": true, "FailedAttachVolume": true, "FailedMapVolume": true, "FailedCreatePodSandBox": true, "NetworkNotReady": true,
+}
+
+// eventsOf makes the reflection of the namespace's warnings: one watch for all runs. None
+// is kept but the last of each attempt that still waits.
+func (w *watcher) eventsOf(ctx context.Context) *reflection {
+	warnings := fields.OneTermEqualSelector("type", corev1.EventTypeWarning).String()
+	store := newMirror(w.warned, nil)
+	store.objects = nil
+	f := reflect(ctx, w, source[*corev1.EventList]{
+		watchingEvents, w.r.client.CoreV1().Events(w.r.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },
+	}, &corev1.Event{}, store)
+	f.optional = true
+	return f
+}
+
+// warned takes an event from the watch.
+func (w *watcher) warned(obj any) {
+	e, ok := obj.(*corev1.Event)
+	if !ok || e.Type != corev1.EventTypeWarning {
+		return
+	}
+	of := &e.InvolvedObject
+	if of.UID == "" || !(of.Kind == "Job" && e.Reason == reasonFailedCreate || of.Kind == "Pod" && ofPods[e.Reason]) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := notice{of: of.UID, reason: e.Reason, message: strings.TrimSpace(e.Message)}
+	if a, known := w.of[of.UID]; known {
+		w.tracks[a].warned = said
+		w.enqueue(a, w.tracks[a])
+		return
+	}
+	// What it is about comes by a watch of its own, if it is this instance's.
+	if len(w.unplaced) >= maxUnplaced {
+		clear(w.unplaced)
+	}
+	w.unplaced[of.UID] = said
+}
+
+// know notes whose a Job or pod is that has come or gone; under the lock.
+func (w *watcher) know(a jobs.Attempt, t *track, uid types.UID) {
+	if !t.has(uid) {
+		delete(w.of, uid)
+		return
+	}
+	w.of[uid] = a
+	if said, waits := w.unplaced[uid]; waits {
+		delete(w.unplaced, uid)
+		t.warned = said
+	}
+}
+
+// has reports whether a Job or pod of that UID is the attempt's.
+func (t *track) has(uid types.UID) bool {
+	return t.job != nil && t.job.UID == uid || t.pods[uid] != nil
+}
+
+// lasting are parts of the sentences with which an API server refuses a pod for what it is,
+// and will until its job changes, or who refuses it. All other refusals may pass, such as
+// those of a quota that is used up, or for want of a service account: the cluster asks again
+// by itself, and the limit of the start decides.
+var lasting = []string{
+	"violates PodSecurity",
+	"denied the request",  // an admission webhook
+	"denied request",      // a ValidatingAdmissionPolicy
+	"failed quota",        // the quota counts what the pod does not name
+	" is invalid: ",       // the API server's own
+	"is not allowed in",   // hostPath and the like of admission plugins
+	"usage per Container", // a LimitRange
+	"usage per Pod",
+	"limit to request ratio",
+}
+
+// refusedForGood reports whether a pod that was refused so will never be made.
+func refusedForGood(message string) bool {
+	if strings.Contains(message, "Internal error occurred") || strings.Contains(message, "exceeded quota") {
+		return false // a webhook that does not answer; a quota that is used up
+	}
+	for _, part := range lasting {
+		if strings.Contains(message, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// neverStarts reports whether a pod that waits for that reason cannot start: final, if
+// another one of its job could not either.
+func neverStarts(reason, message string) (never, final bool) {
+	switch reason {
+	case reasonInvalidImage:
+		return true, true
+	case reasonConfigError: // a Secret, say, that somebody may make until the next attempt
+		return !strings.Contains(message, "failed to sync") && !strings.Contains(message, "timed out"), false
+	}
+	return false, false
+}

@@ -1,0 +1,269 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// What a runner does with its cluster, as its health has it. Calls are parts too, by
+// what they do: "create Job".
+const (
+	watchingJobs   = "watch jobs"
+	watchingPods   = "watch pods"
+	watchingEvents = "watch events"
+)
+
+// vital are the parts without which nobody sees what becomes of pods.
+var vital = []string{watchingJobs, watchingPods}
+
+// health is what a Runner knows of how it stands with its cluster.
+type health struct {
+	mu        sync.Mutex
+	parts     map[string]*part
+	began     time.Time     // when the Watch began, or the last one ended
+	watches   bool          // one runs
+	knows     bool          // what the cluster holds
+	well      time.Time     // when the last part that did not work did so again
+	unreached time.Time     // when the cluster last gave no answer
+	back      chan struct{} // closed and replaced when the cluster can be watched again
+	last      error
+	lastAt    time.Time
+}
+
+// part is one thing that a runner does with its cluster.
+type part struct {
+	err   error // nil: it works
+	since time.Time
+	heard time.Time // of a watch: when it last told something
+}
+
+func newHealth() *health {
+	return &health{parts: map[string]*part{}, began: time.Now(), back: make(chan struct{})}
+}
+
+func (h *health) part(what string) *part {
+	p := h.parts[what]
+	if p == nil {
+		p = &part{}
+		h.parts[what] = p
+	}
+	return p
+}
+
+// watch notes that a Watch begins, or that it has ended.
+func (h *health) watch(runs bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watches, h.knows, h.began = runs, false, time.Now()
+	maps.DeleteFunc(h.parts, func(what string, _ *part) bool { return strings.HasPrefix(what, "watch ") })
+}
+
+// synced notes that it is known what the cluster holds.
+func (h *health) synced() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.knows, h.well = true, time.Now()
+}
+
+// heard notes that a watch has told something, were it only that nothing has changed.
+func (h *health) heard(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.part(what).heard = time.Now()
+}
+
+// failed notes that something does not work, and reports whether it did before.
+func (h *health) failed(what string, err error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.saw(err)
+	p := h.part(what)
+	was := p.err == nil
+	if was {
+		p.since = time.Now()
+	}
+	p.err = err
+	return was
+}
+
+// note notes an error, if it is one, of a call that may concern one pod alone.
+func (h *health) note(err error) {
+	if unreachable(err) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.saw(err)
+	}
+}
+
+// saw notes an error of the cluster; under the lock.
+func (h *health) saw(err error) {
+	now := time.Now()
+	h.last, h.lastAt = err, now
+	if unreachable(err) {
+		h.unreached = now
+	}
+}
+
+// worked notes that something works, and reports whether it did not before.
+func (h *health) worked(what string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.parts[what]
+	if p == nil || p.err == nil {
+		return false
+	}
+	p.err, p.since, h.well = nil, time.Time{}, time.Now()
+	if slices.Contains(vital, what) {
+		close(h.back)
+		h.back = make(chan struct{})
+	}
+	return true
+}
+
+// called notes how a call of the API came out. What the cluster refuses for what was asked
+// is no fault of the runner's.
+func (h *health) called(what string, err error) {
+	switch {
+	case err == nil || !unreachable(err) && !apierrors.IsUnauthorized(err) && !lacksRight(err) && !lacksNamespace(err):
+		h.worked(what)
+	default:
+		h.failed(what, err)
+	}
+}
+
+// away reports whether the cluster cannot be watched at present, and gives what is closed
+// once it can be again.
+func (h *health) away() (bool, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.blind(), h.back
+}
+
+// blind reports whether a vital part does not work; under the lock.
+func (h *health) blind() bool {
+	return slices.ContainsFunc(vital, func(what string) bool { return h.parts[what] != nil && h.parts[what].err != nil })
+}
+
+// forbiddenFor is how long after an outage a 403 is not believed: a server that has just
+// started knows no roles, nor does one whose manifests are being applied.
+const forbiddenFor = 30 * time.Second
+
+// doubts reports whether a 403 is not believed yet.
+func (h *health) doubts(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fresh := h.blind() && !h.knows && time.Since(h.began) <= forbiddenFor
+	return fresh || !h.unreached.IsZero() && time.Since(h.unreached) <= forbiddenFor
+}
+
+// of says how the runner is.
+func (h *health) of() jobs.Health {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := jobs.Health{Status: jobs.HealthWorks, Since: h.well, LastErrorAt: h.lastAt}
+	if h.last != nil {
+		out.LastError = h.last.Error()
+	}
+	for i, what := range vital { // the older of them: all is known up to that
+		p := h.parts[what]
+		if p == nil || p.heard.IsZero() {
+			out.SeenAt = time.Time{}
+			break
+		}
+		if i == 0 || p.heard.Before(out.SeenAt) {
+			out.SeenAt = p.heard
+		}
+	}
+	worst := func(status jobs.HealthStatus, since time.Time, why string) {
+		if out.Status == jobs.HealthWorks {
+			out.Status, out.Since, out.Error = status, since, why
+		}
+	}
+	for _, what := range vital {
+		if p := h.parts[what]; p != nil && p.err != nil {
+			worst(jobs.HealthDown, p.since, "cannot "+what+": "+p.err.Error())
+		}
+	}
+	switch {
+	case !h.watches:
+		worst(jobs.HealthDown, h.began, "its watch does not run")
+	case !h.knows:
+		worst(jobs.HealthDown, h.began, "the cluster has not told yet what it holds")
+	}
+	for _, what := range slices.Sorted(maps.Keys(h.parts)) {
+		if p := h.parts[what]; p.err != nil {
+			worst(jobs.HealthDegraded, p.since, "cannot "+what+": "+p.err.Error())
+		}
+	}
+	return out
+}
+
+// unreachable reports whether the cluster gave no answer, or one that says that it is not
+// there: no connection, a time-out, 5xx.
+func unreachable(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errGone)
+	}
+	return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == 0
+}
+
+// lacksRight reports whether RBAC has refused a call, and not a policy what was asked.
+func lacksRight(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ")
+}
+
+// lacksNamespace reports whether there is no such namespace.
+func lacksNamespace(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "namespaces ")
+}
+
+// Health says how the runner stands with its cluster, see [jobs.Healthy]. It is down
+// while Jobs or pods cannot be watched, and degraded while its events cannot, or calls fail
+// that other attempts will make too.
+func (r *Runner) Health() jobs.Health { return r.health.of() }
+
+// Waits of calls that the cluster did not answer.
+const (
+	longestAway = 8 * time.Second // while it can be watched: it may be one server of several
+	backWithin  = 2 * time.Second // so many calls are spread that waited for its return
+)
+
+// pause waits before a call is repeated that failed with err. While the cluster cannot be
+// watched, it waits until that can be again, but no longer than d: so all calls come back
+// with the watch, however long they have failed, and fail rarely until then. anew: that
+// was so, and waits begin anew.
+func (r *Runner) pause(ctx context.Context, d time.Duration, err error) (anew bool, ended error) {
+	if _, asked := apierrors.SuggestsClientDelay(err); asked || !unreachable(err) {
+		return false, pause.For(ctx, d)
+	}
+	away, back := r.health.away()
+	if !away {
+		d = min(d, longestAway)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, context.Cause(ctx)
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-back:
+		return true, pause.For(ctx, time.Duration(rand.Int64N(int64(backWithin)))) //nolint:gosec // it spreads load, and guards nothing
+	}
+}

@@ -1,0 +1,127 @@
+package kubetest_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/kube/kubetest"
+)
+
+// afterReturn is how long a server is back at most until what happens in its cluster is
+// seen; the machine of the tests may be loaded, so that it is given a little more.
+const afterReturn = 15 * time.Second
+
+// The server is gone for half a minute, by breaking every connection, as one does that
+// nobody listens for. What ends meanwhile is seen as soon as it is back.
+func TestAfterAnOutageOfTheServerRunsAreSeenAgainWithinSeconds(t *testing.T) {
+	t.Parallel()
+	w := start(t, kubetest.Shared(t))
+	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "5s"))
+	w.reaches(run, core.OrchestratorRunning)
+	health := func() jobs.Health { return w.orrery.(here).service.Health()["kubernetes"] }
+	eventually(t, func() error {
+		if h := health(); h.Status != jobs.HealthWorks {
+			return errNotYet("a runner that works", &jobs.DownError{Runner: "kubernetes", Health: h})
+		}
+		return nil
+	})
+	assert.Less(t, time.Since(health().SeenAt), time.Minute+patience)
+
+	w.proxy.Inject(kubetest.Fault{})
+	w.proxy.BreakWatches(false)
+	asked := w.runs("asked", fakePod(), nil)
+	before := len(w.proxy.Calls(nil))
+	time.Sleep(30 * time.Second) //nolint:forbidigo // the outage's length is what is tested, on a cluster of its own time
+	calls := len(w.proxy.Calls(nil)) - before
+	h := health()
+	w.proxy.Heal()
+	back := time.Now()
+
+	o := w.until(run, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() || o.Pod.ExitCode != nil })
+	seen := time.Since(back)
+	t.Logf("the first update came %s after the server was back; the runner made %d calls meanwhile", seen.Round(time.Millisecond), calls)
+	assert.Less(t, seen, afterReturn)
+	assert.Less(t, calls, 60, "and asked for little until then")
+	assert.Equal(t, jobs.HealthDown, h.Status)
+	assert.Contains(t, h.Trouble(), "cannot watch")
+	assert.NotEqual(t, core.OrchestratorFailed, o.State)
+	assert.Equal(t, core.OrchestratorCompleted, w.until(asked, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() }).State)
+	assert.Less(t, time.Since(back), 4*afterReturn, "what was asked for meanwhile runs")
+	assert.Equal(t, jobs.HealthWorks, health().Status)
+}
+
+// A server that answers with errors is as much away as one that does not answer.
+func TestAServerThatIsNotReadyIsAskedAgainWithinSeconds(t *testing.T) {
+	t.Parallel()
+	w := start(t, kubetest.Shared(t))
+	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "5s"))
+	w.reaches(run, core.OrchestratorRunning)
+
+	w.proxy.Inject(kubetest.Fault{Status: http.StatusServiceUnavailable})
+	w.proxy.BreakWatches(false)
+	time.Sleep(20 * time.Second) //nolint:forbidigo // as above
+	w.proxy.Heal()
+	back := time.Now()
+
+	w.until(run, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() || o.Pod.ExitCode != nil })
+	t.Logf("the first update came %s after the server was back", time.Since(back).Round(time.Millisecond))
+	assert.Less(t, time.Since(back), afterReturn)
+}
+
+func TestANamespaceThatIsMissingFailsTheRunAtOnce(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Shared(t)
+	w := newWorld(t, c)
+	_, err := c.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "all-" + w.ns}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "orrery", Namespace: w.ns}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.settings.Kubeconfig = w.proxy.Kubeconfig(t, token(t, c.Client(), w.ns), "no-such-namespace")
+	w.run()
+
+	began := time.Now()
+	o := w.until(w.runs("job", fakePod(), nil), "its end", func(o core.Orchestrator) bool { return o.State.Terminal() })
+
+	assert.Equal(t, core.OrchestratorFailed, o.State)
+	assert.Contains(t, o.Error, `namespaces "no-such-namespace" not found`)
+	assert.Less(t, time.Since(began), time.Minute/2)
+	assert.Equal(t, jobs.HealthDegraded, w.orrery.(here).service.Health()["kubernetes"].Status)
+}
+
+// The right is taken away while the runner works: no run waits for what will not come.
+func TestARightThatIsLostIsToldOnTheRunWithinSeconds(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Shared(t)
+	w := start(t, c)
+	w.ends(w.runs("before", fakePod(), nil))
+	role, err := c.Client().RbacV1().Roles(w.ns).Get(t.Context(), "orrery", metav1.GetOptions{})
+	require.NoError(t, err)
+	role.Rules[0].Verbs = []string{"get", "list", "watch", "delete"}
+	_, err = c.Client().RbacV1().Roles(w.ns).Update(t.Context(), role, metav1.UpdateOptions{})
+	require.NoError(t, err)
+
+	var o core.Orchestrator
+	eventually(t, func() error { // the server takes a moment
+		began := time.Now()
+		id, err := w.orrery.Trigger("before")
+		require.NoError(t, err)
+		if o = w.until(id, "its end", func(o core.Orchestrator) bool { return o.State.Terminal() }); o.State == core.OrchestratorCompleted {
+			return errNotYet("a refusal", nil)
+		}
+		assert.Less(t, time.Since(began), time.Minute/2)
+		return nil
+	})
+	assert.Contains(t, o.Error, `cannot create resource "jobs"`)
+	h := w.orrery.(here).service.Health()["kubernetes"]
+	assert.Equal(t, jobs.HealthDegraded, h.Status)
+	assert.Contains(t, h.Error, `cannot create resource "jobs"`)
+}

@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8swait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/orrery-go/orrery/shell/internal/pause"
+)
+
+// rewatch are the waits between two tries to watch a resource. With the jitter the longest
+// lasts from 4 to 8 seconds, so that a watch is back within 10 of its server; client-go's own
+// would last for up to a minute. There are three watches, whatever the number of runs: they
+// ask a server that returns for less than one thing a second.
+var rewatch = k8swait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 4 * time.Second}
+
+const (
+	steadyFor   = 10 * time.Second // a watch that lasted so long was no failure
+	refusedWait = time.Minute      // until a resource is asked for again that the runner can do without
+)
+
+// reflection keeps a store up to date with one resource, as a client-go Reflector does. It
+// is no informer: those have no say in how long they wait for a server.
+type reflection struct {
+	reflector *cache.Reflector
+	store     *mirror
+	optional  bool // the runner goes on without it
+	refused   bool // the last call was
+}
+
+// source is where a reflection has its objects from.
+type source[L runtime.Object] struct {
+	what   string // as [health] has it
+	api    lister[L]
+	choose func(*metav1.ListOptions) // restricts what is asked for
+}
+
+// lister is the part of a typed client that a reflection needs.
+type lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// reflect makes the reflection of a resource. Its store gets each object.
+func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], example runtime.Object, store *mirror) *reflection {
+	f := &reflection{store: store}
+	saw := func(ctx context.Context, err error) {
+		f.refused = apierrors.IsForbidden(err)
+		w.reached(ctx, s.what, err)
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			s.choose(&o)
+			l, err := s.api.List(ctx, o)
+			if err != nil { // else the watch that follows says whether it can be watched
+				saw(ctx, err)
+			}
+			return l, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			s.choose(&o)
+			i, err := boundedWatch(ctx, o, s.api.Watch)
+			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
+				saw(ctx, err)
+			}
+			return i, err
+		},
+	}
+	store.heard = func() { w.r.health.heard(s.what) }
+	logger := klog.FromContext(ctx)
+	f.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.r.client), example, store,
+		cache.ReflectorOptions{Logger: &logger, Name: "orrery", TypeDescription: s.what, Backoff: &rewatch})
+	return f
+}
+
+// run watches until ctx ends.
+func (f *reflection) run(ctx context.Context) {
+	waits := rewatch
+	for ctx.Err() == nil {
+		began := time.Now()
+		// What there is to say of an error is said by reached.
+		_ = f.reflector.ListAndWatchWithContext(ctx)
+		if time.Since(began) > steadyFor {
+			waits = rewatch
+		}
+		d := waits.Step()
+		if f.optional && f.refused {
+			d = refusedWait + time.Duration(rand.Int64N(int64(refusedWait))) //nolint:gosec // it spreads load, and guards nothing
+		}
+		if pause.For(ctx, d) != nil {
+			return
+		}
+	}
+}
+
+// mirror is the store of a reflection: it hands on each object, trimmed, and knows them by
+// name, so that a new list tells which are gone. The reflection alone uses it.
+type mirror struct {
+	seen, gone func(obj any)
+	heard      func()
+	objects    map[string]any // nil: they are only handed on
+	synced     chan struct{}  // closed when all that there is was handed on
+	full       bool
+}
+
+var (
+	_ cache.TransformingStore      = (*mirror)(nil)
+	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
+)
+
+func newMirror(seen, gone func(any)) *mirror {
+	return &mirror{seen: seen, gone: gone, objects: map[string]any{}, synced: make(chan struct{})}
+}
+
+// Transformer implements [cache.TransformingStore]: what is listed is kept trimmed from the
+// beginning.
+func (m *mirror) Transformer() cache.TransformFunc { return trim }
+
+// Add implements [cache.ReflectorStore].
+func (m *mirror) Add(obj any) error {
+	m.heard()
+	return m.put(obj)
+}
+
+func (m *mirror) put(obj any) error {
+	obj, err := trim(obj)
+	if err != nil {
+		return err
+	}
+	if m.objects != nil {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			return err
+		}
+		m.objects[key] = obj
+	}
+	m.seen(obj)
+	return nil
+}
+
+// Update implements [cache.ReflectorStore].
+func (m *mirror) Update(obj any) error { return m.Add(obj) }
+
+// Delete implements [cache.ReflectorStore].
+func (m *mirror) Delete(obj any) error {
+	m.heard()
+	if m.objects == nil {
+		return nil
+	}
+	obj, err := trim(obj)
+	if err != nil {
+		return err
+	}
+	key, err := cache.MetaNamespaceKeyFunc(obj)
+	if err != nil {
+		return err
+	}
+	delete(m.objects, key)
+	m.gone(obj)
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore].
+func (m *mirror) Replace(list []any, _ string) error {
+	m.heard()
+	old := m.objects
+	if old != nil {
+		m.objects = make(map[string]any, len(list))
+	}
+	for _, obj := range list {
+		if err := m.put(obj); err != nil {
+			return err
+		}
+	}
+	for key, obj := range old { // order-free: each is of another attempt
+		if _, still := m.objects[key]; !still {
+			m.gone(obj)
+		}
+	}
+	if !m.full {
+		m.full = true
+		close(m.synced)
+	}
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (m *mirror) Resync() error { return nil }
+
+// Bookmark implements [cache.ReflectorBookmarkStore]: the server says that nothing has
+// changed.
+func (m *mirror) Bookmark(string) error {
+	m.heard()
+	return nil
+}
