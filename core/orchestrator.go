@@ -105,10 +105,12 @@ type Orchestrator struct {
 	CompletedAt        Time `json:"completed_at"`
 	UpdatedAt          Time `json:"updated_at"`
 
-	Error       string              `json:"error"`                  // why it failed, was cancelled or makes another attempt; empty: it was not
-	LastFailure string              `json:"last_failure,omitempty"` // why the attempt before this one failed
-	Metrics     OrchestratorMetrics `json:"metrics"`
-	Reported    bool                `json:"reported"` // the metrics were announced
+	Error       string `json:"error"`                  // why it failed, was cancelled or makes another attempt; empty: it was not
+	LastFailure string `json:"last_failure,omitempty"` // why the attempt before this one failed
+	// PastAttempts are the last attempts before this one, at most [MaxPastAttempts], oldest first.
+	PastAttempts []PastAttempt       `json:"past_attempts,omitempty"`
+	Metrics      OrchestratorMetrics `json:"metrics"`
+	Reported     bool                `json:"reported"` // the metrics were announced
 }
 
 // RunStep says what a run does within its state.
@@ -361,6 +363,7 @@ func (t *orchestratorTransition) beginAttempt() {
 // run keeps its slot.
 func (t *orchestratorTransition) retry() {
 	failure := t.Error
+	t.notePast()
 	t.RetryAttempt++
 	t.Metrics.RetryAttempt = t.RetryAttempt
 	t.forgetAttempt()

@@ -221,6 +221,8 @@ var (
 	descMaxPods       = desc("orrery_runner_max_pods", "Pods of a runner that may live at a time; runners without a bound are not shown.", "runner")
 	descPods          = desc("orrery_runner_pods", "Pods of a runner with a bound that live.", "runner")
 	descPodsWait      = desc("orrery_runner_pods_waiting", "Pods that wait for room with a runner.", "runner")
+	descRunnerUp      = desc("orrery_runner_up", "1 if a runner sees what becomes of its pods, else 0.", "runner")
+	descWatchAge      = desc("orrery_runner_watch_age_seconds", "For how long the watch of a runner has heard nothing; runners without one are not shown.", "runner")
 	descRunsEnded     = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
 	descJobTimes      = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
 	jobCounters       = []counter[shell.JobStats]{
@@ -255,6 +257,7 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 			ch.gauge(descPodsWait, float64(all[name].Waiting), name)
 		}
 	}
+	s.collectRunners(ch)
 	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
 		if state.Terminal() {
 			ch.counter(descRunsEnded, st.Ended[state], string(state))
@@ -265,6 +268,21 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 	}
 	for _, m := range jobCounters {
 		ch.counter(m.desc, m.read(&st))
+	}
+}
+
+// collectRunners reads how the runners are.
+func (s *Server) collectRunners(ch samples) {
+	all := s.runnerHealth()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		up := 1.0
+		if all[name].Status == jobs.HealthDown {
+			up = 0
+		}
+		ch.gauge(descRunnerUp, up, name)
+		if !all[name].SeenAt.IsZero() {
+			ch.gauge(descWatchAge, s.watchAge(all[name]), name)
+		}
 	}
 }
 

@@ -152,11 +152,18 @@ func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
 	return true, err
 }
 
+// downFor is how long a runner is waited for that is down before logs that are not followed
+// are refused.
+const downFor = 5 * time.Second
+
 // copyLive copies what the pod writes.
 func (l *logReader) copyLive(ctx context.Context) error {
 	name, r, err := l.s.runner(l.run.Config)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", l.run.RunID, err)
+	}
+	if h := l.s.healthOf(name); !l.o.Follow && h.Status == HealthDown && l.s.o.Clock.Now().Sub(h.Since) > downFor {
+		return &DownError{Runner: name, Health: h} // rather than a wait for what does not come
 	}
 	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, &skipping{w: l.w, skip: l.w.n})
 	if err != nil {

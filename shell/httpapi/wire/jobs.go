@@ -97,6 +97,7 @@ type RunSummary struct {
 	Cleanup      core.RunCleanup         `json:"cleanup,omitzero"` // what is in the cluster could not be deleted so far
 	Pod          core.Pod                `json:"pod"`
 	Error        string                  `json:"error"`
+	Note         string                  `json:"note"` // that its runner does not work; else empty
 	CreatedAt    effects.Time            `json:"created_at"`
 	StartedAt    effects.Time            `json:"started_at"` // of the pod; null: it does not run yet
 	RetryAt      effects.Time            `json:"retry_at"`

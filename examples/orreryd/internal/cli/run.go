@@ -77,7 +77,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 	}
 }
 
-func runView(r core.Orchestrator) view {
+func runView(r wire.Run) view {
 	exit := ""
 	if r.Pod.ExitCode != nil {
 		exit = exitText(r.Pod.ExitCode)
@@ -85,13 +85,13 @@ func runView(r core.Orchestrator) view {
 	return view{
 		fields: [][2]string{
 			{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
-			{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
-			{"error", r.Error}, {"cleanup", cleanupText(r.Cleanup)}, {"exit code", exit}, {"reason", podReason(r.Pod)},
+			{"state", runState(r.Orchestrator)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
+			{"error", r.Error}, {"note", r.Note}, {"cleanup", cleanupText(r.Cleanup)}, {"exit code", exit}, {"reason", podReason(r.Pod)},
 			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},
-		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r)}},
+		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)}},
 	}
 }
 
@@ -105,7 +105,7 @@ func runNote(r wire.RunSummary) string {
 	if r.Cleanup.Failing() {
 		stays = "its pod cannot be deleted: " + r.Cleanup.Error
 	}
-	return text.Clip(cmp.Or(stays, r.Error, waits, skipped(r.State, r.StartedAt)), 60)
+	return text.Clip(cmp.Or(stays, r.Error, r.Note, waits, skipped(r.State, r.StartedAt)), 60)
 }
 
 // cleanupText says since when something in the cluster cannot be deleted, and why.
@@ -236,7 +236,7 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 	next, known := int64(-1), false       // the attempt that is to be printed; at first the latest
 	first, headed := int64(-1), int64(-1) // the first that is printed, and the last that a line tells apart
 	for {
-		var r core.Orchestrator
+		var r wire.Run
 		if _, err := j.runs.look(ctx, c, id, nil, &r, known); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 				next++
 			}
 		} else if r.State.Terminal() {
-			return runError(r)
+			return runError(r.Orchestrator)
 		}
 		if err := pause(ctx, watchEvery); err != nil {
 			return fmt.Errorf("interrupted while following run %s: %w", r.RunID, err)
