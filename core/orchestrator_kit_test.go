@@ -316,6 +316,7 @@ func goldenRunEvents() []core.Event {
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
 		core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: "webhook"}))}, core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1}, core.EffectHandedBack{N: 1},
 		core.OrchestratorDue{Unseen: true},
+		core.PodLost{Attempt: 1, Reason: "violates <PodSecurity>", Refused: true, Final: true},
 	}
 }
 
@@ -456,7 +457,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	case "ended":
 		return core.PodEnded{Attempt: attempt, Pod: drawPod(t)}
 	case "lost":
-		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason")}
+		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason"), Refused: rapid.Bool().Draw(t, "refused"), Final: rapid.Bool().Draw(t, "final")}
 	case "cancel":
 		return core.OrchestratorCancel{Reason: drawText(t, "reason")}
 	case "retry":
