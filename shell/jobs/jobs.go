@@ -119,6 +119,11 @@ type Keeper interface {
 type LogOptions struct {
 	Follow    bool
 	Container string // empty: all
+	// Opened, with Follow, is called once as soon as what the pod writes from then on will
+	// be read; nil: nobody asks. The pod is about to be deleted then: a Runner whose Delete
+	// removes the logs with the pod waits for such a reader, a few seconds at most. A Runner
+	// that does not know it may leave it uncalled: the deletion waits for it a moment.
+	Opened func()
 }
 
 // Sink takes what a [Runner] observes. Its methods may block for a while: there is

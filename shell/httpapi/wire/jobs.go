@@ -95,8 +95,10 @@ type RunSummary struct {
 	RetryAttempt uint32                  `json:"retry_attempt"` // 0: the first attempt
 	MaxRetries   uint32                  `json:"max_retries"`
 	InCluster    bool                    `json:"in_cluster"`
+	Cleanup      core.RunCleanup         `json:"cleanup,omitzero"` // what is in the cluster could not be deleted so far
 	Pod          core.Pod                `json:"pod"`
 	Error        string                  `json:"error"`
+	Note         string                  `json:"note"` // that its runner does not work; else empty
 	CreatedAt    effects.Time            `json:"created_at"`
 	StartedAt    effects.Time            `json:"started_at"` // of the pod; null: it does not run yet
 	RetryAt      effects.Time            `json:"retry_at"`
