@@ -37,7 +37,7 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 		get: s.engine.Runs().Get, id: runID, missing: noRun,
 		shown: func(o core.Orchestrator) any { return wire.Run{Orchestrator: o, Note: s.noteOf(o)} },
 		listing: listing[core.Orchestrator, wire.RunSummary]{
-			params: []string{"job", "status", "in_cluster"},
+			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
 			may:    forJobs,
 			find:   s.findRuns,
 			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
@@ -52,7 +52,7 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 func (s *Server) summaryOfRun(o core.Orchestrator) wire.RunSummary {
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
-		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Pod: o.Pod,
+		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
 		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
 	}
 }
@@ -62,14 +62,18 @@ func (s *Server) findRuns(q query, scope *shell.Scope) (source[core.Orchestrator
 	if err != nil {
 		return source[core.Orchestrator]{}, err
 	}
+	cleanupFailed, err := q.bool("cleanup_failed")
+	if err != nil {
+		return source[core.Orchestrator]{}, err
+	}
 	job := q.opt("job")
-	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false)}
+	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false), CleanupFailed: or(cleanupFailed, false)}
 	if scope != nil { // else jobs of that id of several tenants may be meant
 		f.Job = or(job, "")
 	}
 	found, err := s.runsOf(q, f)
 	found.keep = func(o core.Orchestrator) bool {
-		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
+		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster && or(cleanupFailed, o.Cleanup.Failing()) == o.Cleanup.Failing()
 	}
 	return found, err
 }
