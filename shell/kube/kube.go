@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/orrery-go/orrery/shell"
@@ -146,11 +145,9 @@ func New(o Options) (*Runner, error) {
 	return r, nil
 }
 
-// connect makes the client of a kubeconfig or service account; client-go renews tokens.
+// connect makes the client of a kubeconfig or service account.
 func (r *Runner) connect(o Options) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	loader := o.loader()
 	cfg, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("kube: Kubeconfig %q, Context %q: %w", o.Kubeconfig, o.Context, err)
@@ -165,6 +162,24 @@ func (r *Runner) connect(o Options) error {
 }
 
 func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
+	prepare := func(cfg *rest.Config) { r.prepare(cfg, o) }
+	prepare(cfg)
+	t, err := rest.TransportFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	client, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: &renewing{
+		load: func() (http.RoundTripper, error) { return renewedTransport(o, prepare) }, log: r.log, now: t,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("kube: %w", err)
+	}
+	r.counts = true
+	return client, nil
+}
+
+// prepare sets what the runner needs besides server and credentials.
+func (r *Runner) prepare(cfg *rest.Config, o Options) {
 	cfg.QPS = -1 // the limit is ours: a call's time-out begins when the limit has let it through
 	// It would end watches and logs that are followed; each call has its own limit.
 	cfg.Timeout = 0
@@ -176,12 +191,6 @@ func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, er
 	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
-	}
-	r.counts = true
-	return client, nil
 }
 
 // Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/orrery-go/orrery/shell/kube/kubetest"
@@ -30,31 +32,21 @@ func example(t *testing.T, file string, into any) {
 	require.NoError(t, yaml.UnmarshalStrict(text, into))
 }
 
-// deployed is the Deployment of the examples as it can be here, where there are
-// neither images nor volumes nor a network of pods: the program comes from a folder of
-// this machine, the database is in an emptyDir, and the pod has the node's network.
+// deployed is the Deployment of the examples, with the image of their Containerfile, as
+// it can be here, where there is no network of pods: the pod has the node's, and is told
+// where the API is.
 func deployed(t *testing.T, c *kubetest.Cluster, ns, listen string) *appsv1.Deployment {
 	t.Helper()
+	imported(t, c)
 	var d appsv1.Deployment
 	example(t, "deployment.yaml", &d)
 	d.Namespace = ns
 	pod := &d.Spec.Template.Spec
 	pod.HostNetwork = true
 	pod.NodeSelector = map[string]string{kubetest.NodeLabel: kubetest.RealNode}
-	for i := range pod.Volumes {
-		if pod.Volumes[i].PersistentVolumeClaim != nil {
-			pod.Volumes[i].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
-		}
-	}
-	folder := filepath.Dir(orreryd(t))
-	require.NoError(t, os.Chmod(folder, 0o755))
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "program", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}})
-
-	main := &pod.Containers[0]
-	main.Image, main.ImagePullPolicy, main.Command = kubetest.Busybox, corev1.PullNever, []string{"/program/orreryd"}
-	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: "program", MountPath: "/program", ReadOnly: true})
 	api, err := url.Parse(c.Config().Host)
 	require.NoError(t, err)
+	main := &pod.Containers[0]
 	main.Env = append(main.Env, // nobody carries the address of the service
 		corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: api.Hostname()},
 		corev1.EnvVar{Name: "KUBERNETES_SERVICE_PORT", Value: api.Port()},
@@ -64,6 +56,27 @@ func deployed(t *testing.T, c *kubetest.Cluster, ns, listen string) *appsv1.Depl
 	require.Equal(t, "http", main.Ports[0].Name)
 	main.Ports[0].ContainerPort = int32(port.Port)
 	return &d
+}
+
+// volume is a volume of the node for the claim of the examples: nobody makes volumes
+// here.
+func volume(t *testing.T, client kubernetes.Interface, ns string) {
+	t.Helper()
+	folder, err := os.MkdirTemp(filepath.Dir(orreryd(t)), "volume-") // outlives the daemon
+	require.NoError(t, err)
+	here := []corev1.NodeSelectorRequirement{{Key: kubetest.NodeLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{kubetest.RealNode}}}
+	_, err = client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: folder}},
+			ClaimRef:                      &corev1.ObjectReference{Namespace: ns, Name: "orrery"},
+			NodeAffinity:                  &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: here}}}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
 }
 
 // freeAddress is one of the node's that was free a moment ago.
@@ -92,6 +105,12 @@ func TestTheDaemonOfTheManifestsRunsJobsWithTheAccountOfItsPod(t *testing.T) {
 	require.NoError(t, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "orrery"}, StringData: map[string]string{"admin-token": strings.Repeat("0123456789abcdef", 4)}}
 	_, err = client.CoreV1().Secrets(ns).Create(t.Context(), secret, metav1.CreateOptions{})
+	require.NoError(t, err)
+	volume(t, client, ns)
+	var claim corev1.PersistentVolumeClaim
+	example(t, "pvc.yaml", &claim)
+	claim.Namespace = ns
+	_, err = client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &claim, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = client.AppsV1().Deployments(ns).Create(t.Context(), deployed(t, c, ns, listen), metav1.CreateOptions{})
 	require.NoError(t, err)

@@ -95,12 +95,13 @@ type Options struct {
 
 // Cluster is a running cluster. It is safe for concurrent use.
 type Cluster struct {
-	dir    string
-	real   bool
-	config *rest.Config
-	client kubernetes.Interface
-	cmd    *exec.Cmd
-	ended  chan struct{} // closed when the launcher has ended
+	dir      string
+	programs string // the folder of its programs
+	real     bool
+	config   *rest.Config
+	client   kubernetes.Interface
+	cmd      *exec.Cmd
+	ended    chan struct{} // closed when the launcher has ended
 
 	mu      sync.Mutex // one command at a time
 	in      io.WriteCloser
@@ -185,7 +186,7 @@ func start(ctx context.Context, programs string, o Options) (*Cluster, error) {
 	if o.RealNode {
 		args = append(args, "-runtime", filepath.Join(programs, "runtime"))
 	}
-	c := &Cluster{dir: dir, real: o.RealNode, ended: make(chan struct{}), answers: make(chan string)}
+	c := &Cluster{dir: dir, programs: programs, real: o.RealNode, ended: make(chan struct{}), answers: make(chan string)}
 	c.cmd = exec.Command(filepath.Join(programs, "cluster"), args...) //nolint:noctx // it outlives the test that starts it: Stop ends it
 	said := &locked.Buffer{}
 	c.cmd.Stderr = io.MultiWriter(said, cmp.Or(o.Log, io.Discard))
@@ -290,6 +291,20 @@ func (c *Cluster) command(ctx context.Context, line string) error {
 		return fmt.Errorf("%s: %w", line, err)
 	case answer != "OK":
 		return fmt.Errorf("%s: %s", line, strings.TrimPrefix(answer, "ERR "))
+	}
+	return nil
+}
+
+// Import gives the real node the images of a docker archive, as a registry would: use
+// them with imagePullPolicy Never or IfNotPresent.
+func (c *Cluster) Import(ctx context.Context, archive string) error {
+	if !c.real {
+		return fmt.Errorf("import %s: %w with a real node", archive, ErrUnavailable)
+	}
+	ctr := filepath.Join(c.programs, "runtime", "ctr")
+	out, err := exec.CommandContext(ctx, ctr, "-a", filepath.Join(c.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput() //nolint:gosec // its own program
+	if err != nil {
+		return fmt.Errorf("import %s: %w: %s", archive, err, out)
 	}
 	return nil
 }

@@ -122,10 +122,13 @@ func (p *program) daemon() (stop func(syscall.Signal) int) {
 
 // shownRun is what of a run's JSON counts here.
 type shownRun struct {
-	ID    string                  `json:"id"`
-	RunID string                  `json:"run_id"`
-	State core.OrchestratorStatus `json:"state"`
-	Error string                  `json:"error"`
+	ID        string                  `json:"id"`
+	RunID     string                  `json:"run_id"`
+	JobID     string                  `json:"job_id"`
+	State     core.OrchestratorStatus `json:"state"`
+	Error     string                  `json:"error"`
+	InCluster bool                    `json:"in_cluster"`
+	Pod       core.Pod                `json:"pod"`
 }
 
 // runs lists the runs of a job in a state.
