@@ -52,6 +52,9 @@ func TestTheTimeOfAPodToStartBeginsWhenItsJobExists(t *testing.T) {
 			assert.Contains(t, o.Exit.Reason, "the pod did not start within 1m0s")
 		})
 	}
+	unseen := told(t, told(t, creating, late, answered), late.Add(time.Minute), core.OrchestratorDue{})
+	assert.Equal(t, "the pod did not start within 1m0s: Accepted: its runner has taken it, and told nothing of it yet", unseen.Exit.Reason)
+	assert.Zero(t, unseen.Pod, "what was noted of no pod is none")
 	runs := told(t, creating, late, core.PodRunning{Pod: podAt()})
 	assert.Equal(t, late, runs.ThereAt)
 	assert.EqualValues(t, late.Sub(asked)/time.Millisecond, runs.Metrics.PodStartLatencyMS, "whoever waits has waited from the beginning")
