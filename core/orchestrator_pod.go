@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/orrery-go/orrery/effects"
@@ -23,6 +24,10 @@ type Pod struct {
 
 // PodDeleted is the reason of a pod that was deleted while it ran.
 const PodDeleted = "Deleted"
+
+// PodCreateRetried is the reason of a pod that could not be asked for yet: the cluster is
+// away, say. Its limit of the start does not run.
+const PodCreateRetried = "CreateRetried"
 
 // bounded cleans what the cluster says.
 func (p Pod) bounded() Pod {
@@ -163,8 +168,8 @@ func (t *orchestratorTransition) createPod() {
 // the pod did not start in time.
 func (t *orchestratorTransition) failPodStart() {
 	if !t.CreateBy.IsZero() {
-		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+
-			": its pod was asked for, and nothing has answered", false)
+		why := cmp.Or(t.Pod.why(), "its pod was asked for, and nothing has answered")
+		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+": "+why, false)
 		return
 	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
@@ -207,7 +212,9 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 			t.RoomAt = t.clock.Now
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
-		t.created()
+		if pod.Reason != PodCreateRetried {
+			t.created()
+		}
 	}
 }
 
@@ -253,6 +260,9 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		if !t.cleanupDue().IsZero() { // it has ended by itself
+			t.retryCleanup()
+		}
 	default:
 		t.refuseNow()
 	}

@@ -39,24 +39,45 @@ func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
 	return hashID(fmt.Appendf(nil, "update\x1f%s\x1f%d\x1f%s", run, attempt, what))
 }
 
-// Updates makes the announced updates of the present attempt anew, in their order and
-// with their ids, for whoever may have missed them. Those of attempts before are not
-// known any more.
+// MaxPastAttempts is how many attempts before the present one a run knows.
+const MaxPastAttempts = 16
+
+// PastAttempt is what a run knows of an attempt that failed, and that another followed: as much
+// as its updates need.
+type PastAttempt struct {
+	Attempt   uint32 `json:"attempt"`    // 0 for the first
+	StartedAt Time   `json:"started_at"` // zero: no pod of it ran
+	Failure   string `json:"failure"`    // why it failed
+}
+
+// notePast notes the present attempt before another begins.
+func (t *orchestratorTransition) notePast() {
+	if t.clock.Rules.before(5) {
+		return
+	}
+	t.PastAttempts = appendLast(t.PastAttempts, MaxPastAttempts, PastAttempt{Attempt: t.RetryAttempt, StartedAt: t.ExecutionStartedAt, Failure: t.Error})
+}
+
+// Updates makes the announced updates anew, in their order and with their ids, for whoever
+// may have missed them: those of the present attempt, and of the last [MaxPastAttempts] before
+// it. Those of attempts before are not known any more.
 func (o Orchestrator) Updates() []JobRunUpdate {
 	if o.ID == uuid.Nil {
 		return nil
 	}
 	var list []JobRunUpdate
+	for i, past := range o.PastAttempts {
+		before := o
+		before.RetryAttempt, before.ExecutionStartedAt = past.Attempt, past.StartedAt
+		if i > 0 {
+			list = append(list, before.retried(o.PastAttempts[i-1].Failure))
+		}
+		list = append(list, before.startedUpdates()...)
+	}
 	if o.RetryAttempt > 0 {
-		u := o.update(updateRetry, o.LastFailure)
-		u.StartedAt, u.CompletedAt, u.Status, u.Success, u.ExitCode = 0, 0, OrchestratorPending, false, nil
-		list = append(list, u)
+		list = append(list, o.retried(o.LastFailure))
 	}
-	if !o.ExecutionStartedAt.IsZero() {
-		u := o.update(updateStarted, "")
-		u.CompletedAt, u.Status, u.Success = 0, OrchestratorRunning, false
-		list = append(list, u)
-	}
+	list = append(list, o.startedUpdates()...)
 	if !o.State.Terminal() {
 		return list
 	}
@@ -66,6 +87,23 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 		list = append(list, o.update(updateAdopted, o.Error))
 	}
 	return list
+}
+
+// retried is the update of the beginning of the attempt, which is not the first.
+func (o Orchestrator) retried(failure string) JobRunUpdate {
+	u := o.update(updateRetry, failure)
+	u.StartedAt, u.CompletedAt, u.Status, u.Success, u.ExitCode = 0, 0, OrchestratorPending, false, nil
+	return u
+}
+
+// startedUpdates is the update of the start of the attempt's pod; none if it did not start.
+func (o Orchestrator) startedUpdates() []JobRunUpdate {
+	if o.ExecutionStartedAt.IsZero() {
+		return nil
+	}
+	u := o.update(updateStarted, "")
+	u.CompletedAt, u.Status, u.Success = 0, OrchestratorRunning, false
+	return []JobRunUpdate{u}
 }
 
 // update says of an important change how the run stands (E8). What it is about and the

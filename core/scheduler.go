@@ -156,7 +156,7 @@ func (t *schedulerTransition) heartbeats(e SchedulerHeartbeats) {
 	for _, i := range beating {
 		r := &t.Runs[i]
 		r.Last, r.SparedAt, r.Sent = t.clock.Now, 0, saturatingAdd(r.Sent, 1)
-		r.Missed, r.Fresh = 0, e.Some && !t.clock.Rules.before(5)
+		r.Missed, r.Fresh = 0, (e.Some || e.Begins) && !t.clock.Rules.before(5)
 	}
 	t.IntervalMS, t.MaxMissed = cmp.Or(e.IntervalMS, t.IntervalMS), cmp.Or(e.MaxMissed, t.MaxMissed)
 }
@@ -293,19 +293,17 @@ func (s Scheduler) Shortened(e SchedulerHeartbeats) SchedulerHeartbeats {
 	return short
 }
 
-// shortenedUnseen says for which runs the count begins anew: usually of all that do not
-// beat, or of none.
+// shortenedUnseen says for which runs the count begins anew: usually of all, or of none.
 func (s Scheduler) shortenedUnseen(e SchedulerHeartbeats, beating []int) (all bool, unseen []uuid.UUID) {
-	silent := len(s.Runs) - len(beating)
 	if e.Some || e.Begins || len(e.Unseen) == 0 {
-		return e.Begins && !e.Some, nil
+		return e.Begins, nil
 	}
 	for i, r := range s.Runs {
 		if _, beats := slices.BinarySearch(beating, i); !beats && slices.Contains(e.Unseen, r.Run) {
 			unseen = append(unseen, r.Run)
 		}
 	}
-	if len(unseen) > 0 && len(unseen) == silent {
+	if len(beating) == 0 && len(unseen) == len(s.Runs) {
 		return true, nil
 	}
 	return false, unseen

@@ -159,6 +159,7 @@ func TestTheDaemonMayDoWhatItsRunnerNeedsAndNothingElse(t *testing.T) {
 		"batch/jobs": {"create", "delete", "get", "list", "watch"},
 		"/pods":      {"delete", "get", "list", "watch"},
 		"/pods/log":  {"get"},
+		"/events":    {"list", "watch"},
 	}, rights(get[*rbacv1.Role](t, readManifests(t), "Role orrery").Rules))
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -24,7 +25,8 @@ import (
 // JobService is what the API needs of the shell of jobs beside the engine: a
 // [jobs.Service] is one. It must be safe for concurrent use.
 //
-// Where it has a method Pods() map[string]jobs.Pods, the metrics show what that gives.
+// Where it has a method Pods() map[string]jobs.Pods, the metrics show what that gives; and
+// where it has Health() map[string]jobs.Health, runs, metrics, /v1/runners and /readyz do.
 type JobService interface {
 	// Check reports what of a job cannot be run here. The error names the field, and
 	// is shown to whoever applies the job.
@@ -91,7 +93,7 @@ func jobSpec(b *wire.JobRequest, of named) core.JobSpec {
 		PodSpec: b.PodSpec, ConstraintConfig: notNull(b.ConstraintConfig), ActionConfig: notNull(b.ActionConfig), RetryConfig: b.RetryConfig,
 		Overlap: b.Overlap, StartDeadlineSeconds: b.StartDeadlineSeconds, MaxConcurrentRuns: b.MaxConcurrentRuns,
 		OrphanPolicy: b.OrphanPolicy, PodStartTimeoutMS: b.PodStartTimeoutMS, CreateAheadMS: b.CreateAheadMS,
-		ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
+		TTLSecondsAfterFinished: b.TTLSecondsAfterFinished, ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
 	}
 }
 
@@ -140,6 +142,9 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err := s.decode(w, r, &body, false); err != nil {
 		return explain(err, ofTheJob)
 	}
+	if err := s.podSpecOf(&body); err != nil {
+		return err
+	}
 	if err := cmp.Or(fromQuery(q, "namespace", &body.Namespace), fromQuery(q, "tenant", &body.Tenant)); err != nil {
 		return err
 	}
@@ -178,6 +183,20 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		w.Header().Set("Location", r.URL.EscapedPath()+"?"+url.Values{"namespace": {of.Namespace}, "tenant": {of.Tenant}}.Encode())
 	}
 	return writeJSON(w, status, s.jobDetail(j))
+}
+
+// podSpecOf reads a pod spec that is given as text.
+func (s *Server) podSpecOf(b *wire.JobRequest) error {
+	var text string
+	if s.o.ParsePodSpec == nil || json.Unmarshal(b.PodSpec, &text) != nil || string(b.PodSpec) == "null" {
+		return nil // it is a JSON object, or refused as that
+	}
+	spec, err := s.o.ParsePodSpec([]byte(text))
+	if err != nil {
+		return failf(http.StatusBadRequest, "pod_spec: %s", oneLine(strings.ReplaceAll(err.Error(), "\n", "\npod_spec: ")))
+	}
+	b.PodSpec = spec
+	return nil
 }
 
 // checkJob reports what of a job is wrong, what the token may not have done, and

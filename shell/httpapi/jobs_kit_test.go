@@ -19,6 +19,7 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/podspec"
 )
 
 // cluster carries out what runs ask for: everything works at once, and pods do
@@ -93,6 +94,10 @@ func (lasting) Permanent() bool { return true }
 // withJobs gives an API a job service.
 func withJobs(o *httpapi.Options) {
 	o.Jobs, o.OpenRunners = jobService{}, []string{"kubernetes"}
+	o.ParsePodSpec = func(text []byte) (json.RawMessage, error) {
+		_, spec, err := podspec.Parse(text)
+		return spec, err
+	}
 	o.JobUses = func(spec core.JobSpec) (jobs.Reach, error) {
 		var reach jobs.Reach
 		err := strictjson.DecodeAt("constraint_config", spec.ConstraintConfig, &reach)

@@ -10,6 +10,7 @@ package httpapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,6 +111,10 @@ type Options struct {
 	// an admin's: that of package constraints. Its error says what is wrong with
 	// them. Without it such a token applies and triggers only jobs that have none.
 	JobUses func(spec core.JobSpec) (jobs.Reach, error)
+	// ParsePodSpec reads the pod spec of a job that is given as text, in YAML, and gives it as
+	// a JSON object: that of package podspec. Its error names the field or the line. Without
+	// it pod specs are JSON objects alone.
+	ParsePodSpec func(text []byte) (json.RawMessage, error)
 	// Audit is the log of requests: every change, every refusal. The caller closes it
 	// once the server has ended. Nil: none, and /v1/audit is answered with 501.
 	Audit *audit.Log

@@ -45,3 +45,6 @@ func (s *Service) LittleRoom(n int) { s.sinkRoom = n }
 
 // LockedRuns is of how many runs somebody holds the lock, or waits for it.
 func LockedRuns(s *Service) int { return s.runLocks.Len() }
+
+// LoseTurn forgets that an attempt waits for room.
+func LoseTurn(s *Service, runner string, a Attempt) { s.places[runner].withdraw(a) }

@@ -52,9 +52,9 @@ const (
 // a start, or when the bus has dropped something, each run that was written since is
 // read, and delivered as [core.Orchestrator.Updates] and its Metrics have it.
 //
-// So each metrics, and of each run the latest update, is delivered at least once. An
-// update may be missing if the run made a later one while the process was gone. What
-// is delivered twice has the same UpdateID or RunID, and says the same.
+// So each metrics and each update is delivered at least once. Only of a run that has begun
+// more than [core.MaxPastAttempts] attempts since the watermark those of the first may be
+// missing. What is delivered twice has the same UpdateID or RunID, and says the same.
 func (s *Service) startFeeds(ctx context.Context, wg *sync.WaitGroup) {
 	if s.o.Syncer != nil {
 		f := &feed[core.JobRunUpdate]{s: s, name: "updates", action: "update", deliver: s.o.Syncer.Sync, rebuild: core.Orchestrator.Updates}

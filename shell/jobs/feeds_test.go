@@ -191,6 +191,27 @@ func TestWhatNobodyWasToldBeforeACrashIsToldAfterwards(t *testing.T) {
 	})
 }
 
+func TestEachUpdateOfEachAttemptBeforeACrashIsToldAfterwards(t *testing.T) {
+	d := &database{fails: 1 << 30, loses: 1 << 30}
+	withRig(t, fed(d), func(t *testing.T, r *rig) {
+		pass(time.Minute) // what comes while it begins may be told twice
+		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Ends: true, Exit: 5} }
+		ended := r.ended(r.trigger(job("nightly", retries(3))))
+		r.fake.Script = func(a jobs.Run) runnertest.Script { return runnertest.Script{Ends: a.N == 0, Starts: true, Exit: 5} }
+		running := r.trigger(job("other", retries(3)))
+		pass(10 * time.Second) // its second attempt runs
+		r.stop()
+		d.fails, d.loses = 0, 0
+		r.start()
+		pass(5 * time.Second)
+		const runs, again = core.OrchestratorRunning, core.OrchestratorPending
+		assert.Equal(t, []core.OrchestratorStatus{runs, again, runs, again, runs, again, runs, core.OrchestratorFailed}, d.statuses(ended.RunID))
+		assert.Equal(t, []core.OrchestratorStatus{runs, again, runs}, d.statuses(running.RunID))
+		assert.Equal(t, "exit code 5", d.of(ended.RunID)[5].Error)
+		assert.Equal(t, 1, d.metricsOf(ended.RunID))
+	})
+}
+
 func TestWhatWasToldIsNotToldAgainAfterARestart(t *testing.T) {
 	d := &database{}
 	withRig(t, fed(d), func(t *testing.T, r *rig) {
@@ -245,6 +266,6 @@ func TestUpdatesThatAreMadeAgainFromTheStateHaveTheIdsOfThoseAnnounced(t *testin
 				runs++
 			}
 		}
-		assert.Equal(t, 3+2+3, runs)
+		assert.Equal(t, 3+2+4, runs)
 	})
 }

@@ -1,12 +1,14 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,10 +47,13 @@ type rig struct {
 	page  int           // of what is listed; 0: as large as can be
 	log   locked.Buffer // of the service
 	room  int           // for observations; 0: as much as there is
+	dead  *mortal       // the store as the present process sees it
+	stops time.Duration // how long the engine waits when it stops; 0: a second
 
 	e    *shell.Engine
 	s    *jobs.Service
 	stop func()
+	end  func() // has the engine begin to stop, before the service
 }
 
 // withRig runs a test under a clock of its own.
@@ -91,8 +96,9 @@ func (r *rig) start() {
 	}
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)
+	r.dead = &mortal{Store: r.store}
 	e, err := shell.New(shell.Options{
-		Store: r.store, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: time.Second,
+		Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
 		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
 	})
 	require.NoError(r.t, err)
@@ -106,15 +112,38 @@ func (r *rig) start() {
 		defer close(done)
 		serviceErr = s.Run(sctx, e)
 	}()
-	r.e, r.s = e, s
+	r.e, r.s, r.end = e, s, cancel
 	r.stop = sync.OnceFunc(func() {
 		scancel()
 		<-done
 		cancel()
 		wg.Wait()
+		if r.dead.gone.Load() {
+			return
+		}
 		require.NoError(r.t, engineErr)
 		require.NoError(r.t, serviceErr)
 	})
+}
+
+// mortal is a store for a process that may be killed: then nothing more is stored.
+type mortal struct {
+	store.Store
+	gone atomic.Bool
+}
+
+func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if m.gone.Load() {
+		return errors.New("the process was killed")
+	}
+	return m.Store.Update(ctx, fn)
+}
+
+// kill ends the process where it stands.
+func (r *rig) kill() {
+	r.t.Helper()
+	r.dead.gone.Store(true)
+	r.stop()
 }
 
 func (r *rig) restart() {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/podspec"
 )
 
 // newAPI builds the API on the address that was taken.
@@ -39,6 +41,10 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
 		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
+		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
+			_, spec, err := podspec.Parse(text)
+			return spec, err
+		},
 	})
 	if err != nil {
 		return nil, err
