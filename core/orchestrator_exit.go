@@ -56,14 +56,11 @@ func (t *orchestratorTransition) fail(reason string, final bool) {
 // already goes on with that.
 func (t *orchestratorTransition) endWith(exit RunExit) {
 	t.Exit, t.UpdatedAt = exit, t.clock.Now
-<<<<<<< HEAD
 	t.expectNone()
-=======
 	if !t.cleanupDue().IsZero() {
 		t.retryCleanup()
 		return
 	}
->>>>>>> main
 	if t.Step == StepLogs || t.Step == StepDeleting {
 		return
 	}
