@@ -68,7 +68,7 @@ func TestAClusterThatIsNotReachedFailsTheAttemptWithThatReasonAndItIsTriedAgain(
 		by := creating.CreationAskedAt.Add(want)
 		require.Equal(t, by, creating.Deadline())
 		o := told(t, creating, by, core.OrchestratorDue{})
-		assert.Equal(t, "the cluster was not reached within "+want.String()+": its pod was asked for, and nothing has answered", o.Exit.Reason)
+		assert.Equal(t, "the cluster was not reached within "+want.String()+": Asked: its runner has not answered yet", o.Exit.Reason)
 		require.Len(t, core.Outstanding(o), 1)
 		assert.IsType(t, effects.DeleteRun{}, core.Outstanding(o)[0], "it may be there all the same")
 		o = told(t, o, by, core.EffectDone{N: core.Outstanding(o)[0].Number()})
