@@ -93,11 +93,19 @@ func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 	if l.whole { // what is stored is the same, in another order, and perhaps of more containers
 		return l.ended(), nil
 	}
-	if done, err = l.copyStored(ctx); done || err != nil {
-		return done, err
-	}
 	o := l.run
+	if o.RetryAttempt == l.attempt && o.InCluster && !o.Logs.Stored {
+		// Of a pod that is being deleted only a part is stored before its end.
+		if err = l.copyLive(ctx); !errors.Is(err, ErrNoPod) {
+			return false, err
+		}
+	}
+	if done, stored := l.copyStored(ctx); done || stored != nil {
+		return done, stored
+	}
 	switch {
+	case err != nil:
+		return false, err
 	case o.RetryAttempt == l.attempt && o.InCluster:
 		return false, l.copyLive(ctx)
 	case l.w.n > 0 && l.ended():

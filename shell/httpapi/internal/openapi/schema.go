@@ -259,7 +259,7 @@ var states = []any{
 	core.Occurrence{}, core.Phase{}, core.PhaseDef{}, core.PastAttempt{}, core.PhaseRecord{}, core.Pipeline{}, core.PipelineDef{},
 	core.PipelineReaction{}, core.PipelineStartDef{}, core.PipelinesPhase{}, core.Pod{}, core.PushPhase{},
 	core.PushReaction{}, core.QueueConfig{}, core.QueueRate{}, core.Reaction{}, effects.Ref{}, core.Retry{},
-	core.RetryConfig{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
+	core.RetryConfig{}, core.RunCleanup{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
 	core.SemaphorePhase{}, core.SemaphoreWaiter{}, core.SetPhase{}, core.Signal{}, core.SignalPhase{},
 	core.SignalReaction{}, core.Status{}, core.Strategy{}, core.StrategyPhase{}, core.StuckReason{},
 	core.Subscription{}, core.Task{}, core.TaskConfig{}, core.TaskResult{}, core.TaskState{}, core.ToolRun{},
