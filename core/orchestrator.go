@@ -33,7 +33,9 @@ import (
 // does not rest there. Which event takes which edge stands beside the map, in
 // orchestrator_states.go. What a run has in a cluster is deleted before its next
 // attempt and before it ends, but an orphaned run deletes it afterwards, or lets its
-// pod go on and notes how that ends.
+// pod go on and notes how that ends. A deletion that fails is tried again for as long as it
+// takes: the run stays in its state, and says so in Cleanup. If its pod has an exit code
+// the run goes on to its end meanwhile, and what is left is deleted afterwards.
 //
 // Invariants, held by property tests:
 //   - Only edges of the map are taken, each is announced, and PreviousState is
@@ -46,15 +48,19 @@ import (
 //   - RetryAttempt never exceeds the configured number of retries, and grows by one
 //     with each step from retrying to pending.
 //   - Nothing is in a cluster, nor asked for there, but from container_creating to
-//     terminating, and if an orphaned run has left something.
-//   - At most one effect is waited for, and after the end only by an orphaned run
-//     that cleans up.
+//     terminating, and if a run has left something: an orphaned one, or one whose pod
+//     has ended and could not be deleted.
+//   - A run is completed, failed or cancelled only if nothing of it is in a cluster, or its
+//     pod has ended; a further attempt begins only if nothing is.
+//   - Cleanup says that a deletion has failed if and only if cleanup_failed was announced,
+//     and cleaned_up was not since.
+//   - At most one effect is waited for, and after the end only by a run that cleans up.
 //   - Actions are taken one after the other, each is noted once, and those that are
 //     left wait for the one that is asked for.
 //   - A due event leaves no deadline that has come.
 //   - The configuration changes only in pre_run.
-//   - Each lock that was taken for the run is given back once, when nothing of it is
-//     left: at its end, or once an orphaned run has cleaned up.
+//   - Each lock that was taken for the run is given back once, when nothing of it can run
+//     any more: at its end, or once an orphaned run has cleaned up.
 type Orchestrator struct {
 	RunSpec
 	State         OrchestratorStatus `json:"state"`
@@ -66,7 +72,8 @@ type Orchestrator struct {
 	Exit          RunExit            `json:"leaving"`       // where it goes once its cluster is cleaned up
 	InCluster     bool               `json:"in_cluster"`    // a pod of this run may be in the cluster
 	Pending       PendingEffects     `json:"asked"`
-	Repeats       uint32             `json:"repeats"` // of the effect that it waits for
+	Repeats       uint32             `json:"repeats"`          // of the effect that it waits for
+	Cleanup       RunCleanup         `json:"cleanup,omitzero"` // what is in the cluster could not be deleted so far
 
 	Checks   []ConstraintCheck `json:"checks"`  // the latest evaluations, without their actions
 	Actions  []ActionRecord    `json:"actions"` // the latest actions that were taken
@@ -207,7 +214,14 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 
 // due is the table of a deadline that has come: the state, and what follows.
 func (t *orchestratorTransition) due(e OrchestratorDue) {
-	if at := t.Deadline(); !t.isDue("run "+clip(t.RunID), at) || t.spare(at, e.Unseen) {
+	at := t.Deadline()
+	switch {
+	case !t.isDue("run "+clip(t.RunID), at):
+		return
+	case !t.cleanupDue().IsZero():
+		t.retryCleanup()
+		return
+	case t.spare(at, e.Unseen):
 		return
 	}
 	switch t.State {
@@ -242,9 +256,8 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 			t.adoptedLost(e.Reason)
 		}
 	case OrchestratorCancel:
-		if t.adopts(t.RetryAttempt) {
-			t.UpdatedAt = t.clock.Now
-			t.fetchLogs()
+		if !t.cleanupDue().IsZero() || t.adopts(t.RetryAttempt) {
+			t.retryCleanup()
 		}
 	case OrchestratorExpire:
 		if t.ended() {
@@ -252,9 +265,21 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 			return
 		}
 		t.refuseNow()
-	case OrchestratorDue, OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
+	case OrchestratorDue:
+		t.dueEnded()
+	case OrchestratorConfigure, OrchestratorRetry, OrchestratorOrphan, PodCreated, PodRunning:
 		t.refuseNow()
 	case OrchestratorCreate, ChildEnded, EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack: // see Apply
+	}
+}
+
+// dueEnded: what a run has left in the cluster is to be deleted once more.
+func (t *orchestratorTransition) dueEnded() {
+	switch at := t.Deadline(); {
+	case at.IsZero():
+		t.refuseNow()
+	case t.isDue("run "+clip(t.RunID), at):
+		t.retryCleanup()
 	}
 }
 
@@ -393,8 +418,12 @@ func (o Orchestrator) Ref() effects.Ref { return refOf(KindOrchestrator, o.ID) }
 // the end of the cluster's time to be reached, of the pod's time to start or to run, or
 // the time of the next attempt; zero if the run waits for none of these, or for room for
 // its pod. A run by hand waits for a slot as long as it takes, and so does one that
-// replaces others: they are about to end.
+// replaces others: they are about to end. What could not be deleted from the cluster is
+// tried again at its own time, also after the end.
 func (o Orchestrator) Deadline() Time {
+	if at := o.cleanupDue(); !at.IsZero() {
+		return at
+	}
 	if o.Exit.To != "" {
 		return 0
 	}
@@ -425,24 +454,33 @@ func (o Orchestrator) Deadline() Time {
 	return 0
 }
 
-// ended reports whether nothing can follow but expiry: an orphaned run that still has
-// something in a cluster has not ended.
+// ended reports whether nothing can follow but expiry: a run that still has something in a
+// cluster is kept.
 func (o Orchestrator) ended() bool {
 	return o.State.Terminal() && !o.InCluster && len(o.Pending.Open) == 0
 }
 
-// endedAt: see [EndedAt].
-func (o Orchestrator) endedAt() (Time, bool) { return o.CompletedAt, o.ended() }
+// endedAt: see [EndedAt]. Who waits for the end does not wait for a deletion that fails: the
+// outcome stands, and the record stays until it has succeeded.
+func (o Orchestrator) endedAt() (Time, bool) {
+	return o.CompletedAt, o.ended() || o.State.Terminal() && o.Cleanup.Failing()
+}
 
 // Terms lists the run under all, its state, its tenant and its job, and under
-// [TermInCluster].
+// [TermInCluster] and [TermCleanupFailed].
 func (o Orchestrator) Terms() []effects.Term {
 	terms := append(listed(o.CreatedAt, StatusTerm(o.State), o.Namespace, o.Tenant), effects.Term{Name: JobTerm(o.job().ID), At: o.CreatedAt})
 	if o.InCluster {
 		terms = append(terms, effects.Term{Name: TermInCluster, At: o.CreatedAt, Counted: true})
 	}
+	if o.Cleanup.Failing() {
+		terms = append(terms, effects.Term{Name: TermCleanupFailed, At: o.CreatedAt, Counted: true})
+	}
 	return terms
 }
+
+// TermCleanupFailed is the list term of the runs whose [Orchestrator.Cleanup] is failing.
+const TermCleanupFailed = "cleanup_failed"
 
 // TermInCluster is the list term of the runs that may have something in a cluster:
 // nobody needs what is there of any other run.

@@ -4,7 +4,7 @@ import "github.com/orrery-go/orrery/effects"
 
 func (t *orchestratorTransition) effectDone(of effects.Outer, e EffectDone) {
 	t.UpdatedAt = t.clock.Now
-	switch of.(type) {
+	switch of := of.(type) {
 	case effects.CheckConstraints:
 		t.constraintsChecked(e.Result)
 	case effects.TakeAction:
@@ -15,22 +15,22 @@ func (t *orchestratorTransition) effectDone(of effects.Outer, e EffectDone) {
 	case effects.FetchLogs:
 		t.logsFetched(t.clusterResult(e.Result).Logs.bounded())
 	case effects.DeleteRun:
-		t.clusterResult(e.Result)
-		t.podDeleted()
+		t.deleted(of, t.clusterResult(e.Result))
 	}
 }
 
 func (t *orchestratorTransition) effectFailed(of effects.Outer, e EffectFailed) {
 	t.UpdatedAt = t.clock.Now
 	reason := boundedReason(e.Reason, "failed without a reason")
-	switch of.(type) {
+	switch of := of.(type) {
 	case effects.CheckConstraints:
 		t.checkFailed(reason)
 	case effects.TakeAction:
 		t.actionTaken(reason)
 	case effects.CreateRun:
-		t.clusterResult(e.Result)
+		r := t.clusterResult(e.Result)
 		if t.State == OrchestratorContainerCreating && t.Exit.To == "" {
+			t.noteNotCreated(r)
 			t.fail("creating the pod: "+reason, e.Permanent)
 		}
 	case effects.FetchLogs:
@@ -65,6 +65,9 @@ func (t *orchestratorTransition) repeat(of effects.Outer, counts uint32) {
 	}
 	if !t.CreateBy.IsZero() {
 		t.CreateBy = t.createBy()
+		if counts > 0 && t.Pod.expected() {
+			t.Pod.Message = "who had that in hand is gone; its runner is asked again, and has not answered yet"
+		}
 	}
 	t.Repeats = min(t.Repeats+counts, MaxEffectRepeats)
 	t.reissue(&t.Pending, of)

@@ -28,7 +28,9 @@ func (l RunLogs) bounded() RunLogs {
 // clusterResult is what the effects that reach a cluster answer with.
 type clusterResult struct {
 	APICalls uint32  `json:"api_calls"` // calls of the Kubernetes API
-	Logs     RunLogs `json:"logs"`      // of FetchLogs
+	Logs     RunLogs `json:"logs"`      // of FetchLogs, and of DeleteRun
+	// NotCreated, of CreateRun: no runner was asked for the pod.
+	NotCreated bool `json:"not_created"`
 }
 
 // clusterResult reads an answer, and counts the API calls that it tells of.
@@ -42,16 +44,25 @@ func (t *orchestratorTransition) clusterResult(result json.RawMessage) clusterRe
 }
 
 // fetchLogs asks for what the pod wrote, if that is wanted and there may be some; then
-// what is in the cluster is deleted. A pod that still runs is asked for what it wrote
-// up to now: deleting it would take that along.
+// what is in the cluster is deleted. A pod that may still run is deleted at once, and its
+// logs are followed meanwhile: what it writes as it ends is the most telling.
 func (t *orchestratorTransition) fetchLogs() {
-	ran := !t.ExecutionStartedAt.IsZero() || t.Pod.ExitCode != nil
-	if t.Config.Logs.Discard || t.Logs.Stored || t.Logs.Error != "" || !ran {
+	switch {
+	case !t.wantsLogs():
 		t.deletePod()
-		return
+	case !t.podIsOver() && !t.clock.Rules.before(5):
+		t.delete(true)
+	default:
+		t.Step, t.Cleanup.RetryAt = StepLogs, 0
+		t.ask(effects.FetchLogs{N: t.Pending.next(), Attempt: t.RetryAttempt})
 	}
-	t.Step = StepLogs
-	t.ask(effects.FetchLogs{N: t.Pending.next(), Attempt: t.RetryAttempt})
+}
+
+// wantsLogs reports whether there may be logs that are to be stored, and that were not
+// asked for yet.
+func (t *orchestratorTransition) wantsLogs() bool {
+	ran := !t.ExecutionStartedAt.IsZero() || t.Pod.ExitCode != nil
+	return ran && !t.Config.Logs.Discard && !t.Logs.Stored && t.Logs.Error == ""
 }
 
 // logsFetched notes what is kept of what the pod wrote, and why nothing is.
@@ -61,20 +72,20 @@ func (t *orchestratorTransition) logsFetched(logs RunLogs) {
 }
 
 // deletePod deletes what the attempt has in the cluster.
-func (t *orchestratorTransition) deletePod() {
-	t.Step = StepDeleting
-	t.ask(effects.DeleteRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
+func (t *orchestratorTransition) deletePod() { t.delete(false) }
+
+// delete deletes what the attempt has in the cluster; logs says that what its pod writes
+// meanwhile is to be stored.
+func (t *orchestratorTransition) delete(logs bool) {
+	t.Step, t.Cleanup.RetryAt = StepDeleting, 0
+	t.ask(effects.DeleteRun{N: t.Pending.next(), Attempt: t.RetryAttempt, Logs: logs})
 }
 
-// deletionFailed tries it once more, a bounded number of times; then the run goes on
-// without.
-func (t *orchestratorTransition) deletionFailed(of effects.Outer, reason string, permanent bool) {
-	if !permanent && t.Repeats < MaxEffectRepeats {
-		t.Repeats++
-		t.reissue(&t.Pending, of)
-		return
+// deleted takes the answer to a deletion.
+func (t *orchestratorTransition) deleted(of effects.DeleteRun, result clusterResult) {
+	if of.Logs {
+		t.Logs = result.Logs.bounded()
 	}
-	t.announce("cleanup_failed", announcementTexts("error", reason))
 	t.podDeleted()
 }
 
@@ -82,6 +93,12 @@ func (t *orchestratorTransition) deletionFailed(of effects.Outer, reason string,
 // that is terminating to its post-execution constraints.
 func (t *orchestratorTransition) podDeleted() {
 	t.InCluster, t.Step, t.UpdatedAt = false, StepNone, t.clock.Now
+	t.endCleanupFailure()
+	t.afterCleanup()
+}
+
+// afterCleanup goes on once nothing of the attempt can run any more.
+func (t *orchestratorTransition) afterCleanup() {
 	switch {
 	case t.State.Terminal():
 		t.releaseLocks()

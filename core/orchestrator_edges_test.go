@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"slices"
@@ -18,6 +19,7 @@ func runsAlike(o core.Orchestrator) string {
 	return fmt.Sprint(
 		o.State, o.PreviousState, o.Step, o.Exit.To, o.Exit.Final, o.RetryAttempt, o.Error == "", o.Decision.Verdict, o.ToTake, len(o.Actions),
 		o.InCluster, o.Admitted, len(o.Pending.Open), o.ExecutionStartedAt.IsZero(), len(o.Config.ConstraintConfig), o.Config.ConstraintErrors,
+		o.Pod.ExitCode == nil, o.Cleanup.Failing(), o.Cleanup.RetryAt.IsZero(), o.Logs == core.RunLogs{},
 	)
 }
 
@@ -35,7 +37,7 @@ func eventsFor(o core.Orchestrator) []core.OrchestratorEvent {
 		core.PodRunning{Attempt: attempt, Pod: podAt()}, core.PodRunning{Attempt: attempt, Pod: other},
 		core.PodEnded{Attempt: attempt, Pod: podAt(0)}, core.PodEnded{Attempt: attempt, Pod: podAt(1)}, core.PodLost{Attempt: attempt},
 		core.ChildEnded{Outcome: core.ChildRefused}, core.ChildEnded{Outcome: core.ChildRefused, N: o.Metrics.ActionsExecuted},
-		core.EffectFailed{N: n}, core.EffectFailed{N: n, Permanent: true}, core.EffectInterrupted{N: n}, core.EffectHandedBack{N: n},
+		core.EffectFailed{N: n}, core.EffectFailed{N: n, Permanent: true}, core.EffectFailed{N: n, Result: json.RawMessage(`{"not_created":true}`)}, core.EffectInterrupted{N: n}, core.EffectHandedBack{N: n},
 		core.EffectDone{N: n}, core.EffectDone{N: n, Result: report(true)},
 	}
 	webhook, tolerated := core.ActionRequest{Type: "webhook"}, core.ActionRequest{Type: "webhook", ContinueOnError: true}

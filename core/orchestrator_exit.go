@@ -16,8 +16,13 @@ type RunExit struct {
 	Final bool `json:"final"`
 }
 
-// cancel: any state that is not terminal → cancelled, once the cluster is cleaned up.
+// cancel: any state that is not terminal → cancelled, once the cluster is cleaned up. A
+// deletion that failed is tried again at once.
 func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
+	if t.Exit.To == OrchestratorCancelled && !t.cleanupDue().IsZero() {
+		t.retryCleanup()
+		return
+	}
 	if t.Exit.To == OrchestratorCancelled {
 		t.conflict("run %s is being cancelled already", clip(t.RunID))
 		return
@@ -51,6 +56,11 @@ func (t *orchestratorTransition) fail(reason string, final bool) {
 // already goes on with that.
 func (t *orchestratorTransition) endWith(exit RunExit) {
 	t.Exit, t.UpdatedAt = exit, t.clock.Now
+	t.expectNone()
+	if !t.cleanupDue().IsZero() {
+		t.retryCleanup()
+		return
+	}
 	if t.Step == StepLogs || t.Step == StepDeleting {
 		return
 	}
@@ -80,6 +90,10 @@ func (t *orchestratorTransition) retryOrFail(final bool) {
 	retries := t.Config.RetryConfig
 	if final || !retries.ShouldRetry(t.RetryAttempt) || validateTransition(t.State, OrchestratorRetrying) != nil {
 		t.enterTerminal(OrchestratorFailed)
+		return
+	}
+	if t.InCluster {
+		t.awaitCleanup()
 		return
 	}
 	t.measureAttempt()
@@ -128,7 +142,7 @@ func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
 	if state != OrchestratorOrphaned {
 		t.send(t.scheduler(), SchedulerForget{Run: t.ID})
 	}
-	if !t.InCluster { // the pod of an orphaned run may go on, under its locks
+	if !t.InCluster || t.leavesRemains() { // the pod of an orphaned run may go on, under its locks
 		t.releaseLocks()
 	}
 }

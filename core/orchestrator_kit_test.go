@@ -88,7 +88,7 @@ var _ = register(core.KindOrchestrator, kit{
 			}
 			return unless(a.RetryAttempt == want && a.RetryAttempt <= a.Config.RetryConfig.MaxRetries && a.Metrics.RetryAttempt == a.RetryAttempt, "%d → %d of %d", b.RetryAttempt, a.RetryAttempt, a.Config.RetryConfig.MaxRetries)
 		}),
-		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and if an orphaned run has left something.", func(_ step, _, a core.Orchestrator) string {
+		on("Nothing is in a cluster, nor asked for there, but from container_creating to terminating, and if a run has left something: an orphaned one, or one whose pod has ended and could not be deleted.", func(_ step, _, a core.Orchestrator) string {
 			asked := false
 			for _, e := range core.Outstanding(a) {
 				switch e.(type) {
@@ -97,17 +97,30 @@ var _ = register(core.KindOrchestrator, kit{
 				}
 			}
 			listed := slices.ContainsFunc(a.Terms(), func(t effects.Term) bool { return t.Name == core.TermInCluster })
-			may := slices.Contains([]core.OrchestratorStatus{core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating, core.OrchestratorOrphaned}, a.State)
+			may := slices.Contains([]core.OrchestratorStatus{core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating, core.OrchestratorOrphaned}, a.State) || leavesRemains(a)
 			return unless((!asked || a.InCluster) && (!a.InCluster || may) && listed == a.InCluster, "%s, in cluster %t, listed %t, waits for %v", a.State, a.InCluster, listed, waitedFor(a))
 		}),
-		on("At most one effect is waited for, and after the end only by an orphaned run that cleans up.", func(s step, b, a core.Orchestrator) string {
+		on("A run is completed, failed or cancelled only if nothing of it is in a cluster, or its pod has ended; a further attempt begins only if nothing is.", func(_ step, b, a core.Orchestrator) string {
+			harmless := !a.InCluster || !a.State.Terminal() || a.State == core.OrchestratorOrphaned || a.Pod.ExitCode != nil
+			alone := a.State != core.OrchestratorRetrying && a.RetryAttempt == b.RetryAttempt || !b.InCluster || !a.InCluster
+			return unless(harmless && alone && (a.State != core.OrchestratorRetrying || !a.InCluster), "%s → %s, attempt %d → %d, in cluster %t → %t", b.State, a.State, b.RetryAttempt, a.RetryAttempt, b.InCluster, a.InCluster)
+		}),
+		on("Cleanup says that a deletion has failed if and only if cleanup_failed was announced, and cleaned_up was not since.", func(s step, b, a core.Orchestrator) string {
+			failed, cleaned := len(emitted(s, "run:cleanup_failed")), len(emitted(s, "run:cleaned_up"))
+			listed := slices.ContainsFunc(a.Terms(), func(t effects.Term) bool { return t.Name == core.TermCleanupFailed })
+			is := a.Cleanup.Failing()
+			ok := failed <= 1 && cleaned <= 1 && (failed == 1) == (is && !b.Cleanup.Failing()) && (cleaned == 1) == (b.Cleanup.Failing() && !is) &&
+				listed == is && (!is || a.InCluster && a.Cleanup.Failures > 0 && (a.Cleanup.RetryAt.IsZero() || a.Cleanup.RetryAt > s.clock.Now || a.Cleanup == b.Cleanup))
+			return unless(ok, "%+v → %+v, in cluster %t, listed %t, with %v", b.Cleanup, a.Cleanup, a.InCluster, listed, s.effs)
+		}),
+		on("At most one effect is waited for, and after the end only by a run that cleans up.", func(s step, b, a core.Orchestrator) string {
 			if !exists(a) {
 				return unless(len(waitedFor(b)) == 0 && !b.InCluster, "%v is lost", waitedFor(b))
 			}
 			if problem := numbered(s, b.Pending, a.Pending, 1); problem != "" {
 				return problem
 			}
-			return unless(!a.State.Terminal() || len(waitedFor(a)) == 0 || a.State == core.OrchestratorOrphaned && a.InCluster, "%s waits for %v", a.State, waitedFor(a))
+			return unless(!a.State.Terminal() || len(waitedFor(a)) == 0 || (a.State == core.OrchestratorOrphaned || leavesRemains(a)) && a.InCluster, "%s waits for %v", a.State, waitedFor(a))
 		}),
 		on("Actions are taken one after the other, each is noted once, and those that are left wait for the one that is asked for.", func(s step, b, a core.Orchestrator) string {
 			if !exists(a) {
@@ -144,7 +157,7 @@ var _ = register(core.KindOrchestrator, kit{
 			was, is := fieldsOf(b.RunSpec), fieldsOf(a.RunSpec)
 			return unless(!exists(b) || !exists(a) || was == is || b.State == core.OrchestratorPreRun, "%s → %s", was, is)
 		}),
-		on("Each lock that was taken for the run is given back once, when nothing of it is left: at its end, or once an orphaned run has cleaned up.", func(s step, b, a core.Orchestrator) string {
+		on("Each lock that was taken for the run is given back once, when nothing of it can run any more: at its end, or once an orphaned run has cleaned up.", func(s step, b, a core.Orchestrator) string {
 			var released []effects.Ref
 			for _, e := range s.effs {
 				if send, ok := e.(effects.Send); ok {
@@ -153,7 +166,7 @@ var _ = register(core.KindOrchestrator, kit{
 					}
 				}
 			}
-			over := a.State.Terminal() && !a.InCluster
+			over := a.State.Terminal() && (!a.InCluster || leavesRemains(a))
 			if !over || len(sends[core.LockRelease](s)) != len(released) {
 				return unless(len(sends[core.LockRelease](s)) == 0 && subset(b.Locks, a.Locks), "%s, %q → %q with %v", a.State, b.Locks, a.Locks, s.effs)
 			}
@@ -166,6 +179,11 @@ var _ = register(core.KindOrchestrator, kit{
 		}),
 	},
 })
+
+// leavesRemains reports whether what is left of a run that has ended is only to be deleted.
+func leavesRemains(o core.Orchestrator) bool {
+	return o.State.Terminal() && o.Cleanup.Failing() && o.Pod.ExitCode != nil
+}
 
 func subset[E comparable](small, large []E) bool {
 	return !slices.ContainsFunc(small, func(e E) bool { return !slices.Contains(large, e) })
@@ -298,6 +316,7 @@ func goldenRunEvents() []core.Event {
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
 		core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: "webhook"}))}, core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1}, core.EffectHandedBack{N: 1},
 		core.OrchestratorDue{Unseen: true},
+		core.PodLost{Attempt: 1, Reason: "violates <PodSecurity>", Refused: true, Final: true},
 	}
 }
 
@@ -397,7 +416,7 @@ func drawDone(t *rapid.T, e effects.Outer) core.Event {
 	switch e.(type) {
 	case effects.CheckConstraints:
 		return core.EffectDone{N: e.Number(), Result: drawReport(t)}
-	case effects.FetchLogs:
+	case effects.FetchLogs, effects.DeleteRun:
 		return core.EffectDone{N: e.Number(), Result: json.RawMessage(`{"api_calls": 1, "logs": {"stored": true, "bytes": 5}}`)}
 	}
 	return core.EffectDone{N: e.Number(), Result: json.RawMessage(`{"api_calls": 4294967295}`)}
@@ -438,7 +457,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	case "ended":
 		return core.PodEnded{Attempt: attempt, Pod: drawPod(t)}
 	case "lost":
-		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason")}
+		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason"), Refused: rapid.Bool().Draw(t, "refused"), Final: rapid.Bool().Draw(t, "final")}
 	case "cancel":
 		return core.OrchestratorCancel{Reason: drawText(t, "reason")}
 	case "retry":
@@ -473,14 +492,18 @@ func hostileRun(t *rapid.T) core.State {
 	}
 	asked := drawPending(t)
 	asked.Open = rapid.SliceOfN(rapid.SampledFrom([]core.PendingEffect{
-		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.Kill{N: 1}},
+		{Effect: effects.CheckConstraints{N: 1}}, {Effect: effects.TakeAction{N: 1}}, {Effect: effects.CreateRun{N: 1}}, {Effect: effects.FetchLogs{N: 1}}, {Effect: effects.DeleteRun{N: 1}}, {Effect: effects.DeleteRun{N: 1, Logs: true}}, {Effect: effects.Kill{N: 1}},
 	}), 0, 3).Draw(t, "open")
 	return core.Orchestrator{
 		RunSpec: spec, Pending: asked,
 		State:         rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "state"),
 		PreviousState: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "odd")).Draw(t, "previous_state"),
 		RetryAttempt:  count("attempt"), Admitted: rapid.Bool().Draw(t, "admitted"), InCluster: rapid.Bool().Draw(t, "in_cluster"), Repeats: count("repeats"),
-		Step:      rapid.SampledFrom([]core.RunStep{core.StepNone, core.StepLogs, core.StepChecking, core.StepActing, core.StepDeleting, core.StepAdopted, "odd"}).Draw(t, "step"),
+		Step: rapid.SampledFrom([]core.RunStep{core.StepNone, core.StepLogs, core.StepChecking, core.StepActing, core.StepDeleting, core.StepAdopted, "odd"}).Draw(t, "step"),
+		Cleanup: core.RunCleanup{
+			FailedSince: rapid.SampledFrom([]core.Time{0, 0, start, math.MinInt64}).Draw(t, "failed_since"), Failures: count("failures"),
+			RetryAt: rapid.SampledFrom([]core.Time{0, 0, start, -1, math.MaxInt64}).Draw(t, "cleanup_at"),
+		},
 		Exit:      core.RunExit{To: rapid.SampledFrom(append(core.OrchestratorStatuses(), "", "", "", "odd")).Draw(t, "leaving")},
 		Actions:   rapid.SliceOfN(rapid.Just(core.ActionRecord{N: 1}), 0, 2).Draw(t, "actions"),
 		ToTake:    rapid.SliceOfN(rapid.SampledFrom([]core.ActionRequest{{Type: "webhook"}, {Type: core.ActionSkip}, {Type: core.ActionKickOffJob, Config: json.RawMessage("{")}}), 0, 2).Draw(t, "to_take"),

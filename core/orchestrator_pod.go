@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/orrery-go/orrery/effects"
@@ -11,7 +12,7 @@ type Pod struct {
 	Name       string `json:"name,omitempty"`
 	UID        string `json:"uid,omitempty"`
 	Node       string `json:"node,omitempty"`
-	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended
+	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended; see also [PodAsked]
 	Message    string `json:"message,omitempty"` // in more words
 	ExitCode   *int32 `json:"exit_code,omitempty"`
 	StartedAt  Time   `json:"started_at"`  // as the cluster says
@@ -23,6 +24,10 @@ type Pod struct {
 
 // PodDeleted is the reason of a pod that was deleted while it ran.
 const PodDeleted = "Deleted"
+
+// PodCreateRetried is the reason of a pod that could not be asked for yet: the cluster is
+// away, say. Its limit of the start does not run.
+const PodCreateRetried = "CreateRetried"
 
 // bounded cleans what the cluster says.
 func (p Pod) bounded() Pod {
@@ -115,6 +120,27 @@ func (t *orchestratorTransition) createBy() Time {
 func (t *orchestratorTransition) created() {
 	if !t.CreateBy.IsZero() && !t.Pod.Queued && t.Exit.To == "" {
 		t.CreateBy, t.ThereAt, t.SparedAt = 0, t.clock.Now, 0
+		if t.Pod.expected() {
+			t.Pod = Pod{Reason: PodAccepted, Message: "its runner has taken it, and told nothing of it yet"}
+		}
+	}
+}
+
+// Reasons of a [Pod] of which nobody has told anything: what its run waits for.
+const (
+	PodAsked    = "Asked"    // it was asked for
+	PodAccepted = "Accepted" // the cluster has something under its name
+)
+
+// expected reports whether it is such a pod.
+func (p Pod) expected() bool {
+	return p.Name == "" && !p.Queued && (p.Reason == PodAsked || p.Reason == PodAccepted)
+}
+
+// expectNone takes back what was noted of a pod of which nobody has told anything.
+func (t *orchestratorTransition) expectNone() {
+	if t.Pod.expected() {
+		t.Pod = Pod{}
 	}
 }
 
@@ -133,6 +159,7 @@ func (t *orchestratorTransition) createPod() {
 	t.CreationAskedAt, t.InCluster = t.clock.Now, true
 	if !t.clock.Rules.before(5) {
 		t.CreateBy = t.createBy()
+		t.Pod = Pod{Reason: PodAsked, Message: "its runner has not answered yet"}
 	}
 	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
 }
@@ -141,8 +168,8 @@ func (t *orchestratorTransition) createPod() {
 // the pod did not start in time.
 func (t *orchestratorTransition) failPodStart() {
 	if !t.CreateBy.IsZero() {
-		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+
-			": its pod was asked for, and nothing has answered", false)
+		why := cmp.Or(t.Pod.why(), "its pod was asked for, and nothing has answered")
+		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+": "+why, false)
 		return
 	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
@@ -185,7 +212,9 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 			t.RoomAt = t.clock.Now
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
-		t.created()
+		if pod.Reason != PodCreateRetried {
+			t.created()
+		}
 	}
 }
 
@@ -231,6 +260,9 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		if !t.cleanupDue().IsZero() { // it has ended by itself
+			t.retryCleanup()
+		}
 	default:
 		t.refuseNow()
 	}

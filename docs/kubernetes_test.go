@@ -159,6 +159,7 @@ func TestTheDaemonMayDoWhatItsRunnerNeedsAndNothingElse(t *testing.T) {
 		"batch/jobs": {"create", "delete", "get", "list", "watch"},
 		"/pods":      {"delete", "get", "list", "watch"},
 		"/pods/log":  {"get"},
+		"/events":    {"list", "watch"},
 	}, rights(get[*rbacv1.Role](t, readManifests(t), "Role orrery").Rules))
 }
 
@@ -212,4 +213,14 @@ func TestWhatRunsOnThisMachineOutlivesTheDaemonUnderSystemd(t *testing.T) {
 	for _, lost := range []string{"DynamicUser", "PrivateTmp"} {
 		assert.NotContains(t, unit, "\n"+lost+"=")
 	}
+}
+
+// What is created, and then applied, gives a warning of kubectl's.
+func TestTheGuideOfTheManifestsCreatesNothingThatItAppliesLater(t *testing.T) {
+	guide := readFile(t, manifests+"/README.md")
+	for key := range readManifests(t) {
+		kind, name, _ := strings.Cut(key, " ")
+		assert.NotContains(t, guide, "create "+strings.ToLower(kind)+" "+name)
+	}
+	assert.Contains(t, guide, "kubectl apply -f examples/kubernetes/namespace.yaml\n", "the Secret needs it")
 }

@@ -55,4 +55,7 @@ type FetchLogs struct {
 type DeleteRun struct {
 	N       uint32 `json:"n"`
 	Attempt uint32 `json:"attempt"`
+	// Logs: what the pod writes until its end is stored, as by [FetchLogs], which then
+	// is not asked for.
+	Logs bool `json:"logs,omitempty"`
 }

@@ -127,12 +127,16 @@ type JobRunFilter struct {
 	Status core.OrchestratorStatus
 	// InCluster chooses those that may have something in a cluster.
 	InCluster bool
+	// CleanupFailed chooses those of which what is in the cluster could not be deleted so far.
+	CleanupFailed bool
 }
 
 // List lists runs, newest first.
 func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
 	term := scopeOr(f.Scope, statusTerm(f.Status))
 	switch {
+	case f.CleanupFailed:
+		term = core.TermCleanupFailed
 	case f.InCluster:
 		term = core.TermInCluster
 	case f.Job != "" && f.Scope == nil:
@@ -141,7 +145,7 @@ func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestr
 		term = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
 	}
 	return page(ctx, r.e.store, newest(core.KindOrchestrator, term).within(f.Scope, p), p, func(o core.Orchestrator) bool {
-		return (!f.InCluster || o.InCluster) && (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
+		return (!f.InCluster || o.InCluster) && (!f.CleanupFailed || o.Cleanup.Failing()) && (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})
 }

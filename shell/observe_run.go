@@ -36,6 +36,7 @@ var runLines = map[string]line{
 	"constraint_error":    {"run.constraint_error", slog.LevelError},
 	"action":              {"run.action", slog.LevelInfo}, // one that failed: an error
 	"action_refused":      {"run.action_refused", slog.LevelError},
+	"cleaned_up":          {"run.cleaned_up", slog.LevelInfo},
 	"cleanup_failed":      {"run.cleanup_failed", slog.LevelError},
 	"invalid_transition":  {"run.invalid_transition", slog.LevelError},
 	"metrics":             {"run.metrics", slog.LevelDebug},

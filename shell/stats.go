@@ -30,6 +30,8 @@ type JobStats struct {
 	JobsPaused uint64                             // not enabled
 	Runs       map[core.OrchestratorStatus]uint64 // by state, for each of [core.OrchestratorStatuses]
 	InCluster  uint64                             // runs that may have something in a cluster
+	// CleanupFailing counts the runs of which what is in the cluster could not be deleted so far.
+	CleanupFailing uint64
 }
 
 // RunbookStats is what the engine has counted of runbooks since it was made, and
@@ -62,6 +64,7 @@ func (e *Engine) JobStats(ctx context.Context) (out JobStats, err error) {
 		out.Jobs = t.of(core.KindJob, core.EnabledTerm(true))
 		out.JobsPaused = t.of(core.KindJob, core.EnabledTerm(false))
 		out.InCluster = t.of(core.KindOrchestrator, core.TermInCluster)
+		out.CleanupFailing = t.of(core.KindOrchestrator, core.TermCleanupFailed)
 		out.Runs = totalsBy(&t, core.KindOrchestrator, core.OrchestratorStatuses()...)
 		return t.err
 	})
@@ -139,7 +142,7 @@ type RunCounts struct {
 	ActionsFailed       uint64
 	Heartbeats          uint64
 	KubernetesAPICalls  uint64
-	CleanupsFailed      uint64 // runs that went on although something may be left in a cluster
+	CleanupsFailed      uint64 // runs of which something in a cluster could not be deleted at first
 
 	// Distributions of seconds, by [PhaseBuckets]. The first is of attempts, the
 	// others of runs that have ended.

@@ -25,7 +25,8 @@ import (
 // JobService is what the API needs of the shell of jobs beside the engine: a
 // [jobs.Service] is one. It must be safe for concurrent use.
 //
-// Where it has a method Pods() map[string]jobs.Pods, the metrics show what that gives.
+// Where it has a method Pods() map[string]jobs.Pods, the metrics show what that gives; and
+// where it has Health() map[string]jobs.Health, runs, metrics, /v1/runners and /readyz do.
 type JobService interface {
 	// Check reports what of a job cannot be run here. The error names the field, and
 	// is shown to whoever applies the job.
@@ -92,7 +93,7 @@ func jobSpec(b *wire.JobRequest, of named) core.JobSpec {
 		PodSpec: b.PodSpec, ConstraintConfig: notNull(b.ConstraintConfig), ActionConfig: notNull(b.ActionConfig), RetryConfig: b.RetryConfig,
 		Overlap: b.Overlap, StartDeadlineSeconds: b.StartDeadlineSeconds, MaxConcurrentRuns: b.MaxConcurrentRuns,
 		OrphanPolicy: b.OrphanPolicy, PodStartTimeoutMS: b.PodStartTimeoutMS, CreateAheadMS: b.CreateAheadMS,
-		ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
+		TTLSecondsAfterFinished: b.TTLSecondsAfterFinished, ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
 	}
 }
 

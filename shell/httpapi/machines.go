@@ -20,6 +20,8 @@ type machines[S core.State, Out any] struct {
 	get  func(context.Context, uuid.UUID) (S, error)
 	// id reads the id of the path.
 	id func(*http.Request, query, *call) (uuid.UUID, error)
+	// shown is what GET answers of a machine; nil: the machine.
+	shown func(S) any
 	// missing words the error of a machine that does not exist; nil: by what.
 	missing func(*http.Request, query, *call, error) error
 }
@@ -110,6 +112,9 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 		}
 		if err != nil {
 			err = k.gone(r, q, c, err)
+		}
+		if k.shown != nil {
+			return reply(w, k.shown(m), err)
 		}
 		return reply(w, m, err)
 	}

@@ -214,15 +214,18 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 
 // The names say job_runs: those of orrery_runs_running are runs of tools.
 var (
-	descJobs      = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
-	descJobRuns   = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
-	descInCluster = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
-	descMaxPods   = desc("orrery_runner_max_pods", "Pods of a runner that may live at a time; runners without a bound are not shown.", "runner")
-	descPods      = desc("orrery_runner_pods", "Pods of a runner with a bound that live.", "runner")
-	descPodsWait  = desc("orrery_runner_pods_waiting", "Pods that wait for room with a runner.", "runner")
-	descRunsEnded = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
-	descJobTimes  = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
-	jobCounters   = []counter[shell.JobStats]{
+	descJobs          = desc("orrery_jobs", "Stored jobs by status: enabled or paused.", "status")
+	descJobRuns       = desc("orrery_job_runs", "Stored runs of jobs by status.", "status")
+	descCleanupFailed = desc("orrery_job_runs_cleanup_failed", "Runs of jobs of which something in a cluster could not be deleted so far; it is tried again.")
+	descInCluster     = desc("orrery_job_runs_in_cluster", "Runs of jobs that may have something in a cluster.")
+	descMaxPods       = desc("orrery_runner_max_pods", "Pods of a runner that may live at a time; runners without a bound are not shown.", "runner")
+	descPods          = desc("orrery_runner_pods", "Pods of a runner with a bound that live.", "runner")
+	descPodsWait      = desc("orrery_runner_pods_waiting", "Pods that wait for room with a runner.", "runner")
+	descRunnerUp      = desc("orrery_runner_up", "1 if a runner sees what becomes of its pods, else 0.", "runner")
+	descWatchAge      = desc("orrery_runner_watch_age_seconds", "For how long the watch of a runner has heard nothing; runners without one are not shown.", "runner")
+	descRunsEnded     = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
+	descJobTimes      = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
+	jobCounters       = []counter[shell.JobStats]{
 		{desc("orrery_job_triggers_total", "Runs of jobs that were made by hand, or by an action."), func(s *shell.JobStats) uint64 { return s.Triggered }},
 		{desc("orrery_job_retries_total", "Attempts of runs of jobs after the first."), func(s *shell.JobStats) uint64 { return s.Retries }},
 		{desc("orrery_job_constraints_checked_total", "Constraints of jobs that were evaluated."), func(s *shell.JobStats) uint64 { return s.ConstraintsChecked }},
@@ -232,7 +235,7 @@ var (
 		{desc("orrery_job_actions_failed_total", "Actions of constraints that failed."), func(s *shell.JobStats) uint64 { return s.ActionsFailed }},
 		{desc("orrery_job_heartbeats_total", "Heartbeats of runs of jobs."), func(s *shell.JobStats) uint64 { return s.Heartbeats }},
 		{desc("orrery_job_api_calls_total", "Calls of the Kubernetes API for runs of jobs."), func(s *shell.JobStats) uint64 { return s.KubernetesAPICalls }},
-		{desc("orrery_job_cleanups_failed_total", "Runs of jobs that ended although something may be left in a cluster."), func(s *shell.JobStats) uint64 { return s.CleanupsFailed }},
+		{desc("orrery_job_cleanups_failed_total", "Runs of jobs of which something in a cluster could not be deleted at first; each once until it is deleted."), func(s *shell.JobStats) uint64 { return s.CleanupsFailed }},
 	}
 )
 
@@ -244,6 +247,7 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 	}
 	gauges(ch, descJobs, map[string]uint64{"enabled": st.Jobs, "paused": st.JobsPaused})
 	gauges(ch, descJobRuns, st.Runs)
+	ch.gauge(descCleanupFailed, float64(st.CleanupFailing))
 	ch.gauge(descInCluster, float64(st.InCluster))
 	if bounded, ok := s.o.Jobs.(interface{ Pods() map[string]jobs.Pods }); ok {
 		all := bounded.Pods()
@@ -253,6 +257,7 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 			ch.gauge(descPodsWait, float64(all[name].Waiting), name)
 		}
 	}
+	s.collectRunners(ch)
 	for _, state := range core.OrchestratorStatuses() { // from 0 on: a rate needs something to rise from
 		if state.Terminal() {
 			ch.counter(descRunsEnded, st.Ended[state], string(state))
@@ -263,6 +268,21 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 	}
 	for _, m := range jobCounters {
 		ch.counter(m.desc, m.read(&st))
+	}
+}
+
+// collectRunners reads how the runners are.
+func (s *Server) collectRunners(ch samples) {
+	all := s.runnerHealth()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		up := 1.0
+		if all[name].Status == jobs.HealthDown {
+			up = 0
+		}
+		ch.gauge(descRunnerUp, up, name)
+		if !all[name].SeenAt.IsZero() {
+			ch.gauge(descWatchAge, s.watchAge(all[name]), name)
+		}
 	}
 }
 

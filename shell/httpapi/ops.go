@@ -26,7 +26,9 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request, _ *call) error 
 const readyTimeout = 5 * time.Second
 
 // readyz says whether the engine takes requests: its loop runs, its last commit succeeded,
-// and the store can be read.
+// and the store can be read. That a cluster is away makes nothing here less ready: who
+// applies, reads and cancels must go on, and a restart would not bring it back. So runners
+// are told beside it.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Ready != nil {
 		if err := s.o.Ready(); err != nil {
@@ -38,7 +40,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if err := s.probe(ctx); err != nil {
 		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + whyNotReady(err), cause: err}
 	}
-	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready"})
+	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready", Runners: s.ailing()})
 }
 
 // whyNotReady says what is wrong, without what only the log may hold.

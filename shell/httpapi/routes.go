@@ -76,6 +76,7 @@ func (s *Server) routes() []route {
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
+			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},

@@ -34,13 +34,14 @@ func (s *Server) jobRunRoutes() []route {
 // runs says how runs of jobs are served.
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	return machines[core.Orchestrator, wire.RunSummary]{
-		get: s.engine.Runs().Get, id: runID, missing: noRun,
+		get: s.notedRun, id: runID, missing: noRun,
+		shown: func(o core.Orchestrator) any { return wire.Run{Orchestrator: o, Note: s.noteOf(o)} },
 		listing: listing[core.Orchestrator, wire.RunSummary]{
-			params: []string{"job", "status", "in_cluster"},
+			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
 			may:    forJobs,
 			find:   s.findRuns,
 			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
-			out:    plain(summaryOfRun),
+			out:    s.summaryOfRun,
 			size: func(o core.Orchestrator) int {
 				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 			},
@@ -48,12 +49,22 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	}
 }
 
-func summaryOfRun(o core.Orchestrator) wire.RunSummary {
+// notedRun reads a run, which says what it waits for.
+func (s *Server) notedRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	o, err := s.engine.Runs().Get(ctx, run)
+	if err != nil {
+		return o, err
+	}
+	return s.engine.Runs().Noted(ctx, o)
+}
+
+func (s *Server) summaryOfRun(ctx context.Context, o core.Orchestrator) (wire.RunSummary, error) {
+	o, err := s.engine.Runs().Noted(ctx, o)
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
-		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Pod: o.Pod,
-		Error: o.Error, CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
-	}
+		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
+		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
+	}, err
 }
 
 func (s *Server) findRuns(q query, scope *shell.Scope) (source[core.Orchestrator], error) {
@@ -61,14 +72,18 @@ func (s *Server) findRuns(q query, scope *shell.Scope) (source[core.Orchestrator
 	if err != nil {
 		return source[core.Orchestrator]{}, err
 	}
+	cleanupFailed, err := q.bool("cleanup_failed")
+	if err != nil {
+		return source[core.Orchestrator]{}, err
+	}
 	job := q.opt("job")
-	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false)}
+	f := shell.JobRunFilter{Scope: scope, InCluster: or(inCluster, false), CleanupFailed: or(cleanupFailed, false)}
 	if scope != nil { // else jobs of that id of several tenants may be meant
 		f.Job = or(job, "")
 	}
 	found, err := s.runsOf(q, f)
 	found.keep = func(o core.Orchestrator) bool {
-		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster
+		return or(job, o.JobID) == o.JobID && or(inCluster, o.InCluster) == o.InCluster && or(cleanupFailed, o.Cleanup.Failing()) == o.Cleanup.Failing()
 	}
 	return found, err
 }
@@ -223,7 +238,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 	}
 	defer leave()
 	if err := s.copyLogs(r.Context(), c, o, attempt, lo, out); err != nil {
-		return logFailure(err, o, attempt)
+		return logFailure(err, o, attempt, s.noteOf(o))
 	}
 	out.begin()
 	return nil
@@ -312,9 +327,12 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 	}
 }
 
-// logFailure words why there are no logs.
-func logFailure(err error, o core.Orchestrator, attempt uint32) error {
+// logFailure words why there are no logs; note is what there is to say of the runner.
+func logFailure(err error, o core.Orchestrator, attempt uint32, note string) error {
+	var down *jobs.DownError
 	switch {
+	case errors.As(err, &down):
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(down.Error())}).with("Retry-After", "5")
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
 		hint := ""
 		if attempt > 0 && attempt == o.RetryAttempt {
@@ -323,7 +341,7 @@ func logFailure(err error, o core.Orchestrator, attempt uint32) error {
 		return &failure{status: http.StatusNotFound, cause: err,
 			text: fmt.Sprintf("logs: run %s, which is %s, has no logs of attempt %d: %s%s", o.RunID, o.State, attempt, oneLine(err.Error()), hint)}
 	case errors.Is(err, errSilent):
-		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + err.Error()}).with("Retry-After", "5")
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + strings.TrimSuffix(err.Error()+"; "+note, "; ")}).with("Retry-After", "5")
 	case errors.Is(err, errExpired):
 		return unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: has expired")
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -329,7 +329,9 @@ func TestARunThatNamesARunnerThatIsGone(t *testing.T) {
 		r.stop()
 		r.o.Runners = first
 		r.start()
-		require.NoError(t, r.fake.Gone(t.Context(), a), "it is a stray now")
+		require.NoError(t, r.fake.Gone(t.Context(), a), "its run still wants it deleted")
+		synctest.Wait()
+		assert.False(t, r.run(o.ID).InCluster)
 	})
 }
 

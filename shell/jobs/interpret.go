@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -79,8 +80,9 @@ func (i interpreter) CarryFor(ctx context.Context, run core.State, e effects.Out
 
 // clusterAnswer answers what reaches a cluster.
 type clusterAnswer struct {
-	APICalls int           `json:"api_calls"`
-	Logs     *core.RunLogs `json:"logs,omitempty"`
+	APICalls   int           `json:"api_calls"`
+	Logs       *core.RunLogs `json:"logs,omitempty"`
+	NotCreated bool          `json:"not_created,omitempty"` // no runner was asked
 }
 
 // answered gives the answer beside the error: the calls count also where they
@@ -119,7 +121,7 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		err = s.MayRun(o.Config) // the job may be older than the runner's tenants
 	}
 	if err != nil {
-		return nil, shell.Permanent(err)
+		return answered(clusterAnswer{NotCreated: true}, shell.Permanent(err))
 	}
 	if !s.places[name].take(Attempt{Run: o.ID, N: e.Attempt}, scopeOf(o)) {
 		return answered(clusterAnswer{}, s.queue(ctx, name, o))
@@ -141,13 +143,30 @@ func runOf(o core.Orchestrator) Run {
 func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.DeleteRun) (json.RawMessage, error) {
 	name, r, err := s.runner(o.Config)
 	if err != nil {
-		// Once it is configured again, what is left there is a stray.
+		// Once it is configured again, what is left there is deleted.
 		return nil, shell.Permanent(err)
 	}
 	a := Attempt{Run: o.ID, N: e.Attempt}
 	s.places[name].withdraw(a)
-	calls, err := s.remove(ctx, name, r, a, nil)
-	return answered(clusterAnswer{APICalls: calls}, err)
+	answer := clusterAnswer{}
+	if e.Logs {
+		answer, err = s.removeReading(ctx, name, r, o, a)
+	} else {
+		answer.APICalls, err = s.remove(ctx, name, r, a, nil)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.logFailedDeletion(o, a, name, err)
+	}
+	return answered(answer, err)
+}
+
+// logFailedDeletion logs that a deletion has failed once more, ever more rarely: the first,
+// the second, the fourth and so on. The event of the first one has a line of its own.
+func (s *Service) logFailedDeletion(o core.Orchestrator, a Attempt, runner string, err error) {
+	if n := o.Cleanup.Failures; n > 0 && bits.OnesCount32(n+1) == 1 {
+		s.log.Warn("a pod still cannot be deleted; trying again", "run", o.RunID, "runner", runner, "pod", a.Name(),
+			"failures", n+1, "since", o.Cleanup.FailedSince, "error", err)
+	}
 }
 
 // remove deletes an attempt once no other call changes its run's pods, unless keep
@@ -238,37 +257,4 @@ func (s *Service) takeAction(ctx context.Context, o core.Orchestrator, e effects
 		// action does not.
 		Key: fmt.Sprintf("%s/%d", o.ID, o.Metrics.ActionsExecuted+1),
 	})
-}
-
-// fetchLogs stores what the attempt's pod has written (004 retrievePodLogs).
-func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
-	_, r, err := s.runner(o.Config)
-	if err != nil {
-		return nil, shell.Permanent(err)
-	}
-	w := newHeadTail(s.logLimits(o.Config.Logs))
-	calls, err := r.Logs(ctx, Attempt{Run: o.ID, N: e.Attempt}, LogOptions{}, w)
-	a := clusterAnswer{APICalls: calls}
-	switch {
-	case errors.Is(err, ErrNoPod):
-		a.Logs = &core.RunLogs{Error: err.Error()}
-		return answered(a, nil)
-	case err != nil && (w.total == 0 || ctx.Err() != nil):
-		return answered(a, fmt.Errorf("read the logs: %w", err))
-	}
-	text, kept, dropped := w.kept()
-	if putting := s.logs.PutLog(ctx, o.ID, e.Attempt, text); putting != nil {
-		return answered(a, fmt.Errorf("store the logs: %w", putting))
-	}
-	a.Logs = &core.RunLogs{Stored: true, Bytes: kept, Dropped: dropped, Truncated: dropped > 0 || err != nil}
-	if err != nil { // what there is of them is better than nothing
-		a.Logs.Error = "the rest could not be read: " + err.Error()
-	}
-	return answered(a, nil)
-}
-
-// logLimits are how many bytes of head and tail are kept.
-func (s *Service) logLimits(p core.LogPolicy) (head, tail int64) {
-	head = min(cmp.Or(p.HeadBytes, s.o.LogHeadBytes), maxStoredLog)
-	return head, min(cmp.Or(p.TailBytes, s.o.LogTailBytes), maxStoredLog-head)
 }

@@ -106,10 +106,24 @@ type Runner interface {
 	Beat(ctx context.Context) error
 }
 
+// Keeper is implemented by a [Runner] whose Delete leaves some attempts that have ended for a
+// time, for people to look at. Such an attempt counts as deleted for its run, and is held until
+// it is deleted after its time.
+type Keeper interface {
+	// Keeps is until when the attempt stays; zero if it is not kept. The time may be over:
+	// then Delete deletes it. It costs no call of the API.
+	Keeps(a Attempt) time.Time
+}
+
 // LogOptions say which of a pod's logs are wanted.
 type LogOptions struct {
 	Follow    bool
 	Container string // empty: all
+	// Opened, with Follow, is called once as soon as what the pod writes from then on will
+	// be read; nil: nobody asks. The pod is about to be deleted then: a Runner whose Delete
+	// removes the logs with the pod waits for such a reader, a few seconds at most. A Runner
+	// that does not know it may leave it uncalled: the deletion waits for it a moment.
+	Opened func()
 }
 
 // Sink takes what a [Runner] observes. Its methods may block for a while: there is

@@ -93,11 +93,19 @@ func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 	if l.whole { // what is stored is the same, in another order, and perhaps of more containers
 		return l.ended(), nil
 	}
-	if done, err = l.copyStored(ctx); done || err != nil {
-		return done, err
-	}
 	o := l.run
+	if o.RetryAttempt == l.attempt && o.InCluster && !o.Logs.Stored {
+		// Of a pod that is being deleted only a part is stored before its end.
+		if err = l.copyLive(ctx); !errors.Is(err, ErrNoPod) {
+			return false, err
+		}
+	}
+	if done, stored := l.copyStored(ctx); done || stored != nil {
+		return done, stored
+	}
 	switch {
+	case err != nil:
+		return false, err
 	case o.RetryAttempt == l.attempt && o.InCluster:
 		return false, l.copyLive(ctx)
 	case l.w.n > 0 && l.ended():
@@ -144,11 +152,18 @@ func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
 	return true, err
 }
 
+// downFor is how long a runner is waited for that is down before logs that are not followed
+// are refused.
+const downFor = 5 * time.Second
+
 // copyLive copies what the pod writes.
 func (l *logReader) copyLive(ctx context.Context) error {
 	name, r, err := l.s.runner(l.run.Config)
 	if err != nil {
 		return fmt.Errorf("run %s: %w", l.run.RunID, err)
+	}
+	if h := l.s.healthOf(name); !l.o.Follow && h.Status == HealthDown && l.s.o.Clock.Now().Sub(h.Since) > downFor {
+		return &DownError{Runner: name, Health: h} // rather than a wait for what does not come
 	}
 	_, err = r.Logs(ctx, Attempt{Run: l.run.ID, N: l.attempt}, l.o, &skipping{w: l.w, skip: l.w.n})
 	if err != nil {

@@ -186,7 +186,12 @@ func TestADeletionIsTriedAgain(t *testing.T) {
 		r.fake.Script = runnertest.Succeeds
 		o := r.ended(r.trigger(job("nightly")))
 		assert.Equal(t, core.OrchestratorCompleted, o.State, o.Error)
+		assert.Equal(t, core.RunCleanup{FailedSince: o.Cleanup.FailedSince, Failures: 1, Error: errCluster.Error(), RetryAt: o.Cleanup.RetryAt}, o.Cleanup,
+			"the pod has ended: its run does not wait for the deletion")
+		assert.Len(t, r.fake.Attempts(), 1)
+		pass(4 * time.Second) // after 1 and 3 seconds
 		assert.Empty(t, r.fake.Attempts())
+		assert.False(t, r.run(o.ID).InCluster)
 	})
 }
 

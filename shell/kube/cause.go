@@ -16,7 +16,7 @@ import (
 // Reasons that this package gives besides those of Kubernetes itself.
 const (
 	reasonPodNotCreated = "PodNotCreated" // there is a Job, and no pod yet
-	reasonCreateRetried = "CreateRetried" // the API did not take the Job yet
+	reasonCreateRetried = core.PodCreateRetried
 	reasonInitializing  = "Initializing"  // an init container runs
 	reasonPending       = "Pending"       // nobody says why
 	reasonTerminating   = "Terminating"   // it is deleted before it ran

@@ -6,7 +6,8 @@
 // one. A Job that a build before named otherwise is found by its labels. Kubernetes
 // never starts a pod again: restartPolicy is Never and backoffLimit 0, because Orrery
 // alone counts attempts. All that the runner knows of the cluster comes from one watch
-// of Jobs and one of pods, by the label of its instance, whatever the number of runs.
+// of Jobs and one of pods, by the label of its instance, and one of the namespace's warnings,
+// whatever the number of runs.
 // A run that goes well costs three calls of the API: its creation, its logs (one for
 // each container) and its deletion.
 //
@@ -18,21 +19,24 @@
 //	batch      jobs       create, get, list, watch, delete
 //	""         pods       list, watch, delete
 //	""         pods/log   get
+//	""         events     list, watch
 //
 // A Job is read (get) only where its name is taken already, and those of an attempt are
 // listed where it is created before the watch knows what there is; pods are deleted only
-// where their Job is gone without them, or their node is lost.
+// where their Job is gone without them, or their node is lost. Without the right to events
+// all else goes on, and [Runner.Health] says so.
 //
 // # What is told of a pod
 //
 // A pod that waits is told as created, with the reason: Unschedulable,
 // SchedulingGated, ErrImagePull, ImagePullBackOff, InvalidImageName,
 // ErrImageNeverPull, CreateContainerConfigError and the like as Kubernetes has them,
-// ContainerCreating, Initializing; PodNotCreated where there is a Job and 10 seconds
-// later still no pod (a quota, an admission policy or a missing service account;
-// the events of the Job say which), and CreateRetried where the API has not taken
-// the Job yet. None of these ends an attempt, not even a name of an image that can
-// never be right: somebody may mend it, and the job's limit of the start decides.
+// ContainerCreating, Initializing; FailedCreate where the cluster refuses the pod, and
+// FailedMount and the like, as its events have them; PodNotCreated where there is a Job and
+// 10 seconds later still no pod and no event that says why; and CreateRetried where the API
+// has not taken the Job yet. Most may pass, and the job's limit of the start decides. What
+// cannot pass is told as refused: a pod that a policy refuses and InvalidImageName for good,
+// CreateContainerConfigError until the next attempt.
 //
 // A pod that has ended is told with its exit code, where there is one: that of the
 // container that failed first, init containers included and sidecars not. The reason
@@ -64,8 +68,9 @@
 //
 //   - kube.go: options, the [Runner], creation; job.go: the Job of an attempt; profile.go: what
 //     pods may have; placement.go: where they may run, and before whom;
-//   - watch.go: the two watches; track.go: what is known of one attempt; cause.go: a pod
-//     as what is told of it; trim.go: what of an object is kept;
+//   - watch.go, reflect.go: the watches; events.go: the warnings; track.go: what is known of
+//     one attempt; cause.go: a pod as what is told of it; trim.go: what of an object is kept;
 //   - delete.go, logs.go: deletion and logs;
-//   - errors.go, counter.go, klog.go: repeated calls, their number, what client-go logs.
+//   - errors.go, health.go, dial.go: repeated calls, how the runner stands with the cluster,
+//     connections; counter.go, klog.go: the number of calls, what client-go logs.
 package kube

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,8 @@ type logs struct {
 	t   *track
 	o   jobs.LogOptions
 	pod string
+
+	unopened atomic.Int32 // containers whose logs are still to be opened
 }
 
 func (l *logs) copy(ctx context.Context, out io.Writer) error {
@@ -69,6 +72,7 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 	if len(names) == 0 {
 		return shell.Permanent(fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container))
 	}
+	l.unopened.Store(int32(len(names))) //nolint:gosec // a pod has few
 	if len(names) == 1 {
 		return l.container(ctx, names[0], out)
 	}
@@ -178,17 +182,28 @@ func (l *logs) standing(name string) (standing, <-chan struct{}) {
 	return notStarted, l.t.changed
 }
 
+// opened notes that what a container writes from now on is read, or that it writes nothing.
+func (l *logs) opened() {
+	if l.unopened.Add(-1) == 0 && l.o.Opened != nil {
+		l.o.Opened()
+	}
+}
+
 // container copies what one container has written.
 func (l *logs) container(ctx context.Context, name string, out io.Writer) error {
-	in := &resuming{out: out}
+	in := &resuming{out: out, opened: sync.OnceFunc(l.opened)}
+	defer in.opened()
 	for tries := 0; ; {
 		s, changed := l.standing(name)
 		switch {
+		case s == podGone && in.whole: // it went as soon as its containers had ended
+			return nil
 		case s == podGone:
 			return fmt.Errorf("logs of pod %s: %w", l.pod, jobs.ErrNoPod)
 		case s == neverStarted || s == notStarted && !l.o.Follow:
 			return nil
 		case s == notStarted:
+			in.opened()
 			if err := l.wait(ctx, changed, 0); err != nil {
 				return err
 			}
@@ -196,6 +211,7 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		}
 		before := in.written
 		err := l.stream(ctx, name, in)
+		in.whole = in.whole && apierrors.IsNotFound(err) || err == nil
 		if ctx.Err() == nil && in.failed == nil {
 			l.r.health.note(err)
 		}
@@ -224,6 +240,8 @@ func (l *logs) afterStream(ctx context.Context, s standing, changed <-chan struc
 			return false, err
 		}
 		return true, nil
+	case apierrors.IsNotFound(err) && in.whole:
+		return false, nil
 	case apierrors.IsNotFound(err):
 		return false, fmt.Errorf("logs of pod %s: %w", l.pod, jobs.ErrNoPod)
 	case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "waiting to start"):
@@ -265,6 +283,9 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 		return err
 	}
 	defer body.Close()
+	if in.opened != nil {
+		in.opened()
+	}
 	in.skip = in.written
 	buf := make([]byte, 32<<10)
 	for {
@@ -291,7 +312,9 @@ type resuming struct {
 	out     io.Writer
 	written int64
 	skip    int64
-	failed  error // of out
+	failed  error  // of out
+	whole   bool   // the latest stream came to its end
+	opened  func() // called once a stream is there
 }
 
 func (r *resuming) take(b []byte) error {

@@ -143,7 +143,7 @@ func (t *track) judge(now time.Time) verdict {
 		return verdict{wait: wait}
 	}
 	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
-		": a quota, an admission policy or a missing service account may be why; the Job's events say so"}}
+		": a quota, an admission policy or a missing service account may be why, and no event of the Job has said so yet"}}
 }
 
 // verdict is what is to be told of a Job whose pod the cluster refuses, in its words.

@@ -31,6 +31,9 @@ func TestTheRunnerKeepsItsContract(t *testing.T) {
 		Waits: func() json.RawMessage {
 			return script("echo begun; exec sleep 600", `"terminationGracePeriodSeconds":1`).Spec.PodSpec
 		},
+		LastWords: func() json.RawMessage {
+			return script(`exec 2>/dev/null; trap 'sleep 1; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done`, `"terminationGracePeriodSeconds":60`).Spec.PodSpec
+		},
 		Bad:      json.RawMessage(`{"containers":[{"name":"m","command":["true"],"volumeMounts":[{"name":"v","mountPath":"/v"}]}]}`),
 		BadField: "containers[0].volumeMounts",
 		Lose: func(t *testing.T, a jobs.Attempt) {

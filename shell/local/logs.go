@@ -39,6 +39,10 @@ func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.W
 	if len(names) == 0 {
 		return permanent("local pod %s has no container %q", filepath.Base(dir), o.Container)
 	}
+	if o.Follow && o.Opened != nil {
+		defer r.readers.add(filepath.Base(dir))()
+		o.Opened()
+	}
 	sections := jobs.NewSections(w)
 	for _, name := range names {
 		if len(names) > 1 {

@@ -40,6 +40,7 @@ type Runner struct {
 	attempts keymutex.Map[string] // by attempt: one creation or deletion at a time
 	launches chan struct{}        // holds a token for each launch that goes on
 	watch    *watch
+	readers  readers           // of pods that are about to be deleted
 	step     func(name string) // a test may end the process there
 }
 
@@ -229,6 +230,7 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 			return err
 		}
 		r.tellEnd(ctx, a)
+		r.readers.wait(ctx, a.Name())
 	default:
 		return err
 	}

@@ -20,6 +20,8 @@ type WebhookAccepted struct {
 // Health is the answer to GET /healthz and GET /readyz.
 type Health struct {
 	Status string `json:"status"`
+	// Runners are with GET /readyz the runners of jobs that do not work, with how they are.
+	Runners map[string]string `json:"runners,omitempty"`
 }
 
 // Info is the answer to GET /v1/info: what runs here, and what the token may use of it.

@@ -30,6 +30,9 @@ type Scripts struct {
 	Prints func(exit int, lines ...string) json.RawMessage
 	// Waits writes the line "begun", and then runs until it is killed.
 	Waits func() json.RawMessage
+	// LastWords writes the line "begun", and then runs until it is told to end: a second later
+	// it writes the line "saved" and ends; nil: that is not tested. Nothing kills it before.
+	LastWords func() json.RawMessage
 	// Bad cannot be run here; nil: that is not tested. BadField is what the error of
 	// Check must name.
 	Bad      json.RawMessage
@@ -57,6 +60,7 @@ func Run(t *testing.T, newRunner func(t *testing.T) jobs.Runner, s Scripts) {
 		{"two attempts of one run are two", (*bench).attempts},
 		{"the logs are the lines that were written", (*bench).logs},
 		{"following the logs ends with the pod", (*bench).follows},
+		{"what a pod writes as it is deleted reaches who follows its logs", (*bench).lastWords},
 		{"what is not there has no logs", (*bench).noLogs},
 		{"deleting returns once it is gone", (*bench).deletes},
 		{"deleting what is not there is no error", (*bench).deletesNothing},
@@ -320,6 +324,31 @@ func (b *bench) follows() {
 	_, err := lines.WriteTo(io.Discard) // with an error or without: the pod was killed
 	b.t.Logf("following ended: %v", err)
 	require.NoError(b.t, ctx.Err(), "following went on after the pod had ended")
+}
+
+func (b *bench) lastWords() {
+	if b.s.LastWords == nil {
+		b.t.Skip("no pod spec that writes at its end")
+	}
+	r := b.run(b.s.LastWords())
+	b.create(r)
+	b.await(r.Attempt, jobs.PhaseRunning)
+	require.Eventually(b.t, func() bool { return b.readLogs(r.Attempt) == "begun\n" }, b.s.Patience, 50*time.Millisecond, "it traps no signal yet")
+	var w bytes.Buffer
+	opened, read := make(chan struct{}), make(chan error, 1)
+	ctx := b.ctx()
+	go func() {
+		_, err := b.r.Logs(ctx, r.Attempt, jobs.LogOptions{Follow: true, Opened: func() { close(opened) }}, &w)
+		read <- err
+	}()
+	select {
+	case <-opened:
+	case err := <-read:
+		require.FailNow(b.t, "following ended before the deletion", "%v", err)
+	}
+	b.delete(r.Attempt)
+	require.NoError(b.t, <-read)
+	assert.Equal(b.t, "begun\nsaved\n", w.String())
 }
 
 func (b *bench) noLogs() { b.checkNoLogs(jobs.Attempt{Run: uuid.New()}) }

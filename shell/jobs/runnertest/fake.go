@@ -5,6 +5,7 @@ package runnertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -24,6 +26,10 @@ type Script struct {
 	Starts bool   // the pod runs as soon as it is there
 	Ends   bool   // and ends with Exit
 	Exit   int32
+	// LastWords are what a pod that is deleted while it runs writes, Grace later, before
+	// it ends.
+	LastWords string
+	Grace     time.Duration
 }
 
 // Succeeds is the Script of a pod that ends at once, with exit code 0.
@@ -236,21 +242,28 @@ func (f *Fake) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, w io
 			return 1, err
 		}
 	}
+	var p *pod
 	for sent := 0; ; {
 		var chunk []byte
 		var gone, over bool
 		err := f.wait(ctx, func() bool {
-			p := f.pods[a]
-			if gone = p == nil; gone {
+			now := f.pods[a]
+			if p = cmp.Or(p, now); p == nil {
+				gone = true
 				return true
 			}
+			gone = now != p
 			chunk, over = bytes.Clone(p.log.Bytes()[sent:]), p.phase == jobs.PhaseEnded
-			return len(chunk) > 0 || over || !o.Follow
+			if o.Opened != nil {
+				o.Opened()
+				o.Opened = nil
+			}
+			return len(chunk) > 0 || over || gone || !o.Follow
 		})
 		if err != nil {
 			return 1, err
 		}
-		if gone && sent == 0 {
+		if p == nil {
 			return 1, fmt.Errorf("attempt %s: %w", a.Name(), jobs.ErrNoPod)
 		}
 		if _, err := w.Write(chunk); err != nil {
@@ -270,6 +283,9 @@ func (f *Fake) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 	if calls, err := callHook(ctx, f.OnDelete, a); err != nil {
 		return calls, err
 	}
+	if err := f.terminate(ctx, a); err != nil {
+		return 1, err
+	}
 	f.change(a, func(p *pod) {
 		if p.phase == jobs.PhaseRunning {
 			f.end(a, p, 137, "Killed")
@@ -277,6 +293,28 @@ func (f *Fake) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 		delete(f.pods, a)
 	})
 	return 1, nil
+}
+
+// terminate lets a pod that runs write its last words.
+func (f *Fake) terminate(ctx context.Context, a jobs.Attempt) error {
+	f.mu.Lock()
+	f.init()
+	p := f.pods[a]
+	if p == nil || p.phase != jobs.PhaseRunning || f.Script == nil {
+		f.mu.Unlock()
+		return nil
+	}
+	s := f.Script(p.run)
+	f.mu.Unlock()
+	if s.Grace > 0 {
+		select {
+		case <-time.After(s.Grace):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	f.change(a, func(p *pod) { p.log.WriteString(s.LastWords) })
+	return nil
 }
 
 // Watch implements [jobs.Runner].

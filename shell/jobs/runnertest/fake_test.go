@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // script is the Fake's own kind of pod spec.
 type script struct {
 	Lines []string `json:"lines"`
+	Last  string   `json:"last"`
 	Exit  *int32   `json:"exit"`
 }
 
@@ -37,7 +38,7 @@ func TestTheFakeIsARunner(t *testing.T) {
 			Script: func(r jobs.Run) runnertest.Script {
 				var s script
 				assert.NoError(t, json.Unmarshal(r.Spec.PodSpec, &s))
-				out := runnertest.Script{Starts: true}
+				out := runnertest.Script{Starts: true, LastWords: s.Last}
 				for _, l := range s.Lines {
 					out.Output += l + "\n"
 				}
@@ -59,7 +60,10 @@ func TestTheFakeIsARunner(t *testing.T) {
 			code := int32(exit)
 			return spec(t, script{Lines: lines, Exit: &code})
 		},
-		Waits:    func() json.RawMessage { return spec(t, script{Lines: []string{"begun"}}) },
+		Waits: func() json.RawMessage { return spec(t, script{Lines: []string{"begun"}}) },
+		LastWords: func() json.RawMessage {
+			return spec(t, script{Lines: []string{"begun"}, Last: "saved\n"})
+		},
 		Lose:     func(_ *testing.T, a jobs.Attempt) { fake.Lose(a, "deleted by hand") },
 		Bad:      json.RawMessage(`{"volumes":[]}`),
 		BadField: "pod_spec.volumes",

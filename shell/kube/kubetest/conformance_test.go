@@ -33,6 +33,13 @@ func TestTheRunnerKeepsItsContract(t *testing.T) {
 		Prints: func(exit int, lines ...string) json.RawMessage {
 			return scripted(t, fmt.Sprintf("cat <<'EOF'\n%s\nEOF\nexit %d", strings.Join(lines, "\n"), exit))
 		},
+		LastWords: func() json.RawMessage {
+			pod := realPod(`exec 2>/dev/null; trap 'sleep 1; echo saved; exit 0' TERM; echo begun; while :; do sleep 0.1; done`)
+			pod["terminationGracePeriodSeconds"] = 60
+			spec, err := json.Marshal(pod)
+			require.NoError(t, err)
+			return spec
+		},
 		Waits:    func() json.RawMessage { return scripted(t, "echo begun; exec sleep 600") },
 		Bad:      json.RawMessage(`{"containers":[{"name":"m","image":"i","volumeMounts":[{"name":"v","mountPath":"/v"}]}]}`),
 		BadField: "containers[0].volumeMounts",

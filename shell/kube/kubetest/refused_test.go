@@ -102,7 +102,7 @@ func TestASecretThatIsMissingFailsTheAttemptAtOnceAndTheNextMayHaveIt(t *testing
 }
 
 // What a run stops itself has the run's reason, not that somebody deleted it.
-func TestAPodThatRanForTooLongWasNotDeletedBySomebody(t *testing.T) {
+func TestAPodThatTheRunItselfStopsWasNotDeletedBySomebody(t *testing.T) {
 	t.Parallel()
 	w := start(t, kubetest.SharedReal(t))
 	run := w.runs("job", realPod("sleep 600"), nil)

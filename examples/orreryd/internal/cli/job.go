@@ -22,7 +22,7 @@ type jobCommands struct {
 	a     *app
 	scope scoped
 	jobs  machine[core.Job]
-	runs  machine[core.Orchestrator]
+	runs  machine[wire.Run]
 }
 
 func (a *app) newJobs() *jobCommands {
@@ -33,13 +33,13 @@ func (a *app) newJobs() *jobCommands {
 			return s.ID, text.Clip(s.Schedule+" "+s.Name, 60)
 		}),
 	}
-	j.runs = machine[core.Orchestrator]{
+	j.runs = machine[wire.Run]{
 		a: a, path: "/v1/runs", arg: "RUN", args: oneArg("RUN"), scope: &j.scope, view: runView,
 		complete: completing(a, "/v1/runs", "runs", &j.scope, func(r wire.RunSummary) (name, about string) {
 			return r.ID.String(), text.Clip(string(r.State)+" "+r.RunID, 60)
 		}),
-		id:    func(r core.Orchestrator) string { return r.ID.String() },
-		ended: func(r core.Orchestrator) bool { return r.State.Terminal() }, fails: runError,
+		id:    func(r wire.Run) string { return r.ID.String() },
+		ended: func(r wire.Run) bool { return r.State.Terminal() }, fails: func(r wire.Run) error { return runError(r.Orchestrator) },
 	}
 	return j
 }

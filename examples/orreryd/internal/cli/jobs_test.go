@@ -134,10 +134,31 @@ func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	select {
 	case r := <-done:
 		assert.Equal(t, "attempt 0\nattempt 1\nattempt 2\n", r.out)
+		assert.Equal(t, "==> attempt 1 <==\n==> attempt 2 <==\n", r.err)
 		assert.Zero(t, r.code, r.err)
 	case <-time.After(patience):
 		require.Fail(t, "it follows for ever")
 	}
+}
+
+func TestWhatACancelledPodWritesAsItEndsIsFollowedAndStored(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	p.applyJob("saving", "exec 2>/dev/null; trap 'sleep 0.3; echo saved; exit 3' TERM; echo begun; while :; do sleep 0.05; done", "")
+	run := p.trigger("saving")
+	p.eventually("begun", "run", "logs", run)
+	done := make(chan result)
+	go func() { done <- p.do("run", "logs", "-f", run) }()
+	p.ok("run", "cancel", run)
+	select {
+	case r := <-done:
+		assert.Equal(t, "begun\nsaved\n", r.out)
+		assert.Equal(t, exitFailed, r.code)
+	case <-time.After(patience):
+		require.Fail(t, "it follows for ever")
+	}
+	assert.Equal(t, "begun\nsaved\n", p.ok("run", "logs", run))
+	assert.Regexp(t, `logs +12 bytes`, p.ok("run", "show", run))
 }
 
 func TestARunThatTakesLongerThanItMayIsKilledAndItsViolationsActionsAreTaken(t *testing.T) {

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -47,6 +49,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 		filters: []filter{
 			{flag: "job", usage: "only of that `job`"},
 			{flag: "status", usage: "only in that `state`: " + strings.Join(states, ", "), words: states},
+			{flag: "cleanup-failed", param: "cleanup_failed", usage: "only those of which something in the cluster could not be deleted so far", boolean: true},
 		},
 		narrow: func(q url.Values) {
 			if q.Get("job") != "" { // a job's id means something within its tenant only
@@ -74,7 +77,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 	}
 }
 
-func runView(r core.Orchestrator) view {
+func runView(r wire.Run) view {
 	exit := ""
 	if r.Pod.ExitCode != nil {
 		exit = exitText(r.Pod.ExitCode)
@@ -82,13 +85,13 @@ func runView(r core.Orchestrator) view {
 	return view{
 		fields: [][2]string{
 			{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
-			{"state", runState(r)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
-			{"error", r.Error}, {"exit code", exit}, {"reason", podReason(r.Pod)},
+			{"state", runState(r.Orchestrator)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
+			{"error", r.Error}, {"note", r.Note}, {"cleanup", cleanupText(r.Cleanup)}, {"exit code", exit}, {"reason", podReason(r.Pod)},
 			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
 			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},
-		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r)}},
+		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)}},
 	}
 }
 
@@ -98,7 +101,23 @@ func runNote(r wire.RunSummary) string {
 	if !r.State.Terminal() {
 		waits = podReason(r.Pod)
 	}
-	return text.Clip(cmp.Or(r.Error, cmp.Or(waits, skipped(r.State, r.StartedAt))), 60)
+	stays := ""
+	if r.Cleanup.Failing() {
+		stays = "its pod cannot be deleted: " + r.Cleanup.Error
+	}
+	return text.Clip(cmp.Or(stays, r.Error, r.Note, waits, skipped(r.State, r.StartedAt)), 60)
+}
+
+// cleanupText says since when something in the cluster cannot be deleted, and why.
+func cleanupText(c core.RunCleanup) string {
+	if !c.Failing() {
+		return ""
+	}
+	next := "it is being tried again"
+	if !c.RetryAt.IsZero() {
+		next = "the next try is at " + timeText(c.RetryAt)
+	}
+	return fmt.Sprintf("failed %d times since %s: %s; %s", c.Failures, timeText(c.FailedSince), c.Error, next)
 }
 
 // podReason is why a pod is as it is.
@@ -192,7 +211,11 @@ another one. While the pod runs it is read from there; afterwards what was kept 
 is printed, of which the middle may be missing where it was long.
 
 With -f it goes on until the run has ended, also while there is no pod yet, and prints
-the attempts that follow too. It ends with 1 where the run did not complete.`,
+the attempts that follow too, each after a line such as "==> attempt 1 <==" on standard
+error. It ends with 1 where the run did not complete.
+
+On a terminal what could steer it is shown as an escape: only colours are let through.
+A pipe or a file gets each byte as the pod wrote it.`,
 		example: "  orreryd run logs nightly-report:2026-03-01T02:00:00.000Z\n  orreryd run logs -f 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
 	}, func(ctx context.Context, c *client, _ request, args []string) error {
 		if cmd.Flags().Changed("attempt") && (f.attempt < 0 || f.attempt > core.MaxRetries) {
@@ -210,9 +233,10 @@ the attempts that follow too. It ends with 1 where the run did not complete.`,
 
 // printLogs prints one attempt, and with follow those after it.
 func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f logFlags) error {
-	next, known := int64(-1), false // the attempt that is to be printed; at first the latest
+	next, known := int64(-1), false       // the attempt that is to be printed; at first the latest
+	first, headed := int64(-1), int64(-1) // the first that is printed, and the last that a line tells apart
 	for {
-		var r core.Orchestrator
+		var r wire.Run
 		if _, err := j.runs.look(ctx, c, id, nil, &r, known); err != nil {
 			return err
 		}
@@ -223,8 +247,15 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 		case !known:
 			next = latest
 		}
+		if !known {
+			first = next
+		}
 		known = true
 		if next <= latest || !f.follow {
+			if next > first && headed < next {
+				text.Sayf(j.a.err, "==> attempt %d <==\n", next)
+				headed = next
+			}
 			err := j.copyLogs(ctx, c, id, next, f)
 			_, none := errors.AsType[noLogsError](err)
 			passed := next < latest || r.State.Terminal()
@@ -241,7 +272,7 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 				next++
 			}
 		} else if r.State.Terminal() {
-			return runError(r)
+			return runError(r.Orchestrator)
 		}
 		if err := pause(ctx, watchEvery); err != nil {
 			return fmt.Errorf("interrupted while following run %s: %w", r.RunID, err)
@@ -272,10 +303,12 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	// Each line is shown as it comes, and as the pod wrote it: kubectl logs does the same.
+	// Each line is shown as it comes.
+	out, flush := j.a.logOutput()
+	defer flush()
 	for b := make([]byte, 32<<10); ; {
 		n, err := resp.Body.Read(b)
-		if _, werr := j.a.out.Write(b[:n]); werr != nil {
+		if _, werr := out.Write(b[:n]); werr != nil {
 			return werr
 		}
 		switch {
@@ -287,4 +320,15 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 			return &exitError{code: exitNoDaemon, err: fmt.Errorf("the logs broke off: %w: is the daemon gone?", err)}
 		}
 	}
+}
+
+// logOutput is where logs go: as they are, but to a terminal without what steers it. flush
+// writes the rest of what may have been a colour.
+func (a *app) logOutput() (out io.Writer, flush func()) {
+	f, ok := a.out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is small
+		return a.out, func() {}
+	}
+	shown := text.NewTerminal(f)
+	return shown, func() { _ = shown.Flush() }
 }

@@ -1,0 +1,126 @@
+package core
+
+import (
+	"math"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// RunCleanup says that what a run has in its cluster could not be deleted so far, see
+// [Orchestrator]. It is zero unless the latest deletion of the present attempt has failed.
+type RunCleanup struct {
+	FailedSince Time   `json:"failed_since"`       // when the first deletion failed
+	Failures    uint32 `json:"failures"`           // deletions that have failed since
+	Error       string `json:"error"`              // why the latest one has
+	RetryAt     Time   `json:"retry_at,omitempty"` // of the next deletion; zero: it is under way
+}
+
+// Failing reports whether a deletion has failed, and none has succeeded since.
+func (c RunCleanup) Failing() bool { return !c.FailedSince.IsZero() }
+
+// A deletion that failed is tried again after firstCleanupDelayMS, and each further
+// failure doubles the wait up to maxCleanupDelayMS. It never ends: a right that was taken
+// away is given back some day, and a cluster comes back.
+const (
+	firstCleanupDelayMS = 1_000
+	maxCleanupDelayMS   = 60_000
+)
+
+// delayMS is how long to wait before the next deletion.
+func (c RunCleanup) delayMS() int64 {
+	const doublings = 6 // 64 s
+	return min(int64(firstCleanupDelayMS)<<min(max(c.Failures, 1)-1, doublings), maxCleanupDelayMS)
+}
+
+// podIsOver reports whether the pod of the attempt is known to have ended: what is left of
+// it in the cluster runs nothing, and holds nobody up.
+func (o Orchestrator) podIsOver() bool { return o.Pod.ExitCode != nil }
+
+// cleanupDue is when a deletion that failed is tried again; zero if nothing waits for that.
+// A run that checks its post-execution constraints meanwhile deletes afterwards.
+func (o Orchestrator) cleanupDue() Time {
+	if !o.InCluster || o.Cleanup.RetryAt.IsZero() || len(o.Pending.Open) > 0 || o.Step != StepDeleting && !o.State.Terminal() {
+		return 0
+	}
+	return max(o.Cleanup.RetryAt, effects.MinTime)
+}
+
+// deletionFailed notes that, and tries it again later, for as long as it takes (E5): until
+// then the run stays where it is. If the pod has ended the run goes on: nobody has to wait
+// for the end of what is left of it.
+func (t *orchestratorTransition) deletionFailed(of effects.DeleteRun, reason string, permanent bool) {
+	if t.clock.Rules.before(5) {
+		t.giveDeletionUp(of, reason, permanent)
+		return
+	}
+	t.noteCleanupFailure(reason)
+	switch {
+	case !t.podIsOver():
+	case t.wantsLogs(): // it ended while it was being deleted
+		t.fetchLogs()
+	default:
+		t.afterCleanup()
+	}
+}
+
+// giveDeletionUp is what builds before version 5 made of it: they tried it once more, a
+// bounded number of times; then the run went on without.
+func (t *orchestratorTransition) giveDeletionUp(of effects.DeleteRun, reason string, permanent bool) {
+	if !permanent && t.Repeats < MaxEffectRepeats {
+		t.Repeats++
+		t.reissue(&t.Pending, of)
+		return
+	}
+	t.announce("cleanup_failed", announcementTexts("error", reason))
+	t.podDeleted()
+}
+
+// noteCleanupFailure notes that a deletion has failed. The first one in a row is announced.
+func (t *orchestratorTransition) noteCleanupFailure(reason string) {
+	c := &t.Cleanup
+	if !c.Failing() {
+		c.FailedSince = max(t.clock.Now, effects.MinTime)
+		t.announce("cleanup_failed", announcementTexts("error", reason))
+	}
+	if c.Failures < math.MaxUint32 {
+		c.Failures++
+	}
+	c.Error, c.RetryAt = reason, laterMS(t.clock.Now, c.delayMS())
+}
+
+// endCleanupFailure announces that what could not be deleted is gone.
+func (t *orchestratorTransition) endCleanupFailure() {
+	if c := t.Cleanup; c.Failing() {
+		t.announce("cleaned_up", struct {
+			FailedSince Time   `json:"failed_since"`
+			Failures    uint32 `json:"failures"`
+		}{c.FailedSince, c.Failures})
+	}
+	t.Cleanup = RunCleanup{}
+}
+
+// noteNotCreated notes that there is nothing to be deleted. If the creation was asked for
+// more than once, an earlier one may have had another answer.
+func (t *orchestratorTransition) noteNotCreated(r clusterResult) {
+	if r.NotCreated && t.Repeats == 0 && t.Pod.UID == "" && !t.clock.Rules.before(5) {
+		t.InCluster = false
+	}
+}
+
+// retryCleanup tries at once what is to be tried again.
+func (t *orchestratorTransition) retryCleanup() {
+	t.UpdatedAt = t.clock.Now
+	t.fetchLogs()
+}
+
+// awaitCleanup keeps a run that is about to make another attempt where it is: what the
+// attempt before has left is deleted first, so that a run never has two pods.
+func (t *orchestratorTransition) awaitCleanup() {
+	t.Exit, t.Step = RunExit{To: OrchestratorFailed, Reason: t.Error}, StepDeleting
+}
+
+// leavesRemains reports whether the run has ended, and only what can do no harm is still to
+// be deleted.
+func (o Orchestrator) leavesRemains() bool {
+	return o.State.Terminal() && o.Cleanup.Failing() && o.podIsOver()
+}

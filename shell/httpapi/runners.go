@@ -1,0 +1,100 @@
+package httpapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// runnerHealth is how each runner is; empty where the service of jobs does not say so.
+func (s *Server) runnerHealth() map[string]jobs.Health {
+	if h, ok := s.o.Jobs.(interface{ Health() map[string]jobs.Health }); ok {
+		return h.Health()
+	}
+	return nil
+}
+
+// listRunners answers with the runners that the token may use.
+func (s *Server) listRunners(w http.ResponseWriter, r *http.Request, c *call) error {
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	if err := forJobs(c); err != nil {
+		return err
+	}
+	if err := s.noRunner(); err != nil {
+		return err
+	}
+	all, room := s.runnerHealth(), map[string]jobs.Pods{}
+	if bounded, ok := s.o.Jobs.(interface{ Pods() map[string]jobs.Pods }); ok {
+		room = bounded.Pods()
+	}
+	out := wire.RunnerList{Runners: []wire.Runner{}}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if c.token.Admin || c.token.unbound() || slices.Contains(s.o.OpenRunners, name) || slices.Contains(c.token.Runners, name) {
+			out.Runners = append(out.Runners, s.shownRunner(name, all[name], room[name]))
+		}
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) shownRunner(name string, h jobs.Health, room jobs.Pods) wire.Runner {
+	return wire.Runner{
+		Name: name, Status: string(h.Status), Since: timeOrNull(h.Since), Error: h.Error,
+		LastError: h.LastError, LastErrorAt: timeOrNull(h.LastErrorAt), SeenAt: timeOrNull(h.SeenAt), WatchAgeSeconds: s.watchAge(h),
+		MaxPods: room.Max, Pods: room.Living, PodsWaiting: room.Waiting,
+	}
+}
+
+func timeOrNull(t time.Time) effects.Time {
+	if t.IsZero() {
+		return 0
+	}
+	return effects.TimeOf(t)
+}
+
+// watchAge is for how long a runner's watch has heard nothing; 0 without a watch.
+func (s *Server) watchAge(h jobs.Health) float64 {
+	if h.SeenAt.IsZero() {
+		return 0
+	}
+	return max(s.o.Clock.Now().Sub(h.SeenAt), 0).Seconds()
+}
+
+// noteOf says of a run that its runner does not work, if that concerns it. It is derived as
+// it is read: an outage writes nothing.
+func (s *Server) noteOf(o core.Orchestrator) string {
+	if !o.InCluster || s.o.Jobs == nil {
+		return ""
+	}
+	name := s.o.Jobs.RunnerOf(o.Config)
+	h, known := s.runnerHealth()[name]
+	switch {
+	case !known, h.Status == jobs.HealthDegraded && o.State != core.OrchestratorContainerCreating:
+		return ""
+	case h.Status == jobs.HealthDown:
+		return fmt.Sprintf("as of when runner %s could last be asked: it %s", name, oneLine(h.Trouble()))
+	case h.Status == jobs.HealthDegraded:
+		return fmt.Sprintf("runner %s %s", name, oneLine(h.Trouble()))
+	}
+	return ""
+}
+
+// ailing are the runners that do not work, with how they are. Their errors may hold
+// addresses, and who asks for /readyz may be anyone.
+func (s *Server) ailing() map[string]string {
+	out := map[string]string{}
+	for name, h := range s.runnerHealth() { // order-free: it fills a map
+		if h.Status != jobs.HealthWorks {
+			out[name] = string(h.Status)
+		}
+	}
+	return out
+}

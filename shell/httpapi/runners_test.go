@@ -1,0 +1,89 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/jobs"
+)
+
+// patient is a service of jobs whose runners are as the test says.
+type patient struct {
+	jobService
+	health map[string]jobs.Health
+}
+
+func (p patient) Health() map[string]jobs.Health { return p.health }
+
+func (p patient) Logs(context.Context, core.Orchestrator, uint32, jobs.LogOptions, io.Writer) error {
+	return &jobs.DownError{Runner: "kubernetes", Health: p.health["kubernetes"]}
+}
+
+// withHealth gives an API runners of which one is down, one degraded and one well.
+func withHealth(o *httpapi.Options) {
+	withJobs(o)
+	now := time.Now()
+	o.Jobs = patient{health: map[string]jobs.Health{
+		"kubernetes": {
+			Status: jobs.HealthDown, Since: now.Add(-time.Minute), SeenAt: now.Add(-90 * time.Second),
+			Error: "cannot watch jobs: connection refused", LastError: "connection refused", LastErrorAt: now.Add(-time.Second),
+		},
+		"lame":  {Status: jobs.HealthDegraded, Error: "cannot watch events: forbidden", SeenAt: now},
+		"local": {Status: jobs.HealthWorks},
+	}}
+	o.Clock = nil
+}
+
+func TestRunnersAreShownAsTheyAreToWhoMayUseThem(t *testing.T) {
+	a := start(t, setup{api: withHealth})
+	body := a.do("GET", "/v1/runners", nil).body
+	assert.Contains(t, body, `{"name":"kubernetes","status":"down","since":"`)
+	assert.Contains(t, body, `"error":"cannot watch jobs: connection refused","last_error":"connection refused","last_error_at":"`)
+	assert.Contains(t, body, `{"name":"local","status":"works","since":null,"error":"","last_error":"","last_error_at":null,"seen_at":null,"watch_age_seconds":0,"max_pods":0,"pods":0,"pods_waiting":0}`)
+}
+
+func TestTheMetricsShowHowRunnersAre(t *testing.T) {
+	a := start(t, setup{api: withHealth})
+	body := a.do("GET", "/metrics", nil).body
+	for _, line := range []string{`orrery_runner_up{runner="kubernetes"} 0`, `orrery_runner_up{runner="lame"} 1`, `orrery_runner_up{runner="local"} 1`} {
+		assert.Contains(t, body, line+"\n")
+	}
+	assert.Regexp(t, `orrery_runner_watch_age_seconds\{runner="kubernetes"\} 9\d`, body)
+	assert.NotContains(t, body, `orrery_runner_watch_age_seconds{runner="local"}`)
+}
+
+// Whoever applies, reads and cancels must go on while a cluster is away.
+func TestADaemonWhoseClusterIsAwayIsReadyAndSaysSo(t *testing.T) {
+	a := start(t, setup{api: withHealth})
+	r := a.do("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusOK, r.status)
+	assert.JSONEq(t, `{"status":"ready","runners":{"kubernetes":"down","lame":"degraded"}}`, r.body)
+	assert.NotContains(t, r.body, "refused", "anyone may ask")
+}
+
+func TestARunSaysThatItsRunnerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: withCluster, api: withHealth})
+		require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", plainJob).status)
+		run := a.do("POST", "/v1/jobs/j/trigger", nil).str("run")
+		synctest.Wait()
+		got := a.do("GET", "/v1/runs/"+run, nil)
+		assert.Regexp(t, `^as of when runner kubernetes could last be asked: it is down since .*Z: cannot watch jobs: connection refused$`, got.str("note"))
+		assert.Contains(t, a.do("GET", "/v1/runs", nil).body, `"note":"as of when runner kubernetes could last be asked`)
+		logs := a.do("GET", "/v1/runs/"+run+"/logs", nil)
+		assert.Equal(t, http.StatusServiceUnavailable, logs.status)
+		assert.Contains(t, logs.body, "logs: runner kubernetes is down since ")
+		assert.Equal(t, http.StatusOK, a.do("POST", "/v1/runs/"+run+"/cancel", nil).status)
+		synctest.Wait()
+		assert.NotContains(t, a.do("GET", "/v1/runs/"+run, nil).body, `"note"`, "it has ended")
+	})
+}

@@ -1,0 +1,197 @@
+package jobs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+// forbidden has each deletion fail until the flag is cleared.
+func (r *rig) forbid() *atomic.Bool {
+	var forbidden atomic.Bool
+	forbidden.Store(true)
+	r.fake.OnDelete = func(context.Context, jobs.Attempt) error {
+		if forbidden.Load() {
+			return permanent{errors.New("forbidden")}
+		}
+		return nil
+	}
+	return &forbidden
+}
+
+func (r *rig) cancel(o core.Orchestrator) {
+	r.t.Helper()
+	_, err := r.e.Runs().Send(r.t.Context(), o.ID, core.OrchestratorCancel{Reason: "not needed"})
+	require.NoError(r.t, err)
+}
+
+// The right to delete is taken away, the daemon restarts, the right is given back.
+func TestARunIsNotCancelledBeforeItsPodCanBeDeletedAlsoOverARestart(t *testing.T) {
+	locks := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, Locks: []string{"db"}}}
+	withRig(t, func(r *rig) { r.o.Checker = locks }, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly", constrained))
+		r.lock("db", core.RunLockHolder(o.ID))
+		forbidden := r.forbid()
+		r.cancel(o)
+		pass(20 * time.Minute)
+		r.restart()
+		pass(20 * time.Minute)
+		waits := r.run(o.ID)
+		assert.Equal(t, core.OrchestratorRunning, waits.State)
+		assert.True(t, waits.InCluster)
+		assert.Equal(t, "forbidden", waits.Cleanup.Error)
+		assert.Greater(t, waits.Cleanup.Failures, uint32(40))
+		assert.Less(t, waits.Cleanup.Failures, uint32(60), "at most one a minute")
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+		assert.Equal(t, []string{"db"}, r.locked())
+		failing, _, err := r.e.Runs().List(t.Context(), shell.JobRunFilter{CleanupFailed: true}, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, failing, 1)
+		stats, err := r.e.JobStats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, stats.CleanupFailing)
+		lines := strings.Count(r.log.String(), "still cannot be deleted")
+		assert.Greater(t, lines, 2)
+		assert.Less(t, lines, 8, "ever more rarely:\n%s", r.log.String())
+
+		forbidden.Store(false)
+		pass(61 * time.Second)
+		assert.Equal(t, core.OrchestratorCancelled, r.run(o.ID).State)
+		assert.Zero(t, r.run(o.ID).Cleanup)
+		assert.Empty(t, r.fake.Attempts())
+		assert.Empty(t, r.locked())
+	})
+}
+
+// lastWords is a pod that writes after it was told to end.
+func lastWords(jobs.Run) runnertest.Script {
+	return runnertest.Script{Output: "begun\n", LastWords: "saved\n", Grace: 10 * time.Second}
+}
+
+func (r *rig) stored(o core.Orchestrator) string {
+	r.t.Helper()
+	text, err := r.logs.Log(r.t.Context(), o.ID, o.RetryAttempt)
+	require.NoError(r.t, err)
+	return string(text)
+}
+
+func TestWhatAPodWritesAsItIsCancelledIsStored(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.Script = lastWords
+		o, _ := r.started(job("nightly"))
+		to := r.follow(t.Context(), o, 0)
+		r.cancel(o)
+		pass(time.Second)
+		assert.Equal(t, "begun\n", r.stored(o), "a crash now would cost no more than the last words")
+		var live bytes.Buffer
+		require.NoError(t, r.s.Logs(t.Context(), r.run(o.ID), 0, jobs.LogOptions{}, &live))
+		assert.Equal(t, "begun\n", live.String())
+		late := r.follow(t.Context(), o, 0)
+		end := r.ended(o)
+		assert.Equal(t, core.OrchestratorCancelled, end.State)
+		assert.Equal(t, "begun\nsaved\n", r.stored(o))
+		assert.Equal(t, core.RunLogs{Stored: true, Bytes: 12}, end.Logs)
+		for _, reader := range []*reader{to, late} {
+			require.NoError(t, <-reader.err)
+			assert.Equal(t, "begun\nsaved\n", reader.String())
+		}
+	})
+}
+
+func TestWhatAPodWritesAsItsLimitEndsItIsStored(t *testing.T) {
+	limit := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, MaxAllowedRunTime: time.Minute}}
+	withRig(t, func(r *rig) { r.o.Checker = limit }, func(t *testing.T, r *rig) {
+		r.fake.Script = lastWords
+		o, _ := r.started(job("nightly", constrained))
+		end := r.ended(o)
+		assert.Contains(t, end.Error, "it ran for longer than maxAllowedRunTime")
+		assert.Equal(t, "begun\nsaved\n", r.stored(o))
+	})
+}
+
+// A crash in the midst of the grace period: the deletion is repeated, and reads once more.
+func TestARestartInTheGracePeriodNeitherLosesNorDoublesLogs(t *testing.T) {
+	for name, gone := range map[string]bool{"the pod is still there": false, "the pod is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, nil, func(t *testing.T, r *rig) {
+				r.fake.Script = lastWords
+				o, a := r.started(job("nightly"))
+				r.cancel(o)
+				pass(time.Second)
+				r.stop()
+				want := "begun\nsaved\n"
+				if gone {
+					r.fake.Vanish(a)
+					want = "begun\n"
+				}
+				r.start()
+				end := r.ended(o)
+				assert.Equal(t, want, r.stored(o))
+				assert.Equal(t, core.RunLogs{Stored: true, Bytes: int64(len(want))}, end.Logs)
+			})
+		})
+	}
+}
+
+func TestARepeatedReadingDoesNotReplaceLogsByFewer(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.LogHeadBytes, r.o.LogTailBytes = 10, 10 }, func(t *testing.T, r *rig) {
+		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Output: "short\n"} }
+		o, a := r.started(job("nightly"))
+		before := "head\n… 980 bytes dropped …\ntail\n"
+		require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte(before)))
+		r.fake.End(a, 0, "")
+		end := r.ended(o)
+		assert.Equal(t, before, r.stored(o))
+		assert.Equal(t, core.RunLogs{Stored: true, Bytes: 10, Dropped: 980, Truncated: true}, end.Logs)
+	})
+}
+
+// A pod whose logs hang, or whose runner does not follow them, is deleted all the same.
+func TestLogsThatCannotBeReadHoldNoDeletionUp(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o, _ := r.started(job("nightly"))
+		r.fake.OnLogs = func(ctx context.Context, _ jobs.Attempt) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		began := time.Now()
+		r.cancel(o)
+		end := r.ended(o)
+		assert.Equal(t, core.OrchestratorCancelled, end.State)
+		assert.LessOrEqual(t, time.Since(began), 45*time.Second)
+		assert.Contains(t, end.Logs.Error, "read the logs")
+	})
+}
+
+func TestTheEndOfAFailedCleanupIsTold(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		var told []string
+		sub := r.e.Subscribe(func(ev effects.Event) bool { return strings.HasPrefix(ev.Kind.Action, "clean") }, 16)
+		defer sub.Close()
+		o, _ := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.cancel(o)
+		pass(time.Minute)
+		forbidden.Store(false)
+		require.Equal(t, core.OrchestratorCancelled, r.ended(o).State)
+		synctest.Wait()
+		for len(sub.C) > 0 {
+			told = append(told, (<-sub.C).Kind.Action)
+		}
+		assert.Equal(t, []string{"cleanup_failed", "cleaned_up"}, told)
+	})
+}

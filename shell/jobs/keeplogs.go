@@ -1,0 +1,181 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Limits of what is read of a pod that is being deleted.
+const (
+	// readBeforeLimit bounds the reading of what the pod wrote until then: no pod goes on
+	// for longer because its logs cannot be read.
+	readBeforeLimit = 30 * time.Second
+	// openLimit is how long a deletion waits for the pod's logs to be followed.
+	openLimit = 5 * time.Second
+	// readAfterLimit is how long the last of the logs may take once the pod is gone.
+	readAfterLimit = 10 * time.Second
+)
+
+// fetchLogs stores what the attempt's pod has written (004 retrievePodLogs).
+func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
+	_, r, err := s.runner(o.Config)
+	if err != nil {
+		return nil, shell.Permanent(err)
+	}
+	w := newHeadTail(s.logLimits(o.Config.Logs))
+	calls, err := r.Logs(ctx, Attempt{Run: o.ID, N: e.Attempt}, LogOptions{}, w)
+	a := clusterAnswer{APICalls: calls}
+	logs, err := s.keepLogs(ctx, o, e.Attempt, w, err)
+	if err == nil {
+		a.Logs = &logs
+	}
+	return answered(a, err)
+}
+
+// keepLogs stores what was read of an attempt's logs, and failed says why there is no more
+// of it. What an effect before has stored stays if it is more: a pod that is being deleted,
+// or is gone, may give less than it did before a crash. An error says that the reading is
+// to be repeated.
+func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uint32, w *headTail, failed error) (core.RunLogs, error) {
+	if failed != nil && ctx.Err() != nil {
+		return core.RunLogs{}, fmt.Errorf("read the logs: %w", failed)
+	}
+	text, kept, dropped := w.kept()
+	if before, ok := s.keptBefore(ctx, o, attempt); ok && before.Bytes+before.Dropped >= max(w.total, 1) {
+		return before, nil
+	}
+	switch {
+	case errors.Is(failed, ErrNoPod) && w.total == 0:
+		return core.RunLogs{Error: failed.Error()}, nil
+	case failed != nil && w.total == 0:
+		return core.RunLogs{}, fmt.Errorf("read the logs: %w", failed)
+	}
+	if err := s.logs.PutLog(ctx, o.ID, attempt, text); err != nil {
+		return core.RunLogs{}, fmt.Errorf("store the logs: %w", err)
+	}
+	logs := core.RunLogs{Stored: true, Bytes: kept, Dropped: dropped, Truncated: dropped > 0 || failed != nil}
+	if failed != nil { // what there is of them is better than nothing
+		logs.Error = "the rest could not be read: " + failed.Error()
+	}
+	return logs, nil
+}
+
+// keptBefore describes what is stored of an attempt's logs already.
+func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt uint32) (core.RunLogs, bool) {
+	text, err := s.logs.Log(ctx, o.ID, attempt)
+	if err != nil { // nothing is, or it cannot be read: then it is better stored anew
+		return core.RunLogs{}, false
+	}
+	l := core.RunLogs{Stored: true, Bytes: int64(len(text))}
+	if m := markerLine.FindSubmatch(text); m != nil {
+		l.Bytes -= int64(len(m[0]))
+		l.Dropped, _ = strconv.ParseInt(string(m[1]), 10, 64)
+		l.Truncated = true
+	}
+	return l, true
+}
+
+// markerLine is the marker, see [headTail.kept].
+var markerLine = regexp.MustCompile(`(?m)^… (\d{1,18}) bytes dropped …\n`)
+
+// removeReading deletes an attempt whose pod may still run, and stores what the pod writes
+// until its end. What it wrote before is stored first: a crash must not cost more than the
+// last words. Logs that cannot be read or stored hold no deletion up.
+func (s *Service) removeReading(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
+	before := newHeadTail(s.logLimits(o.Config.Logs))
+	limited, done := s.withTimeout(ctx, readBeforeLimit)
+	calls, failed := r.Logs(limited, a, LogOptions{}, before)
+	done()
+	answer := clusterAnswer{APICalls: calls}
+	if failed == nil && before.total > 0 {
+		_, failed = s.keepLogs(ctx, o, a.N, before, nil)
+	}
+	var last *lastWords
+	if !errors.Is(failed, ErrNoPod) {
+		last = s.followLastWords(ctx, r, o, a)
+	}
+	calls, err := s.remove(ctx, name, r, a, nil)
+	answer.APICalls += calls
+	read := before
+	if last != nil {
+		answer.APICalls += last.end(s, err == nil)
+		if last.w.total >= before.total {
+			read, failed = last.w, last.err
+		}
+	}
+	if err != nil { // it goes on, and so do its logs
+		return answer, err
+	}
+	logs, err := s.keepLogs(ctx, o, a.N, read, failed)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return answer, err
+	case err != nil:
+		logs = core.RunLogs{Error: err.Error()}
+	}
+	answer.Logs = &logs
+	return answer, nil
+}
+
+// lastWords follows the logs of a pod that is being deleted.
+type lastWords struct {
+	w      *headTail
+	calls  int
+	err    error
+	done   chan struct{} // closed when the reading has ended
+	cancel context.CancelFunc
+}
+
+// followLastWords begins to follow an attempt's logs, and returns as soon as nothing that
+// is written from now on will be missed. The caller calls end.
+func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) *lastWords {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &lastWords{w: newHeadTail(s.logLimits(o.Config.Logs)), done: make(chan struct{}), cancel: cancel}
+	opened := make(chan struct{})
+	go func() {
+		defer close(l.done)
+		l.calls, l.err = r.Logs(ctx, a, LogOptions{Follow: true, Opened: sync.OnceFunc(func() { close(opened) })}, l.w)
+	}()
+	limit, stop := s.o.Clock.Timer(openLimit)
+	defer stop()
+	select {
+	case <-opened:
+	case <-l.done:
+	case <-limit:
+	case <-ctx.Done():
+	}
+	return l
+}
+
+// end waits for the end of the reading: for a while if the pod is gone, and else not at
+// all. It gives the calls of the API.
+func (l *lastWords) end(s *Service, gone bool) int {
+	if gone {
+		limit, stop := s.o.Clock.Timer(readAfterLimit)
+		defer stop()
+		select {
+		case <-l.done:
+		case <-limit:
+		}
+	}
+	l.cancel()
+	<-l.done
+	return l.calls
+}
+
+// logLimits are how many bytes of head and tail are kept.
+func (s *Service) logLimits(p core.LogPolicy) (head, tail int64) {
+	head = min(cmp.Or(p.HeadBytes, s.o.LogHeadBytes), maxStoredLog)
+	return head, min(cmp.Or(p.TailBytes, s.o.LogTailBytes), maxStoredLog-head)
+}
