@@ -87,6 +87,7 @@ fuzz_until() {
 soak() {
   local length end package
   length=$(seconds_of "${1:-1h}") || return
+  export ORRERY_KUBE=build # one of its suites draws, too; without a cluster it is skipped
   soak_dir=$(mktemp -d "${TMPDIR:-/tmp}/orrery-soak-XXXXXX")
   mkdir "$soak_dir/bin"
   touch "$soak_dir/findings" "$soak_dir/runs"

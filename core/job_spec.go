@@ -26,6 +26,9 @@ const (
 	MaxPodSpecBytes  = 64 << 10
 	MaxRetries       = 1000
 	MaxCreateAheadMS = 3_600_000 // 1 hour
+	// MaxTTLSecondsAfterFinished is how long a Kubernetes Job may be kept: each is an object
+	// of the cluster.
+	MaxTTLSecondsAfterFinished = 7 * 24 * 3600 // a week
 	// MaxActiveRuns bounds the runs of one job that have not ended, so that one event
 	// can reach them all, see [MaxDeliveries].
 	MaxActiveRuns = 500
@@ -66,6 +69,10 @@ type JobSpec struct {
 	// CreateAheadMS is how long before its time a run is created, and waits in
 	// PreRun; 0: 30 seconds. It is not created before the time before has come.
 	CreateAheadMS int64 `json:"create_ahead_ms"`
+	// TTLSecondsAfterFinished is how long an attempt's Kubernetes Job and pod stay in the
+	// cluster after they have ended, for people to look at; 0: as its runner is configured.
+	// The run does not wait for that.
+	TTLSecondsAfterFinished int64 `json:"ttl_seconds_after_finished,omitempty"`
 	// ConstraintErrors says what an error of the checker means.
 	ConstraintErrors ErrorPolicy       `json:"constraint_errors"`
 	Logs             LogPolicy         `json:"logs"`
@@ -302,6 +309,7 @@ func (s JobSpec) validateRuns() error {
 		checkOneOf("constraint_errors", s.ConstraintErrors, FailClosed, FailOpen),
 		checkBetween("start_deadline_seconds", s.StartDeadlineSeconds, 0, int64(MaxStartDeadline/time.Second)),
 		checkBetween("max_concurrent_runs", int64(s.MaxConcurrentRuns), 0, MaxActiveRuns),
+		checkBetween("ttl_seconds_after_finished", s.TTLSecondsAfterFinished, 0, MaxTTLSecondsAfterFinished),
 		checkBetween("create_ahead_ms", s.CreateAheadMS, 0, MaxCreateAheadMS),
 		logs,
 		checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS),

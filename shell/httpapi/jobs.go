@@ -93,7 +93,7 @@ func jobSpec(b *wire.JobRequest, of named) core.JobSpec {
 		PodSpec: b.PodSpec, ConstraintConfig: notNull(b.ConstraintConfig), ActionConfig: notNull(b.ActionConfig), RetryConfig: b.RetryConfig,
 		Overlap: b.Overlap, StartDeadlineSeconds: b.StartDeadlineSeconds, MaxConcurrentRuns: b.MaxConcurrentRuns,
 		OrphanPolicy: b.OrphanPolicy, PodStartTimeoutMS: b.PodStartTimeoutMS, CreateAheadMS: b.CreateAheadMS,
-		ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
+		TTLSecondsAfterFinished: b.TTLSecondsAfterFinished, ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
 	}
 }
 

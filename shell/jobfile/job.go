@@ -47,6 +47,7 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 	s.MaxConcurrentRuns = uint32(m.number("maxConcurrentRuns", core.MaxActiveRuns))
 	s.OrphanPolicy = core.OrphanPolicy(m.oneOf("orphanPolicy", string(core.OrphanDelete), string(core.OrphanAdopt)))
 	s.PodStartTimeoutMS = m.duration("podStartTimeout", time.Millisecond, core.MaxTimeout).Milliseconds()
+	s.TTLSecondsAfterFinished = int64(m.number("ttlSecondsAfterFinished", core.MaxTTLSecondsAfterFinished))
 	s.CreateAheadMS = m.duration("createAhead", time.Millisecond, core.MaxCreateAheadMS*time.Millisecond).Milliseconds()
 	s.ConstraintErrors = core.ErrorPolicy(m.oneOf("constraintErrors", string(core.FailClosed), string(core.FailOpen)))
 	if l := m.inner("logs"); l != nil {
@@ -180,7 +181,7 @@ var specFields = strings.NewReplacer(
 	"retry_config.max_retries", "retry.maxRetries", "retry_config.initial_delay_ms", "retry.initialDelay",
 	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay", "retry_config", "retry",
 	"start_deadline_seconds", "startDeadline", "max_concurrent_runs", "maxConcurrentRuns", "orphan_policy", "orphanPolicy",
-	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "constraint_errors", "constraintErrors",
+	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "ttl_seconds_after_finished", "ttlSecondsAfterFinished", "constraint_errors", "constraintErrors",
 )
 
 // specNames are the fields that problems speak of; a value in quotes is left alone.

@@ -49,6 +49,7 @@ func Marshal(s core.JobSpec) ([]byte, error) {
 	w.other("orphanPolicy", string(s.OrphanPolicy), string(core.OrphanDelete))
 	w.duration("podStartTimeout", time.Duration(s.PodStartTimeoutMS)*time.Millisecond, core.DefaultPodStartTimeoutMS*time.Millisecond)
 	w.duration("createAhead", time.Duration(s.CreateAheadMS)*time.Millisecond, core.DefaultCreateAheadMS*time.Millisecond)
+	w.number("ttlSecondsAfterFinished", s.TTLSecondsAfterFinished)
 	w.other("constraintErrors", string(s.ConstraintErrors), string(core.FailClosed))
 	if l := s.Logs; l != (core.LogPolicy{}) {
 		in := &writer{}

@@ -106,6 +106,15 @@ type Runner interface {
 	Beat(ctx context.Context) error
 }
 
+// Keeper is implemented by a [Runner] whose Delete leaves some attempts that have ended for a
+// time, for people to look at. Such an attempt counts as deleted for its run, and is held until
+// it is deleted after its time.
+type Keeper interface {
+	// Keeps is until when the attempt stays; zero if it is not kept. The time may be over:
+	// then Delete deletes it. It costs no call of the API.
+	Keeps(a Attempt) time.Time
+}
+
 // LogOptions say which of a pod's logs are wanted.
 type LogOptions struct {
 	Follow    bool

@@ -173,6 +173,9 @@ func (s *Service) deleteStrays(ctx context.Context, name string, r Runner, held 
 // isStray reports whether an attempt belongs to no run. An attempt whose run cannot be
 // read is none: what is damaged may be mended.
 func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
+	if s.o.Clock.Now().Before(s.keptUntil(name, a)) {
+		return false
+	}
 	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
@@ -186,10 +189,22 @@ func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
 	return !s.mayHold(o, name) || o.RetryAttempt != a.N
 }
 
+// keptUntil is until when a runner leaves an attempt that has ended; zero if it does not.
+func (s *Service) keptUntil(name string, a Attempt) time.Time {
+	if k, ok := s.o.Runners[name].(Keeper); ok {
+		return k.Keeps(a)
+	}
+	return time.Time{}
+}
+
 // deleteStray deletes a stray, unless it belongs to a run by now.
 func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Attempt) {
 	log := s.log.With("runner", name, "pod", a.Name(), "run", a.Run)
-	log.Warn("a pod belongs to no run: deleting it")
+	if s.keptUntil(name, a).IsZero() {
+		log.Warn("a pod belongs to no run: deleting it")
+	} else {
+		log.Info("the time of a pod that was kept is over: deleting it")
+	}
 	ctx, done := s.withTimeout(ctx, strayLimit)
 	defer done()
 	_, err := s.remove(ctx, name, r, a, func() bool { return !s.isStray(ctx, name, a) })

@@ -17,7 +17,7 @@ import (
 const askEvery = 30 * time.Second
 
 // Delete deletes the Job of an attempt with its pods, and returns once the watch says
-// that all are gone, see the package's documentation.
+// that all are gone, see the package's documentation. What is kept stays, see [Runner.Keeps].
 func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 	d := deletion{r: r, a: a, asked: map[types.UID]bool{}}
 	err := d.run(ctx)
@@ -62,6 +62,9 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 		return false, nil
 	case <-ctx.Done():
 		return false, d.unfinished(ctx)
+	}
+	if time.Now().Before(d.r.Keeps(d.a)) {
+		return true, nil
 	}
 	if err := d.deleteJob(ctx, w); err != nil {
 		return false, err

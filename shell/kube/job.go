@@ -212,13 +212,15 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 		annotations[AnnotationTenant], labels[LabelTenant] = run.Tenant, labelValue(run.Tenant, run.Tenant)
 	}
 	ownEnv(pod, run)
+	made := maps.Clone(annotations)
+	ttl := r.keepBy(made, run.Spec)
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: nameOf(run.JobID, run.Attempt), Namespace: r.namespace, Labels: labels, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(run.JobID, run.Attempt), Namespace: r.namespace, Labels: labels, Annotations: made},
 		Spec: batchv1.JobSpec{
 			Parallelism: new(int32(1)), Completions: new(int32(1)),
 			BackoffLimit: new(int32(0)), PodReplacementPolicy: new(batchv1.Failed), // Orrery alone tries again
 			ActiveDeadlineSeconds:   deadlineOf(run),
-			TTLSecondsAfterFinished: new(r.ttlSeconds),
+			TTLSecondsAfterFinished: new(ttl),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(annotations)},
 				Spec:       *pod,

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -49,6 +50,10 @@ type Options struct {
 	// does not delete, because it is gone (default 24 h, at least a minute). A daemon
 	// that was down for longer finds such a run lost.
 	KeepFinished time.Duration
+	// KeepFailed is how long the Job and the pod of an attempt that has failed stay after
+	// their end, unless its job has a TTLSecondsAfterFinished (default: not, at most a week).
+	// [Runner.Delete] leaves them there, see [Runner.Keeps].
+	KeepFailed time.Duration
 	// Profile says what pods may have, whoever applies their jobs: [ProfilePrivileged],
 	// [ProfileBaseline] or [ProfileRestricted], as the Pod Security Standards have it.
 	// Default privileged: whatever the cluster takes. With restricted, a pod also names no
@@ -87,6 +92,7 @@ type Runner struct {
 	instance   string
 	profile    *profile
 	ttlSeconds int32
+	keepFailed time.Duration
 	log        *slog.Logger
 	health     *health
 
@@ -119,11 +125,14 @@ func New(o Options) (*Runner, error) {
 	if o.KeepFinished < time.Minute || o.KeepFinished > math.MaxInt32*time.Second {
 		return nil, fmt.Errorf("kube: KeepFinished: %s is less than a minute or too long", o.KeepFinished)
 	}
+	if o.KeepFailed < 0 || o.KeepFailed > core.MaxTTLSecondsAfterFinished*time.Second {
+		return nil, fmt.Errorf("kube: KeepFailed: %s is not between 0 and a week", o.KeepFailed)
+	}
 	if o.QPS < 0 || o.Burst < 0 {
 		return nil, fmt.Errorf("kube: QPS %g and Burst %d must not be negative", o.QPS, o.Burst)
 	}
 	r := &Runner{
-		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second),
+		client: o.Client, namespace: o.Namespace, instance: o.Instance, ttlSeconds: int32(o.KeepFinished / time.Second), keepFailed: o.KeepFailed,
 		log: cmp.Or(o.Logger, slog.Default()), began: make(chan struct{}), expected: map[jobs.Attempt]expectation{},
 		health: newHealth(),
 	}

@@ -39,6 +39,9 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 			out.Labels[k] = v
 		}
 	}
+	if v, ok := m.Annotations[AnnotationKeep]; ok {
+		out.Annotations = map[string]string{AnnotationKeep: v}
+	}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		out.OwnerReferences = []metav1.OwnerReference{*owner}
 	}

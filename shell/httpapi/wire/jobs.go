@@ -12,25 +12,26 @@ import (
 // JobRequest is the body of PUT /v1/jobs/{id}: a [core.JobSpec] whose id is in the
 // path.
 type JobRequest struct {
-	Namespace            *string            `json:"namespace,omitempty"`
-	Tenant               *string            `json:"tenant,omitempty"`
-	Name                 string             `json:"name,omitempty"`
-	Schedule             string             `json:"schedule,omitempty"`
-	Timezone             string             `json:"timezone,omitempty"`
-	PodSpec              json.RawMessage    `json:"pod_spec"`
-	ConstraintConfig     json.RawMessage    `json:"constraint_config,omitempty"`
-	ActionConfig         json.RawMessage    `json:"action_config,omitempty"`
-	RetryConfig          core.RetryConfig   `json:"retry_config,omitzero"`
-	Overlap              core.OverlapPolicy `json:"overlap,omitempty"`
-	StartDeadlineSeconds int64              `json:"start_deadline_seconds,omitempty"`
-	MaxConcurrentRuns    uint32             `json:"max_concurrent_runs,omitempty"`
-	OrphanPolicy         core.OrphanPolicy  `json:"orphan_policy,omitempty"`
-	PodStartTimeoutMS    int64              `json:"pod_start_timeout_ms,omitempty"`
-	CreateAheadMS        int64              `json:"create_ahead_ms,omitempty"`
-	ConstraintErrors     core.ErrorPolicy   `json:"constraint_errors,omitempty"`
-	Logs                 core.LogPolicy     `json:"logs,omitzero"`
-	Labels               map[string]string  `json:"labels,omitempty"`
-	Runner               string             `json:"runner,omitempty"`
+	Namespace               *string            `json:"namespace,omitempty"`
+	Tenant                  *string            `json:"tenant,omitempty"`
+	Name                    string             `json:"name,omitempty"`
+	Schedule                string             `json:"schedule,omitempty"`
+	Timezone                string             `json:"timezone,omitempty"`
+	PodSpec                 json.RawMessage    `json:"pod_spec"`
+	ConstraintConfig        json.RawMessage    `json:"constraint_config,omitempty"`
+	ActionConfig            json.RawMessage    `json:"action_config,omitempty"`
+	RetryConfig             core.RetryConfig   `json:"retry_config,omitzero"`
+	Overlap                 core.OverlapPolicy `json:"overlap,omitempty"`
+	StartDeadlineSeconds    int64              `json:"start_deadline_seconds,omitempty"`
+	MaxConcurrentRuns       uint32             `json:"max_concurrent_runs,omitempty"`
+	OrphanPolicy            core.OrphanPolicy  `json:"orphan_policy,omitempty"`
+	PodStartTimeoutMS       int64              `json:"pod_start_timeout_ms,omitempty"`
+	CreateAheadMS           int64              `json:"create_ahead_ms,omitempty"`
+	TTLSecondsAfterFinished int64              `json:"ttl_seconds_after_finished,omitempty"`
+	ConstraintErrors        core.ErrorPolicy   `json:"constraint_errors,omitempty"`
+	Logs                    core.LogPolicy     `json:"logs,omitzero"`
+	Labels                  map[string]string  `json:"labels,omitempty"`
+	Runner                  string             `json:"runner,omitempty"`
 }
 
 // Job is a whole job, and when it runs next.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -59,6 +60,7 @@ type program struct {
 	dir   string // of its files
 	url   string // of the daemon that runs
 	token string // that the daemon asks for, if any
+	pid   int    // of the daemon
 }
 
 // command is a command of the program.
@@ -97,6 +99,7 @@ func (p *program) daemon() (stop func(syscall.Signal) int) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(p.t, err)
 	require.NoError(p.t, cmd.Start())
+	p.pid = cmd.Process.Pid
 	var once sync.Once
 	stop = func(s syscall.Signal) int {
 		once.Do(func() {
@@ -129,6 +132,7 @@ type shownRun struct {
 	Error     string                  `json:"error"`
 	InCluster bool                    `json:"in_cluster"`
 	Pod       core.Pod                `json:"pod"`
+	Completed time.Time               `json:"completed_at"`
 }
 
 // runs lists the runs of a job in a state.

@@ -123,6 +123,8 @@ type runnerConfig struct {
 	QPS        *float64 `toml:"qps,omitempty" for:"kubernetes"`
 	Burst      *int     `toml:"burst,omitempty" for:"kubernetes"`
 	Instance   *string  `toml:"instance,omitempty" for:"kubernetes"`
+	// KeepFailed is how long Jobs of attempts that have failed are kept.
+	KeepFailed *float64 `toml:"keep_failed_seconds,omitempty" for:"kubernetes"`
 
 	// Profile says what pods may have; left out: see [Config.addDefaultRunners]. What they
 	// may name with the profile restricted follows.
@@ -316,6 +318,9 @@ func (r runnerConfig) validate(key, cgroups string) error {
 	if q := r.QPS; q != nil && !(*q > 0 && *q <= 10_000) { // catches NaN too
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
+	if s := r.KeepFailed; s != nil && !(*s >= 0 && *s <= core.MaxTTLSecondsAfterFinished) {
+		errs = append(errs, fmt.Errorf("%s.keep_failed_seconds: %v is not between 0 and %d, a week", key, *s, core.MaxTTLSecondsAfterFinished))
+	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)
 	_, err = r.user()
@@ -384,7 +389,7 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 	if r.Type == runnerKubernetes {
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
-			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log,
+			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log, KeepFailed: Seconds(deref(r.KeepFailed)),
 			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
 			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
 			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),

@@ -1,0 +1,53 @@
+package jobs_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/jobs/runnertest"
+)
+
+// keeper leaves all that it was to delete until a time.
+type keeper struct {
+	*runnertest.Fake
+	until time.Time
+}
+
+func (k *keeper) Keeps(jobs.Attempt) time.Time { return k.until }
+
+func (k *keeper) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
+	if time.Now().Before(k.until) {
+		return 0, nil
+	}
+	return k.Fake.Delete(ctx, a)
+}
+
+func TestWhatARunnerKeepsIsNoStrayUntilItsTimeIsOver(t *testing.T) {
+	k := &keeper{}
+	withRig(t, func(r *rig) {
+		everyMinute(r)
+		k.Fake, k.until = r.fake, time.Now().Add(time.Hour)
+		r.o.Runners = map[string]jobs.Runner{"fake": k}
+		r.fake.Script = func(jobs.Run) runnertest.Script { return runnertest.Script{Ends: true, Exit: 5} }
+	}, func(t *testing.T, r *rig) {
+		o := r.ended(r.trigger(job("nightly", retries(1))))
+		assert.Equal(t, core.OrchestratorFailed, o.State, "it does not wait for what is kept")
+		assert.Len(t, r.fake.Attempts(), 2)
+		pass(30 * time.Minute)
+		r.restart()
+		pass(20 * time.Minute)
+		assert.Len(t, r.fake.Attempts(), 2, "both stay, also over a restart")
+		for n := range uint32(2) {
+			assert.Equal(t, 1, r.fake.Creates(jobs.Attempt{Run: o.ID, N: n}), "an attempt has one pod")
+		}
+		pass(12 * time.Minute)
+		assert.Empty(t, r.fake.Attempts())
+		assert.NotContains(t, r.log.String(), "belongs to no run")
+		assert.Contains(t, r.log.String(), "the time of a pod that was kept is over")
+	})
+}
