@@ -65,6 +65,9 @@ func (t *orchestratorTransition) repeat(of effects.Outer, counts uint32) {
 	}
 	if !t.CreateBy.IsZero() {
 		t.CreateBy = t.createBy()
+		if counts > 0 && t.Pod.expected() {
+			t.Pod.Message = "who had that in hand is gone; its runner is asked again, and has not answered yet"
+		}
 	}
 	t.Repeats = min(t.Repeats+counts, MaxEffectRepeats)
 	t.reissue(&t.Pending, of)

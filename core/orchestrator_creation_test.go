@@ -52,6 +52,9 @@ func TestTheTimeOfAPodToStartBeginsWhenItsJobExists(t *testing.T) {
 			assert.Contains(t, o.Exit.Reason, "the pod did not start within 1m0s")
 		})
 	}
+	unseen := told(t, told(t, creating, late, answered), late.Add(time.Minute), core.OrchestratorDue{})
+	assert.Equal(t, "the pod did not start within 1m0s: Accepted: its runner has taken it, and told nothing of it yet", unseen.Exit.Reason)
+	assert.Zero(t, unseen.Pod, "what was noted of no pod is none")
 	runs := told(t, creating, late, core.PodRunning{Pod: podAt()})
 	assert.Equal(t, late, runs.ThereAt)
 	assert.EqualValues(t, late.Sub(asked)/time.Millisecond, runs.Metrics.PodStartLatencyMS, "whoever waits has waited from the beginning")
@@ -65,7 +68,7 @@ func TestAClusterThatIsNotReachedFailsTheAttemptWithThatReasonAndItIsTriedAgain(
 		by := creating.CreationAskedAt.Add(want)
 		require.Equal(t, by, creating.Deadline())
 		o := told(t, creating, by, core.OrchestratorDue{})
-		assert.Equal(t, "the cluster was not reached within "+want.String()+": its pod was asked for, and nothing has answered", o.Exit.Reason)
+		assert.Equal(t, "the cluster was not reached within "+want.String()+": Asked: its runner has not answered yet", o.Exit.Reason)
 		require.Len(t, core.Outstanding(o), 1)
 		assert.IsType(t, effects.DeleteRun{}, core.Outstanding(o)[0], "it may be there all the same")
 		o = told(t, o, by, core.EffectDone{N: core.Outstanding(o)[0].Number()})

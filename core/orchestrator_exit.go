@@ -56,6 +56,7 @@ func (t *orchestratorTransition) fail(reason string, final bool) {
 // already goes on with that.
 func (t *orchestratorTransition) endWith(exit RunExit) {
 	t.Exit, t.UpdatedAt = exit, t.clock.Now
+	t.expectNone()
 	if !t.cleanupDue().IsZero() {
 		t.retryCleanup()
 		return

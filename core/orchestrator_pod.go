@@ -12,7 +12,7 @@ type Pod struct {
 	Name       string `json:"name,omitempty"`
 	UID        string `json:"uid,omitempty"`
 	Node       string `json:"node,omitempty"`
-	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended
+	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended; see also [PodAsked]
 	Message    string `json:"message,omitempty"` // in more words
 	ExitCode   *int32 `json:"exit_code,omitempty"`
 	StartedAt  Time   `json:"started_at"`  // as the cluster says
@@ -120,6 +120,27 @@ func (t *orchestratorTransition) createBy() Time {
 func (t *orchestratorTransition) created() {
 	if !t.CreateBy.IsZero() && !t.Pod.Queued && t.Exit.To == "" {
 		t.CreateBy, t.ThereAt, t.SparedAt = 0, t.clock.Now, 0
+		if t.Pod.expected() {
+			t.Pod = Pod{Reason: PodAccepted, Message: "its runner has taken it, and told nothing of it yet"}
+		}
+	}
+}
+
+// Reasons of a [Pod] of which nobody has told anything: what its run waits for.
+const (
+	PodAsked    = "Asked"    // it was asked for
+	PodAccepted = "Accepted" // the cluster has something under its name
+)
+
+// expected reports whether it is such a pod.
+func (p Pod) expected() bool {
+	return p.Name == "" && !p.Queued && (p.Reason == PodAsked || p.Reason == PodAccepted)
+}
+
+// expectNone takes back what was noted of a pod of which nobody has told anything.
+func (t *orchestratorTransition) expectNone() {
+	if t.Pod.expected() {
+		t.Pod = Pod{}
 	}
 }
 
@@ -138,6 +159,7 @@ func (t *orchestratorTransition) createPod() {
 	t.CreationAskedAt, t.InCluster = t.clock.Now, true
 	if !t.clock.Rules.before(5) {
 		t.CreateBy = t.createBy()
+		t.Pod = Pod{Reason: PodAsked, Message: "its runner has not answered yet"}
 	}
 	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
 }

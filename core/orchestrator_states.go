@@ -192,6 +192,7 @@ func (t *orchestratorTransition) to(state OrchestratorStatus) bool {
 		return false
 	}
 	t.UpdatedAt, t.Repeats, t.SparedAt, t.CreateBy = t.clock.Now, 0, 0, 0
+	t.expectNone()
 	t.announceState()
 	return true
 }

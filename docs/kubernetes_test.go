@@ -214,3 +214,13 @@ func TestWhatRunsOnThisMachineOutlivesTheDaemonUnderSystemd(t *testing.T) {
 		assert.NotContains(t, unit, "\n"+lost+"=")
 	}
 }
+
+// What is created, and then applied, gives a warning of kubectl's.
+func TestTheGuideOfTheManifestsCreatesNothingThatItAppliesLater(t *testing.T) {
+	guide := readFile(t, manifests+"/README.md")
+	for key := range readManifests(t) {
+		kind, name, _ := strings.Cut(key, " ")
+		assert.NotContains(t, guide, "create "+strings.ToLower(kind)+" "+name)
+	}
+	assert.Contains(t, guide, "kubectl apply -f examples/kubernetes/namespace.yaml\n", "the Secret needs it")
+}

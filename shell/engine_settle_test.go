@@ -144,3 +144,44 @@ func TestAHolderThatComesBackAfterItsLeaseHasNoSayInWhatWasAskedAgain(t *testing
 		require.NoError(t, stop())
 	})
 }
+
+// What a run waits for before it has a pod stands where one reads of its pod.
+func TestARunWithoutAPodSaysWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		o := c.options(inMemory(t))
+		o.Concurrency = map[string]int{effects.LaneRun: 1}
+		e := c.use(running(t, o))
+		release := c.hold(effects.CreateRun{})
+		applied(t, e, nightly())
+		var runs []uuid.UUID
+		for range 2 {
+			runs = append(runs, triggered(t, e, "nightly"))
+			elapse(10 * time.Millisecond)
+		}
+		note := func(run uuid.UUID) core.Pod {
+			o, err := e.Runs().Noted(bg(), runOf(t, e, run))
+			require.NoError(t, err)
+			return o.Pod
+		}
+		assert.Equal(t, core.Pod{Reason: core.PodAsked, Message: "its runner has not answered yet"}, note(runs[0]))
+		assert.Equal(t, core.Pod{Reason: core.PodAsked, Message: "its runner was not asked yet: it waits for a slot of the lane @run, which has 1"}, note(runs[1]))
+		release()
+		synctest.Wait()
+		assert.Equal(t, core.Pod{Reason: core.PodAccepted, Message: "its runner has taken it, and told nothing of it yet"}, note(runs[1]))
+		c.tell(runs[1], core.PodRunning{Pod: core.Pod{Name: "p"}})
+		assert.Equal(t, core.Pod{Name: "p"}, note(runs[1]))
+	})
+}
+
+func TestARunSaysThatItsPodIsAskedForOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dead(t, effects.CreateRun{}, "container_creating")
+		d.o.Store = d.st.Reopen("second")
+		release := d.c.hold(effects.CreateRun{})
+		e := d.c.use(running(t, d.o))
+		synctest.Wait()
+		assert.Equal(t, "who had that in hand is gone; its runner is asked again, and has not answered yet", runOf(t, e, d.run).Pod.Message)
+		release()
+	})
+}

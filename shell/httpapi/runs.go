@@ -34,14 +34,14 @@ func (s *Server) jobRunRoutes() []route {
 // runs says how runs of jobs are served.
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	return machines[core.Orchestrator, wire.RunSummary]{
-		get: s.engine.Runs().Get, id: runID, missing: noRun,
+		get: s.notedRun, id: runID, missing: noRun,
 		shown: func(o core.Orchestrator) any { return wire.Run{Orchestrator: o, Note: s.noteOf(o)} },
 		listing: listing[core.Orchestrator, wire.RunSummary]{
 			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
 			may:    forJobs,
 			find:   s.findRuns,
 			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
-			out:    plain(s.summaryOfRun),
+			out:    s.summaryOfRun,
 			size: func(o core.Orchestrator) int {
 				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 			},
@@ -49,12 +49,22 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	}
 }
 
-func (s *Server) summaryOfRun(o core.Orchestrator) wire.RunSummary {
+// notedRun reads a run, which says what it waits for.
+func (s *Server) notedRun(ctx context.Context, run uuid.UUID) (core.Orchestrator, error) {
+	o, err := s.engine.Runs().Get(ctx, run)
+	if err != nil {
+		return o, err
+	}
+	return s.engine.Runs().Noted(ctx, o)
+}
+
+func (s *Server) summaryOfRun(ctx context.Context, o core.Orchestrator) (wire.RunSummary, error) {
+	o, err := s.engine.Runs().Noted(ctx, o)
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
 		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
 		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
-	}
+	}, err
 }
 
 func (s *Server) findRuns(q query, scope *shell.Scope) (source[core.Orchestrator], error) {

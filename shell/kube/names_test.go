@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
+	"github.com/orrery-go/orrery/shell/jobfile"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -166,4 +168,18 @@ func TestCreatingAgainAfterACrashFindsTheSameJob(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, list.Items, 1)
 	})
+}
+
+func TestTheExampleOfAReportPrintsItsRunInACluster(t *testing.T) {
+	specs, err := jobfile.Load("../../examples/jobs/nightly-report.yaml", jobfile.Options{})
+	require.NoError(t, err)
+	in := run(attempt)
+	in.Spec = specs[0]
+	job, err := runner(t).jobOf(in)
+	require.NoError(t, err)
+	c := job.Spec.Template.Spec.Containers[0]
+	for _, name := range []string{"ORRERY_RUN_ID", "ORRERY_ATTEMPT"} {
+		require.Contains(t, c.Args[0], "$"+name)
+		require.True(t, slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name && e.Value != "" }), name)
+	}
 }
