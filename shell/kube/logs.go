@@ -72,7 +72,7 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 	if len(names) == 0 {
 		return shell.Permanent(fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container))
 	}
-	l.unopened.Store(int32(len(names))) //nolint:gosec // a pod has few
+	l.unopened.Store(int32(len(names))) // a pod has few
 	if len(names) == 1 {
 		return l.container(ctx, names[0], out)
 	}

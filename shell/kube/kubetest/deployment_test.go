@@ -62,7 +62,7 @@ func deployed(t *testing.T, c *kubetest.Cluster, ns, listen string) *appsv1.Depl
 // here.
 func volume(t *testing.T, client kubernetes.Interface, ns string) {
 	t.Helper()
-	folder, err := os.MkdirTemp(filepath.Dir(orreryd(t)), "volume-") // outlives the daemon
+	folder, err := os.MkdirTemp(filepath.Dir(orreryd(t)), "volume-") //nolint:usetesting // it outlives the daemon, which outlives the test
 	require.NoError(t, err)
 	here := []corev1.NodeSelectorRequirement{{Key: kubetest.NodeLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{kubetest.RealNode}}}
 	_, err = client.CoreV1().PersistentVolumes().Create(t.Context(), &corev1.PersistentVolume{

@@ -122,7 +122,7 @@ func (f *containerfile) buildStep(instruction, rest string) error {
 	if instruction != "RUN" {
 		return nil
 	}
-	run := exec.Command("sh", "-c", strings.ReplaceAll(rest, " /out/", " "+f.root+"/out/")) //nolint:gosec,noctx // the repository's own steps
+	run := exec.Command("sh", "-c", strings.ReplaceAll(rest, " /out/", " "+f.root+"/out/"))
 	run.Dir = repository
 	if out, err := run.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -138,7 +138,7 @@ func (f *containerfile) add(from, to string) error {
 		source = f.root + from
 	}
 	body, err := os.ReadFile(source)
-	if err != nil && !(os.IsNotExist(err) && source == from) {
+	if err != nil && (!os.IsNotExist(err) || source != from) {
 		return err
 	}
 	for i := 1; i < len(to); i++ {
@@ -174,7 +174,7 @@ func (f *containerfile) write(archive string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := os.Create(archive) //nolint:gosec // in a folder of the test
+	out, err := os.Create(archive)
 	if err != nil {
 		return "", err
 	}

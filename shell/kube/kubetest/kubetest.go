@@ -302,7 +302,7 @@ func (c *Cluster) Import(ctx context.Context, archive string) error {
 		return fmt.Errorf("import %s: %w with a real node", archive, ErrUnavailable)
 	}
 	ctr := filepath.Join(c.programs, "runtime", "ctr")
-	out, err := exec.CommandContext(ctx, ctr, "-a", filepath.Join(c.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput() //nolint:gosec // its own program
+	out, err := exec.CommandContext(ctx, ctr, "-a", filepath.Join(c.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("import %s: %w: %s", archive, err, out)
 	}

@@ -86,7 +86,7 @@ type storm struct {
 func newStorm(t *testing.T, seed uint64, config string, jobs []stormJob) *storm {
 	t.Helper()
 	w := newWorld(t, kubetest.Shared(t))
-	s := &storm{world: w, program: &program{t: t, path: orreryd(t), dir: t.TempDir()}, draw: rand.New(rand.NewPCG(seed, 12))} //nolint:gosec // a seed that is known
+	s := &storm{world: w, program: &program{t: t, path: orreryd(t), dir: t.TempDir()}, draw: rand.New(rand.NewPCG(seed, 12))}
 	config += fmt.Sprintf("[runners.cluster]\ntype = \"kubernetes\"\nkubeconfig = %q\nqps = 200\nburst = 400\n", w.settings.Kubeconfig)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "orrery.toml"), []byte(config), 0o600))
 	var files []string
@@ -169,7 +169,7 @@ func (s *storm) rest(d time.Duration) {
 
 // someCalls matches calls at random, but no watches: those go wrong otherwise.
 func (s *storm) someCalls(share float64) func(kubetest.Call) bool {
-	draw := rand.New(rand.NewPCG(s.draw.Uint64(), 0)) //nolint:gosec // the proxy asks about one call at a time
+	draw := rand.New(rand.NewPCG(s.draw.Uint64(), 0)) // the proxy asks about one call at a time
 	return func(c kubetest.Call) bool { return !watching(c) && draw.Float64() < share }
 }
 
@@ -236,7 +236,7 @@ func TestTwoHundredRunsEndAsTheirPodsDoThroughKillsOutagesAndErrorsOfTheAPI(t *t
 	s := newStorm(t, seed, fmt.Sprintf("[jobs]\nheartbeat_seconds = %g\nmax_missed = %d\n", stormHeartbeat.Seconds(), stormMissed), jobs)
 	stop := s.up()
 	s.ok("job", "apply", "-f", "jobs.yaml")
-	triggered, own := make(chan error, 1), rand.New(rand.NewPCG(seed, 13)) //nolint:gosec // a seed that is known
+	triggered, own := make(chan error, 1), rand.New(rand.NewPCG(seed, 13))
 	go func() { triggered <- s.triggerAll(t.Context(), jobs, own) }()
 
 	gusts := []string{"errors", "broken watches", "held calls", "outage", "errors"}
