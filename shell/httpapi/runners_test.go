@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -12,9 +14,6 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
-
-	"context"
-	"io"
 )
 
 // patient is a service of jobs whose runners are as the test says.

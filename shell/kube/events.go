@@ -50,7 +50,8 @@ func (w *watcher) warned(obj any) {
 		return
 	}
 	of := &e.InvolvedObject
-	if of.UID == "" || !(of.Kind == "Job" && e.Reason == reasonFailedCreate || of.Kind == "Pod" && ofPods[e.Reason]) {
+	ofJob, ofPod := of.Kind == "Job" && e.Reason == reasonFailedCreate, of.Kind == "Pod" && ofPods[e.Reason]
+	if of.UID == "" || !ofJob && !ofPod {
 		return
 	}
 	w.mu.Lock()
