@@ -64,7 +64,8 @@ func newHeartbeats(s *Service) *heartbeats {
 // sent when it answers.
 func (b *heartbeats) grace() time.Duration { return min(b.s.o.HeartbeatInterval/10, time.Second) }
 
-// sendHeartbeats sends heartbeats until ctx ends, the first ones at once.
+// sendHeartbeats sends heartbeats until ctx ends, the first ones at once: also while the engine
+// stops, which may wait long for a deletion.
 func (s *Service) sendHeartbeats(ctx context.Context) {
 	b := newHeartbeats(s)
 	defer func() { // the runners' contexts have ended

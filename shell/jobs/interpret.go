@@ -117,11 +117,11 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		return answered(clusterAnswer{}, nil)
 	}
 	name, r, err := s.runner(o.Config)
-	if err == nil {
-		err = s.MayRun(o.Config) // the job may be older than the runner's tenants
-	}
 	if err != nil {
 		return answered(clusterAnswer{NotCreated: true}, shell.Permanent(err))
+	}
+	if err := s.MayRun(o.Config); err != nil { // the job may be older than the runner's tenants, and the pod, too
+		return nil, shell.Permanent(err)
 	}
 	if !s.places[name].take(Attempt{Run: o.ID, N: e.Attempt}, scopeOf(o)) {
 		return answered(clusterAnswer{}, s.queue(ctx, name, o))

@@ -27,12 +27,13 @@ func TestAfterAnOutageOfTheServerRunsAreSeenAgainWithinSeconds(t *testing.T) {
 	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "5s"))
 	w.reaches(run, core.OrchestratorRunning)
 	health := func() jobs.Health { return w.orrery.(here).service.Health()["kubernetes"] }
-	eventually(t, func() error {
+	works := func() error { // each of the three watches comes back by itself
 		if h := health(); h.Status != jobs.HealthWorks {
 			return errNotYet("a runner that works", &jobs.DownError{Runner: "kubernetes", Health: h})
 		}
 		return nil
-	})
+	}
+	eventually(t, works)
 	assert.Less(t, time.Since(health().SeenAt), time.Minute+patience)
 
 	w.proxy.Inject(kubetest.Fault{})
@@ -55,7 +56,7 @@ func TestAfterAnOutageOfTheServerRunsAreSeenAgainWithinSeconds(t *testing.T) {
 	assert.NotEqual(t, core.OrchestratorFailed, o.State)
 	assert.Equal(t, core.OrchestratorCompleted, w.until(asked, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() }).State)
 	assert.Less(t, time.Since(back), 4*afterReturn, "what was asked for meanwhile runs")
-	assert.Equal(t, jobs.HealthWorks, health().Status)
+	eventually(t, works)
 }
 
 // A server that answers with errors is as much away as one that does not answer.

@@ -63,7 +63,7 @@ func TestFiveHundredRunsAtOnceTakeAtMostFiveCallsEachAndOneWatchOfEachResource(t
 		len(all), took.Seconds(), float64(len(calls))/float64(len(all)), float64(sum)/float64(len(all)), most, len(watches))
 	assert.LessOrEqual(t, len(calls), 5*len(all), "%v", tally(calls))
 	assert.LessOrEqual(t, most, uint32(5))
-	assert.LessOrEqual(t, w.proxy.Watches(), 2)
+	assert.LessOrEqual(t, w.proxy.Watches(), 3, "of Jobs, pods and events")
 	assert.Len(t, w.attempts(), len(all), "one pod for each")
 }
 
