@@ -46,7 +46,7 @@ func RulesOf(version string) Rules {
 }
 
 // before reports whether a build decided whose rules are older than these.
-func (r Rules) before(than Rules) bool { return r != 0 && r < than }
+func (r Rules) before(than Rules) bool { return r != 0 && r < than } //nolint:unparam // later rules will ask for theirs
 
 // Event is an input of a machine. Each machine has a closed set of its own, in
 // a sealed interface such as [ActionEvent].

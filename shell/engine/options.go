@@ -35,7 +35,7 @@ type Options struct {
 	DisablePaced bool          // leave machines of those kinds where they are
 
 	LeaseTTL     time.Duration // of the instance's claim (default 60 s)
-	RecoverAfter time.Duration // how long a holder must be gone (default 2 × TickRate)
+	RecoverAfter time.Duration // how long a holder must be gone (default 2 × TickRate); not for what is [effects.Outer] Repeatable
 	AbandonAfter time.Duration // how long an execution may take to return once its context has ended (default 15 s)
 	StopTimeout  time.Duration // how long Run waits for what runs when it is to stop (default 30 s)
 
