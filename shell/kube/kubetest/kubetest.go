@@ -11,6 +11,7 @@
 //	                        (5 minutes)
 //	ORRERY_REQUIRE_KUBE=1   the same, and fail where there can be no cluster
 //	ORRERY_KUBE_CACHE       where the programs are kept
+//	ORRERY_FIGURES=1        run what measures, too: docs/performance.md quotes it
 //
 // These tests mostly wait: go test -timeout 20m -parallel 8 lets more of them do so.
 package kubetest
