@@ -138,7 +138,7 @@ func TestAHolderThatComesBackAfterItsLeaseHasNoSayInWhatWasAskedAgain(t *testing
 		elapse(10 * time.Minute)
 		got := runOf(t, other, run)
 		assert.Equal(t, core.OrchestratorCompleted, got.State, "%s", got.Error)
-		assert.EqualValues(t, pending.Last, pending.Open[0].Effect.Number())
+		assert.Equal(t, pending.Last, pending.Open[0].Effect.Number())
 		assert.Equal(t, 2, c.count(effects.CreateRun{}))
 		assert.Zero(t, c.podCount())
 		require.NoError(t, stop())

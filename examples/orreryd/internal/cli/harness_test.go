@@ -255,7 +255,7 @@ func database(t *testing.T) string {
 // outlive its daemon, and write beside the database until they end.
 func podsDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "orrery-cli-")
+	dir, err := os.MkdirTemp("", "orrery-cli-") //nolint:usetesting // t.TempDir removes once, and does not wait
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, patience, 20*time.Millisecond)

@@ -326,7 +326,7 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 // writes the rest of what may have been a colour.
 func (a *app) logOutput() (out io.Writer, flush func()) {
 	f, ok := a.out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) { //nolint:gosec // a descriptor is small
+	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return a.out, func() {}
 	}
 	shown := text.NewTerminal(f)
