@@ -96,14 +96,16 @@ type Orchestrator struct {
 	// CreateBy is until when the cluster must have been reached: it has answered the creation,
 	// or something of the attempt was seen there; zero: it was, or nothing is to be created.
 	CreateBy           Time `json:"create_by,omitempty"`
-	ThereAt            Time `json:"there_at,omitempty"` // when that was, in the present attempt
-	RoomAt             Time `json:"room_at,omitempty"`  // when the runner had room for a pod that waited for it; zero: none waited
-	ExecutionStartedAt Time `json:"execution_started_at"`
-	ExecutionEndedAt   Time `json:"execution_ended_at"`
-	RetryAt            Time `json:"retry_at"`  // the next attempt begins then
-	SparedAt           Time `json:"spared_at"` // when a late due event put off the state's limit; zero: none did
+	ThereAt            Time `json:"there_at,omitempty"`   // when that was, in the present attempt
+	RoomAt             Time `json:"room_at,omitempty"`    // when the runner had room for a pod that waited for it; zero: none waited
+	ExecutionStartedAt Time `json:"execution_started_at"` // when Orrery heard that the pod runs; see Ran
+	ExecutionEndedAt   Time `json:"execution_ended_at"`   // when it heard that it does not any more, or stopped it
+	RetryAt            Time `json:"retry_at"`             // the next attempt begins then
+	SparedAt           Time `json:"spared_at"`            // when a late due event put off the state's limit; zero: none did
 	CompletedAt        Time `json:"completed_at"`
 	UpdatedAt          Time `json:"updated_at"`
+	// Ran is when the pod of the present attempt ran; see [Orchestrator.PodTimes].
+	Ran PodTimes `json:"ran,omitzero"`
 
 	Error       string `json:"error"`                  // why it failed, was cancelled or makes another attempt; empty: it was not
 	LastFailure string `json:"last_failure,omitempty"` // why the attempt before this one failed
@@ -377,7 +379,7 @@ func (t *orchestratorTransition) forgetAttempt() {
 	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
 	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
 	t.ConstraintCheckStarted, t.CreationAskedAt, t.CreateBy, t.ThereAt, t.RoomAt = 0, 0, 0, 0, 0
-	t.ExecutionStartedAt, t.ExecutionEndedAt = 0, 0
+	t.ExecutionStartedAt, t.ExecutionEndedAt, t.Ran = 0, 0, PodTimes{}
 }
 
 // reportMetrics announces the metrics once the heartbeats are counted.

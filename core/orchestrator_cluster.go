@@ -93,6 +93,9 @@ func (t *orchestratorTransition) deleted(of effects.DeleteRun, result clusterRes
 // that is terminating to its post-execution constraints.
 func (t *orchestratorTransition) podDeleted() {
 	t.InCluster, t.Step, t.UpdatedAt = false, StepNone, t.clock.Now
+	if t.Ran.EndedAt.IsZero() {
+		t.noteEnded()
+	}
 	t.endCleanupFailure()
 	t.afterCleanup()
 }

@@ -150,6 +150,6 @@ func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
 // settleOccurrence tells the occurrence how the run ended.
 func (t *orchestratorTransition) settleOccurrence() {
 	t.send(effects.Ref{Kind: KindOccurrence, ID: t.Occurrence}, OccurrenceSettle{
-		Outcome: StatusType(t.State), Reason: t.Error, StartedAt: t.ExecutionStartedAt, FinishedAt: t.CompletedAt,
+		Outcome: StatusType(t.State), Reason: t.Error, StartedAt: t.startedAt(), FinishedAt: t.CompletedAt,
 	})
 }

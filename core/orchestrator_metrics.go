@@ -11,7 +11,7 @@ type OrchestratorMetrics struct {
 
 	PreRunDurationMS          int64 `json:"pre_run_duration_ms"`          // waiting for the time
 	ConstraintCheckDurationMS int64 `json:"constraint_check_duration_ms"` // checking constraints, taking actions, creating the pod
-	ExecutionDurationMS       int64 `json:"execution_duration_ms"`        // the pod ran
+	ExecutionDurationMS       int64 `json:"execution_duration_ms"`        // the pod ran, see [PodTimes]
 	TerminationDurationMS     int64 `json:"termination_duration_ms"`      // cleaning up
 	TotalDurationMS           int64 `json:"total_duration_ms"`
 
@@ -36,7 +36,8 @@ type OrchestratorMetrics struct {
 
 // measureAttempt adds the lengths of the attempt's phases, which ends now: a boundary
 // that was not reached is now, and a phase that did not begin has no length. With
-// one attempt these are 004's formulas, but that the execution ends with the pod.
+// one attempt these are 004's formulas, but that the execution begins and ends with the pod,
+// as [PodTimes] has it: it is a part of the attempt's length, and the others are the rest.
 func (t *orchestratorTransition) measureAttempt() {
 	now, m := t.clock.Now, &t.Metrics
 	or := func(at Time) Time {
@@ -48,14 +49,15 @@ func (t *orchestratorTransition) measureAttempt() {
 	if t.RetryAttempt == 0 {
 		m.PreRunDurationMS = betweenMS(t.CreatedAt, or(t.ConstraintCheckStarted))
 	}
+	began, ended := t.startedAt(), t.podEndedAt()
 	if !t.ConstraintCheckStarted.IsZero() {
-		m.ConstraintCheckDurationMS += betweenMS(t.ConstraintCheckStarted, or(t.ExecutionStartedAt))
+		m.ConstraintCheckDurationMS += betweenMS(t.ConstraintCheckStarted, or(began))
 	}
-	if !t.ExecutionStartedAt.IsZero() {
-		m.ExecutionDurationMS += betweenMS(t.ExecutionStartedAt, or(t.ExecutionEndedAt))
+	if !began.IsZero() {
+		m.ExecutionDurationMS += betweenMS(began, or(ended))
 	}
-	if !t.ExecutionEndedAt.IsZero() {
-		m.TerminationDurationMS += betweenMS(t.ExecutionEndedAt, now)
+	if !ended.IsZero() {
+		m.TerminationDurationMS += betweenMS(ended, now)
 	}
 }
 

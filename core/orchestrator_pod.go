@@ -236,7 +236,8 @@ func (t *orchestratorTransition) podRunning(e PodRunning) {
 func (t *orchestratorTransition) startRunning() {
 	t.created()
 	t.ExecutionStartedAt = t.clock.Now
-	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.clock.Now)
+	t.noteBegan()
+	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.startedAt())
 	t.to(OrchestratorRunning)
 	t.announce("update", t.update(updateStarted, ""))
 }
@@ -254,12 +255,14 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 		if t.State == OrchestratorContainerCreating {
 			t.startRunning()
 		}
+		t.noteEnded()
 		t.terminate(t.Pod.failure())
 	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
 		if pod.Reason == PodDeleted && !t.clock.Rules.before(5) {
 			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
 		}
 		t.Pod, t.UpdatedAt = pod, t.clock.Now
+		t.noteEnded()
 		if !t.cleanupDue().IsZero() { // it has ended by itself
 			t.retryCleanup()
 		}
@@ -296,6 +299,7 @@ func (t *orchestratorTransition) losePod(reason string) {
 		t.fail(reason, false)
 		return
 	}
+	t.noteEnded()
 	t.terminate(reason)
 }
 
@@ -333,6 +337,7 @@ func (t *orchestratorTransition) adoptedEnded(e PodEnded) {
 		return
 	}
 	t.Pod, t.UpdatedAt, t.Step = pod, t.clock.Now, StepNone
+	t.noteEnded()
 	if t.wasAdopted() {
 		t.announce("update", t.update(updateAdopted, t.Error))
 	}

@@ -16,7 +16,7 @@ type JobRunUpdate struct {
 	Namespace    string             `json:"namespace"`
 	Tenant       string             `json:"tenant"`
 	ScheduledAt  Time               `json:"scheduled_at"`
-	StartedAt    Time               `json:"started_at"`
+	StartedAt    Time               `json:"started_at"` // of the pod, see [PodTimes]
 	CompletedAt  Time               `json:"completed_at"`
 	Status       OrchestratorStatus `json:"status"`
 	Success      bool               `json:"success"`
@@ -42,12 +42,18 @@ func updateID(run uuid.UUID, attempt uint32, what string) uuid.UUID {
 // MaxPastAttempts is how many attempts before the present one a run knows.
 const MaxPastAttempts = 16
 
-// PastAttempt is what a run knows of an attempt that failed, and that another followed: as much
-// as its updates need.
+// PastAttempt is what a run knows of an attempt that failed, and that another followed: when
+// its pod ran and how it ended, and what its updates need.
 type PastAttempt struct {
 	Attempt   uint32 `json:"attempt"`    // 0 for the first
-	StartedAt Time   `json:"started_at"` // zero: no pod of it ran
+	StartedAt Time   `json:"started_at"` // when Orrery heard that its pod runs; zero: none ran
 	Failure   string `json:"failure"`    // why it failed
+	// Ran is when its pod ran; zero of what a version before 5 noted, and if none ran.
+	Ran      PodTimes `json:"ran,omitzero"`
+	Pod      string   `json:"pod,omitempty"`    // its name
+	Node     string   `json:"node,omitempty"`   // where it was
+	Reason   string   `json:"reason,omitempty"` // of its end, "OOMKilled", say
+	ExitCode *int32   `json:"exit_code,omitempty"`
 }
 
 // notePast notes the present attempt before another begins.
@@ -55,7 +61,10 @@ func (t *orchestratorTransition) notePast() {
 	if t.clock.Rules.before(5) {
 		return
 	}
-	t.PastAttempts = appendLast(t.PastAttempts, MaxPastAttempts, PastAttempt{Attempt: t.RetryAttempt, StartedAt: t.ExecutionStartedAt, Failure: t.Error})
+	t.PastAttempts = appendLast(t.PastAttempts, MaxPastAttempts, PastAttempt{
+		Attempt: t.RetryAttempt, StartedAt: t.ExecutionStartedAt, Failure: t.Error,
+		Ran: t.Ran, Pod: t.Pod.Name, Node: t.Pod.Node, Reason: t.Pod.Reason, ExitCode: t.Pod.ExitCode,
+	})
 }
 
 // Updates makes the announced updates anew, in their order and with their ids, for whoever
@@ -68,7 +77,7 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	var list []JobRunUpdate
 	for i, past := range o.PastAttempts {
 		before := o
-		before.RetryAttempt, before.ExecutionStartedAt = past.Attempt, past.StartedAt
+		before.RetryAttempt, before.ExecutionStartedAt, before.Ran = past.Attempt, past.StartedAt, past.Ran
 		if i > 0 {
 			list = append(list, before.retried(o.PastAttempts[i-1].Failure))
 		}
@@ -111,7 +120,7 @@ func (o Orchestrator) startedUpdates() []JobRunUpdate {
 func (o Orchestrator) update(what, failure string) JobRunUpdate {
 	u := JobRunUpdate{
 		UpdateID: updateID(o.ID, o.RetryAttempt, what), RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant,
-		ScheduledAt: o.ScheduledAt, StartedAt: o.ExecutionStartedAt, CompletedAt: o.CompletedAt,
+		ScheduledAt: o.ScheduledAt, StartedAt: o.startedAt(), CompletedAt: o.CompletedAt,
 		Status: o.State, Success: o.State == OrchestratorCompleted, ExitCode: o.Pod.ExitCode, Error: failure, RetryAttempt: o.RetryAttempt,
 	}
 	if what == updateStarted { // also where the pod has ended before anybody heard that it runs

@@ -1,6 +1,7 @@
 package constraints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,10 +88,7 @@ func (d depends) Check(ctx context.Context, in *Input) (Outcome, error) {
 
 // began is when a run's pod began, or else the time that the run is for.
 func began(run core.Orchestrator) core.Time {
-	if run.ExecutionStartedAt.IsZero() {
-		return run.ScheduledAt
-	}
-	return run.ExecutionStartedAt
+	return cmp.Or(run.PodTimes().StartedAt, run.ScheduledAt)
 }
 
 // scheduled looks at the other job's run for the same time.

@@ -220,8 +220,8 @@ func (v *exprVars) previous() (any, bool) {
 	if run.Pod.ExitCode != nil {
 		p.ExitCode = int64(*run.Pod.ExitCode)
 	}
-	if !run.ExecutionStartedAt.IsZero() && !run.ExecutionEndedAt.IsZero() {
-		p.Duration = run.ExecutionEndedAt.Sub(run.ExecutionStartedAt)
+	if ran := run.PodTimes(); !ran.EndedAt.IsZero() {
+		p.Duration = ran.EndedAt.Sub(ran.StartedAt)
 	}
 	return p, true
 }

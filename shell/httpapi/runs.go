@@ -35,7 +35,10 @@ func (s *Server) jobRunRoutes() []route {
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	return machines[core.Orchestrator, wire.RunSummary]{
 		get: s.notedRun, id: runID, missing: noRun,
-		shown: func(o core.Orchestrator) any { return wire.Run{Orchestrator: o, Note: s.noteOf(o)} },
+		shown: func(o core.Orchestrator) any {
+			o.Ran = o.PodTimes()
+			return wire.Run{Orchestrator: o, Note: s.noteOf(o)}
+		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
 			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
 			may:    forJobs,
@@ -60,10 +63,11 @@ func (s *Server) notedRun(ctx context.Context, run uuid.UUID) (core.Orchestrator
 
 func (s *Server) summaryOfRun(ctx context.Context, o core.Orchestrator) (wire.RunSummary, error) {
 	o, err := s.engine.Runs().Noted(ctx, o)
+	ran := o.PodTimes()
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
 		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
-		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: o.ExecutionStartedAt, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
+		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: ran.StartedAt, Ran: ran, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
 	}, err
 }
 

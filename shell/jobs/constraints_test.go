@@ -111,10 +111,11 @@ func TestConstraintsAreCheckedBeforeAndAfterAndTheirActionsTaken(t *testing.T) {
 
 func TestThePodsOwnTimesGoToTheCheckAfterwards(t *testing.T) {
 	k := newChecker()
-	from := effects.MinTime.Add(time.Hour)
 	withRig(t, func(r *rig) { r.o.Checker, r.o.Actions = k, k }, func(t *testing.T, r *rig) {
 		o := r.trigger(job("nightly", constrained))
 		a := r.created(o, 0)
+		from := effects.TimeOf(time.Now()).Add(2 * time.Second)
+		pass(7 * time.Second)
 		_, err := r.e.Runs().Send(t.Context(), o.ID, core.PodEnded{Attempt: a.N, Pod: core.Pod{
 			Reason: "Evicted", StartedAt: from, FinishedAt: from.Add(time.Second),
 		}})

@@ -228,21 +228,14 @@ func limitMS(d time.Duration) int64 {
 }
 
 // executed says when the pod ran, and its exit code; zero times where it never did,
-// and -1. The cluster's times count, and those at which we heard of it where it told
-// none.
+// and -1: as [core.Orchestrator.PodTimes] has it.
 func executed(o core.Orchestrator) (start, end time.Time, exit int) {
 	exit = -1
 	if o.Pod.ExitCode != nil {
 		exit = int(*o.Pod.ExitCode)
 	}
-	if o.ExecutionStartedAt.IsZero() {
-		return start, end, exit
-	}
-	from, to := o.Pod.StartedAt, o.Pod.FinishedAt
-	if from.IsZero() || to.IsZero() || to.Before(from) {
-		from, to = o.ExecutionStartedAt, o.ExecutionEndedAt
-	}
-	return from.Std(), to.Std(), exit
+	ran := o.PodTimes()
+	return ran.StartedAt.Std(), ran.EndedAt.Std(), exit
 }
 
 // takeAction takes one action of a constraint (004 Action.Take).

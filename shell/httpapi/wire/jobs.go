@@ -100,9 +100,11 @@ type RunSummary struct {
 	Error        string                  `json:"error"`
 	Note         string                  `json:"note"` // that its runner does not work; else empty
 	CreatedAt    effects.Time            `json:"created_at"`
-	StartedAt    effects.Time            `json:"started_at"` // of the pod; null: it does not run yet
-	RetryAt      effects.Time            `json:"retry_at"`
-	CompletedAt  effects.Time            `json:"completed_at"`
+	StartedAt    effects.Time            `json:"started_at"` // of the pod, as Ran has it; null: it does not run yet
+	// Ran is when the pod of the present attempt ran, and who says so.
+	Ran         core.PodTimes `json:"ran,omitzero"`
+	RetryAt     effects.Time  `json:"retry_at"`
+	CompletedAt effects.Time  `json:"completed_at"`
 }
 
 // RunList is a page of GET /v1/runs and of GET /v1/jobs/{id}/runs.

@@ -257,7 +257,7 @@ var states = []any{
 	core.JobCounts{}, core.JobSpec{}, core.JobTriggered{}, core.LastRun{}, core.Lock{}, core.LockPhase{},
 	core.LockWaiter{}, core.LogPolicy{}, core.MachineName{}, core.ManualPhase{}, core.MergeRun{}, core.NotifyPhase{},
 	core.Occurrence{}, core.Phase{}, core.PhaseDef{}, core.PastAttempt{}, core.PhaseRecord{}, core.Pipeline{}, core.PipelineDef{},
-	core.PipelineReaction{}, core.PipelineStartDef{}, core.PipelinesPhase{}, core.Pod{}, core.PushPhase{},
+	core.PipelineReaction{}, core.PipelineStartDef{}, core.PipelinesPhase{}, core.Pod{}, core.PodTimes{}, core.PushPhase{},
 	core.PushReaction{}, core.QueueConfig{}, core.QueueRate{}, core.Reaction{}, effects.Ref{}, core.Retry{},
 	core.RetryConfig{}, core.RunCleanup{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
 	core.SemaphorePhase{}, core.SemaphoreWaiter{}, core.SetPhase{}, core.Signal{}, core.SignalPhase{},
