@@ -40,8 +40,6 @@ func (k carrier) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (j
 		return json.Marshal(core.ConstraintReport{ShouldProceed: r.ShouldProceed, Message: r.Message, Checks: r.Checks, MaxAllowedRunTimeMS: r.MaxAllowedRunTime.Milliseconds()})
 	case effects.TakeAction:
 		return nil, k.c.Take(ctx, &run.Config, run.RunID, jobs.Action{Constraint: e.Constraint, Type: e.Type, Config: e.Config, Key: fmt.Sprint(ref, e.N)})
-	case effects.DeleteRun:
-		return nil, nil // there is nothing
 	}
 	return nil, fmt.Errorf("%T is nothing that constraints ask for", e)
 }
@@ -55,7 +53,7 @@ func TestOnTheEngineRunsAreCheckedAndTheirActionsTaken(t *testing.T) {
 	st := memory.New()
 	var e *shell.Engine
 	k := carrier{c, func() *shell.Engine { return e }}
-	e, err = shell.New(shell.Options{Store: st, Logger: slog.New(slog.DiscardHandler), Interpreters: map[string]shell.Interpreter{effects.LaneConstraints: k, effects.LaneActions: k, effects.LaneRun: k}})
+	e, err = shell.New(shell.Options{Store: st, Logger: slog.New(slog.DiscardHandler), Interpreters: map[string]shell.Interpreter{effects.LaneConstraints: k, effects.LaneActions: k}})
 	require.NoError(t, err)
 	c.Use(constraints.EngineSource(e))
 	running, stop := context.WithCancel(context.Background())
