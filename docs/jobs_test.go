@@ -49,6 +49,7 @@ maxConcurrentRuns: 1
 orphanPolicy: adopt
 podStartTimeout: 1m
 createAhead: 1m
+ttlSecondsAfterFinished: 60
 constraintErrors: open
 logs: {discard: true, head: 1Ki, tail: 1Ki}
 `
@@ -64,7 +65,7 @@ func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
 			keys = append(keys, key)
 		}
 	}
-	assert.Len(t, keys, 21)
+	assert.Len(t, keys, 22)
 	var rows []string
 	for _, tb := range tablesOf(readFile(t, jobsPage), "key") {
 		for _, row := range tb.rows {

@@ -213,7 +213,11 @@ func (e *Engine) interpret(ctx context.Context, o engine.OuterEffect) (result js
 	}()
 	i, ok := e.o.Interpreters[o.Lane]
 	if !ok {
-		return nil, Permanent(fmt.Errorf("no interpreter of %q is configured", o.Lane))
+		err := Permanent(fmt.Errorf("no interpreter of %q is configured", o.Lane))
+		if _, creates := o.Effect.(effects.CreateRun); creates { // nobody need delete what nobody made
+			return json.RawMessage(`{"not_created":true}`), err
+		}
+		return nil, err
 	}
 	if i, ok := i.(StateInterpreter); ok {
 		return i.CarryFor(ctx, o.State, o.Effect)
