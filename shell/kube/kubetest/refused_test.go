@@ -83,7 +83,7 @@ func TestANameThatIsNoneOfAnImageFailsTheRunAtOnce(t *testing.T) {
 	assert.Less(t, time.Since(began), soon)
 }
 
-func TestASecretThatIsMissingFailsTheAttemptAtOnceAndTheNextMayHaveIt(t *testing.T) {
+func TestASecretThatIsMissingFailsTheAttemptAndTheNextMayHaveIt(t *testing.T) {
 	t.Parallel()
 	w := start(t, kubetest.SharedReal(t))
 	pod := realPod("true")
