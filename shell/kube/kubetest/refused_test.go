@@ -87,7 +87,7 @@ func TestANameThatIsNoneOfAnImageFailsTheRunAtOnce(t *testing.T) {
 	assert.Zero(t, o.RetryAttempt)
 }
 
-func TestASecretThatIsMissingFailsTheAttemptAtOnceAndTheNextMayHaveIt(t *testing.T) {
+func TestASecretThatIsMissingFailsTheAttemptAndTheNextMayHaveIt(t *testing.T) {
 	t.Parallel()
 	w := start(t, kubetest.SharedReal(t))
 	pod := realPod("true")
