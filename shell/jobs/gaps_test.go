@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -288,7 +289,7 @@ func TestARunWhoseCleanupWaitsForItsNextTryBeatsThoughItsRunnerHoldsNothing(t *t
 
 // The limit of an effect begins when somebody carries it out.
 func TestARunThatWaitsForASlotOfItsLaneBeatsForAsLongAsThatTakes(t *testing.T) {
-	withRig(t, func(r *rig) { r.slots = 1 }, func(t *testing.T, r *rig) {
+	withRig(t, func(r *rig) { r.lanes = map[string]int{effects.LaneRun: 1} }, func(t *testing.T, r *rig) {
 		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { <-ctx.Done(); return ctx.Err() }
 		var runs []core.Orchestrator
 		for _, id := range []string{"a", "b", "c", "d"} {

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -38,6 +37,7 @@ var (
 // rig is a store and a cluster, with an engine and a service that may be stopped and
 // begun again.
 type rig struct {
+	lanes map[string]int // how many effects are carried out at a time
 	t     testing.TB
 	store store.Store
 	fake  *runnertest.Fake
@@ -50,7 +50,6 @@ type rig struct {
 	room  int           // for observations; 0: as much as there is
 	dead  *mortal       // the store as the present process sees it
 	stops time.Duration // how long the engine waits when it stops; 0: a second
-	slots int           // of the lane of runs; 0: as the engine has them
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -99,13 +98,9 @@ func (r *rig) start() {
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)
 	r.dead = &mortal{Store: r.store}
-	var lanes map[string]int
-	if r.slots > 0 {
-		lanes = map[string]int{effects.LaneRun: r.slots}
-	}
 	e, err := shell.New(shell.Options{
-		Clock: r.o.Clock, Concurrency: lanes, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
-		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
+		Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
+		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second, Concurrency: r.lanes,
 	})
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
