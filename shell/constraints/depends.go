@@ -83,7 +83,10 @@ func (d depends) Check(ctx context.Context, in *Input) (Outcome, error) {
 		return Outcome{Message: fmt.Sprintf("run %s is %s", run.RunID, run.State)}, nil
 	}
 	age := effects.TimeOf(in.Now).Sub(run.CompletedAt)
-	return Outcome{Met: d.within == 0 || age <= d.within, Message: fmt.Sprintf("run %s completed %v ago", run.RunID, age)}, nil
+	if d.within == 0 {
+		return Outcome{Met: true, Message: fmt.Sprintf("run %s completed %v ago", run.RunID, age)}, nil
+	}
+	return Outcome{Met: age <= d.within, Message: fmt.Sprintf("run %s completed %v ago, and within %v is needed", run.RunID, age, d.within)}, nil
 }
 
 // began is when a run's pod began, or else the time that the run is for.

@@ -66,7 +66,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 			return header, rowsOf(list, func(r wire.RunSummary) []string {
 				row := []string{
 					text.Clip(r.RunID, 80), string(r.State), number(r.RetryAttempt), exitText(r.Pod.ExitCode),
-					shortTime(r.StartedAt), took(r.StartedAt, r.CompletedAt), text.OrDash(runNote(r)),
+					shortTime(r.Ran.StartedAt), took(r.Ran.StartedAt, r.Ran.EndedAt), text.OrDash(runNote(r)),
 				}
 				if away {
 					row = slices.Insert(row, 1, text.Clip(r.Namespace+"/"+r.Tenant, 40))
@@ -88,10 +88,13 @@ func runView(r wire.Run) view {
 			{"state", runState(r.Orchestrator)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
 			{"error", r.Error}, {"note", r.Note}, {"cleanup", cleanupText(r.Cleanup)}, {"exit code", exit}, {"reason", podReason(r.Pod)},
 			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
-			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", timeText(r.ExecutionStartedAt)},
+			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", ranText(r.Ran)},
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},
-		tables: []table{{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)}},
+		tables: []table{
+			{[]string{"ATTEMPT", "POD", "NODE", "STARTED (UTC)", "TOOK", "TIMES", "EXIT", "CAUSE"}, attemptRows(r.Orchestrator)},
+			{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)},
+		},
 	}
 }
 
@@ -166,14 +169,14 @@ func checkRows(r core.Orchestrator) [][]string {
 		case c.Met:
 			verdict = "met"
 		}
-		rows = append(rows, []string{text.Clip(c.Name, 40), string(c.Phase), number(c.Attempt), verdict, cell(cmp.Or(c.Error, c.Message), 80)})
+		rows = append(rows, []string{text.Clip(c.Name, 40), string(c.Phase), number(c.Attempt), verdict, cell(cmp.Or(c.Error, c.Message), 300)})
 	}
 	for _, t := range r.Actions {
 		verdict := "taken"
 		if t.Error != "" {
 			verdict = "failed"
 		}
-		rows = append(rows, []string{text.Clip(t.Constraint+" → "+t.Type, 40), string(t.Phase), number(t.Attempt), verdict, cell(t.Error, 80)})
+		rows = append(rows, []string{text.Clip(t.Constraint+" → "+t.Type, 40), string(t.Phase), number(t.Attempt), verdict, cell(t.Error, 300)})
 	}
 	return rows
 }

@@ -104,6 +104,8 @@ func shown(r result, dir, url string) string {
 	s = aDuration.ReplaceAllString(masked(s), "TOOK  ")
 	s = aPod.ReplaceAllString(s, "POD-$1")
 	s = aNode.ReplaceAllString(s, "${1}NODE")
+	s = regexp.MustCompile(`\bPOD +NODE +`).ReplaceAllString(s, "POD  NODE  ")
+	s = regexp.MustCompile(`(\bPOD-\d+) +\S+ +`).ReplaceAllString(s, "$1  NODE  ")
 	s = aSpan.ReplaceAllString(s, "$1 after TOOK")
 	s = aNumber.ReplaceAllString(s, "N $1")
 	s = regexp.MustCompile(`events in \d+ batches`).ReplaceAllString(s, "events in N batches")
