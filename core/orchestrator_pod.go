@@ -110,10 +110,14 @@ func (o Orchestrator) spared(at Time) Time {
 // least: the pod's time to start counts only from then on.
 const createTimeoutMS = 300_000
 
-// createBy is until when the cluster must be reached by what is asked for now.
-func (t *orchestratorTransition) createBy() Time {
-	return laterMS(t.clock.Now, max(createTimeoutMS, t.Config.PodStartTimeoutMS))
+// CreateTimeoutMS is how long the cluster may take to be reached by the creation of the
+// run's pod, in milliseconds.
+func (o Orchestrator) CreateTimeoutMS() int64 {
+	return max(createTimeoutMS, o.Config.PodStartTimeoutMS)
 }
+
+// createBy is until when the cluster must be reached by what is asked for now.
+func (t *orchestratorTransition) createBy() Time { return laterMS(t.clock.Now, t.CreateTimeoutMS()) }
 
 // created notes that the attempt has something in the cluster, unless that is known. A pod
 // that waits for room is not there.
@@ -169,7 +173,7 @@ func (t *orchestratorTransition) createPod() {
 func (t *orchestratorTransition) failPodStart() {
 	if !t.CreateBy.IsZero() {
 		why := cmp.Or(t.Pod.why(), "its pod was asked for, and nothing has answered")
-		t.fail("the cluster was not reached within "+lengthText(max(createTimeoutMS, t.Config.PodStartTimeoutMS))+": "+why, false)
+		t.fail("the cluster was not reached within "+lengthText(t.CreateTimeoutMS())+": "+why, false)
 		return
 	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)
@@ -208,6 +212,9 @@ func (t *orchestratorTransition) podCreated(e PodCreated) {
 	case t.State != OrchestratorContainerCreating || t.Pod == pod:
 		t.refuseNow()
 	default:
+		if pod.Reason == PodCreateRetried && !t.clock.Rules.before(5) {
+			pod.Queued = t.Pod.Queued // who asks for it is the one that gave it room
+		}
 		if t.Pod.Queued && !pod.Queued {
 			t.RoomAt = t.clock.Now
 		}

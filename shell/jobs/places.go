@@ -27,7 +27,7 @@ type places struct {
 	ended   map[Attempt]bool // was seen before what lives was known
 	waiting map[Attempt]shell.Scope
 	tenants map[shell.Scope]*placesOf
-	turn    map[Attempt]bool               // have waited, and are created now or next
+	turn    map[Attempt]shell.Scope        // have waited, and are created now or next
 	making  map[Attempt]context.CancelFunc // creations of attempts that have waited
 	pass    float64                        // of the tenant that was last given a place
 }
@@ -43,7 +43,7 @@ func newPlaces(limit int, share float64, weights map[shell.Scope]int) *places {
 	return &places{
 		limit: limit, share: share, weights: weights, wake: make(chan struct{}, 1),
 		living: make(map[Attempt]shell.Scope), ended: make(map[Attempt]bool), waiting: make(map[Attempt]shell.Scope),
-		tenants: make(map[shell.Scope]*placesOf), turn: make(map[Attempt]bool), making: make(map[Attempt]context.CancelFunc),
+		tenants: make(map[shell.Scope]*placesOf), turn: make(map[Attempt]shell.Scope), making: make(map[Attempt]context.CancelFunc),
 	}
 }
 
@@ -95,7 +95,7 @@ func (p *places) next() (a Attempt, ok bool) {
 	a, t.queue = t.queue[0], t.queue[1:]
 	of := p.waiting[a]
 	delete(p.waiting, a)
-	p.turn[a] = true
+	p.turn[a] = of
 	if p.limit > 0 {
 		p.hold(a, of)
 	}
@@ -107,7 +107,8 @@ func (p *places) waits(a Attempt) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, waits := p.waiting[a]
-	return waits || p.turn[a]
+	_, turn := p.turn[a]
+	return waits || turn
 }
 
 // isKnown reports whether it is known who waits.
@@ -122,6 +123,18 @@ func (p *places) served(a Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.turn, a)
+}
+
+// again has an attempt that has its turn wait for another one.
+func (p *places) again(a Attempt) {
+	p.mu.Lock()
+	of, waited := p.turn[a]
+	if !waited {
+		of = p.living[a]
+	}
+	p.release(a)
+	p.mu.Unlock()
+	p.await(a, of)
 }
 
 // of gives what a tenant has; under the lock.

@@ -245,3 +245,79 @@ func TestTheRoomOfARunnerIsChecked(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// The cluster is away when there is room: that is told, and is no pod that could be lost.
+func TestWhatCouldNotBeAskedForAfterItsWaitIsNotLostAndIsAskedForAfterAKill(t *testing.T) {
+	withRig(t, func(r *rig) { roomFor(1, 0)(r); everyMinute(r) }, func(t *testing.T, r *rig) {
+		runs := r.jobsOf("a", 2, retries(0))
+		a, waits := jobs.Attempt{Run: runs[0].ID}, jobs.Attempt{Run: runs[1].ID}
+		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { <-ctx.Done(); return ctx.Err() }
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		synctest.Wait()
+		_, err := r.e.Runs().Send(t.Context(), waits.Run, core.PodCreated{Pod: core.Pod{Reason: core.PodCreateRetried, Message: "refused"}})
+		require.NoError(t, err)
+		pass(4 * time.Minute)
+		now := r.run(waits.Run)
+		require.Equal(t, core.OrchestratorContainerCreating, now.State, now.Error)
+		assert.Equal(t, "refused", now.Pod.Message)
+		assert.True(t, now.Pod.Queued)
+		r.kill()
+		r.fake.OnCreate = nil
+		r.start()
+		r.fake.End(r.created(runs[1], 0), 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(runs[1]).State)
+	})
+}
+
+func TestAfterItsWaitACreationHasAsLongAsOneThatHasNotWaited(t *testing.T) {
+	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		runs := r.jobsOf("a", 2, retries(0), func(s *core.JobSpec) { s.PodStartTimeoutMS = 10_000 })
+		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error {
+			select {
+			case <-time.After(4 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		a := jobs.Attempt{Run: runs[0].ID}
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		second := r.created(runs[1], 0)
+		r.fake.Start(second)
+		r.fake.End(second, 0, "")
+		end := r.ended(runs[1])
+		assert.Equal(t, core.OrchestratorCompleted, end.State, end.Error)
+	})
+}
+
+func TestACreationThatIsRefusedForGoodAfterItsWaitIsNotTriedAgain(t *testing.T) {
+	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		runs := r.jobsOf("a", 2, retries(3))
+		r.fake.OnCreate = func(context.Context, jobs.Run) error { return permanent{errCluster} }
+		a := jobs.Attempt{Run: runs[0].ID}
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		end := r.ended(runs[1])
+		assert.Equal(t, "creating the pod: the cluster says no", end.Error)
+		assert.Zero(t, end.RetryAttempt)
+		assert.Equal(t, jobs.Pods{Max: 1}, r.pods(), "its place is free again")
+	})
+}
+
+func TestAnAttemptWhoseRunCannotBeReadInItsTurnHasAnotherOne(t *testing.T) {
+	st := &breakable{}
+	withRig(t, func(r *rig) { roomFor(1, 0)(r); st.Store, r.store = r.store, st }, func(t *testing.T, r *rig) {
+		runs := r.jobsOf("a", 2)
+		st.id.Store(&runs[1].ID)
+		a := jobs.Attempt{Run: runs[0].ID}
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		pass(10 * time.Second)
+		assert.Contains(t, r.log.String(), "could not read a run that has waited for room; trying again")
+		st.id.Store(nil)
+		r.fake.End(r.created(runs[1], 0), 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(runs[1]).State)
+	})
+}

@@ -134,36 +134,58 @@ func (s *Service) recall(ctx context.Context, name string, r Runner) (again []At
 // that a restart creates it again.
 func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Attempt) {
 	p := s.places[name]
+	defer p.served(a)
+	if s.takeTurn(ctx, name, r, a) {
+		return
+	}
+	if s.pause(ctx, rereadAfter) {
+		p.again(a)
+	} else {
+		p.free(a)
+	}
+}
+
+// rereadAfter is how long an attempt whose run could not be read keeps its place.
+const rereadAfter = time.Second
+
+// takeTurn is one turn of an attempt; false: its run could not be read.
+func (s *Service) takeTurn(ctx context.Context, name string, r Runner, a Attempt) bool {
+	p := s.places[name]
 	ctx, done := p.make(ctx, a)
 	defer done()
-	defer p.served(a)
 	unlock, err := s.runLocks.Lock(ctx, a.Run)
 	if err != nil {
 		p.free(a)
-		return
+		return true
 	}
 	defer unlock()
 	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case err != nil && !errors.Is(err, shell.ErrNotFound):
 		if ctx.Err() == nil {
-			s.log.Error("could not read a run that has waited for room", "runner", name, "pod", a.Name(), "error", err)
+			s.log.Error("could not read a run that has waited for room; trying again", "runner", name, "pod", a.Name(), "error", err)
+			return false
 		}
 		p.free(a)
-		return
 	case err != nil || !wanted(o, a.N):
 		p.free(a)
-		return
-	case o.State == core.OrchestratorRunning:
-		return
+	case o.State != core.OrchestratorRunning:
+		s.createInTurn(ctx, name, r, o)
 	}
+	return true
+}
+
+// createInTurn creates the present attempt of a run that has a place now, and tells the run
+// how that went.
+func (s *Service) createInTurn(ctx context.Context, name string, r Runner, o core.Orchestrator) {
+	a := Attempt{Run: o.ID, N: o.RetryAttempt}
 	if err := s.MayRun(o.Config); err != nil { // it has waited from before a restart
-		p.free(a)
-		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}})
+		s.places[name].free(a)
+		s.tellNotCreated(ctx, name, a, shell.Permanent(err))
 		return
 	}
-	limit, stop := s.withTimeout(ctx, time.Duration(o.Config.PodStartTimeoutMS)*time.Millisecond)
-	_, err = r.Create(limit, runOf(o))
+	limit, stop := s.withTimeout(ctx, time.Duration(o.CreateTimeoutMS())*time.Millisecond)
+	_, err := r.Create(limit, runOf(o))
 	if cause := context.Cause(limit); err != nil && errors.Is(cause, errTooLong) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
@@ -172,6 +194,14 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 	case err == nil:
 		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name()}})
 	case ctx.Err() == nil: // nothing cut it off but its limit
-		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}})
+		s.tellNotCreated(ctx, name, a, err)
 	}
+}
+
+// tellNotCreated tells a run that its attempt was not created: for good if the error is
+// permanent.
+func (s *Service) tellNotCreated(ctx context.Context, name string, a Attempt, err error) {
+	s.tellRun(ctx, name, Observation{
+		Attempt: a, Phase: PhaseRefused, Pod: core.Pod{Reason: "creating the pod: " + err.Error()}, Final: shell.IsPermanent(err),
+	})
 }

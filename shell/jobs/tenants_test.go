@@ -71,7 +71,7 @@ func TestWhatRunsGoesOnWhenItsRunnerIsForOthers(t *testing.T) {
 func TestAPodThatWaitedForRoomIsNotCreatedOnARunnerThatIsForOthersByThen(t *testing.T) {
 	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
 		first, a := r.started(job("first"))
-		second := r.trigger(job("second"))
+		second := r.trigger(job("second", retries(2)))
 		synctest.Wait()
 		r.stop()
 		notForUs(r)
@@ -79,7 +79,9 @@ func TestAPodThatWaitedForRoomIsNotCreatedOnARunnerThatIsForOthersByThen(t *test
 		synctest.Wait()
 		r.fake.End(a, 0, "")
 		assert.Equal(t, core.OrchestratorCompleted, r.ended(first).State)
-		assert.Equal(t, "creating the pod: "+notOurs, r.ended(second).Error)
+		end := r.ended(second)
+		assert.Equal(t, "creating the pod: "+notOurs, end.Error)
+		assert.Zero(t, end.RetryAttempt, "the next attempt would fare no better")
 		assert.Empty(t, r.fake.Attempts())
 	})
 }
