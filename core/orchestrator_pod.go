@@ -207,14 +207,14 @@ func (t *orchestratorTransition) concernsPod(attempt uint32, pod Pod) bool {
 // podCreated notes what is known of a pod that does not run yet.
 func (t *orchestratorTransition) podCreated(e PodCreated) {
 	pod := e.Pod.bounded()
+	if pod.Reason == PodCreateRetried && !t.clock.Rules.before(5) {
+		pod.Queued = t.Pod.Queued // it is not there yet: a restart has to ask for it again
+	}
 	switch {
 	case !t.concernsPod(e.Attempt, pod):
 	case t.State != OrchestratorContainerCreating || t.Pod == pod:
 		t.refuseNow()
 	default:
-		if pod.Reason == PodCreateRetried && !t.clock.Rules.before(5) {
-			pod.Queued = t.Pod.Queued // who asks for it is the one that gave it room
-		}
 		if t.Pod.Queued && !pod.Queued {
 			t.RoomAt = t.clock.Now
 		}
