@@ -49,7 +49,9 @@ func (s *Server) listRunners(w http.ResponseWriter, r *http.Request, c *call) er
 // mayUse reports whether the token is told of a runner: it sees a tenant that the runner is
 // for, and may use the runner or sees everything.
 func (s *Server) mayUse(t *Token, runner string) bool {
-	if bound, ok := s.o.Jobs.(interface{ TenantsOf(runner string) []shell.Scope }); ok {
+	if bound, ok := s.o.Jobs.(interface {
+		TenantsOf(runner string) []shell.Scope
+	}); ok {
 		of := bound.TenantsOf(runner)
 		sees := func(tenant shell.Scope) bool {
 			return (tenant.Namespace == "*" || in(t.Namespaces, tenant.Namespace)) && (tenant.Tenant == "*" || in(t.Tenants, tenant.Tenant))
