@@ -112,6 +112,46 @@ func TestWhatAPodWritesAsItIsCancelledIsStored(t *testing.T) {
 	})
 }
 
+// Each deletion that reads logs holds them in memory: a thousand pods must not.
+func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
+	const pods = jobs.MaxReadings + 3
+	withRig(t, func(r *rig) { r.lanes = map[string]int{effects.LaneRun: 2 * pods} }, func(t *testing.T, r *rig) {
+		r.fake.Script = lastWords
+		var reads atomic.Int32
+		var runs []core.Orchestrator
+		for range pods {
+			o, _ := r.started(job("nightly"))
+			runs = append(runs, o)
+			require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte("beg")))
+		}
+		r.fake.OnLogs = func(context.Context, jobs.Attempt) error {
+			reads.Add(1)
+			return nil
+		}
+		began := time.Now()
+		for _, o := range runs {
+			r.cancel(o)
+		}
+		unread := 0
+		for _, o := range runs {
+			end := r.ended(o)
+			assert.Equal(t, core.OrchestratorCancelled, end.State)
+			if end.Logs.Error == "" {
+				assert.Equal(t, "begun\nsaved\n", r.stored(o))
+				continue
+			}
+			unread++
+			assert.Equal(t, "the last of it was not read: for 5s, 64 other pods of this runner were being deleted and read", end.Logs.Error)
+			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 3, Truncated: true, Error: end.Logs.Error}, end.Logs, "what was stored before stays")
+			assert.Equal(t, "beg", r.stored(o))
+		}
+		assert.Equal(t, pods-jobs.MaxReadings, unread)
+		assert.EqualValues(t, 2*jobs.MaxReadings, reads.Load(), "each reads twice")
+		assert.Less(t, time.Since(began), 20*time.Second, "none waits for long")
+		assert.Empty(t, r.fake.Attempts())
+	})
+}
+
 func TestWhatAPodWritesAsItsLimitEndsItIsStored(t *testing.T) {
 	limit := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, MaxAllowedRunTime: time.Minute}}
 	withRig(t, func(r *rig) { r.o.Checker = limit }, func(t *testing.T, r *rig) {

@@ -48,3 +48,6 @@ func LockedRuns(s *Service) int { return s.runLocks.Len() }
 
 // LoseTurn forgets that an attempt waits for room.
 func LoseTurn(s *Service, runner string, a Attempt) { s.places[runner].withdraw(a) }
+
+// MaxReadings is how many deletions of one runner read logs at a time.
+const MaxReadings = maxReadings

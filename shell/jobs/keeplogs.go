@@ -25,7 +25,16 @@ const (
 	openLimit = 5 * time.Second
 	// readAfterLimit is how long the last of the logs may take once the pod is gone.
 	readAfterLimit = 10 * time.Second
+	// maxReadings bounds the deletions of one runner that read logs at a time. Each holds what
+	// it reads in memory until its pod is gone, and there may be a thousand deletions.
+	maxReadings = 64
+	// readingWait is how long a deletion waits until it may read. Beyond that the end of the
+	// pod matters more than its last words.
+	readingWait = 5 * time.Second
 )
+
+// errManyReadings says why nothing was read of a pod that was deleted.
+var errManyReadings = fmt.Errorf("the last of it was not read: for %s, %d other pods of this runner were being deleted and read", readingWait, maxReadings)
 
 // fetchLogs stores what the attempt's pod has written (004 retrievePodLogs).
 func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
@@ -90,27 +99,63 @@ func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt u
 var markerLine = regexp.MustCompile(`(?m)^… (\d{1,18}) bytes dropped …\n`)
 
 // removeReading deletes an attempt whose pod may still run, and stores what the pod writes
-// until its end. What it wrote before is stored first: a crash must not cost more than the
-// last words. Logs that cannot be read or stored hold no deletion up.
+// until its end, unless too many others are being read.
 func (s *Service) removeReading(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
-	before := newHeadTail(s.logLimits(o.Config.Logs))
-	limited, done := s.withTimeout(ctx, readBeforeLimit)
-	calls, failed := r.Logs(limited, a, LogOptions{}, before)
-	done()
-	answer := clusterAnswer{APICalls: calls}
-	if failed == nil && before.total > 0 {
-		_, failed = s.keepLogs(ctx, o, a.N, before, nil)
+	free, may := s.enterReading(ctx, name)
+	if ctx.Err() != nil {
+		free()
+		return clusterAnswer{}, fmt.Errorf("wait to read the logs: %w", context.Cause(ctx))
 	}
+	if may {
+		defer free()
+		return s.removeAndRead(ctx, name, r, o, a)
+	}
+	calls, err := s.remove(ctx, name, r, a, nil)
+	answer := clusterAnswer{APICalls: calls}
+	if err == nil {
+		logs, stored := s.keptBefore(ctx, o, a.N)
+		logs.Error, logs.Truncated = errManyReadings.Error(), stored
+		answer.Logs = &logs
+	}
+	return answer, err
+}
+
+// enterReading takes a place among those who read the logs of a runner's pods that are being
+// deleted, and waits for one for a while. free gives it back, if there was one.
+func (s *Service) enterReading(ctx context.Context, name string) (free func(), may bool) {
+	readings := s.readings[name]
+	free = func() { <-readings }
+	select {
+	case readings <- struct{}{}:
+		return free, true
+	default:
+	}
+	limit, stop := s.o.Clock.Timer(readingWait)
+	defer stop()
+	select {
+	case readings <- struct{}{}:
+		return free, true
+	case <-limit:
+	case <-ctx.Done():
+	}
+	return func() {}, false
+}
+
+// removeAndRead deletes an attempt and reads its logs. What the pod wrote before is stored
+// first, and then no longer held: a crash must not cost more than the last words. Logs that
+// cannot be read or stored hold no deletion up.
+func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
+	read, calls, failed := s.readBefore(ctx, r, o, a)
+	answer := clusterAnswer{APICalls: calls}
 	var last *lastWords
 	if !errors.Is(failed, ErrNoPod) {
 		last = s.followLastWords(ctx, r, o, a)
 	}
 	calls, err := s.remove(ctx, name, r, a, nil)
 	answer.APICalls += calls
-	read := before
 	if last != nil {
 		answer.APICalls += last.end(s, err == nil)
-		if last.w.total >= before.total {
+		if last.w.total >= read.total { // else what is stored is more, or what is still held
 			read, failed = last.w, last.err
 		}
 	}
@@ -126,6 +171,21 @@ func (s *Service) removeReading(ctx context.Context, name string, r Runner, o co
 	}
 	answer.Logs = &logs
 	return answer, nil
+}
+
+// readBefore stores what a pod wrote before it is deleted. It gives what was read and could
+// not be stored, and nothing of what was.
+func (s *Service) readBefore(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
+	w := newHeadTail(s.logLimits(o.Config.Logs))
+	limited, done := s.withTimeout(ctx, readBeforeLimit)
+	defer done()
+	calls, failed = r.Logs(limited, a, LogOptions{}, w)
+	if failed == nil && w.total > 0 {
+		if _, failed = s.keepLogs(ctx, o, a.N, w, nil); failed == nil {
+			w = newHeadTail(s.logLimits(o.Config.Logs))
+		}
+	}
+	return w, calls, failed
 }
 
 // lastWords follows the logs of a pod that is being deleted.

@@ -37,6 +37,7 @@ var (
 // rig is a store and a cluster, with an engine and a service that may be stopped and
 // begun again.
 type rig struct {
+	lanes map[string]int // how many effects are carried out at a time
 	t     testing.TB
 	store store.Store
 	fake  *runnertest.Fake
@@ -99,7 +100,7 @@ func (r *rig) start() {
 	r.dead = &mortal{Store: r.store}
 	e, err := shell.New(shell.Options{
 		Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
-		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second,
+		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second, Concurrency: r.lanes,
 	})
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -160,6 +160,7 @@ type Service struct {
 	places   map[string]*places       // by runner
 	sinks    map[string]*sink         // by runner
 	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
+	readings map[string]chan struct{} // by runner: holds a token for each deletion that reads logs
 	looks    looks
 	reported atomic.Bool // heartbeats, in this process
 	watches  watches
@@ -205,12 +206,13 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
-		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), readings: make(map[string]chan struct{}),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	for name := range o.Runners {
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
 		s.missed[name] = make(chan struct{}, 1)
+		s.readings[name] = make(chan struct{}, maxReadings)
 	}
 	return s, nil
 }

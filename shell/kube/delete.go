@@ -145,7 +145,7 @@ func (d *deletion) deleteJob(ctx context.Context, w *watcher) error {
 		return d.deleteNamed(ctx, name)
 	}
 	var found []batchv1.Job
-	n, err := d.r.retried(ctx, "list the Jobs of attempt "+d.a.Name(), nil, func(ctx context.Context) (err error) {
+	n, err := d.r.retried(ctx, "list Jobs of attempt "+d.a.Name(), nil, func(ctx context.Context) (err error) {
 		found, err = d.r.listJobs(ctx, d.a)
 		return err
 	})

@@ -19,7 +19,8 @@ import (
 // what the API server refuses for what was asked: 400, 403, 404, 405, 409 of a name
 // that is taken, 413, 415, 422. What may pass is all else: no connection, time-outs,
 // 401 (credentials are renewed), 408, 409 of a write that met another, 410, 429, 5xx,
-// and 403 of a quota that is used up. For a 403 that follows an outage see doubted.
+// and 403 of a quota that is used up. For a 403 that follows an outage see
+// [health.doubts].
 func isPersistent(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,9 +59,10 @@ func (w *watcher) warned(obj any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	said := notice{of: of.UID, reason: e.Reason, message: strings.TrimSpace(e.Message)}
-	if a, known := w.of[of.UID]; known {
-		w.tracks[a].warned = said
-		w.enqueue(a, w.tracks[a])
+	a, known := w.of[of.UID]
+	if t := w.tracks[a]; known && t != nil {
+		t.warned = said
+		w.enqueue(a, t)
 		return
 	}
 	// What it is about comes by a watch of its own, if it is this instance's.
@@ -116,14 +119,26 @@ func refusedForGood(message string) bool {
 	return false
 }
 
-// neverStarts reports whether a pod that waits for that reason cannot start: final, if
-// another one of its job could not either.
-func neverStarts(reason, message string) (never, final bool) {
+// configFor is how long a pod waits for what its containers are configured with before it
+// is refused: a Secret that is applied together with the job may come some seconds later.
+const configFor = 15 * time.Second
+
+// passing are parts of what a kubelet says that lacks nothing of the pod's own: it has only
+// not read yet what there is, and goes on by itself.
+var passing = []string{
+	"failed to sync", "timed out",
+	"services have not yet been read", // by a kubelet that has just started
+}
+
+// neverStarts reports whether a pod that waits for that reason cannot start once it has
+// waited that long: final, if another one of its job could not either.
+func neverStarts(reason, message string) (never, final bool, after time.Duration) {
 	switch reason {
 	case reasonInvalidImage:
-		return true, true
+		return true, true, 0
 	case reasonConfigError: // a Secret, say, that somebody may make until the next attempt
-		return !strings.Contains(message, "failed to sync") && !strings.Contains(message, "timed out"), false
+		passes := slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(message, part) })
+		return !passes, false, configFor
 	}
-	return false, false
+	return false, false, 0
 }

@@ -103,6 +103,22 @@ func TestAnEventThatComesBeforeItsJobIsNotLost(t *testing.T) {
 	})
 }
 
+func TestAnEventOfAnAttemptThatIsForgottenIsHarmless(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		w := k.runner.current()
+		w.mu.Lock()
+		w.of["uid-job"] = attempt
+		w.mu.Unlock()
+		assert.NotPanics(t, func() {
+			w.warned(&corev1.Event{
+				InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: attempt.Name(), UID: "uid-job"},
+				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no",
+			})
+		})
+		assert.Zero(t, k.tracked())
+	})
+}
+
 func TestWhatTheEventsOfOthersAreIsForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		w := k.runner.current()
@@ -117,32 +133,59 @@ func TestWhatTheEventsOfOthersAreIsForgotten(t *testing.T) {
 	})
 }
 
-func TestAPodThatNeverStartsFailsAtOnce(t *testing.T) {
+// waitsFor has a container of a pod wait.
+func waitsFor(pod *corev1.Pod, reason, message string) *corev1.Pod {
+	pod.Spec.NodeName = "n1"
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	return pod
+}
+
+func TestAPodThatNeverStartsFailsOnceItsReasonLasts(t *testing.T) {
 	for _, row := range []struct {
-		reason, message, want string
-		final                 bool
+		reason, message string
+		refused         time.Duration // after; below 0: never
+		final           bool
 	}{
-		{"InvalidImageName", `Failed to apply default image tag "UPPER CASE": couldn't parse image name`, "refused InvalidImageName", true},
-		{"CreateContainerConfigError", `secret "db" not found`, "refused CreateContainerConfigError", false},
-		{"CreateContainerConfigError", `container has runAsNonRoot and image will run as root`, "refused CreateContainerConfigError", false},
-		{"CreateContainerConfigError", `failed to sync configmap cache: timed out waiting for the condition`, "created CreateContainerConfigError", false},
-		{"ErrImageNeverPull", `Container image "x" is not present with pull policy of Never`, "created ErrImageNeverPull", false},
-		{"CreateContainerError", `context deadline exceeded`, "created CreateContainerError", false},
+		{"InvalidImageName", `Failed to apply default image tag "UPPER CASE": couldn't parse image name`, 0, true},
+		{"CreateContainerConfigError", `secret "db" not found`, configFor, false},
+		{"CreateContainerConfigError", `container has runAsNonRoot and image will run as root`, configFor, false},
+		{"CreateContainerConfigError", `failed to sync configmap cache: timed out waiting for the condition`, -1, false},
+		{"CreateContainerConfigError", `services have not yet been read at least once, cannot construct envvars`, -1, false},
+		{"ErrImageNeverPull", `Container image "x" is not present with pull policy of Never`, -1, false},
+		{"CreateContainerError", `context deadline exceeded`, -1, false},
 	} {
 		t.Run(row.reason+row.message[:10], func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *kit) {
-				pod := podOf(k.create(attempt))
-				pod.Spec.NodeName = "n1"
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: row.reason, Message: row.message}}}}
-				k.createPod(pod)
+				k.createPod(waitsFor(podOf(k.create(attempt)), row.reason, row.message))
+				if row.refused != 0 {
+					assert.Equal(t, []string{"created " + row.reason}, k.sink.take())
+					wait(configFor - time.Second)
+					assert.Empty(t, k.sink.take())
+					wait(2 * time.Second)
+				}
+				if row.refused < 0 {
+					wait(time.Hour)
+					assert.Empty(t, k.sink.take())
+					return
+				}
 				k.sink.mu.Lock()
-				final := k.sink.told[0].Final
+				final := k.sink.told[len(k.sink.told)-1].Final
 				k.sink.mu.Unlock()
 				assert.Equal(t, row.final, final)
-				assert.Equal(t, []string{row.want}, k.sink.take())
+				assert.Equal(t, []string{"refused " + row.reason}, k.sink.take())
 			})
 		})
 	}
+}
+
+func TestAPodWhoseSecretComesSomeSecondsLaterRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		pod := k.createPod(waitsFor(podOf(k.create(attempt)), "CreateContainerConfigError", `secret "db" not found`))
+		wait(configFor - time.Second)
+		k.updatePod(runs(pod))
+		wait(time.Hour)
+		assert.Equal(t, []string{"created CreateContainerConfigError", "running"}, k.sink.take())
+	})
 }
 
 func TestAPodWhoseVolumeCannotBeMountedSaysSo(t *testing.T) {

@@ -20,9 +20,11 @@ import (
 // What a runner does with its cluster, as its health has it. Calls are parts too, by
 // what they do: "create Job".
 const (
-	watchingJobs   = "watch jobs"
-	watchingPods   = "watch pods"
-	watchingEvents = "watch events"
+	watchingJobs   = watching + "jobs"
+	watchingPods   = watching + "pods"
+	watchingEvents = watching + "events"
+
+	watching = "watch "
 )
 
 // vital are the parts without which nobody sees what becomes of pods.
@@ -67,7 +69,7 @@ func (h *health) watch(runs bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watches, h.knows, h.began = runs, false, time.Now()
-	maps.DeleteFunc(h.parts, func(what string, _ *part) bool { return strings.HasPrefix(what, "watch ") })
+	maps.DeleteFunc(h.parts, func(what string, _ *part) bool { return strings.HasPrefix(what, watching) })
 }
 
 // synced notes that it is known what the cluster holds.
@@ -126,6 +128,10 @@ func (h *health) worked(what string) bool {
 	}
 	p.err, p.since, h.well = nil, time.Time{}, time.Now()
 	if slices.Contains(vital, what) {
+		// What did not reach the cluster meanwhile may not be tried for a long time.
+		maps.DeleteFunc(h.parts, func(what string, p *part) bool {
+			return !strings.HasPrefix(what, watching) && unreachable(p.err)
+		})
 		close(h.back)
 		h.back = make(chan struct{})
 	}

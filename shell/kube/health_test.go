@@ -124,6 +124,25 @@ func TestAnOutageIsToldByTheHealthAndWritesNothing(t *testing.T) {
 	})
 }
 
+// Nobody may delete anything for days: that it failed while the server was away is no news.
+func TestACallThatFailedInAnOutageDoesNotDegradeTheRunnerForLonger(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		wait(time.Minute)
+		o := newOutage(k)
+		o.begins()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := k.runner.Delete(ctx, attempt)
+		require.Error(t, err)
+		assert.Contains(t, k.runner.health.parts, "list Jobs")
+		assert.Equal(t, jobs.HealthDown, k.runner.Health().Status)
+		o.down.Store(false)
+		wait(backSoon)
+		h := k.runner.Health()
+		assert.Equal(t, jobs.HealthWorks, h.Status, "%s", h.Error)
+	})
+}
+
 func TestARunnerWhoseWatchDoesNotRunOrHasNotSeenAllYetIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})

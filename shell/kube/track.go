@@ -39,6 +39,7 @@ type track struct {
 	goneSince  time.Time // the pod went
 	stuckSince time.Time // the pod is being deleted
 	endedSince time.Time // the Job has ended, and no pod was seen
+	failsSince time.Time // the pod waits for a reason for which it will not start
 
 	told     jobs.Observation // the last; its Phase is empty before
 	queued   bool
@@ -163,7 +164,7 @@ func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
 	v := verdict{phase: phase, pod: p}
 	if pod.DeletionTimestamp == nil {
 		t.stuckSince = time.Time{}
-		return t.withWarning(pod, v)
+		return t.withWarning(pod, v, now)
 	}
 	if v.wait = since(&t.stuckSince, now, graceOf(pod)+stuckFor); v.wait > 0 {
 		return v
@@ -176,13 +177,18 @@ func (t *track) judgePod(pod *corev1.Pod, now time.Time) verdict {
 
 // withWarning says of a pod that waits what the cluster says of it, and that it will not
 // start, where that is so.
-func (t *track) withWarning(pod *corev1.Pod, v verdict) verdict {
-	if v.phase != jobs.PhaseCreated {
-		return v
+func (t *track) withWarning(pod *corev1.Pod, v verdict, now time.Time) verdict {
+	never, final, after := neverStarts(v.pod.Reason, v.pod.Message)
+	if !never || v.phase != jobs.PhaseCreated {
+		t.failsSince = time.Time{}
 	}
-	if never, final := neverStarts(v.pod.Reason, v.pod.Message); never {
-		v.phase, v.final = jobs.PhaseRefused, final
-	} else if v.pod.Reason == reasonCreating && t.warned.of == pod.UID && t.warned.reason != "" {
+	switch {
+	case v.phase != jobs.PhaseCreated:
+	case never:
+		if v.wait = since(&t.failsSince, now, after); v.wait <= 0 {
+			v.phase, v.final, v.wait = jobs.PhaseRefused, final, 0
+		}
+	case v.pod.Reason == reasonCreating && t.warned.of == pod.UID && t.warned.reason != "":
 		v.pod.Reason, v.pod.Message = t.warned.reason, t.warned.message
 	}
 	return v

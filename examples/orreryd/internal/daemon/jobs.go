@@ -81,7 +81,8 @@ func (d *daemon) warnOfJobs(ctx context.Context) {
 // laneLimits sets how many effects of runs are executed at a time, if the default is less.
 // Such effects mostly wait: for a cluster that does not answer, for a pod that takes long
 // to end, for a hook. The effects of one runner must leave slots for those of others.
-// (Effects that read logs hold them in memory, and keep the default.)
+// (Effects that read logs hold them in memory, and keep the default. Of the deletions that
+// do, package jobs bounds how many read at a time.)
 func laneLimits(atLeast int, limits map[string]int) {
 	for lane, n := range map[string]int{effects.LaneRun: 1024, effects.LaneConstraints: 256, effects.LaneActions: 256} {
 		limits[lane] = max(n, atLeast)
