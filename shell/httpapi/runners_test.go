@@ -120,7 +120,7 @@ func TestTheMetricsShowHowRunnersAre(t *testing.T) {
 	for _, line := range []string{`orrery_runner_up{runner="kubernetes"} 0`, `orrery_runner_up{runner="lame"} 1`, `orrery_runner_up{runner="local"} 1`} {
 		assert.Contains(t, body, line+"\n")
 	}
-	assert.Regexp(t, `orrery_runner_watch_age_seconds\{runner="kubernetes"\} 9\d`, body)
+	assert.Regexp(t, `orrery_runner_watch_age_seconds\{runner="kubernetes"\} (9\d|\d{3,})`, body)
 	assert.NotContains(t, body, `orrery_runner_watch_age_seconds{runner="local"}`)
 }
 

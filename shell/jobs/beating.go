@@ -29,10 +29,11 @@ type askedSince struct {
 //   - whose pod the runner holds, if the runner works;
 //   - that waits for room for its pod, and is among those that wait;
 //   - that waits for the answer to an effect, within its limit;
+//   - that waits until a deletion that failed is tried again;
 //   - whose pod is gone, until the run should have been told.
 func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool {
-	if _, may := b.pods[run]; !may || b.hasPod(run, works) {
-		return true
+	if p, may := b.pods[run]; !may || b.hasPod(run, works) && b.s.keptUntil(p.runner, p.attempt).IsZero() {
+		return true // what is kept may be of an earlier attempt
 	}
 	o, err := b.read(ctx, run)
 	p, may := b.pods[run]
@@ -42,7 +43,9 @@ func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool 
 	case !may || b.hasPod(run, works):
 		return true
 	case len(open) > 0:
-		return b.within(run, open[len(open)-1].Effect.Number())
+		return b.within(ctx, run, open[len(open)-1].Effect.Number())
+	case !o.Cleanup.RetryAt.IsZero():
+		return true // for as long as it takes
 	case o.Pod.Queued && b.s.places[p.runner] != nil:
 		return !b.s.places[p.runner].isKnown()
 	case !works.works(p.runner):
@@ -63,13 +66,15 @@ func (b *heartbeats) hasPod(run uuid.UUID, works held) bool {
 	return true
 }
 
-// within reports whether the effect with that number is within its limit.
-func (b *heartbeats) within(run uuid.UUID, n uint32) bool {
+// within reports whether the effect with that number is within its limit. The limit does
+// not run while the effect waits for a slot of its lane.
+func (b *heartbeats) within(ctx context.Context, run uuid.UUID, n uint32) bool {
 	now := b.s.o.Clock.Steady()
-	if b.asked[run].n != n || b.asked[run].at.IsZero() {
+	waits, err := b.s.e.Runs().EffectWaits(ctx, run, n)
+	if waits || b.asked[run].n != n || b.asked[run].at.IsZero() {
 		b.asked[run] = askedSince{n, now}
 	}
-	return now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+effectSlack
+	return err != nil || now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+effectSlack
 }
 
 // isSought has somebody look for a pod that is not there, and reports whether it is time to

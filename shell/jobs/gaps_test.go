@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -267,4 +268,39 @@ func (r *rig) openEffect(o core.Orchestrator) uint32 {
 	open := r.run(o.ID).Pending.Open
 	require.Len(r.t, open, 1)
 	return open[0].Effect.Number()
+}
+
+// Nobody has lost a run whose deletion failed and is to be tried again: its time comes.
+func TestARunWhoseCleanupWaitsForItsNextTryBeatsThoughItsRunnerHoldsNothing(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.cancel(o)
+		pass(2 * time.Minute)
+		r.fake.Vanish(a)
+		pass(30 * time.Minute)
+		waits := r.run(o.ID)
+		require.Equal(t, core.OrchestratorRunning, waits.State, waits.Error)
+		require.True(t, waits.Cleanup.Failing())
+		forbidden.Store(false)
+		require.Equal(t, core.OrchestratorCancelled, r.ended(o).State)
+	})
+}
+
+// The limit of an effect begins when somebody carries it out.
+func TestARunThatWaitsForASlotOfItsLaneBeatsForAsLongAsThatTakes(t *testing.T) {
+	withRig(t, func(r *rig) { r.lanes = map[string]int{effects.LaneRun: 1} }, func(t *testing.T, r *rig) {
+		r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { <-ctx.Done(); return ctx.Err() }
+		var runs []core.Orchestrator
+		for _, id := range []string{"a", "b", "c", "d"} {
+			runs = append(runs, r.trigger(job(id, func(s *core.JobSpec) { s.PodStartTimeoutMS = 86_400_000 })))
+		}
+		pass(29 * time.Minute)
+		waits := r.run(runs[3].ID)
+		require.Equal(t, core.OrchestratorContainerCreating, waits.State, waits.Error)
+		r.fake.OnCreate = nil
+		for _, o := range runs {
+			require.NotEqual(t, core.OrchestratorOrphaned, r.run(o.ID).State, o.JobID)
+		}
+	})
 }

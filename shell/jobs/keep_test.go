@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -25,6 +26,30 @@ func (k *keeper) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
 		return 0, nil
 	}
 	return k.Fake.Delete(ctx, a)
+}
+
+// The pod of the first attempt is kept; that of the second one is lost, and nobody is told.
+func TestAnAttemptThatIsKeptDoesNotBeatForTheNextOne(t *testing.T) {
+	k := &keeper{}
+	withRig(t, func(r *rig) {
+		k.Fake, k.until = r.fake, time.Now().Add(24*time.Hour)
+		r.o.Runners = map[string]jobs.Runner{"fake": k}
+		r.o.MaxPods = map[string]int{"fake": 2}
+	}, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly", retries(1)))
+		other, _ := r.started(job("other"))
+		third := r.trigger(job("third"))
+		pass(time.Minute)
+		r.fake.End(a, 5, "")
+		r.created(third, 0)
+		pass(10 * time.Second)
+		second := jobs.Attempt{Run: o.ID, N: 1}
+		require.True(t, r.run(o.ID).Pod.Queued)
+		jobs.LoseTurn(r.s, "fake", second)
+		pass(time.Minute)
+		assert.Equal(t, core.OrchestratorOrphaned, r.run(o.ID).State)
+		assert.Equal(t, core.OrchestratorRunning, r.run(other.ID).State)
+	})
 }
 
 func TestWhatARunnerKeepsIsNoStrayUntilItsTimeIsOver(t *testing.T) {

@@ -78,13 +78,14 @@ type logReader struct {
 // mayCome reports whether there may be logs later, though there are none now.
 func (l *logReader) mayCome(err error) bool { return errors.Is(err, ErrNoPod) && !l.ended() }
 
-// ended reports whether the attempt has ended, and all that is kept of it is stored.
+// ended reports whether the attempt has ended, and all that is kept of it is stored. What
+// of an ended run cannot be deleted may stay for ever: nobody waits for that.
 func (l *logReader) ended() bool {
 	o := l.run
 	if o.RetryAttempt != l.attempt {
 		return o.RetryAttempt > l.attempt || o.State.Terminal()
 	}
-	return o.State == core.OrchestratorRetrying || o.State.Terminal() && !o.InCluster
+	return o.State == core.OrchestratorRetrying || o.State.Terminal() && (!o.InCluster || o.Cleanup.Failing())
 }
 
 // copyNew copies the logs that there are, as far as they were not copied yet; done:
@@ -96,8 +97,8 @@ func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 	o := l.run
 	if o.RetryAttempt == l.attempt && o.InCluster && !o.Logs.Stored {
 		// Of a pod that is being deleted only a part is stored before its end.
-		if err = l.copyLive(ctx); !errors.Is(err, ErrNoPod) {
-			return false, err
+		if err = l.copyLive(ctx); !errors.Is(err, ErrNoPod) || l.o.Follow && !l.ended() {
+			return false, err // also where the pod is just gone: the rest is about to be stored
 		}
 	}
 	if done, stored := l.copyStored(ctx); done || stored != nil {

@@ -275,3 +275,43 @@ func TestAFollowerWhosePodIsGoneBeforeAnyOfItIsStoredEnds(t *testing.T) {
 		assert.Equal(t, "one\n", to.String())
 	})
 }
+
+// The pod is gone, and what was stored before its end is a part.
+func TestAFollowerWhoBeginsAsThePodIsGoneWaitsForTheRest(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		goOn := make(chan struct{})
+		o, a := r.started(job("nightly"))
+		r.fake.OnLogs = func(context.Context, jobs.Attempt) error { return jobs.ErrNoPod }
+		r.fake.OnDelete = func(context.Context, jobs.Attempt) error { <-goOn; return nil }
+		require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte("one\n")))
+		r.cancel(o)
+		synctest.Wait()
+		to := r.follow(t.Context(), o, 0)
+		pass(20 * time.Second)
+		assert.Empty(t, to.String())
+		require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte("one\ntwo\n")))
+		close(goOn)
+		require.NoError(t, <-to.err)
+		assert.Equal(t, "one\ntwo\n", to.String())
+		assert.Empty(t, r.fake.Creates(jobs.Attempt{Run: o.ID, N: 1}), a.Name())
+	})
+}
+
+func TestAFollowerDoesNotWaitForWhatCannotBeDeletedOfAnEndedRun(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.fake.Write(a, "one\n")
+		to := r.follow(t.Context(), o, 0)
+		synctest.Wait()
+		r.fake.End(a, 0, "")
+		require.NoError(t, <-to.err)
+		assert.Equal(t, "one\n", to.String())
+		now := r.run(o.ID)
+		assert.Equal(t, core.OrchestratorCompleted, now.State)
+		assert.True(t, now.Cleanup.Failing())
+		forbidden.Store(false)
+		pass(2 * time.Minute)
+		assert.False(t, r.run(o.ID).InCluster)
+	})
+}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +33,8 @@ const (
 type reflection struct {
 	reflector *cache.Reflector
 	store     *mirror
-	optional  bool // the runner goes on without it
-	refused   bool // the last call was
+	optional  bool        // the runner goes on without it
+	refused   atomic.Bool // the last call was; a list that is left behind may say so late
 }
 
 // source is where a reflection has its objects from.
@@ -53,7 +54,7 @@ type lister[L runtime.Object] interface {
 func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], example runtime.Object, store *mirror) *reflection {
 	f := &reflection{store: store}
 	saw := func(ctx context.Context, err error) {
-		f.refused = apierrors.IsForbidden(err)
+		f.refused.Store(apierrors.IsForbidden(err))
 		w.reached(ctx, s.what, err)
 	}
 	lw := &cache.ListWatch{
@@ -94,7 +95,7 @@ func (f *reflection) run(ctx context.Context) {
 			waits = rewatch
 		}
 		d := waits.Step()
-		if f.optional && f.refused {
+		if f.optional && f.refused.Load() {
 			d = refusedWait + time.Duration(rand.Int64N(int64(refusedWait))) //nolint:gosec // it spreads load, and guards nothing
 		}
 		if pause.For(ctx, d) != nil {

@@ -1,71 +1,78 @@
 package kubetest_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/kube/kubetest"
 )
 
-// forbid takes the right to delete away, and gives back what gives it back.
-func (w *world) forbid() (allow func()) {
+// mayDelete gives the account the right to delete, or takes it away, and waits until the
+// server knows that.
+func (w *world) mayDelete(yes bool) {
 	w.t.Helper()
 	roles := w.admin.RbacV1().Roles(w.ns)
-	set := func(change func(*rbacv1.PolicyRule)) {
-		w.t.Helper()
-		eventually(w.t, func() error {
-			role, err := roles.Get(w.t.Context(), "orrery", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			for i := range role.Rules {
-				change(&role.Rules[i])
-			}
-			_, err = roles.Update(w.t.Context(), role, metav1.UpdateOptions{})
+	eventually(w.t, func() error {
+		role, err := roles.Get(w.t.Context(), "orrery", metav1.GetOptions{})
+		if err != nil {
 			return err
-		})
-	}
-	isDelete := func(verb string) bool { return verb == "delete" }
-	set(func(r *rbacv1.PolicyRule) { r.Verbs = slices.DeleteFunc(r.Verbs, isDelete) })
-	return func() {
-		set(func(r *rbacv1.PolicyRule) {
-			if slices.Contains(r.Resources, "jobs") || slices.Contains(r.Resources, "pods") {
+		}
+		for i := range role.Rules {
+			r := &role.Rules[i]
+			r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "delete" })
+			if yes && (slices.Contains(r.Resources, "jobs") || slices.Contains(r.Resources, "pods")) {
 				r.Verbs = append(r.Verbs, "delete")
 			}
-		})
-	}
+		}
+		_, err = roles.Update(w.t.Context(), role, metav1.UpdateOptions{})
+		return err
+	})
+	eventually(w.t, func() error {
+		review, err := w.admin.AuthorizationV1().SubjectAccessReviews().Create(w.t.Context(), &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + w.ns + ":orrery",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: w.ns, Verb: "delete", Group: "batch", Resource: "jobs"},
+		}}, metav1.CreateOptions{})
+		if err == nil && review.Status.Allowed != yes {
+			return fmt.Errorf("that it may delete is %t: %s", review.Status.Allowed, review.Status.Reason)
+		}
+		return err
+	})
 }
 
-// The right to delete is taken away as a run is cancelled, Orrery restarts, and the right is
-// given back: the run is cancelled when its pod is gone, with all that it wrote.
+// The right to delete is taken away as a run is cancelled, the process is killed, and the right
+// is given back: what it could not delete the next one deletes, and the run is cancelled when its
+// pod is gone, with all that it wrote.
 func TestARunIsCancelledOnlyWhenItsPodCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, kubetest.SharedReal(t))
-	stop := w.run()
-	pod := realPod(`exec 2>/dev/null; trap 'sleep 1; echo saved; exit 3' TERM; echo begun; while :; do sleep 0.1; done`)
+	kill := w.launch()
+	pod := realPod(`exec 2>/dev/null; trap 'sleep 10; echo saved; exit 3' TERM; echo begun; while :; do sleep 0.1; done`)
 	pod["terminationGracePeriodSeconds"] = 60
 	run := w.runs("job", pod, nil)
 	w.reaches(run, core.OrchestratorRunning)
-	allow := w.forbid()
+	w.mayDelete(false)
 	require.NoError(t, w.orrery.Cancel(run))
 	w.failing(run, 2)
-	stop()
-	w.run()
-	o := w.failing(run, 3)
+	kill()
+	w.launch()
+	o := w.failing(run, 2)
+	o = w.failing(run, o.Cleanup.Failures+1)
 	assert.Equal(t, core.OrchestratorRunning, o.State)
+	assert.True(t, o.InCluster)
 	assert.Contains(t, o.Cleanup.Error, "forbidden")
 	w.pod(run, 0, func(p corev1.Pod) bool { return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning })
-	allow()
+	w.mayDelete(true)
 	o = w.ends(run)
-	assert.Equal(t, core.OrchestratorCancelled, o.State)
+	assert.Equal(t, core.OrchestratorCancelled, o.State, o.Error)
 	assert.Zero(t, o.Cleanup)
 	assert.Equal(t, core.RunLogs{Stored: true, Bytes: int64(len("begun\nsaved\n"))}, o.Logs, "also what it wrote as it was told to end")
 	w.onePodEach(run, 1)

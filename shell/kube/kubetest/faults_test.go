@@ -132,7 +132,6 @@ func TestARunGoesOnWhereTheServerIsRestarted(t *testing.T) {
 	back := time.Now()
 	w.until(asked, "what the cluster says of it", func(o core.Orchestrator) bool { return o.Pod.Name != "" })
 	t.Logf("the first update came %s after the server was back", time.Since(back).Round(time.Millisecond))
-	assert.Less(t, time.Since(back), 2*afterReturn)
 
 	assert.Equal(t, core.OrchestratorCompleted, w.until(during, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() }).State)
 	assert.Equal(t, core.OrchestratorCompleted, w.until(asked, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() }).State)

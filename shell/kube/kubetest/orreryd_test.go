@@ -135,23 +135,23 @@ type shownRun struct {
 	Completed time.Time               `json:"completed_at"`
 }
 
-// runs lists the runs of a job in a state.
-func (p *program) runs(job string, state core.OrchestratorStatus) []shownRun {
+// runs lists the runs of a job in one of the states.
+func (p *program) runs(job string, states ...core.OrchestratorStatus) []shownRun {
 	p.t.Helper()
 	var list struct {
 		Runs []shownRun `json:"runs"`
 	}
 	require.NoError(p.t, json.Unmarshal([]byte(p.ok("run", "list", "--job", job, "--json")), &list))
-	return slices.DeleteFunc(list.Runs, func(r shownRun) bool { return r.State != state })
+	return slices.DeleteFunc(list.Runs, func(r shownRun) bool { return !slices.Contains(states, r.State) })
 }
 
-// some waits until so many runs of a job are in a state.
-func (p *program) some(n int, job string, state core.OrchestratorStatus) []shownRun {
+// some waits until so many runs of a job are in one of the states.
+func (p *program) some(n int, job string, states ...core.OrchestratorStatus) []shownRun {
 	p.t.Helper()
 	var runs []shownRun
 	eventually(p.t, func() error {
-		if runs = p.runs(job, state); len(runs) < n {
-			return fmt.Errorf("%d runs of %s are %s: %s", len(runs), job, state, p.ok("run", "list"))
+		if runs = p.runs(job, states...); len(runs) < n {
+			return fmt.Errorf("%d runs of %s are %v: %s", len(runs), job, states, p.ok("run", "list"))
 		}
 		return nil
 	})

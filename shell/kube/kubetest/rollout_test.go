@@ -257,9 +257,11 @@ func TestRunsGoOnThroughARolloutADrainedNodeAndNewCredentialsOfTheDaemon(t *test
 	r.ok("job", "apply", "-f", "jobs.yaml")
 	for range 10 {
 		r.ok("job", "trigger", "well")
+	}
+	for range 10 {
 		r.ok("job", "trigger", "badly")
 	}
-	r.program.some(10, "well", core.OrchestratorRunning)
+	r.program.some(10, "well", core.OrchestratorRunning, core.OrchestratorCompleted) // the first may have ended
 
 	first := r.rolledOut("")
 	r.restart()

@@ -1,6 +1,7 @@
 package kubetest_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -29,6 +30,7 @@ func retries(n uint32) core.RetryConfig {
 func TestARunOfAJobRunsItsPodAndKeepsExitCodeAndLogs(t *testing.T) {
 	t.Parallel()
 	w := start(t, kubetest.SharedReal(t))
+	eventually(t, w.watched) // until then a creation lists Jobs, too
 
 	run := w.runs("nightly", realPod("echo to stdout; echo to stderr >&2"), nil)
 	o := w.ends(run)
@@ -128,7 +130,7 @@ func TestAnImageThatDoesNotExistFailsTheRunOnceItsStartTimeIsOver(t *testing.T) 
 
 			run := w.runs("imageless", pod, func(j *core.JobSpec) { j.PodStartTimeoutMS = 60_000 })
 			w.until(run, reason, func(o core.Orchestrator) bool {
-				return o.State == core.OrchestratorContainerCreating && o.Pod.Reason != ""
+				return o.State == core.OrchestratorContainerCreating && strings.Contains(o.Pod.Reason, reason)
 			})
 			o := w.ends(run)
 

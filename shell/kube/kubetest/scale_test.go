@@ -25,6 +25,7 @@ func TestFiveHundredRunsAtOnceTakeAtMostFiveCallsEachAndOneWatchOfEachResource(t
 	w := newWorld(t, kubetest.Shared(t))
 	w.settings.QPS = 200 // the limit of the rate is not what is tested
 	w.run()
+	eventually(t, w.watched) // until then a creation lists Jobs, too
 	begun := time.Now()
 	for j := range jobs {
 		w.job("job-"+strconv.Itoa(j), fakePod(), labelled(kubetest.RunFor, "5s"))

@@ -64,7 +64,7 @@ func (j stormJob) ends() core.OrchestratorStatus {
 func (j stormJob) yaml() string {
 	return fmt.Sprintf(`id: %s
 labels: {%s: %s, %s: "%d"}
-podStartTimeout: 30s
+podStartTimeout: 3m
 retry: {maxRetries: %d, initialDelay: 100ms}
 podSpec:
   nodeSelector: {%s: %s}
@@ -73,12 +73,15 @@ podSpec:
 `, j.id, kubetest.RunFor, j.runFor, kubetest.ExitCode, j.code, j.retries, kubetest.NodeLabel, kubetest.FakeNode, kubetest.Busybox)
 }
 
+// nobody listens there. The port of a daemon that was killed may be another's soon.
+const nobody = "http://127.0.0.1:1"
+
 // storm is a daemon in bad weather.
 type storm struct {
 	*world
 	*program
-	draw *rand.Rand
-	url  atomic.Value // of the daemon, a string; nobody answers there while it is down
+	draw    *rand.Rand
+	current atomic.Value // a string: the URL of the daemon that runs, else [nobody]
 }
 
 // newStorm has a daemon with that configuration besides its runner, which does not run
@@ -100,7 +103,7 @@ func newStorm(t *testing.T, seed uint64, config string, jobs []stormJob) *storm 
 // up starts the daemon.
 func (s *storm) up() (stop func(syscall.Signal) int) {
 	stop = s.daemon()
-	s.url.Store(s.program.url)
+	s.current.Store(s.url)
 	return stop
 }
 
@@ -108,7 +111,7 @@ func (s *storm) up() (stop func(syscall.Signal) int) {
 func (s *storm) ask(ctx context.Context, method, path, body string, into any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, s.url.Load().(string)+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, s.current.Load().(string)+path, strings.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -218,6 +221,7 @@ func (s *storm) blow(weather string, stop func(syscall.Signal) int) func(syscall
 	s.rest(calm)
 	over := weathers[weather](s)
 	s.rest(bad)
+	s.current.Store(nobody)
 	stop(syscall.SIGKILL)
 	if early {
 		over()

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/kube"
 	"github.com/orrery-go/orrery/shell/kube/kubetest"
 )
@@ -229,12 +230,12 @@ func (w *world) leavesNothing() {
 		if err != nil {
 			return err
 		}
-		jobs, err := w.admin.BatchV1().Jobs(w.ns).List(w.t.Context(), metav1.ListOptions{})
+		there, err := w.admin.BatchV1().Jobs(w.ns).List(w.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		if len(pods.Items)+len(jobs.Items) > 0 {
-			return fmt.Errorf("%d pods and %d Jobs are left", len(pods.Items), len(jobs.Items))
+		if len(pods.Items)+len(there.Items) > 0 {
+			return fmt.Errorf("%d pods and %d Jobs are left", len(pods.Items), len(there.Items))
 		}
 		return nil
 	})
@@ -272,11 +273,22 @@ func (w *world) explain() {
 	for _, p := range pods.Items[:min(len(pods.Items), 5)] {
 		w.t.Logf("pod %s, deleted %v, finalizers %v, status %+v", p.Name, p.DeletionTimestamp, p.Finalizers, p.Status)
 	}
-	jobs, err2 := w.admin.BatchV1().Jobs(w.ns).List(ctx, metav1.ListOptions{})
-	for _, j := range jobs.Items[:min(len(jobs.Items), 5)] {
+	there, err2 := w.admin.BatchV1().Jobs(w.ns).List(ctx, metav1.ListOptions{})
+	for _, j := range there.Items[:min(len(there.Items), 5)] {
 		w.t.Logf("Job %s, deleted %v, finalizers %v, status %+v", j.Name, j.DeletionTimestamp, j.Finalizers, j.Status)
 	}
 	w.t.Logf("errors: %v, %v; calls: %v", err, err2, tally(w.proxy.Calls(nil)))
+}
+
+// health is how the runner of an Orrery in this process is.
+func (w *world) health() jobs.Health { return w.orrery.(here).service.Health()["kubernetes"] }
+
+// watched fails until the runner watches the cluster, and knows what it holds.
+func (w *world) watched() error {
+	if h := w.health(); h.Status != jobs.HealthWorks {
+		return errNotYet("a runner that works", &jobs.DownError{Runner: "kubernetes", Health: h})
+	}
+	return nil
 }
 
 // errNotYet says what is not there yet, and why not, if it is known.

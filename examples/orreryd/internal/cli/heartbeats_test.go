@@ -18,12 +18,12 @@ import (
 // may be silent, which is the worst there is: its pod goes on, and so does the run.
 func TestARunOutlivesEachGapOfItsDaemon(t *testing.T) {
 	t.Parallel()
-	const interval = 500 * time.Millisecond
+	const interval = time.Second
 	dir := podsDir(t)
 	file := write(t, "orrery.toml", fmt.Sprintf("[jobs]\nheartbeat_seconds = %g\nmax_missed = 3\n", interval.Seconds()))
 	args := []string{"--db", filepath.Join(dir, "orrery.db"), "--config", file}
 	p := start(t, args...)
-	p.applyJob("long", fmt.Sprintf("echo begun >> %[1]s/begun; until test -e %[1]s/go; do sleep 0.05; done", dir), "")
+	p.applyJob("long", fmt.Sprintf("echo begun >> %[1]s/begun; n=0; until test -e %[1]s/go || test $n -ge 3000; do n=$((n+1)); sleep 0.1; done", dir), "")
 	run := p.trigger("long")
 	p.eventually("running", "run", "show", run)
 	lasts := func(what string) {
