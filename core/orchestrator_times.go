@@ -101,7 +101,7 @@ func (t *orchestratorTransition) noteEnded() {
 	switch {
 	case told && trusted:
 		t.Ran.EndedAt, t.Ran.EndedBy = ended, TimeCluster
-	case known && !trusted:
+	case known && !trusted && began+Time(length) <= now+clockPrecisionMS:
 		t.Ran.EndedAt, t.Ran.EndedBy = min(began+Time(length), now), TimeShifted
 	default:
 		t.Ran.EndedAt, t.Ran.EndedBy = now, TimeObserved

@@ -67,6 +67,7 @@ func TestAPodRanWhenItsClusterSaysWhereThatCanBe(t *testing.T) {
 		"behind, and away":                {never, 25, told{2 - 3600, 7 - 3600}, 20, core.TimeShifted, 25, core.TimeShifted},
 		"ahead, and away":                 {never, 25, told{2 + 3600, 7 + 3600}, 20, core.TimeShifted, 25, core.TimeShifted},
 		"a clock that was set meanwhile":  {3, 9, told{2, 3600}, 2, core.TimeCluster, 9, core.TimeObserved},
+		"behind, and begun while away":    {25, 30, told{2 - 3600, 29 - 3600}, 25, core.TimeObserved, 30, core.TimeObserved},
 		"set meanwhile, and away":         {never, 25, told{-3600, 7}, 25, core.TimeObserved, 25, core.TimeObserved},
 		"longer than it can have been":    {3, 9, told{-3600, 3600}, 3, core.TimeObserved, 9, core.TimeObserved},
 	} {

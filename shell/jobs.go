@@ -195,14 +195,6 @@ type HeartbeatReport struct {
 	Missed uint32
 }
 
-// Heartbeat sends the heartbeats of runs, all in one transaction. Those that nobody waits
-// for are passed over. Of other runs it says nothing: see [Runs.ReportHeartbeats]. every is
-// the time until the next one, and missed how many may be missing before a run is
-// orphaned; 0: as they were.
-func (r Runs) Heartbeat(ctx context.Context, runs []uuid.UUID, every time.Duration, missed uint32) error {
-	return r.ReportHeartbeats(ctx, HeartbeatReport{Runs: runs, Some: true, Every: every, Missed: missed})
-}
-
 // ReportHeartbeats reports, in one transaction, which runs beat in an interval (004
 // Heartbeat Mechanism, E6): without reports no run is orphaned. It is taken also while the
 // engine stops, but then says nothing of runs that do not beat.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -38,11 +39,37 @@ func (s *Server) listRunners(w http.ResponseWriter, r *http.Request, c *call) er
 	}
 	out := wire.RunnerList{Runners: []wire.Runner{}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if c.token.Admin || c.token.unbound() || slices.Contains(s.o.OpenRunners, name) || slices.Contains(c.token.Runners, name) {
-			out.Runners = append(out.Runners, s.shownRunner(name, all[name], room[name]))
+		if s.mayUse(c.token, name) {
+			out.Runners = append(out.Runners, s.shownRunner(name, toldTo(c.token, all[name]), room[name]))
 		}
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// mayUse reports whether the token is told of a runner: it sees a tenant that the runner is
+// for, and may use the runner or sees everything.
+func (s *Server) mayUse(t *Token, runner string) bool {
+	if bound, ok := s.o.Jobs.(interface {
+		TenantsOf(runner string) []shell.Scope
+	}); ok {
+		of := bound.TenantsOf(runner)
+		sees := func(tenant shell.Scope) bool {
+			return (tenant.Namespace == "*" || in(t.Namespaces, tenant.Namespace)) && (tenant.Tenant == "*" || in(t.Tenants, tenant.Tenant))
+		}
+		if len(of) > 0 && !slices.ContainsFunc(of, sees) {
+			return false
+		}
+	}
+	return t.Admin || t.unbound() || slices.Contains(s.o.OpenRunners, runner) || slices.Contains(t.Runners, runner)
+}
+
+// toldTo is the health of a runner as the token may be told it: the errors of a cluster name
+// what other tenants have there, and where it is.
+func toldTo(t *Token, h jobs.Health) jobs.Health {
+	if t.Admin {
+		return h
+	}
+	return h.InBrief()
 }
 
 func (s *Server) shownRunner(name string, h jobs.Health, room jobs.Pods) wire.Runner {
@@ -70,12 +97,13 @@ func (s *Server) watchAge(h jobs.Health) float64 {
 
 // noteOf says of a run that its runner does not work, if that concerns it. It is derived as
 // it is read: an outage writes nothing.
-func (s *Server) noteOf(o core.Orchestrator) string {
+func (s *Server) noteOf(t *Token, o core.Orchestrator) string {
 	if !o.InCluster || s.o.Jobs == nil {
 		return ""
 	}
 	name := s.o.Jobs.RunnerOf(o.Config)
 	h, known := s.runnerHealth()[name]
+	h = toldTo(t, h)
 	switch {
 	case !known, h.Status == jobs.HealthDegraded && o.State != core.OrchestratorContainerCreating:
 		return ""

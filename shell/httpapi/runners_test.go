@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -23,6 +25,10 @@ type patient struct {
 }
 
 func (p patient) Health() map[string]jobs.Health { return p.health }
+
+func (patient) TenantsOf(runner string) []shell.Scope {
+	return map[string][]shell.Scope{"lame": {{Namespace: "*", Tenant: "bank"}, {Namespace: "shop", Tenant: "*"}}}[runner]
+}
 
 func (p patient) Logs(context.Context, core.Orchestrator, uint32, jobs.LogOptions, io.Writer) error {
 	return &jobs.DownError{Runner: "kubernetes", Health: p.health["kubernetes"]}
@@ -49,6 +55,63 @@ func TestRunnersAreShownAsTheyAreToWhoMayUseThem(t *testing.T) {
 	assert.Contains(t, body, `{"name":"kubernetes","status":"down","since":"`)
 	assert.Contains(t, body, `"error":"cannot watch jobs: connection refused","last_error":"connection refused","last_error_at":"`)
 	assert.Contains(t, body, `{"name":"local","status":"works","since":null,"error":"","last_error":"","last_error_at":null,"seen_at":null,"watch_age_seconds":0,"max_pods":0,"pods":0,"pods_waiting":0}`)
+}
+
+// aRefusal is an error of a cluster that names a job of another tenant, a user and an address.
+const aRefusal = `cannot delete Job: jobs.batch "payroll-acme-0" is forbidden: User "system:serviceaccount:ops:orrery" cannot delete; https://10.1.2.3:6443`
+
+// withTenants gives the runners' errors names, and the API tokens of tenants and an admin's.
+func withTenants(o *httpapi.Options) {
+	withHealth(o)
+	health := map[string]jobs.Health{}
+	for name, status := range map[string]jobs.HealthStatus{"kubernetes": jobs.HealthDown, "lame": jobs.HealthDegraded} {
+		health[name] = jobs.Health{
+			Status: status, Error: aRefusal, LastError: aRefusal, LastErrorAt: time.Now(),
+			Brief: "cannot delete Job: forbidden", LastBrief: "forbidden",
+		}
+	}
+	o.Jobs, o.OpenRunners = patient{health: health}, []string{"kubernetes", "lame"}
+	o.Tokens = []httpapi.Token{
+		{Name: "admin", SHA256: httpapi.HashToken("admin"), Admin: true},
+		{Name: "reader", SHA256: httpapi.HashToken("reader")},
+		{Name: "bank", SHA256: httpapi.HashToken("bank"), Tenants: []string{"bank"}},
+		{Name: "other", SHA256: httpapi.HashToken("other"), Namespaces: []string{"default"}, Tenants: []string{"default"}},
+	}
+}
+
+func TestARunnerIsListedForTokensOfItsTenantsAndWithoutTheNamesOfOthers(t *testing.T) {
+	a := start(t, setup{api: withTenants})
+	for token, want := range map[string]struct{ names, told bool }{
+		"admin": {names: true, told: true}, "reader": {told: true}, "bank": {told: true}, "other": {},
+	} {
+		body := a.do("GET", "/v1/runners", nil, bearer(token)).body
+		assert.Contains(t, body, `"name":"kubernetes","status":"down"`, token)
+		assert.Equal(t, want.told, strings.Contains(body, `"name":"lame"`), "%s: %s", token, body)
+		assert.Equal(t, want.names, strings.Contains(body, "payroll-acme"), "%s: %s", token, body)
+		assert.Equal(t, want.names, strings.Contains(body, "10.1.2.3"), "%s: %s", token, body)
+		assert.Equal(t, !want.names, strings.Contains(body, `"error":"cannot delete Job: forbidden","last_error":"forbidden"`), "%s: %s", token, body)
+	}
+}
+
+func TestARunAndItsLogsTellTenantsOfTheirRunnerWithoutTheNamesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: withCluster, api: withTenants})
+		as := func(token, method, path string, body any) answer {
+			return a.do(method, path, body, bearer(token))
+		}
+		require.Equal(t, http.StatusCreated, as("other", "PUT", "/v1/jobs/j", plainJob).status)
+		run := as("other", "POST", "/v1/jobs/j/trigger", nil).str("run")
+		synctest.Wait()
+		for _, path := range []string{"/v1/runs/" + run, "/v1/runs", "/v1/runs/" + run + "/logs"} {
+			for _, token := range []string{"other", "reader"} {
+				body := as(token, "GET", path, nil).body
+				assert.Contains(t, body, "is down: cannot delete Job: forbidden", path)
+				assert.NotContains(t, body, "payroll-acme", path)
+				assert.NotContains(t, body, "10.1.2.3", path)
+			}
+			assert.Contains(t, as("admin", "GET", path, nil).body, "payroll-acme", path)
+		}
+	})
 }
 
 func TestTheMetricsShowHowRunnersAre(t *testing.T) {

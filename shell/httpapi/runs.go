@@ -35,9 +35,9 @@ func (s *Server) jobRunRoutes() []route {
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	return machines[core.Orchestrator, wire.RunSummary]{
 		get: s.notedRun, id: runID, missing: noRun,
-		shown: func(o core.Orchestrator) any {
+		shown: func(c *call, o core.Orchestrator) any {
 			o.Ran = o.PodTimes()
-			return wire.Run{Orchestrator: o, Note: s.noteOf(o)}
+			return wire.Run{Orchestrator: o, Note: s.noteOf(c.token, o)}
 		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
 			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
@@ -67,7 +67,7 @@ func (s *Server) summaryOfRun(ctx context.Context, o core.Orchestrator) (wire.Ru
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
 		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
-		Error: o.Error, Note: s.noteOf(o), CreatedAt: o.CreatedAt, StartedAt: ran.StartedAt, Ran: ran, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
+		Error: o.Error, Note: s.noteOf(callOf(ctx).token, o), CreatedAt: o.CreatedAt, StartedAt: ran.StartedAt, Ran: ran, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
 	}, err
 }
 
@@ -242,7 +242,7 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 	}
 	defer leave()
 	if err := s.copyLogs(r.Context(), c, o, attempt, lo, out); err != nil {
-		return logFailure(err, o, attempt, s.noteOf(o))
+		return logFailure(c.token, err, o, attempt, s.noteOf(c.token, o))
 	}
 	out.begin()
 	return nil
@@ -331,12 +331,14 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 	}
 }
 
-// logFailure words why there are no logs; note is what there is to say of the runner.
-func logFailure(err error, o core.Orchestrator, attempt uint32, note string) error {
+// logFailure words why there are no logs, as the token may know; note is what there is to say
+// of the runner.
+func logFailure(t *Token, err error, o core.Orchestrator, attempt uint32, note string) error {
 	var down *jobs.DownError
 	switch {
 	case errors.As(err, &down):
-		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(down.Error())}).with("Retry-After", "5")
+		told := jobs.DownError{Runner: down.Runner, Health: toldTo(t, down.Health)}
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(told.Error())}).with("Retry-After", "5")
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
 		hint := ""
 		if attempt > 0 && attempt == o.RetryAttempt {

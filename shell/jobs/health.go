@@ -20,6 +20,10 @@ type Health struct {
 	Status HealthStatus
 	Since  time.Time // when the status began; zero: it is not known
 	Error  string    // why it does not work; empty if it does
+	// Brief and LastBrief are Error and LastError for everybody: without the names of other
+	// tenants' jobs, users and addresses that errors of a cluster may hold, such as "cannot
+	// delete Job: forbidden". Where they are empty, nobody but admins is told why.
+	Brief, LastBrief string
 	// LastError is the last error that there was, also one that has passed, and LastErrorAt
 	// when that was.
 	LastError   string
@@ -56,6 +60,12 @@ func (h Health) Trouble() string {
 		text += ": " + h.Error
 	}
 	return text
+}
+
+// InBrief is the Health as everybody may be told it.
+func (h Health) InBrief() Health {
+	h.Error, h.LastError = h.Brief, h.LastBrief
+	return h
 }
 
 // Health gives how each runner is, by its name. It costs no call of any cluster.
@@ -98,10 +108,10 @@ func (w *watches) set(name string, now time.Time, err error) {
 	}
 	h := w.by[name]
 	status := HealthWorks
-	h.Error = ""
+	h.Error, h.Brief = "", ""
 	if err != nil {
-		status, h.Error = HealthDown, "its watch ended: "+err.Error()
-		h.LastError, h.LastErrorAt = h.Error, now
+		status, h.Error, h.Brief = HealthDown, "its watch ended: "+err.Error(), "its watch ended"
+		h.LastError, h.LastBrief, h.LastErrorAt = h.Error, h.Brief, now
 	}
 	if h.Status != status {
 		h.Status, h.Since = status, now

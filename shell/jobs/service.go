@@ -262,6 +262,10 @@ func (s *Service) MayRun(spec core.JobSpec) error {
 		name, spec.Namespace, spec.Tenant, spec.Namespace+"/"+spec.Tenant)
 }
 
+// TenantsOf gives those whose jobs may use a runner, as the Tenants of the options have it;
+// empty: all.
+func (s *Service) TenantsOf(runner string) []shell.Scope { return slices.Clone(s.o.Tenants[runner]) }
+
 // Check reports what of a job cannot be run here: before [shell.Jobs.Apply].
 // An error names the field.
 func (s *Service) Check(spec core.JobSpec) error {

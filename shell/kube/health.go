@@ -183,7 +183,7 @@ func (h *health) of() jobs.Health {
 	defer h.mu.Unlock()
 	out := jobs.Health{Status: jobs.HealthWorks, Since: h.well, LastErrorAt: h.lastAt}
 	if h.last != nil {
-		out.LastError = h.last.Error()
+		out.LastError, out.LastBrief = h.last.Error(), classOf(h.last)
 	}
 	for i, what := range vital { // the older of them: all is known up to that
 		p := h.parts[what]
@@ -195,28 +195,47 @@ func (h *health) of() jobs.Health {
 			out.SeenAt = p.heard
 		}
 	}
-	worst := func(status jobs.HealthStatus, since time.Time, why string) {
+	worst := func(status jobs.HealthStatus, since time.Time, why, brief string) {
 		if out.Status == jobs.HealthWorks {
-			out.Status, out.Since, out.Error = status, since, why
+			out.Status, out.Since, out.Error, out.Brief = status, since, why, brief
 		}
+	}
+	cannot := func(status jobs.HealthStatus, what string, p *part) {
+		worst(status, p.since, "cannot "+what+": "+p.err.Error(), "cannot "+what+": "+classOf(p.err))
 	}
 	for _, what := range vital {
 		if p := h.parts[what]; p != nil && p.err != nil {
-			worst(jobs.HealthDown, p.since, "cannot "+what+": "+p.err.Error())
+			cannot(jobs.HealthDown, what, p)
 		}
 	}
-	switch {
+	switch why := ""; {
 	case !h.watches:
-		worst(jobs.HealthDown, h.began, "its watch does not run")
+		why = "its watch does not run"
+		worst(jobs.HealthDown, h.began, why, why)
 	case !h.knows:
-		worst(jobs.HealthDown, h.began, "the cluster has not told yet what it holds")
+		why = "the cluster has not told yet what it holds"
+		worst(jobs.HealthDown, h.began, why, why)
 	}
 	for _, what := range slices.Sorted(maps.Keys(h.parts)) {
 		if p := h.parts[what]; p.err != nil {
-			worst(jobs.HealthDegraded, p.since, "cannot "+what+": "+p.err.Error())
+			cannot(jobs.HealthDegraded, what, p)
 		}
 	}
 	return out
+}
+
+// classOf says of an error of the cluster what everybody may know: errors name jobs, which
+// are tenants', users and addresses.
+func classOf(err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "forbidden"
+	case apierrors.IsNotFound(err):
+		return "not found"
+	case unreachable(err):
+		return "unreachable"
+	}
+	return "refused"
 }
 
 // unreachable reports whether the cluster gave no answer, or one that says that it is not
