@@ -208,13 +208,12 @@ func (h *health) of() jobs.Health {
 			cannot(jobs.HealthDown, what, p)
 		}
 	}
-	switch why := ""; {
+	down := func(why string) { worst(jobs.HealthDown, h.began, why, why) }
+	switch {
 	case !h.watches:
-		why = "its watch does not run"
-		worst(jobs.HealthDown, h.began, why, why)
+		down("its watch does not run")
 	case !h.knows:
-		why = "the cluster has not told yet what it holds"
-		worst(jobs.HealthDown, h.began, why, why)
+		down("the cluster has not told yet what it holds")
 	}
 	for _, what := range slices.Sorted(maps.Keys(h.parts)) {
 		if p := h.parts[what]; p.err != nil {
