@@ -286,7 +286,7 @@ func (t *tmux) start(ctx context.Context, l launch) error {
 		// Globally set, this ends tmux 3.3a.
 		[]string{"set-option", "-w", "-t", target(l.name), "window-size", "manual"},
 		// Only where there is a pipe, tmux reads what a program wrote last when it
-		// hears of the program's end before.
+		// hears of the program's end before; not what the kernel has not handed on yet.
 		[]string{"pipe-pane", "-t", target(l.name), "exec cat >/dev/null"},
 	)
 	_, err := t.run(ctx, script(commands...), "start-server", ";", "source-file", "-")
