@@ -211,6 +211,9 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		}
 		before := in.written
 		err := l.stream(ctx, name, in)
+		if errors.Is(err, errLogGone) {
+			return nil // what there was of it is written
+		}
 		in.whole = in.whole && apierrors.IsNotFound(err) || err == nil
 		if ctx.Err() == nil && in.failed == nil {
 			l.r.health.note(err)
@@ -295,6 +298,9 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 			idle.Reset(idleFor)
 		}
 		n, err := body.Read(buf)
+		if in.replaced(buf[:n]) {
+			return errLogGone
+		}
 		if e := in.take(buf[:n]); e != nil {
 			return e
 		}
@@ -314,7 +320,24 @@ type resuming struct {
 	skip    int64
 	failed  error  // of out
 	whole   bool   // the latest stream came to its end
+	begins  bool   // with kubeletNoLog, what was written
 	opened  func() // called once a stream is there
+}
+
+// kubeletNoLog is how the kubelet begins what it gives as the log of a container whose log
+// it has removed by then.
+var kubeletNoLog = []byte("unable to retrieve container logs for ")
+
+// errLogGone says that a log that was read before is not there any more.
+var errLogGone = errors.New("the log is gone")
+
+// replaced reports whether the beginning of a log that is read again is no log any more.
+func (r *resuming) replaced(b []byte) bool {
+	says := bytes.HasPrefix(b, kubeletNoLog)
+	if r.written == 0 {
+		r.begins = says
+	}
+	return says && !r.begins && r.skip > 0 && r.skip == r.written
 }
 
 func (r *resuming) take(b []byte) error {

@@ -273,6 +273,24 @@ func TestWhatWasWrittenIsSkippedHoweverItIsCut(t *testing.T) {
 	require.ErrorIs(t, in.take([]byte("g")), io.ErrClosedPipe)
 }
 
+// The node of a pod that ends removes its log while it is read again, and says so instead.
+func TestWhatTheKubeletSaysInsteadOfALogIsNoLog(t *testing.T) {
+	said := []byte(`unable to retrieve container logs for containerd://5f82bd1f`)
+	in := &resuming{out: io.Discard}
+	assert.False(t, in.replaced([]byte("begun\n")))
+	require.NoError(t, in.take([]byte("begun\n")))
+	assert.False(t, in.replaced(said), "a program may write it, too")
+	in.skip = in.written
+	assert.True(t, in.replaced(said))
+	assert.False(t, in.replaced([]byte("begun\n")))
+
+	in = &resuming{out: io.Discard}
+	assert.False(t, in.replaced(said), "a program may begin with it, too")
+	require.NoError(t, in.take(said))
+	in.skip = in.written
+	assert.False(t, in.replaced(said))
+}
+
 func TestALineIsHeldUntilItIsCompleteOrTooLong(t *testing.T) {
 	var out strings.Builder
 	l := &lineWriter{mu: &sync.Mutex{}, out: &out}
