@@ -462,8 +462,8 @@ func (o Orchestrator) ended() bool {
 	return o.State.Terminal() && !o.InCluster && len(o.Pending.Open) == 0
 }
 
-// endedAt: see [EndedAt]. Who waits for the end does not wait for a deletion that fails: the
-// outcome stands, and the record stays until it has succeeded.
+// endedAt: see [EndedAt]. Callers and machines that wait for the end do not wait for a deletion
+// that fails: the outcome stands, and the record stays until the deletion has succeeded.
 func (o Orchestrator) endedAt() (Time, bool) {
 	return o.CompletedAt, o.ended() || o.State.Terminal() && o.Cleanup.Failing()
 }

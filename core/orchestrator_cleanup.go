@@ -107,7 +107,7 @@ func (t *orchestratorTransition) noteNotCreated(r clusterResult) {
 	}
 }
 
-// retryCleanup tries at once what is to be tried again.
+// retryCleanup tries the deletion that has failed once more, now.
 func (t *orchestratorTransition) retryCleanup() {
 	t.UpdatedAt = t.clock.Now
 	t.fetchLogs()

@@ -77,7 +77,7 @@ func TestAClusterThatIsNotReachedFailsTheAttemptWithThatReasonAndItIsTriedAgain(
 	}
 }
 
-// Who asks again has not asked for long, nor has one who could not ask.
+// A run that asks again has not waited long for its cluster, nor has one that could not ask.
 func TestTheClustersTimeToBeReachedBeginsAgainWithEachAsking(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
 	n, later := creationOf(creating).N, creating.Deadline().Add(20*time.Minute)

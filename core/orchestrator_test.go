@@ -325,7 +325,7 @@ func TestWhatIsLeftOfAPodThatHasEndedDoesNotHoldTheRunUp(t *testing.T) {
 	assert.True(t, o.InCluster)
 	assert.Len(t, sends[core.LockRelease](step{effs: effs}), 1)
 	_, ended := core.EndedAt(o)
-	assert.True(t, ended, "who waits for it hears of it")
+	assert.True(t, ended, "callers that wait for the end hear of it")
 	kept, effs := o.Apply(core.OrchestratorExpire{}, core.Clock{Now: start})
 	assert.Equal(t, o, kept)
 	assert.NotNil(t, refusal(effs))

@@ -66,7 +66,7 @@ type holding struct {
 	lapsed bool // nobody works under it any more, or may: what is repeatable need not wait
 }
 
-// lost reports whether an entry is to be taken back from who has it in hand.
+// lost reports whether an entry is to be taken back from the instance that has it in hand.
 func (h holding) lost(o store.OutboxEntry) bool {
 	switch {
 	case o.Token != h.token:

@@ -116,7 +116,7 @@ func (s *Server) noteOf(t *Token, o core.Orchestrator) string {
 }
 
 // ailing are the runners that do not work, with how they are. Their errors may hold
-// addresses, and who asks for /readyz may be anyone.
+// addresses, and anyone may ask for /readyz.
 func (s *Server) ailing() map[string]string {
 	out := map[string]string{}
 	for name, h := range s.runnerHealth() { // order-free: it fills a map

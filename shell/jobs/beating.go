@@ -32,7 +32,7 @@ type askedSince struct {
 //   - that waits until a deletion that failed is tried again;
 //   - whose pod is gone, until the run should have been told.
 func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool {
-	if p, may := b.pods[run]; !may || b.hasPod(run, works) && b.s.keptUntil(p.runner, p.attempt).IsZero() {
+	if p, may := b.pods[run]; !may || b.findPod(run, works) && b.s.keptUntil(p.runner, p.attempt).IsZero() {
 		return true // what is kept may be of an earlier attempt
 	}
 	o, err := b.read(ctx, run)
@@ -40,10 +40,10 @@ func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool 
 	switch open := o.Pending.Open; {
 	case err != nil:
 		return ctx.Err() == nil // gone meanwhile, or damaged, which is the engine's affair
-	case !may || b.hasPod(run, works):
+	case !may || b.findPod(run, works):
 		return true
 	case len(open) > 0:
-		return b.within(ctx, run, open[len(open)-1].Effect.Number())
+		return b.noteAsked(ctx, run, open[len(open)-1].Effect.Number())
 	case !o.Cleanup.RetryAt.IsZero():
 		return true // for as long as it takes
 	case o.Pod.Queued && b.s.places[p.runner] != nil:
@@ -51,11 +51,12 @@ func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool 
 	case !works.works(p.runner):
 		return false
 	}
-	return b.isSought(run, p.runner)
+	return b.seekPod(run, p.runner)
 }
 
-// hasPod reports whether the run's pod is there, or waits for room.
-func (b *heartbeats) hasPod(run uuid.UUID, works held) bool {
+// findPod reports whether the run's pod is there, or waits for room; then what was noted of
+// its absence is forgotten.
+func (b *heartbeats) findPod(run uuid.UUID, works held) bool {
 	p := b.pods[run]
 	places := b.s.places[p.runner]
 	if !works.has(p) && (places == nil || !places.waits(p.attempt)) {
@@ -66,9 +67,9 @@ func (b *heartbeats) hasPod(run uuid.UUID, works held) bool {
 	return true
 }
 
-// within reports whether the effect with that number is within its limit. The limit does
-// not run while the effect waits for a slot of its lane.
-func (b *heartbeats) within(ctx context.Context, run uuid.UUID, n uint32) bool {
+// noteAsked notes since when a run waits for the effect with that number, and reports whether
+// that is within the effect's limit. The limit does not run while the effect waits for a slot of its lane.
+func (b *heartbeats) noteAsked(ctx context.Context, run uuid.UUID, n uint32) bool {
 	now := b.s.o.Clock.Steady()
 	waits, err := b.s.e.Runs().EffectWaits(ctx, run, n)
 	if waits || b.asked[run].n != n || b.asked[run].at.IsZero() {
@@ -77,9 +78,9 @@ func (b *heartbeats) within(ctx context.Context, run uuid.UUID, n uint32) bool {
 	return err != nil || now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+effectSlack
 }
 
-// isSought has somebody look for a pod that is not there, and reports whether it is time to
+// seekPod has somebody look for a pod that is not there, and reports whether it is time to
 // wait for that.
-func (b *heartbeats) isSought(run uuid.UUID, runner string) bool {
+func (b *heartbeats) seekPod(run uuid.UUID, runner string) bool {
 	delete(b.asked, run)
 	now := b.s.o.Clock.Steady()
 	since, known := b.missing[run]

@@ -246,7 +246,7 @@ func TestAPodThatIsGoneIsMissedByTheNextHeartbeat(t *testing.T) {
 	})
 }
 
-// Who has stood still has heard nobody meanwhile, also not a runner that takes its time to
+// A process that stood still has heard nothing meanwhile, also not of a runner that takes its time to
 // answer: the count begins anew.
 func TestARunnerThatAnswersLateHasItsTimeAfterTheProcessStoodStill(t *testing.T) {
 	for phase := range 10 {

@@ -84,7 +84,7 @@ func (s *Service) sendHeartbeats(ctx context.Context) {
 		if !b.awaitLateAnswers(ctx, next.Sub(now)) {
 			return
 		}
-		// Who was stopped for longer has not watched meanwhile.
+		// A process that stood still for longer has not watched meanwhile.
 		b.begins = b.begins || s.o.Clock.Steady().Sub(next) > max(s.o.HeartbeatInterval, minStop)
 	}
 }

@@ -35,6 +35,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -67,6 +69,24 @@ type Run struct {
 	// kills it then: a Runner may have the cluster do so a little later, for the case
 	// that Orrery is gone.
 	MaxAllowedRunTimeMS int64
+}
+
+// EnvVar is a variable of a container's environment.
+type EnvVar struct{ Name, Value string }
+
+// Env gives the variables that each container of the attempt has, whatever its runner: the
+// run's id, the job's, the scheduled time (RFC 3339) and the attempt (0: the first). A job
+// must not set them itself, see [SetsEnv].
+func (r Run) Env() []EnvVar {
+	return []EnvVar{
+		{"ORRERY_RUN_ID", r.RunID}, {"ORRERY_JOB_ID", r.JobID},
+		{"ORRERY_SCHEDULED_AT", r.ScheduledAt.String()}, {"ORRERY_ATTEMPT", strconv.FormatUint(uint64(r.N), 10)},
+	}
+}
+
+// SetsEnv reports whether a variable is one of [Run.Env].
+func SetsEnv(name string) bool {
+	return slices.ContainsFunc(Run{}.Env(), func(v EnvVar) bool { return v.Name == name })
 }
 
 // Runner runs pods: in a cluster, or as processes. It must be safe for concurrent

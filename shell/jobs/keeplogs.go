@@ -124,17 +124,11 @@ func (s *Service) removeReading(ctx context.Context, name string, r Runner, o co
 // deleted, and waits for one for a while. free gives it back, if there was one.
 func (s *Service) enterReading(ctx context.Context, name string) (free func(), may bool) {
 	readings := s.readings[name]
-	free = func() { <-readings }
-	select {
-	case readings <- struct{}{}:
-		return free, true
-	default:
-	}
 	limit, stop := s.o.Clock.Timer(readingWait)
 	defer stop()
 	select {
 	case readings <- struct{}{}:
-		return free, true
+		return func() { <-readings }, true
 	case <-limit:
 	case <-ctx.Done():
 	}

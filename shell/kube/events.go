@@ -111,12 +111,11 @@ func refusedForGood(message string) bool {
 	if strings.Contains(message, "Internal error occurred") || strings.Contains(message, "exceeded quota") {
 		return false // a webhook that does not answer; a quota that is used up
 	}
-	for _, part := range lasting {
-		if strings.Contains(message, part) {
-			return true
-		}
-	}
-	return false
+	return containsAny(message, lasting)
+}
+
+func containsAny(message string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
 }
 
 // configFor is how long a pod waits for what its containers are configured with before it
@@ -137,8 +136,7 @@ func neverStarts(reason, message string) (never, final bool, after time.Duration
 	case reasonInvalidImage:
 		return true, true, 0
 	case reasonConfigError: // a Secret, say, that somebody may make until the next attempt
-		passes := slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(message, part) })
-		return !passes, false, configFor
+		return !containsAny(message, passing), false, configFor
 	}
 	return false, false, 0
 }

@@ -132,15 +132,12 @@ func checkLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// ownVars are the variables that each container of a run has, as with package local.
-var ownVars = []string{"ORRERY_RUN_ID", "ORRERY_JOB_ID", "ORRERY_SCHEDULED_AT", "ORRERY_ATTEMPT"}
-
-// ownEnv gives each container [ownVars], before its own variables, which may refer to them. A
+// ownEnv gives each container [jobs.Run.Env], before its own variables, which may refer to it. A
 // container of a job that was stored before they existed keeps those that it sets itself.
 func ownEnv(pod *corev1.PodSpec, run jobs.Run) {
-	own := make([]corev1.EnvVar, len(ownVars))
-	for i, v := range []string{run.RunID, run.JobID, run.ScheduledAt.String(), strconv.FormatUint(uint64(run.N), 10)} {
-		own[i] = corev1.EnvVar{Name: ownVars[i], Value: strings.ReplaceAll(v, "$", "$$")} // else $(X) would refer to X
+	var own []corev1.EnvVar
+	for _, v := range run.Env() {
+		own = append(own, corev1.EnvVar{Name: v.Name, Value: strings.ReplaceAll(v.Value, "$", "$$")}) // else $(X) would refer to X
 	}
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
@@ -160,7 +157,7 @@ func checkEnv(pod *corev1.PodSpec) error {
 	}{{"initContainers", pod.InitContainers}, {"containers", pod.Containers}} {
 		for i, c := range list.of {
 			for j, e := range c.Env {
-				if slices.Contains(ownVars, e.Name) {
+				if jobs.SetsEnv(e.Name) {
 					errs = append(errs, fmt.Errorf("pod_spec.%s[%d].env[%d].name: %q is set by Orrery", list.name, i, j, e.Name))
 				}
 			}

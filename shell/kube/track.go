@@ -147,7 +147,7 @@ func (t *track) judge(now time.Time) verdict {
 		": a quota, an admission policy or a missing service account may be why, and no event of the Job has said so yet"}}
 }
 
-// verdict is what is to be told of a Job whose pod the cluster refuses, in its words.
+// verdict is what is to be told of a Job whose pod the cluster refuses, in the cluster's words.
 func (n notice) verdict() verdict {
 	pod := core.Pod{Reason: n.reason, Message: n.message}
 	if refusedForGood(n.message) {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,12 +146,9 @@ func programsIn(list string, all []corev1.Container, r jobs.Run, dir string, fie
 
 // programOf takes what is written out from room, and stops where that is below 0.
 func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path string) (string, bool), room *int) program {
-	own := map[string]string{
-		"ORRERY_RUN_ID":       r.RunID,
-		"ORRERY_JOB_ID":       r.JobID,
-		"ORRERY_SCHEDULED_AT": r.ScheduledAt.String(),
-		"ORRERY_ATTEMPT":      strconv.FormatUint(uint64(r.N), 10),
-		podDirVar:             dir,
+	own := map[string]string{podDirVar: dir}
+	for _, v := range r.Env() {
+		own[v.Name] = v.Value
 	}
 	vars := maps.Clone(own)
 	env := inherited()
@@ -329,7 +325,7 @@ func checkContainer(field string, c corev1.Container) error {
 		switch {
 		case e.Name == "" || strings.ContainsAny(e.Name, "=\x00"):
 			return fmt.Errorf("%s.name: %q is no name of a variable", field, e.Name)
-		case slices.Contains(ownVars, e.Name):
+		case e.Name == podDirVar || jobs.SetsEnv(e.Name):
 			return fmt.Errorf("%s.name: %q is set by Orrery", field, e.Name)
 		case strings.ContainsRune(e.Value, 0):
 			return fmt.Errorf("%s.value: has a NUL byte", field)
@@ -348,5 +344,3 @@ func checkContainer(field string, c corev1.Container) error {
 func hasNUL(words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.ContainsRune(word, 0) })
 }
-
-var ownVars = []string{"ORRERY_RUN_ID", "ORRERY_JOB_ID", "ORRERY_SCHEDULED_AT", "ORRERY_ATTEMPT", podDirVar}

@@ -130,8 +130,8 @@ func (f *containerfile) buildStep(instruction, rest string) error {
 	return nil
 }
 
-// add puts a file of the first stage into the image: of /out what was compiled, else
-// one of this machine, which is empty where there is none.
+// add puts a file of the first stage into the image: of /out what was compiled, else the file
+// of this machine at that place, or an empty one if there is none.
 func (f *containerfile) add(from, to string) error {
 	source := from
 	if strings.HasPrefix(from, "/out/") {
