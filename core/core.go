@@ -13,7 +13,7 @@ import (
 
 // Version names the behaviour of this package. It is journaled with each batch,
 // so that a replay by a build with other rules can say where they part.
-const Version = "5"
+const Version = "6"
 
 // Time is an instant; see [effects.Time].
 type Time = effects.Time
@@ -46,7 +46,7 @@ func RulesOf(version string) Rules {
 }
 
 // before reports whether a build decided whose rules are older than these.
-func (r Rules) before(than Rules) bool { return r != 0 && r < than } //nolint:unparam // later rules will ask for theirs
+func (r Rules) before(than Rules) bool { return r != 0 && r < than }
 
 // Event is an input of a machine. Each machine has a closed set of its own, in
 // a sealed interface such as [ActionEvent].
