@@ -473,6 +473,9 @@ func (o Orchestrator) endedAt() (Time, bool) {
 	return o.CompletedAt, o.ended() || o.State.Terminal() && o.Cleanup.Failing()
 }
 
+// mustBeKept: see [MustBeKept].
+func (o Orchestrator) mustBeKept() bool { return !o.ended() }
+
 // Terms lists the run under all, its state, its tenant and its job, and under
 // [TermInCluster] and [TermCleanupFailed].
 func (o Orchestrator) Terms() []effects.Term {

@@ -112,7 +112,7 @@ func (s *Service) lookOnce(ctx context.Context, name string, r Runner) error {
 		err = r.Beat(ctx)
 	}
 	if err == nil {
-		err = s.sinks[name].settled(ctx)
+		err = s.sinks[name].flushed(ctx)
 	}
 	if err != nil {
 		return err
