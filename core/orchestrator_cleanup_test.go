@@ -47,6 +47,29 @@ func TestARunWhosePodCannotBeDeletedStaysUntilItIs(t *testing.T) {
 	}
 }
 
+// What fails for an hour is tried ever more rarely: a thousand such runs must not fill the
+// journal.
+func TestACleanupThatFailsForLongIsTriedEveryQuarterOfAnHour(t *testing.T) {
+	for rules, most := range map[core.Rules]time.Duration{0: 15 * time.Minute, 5: time.Minute} {
+		now := start
+		clock := func() core.Clock { return core.Clock{Now: now, Rules: rules} }
+		o, _ := runPhases(goldenJobSpec())[core.OrchestratorRunning].Apply(core.OrchestratorCancel{}, clock())
+		var before time.Duration
+		tries := 0
+		for ; now < start.Add(24*time.Hour); tries++ {
+			o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "forbidden"}, clock())
+			wait := o.Cleanup.RetryAt.Sub(now)
+			require.GreaterOrEqual(t, wait, before)
+			require.LessOrEqual(t, wait, most)
+			require.True(t, wait <= time.Minute || now.Sub(start) > time.Hour, "%s after %s", wait, now.Sub(start))
+			before, now = wait, o.Deadline()
+			o, _ = o.Apply(core.OrchestratorDue{}, clock())
+		}
+		assert.Equal(t, most, before)
+		assert.Equal(t, rules == 0, tries < 180, "%d tries", tries)
+	}
+}
+
 // The outcome of a run whose pod has ended waits for nothing: what is left is deleted after
 // the run's end, and the run's record stays until it is.
 func TestWhatIsLeftOfAPodThatHasEndedDoesNotHoldTheRunUp(t *testing.T) {
