@@ -315,7 +315,7 @@ func goldenRunEvents() []core.Event {
 		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
 		core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: "webhook"}))}, core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1}, core.EffectHandedBack{N: 1},
-		core.OrchestratorDue{Unseen: true},
+		core.OrchestratorDue{Unseen: true}, core.OrchestratorDue{Seen: true},
 		core.PodLost{Attempt: 1, Reason: "violates <PodSecurity>", Refused: true, Final: true},
 	}
 }
@@ -445,7 +445,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	}
 	switch rapid.SampledFrom(events).Draw(t, "event") {
 	case "due":
-		return core.OrchestratorDue{Unseen: rapid.IntRange(0, 3).Draw(t, "unseen") == 0}
+		return core.OrchestratorDue{Unseen: rapid.IntRange(0, 3).Draw(t, "unseen") == 0, Seen: rapid.IntRange(0, 3).Draw(t, "seen") == 0}
 	case "admit":
 		return core.OrchestratorAdmit{Occurrence: drawID(t, "occurrence")}
 	case "answer":
@@ -510,6 +510,7 @@ func hostileRun(t *rapid.T) core.State {
 		Decision:  core.Decision{Verdict: rapid.SampledFrom([]core.RunVerdict{"", "odd", core.RunFail, core.RunSkip, core.RunRetry, core.RunStop, core.RunProceed}).Draw(t, "verdict")},
 		Locks:     rapid.SliceOfN(rapid.SampledFrom([]string{"a", "", "\xff", strings.Repeat("l", 1000)}), 0, 100).Draw(t, "locks"),
 		CreatedAt: drawTime(t, c), CreationAskedAt: drawTime(t, c), ExecutionStartedAt: drawTime(t, c), ExecutionEndedAt: drawTime(t, c), RetryAt: drawTime(t, c), SparedAt: drawTime(t, c),
+		SparedMS:            rapid.SampledFrom([]int64{0, 10_000, 600_000, math.MaxInt64, math.MinInt64}).Draw(t, "spared"),
 		MaxAllowedRunTimeMS: rapid.SampledFrom([]int64{0, 1, math.MaxInt64, math.MinInt64}).Draw(t, "max_allowed"),
 		Metrics:             core.OrchestratorMetrics{KubernetesAPICalls: count("calls"), ActionsExecuted: count("executed")},
 	}

@@ -283,36 +283,72 @@ func TestAnEvaluationThatIsTooLargeFailsTheRun(t *testing.T) {
 func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
 	creating, _ = creating.Apply(core.EffectDone{N: creationOf(creating).N}, core.Clock{Now: start})
-	late := creating.Deadline().Add(time.Hour)
-	spared, effs := creating.Apply(core.OrchestratorDue{}, core.Clock{Now: late})
-	require.Nil(t, refusal(effs))
-	assert.Empty(t, effs)
-	assert.Equal(t, late.Add(30*time.Second), spared.Deadline())
-	after, effs := spared.Apply(core.OrchestratorDue{}, core.Clock{Now: spared.Deadline().Add(time.Hour)})
-	require.Nil(t, refusal(effs))
-	assert.Contains(t, after.Exit.Reason, "the pod did not start within 1m0s")
+	for _, row := range []struct {
+		late, spared time.Duration
+		rules        core.Rules
+	}{
+		{0, 0, 0},
+		{time.Second, 0, 0},
+		{time.Second + time.Millisecond, 10 * time.Second, 0},
+		{10 * time.Second, 10 * time.Second, 0},
+		{10*time.Second + time.Millisecond, time.Minute, 0},
+		{time.Hour, time.Minute, 0},
+		{10 * time.Second, 0, 5},
+		{time.Hour, 30 * time.Second, 5},
+	} {
+		clock := core.Clock{Now: creating.Deadline().Add(row.late), Rules: row.rules}
+		o, effs := creating.Apply(core.OrchestratorDue{}, clock)
+		require.Nil(t, refusal(effs))
+		if row.spared > 0 {
+			require.Empty(t, effs)
+			require.Equal(t, clock.Now.Add(row.spared), o.Deadline(), "late by %s", row.late)
+			assert.Equal(t, row.rules == 0, strings.Contains(string(o.AppendJSON(nil)), "spared_ms"))
+			clock.Now = o.Deadline().Add(time.Hour)
+			o, effs = o.Apply(core.OrchestratorDue{}, clock)
+			require.Nil(t, refusal(effs))
+		}
+		assert.Contains(t, o.Exit.Reason, "the pod did not start within 1m0s", "late by %s", row.late)
+	}
 }
 
 // Whether a pod has started or ended in time, its runner alone can say: as long as it has not
-// looked, no limit counts, however often its time comes.
+// looked, no limit counts, however often its time comes. The waits grow, so that a long outage
+// fills no journal, and end with the look.
 func TestALimitOfAPodDoesNotCountBeforeItsRunnerHasLooked(t *testing.T) {
-	for state, o := range map[core.OrchestratorStatus]core.Orchestrator{
-		core.OrchestratorContainerCreating: runPhases(goldenJobSpec())[core.OrchestratorContainerCreating],
-		core.OrchestratorRunning:           limitedRun(t),
-	} {
-		for range 3 {
-			at := o.Deadline()
-			next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at})
-			require.Nil(t, refusal(effs))
-			require.Empty(t, effs)
-			require.Equal(t, at.Add(30*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
-			o = next
+	there := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	there = told(t, there, start, core.EffectDone{N: creationOf(there).N})
+	for _, rules := range []core.Rules{0, 5} {
+		for state, o := range map[core.OrchestratorStatus]core.Orchestrator{
+			core.OrchestratorContainerCreating: there,
+			core.OrchestratorRunning:           limitedRun(t),
+		} {
+			waits := []time.Duration{60, 120, 240, 480, 600, 600}
+			if rules != 0 {
+				waits = []time.Duration{30, 30, 30}
+			}
+			for _, wait := range waits {
+				at := o.Deadline()
+				next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at, Rules: rules})
+				require.Nil(t, refusal(effs))
+				require.Empty(t, effs)
+				require.Equal(t, at.Add(wait*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
+				o = next
+			}
+			for name, due := range map[string]struct {
+				core.OrchestratorDue
+				at core.Time
+			}{"its time": {core.OrchestratorDue{}, o.Deadline()}, "the look": {core.OrchestratorDue{Seen: true}, o.SparedAt.Add(time.Second)}} {
+				ended, effs := o.Apply(due.OrchestratorDue, core.Clock{Now: due.at})
+				require.Nil(t, refusal(effs), name)
+				require.NotEmpty(t, effs, "%s, %s: once it has looked, the limit counts", state, name)
+				require.True(t, ended.Deadline().IsZero())
+
+			}
 		}
-		ended, effs := o.Apply(core.OrchestratorDue{}, core.Clock{Now: o.Deadline()})
-		require.Nil(t, refusal(effs))
-		require.NotEmpty(t, effs, "%s: once it has looked, the limit counts", state)
-		require.True(t, ended.Deadline().IsZero())
 	}
+	early := limitedRun(t)
+	_, effs := early.Apply(core.OrchestratorDue{Seen: true}, core.Clock{Now: early.Deadline().Add(-time.Second)})
+	assert.NotNil(t, refusal(effs), "a look brings no limit forward")
 }
 
 // limitedRun is a run whose pod runs, and has a limit.

@@ -91,7 +91,8 @@ func startJobs(ctx context.Context, dir string, o shell.Options) (*jobHost, erro
 	var wg sync.WaitGroup
 	var runErr, serviceErr error
 	wg.Go(func() { runErr = e.Run(ctx) })
-	wg.Go(func() { serviceErr = s.Run(ctx, e) })
+	lasting := context.WithoutCancel(ctx) // the service ends with the engine
+	wg.Go(func() { serviceErr = s.Run(lasting, e) })
 	return &jobHost{e: e, s: s, stop: func() error {
 		cancel()
 		wg.Wait()
