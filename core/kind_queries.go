@@ -149,3 +149,10 @@ func EndedAt(s State) (Time, bool) {
 	}
 	return 0, false
 }
+
+// MustBeKept reports whether a machine that has ended refuses [ExpireEvent] still: what it
+// asked for outside is not answered, or what it has there could not be deleted.
+func MustBeKept(s State) bool {
+	e, ok := s.(interface{ mustBeKept() bool })
+	return ok && e.mustBeKept()
+}

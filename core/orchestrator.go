@@ -101,9 +101,11 @@ type Orchestrator struct {
 	ExecutionStartedAt Time `json:"execution_started_at"` // when Orrery heard that the pod runs; see Ran
 	ExecutionEndedAt   Time `json:"execution_ended_at"`   // when it heard that it does not any more, or stopped it
 	RetryAt            Time `json:"retry_at"`             // the next attempt begins then
-	SparedAt           Time `json:"spared_at"`            // when a late due event put off the state's limit; zero: none did
+	SparedAt           Time `json:"spared_at"`            // when the state's limit was put off last, since nobody had watched; zero: it was not
 	CompletedAt        Time `json:"completed_at"`
 	UpdatedAt          Time `json:"updated_at"`
+	// SparedMS is for how long it was put off, from SparedAt; zero: 30 s, by rules before 6.
+	SparedMS int64 `json:"spared_ms,omitempty"`
 	// Ran is when the pod of the present attempt ran; see [Orchestrator.PodTimes].
 	Ran PodTimes `json:"ran,omitzero"`
 
@@ -217,6 +219,9 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 // due is the table of a deadline that has come: the state, and what follows.
 func (t *orchestratorTransition) due(e OrchestratorDue) {
 	at := t.Deadline()
+	if e.Seen && t.CreateBy.IsZero() { // else it is not there, and may be asked for just now
+		at = t.limit()
+	}
 	switch {
 	case !t.isDue("run "+clip(t.RunID), at):
 		return
@@ -467,6 +472,9 @@ func (o Orchestrator) ended() bool {
 func (o Orchestrator) endedAt() (Time, bool) {
 	return o.CompletedAt, o.ended() || o.State.Terminal() && o.Cleanup.Failing()
 }
+
+// mustBeKept: see [MustBeKept].
+func (o Orchestrator) mustBeKept() bool { return !o.ended() }
 
 // Terms lists the run under all, its state, its tenant and its job, and under
 // [TermInCluster] and [TermCleanupFailed].

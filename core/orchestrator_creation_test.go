@@ -94,7 +94,24 @@ func TestTheClustersTimeToBeReachedBeginsAgainWithEachAsking(t *testing.T) {
 		})
 	}
 	late := told(t, told(t, creating, later, core.OrchestratorDue{}), later.Add(time.Hour), core.OrchestratorDue{})
-	assert.Contains(t, late.Exit.Reason, "the cluster was not reached", "a late due event puts it off once")
+	assert.Equal(t, "the cluster was not reached in the 1h25m0s since its pod was asked for, at "+creating.CreationAskedAt.String()+
+		": Asked: its runner has not answered yet", late.Exit.Reason, "a late due event puts it off once")
+
+	interrupted := told(t, creating, later, core.EffectInterrupted{N: n, Reason: core.ReasonRecovered})
+	interrupted = told(t, interrupted, interrupted.Deadline(), core.OrchestratorDue{})
+	assert.Contains(t, interrupted.Exit.Reason, "the cluster was not reached in the 30m0s since its pod was asked for, at "+creating.CreationAskedAt.String(),
+		"not within 5 minutes: they have begun anew")
+}
+
+// A look has found nothing of a pod that is only asked for: it may be made a moment later.
+func TestALookDoesNotDecideWhetherTheClusterWasReached(t *testing.T) {
+	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	by := creating.Deadline()
+	o := told(t, creating, by, core.OrchestratorDue{Unseen: true})
+	_, effs := o.Apply(core.OrchestratorDue{Seen: true}, core.Clock{Now: by.Add(time.Second)})
+	require.NotNil(t, refusal(effs))
+	o = told(t, o, by.Add(2*time.Second), core.EffectDone{N: creationOf(o).N})
+	assert.Equal(t, by.Add(2*time.Second+time.Minute), o.Deadline())
 }
 
 // A replay of what an earlier build decided finds the same deadline and the same bytes.

@@ -22,6 +22,9 @@ type (
 		// Unseen: the run may have a pod at which no runner has looked since the process began.
 		// It may well have started or ended in time: the limits of pods are put off.
 		Unseen bool `json:"unseen,omitempty"`
+		// Seen: its runner has looked at it now, and the run was told what there is: a limit
+		// of its pod that has come, and was put off until then, counts at once.
+		Seen bool `json:"seen,omitempty"`
 	}
 	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.

@@ -76,34 +76,60 @@ func (p Pod) failure() string {
 // replacedBy reports whether it is another pod than the one that is known.
 func (p Pod) replacedBy(pod Pod) bool { return p.UID != "" && pod.UID != "" && p.UID != pod.UID }
 
-// A due event that comes later than lateDueMS says that nobody watched the pod
-// meanwhile: it may well have started or ended in time. The run waits spareMS to
-// hear of it, once. While no runner has looked at it since the process began, it waits
-// as often as it takes.
+// A due event that comes later than tardyDueMS says that nobody watched the pod meanwhile: it
+// may well have started or ended in time. The run waits to hear of it, once: for tardySpareMS,
+// and for lateSpareMS where the event comes later than lateDueMS, as watches have to begin
+// anew then. While no runner has looked at it since the process began, it waits as often as it
+// takes: for lateSpareMS at first, then twice as long each time, up to longestSpareMS.
 const (
-	lateDueMS = 10_000
-	spareMS   = 30_000
+	tardyDueMS     = 1000
+	tardySpareMS   = 10_000
+	lateDueMS      = 10_000
+	lateSpareMS    = 60_000
+	longestSpareMS = 600_000
+
+	spareMS = 30_000 // each time by rules before 6, to which nothing but lateDueMS is late
 )
 
 // spare puts the limit of a pod off, which nobody watched until now.
 func (t *orchestratorTransition) spare(at Time, unseen bool) bool {
 	watched := t.State == OrchestratorContainerCreating || t.State == OrchestratorRunning
-	late := t.SparedAt.IsZero() && betweenMS(at, t.clock.Now) > lateDueMS
-	if !watched || !late && !unseen {
+	lag := betweenMS(at, t.clock.Now)
+	if !t.SparedAt.IsZero() {
+		lag = 0 // that was told before
+	}
+	old := t.clock.Rules.before(6)
+	if !watched || !unseen && (lag <= tardyDueMS || old && lag <= lateDueMS) {
 		return false
 	}
+	switch {
+	case old:
+	case unseen:
+		t.SparedMS = min(max(2*min(t.SparedMS, longestSpareMS), lateSpareMS), longestSpareMS)
+	case lag > lateDueMS:
+		t.SparedMS = lateSpareMS
+	default:
+		t.SparedMS = tardySpareMS
+	}
 	t.SparedAt, t.UpdatedAt = max(t.clock.Now, effects.MinTime), t.clock.Now
-	if late && !t.CreateBy.IsZero() { // nobody could ask meanwhile
+	if lag > lateDueMS && !t.CreateBy.IsZero() { // nobody could ask meanwhile
 		t.CreateBy = t.createBy()
 	}
 	return true
 }
 
+// spared is that time, or until when it is put off.
 func (o Orchestrator) spared(at Time) Time {
 	if o.SparedAt.IsZero() {
 		return at
 	}
-	return max(at, laterMS(o.SparedAt, spareMS))
+	return max(at, laterMS(o.SparedAt, cmp.Or(o.SparedMS, spareMS)))
+}
+
+// limit is the run's deadline as though nobody had put it off.
+func (o Orchestrator) limit() Time {
+	o.SparedAt = 0
+	return o.Deadline()
 }
 
 // createTimeoutMS is how long a cluster has to be reached by the creation of a pod, at
@@ -123,7 +149,7 @@ func (t *orchestratorTransition) createBy() Time { return laterMS(t.clock.Now, t
 // that waits for room is not there.
 func (t *orchestratorTransition) created() {
 	if !t.CreateBy.IsZero() && !t.Pod.Queued && t.Exit.To == "" {
-		t.CreateBy, t.ThereAt, t.SparedAt = 0, t.clock.Now, 0
+		t.CreateBy, t.ThereAt, t.SparedAt, t.SparedMS = 0, t.clock.Now, 0, 0
 		if t.Pod.expected() {
 			t.Pod = Pod{Reason: PodAccepted, Message: "its runner has taken it, and told nothing of it yet"}
 		}
@@ -168,12 +194,23 @@ func (t *orchestratorTransition) createPod() {
 	t.ask(effects.CreateRun{N: t.Pending.next(), Attempt: t.RetryAttempt})
 }
 
+// unreachedFor says for how long the cluster was not reached by the creation of the pod: more
+// than its limit, where that was put off or has begun anew.
+func (t *orchestratorTransition) unreachedFor() string {
+	waited := betweenMS(t.podDue(), t.clock.Now)
+	if t.clock.Rules.before(6) || waited <= t.CreateTimeoutMS()+tardyDueMS {
+		return "within " + lengthText(t.CreateTimeoutMS())
+	}
+	const second = 1000
+	return "in the " + lengthText(waited/second*second) + " since its pod was asked for, at " + t.podDue().String()
+}
+
 // failPodStart: container_creating → failed or retrying: the cluster was not reached, or
 // the pod did not start in time.
 func (t *orchestratorTransition) failPodStart() {
 	if !t.CreateBy.IsZero() {
 		why := cmp.Or(t.Pod.why(), "its pod was asked for, and nothing has answered")
-		t.fail("the cluster was not reached within "+lengthText(t.CreateTimeoutMS())+": "+why, false)
+		t.fail("the cluster was not reached "+t.unreachedFor()+": "+why, false)
 		return
 	}
 	reason := "the pod did not start within " + lengthText(t.Config.PodStartTimeoutMS)

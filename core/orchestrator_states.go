@@ -191,7 +191,8 @@ func (t *orchestratorTransition) to(state OrchestratorStatus) bool {
 		t.announce("invalid_transition", announcementTexts("error", err.Error()))
 		return false
 	}
-	t.UpdatedAt, t.Repeats, t.SparedAt, t.CreateBy = t.clock.Now, 0, 0, 0
+	t.UpdatedAt, t.Repeats, t.CreateBy = t.clock.Now, 0, 0
+	t.SparedAt, t.SparedMS = 0, 0
 	t.expectNone()
 	t.announceState()
 	return true

@@ -278,143 +278,77 @@ func TestAnEvaluationThatIsTooLargeFailsTheRun(t *testing.T) {
 	}
 }
 
-// A run is never cancelled while its pod may live: its deletion is tried again, at growing
-// intervals, whatever the reason is that it fails, and the locks stay held.
-func TestARunWhosePodCannotBeDeletedStaysUntilItIs(t *testing.T) {
-	for _, permanent := range []bool{false, true} {
-		o := runPhases(goldenJobSpec())[core.OrchestratorRunning]
-		o.Locks = []string{"db"}
-		now := start
-		o, _ = o.Apply(core.OrchestratorCancel{Reason: "not needed"}, core.Clock{Now: now})
-		var told []effects.Event
-		var waits []time.Duration
-		for n := range uint32(40) {
-			var effs []effects.Effect
-			o, effs = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "forbidden", Permanent: permanent}, core.Clock{Now: now})
-			told = append(told, emitted(step{effs: effs}, "run:cleanup_failed")...)
-			require.Equal(t, core.OrchestratorRunning, o.State)
-			require.Equal(t, core.RunCleanup{FailedSince: start, Failures: n + 1, Error: "forbidden", RetryAt: o.Deadline()}, o.Cleanup)
-			require.Equal(t, []string{"db"}, o.Locks)
-			require.Empty(t, core.Outstanding(o))
-			waits, now = append(waits, o.Deadline().Sub(now)), o.Deadline()
-			o, _ = o.Apply(core.OrchestratorDue{}, core.Clock{Now: now})
-			require.Equal(t, []effects.Outer{effects.DeleteRun{N: o.Pending.Last, Logs: true}}, core.Outstanding(o))
-		}
-		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute}, waits[:8])
-		assert.Equal(t, time.Minute, waits[39])
-		require.Len(t, told, 1, "once for all failures in a row")
-		assert.JSONEq(t, `{"error":"forbidden"}`, string(told[0].Data))
-
-		o, effs := o.Apply(core.EffectDone{N: o.Pending.Last}, core.Clock{Now: now})
-		assert.Equal(t, core.OrchestratorCancelled, o.State)
-		assert.Len(t, emitted(step{effs: effs}, "run:cleaned_up"), 1)
-		assert.Zero(t, o.Cleanup)
-		assert.Zero(t, o.Deadline())
-	}
-}
-
-// The outcome of a run whose pod has ended waits for nothing: what is left is deleted after
-// the run's end, and the run's record stays until it is.
-func TestWhatIsLeftOfAPodThatHasEndedDoesNotHoldTheRunUp(t *testing.T) {
-	job := byHand()
-	job.Logs.Discard = true
-	o := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{Pod: podAt()}, core.PodEnded{Pod: podAt(0)})
-	o.Locks = []string{"db"}
-	o, effs := o.Apply(core.EffectFailed{N: 2, Reason: "forbidden", Permanent: true}, core.Clock{Now: start})
-	assert.Equal(t, core.OrchestratorCompleted, o.State)
-	assert.True(t, o.InCluster)
-	assert.Len(t, sends[core.LockRelease](step{effs: effs}), 1)
-	_, ended := core.EndedAt(o)
-	assert.True(t, ended, "callers that wait for the end hear of it")
-	kept, effs := o.Apply(core.OrchestratorExpire{}, core.Clock{Now: start})
-	assert.Equal(t, o, kept)
-	assert.NotNil(t, refusal(effs))
-
-	now := o.Deadline()
-	assert.Equal(t, start.Add(time.Second), now)
-	o, _ = o.Apply(core.OrchestratorDue{}, core.Clock{Now: now})
-	assert.Equal(t, []effects.Outer{effects.DeleteRun{N: 3}}, core.Outstanding(o))
-	o, effs = o.Apply(core.EffectDone{N: 3}, core.Clock{Now: now})
-	assert.Equal(t, core.OrchestratorCompleted, o.State)
-	assert.False(t, o.InCluster)
-	assert.Len(t, emitted(step{effs: effs}, "run:cleaned_up"), 1)
-	assert.Empty(t, sends[core.LockRelease](step{effs: effs}))
-	gone, _ := o.Apply(core.OrchestratorExpire{}, core.Clock{Now: now})
-	assert.Zero(t, gone.ID)
-}
-
-// A pod that no runner was asked for is not deleted: its runner may not even be configured.
-func TestARunWhosePodWasNeverAskedForEndsWithoutADeletion(t *testing.T) {
-	failed := core.EffectFailed{N: 1, Reason: "no runner", Permanent: true, Result: json.RawMessage(`{"not_created":true}`)}
-	asked := madeRun(byHand(), core.OrchestratorDue{}, core.OrchestratorAdmit{})
-	o, _ := asked.Apply(failed, core.Clock{Now: start})
-	assert.Equal(t, core.OrchestratorFailed, o.State)
-	assert.False(t, o.InCluster)
-
-	repeated, _ := asked.Apply(core.EffectInterrupted{N: 1}, core.Clock{Now: start})
-	failed.N = 2
-	o, _ = repeated.Apply(failed, core.Clock{Now: start})
-	assert.Equal(t, core.OrchestratorContainerCreating, o.State)
-	assert.Equal(t, []effects.Outer{effects.DeleteRun{N: 3}}, core.Outstanding(o), "the creation that was interrupted may have made one")
-}
-
-// Builds before version 5 gave a deletion up: a replay of what they decided does so too.
-func TestABuildBeforeVersion5GaveADeletionUp(t *testing.T) {
-	before := core.Clock{Now: start, Rules: 4}
-	o := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
-	o, _ = o.Apply(core.OrchestratorCancel{Reason: "not needed"}, before)
-	var told []effects.Event
-	n := 0
-	for ; o.InCluster; n++ {
-		var effs []effects.Effect
-		o, effs = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "connection refused"}, before)
-		told = append(told, emitted(step{effs: effs}, "run:cleanup_failed")...)
-	}
-	assert.Equal(t, core.MaxEffectRepeats+1, n)
-	assert.Equal(t, core.OrchestratorCancelled, o.State)
-	assert.Zero(t, o.Cleanup)
-	require.Len(t, told, 1)
-
-	running := runPhases(goldenJobSpec())[core.OrchestratorRunning]
-	running, _ = running.Apply(core.OrchestratorCancel{}, before)
-	assert.Equal(t, []effects.Outer{effects.FetchLogs{N: 3}}, core.Outstanding(running), "it fetched the logs before the deletion")
-}
-
 // A due event that comes late says that nobody watched: the pod may have started in
 // time. But a daemon that is late each time does not keep the run for ever.
 func TestALateDueEventSparesAPodOnceAlone(t *testing.T) {
 	creating := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
 	creating, _ = creating.Apply(core.EffectDone{N: creationOf(creating).N}, core.Clock{Now: start})
-	late := creating.Deadline().Add(time.Hour)
-	spared, effs := creating.Apply(core.OrchestratorDue{}, core.Clock{Now: late})
-	require.Nil(t, refusal(effs))
-	assert.Empty(t, effs)
-	assert.Equal(t, late.Add(30*time.Second), spared.Deadline())
-	after, effs := spared.Apply(core.OrchestratorDue{}, core.Clock{Now: spared.Deadline().Add(time.Hour)})
-	require.Nil(t, refusal(effs))
-	assert.Contains(t, after.Exit.Reason, "the pod did not start within 1m0s")
+	for _, row := range []struct {
+		late, spared time.Duration
+		rules        core.Rules
+	}{
+		{0, 0, 0},
+		{time.Second, 0, 0},
+		{time.Second + time.Millisecond, 10 * time.Second, 0},
+		{10 * time.Second, 10 * time.Second, 0},
+		{10*time.Second + time.Millisecond, time.Minute, 0},
+		{time.Hour, time.Minute, 0},
+		{10 * time.Second, 0, 5},
+		{time.Hour, 30 * time.Second, 5},
+	} {
+		clock := core.Clock{Now: creating.Deadline().Add(row.late), Rules: row.rules}
+		o, effs := creating.Apply(core.OrchestratorDue{}, clock)
+		require.Nil(t, refusal(effs))
+		if row.spared > 0 {
+			require.Empty(t, effs)
+			require.Equal(t, clock.Now.Add(row.spared), o.Deadline(), "late by %s", row.late)
+			assert.Equal(t, row.rules == 0, strings.Contains(string(o.AppendJSON(nil)), "spared_ms"))
+			clock.Now = o.Deadline().Add(time.Hour)
+			o, effs = o.Apply(core.OrchestratorDue{}, clock)
+			require.Nil(t, refusal(effs))
+		}
+		assert.Contains(t, o.Exit.Reason, "the pod did not start within 1m0s", "late by %s", row.late)
+	}
 }
 
 // Whether a pod has started or ended in time, its runner alone can say: as long as it has not
-// looked, no limit counts, however often its time comes.
+// looked, no limit counts, however often its time comes. The waits grow, so that a long outage
+// fills no journal, and end with the look.
 func TestALimitOfAPodDoesNotCountBeforeItsRunnerHasLooked(t *testing.T) {
-	for state, o := range map[core.OrchestratorStatus]core.Orchestrator{
-		core.OrchestratorContainerCreating: runPhases(goldenJobSpec())[core.OrchestratorContainerCreating],
-		core.OrchestratorRunning:           limitedRun(t),
-	} {
-		for range 3 {
-			at := o.Deadline()
-			next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at})
-			require.Nil(t, refusal(effs))
-			require.Empty(t, effs)
-			require.Equal(t, at.Add(30*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
-			o = next
+	there := runPhases(goldenJobSpec())[core.OrchestratorContainerCreating]
+	there = told(t, there, start, core.EffectDone{N: creationOf(there).N})
+	for _, rules := range []core.Rules{0, 5} {
+		for state, o := range map[core.OrchestratorStatus]core.Orchestrator{
+			core.OrchestratorContainerCreating: there,
+			core.OrchestratorRunning:           limitedRun(t),
+		} {
+			waits := []time.Duration{60, 120, 240, 480, 600, 600}
+			if rules != 0 {
+				waits = []time.Duration{30, 30, 30}
+			}
+			for _, wait := range waits {
+				at := o.Deadline()
+				next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at, Rules: rules})
+				require.Nil(t, refusal(effs))
+				require.Empty(t, effs)
+				require.Equal(t, at.Add(wait*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
+				o = next
+			}
+			for name, due := range map[string]struct {
+				core.OrchestratorDue
+				at core.Time
+			}{"its time": {core.OrchestratorDue{}, o.Deadline()}, "the look": {core.OrchestratorDue{Seen: true}, o.SparedAt.Add(time.Second)}} {
+				ended, effs := o.Apply(due.OrchestratorDue, core.Clock{Now: due.at})
+				require.Nil(t, refusal(effs), name)
+				require.NotEmpty(t, effs, "%s, %s: once it has looked, the limit counts", state, name)
+				require.True(t, ended.Deadline().IsZero())
+
+			}
 		}
-		ended, effs := o.Apply(core.OrchestratorDue{}, core.Clock{Now: o.Deadline()})
-		require.Nil(t, refusal(effs))
-		require.NotEmpty(t, effs, "%s: once it has looked, the limit counts", state)
-		require.True(t, ended.Deadline().IsZero())
 	}
+	early := limitedRun(t)
+	_, effs := early.Apply(core.OrchestratorDue{Seen: true}, core.Clock{Now: early.Deadline().Add(-time.Second)})
+	assert.NotNil(t, refusal(effs), "a look brings no limit forward")
 }
 
 // limitedRun is a run whose pod runs, and has a limit.

@@ -123,7 +123,7 @@ func TestAPodThatIsStoppedHasRunUntilItsEnd(t *testing.T) {
 	assert.EqualValues(t, 18_000, unseen.Metrics.ExecutionDurationMS)
 
 	limited := running
-	limited.MaxAllowedRunTimeMS = 5_000
+	limited.MaxAllowedRunTimeMS = 7_000
 	limited = appliedAfter(limited, 10*sec, 0, core.OrchestratorDue{})
 	require.Equal(t, core.OrchestratorTerminating, limited.State)
 	assert.Zero(t, limited.PodTimes().EndedAt, "it was only told to end")

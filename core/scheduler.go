@@ -309,15 +309,15 @@ func (s Scheduler) shortenedUnseen(e SchedulerHeartbeats, beating []int) (all bo
 	return false, unseen
 }
 
-// missable is how many reports in a row may have no heartbeat of a run, less one.
-func (s Scheduler) missable() uint32 { return min(max(s.MaxMissed, 1), maxMissedHeartbeats) }
+// orphanedAfter is how many reports in a row without a heartbeat of a run orphan it.
+func (s Scheduler) orphanedAfter() uint32 { return min(max(s.MaxMissed, 1), maxMissedHeartbeats) }
 
 // silent reports whether as many heartbeats of a run are missing as may be.
-func (s Scheduler) silent(r *TrackedRun) bool { return r.Missed >= s.missable() }
+func (s Scheduler) silent(r *TrackedRun) bool { return r.Missed >= s.orphanedAfter() }
 
 // silence is how long a run may be silent by rules before 5.
 func (s Scheduler) silence() int64 {
-	return min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS) * int64(s.missable())
+	return min(max(s.IntervalMS, 1), maxHeartbeatIntervalMS) * int64(s.orphanedAfter())
 }
 
 // silentAt is when the run will have been silent for too long by rules before 5.

@@ -203,7 +203,7 @@ func (t *taskTransition) apply(e TaskEvent) {
 			t.input(e)
 		}
 	case TaskExpire:
-		if t.takes(t.State.Type == TaskDone && len(t.Pending.Open) == 0) {
+		if t.takes(t.State.Type == TaskDone && !t.mustBeKept()) {
 			t.Task = Task{}
 		}
 	case EffectDone, EffectFailed, EffectInterrupted, EffectHandedBack:
@@ -400,6 +400,9 @@ func (t Task) Deadline() Time {
 
 // endedAt: see [EndedAt].
 func (t Task) endedAt() (Time, bool) { return t.FinishedAt, t.State.Type == TaskDone }
+
+// mustBeKept: see [MustBeKept]. Its session is still being ended, say.
+func (t Task) mustBeKept() bool { return len(t.Pending.Open) > 0 }
 
 // Terms lists the task under all, its state and its tenant.
 func (t Task) Terms() []effects.Term {

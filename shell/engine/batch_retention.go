@@ -79,21 +79,21 @@ func (b *batch) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, e
 		if err != nil || s == nil || !expired(s, cutoff) {
 			continue // a corrupt one is set aside with the rest of the batch
 		}
-		if _, err := b.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)}); err != nil {
-			if b.broken != nil {
-				return false, b.broken
-			}
-			continue
+		res, err := b.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)})
+		if err != nil && b.broken != nil {
+			return false, b.broken
 		}
-		b.expired++
+		if err == nil && res.Changed {
+			b.expired++
+		}
 	}
 	return len(page) == limit, nil
 }
 
-// expired reports whether the machine ended before the cutoff.
+// expired reports whether the machine ended before the cutoff and may be forgotten.
 func expired(s core.State, cutoff effects.Time) bool {
 	at, ended := core.EndedAt(s)
-	return ended && !at.After(cutoff)
+	return ended && !at.After(cutoff) && !core.MustBeKept(s)
 }
 
 // rotateJournal begins an epoch a few times per retention, and finds the epochs

@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
@@ -81,4 +84,33 @@ func TestAWalkOfRetentionForgetsAllThatHaveEndedOfEachKindInItsOwnTime(t *testin
 			})
 		})
 	}
+}
+
+// The outcome of a run stands while its pod cannot be deleted, and the record stays with the pod.
+func TestARecordThatMustBeKeptBeyondItsRetentionIsNotCountedAsExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, now := memory.New(), effects.TimeOf(time.Now())
+		action := core.Action{ActionSpec: core.ActionSpec{ID: uuid.UUID{15: 2}}, Status: core.Status{Type: core.StatusCompleted}, CreatedAt: now, UpdatedAt: now}
+		run := core.Orchestrator{
+			RunSpec: core.RunSpec{ID: uuid.UUID{15: 1}, RunID: "r"}, State: core.OrchestratorFailed, CreatedAt: now, CompletedAt: now, InCluster: true,
+			Cleanup: core.RunCleanup{FailedSince: now, Failures: 1, Error: "no", RetryAt: effects.TimeOf(time.Now().Add(1000 * time.Hour))},
+		}
+		write(t, st, func(tx store.Tx) error {
+			var writes []store.Write
+			for _, s := range []core.State{action, run} {
+				b, err := json.Marshal(s)
+				require.NoError(t, err)
+				writes = append(writes, store.Write{Kind: s.Ref().Kind, ID: s.Ref().ID, State: b, Terms: s.Terms()})
+			}
+			return errors.Join(tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil)), tx.Put(1, writes))
+		})
+		e := idle(t, engine.Options{Store: st, Retention: map[core.RetentionClass]time.Duration{core.RetainMachines: time.Hour}})
+		begin(t, e)
+		<-time.After(3 * time.Hour)
+		_, err := e.Read(t.Context(), run.Ref())
+		require.NoError(t, err, "it stays")
+		stats, err := e.Stats(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Equal(t, []uint64{1, 0}, []uint64{stats.Expired, stats.Refused}, "the action alone is forgotten, and nothing was asked in vain")
+	})
 }

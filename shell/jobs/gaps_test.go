@@ -178,6 +178,118 @@ func TestAfterARestartALimitWaitsUntilTheRunnerHasLooked(t *testing.T) {
 	}
 }
 
+// journaled counts the events of a kind of machine in the journal, by their types.
+func (r *rig) journaled(kind effects.Kind) map[string]int {
+	r.t.Helper()
+	out := make(map[string]int)
+	require.NoError(r.t, r.store.View(r.t.Context(), func(tx store.ReadTx) error {
+		return tx.Journal(0, func(_ uint64, raw []byte) error {
+			entry, err := core.DecodeEntry(raw)
+			for _, in := range entry.Inputs {
+				if in.To.Kind == kind {
+					out[in.Event.EventType()]++
+				}
+			}
+			return err
+		})
+	}))
+	return out
+}
+
+// away is a runner whose cluster cannot be reached until then.
+type away struct {
+	*runnertest.Fake
+	until time.Time
+}
+
+func (r away) await(ctx context.Context) error {
+	timer := time.NewTimer(time.Until(r.until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r away) Watch(ctx context.Context, s jobs.Sink) error {
+	if err := r.await(ctx); err != nil {
+		return err
+	}
+	return r.Fake.Watch(ctx, s)
+}
+
+func (r away) Held(ctx context.Context) ([]jobs.Attempt, error) {
+	if err := r.await(ctx); err != nil {
+		return nil, err
+	}
+	return r.Fake.Held(ctx)
+}
+
+// A runner that cannot look for an hour, as the cluster is away, keeps 100 runs waiting whose limits
+// have come. They are decided as soon as it has looked. Reports of heartbeats are as many as
+// without an outage.
+func TestALongOutageAfterARestartFillsNoJournal(t *testing.T) {
+	const runs = 100
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		var late []core.Orchestrator
+		for i := range runs {
+			late = append(late, r.trigger(job(fmt.Sprintf("late-%d", i), func(s *core.JobSpec) { s.PodStartTimeoutMS = 60_000 })))
+			r.created(late[i], 0)
+		}
+		r.stop()
+		before, reports := r.journaled(core.KindOrchestrator)["due"], r.journaled(core.KindScheduler)["heartbeats"]
+		r.o.Runners["fake"] = away{r.fake, time.Now().Add(time.Hour)}
+		r.start()
+		pass(time.Hour - time.Second)
+		for _, o := range late {
+			require.Equal(t, core.OrchestratorContainerCreating, r.run(o.ID).State)
+		}
+		require.Equal(t, 9*runs, r.journaled(core.KindOrchestrator)["due"]-before, "put off by 1, 2, 4, 8 and then 10 minutes at a time")
+		shards := make(map[effects.Ref]bool)
+		for _, o := range late {
+			shards[core.SchedulerRef(o.ID)] = true
+		}
+		require.Equal(t, 360*len(shards), r.journaled(core.KindScheduler)["heartbeats"]-reports, "as many as ever")
+		pass(32 * time.Second) // the longest wait between two looks
+		for _, o := range late {
+			require.Contains(t, r.run(o.ID).Error, "the pod did not start within 1m0s", "it does not wait for minutes more")
+		}
+	})
+}
+
+// doubting sees what there is and cannot say yet what became of it.
+type doubting struct {
+	*runnertest.Fake
+	until time.Time
+	of    jobs.Attempt
+}
+
+func (r doubting) Doubtful() []jobs.Attempt {
+	if time.Now().Before(r.until) {
+		return []jobs.Attempt{r.of}
+	}
+	return nil
+}
+
+func TestAnAttemptThatItsRunnerDoubtsIsNotLookedAtYet(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("doubtful", func(s *core.JobSpec) { s.PodStartTimeoutMS = 60_000 }))
+		a := r.created(o, 0)
+		r.stop()
+		pass(50 * time.Second)
+		r.o.Runners["fake"] = doubting{r.fake, time.Now().Add(40 * time.Second), a}
+		r.start()
+		pass(30 * time.Second)
+		require.Equal(t, core.OrchestratorContainerCreating, r.run(o.ID).State, "its limit has come, and it is in doubt")
+		pass(9 * time.Second)
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		require.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+	})
+}
+
 // An engine that stops waits for a deletion: meanwhile the runs beat, and nothing else is
 // taken.
 func TestRunsBeatWhileTheEngineStops(t *testing.T) {

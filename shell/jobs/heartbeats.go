@@ -134,7 +134,7 @@ func (s *Service) askRunner(ctx context.Context, name string, r Runner, grace ti
 	if a.err != nil {
 		return a
 	}
-	ctx, done := s.withTimeout(ctx, grace)
+	ctx, done := s.withTimeout(ctx, grace/2) // so that the answer goes with the others
 	defer done()
 	all, err := r.Held(ctx)
 	if err != nil {

@@ -135,6 +135,15 @@ type Keeper interface {
 	Keeps(a Attempt) time.Time
 }
 
+// Doubter is implemented by a [Runner] that tells some of what it sees only after a while, as
+// more may be seen that says otherwise.
+type Doubter interface {
+	// Doubtful lists the attempts of which the runner is about to tell something within a
+	// minute, though nothing else changes. After a start their runs' limits do not count
+	// before it has. It costs no call of the cluster.
+	Doubtful() []Attempt
+}
+
 // LogOptions say which of a pod's logs are wanted.
 type LogOptions struct {
 	Follow    bool

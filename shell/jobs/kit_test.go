@@ -54,7 +54,7 @@ type rig struct {
 	e    *shell.Engine
 	s    *jobs.Service
 	stop func()
-	end  func() // has the engine begin to stop, before the service
+	end  func() // has the engine begin to stop
 }
 
 // withRig runs a test under a clock of its own.
@@ -104,21 +104,19 @@ func (r *rig) start() {
 	})
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	sctx, scancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var engineErr, serviceErr error
 	wg.Go(func() { engineErr = e.Run(ctx) })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serviceErr = s.Run(sctx, e)
+		serviceErr = s.Run(context.Background(), e)
 	}()
 	r.e, r.s, r.end = e, s, cancel
 	r.stop = sync.OnceFunc(func() {
-		scancel()
-		<-done
 		cancel()
 		wg.Wait()
+		<-done // by itself: the engine has stopped
 		if r.dead.gone.Load() {
 			return
 		}

@@ -2,13 +2,15 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 )
 
 // looks know of the attempts that there were when the service began at which their runners
-// have not looked yet. They may have started, ended or gone meanwhile: until their runs have
+// have not looked yet, or cannot say yet what they have seen. They may have started, ended or gone meanwhile: until their runs have
 // been told, no time limit and no missing heartbeat counts. What is created later was not
 // there.
 type looks struct {
@@ -90,29 +92,59 @@ func (s *Service) look(ctx context.Context, name string, r Runner) {
 }
 
 // lookOnce is one look. An attempt that should be there and is not is to be reported as
-// lost first.
+// lost first. What the runner does not doubt before its beat, the runs have been told once
+// that is settled.
 func (s *Service) lookOnce(ctx context.Context, name string, r Runner) error {
 	_, due, err := s.inCluster(ctx, name)
 	if err != nil {
 		return err
 	}
 	held, err := r.Held(ctx)
+	for _, a := range held {
+		delete(due, a)
+	}
+	if d, may := r.(Doubter); may && err == nil {
+		for _, a := range d.Doubtful() {
+			due[a] = true
+		}
+	}
 	if err == nil {
 		err = r.Beat(ctx)
 	}
 	if err == nil {
-		err = s.sinks[name].settled(ctx)
+		err = s.sinks[name].flushed(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	for _, a := range held {
-		delete(due, a)
-	}
 	for _, a := range s.looks.of(name) {
 		if !due[a] {
 			s.looks.saw(a)
+			s.decide(ctx, a)
 		}
 	}
 	return nil
 }
+
+// decide has a limit count now that was put off until somebody has looked. Where that fails,
+// it counts once the time is over for which it was put off.
+func (s *Service) decide(ctx context.Context, a Attempt) {
+	isPutOff := func(o core.Orchestrator) error {
+		if o.SparedAt.IsZero() || o.RetryAttempt != a.N {
+			return errNotPutOff
+		}
+		return nil
+	}
+	o, err := s.e.Runs().Get(ctx, a.Run)
+	if err == nil && isPutOff(o) == nil { // a read costs less than a batch
+		_, err = s.e.Runs().SendIf(ctx, a.Run, core.OrchestratorDue{Seen: true}, isPutOff)
+	}
+	_, refused := errors.AsType[*shell.Refusal](err)
+	switch {
+	case err == nil, refused, errors.Is(err, errNotPutOff), errors.Is(err, shell.ErrNotFound), errors.Is(err, shell.ErrStopped), ctx.Err() != nil:
+	default:
+		s.log.Error("could not have a limit of a pod count that was put off; it counts later", "pod", a.Name(), "run", a.Run, "error", err)
+	}
+}
+
+var errNotPutOff = errors.New("no limit of the attempt is put off")

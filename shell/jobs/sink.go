@@ -36,7 +36,8 @@ func (s *Service) watch(ctx context.Context, name string, r Runner) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.watches.set(name, s.o.Clock.Now(), cmp.Or(err, errWatchEnded))
+		err = cmp.Or(err, errWatchEnded)
+		s.watches.set(name, s.o.Clock.Now(), err)
 		s.log.Error("the runner's watch ended; beginning again", "runner", name, "error", err)
 		if !s.pause(ctx, wait.next()) {
 			return
@@ -44,7 +45,7 @@ func (s *Service) watch(ctx context.Context, name string, r Runner) {
 	}
 }
 
-var errWatchEnded = errors.New("it gave no reason")
+var errWatchEnded = errors.New("it returned no error, although it was to go on")
 
 // sink takes what one runner observes into the engine: for each attempt one after
 // the other, and for different ones at once.
@@ -56,45 +57,48 @@ type sink struct {
 
 	mu     sync.Mutex
 	queues map[Attempt][]queued // none is empty
-	latest *told
+	latest *sinkMark
 }
 
 // queued is an observation that waits for the engine.
 type queued struct {
 	Observation
-	with *told
+	of *sinkMark
 }
 
-// told are observations of one time; under the sink's lock.
-type told struct {
+// sinkMark counts the observations between two flushes that the engine has not taken yet;
+// under the sink's lock.
+type sinkMark struct {
 	left   int
 	sealed bool // no other is added
-	done   chan struct{}
+	taken  chan struct{}
 }
 
-func (t *told) add(n int) {
-	if t.left += n; t.left == 0 && t.sealed {
-		close(t.done)
+func newSinkMark() *sinkMark { return &sinkMark{taken: make(chan struct{})} }
+
+func (m *sinkMark) add(n int) {
+	if m.left += n; m.left == 0 && m.sealed {
+		close(m.taken)
 	}
 }
 
 func newSink(s *Service, runner string) *sink {
 	return &sink{
 		s: s, runner: runner, queues: make(map[Attempt][]queued),
-		room: make(chan struct{}, s.sinkRoom), next: make(chan Attempt, s.sinkRoom), latest: &told{done: make(chan struct{})},
+		room: make(chan struct{}, s.sinkRoom), next: make(chan Attempt, s.sinkRoom), latest: newSinkMark(),
 	}
 }
 
-// settled returns once the runs have been told what was observed before.
-func (k *sink) settled(ctx context.Context) error {
+// flushed returns once the runs have been told what was observed before.
+func (k *sink) flushed(ctx context.Context) error {
 	k.mu.Lock()
 	before := k.latest
-	k.latest = &told{done: make(chan struct{})}
+	k.latest = newSinkMark()
 	before.sealed = true
 	before.add(0)
 	k.mu.Unlock()
 	select {
-	case <-before.done:
+	case <-before.taken:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -139,7 +143,7 @@ func (k *sink) work(ctx context.Context) {
 func (k *sink) done(a Attempt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.queues[a][0].with.add(-1)
+	k.queues[a][0].of.add(-1)
 	if rest := k.queues[a][1:]; len(rest) > 0 {
 		k.queues[a] = rest
 		k.next <- a

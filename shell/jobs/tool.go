@@ -27,12 +27,16 @@ const ToolName = "kubernetes"
 //
 //	{"job": "nightly"}
 //	{"pod_spec": {…}, "runner": "", "retry_config": {…}, "constraint_config": {…}, "action_config": {…},
-//	 "orphan_policy": "delete", "pod_start_timeout_ms": 0, "constraint_errors": "closed", "logs": {…}, "labels": {…}}
+//	 "orphan_policy": "delete", "pod_start_timeout_ms": 0, "ttl_seconds_after_finished": 0,
+//	 "constraint_errors": "closed", "logs": {…}, "labels": {…}}
 //
 // The second makes a job without a schedule, named "action-ID-CYCLE" after the action,
-// and deletes it afterwards; the record of its run stays. The result names the run,
-// and says how it ended; a run that did not complete fails the action. An attempt
-// after a crash goes on with the run that the one before has made. Where the action is cancelled or reaches its time limit, so is the run.
+// and deletes it afterwards; the record of its run stays, and its pod as long as a job's
+// does. It has all members of a [core.JobSpec] but those that say whose the job is and
+// when its runs begin: these are the action's. The result names the run, and says how it
+// ended; a run that did not complete fails the action. An attempt after a crash goes on
+// with the run that the one before has made. Where the action is cancelled or reaches its
+// time limit, so is the run.
 //
 // Its name must be [ToolName]: by that the HTTP API knows what it does for a token.
 func (s *Service) Tool() shell.Tool { return tool{s} }
@@ -41,17 +45,18 @@ type tool struct{ s *Service }
 
 // toolInput is the tool's input.
 type toolInput struct {
-	Job               string            `json:"job"`
-	PodSpec           json.RawMessage   `json:"pod_spec"`
-	ConstraintConfig  json.RawMessage   `json:"constraint_config"`
-	ActionConfig      json.RawMessage   `json:"action_config"`
-	RetryConfig       core.RetryConfig  `json:"retry_config"`
-	OrphanPolicy      core.OrphanPolicy `json:"orphan_policy"`
-	PodStartTimeoutMS int64             `json:"pod_start_timeout_ms"`
-	ConstraintErrors  core.ErrorPolicy  `json:"constraint_errors"`
-	Logs              core.LogPolicy    `json:"logs"`
-	Labels            map[string]string `json:"labels"`
-	Runner            string            `json:"runner"`
+	Job                     string            `json:"job"`
+	PodSpec                 json.RawMessage   `json:"pod_spec"`
+	ConstraintConfig        json.RawMessage   `json:"constraint_config"`
+	ActionConfig            json.RawMessage   `json:"action_config"`
+	RetryConfig             core.RetryConfig  `json:"retry_config"`
+	OrphanPolicy            core.OrphanPolicy `json:"orphan_policy"`
+	PodStartTimeoutMS       int64             `json:"pod_start_timeout_ms"`
+	TTLSecondsAfterFinished int64             `json:"ttl_seconds_after_finished"`
+	ConstraintErrors        core.ErrorPolicy  `json:"constraint_errors"`
+	Logs                    core.LogPolicy    `json:"logs"`
+	Labels                  map[string]string `json:"labels"`
+	Runner                  string            `json:"runner"`
 }
 
 // toolResult says how the run went.
@@ -106,8 +111,8 @@ func (in toolInput) spec(scope shell.Scope, id, action string) core.JobSpec {
 	return core.JobSpec{
 		ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id, PodSpec: in.PodSpec,
 		ConstraintConfig: in.ConstraintConfig, ActionConfig: in.ActionConfig, RetryConfig: in.RetryConfig,
-		OrphanPolicy: in.OrphanPolicy, PodStartTimeoutMS: in.PodStartTimeoutMS, ConstraintErrors: in.ConstraintErrors,
-		Logs: in.Logs, Labels: labels, Runner: in.Runner,
+		OrphanPolicy: in.OrphanPolicy, PodStartTimeoutMS: in.PodStartTimeoutMS, TTLSecondsAfterFinished: in.TTLSecondsAfterFinished,
+		ConstraintErrors: in.ConstraintErrors, Logs: in.Logs, Labels: labels, Runner: in.Runner,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,7 +214,8 @@ func TestTheInputOfTheToolIsCheckedBeforeTheActionIsStored(t *testing.T) {
 			`{"pod_spec":[]}`:                        "tool_input.pod_spec",
 			`{"pod_spec":{},"runner":"mine"}`:        `tool_input.runner: "mine" is not configured`,
 			`{"pod_spec":{},"constraint_config":{}}`: "tool_input.constraint_config: no checker",
-			`{"pod_spec":{},"orphan_policy":"keep"}`: `tool_input.orphan_policy: "keep" is unknown`,
+			`{"pod_spec":{},"ttl_seconds_after_finished":604801}`:                           "tool_input.ttl_seconds_after_finished: ",
+			`{"pod_spec":{},"orphan_policy":"keep"}`:                                        `tool_input.orphan_policy: "keep" is unknown`,
 			`{"pod_spec":{},"orphan_policy":"keep","retry_config":{"max_retries":4000000}}`: "\ntool_input.orphan_policy: ",
 		} {
 			_, err := r.e.Actions().Create(t.Context(), core.ActionSpec{
@@ -255,18 +258,38 @@ func TestTheJobOfAnActionsOwnPodIsAsItsInputSays(t *testing.T) {
 	withRig(t, func(r *rig) { r.o.Checker = agrees() }, func(t *testing.T, r *rig) {
 		a := r.action(`{"pod_spec":{"containers":[{"name":"main","image":"busybox"}]},"constraint_config":{"a":1},"action_config":{"b":2},
 			"retry_config":{"max_retries":2},"orphan_policy":"adopt","pod_start_timeout_ms":9000,"constraint_errors":"open",
-			"logs":{"head_bytes":7,"tail_bytes":8},"labels":{"team":"ops"},"runner":"fake"}`)
+			"ttl_seconds_after_finished":60,"logs":{"head_bytes":7,"tail_bytes":8},"labels":{"team":"ops"},"runner":"fake"}`)
 		spec := r.allRuns()[0].Config
 		id := "action-" + a.ID.String() + "-1"
 		assert.Equal(t, core.JobSpec{
 			ID: id, Namespace: scope.Namespace, Tenant: scope.Tenant, Name: id,
 			PodSpec: json.RawMessage(`{"containers":[{"name":"main","image":"busybox"}]}`), ConstraintConfig: json.RawMessage(`{"a":1}`), ActionConfig: json.RawMessage(`{"b":2}`),
 			RetryConfig:  core.RetryConfig{MaxRetries: 2, BackoffMultiplier: spec.RetryConfig.BackoffMultiplier, MaxDelayMS: spec.RetryConfig.MaxDelayMS},
-			OrphanPolicy: core.OrphanAdopt, PodStartTimeoutMS: 9000, ConstraintErrors: core.FailOpen, Logs: core.LogPolicy{HeadBytes: 7, TailBytes: 8},
+			OrphanPolicy: core.OrphanAdopt, PodStartTimeoutMS: 9000, TTLSecondsAfterFinished: 60, ConstraintErrors: core.FailOpen, Logs: core.LogPolicy{HeadBytes: 7, TailBytes: 8},
 			Labels: map[string]string{"team": "ops", "action-id": a.ID.String()}, Runner: "fake",
 			Timezone: "UTC", Overlap: core.OverlapAllow, CreateAheadMS: spec.CreateAheadMS,
 		}, spec)
 	})
+}
+
+func TestTheInputOfTheToolHasAllMembersOfAJobButThoseThatTheActionDecides(t *testing.T) {
+	actions := []string{
+		"id", "namespace", "tenant", "name", // whose the job is
+		"schedule", "timezone", "overlap", "start_deadline_seconds", "max_concurrent_runs", "create_ahead_ms", // when its runs begin
+	}
+	spec := reflect.TypeFor[core.JobSpec]()
+	for i := range spec.NumField() {
+		member, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ",")
+		value, err := json.Marshal(reflect.Zero(spec.Field(i).Type).Interface())
+		require.NoError(t, err)
+		_, _, err = jobs.ReadToolInput(json.RawMessage(`{"pod_spec":{},"` + member + `":` + string(value) + `}`))
+		switch {
+		case slices.Contains(actions, member):
+			assert.ErrorContains(t, err, "tool_input."+member)
+		case member != "pod_spec": // a second one
+			assert.NoError(t, err, member)
+		}
+	}
 }
 
 // Whose action it is, is known only as it begins.

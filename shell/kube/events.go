@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -14,14 +15,17 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// notice is what the cluster says of a Job or a pod that it cannot make or start.
+// notice is what the cluster says of a Job or a pod that it cannot make or start. The UID is
+// all that ties it to them: whoever may create events and knows the UID can say it, too.
 type notice struct {
 	of              types.UID
+	ofJob           bool // it is of a Job, else of a pod
 	reason, message string
 }
 
 const (
-	reasonFailedCreate = "FailedCreate" // of a Job: its pod was refused
+	reasonFailedCreate = "FailedCreate"   // of a Job: its pod was refused
+	jobController      = "job-controller" // who says so
 
 	maxUnplaced = 256
 )
@@ -52,16 +56,17 @@ func (w *watcher) warned(obj any) {
 		return
 	}
 	of := &e.InvolvedObject
-	ofJob, ofPod := of.Kind == "Job" && e.Reason == reasonFailedCreate, of.Kind == "Pod" && ofPods[e.Reason]
+	ofJob := of.Kind == "Job" && e.Reason == reasonFailedCreate && cmp.Or(e.ReportingController, e.Source.Component) == jobController
+	ofPod := of.Kind == "Pod" && ofPods[e.Reason]
 	if of.UID == "" || !ofJob && !ofPod {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := notice{of: of.UID, reason: e.Reason, message: strings.TrimSpace(e.Message)}
+	said := notice{of: of.UID, ofJob: ofJob, reason: e.Reason, message: strings.TrimSpace(e.Message)}
 	a, known := w.of[of.UID]
 	if t := w.tracks[a]; known && t != nil {
-		t.warned = said
+		t.heed(said)
 		w.enqueue(a, t)
 		return
 	}
@@ -81,7 +86,15 @@ func (w *watcher) know(a jobs.Attempt, t *track, uid types.UID) {
 	w.of[uid] = a
 	if said, waits := w.unplaced[uid]; waits {
 		delete(w.unplaced, uid)
-		t.warned = said
+		t.heed(said)
+	}
+}
+
+// heed keeps what the cluster says of the attempt's Job or of a pod of it, unless it says of
+// the one what is true of the other alone.
+func (t *track) heed(n notice) {
+	if n.ofJob == (t.job != nil && t.job.UID == n.of) {
+		t.warned = n
 	}
 }
 

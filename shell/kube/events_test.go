@@ -17,10 +17,16 @@ import (
 // warn has the cluster say something of an object.
 func (k *kit) warn(kind, name string, uid types.UID, reason, message string) {
 	k.t.Helper()
+	k.warnAs(map[string]string{"Job": "job-controller", "Pod": "kubelet"}[kind], kind, name, uid, reason, message)
+}
+
+// warnAs has a component say it.
+func (k *kit) warnAs(component, kind, name string, uid types.UID, reason, message string) {
+	k.t.Helper()
 	_, err := k.api.CoreV1().Events("jobs").Create(k.t.Context(), &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%d", name, len(k.api.Actions()))},
 		InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: uid, Namespace: "jobs"},
-		Type:           corev1.EventTypeWarning, Reason: reason, Message: message,
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, Source: corev1.EventSource{Component: component},
 	}, metav1.CreateOptions{})
 	require.NoError(k.t, err)
 	synctest.Wait()
@@ -90,12 +96,29 @@ func TestAnEventOfAnotherJobOrPodSaysNothing(t *testing.T) {
 	})
 }
 
+func TestAnEventOfAJobThatItsControllerHasNotWrittenOrThatIsOfAPodSaysNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		job := k.uidOf(k.create(attempt))
+		const message = "Error creating: violates PodSecurity"
+		k.warnAs("some-operator", "Job", job.Name, job.UID, "FailedCreate", message)
+		k.warnAs("", "Job", job.Name, job.UID, "FailedCreate", message)
+		k.warn("Pod", job.Name, job.UID, "FailedMount", message)
+		assert.Empty(t, k.sink.take())
+		pod := podOf(job)
+		pod.Spec.NodeName = "n1"
+		pod = k.createPod(pod)
+		k.sink.take()
+		k.warn("Job", pod.Name, pod.UID, "FailedCreate", message)
+		assert.Empty(t, k.sink.take())
+	})
+}
+
 func TestAnEventThatComesBeforeItsJobIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		w := k.runner.current()
 		w.warned(&corev1.Event{
 			InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: attempt.Name(), UID: "uid-job"},
-			Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: violates PodSecurity",
+			Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: violates PodSecurity", ReportingController: "job-controller",
 		})
 		assert.Empty(t, k.sink.take())
 		k.uidOf(k.create(attempt))
@@ -112,7 +135,7 @@ func TestAnEventOfAnAttemptThatIsForgottenIsHarmless(t *testing.T) {
 		assert.NotPanics(t, func() {
 			w.warned(&corev1.Event{
 				InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: attempt.Name(), UID: "uid-job"},
-				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no",
+				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no", ReportingController: "job-controller",
 			})
 		})
 		assert.Zero(t, k.tracked())
@@ -125,7 +148,7 @@ func TestWhatTheEventsOfOthersAreIsForgotten(t *testing.T) {
 		for n := range uint32(10 * maxUnplaced) {
 			w.warned(&corev1.Event{
 				InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: "other", UID: types.UID(fmt.Sprint("other-", n))},
-				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no",
+				Type:           corev1.EventTypeWarning, Reason: "FailedCreate", Message: "no", ReportingController: "job-controller",
 			})
 		}
 		assert.LessOrEqual(t, len(w.unplaced), maxUnplaced)

@@ -105,6 +105,7 @@ type Runner struct {
 var (
 	_ jobs.Runner  = (*Runner)(nil)
 	_ jobs.Healthy = (*Runner)(nil)
+	_ jobs.Doubter = (*Runner)(nil)
 )
 
 // expectation is a Job that was created and that the watch has not shown yet.
@@ -394,6 +395,15 @@ func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
 		}
 	}
 	return slices.AppendSeq(make([]jobs.Attempt, 0, len(held)), maps.Keys(held)), nil
+}
+
+// Doubtful lists the attempts whose Job or pod is gone, has ended unseen or has made nothing,
+// while something may still say what became of them: see [jobs.Doubter].
+func (r *Runner) Doubtful() []jobs.Attempt {
+	if w := r.current(); w != nil {
+		return w.doubtful()
+	}
+	return nil
 }
 
 var errWatchEnded = errors.New("kube: the watch has ended")

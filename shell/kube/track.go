@@ -43,6 +43,7 @@ type track struct {
 
 	told     jobs.Observation // the last; its Phase is empty before
 	queued   bool
+	doubtful bool // of the last verdict
 	deleting bool // Delete was called: its loss is no news
 	users    int  // who waits for changes
 	changed  chan struct{}
@@ -110,6 +111,7 @@ type verdict struct {
 	pod   core.Pod
 	final bool // no other pod of the job will start either
 	wait  time.Duration
+	doubt bool // after wait it will be known what became of the attempt
 }
 
 // judge says what is to be told of an attempt at that instant.
@@ -132,7 +134,7 @@ func (t *track) judge(now time.Time) verdict {
 	case end != nil:
 		// The watch of pods may be behind that of Jobs: then there are an exit code and logs.
 		if wait := since(&t.endedSince, now, lateFor); wait > 0 {
-			return verdict{wait: wait}
+			return verdict{wait: wait, doubt: true}
 		}
 		return endedAs(core.Pod{}, end, complete)
 	case t.job.DeletionTimestamp != nil:
@@ -141,7 +143,7 @@ func (t *track) judge(now time.Time) verdict {
 		return t.warned.verdict()
 	}
 	if wait := since(&t.bareSince, now, bareFor); wait > 0 {
-		return verdict{wait: wait}
+		return verdict{wait: wait, doubt: true}
 	}
 	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
 		": a quota, an admission policy or a missing service account may be why, and no event of the Job has said so yet"}}
@@ -221,7 +223,7 @@ func (t *track) judgeGone(now time.Time) verdict {
 	case end != nil || t.job.DeletionTimestamp != nil || since(&t.goneSince, now, lostFor) <= 0:
 		return lost("the pod was deleted")
 	}
-	return verdict{phase: t.told.Phase, pod: t.told.Pod, wait: lostFor - now.Sub(t.goneSince)}
+	return verdict{phase: t.told.Phase, pod: t.told.Pod, wait: lostFor - now.Sub(t.goneSince), doubt: true}
 }
 
 // endedAs is the end of a pod of which the Job alone knows.

@@ -283,6 +283,7 @@ func (w *watcher) judge(a jobs.Attempt) (jobs.Observation, bool) {
 	}
 	t.queued = false
 	v := t.judge(time.Now())
+	t.doubtful = v.doubt
 	news := t.news(v)
 	if news {
 		t.told = jobs.Observation{Attempt: a, Phase: v.phase, Pod: v.pod, Final: v.final}
@@ -351,6 +352,18 @@ func (w *watcher) held() map[jobs.Attempt]bool {
 	for a, t := range w.tracks {
 		if t.inCluster() {
 			out[a] = true
+		}
+	}
+	return out
+}
+
+// doubtful are the attempts that are to be judged yet, or again after a while.
+func (w *watcher) doubtful() (out []jobs.Attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for a, t := range w.tracks { // order-free: each is in doubt by itself
+		if t.queued || t.doubtful && !t.final() && !t.deleting {
+			out = append(out, a)
 		}
 	}
 	return out

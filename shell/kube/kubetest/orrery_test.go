@@ -72,17 +72,13 @@ func serve(ctx context.Context, s settings, log *slog.Logger, ready func(orrery)
 	if err != nil {
 		return err
 	}
-	// The engine outlives the service: what runners observe goes into it.
-	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- engine.Run(outer) }()
-	served := make(chan error, 1)
-	go func() { served <- service.Run(ctx, engine) }()
-	ready(here{ctx: outer, engine: engine, service: service})
-	err = <-served
-	stop()
-	return errors.Join(err, <-ended)
+	// The service ends by itself once the engine has stopped: what the engine waits for needs it.
+	lasting := context.WithoutCancel(ctx)
+	ended, served := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	go func() { served <- service.Run(lasting, engine) }()
+	ready(here{ctx: lasting, engine: engine, service: service})
+	return errors.Join(<-ended, <-served)
 }
 
 // here is an Orrery in this process.
