@@ -19,17 +19,27 @@ type RunCleanup struct {
 func (c RunCleanup) Failing() bool { return !c.FailedSince.IsZero() }
 
 // A deletion that failed is tried again after firstCleanupDelayMS, and each further
-// failure doubles the wait up to maxCleanupDelayMS. It never ends: a right that was taken
-// away is given back some day, and a cluster comes back.
+// failure doubles the wait up to maxCleanupDelayMS. After cleanupPatienceMS the wait is a
+// quarter of the time beyond that, up to longCleanupDelayMS: who has not come until then has
+// no use for a try each minute. It never ends: a right that was taken away is given back
+// some day, and a cluster comes back.
 const (
 	firstCleanupDelayMS = 1_000
 	maxCleanupDelayMS   = 60_000
+	cleanupPatienceMS   = 3_600_000
+	longCleanupDelayMS  = 900_000
 )
 
-// delayMS is how long to wait before the next deletion.
-func (c RunCleanup) delayMS() int64 {
+// cleanupDelayMS is how long to wait before the next deletion. Before version 6 it did not
+// grow beyond maxCleanupDelayMS.
+func (t *orchestratorTransition) cleanupDelayMS() int64 {
 	const doublings = 6 // 64 s
-	return min(int64(firstCleanupDelayMS)<<min(max(c.Failures, 1)-1, doublings), maxCleanupDelayMS)
+	delay := min(int64(firstCleanupDelayMS)<<min(max(t.Cleanup.Failures, 1)-1, doublings), maxCleanupDelayMS)
+	if t.clock.Rules.before(6) {
+		return delay
+	}
+	beyond := betweenMS(t.Cleanup.FailedSince, t.clock.Now) - cleanupPatienceMS
+	return max(delay, min(beyond/4, longCleanupDelayMS))
 }
 
 // podIsOver reports whether the pod of the attempt is known to have ended: what is left of
@@ -85,7 +95,7 @@ func (t *orchestratorTransition) noteCleanupFailure(reason string) {
 	if c.Failures < math.MaxUint32 {
 		c.Failures++
 	}
-	c.Error, c.RetryAt = reason, laterMS(t.clock.Now, c.delayMS())
+	c.Error, c.RetryAt = reason, laterMS(t.clock.Now, t.cleanupDelayMS())
 }
 
 // endCleanupFailure announces that what could not be deleted is gone.

@@ -52,7 +52,7 @@ func (s *Server) mayUse(t *Token, runner string) bool {
 	}); ok {
 		of := bound.TenantsOf(runner)
 		sees := func(tenant shell.Scope) bool {
-			return (tenant.Namespace == "*" || in(t.Namespaces, tenant.Namespace)) && (tenant.Tenant == "*" || in(t.Tenants, tenant.Tenant))
+			return (tenant.Namespace == jobs.AllTenants || in(t.Namespaces, tenant.Namespace)) && (tenant.Tenant == jobs.AllTenants || in(t.Tenants, tenant.Tenant))
 		}
 		if len(of) > 0 && !slices.ContainsFunc(of, sees) {
 			return false

@@ -152,6 +152,60 @@ func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
 	})
 }
 
+// While a deletion fails again and again, what the pod wrote is read and stored once; at its
+// end all of it is there.
+func TestWhatAPodWroteIsNotStoredAnewWithEachDeletionThatFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		unread error // the end of the logs cannot be read
+		want   string
+		logs   core.RunLogs
+	}{
+		"the end is read": {want: "begun\nmore\nsaved\n", logs: core.RunLogs{Stored: true, Bytes: 17}},
+		"the end cannot be read": {unread: errCluster, want: "begun\n", logs: core.RunLogs{
+			Stored: true, Bytes: 6, Truncated: true, Error: "the rest could not be read: the cluster says no",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, nil, func(t *testing.T, r *rig) {
+				r.fake.Script = lastWords
+				o, a := r.started(job("nightly"))
+				var reads, deletions atomic.Int32
+				var unread atomic.Bool
+				r.fake.OnLogs = func(context.Context, jobs.Attempt) error {
+					reads.Add(1)
+					if unread.Load() {
+						return c.unread
+					}
+					return nil
+				}
+				var forbidden atomic.Bool
+				forbidden.Store(true)
+				r.fake.OnDelete = func(context.Context, jobs.Attempt) error {
+					deletions.Add(1)
+					if forbidden.Load() {
+						return errCluster
+					}
+					return nil
+				}
+				r.cancel(o)
+				pass(time.Minute)
+				require.Equal(t, "begun\n", r.stored(o))
+				r.fake.Write(a, "more\n")
+				pass(30 * time.Minute)
+				require.Greater(t, deletions.Load(), int32(30))
+				assert.Equal(t, deletions.Load()+1, reads.Load(), "the first one reads before, and each follows")
+				assert.Equal(t, "begun\n", r.stored(o))
+				unread.Store(true)
+				forbidden.Store(false)
+				end := r.ended(o)
+				assert.Equal(t, core.OrchestratorCancelled, end.State)
+				assert.Equal(t, c.want, r.stored(o))
+				assert.Equal(t, c.logs, end.Logs)
+			})
+		})
+	}
+}
+
 func TestWhatAPodWritesAsItsLimitEndsItIsStored(t *testing.T) {
 	limit := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, MaxAllowedRunTime: time.Minute}}
 	withRig(t, func(r *rig) { r.o.Checker = limit }, func(t *testing.T, r *rig) {

@@ -62,6 +62,9 @@ func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uin
 	}
 	text, kept, dropped := w.kept()
 	if before, ok := s.keptBefore(ctx, o, attempt); ok && before.Bytes+before.Dropped >= max(w.total, 1) {
+		if failed != nil && before.Bytes+before.Dropped > w.total && !errors.Is(failed, ErrNoPod) {
+			before.Truncated, before.Error = true, restUnread(failed)
+		}
 		return before, nil
 	}
 	switch {
@@ -75,10 +78,13 @@ func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uin
 	}
 	logs := core.RunLogs{Stored: true, Bytes: kept, Dropped: dropped, Truncated: dropped > 0 || failed != nil}
 	if failed != nil { // what there is of them is better than nothing
-		logs.Error = "the rest could not be read: " + failed.Error()
+		logs.Error = restUnread(failed)
 	}
 	return logs, nil
 }
+
+// restUnread says that logs are stored up to some point only.
+func restUnread(why error) string { return "the rest could not be read: " + why.Error() }
 
 // keptBefore describes what is stored of an attempt's logs already.
 func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt uint32) (core.RunLogs, bool) {
@@ -139,7 +145,10 @@ func (s *Service) enterReading(ctx context.Context, name string) (free func(), m
 // first, and then no longer held: a crash must not cost more than the last words. Logs that
 // cannot be read or stored hold no deletion up.
 func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
-	read, calls, failed := s.readBefore(ctx, r, o, a)
+	read, calls, failed := newHeadTail(s.logLimits(o.Config.Logs)), 0, error(nil)
+	if !s.readEarlier(ctx, o, a) {
+		read, calls, failed = s.readBefore(ctx, r, o, a)
+	}
 	answer := clusterAnswer{APICalls: calls}
 	var last *lastWords
 	if !errors.Is(failed, ErrNoPod) {
@@ -165,6 +174,17 @@ func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o co
 	}
 	answer.Logs = &logs
 	return answer, nil
+}
+
+// readEarlier reports whether a deletion that failed has stored what the pod had written.
+// While deletions go on failing it is not read anew: there may be megabytes of it, and a
+// thousand such pods.
+func (s *Service) readEarlier(ctx context.Context, o core.Orchestrator, a Attempt) bool {
+	if o.Cleanup.Failures == 0 {
+		return false
+	}
+	_, stored := s.keptBefore(ctx, o, a.N)
+	return stored
 }
 
 // readBefore stores what a pod wrote before it is deleted. It gives what was read and could
