@@ -28,7 +28,7 @@ import (
 // Where it has a method Pods() map[string]jobs.Pods, the metrics show what that gives; and
 // where it has Health() map[string]jobs.Health, runs, metrics, /v1/runners and /readyz do.
 // Where it has TenantsOf(runner string) []shell.Scope, which gives those whose jobs may use a
-// runner, none or a Namespace or Tenant of "*" for all, /v1/runners shows it to them alone.
+// runner, none or a Namespace or Tenant of [jobs.AllTenants] for all, /v1/runners shows it to them alone.
 type JobService interface {
 	// Check reports what of a job cannot be run here. The error names the field, and
 	// is shown to whoever applies the job.

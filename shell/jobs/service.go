@@ -40,7 +40,7 @@ type Options struct {
 	PodShare   float64
 	PodWeights map[shell.Scope]int
 	// Tenants are those whose jobs may use a runner, by the runner's name: a Namespace or a
-	// Tenant of "*" stands for all. No entry, or an empty one: all. A job of others is refused
+	// Tenant of [AllTenants] stands for all. No entry, or an empty one: all. A job of others is refused
 	// when it is applied and triggered, and a run of theirs fails before it has a pod; what
 	// runs already goes on, and is deleted as ever.
 	Tenants map[string][]shell.Scope
@@ -244,8 +244,8 @@ func (s *Service) runner(spec core.JobSpec) (string, Runner, error) {
 // empty if there is neither. It may not be configured.
 func (s *Service) RunnerOf(spec core.JobSpec) string { return cmp.Or(spec.Runner, s.o.DefaultRunner) }
 
-// allTenants stands for all namespaces, or all tenants of one.
-const allTenants = "*"
+// AllTenants stands for all namespaces, or all tenants of one, in the Tenants of [Options].
+const AllTenants = "*"
 
 // MayRun reports that the runner of a job is not for the job's tenant, as the Tenants of the
 // options have it. The error names the field.
@@ -253,7 +253,7 @@ func (s *Service) MayRun(spec core.JobSpec) error {
 	name := s.RunnerOf(spec)
 	allowed := s.o.Tenants[name]
 	matches := func(t shell.Scope) bool {
-		return (t.Namespace == allTenants || t.Namespace == spec.Namespace) && (t.Tenant == allTenants || t.Tenant == spec.Tenant)
+		return (t.Namespace == AllTenants || t.Namespace == spec.Namespace) && (t.Tenant == AllTenants || t.Tenant == spec.Tenant)
 	}
 	if len(allowed) == 0 || slices.ContainsFunc(allowed, matches) {
 		return nil

@@ -98,11 +98,12 @@ func TestARunGoesOnWhereTheWatchesBreak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := start(t, c)
-			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, "60s"))
+			run := w.runs("job", fakePod(), labelled(kubetest.RunFor, untilFinished))
 			w.reaches(run, core.OrchestratorRunning)
 			before := len(w.proxy.Calls(watching))
 
 			w.proxy.BreakWatches(expired)
+			w.finish(run)
 			o := w.ends(run)
 
 			assert.Equal(t, core.OrchestratorCompleted, o.State, o.Error)
@@ -120,8 +121,8 @@ func TestARunGoesOnWhereTheServerIsRestarted(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Stop()) })
 	w := start(t, c)
-	during := w.runs("during", fakePod(), labelled(kubetest.RunFor, "60s"))
-	before := w.runs("before", fakePod(), labelled(kubetest.RunFor, "24h"))
+	during := w.runs("during", fakePod(), labelled(kubetest.RunFor, untilFinished))
+	before := w.runs("before", fakePod(), labelled(kubetest.RunFor, untilFinished))
 	w.reaches(during, core.OrchestratorRunning)
 	w.reaches(before, core.OrchestratorRunning)
 
@@ -130,6 +131,7 @@ func TestARunGoesOnWhereTheServerIsRestarted(t *testing.T) {
 	require.NoError(t, w.orrery.Cancel(before))
 	require.NoError(t, c.StartProgram(t.Context(), kubetest.Server))
 	back := time.Now()
+	w.finish(during)
 	w.until(asked, "what the cluster says of it", func(o core.Orchestrator) bool { return o.Pod.Name != "" })
 	t.Logf("the first update came %s after the server was back", time.Since(back).Round(time.Millisecond))
 

@@ -263,6 +263,26 @@ func (w *world) pod(run uuid.UUID, attempt int, is func(corev1.Pod) bool) corev1
 	return pod
 }
 
+// untilFinished is how long a pod of a fake node runs that the test ends: see finish.
+const untilFinished = "24h"
+
+// finish has the pod of a run's first attempt, on a fake node, end well. The proxy does not
+// hear of it.
+func (w *world) finish(run uuid.UUID) {
+	w.t.Helper()
+	eventually(w.t, func() error {
+		pod := w.pod(run, 0, func(p corev1.Pod) bool { return len(p.Status.ContainerStatuses) == 1 })
+		state := &pod.Status.ContainerStatuses[0].State
+		if state.Running == nil {
+			return fmt.Errorf("pod %s does not run: %+v", pod.Name, state)
+		}
+		ended := &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: state.Running.StartedAt, FinishedAt: metav1.Now()}
+		pod.Status.Phase, *state = corev1.PodSucceeded, corev1.ContainerState{Terminated: ended}
+		_, err := w.admin.CoreV1().Pods(w.ns).UpdateStatus(w.t.Context(), &pod, metav1.UpdateOptions{})
+		return err
+	})
+}
+
 // explain logs what is in the cluster where a test has failed.
 func (w *world) explain() {
 	if !w.t.Failed() {

@@ -306,6 +306,9 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if why := resp.Header.Get("X-Orrery-Logs-Stored-Only"); why != "" {
+		text.Sayf(j.a.err, "orreryd: %s; this is what was stored before, and may not be all\n", text.CleanLines(why))
+	}
 	// Each line is shown as it comes.
 	out, flush := j.a.logOutput()
 	defer flush()

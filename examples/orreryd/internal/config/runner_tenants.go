@@ -7,10 +7,8 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
-
-// allOf stands for all namespaces, or all tenants of one.
-const allOf = "*"
 
 // tenants are the namespaces and tenants that the runner is for; none: all.
 func (r runnerConfig) tenants(key string) ([]shell.Scope, error) {
@@ -19,7 +17,7 @@ func (r runnerConfig) tenants(key string) ([]shell.Scope, error) {
 	for i, s := range r.Tenants {
 		// A namespace with a slash is not meant by any: else two tenants might be one.
 		namespace, tenant, found := strings.Cut(s, "/")
-		if !found || namespace == "" || tenant == "" || namespace == allOf && tenant != allOf {
+		if !found || namespace == "" || tenant == "" || namespace == jobs.AllTenants && tenant != jobs.AllTenants {
 			errs = append(errs, fmt.Errorf("%s.tenants[%d]: %q is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace", key, i, text.Clip(s, 80)))
 		}
 		out = append(out, shell.Scope{Namespace: namespace, Tenant: tenant})
@@ -28,7 +26,7 @@ func (r runnerConfig) tenants(key string) ([]shell.Scope, error) {
 }
 
 // RunnerTenants are the namespaces and tenants that runners are for, by the names of the
-// runners that are not for all; "*" stands for all.
+// runners that are not for all; [jobs.AllTenants] stands for all.
 func (c *Config) RunnerTenants() map[string][]shell.Scope {
 	out := map[string][]shell.Scope{}
 	for _, name := range c.RunnerNames() {
