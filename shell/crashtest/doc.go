@@ -14,7 +14,7 @@
 // repositories, terminal sessions, Go workers and worker machines.
 //
 // A third child runs jobs whose pods are processes of this machine, which outlive
-// it.
+// it, and tells a database of runs what becomes of them.
 //
 // What a client was told stands in a ledger outside the victim, and each run of
 // a tool leaves one line in a file. The checks compare both with the store.

@@ -74,12 +74,18 @@ type jobHost struct {
 	stop func() error // waits for both
 }
 
-func startJobs(ctx context.Context, dir string, o shell.Options) (*jobHost, error) {
+// startJobs starts it; refuses says of each batch of updates or metrics of runs that nobody
+// takes it.
+func startJobs(ctx context.Context, dir string, o shell.Options, refuses func() bool) (*jobHost, error) {
 	r, err := local.New(local.Options{Dir: filepath.Join(dir, podsDir), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	s, err := jobs.Wire(&o, jobs.Options{Runners: map[string]jobs.Runner{"local": r}, Logger: o.Logger})
+	db, err := openRunsDatabase(dir, refuses)
+	if err != nil {
+		return nil, err
+	}
+	s, err := jobs.Wire(&o, jobs.Options{Runners: map[string]jobs.Runner{"local": r}, Syncer: db, Stats: db, Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +102,14 @@ func startJobs(ctx context.Context, dir string, o shell.Options) (*jobHost, erro
 	return &jobHost{e: e, s: s, stop: func() error {
 		cancel()
 		wg.Wait()
-		return errors.Join(runErr, serviceErr)
+		return errors.Join(runErr, serviceErr, db.f.Close())
 	}}, nil
 }
 
 // jobsChild applies the jobs and triggers runs until it is killed.
 func jobsChild(ctx context.Context, c childConfig, o shell.Options) error {
-	h, err := startJobs(ctx, c.Dir, o)
+	draw := rand.New(rand.NewPCG(c.Seed, 1))
+	h, err := startJobs(ctx, c.Dir, o, func() bool { return draw.IntN(2) == 0 })
 	if err != nil {
 		return err
 	}
