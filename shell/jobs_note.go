@@ -30,6 +30,55 @@ func (r Runs) Noted(ctx context.Context, o core.Orchestrator) (core.Orchestrator
 	return o, err
 }
 
+// WaitsFor says what a pending run waits for: the runs that hold the slots of its job, and
+// among them one whose pod cannot be deleted; empty for any other run. Runs of one job wait for
+// the same. It is for those who show it, and reads the job and at most [maxHolders] of its runs.
+func (r Runs) WaitsFor(ctx context.Context, o core.Orchestrator) (string, error) {
+	if o.State != core.OrchestratorPending {
+		return "", nil
+	}
+	j, err := readAs[core.Job](ctx, r.e, core.JobRef(o.Namespace, o.Tenant, o.JobID))
+	if errors.Is(err, ErrNotFound) {
+		return "", nil // it has just been deleted, and cancels its runs
+	}
+	if err != nil {
+		return "", err
+	}
+	var holders []core.ActiveRun
+	for _, a := range j.Active {
+		if a.Stage == core.StageAdmitted {
+			holders = append(holders, a)
+		}
+	}
+	if len(holders) == 0 {
+		return "", nil // it is about to have one
+	}
+	one, why, err := r.stuckAmong(ctx, holders)
+	text := "it waits for run " + one.RunID + " to end"
+	if len(holders) > 1 {
+		text = fmt.Sprintf("it waits for one of %d runs of its job to end, such as run %s", len(holders), one.RunID)
+	}
+	return text + why, err
+}
+
+// maxHolders is how many runs are looked at for one whose pod cannot be deleted.
+const maxHolders = 16
+
+// stuckAmong gives a run whose pod cannot be deleted, with why; else the first.
+func (r Runs) stuckAmong(ctx context.Context, of []core.ActiveRun) (one core.ActiveRun, why string, err error) {
+	for _, a := range of[:min(len(of), maxHolders)] {
+		o, err := r.Get(ctx, a.Run)
+		switch {
+		case errors.Is(err, ErrNotFound): // it has just ended
+		case err != nil:
+			return of[0], "", err
+		case o.Cleanup.Failing():
+			return a, fmt.Sprintf(", whose pod cannot be deleted since %s: %s", o.Cleanup.FailedSince, o.Cleanup.Error), nil
+		}
+	}
+	return of[0], "", nil
+}
+
 // EffectWaits reports whether the run's effect with that number waits for a slot of its
 // lane: nobody has begun to carry it out. One that is answered does not wait.
 func (r Runs) EffectWaits(ctx context.Context, run uuid.UUID, n uint32) (waits bool, err error) {
