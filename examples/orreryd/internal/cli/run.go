@@ -149,7 +149,7 @@ func logsText(l core.RunLogs) string {
 	case l.Error != "" && l.Stored:
 		return fmt.Sprintf("%d bytes: %s", l.Bytes, l.Error)
 	case l.Error != "":
-		return "none: " + l.Error
+		return "none" + map[bool]string{true: " yet"}[l.ToRead] + ": " + l.Error
 	case !l.Stored:
 		return ""
 	case l.Truncated:
