@@ -420,3 +420,32 @@ func TestARunThatWaitsForASlotOfItsLaneBeatsForAsLongAsThatTakes(t *testing.T) {
 		}
 	})
 }
+
+// several is a store of which other processes may have parts: no session tells that one is gone.
+type several struct{ store.Store }
+
+func (several) Session() string { return "" }
+
+// However long the lease of the process that had asked for a pod, and died, the run waits for
+// it: nobody has asked for its pod meanwhile.
+func TestARunWaitsForTheLeaseOfWhoHadAskedForItsPod(t *testing.T) {
+	for _, lease := range []time.Duration{time.Minute, 8 * time.Minute} {
+		t.Run(lease.String(), func(t *testing.T) {
+			withRig(t, func(r *rig) { r.store, r.lease = several{r.store}, lease }, func(t *testing.T, r *rig) {
+				r.fake.OnCreate = func(ctx context.Context, _ jobs.Run) error { <-ctx.Done(); return ctx.Err() }
+				o := r.trigger(job("waits", func(s *core.JobSpec) { s.PodStartTimeoutMS = 30_000 }))
+				synctest.Wait()
+				r.kill()
+				r.fake.OnCreate = nil
+				r.start()
+				pass(lease - time.Minute/2)
+				waits := r.run(o.ID)
+				require.Equal(t, core.OrchestratorContainerCreating, waits.State, waits.Error)
+				require.Empty(t, waits.Exit.To, waits.Exit.Reason)
+				r.fake.End(r.created(o, 0), 0, "")
+				require.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+				require.Zero(t, r.run(o.ID).RetryAttempt)
+			})
+		})
+	}
+}

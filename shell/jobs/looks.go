@@ -118,24 +118,30 @@ func (s *Service) lookOnce(ctx context.Context, name string, r Runner) error {
 		return err
 	}
 	for _, a := range s.looks.of(name) {
-		if !due[a] {
-			s.looks.saw(a)
-			s.decide(ctx, a)
+		if due[a] {
+			continue
 		}
+		o, err := s.e.Runs().Get(ctx, a.Run)
+		if err == nil && o.State == core.OrchestratorContainerCreating {
+			if elsewhere, err := s.e.Runs().IsElsewhere(ctx, o); err == nil && elsewhere {
+				continue // what it has asked for is taken over once that is known to be safe
+			}
+		}
+		s.looks.saw(a)
+		s.decide(ctx, o, err, a)
 	}
 	return nil
 }
 
 // decide has a limit count now that was put off until somebody has looked. Where that fails,
 // it counts once the time is over for which it was put off.
-func (s *Service) decide(ctx context.Context, a Attempt) {
+func (s *Service) decide(ctx context.Context, o core.Orchestrator, err error, a Attempt) {
 	isPutOff := func(o core.Orchestrator) error {
 		if o.SparedAt.IsZero() || o.RetryAttempt != a.N {
 			return errNotPutOff
 		}
 		return nil
 	}
-	o, err := s.e.Runs().Get(ctx, a.Run)
 	if err == nil && isPutOff(o) == nil { // a read costs less than a batch
 		_, err = s.e.Runs().SendIf(ctx, a.Run, core.OrchestratorDue{Seen: true}, isPutOff)
 	}
