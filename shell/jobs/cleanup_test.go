@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,32 @@ func TestAnOrphanedRunWhosePodCannotBeDeletedHearsOfItsEnd(t *testing.T) {
 		pass(2 * time.Minute)
 		assert.False(t, r.run(o.ID).InCluster)
 	})
+}
+
+// A pod may take as long as its grace period to end: that is no deletion that fails.
+func TestAPodThatTakesItsGracePeriodToEndIsNoFailedCleanup(t *testing.T) {
+	for _, grace := range []time.Duration{11 * time.Minute, time.Hour, 26 * time.Hour} {
+		withRig(t, nil, func(t *testing.T, r *rig) {
+			r.fake.Script = func(jobs.Run) runnertest.Script {
+				return runnertest.Script{Output: "begun\n", LastWords: "saved\n", Grace: grace}
+			}
+			sub := r.e.Subscribe(func(ev effects.Event) bool { return strings.HasPrefix(ev.Kind.Action, "clean") }, 16)
+			defer sub.Close()
+			o, _ := r.started(job("nightly", func(s *core.JobSpec) {
+				s.PodSpec = fmt.Appendf(nil, `{"terminationGracePeriodSeconds":%d,"containers":[{"name":"main"}]}`, int(grace.Seconds()))
+			}))
+			r.cancel(o)
+			pass(grace - time.Second)
+			waits := r.run(o.ID)
+			assert.Equal(t, core.OrchestratorRunning, waits.State, waits.Error)
+			assert.Zero(t, waits.Cleanup, "%s", grace)
+			pass(2 * time.Second)
+			end := r.run(o.ID)
+			assert.Equal(t, core.OrchestratorCancelled, end.State, end.Error)
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+			assert.Empty(t, sub.C)
+		})
+	}
 }
 
 // A crash in the midst of the grace period: the deletion is repeated, and reads once more.

@@ -48,6 +48,27 @@ func (i interpreter) Looked(run core.Orchestrator) bool {
 // Watching implements [shell.RunWatcher].
 func (i interpreter) Watching() bool { return i.s.reported.Load() }
 
+// Patience implements [shell.Patient]: a deletion waits for as long as the pod may take to end.
+func (interpreter) Patience(s core.State, e effects.Outer) time.Duration {
+	o, _ := s.(core.Orchestrator)
+	return patience(o, e)
+}
+
+// patience is by how much the effect of a run may take longer than others.
+func patience(o core.Orchestrator, e effects.Outer) time.Duration {
+	const most = 7 * 24 * time.Hour // no one waits longer for what holds a slot of the lane
+	if _, deletes := e.(effects.DeleteRun); !deletes {
+		return 0
+	}
+	var pod struct {
+		Grace int64 `json:"terminationGracePeriodSeconds"`
+	}
+	if err := json.Unmarshal(o.Config.PodSpec, &pod); err != nil {
+		return 0
+	}
+	return time.Duration(min(max(pod.Grace, 0), int64(most/time.Second))) * time.Second
+}
+
 // Carry implements [shell.Interpreter]: for a run whose state the caller has not got.
 func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	eng, err := i.s.engine(ctx)
