@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -256,7 +257,7 @@ func TestABookmarkIsASignOfTheCluster(t *testing.T) {
 		k.reactWatch("jobs", func(clienttesting.Action) (bool, watchInterface, error) { return true, newDeafWatch(), nil })
 		k.watch()
 		defer func() { k.stop() }()
-		wait(time.Hour)
+		wait(time.Minute)
 		before := k.runner.Health().SeenAt
 		(<-watches).Action(watch.Bookmark, &corev1.Pod{})
 		synctest.Wait()
@@ -296,4 +297,13 @@ func TestWhichErrorsSayThatAClusterIsNotThere(t *testing.T) {
 	} {
 		assert.Equal(t, c.away, unreachable(c.err), name)
 	}
+}
+
+func TestTheTroubleOfARunnerIsItsCauseAndNotTheAddressThatWasAsked(t *testing.T) {
+	h := newHealth()
+	h.watch(true)
+	h.failed(watchingJobs, fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis/batch/v1/namespaces/jobs/jobs?allowWatchBookmarks=true", Err: errors.New("dial tcp: connection refused")}))
+	got := h.of()
+	assert.Equal(t, "cannot watch jobs: list: dial tcp: connection refused", got.Error)
+	assert.Equal(t, "list: dial tcp: connection refused", got.LastError)
 }

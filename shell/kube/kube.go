@@ -106,6 +106,7 @@ var (
 	_ jobs.Runner  = (*Runner)(nil)
 	_ jobs.Healthy = (*Runner)(nil)
 	_ jobs.Doubter = (*Runner)(nil)
+	_ jobs.Noter   = (*Runner)(nil)
 )
 
 // expectation is a Job that was created and that the watch has not shown yet.
@@ -200,7 +201,10 @@ func (r *Runner) prepare(cfg *rest.Config, o Options) {
 		cfg.Dial = dialer().DialContext
 	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		pinging(next)
+		return counting{next}
+	})
 }
 
 // Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx
