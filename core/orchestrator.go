@@ -255,7 +255,9 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 	case OrchestratorAdmit:
 		t.admitEnded(e)
 	case PodEnded:
-		if t.adopts(e.Attempt) {
+		if t.Step != StepAdopted && !t.clock.Rules.before(6) {
+			t.noteExit(e.Attempt, e.Pod.started())
+		} else if t.adopts(e.Attempt) {
 			t.adoptedEnded(e)
 		}
 	case PodLost:

@@ -35,7 +35,7 @@ func (t *orchestratorTransition) effectFailed(of effects.Outer, e EffectFailed) 
 		}
 	case effects.FetchLogs:
 		t.clusterResult(e.Result)
-		t.logsFetched(RunLogs{Error: reason})
+		t.logsNotFetched(reason, e.Permanent)
 	case effects.DeleteRun:
 		t.clusterResult(e.Result)
 		t.deletionFailed(of, reason, e.Permanent)

@@ -64,9 +64,12 @@ func (t *orchestratorTransition) deletionFailed(of effects.DeleteRun, reason str
 		return
 	}
 	t.noteCleanupFailure(reason)
+	if t.leavesRemains() {
+		t.releaseLocks()
+	}
 	switch {
 	case !t.podIsOver():
-	case t.wantsLogs(): // it ended while it was being deleted
+	case t.wantsLogs() && !t.Logs.ToRead: // it ended while it was being deleted
 		t.fetchLogs()
 	default:
 		t.afterCleanup()

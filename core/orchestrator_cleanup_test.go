@@ -100,6 +100,69 @@ func TestWhatIsLeftOfAPodThatHasEndedDoesNotHoldTheRunUp(t *testing.T) {
 	assert.Zero(t, gone.ID)
 }
 
+// An outage that is longer than the limit of an effect must not cost the logs of a pod that
+// ended just before: it is there until it is deleted.
+func TestLogsThatCouldNotBeFetchedAreReadByTheDeletion(t *testing.T) {
+	job := byHand()
+	ended := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{Pod: podAt()}, core.PodEnded{Pod: podAt(0)})
+	unread := core.EffectFailed{N: 2, Reason: "i/o timeout"}
+	o, _ := ended.Apply(unread, core.Clock{Now: start})
+	assert.Equal(t, core.RunLogs{Error: "i/o timeout", ToRead: true}, o.Logs)
+	now := start
+	for n := range uint32(3) {
+		require.Equal(t, []effects.Outer{effects.DeleteRun{N: 3 + n, Logs: true}}, core.Outstanding(o))
+		o, _ = o.Apply(core.EffectFailed{N: 3 + n, Reason: "i/o timeout"}, core.Clock{Now: now})
+		require.Equal(t, core.OrchestratorCompleted, o.State, "nobody has to wait for them")
+		require.Empty(t, core.Outstanding(o), "not before its time")
+		now = o.Deadline()
+		o, _ = o.Apply(core.OrchestratorDue{}, core.Clock{Now: now})
+	}
+	read, _ := o.Apply(core.EffectDone{N: 6, Result: json.RawMessage(`{"logs":{"stored":true,"bytes":10}}`)}, core.Clock{Now: now})
+	assert.Equal(t, core.RunLogs{Stored: true, Bytes: 10}, read.Logs)
+	assert.False(t, read.InCluster)
+	gone, _ := o.Apply(core.EffectDone{N: 6}, core.Clock{Now: now})
+	assert.Equal(t, core.RunLogs{Error: "i/o timeout"}, gone.Logs, "there will be none")
+
+	unread.Permanent = true
+	o, _ = ended.Apply(unread, core.Clock{Now: start})
+	assert.Equal(t, core.RunLogs{Error: "i/o timeout"}, o.Logs)
+	assert.Equal(t, []effects.Outer{effects.DeleteRun{N: 3}}, core.Outstanding(o))
+	unread.Permanent = false
+	o, _ = ended.Apply(unread, core.Clock{Now: start, Rules: 5})
+	assert.Equal(t, core.RunLogs{Error: "i/o timeout"}, o.Logs)
+}
+
+// An orphaned run that cannot delete its pod hears that it has ended: then nothing of it can
+// run any more.
+func TestAnOrphanedRunHearsOfTheEndOfAPodThatItCannotDelete(t *testing.T) {
+	job := byHand()
+	orphaned := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{Pod: podAt()}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3})
+	orphaned.Locks = []string{"db"}
+	failed := core.EffectFailed{N: 2, Reason: "forbidden", Permanent: true}
+	ended := core.PodEnded{Pod: podAt(7)}
+	for name, events := range map[string][]core.OrchestratorEvent{
+		"before its next try":                      {failed, ended},
+		"while it is deleted, and that then fails": {ended, failed},
+	} {
+		o, released := orphaned, 0
+		for _, e := range events {
+			var effs []effects.Effect
+			o, effs = o.Apply(e, core.Clock{Now: start})
+			require.Nil(t, refusal(effs), name)
+			released += len(sends[core.LockRelease](step{effs: effs}))
+		}
+		assert.EqualValues(t, 7, *o.Pod.ExitCode, name)
+		assert.Equal(t, 1, released, name)
+		assert.Equal(t, []effects.Outer{effects.FetchLogs{N: 3}}, core.Outstanding(o), name)
+		assert.True(t, o.InCluster, "what is left of it is deleted all the same")
+		_, effs := o.Apply(ended, core.Clock{Now: start})
+		assert.NotNil(t, refusal(effs), "once")
+	}
+	waits, _ := orphaned.Apply(failed, core.Clock{Now: start})
+	_, effs := waits.Apply(ended, core.Clock{Now: start, Rules: 5})
+	assert.NotNil(t, refusal(effs))
+}
+
 // A pod that no runner was asked for is not deleted: its runner may not even be configured.
 func TestARunWhosePodWasNeverAskedForEndsWithoutADeletion(t *testing.T) {
 	failed := core.EffectFailed{N: 1, Reason: "no runner", Permanent: true, Result: json.RawMessage(`{"not_created":true}`)}

@@ -14,6 +14,8 @@ type RunLogs struct {
 	Dropped   int64  `json:"dropped"`   // from the middle
 	Error     string `json:"error"`     // why there are none
 	Truncated bool   `json:"truncated"` // some were dropped, as many as Dropped says, or more
+	// ToRead: Error may pass, and they are read once more as the pod is deleted.
+	ToRead bool `json:"to_read,omitempty"`
 }
 
 // bounded cleans an answer: either there are logs, or it says why not.
@@ -21,6 +23,7 @@ func (l RunLogs) bounded() RunLogs {
 	if !l.Stored {
 		return RunLogs{Error: boundedReason(l.Error, "none were stored")}
 	}
+	l.ToRead = false
 	l.Bytes, l.Dropped, l.Error = max(l.Bytes, 0), max(l.Dropped, 0), firstText(l.Error)
 	return l
 }
@@ -45,12 +48,13 @@ func (t *orchestratorTransition) clusterResult(result json.RawMessage) clusterRe
 
 // fetchLogs asks for what the pod wrote, if that is wanted and there may be some; then
 // what is in the cluster is deleted. A pod that may still run is deleted at once, and its
-// logs are followed meanwhile: what it writes as it ends is the most telling.
+// logs are followed meanwhile: what it writes as it ends is the most telling. So are logs
+// read that could not be fetched.
 func (t *orchestratorTransition) fetchLogs() {
 	switch {
 	case !t.wantsLogs():
 		t.deletePod()
-	case !t.podIsOver() && !t.clock.Rules.before(5):
+	case t.Logs.ToRead || !t.podIsOver() && !t.clock.Rules.before(5):
 		t.delete(true)
 	default:
 		t.Step, t.Cleanup.RetryAt = StepLogs, 0
@@ -59,16 +63,27 @@ func (t *orchestratorTransition) fetchLogs() {
 }
 
 // wantsLogs reports whether there may be logs that are to be stored, and that were not
-// asked for yet.
+// asked for yet, or for nothing.
 func (t *orchestratorTransition) wantsLogs() bool {
 	ran := !t.ExecutionStartedAt.IsZero() || t.Pod.ExitCode != nil
-	return ran && !t.Config.Logs.Discard && !t.Logs.Stored && t.Logs.Error == ""
+	return ran && !t.Config.Logs.Discard && !t.Logs.Stored && (t.Logs.Error == "" || t.Logs.ToRead)
 }
 
 // logsFetched notes what is kept of what the pod wrote, and why nothing is.
 func (t *orchestratorTransition) logsFetched(logs RunLogs) {
 	t.Logs = logs
 	t.deletePod()
+}
+
+// logsNotFetched notes why nothing is kept of what the pod wrote. What may pass, such as an
+// outage, costs no logs: the pod is there until it is deleted, and is read then.
+func (t *orchestratorTransition) logsNotFetched(reason string, permanent bool) {
+	if permanent || t.clock.Rules.before(6) {
+		t.logsFetched(RunLogs{Error: reason})
+		return
+	}
+	t.Logs = RunLogs{Error: reason, ToRead: true}
+	t.delete(true)
 }
 
 // deletePod deletes what the attempt has in the cluster.
@@ -83,7 +98,11 @@ func (t *orchestratorTransition) delete(logs bool) {
 
 // deleted takes the answer to a deletion.
 func (t *orchestratorTransition) deleted(of effects.DeleteRun, result clusterResult) {
-	if of.Logs {
+	switch {
+	case !of.Logs:
+	case t.Logs.ToRead && result.Logs == RunLogs{}: // it says nothing of them
+		t.Logs.ToRead = false
+	default:
 		t.Logs = result.Logs.bounded()
 	}
 	t.podDeleted()

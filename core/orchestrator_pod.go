@@ -290,9 +290,9 @@ func (t *orchestratorTransition) startRunning() {
 // ends while it is deleted its exit code is noted.
 func (t *orchestratorTransition) podEnded(e PodEnded) {
 	pod := e.Pod.started()
-	awaited, replaced := t.awaitsPod(e.Attempt), t.Pod.replacedBy(pod)
+	awaited := t.awaitsPod(e.Attempt)
 	switch {
-	case awaited && replaced:
+	case awaited && t.Pod.replacedBy(pod):
 		t.podReplaced(pod)
 	case awaited:
 		t.Pod = pod
@@ -301,17 +301,28 @@ func (t *orchestratorTransition) podEnded(e PodEnded) {
 		}
 		t.noteEnded()
 		t.terminate(t.Pod.failure())
-	case t.InCluster && e.Attempt == t.RetryAttempt && t.Pod.ExitCode == nil && pod.ExitCode != nil && !replaced:
-		if pod.Reason == PodDeleted && !t.clock.Rules.before(5) {
-			pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
-		}
-		t.Pod, t.UpdatedAt = pod, t.clock.Now
-		t.noteEnded()
-		if !t.cleanupDue().IsZero() { // it has ended by itself
-			t.retryCleanup()
-		}
 	default:
+		t.noteExit(e.Attempt, pod)
+	}
+}
+
+// noteExit notes the exit code of a pod that is being deleted, or that could not be: it can
+// do no harm any more.
+func (t *orchestratorTransition) noteExit(attempt uint32, pod Pod) {
+	if !t.InCluster || attempt != t.RetryAttempt || t.Pod.ExitCode != nil || pod.ExitCode == nil || t.Pod.replacedBy(pod) {
 		t.refuseNow()
+		return
+	}
+	if pod.Reason == PodDeleted && !t.clock.Rules.before(5) {
+		pod.Reason, pod.Message = "", "" // by the run itself, whose error says why
+	}
+	t.Pod, t.UpdatedAt = pod, t.clock.Now
+	t.noteEnded()
+	if t.leavesRemains() {
+		t.releaseLocks()
+	}
+	if !t.cleanupDue().IsZero() { // it has ended by itself
+		t.retryCleanup()
 	}
 }
 

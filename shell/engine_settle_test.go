@@ -185,3 +185,46 @@ func TestARunSaysThatItsPodIsAskedForOnceMore(t *testing.T) {
 		release()
 	})
 }
+
+// On a store that several processes share nobody knows at once that one is dead. What it was
+// asked for is asked for again when its lease has lapsed; meanwhile the run says so, and fails
+// by no limit, however short its own is.
+func TestARunWhoseCreatorDiedOnASharedStoreWaitsForItsLeaseAndSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, c := inMemory(t), newCluster()
+		c.runFor = time.Minute
+		o := c.options(shared{st})
+		o.LeaseTTL, o.RecoverAfter = leaseTTL, recoverAfter
+		job := nightly()
+		job.PodStartTimeoutMS = 30_000
+		var run uuid.UUID
+		var release func()
+		var heard time.Time
+		crashed(t, o, func(e *shell.Engine) {
+			c.use(e)
+			release = c.hold(effects.CreateRun{})
+			run = madeFor(t, e, job, "container_creating")
+			reach(t, e, run, "container_creating")
+			heard = time.Now()
+		})
+		release()
+		e := c.use(running(t, o))
+		noted := func() string {
+			o, err := e.Runs().Noted(bg(), runOf(t, e, run))
+			require.NoError(t, err)
+			require.Equal(t, core.OrchestratorContainerCreating, o.State, o.Error)
+			return o.Pod.Message
+		}
+		synctest.Wait()
+		assert.Regexp(t, `^another process has that in hand, and has not answered yet; it was last heard of at \S+, and if it stays silent until \S+, its runner is asked again$`, noted())
+		elapse(leaseTTL - 10*time.Second - time.Since(heard))
+		require.Equal(t, 1, c.count(effects.CreateRun{}))
+		assert.Contains(t, noted(), "another process has that in hand")
+		elapse(21 * time.Second)
+		assert.Equal(t, 2, c.count(effects.CreateRun{}), "it is taken over")
+		elapse(10 * time.Minute)
+		got := runOf(t, e, run)
+		assert.Equal(t, core.OrchestratorCompleted, got.State, got.Error)
+		assert.Zero(t, got.RetryAttempt)
+	})
+}

@@ -60,8 +60,8 @@ type Options struct {
 	RecoverAfter time.Duration
 	// DefaultTimeout is the time limit of a run whose policy gives none; 0: none.
 	DefaultTimeout time.Duration
-	// EffectTimeout is the time limit of an outer effect that is no tool's run
-	// (default 10 min).
+	// EffectTimeout is the time limit of an outer effect that is no tool's run (default
+	// 10 min). A [Patient] interpreter may give some more.
 	EffectTimeout time.Duration
 	// AbandonAfter is how long a tool may take to return once its context has
 	// ended; after that the engine goes on without it (default 15 s).

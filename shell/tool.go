@@ -137,13 +137,23 @@ type StateInterpreter interface {
 	CarryFor(ctx context.Context, s core.State, e effects.Outer) (json.RawMessage, error)
 }
 
+// Patient is an [Interpreter] some of whose effects may take longer than
+// [Options.EffectTimeout] although all is well.
+type Patient interface {
+	// Patience is by how much the effect may take longer, at least 0. It is called by the
+	// engine's loop with the state as of the batch that handed the effect out, and must be
+	// quick.
+	Patience(s core.State, e effects.Outer) time.Duration
+}
+
 // RunWatcher is an [Interpreter] of [effects.LaneRun] that watches the pods of runs. The
 // engine asks it before the time limit of a pod or missed heartbeats decide something: what
 // becomes of a run in a process that has just begun is for those to say who have looked at
 // its pod. Its methods are called by the engine's loop, and must be quick.
 type RunWatcher interface {
 	// Looked reports whether what there was of the run's pods when the process began has
-	// been told to the run.
+	// been told to the run, and what becomes of them is seen. If not, [core.OrchestratorDue] with
+	// Seen may be sent as soon as it is so.
 	Looked(run core.Orchestrator) bool
 	// Watching reports whether heartbeats have been reported in this process.
 	Watching() bool
@@ -187,7 +197,11 @@ type SessionObservation struct {
 func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 	a, ok := effect.State.(core.Action)
 	if !ok {
-		return engine.Procedure{What: "effect", Subject: "effect", Limit: e.o.EffectTimeout, Call: func(ctx context.Context) (json.RawMessage, error) {
+		limit := e.o.EffectTimeout
+		if p, ok := e.o.Interpreters[effect.Lane].(Patient); ok {
+			limit += p.Patience(effect.State, effect.Effect)
+		}
+		return engine.Procedure{What: "effect", Subject: "effect", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
 			result, err := e.interpret(ctx, effect)
 			if err != nil && scarce.What(err) != "" && !IsPermanent(err) {
 				err = NotStarted(err) // what may have begun of it, it finds: see Interpreter

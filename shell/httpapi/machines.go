@@ -21,7 +21,7 @@ type machines[S core.State, Out any] struct {
 	// id reads the id of the path.
 	id func(*http.Request, query, *call) (uuid.UUID, error)
 	// shown is what GET answers of a machine; nil: the machine.
-	shown func(*call, S) any
+	shown func(context.Context, *call, S) any
 	// missing words the error of a machine that does not exist; nil: by what.
 	missing func(*http.Request, query, *call, error) error
 }
@@ -114,7 +114,7 @@ func (k machines[S, Out]) await(s *Server, wait func(context.Context, uuid.UUID)
 			err = k.gone(r, q, c, err)
 		}
 		if k.shown != nil {
-			return reply(w, k.shown(c, m), err)
+			return reply(w, k.shown(r.Context(), c, m), err)
 		}
 		return reply(w, m, err)
 	}

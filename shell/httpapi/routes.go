@@ -40,6 +40,7 @@ type call struct {
 	route string // its pattern, once it is known
 	actor string
 	body  held // what its body holds in memory
+	notes notes
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it

@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -93,26 +91,6 @@ func (s *Server) watchAge(h jobs.Health) float64 {
 		return 0
 	}
 	return max(s.o.Clock.Now().Sub(h.SeenAt), 0).Seconds()
-}
-
-// noteOf says of a run that its runner does not work, if that concerns it. It is derived as
-// it is read: an outage writes nothing.
-func (s *Server) noteOf(t *Token, o core.Orchestrator) string {
-	if !o.InCluster || s.o.Jobs == nil {
-		return ""
-	}
-	name := s.o.Jobs.RunnerOf(o.Config)
-	h, known := s.runnerHealth()[name]
-	h = toldTo(t, h)
-	switch {
-	case !known, h.Status == jobs.HealthDegraded && o.State != core.OrchestratorContainerCreating:
-		return ""
-	case h.Status == jobs.HealthDown:
-		return fmt.Sprintf("as of when runner %s could last be asked: it %s", name, oneLine(h.Trouble()))
-	case h.Status == jobs.HealthDegraded:
-		return fmt.Sprintf("runner %s %s", name, oneLine(h.Trouble()))
-	}
-	return ""
 }
 
 // ailing are the runners that do not work, with how they are. Their errors may hold

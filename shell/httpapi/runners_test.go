@@ -22,6 +22,7 @@ import (
 type patient struct {
 	jobService
 	health map[string]jobs.Health
+	stored string // of the logs
 }
 
 func (p patient) Health() map[string]jobs.Health { return p.health }
@@ -30,8 +31,14 @@ func (patient) TenantsOf(runner string) []shell.Scope {
 	return map[string][]shell.Scope{"lame": {{Namespace: "*", Tenant: "bank"}, {Namespace: "shop", Tenant: "*"}}}[runner]
 }
 
-func (p patient) Logs(context.Context, core.Orchestrator, uint32, jobs.LogOptions, io.Writer) error {
-	return &jobs.DownError{Runner: "kubernetes", Health: p.health["kubernetes"]}
+func (p patient) Logs(_ context.Context, _ core.Orchestrator, _ uint32, o jobs.LogOptions, w io.Writer) error {
+	down := &jobs.DownError{Runner: "kubernetes", Health: p.health["kubernetes"]}
+	if p.stored == "" {
+		return down
+	}
+	o.Kept(down)
+	_, err := io.WriteString(w, p.stored)
+	return err
 }
 
 // withHealth gives an API runners of which one is down, one degraded and one well.
@@ -110,6 +117,33 @@ func TestARunAndItsLogsTellTenantsOfTheirRunnerWithoutTheNamesOfOthers(t *testin
 				assert.NotContains(t, body, "10.1.2.3", path)
 			}
 			assert.Contains(t, as("admin", "GET", path, nil).body, "payroll-acme", path)
+		}
+	})
+}
+
+func TestLogsThatAreStoredAreGivenWhileTheRunnerIsDownAndAreSaidToBeThose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: withCluster, api: func(o *httpapi.Options) {
+			withTenants(o)
+			p, is := o.Jobs.(patient)
+			require.True(t, is)
+			p.stored = "begun\n"
+			h := p.health["kubernetes"]
+			h.Error += ": für\r\nSet-Cookie: a=b"
+			p.health["kubernetes"], o.Jobs = h, p
+		}})
+		require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", plainJob, bearer("other")).status)
+		run := a.do("POST", "/v1/jobs/j/trigger", nil, bearer("other")).str("run")
+		synctest.Wait()
+		for token, want := range map[string]string{
+			"other": "runner kubernetes is down: cannot delete Job: forbidden",
+			"admin": "runner kubernetes is down: " + strings.ReplaceAll(aRefusal, "\n", "; ") + ": f?r?; Set-Cookie: a=b",
+		} {
+			r := a.do("GET", "/v1/runs/"+run+"/logs", nil, bearer(token))
+			assert.Equal(t, http.StatusOK, r.status, r.body)
+			assert.Equal(t, "begun\n", r.body)
+			assert.Equal(t, want, r.header.Get("X-Orrery-Logs-Stored-Only"))
+			assert.Empty(t, r.header.Get("Set-Cookie"))
 		}
 	})
 }

@@ -35,9 +35,9 @@ func (s *Server) jobRunRoutes() []route {
 func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 	return machines[core.Orchestrator, wire.RunSummary]{
 		get: s.notedRun, id: runID, missing: noRun,
-		shown: func(c *call, o core.Orchestrator) any {
+		shown: func(ctx context.Context, c *call, o core.Orchestrator) any {
 			o.Ran = o.PodTimes()
-			return wire.Run{Orchestrator: o, Note: s.noteOf(c.token, o)}
+			return wire.Run{Orchestrator: o, Note: s.noteOf(ctx, c, o)}
 		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
 			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
@@ -67,7 +67,7 @@ func (s *Server) summaryOfRun(ctx context.Context, o core.Orchestrator) (wire.Ru
 	return wire.RunSummary{
 		ID: o.ID, RunID: o.RunID, JobID: o.JobID, Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Manual: o.Manual,
 		State: o.State, RetryAttempt: o.RetryAttempt, MaxRetries: o.Config.RetryConfig.MaxRetries, InCluster: o.InCluster, Cleanup: o.Cleanup, Pod: o.Pod,
-		Error: o.Error, Note: s.noteOf(callOf(ctx).token, o), CreatedAt: o.CreatedAt, StartedAt: ran.StartedAt, Ran: ran, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
+		Error: o.Error, Note: s.noteOf(ctx, callOf(ctx), o), CreatedAt: o.CreatedAt, StartedAt: ran.StartedAt, Ran: ran, RetryAt: o.RetryAt, CompletedAt: o.CompletedAt,
 	}, err
 }
 
@@ -202,6 +202,7 @@ const (
 	headerAttempt   = "X-Orrery-Attempt"
 	headerTruncated = "X-Orrery-Logs-Truncated"
 	headerDropped   = "X-Orrery-Logs-Dropped-Bytes"
+	headerKept      = "X-Orrery-Logs-Stored-Only" // why they are those that were stored before
 )
 
 var (
@@ -241,8 +242,11 @@ func (s *Server) streamLogs(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	defer leave()
+	if !lo.Follow {
+		lo.Kept = func(down *jobs.DownError) { out.say(headerKept, inASCII(downAsTold(c.token, down).Error())) }
+	}
 	if err := s.copyLogs(r.Context(), c, o, attempt, lo, out); err != nil {
-		return logFailure(c.token, err, o, attempt, s.noteOf(c.token, o))
+		return logFailure(c.token, err, o, attempt, s.noteOf(r.Context(), c, o))
 	}
 	out.begin()
 	return nil
@@ -337,8 +341,7 @@ func logFailure(t *Token, err error, o core.Orchestrator, attempt uint32, note s
 	var down *jobs.DownError
 	switch {
 	case errors.As(err, &down):
-		told := jobs.DownError{Runner: down.Runner, Health: toldTo(t, down.Health)}
-		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(told.Error())}).with("Retry-After", "5")
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(downAsTold(t, down).Error())}).with("Retry-After", "5")
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):
 		hint := ""
 		if attempt > 0 && attempt == o.RetryAttempt {
@@ -358,6 +361,22 @@ func logFailure(t *Token, err error, o core.Orchestrator, attempt uint32, note s
 	return &failure{status: http.StatusBadGateway, cause: err, text: "logs: the runner could not give them: the daemon's log says why"}
 }
 
+// downAsTold is the error as the token may be told it.
+func downAsTold(t *Token, down *jobs.DownError) *jobs.DownError {
+	return &jobs.DownError{Runner: down.Runner, Health: toldTo(t, down.Health)}
+}
+
+// inASCII is a text as a header may have it: one line, with a question mark for each character
+// that is none of ASCII's.
+func inASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, oneLine(text))
+}
+
 // tail writes logs as they come. Its methods may be called concurrently.
 type tail struct {
 	w      http.ResponseWriter
@@ -372,6 +391,13 @@ type tail struct {
 
 func newTail(w http.ResponseWriter, header map[string]string) *tail {
 	return &tail{w: w, rc: http.NewResponseController(w), header: header, start: time.Now()}
+}
+
+// say adds a header, unless they are sent.
+func (t *tail) say(name, value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.header[name] = value
 }
 
 // begin sends the header, unless it is sent.

@@ -192,14 +192,19 @@ func inProblem(text string) string {
 	return specNames.ReplaceAllStringFunc(text, specFields.Replace)
 }
 
-// InFile writes the fields with which the lines of an error text begin, which are
-// those of the API, as a job file has them: pod_spec as podSpec.
+// InFile writes the fields with which the problems of an error text begin, which are
+// those of the API, as a job file has them: pod_spec as podSpec. Each problem is a line, or
+// is parted from the one before by "; ", as the API has it.
 func InFile(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if path, problem, ok := strings.Cut(line, ": "); ok && !strings.Contains(path, " ") {
-			lines[i] = specFields.Replace(path) + ": " + inProblem(problem)
+		problems := strings.Split(line, "; ")
+		for j, p := range problems {
+			if path, problem, ok := strings.Cut(p, ": "); ok && !strings.Contains(path, " ") {
+				problems[j] = specFields.Replace(path) + ": " + inProblem(problem)
+			}
 		}
+		lines[i] = strings.Join(problems, "; ")
 	}
 	return strings.Join(lines, "\n")
 }

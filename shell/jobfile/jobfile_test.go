@@ -317,3 +317,16 @@ func TestABadByteAndANumberThatIsTooLargeAreNamed(t *testing.T) {
 	require.EqualError(t, err, "job.yaml:2:20: maxConcurrentRuns: 99999999999999999999 is not a whole number between 0 and 500\n"+
 		"job.yaml:3:21: retry.maxRetries: 1.5 is not a whole number between 0 and 1000")
 }
+
+func TestEachProblemThatTheDaemonTellsNamesItsFieldAsTheFileHasIt(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"pod_spec.volumes[0]: no": "podSpec.volumes[0]: no",
+		"pod_spec.serviceAccountName: no; pod_spec: the profile: change it": "podSpec.serviceAccountName: no; podSpec: the profile: change it",
+		"pod_spec: no\npod_start_timeout_ms: no; orphan_policy: no":         "podSpec: no\npodStartTimeout: no; orphanPolicy: no",
+		"runner: no; see pod_spec: there":                                   "runner: no; see pod_spec: there",
+		"it is full":                                                        "it is full",
+	} {
+		assert.Equal(t, want, jobfile.InFile(said))
+	}
+}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // Limits of what a run without a pod waits for, beyond which it does not beat.
@@ -43,7 +46,7 @@ func (b *heartbeats) beats(ctx context.Context, run uuid.UUID, works held) bool 
 	case !may || b.findPod(run, works):
 		return true
 	case len(open) > 0:
-		return b.noteAsked(ctx, run, open[len(open)-1].Effect.Number())
+		return b.noteAsked(ctx, o, open[len(open)-1].Effect)
 	case !o.Cleanup.RetryAt.IsZero():
 		return true // for as long as it takes
 	case o.Pod.Queued && b.s.places[p.runner] != nil:
@@ -67,15 +70,16 @@ func (b *heartbeats) findPod(run uuid.UUID, works held) bool {
 	return true
 }
 
-// noteAsked notes since when a run waits for the effect with that number, and reports whether
+// noteAsked notes since when a run waits for an effect, and reports whether
 // that is within the effect's limit. The limit does not run while the effect waits for a slot of its lane.
-func (b *heartbeats) noteAsked(ctx context.Context, run uuid.UUID, n uint32) bool {
+func (b *heartbeats) noteAsked(ctx context.Context, o core.Orchestrator, e effects.Outer) bool {
+	run, n := o.ID, e.Number()
 	now := b.s.o.Clock.Steady()
 	waits, err := b.s.e.Runs().EffectWaits(ctx, run, n)
 	if waits || b.asked[run].n != n || b.asked[run].at.IsZero() {
 		b.asked[run] = askedSince{n, now}
 	}
-	return err != nil || now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+effectSlack
+	return err != nil || now.Sub(b.asked[run].at) <= b.s.e.EffectTimeout()+patience(o, e)+effectSlack
 }
 
 // seekPod has somebody look for a pod that is not there, and reports whether it is time to

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,6 +216,134 @@ func TestWhatAPodWritesAsItsLimitEndsItIsStored(t *testing.T) {
 		assert.Contains(t, end.Error, "it ran for longer than maxAllowedRunTime")
 		assert.Equal(t, "begun\nsaved\n", r.stored(o))
 	})
+}
+
+// outage is a cluster that does not answer until the flag is cleared.
+func (r *rig) outage() *atomic.Bool {
+	var out atomic.Bool
+	out.Store(true)
+	hang := func(ctx context.Context, _ jobs.Attempt) error {
+		for out.Load() {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}
+	r.fake.OnLogs, r.fake.OnDelete = hang, hang
+	return &out
+}
+
+// unreached is a runner that may be down.
+type unreached struct {
+	*runnertest.Fake
+	down *atomic.Bool
+}
+
+func (a unreached) Health() jobs.Health {
+	if a.down.Load() {
+		return jobs.Health{Status: jobs.HealthDown}
+	}
+	return jobs.Health{Status: jobs.HealthWorks}
+}
+
+func TestTheLogsOfAPodThatEndsBeforeALongOutageAreReadAfterIt(t *testing.T) {
+	for _, lasts := range []time.Duration{9 * time.Minute, 11 * time.Minute, 35 * time.Minute, 5 * time.Hour} {
+		var down atomic.Bool
+		withRig(t, func(r *rig) {
+			r.o.Runners = map[string]jobs.Runner{"fake": unreached{r.fake, &down}}
+		}, func(t *testing.T, r *rig) {
+			r.fake.Script = lastWords
+			o, a := r.started(job("nightly"))
+			out := r.outage()
+			down.Store(true)
+			r.fake.End(a, 0, "")
+			pass(lasts)
+			down.Store(false)
+			out.Store(false)
+			pass(15 * time.Minute)
+			end := r.run(o.ID)
+			assert.Equal(t, core.OrchestratorCompleted, end.State, end.Error)
+			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6}, end.Logs, "%s", lasts)
+			assert.Equal(t, "begun\n", r.stored(o))
+			assert.Empty(t, r.fake.Attempts())
+		})
+	}
+}
+
+// The runner of a pod that has ended is not configured while its logs are to be fetched.
+func TestLogsAreReadOnceTheirRunnerIsConfiguredAgain(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.Script = lastWords
+		o, a := r.started(job("nightly", on("fake")))
+		out := r.outage()
+		r.fake.End(a, 0, "")
+		synctest.Wait()
+		r.stop()
+		first := r.o.Runners
+		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
+		r.start()
+		pass(time.Minute)
+		assert.True(t, r.run(o.ID).Logs.ToRead)
+		r.stop()
+		out.Store(false)
+		r.o.Runners = first
+		r.start()
+		pass(2 * time.Minute)
+		assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6}, r.run(o.ID).Logs)
+		assert.Equal(t, core.OrchestratorCompleted, r.run(o.ID).State)
+	})
+}
+
+func TestAnOrphanedRunWhosePodCannotBeDeletedHearsOfItsEnd(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		r.fake.Script = lastWords
+		o, a := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.fake.Hang(true)
+		pass(time.Minute)
+		r.fake.Hang(false)
+		pass(time.Minute)
+		require.Equal(t, core.OrchestratorOrphaned, r.run(o.ID).State)
+		r.fake.End(a, 7, "Error")
+		pass(time.Second)
+		waits := r.run(o.ID)
+		require.NotNil(t, waits.Pod.ExitCode)
+		assert.EqualValues(t, 7, *waits.Pod.ExitCode)
+		assert.Equal(t, "begun\n", r.stored(o), "its logs are read at once")
+		assert.True(t, waits.Cleanup.Failing())
+		forbidden.Store(false)
+		pass(2 * time.Minute)
+		assert.False(t, r.run(o.ID).InCluster)
+	})
+}
+
+// A pod may take as long as its grace period to end: that is no deletion that fails.
+func TestAPodThatTakesItsGracePeriodToEndIsNoFailedCleanup(t *testing.T) {
+	for _, grace := range []time.Duration{11 * time.Minute, time.Hour, 26 * time.Hour} {
+		withRig(t, nil, func(t *testing.T, r *rig) {
+			r.fake.Script = func(jobs.Run) runnertest.Script {
+				return runnertest.Script{Output: "begun\n", LastWords: "saved\n", Grace: grace}
+			}
+			sub := r.e.Subscribe(func(ev effects.Event) bool { return strings.HasPrefix(ev.Kind.Action, "clean") }, 16)
+			defer sub.Close()
+			o, _ := r.started(job("nightly", func(s *core.JobSpec) {
+				s.PodSpec = fmt.Appendf(nil, `{"terminationGracePeriodSeconds":%d,"containers":[{"name":"main"}]}`, int(grace.Seconds()))
+			}))
+			r.cancel(o)
+			pass(grace - time.Second)
+			waits := r.run(o.ID)
+			assert.Equal(t, core.OrchestratorRunning, waits.State, waits.Error)
+			assert.Zero(t, waits.Cleanup, "%s", grace)
+			pass(2 * time.Second)
+			end := r.run(o.ID)
+			assert.Equal(t, core.OrchestratorCancelled, end.State, end.Error)
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+			assert.Empty(t, sub.C)
+		})
+	}
 }
 
 // A crash in the midst of the grace period: the deletion is repeated, and reads once more.

@@ -53,6 +53,24 @@ func TestLogsOfARunWhoseRunnerIsDownAreRefusedAtOnceUnlessItIsSoBack(t *testing.
 		require.True(t, is, "%v", err)
 		assert.Contains(t, down.Error(), "runner fake is down since ")
 
+		const kept = "began\n"
+		require.NoError(t, r.logs.PutLog(t.Context(), run.ID, 0, []byte(kept)))
+		var out bytes.Buffer
+		err = r.s.Logs(t.Context(), run, 0, jobs.LogOptions{}, &out)
+		_, is = errors.AsType[*jobs.DownError](err)
+		assert.True(t, is, "%v", err)
+		assert.Equal(t, kept, out.String(), "what was stored so far, beside the error")
+		out.Reset()
+		var told *jobs.DownError
+		require.NoError(t, r.s.Logs(t.Context(), run, 0, jobs.LogOptions{Kept: func(d *jobs.DownError) {
+			told = d
+			assert.Zero(t, out.Len(), "before it")
+		}}, &out))
+		require.NotNil(t, told)
+		assert.Equal(t, "connection refused", told.Health.Error)
+		assert.Equal(t, kept, out.String())
+		delete(r.logs.m, jobs.Attempt{Run: run.ID})
+
 		for _, well := range []jobs.Health{
 			{Status: jobs.HealthDown, Since: time.Now().Add(-time.Second)}, {Status: jobs.HealthDegraded}, {Status: jobs.HealthWorks},
 		} {

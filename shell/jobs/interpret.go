@@ -29,13 +29,45 @@ func (s *Service) Interpreters() map[string]shell.Interpreter {
 
 type interpreter struct{ s *Service }
 
-// Looked implements [shell.RunWatcher].
+// Looked implements [shell.RunWatcher]. While the runner is down nobody sees what becomes of a
+// pod that is there: that it is looked at once the runner works again decides.
 func (i interpreter) Looked(run core.Orchestrator) bool {
-	return i.s.looks.looked(Attempt{Run: run.ID, N: run.RetryAttempt})
+	a := Attempt{Run: run.ID, N: run.RetryAttempt}
+	if !i.s.looks.looked(a) {
+		return false
+	}
+	waits := run.State == core.OrchestratorRunning || run.State == core.OrchestratorContainerCreating && run.CreateBy.IsZero()
+	name, _, err := i.s.runner(run.Config)
+	if err != nil || !waits || !i.s.isDown(name) {
+		return true
+	}
+	i.s.looks.lost(a, name)
+	return false
 }
 
 // Watching implements [shell.RunWatcher].
 func (i interpreter) Watching() bool { return i.s.reported.Load() }
+
+// Patience implements [shell.Patient]: a deletion waits for as long as the pod may take to end.
+func (interpreter) Patience(s core.State, e effects.Outer) time.Duration {
+	o, _ := s.(core.Orchestrator)
+	return patience(o, e)
+}
+
+// patience is by how much the effect of a run may take longer than others.
+func patience(o core.Orchestrator, e effects.Outer) time.Duration {
+	const most = 7 * 24 * time.Hour // no one waits longer for what holds a slot of the lane
+	if _, deletes := e.(effects.DeleteRun); !deletes {
+		return 0
+	}
+	var pod struct {
+		Grace int64 `json:"terminationGracePeriodSeconds"`
+	}
+	if err := json.Unmarshal(o.Config.PodSpec, &pod); err != nil {
+		return 0
+	}
+	return time.Duration(min(max(pod.Grace, 0), int64(most/time.Second))) * time.Second
+}
 
 // Carry implements [shell.Interpreter]: for a run whose state the caller has not got.
 func (i interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {

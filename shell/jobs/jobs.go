@@ -153,6 +153,10 @@ type LogOptions struct {
 	// removes the logs with the pod waits for such a reader, a few seconds at most. A Runner
 	// that does not know it may leave it uncalled: the deletion waits for it a moment.
 	Opened func()
+	// Kept, without Follow, is for [Service.Logs] alone: it is called before anything is written,
+	// where the runner is down and what was stored of the logs so far is given instead. Where
+	// it is nil the error says so, after what was written.
+	Kept func(*DownError)
 }
 
 // Sink takes what a [Runner] observes. Its methods may block for a while: there is

@@ -13,7 +13,6 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
 )
 
 // Limits of what is read of a pod that is being deleted.
@@ -40,7 +39,7 @@ var errManyReadings = fmt.Errorf("the last of it was not read: for %s, %d other 
 func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
 	_, r, err := s.runner(o.Config)
 	if err != nil {
-		return nil, shell.Permanent(err)
+		return nil, err // not for good: once it is configured again, they are read as the pod is deleted
 	}
 	w := newHeadTail(s.logLimits(o.Config.Logs))
 	calls, err := r.Logs(ctx, Attempt{Run: o.ID, N: e.Attempt}, LogOptions{}, w)
@@ -147,7 +146,10 @@ func (s *Service) enterReading(ctx context.Context, name string) (free func(), m
 func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
 	read, calls, failed := newHeadTail(s.logLimits(o.Config.Logs)), 0, error(nil)
 	if !s.readEarlier(ctx, o, a) {
-		read, calls, failed = s.readBefore(ctx, r, o, a)
+		read, calls, failed = s.readBefore(ctx, name, r, o, a)
+	}
+	if ctx.Err() != nil {
+		return clusterAnswer{APICalls: calls}, fmt.Errorf("read the logs before the deletion: %w", context.Cause(ctx))
 	}
 	answer := clusterAnswer{APICalls: calls}
 	var last *lastWords
@@ -187,9 +189,25 @@ func (s *Service) readEarlier(ctx context.Context, o core.Orchestrator, a Attemp
 	return stored
 }
 
-// readBefore stores what a pod wrote before it is deleted. It gives what was read and could
-// not be stored, and nothing of what was.
-func (s *Service) readBefore(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
+// readBefore stores what a pod wrote before it is deleted. A pod that has ended is not given up
+// unread while its runner is down: once that works again, reading and deletion are equally
+// possible. It gives what was read and could not be stored, and nothing of what was.
+func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
+	down := func() bool { return s.healthOf(name).Status == HealthDown }
+	var wait backoff
+	for {
+		before := down()
+		w, n, err := s.readOnce(ctx, r, o, a)
+		calls += n
+		again := err != nil && !errors.Is(err, ErrNoPod) && o.Pod.ExitCode != nil && (before || down())
+		if !again || !s.pause(ctx, wait.next()) {
+			return w, calls, err
+		}
+	}
+}
+
+// readOnce is one try of readBefore.
+func (s *Service) readOnce(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
 	w := newHeadTail(s.logLimits(o.Config.Logs))
 	limited, done := s.withTimeout(ctx, readBeforeLimit)
 	defer done()

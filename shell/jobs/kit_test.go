@@ -49,6 +49,7 @@ type rig struct {
 	log   locked.Buffer // of the service
 	room  int           // for observations; 0: as much as there is
 	dead  *mortal       // the store as the present process sees it
+	lease time.Duration // of an engine; 0: 5 seconds
 	stops time.Duration // how long the engine waits when it stops; 0: a second
 
 	e    *shell.Engine
@@ -100,7 +101,7 @@ func (r *rig) start() {
 	r.dead = &mortal{Store: r.store}
 	e, err := shell.New(shell.Options{
 		Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
-		RecoverAfter: time.Second, LeaseTTL: 5 * time.Second, Concurrency: r.lanes,
+		RecoverAfter: time.Second, LeaseTTL: cmp.Or(r.lease, 5*time.Second), Concurrency: r.lanes,
 	})
 	require.NoError(r.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,7 +22,8 @@ var ErrNoPod = errors.New("there is no pod")
 // Logs copies the logs of an attempt of a run to w: the stored logs, or while there
 // are none yet those of its pod. With o.Follow it waits for the pod if there is none
 // yet, and goes on until the attempt has ended. o.Container counts for a pod alone:
-// stored logs are of all containers, and are given whole. If there are no logs the
+// stored logs are of all containers, and are given whole. While the runner is down, o.Kept
+// says what is given without o.Follow, and a [DownError] that nothing is. If there are no logs the
 // error is an [ErrNoPod] that says why; it does not name the run and the attempt. Logs
 // waits until Run knows the engine.
 func (s *Service) Logs(ctx context.Context, run core.Orchestrator, attempt uint32, o LogOptions, w io.Writer) error {
@@ -97,7 +98,11 @@ func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 	o := l.run
 	if o.RetryAttempt == l.attempt && o.InCluster && !o.Logs.Stored {
 		// Of a pod that is being deleted only a part is stored before its end.
-		if err = l.copyLive(ctx); !errors.Is(err, ErrNoPod) || l.o.Follow && !l.ended() {
+		err = l.copyLive(ctx)
+		if down, is := errors.AsType[*DownError](err); is {
+			return l.copyKept(ctx, down)
+		}
+		if !errors.Is(err, ErrNoPod) || l.o.Follow && !l.ended() {
 			return false, err // also where the pod is just gone: the rest is about to be stored
 		}
 	}
@@ -151,6 +156,23 @@ func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
 	}
 	_, err = l.w.Write(text)
 	return true, err
+}
+
+// copyKept copies what is stored of the logs of a pod whose runner is down.
+func (l *logReader) copyKept(ctx context.Context, down *DownError) (done bool, err error) {
+	text, err := l.s.logs.Log(ctx, l.run.ID, l.attempt)
+	switch {
+	case errors.Is(err, shell.ErrNotFound):
+		return false, down
+	case err != nil:
+		return false, errors.Join(down, err)
+	case l.o.Kept != nil:
+		l.o.Kept(down)
+		_, err = l.w.Write(text)
+		return true, err
+	}
+	_, err = l.w.Write(text)
+	return true, errors.Join(down, err)
 }
 
 // downFor is how long a runner is waited for that is down before logs that are not followed

@@ -112,9 +112,14 @@ func clipped(text string) string {
 }
 
 // supervisorEnv is what a supervisor needs: nothing of the daemon's, which holds
-// secrets. The mark lets it be found.
+// secrets. The mark lets it be found. GORACE is read by programs that have the race
+// detector, which sleep for a second at their end unless it says otherwise.
 func supervisorEnv(dir string) []string {
-	return []string{podDirVar + "=" + dir, "GOMAXPROCS=2"}
+	env := []string{podDirVar + "=" + dir, "GOMAXPROCS=2"}
+	if races, ok := os.LookupEnv("GORACE"); ok {
+		env = append(env, "GORACE="+races)
+	}
+	return env
 }
 
 // launchDetached is the launcher: it starts the supervisor in a session of its own,

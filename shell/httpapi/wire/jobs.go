@@ -98,7 +98,7 @@ type RunSummary struct {
 	Cleanup      core.RunCleanup         `json:"cleanup,omitzero"` // what is in the cluster could not be deleted so far
 	Pod          core.Pod                `json:"pod"`
 	Error        string                  `json:"error"`
-	Note         string                  `json:"note"` // that its runner does not work; else empty
+	Note         string                  `json:"note"` // what it waits for while it is pending, or that its runner does not work; else empty
 	CreatedAt    effects.Time            `json:"created_at"`
 	StartedAt    effects.Time            `json:"started_at"` // of the pod, as Ran has it; null: it does not run yet
 	// Ran is when the pod of the present attempt ran, and who says so.

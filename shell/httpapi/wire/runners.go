@@ -28,6 +28,7 @@ type Runner struct {
 // Run is the answer of GET /v1/runs/{id}: the run, and what there is to say of its runner.
 type Run struct {
 	core.Orchestrator
-	// Note says that the run's runner does not work, and why; it is no part of the run.
+	// Note says what a pending run waits for, or that the run's runner does not work, and why;
+	// it is no part of the run.
 	Note string `json:"note,omitempty"`
 }

@@ -293,24 +293,39 @@ func (s *storm) endedAsTheyMust(runs []shownRun, jobs []stormJob) {
 func (s *storm) ended(n int) []shownRun {
 	t := s.world.t
 	t.Helper()
-	var list struct {
-		Runs []shownRun `json:"runs"`
-	}
-	eventually(t, func() error {
-		if _, err := s.ask(t.Context(), http.MethodGet, "/v1/runs?limit=1000", "", &list); err != nil {
+	var runs []shownRun
+	eventually(t, func() (err error) {
+		if runs, err = s.runs(""); err != nil {
 			return err
 		}
 		open := map[string]int{}
-		for _, r := range list.Runs {
+		for _, r := range runs {
 			if !r.State.Terminal() || r.InCluster {
 				open[fmt.Sprintf("%s, in the cluster: %t: %s", r.State, r.InCluster, r.Error)]++
 			}
 		}
 		if len(open) > 0 {
-			return fmt.Errorf("of %d runs there are %v", len(list.Runs), open)
+			return fmt.Errorf("of %d runs there are %v", len(runs), open)
 		}
 		return nil
 	})
-	require.Len(t, list.Runs, n)
-	return list.Runs
+	require.Len(t, runs, n)
+	return runs
+}
+
+// runs lists the runs that a query filters, page by page.
+func (s *storm) runs(query string) (all []shownRun, err error) {
+	for token := ""; ; {
+		var page struct {
+			Runs []shownRun `json:"runs"`
+			Next string     `json:"next_page_token"`
+		}
+		if _, err := s.ask(s.world.t.Context(), http.MethodGet, "/v1/runs?limit=1000"+query+"&page_token="+token, "", &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Runs...)
+		if token = page.Next; token == "" {
+			return all, nil
+		}
+	}
 }

@@ -149,7 +149,7 @@ func logsText(l core.RunLogs) string {
 	case l.Error != "" && l.Stored:
 		return fmt.Sprintf("%d bytes: %s", l.Bytes, l.Error)
 	case l.Error != "":
-		return "none: " + l.Error
+		return "none" + map[bool]string{true: " yet"}[l.ToRead] + ": " + l.Error
 	case !l.Stored:
 		return ""
 	case l.Truncated:
@@ -306,6 +306,9 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if why := resp.Header.Get("X-Orrery-Logs-Stored-Only"); why != "" {
+		text.Sayf(j.a.err, "orreryd: %s; this is what was stored before, and may not be all\n", text.CleanLines(why))
+	}
 	// Each line is shown as it comes.
 	out, flush := j.a.logOutput()
 	defer flush()

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -319,7 +320,7 @@ func (r runnerConfig) validate(key, cgroups string) error {
 		errs = append(errs, fmt.Errorf("%s.qps: %v is not more than 0 and at most 10000 calls a second", key, *q))
 	}
 	if s := r.KeepFailed; s != nil && !(*s >= 0 && *s <= core.MaxTTLSecondsAfterFinished) {
-		errs = append(errs, fmt.Errorf("%s.keep_failed_seconds: %v is not between 0 and %d, a week", key, *s, core.MaxTTLSecondsAfterFinished))
+		errs = append(errs, fmt.Errorf("%s.keep_failed_seconds: %s is not between 0 and %d, a week", key, strconv.FormatFloat(*s, 'f', -1, 64), core.MaxTTLSecondsAfterFinished))
 	}
 	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
 	errs = append(errs, r.checkProfile(key)...)

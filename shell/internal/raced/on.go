@@ -1,0 +1,6 @@
+//go:build race
+
+package raced
+
+// Detector says whether the race detector looks on.
+const Detector = true
