@@ -176,7 +176,7 @@ func (r *Runner) checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	} else {
 		err = r.profile.apply(pod)
 	}
-	return pod, errors.Join(err, checkLabels(spec.Labels))
+	return pod, errors.Join(err, checkLabels(spec.Labels), r.profile.checkLabels(spec.Labels))
 }
 
 // Check reports what of a job's pod spec and labels this runner cannot run, or may not by

@@ -73,6 +73,10 @@ type Options struct {
 	// "key=value", that pods may tolerate. "*" is for all. Default none: the scheduler alone
 	// chooses the node.
 	NodeLabels, Tolerations []string
+	// Labels are the labels, as "key" or "key=value", that a job may give its pods with the
+	// profile restricted; "*" is for all. Default none: labels put pods into Services, policies,
+	// meshes and queues of others in the namespace.
+	Labels []string
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
