@@ -113,7 +113,9 @@ func TestAPodOfAnotherDatabaseIsToldOfOnceAndInTheHealthOfItsRunner(t *testing.T
 	withRig(t, marking(m), func(t *testing.T, r *rig) {
 		pass(time.Second)
 		assert.Equal(t, jobs.HealthWorks, r.s.Health()["fake"].Status)
-		m.change(func() { m.foreign = []jobs.Foreign{{Name: "theirs-0", Database: "abc"}, {Name: "theirs-1", Database: "abc"}} })
+		m.change(func() {
+			m.foreign = []jobs.Foreign{{Name: "theirs-0", Database: "abc"}, {Name: "theirs-1", Database: "abc"}}
+		})
 		pass(5 * time.Minute)
 		assert.Equal(t, 1, strings.Count(r.log.String(), `a pod is of another database: leaving it alone" runner=fake pod=theirs-0 database=abc own=`+m.databases()[0]))
 		assert.Equal(t, 1, strings.Count(r.log.String(), "pod=theirs-1"))
