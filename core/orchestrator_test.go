@@ -49,7 +49,7 @@ func TestEveryStateAndEventIsDecidedAsTheTableSays(t *testing.T) {
 			core.OrchestratorCreate{Spec: before.RunSpec}, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.OrchestratorConfigure{Config: before.Config},
 			core.EffectDone{N: n, Result: report(true)}, core.EffectFailed{N: n, Reason: "no"}, core.EffectInterrupted{N: n}, core.EffectHandedBack{N: n},
 			core.PodCreated{Pod: core.Pod{Name: "p"}}, core.PodRunning{Pod: podAt()}, core.PodEnded{Pod: podAt(0)}, core.PodLost{},
-			core.OrchestratorCancel{}, core.OrchestratorRetry{}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: 1},
+			core.OrchestratorCancel{}, core.OrchestratorAbandon{}, core.OrchestratorRetry{}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: 1},
 			core.ChildEnded{Child: core.JobRef("", "", "a"), Outcome: core.ChildRefused}, core.OrchestratorExpire{},
 		} {
 			after, effs := checkedApply(t, before, e, clock)
