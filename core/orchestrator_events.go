@@ -19,7 +19,8 @@ type (
 	// OrchestratorDue says that the run's deadline has come: its scheduled time, its
 	// next attempt, or the end of what it waits for.
 	OrchestratorDue struct {
-		// Unseen: the run may have a pod at which no runner has looked since the process began.
+		// Unseen: the run may have a pod at which no runner has looked since the process began, or
+		// since its cluster could last be watched.
 		// It may well have started or ended in time: the limits of pods are put off.
 		Unseen bool `json:"unseen,omitempty"`
 		// Seen: its runner has looked at it now, and the run was told what there is: a limit

@@ -322,16 +322,16 @@ func TestALimitOfAPodDoesNotCountBeforeItsRunnerHasLooked(t *testing.T) {
 			core.OrchestratorContainerCreating: there,
 			core.OrchestratorRunning:           limitedRun(t),
 		} {
-			waits := []time.Duration{60, 120, 240, 480, 600, 600}
+			waits := []int{60, 120, 240, 480, 600, 600} // seconds
 			if rules != 0 {
-				waits = []time.Duration{30, 30, 30}
+				waits = []int{30, 30, 30}
 			}
 			for _, wait := range waits {
 				at := o.Deadline()
 				next, effs := o.Apply(core.OrchestratorDue{Unseen: true}, core.Clock{Now: at, Rules: rules})
 				require.Nil(t, refusal(effs))
 				require.Empty(t, effs)
-				require.Equal(t, at.Add(wait*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
+				require.Equal(t, at.Add(time.Duration(wait)*time.Second), next.Deadline(), "strictly later: nobody is woken in a circle")
 				o = next
 			}
 			for name, due := range map[string]struct {

@@ -152,7 +152,8 @@ type Patient interface {
 // its pod. Its methods are called by the engine's loop, and must be quick.
 type RunWatcher interface {
 	// Looked reports whether what there was of the run's pods when the process began has
-	// been told to the run.
+	// been told to the run, and what becomes of them is seen. If not, [core.OrchestratorDue] with
+	// Seen may be sent as soon as it is so.
 	Looked(run core.Orchestrator) bool
 	// Watching reports whether heartbeats have been reported in this process.
 	Watching() bool

@@ -29,9 +29,20 @@ func (s *Service) Interpreters() map[string]shell.Interpreter {
 
 type interpreter struct{ s *Service }
 
-// Looked implements [shell.RunWatcher].
+// Looked implements [shell.RunWatcher]. While the runner is down nobody sees what becomes of a
+// pod that is there: that it is looked at once the runner works again decides.
 func (i interpreter) Looked(run core.Orchestrator) bool {
-	return i.s.looks.looked(Attempt{Run: run.ID, N: run.RetryAttempt})
+	a := Attempt{Run: run.ID, N: run.RetryAttempt}
+	if !i.s.looks.looked(a) {
+		return false
+	}
+	waits := run.State == core.OrchestratorRunning || run.State == core.OrchestratorContainerCreating && run.CreateBy.IsZero()
+	name, _, err := i.s.runner(run.Config)
+	if err != nil || !waits || !i.s.isDown(name) {
+		return true
+	}
+	i.s.looks.lost(a, name)
+	return false
 }
 
 // Watching implements [shell.RunWatcher].

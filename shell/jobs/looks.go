@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -12,11 +13,23 @@ import (
 // looks know of the attempts that there were when the service began at which their runners
 // have not looked yet, or cannot say yet what they have seen. They may have started, ended or gone meanwhile: until their runs have
 // been told, no time limit and no missing heartbeat counts. What is created later was not
-// there.
+// there. Later attempts of a runner that is down are among them too, once their limits come.
 type looks struct {
 	mu     sync.Mutex
 	known  bool // what there was
 	unseen map[Attempt]string
+	wake   map[string]chan struct{} // by runner: holds a token when there is one more
+}
+
+// lost says that a runner has lost sight of an attempt, and has to look again.
+func (l *looks) lost(a Attempt, runner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unseen[a] = runner
+	select {
+	case l.wake[runner] <- struct{}{}:
+	default:
+	}
 }
 
 // note says what there was, with the runners' names.
@@ -76,20 +89,47 @@ func (s *Service) noteUnseen(ctx context.Context) {
 	}
 }
 
-// look has a runner look at what there was when the service began, until ctx ends or all has
-// been looked at: that it has told of all that it holds, and the runs have heard it.
+// look has a runner look at what there was when the service began, and at what it has lost
+// sight of, until ctx ends: that it has told of all that it holds, and the runs have heard it.
 func (s *Service) look(ctx context.Context, name string, r Runner) {
-	var wait backoff
-	for len(s.looks.of(name)) > 0 {
-		err := s.lookOnce(ctx, name, r)
-		if err != nil && ctx.Err() == nil {
-			s.log.Warn("the runner has not looked yet at the pods that there were: no time limit of theirs counts; trying again", "runner", name, "error", err)
+	for {
+		var wait backoff
+		for len(s.looks.of(name)) > 0 && s.awaitSight(ctx, name) {
+			err := s.lookOnce(ctx, name, r)
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("the runner has not looked yet at the pods that there were: no time limit of theirs counts; trying again", "runner", name, "error", err)
+			}
+			if len(s.looks.of(name)) > 0 && !s.pause(ctx, wait.next()) {
+				return
+			}
 		}
-		if len(s.looks.of(name)) > 0 && !s.pause(ctx, wait.next()) {
+		select {
+		case <-s.looks.wake[name]:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
+
+// sightPoll is how often it is looked whether a runner works again, and how long what its watch
+// has missed may take until it has come.
+const sightPoll = 2 * time.Second
+
+// awaitSight waits until a runner works that is down; false if ctx has ended.
+func (s *Service) awaitSight(ctx context.Context, name string) bool {
+	for was := false; ; {
+		down := s.isDown(name)
+		switch {
+		case !down && !was:
+			return ctx.Err() == nil
+		case !s.pause(ctx, sightPoll):
+			return false
+		}
+		was = down
+	}
+}
+
+func (s *Service) isDown(name string) bool { return s.healthOf(name).Status == HealthDown }
 
 // lookOnce is one look. An attempt that should be there and is not is to be reported as
 // lost first. What the runner does not doubt before its beat, the runs have been told once

@@ -209,7 +209,9 @@ func New(o Options) (*Service, error) {
 		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), readings: make(map[string]chan struct{}),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
+	s.looks.wake = make(map[string]chan struct{})
 	for name := range o.Runners {
+		s.looks.wake[name] = make(chan struct{}, 1)
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
 		s.missed[name] = make(chan struct{}, 1)
 		s.readings[name] = make(chan struct{}, maxReadings)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -111,4 +115,47 @@ func TestWhatBecameOfAnAttemptDecidesBeforeALimitThatComesWhileTheRunnerIsInDoub
 			})
 		})
 	}
+}
+
+// While the cluster is away nobody sees what becomes of a pod: a limit that comes meanwhile
+// waits for the look once it is back, without a restart too.
+func TestWhatAPodDidDuringAnOutageDecidesBeforeALimitThatCameMeanwhile(t *testing.T) {
+	for name, ended := range map[string]bool{"it ended well": true, "it did not start": false} {
+		t.Run(name, func(t *testing.T) {
+			withDaemon(t, func(t *testing.T, d *daemon) {
+				o := d.trigger(time.Minute)
+				list, err := d.k.api.BatchV1().Jobs("jobs").List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				pod := d.k.createPod(podOf(&list.Items[0]))
+				wait(30 * time.Second)
+				back := d.k.outage()
+				if ended {
+					d.k.updatePod(exits(pod, 0))
+				}
+				wait(20 * time.Minute)
+				o = d.run(o.ID)
+				require.Equal(t, core.OrchestratorContainerCreating, o.State, o.Error)
+				back()
+				wait(45 * time.Second)
+				o = d.run(o.ID)
+				if ended {
+					require.Equal(t, core.OrchestratorCompleted, o.State, o.Error)
+				} else {
+					require.Contains(t, o.Error+o.Exit.Reason, "the pod did not start within 1m0s")
+				}
+			})
+		})
+	}
+}
+
+// outage has nothing of the API answer what watches ask, until back is called.
+func (k *kit) outage() (back func()) {
+	var away atomic.Bool
+	away.Store(true)
+	refused := apierrors.NewServiceUnavailable("away")
+	k.react("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return away.Load(), nil, refused })
+	k.reactWatch("*", func(clienttesting.Action) (bool, watchInterface, error) { return away.Load(), nil, refused })
+	k.breakWatches()
+	synctest.Wait()
+	return func() { away.Store(false) }
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -273,4 +274,26 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 			require.ErrorIs(t, ended, context.DeadlineExceeded)
 		}
 	})
+}
+
+func TestWhichErrorsSayThatAClusterIsNotThere(t *testing.T) {
+	jobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	for name, c := range map[string]struct {
+		err  error
+		away bool
+	}{
+		"no error":               {nil, false},
+		"no connection":          {errRefused, true},
+		"no answer in time":      {context.DeadlineExceeded, true},
+		"nobody waits any more":  {fmt.Errorf("create: %w", context.Canceled), false},
+		"the object is gone":     {fmt.Errorf("delete: %w", errGone), false},
+		"503":                    {apierrors.NewServiceUnavailable("etcd is away"), true},
+		"500":                    {apierrors.NewInternalError(errors.New("no leader")), true},
+		"a status without code":  {&apierrors.StatusError{}, true},
+		"forbidden":              {apierrors.NewForbidden(jobs, "a", errors.New("no role")), false},
+		"not found":              {apierrors.NewNotFound(jobs, "a"), false},
+		"too many requests, 429": {apierrors.NewTooManyRequests("slower", 1), false},
+	} {
+		assert.Equal(t, c.away, unreachable(c.err), name)
+	}
 }
