@@ -69,7 +69,7 @@ func (t *orchestratorTransition) deletionFailed(of effects.DeleteRun, reason str
 		return
 	}
 	t.noteCleanupFailure(reason)
-	if t.leavesRemains() {
+	if t.leavesRemains() && !t.clock.Rules.before(6) {
 		t.releaseLocks()
 	}
 	switch {
