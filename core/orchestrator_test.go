@@ -49,7 +49,7 @@ func TestEveryStateAndEventIsDecidedAsTheTableSays(t *testing.T) {
 			core.OrchestratorCreate{Spec: before.RunSpec}, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.OrchestratorConfigure{Config: before.Config},
 			core.EffectDone{N: n, Result: report(true)}, core.EffectFailed{N: n, Reason: "no"}, core.EffectInterrupted{N: n}, core.EffectHandedBack{N: n},
 			core.PodCreated{Pod: core.Pod{Name: "p"}}, core.PodRunning{Pod: podAt()}, core.PodEnded{Pod: podAt(0)}, core.PodLost{},
-			core.OrchestratorCancel{}, core.OrchestratorRetry{}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: 1},
+			core.OrchestratorCancel{}, core.OrchestratorAbandon{}, core.OrchestratorRetry{}, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: 1},
 			core.ChildEnded{Child: core.JobRef("", "", "a"), Outcome: core.ChildRefused}, core.OrchestratorExpire{},
 		} {
 			after, effs := checkedApply(t, before, e, clock)
@@ -322,9 +322,9 @@ func TestALimitOfAPodDoesNotCountBeforeItsRunnerHasLooked(t *testing.T) {
 			core.OrchestratorContainerCreating: there,
 			core.OrchestratorRunning:           limitedRun(t),
 		} {
-			waits := []int64{60, 120, 240, 480, 600, 600} // in seconds
+			waits := []int{60, 120, 240, 480, 600, 600} // seconds
 			if rules != 0 {
-				waits = []int64{30, 30, 30}
+				waits = []int{30, 30, 30}
 			}
 			for _, wait := range waits {
 				at := o.Deadline()
