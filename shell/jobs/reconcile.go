@@ -55,6 +55,9 @@ func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
 	held, err := r.Held(ctx)
 	if err == nil {
 		s.noteStrangers(ctx, name, r, held, known)
+		s.places[name].freeWhere(func(a Attempt) bool { // of runs that were abandoned
+			return !known[a] && !slices.Contains(held, a) && s.isStray(ctx, name, a)
+		})
 		s.deleteStrays(ctx, name, r, held, known)
 	}
 	return err
