@@ -394,6 +394,62 @@ func TestAPodThatTakesItsGracePeriodToEndIsNoFailedCleanup(t *testing.T) {
 	}
 }
 
+func (r *rig) abandon(o core.Orchestrator) core.Orchestrator {
+	r.t.Helper()
+	after, err := r.e.Runs().Send(r.t.Context(), o.ID, core.OrchestratorAbandon{Reason: "the cluster is gone"})
+	require.NoError(r.t, err)
+	return after
+}
+
+// The runner of a run is not configured any more. Were it to come back, the pod goes as a stray.
+func TestAnAbandonedRunEndsAndItsPodIsAStrayOnceItsRunnerIsBack(t *testing.T) {
+	locks := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, Locks: []string{"db"}}}
+	withRig(t, func(r *rig) { everyMinute(r); r.o.Checker = locks }, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly", constrained, on("fake"), retries(3)))
+		r.lock("db", core.RunLockHolder(o.ID))
+		r.stop()
+		first := r.o.Runners
+		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
+		r.start()
+		r.cancel(o)
+		pass(5 * time.Second)
+		require.True(t, r.run(o.ID).Cleanup.Failing())
+		end := r.abandon(o)
+		assert.Equal(t, core.OrchestratorCancelled, end.State)
+		assert.Equal(t, "abandoned: its pod "+end.Pod.Name+" may still run; not needed", end.Error)
+		pass(time.Hour)
+		assert.Empty(t, r.locked())
+		_, err := r.e.Runs().Send(t.Context(), o.ID, core.OrchestratorAbandon{})
+		require.ErrorContains(t, err, "was abandoned already")
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+		r.stop()
+		r.o.Runners = first
+		r.start()
+		pass(2 * time.Minute)
+		assert.Empty(t, r.fake.Attempts())
+		after := r.run(o.ID)
+		after.Metrics, after.Reported = end.Metrics, end.Reported
+		assert.Equal(t, end, after, "what it says stays true")
+	})
+}
+
+func TestAnAbandonedRunGivesItsPlaceWithTheRunnerBack(t *testing.T) {
+	withRig(t, func(r *rig) { everyMinute(r); roomFor(1, 0)(r) }, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.cancel(o)
+		pass(time.Minute)
+		r.abandon(o)
+		next := r.trigger(job("next"))
+		pass(3 * time.Minute)
+		assert.True(t, r.run(next.ID).Pod.Queued, "its pod lives, and takes the place")
+		r.fake.Vanish(a)
+		pass(2 * time.Minute)
+		assert.Equal(t, 1, r.fake.Creates(jobs.Attempt{Run: next.ID}))
+		forbidden.Store(false)
+	})
+}
+
 // A crash in the midst of the grace period: the deletion is repeated, and reads once more.
 func TestARestartInTheGracePeriodNeitherLosesNorDoublesLogs(t *testing.T) {
 	for name, gone := range map[string]bool{"the pod is still there": false, "the pod is gone": true} {
