@@ -78,10 +78,11 @@ func (s *Service) Health() map[string]Health {
 }
 
 func (s *Service) healthOf(name string) Health {
+	h := s.watches.of(name)
 	if r, ok := s.o.Runners[name].(Healthy); ok {
-		return r.Health()
+		h = r.Health()
 	}
-	return s.watches.of(name)
+	return s.withStrangers(name, h)
 }
 
 // watches are how the watches of runners are that do not say so themselves.

@@ -164,6 +164,10 @@ type Service struct {
 	looks    looks
 	reported atomic.Bool // heartbeats, in this process
 	watches  watches
+	// database is the identity of the database, which Run sets before ready is closed; empty: it
+	// is damaged.
+	database  string
+	strangers strangers
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -334,7 +338,6 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if !s.began.CompareAndSwap(false, true) {
 		return errors.New("jobs: Run was called before: make a new service with New")
 	}
-	s.use(e)
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))
 	defer cancel()
 	var wg sync.WaitGroup
@@ -345,6 +348,12 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		case <-ctx.Done():
 		}
 	})
+	if !s.identify(ctx, e.Store()) {
+		cancel()
+		wg.Wait()
+		return nil
+	}
+	s.use(e)
 	for name := range s.o.Runners {
 		s.sinks[name] = newSink(s, name)
 	}

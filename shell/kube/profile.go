@@ -2,7 +2,9 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +33,7 @@ type profile struct {
 	// What pods may name, if the profile is restricted.
 	accounts, secrets, configMaps, claims                    []string
 	priorityClasses, runtimeClasses, nodeLabels, tolerations []string
+	labels                                                   []string
 }
 
 // standards are the versions of the Pod Security Standards that all must allow a pod: a cluster
@@ -44,6 +47,7 @@ func newProfile(o Options) (*profile, error) {
 		name: cmp.Or(o.Profile, ProfilePrivileged), accounts: o.ServiceAccounts, secrets: o.Secrets,
 		configMaps: o.ConfigMaps, claims: o.PersistentVolumeClaims,
 		priorityClasses: o.PriorityClasses, runtimeClasses: o.RuntimeClasses, nodeLabels: o.NodeLabels, tolerations: o.Tolerations,
+		labels: o.Labels,
 	}
 	if !slices.Contains(Profiles, p.name) {
 		return nil, fmt.Errorf("kube: Profile: %q is unknown: use %q, %q or %q", p.name, ProfilePrivileged, ProfileBaseline, ProfileRestricted)
@@ -93,6 +97,25 @@ func (f *refusals) named(field, what, name, key string, list []string) {
 	if !slices.Contains(list, name) {
 		f.add(field, "the %s %q is not one of the %s of the runner: %s", what, name, key, cmp.Or(strings.Join(list, ", "), "there is none"))
 	}
+}
+
+// checkLabels refuses labels of a job that the profile does not allow. Those that Orrery or
+// Kubernetes set are refused for that.
+func (p *profile) checkLabels(labels map[string]string) error {
+	if p.name != ProfileRestricted || slices.Contains(p.labels, anyOf) {
+		return nil
+	}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		pair := k + "=" + labels[k]
+		if !ours(k) && !slices.Contains(p.labels, k) && !slices.Contains(p.labels, pair) {
+			errs = append(errs, fmt.Errorf("labels.%s: the label %q is not one of the labels of the runner: %s", k, pair, cmp.Or(strings.Join(p.labels, ", "), "there is none")))
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, fmt.Errorf("labels: the profile of the runner is %q: leave the label out, or add it to labels of the runner", p.name))
+	}
+	return errors.Join(errs...)
 }
 
 // harden sets what the standard restricted demands where the pod leaves it open: pods that

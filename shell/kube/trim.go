@@ -34,7 +34,7 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
 		Labels: map[string]string{},
 	}
-	for _, k := range []string{LabelInstance, LabelRun, LabelAttempt} {
+	for _, k := range []string{LabelInstance, LabelDatabase, LabelRun, LabelAttempt} {
 		if v, ok := m.Labels[k]; ok {
 			out.Labels[k] = v
 		}

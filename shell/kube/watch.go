@@ -40,7 +40,8 @@ type watcher struct {
 	// seen yet.
 	of       map[types.UID]jobs.Attempt
 	unplaced map[types.UID]notice
-	ready    bool // synced
+	foreign  map[types.UID]jobs.Foreign // Jobs and pods of other databases
+	ready    bool                       // synced
 	closed   bool
 	wake     chan struct{} // of capacity 1
 }
@@ -54,7 +55,7 @@ type item struct {
 func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 	return &watcher{
 		r: r, sink: sink, synced: make(chan struct{}), ended: make(chan struct{}),
-		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{},
+		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{}, foreign: map[types.UID]jobs.Foreign{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -143,12 +144,18 @@ func (w *watcher) reached(ctx context.Context, what string, err error) {
 
 // seen takes a new or changed object from the watch.
 func (w *watcher) seen(obj any) {
+	if w.isForeign(obj, true) {
+		return
+	}
 	w.take(obj, func(t *track, job *batchv1.Job) { t.job, t.jobSeen = job, true },
 		func(t *track, pod *corev1.Pod) { t.take(pod, w.ready) })
 }
 
 // gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
+	if w.isForeign(obj, false) {
+		return
+	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
 }
 

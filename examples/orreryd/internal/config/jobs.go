@@ -138,6 +138,7 @@ type runnerConfig struct {
 	RuntimeClasses         *[]string `toml:"runtime_classes,omitempty" for:"kubernetes"`
 	NodeLabels             *[]string `toml:"node_labels,omitempty" for:"kubernetes"` // "key" or "key=value"; "*": all
 	Tolerations            *[]string `toml:"tolerations,omitempty" for:"kubernetes"` // of taints, likewise
+	Labels                 *[]string `toml:"labels,omitempty" for:"kubernetes"`      // of jobs, likewise
 
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
@@ -346,9 +347,9 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.%s: counts with profile = %q only, else pods may name all: set it, or leave %s out", key, list.key, kube.ProfileRestricted, list.key))
 		}
 		for i, name := range deref(list.given) {
-			if list.pairs {
+			if list.pairs != "" {
 				if !isPair(name) {
-					errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no label or taint of a node: write \"key\", \"key=value\", or \"*\" for all", key, list.key, i, text.Clip(name, 80)))
+					errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no %s: write \"key\", \"key=value\", or \"*\" for all", key, list.key, i, text.Clip(name, 80), list.pairs))
 				}
 			} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
 				errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no name of such an object: want a-z, 0-9, - and ., with a letter or a digit at both ends", key, list.key, i, text.Clip(name, 80)))
@@ -362,20 +363,21 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 type list struct {
 	key   string
 	given *[]string
-	pairs bool // of "key" or "key=value", not names of objects
+	pairs string // what "key" or "key=value" is, if it is no list of names of objects
 }
 
 // lists are all that pods of a restricted runner may name.
 func (r runnerConfig) lists() []list {
 	return []list{
-		{"service_accounts", r.ServiceAccounts, false},
-		{"secrets", r.Secrets, false},
-		{"config_maps", r.ConfigMaps, false},
-		{"persistent_volume_claims", r.PersistentVolumeClaims, false},
-		{"priority_classes", r.PriorityClasses, false},
-		{"runtime_classes", r.RuntimeClasses, false},
-		{"node_labels", r.NodeLabels, true},
-		{"tolerations", r.Tolerations, true},
+		{"service_accounts", r.ServiceAccounts, ""},
+		{"secrets", r.Secrets, ""},
+		{"config_maps", r.ConfigMaps, ""},
+		{"persistent_volume_claims", r.PersistentVolumeClaims, ""},
+		{"priority_classes", r.PriorityClasses, ""},
+		{"runtime_classes", r.RuntimeClasses, ""},
+		{"node_labels", r.NodeLabels, "label or taint of a node"},
+		{"tolerations", r.Tolerations, "label or taint of a node"},
+		{"labels", r.Labels, "label of a pod"},
 	}
 }
 
@@ -394,6 +396,7 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
 			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
 			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),
+			Labels: deref(r.Labels),
 		})
 		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))
