@@ -51,9 +51,10 @@ import (
 //     terminating, and if a run has left something: an orphaned one, or one whose pod
 //     has ended and could not be deleted.
 //   - A run is completed, failed or cancelled only if nothing of it is in a cluster, or its
-//     pod has ended; a further attempt begins only if nothing is.
+//     pod has ended, or an operator has abandoned it; a further attempt begins only if
+//     nothing is, and never while a pod that was abandoned may live.
 //   - Cleanup says that a deletion has failed if and only if cleanup_failed was announced,
-//     and cleaned_up was not since.
+//     and neither cleaned_up nor cleanup_abandoned was since.
 //   - At most one effect is waited for, and after the end only by a run that cleans up.
 //   - Actions are taken one after the other, each is noted once, and those that are
 //     left wait for the one that is asked for.
@@ -208,6 +209,8 @@ func (t *orchestratorTransition) apply(e OrchestratorEvent) {
 		t.due(e)
 	case OrchestratorCancel:
 		t.cancel(e)
+	case OrchestratorAbandon:
+		t.abandon(e)
 	case OrchestratorOrphan:
 		t.orphan(e)
 	case OrchestratorHeartbeats, OrchestratorExpire:
@@ -268,6 +271,8 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 		if !t.cleanupDue().IsZero() || t.adopts(t.RetryAttempt) {
 			t.retryCleanup()
 		}
+	case OrchestratorAbandon:
+		t.abandon(e)
 	case OrchestratorExpire:
 		if t.ended() {
 			t.Orchestrator = Orchestrator{}
@@ -386,7 +391,7 @@ func (t *orchestratorTransition) forgetAttempt() {
 	t.Decision, t.ToTake, t.Step, t.Exit = Decision{}, nil, StepNone, RunExit{}
 	t.Pod, t.Logs, t.MaxAllowedRunTimeMS, t.RetryAt, t.Error = Pod{}, RunLogs{}, 0, 0, ""
 	t.ConstraintCheckStarted, t.CreationAskedAt, t.CreateBy, t.ThereAt, t.RoomAt = 0, 0, 0, 0, 0
-	t.ExecutionStartedAt, t.ExecutionEndedAt, t.Ran = 0, 0, PodTimes{}
+	t.ExecutionStartedAt, t.ExecutionEndedAt, t.Ran, t.Cleanup = 0, 0, PodTimes{}, RunCleanup{}
 }
 
 // reportMetrics announces the metrics once the heartbeats are counted.
@@ -477,29 +482,6 @@ func (o Orchestrator) endedAt() (Time, bool) {
 
 // mustBeKept: see [MustBeKept].
 func (o Orchestrator) mustBeKept() bool { return !o.ended() }
-
-// Terms lists the run under all, its state, its tenant and its job, and under
-// [TermInCluster] and [TermCleanupFailed].
-func (o Orchestrator) Terms() []effects.Term {
-	terms := append(listed(o.CreatedAt, StatusTerm(o.State), o.Namespace, o.Tenant), effects.Term{Name: JobTerm(o.job().ID), At: o.CreatedAt})
-	if o.InCluster {
-		terms = append(terms, effects.Term{Name: TermInCluster, At: o.CreatedAt, Counted: true})
-	}
-	if o.Cleanup.Failing() {
-		terms = append(terms, effects.Term{Name: TermCleanupFailed, At: o.CreatedAt, Counted: true})
-	}
-	return terms
-}
-
-// TermCleanupFailed is the list term of the runs whose [Orchestrator.Cleanup] is failing.
-const TermCleanupFailed = "cleanup_failed"
-
-// TermInCluster is the list term of the runs that may have something in a cluster:
-// nobody needs what is there of any other run.
-const TermInCluster = "in_cluster"
-
-// JobTerm is the list term of the runs of one job.
-func JobTerm(job uuid.UUID) string { return "job:" + job.String() }
 
 // AppendJSON appends the stored form.
 func (o Orchestrator) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }

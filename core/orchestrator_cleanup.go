@@ -7,16 +7,21 @@ import (
 )
 
 // RunCleanup says that what a run has in its cluster could not be deleted so far, see
-// [Orchestrator]. It is zero unless the latest deletion of the present attempt has failed.
+// [Orchestrator]. It is zero unless the latest deletion of the present attempt has failed, also
+// if an operator has abandoned the attempt then.
 type RunCleanup struct {
 	FailedSince Time   `json:"failed_since"`       // when the first deletion failed
 	Failures    uint32 `json:"failures"`           // deletions that have failed since
 	Error       string `json:"error"`              // why the latest one has
-	RetryAt     Time   `json:"retry_at,omitempty"` // of the next deletion; zero: it is under way
+	RetryAt     Time   `json:"retry_at,omitempty"` // of the next deletion; zero: it is under way, or there is none
+	// AbandonedAt is when an operator has given the cleanup up, see [OrchestratorAbandon]: what
+	// the attempt had in the cluster may still be there. Zero: nobody did.
+	AbandonedAt Time `json:"abandoned_at,omitempty"`
 }
 
-// Failing reports whether a deletion has failed, and none has succeeded since.
-func (c RunCleanup) Failing() bool { return !c.FailedSince.IsZero() }
+// Failing reports whether a deletion has failed, and none has succeeded since, and whether it
+// is tried again.
+func (c RunCleanup) Failing() bool { return !c.FailedSince.IsZero() && c.AbandonedAt.IsZero() }
 
 // A deletion that failed is tried again after firstCleanupDelayMS, and each further
 // failure doubles the wait up to maxCleanupDelayMS. After cleanupPatienceMS the wait is a
@@ -64,7 +69,7 @@ func (t *orchestratorTransition) deletionFailed(of effects.DeleteRun, reason str
 		return
 	}
 	t.noteCleanupFailure(reason)
-	if t.leavesRemains() {
+	if t.leavesRemains() && !t.clock.Rules.before(6) {
 		t.releaseLocks()
 	}
 	switch {

@@ -199,3 +199,86 @@ func TestABuildBeforeVersion5GaveADeletionUp(t *testing.T) {
 	running, _ = running.Apply(core.OrchestratorCancel{}, before)
 	assert.Equal(t, []effects.Outer{effects.FetchLogs{N: 3}}, core.Outstanding(running), "it fetched the logs before the deletion")
 }
+
+// failing is a run that cannot delete what it has in its cluster.
+func failing(t *testing.T, o core.Orchestrator, events ...core.OrchestratorEvent) core.Orchestrator {
+	t.Helper()
+	for _, e := range events {
+		var effs []effects.Effect
+		o, effs = o.Apply(e, core.Clock{Now: start})
+		require.Nil(t, refusal(effs))
+	}
+	o, _ = o.Apply(core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "its runner is gone", Permanent: true}, core.Clock{Now: start})
+	require.True(t, o.Cleanup.Failing())
+	return o
+}
+
+// An operator knows that a cluster is gone for good: the run ends, and never says that its
+// pod is gone, nor makes another.
+func TestARunWhoseCleanupIsAbandonedEndsAndSaysWhatItLeft(t *testing.T) {
+	job := byHand()
+	job.RetryConfig.MaxRetries = 1
+	running := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{}, core.EffectDone{N: 1}, core.PodRunning{Pod: podAt()})
+	creating := madeRun(job, core.OrchestratorDue{}, core.OrchestratorAdmit{})
+	running.Locks = []string{"db"}
+	discards := running
+	discards.Config.Logs.Discard = true
+	for name, c := range map[string]struct {
+		run   core.Orchestrator
+		state core.OrchestratorStatus
+		error string
+	}{
+		"cancelled": {failing(t, running, core.OrchestratorCancel{Reason: "not needed"}), core.OrchestratorCancelled, "abandoned: its pod orrery-1-0 may still run; not needed"},
+		"it would make another attempt": {failing(t, running, core.PodLost{Reason: "the node is gone"}), core.OrchestratorFailed,
+			"abandoned: its pod orrery-1-0 may still run; the node is gone"},
+		"its pod was only asked for": {failing(t, creating, core.EffectFailed{N: 1, Reason: "no answer"}), core.OrchestratorFailed,
+			"abandoned: its pod may still run; creating the pod: no answer"},
+		"orphaned": {failing(t, running, core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}), core.OrchestratorOrphaned,
+			"abandoned: its pod orrery-1-0 may still run; no heartbeat since 2026-02-10T14:00:00.000Z: 3 were missed"},
+		"its pod has ended":                      {failing(t, discards, core.PodEnded{Pod: podAt(0)}), core.OrchestratorCompleted, ""},
+		"its pod has ended, and another follows": {failing(t, discards, core.PodEnded{Pod: podAt(1)}), core.OrchestratorRetrying, "exit code 1: Error"},
+	} {
+		tried, _ := c.run.Apply(core.OrchestratorDue{}, core.Clock{Now: c.run.Deadline()})
+		for what, before := range map[string]core.Orchestrator{name: c.run, name + ", while it is tried again": tried} {
+			now := start.Add(time.Minute)
+			o, effs := before.Apply(core.OrchestratorAbandon{Reason: "the cluster is gone"}, core.Clock{Now: now})
+			require.Nil(t, refusal(effs), what)
+			assert.Equal(t, c.state, o.State, what)
+			assert.Equal(t, c.error, o.Error, what)
+			assert.False(t, o.InCluster || o.Cleanup.Failing(), what)
+			assert.Equal(t, now, o.Cleanup.AbandonedAt, "it keeps saying so: %s", what)
+			assert.Equal(t, "its runner is gone", o.Cleanup.Error, what)
+			assert.Empty(t, core.Outstanding(o), what)
+			assert.Len(t, emitted(step{effs: effs}, "run:cleanup_abandoned"), 1, what)
+			assert.True(t, len(o.Locks) == 0 || o.State == core.OrchestratorRetrying, what)
+			if o.State.Terminal() {
+				_, effs = o.Apply(core.OrchestratorAbandon{}, core.Clock{Now: now})
+				assert.Contains(t, refusal(effs).Reason, "was abandoned already, at 2026-02-10T14:01:00.000Z")
+				gone, _ := o.Apply(core.OrchestratorExpire{}, core.Clock{Now: now})
+				assert.Zero(t, gone.ID, "nothing keeps its record")
+			}
+		}
+	}
+	limited := failing(t, runPhases(goldenJobSpec())[core.OrchestratorRunning], core.PodLost{Reason: "the node is gone"})
+	o, _ := limited.Apply(core.OrchestratorAbandon{}, core.Clock{Now: start})
+	require.Equal(t, core.StepChecking, o.Step, "its post-execution constraints are checked as ever")
+	o, _ = o.Apply(core.EffectDone{N: core.Outstanding(o)[0].Number(), Result: report(false, violated(core.ActionRequest{Type: core.ActionRetryRun}))}, core.Clock{Now: start})
+	assert.Equal(t, core.OrchestratorFailed, o.State, "whatever they demand, there is no second pod")
+	assert.Equal(t, "abandoned: its pod orrery-1-0 may still run; the node is gone", o.Error)
+}
+
+func TestOnlyACleanupThatFailsCanBeAbandoned(t *testing.T) {
+	phases := runPhases(goldenJobSpec())
+	cancelling, _ := phases[core.OrchestratorRunning].Apply(core.OrchestratorCancel{}, core.Clock{Now: start})
+	for want, o := range map[string]core.Orchestrator{
+		"is running: cancel it first; it can be abandoned once its pod cannot be deleted":              phases[core.OrchestratorRunning],
+		"is completed, and has nothing in a cluster: there is nothing to abandon":                      phases[core.OrchestratorCompleted],
+		"is orphaned: cancel it first; it can be abandoned once its pod cannot be deleted":             phases[core.OrchestratorOrphaned],
+		"is being cleaned up, and that has not failed: it can be abandoned once a deletion has failed": cancelling,
+	} {
+		after, effs := o.Apply(core.OrchestratorAbandon{}, core.Clock{Now: start})
+		require.NotNil(t, refusal(effs))
+		assert.Contains(t, refusal(effs).Reason, want)
+		assert.Equal(t, o, after)
+	}
+}

@@ -133,7 +133,7 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.OrchestratorCreate{Spec: drawRunSpec(t, c)}
 	}
 	attempt := rapid.SampledFrom([]uint32{o.RetryAttempt, o.RetryAttempt, o.RetryAttempt, o.RetryAttempt + 1, 0}).Draw(t, "attempt")
-	events := []string{"due", "due", "answer", "answer", "answer", "answer", "created", "running", "running", "ended", "ended", "lost", "cancel", "retry", "orphan", "configure", "heartbeats", "child", "expire", "create"}
+	events := []string{"due", "due", "answer", "answer", "answer", "answer", "created", "running", "running", "ended", "ended", "lost", "cancel", "abandon", "abandon", "retry", "orphan", "configure", "heartbeats", "child", "expire", "create"}
 	if o.State == core.OrchestratorPending || rapid.IntRange(0, 9).Draw(t, "stray admit") == 0 {
 		events = []string{"admit", "admit", "due"}
 	}
@@ -154,6 +154,8 @@ func drawRunEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.PodLost{Attempt: attempt, Reason: drawText(t, "reason"), Refused: rapid.Bool().Draw(t, "refused"), Final: rapid.Bool().Draw(t, "final")}
 	case "cancel":
 		return core.OrchestratorCancel{Reason: drawText(t, "reason")}
+	case "abandon":
+		return core.OrchestratorAbandon{Reason: drawText(t, "reason")}
 	case "retry":
 		return core.OrchestratorRetry{}
 	case "orphan":

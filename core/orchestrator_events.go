@@ -41,6 +41,14 @@ type (
 	OrchestratorCancel struct {
 		Reason string `json:"reason"`
 	}
+	// OrchestratorAbandon ends the cleanup of a run whose deletions fail ([RunCleanup.Failing]),
+	// and leaves what is in the cluster there; in every other state it is refused. The run
+	// ends as it would if the deletion had succeeded, but makes no other attempt while its
+	// pod may live, and its Cleanup keeps saying so. Is its runner there again, the pod is
+	// deleted as one that belongs to no run.
+	OrchestratorAbandon struct {
+		Reason string `json:"reason"`
+	}
 	// OrchestratorRetry begins the next attempt of a run that waits for it at once.
 	OrchestratorRetry struct{}
 	// OrchestratorOrphan says that the run's heartbeats are missing. The scheduler
@@ -86,6 +94,7 @@ func (OrchestratorDue) orchestratorEvent()        {}
 func (OrchestratorAdmit) orchestratorEvent()      {}
 func (OrchestratorConfigure) orchestratorEvent()  {}
 func (OrchestratorCancel) orchestratorEvent()     {}
+func (OrchestratorAbandon) orchestratorEvent()    {}
 func (OrchestratorRetry) orchestratorEvent()      {}
 func (OrchestratorOrphan) orchestratorEvent()     {}
 func (OrchestratorHeartbeats) orchestratorEvent() {}
@@ -111,6 +120,7 @@ func (OrchestratorDue) EventType() string        { return "due" }
 func (OrchestratorAdmit) EventType() string      { return "admit" }
 func (OrchestratorConfigure) EventType() string  { return "configure" }
 func (OrchestratorCancel) EventType() string     { return "cancel" }
+func (OrchestratorAbandon) EventType() string    { return "abandon" }
 func (OrchestratorRetry) EventType() string      { return "retry" }
 func (OrchestratorOrphan) EventType() string     { return "orphan" }
 func (OrchestratorHeartbeats) EventType() string { return "heartbeats" }
@@ -127,6 +137,7 @@ func (e OrchestratorCreate) stored() Event {
 
 func (e OrchestratorConfigure) stored() Event { return OrchestratorConfigure{e.Config.withDefaults()} }
 func (e OrchestratorCancel) stored() Event    { return OrchestratorCancel{validText(e.Reason)} }
+func (e OrchestratorAbandon) stored() Event   { return OrchestratorAbandon{validText(e.Reason)} }
 func (e OrchestratorOrphan) stored() Event {
 	return OrchestratorOrphan{min(max(e.LastHeartbeat, 0), maxTime), e.Missed}
 }
@@ -138,7 +149,7 @@ func (e PodLost) stored() Event    { return PodLost{e.Attempt, validText(e.Reaso
 // orchestratorEvents are the events of Orchestrator, as the journal has them.
 var orchestratorEvents = []eventType{
 	event[OrchestratorCreate](), event[OrchestratorDue](), event[OrchestratorAdmit](), event[OrchestratorConfigure](),
-	event[OrchestratorCancel](), event[OrchestratorRetry](), event[OrchestratorOrphan](), event[OrchestratorHeartbeats](),
+	event[OrchestratorCancel](), event[OrchestratorAbandon](), event[OrchestratorRetry](), event[OrchestratorOrphan](), event[OrchestratorHeartbeats](),
 	event[PodCreated](), event[PodRunning](), event[PodEnded](), event[PodLost](), event[OrchestratorExpire](),
 	event[ChildEnded](), event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](),
 }

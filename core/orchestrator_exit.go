@@ -88,7 +88,7 @@ func (t *orchestratorTransition) takeExit() {
 // edge to retrying from the states in which nothing was tried yet.
 func (t *orchestratorTransition) retryOrFail(final bool) {
 	retries := t.Config.RetryConfig
-	if final || !retries.ShouldRetry(t.RetryAttempt) || validateTransition(t.State, OrchestratorRetrying) != nil {
+	if final || t.abandonedAlive() || !retries.ShouldRetry(t.RetryAttempt) || validateTransition(t.State, OrchestratorRetrying) != nil {
 		t.enterTerminal(OrchestratorFailed)
 		return
 	}
@@ -126,6 +126,7 @@ func (t *orchestratorTransition) endAttempt() {
 // enterTerminal: → a terminal state. Bus, job, scheduler and occurrence are told. The
 // scheduler forgets a run itself that it declares orphaned.
 func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
+	t.noteAbandoned()
 	if !t.to(state) {
 		return
 	}

@@ -98,13 +98,16 @@ var _ = register(core.KindOrchestrator, kit{
 			may := slices.Contains([]core.OrchestratorStatus{core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating, core.OrchestratorOrphaned}, a.State) || leavesRemains(a)
 			return unless((!asked || a.InCluster) && (!a.InCluster || may) && listed == a.InCluster, "%s, in cluster %t, listed %t, waits for %v", a.State, a.InCluster, listed, waitedFor(a))
 		}),
-		on("A run is completed, failed or cancelled only if nothing of it is in a cluster, or its pod has ended; a further attempt begins only if nothing is.", func(_ step, b, a core.Orchestrator) string {
+		on("A run is completed, failed or cancelled only if nothing of it is in a cluster, or its pod has ended, or an operator has abandoned it; a further attempt begins only if nothing is, and never while a pod that was abandoned may live.", func(_ step, b, a core.Orchestrator) string {
 			harmless := !a.InCluster || !a.State.Terminal() || a.State == core.OrchestratorOrphaned || a.Pod.ExitCode != nil
 			alone := a.State != core.OrchestratorRetrying && a.RetryAttempt == b.RetryAttempt || !b.InCluster || !a.InCluster
+			if !b.Cleanup.AbandonedAt.IsZero() && b.Pod.ExitCode == nil {
+				alone = alone && a.RetryAttempt == b.RetryAttempt && a.State != core.OrchestratorRetrying
+			}
 			return unless(harmless && alone && (a.State != core.OrchestratorRetrying || !a.InCluster), "%s → %s, attempt %d → %d, in cluster %t → %t", b.State, a.State, b.RetryAttempt, a.RetryAttempt, b.InCluster, a.InCluster)
 		}),
-		on("Cleanup says that a deletion has failed if and only if cleanup_failed was announced, and cleaned_up was not since.", func(s step, b, a core.Orchestrator) string {
-			failed, cleaned := len(emitted(s, "run:cleanup_failed")), len(emitted(s, "run:cleaned_up"))
+		on("Cleanup says that a deletion has failed if and only if cleanup_failed was announced, and neither cleaned_up nor cleanup_abandoned was since.", func(s step, b, a core.Orchestrator) string {
+			failed, cleaned := len(emitted(s, "run:cleanup_failed")), len(emitted(s, "run:cleaned_up"))+len(emitted(s, "run:cleanup_abandoned"))
 			listed := slices.ContainsFunc(a.Terms(), func(t effects.Term) bool { return t.Name == core.TermCleanupFailed })
 			is := a.Cleanup.Failing()
 			ok := failed <= 1 && cleaned <= 1 && (failed == 1) == (is && !b.Cleanup.Failing()) && (cleaned == 1) == (b.Cleanup.Failing() && !is) &&
@@ -308,7 +311,7 @@ func goldenRunStates() []core.State {
 func goldenRunEvents() []core.Event {
 	return []core.Event{
 		core.OrchestratorCreate{Spec: runSpec(goldenJobSpec(), start), Owner: core.Owner{Ref: core.JobRef("reports", "tenant-1", "nightly")}}, core.OrchestratorDue{},
-		core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorConfigure{Config: goldenJobSpec()}, core.OrchestratorCancel{Reason: "not <needed>"}, core.OrchestratorRetry{},
+		core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorConfigure{Config: goldenJobSpec()}, core.OrchestratorCancel{Reason: "not <needed>"}, core.OrchestratorAbandon{Reason: "the cluster is <gone>"}, core.OrchestratorRetry{},
 		core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: math.MaxUint64},
 		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},

@@ -62,7 +62,7 @@ func Announced() []EventKind {
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
 		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
 		{"run", []string{
-			"action", "action_pending", "action_refused", "action_running", "cancelled", "cleaned_up", "cleanup_failed", "completed", "condition_pending",
+			"action", "action_pending", "action_refused", "action_running", "cancelled", "cleaned_up", "cleanup_abandoned", "cleanup_failed", "completed", "condition_pending",
 			"condition_running", "constraint_error", "constraint_violated", "container_creating", "failed", "metrics", "orphaned",
 			"pending", "pre_run", "retrying", "running", "terminating", "update",
 		}},

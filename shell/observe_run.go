@@ -37,6 +37,7 @@ var runLines = map[string]line{
 	"action":              {"run.action", slog.LevelInfo}, // one that failed: an error
 	"action_refused":      {"run.action_refused", slog.LevelError},
 	"cleaned_up":          {"run.cleaned_up", slog.LevelInfo},
+	"cleanup_abandoned":   {"run.cleanup_abandoned", slog.LevelWarn},
 	"cleanup_failed":      {"run.cleanup_failed", slog.LevelError},
 	"invalid_transition":  {"run.invalid_transition", slog.LevelError},
 	"metrics":             {"run.metrics", slog.LevelDebug},

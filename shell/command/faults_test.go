@@ -133,7 +133,7 @@ func TestGigabytesOfOutputNeedNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.NoError(t, r.err)
 	o := decode(t, r.result)
-	total := int64(2<<30 + len("the end"))
+	total := int64(2<<30) + int64(len("the end"))
 	assert.Equal(t, total-1000, o.StdoutDropped)
 	assert.True(t, strings.HasPrefix(o.Stdout, strings.Repeat("0123456789abcdef", 31)), o.Stdout)
 	assert.True(t, strings.HasSuffix(o.Stdout, "cdefthe end"), o.Stdout)

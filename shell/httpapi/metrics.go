@@ -222,6 +222,7 @@ var (
 	descPods          = desc("orrery_runner_pods", "Pods of a runner with a bound that live.", "runner")
 	descPodsWait      = desc("orrery_runner_pods_waiting", "Pods that wait for room with a runner.", "runner")
 	descRunnerUp      = desc("orrery_runner_up", "1 if a runner sees what becomes of its pods, else 0.", "runner")
+	descRunnerIll     = desc("orrery_runner_degraded", "1 if a runner is degraded: it sees its pods, and something else does not work.", "runner")
 	descWatchAge      = desc("orrery_runner_watch_age_seconds", "For how long the watch of a runner has heard nothing; runners without one are not shown.", "runner")
 	descRunsEnded     = desc("orrery_job_runs_ended_total", "Runs of jobs that ended, by outcome.", "outcome")
 	descJobTimes      = desc("orrery_job_times_total", "Times of jobs that were decided about, by verdict.", "verdict")
@@ -275,11 +276,16 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 func (s *Server) collectRunners(ch samples) {
 	all := s.runnerHealth()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		up := 1.0
-		if all[name].Status == jobs.HealthDown {
+		up, ill := 1.0, 0.0
+		switch all[name].Status {
+		case jobs.HealthDown:
 			up = 0
+		case jobs.HealthDegraded:
+			ill = 1
+		case jobs.HealthWorks:
 		}
 		ch.gauge(descRunnerUp, up, name)
+		ch.gauge(descRunnerIll, ill, name)
 		if !all[name].SeenAt.IsZero() {
 			ch.gauge(descWatchAge, s.watchAge(all[name]), name)
 		}

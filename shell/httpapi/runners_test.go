@@ -151,7 +151,8 @@ func TestLogsThatAreStoredAreGivenWhileTheRunnerIsDownAndAreSaidToBeThose(t *tes
 func TestTheMetricsShowHowRunnersAre(t *testing.T) {
 	a := start(t, setup{api: withHealth})
 	body := a.do("GET", "/metrics", nil).body
-	for _, line := range []string{`orrery_runner_up{runner="kubernetes"} 0`, `orrery_runner_up{runner="lame"} 1`, `orrery_runner_up{runner="local"} 1`} {
+	for _, line := range []string{`orrery_runner_up{runner="kubernetes"} 0`, `orrery_runner_up{runner="lame"} 1`, `orrery_runner_up{runner="local"} 1`,
+		`orrery_runner_degraded{runner="kubernetes"} 0`, `orrery_runner_degraded{runner="lame"} 1`, `orrery_runner_degraded{runner="local"} 0`} {
 		assert.Contains(t, body, line+"\n")
 	}
 	assert.Regexp(t, `orrery_runner_watch_age_seconds\{runner="kubernetes"\} (9\d|\d{3,})`, body)

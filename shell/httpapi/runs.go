@@ -27,6 +27,7 @@ func (s *Server) jobRunRoutes() []route {
 		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
 		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
 		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
+		{"POST", "/v1/runs/{id}/abandon", writingToken, runs.act(s.abandonRun)},
 		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
 	}
 }
@@ -168,6 +169,15 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, c *call, o co
 		return nil, failf(http.StatusConflict, "run %s is %s, and has ended: there is nothing to cancel", o.RunID, o.State)
 	}
 	return after, err
+}
+
+// abandonRun ends the cleanup of a run whose deletions fail.
+func (s *Server) abandonRun(w http.ResponseWriter, r *http.Request, c *call, o core.Orchestrator) (any, error) {
+	why, err := s.reason(w, r, c, "abandoned")
+	if err != nil {
+		return nil, err
+	}
+	return s.engine.Runs().Send(r.Context(), o.ID, core.OrchestratorAbandon{Reason: why})
 }
 
 // retryRun begins the next attempt of a run that waits for it.

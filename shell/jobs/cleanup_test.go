@@ -123,7 +123,6 @@ func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
 		for range pods {
 			o, _ := r.started(job("nightly"))
 			runs = append(runs, o)
-			require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte("beg")))
 		}
 		r.fake.OnLogs = func(context.Context, jobs.Attempt) error {
 			reads.Add(1)
@@ -143,13 +142,62 @@ func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
 			}
 			unread++
 			assert.Equal(t, "the last of it was not read: for 5s, 64 other pods of this runner were being deleted and read", end.Logs.Error)
-			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 3, Truncated: true, Error: end.Logs.Error}, end.Logs, "what was stored before stays")
-			assert.Equal(t, "beg", r.stored(o))
+			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6, Truncated: true, Error: end.Logs.Error}, end.Logs)
+			assert.Equal(t, "begun\n", r.stored(o), "what it wrote before is there")
 		}
 		assert.Equal(t, pods-jobs.MaxReadings, unread)
-		assert.EqualValues(t, 2*jobs.MaxReadings, reads.Load(), "each reads twice")
+		assert.EqualValues(t, pods+jobs.MaxReadings, reads.Load(), "each reads what there was, and many the rest")
 		assert.Less(t, time.Since(began), 20*time.Second, "none waits for long")
 		assert.Empty(t, r.fake.Attempts())
+	})
+}
+
+// The pods of one tenant ignore that they are told to end, and those of another one do not.
+func TestATenantWhosePodsDoNotEndTakesNoLogsOfOthers(t *testing.T) {
+	const pods = jobs.MaxReadings + 2
+	withRig(t, func(r *rig) { r.lanes = map[string]int{effects.LaneRun: 4 * pods} }, func(t *testing.T, r *rig) {
+		r.fake.Script = func(run jobs.Run) runnertest.Script {
+			if run.Tenant == "greedy" {
+				return runnertest.Script{Output: "begun\n", LastWords: "saved\n", Grace: 5 * time.Minute}
+			}
+			return lastWords(run)
+		}
+		start := func(tenant string, n int) []core.Orchestrator {
+			runs := r.jobsOf(tenant, n)
+			for _, o := range runs {
+				r.fake.Start(r.created(o, 0))
+			}
+			synctest.Wait()
+			return runs
+		}
+		greedy, others := start("greedy", pods), start("modest", 10)
+		for _, o := range greedy {
+			r.cancel(o)
+		}
+		pass(20 * time.Second)
+		for _, o := range others {
+			r.cancel(o)
+		}
+		for _, o := range others {
+			assert.Empty(t, r.ended(o).Logs.Error)
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+		}
+		why := map[string]int{}
+		for _, o := range greedy {
+			end := r.ended(o)
+			why[end.Logs.Error]++
+			if end.Logs.Error != "" {
+				assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6, Truncated: true, Error: end.Logs.Error}, end.Logs)
+				assert.Equal(t, "begun\n", r.stored(o), "what it wrote before is there")
+				continue
+			}
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+		}
+		assert.Equal(t, map[string]int{
+			"": pods - 2 - 10,
+			"the last of it was not read: for 5s, 64 other pods of this runner were being deleted and read":                                              2,
+			"the last of it was not read: so many pods of this runner were being deleted that those of other tenants were read instead, which had fewer": 10,
+		}, why)
 	})
 }
 
@@ -344,6 +392,62 @@ func TestAPodThatTakesItsGracePeriodToEndIsNoFailedCleanup(t *testing.T) {
 			assert.Empty(t, sub.C)
 		})
 	}
+}
+
+func (r *rig) abandon(o core.Orchestrator) core.Orchestrator {
+	r.t.Helper()
+	after, err := r.e.Runs().Send(r.t.Context(), o.ID, core.OrchestratorAbandon{Reason: "the cluster is gone"})
+	require.NoError(r.t, err)
+	return after
+}
+
+// The runner of a run is not configured any more. Were it to come back, the pod goes as a stray.
+func TestAnAbandonedRunEndsAndItsPodIsAStrayOnceItsRunnerIsBack(t *testing.T) {
+	locks := &checker{result: jobs.ConstraintCheckResult{ShouldProceed: true, Locks: []string{"db"}}}
+	withRig(t, func(r *rig) { everyMinute(r); r.o.Checker = locks }, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly", constrained, on("fake"), retries(3)))
+		r.lock("db", core.RunLockHolder(o.ID))
+		r.stop()
+		first := r.o.Runners
+		r.o.Runners = map[string]jobs.Runner{"other": &runnertest.Fake{}}
+		r.start()
+		r.cancel(o)
+		pass(5 * time.Second)
+		require.True(t, r.run(o.ID).Cleanup.Failing())
+		end := r.abandon(o)
+		assert.Equal(t, core.OrchestratorCancelled, end.State)
+		assert.Equal(t, "abandoned: its pod "+end.Pod.Name+" may still run; not needed", end.Error)
+		pass(time.Hour)
+		assert.Empty(t, r.locked())
+		_, err := r.e.Runs().Send(t.Context(), o.ID, core.OrchestratorAbandon{})
+		require.ErrorContains(t, err, "was abandoned already")
+		assert.Equal(t, []jobs.Attempt{a}, r.fake.Attempts())
+		r.stop()
+		r.o.Runners = first
+		r.start()
+		pass(2 * time.Minute)
+		assert.Empty(t, r.fake.Attempts())
+		after := r.run(o.ID)
+		after.Metrics, after.Reported = end.Metrics, end.Reported
+		assert.Equal(t, end, after, "what it says stays true")
+	})
+}
+
+func TestAnAbandonedRunGivesItsPlaceWithTheRunnerBack(t *testing.T) {
+	withRig(t, func(r *rig) { everyMinute(r); roomFor(1, 0)(r) }, func(t *testing.T, r *rig) {
+		o, a := r.started(job("nightly"))
+		forbidden := r.forbid()
+		r.cancel(o)
+		pass(time.Minute)
+		r.abandon(o)
+		next := r.trigger(job("next"))
+		pass(3 * time.Minute)
+		assert.True(t, r.run(next.ID).Pod.Queued, "its pod lives, and takes the place")
+		r.fake.Vanish(a)
+		pass(2 * time.Minute)
+		assert.Equal(t, 1, r.fake.Creates(jobs.Attempt{Run: next.ID}))
+		forbidden.Store(false)
+	})
 }
 
 // A crash in the midst of the grace period: the deletion is repeated, and reads once more.

@@ -80,10 +80,11 @@ func (s *Service) Health() map[string]Health {
 }
 
 func (s *Service) healthOf(name string) Health {
+	h := s.watches.of(name)
 	if r, ok := s.o.Runners[name].(Healthy); ok {
-		return r.Health()
+		h = r.Health()
 	}
-	return s.watches.of(name)
+	return s.withStrangers(name, h)
 }
 
 // NoteOf says what a run waits for that has something in a cluster, as its runner knows it;

@@ -182,7 +182,7 @@ func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.
 	s.places[name].withdraw(a)
 	answer := clusterAnswer{}
 	if e.Logs {
-		answer, err = s.removeReading(ctx, name, r, o, a)
+		answer, err = s.removeAndRead(ctx, name, r, o, a)
 	} else {
 		answer.APICalls, err = s.remove(ctx, name, r, a, nil)
 	}
@@ -196,7 +196,7 @@ func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.
 // the second, the fourth and so on. The event of the first one has a line of its own.
 func (s *Service) logFailedDeletion(o core.Orchestrator, a Attempt, runner string, err error) {
 	if n := o.Cleanup.Failures; n > 0 && bits.OnesCount32(n+1) == 1 {
-		s.log.Warn("a pod still cannot be deleted; trying again", "run", o.RunID, "runner", runner, "pod", a.Name(),
+		s.log.Warn("a pod still cannot be deleted; trying again", "run", o.RunID, "runner", runner, "pod", s.nameOf(runner, o.JobID, a),
 			"failures", n+1, "since", o.Cleanup.FailedSince, "error", err)
 	}
 }

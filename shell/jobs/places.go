@@ -193,6 +193,18 @@ func (p *places) free(a Attempt) {
 	p.release(a)
 }
 
+// freeWhere frees the places of the attempts that are gone.
+func (p *places) freeWhere(gone func(Attempt) bool) {
+	p.mu.Lock()
+	living := slices.Collect(maps.Keys(p.living))
+	p.mu.Unlock()
+	for _, a := range living { // order-free: each by itself
+		if gone(a) {
+			p.free(a)
+		}
+	}
+}
+
 // release is free; under the lock.
 func (p *places) release(a Attempt) {
 	of, lives := p.living[a]

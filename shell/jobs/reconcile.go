@@ -45,7 +45,7 @@ func (s *Service) pauseUntil(ctx context.Context, d time.Duration, at <-chan str
 }
 
 // findStrays deletes the attempts that the runner holds, and whose runs do not have
-// them in their cluster. InCluster is committed before anything is created: so the
+// them in their cluster, but for those that [Service.spares] names. InCluster is committed before anything is created: so the
 // run is read after what is held.
 func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
 	known, _, err := s.inCluster(ctx, name)
@@ -54,6 +54,10 @@ func (s *Service) findStrays(ctx context.Context, name string, r Runner) error {
 	}
 	held, err := r.Held(ctx)
 	if err == nil {
+		s.noteStrangers(ctx, name, r, held, known)
+		s.places[name].freeWhere(func(a Attempt) bool { // of runs that were abandoned
+			return !known[a] && !slices.Contains(held, a) && s.isStray(ctx, name, a)
+		})
 		s.deleteStrays(ctx, name, r, held, known)
 	}
 	return err
@@ -136,7 +140,11 @@ func (s *Service) mayHold(o core.Orchestrator, name string) bool {
 
 // reportLost tells a run that its pod is gone (E10).
 func (s *Service) reportLost(ctx context.Context, name string, a Attempt) {
-	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", a.Name(), "run", a.Run)
+	jobID := ""
+	if o, err := s.e.Runs().Get(ctx, a.Run); err == nil {
+		jobID = o.JobID
+	}
+	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", s.nameOf(name, jobID, a), "run", a.Run)
 	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
 }
 
@@ -179,10 +187,10 @@ func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
 	o, err := s.e.Runs().Get(ctx, a.Run)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
-		return true
+		return !s.spares(name, a)
 	case err != nil:
 		if ctx.Err() == nil {
-			s.log.Error("could not find out which run the pod belongs to", "runner", name, "pod", a.Name(), "error", err)
+			s.log.Error("could not find out which run the pod belongs to", "runner", name, "pod", s.nameOf(name, "", a), "error", err)
 		}
 		return false
 	}
@@ -199,7 +207,7 @@ func (s *Service) keptUntil(name string, a Attempt) time.Time {
 
 // deleteStray deletes a stray, unless it belongs to a run by now.
 func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Attempt) {
-	log := s.log.With("runner", name, "pod", a.Name(), "run", a.Run)
+	log := s.log.With("runner", name, "pod", s.nameOf(name, "", a), "run", a.Run)
 	if s.keptUntil(name, a).IsZero() {
 		log.Warn("a pod belongs to no run: deleting it")
 	} else {

@@ -160,10 +160,15 @@ type Service struct {
 	places   map[string]*places       // by runner
 	sinks    map[string]*sink         // by runner
 	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
-	readings map[string]chan struct{} // by runner: holds a token for each deletion that reads logs
+	reads    map[string]*readings     // by runner: of deletions that read what was written before
+	follows  map[string]*readings     // by runner: of deletions that follow the last words
 	looks    looks
 	reported atomic.Bool // heartbeats, in this process
 	watches  watches
+	// database is the identity of the database, which Run sets before ready is closed; empty: it
+	// is damaged.
+	database  string
+	strangers strangers
 
 	feedBuffer int
 	pageSize   int // of what is listed
@@ -206,7 +211,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
-		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), readings: make(map[string]chan struct{}),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), reads: make(map[string]*readings), follows: make(map[string]*readings),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	s.looks.wake = make(map[string]chan struct{})
@@ -214,7 +219,7 @@ func New(o Options) (*Service, error) {
 		s.looks.wake[name] = make(chan struct{}, 1)
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
 		s.missed[name] = make(chan struct{}, 1)
-		s.readings[name] = make(chan struct{}, maxReadings)
+		s.reads[name], s.follows[name] = newReadings(maxReadsBefore), newReadings(maxReadings)
 	}
 	return s, nil
 }
@@ -334,7 +339,6 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if !s.began.CompareAndSwap(false, true) {
 		return errors.New("jobs: Run was called before: make a new service with New")
 	}
-	s.use(e)
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))
 	defer cancel()
 	var wg sync.WaitGroup
@@ -345,6 +349,12 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		case <-ctx.Done():
 		}
 	})
+	if !s.identify(ctx, e.Store()) {
+		cancel()
+		wg.Wait()
+		return nil
+	}
+	s.use(e)
 	for name := range s.o.Runners {
 		s.sinks[name] = newSink(s, name)
 	}

@@ -277,10 +277,9 @@ func TestTheInputOfTheToolHasAllMembersOfAJobButThoseThatTheActionDecides(t *tes
 		"id", "namespace", "tenant", "name", // whose the job is
 		"schedule", "timezone", "overlap", "start_deadline_seconds", "max_concurrent_runs", "create_ahead_ms", // when its runs begin
 	}
-	spec := reflect.TypeFor[core.JobSpec]()
-	for i := range spec.NumField() {
-		member, _, _ := strings.Cut(spec.Field(i).Tag.Get("json"), ",")
-		value, err := json.Marshal(reflect.Zero(spec.Field(i).Type).Interface())
+	for field := range reflect.TypeFor[core.JobSpec]().Fields() {
+		member, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		value, err := json.Marshal(reflect.Zero(field.Type).Interface())
 		require.NoError(t, err)
 		_, _, err = jobs.ReadToolInput(json.RawMessage(`{"pod_spec":{},"` + member + `":` + string(value) + `}`))
 		switch {

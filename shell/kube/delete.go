@@ -98,7 +98,7 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 }
 
 func (d *deletion) unfinished(ctx context.Context) error {
-	return fmt.Errorf("delete the Job of attempt %s: it or its pods are still there: %w", d.a.Name(), ctx.Err())
+	return fmt.Errorf("delete the Job of attempt %s: it or its pods are still there: %w", d.r.NameOf("", d.a), ctx.Err())
 }
 
 // step is what is to be done next.

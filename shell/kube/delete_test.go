@@ -115,7 +115,7 @@ func TestADeletionSaysThatItWaitsInVain(t *testing.T) {
 		defer cancel()
 		_, err := k.runner.Delete(ctx, attempt)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "delete the Job of attempt "+attempt.Name()+": it or its pods are still there")
+		require.ErrorContains(t, err, "delete the Job of attempt "+k.runner.NameOf("", attempt)+": it or its pods are still there")
 		assert.False(t, shell.IsPermanent(err))
 	}
 	t.Run("for what stays", func(t *testing.T) {

@@ -35,6 +35,7 @@ const (
 
 	LabelManagedBy = "app.kubernetes.io/managed-by" // "orrery"
 	LabelInstance  = "orrery.dev/instance"          // Options.Instance
+	LabelDatabase  = "orrery.dev/database"          // that the run is of, see [Runner.UseDatabase]
 	LabelRun       = "orrery.dev/run"               // the run's UUID
 	LabelAttempt   = "orrery.dev/attempt"           // 0 for the first
 	LabelNamespace = "orrery.dev/namespace"         // Orrery's, not the cluster's
@@ -175,7 +176,7 @@ func (r *Runner) checked(spec core.JobSpec) (*corev1.PodSpec, error) {
 	} else {
 		err = r.profile.apply(pod)
 	}
-	return pod, errors.Join(err, checkLabels(spec.Labels))
+	return pod, errors.Join(err, checkLabels(spec.Labels), r.profile.checkLabels(spec.Labels))
 }
 
 // Check reports what of a job's pod spec and labels this runner cannot run, or may not by
@@ -201,6 +202,9 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 		LabelJobID: LabelValue(run.JobID), LabelRunID: LabelValue(run.RunID), LabelScheduledAt: LabelValue(run.ScheduledAt.String()),
 		LabelJob: LabelValue(run.JobID), LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),
 	})
+	if id := r.ownDatabase(); id != "" {
+		labels[LabelDatabase] = id
+	}
 	annotations := map[string]string{AnnotationJobID: run.JobID, AnnotationRunID: run.RunID, AnnotationScheduledAt: run.ScheduledAt.String()}
 	if run.Namespace != "" {
 		annotations[AnnotationNamespace], labels[LabelNamespace] = run.Namespace, labelValue(run.Namespace, run.Namespace)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +45,8 @@ type Options struct {
 	Burst int
 	// Instance tells apart several Orrerys in one namespace: each cares for its own
 	// only. Default "orrery". Two of them must not have the same job in the same
-	// namespace and tenant of theirs: its runs would have the same names.
+	// namespace and tenant of theirs: its runs would have the same names. If two have the
+	// same Instance, neither touches the pods of the other, see [Runner.UseDatabase].
 	Instance string
 	// KeepFinished is how long the cluster keeps a Job that has ended and that Orrery
 	// does not delete, because it is gone (default 24 h, at least a minute). A daemon
@@ -71,11 +73,22 @@ type Options struct {
 	// "key=value", that pods may tolerate. "*" is for all. Default none: the scheduler alone
 	// chooses the node.
 	NodeLabels, Tolerations []string
+	// Labels are the labels, as "key" or "key=value", that a job may give its pods with the
+	// profile restricted; "*" is for all. Default none: labels put pods into Services, policies,
+	// meshes and queues of others in the namespace.
+	Labels []string
+	// MaxGrace bounds the terminationGracePeriodSeconds that a pod names, in whole seconds:
+	// for so long a pod that was told to end may stay, and the deletion of its run with it.
+	// 0: [DefaultMaxGrace] with the profile restricted, else no bound.
+	MaxGrace time.Duration
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
 	Logger *slog.Logger
 }
+
+// DefaultMaxGrace is the MaxGrace of [Options] with the profile restricted.
+const DefaultMaxGrace = time.Hour
 
 const (
 	defaultQPS   = 20
@@ -95,6 +108,7 @@ type Runner struct {
 	keepFailed time.Duration
 	log        *slog.Logger
 	health     *health
+	database   atomic.Pointer[string] // nil: nobody has said
 
 	mu       sync.Mutex
 	watcher  *watcher      // of the Watch that runs, nil where none does
@@ -107,6 +121,8 @@ var (
 	_ jobs.Healthy = (*Runner)(nil)
 	_ jobs.Doubter = (*Runner)(nil)
 	_ jobs.Noter   = (*Runner)(nil)
+	_ jobs.Marker  = (*Runner)(nil)
+	_ jobs.Namer   = (*Runner)(nil)
 )
 
 // expectation is a Job that was created and that the watch has not shown yet.
@@ -217,7 +233,13 @@ func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	defer r.noted(run.Attempt, "")
 	return r.retried(ctx, "create Job "+job.Name, func(err error) {
 		r.noted(run.Attempt, explained("the API did not take the Job yet", err).Error())
-	}, func(ctx context.Context) error { return r.createOrFind(ctx, run.Attempt, job) })
+	}, func(ctx context.Context) error {
+		err := r.createOrFind(ctx, run.Attempt, job)
+		if w := r.current(); w != nil && err == nil {
+			w.taken(run.Attempt)
+		}
+		return err
+	})
 }
 
 // noted has the watch tell why there is no pod yet, and no more where it is empty.
@@ -242,6 +264,8 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 		switch {
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("it was there, and is gone: %w", errGone) // create it then
+		case err == nil && r.isForeign(made.Labels):
+			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is of database %s, and this one is %s: %s", job.Name, r.namespace, made.Labels[LabelDatabase], r.ownDatabase(), remedy))
 		case err == nil && !r.owns(made):
 			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance))
 		}
@@ -285,15 +309,15 @@ func (r *Runner) listJobs(ctx context.Context, a jobs.Attempt) ([]batchv1.Job, e
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !namesJob(a, job.Name) }), nil
+	return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !namesJob(a, job.Name) || r.isForeign(job.Labels) }), nil
 }
 
 var errGone = errors.New("the name is free")
 
-// owns reports whether a Job of an attempt's name is that attempt's, and this instance's.
+// owns reports whether a Job of an attempt's name is that attempt's, and this instance's and database's.
 func (r *Runner) owns(job *batchv1.Job) bool {
 	_, ok := attemptOfJob(job) // which has that name
-	return ok && job.Labels[LabelInstance] == r.instance
+	return ok && job.Labels[LabelInstance] == r.instance && !r.isForeign(job.Labels)
 }
 
 // expect notes a Job that the watch will show: until then it is held all the same.

@@ -30,7 +30,8 @@ const (
 // of several containers by lines, as they come. Several have their names before what
 // they have written, see [jobs.Sections]. A container that never started has
 // none. What breaks off is taken up again where it was, as long as ctx lasts; a log
-// that the kubelet rotates meanwhile may then have a gap. An error of w ends it.
+// that the kubelet rotates meanwhile begins anew then, after a line that says so. An error
+// of w ends it.
 func (r *Runner) Logs(ctx context.Context, a jobs.Attempt, o jobs.LogOptions, out io.Writer) (int, error) {
 	w, err := r.synced(ctx)
 	if err != nil {
@@ -191,7 +192,7 @@ func (l *logs) opened() {
 
 // container copies what one container has written.
 func (l *logs) container(ctx context.Context, name string, out io.Writer) error {
-	in := &resuming{out: out, opened: sync.OnceFunc(l.opened)}
+	in := newResuming(out, sync.OnceFunc(l.opened))
 	defer in.opened()
 	for tries := 0; ; {
 		s, changed := l.standing(name)
@@ -211,8 +212,14 @@ func (l *logs) container(ctx context.Context, name string, out io.Writer) error 
 		}
 		before := in.written
 		err := l.stream(ctx, name, in)
-		if errors.Is(err, errLogGone) {
+		switch {
+		case errors.Is(err, errLogGone):
 			return nil // what there was of it is written
+		case errors.Is(err, errOtherLog):
+			if err := in.anew(); err != nil {
+				return err
+			}
+			continue
 		}
 		in.whole = in.whole && apierrors.IsNotFound(err) || err == nil
 		if ctx.Err() == nil && in.failed == nil {
@@ -289,7 +296,7 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 	if in.opened != nil {
 		in.opened()
 	}
-	in.skip = in.written
+	in.begin()
 	buf := make([]byte, 32<<10)
 	for {
 		if l.o.Follow {
@@ -298,58 +305,17 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 			idle.Reset(idleFor)
 		}
 		n, err := body.Read(buf)
-		if in.replaced(buf[:n]) {
-			return errLogGone
-		}
 		if e := in.take(buf[:n]); e != nil {
 			return e
 		}
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
+		if err != nil {
+			e := in.end()
+			if err != io.EOF {
+				e = err
+			}
+			return e
 		}
 	}
-}
-
-// resuming writes what was not written before: a log that is read again begins anew.
-type resuming struct {
-	out     io.Writer
-	written int64
-	skip    int64
-	failed  error  // of out
-	whole   bool   // the latest stream came to its end
-	begins  bool   // with kubeletNoLog, what was written
-	opened  func() // called once a stream is there
-}
-
-// kubeletNoLog is how the kubelet begins what it gives as the log of a container whose log
-// it has removed by then.
-var kubeletNoLog = []byte("unable to retrieve container logs for ")
-
-// errLogGone says that a log that was read before is not there any more.
-var errLogGone = errors.New("the log is gone")
-
-// replaced reports whether the beginning of a log that is read again is no log any more.
-func (r *resuming) replaced(b []byte) bool {
-	says := bytes.HasPrefix(b, kubeletNoLog)
-	if r.written == 0 {
-		r.begins = says
-	}
-	return says && !r.begins && r.skip > 0 && r.skip == r.written
-}
-
-func (r *resuming) take(b []byte) error {
-	n := min(r.skip, int64(len(b)))
-	r.skip -= n
-	if b = b[n:]; len(b) == 0 {
-		return nil
-	}
-	m, err := r.out.Write(b)
-	r.written += int64(m)
-	r.failed = err
-	return err
 }
 
 // lineWriter writes whole lines to what it shares with others.

@@ -255,40 +255,10 @@ func TestALogOfWhichNoByteComesIsGivenUpUnlessItIsFollowed(t *testing.T) {
 			defer cancel()
 			start := time.Now()
 			l := &logs{r: r, pod: "x", o: jobs.LogOptions{Follow: follow}}
-			require.Error(t, l.stream(ctx, "main", &resuming{out: io.Discard}))
+			require.Error(t, l.stream(ctx, "main", newResuming(io.Discard, nil)))
 			assert.Equal(t, want, time.Since(start))
 		})
 	}
-}
-
-func TestWhatWasWrittenIsSkippedHoweverItIsCut(t *testing.T) {
-	var out strings.Builder
-	in := &resuming{out: &out, written: 3, skip: 3}
-	for _, part := range []string{"a", "", "bc", "de", "f"} {
-		require.NoError(t, in.take([]byte(part)))
-	}
-	assert.Equal(t, "def", out.String())
-	assert.Equal(t, int64(6), in.written)
-	in.out = brokenPipe{}
-	require.ErrorIs(t, in.take([]byte("g")), io.ErrClosedPipe)
-}
-
-// The node of a pod that ends removes its log while it is read again, and says so instead.
-func TestWhatTheKubeletSaysInsteadOfALogIsNoLog(t *testing.T) {
-	said := []byte(`unable to retrieve container logs for containerd://5f82bd1f`)
-	in := &resuming{out: io.Discard}
-	assert.False(t, in.replaced([]byte("begun\n")))
-	require.NoError(t, in.take([]byte("begun\n")))
-	assert.False(t, in.replaced(said), "a program may write it, too")
-	in.skip = in.written
-	assert.True(t, in.replaced(said))
-	assert.False(t, in.replaced([]byte("begun\n")))
-
-	in = &resuming{out: io.Discard}
-	assert.False(t, in.replaced(said), "a program may begin with it, too")
-	require.NoError(t, in.take(said))
-	in.skip = in.written
-	assert.False(t, in.replaced(said))
 }
 
 func TestALineIsHeldUntilItIsCompleteOrTooLong(t *testing.T) {

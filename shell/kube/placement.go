@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// anyOf in a list of node labels or tolerations stands for all.
+// anyOf in a list of labels or tolerations stands for all.
 const anyOf = "*"
 
 // checkPlacement finds what decides over the place of a restricted pod, and before whom it

@@ -2,9 +2,12 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,12 +28,14 @@ var Profiles = []string{ProfilePrivileged, ProfileBaseline, ProfileRestricted}
 
 // profile decides what pods of a runner may have.
 type profile struct {
-	name      string
-	level     api.Level
-	evaluator policy.Evaluator
+	name            string
+	level           api.Level
+	evaluator       policy.Evaluator
+	maxGraceSeconds int64 // 0: no bound
 	// What pods may name, if the profile is restricted.
 	accounts, secrets, configMaps, claims                    []string
 	priorityClasses, runtimeClasses, nodeLabels, tolerations []string
+	labels                                                   []string
 }
 
 // standards are the versions of the Pod Security Standards that all must allow a pod: a cluster
@@ -44,10 +49,18 @@ func newProfile(o Options) (*profile, error) {
 		name: cmp.Or(o.Profile, ProfilePrivileged), accounts: o.ServiceAccounts, secrets: o.Secrets,
 		configMaps: o.ConfigMaps, claims: o.PersistentVolumeClaims,
 		priorityClasses: o.PriorityClasses, runtimeClasses: o.RuntimeClasses, nodeLabels: o.NodeLabels, tolerations: o.Tolerations,
+		labels: o.Labels,
 	}
 	if !slices.Contains(Profiles, p.name) {
 		return nil, fmt.Errorf("kube: Profile: %q is unknown: use %q, %q or %q", p.name, ProfilePrivileged, ProfileBaseline, ProfileRestricted)
 	}
+	switch {
+	case o.MaxGrace < 0 || o.MaxGrace%time.Second != 0:
+		return nil, fmt.Errorf("kube: MaxGrace: %s is not a number of whole seconds, or 0", o.MaxGrace)
+	case o.MaxGrace == 0 && p.name == ProfileRestricted:
+		o.MaxGrace = DefaultMaxGrace
+	}
+	p.maxGraceSeconds = int64(o.MaxGrace / time.Second)
 	p.level = api.Level(p.name)
 	var err error
 	if p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
@@ -59,6 +72,9 @@ func newProfile(o Options) (*profile, error) {
 // apply fills in what the profile demands and the pod spec leaves open, and then reports
 // what of the pod the profile does not allow: a line for each.
 func (p *profile) apply(pod *corev1.PodSpec) error {
+	if g := pod.TerminationGracePeriodSeconds; g != nil && p.maxGraceSeconds > 0 && *g > p.maxGraceSeconds {
+		return fmt.Errorf("pod_spec.terminationGracePeriodSeconds: %d is more than the max_grace_seconds of the runner, %d", *g, p.maxGraceSeconds)
+	}
 	if p.name == ProfilePrivileged {
 		return nil
 	}
@@ -93,6 +109,25 @@ func (f *refusals) named(field, what, name, key string, list []string) {
 	if !slices.Contains(list, name) {
 		f.add(field, "the %s %q is not one of the %s of the runner: %s", what, name, key, cmp.Or(strings.Join(list, ", "), "there is none"))
 	}
+}
+
+// checkLabels refuses labels of a job that the profile does not allow. Those that Orrery or
+// Kubernetes set are refused for that.
+func (p *profile) checkLabels(labels map[string]string) error {
+	if p.name != ProfileRestricted || slices.Contains(p.labels, anyOf) {
+		return nil
+	}
+	var errs []error
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		pair := k + "=" + labels[k]
+		if !ours(k) && !slices.Contains(p.labels, k) && !slices.Contains(p.labels, pair) {
+			errs = append(errs, fmt.Errorf("labels.%s: the label %q is not one of the labels of the runner: %s", k, pair, cmp.Or(strings.Join(p.labels, ", "), "there is none")))
+		}
+	}
+	if len(errs) > 0 {
+		errs = append(errs, fmt.Errorf("labels: the profile of the runner is %q: leave the label out, or add it to labels of the runner", p.name))
+	}
+	return errors.Join(errs...)
 }
 
 // harden sets what the standard restricted demands where the pod leaves it open: pods that

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -21,6 +23,7 @@ func runnerOf(t *testing.T, profile string) *Runner {
 		Client: fake.NewClientset(), Namespace: "jobs", Profile: profile,
 		ServiceAccounts: []string{"builder"}, Secrets: []string{"registry"}, ConfigMaps: []string{"settings"}, PersistentVolumeClaims: []string{"cache"},
 		PriorityClasses: []string{"batch"}, RuntimeClasses: []string{"gvisor"}, NodeLabels: []string{"pool=jobs", "kubernetes.io/arch"}, Tolerations: []string{"dedicated=jobs", "spot"},
+		Labels: []string{"team", "kueue.x-k8s.io/queue-name=batch"},
 	})
 	require.NoError(t, err)
 	return r
@@ -149,4 +152,70 @@ func TestARestrictedPodThatSaysNothingHasTheLeastThatItCanHave(t *testing.T) {
 func TestAnUnknownProfileIsRefused(t *testing.T) {
 	_, err := New(Options{Client: fake.NewClientset(), Profile: "strict"})
 	require.EqualError(t, err, `kube: Profile: "strict" is unknown: use "privileged", "baseline" or "restricted"`)
+}
+
+func TestTheGracePeriodOfAPodIsBounded(t *testing.T) {
+	spec := func(seconds string) core.JobSpec {
+		return core.JobSpec{ID: "j", PodSpec: json.RawMessage(`{"terminationGracePeriodSeconds":` + seconds + `,"containers":[{"name":"a","image":"i"}]}`)}
+	}
+	for _, c := range []struct {
+		profile     string
+		most        time.Duration
+		takes, says string
+	}{
+		{ProfileRestricted, 0, "3600", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 3600"},
+		{ProfileRestricted, 24 * time.Hour, "86400", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 86400"},
+		{ProfilePrivileged, time.Minute, "60", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 60"},
+		{ProfilePrivileged, 0, "999999", ""},
+		{ProfileBaseline, 0, "999999", ""},
+	} {
+		r, err := New(Options{Client: fake.NewClientset(), Profile: c.profile, MaxGrace: c.most})
+		require.NoError(t, err)
+		require.NoError(t, r.Check(spec(c.takes)))
+		_, created := r.jobOf(jobs.Run{Spec: spec("999999")})
+		if err := r.Check(spec("999999")); c.says == "" {
+			require.NoError(t, err)
+			require.NoError(t, created)
+		} else {
+			require.EqualError(t, err, c.says)
+			require.ErrorContains(t, created, c.says, "the job may be older")
+		}
+	}
+	for _, most := range []time.Duration{-time.Second, 1500 * time.Millisecond} {
+		_, err := New(Options{Client: fake.NewClientset(), MaxGrace: most})
+		require.EqualError(t, err, "kube: MaxGrace: "+most.String()+" is not a number of whole seconds, or 0")
+	}
+}
+
+func TestAJobHasOnlyTheLabelsThatItsRunnerLists(t *testing.T) {
+	pod := json.RawMessage(`{"containers":[{"name":"a","image":"i"}]}`)
+	labels := map[string]string{
+		"app": "victim", "team": "any", "kueue.x-k8s.io/queue-name": "theirs", "sidecar.istio.io/inject": "true", "orrery.dev/tenant": "x",
+	}
+	for _, profile := range []string{"", ProfilePrivileged, ProfileBaseline} {
+		err := runnerOf(t, profile).Check(core.JobSpec{PodSpec: pod, Labels: labels})
+		require.EqualError(t, err, "labels.orrery.dev/tenant: this label is Orrery's or Kubernetes' own; use another name", profile)
+	}
+	restricted := runnerOf(t, ProfileRestricted)
+	err := restricted.Check(core.JobSpec{PodSpec: pod, Labels: labels})
+	const listed = "is not one of the labels of the runner: team, kueue.x-k8s.io/queue-name=batch\n"
+	require.EqualError(t, err, "labels.orrery.dev/tenant: this label is Orrery's or Kubernetes' own; use another name\n"+
+		"labels.app: the label \"app=victim\" "+listed+
+		"labels.kueue.x-k8s.io/queue-name: the label \"kueue.x-k8s.io/queue-name=theirs\" "+listed+
+		"labels.sidecar.istio.io/inject: the label \"sidecar.istio.io/inject=true\" "+listed+
+		"labels: the profile of the runner is \"restricted\": leave the label out, or add it to labels of the runner")
+	require.NoError(t, restricted.Check(core.JobSpec{PodSpec: pod, Labels: map[string]string{"team": "any", "kueue.x-k8s.io/queue-name": "batch"}}))
+
+	before := run(attempt) // of a job that is older than the profile
+	before.Spec.Labels = map[string]string{"app": "victim"}
+	_, err = restricted.Create(t.Context(), before)
+	assert.True(t, shell.IsPermanent(err))
+	require.ErrorContains(t, err, "labels.app")
+
+	none, err := New(Options{Client: fake.NewClientset(), Profile: ProfileRestricted})
+	require.NoError(t, err)
+	require.ErrorContains(t, none.Check(core.JobSpec{PodSpec: pod, Labels: map[string]string{"team": "any"}}), "is not one of the labels of the runner: there is none")
+	all, err := New(Options{Client: fake.NewClientset(), Profile: ProfileRestricted, Labels: []string{"*"}})
+	require.NoError(t, err)
+	require.NoError(t, all.Check(core.JobSpec{PodSpec: pod, Labels: map[string]string{"app": "victim"}}))
 }

@@ -167,7 +167,7 @@ func (m *mirror) put(obj any, were map[string]any) error {
 func isSame(a, b any) bool {
 	x, errX := meta.Accessor(a)
 	y, errY := meta.Accessor(b)
-	if errX != nil || errY != nil || x.GetUID() != y.GetUID() {
+	if errX != nil || errY != nil || x.GetUID() != y.GetUID() || x.GetLabels()[LabelDatabase] != y.GetLabels()[LabelDatabase] {
 		return false
 	}
 	of, known := attemptOfObject(a)

@@ -34,6 +34,7 @@ type track struct {
 	left    bool        // the last that went is not the attempt's any more, and may still be there
 	second  string      // the name of a pod that the Job controller made beside it
 	note    string      // why the API does not take the Job
+	taken   bool        // the API has taken it since
 	warned  notice      // the last that the cluster said of the Job or a pod
 
 	bareSince  time.Time // a Job and no pod
@@ -130,6 +131,8 @@ func (t *track) judge(now time.Time) verdict {
 		return lost(t.went("its Job was deleted"))
 	case t.job == nil && t.note != "":
 		return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonCreateRetried, Message: t.note}}
+	case t.job == nil && t.taken:
+		return verdict{phase: jobs.PhaseCreated, pod: taken}
 	case t.job == nil:
 		return verdict{}
 	case end != nil:
@@ -146,13 +149,16 @@ func (t *track) judge(now time.Time) verdict {
 	if wait := since(&t.bareSince, now, bareFor); wait > 0 {
 		v := verdict{wait: wait, doubt: true}
 		if t.told.Pod.Reason == reasonCreateRetried { // which is no longer true
-			v.phase, v.pod = jobs.PhaseCreated, core.Pod{Reason: reasonPending, Message: "the cluster has taken Job " + t.job.Name + ", and has not made its pod yet"}
+			v.phase, v.pod = jobs.PhaseCreated, taken
 		}
 		return v
 	}
 	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
 		": a quota, an admission policy or a missing service account may be why, and no event of the Job has said so yet"}}
 }
+
+// taken is what is told of an attempt whose Job the API did not take, once it has.
+var taken = core.Pod{Reason: reasonPending, Message: "the cluster has taken the Job, and has not made its pod yet"}
 
 // verdict is what is to be told of a Job whose pod the cluster refuses, in the cluster's words.
 func (n notice) verdict() verdict {

@@ -37,7 +37,7 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	if m.DeletionTimestamp != nil {
 		out.Finalizers = m.Finalizers
 	}
-	for _, k := range []string{LabelInstance, LabelRun, LabelAttempt} {
+	for _, k := range []string{LabelInstance, LabelDatabase, LabelRun, LabelAttempt} {
 		if v, ok := m.Labels[k]; ok {
 			out.Labels[k] = v
 		}

@@ -37,7 +37,8 @@ type watcher struct {
 	// seen yet.
 	of       map[types.UID]jobs.Attempt
 	unplaced map[types.UID]notice
-	ready    bool // synced
+	foreign  map[types.UID]jobs.Foreign // Jobs and pods of other databases
+	ready    bool                       // synced
 	closed   bool
 	wake     chan struct{} // of capacity 1
 }
@@ -51,7 +52,7 @@ type item struct {
 func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 	return &watcher{
 		r: r, sink: sink, synced: make(chan struct{}), ended: make(chan struct{}),
-		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{},
+		tracks: map[jobs.Attempt]*track{}, of: map[types.UID]jobs.Attempt{}, unplaced: map[types.UID]notice{}, foreign: map[types.UID]jobs.Foreign{},
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -103,18 +104,27 @@ func (w *watcher) reached(ctx context.Context, what string, err error) {
 
 // seen takes a new or changed object from the watch.
 func (w *watcher) seen(obj any) {
+	if w.isForeign(obj, true) {
+		return
+	}
 	w.take(obj, func(t *track, job *batchv1.Job) { t.job, t.jobSeen = job, true },
 		func(t *track, pod *corev1.Pod) { t.take(pod, w.ready) })
 }
 
 // gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
+	if w.isForeign(obj, false) {
+		return
+	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
 }
 
 // left takes an object, in its last known state, of whose attempt it is no more: somebody
 // has changed its labels, or it is gone and another has its name.
 func (w *watcher) left(obj any) {
+	if w.isForeign(obj, false) {
+		return
+	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job, t.left = nil, true }, func(t *track, pod *corev1.Pod) {
 		t.left = true
 		t.lose(pod)
@@ -150,6 +160,17 @@ func (w *watcher) note(a jobs.Attempt, note string) {
 	w.mu.Unlock()
 	if !same {
 		w.update(a, func(t *track) { t.note = note })
+	}
+}
+
+// taken says that the API has taken the Job of which it was told that it does not.
+func (w *watcher) taken(a jobs.Attempt) {
+	w.mu.Lock()
+	t := w.tracks[a]
+	noted := t != nil && t.note != ""
+	w.mu.Unlock()
+	if noted {
+		w.update(a, func(t *track) { t.taken, t.note = true, "" })
 	}
 }
 

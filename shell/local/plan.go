@@ -38,11 +38,13 @@ const podDirVar = "ORRERY_POD_DIR"
 
 // plan is all that a supervisor is told of its pod.
 type plan struct {
-	Version int       `json:"version"`
-	RunID   string    `json:"run_id"`
-	UID     string    `json:"uid"`
-	Init    []program `json:"init,omitempty"`
-	Main    []program `json:"main"`
+	Version int    `json:"version"`
+	RunID   string `json:"run_id"`
+	UID     string `json:"uid"`
+	// Database is that of the run; empty: nobody has said.
+	Database string    `json:"database,omitempty"`
+	Init     []program `json:"init,omitempty"`
+	Main     []program `json:"main"`
 	// GraceSeconds is the time between SIGTERM and SIGKILL.
 	GraceSeconds int64 `json:"grace_seconds"`
 	// DeadlineSeconds bounds the pod's life; 0: no bound.

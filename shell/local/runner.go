@@ -41,10 +41,14 @@ type Runner struct {
 	launches chan struct{}        // holds a token for each launch that goes on
 	watch    *watch
 	readers  readers           // of pods that are about to be deleted
+	owners   owners            // of pods
 	step     func(name string) // a test may end the process there
 }
 
-var _ jobs.Runner = (*Runner)(nil)
+var (
+	_ jobs.Runner = (*Runner)(nil)
+	_ jobs.Marker = (*Runner)(nil)
+)
 
 // maxLaunches is how many supervisors are started at a time: each start takes two
 // processes of the program's size.
@@ -144,6 +148,8 @@ func (r *Runner) create(ctx context.Context, run jobs.Run) error {
 // prepare makes the pod's directory, where it is not there.
 func (r *Runner) prepare(dir string, run jobs.Run) error {
 	switch p, err := readPlan(dir); {
+	case err == nil && r.owners.isForeign(p.Database):
+		return permanent("%s is of database %s, and this one is %s: %s", dir, p.Database, r.owners.own(), remedy)
 	case err == nil && p.RunID != run.RunID:
 		return permanent("%s is of the run %q, not of %q", dir, p.RunID, run.RunID)
 	case err == nil:
@@ -155,7 +161,7 @@ func (r *Runner) prepare(dir string, run jobs.Run) error {
 	if err != nil {
 		return err
 	}
-	p.Group = r.group
+	p.Group, p.Database = r.group, r.owners.own()
 	made, err := os.MkdirTemp(r.dir, ownNewPrefix)
 	if err != nil {
 		return err
@@ -218,6 +224,9 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	if !there {
 		// Somebody may have removed the files alone.
 		return sweep(ctx, dir)
+	}
+	if r.isForeign(a) {
+		return nil
 	}
 	r.watch.expectGone(a.Name())
 	switch err := markStarted(dir); {
@@ -311,7 +320,14 @@ func (r *Runner) Held(ctx context.Context) ([]jobs.Attempt, error) {
 	}
 }
 
+// list gives the attempts that are there, but for those of other databases.
 func (r *Runner) list() ([]jobs.Attempt, error) {
+	all, err := r.listAll()
+	return r.owned(all), err
+}
+
+// listAll gives the attempts of all databases that are there.
+func (r *Runner) listAll() ([]jobs.Attempt, error) {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, err

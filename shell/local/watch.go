@@ -281,7 +281,7 @@ func (w *watcher) lookAtDirty(ctx context.Context, later map[string]int) {
 			return
 		}
 		a, ok := attemptOf(name)
-		if !ok {
+		if !ok || w.isForeign(a) {
 			continue
 		}
 		if final := w.report(ctx, a); !final && times > 0 {

@@ -24,14 +24,6 @@ import (
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
-// against runs a client command against a server that is not a daemon.
-func against(t *testing.T, h http.HandlerFunc, args ...string) result {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return cli(t, []string{"ORRERY_SERVER=" + s.URL}, "", args...)
-}
-
 func TestWhatDoesNotAnswerAsADaemonIsSaid(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, contentType, body string) http.HandlerFunc {

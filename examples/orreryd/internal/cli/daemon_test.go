@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"os"
 	"os/signal"
@@ -45,29 +44,6 @@ func TestTheDemonstrationShowsAFiringAndWhatToTypeNext(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	assert.Zero(t, p.code())
 	verified(t, db)
-}
-
-// verified holds that what a daemon left behind is sound.
-func verified(t *testing.T, db string) {
-	t.Helper()
-	for _, args := range [][]string{{"check", "--db", db}, {"replay", "--verify", "--db", db}} {
-		r := cli(t, nil, "", args...)
-		require.Zerof(t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
-	}
-}
-
-// action reads an action as the API shows it.
-func (p *process) action(id string) core.Action {
-	p.t.Helper()
-	var a core.Action
-	require.NoError(p.t, json.Unmarshal([]byte(p.ok("actions", "show", id, "--json")), &a))
-	return a
-}
-
-// add adds an action, and gives its id.
-func (p *process) add(args ...string) string {
-	p.t.Helper()
-	return anID.FindString(p.ok(append([]string{"actions", "add"}, args...)...))
 }
 
 func TestTwoActionsAHundredMillisecondsApartBothFire(t *testing.T) { // B8

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +23,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 // asProgram makes the test binary the program itself: what the tests run is
@@ -237,6 +242,37 @@ func (p *process) ok(args ...string) string {
 	r := p.do(args...)
 	require.Zerof(p.t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
 	return r.out
+}
+
+// verified holds that what a daemon left behind is sound.
+func verified(t *testing.T, db string) {
+	t.Helper()
+	for _, args := range [][]string{{"check", "--db", db}, {"replay", "--verify", "--db", db}} {
+		r := cli(t, nil, "", args...)
+		require.Zerof(t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
+	}
+}
+
+// action reads an action as the API shows it.
+func (p *process) action(id string) core.Action {
+	p.t.Helper()
+	var a core.Action
+	require.NoError(p.t, json.Unmarshal([]byte(p.ok("actions", "show", id, "--json")), &a))
+	return a
+}
+
+// add adds an action, and gives its id.
+func (p *process) add(args ...string) string {
+	p.t.Helper()
+	return anID.FindString(p.ok(append([]string{"actions", "add"}, args...)...))
+}
+
+// against runs a client command against a server that is not a daemon.
+func against(t *testing.T, h http.HandlerFunc, args ...string) result {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return cli(t, []string{"ORRERY_SERVER=" + s.URL}, "", args...)
 }
 
 func write(t *testing.T, name, text string) string {

@@ -30,6 +30,7 @@ func (a *app) runCommand() *cobra.Command {
 		a.withScope(&j.scope,
 			a.runListing().command(a), j.runs.show("Show a run: what it does, how it went, its constraints and its pod"), j.logs(),
 			j.runs.reasoned("cancel", "Cancel a run, and delete what it has in the cluster"),
+			j.runs.reasoned("abandon", "Give up what a run has left in the cluster and cannot delete: its pod may still run"),
 			j.runs.post("retry", "retry", "Begin the next attempt of a run that waits for it"),
 			j.runs.wait("Wait for a run's end, and end with 1 unless it has completed"))...))
 }
@@ -105,15 +106,21 @@ func runNote(r wire.RunSummary) string {
 		waits = podReason(r.Pod)
 	}
 	stays := ""
-	if r.Cleanup.Failing() {
-		stays = "its pod cannot be deleted: " + r.Cleanup.Error
+	switch c := r.Cleanup; {
+	case c.Failing():
+		stays = "its pod cannot be deleted: " + c.Error
+	case !c.AbandonedAt.IsZero() && r.Error == "":
+		stays = "what is left of its pod was abandoned"
 	}
 	return text.Clip(cmp.Or(stays, r.Error, r.Note, waits, skipped(r.State, r.StartedAt)), 60)
 }
 
 // cleanupText says since when something in the cluster cannot be deleted, and why.
 func cleanupText(c core.RunCleanup) string {
-	if !c.Failing() {
+	switch {
+	case !c.AbandonedAt.IsZero():
+		return fmt.Sprintf("abandoned at %s, after %d failures since %s: %s", timeText(c.AbandonedAt), c.Failures, timeText(c.FailedSince), c.Error)
+	case !c.Failing():
 		return ""
 	}
 	next := "it is being tried again"

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -138,6 +139,9 @@ type runnerConfig struct {
 	RuntimeClasses         *[]string `toml:"runtime_classes,omitempty" for:"kubernetes"`
 	NodeLabels             *[]string `toml:"node_labels,omitempty" for:"kubernetes"` // "key" or "key=value"; "*": all
 	Tolerations            *[]string `toml:"tolerations,omitempty" for:"kubernetes"` // of taints, likewise
+	Labels                 *[]string `toml:"labels,omitempty" for:"kubernetes"`      // of jobs, likewise
+	// MaxGrace bounds the terminationGracePeriodSeconds of pods, with any profile.
+	MaxGrace *int `toml:"max_grace_seconds,omitempty" for:"kubernetes"`
 
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
@@ -291,6 +295,9 @@ func (c *Config) validateJobs() error {
 // maxRunLog bounds what is kept of a run's logs, at each end.
 const maxRunLog = 8 << 20
 
+// maxGraceSeconds bounds max_grace_seconds: a year.
+const maxGraceSeconds = 366 * 24 * 3600
+
 // home is where a runner has its pods, and apart the key that keeps two runners apart.
 func (r runnerConfig) home() (home, apart string) {
 	if r.Type == runnerKubernetes {
@@ -322,7 +329,7 @@ func (r runnerConfig) validate(key, cgroups string) error {
 	if s := r.KeepFailed; s != nil && !(*s >= 0 && *s <= core.MaxTTLSecondsAfterFinished) {
 		errs = append(errs, fmt.Errorf("%s.keep_failed_seconds: %s is not between 0 and %d, a week", key, strconv.FormatFloat(*s, 'f', -1, 64), core.MaxTTLSecondsAfterFinished))
 	}
-	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
+	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000), checkBetween(key+".max_grace_seconds", r.MaxGrace, 1, maxGraceSeconds))
 	errs = append(errs, r.checkProfile(key)...)
 	_, err = r.user()
 	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
@@ -346,9 +353,9 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.%s: counts with profile = %q only, else pods may name all: set it, or leave %s out", key, list.key, kube.ProfileRestricted, list.key))
 		}
 		for i, name := range deref(list.given) {
-			if list.pairs {
+			if list.pairs != "" {
 				if !isPair(name) {
-					errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no label or taint of a node: write \"key\", \"key=value\", or \"*\" for all", key, list.key, i, text.Clip(name, 80)))
+					errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no %s: write \"key\", \"key=value\", or \"*\" for all", key, list.key, i, text.Clip(name, 80), list.pairs))
 				}
 			} else if len(validation.IsDNS1123Subdomain(name)) > 0 {
 				errs = append(errs, fmt.Errorf("%s.%s[%d]: %q is no name of such an object: want a-z, 0-9, - and ., with a letter or a digit at both ends", key, list.key, i, text.Clip(name, 80)))
@@ -362,20 +369,21 @@ func (r runnerConfig) checkProfile(key string) (errs []error) {
 type list struct {
 	key   string
 	given *[]string
-	pairs bool // of "key" or "key=value", not names of objects
+	pairs string // what "key" or "key=value" is, if it is no list of names of objects
 }
 
 // lists are all that pods of a restricted runner may name.
 func (r runnerConfig) lists() []list {
 	return []list{
-		{"service_accounts", r.ServiceAccounts, false},
-		{"secrets", r.Secrets, false},
-		{"config_maps", r.ConfigMaps, false},
-		{"persistent_volume_claims", r.PersistentVolumeClaims, false},
-		{"priority_classes", r.PriorityClasses, false},
-		{"runtime_classes", r.RuntimeClasses, false},
-		{"node_labels", r.NodeLabels, true},
-		{"tolerations", r.Tolerations, true},
+		{"service_accounts", r.ServiceAccounts, ""},
+		{"secrets", r.Secrets, ""},
+		{"config_maps", r.ConfigMaps, ""},
+		{"persistent_volume_claims", r.PersistentVolumeClaims, ""},
+		{"priority_classes", r.PriorityClasses, ""},
+		{"runtime_classes", r.RuntimeClasses, ""},
+		{"node_labels", r.NodeLabels, "label or taint of a node"},
+		{"tolerations", r.Tolerations, "label or taint of a node"},
+		{"labels", r.Labels, "label of a pod"},
 	}
 }
 
@@ -391,9 +399,11 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log, KeepFailed: Seconds(deref(r.KeepFailed)),
-			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
+			MaxGrace: time.Duration(deref(r.MaxGrace)) * time.Second,
+			Profile:  deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
 			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
 			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),
+			Labels: deref(r.Labels),
 		})
 		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))

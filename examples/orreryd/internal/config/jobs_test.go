@@ -200,9 +200,13 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nruntime_classes = ['']":              `runners.x.runtime_classes[0]: "" is no name of such an object`,
 		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nnode_labels = ['a/b=c', '*', 'a b']": `runners.x.node_labels[2]: "a b" is no label or taint of a node: write "key", "key=value", or "*" for all`,
 		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\ntolerations = ['a=b c']":             `runners.x.tolerations[0]: "a=b c" is no label or taint of a node`,
+		"[runners.x]\ntype = 'kubernetes'\nprofile = 'restricted'\nlabels = ['team', 'a/b=c', 'x y']":   `runners.x.labels[2]: "x y" is no label of a pod: write "key", "key=value", or "*" for all`,
+		"[runners.x]\ntype = 'kubernetes'\nlabels = ['a']":                                              `runners.x.labels: counts with profile = "restricted" only`,
 		"[runners.x]\ntype = 'kubernetes'\nprofile = 'baseline'\ntolerations = ['a']":                   `runners.x.tolerations: counts with profile = "restricted" only`,
 		"[runners.x]\ntype = 'kubernetes'\nkeep_failed_seconds = 604801":                                `runners.x.keep_failed_seconds: 604801 is not between 0 and 604800, a week`,
 		"[runners.x]\ntype = 'kubernetes'\nkeep_failed_seconds = 999999999":                             `runners.x.keep_failed_seconds: 999999999 is not between 0 and 604800, a week`,
+		"[runners.x]\ntype = 'kubernetes'\nmax_grace_seconds = 0":                                       `runners.x.max_grace_seconds: 0 is not between 1 and 31622400`,
+		"[runners.local]\nmax_grace_seconds = 1":                                                        `runners.local.max_grace_seconds: a runner of type "local" has no such key`,
 		"[runners.local]\nkeep_failed_seconds = 1":                                                      `runners.local.keep_failed_seconds: a runner of type "local" has no such key`,
 		"[runners.local]\ntenants = []":                                                                 `runners.local.tenants: the list is empty: leave it out for all`,
 		"[runners.local]\ntenants = ['a/b', 'a', '*/b', '/b', 'a/']": "runners.local.tenants[1]: \"a\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +

@@ -25,6 +25,9 @@ type restricted struct {
 	executables, allowEnv []string
 }
 
+// Unwrap gives the runner that runs them.
+func (r *restricted) Unwrap() jobs.Runner { return r.Runner }
+
 // Check implements [jobs.Runner].
 func (r *restricted) Check(spec core.JobSpec) error {
 	if err := r.allowed(spec); err != nil {
