@@ -123,7 +123,6 @@ func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
 		for range pods {
 			o, _ := r.started(job("nightly"))
 			runs = append(runs, o)
-			require.NoError(t, r.logs.PutLog(t.Context(), o.ID, 0, []byte("beg")))
 		}
 		r.fake.OnLogs = func(context.Context, jobs.Attempt) error {
 			reads.Add(1)
@@ -143,13 +142,62 @@ func TestOfManyPodsThatAreCancelledSomeAreReadAndAllAreDeleted(t *testing.T) {
 			}
 			unread++
 			assert.Equal(t, "the last of it was not read: for 5s, 64 other pods of this runner were being deleted and read", end.Logs.Error)
-			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 3, Truncated: true, Error: end.Logs.Error}, end.Logs, "what was stored before stays")
-			assert.Equal(t, "beg", r.stored(o))
+			assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6, Truncated: true, Error: end.Logs.Error}, end.Logs)
+			assert.Equal(t, "begun\n", r.stored(o), "what it wrote before is there")
 		}
 		assert.Equal(t, pods-jobs.MaxReadings, unread)
-		assert.EqualValues(t, 2*jobs.MaxReadings, reads.Load(), "each reads twice")
+		assert.EqualValues(t, pods+jobs.MaxReadings, reads.Load(), "each reads what there was, and many the rest")
 		assert.Less(t, time.Since(began), 20*time.Second, "none waits for long")
 		assert.Empty(t, r.fake.Attempts())
+	})
+}
+
+// The pods of one tenant ignore that they are told to end, and those of another one do not.
+func TestATenantWhosePodsDoNotEndTakesNoLogsOfOthers(t *testing.T) {
+	const pods = jobs.MaxReadings + 2
+	withRig(t, func(r *rig) { r.lanes = map[string]int{effects.LaneRun: 4 * pods} }, func(t *testing.T, r *rig) {
+		r.fake.Script = func(run jobs.Run) runnertest.Script {
+			if run.Tenant == "greedy" {
+				return runnertest.Script{Output: "begun\n", LastWords: "saved\n", Grace: 5 * time.Minute}
+			}
+			return lastWords(run)
+		}
+		start := func(tenant string, n int) []core.Orchestrator {
+			runs := r.jobsOf(tenant, n)
+			for _, o := range runs {
+				r.fake.Start(r.created(o, 0))
+			}
+			synctest.Wait()
+			return runs
+		}
+		greedy, others := start("greedy", pods), start("modest", 10)
+		for _, o := range greedy {
+			r.cancel(o)
+		}
+		pass(20 * time.Second)
+		for _, o := range others {
+			r.cancel(o)
+		}
+		for _, o := range others {
+			assert.Empty(t, r.ended(o).Logs.Error)
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+		}
+		why := map[string]int{}
+		for _, o := range greedy {
+			end := r.ended(o)
+			why[end.Logs.Error]++
+			if end.Logs.Error != "" {
+				assert.Equal(t, core.RunLogs{Stored: true, Bytes: 6, Truncated: true, Error: end.Logs.Error}, end.Logs)
+				assert.Equal(t, "begun\n", r.stored(o), "what it wrote before is there")
+				continue
+			}
+			assert.Equal(t, "begun\nsaved\n", r.stored(o))
+		}
+		assert.Equal(t, map[string]int{
+			"": pods - 2 - 10,
+			"the last of it was not read: for 5s, 64 other pods of this runner were being deleted and read":                                              2,
+			"the last of it was not read: so many pods of this runner were being deleted that those of other tenants were read instead, which had fewer": 10,
+		}, why)
 	})
 }
 

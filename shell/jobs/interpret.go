@@ -182,7 +182,7 @@ func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.
 	s.places[name].withdraw(a)
 	answer := clusterAnswer{}
 	if e.Logs {
-		answer, err = s.removeReading(ctx, name, r, o, a)
+		answer, err = s.removeAndRead(ctx, name, r, o, a)
 	} else {
 		answer.APICalls, err = s.remove(ctx, name, r, a, nil)
 	}

@@ -24,16 +24,16 @@ const (
 	openLimit = 5 * time.Second
 	// readAfterLimit is how long the last of the logs may take once the pod is gone.
 	readAfterLimit = 10 * time.Second
-	// maxReadings bounds the deletions of one runner that read logs at a time. Each holds what
-	// it reads in memory until its pod is gone, and there may be a thousand deletions.
+	// maxReadsBefore bounds the deletions of one runner that read what their pods wrote until
+	// then at a time: each holds it in memory, and there may be a thousand deletions.
+	maxReadsBefore = 16
+	// maxReadings bounds the deletions of one runner that follow logs at a time. Each holds what
+	// it reads in memory until its pod is gone.
 	maxReadings = 64
-	// readingWait is how long a deletion waits until it may read. Beyond that the end of the
-	// pod matters more than its last words.
+	// readingWait is how long a deletion waits until it may follow the logs. Beyond that the
+	// end of the pod matters more than its last words.
 	readingWait = 5 * time.Second
 )
-
-// errManyReadings says why nothing was read of a pod that was deleted.
-var errManyReadings = fmt.Errorf("the last of it was not read: for %s, %d other pods of this runner were being deleted and read", readingWait, maxReadings)
 
 // fetchLogs stores what the attempt's pod has written (004 retrievePodLogs).
 func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.FetchLogs) (json.RawMessage, error) {
@@ -67,7 +67,7 @@ func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uin
 		return before, nil
 	}
 	switch {
-	case errors.Is(failed, ErrNoPod) && w.total == 0:
+	case w.total == 0 && (errors.Is(failed, ErrNoPod) || isUnread(failed)):
 		return core.RunLogs{Error: failed.Error()}, nil
 	case failed != nil && w.total == 0:
 		return core.RunLogs{}, fmt.Errorf("read the logs: %w", failed)
@@ -83,7 +83,12 @@ func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uin
 }
 
 // restUnread says that logs are stored up to some point only.
-func restUnread(why error) string { return "the rest could not be read: " + why.Error() }
+func restUnread(why error) string {
+	if isUnread(why) {
+		return why.Error()
+	}
+	return "the rest could not be read: " + why.Error()
+}
 
 // keptBefore describes what is stored of an attempt's logs already.
 func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt uint32) (core.RunLogs, bool) {
@@ -103,46 +108,9 @@ func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt u
 // markerLine is the marker, see [headTail.kept].
 var markerLine = regexp.MustCompile(`(?m)^… (\d{1,18}) bytes dropped …\n`)
 
-// removeReading deletes an attempt whose pod may still run, and stores what the pod writes
-// until its end, unless too many others are being read.
-func (s *Service) removeReading(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
-	free, may := s.enterReading(ctx, name)
-	if ctx.Err() != nil {
-		free()
-		return clusterAnswer{}, fmt.Errorf("wait to read the logs: %w", context.Cause(ctx))
-	}
-	if may {
-		defer free()
-		return s.removeAndRead(ctx, name, r, o, a)
-	}
-	calls, err := s.remove(ctx, name, r, a, nil)
-	answer := clusterAnswer{APICalls: calls}
-	if err == nil {
-		logs, stored := s.keptBefore(ctx, o, a.N)
-		logs.Error, logs.Truncated = errManyReadings.Error(), stored
-		answer.Logs = &logs
-	}
-	return answer, err
-}
-
-// enterReading takes a place among those who read the logs of a runner's pods that are being
-// deleted, and waits for one for a while. free gives it back, if there was one.
-func (s *Service) enterReading(ctx context.Context, name string) (free func(), may bool) {
-	readings := s.readings[name]
-	limit, stop := s.o.Clock.Timer(readingWait)
-	defer stop()
-	select {
-	case readings <- struct{}{}:
-		return func() { <-readings }, true
-	case <-limit:
-	case <-ctx.Done():
-	}
-	return func() {}, false
-}
-
-// removeAndRead deletes an attempt and reads its logs. What the pod wrote before is stored
-// first, and then no longer held: a crash must not cost more than the last words. Logs that
-// cannot be read or stored hold no deletion up.
+// removeAndRead deletes an attempt whose pod may still run, and reads its logs. What the pod
+// wrote before is stored first, and then no longer held: a crash must not cost more than the
+// last words. Logs that cannot be read or stored hold no deletion up.
 func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
 	read, calls, failed := newHeadTail(s.logLimits(o.Config.Logs)), 0, error(nil)
 	if !s.readEarlier(ctx, o, a) {
@@ -154,7 +122,13 @@ func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o co
 	answer := clusterAnswer{APICalls: calls}
 	var last *lastWords
 	if !errors.Is(failed, ErrNoPod) {
-		last = s.followLastWords(ctx, r, o, a)
+		place, may := s.placeToFollow(ctx, name, o)
+		if may {
+			defer s.follows[name].leave(place)
+			last = s.followLastWords(ctx, r, o, a, place)
+		} else {
+			failed = cmp.Or[error](failed, errManyReadings)
+		}
 	}
 	calls, err := s.remove(ctx, name, r, a, nil)
 	answer.APICalls += calls
@@ -178,6 +152,14 @@ func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o co
 	return answer, nil
 }
 
+// placeToFollow takes a place among those who follow the logs of a runner's pods that are being
+// deleted, and waits for one for a while.
+func (s *Service) placeToFollow(ctx context.Context, name string, o core.Orchestrator) (*reading, bool) {
+	limit, stop := s.o.Clock.Timer(readingWait)
+	defer stop()
+	return s.follows[name].enter(ctx, scopeOf(o), limit)
+}
+
 // readEarlier reports whether a deletion that failed has stored what the pod had written.
 // While deletions go on failing it is not read anew: there may be megabytes of it, and a
 // thousand such pods.
@@ -197,7 +179,7 @@ func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.
 	var wait backoff
 	for {
 		before := down()
-		w, n, err := s.readOnce(ctx, r, o, a)
+		w, n, err := s.readOnce(ctx, name, r, o, a)
 		calls += n
 		again := err != nil && !errors.Is(err, ErrNoPod) && o.Pod.ExitCode != nil && (before || down())
 		if !again || !s.pause(ctx, wait.next()) {
@@ -206,15 +188,27 @@ func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.
 	}
 }
 
-// readOnce is one try of readBefore.
-func (s *Service) readOnce(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
+// readOnce is one try of readBefore. A part of the logs is stored too: what follows may come
+// to nothing.
+func (s *Service) readOnce(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
 	w := newHeadTail(s.logLimits(o.Config.Logs))
 	limited, done := s.withTimeout(ctx, readBeforeLimit)
 	defer done()
-	calls, failed = r.Logs(limited, a, LogOptions{}, w)
-	if failed == nil && w.total > 0 {
-		if _, failed = s.keepLogs(ctx, o, a.N, w, nil); failed == nil {
+	place, may := s.reads[name].enter(limited, scopeOf(o), nil)
+	if !may {
+		return w, 0, errNoPlaceBefore
+	}
+	defer s.reads[name].leave(place)
+	limited, stop := place.until(limited, errPlaceLost)
+	defer stop()
+	if calls, failed = r.Logs(limited, a, LogOptions{}, w); failed != nil && limited.Err() != nil {
+		failed = context.Cause(limited)
+	}
+	if w.total > 0 {
+		if _, err := s.keepLogs(ctx, o, a.N, w, failed); err == nil {
 			w = newHeadTail(s.logLimits(o.Config.Logs))
+		} else if failed == nil {
+			failed = err
 		}
 	}
 	return w, calls, failed
@@ -230,14 +224,24 @@ type lastWords struct {
 }
 
 // followLastWords begins to follow an attempt's logs, and returns as soon as nothing that
-// is written from now on will be missed. The caller calls end.
-func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestrator, a Attempt) *lastWords {
-	ctx, cancel := context.WithCancel(ctx)
+// is written from now on will be missed. If the place is taken away, what was read until then
+// is stored and no longer held. The caller calls end.
+func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestrator, a Attempt, place *reading) *lastWords {
+	follow, stop := place.until(ctx, errPlaceLost)
+	follow, cancel := context.WithCancel(follow)
 	l := &lastWords{w: newHeadTail(s.logLimits(o.Config.Logs)), done: make(chan struct{}), cancel: cancel}
 	opened := make(chan struct{})
 	go func() {
 		defer close(l.done)
-		l.calls, l.err = r.Logs(ctx, a, LogOptions{Follow: true, Opened: sync.OnceFunc(func() { close(opened) })}, l.w)
+		defer stop()
+		l.calls, l.err = r.Logs(follow, a, LogOptions{Follow: true, Opened: sync.OnceFunc(func() { close(opened) })}, l.w)
+		if l.err == nil || !isUnread(context.Cause(follow)) {
+			return
+		}
+		l.err = errPlaceLost
+		if _, err := s.keepLogs(ctx, o, a.N, l.w, l.err); err == nil {
+			l.w = newHeadTail(s.logLimits(o.Config.Logs))
+		}
 	}()
 	limit, stop := s.o.Clock.Timer(openLimit)
 	defer stop()

@@ -160,7 +160,8 @@ type Service struct {
 	places   map[string]*places       // by runner
 	sinks    map[string]*sink         // by runner
 	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
-	readings map[string]chan struct{} // by runner: holds a token for each deletion that reads logs
+	reads    map[string]*readings     // by runner: of deletions that read what was written before
+	follows  map[string]*readings     // by runner: of deletions that follow the last words
 	looks    looks
 	reported atomic.Bool // heartbeats, in this process
 	watches  watches
@@ -210,7 +211,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
-		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), readings: make(map[string]chan struct{}),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), reads: make(map[string]*readings), follows: make(map[string]*readings),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	s.looks.wake = make(map[string]chan struct{})
@@ -218,7 +219,7 @@ func New(o Options) (*Service, error) {
 		s.looks.wake[name] = make(chan struct{}, 1)
 		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
 		s.missed[name] = make(chan struct{}, 1)
-		s.readings[name] = make(chan struct{}, maxReadings)
+		s.reads[name], s.follows[name] = newReadings(maxReadsBefore), newReadings(maxReadings)
 	}
 	return s, nil
 }

@@ -77,11 +77,18 @@ type Options struct {
 	// profile restricted; "*" is for all. Default none: labels put pods into Services, policies,
 	// meshes and queues of others in the namespace.
 	Labels []string
+	// MaxGrace bounds the terminationGracePeriodSeconds that a pod names, in whole seconds:
+	// for so long a pod that was told to end may stay, and the deletion of its run with it.
+	// 0: [DefaultMaxGrace] with the profile restricted, else no bound.
+	MaxGrace time.Duration
 	// Client is used instead of a kubeconfig: for tests.
 	Client kubernetes.Interface
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
 	Logger *slog.Logger
 }
+
+// DefaultMaxGrace is the MaxGrace of [Options] with the profile restricted.
+const DefaultMaxGrace = time.Hour
 
 const (
 	defaultQPS   = 20

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,9 +28,10 @@ var Profiles = []string{ProfilePrivileged, ProfileBaseline, ProfileRestricted}
 
 // profile decides what pods of a runner may have.
 type profile struct {
-	name      string
-	level     api.Level
-	evaluator policy.Evaluator
+	name            string
+	level           api.Level
+	evaluator       policy.Evaluator
+	maxGraceSeconds int64 // 0: no bound
 	// What pods may name, if the profile is restricted.
 	accounts, secrets, configMaps, claims                    []string
 	priorityClasses, runtimeClasses, nodeLabels, tolerations []string
@@ -52,6 +54,13 @@ func newProfile(o Options) (*profile, error) {
 	if !slices.Contains(Profiles, p.name) {
 		return nil, fmt.Errorf("kube: Profile: %q is unknown: use %q, %q or %q", p.name, ProfilePrivileged, ProfileBaseline, ProfileRestricted)
 	}
+	switch {
+	case o.MaxGrace < 0 || o.MaxGrace%time.Second != 0:
+		return nil, fmt.Errorf("kube: MaxGrace: %s is not a number of whole seconds, or 0", o.MaxGrace)
+	case o.MaxGrace == 0 && p.name == ProfileRestricted:
+		o.MaxGrace = DefaultMaxGrace
+	}
+	p.maxGraceSeconds = int64(o.MaxGrace / time.Second)
 	p.level = api.Level(p.name)
 	var err error
 	if p.evaluator, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
@@ -63,6 +72,9 @@ func newProfile(o Options) (*profile, error) {
 // apply fills in what the profile demands and the pod spec leaves open, and then reports
 // what of the pod the profile does not allow: a line for each.
 func (p *profile) apply(pod *corev1.PodSpec) error {
+	if g := pod.TerminationGracePeriodSeconds; g != nil && p.maxGraceSeconds > 0 && *g > p.maxGraceSeconds {
+		return fmt.Errorf("pod_spec.terminationGracePeriodSeconds: %d is more than the max_grace_seconds of the runner, %d", *g, p.maxGraceSeconds)
+	}
 	if p.name == ProfilePrivileged {
 		return nil
 	}

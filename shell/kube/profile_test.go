@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -151,6 +152,39 @@ func TestARestrictedPodThatSaysNothingHasTheLeastThatItCanHave(t *testing.T) {
 func TestAnUnknownProfileIsRefused(t *testing.T) {
 	_, err := New(Options{Client: fake.NewClientset(), Profile: "strict"})
 	require.EqualError(t, err, `kube: Profile: "strict" is unknown: use "privileged", "baseline" or "restricted"`)
+}
+
+func TestTheGracePeriodOfAPodIsBounded(t *testing.T) {
+	spec := func(seconds string) core.JobSpec {
+		return core.JobSpec{ID: "j", PodSpec: json.RawMessage(`{"terminationGracePeriodSeconds":` + seconds + `,"containers":[{"name":"a","image":"i"}]}`)}
+	}
+	for _, c := range []struct {
+		profile     string
+		most        time.Duration
+		takes, says string
+	}{
+		{ProfileRestricted, 0, "3600", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 3600"},
+		{ProfileRestricted, 24 * time.Hour, "86400", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 86400"},
+		{ProfilePrivileged, time.Minute, "60", "pod_spec.terminationGracePeriodSeconds: 999999 is more than the max_grace_seconds of the runner, 60"},
+		{ProfilePrivileged, 0, "999999", ""},
+		{ProfileBaseline, 0, "999999", ""},
+	} {
+		r, err := New(Options{Client: fake.NewClientset(), Profile: c.profile, MaxGrace: c.most})
+		require.NoError(t, err)
+		require.NoError(t, r.Check(spec(c.takes)))
+		_, created := r.jobOf(jobs.Run{Spec: spec("999999")})
+		if err := r.Check(spec("999999")); c.says == "" {
+			require.NoError(t, err)
+			require.NoError(t, created)
+		} else {
+			require.EqualError(t, err, c.says)
+			require.ErrorContains(t, created, c.says, "the job may be older")
+		}
+	}
+	for _, most := range []time.Duration{-time.Second, 1500 * time.Millisecond} {
+		_, err := New(Options{Client: fake.NewClientset(), MaxGrace: most})
+		require.EqualError(t, err, "kube: MaxGrace: "+most.String()+" is not a number of whole seconds, or 0")
+	}
 }
 
 func TestAJobHasOnlyTheLabelsThatItsRunnerLists(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -139,6 +140,8 @@ type runnerConfig struct {
 	NodeLabels             *[]string `toml:"node_labels,omitempty" for:"kubernetes"` // "key" or "key=value"; "*": all
 	Tolerations            *[]string `toml:"tolerations,omitempty" for:"kubernetes"` // of taints, likewise
 	Labels                 *[]string `toml:"labels,omitempty" for:"kubernetes"`      // of jobs, likewise
+	// MaxGrace bounds the terminationGracePeriodSeconds of pods, with any profile.
+	MaxGrace *int `toml:"max_grace_seconds,omitempty" for:"kubernetes"`
 
 	Dir         *string   `toml:"dir,omitempty" for:"local"`
 	Executables *[]string `toml:"executables,omitempty" for:"local"`
@@ -292,6 +295,9 @@ func (c *Config) validateJobs() error {
 // maxRunLog bounds what is kept of a run's logs, at each end.
 const maxRunLog = 8 << 20
 
+// maxGraceSeconds bounds max_grace_seconds: a year.
+const maxGraceSeconds = 366 * 24 * 3600
+
 // home is where a runner has its pods, and apart the key that keeps two runners apart.
 func (r runnerConfig) home() (home, apart string) {
 	if r.Type == runnerKubernetes {
@@ -323,7 +329,7 @@ func (r runnerConfig) validate(key, cgroups string) error {
 	if s := r.KeepFailed; s != nil && !(*s >= 0 && *s <= core.MaxTTLSecondsAfterFinished) {
 		errs = append(errs, fmt.Errorf("%s.keep_failed_seconds: %s is not between 0 and %d, a week", key, strconv.FormatFloat(*s, 'f', -1, 64), core.MaxTTLSecondsAfterFinished))
 	}
-	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000))
+	errs = append(errs, checkBetween(key+".burst", r.Burst, 1, 100_000), checkBetween(key+".max_grace_seconds", r.MaxGrace, 1, maxGraceSeconds))
 	errs = append(errs, r.checkProfile(key)...)
 	_, err = r.user()
 	errs = append(errs, keyed(key+".run_as", err), checkBetween(key+".max_pods", r.MaxPods, 0, 1_000_000))
@@ -393,7 +399,8 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
 			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log, KeepFailed: Seconds(deref(r.KeepFailed)),
-			Profile: deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
+			MaxGrace: time.Duration(deref(r.MaxGrace)) * time.Second,
+			Profile:  deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
 			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
 			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),
 			Labels: deref(r.Labels),

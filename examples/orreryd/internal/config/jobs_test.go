@@ -205,6 +205,8 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 		"[runners.x]\ntype = 'kubernetes'\nprofile = 'baseline'\ntolerations = ['a']":                   `runners.x.tolerations: counts with profile = "restricted" only`,
 		"[runners.x]\ntype = 'kubernetes'\nkeep_failed_seconds = 604801":                                `runners.x.keep_failed_seconds: 604801 is not between 0 and 604800, a week`,
 		"[runners.x]\ntype = 'kubernetes'\nkeep_failed_seconds = 999999999":                             `runners.x.keep_failed_seconds: 999999999 is not between 0 and 604800, a week`,
+		"[runners.x]\ntype = 'kubernetes'\nmax_grace_seconds = 0":                                       `runners.x.max_grace_seconds: 0 is not between 1 and 31622400`,
+		"[runners.local]\nmax_grace_seconds = 1":                                                        `runners.local.max_grace_seconds: a runner of type "local" has no such key`,
 		"[runners.local]\nkeep_failed_seconds = 1":                                                      `runners.local.keep_failed_seconds: a runner of type "local" has no such key`,
 		"[runners.local]\ntenants = []":                                                                 `runners.local.tenants: the list is empty: leave it out for all`,
 		"[runners.local]\ntenants = ['a/b', 'a', '*/b', '/b', 'a/']": "runners.local.tenants[1]: \"a\" is not NAMESPACE/TENANT, such as \"team-a/default\", or \"team-a/*\" for all tenants of a namespace\n" +
