@@ -270,9 +270,11 @@ func TestWhyThereAreNoLogsIsToldWhereItIsMeantForTheReader(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no pod":      {fmt.Errorf("%w: it waits for a place", jobs.ErrNoPod), 404, "which is container_creating, has no logs of attempt 0: there is no pod: it waits for a place"},
-		"not stored":  {fmt.Errorf("read: %w", shell.ErrNotFound), 404, "has no logs of attempt 0"},
-		"a wish":      {lasting{errors.New("container: \"x\" is unknown")}, 400, "logs: container: \"x\" is unknown"},
+		"no pod":     {fmt.Errorf("%w: it waits for a place", jobs.ErrNoPod), 404, "which is container_creating, has no logs of attempt 0: there is no pod: it waits for a place"},
+		"not stored": {fmt.Errorf("read: %w", shell.ErrNotFound), 404, "has no logs of attempt 0"},
+		"a wish":     {lasting{errors.New("container: \"x\" is unknown")}, 400, "logs: container: \"x\" is unknown"},
+		"no container": {fmt.Errorf("logs of pod x: %w", &jobs.NoContainerError{Name: "c", Names: []string{"a", "b"}}), 400,
+			`container: there is no container "c": use one of a, b`},
 		"the cluster": {errors.New("dial tcp 10.0.0.1:6443: refused"), 502, "logs: the runner could not give them: the daemon's log says why"},
 		"empty":       {nil, 200, ""},
 	}

@@ -349,7 +349,10 @@ func (s *Server) watchLogs(ctx context.Context, c *call, follow bool, out *tail)
 // of the runner.
 func logFailure(t *Token, err error, o core.Orchestrator, attempt uint32, note string) error {
 	var down *jobs.DownError
+	var noContainer *jobs.NoContainerError
 	switch {
+	case errors.As(err, &noContainer):
+		return &failure{status: http.StatusBadRequest, cause: err, text: "container: " + oneLine(noContainer.Error())}
 	case errors.As(err, &down):
 		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: " + oneLine(downAsTold(t, down).Error())}).with("Retry-After", "5")
 	case errors.Is(err, jobs.ErrNoPod), errors.Is(err, shell.ErrNotFound):

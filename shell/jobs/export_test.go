@@ -51,3 +51,6 @@ func LoseTurn(s *Service, runner string, a Attempt) { s.places[runner].withdraw(
 
 // MaxReadings is how many deletions of one runner read logs at a time.
 const MaxReadings = maxReadings
+
+// OfContainer picks what one container has written.
+var OfContainer = ofContainer

@@ -21,8 +21,9 @@ var ErrNoPod = errors.New("there is no pod")
 
 // Logs copies the logs of an attempt of a run to w: the stored logs, or while there
 // are none yet those of its pod. With o.Follow it waits for the pod if there is none
-// yet, and goes on until the attempt has ended. o.Container counts for a pod alone:
-// stored logs are of all containers, and are given whole. While the runner is down, o.Kept
+// yet, and goes on until the attempt has ended. Of stored logs o.Container picks the lines of
+// one container, and those behind what was dropped whose container is not known; a name that
+// there is not is a [NoContainerError]. While the runner is down, o.Kept
 // says what is given without o.Follow, and a [DownError] that nothing is. If there are no logs the
 // error is an [ErrNoPod] that says why; it does not name the run and the attempt. Logs
 // waits until Run knows the engine.
@@ -89,6 +90,20 @@ func (l *logReader) ended() bool {
 	return o.State == core.OrchestratorRetrying || o.State.Terminal() && (!o.InCluster || o.Cleanup.Failing())
 }
 
+// began reports whether a pod of the attempt ran, or that is not known any more.
+func (l *logReader) began() bool {
+	o := l.run
+	if o.RetryAttempt == l.attempt {
+		return !o.ExecutionStartedAt.IsZero() || !o.Ran.StartedAt.IsZero()
+	}
+	for _, p := range o.PastAttempts {
+		if p.Attempt == l.attempt {
+			return !p.StartedAt.IsZero() || !p.Ran.StartedAt.IsZero()
+		}
+	}
+	return true
+}
+
 // copyNew copies the logs that there are, as far as they were not copied yet; done:
 // there will be no more.
 func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
@@ -120,6 +135,8 @@ func (l *logReader) copyNew(ctx context.Context) (done bool, err error) {
 		return false, noLogsError("it has not begun")
 	case o.RetryAttempt == l.attempt && o.Logs.Error != "":
 		return false, noLogsError(o.Logs.Error)
+	case l.ended() && !l.began():
+		return false, noLogsError("the pod did not start")
 	case l.ended() && o.Config.Logs.Discard:
 		return false, noLogsError("its job keeps no logs")
 	case l.ended():
@@ -147,6 +164,9 @@ func (l *logReader) copyStored(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if text, err = l.wanted(text); err != nil {
+		return false, err
+	}
 	if !l.w.isPrefixOf(text) {
 		// The reader has seen what was dropped, or one container of several, or several
 		// whose stretches are stored in another order.
@@ -166,13 +186,27 @@ func (l *logReader) copyKept(ctx context.Context, down *DownError) (done bool, e
 		return false, down
 	case err != nil:
 		return false, errors.Join(down, err)
-	case l.o.Kept != nil:
+	}
+	if text, err = l.wanted(text); err != nil {
+		return false, err
+	}
+	if l.o.Kept != nil {
 		l.o.Kept(down)
-		_, err = l.w.Write(text)
-		return true, err
+		down = nil
 	}
 	_, err = l.w.Write(text)
-	return true, errors.Join(down, err)
+	if down != nil {
+		err = errors.Join(down, err)
+	}
+	return true, err
+}
+
+// wanted gives what of stored logs is asked for.
+func (l *logReader) wanted(text []byte) ([]byte, error) {
+	if l.o.Container == "" {
+		return text, nil
+	}
+	return ofContainer(text, containersOf(l.run.Config.PodSpec), l.o.Container)
 }
 
 // downFor is how long a runner is waited for that is down before logs that are not followed
@@ -319,48 +353,4 @@ func tailCut(b []byte) []byte {
 		n++
 	}
 	return b[n:]
-}
-
-// Sections writes what several containers of a pod have written, each stretch of one
-// after a line "==> NAME <==", as tail has them for several files. It is not safe for
-// concurrent use.
-type Sections struct {
-	out  io.Writer
-	last string // the container that wrote last; empty: none did
-	mid  bool   // in the middle of a line
-}
-
-// NewSections makes one that writes to out.
-func NewSections(out io.Writer) *Sections { return &Sections{out: out} }
-
-// Of is a writer of what a container has written. A container that writes nothing has
-// no line of its name.
-func (s *Sections) Of(container string) io.Writer { return section{s, container} }
-
-type section struct {
-	all  *Sections
-	name string
-}
-
-// Write implements [io.Writer].
-func (w section) Write(b []byte) (int, error) {
-	s := w.all
-	if len(b) == 0 {
-		return 0, nil
-	}
-	if s.last != w.name {
-		head := "==> " + w.name + " <==\n"
-		if s.mid {
-			head = "\n" + head
-		}
-		if _, err := io.WriteString(s.out, head); err != nil {
-			return 0, err
-		}
-		s.last, s.mid = w.name, false
-	}
-	n, err := s.out.Write(b)
-	if n > 0 {
-		s.mid = b[n-1] != '\n'
-	}
-	return n, err
 }

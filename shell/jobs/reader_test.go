@@ -39,6 +39,13 @@ func TestWhoAsksForLogsThatAreNotThereIsToldWhy(t *testing.T) {
 			{"they could not be kept", 0, func(o *core.Orchestrator) { o.Logs.Error = "store the logs: full" }, "store the logs: full"},
 			{"they are not kept", 0, func(o *core.Orchestrator) { o.Config.Logs.Discard = true }, "its job keeps no logs"},
 			{"it has ended", 0, func(*core.Orchestrator) {}, "it has left none"},
+			{"its pod did not start", 0, func(o *core.Orchestrator) { o.ExecutionStartedAt, o.Ran = 0, core.PodTimes{} }, "the pod did not start"},
+			{"the pod of an earlier one did not start", 0, func(o *core.Orchestrator) {
+				o.RetryAttempt, o.PastAttempts = 1, []core.PastAttempt{{Attempt: 0}}
+			}, "the pod did not start"},
+			{"the pod of an earlier one ran", 0, func(o *core.Orchestrator) {
+				o.RetryAttempt, o.PastAttempts = 1, []core.PastAttempt{{Attempt: 0, StartedAt: 1}}
+			}, "it has left none"},
 			{"it waits for the next attempt", 0, func(o *core.Orchestrator) { o.State = core.OrchestratorRetrying }, "it has left none"},
 			{"the next has begun, and could not keep its own", 0, func(o *core.Orchestrator) {
 				o.State, o.RetryAttempt, o.Logs.Error = core.OrchestratorRunning, 1, "store the logs: full"
@@ -54,6 +61,22 @@ func TestWhoAsksForLogsThatAreNotThereIsToldWhy(t *testing.T) {
 		require.ErrorContains(t, r.s.Logs(t.Context(), run, 0, jobs.LogOptions{}, io.Discard), `runner: "nowhere" is not configured`)
 		r.logs.lost = errCluster
 		require.ErrorIs(t, r.s.Logs(t.Context(), run, 0, jobs.LogOptions{}, io.Discard), errCluster, "they may be there")
+	})
+}
+
+func TestTheLogsOfAPodThatDidNotStartInTimeSayThat(t *testing.T) {
+	withRig(t, nil, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(1)))
+		for n := range uint32(2) {
+			r.created(o, n)
+		}
+		o = r.ended(o)
+		require.Contains(t, o.Error, "did not start within")
+		for n := range uint32(2) {
+			err := r.s.Logs(t.Context(), o, n, jobs.LogOptions{}, io.Discard)
+			require.ErrorIs(t, err, jobs.ErrNoPod)
+			require.EqualError(t, err, "the pod did not start")
+		}
 	})
 }
 

@@ -147,3 +147,27 @@ func TestAnAttemptIsCalledWhatItsJobIs(t *testing.T) {
 		assert.Equal(t, "nightly-6ba7b8109dad-0", k.runner.NameOf("", attempt))
 	})
 }
+
+// A database that was restored from an old backup gives a run the id of one that began after it.
+func TestTheJobOfAnotherRunIsNotTakenForTheOneThatIsToBeCreated(t *testing.T) {
+	for name, watches := range map[string]bool{"while it watches": true, "before it watches": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKit(t, &sinkOf{})
+				k.runner.UseDatabase("ours")
+				if watches {
+					k.watch()
+					defer k.stop()
+				}
+				k.madeBy("ours", attempt)
+				_, err := k.runner.Create(t.Context(), run(attempt))
+				require.NoError(t, err, "it is its own")
+				later := run(attempt)
+				later.RunID = "nightly:later"
+				_, err = k.runner.Create(t.Context(), later)
+				assert.True(t, shell.IsPermanent(err))
+				require.ErrorContains(t, err, `create Job nightly-6ba7b8109dad-0: it is there, and of run "nightly:2026-11-21T18:00:00.000Z", which the database does not know any more, not of "nightly:later"`)
+			})
+		})
+	}
+}

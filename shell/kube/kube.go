@@ -251,7 +251,10 @@ func (r *Runner) noted(a jobs.Attempt, note string) {
 
 func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.Job) error {
 	if there, err := r.jobBefore(ctx, a); there != nil || err != nil {
-		if there != nil {
+		if err == nil {
+			err = sameRun(job, there)
+		}
+		if err == nil {
 			r.expect(a, there)
 		}
 		return err
@@ -268,6 +271,8 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is of database %s, and this one is %s: %s", job.Name, r.namespace, made.Labels[LabelDatabase], r.ownDatabase(), remedy))
 		case err == nil && !r.owns(made):
 			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance))
+		case err == nil:
+			err = sameRun(job, made)
 		}
 	}
 	if err != nil {
@@ -275,6 +280,16 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 	}
 	r.expect(a, made)
 	return nil
+}
+
+// sameRun refuses a Job that is there and of another run than the one that is to be created: a database
+// that was restored from an old backup may give a run the id of one that began after the backup.
+func sameRun(job, there *batchv1.Job) error {
+	is, wants := there.Annotations[AnnotationRunID], job.Annotations[AnnotationRunID]
+	if is == "" || is == wants {
+		return nil
+	}
+	return shell.Permanent(fmt.Errorf("create Job %s: it is there, and of run %q, which the database does not know any more, not of %q", there.Name, is, wants))
 }
 
 // jobBefore is the Job that the attempt has already, whatever its name; nil: none. Builds that named Jobs

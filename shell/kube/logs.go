@@ -62,16 +62,17 @@ func (l *logs) copy(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	l.pod = pod.Name
-	var names []string
+	var names, all []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
+			all = append(all, list[i].Name)
 			if l.o.Container == "" || l.o.Container == list[i].Name {
 				names = append(names, list[i].Name)
 			}
 		}
 	}
 	if len(names) == 0 {
-		return shell.Permanent(fmt.Errorf("logs of pod %s: it has no container %q", l.pod, l.o.Container))
+		return fmt.Errorf("logs of pod %s: %w", l.pod, &jobs.NoContainerError{Name: l.o.Container, Names: all})
 	}
 	l.unopened.Store(int32(len(names))) // a pod has few
 	if len(names) == 1 {

@@ -10,10 +10,10 @@ import (
 func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *batchv1.Job:
-		return &batchv1.Job{ObjectMeta: trimMeta(&o.ObjectMeta), Status: batchv1.JobStatus{Conditions: o.Status.Conditions}}, nil
+		return &batchv1.Job{ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep, AnnotationRunID), Status: batchv1.JobStatus{Conditions: o.Status.Conditions}}, nil
 	case *corev1.Pod:
 		return &corev1.Pod{
-			ObjectMeta: trimMeta(&o.ObjectMeta),
+			ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep),
 			Spec: corev1.PodSpec{
 				NodeName: o.Spec.NodeName, TerminationGracePeriodSeconds: o.Spec.TerminationGracePeriodSeconds,
 				InitContainers: trimmed(o.Spec.InitContainers, trimContainer), Containers: trimmed(o.Spec.Containers, trimContainer),
@@ -28,7 +28,7 @@ func trim(obj any) (any, error) {
 	return obj, nil // what a relist finds deleted, whose object is trimmed already
 }
 
-func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+func trimMeta(m *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
@@ -42,8 +42,13 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 			out.Labels[k] = v
 		}
 	}
-	if v, ok := m.Annotations[AnnotationKeep]; ok {
-		out.Annotations = map[string]string{AnnotationKeep: v}
+	for _, k := range annotations {
+		if v, ok := m.Annotations[k]; ok {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[k] = v
+		}
 	}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		out.OwnerReferences = []metav1.OwnerReference{*owner}

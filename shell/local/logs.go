@@ -30,14 +30,15 @@ func (r *Runner) logs(ctx context.Context, dir string, o jobs.LogOptions, w io.W
 	if err != nil {
 		return err
 	}
-	var names []string
+	var names, all []string
 	for _, c := range slices.Concat(p.Init, p.Main) {
+		all = append(all, c.Name)
 		if o.Container == "" || c.Name == o.Container {
 			names = append(names, c.Name)
 		}
 	}
 	if len(names) == 0 {
-		return permanent("local pod %s has no container %q", filepath.Base(dir), o.Container)
+		return fmt.Errorf("logs of local pod %s: %w", filepath.Base(dir), &jobs.NoContainerError{Name: o.Container, Names: all})
 	}
 	if o.Follow && o.Opened != nil {
 		defer r.readers.add(filepath.Base(dir))()

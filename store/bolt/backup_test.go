@@ -243,3 +243,30 @@ func TestRecordsVisitsWhatCanBeReadAndNamesTheRest(t *testing.T) {
 	assert.Empty(t, found, "the damaged record leaves nothing behind")
 	require.NoError(t, s.Close())
 }
+
+// Such as which database it is.
+func TestABackupACompactionAndACopyHaveWhatTheShellKeeps(t *testing.T) {
+	dir := t.TempDir()
+	path, backup, copied := filepath.Join(dir, "orrery.db"), filepath.Join(dir, "backup.db"), filepath.Join(dir, "copy.db")
+	s := open(t, path, bolt.Options{})
+	require.NoError(t, s.Update(ctx, func(tx store.Tx) error { return tx.SetMeta("jobs/database", []byte("abc")) }))
+	_, err := s.BackupFile(ctx, backup)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, err = bolt.Compact(ctx, path, copied)
+	require.NoError(t, err)
+	_, err = bolt.CompactFile(ctx, path)
+	require.NoError(t, err)
+	for _, file := range []string{path, backup, copied} {
+		for _, readOnly := range []bool{true, false} {
+			s, err := bolt.Open(file, bolt.Options{ReadOnly: readOnly})
+			require.NoError(t, err)
+			require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+				id, err := tx.Meta("jobs/database")
+				assert.Equal(t, "abc", string(id), file)
+				return err
+			}))
+			require.NoError(t, s.Close())
+		}
+	}
+}

@@ -105,7 +105,7 @@ has completed.`,
 }
 
 func (j *jobCommands) history() *cobra.Command {
-	return history(j.jobs, "RUN", "List what was decided about each time of a job, newest first", j.runAt).command(j.a)
+	return history(j.jobs, "RUN", "RUN TOOK", "List what was decided about each time of a job, newest first", j.runAt).command(j.a)
 }
 
 // runAt names the run of an occurrence by the id that people type, that of its time.

@@ -262,19 +262,19 @@ func deref(s *string) string {
 }
 
 func (r *recurring) history() *cobra.Command {
-	return history(r.machine, "ACTION", "List what was decided about each due time, newest first", func(_ string, o core.Occurrence) string {
+	return history(r.machine, "ACTION", "TOOK", "List what was decided about each due time, newest first", func(_ string, o core.Occurrence) string {
 		return idOr(o.ActionID)
 	}).command(r.a)
 }
 
 // history lists what was decided about each due time of what has a schedule; made names
-// what came of one.
-func history[S any](m machine[S], column, short string, made func(name string, o core.Occurrence) string) listing[core.Occurrence] {
+// what came of one, in a column of its own, and length is the column of how long that took.
+func history[S any](m machine[S], column, length, short string, made func(name string, o core.Occurrence) string) listing[core.Occurrence] {
 	return listing[core.Occurrence]{
 		use: "history " + m.arg, short: short, args: m.args, complete: m.complete,
 		path: m.path, of: "history", field: "history", scope: m.scope, none: "nothing has been due yet",
 		rows: func(args []string, list []core.Occurrence) ([]string, [][]string) {
-			return []string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", "TOOK", column, "NOTE"},
+			return []string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", length, column, "NOTE"},
 				rowsOf(list, func(o core.Occurrence) []string { return occurrenceRow(o, made(args[0], o)) })
 		},
 	}

@@ -224,6 +224,11 @@ With -f it goes on until the run has ended, also while there is no pod yet, and 
 the attempts that follow too, each after a line such as "==> attempt 1 <==" on standard
 error. It ends with 1 where the run did not complete.
 
+Where a pod has several containers, a line "==> NAME <==" says whose lines follow; a
+line of a container's own that begins with "==> " has a space more there. -c picks one
+container. Where lines were dropped from the middle, it is not known whose the next
+ones are: they are printed too, after a line that says so.
+
 On a terminal what could steer it is shown as an escape: only colours are let through.
 A pipe or a file gets each byte as the pod wrote it.`,
 		example: "  orreryd run logs nightly-report:2026-03-01T02:00:00.000Z\n  orreryd run logs -f 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
