@@ -53,7 +53,7 @@ func TestPlacesOfReadingsAreSharedByTenants(t *testing.T) {
 				select {
 				case <-own[0].lost:
 					require.Equal(t, r.most, n)
-					require.Equal(t, largest, len(own))
+					require.Len(t, own, largest)
 					require.GreaterOrEqual(t, len(own)-1, len(held[of]))
 					held[scope] = own[1:]
 				default:
