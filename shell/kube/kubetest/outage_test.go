@@ -53,6 +53,31 @@ func TestAfterAnOutageOfTheServerRunsAreSeenAgain(t *testing.T) {
 	eventually(t, w.watched) // each of the three watches comes back by itself
 }
 
+// The server hangs, as one that is stopped: no connection breaks by itself.
+func TestAServerThatHangsIsNoticedAndRunsAreSeenAgainOnceItGoesOn(t *testing.T) {
+	t.Parallel()
+	w := start(t, kubetest.Shared(t))
+	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, untilFinished))
+	w.reaches(run, core.OrchestratorRunning)
+	eventually(t, w.watched)
+
+	w.proxy.Freeze()
+	began := time.Now()
+	w.finish(run)
+	eventually(t, func() error {
+		if h := w.health(); h.Status != jobs.HealthDown {
+			return errNotYet("a runner that is down", nil)
+		}
+		return nil
+	})
+	noticed := time.Since(began)
+	w.proxy.Heal()
+	back := time.Now()
+	w.until(run, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() || o.Pod.ExitCode != nil })
+	t.Logf("it was noticed after %s; the first update came %s after the server was back", noticed.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
+	eventually(t, w.watched)
+}
+
 // A server that answers with errors is as much away as one that does not answer.
 func TestAServerThatIsNotReadyIsAskedAgain(t *testing.T) {
 	t.Parallel()
