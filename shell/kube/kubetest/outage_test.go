@@ -117,6 +117,26 @@ func TestANamespaceThatIsMissingFailsTheRunAtOnce(t *testing.T) {
 	assert.Equal(t, jobs.HealthDegraded, w.health().Status)
 }
 
+// The account has its rights in another namespace. At first that is doubted: roles may be
+// just being applied.
+func TestANamespaceThatTheAccountMayNotListFailsTheRunInAMinute(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Shared(t)
+	w := newWorld(t, c)
+	w.settings.Kubeconfig = w.proxy.Kubeconfig(t, token(t, c.Client(), w.ns), "default")
+	w.run()
+
+	began := time.Now()
+	o := w.until(w.runs("job", fakePod(), nil), "its end", func(o core.Orchestrator) bool {
+		return o.State.Terminal() || !o.Cleanup.RetryAt.IsZero()
+	})
+	took := time.Since(began)
+	t.Logf("after %s it is %s, %s, because: %s %s, cleaning up: %+v", took.Round(time.Millisecond), o.State, o.Step, o.Error, o.Exit.Reason, o.Cleanup)
+	assert.Less(t, took, time.Minute)
+	assert.Contains(t, o.Error+o.Exit.Reason, "cannot list resource")
+	assert.Equal(t, jobs.HealthDown, w.health().Status)
+}
+
 // The right is taken away while the runner works: no run waits for what will not come.
 func TestARightThatIsLostIsToldOnTheRun(t *testing.T) {
 	t.Parallel()
