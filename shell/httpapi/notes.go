@@ -17,8 +17,8 @@ type notes struct {
 	waits  map[uuid.UUID]string   // what the pending runs of a job wait for
 }
 
-// noteOf says of a run what it waits for until it has a place, or that its runner does not
-// work, if that concerns it. It is derived as it is read: an outage writes nothing.
+// noteOf says of a run what it waits for until it has a place, that its runner does not
+// work, if that concerns it, or what the end of its pod waits for. It is derived as it is read: an outage writes nothing.
 func (s *Server) noteOf(ctx context.Context, c *call, o core.Orchestrator) string {
 	if o.State == core.OrchestratorPending {
 		return s.waitNote(ctx, c, o)
@@ -32,13 +32,24 @@ func (s *Server) noteOf(ctx context.Context, c *call, o core.Orchestrator) strin
 	name := s.o.Jobs.RunnerOf(o.Config)
 	h, known := c.notes.health[name]
 	h = toldTo(c.token, h)
+	if note := healthNote(name, h, o.State); known && note != "" {
+		return note
+	}
+	if n, can := s.o.Jobs.(interface {
+		NoteOf(o core.Orchestrator) string
+	}); can {
+		return oneLine(n.NoteOf(o))
+	}
+	return ""
+}
+
+// healthNote says what is wrong with the runner of a run in that state, if it concerns the run.
+func healthNote(runner string, h jobs.Health, state core.OrchestratorStatus) string {
 	switch {
-	case !known, h.Status == jobs.HealthDegraded && o.State != core.OrchestratorContainerCreating:
-		return ""
-	case h.Status == jobs.HealthDown:
-		return fmt.Sprintf("as of when runner %s could last be asked: it %s", name, oneLine(h.Trouble()))
-	case h.Status == jobs.HealthDegraded:
-		return fmt.Sprintf("runner %s %s", name, oneLine(h.Trouble()))
+	case h.Status == jobs.HealthDown && !h.SeenAt.IsZero():
+		return fmt.Sprintf("as of when runner %s could last be asked: it %s", runner, oneLine(h.Trouble()))
+	case h.Status == jobs.HealthDown, h.Status == jobs.HealthDegraded && state == core.OrchestratorContainerCreating:
+		return fmt.Sprintf("runner %s %s", runner, oneLine(h.Trouble()))
 	}
 	return ""
 }

@@ -11,9 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
@@ -28,8 +30,19 @@ type counted struct {
 
 func (p counted) Health() map[string]jobs.Health {
 	p.asked.Add(1)
-	return map[string]jobs.Health{"kubernetes": {Status: jobs.HealthDown, Since: time.Now(), Error: "gone"}}
+	return map[string]jobs.Health{"kubernetes": {Status: jobs.HealthDown, Since: time.Now(), SeenAt: time.Now(), Error: "gone"}}
 }
+
+// ailing is a service of jobs whose runner is as given, and that says what a pod waits for.
+type ailing struct {
+	jobService
+	health map[string]jobs.Health
+	waits  string
+}
+
+func (p *ailing) Health() map[string]jobs.Health { return p.health }
+
+func (p *ailing) NoteOf(core.Orchestrator) string { return p.waits }
 
 // keeping is a cluster that deletes nothing.
 type keeping struct{ cluster }
@@ -89,5 +102,69 @@ func TestAListOfRunsAsksOnceHowTheRunnersAre(t *testing.T) {
 		before := asked.Load()
 		assert.Equal(t, 5, strings.Count(a.do("GET", "/v1/runs", nil).body, "could last be asked"))
 		assert.EqualValues(t, 1, asked.Load()-before)
+	})
+}
+
+func TestTheNoteOfARunIsWhatConcernsItInItsState(t *testing.T) {
+	at := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+	health := func(status jobs.HealthStatus) jobs.Health {
+		return jobs.Health{Status: status, Since: at, Error: "cannot watch jobs: gone", SeenAt: at}
+	}
+	unseen := health(jobs.HealthDown)
+	unseen.SeenAt = time.Time{}
+	const (
+		down     = "as of when runner kubernetes could last be asked: it is down since 2026-11-21T18:00:00Z: cannot watch jobs: gone"
+		neverYet = "runner kubernetes is down since 2026-11-21T18:00:00Z: cannot watch jobs: gone"
+		degraded = "runner kubernetes is degraded since 2026-11-21T18:00:00Z: cannot watch jobs: gone"
+		ends     = "pod p is being deleted: it waits"
+	)
+	synctest.Test(t, func(t *testing.T) {
+		service := &ailing{}
+		a := start(t, setup{engine: withCluster, api: func(o *httpapi.Options) {
+			withJobs(o)
+			o.Jobs = service
+		}})
+		require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", plainJob).status)
+		run := a.do("POST", "/v1/jobs/j/trigger", nil).str("run")
+		synctest.Wait()
+		id := uuid.MustParse(run)
+		for _, step := range []struct {
+			state core.OrchestratorStatus
+			event core.OrchestratorEvent // with which it comes there
+			notes map[jobs.HealthStatus]string
+		}{
+			{core.OrchestratorContainerCreating, nil, map[jobs.HealthStatus]string{jobs.HealthDegraded: degraded}},
+			{core.OrchestratorRunning, core.PodRunning{Pod: core.Pod{Name: "p"}}, nil},
+		} {
+			if step.event != nil {
+				_, err := a.engine.Runs().Send(t.Context(), id, step.event)
+				require.NoError(t, err)
+			}
+			for _, c := range []struct {
+				health jobs.Health
+				want   string
+			}{
+				{health(jobs.HealthWorks), ""},
+				{health(jobs.HealthDegraded), step.notes[jobs.HealthDegraded]},
+				{health(jobs.HealthDown), down},
+				{unseen, neverYet},
+				{jobs.Health{}, ""},
+			} {
+				for _, waits := range []string{"", ends} {
+					service.health, service.waits = map[string]jobs.Health{"kubernetes": c.health}, waits
+					got := a.do("GET", "/v1/runs/"+run, nil)
+					require.Equal(t, string(step.state), got.str("state"))
+					want := c.want
+					if want == "" {
+						want = waits
+					}
+					if want == "" {
+						assert.NotContains(t, got.body, `"note"`)
+						continue
+					}
+					assert.Equal(t, want, got.str("note"), "%s, %s, %q", step.state, c.health.Status, waits)
+				}
+			}
+		}
 	})
 }

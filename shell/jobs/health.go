@@ -3,6 +3,8 @@ package jobs
 import (
 	"sync"
 	"time"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 // HealthStatus says whether a runner works.
@@ -83,6 +85,15 @@ func (s *Service) healthOf(name string) Health {
 		h = r.Health()
 	}
 	return s.withStrangers(name, h)
+}
+
+// NoteOf says what a run waits for that has something in a cluster, as its runner knows it;
+// empty: nothing that is unusual. It costs no call of any cluster.
+func (s *Service) NoteOf(o core.Orchestrator) string {
+	if n, can := s.o.Runners[s.RunnerOf(o.Config)].(Noter); can && o.InCluster {
+		return n.NoteOf(Attempt{Run: o.ID, N: o.RetryAttempt})
+	}
+	return ""
 }
 
 // watches are how the watches of runners are that do not say so themselves.

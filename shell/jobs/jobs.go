@@ -145,6 +145,13 @@ type Doubter interface {
 	Doubtful() []Attempt
 }
 
+// Noter is implemented by a [Runner] that can say why what is left of an attempt takes so long.
+type Noter interface {
+	// NoteOf says what an attempt waits for that is being deleted, in a clause such as "pod
+	// p is being deleted: …"; empty: nothing that is unusual. It costs no call of the cluster.
+	NoteOf(a Attempt) string
+}
+
 // LogOptions say which of a pod's logs are wanted.
 type LogOptions struct {
 	Follow    bool

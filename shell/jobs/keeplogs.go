@@ -227,13 +227,13 @@ type lastWords struct {
 // is written from now on will be missed. If the place is taken away, what was read until then
 // is stored and no longer held. The caller calls end.
 func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestrator, a Attempt, place *reading) *lastWords {
-	follow, stop := place.until(ctx, errPlaceLost)
+	follow, release := place.until(ctx, errPlaceLost)
 	follow, cancel := context.WithCancel(follow)
 	l := &lastWords{w: newHeadTail(s.logLimits(o.Config.Logs)), done: make(chan struct{}), cancel: cancel}
 	opened := make(chan struct{})
 	go func() {
 		defer close(l.done)
-		defer stop()
+		defer release()
 		l.calls, l.err = r.Logs(follow, a, LogOptions{Follow: true, Opened: sync.OnceFunc(func() { close(opened) })}, l.w)
 		if l.err == nil || !isUnread(context.Cause(follow)) {
 			return

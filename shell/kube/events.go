@@ -40,7 +40,7 @@ var ofPods = map[string]bool{
 // is kept but the last of each attempt that still waits.
 func (w *watcher) eventsOf(ctx context.Context) *reflection {
 	warnings := fields.OneTermEqualSelector("type", corev1.EventTypeWarning).String()
-	store := newMirror(w.warned, nil)
+	store := newMirror(w.warned, nil, nil)
 	store.objects = nil
 	f := reflect(ctx, w, source[*corev1.EventList]{
 		watchingEvents, w.r.client.CoreV1().Events(w.r.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },

@@ -32,6 +32,21 @@ func (k *kit) warnAs(component, kind, name string, uid types.UID, reason, messag
 	synctest.Wait()
 }
 
+// The fake does not choose by fields, as a server may not that is old.
+func TestAnEventThatIsNoWarningSaysNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		job := k.uidOf(k.create(attempt))
+		_, err := k.api.CoreV1().Events("jobs").Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "e"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Job", Name: job.Name, UID: job.UID, Namespace: "jobs"},
+			Type:           corev1.EventTypeNormal, Reason: reasonFailedCreate, Message: "violates PodSecurity", Source: corev1.EventSource{Component: jobController},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Empty(t, k.sink.take())
+	})
+}
+
 // What API servers of Kubernetes say of pods that they do not take, as Jobs' events have it.
 var sentences = []struct {
 	message string

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +49,17 @@ type health struct {
 type part struct {
 	err   error // nil: it works
 	since time.Time
+	tried bool      // and a try to go on has failed; else a watch broke off
 	heard time.Time // of a watch: when it last told something
+}
+
+// brokenFor is how long a watch may be broken off that is just beginning again: servers and
+// what stands before them break connections off, and that is no outage.
+const brokenFor = 5 * time.Second
+
+// fails reports whether the part does not work.
+func (p *part) fails() bool {
+	return p != nil && p.err != nil && (p.tried || time.Since(p.since) >= brokenFor)
 }
 
 func newHealth() *health {
@@ -86,18 +97,34 @@ func (h *health) heard(what string) {
 	h.part(what).heard = time.Now()
 }
 
-// failed notes that something does not work, and reports whether it did before.
+// failed notes that something does not work, and reports whether it did when it was last
+// tried.
 func (h *health) failed(what string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p := h.fail(what, err)
+	did := !p.tried
+	p.tried = true
+	return did
+}
+
+// broke notes that a watch has ended that should have gone on: nothing is seen until it has
+// begun again.
+func (h *health) broke(what string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail(what, err)
+}
+
+// fail notes the error of a part; under the lock.
+func (h *health) fail(what string, err error) *part {
 	h.saw(err)
 	p := h.part(what)
-	was := p.err == nil
-	if was {
+	if p.err == nil {
 		p.since = time.Now()
 	}
 	p.err = err
-	return was
+	return p
 }
 
 // note notes an error, if it is one, of a call that may concern one pod alone.
@@ -118,7 +145,7 @@ func (h *health) saw(err error) {
 	}
 }
 
-// worked notes that something works, and reports whether it did not before.
+// worked notes that something works, and reports whether it did not when it was last tried.
 func (h *health) worked(what string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,7 +153,11 @@ func (h *health) worked(what string) bool {
 	if p == nil || p.err == nil {
 		return false
 	}
-	p.err, p.since, h.well = nil, time.Time{}, time.Now()
+	was := p.tried
+	if p.fails() {
+		h.well = time.Now()
+	}
+	p.err, p.since, p.tried = nil, time.Time{}, false
 	if slices.Contains(vital, what) {
 		// What did not reach the cluster meanwhile may not be tried for a long time.
 		maps.DeleteFunc(h.parts, func(what string, p *part) bool {
@@ -135,7 +166,7 @@ func (h *health) worked(what string) bool {
 		close(h.back)
 		h.back = make(chan struct{})
 	}
-	return true
+	return was
 }
 
 // called notes how a call of the API came out. What the cluster refuses for what was asked
@@ -177,13 +208,31 @@ func (h *health) doubts(err error) bool {
 	return fresh || !h.unreached.IsZero() && time.Since(h.unreached) <= forbiddenFor
 }
 
+// lacks gives the error for which it will not be known what the cluster holds until somebody
+// mends the runner's rights or its namespace; nil: there is none, or it is not believed yet.
+func (h *health) lacks() error {
+	h.mu.Lock()
+	var err error
+	for _, what := range vital {
+		if p := h.parts[what]; err == nil && p.fails() && (lacksRight(p.err) || lacksNamespace(p.err)) {
+			err = p.err
+		}
+	}
+	knows := h.knows
+	h.mu.Unlock()
+	if knows || err == nil || h.doubts(err) {
+		return nil
+	}
+	return err
+}
+
 // of says how the runner is.
 func (h *health) of() jobs.Health {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := jobs.Health{Status: jobs.HealthWorks, Since: h.well, LastErrorAt: h.lastAt}
 	if h.last != nil {
-		out.LastError, out.LastBrief = h.last.Error(), classOf(h.last)
+		out.LastError, out.LastBrief = causeIn(h.last), classOf(h.last)
 	}
 	for i, what := range vital { // the older of them: all is known up to that
 		p := h.parts[what]
@@ -201,10 +250,10 @@ func (h *health) of() jobs.Health {
 		}
 	}
 	cannot := func(status jobs.HealthStatus, what string, p *part) {
-		worst(status, p.since, "cannot "+what+": "+p.err.Error(), "cannot "+what+": "+classOf(p.err))
+		worst(status, p.since, "cannot "+what+": "+causeIn(p.err), "cannot "+what+": "+classOf(p.err))
 	}
 	for _, what := range vital {
-		if p := h.parts[what]; p != nil && p.err != nil {
+		if p := h.parts[what]; p.fails() {
 			cannot(jobs.HealthDown, what, p)
 		}
 	}
@@ -216,11 +265,20 @@ func (h *health) of() jobs.Health {
 		down("the cluster has not told yet what it holds")
 	}
 	for _, what := range slices.Sorted(maps.Keys(h.parts)) {
-		if p := h.parts[what]; p.err != nil {
+		if p := h.parts[what]; p.fails() {
 			cannot(jobs.HealthDegraded, what, p)
 		}
 	}
 	return out
+}
+
+// causeIn says an error without the address that was asked, which is long and all the same.
+func causeIn(err error) string {
+	text := err.Error()
+	if of, is := errors.AsType[*url.Error](err); is {
+		return strings.Replace(text, of.Error(), of.Err.Error(), 1)
+	}
+	return text
 }
 
 // classOf says of an error of the cluster what everybody may know: errors name jobs, which

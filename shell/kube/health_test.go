@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -244,6 +245,28 @@ func TestA403FromTheStartIsBelievedHalfAMinuteLater(t *testing.T) {
 	})
 }
 
+// Else the run whose Job could not be made waits for the end of its deletion.
+func TestADeletionDoesNotWaitForARightThatNobodyHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		for _, resource := range []string{"jobs", "pods"} {
+			k.react("*", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errNoRights(a.GetVerb(), resource)
+			})
+		}
+		k.watch()
+		defer func() { k.stop() }()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := k.runner.Delete(ctx, attempt)
+		assert.True(t, shell.IsPermanent(err), "%v", err)
+		assert.ErrorContains(t, err, ` cannot list resource "`)
+		assert.Greater(t, time.Since(start), forbiddenFor, "at first it is doubted")
+		assert.Less(t, time.Since(start), 3*forbiddenFor/2)
+	})
+}
+
 func TestABookmarkIsASignOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
@@ -256,7 +279,7 @@ func TestABookmarkIsASignOfTheCluster(t *testing.T) {
 		k.reactWatch("jobs", func(clienttesting.Action) (bool, watchInterface, error) { return true, newDeafWatch(), nil })
 		k.watch()
 		defer func() { k.stop() }()
-		wait(time.Hour)
+		wait(time.Minute)
 		before := k.runner.Health().SeenAt
 		(<-watches).Action(watch.Bookmark, &corev1.Pod{})
 		synctest.Wait()
@@ -296,4 +319,13 @@ func TestWhichErrorsSayThatAClusterIsNotThere(t *testing.T) {
 	} {
 		assert.Equal(t, c.away, unreachable(c.err), name)
 	}
+}
+
+func TestTheTroubleOfARunnerIsItsCauseAndNotTheAddressThatWasAsked(t *testing.T) {
+	h := newHealth()
+	h.watch(true)
+	h.failed(watchingJobs, fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis/batch/v1/namespaces/jobs/jobs?allowWatchBookmarks=true", Err: errors.New("dial tcp: connection refused")}))
+	got := h.of()
+	assert.Equal(t, "cannot watch jobs: list: dial tcp: connection refused", got.Error)
+	assert.Equal(t, "list: dial tcp: connection refused", got.LastError)
 }

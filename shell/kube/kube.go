@@ -120,6 +120,7 @@ var (
 	_ jobs.Runner  = (*Runner)(nil)
 	_ jobs.Healthy = (*Runner)(nil)
 	_ jobs.Doubter = (*Runner)(nil)
+	_ jobs.Noter   = (*Runner)(nil)
 	_ jobs.Marker  = (*Runner)(nil)
 	_ jobs.Namer   = (*Runner)(nil)
 )
@@ -216,7 +217,10 @@ func (r *Runner) prepare(cfg *rest.Config, o Options) {
 		cfg.Dial = dialer().DialContext
 	}
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warnings{r.log}
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		pinging(next)
+		return counting{next}
+	})
 }
 
 // Create creates the Job of an attempt (004 Job Creation), and repeats the call until ctx
@@ -229,7 +233,13 @@ func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	defer r.noted(run.Attempt, "")
 	return r.retried(ctx, "create Job "+job.Name, func(err error) {
 		r.noted(run.Attempt, explained("the API did not take the Job yet", err).Error())
-	}, func(ctx context.Context) error { return r.createOrFind(ctx, run.Attempt, job) })
+	}, func(ctx context.Context) error {
+		err := r.createOrFind(ctx, run.Attempt, job)
+		if w := r.current(); w != nil && err == nil {
+			w.taken(run.Attempt)
+		}
+		return err
+	})
 }
 
 // noted has the watch tell why there is no pod yet, and no more where it is empty.

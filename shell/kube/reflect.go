@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	k8swait "k8s.io/apimachinery/pkg/util/wait"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/orrery-go/orrery/shell/internal/pause"
+	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // rewatch are the waits between two tries to watch a resource. With the jitter the longest
@@ -57,6 +61,11 @@ func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], exa
 		f.refused.Store(apierrors.IsForbidden(err))
 		w.reached(ctx, s.what, err)
 	}
+	bound := &bounds{broke: func(err error) {
+		if ctx.Err() == nil {
+			w.r.health.broke(s.what, err)
+		}
+	}}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			ctx, cancel := context.WithTimeout(ctx, listTimeout)
@@ -70,7 +79,7 @@ func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], exa
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			s.choose(&o)
-			i, err := boundedWatch(ctx, o, s.api.Watch)
+			i, err := bound.watch(ctx, o, s.api.Watch)
 			if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else an older server, which is asked for a list then
 				saw(ctx, err)
 			}
@@ -108,6 +117,7 @@ func (f *reflection) run(ctx context.Context) {
 // name, so that a new list tells which are gone. The reflection alone uses it.
 type mirror struct {
 	seen, gone func(obj any)
+	left       func(obj any) // it is another attempt's now, or another has its name
 	heard      func()
 	objects    map[string]any // nil: they are only handed on
 	synced     chan struct{}  // closed when all that there is was handed on
@@ -119,8 +129,8 @@ var (
 	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
 )
 
-func newMirror(seen, gone func(any)) *mirror {
-	return &mirror{seen: seen, gone: gone, objects: map[string]any{}, synced: make(chan struct{})}
+func newMirror(seen, gone, left func(any)) *mirror {
+	return &mirror{seen: seen, gone: gone, left: left, objects: map[string]any{}, synced: make(chan struct{})}
 }
 
 // Transformer implements [cache.TransformingStore]: what is listed is kept trimmed from the
@@ -130,10 +140,11 @@ func (m *mirror) Transformer() cache.TransformFunc { return trim }
 // Add implements [cache.ReflectorStore].
 func (m *mirror) Add(obj any) error {
 	m.heard()
-	return m.put(obj)
+	return m.put(obj, m.objects)
 }
 
-func (m *mirror) put(obj any) error {
+// put takes an object in place of the one of its name among those that there were.
+func (m *mirror) put(obj any, were map[string]any) error {
 	obj, err := trim(obj)
 	if err != nil {
 		return err
@@ -143,10 +154,36 @@ func (m *mirror) put(obj any) error {
 		if err != nil {
 			return err
 		}
+		if was, there := were[key]; there && !isSame(was, obj) {
+			m.left(was)
+		}
 		m.objects[key] = obj
 	}
 	m.seen(obj)
 	return nil
+}
+
+// isSame reports whether two objects are the same one, of the same attempt.
+func isSame(a, b any) bool {
+	x, errX := meta.Accessor(a)
+	y, errY := meta.Accessor(b)
+	if errX != nil || errY != nil || x.GetUID() != y.GetUID() || x.GetLabels()[LabelDatabase] != y.GetLabels()[LabelDatabase] {
+		return false
+	}
+	of, known := attemptOfObject(a)
+	is, still := attemptOfObject(b)
+	return of == is && known == still
+}
+
+// attemptOfObject is the attempt of a Job or pod.
+func attemptOfObject(obj any) (jobs.Attempt, bool) {
+	switch o := obj.(type) {
+	case *batchv1.Job:
+		return attemptOfJob(o)
+	case *corev1.Pod:
+		return attemptOfPod(o)
+	}
+	return jobs.Attempt{}, false
 }
 
 // Update implements [cache.ReflectorStore].
@@ -179,7 +216,7 @@ func (m *mirror) Replace(list []any, _ string) error {
 		m.objects = make(map[string]any, len(list))
 	}
 	for _, obj := range list {
-		if err := m.put(obj); err != nil {
+		if err := m.put(obj, old); err != nil {
 			return err
 		}
 	}

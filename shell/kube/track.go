@@ -31,8 +31,10 @@ type track struct {
 	pods    map[types.UID]*corev1.Pod
 	first   types.UID   // of the pod that counts; empty: there was none yet
 	gone    *corev1.Pod // that pod, as it was when it went
+	left    bool        // the last that went is not the attempt's any more, and may still be there
 	second  string      // the name of a pod that the Job controller made beside it
 	note    string      // why the API does not take the Job
+	taken   bool        // the API has taken it since
 	warned  notice      // the last that the cluster said of the Job or a pod
 
 	bareSince  time.Time // a Job and no pod
@@ -59,7 +61,7 @@ func newTrack() *track {
 // whatever the Job's backoffLimit, and people make copies by hand. synced says that
 // all that there was at the beginning has been seen; before, the oldest is the first.
 func (t *track) take(p *corev1.Pod, synced bool) {
-	t.pods[p.UID] = p
+	t.pods[p.UID], t.left = p, false
 	first := t.pods[t.first]
 	switch {
 	case t.first == "", !synced && first != nil && first.UID != p.UID && older(p, first):
@@ -126,9 +128,11 @@ func (t *track) judge(now time.Time) verdict {
 	end, complete := jobEnd(t.job)
 	switch {
 	case t.job == nil && t.jobSeen:
-		return lost("its Job was deleted")
+		return lost(t.went("its Job was deleted"))
 	case t.job == nil && t.note != "":
 		return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonCreateRetried, Message: t.note}}
+	case t.job == nil && t.taken:
+		return verdict{phase: jobs.PhaseCreated, pod: taken}
 	case t.job == nil:
 		return verdict{}
 	case end != nil:
@@ -143,11 +147,18 @@ func (t *track) judge(now time.Time) verdict {
 		return t.warned.verdict()
 	}
 	if wait := since(&t.bareSince, now, bareFor); wait > 0 {
-		return verdict{wait: wait, doubt: true}
+		v := verdict{wait: wait, doubt: true}
+		if t.told.Pod.Reason == reasonCreateRetried { // which is no longer true
+			v.phase, v.pod = jobs.PhaseCreated, taken
+		}
+		return v
 	}
 	return verdict{phase: jobs.PhaseCreated, pod: core.Pod{Reason: reasonPodNotCreated, Message: "the cluster has made no pod for Job " + t.job.Name +
 		": a quota, an admission policy or a missing service account may be why, and no event of the Job has said so yet"}}
 }
+
+// taken is what is told of an attempt whose Job the API did not take, once it has.
+var taken = core.Pod{Reason: reasonPending, Message: "the cluster has taken the Job, and has not made its pod yet"}
 
 // verdict is what is to be told of a Job whose pod the cluster refuses, in the cluster's words.
 func (n notice) verdict() verdict {
@@ -219,11 +230,19 @@ func (t *track) judgeGone(now time.Time) verdict {
 		p.Reason, p.Message = "", ""
 		return endedAs(p, end, complete)
 	case t.job == nil:
-		return lost("the pod and its Job were deleted")
+		return lost(t.went("the pod and its Job were deleted"))
 	case end != nil || t.job.DeletionTimestamp != nil || since(&t.goneSince, now, lostFor) <= 0:
-		return lost("the pod was deleted")
+		return lost(t.went("the pod was deleted"))
 	}
 	return verdict{phase: t.told.Phase, pod: t.told.Pod, wait: lostFor - now.Sub(t.goneSince), doubt: true}
+}
+
+// went says why the pod or its Job is gone: as given, unless it is known better.
+func (t *track) went(deleted string) string {
+	if t.left {
+		return "the labels of the pod or its Job were changed, so that it is not the attempt's any more"
+	}
+	return deleted
 }
 
 // endedAs is the end of a pod of which the Job alone knows.

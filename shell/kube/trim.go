@@ -34,6 +34,9 @@ func trimMeta(m *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
 		Labels: map[string]string{},
 	}
+	if m.DeletionTimestamp != nil {
+		out.Finalizers = m.Finalizers
+	}
 	for _, k := range []string{LabelInstance, LabelDatabase, LabelRun, LabelAttempt} {
 		if v, ok := m.Labels[k]; ok {
 			out.Labels[k] = v

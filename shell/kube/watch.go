@@ -3,19 +3,16 @@ package kube
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/orrery-go/orrery/shell/jobs"
 )
@@ -65,8 +62,8 @@ func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
 	ours := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
 	choose := func(o *metav1.ListOptions) { o.LabelSelector = ours }
-	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.BatchV1().Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone))
-	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.CoreV1().Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone))
+	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.BatchV1().Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone, w.left))
+	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.CoreV1().Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone, w.left))
 	events := w.eventsOf(ctx)
 	var wg sync.WaitGroup
 	defer w.close()
@@ -90,47 +87,10 @@ func (w *watcher) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Limits of a list and of the time until a watch begins: a server that takes a
-// connection and never answers must not stop the watch for ever.
-const (
-	listTimeout  = 2 * time.Minute
-	watchTimeout = time.Minute
-)
-
-// boundedWatch begins a watch that ends by itself a little after the server should
-// have ended it: a connection that nobody serves any more looks like a quiet one.
-func boundedWatch(ctx context.Context, o metav1.ListOptions, begins watchFunc) (watch.Interface, error) {
-	limit := time.Hour
-	if o.TimeoutSeconds != nil {
-		limit = time.Duration(*o.TimeoutSeconds)*time.Second + watchTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	begin := time.AfterFunc(watchTimeout, cancel)
-	i, err := begins(ctx, o)
-	begin.Stop()
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return stopping{i, cancel}, nil
-}
-
-type watchFunc func(context.Context, metav1.ListOptions) (watch.Interface, error)
-
-type stopping struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-func (s stopping) Stop() {
-	s.Interface.Stop()
-	s.cancel()
-}
-
 // reached notes whether a resource can be watched, and logs once that it cannot, and once
 // that it can again.
 func (w *watcher) reached(ctx context.Context, what string, err error) {
-	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || isExpired(err) {
 		return // the end, or a list comes next
 	}
 	resource := strings.TrimPrefix(what, "watch ")
@@ -157,6 +117,18 @@ func (w *watcher) gone(obj any) {
 		return
 	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
+}
+
+// left takes an object, in its last known state, of whose attempt it is no more: somebody
+// has changed its labels, or it is gone and another has its name.
+func (w *watcher) left(obj any) {
+	if w.isForeign(obj, false) {
+		return
+	}
+	w.take(obj, func(t *track, _ *batchv1.Job) { t.job, t.left = nil, true }, func(t *track, pod *corev1.Pod) {
+		t.left = true
+		t.lose(pod)
+	})
 }
 
 // take changes the track of an object's attempt, if it is one of ours.
@@ -188,6 +160,17 @@ func (w *watcher) note(a jobs.Attempt, note string) {
 	w.mu.Unlock()
 	if !same {
 		w.update(a, func(t *track) { t.note = note })
+	}
+}
+
+// taken says that the API has taken the Job of which it was told that it does not.
+func (w *watcher) taken(a jobs.Attempt) {
+	w.mu.Lock()
+	t := w.tracks[a]
+	noted := t != nil && t.note != ""
+	w.mu.Unlock()
+	if noted {
+		w.update(a, func(t *track) { t.taken, t.note = true, "" })
 	}
 }
 

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -211,7 +210,7 @@ func TestAnEndOfAListOrAWatchThatIsNothingUnusualIsNotLogged(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	w.reached(ended, "pods", ended.Err())
-	for _, err := range []error{io.EOF, apierrors.NewResourceExpired("too old"), errGoneVersion} {
+	for _, err := range []error{apierrors.NewResourceExpired("too old"), errGoneVersion} {
 		w.reached(t.Context(), "pods", err)
 	}
 	assert.Empty(t, k.logs.String())
@@ -425,41 +424,5 @@ func TestWhatCameAndWentWhileNobodyWatchedIsNotHeldForEver(t *testing.T) {
 		assert.Equal(t, 1, held(), "it may still be on its way")
 		wait(expectedFor + time.Second)
 		assert.Zero(t, held())
-	})
-}
-
-func TestAWatchThatIsStuckEndsByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seconds := int64(300)
-		o := metav1.ListOptions{TimeoutSeconds: &seconds}
-		var inner context.Context
-		w, err := boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
-			inner = ctx
-			return newDeafWatch(), nil
-		})
-		require.NoError(t, err)
-		wait(300 * time.Second)
-		require.NoError(t, inner.Err(), "the server ends it")
-		wait(watchTimeout + time.Second)
-		require.Error(t, inner.Err())
-		w.Stop()
-
-		w, err = boundedWatch(t.Context(), metav1.ListOptions{}, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
-			inner = ctx
-			return newDeafWatch(), nil
-		})
-		require.NoError(t, err)
-		wait(time.Minute)
-		require.NoError(t, inner.Err(), "the server knows no end")
-		w.Stop()
-		require.ErrorIs(t, inner.Err(), context.Canceled)
-
-		start := time.Now()
-		_, err = boundedWatch(t.Context(), o, func(ctx context.Context, _ metav1.ListOptions) (watchInterface, error) {
-			<-ctx.Done() // nobody answers
-			return nil, ctx.Err()
-		})
-		require.Error(t, err)
-		assert.Equal(t, watchTimeout, time.Since(start))
 	})
 }
