@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -56,12 +57,19 @@ func (d *deletion) with(ctx context.Context, w *watcher) (bool, error) {
 	w.mu.Lock()
 	t.deleting = true
 	w.mu.Unlock()
-	select {
-	case <-w.synced: // and knows what the Job is called
-	case <-w.ended:
-		return false, nil
-	case <-ctx.Done():
-		return false, d.unfinished(ctx)
+	for synced := false; !synced; {
+		select {
+		case <-w.synced: // and knows what the Job is called
+			synced = true
+		case <-w.ended:
+			return false, nil
+		case <-time.After(doubtWait):
+			if err := d.r.health.lacks(); err != nil {
+				return false, shell.Permanent(explained("delete the Job of attempt "+d.a.Name(), err))
+			}
+		case <-ctx.Done():
+			return false, d.unfinished(ctx)
+		}
 	}
 	if time.Now().Before(d.r.Keeps(d.a)) {
 		return true, nil

@@ -208,6 +208,24 @@ func (h *health) doubts(err error) bool {
 	return fresh || !h.unreached.IsZero() && time.Since(h.unreached) <= forbiddenFor
 }
 
+// lacks gives the error for which it will not be known what the cluster holds until somebody
+// mends the runner's rights or its namespace; nil: there is none, or it is not believed yet.
+func (h *health) lacks() error {
+	h.mu.Lock()
+	var err error
+	for _, what := range vital {
+		if p := h.parts[what]; err == nil && p.fails() && (lacksRight(p.err) || lacksNamespace(p.err)) {
+			err = p.err
+		}
+	}
+	knows := h.knows
+	h.mu.Unlock()
+	if knows || err == nil || h.doubts(err) {
+		return nil
+	}
+	return err
+}
+
 // of says how the runner is.
 func (h *health) of() jobs.Health {
 	h.mu.Lock()

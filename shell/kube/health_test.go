@@ -245,6 +245,28 @@ func TestA403FromTheStartIsBelievedHalfAMinuteLater(t *testing.T) {
 	})
 }
 
+// Else the run whose Job could not be made waits for the end of its deletion.
+func TestADeletionDoesNotWaitForARightThatNobodyHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKit(t, &sinkOf{})
+		for _, resource := range []string{"jobs", "pods"} {
+			k.react("*", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errNoRights(a.GetVerb(), resource)
+			})
+		}
+		k.watch()
+		defer func() { k.stop() }()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := k.runner.Delete(ctx, attempt)
+		assert.True(t, shell.IsPermanent(err), "%v", err)
+		assert.ErrorContains(t, err, ` cannot list resource "`)
+		assert.Greater(t, time.Since(start), forbiddenFor, "at first it is doubted")
+		assert.Less(t, time.Since(start), 3*forbiddenFor/2)
+	})
+}
+
 func TestABookmarkIsASignOfTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})

@@ -53,6 +53,31 @@ func TestAfterAnOutageOfTheServerRunsAreSeenAgain(t *testing.T) {
 	eventually(t, w.watched) // each of the three watches comes back by itself
 }
 
+// The server hangs, as one that is stopped: no connection breaks by itself.
+func TestAServerThatHangsIsNoticedAndRunsAreSeenAgainOnceItGoesOn(t *testing.T) {
+	t.Parallel()
+	w := start(t, kubetest.Shared(t))
+	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, untilFinished))
+	w.reaches(run, core.OrchestratorRunning)
+	eventually(t, w.watched)
+
+	w.proxy.Freeze()
+	began := time.Now()
+	w.finish(run)
+	eventually(t, func() error {
+		if h := w.health(); h.Status != jobs.HealthDown {
+			return errNotYet("a runner that is down", nil)
+		}
+		return nil
+	})
+	noticed := time.Since(began)
+	w.proxy.Heal()
+	back := time.Now()
+	w.until(run, "the end", func(o core.Orchestrator) bool { return o.State.Terminal() || o.Pod.ExitCode != nil })
+	t.Logf("it was noticed after %s; the first update came %s after the server was back", noticed.Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
+	eventually(t, w.watched)
+}
+
 // A server that answers with errors is as much away as one that does not answer.
 func TestAServerThatIsNotReadyIsAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -90,6 +115,26 @@ func TestANamespaceThatIsMissingFailsTheRunAtOnce(t *testing.T) {
 	assert.Contains(t, o.Error, `namespaces "no-such-namespace" not found`)
 	t.Logf("it failed after %s", time.Since(began).Round(time.Millisecond))
 	assert.Equal(t, jobs.HealthDegraded, w.health().Status)
+}
+
+// The account has its rights in another namespace. At first that is doubted: roles may be
+// just being applied.
+func TestANamespaceThatTheAccountMayNotListFailsTheRunInAMinute(t *testing.T) {
+	t.Parallel()
+	c := kubetest.Shared(t)
+	w := newWorld(t, c)
+	w.settings.Kubeconfig = w.proxy.Kubeconfig(t, token(t, c.Client(), w.ns), "default")
+	w.run()
+
+	began := time.Now()
+	o := w.until(w.runs("job", fakePod(), nil), "its end", func(o core.Orchestrator) bool {
+		return o.State.Terminal() || !o.Cleanup.RetryAt.IsZero()
+	})
+	took := time.Since(began)
+	t.Logf("after %s it is %s, %s, because: %s %s, cleaning up: %+v", took.Round(time.Millisecond), o.State, o.Step, o.Error, o.Exit.Reason, o.Cleanup)
+	assert.Less(t, took, time.Minute)
+	assert.Contains(t, o.Error+o.Exit.Reason, "cannot list resource")
+	assert.Equal(t, jobs.HealthDown, w.health().Status)
 }
 
 // The right is taken away while the runner works: no run waits for what will not come.

@@ -29,6 +29,7 @@ type Proxy struct {
 	server   *httptest.Server
 	upstream *httputil.ReverseProxy
 	target   *url.URL
+	gate     *gate
 
 	mu      sync.Mutex
 	calls   []*Call
@@ -86,7 +87,7 @@ func NewProxy(t testing.TB, c *Cluster) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{target: target, watches: map[chan breaking]struct{}{}}
+	p := &Proxy{target: target, gate: newGate(), watches: map[chan breaking]struct{}{}}
 	p.upstream = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -96,6 +97,7 @@ func NewProxy(t testing.TB, c *Cluster) *Proxy {
 		},
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	p.server.Listener = freezing{p.server.Listener, p.gate}
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
 	t.Cleanup(func() {
@@ -140,6 +142,7 @@ func (p *Proxy) Inject(f Fault) {
 
 // Heal takes all faults away.
 func (p *Proxy) Heal() {
+	p.gate.reopen()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults = nil
