@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,12 +25,24 @@ import (
 type bounding struct {
 	bounds
 	server *watch.FakeWatcher
-	said   []error
+
+	mu  sync.Mutex
+	all []error
+}
+
+func (b *bounding) said() []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.all)
 }
 
 func newBounding() *bounding {
 	b := &bounding{server: watch.NewFake()}
-	b.broke = func(err error) { b.said = append(b.said, err) }
+	b.broke = func(err error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.all = append(b.all, err)
+	}
 	return b
 }
 
@@ -108,9 +122,9 @@ func TestWhichEndOfAWatchIsAFailure(t *testing.T) {
 					synctest.Wait()
 				}
 				if c.want == "" {
-					assert.Empty(t, b.said)
-				} else if assert.NotEmpty(t, b.said) {
-					assert.ErrorContains(t, b.said[0], c.want)
+					assert.Empty(t, b.said())
+				} else if assert.NotEmpty(t, b.said()) {
+					assert.ErrorContains(t, b.said()[0], c.want)
 				}
 				w.Stop()
 				<-done
@@ -133,9 +147,9 @@ func TestAServerThatSaysEachMinuteThatItLivesAndNoLongerDoesIsAway(t *testing.T)
 			b.server.Action(watch.Bookmark, &corev1.Pod{})
 		}
 		wait(quietFor - time.Second)
-		assert.Empty(t, b.said)
+		assert.Empty(t, b.said())
 		wait(2 * time.Second)
-		assert.Equal(t, []error{errQuiet}, b.said)
+		assert.Equal(t, []error{errQuiet}, b.said())
 		assert.Equal(t, 3, <-done, "it has ended")
 		assert.True(t, b.server.IsStopped())
 	})
@@ -158,7 +172,7 @@ func TestAServerThatDoesNotSayEachMinuteThatItLivesMayBeQuiet(t *testing.T) {
 			b.server.Stop()
 			assert.Equal(t, 3, <-done)
 		}
-		assert.Empty(t, b.said)
+		assert.Empty(t, b.said())
 	})
 }
 
