@@ -154,8 +154,12 @@ func (m *mirror) put(obj any, were map[string]any) error {
 		if err != nil {
 			return err
 		}
-		if was, there := were[key]; there && !isSame(was, obj) {
+		switch was, there := were[key]; {
+		case !there:
+		case !isSame(was, obj):
 			m.left(was)
+		case isOtherPod(was, obj):
+			m.gone(was)
 		}
 		m.objects[key] = obj
 	}
@@ -163,16 +167,24 @@ func (m *mirror) put(obj any, were map[string]any) error {
 	return nil
 }
 
-// isSame reports whether two objects are the same one, of the same attempt.
+// isSame reports whether two objects of one name are of the same attempt. Another Job of it
+// takes the place of the one before.
 func isSame(a, b any) bool {
 	x, errX := meta.Accessor(a)
 	y, errY := meta.Accessor(b)
-	if errX != nil || errY != nil || x.GetUID() != y.GetUID() || x.GetLabels()[LabelDatabase] != y.GetLabels()[LabelDatabase] {
+	if errX != nil || errY != nil || x.GetLabels()[LabelDatabase] != y.GetLabels()[LabelDatabase] {
 		return false
 	}
 	of, known := attemptOfObject(a)
 	is, still := attemptOfObject(b)
 	return of == is && known == still
+}
+
+// isOtherPod reports whether a pod has the name of another one, which nobody saw go.
+func isOtherPod(was, is any) bool {
+	x, ok := was.(*corev1.Pod)
+	y, too := is.(*corev1.Pod)
+	return ok && too && x.UID != "" && y.UID != "" && x.UID != y.UID
 }
 
 // attemptOfObject is the attempt of a Job or pod.

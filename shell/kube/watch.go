@@ -119,8 +119,8 @@ func (w *watcher) gone(obj any) {
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
 }
 
-// left takes an object, in its last known state, of whose attempt it is no more: somebody
-// has changed its labels, or it is gone and another has its name.
+// left takes an object, in its last known state, that is of its attempt no more: somebody
+// has changed its labels.
 func (w *watcher) left(obj any) {
 	if w.isForeign(obj, false) {
 		return
