@@ -205,7 +205,8 @@ func TestARunThatWaitsHasNoGoroutineAndItsHeartbeatsAreFewWords(t *testing.T) {
 		s, err := e.JobStats(bg())
 		require.NoError(t, err)
 		require.EqualValues(t, 400, s.Runs[core.OrchestratorRunning])
-		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+		// The runtime's own count while they call a finalizer.
+		assert.Less(t, runtime.NumGoroutine(), before+10, "for 400 runs")
 		_, from := journaled(t, st, 0)
 		for ref, ids := range shards {
 			_, err := e.Send(bg(), ref, core.SchedulerHeartbeats{Runs: ids, IntervalMS: 10_000, MaxMissed: 3})

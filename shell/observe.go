@@ -100,13 +100,17 @@ var (
 	observersByCategory = observersBy(func(o observer) string { return o.category })
 )
 
+// noteUsage counts what tenants have now: what one asks for after an answer is bound by it.
+func (e *Engine) noteUsage(committed engine.Committed) {
+	if e.o.Limits.Count {
+		e.usages.observe(committed)
+	}
+}
+
 // observe counts and logs what a batch has made true.
 func (e *Engine) observe(committed engine.Committed) {
 	c := &commit{Committed: committed}
 	e.counts.count(c)
-	if e.o.Limits.Count {
-		e.usages.observe(committed)
-	}
 	for _, ev := range c.Events {
 		o := observersByCategory[ev.Kind.Category]
 		if o.event != nil {

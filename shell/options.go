@@ -127,7 +127,7 @@ func New(o Options) (*Engine, error) {
 	e.counts.init()
 	e.usages.init()
 	generic.Hooks = engine.Hooks{
-		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Committed: e.observe, Missed: e.recount,
+		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Count: e.noteUsage, Committed: e.observe, Missed: e.recount,
 	}
 	generic.Hooks.Beside = e.beside
 	if o.Limits.bindsMachines() {

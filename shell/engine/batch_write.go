@@ -271,10 +271,14 @@ func (l *loop) committed(b *batch) {
 		e.stats.running.Add(1)
 		l.start(s)
 	}
+	committed := Committed{Events: b.fold.Events(), Changes: b.changes, b: b}
+	if count := e.o.Hooks.Count; count != nil {
+		count(committed)
+	}
 	l.reply(len(b.replies), func(i int) Reply { return b.replies[i] })
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
-	e.announce(b)
+	e.announce(committed)
 }
 
 // remember keeps the new states for the batches that follow.
@@ -306,12 +310,12 @@ func (l *loop) reply(many int, answer func(i int) Reply) {
 
 // announce tells subscribers, the front and those who wait what a batch has made
 // true.
-func (e *Engine) announce(b *batch) {
-	e.bus.publish(b.fold.Events())
+func (e *Engine) announce(committed Committed) {
+	e.bus.publish(committed.Events)
 	if told := e.o.Hooks.Committed; told != nil {
-		told(Committed{Events: b.fold.Events(), Changes: b.changes, b: b})
+		told(committed)
 	}
-	for _, c := range b.changes {
+	for _, c := range committed.Changes {
 		if c.After == nil {
 			continue
 		}

@@ -83,8 +83,12 @@ type Hooks struct {
 	// Limited is told of what machines did not make because of it. It is called by the
 	// loop, again if a transaction is repeated, and must be quick; nil: nobody asks.
 	Limited func(core.Input, []core.Full)
-	// Committed is told what a batch has made true, once it is durable. It is called
-	// by the loop, and must be quick.
+	// Count is told what a batch has made true, once it is durable and before its inputs
+	// are answered, so that what follows an answer finds it counted. It is called by the
+	// loop, and must be quick; nil: nobody counts.
+	Count func(Committed)
+	// Committed is told the same once they are answered. It is called by the loop, and
+	// must be quick.
 	Committed func(Committed)
 	// Missed is told that records have changed of which Committed was not told: a batch
 	// is stored that was not confirmed. It is called by the loop, and must be quick; nil:
