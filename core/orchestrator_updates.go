@@ -90,8 +90,8 @@ func (o Orchestrator) Updates() []JobRunUpdate {
 	if !o.State.Terminal() {
 		return list
 	}
-	ended := o.update(updateEnded, o.Error)
-	ended.ExitCode = o.Metrics.PodExitCode // as it was when the run ended
+	ended := o.update(updateEnded, o.Metrics.ErrorMessage)
+	ended.ExitCode = o.Metrics.PodExitCode // as it was when the run ended, and so was the error
 	if list = append(list, ended); o.wasAdopted() {
 		list = append(list, o.update(updateAdopted, o.Error))
 	}
