@@ -258,7 +258,8 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 	case OrchestratorAdmit:
 		t.admitEnded(e)
 	case PodEnded:
-		if t.Step != StepAdopted && !t.clock.Rules.before(6) {
+		adoptable := t.PreviousState == OrchestratorRunning && t.Config.OrphanPolicy == OrphanAdopt // an exit code says that it was
+		if t.Step != StepAdopted && !adoptable && !t.clock.Rules.before(6) {
 			t.noteExit(e.Attempt, e.Pod.started())
 		} else if t.adopts(e.Attempt) {
 			t.adoptedEnded(e)
