@@ -258,10 +258,10 @@ func (t *orchestratorTransition) applyEnded(e OrchestratorEvent) {
 	case OrchestratorAdmit:
 		t.admitEnded(e)
 	case PodEnded:
-		adoptable := t.PreviousState == OrchestratorRunning && t.Config.OrphanPolicy == OrphanAdopt // an exit code says that it was
-		if t.Step != StepAdopted && !adoptable && !t.clock.Rules.before(6) {
+		switch {
+		case t.Step != StepAdopted && !t.leftToAdopt() && !t.clock.Rules.before(6):
 			t.noteExit(e.Attempt, e.Pod.started())
-		} else if t.adopts(e.Attempt) {
+		case t.adopts(e.Attempt):
 			t.adoptedEnded(e)
 		}
 	case PodLost:

@@ -25,8 +25,8 @@ func (c RunCleanup) Failing() bool { return !c.FailedSince.IsZero() && c.Abandon
 
 // A deletion that failed is tried again after firstCleanupDelayMS, and each further
 // failure doubles the wait up to maxCleanupDelayMS. After cleanupPatienceMS the wait is a
-// quarter of the time beyond that, up to longCleanupDelayMS: who has not come until then has
-// no use for a try each minute. It never ends: a right that was taken away is given back
+// quarter of the time beyond that, up to longCleanupDelayMS: an operator who has not mended
+// the cause by then has no use for a try each minute. It never ends: a right that was taken away is given back
 // some day, and a cluster comes back.
 const (
 	firstCleanupDelayMS = 1_000

@@ -12,8 +12,8 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// nextRunInput answers what some run waits for, lets its pod go on, or lets time
-// pass to the next deadline; false where nothing is to be expected any more. With
+// nextRunInput answers the effect of some run, lets its pod go on, or lets time
+// pass to the next deadline; false where none of these is left. With
 // faults left it may fail, be lost, cancelled or orphaned instead.
 func nextRunInput(t *rapid.T, w world, clock *core.Clock, faults *int) (core.Input, bool) {
 	fault := func(label string) bool {

@@ -132,6 +132,12 @@ func (o Orchestrator) update(what, failure string) JobRunUpdate {
 // wasAdopted reports whether the pod of an orphaned run has ended since: the
 // metrics have its exit code as it was at the end of the run.
 func (o Orchestrator) wasAdopted() bool {
-	return o.State == OrchestratorOrphaned && o.PreviousState == OrchestratorRunning &&
-		o.Config.OrphanPolicy == OrphanAdopt && o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
+	return o.State == OrchestratorOrphaned && o.leftToAdopt() &&
+		o.Step != StepAdopted && o.Pod.ExitCode != nil && o.Metrics.PodExitCode == nil
+}
+
+// leftToAdopt reports whether an orphaned run is one whose pod goes on by its policy: an exit
+// code that it hears later says that it was adopted.
+func (o Orchestrator) leftToAdopt() bool {
+	return o.PreviousState == OrchestratorRunning && o.Config.OrphanPolicy == OrphanAdopt
 }

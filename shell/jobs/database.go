@@ -24,7 +24,7 @@ type Marker interface {
 	// deletes. What has no mark is its own: builds before made it.
 	UseDatabase(id string)
 	// Foreign lists what has another database's mark and would be this runner's otherwise, by
-	// name, and says what is to be done: "give one of the two …". It costs no call of the API.
+	// name, and tells an operator how to mend that: "give one of the two …". It costs no call of the API.
 	Foreign() (there []Foreign, remedy string)
 	// Lives reports whether an attempt has the mark of the runner's own database and has not
 	// ended. It costs no call of the API.

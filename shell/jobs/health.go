@@ -79,18 +79,23 @@ func (s *Service) Health() map[string]Health {
 	return out
 }
 
-func (s *Service) healthOf(name string) Health {
-	h := s.watches.of(name)
-	if r, ok := s.o.Runners[name].(Healthy); ok {
-		h = r.Health()
+func (s *Service) healthOf(name string) Health { return s.withStrangers(name, s.watchHealthOf(name)) }
+
+// watchHealthOf is how the runner is by itself, whatever pods of others there are.
+func (s *Service) watchHealthOf(name string) Health {
+	if r, ok := as[Healthy](s.o.Runners[name]); ok {
+		return r.Health()
 	}
-	return s.withStrangers(name, h)
+	return s.watches.of(name)
 }
+
+// isDown reports whether nobody sees what becomes of the runner's pods. The engine's loop asks.
+func (s *Service) isDown(name string) bool { return s.watchHealthOf(name).Status == HealthDown }
 
 // NoteOf says what a run waits for that has something in a cluster, as its runner knows it;
 // empty: nothing that is unusual. It costs no call of any cluster.
 func (s *Service) NoteOf(o core.Orchestrator) string {
-	if n, can := s.o.Runners[s.RunnerOf(o.Config)].(Noter); can && o.InCluster {
+	if n, can := as[Noter](s.o.Runners[s.RunnerOf(o.Config)]); can && o.InCluster {
 		return n.NoteOf(Attempt{Run: o.ID, N: o.RetryAttempt})
 	}
 	return ""

@@ -175,13 +175,12 @@ func (s *Service) readEarlier(ctx context.Context, o core.Orchestrator, a Attemp
 // unread while its runner is down: once that works again, reading and deletion are equally
 // possible. It gives what was read and could not be stored, and nothing of what was.
 func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
-	down := func() bool { return s.healthOf(name).Status == HealthDown }
 	var wait backoff
 	for {
-		before := down()
+		before := s.isDown(name)
 		w, n, err := s.readOnce(ctx, name, r, o, a)
 		calls += n
-		again := err != nil && !errors.Is(err, ErrNoPod) && o.Pod.ExitCode != nil && (before || down())
+		again := err != nil && !errors.Is(err, ErrNoPod) && o.Pod.ExitCode != nil && (before || s.isDown(name))
 		if !again || !s.pause(ctx, wait.next()) {
 			return w, calls, err
 		}

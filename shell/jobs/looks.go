@@ -129,8 +129,6 @@ func (s *Service) awaitSight(ctx context.Context, name string) bool {
 	}
 }
 
-func (s *Service) isDown(name string) bool { return s.healthOf(name).Status == HealthDown }
-
 // lookOnce is one look. An attempt that should be there and is not is to be reported as
 // lost first. What the runner does not doubt before its beat, the runs have been told once
 // that is settled.
@@ -143,7 +141,7 @@ func (s *Service) lookOnce(ctx context.Context, name string, r Runner) error {
 	for _, a := range held {
 		delete(due, a)
 	}
-	if d, may := r.(Doubter); may && err == nil {
+	if d, may := as[Doubter](r); may && err == nil {
 		for _, a := range d.Doubtful() {
 			due[a] = true
 		}

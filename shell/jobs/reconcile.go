@@ -199,7 +199,7 @@ func (s *Service) isStray(ctx context.Context, name string, a Attempt) bool {
 
 // keptUntil is until when a runner leaves an attempt that has ended; zero if it does not.
 func (s *Service) keptUntil(name string, a Attempt) time.Time {
-	if k, ok := s.o.Runners[name].(Keeper); ok {
+	if k, ok := as[Keeper](s.o.Runners[name]); ok {
 		return k.Keeps(a)
 	}
 	return time.Time{}

@@ -11,7 +11,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// remedy is what is to be done if two databases have the same instance in one namespace.
+// remedy tells an operator how two databases come apart that have the same instance in one namespace.
 const remedy = "give one of the two daemons another instance or namespace"
 
 // UseDatabase puts the identity of a database on each Job and pod as [LabelDatabase], and has the

@@ -101,22 +101,12 @@ func TestWhatAnotherDatabaseHasMadeBeforeTheWatchIsLeftAloneToo(t *testing.T) {
 
 // Two databases that have the same job have runs of the same name.
 func TestTheJobOfAnotherDatabaseIsNotTakenForTheOneThatIsToBeCreated(t *testing.T) {
-	for name, watches := range map[string]bool{"while it watches": true, "before it watches": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := newKit(t, &sinkOf{})
-				k.runner.UseDatabase("ours")
-				if watches {
-					k.watch()
-					defer k.stop()
-				}
-				k.madeBy("theirs", attempt)
-				_, err := k.runner.Create(t.Context(), run(attempt))
-				assert.True(t, shell.IsPermanent(err))
-				require.ErrorContains(t, err, `there is one of that name in namespace "jobs" that is of database theirs, and this one is ours: give one of the two daemons another instance or namespace`)
-			})
-		})
-	}
+	watchingOrNot(t, func(t *testing.T, k *kit) {
+		k.madeBy("theirs", attempt)
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		assert.True(t, shell.IsPermanent(err))
+		require.ErrorContains(t, err, `there is one of that name in namespace "jobs" that is of database theirs, and this one is ours: give one of the two daemons another instance or namespace`)
+	})
 }
 
 func TestAnAttemptLivesWhileAPodWithTheMarkOfItsDatabaseHasNotEnded(t *testing.T) {
@@ -150,6 +140,20 @@ func TestAnAttemptIsCalledWhatItsJobIs(t *testing.T) {
 
 // A database that was restored from an old backup gives a run the id of one that began after it.
 func TestTheJobOfAnotherRunIsNotTakenForTheOneThatIsToBeCreated(t *testing.T) {
+	watchingOrNot(t, func(t *testing.T, k *kit) {
+		k.madeBy("ours", attempt)
+		_, err := k.runner.Create(t.Context(), run(attempt))
+		require.NoError(t, err, "it is its own")
+		later := run(attempt)
+		later.RunID = "nightly:later"
+		_, err = k.runner.Create(t.Context(), later)
+		assert.True(t, shell.IsPermanent(err))
+		require.ErrorContains(t, err, `create Job nightly-6ba7b8109dad-0: it is there, and of run "nightly:2026-11-21T18:00:00.000Z", which the database does not know any more, not of "nightly:later"`)
+	})
+}
+
+// watchingOrNot tests a runner of the database "ours" that watches, and one that does not yet.
+func watchingOrNot(t *testing.T, test func(*testing.T, *kit)) {
 	for name, watches := range map[string]bool{"while it watches": true, "before it watches": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -159,14 +163,7 @@ func TestTheJobOfAnotherRunIsNotTakenForTheOneThatIsToBeCreated(t *testing.T) {
 					k.watch()
 					defer k.stop()
 				}
-				k.madeBy("ours", attempt)
-				_, err := k.runner.Create(t.Context(), run(attempt))
-				require.NoError(t, err, "it is its own")
-				later := run(attempt)
-				later.RunID = "nightly:later"
-				_, err = k.runner.Create(t.Context(), later)
-				assert.True(t, shell.IsPermanent(err))
-				require.ErrorContains(t, err, `create Job nightly-6ba7b8109dad-0: it is there, and of run "nightly:2026-11-21T18:00:00.000Z", which the database does not know any more, not of "nightly:later"`)
+				test(t, k)
 			})
 		})
 	}

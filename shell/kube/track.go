@@ -160,7 +160,7 @@ func (t *track) judge(now time.Time) verdict {
 // taken is what is told of an attempt whose Job the API did not take, once it has.
 var taken = core.Pod{Reason: reasonPending, Message: "the cluster has taken the Job, and has not made its pod yet"}
 
-// verdict is what is to be told of a Job whose pod the cluster refuses, in the cluster's words.
+// verdict is what the watcher tells of a Job whose pod the cluster refuses, in the cluster's words.
 func (n notice) verdict() verdict {
 	pod := core.Pod{Reason: n.reason, Message: n.message}
 	if refusedForGood(n.message) {

@@ -10,7 +10,7 @@ import (
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// remedy is what is to be done if two databases have the same directory.
+// remedy tells an operator how two databases come apart that have the same directory.
 const remedy = "give one of the two daemons another dir"
 
 // owners says which databases pods are of. A pod's never changes, so its plan is read once.
