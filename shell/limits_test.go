@@ -84,6 +84,7 @@ func TestTimesOfAJobAreSkippedAndItemsOfAWorkerWaitWhileTheirTenantIsFull(t *tes
 		o := c.options(inMemory(t))
 		o.Tools, o.Limits.Live = tools(free), shell.LiveLimits{Actions: 1, Runs: 1}
 		e := c.use(running(t, o))
+		synctest.Wait() // what there was is counted
 		spec := nightly()
 		spec.Schedule = ""
 		applied(t, e, spec)
@@ -132,6 +133,7 @@ func TestAnActionStartsNoPipelineBeyondALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := shell.Options{Store: inMemory(t), Tools: builtIn(), Limits: shell.Limits{Live: shell.LiveLimits{Pipelines: 1}}}
 		e := running(t, o)
+		synctest.Wait() // what there was is counted
 		input := json.RawMessage(`{"definition":{"name":"p","phases":[{"name":"a","manual":{}}]}}`)
 		for _, want := range []core.StatusType{core.StatusCompleted, core.StatusFailed} {
 			a, err := e.Actions().Create(bg(), core.ActionSpec{Namespace: "ns", Tenant: "t", ToolName: shell.PipelineToolName, ToolInput: input, Trigger: at(0)})

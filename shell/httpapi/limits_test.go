@@ -116,6 +116,7 @@ func TestALargeInputCountsOnceMoreForEach64KiBOfIt(t *testing.T) {
 func TestATenantIsBoundInWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := limited(t, httpapi.Limits{Default: httpapi.TenantLimits{Schedules: 2, LiveActions: 2, StoredBytes: 10_000}})
+		synctest.Wait() // what there was is counted
 		post := func(token, path string, body map[string]any) answer {
 			body["namespace"], body["tenant"] = "ns", "t1"
 			if token == "ben" {
@@ -426,6 +427,7 @@ func TestEveryRouteThatMakesALiveMachineIsBound(t *testing.T) {
 func TestWhatALimitOfMachinesRefusesIsAnsweredAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{engine: func(o *shell.Options) { o.Limits.Live.Actions = 1 }})
+		synctest.Wait() // what there was is counted
 		made := a.do("POST", "/v1/recurring", `{"namespace":"ns","tenant":"t1","cron_expr":"@yearly","provider":"hold","action_type":"x"}`)
 		at := "/v1/recurring/" + made.str("recurring_id") + "/trigger"
 		require.Equal(t, http.StatusOK, a.do("POST", at, nil).status)
