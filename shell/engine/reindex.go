@@ -77,7 +77,7 @@ func (e *Engine) reindex(ctx context.Context) error {
 	began, told, records := e.o.Clock.Steady(), e.o.Clock.Steady(), 0
 	for !x.Done {
 		n := 0
-		if x, n, err = e.reindexPart(ctx, x); err != nil {
+		if x, n, err = e.reindexPart(ctx, x, reindexRecords); err != nil {
 			return fmt.Errorf("build the lists of a database of an earlier version, of which %d records are done: %w", records, err)
 		}
 		records += n
@@ -90,15 +90,16 @@ func (e *Engine) reindex(ctx context.Context) error {
 	return nil
 }
 
-// reindexPart reindexes the next records in one transaction, which notes how far it came.
-func (e *Engine) reindexPart(ctx context.Context, from indexes) (x indexes, records int, err error) {
+// reindexPart reindexes the next records, at most limit, in one transaction, which notes how
+// far it came.
+func (e *Engine) reindexPart(ctx context.Context, from indexes, limit int) (x indexes, records int, err error) {
 	err = e.store.Update(ctx, func(tx store.Tx) error {
 		x, records = from, 0
 		kinds := core.ReindexedKinds()
 		if x.Kind == "" {
 			x.Kind = kinds[0]
 		}
-		found, err := tx.Scan(x.Kind, core.TermAll, store.Cursor{At: effects.Time(x.At), ID: x.ID}, false, reindexRecords)
+		found, err := tx.Scan(x.Kind, core.TermAll, store.Cursor{At: effects.Time(x.At), ID: x.ID}, false, limit)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func (e *Engine) reindexPart(ctx context.Context, from indexes) (x indexes, reco
 			records++
 			size += n
 		}
-		if len(found) < reindexRecords && records == len(found) {
+		if len(found) < limit && records == len(found) {
 			x.nextKind(kinds)
 		}
 		raw, err := json.Marshal(x)
