@@ -20,9 +20,10 @@ import (
 // groups, in the order of the lists.
 type index struct {
 	kind   effects.Kind
-	groups [][]string // list terms; the lists of a group are read as one
-	newest bool       // first; else the first in line
-	names  []string   // what a page token is bound to
+	groups [][]string // list terms; the lists of a group are read as one; nil: as find says
+	find   func(store.ReadTx) ([][]string, error)
+	newest bool     // first; else the first in line
+	names  []string // what a page token is bound to
 }
 
 // newest is a list index that is read from its newest machine on.
@@ -55,14 +56,7 @@ func list[S core.State](ctx context.Context, e *Engine, f filter, p Page, keep f
 	if err := e.loop.Indexed(ctx); err != nil {
 		return nil, "", err
 	}
-	of := index{kind: f.kind, newest: true, names: f.names(p)}
-	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
-		of.groups, err = f.groups(tx, p)
-		return err
-	})
-	if err != nil {
-		return nil, "", err
-	}
+	of := index{kind: f.kind, newest: true, names: f.names(p), find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) }}
 	return page(ctx, e.store, of, p, keep)
 }
 

@@ -15,13 +15,13 @@ import (
 // group in turn for the first entry that is not before the one that the others have come to, so it
 // reads about as much as the shortest of them has, and no records.
 type meet struct {
-	of     index
+	of     *index
 	groups []*merge
 	steps  int // how often a group was asked, if there are several
 	most   int
 }
 
-func newMeet(tx store.ReadTx, of index, records, steps int) *meet {
+func newMeet(tx store.ReadTx, of *index, records, steps int) *meet {
 	m := &meet{of: of, most: steps}
 	for _, terms := range of.groups {
 		ahead := max(records/max(len(terms), 1), 4)
@@ -60,7 +60,7 @@ func (m *meet) next(after store.Cursor) (c store.Cursor, ok bool, err error) {
 // merge reads several lists as one that has their order.
 type merge struct {
 	tx    store.ReadTx
-	of    index
+	of    *index
 	terms []string
 	ahead int // how many of one list are read at a time
 	heads []head

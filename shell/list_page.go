@@ -29,7 +29,7 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 	list = make([]S, 0, min(limit, DefaultPage))
 	for missed, steps, size := 0, 0, 0; len(list) < limit && missed < maxMissed && steps < maxSteps && size < most; {
 		kept := len(list)
-		c, err := readChunk[S](ctx, st, of, from, bounds{records: min(limit-kept, pageChunk), bytes: most - size, steps: maxSteps - steps})
+		c, err := readChunk[S](ctx, st, &of, from, bounds{records: min(limit-kept, pageChunk), bytes: most - size, steps: maxSteps - steps})
 		if err != nil {
 			return nil, "", err
 		}
@@ -62,9 +62,14 @@ type chunk[S core.State] struct {
 type bounds struct{ records, bytes, steps int }
 
 // readChunk reads the machines that stand behind from, up to the bounds.
-func readChunk[S core.State](ctx context.Context, st store.Store, of index, from store.Cursor, most bounds) (out chunk[S], err error) {
+func readChunk[S core.State](ctx context.Context, st store.Store, of *index, from store.Cursor, most bounds) (out chunk[S], err error) {
 	err = st.View(ctx, func(tx store.ReadTx) error {
 		out = chunk[S]{last: from}
+		if of.groups == nil {
+			if of.groups, err = of.find(tx); err != nil {
+				return err
+			}
+		}
 		m := newMeet(tx, of, most.records, most.steps)
 		for out.examined < most.records && out.size < most.bytes {
 			c, ok, err := m.next(out.last)

@@ -59,7 +59,7 @@ func TestSeveralIndexesAreReadAsOneFromEachPosition(t *testing.T) {
 				return order
 			})
 			start := rapid.IntRange(0, len(mine)).Draw(t, "start")
-			m := merge{tx: tx, of: of, terms: terms, ahead: rapid.IntRange(1, 5).Draw(t, "ahead")}
+			m := merge{tx: tx, of: &of, terms: terms, ahead: rapid.IntRange(1, 5).Draw(t, "ahead")}
 			var at store.Cursor
 			if start > 0 {
 				at = mine[start-1]

@@ -119,13 +119,25 @@ func (e *Engine) reindexPart(ctx context.Context, from indexes, limit int) (x in
 		if len(found) < limit && records == len(found) {
 			x.nextKind(kinds)
 		}
-		raw, err := json.Marshal(x)
-		if err != nil {
-			return err
-		}
-		return tx.SetMeta(reindexMeta, raw)
+		return x.note(tx)
 	})
 	return x, records, err
+}
+
+func (x indexes) note(tx store.Tx) error {
+	raw, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	return tx.SetMeta(reindexMeta, raw)
+}
+
+// noteIndexes notes in an empty database that its records stand in the lists of this version.
+func noteIndexes(tx store.Tx) error {
+	if raw, err := tx.Meta(reindexMeta); err == nil && raw != nil {
+		return nil
+	}
+	return indexes{Version: core.IndexVersion, Done: true}.note(tx)
 }
 
 // nextKind goes on to the kind behind that which is done.

@@ -134,6 +134,18 @@ func reindexedSome(t *testing.T, st store.Store) bool {
 	return x.Done
 }
 
+func TestAnEmptyDatabaseIsNotedAsOneOfThisVersion(t *testing.T) {
+	st := memory.New()
+	e, err := New(Options{Store: st})
+	require.NoError(t, err)
+	require.NoError(t, e.reindex(t.Context()))
+	require.NoError(t, e.loop.register(t.Context()))
+	require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error { return tx.AppendJournal(1, 1, []byte(`{}`)) }))
+	again, err := New(Options{Store: st})
+	require.NoError(t, err)
+	assert.NoError(t, again.Indexed(t.Context()))
+}
+
 func TestAPartOfTheReindexingThatIsNotStoredIsDoneAgain(t *testing.T) {
 	st := memory.New()
 	a := core.Action{ActionSpec: core.ActionSpec{ID: uuid.UUID{1}, ToolName: "x"}, Status: core.Status{Type: core.StatusCompleted}, CreatedAt: 5, UpdatedAt: 6}
