@@ -64,10 +64,11 @@ func (d *Damage) Unwrap() error { return ErrDamaged }
 const (
 	// DefaultSegmentSize is that of the greatest segment if Options say nothing.
 	DefaultSegmentSize = 32 << 20
-	// beginSize is that of the first segment after a start; each further one has
-	// twice the size of the one before, up to the greatest.
-	beginSize = 256 << 10
-	// minSegmentSize leaves room for something beside the header.
+	// beginPart is which part of the greatest segment the first one after a start
+	// has: 256 KiB of 32 MiB. Each further one has twice the size of the one before.
+	beginPart = 128
+	// minSegmentSize is that of the least segment, so that there is room for
+	// something beside the header.
 	minSegmentSize = 4 << 10
 	// maxSpares is how many dropped segments are kept for use anew.
 	maxSpares = 2
@@ -149,7 +150,7 @@ type Log struct {
 
 func newLog(dir string, id [16]byte, o Options) *Log {
 	o = o.withDefaults()
-	return &Log{o: o, dir: dir, id: id, grow: min(beginSize, o.SegmentSize)}
+	return &Log{o: o, dir: dir, id: id, grow: max(minSegmentSize, o.SegmentSize/beginPart)}
 }
 
 // Create makes a new log, durable and empty, the first frame of which will have the
