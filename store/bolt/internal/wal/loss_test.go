@@ -45,7 +45,7 @@ func (w *losses) run(d *disktest.Disk, p promise, depth int) {
 func TestALossOfPowerTakesNothingThatWasSynced(t *testing.T) {
 	seed := seedtest.Seed(t)
 	images := 0
-	for round := range uint64(12) {
+	for round := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, round))
 		w := &losses{t: t, draw: r.IntN, size: []int64{4 << 10, 16 << 10, 1 << 20}[round%3],
 			every: []int{1, 30, 30, 30, 30, 1}, steps: []int{60, 6, 5, 4, 3, 2}}

@@ -99,6 +99,7 @@ func (l *Log) adopt(n names) {
 type blankFile struct {
 	path string
 	size int64
+	seq  uint64 // the number of the segment that it is to become; 0: none yet
 }
 
 // blank makes a file of at least need bytes ready. An error leaves nothing behind.
@@ -111,7 +112,7 @@ func (l *Log) blank(need int64) (disk.File, blankFile, error) {
 		return f, b, nil
 	}
 	l.seq++
-	b := blankFile{path: l.path(l.seq, freshSuffix), size: need}
+	b := blankFile{path: l.path(l.seq, freshSuffix), size: need, seq: l.seq}
 	l.files.Unlock()
 	f, err := l.o.FS.OpenFile(b.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -171,8 +172,11 @@ func (l *Log) newSegment(h header, more int64, fill func(f disk.File, nonce uint
 // writes, before it has its name. It needs the lock files. An error leaves the log as it
 // was, or has broken it.
 func (l *Log) begin(f disk.File, b blankFile, h header, fill func(f disk.File, nonce uint64) error) (disk.File, segment, error) {
-	l.seq++
-	h.id, h.seq, h.size, h.nonce = l.id, l.seq, b.size, newNonce()
+	if b.seq == 0 {
+		l.seq++
+		b.seq = l.seq
+	}
+	h.id, h.seq, h.size, h.nonce = l.id, b.seq, b.size, newNonce()
 	if l.o.NoSync {
 		h.flags |= flagNoSync
 	}
