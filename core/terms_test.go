@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -55,4 +56,41 @@ func TestAMachineStandsUnderItsFirstLabels(t *testing.T) {
 	assert.Equal(t, []bool{true, true, false}, []bool{label(0), label(7), more()}, "a label that cannot be listed does not count")
 	a.Labels["k8"] = "v"
 	assert.Equal(t, []bool{true, true, false, true}, []bool{label(0), label(7), label(8), more()})
+}
+
+// docs/performance.md says so.
+func TestTheListsCostSixWritesInTheLifeOfAnActionThatBeginsAtOnce(t *testing.T) {
+	var a core.Action
+	puts, deletes := 0, 0
+	apply := func(events ...core.ActionEvent) { // one batch
+		before := a.Terms()
+		if a.ID == uuid.Nil {
+			before = nil
+		}
+		for _, e := range events {
+			var effs []effects.Effect
+			a, effs = a.Apply(e, core.Clock{Now: start})
+			require.Nil(t, refusal(effs))
+		}
+		after := a.Terms()
+		if a.ID == uuid.Nil {
+			after = nil
+		}
+		for _, term := range after {
+			if !slices.Contains(before, term) {
+				puts++
+			}
+		}
+		for _, term := range before {
+			if !slices.Contains(after, term) {
+				deletes++
+			}
+		}
+	}
+	apply(core.ActionCreate{Spec: core.ActionSpec{ID: id(1), ToolName: "http", Trigger: core.Scheduled(start)}}, core.ActionDue{})
+	apply(core.ActionComplete{Run: a.Run})
+	assert.Equal(t, []int{5, 1}, []int{puts, deletes})
+	puts, deletes = 0, 0
+	apply(core.ActionExpire{})
+	assert.Equal(t, []int{0, 4}, []int{puts, deletes}, "retention")
 }

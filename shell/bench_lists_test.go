@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,15 +42,20 @@ func endedAction(n int, at effects.Time) core.Action {
 	return a
 }
 
-// fillEnded stores n of them.
-func fillEnded(b *testing.B, st store.Store, n int, at effects.Time) {
+// former gives the list terms of an action of the version before.
+func former(a core.Action) []store.Term {
+	return append(core.FormerTerms(a), store.Term{Name: core.TermAll, At: a.CreatedAt, Counted: true})
+}
+
+// fillEnded stores n of them in the lists that terms says.
+func fillEnded(b *testing.B, st store.Store, n int, at effects.Time, terms func(core.Action) []store.Term) {
 	const most = 20_000
 	for first, seq := 0, uint64(1); first < n; first, seq = first+most, seq+1 {
 		require.NoError(b, st.Update(bg(), func(tx store.Tx) error {
 			var writes []store.Write
 			for i := first; i < min(first+most, n); i++ {
 				a := endedAction(i, at)
-				writes = append(writes, store.Write{Kind: core.KindAction, ID: a.ID, State: a.AppendJSON(nil), Terms: a.Terms()})
+				writes = append(writes, store.Write{Kind: core.KindAction, ID: a.ID, State: a.AppendJSON(nil), Terms: terms(a)})
 			}
 			if err := tx.Put(seq, writes); err != nil {
 				return err
@@ -69,7 +75,7 @@ func BenchmarkListsOfAMillion(b *testing.B) {
 	require.NoError(b, err)
 	_, _, err = e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{}) // while it is empty: it need not be reindexed
 	require.NoError(b, err)
-	fillEnded(b, st, 1_000_000, effects.TimeOf(time.Now()))
+	fillEnded(b, st, 1_000_000, effects.TimeOf(time.Now()), core.Action.Terms)
 
 	scope := &shell.Scope{Namespace: "bench", Tenant: "t3"}
 	for _, row := range []struct {
@@ -117,7 +123,7 @@ func BenchmarkRetention(b *testing.B) {
 		_, stop := start(b, shell.Options{Store: st, Tools: tools(noop)}) // notes that it need not be reindexed
 		time.Sleep(50 * time.Millisecond)
 		require.NoError(b, stop())
-		fillEnded(b, st, n, effects.TimeOf(time.Now().Add(-1000*time.Hour)))
+		fillEnded(b, st, n, effects.TimeOf(time.Now().Add(-1000*time.Hour)), core.Action.Terms)
 		b.StartTimer()
 		begin := time.Now()
 		watched := &longest{Store: st}
@@ -131,6 +137,35 @@ func BenchmarkRetention(b *testing.B) {
 		b.ReportMetric(n*0.99/time.Since(begin).Seconds(), "removed/s")
 		require.NoError(b, stop())
 		b.ReportMetric(float64(watched.took)/1e6, "longest-batch-ms")
+	}
+}
+
+// BenchmarkReindexing starts an engine on a database of a million actions that the version
+// before has written, until they stand in the lists of this one.
+func BenchmarkReindexing(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		path := filepath.Join(b.TempDir(), "orrery.db")
+		st, err := bolt.Open(path, bolt.Options{NoSync: true})
+		require.NoError(b, err)
+		fillEnded(b, st, 1_000_000, effects.TimeOf(time.Now()), former)
+		require.NoError(b, st.Close())
+		st, err = bolt.Open(path, bolt.Options{})
+		require.NoError(b, err)
+		watched := &longest{Store: st}
+		b.StartTimer()
+		_, stop := start(b, shell.Options{Store: watched, Tools: tools(noop)})
+		e, err := shell.New(shell.Options{Store: st, Tools: tools(noop)})
+		require.NoError(b, err)
+		for err = shell.ErrReindexing; errors.Is(err, shell.ErrReindexing); time.Sleep(10 * time.Millisecond) {
+			_, _, err = e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Limit: 1})
+		}
+		require.NoError(b, err)
+		b.ReportMetric(float64(watched.took)/1e6, "longest-transaction-ms")
+		b.StopTimer()
+		require.NoError(b, stop())
+		require.NoError(b, st.Close())
+		b.StartTimer()
 	}
 }
 
