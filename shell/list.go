@@ -52,7 +52,7 @@ const (
 	maxSteps  = 5000
 	// maxTenants bounds the tenants whose lists are read as one for a list over all tenants.
 	// If there are more, the filter has no list.
-	maxTenants = 1000
+	maxTenants = 2000
 )
 
 // MachineFilter chooses machines of the runbooks; zero fields choose all.
