@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"maps"
 
 	"github.com/orrery-go/orrery/effects"
@@ -12,7 +11,8 @@ import (
 // and refused is its index; -1: all were taken. mayPass, if there is one, says which refused
 // inputs the others do without.
 //
-// An error means that an input could not be decided; nothing is left of any of them then.
+// An error means that the input of that index could not be decided; nothing is left of any of
+// them then.
 //
 // The results are those of the inputs up to the refused one. Where all were taken, those that
 // changed something belong into the journal one by one, each with its own [Result.Full]: a
@@ -31,7 +31,7 @@ func (t *Batch) ApplyAll(inputs []Input, mayPass func(i int, r *effects.Refused)
 		res, err := t.Apply(in)
 		if err != nil {
 			undo()
-			return results, i, fmt.Errorf("input %d: %w", i, err)
+			return results, i, err
 		}
 		results = append(results, res)
 		if res.Stopped() && (mayPass == nil || !mayPass(i, res.Refused)) {
