@@ -25,6 +25,9 @@ const (
 
 var zeros [256 << 10]byte
 
+// closeToRename is set where an open file cannot be renamed.
+var closeToRename = runtime.GOOS == "windows"
+
 // spare is a file for use as a segment.
 type spare struct {
 	seq  uint64
@@ -205,7 +208,7 @@ func (l *Log) begin(f disk.File, b blankFile, h header, fill func(f disk.File, n
 
 // name renames an open file. An open one has to be closed for that on Windows.
 func (l *Log) name(f disk.File, from, to string) (disk.File, error) {
-	if runtime.GOOS != "windows" {
+	if !closeToRename {
 		if err := l.o.FS.Rename(from, to); err != nil {
 			l.discard(f, blankFile{path: from})
 			return nil, err
