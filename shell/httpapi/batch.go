@@ -38,6 +38,7 @@ func (m *many[E]) refuse(i int, err error) error {
 		return f
 	}
 	m.refused[i] = f
+	m.c.noteEntry(f)
 	if seconds, err := strconv.Atoi(f.header.Get("Retry-After")); err == nil {
 		m.retry = max(m.retry, seconds)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path"
 	"runtime/debug"
@@ -127,9 +128,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 		w := &statusWriter{ResponseWriter: rw, call: c, body: watchBody(r)}
 		h := w.Header()
 		h.Set(requestIDHeader, c.id)
-		for name, value := range always { // order-free: a map
-			h[name] = value
-		}
+		maps.Copy(h, always)
 		if w.body != nil {
 			r.Body = w.body
 		}

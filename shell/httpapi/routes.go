@@ -45,6 +45,9 @@ type call struct {
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
+	// entries are the refused entries of a request that makes many: the reason of the first
+	// one of each status.
+	entries map[int]string
 }
 
 type callKey struct{}
