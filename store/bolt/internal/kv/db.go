@@ -68,6 +68,7 @@ type DB struct {
 	log     *wal.Log   // nil: nothing was committed yet; the writer's
 	writer  sync.Mutex // held by the one that writes, or freezes what was written
 	working sync.Mutex // held while a checkpoint is made
+	rest    []byte     // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
 	mu     sync.RWMutex // guards what is below, and that it fits to the file
@@ -151,7 +152,11 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tx{db: db, base: base, active: db.active, frozen: db.frozen, write: write}, nil
+	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, write: write}
+	if write && cap(db.rest) > 0 {
+		tx.frame.parts = append(tx.frame.parts, db.rest)
+	}
+	return tx, nil
 }
 
 // waitForRoom waits while too much is in memory only.
@@ -209,6 +214,7 @@ func (tx *Tx) Commit() error {
 		}
 		return err
 	}
+	db.rest = tx.frame.rest()
 	db.publish(&tx.own.overlay, n, int64(tx.frame.bytes))
 	if tx.then != nil {
 		tx.then()

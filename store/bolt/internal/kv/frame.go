@@ -33,7 +33,7 @@ const chunk = 64 << 10
 
 // frame is built by a transaction. What it gave out stays where it is.
 type frame struct {
-	parts [][]byte // the last one is being filled
+	parts [][]byte // the last one is being filled, and may have room for the next frame
 	bytes int
 	table string
 }
@@ -54,8 +54,17 @@ func (f *frame) keep(b []byte) {
 	f.parts[last] = b
 }
 
-func (f *frame) into(table string) {
+// rest is the room that the frame has left, for the next one.
+func (f *frame) rest() []byte {
 	if len(f.parts) == 0 {
+		return nil
+	}
+	last := f.parts[len(f.parts)-1]
+	return last[len(last):len(last):cap(last)]
+}
+
+func (f *frame) into(table string) {
+	if f.bytes == 0 {
 		f.keep(append(f.room(1), frameVersion))
 	}
 	if f.table == table {
