@@ -51,6 +51,20 @@ func segments(t *testing.T, d *disktest.Disk) (paths []string) {
 	return paths
 }
 
+// segmentsOf lists the segments of a disk that may have other files, or no log.
+func segmentsOf(t require.TestingT, d *disktest.Disk) (paths []string) {
+	entries, err := d.ReadDir(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".log" {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
+}
+
 // openBoth opens the log read-only and then for writing, which must come to the same.
 func openBoth(t *testing.T, d *disktest.Disk, o wal.Options) ([]string, error) {
 	t.Helper()

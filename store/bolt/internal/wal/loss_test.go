@@ -33,13 +33,35 @@ func (w *losses) run(d *disktest.Disk, p promise, depth int) {
 			return
 		}
 		w.images++
-		w.run(d.Lose(w.draw), p.copied(), depth+1)
+		switch w.draw(8) {
+		case 0: // the process alone ends, at this moment
+			w.run(d.Kill(), p.copied(), depth+1)
+		case 1:
+			w.missing(d.Lose(w.draw), p.copied())
+		default:
+			w.run(d.Lose(w.draw), p.copied(), depth+1)
+		}
 	}
 	require.NoError(w.t, a.open())
 	for range w.steps[depth] {
 		require.NoError(w.t, a.step(w.draw))
 	}
 	require.NoError(w.t, a.check())
+}
+
+// missing takes one segment away after the loss: then the log is refused, or has all that
+// was promised.
+func (w *losses) missing(d *disktest.Disk, p promise) {
+	paths := segmentsOf(w.t, d)
+	if len(paths) == 0 {
+		return
+	}
+	d.Vanish(paths[max(0, len(paths)-1-w.draw(3)/2)]) // the last one mostly
+	a := &actor{t: w.t, disk: d, p: &p, o: wal.Options{FS: d, SegmentSize: w.size}}
+	p.created = true
+	if err := a.open(); err != nil && !(len(paths) == 1 && p.last() < p.first) {
+		require.ErrorIs(w.t, err, wal.ErrMissing)
+	}
 }
 
 func TestALossOfPowerTakesNothingThatWasSynced(t *testing.T) {

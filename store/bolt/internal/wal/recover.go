@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
@@ -284,6 +285,9 @@ func (l *Log) syncUnsynced() error {
 	for _, s := range l.segments {
 		if s.flags&flagNoSync == 0 {
 			continue
+		}
+		if err := l.syncDir(filepath.Dir(l.dir)); err != nil {
+			return err
 		}
 		f, err := l.o.FS.OpenFile(s.path, os.O_RDWR, 0)
 		if err != nil {

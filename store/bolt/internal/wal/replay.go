@@ -1,9 +1,6 @@
 package wal
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Replay calls fn for each frame numbered from or higher, in order, until fn returns an
 // error, which it returns. The payload is valid during the call only. It is ErrMissing
@@ -30,12 +27,12 @@ func (l *Log) Replay(from uint64, fn func(n uint64, payload []byte) error) error
 	return nil
 }
 
-func (l *Log) replay(s *segment, from uint64, fn func(n uint64, payload []byte) error) (err error) {
+func (l *Log) replay(s *segment, from uint64, fn func(n uint64, payload []byte) error) error {
 	f, c, err := l.read(s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { _ = f.Close() }()
 	for c.next <= s.last {
 		rec, err := c.again()
 		if err != nil {

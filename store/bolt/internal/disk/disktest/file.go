@@ -3,7 +3,9 @@ package disktest
 import (
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -21,6 +23,17 @@ type node struct {
 	was     map[int64][][]byte // of each page that is not durable: what it was after each write
 	dirty   map[int64]bool     // the pages that the next sync writes
 	sizes   []int64            // those that the file has had since it was synced
+}
+
+func (n *node) copy() *node {
+	c := &node{dir: n.dir, seen: slices.Clone(n.seen), durable: slices.Clone(n.durable), sizes: slices.Clone(n.sizes), dirty: maps.Clone(n.dirty)}
+	if n.was != nil {
+		c.was = make(map[int64][][]byte, len(n.was))
+	}
+	for p, was := range n.was {
+		c.was[p] = slices.Clip(was) // a state of a page is never written to
+	}
+	return c
 }
 
 // page is one page of a content, padded with zeros.

@@ -47,6 +47,32 @@ func (d *Disk) Lose(draw func(n int) int) *Disk {
 	return left
 }
 
+// Kill gives the disk as a process finds it that is started after this moment, in which
+// the one that used the disk was killed: with all that was written, of which what was
+// not synced may still be lost. The disk itself goes on as it is.
+func (d *Disk) Kill() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	copies := map[*node]*node{}
+	of := func(n *node) *node {
+		if copies[n] == nil {
+			copies[n] = n.copy()
+		}
+		return copies[n]
+	}
+	left := &Disk{names: map[string]*node{}, durable: map[string]*node{}}
+	for path, n := range d.names {
+		left.names[path] = of(n)
+	}
+	for path, n := range d.durable {
+		left.durable[path] = of(n)
+	}
+	for _, n := range d.pending {
+		left.pending = append(left.pending, naming{from: n.from, to: n.to, node: of(n.node)})
+	}
+	return left
+}
+
 // Clone gives a disk with the same files, all of them as they are seen, and durable.
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
