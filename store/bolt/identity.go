@@ -59,6 +59,9 @@ func (s *Store) inPlace() error {
 	if errors.Is(err, errCut) {
 		s.db.Break(err)
 	}
+	if err == nil {
+		err = s.db.InPlace()
+	}
 	return err
 }
 

@@ -82,7 +82,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 		}
 	}
 	tables, err := kv.New(db, kv.Options{
-		Folder: file.path + logSuffix, NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent,
+		Folder: file.path + logSuffix, NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
 		Seal: sealJSON, Unseal: parseJSON,
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -75,6 +76,9 @@ type Options struct {
 	MapSize int64
 	// Session names this opening instead of a random name: see store.Session.
 	Session string
+	// Logger is told where the log cannot be brought into the file, such as on a full
+	// disk: commits go on as long as there is room for the log. Nil: nobody is told.
+	Logger *slog.Logger
 }
 
 // lockTimeout is never 0, which bbolt takes for ever.

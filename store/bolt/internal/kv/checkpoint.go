@@ -14,6 +14,7 @@ const portion = 4 << 20
 // keepUp makes a checkpoint when enough was committed, or some time after the first
 // commit since the last one, until the context ends.
 func (db *DB) keepUp(ctx context.Context) {
+	told := "" // of the last checkpoint, if it failed
 	for {
 		select {
 		case <-db.dirty:
@@ -30,8 +31,16 @@ func (db *DB) keepUp(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := db.Checkpoint(); err != nil {
-			tell(db.dirty) // once more
+		switch err := db.Checkpoint(); {
+		case err == nil && told != "":
+			db.o.Logger.Info("what the log holds is in the file again")
+			told = ""
+		case err != nil:
+			if err.Error() != told {
+				told = err.Error()
+				db.o.Logger.Error("what the log holds cannot be brought into the file; trying again", "error", err, "in", db.o.After)
+			}
+			tell(db.dirty)
 		}
 	}
 }
@@ -68,7 +77,7 @@ func (db *DB) Settle() error {
 			return err
 		}
 	}
-	if db.log == nil {
+	if db.log.Load() == nil {
 		return nil
 	}
 	db.freeze(true)
@@ -104,7 +113,7 @@ func (db *DB) writeFrozen(as state) error {
 	if err != nil {
 		return err
 	}
-	return db.log.Drop(db.upTo)
+	return db.log.Load().Drop(db.upTo)
 }
 
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in

@@ -14,12 +14,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
@@ -46,6 +48,7 @@ type Options struct {
 	Bytes    int64         // of frames that begin a checkpoint; zero: 32 MiB
 	After    time.Duration // in which a commit is brought into the file at the latest; zero: 5 s
 	Fill     func(table string) float64
+	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
 	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.
 	Seal   func(key []byte, v any) ([]byte, error)
 	Unseal func(key, raw []byte, v any) error
@@ -64,11 +67,11 @@ type DB struct {
 	o       Options
 	file    file
 	numbers numbers
-	session state      // of the log that is open, or of the last one
-	log     *wal.Log   // nil: nothing was committed yet; the writer's
-	writer  sync.Mutex // held by the one that writes, or freezes what was written
-	working sync.Mutex // held while a checkpoint is made
-	rest    []byte     // room in memory that the last frame has left; the writer's
+	session state                   // of the log that is open, or of the last one
+	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
+	writer  sync.Mutex              // held by the one that writes, or freezes what was written
+	working sync.Mutex              // held while a checkpoint is made
+	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
 	mu     sync.RWMutex // guards what is below, and that it fits to the file
@@ -93,6 +96,9 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.After == 0 {
 		o.After = defaultAfter
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	db.file.bolt, db.file.broken = b, &db.broken
 	if err := db.recover(); err != nil {
@@ -115,6 +121,16 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 func (db *DB) Broken() error {
 	if broken := db.broken.Load(); broken != nil {
 		return *broken
+	}
+	return nil
+}
+
+// InPlace reports with [store.ErrMoved] that what is written to the log would not be found.
+func (db *DB) InPlace() error {
+	if log := db.log.Load(); log != nil {
+		if err := log.InPlace(); errors.Is(err, wal.ErrMoved) {
+			return fmt.Errorf("%w: %w: put the same folder back; until then nothing is acknowledged", store.ErrMoved, err)
+		}
 	}
 	return nil
 }
@@ -203,9 +219,10 @@ func (tx *Tx) Commit() error {
 	if err := db.Broken(); err != nil {
 		return err
 	}
-	n, err := db.log.Append(tx.frame.parts...)
+	log := db.log.Load()
+	n, err := log.Append(tx.frame.parts...)
 	if err == nil && !db.o.NoSync {
-		err = db.log.Sync()
+		err = log.Sync()
 	}
 	if err != nil {
 		if errors.Is(err, wal.ErrBroken) || n != 0 {
@@ -251,8 +268,8 @@ func (db *DB) Close() error {
 	if !db.o.ReadOnly && db.Broken() == nil {
 		err = db.Settle()
 	}
-	if db.log != nil {
-		err = errors.Join(err, db.log.Close())
+	if log := db.log.Load(); log != nil {
+		err = errors.Join(err, log.Close())
 	}
 	return errors.Join(err, db.file.close())
 }

@@ -69,7 +69,7 @@ func (db *DB) logOptions() wal.Options {
 
 // openLog makes the log that the first commit needs.
 func (db *DB) openLog() error {
-	if db.log != nil {
+	if db.log.Load() != nil {
 		return nil
 	}
 	var id [16]byte
@@ -82,14 +82,15 @@ func (db *DB) openLog() error {
 	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
 		return errors.Join(err, log.Close(), wal.Remove(db.o.Folder, db.logOptions()))
 	}
-	db.log, db.session = log, s
+	db.session = s
+	db.log.Store(log)
 	return nil
 }
 
 // removeLog removes a log that the file does not need any more.
 func (db *DB) removeLog() error {
-	log := db.log
-	db.log, db.session.Open, db.session.Frame = nil, false, db.last
+	log := db.log.Swap(nil)
+	db.session.Open, db.session.Frame = false, db.last
 	if err := log.Close(); err != nil {
 		return err
 	}
@@ -139,7 +140,8 @@ func (db *DB) redo() (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("the log %s: %w", db.o.Folder, err), log.Close())
 	}
-	db.active, db.last, db.log = &w.overlay, log.Last(), log
+	db.active, db.last = &w.overlay, log.Last()
+	db.log.Store(log)
 	if db.bytes > 0 {
 		tell(db.dirty)
 	}
