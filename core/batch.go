@@ -85,6 +85,7 @@ type Batch struct {
 	taken    uint64                    // inputs that have changed something: those that are journaled
 	bounds   bounds
 	asking   bool // the delivery that is being made comes from outside
+	together bool // the input is one of several that count as one: see ApplyAll
 }
 
 // WithdrawnEffect names an outer effect that was taken back.
@@ -189,13 +190,14 @@ func belongsToDispatch(e Event) bool {
 
 // attempt runs one input, and undoes it where it fails or comes to nothing.
 func (t *Batch) attempt(in Input) (Result, error) {
-	outer, withdraw, events, order := t.outer, t.withdraw, t.events, t.order
-	t.undo = t.undo[:0]
+	if !t.together {
+		t.undo = t.undo[:0]
+	}
+	before := t.mark()
 	t.bounds.retry()
 	res, err := t.run(in)
 	if err != nil || !res.Changed {
-		t.rollback(0)
-		t.outer, t.withdraw, t.events, t.order = outer, withdraw, events, order
+		t.backTo(before)
 		res.Changed = false
 	}
 	return res, err

@@ -27,15 +27,26 @@ func (e *Engine) Actions() Actions { return Actions{e} }
 // action holds the dedup key. The spec may be changed afterwards; what the
 // engine returns, here and elsewhere, must not be written to.
 func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action, error) {
-	if err := fillID(&spec.ID); err != nil {
+	in, ref, err := a.creation(ctx, spec)
+	if err != nil {
 		return core.Action{}, err
+	}
+	s, err := a.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{in}, Want: ref})
+	return as[core.Action](s, err)
+}
+
+// creation gives the input that makes an action, which shares nothing with the spec, and the
+// action's name.
+func (a Actions) creation(ctx context.Context, spec core.ActionSpec) (in core.Input, ref effects.Ref, err error) {
+	if err := fillID(&spec.ID); err != nil {
+		return in, ref, err
 	}
 	if spec.Trigger.Type == "" {
 		spec.Trigger = core.Scheduled(a.e.now())
 	}
-	ref := actionRef(spec.ID)
+	ref = actionRef(spec.ID)
 	if err := a.e.checkTool(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "tool_name", spec.ToolName, "tool_input", spec.ToolInput); err != nil {
-		return core.Action{}, err
+		return in, ref, err
 	}
 	spec.ToolInput = slices.Clone(spec.ToolInput)
 	spec.Metadata, spec.Labels = maps.Clone(spec.Metadata), maps.Clone(spec.Labels)
@@ -44,8 +55,7 @@ func (a Actions) Create(ctx context.Context, spec core.ActionSpec) (core.Action,
 	if spec.DedupKey != "" {
 		to, ev = core.DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), core.DedupClaim{Create: spec}
 	}
-	s, err := a.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, to, ev)}, Want: ref})
-	return as[core.Action](s, err)
+	return inputOf(ctx, to, ev), ref, nil
 }
 
 // Execute creates an action and returns it once it has ended. When ctx ends

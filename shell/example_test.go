@@ -56,6 +56,34 @@ func Example() {
 	// Output: completed "hello, world" <nil>
 }
 
+// Many actions are made in one call and one transaction: with CreateAll all of them or
+// none, with CreateEach each that is not refused.
+func ExampleActions_CreateAll() {
+	engine, stop := launch(shell.Options{Tools: map[string]shell.Tool{"greet": greet}})
+	defer stop()
+
+	ctx := context.Background()
+	specs := []core.ActionSpec{{ToolName: "greet", Label: "Ada"}, {ToolName: "greet", Label: "Bob"}, {ToolName: "great"}}
+	_, err := engine.Actions().CreateAll(ctx, specs)
+	var of *shell.EntryError
+	if errors.As(err, &of) {
+		fmt.Printf("entry %d: %s\n", of.Index, of.Err.(*shell.Refusal).Reason)
+	}
+
+	made, err := engine.Actions().CreateAll(ctx, specs[:2])
+	if err != nil {
+		panic(err)
+	}
+	for _, a := range made {
+		ended, err := engine.Actions().Wait(ctx, a.ID)
+		fmt.Println(string(ended.Status.Result), err)
+	}
+	// Output:
+	// entry 2: tool_name: "great" is unknown: use one of greet
+	// "hello, Ada" <nil>
+	// "hello, Bob" <nil>
+}
+
 // A tool is one method. What it gives back ends the action: a result completes it, an
 // error fails it with its text as the reason.
 func ExampleTool() {

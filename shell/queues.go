@@ -92,16 +92,21 @@ type PushOptions struct {
 	Delay    time.Duration // cut to milliseconds
 }
 
+// event gives the event that pushes the item, which shares nothing with the options.
+func (o PushOptions) event(namespace, tenant, queue string) core.QueuePush {
+	return core.QueuePush{
+		Namespace: namespace, Tenant: tenant, Name: queue, Data: slices.Clone(o.Data), Priority: o.Priority,
+		Key: o.Key, DedupKey: o.DedupKey, DelayMS: o.Delay.Milliseconds(),
+	}
+}
+
 // Push adds an item to a queue, which is made with the defaults where it was not
 // declared. Where the dedup key is held, nothing is added: duplicate is true, and
 // the item is the one that holds it, only its id where that has ended.
 func (q Queues) Push(ctx context.Context, namespace, tenant, queue string, o PushOptions) (item core.QueueItem, duplicate bool, err error) {
 	ref := core.QueueRef(namespace, tenant, queue)
 	for {
-		res, err := q.tell(ctx, ref, core.QueuePush{
-			Namespace: namespace, Tenant: tenant, Name: queue, Data: slices.Clone(o.Data), Priority: o.Priority,
-			Key: o.Key, DedupKey: o.DedupKey, DelayMS: o.Delay.Milliseconds(),
-		})
+		res, err := q.tell(ctx, ref, o.event(namespace, tenant, queue))
 		if !refusedFor(err, effects.CodeExists) || o.DedupKey == "" {
 			item, _ = res.Answer.(core.QueueItem)
 			return item, false, err
@@ -119,9 +124,14 @@ func (q Queues) holder(ctx context.Context, queue effects.Ref, key string) (core
 	if err != nil {
 		return core.QueueItem{}, err
 	}
+	return q.itemOrID(ctx, queue, d)
+}
+
+// itemOrID reads the item that holds a dedup key; only its id if it has ended.
+func (q Queues) itemOrID(ctx context.Context, queue effects.Ref, d core.QueueDedup) (core.QueueItem, error) {
 	i, err := q.Item(ctx, queue, d.Item)
 	if errors.Is(err, ErrNotFound) {
-		return core.QueueItem{ID: d.Item, Queue: queue.ID, DedupKey: key}, nil
+		return core.QueueItem{ID: d.Item, Queue: queue.ID, DedupKey: d.Key}, nil
 	}
 	return i, err
 }

@@ -87,6 +87,11 @@ func TestTheChecksFindWhatIsWrong(t *testing.T) {
 		found string
 	}{
 		{"a lost action", func(w *world) { delete(w.s.actions, id(1)) }, "was acknowledged, and is lost"},
+		{"half of what was asked for together", func(w *world) {
+			for _, n := range []byte{1, 50} {
+				w.l.write(note{Op: opAction, Phase: tried, ID: id(n), Order: &order{ID: id(n), AtMS: 5000, Batch: id(1)}})
+			}
+		}, "of the 2 actions that were asked for together"},
 		{"another time", func(w *world) { w.change(1, func(a *core.Action) { a.Trigger = core.Scheduled(5001) }) }, "was asked for at"},
 		{"another policy", func(w *world) { w.change(2, func(a *core.Action) { a.Policy.OnInterrupt = core.InterruptFail }) }, "was asked for with on_interrupt retry"},
 		{"a lost cancel", func(w *world) { w.l.write(note{Op: opCancel, Phase: acked, ID: id(1)}) }, "was cancelled, which was acknowledged"},

@@ -23,6 +23,7 @@ func (f *findings) add(format string, args ...any) {
 func examine(s *snapshot, l *ledger, lines []line) []string {
 	f := &findings{list: slices.Clone(l.plaints)}
 	checkAcknowledged(f, s, l)
+	checkBatches(f, s, l)
 	checkWebhooks(f, s, l)
 	checkOrigins(f, s, l)
 	checkEffects(f, s, lines)
@@ -69,6 +70,26 @@ func checkAcknowledged(f *findings, s *snapshot, l *ledger) {
 		}
 		if want := retryOf(e.order.Retry); there && a.Policy.OnInterrupt != want {
 			f.add("action %s was asked for with on_interrupt %s, and has %s", id, want, a.Policy.OnInterrupt)
+		}
+	}
+}
+
+// checkBatches: of actions that were asked for together all are there, or none, whatever was
+// answered.
+func checkBatches(f *findings, s *snapshot, l *ledger) {
+	asked, there := make(map[uuid.UUID]int), make(map[uuid.UUID]int)
+	for id, e := range l.actions {
+		if e.order.Batch == uuid.Nil {
+			continue
+		}
+		asked[e.order.Batch]++
+		if _, ok := s.actions[id]; ok {
+			there[e.order.Batch]++
+		}
+	}
+	for batch, n := range asked {
+		if there[batch] != 0 && there[batch] != n {
+			f.add("of the %d actions that were asked for together with %s, %d are there", n, batch, there[batch])
 		}
 	}
 }

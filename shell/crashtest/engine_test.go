@@ -95,10 +95,27 @@ func (t engineTarget) fault(err error) error {
 }
 
 func (t engineTarget) createAction(ctx context.Context, o order) error {
-	input, err := json.Marshal(o.Work)
-	if err != nil {
-		return err
+	spec, err := specOf(o)
+	if err == nil {
+		_, err = t.e.Actions().Create(ctx, spec)
 	}
+	return t.fault(err)
+}
+
+func (t engineTarget) createAll(ctx context.Context, list []order) error {
+	specs := make([]core.ActionSpec, len(list))
+	for i, o := range list {
+		var err error
+		if specs[i], err = specOf(o); err != nil {
+			return err
+		}
+	}
+	_, err := t.e.Actions().CreateAll(ctx, specs)
+	return t.fault(err)
+}
+
+func specOf(o order) (core.ActionSpec, error) {
+	input, err := json.Marshal(o.Work)
 	spec := core.ActionSpec{
 		ID: o.ID, Namespace: scopeName, Tenant: scopeName, Label: "order", ToolName: toolName, ToolInput: input,
 		Policy: core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts}, DedupKey: o.Dedup,
@@ -109,8 +126,7 @@ func (t engineTarget) createAction(ctx context.Context, o order) error {
 	if o.Every {
 		spec.Recurrence = core.Every(time.Second)
 	}
-	_, err = t.e.Actions().Create(ctx, spec)
-	return t.fault(err)
+	return spec, err
 }
 
 func (t engineTarget) action(ctx context.Context, id uuid.UUID) (core.Action, error) {

@@ -124,6 +124,37 @@ func (t *httpTarget) input(w work) map[string]any {
 }
 
 func (t *httpTarget) createAction(ctx context.Context, o order) error {
+	var a core.Action
+	if err := t.post(ctx, "/v1/actions", t.body(o), &a); err != nil {
+		return err
+	}
+	if a.ID != o.ID {
+		t.book.write(note{Plaint: fmt.Sprintf("action %s was asked for, %s was answered", o.ID, a.ID)})
+	}
+	return nil
+}
+
+func (t *httpTarget) createAll(ctx context.Context, list []order) error {
+	bodies := make([]map[string]any, len(list))
+	for i, o := range list {
+		bodies[i] = t.body(o)
+	}
+	var answer struct {
+		Results []struct{ Action core.Action }
+	}
+	if err := t.post(ctx, "/v1/actions/batch", map[string]any{"actions": bodies}, &answer); err != nil {
+		return err
+	}
+	for i, o := range list {
+		if len(answer.Results) != len(list) || answer.Results[i].Action.ID != o.ID {
+			t.book.write(note{Plaint: fmt.Sprintf("action %s was asked for with %d, and is not answered: %v", o.ID, len(list), answer)})
+		}
+	}
+	return nil
+}
+
+// body is what asks for an action.
+func (t *httpTarget) body(o order) map[string]any {
 	body := map[string]any{
 		"id": o.ID, "namespace": scopeName, "tenant": scopeName, "label": "order", "tool_name": toolName, "tool_input": t.input(o.Work),
 		"policy": core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts},
@@ -137,14 +168,7 @@ func (t *httpTarget) createAction(ctx context.Context, o order) error {
 	if o.Dedup != "" {
 		body["dedup_key"] = o.Dedup
 	}
-	var a core.Action
-	if err := t.post(ctx, "/v1/actions", body, &a); err != nil {
-		return err
-	}
-	if a.ID != o.ID {
-		t.book.write(note{Plaint: fmt.Sprintf("action %s was asked for, %s was answered", o.ID, a.ID)})
-	}
-	return nil
+	return body
 }
 
 func (t *httpTarget) action(ctx context.Context, id uuid.UUID) (a core.Action, err error) {

@@ -72,6 +72,7 @@ type order struct {
 	Attempts uint32    `json:"attempts,omitempty"`
 	Every    bool      `json:"every,omitempty"` // recurs each second
 	Dedup    string    `json:"dedup,omitempty"`
+	Batch    uuid.UUID `json:"batch,omitzero"` // the first action of those that are made with it, all or none
 	Work     work      `json:"work"`
 }
 

@@ -24,6 +24,7 @@ var errExists = fmt.Errorf("%w: it exists", errRefused)
 // target is what the clients load: the daemon over HTTP, or an engine.
 type target interface {
 	createAction(ctx context.Context, o order) error
+	createAll(ctx context.Context, list []order) error // all or none
 	action(ctx context.Context, id uuid.UUID) (core.Action, error)
 	cancel(ctx context.Context, id uuid.UUID) error
 	trigger(ctx context.Context, id uuid.UUID) error
@@ -88,6 +89,8 @@ func (c *caller) step(ctx context.Context) error {
 		return c.create(ctx, o)
 	}
 	switch n := c.rng.IntN(100); {
+	case n < 8:
+		return c.createAll(ctx)
 	case n < 50:
 		return c.create(ctx, c.order())
 	case n < 65:
@@ -166,6 +169,27 @@ func (c *caller) create(ctx context.Context, o order) error {
 		c.book.write(note{Op: opAction, Phase: refused, ID: o.ID})
 	case o.Dedup == "" && c.rng.IntN(2) == 0:
 		c.again = &o
+	}
+	return err
+}
+
+// createAll asks for some actions in one request: all of them, or none.
+func (c *caller) createAll(ctx context.Context) error {
+	list := make([]order, 2+c.rng.IntN(6))
+	for i := range list {
+		list[i] = c.order()
+		list[i].Batch = list[0].ID
+		c.book.write(note{Op: opAction, Phase: tried, ID: list[i].ID, Order: &list[i]})
+	}
+	err := c.t.createAll(ctx, list)
+	for _, o := range list {
+		switch {
+		case err == nil:
+			c.book.write(note{Op: opAction, Phase: acked, ID: o.ID})
+			c.remember(o)
+		case errors.Is(err, errRefused):
+			c.book.write(note{Op: opAction, Phase: refused, ID: o.ID})
+		}
 	}
 	return err
 }

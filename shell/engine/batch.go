@@ -143,19 +143,42 @@ func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit in
 // something. A record that it meets and that cannot be decoded is moved out of its
 // way. An error says that the input alone cannot be decided, unless b.broken is set.
 func (b *batch) apply(in core.Input) (core.Result, error) {
-	b.broken = nil
-	res, err := b.fold.Apply(in)
-	for errors.Is(err, store.ErrCorrupt) && len(b.corrupt) > 0 {
-		if err := b.setAside(); err != nil {
-			return res, err
-		}
+	var res core.Result
+	err := b.decide(func() (err error) {
 		res, err = b.fold.Apply(in)
-	}
+		return err
+	})
 	if err != nil {
-		b.l.e.stats.inputErrors.Add(1)
-		b.l.e.log.Error("input not decided", "to", in.To.String(), "event", in.Event.EventType(), "actor", in.Actor, "error", err)
+		b.undecided(in, err)
 		return res, err
 	}
+	b.taken(in, res)
+	return res, nil
+}
+
+// decide has the fold decide; again where it met a record that cannot be decoded, once that
+// is out of its way.
+func (b *batch) decide(fold func() error) error {
+	b.broken = nil
+	err := fold()
+	for errors.Is(err, store.ErrCorrupt) && len(b.corrupt) > 0 {
+		if err := b.setAside(); err != nil {
+			return err
+		}
+		err = fold()
+	}
+	return err
+}
+
+// undecided counts and logs an input that cannot be decided.
+func (b *batch) undecided(in core.Input, err error) {
+	b.l.e.stats.inputErrors.Add(1)
+	b.l.e.log.Error("input not decided", "to", in.To.String(), "event", in.Event.EventType(), "actor", in.Actor, "error", err)
+}
+
+// taken notes what became of an input that was decided, and puts it into the journal's
+// entry if it changed something.
+func (b *batch) taken(in core.Input, res core.Result) {
 	if res.Refused != nil {
 		b.l.e.stats.refused.Add(1)
 		b.l.e.log.Debug("input refused", "to", res.Refused.To.String(), "event", res.Refused.Event, "actor", in.Actor, "reason", res.Refused.Reason)
@@ -166,7 +189,6 @@ func (b *batch) apply(in core.Input) (core.Result, error) {
 	if res.Changed {
 		b.entry.Inputs = append(b.entry.Inputs, in)
 	}
-	return res, nil
 }
 
 // renew gives a sign of life when it is time, and after a failed commit, to see
@@ -182,16 +204,18 @@ func (b *batch) renew() error {
 	return nil
 }
 
-// takeRequests carries out what callers have asked for, as far as the time allows. The
-// rest stays gathered.
+// takeRequests carries out what callers have asked for, as far as the time and
+// [Options.MaxBatch] allow. The rest stays gathered.
 func (b *batch) takeRequests() error {
 	b.replies = make([]Reply, len(b.l.requests))
 	timer := b.l.newStint()
+	inputs := 0
 	for i, r := range b.l.requests {
-		if timer.over() {
+		if timer.over() || inputs >= b.l.e.o.MaxBatch {
 			b.replies = b.replies[:i]
 			break
 		}
+		inputs += len(r.Inputs)
 		switch {
 		case r.ctx.Err() != nil:
 			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done
@@ -213,6 +237,8 @@ func (b *batch) takeRequests() error {
 			if err := b.readAnew(r.Suspects); err != nil {
 				return err
 			}
+		case r.Many != nil:
+			b.replies[i] = b.applyMany(r)
 		default:
 			if err := b.allowed(r); err != nil {
 				b.replies[i].Err = err

@@ -57,6 +57,7 @@ func (b *batch) conclude() error {
 		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
 			rep.State, rep.Err = b.fold.State(r.Want)
 		}
+		b.seeMany(i, r)
 	}
 	if len(b.entry.Inputs) == 0 && !b.dirty {
 		return errNothing

@@ -149,6 +149,8 @@ type Request struct {
 	If func(core.State) error
 	// Want names the machine whose state the caller wants to see afterwards.
 	Want effects.Ref
+	// Many, if there is one, has each of the inputs answered by itself.
+	Many *Many
 	// Webhook is a raw webhook to be stored, unless it has come before; or
 	Webhook *store.Webhook
 	// Earlier are the ids under which the webhook may have come before: it has if a raw
@@ -181,6 +183,7 @@ type Reply struct {
 	Result core.Result // of the last input
 	Before uuid.UUID   // the id under which a webhook has come before, and was not stored again
 	State  core.State  // of the machine that was wanted
+	Each   []Answered  // of a request with Many: for each input
 	Err    error
 }
 

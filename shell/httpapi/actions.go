@@ -16,6 +16,7 @@ func (s *Server) actionRoutes() []route {
 	actions := s.actions()
 	return []route{
 		{"POST", "/v1/actions", writingToken, create(s, "/v1/actions/", fromOutside, s.createAction)},
+		{"POST", "/v1/actions/batch", writingToken, noQuery(s.createActions)},
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
@@ -77,33 +78,53 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 }
 
 func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (action core.Action, err error) {
-	spec, err := actionSpec(b)
+	spec, err := askedAction(c, b)
 	if err != nil {
 		return action, err
 	}
-	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
-	if err != nil {
-		return action, err
-	}
-	spec.Namespace, spec.Tenant = scope.Namespace, scope.Tenant
-	c.about(scope.Namespace, scope.Tenant)
-	if err := c.token.permit(nil, nil, spec.ToolName); err != nil {
-		return action, err
-	}
-	if err := s.permitInput(r.Context(), c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
-		return action, err
-	}
-	w := want{actions: 1, schedule: recurrenceOf(spec, effects.TimeOf(s.o.Clock.Now())), asked: spec}
-	if w.schedule != nil {
-		w.schedules = 1
-	}
-	if err := s.within(r.Context(), c.token, scope, w); err != nil {
-		return action, err
-	}
-	if err := s.idIsFree(r.Context(), spec.ID); err != nil {
+	c.about(spec.Namespace, spec.Tenant)
+	if err := s.mayCreate(r.Context(), c, spec, want{}); err != nil {
 		return action, err
 	}
 	return s.engine.Actions().Create(r.Context(), spec)
+}
+
+// askedAction gives the action that a token asks for, as far as it may name what stands in it.
+func askedAction(c *call, b *wire.ActionRequest) (spec core.ActionSpec, err error) {
+	if spec, err = actionSpec(b); err != nil {
+		return spec, err
+	}
+	scope, err := c.token.homeOf(b.Namespace, b.Tenant)
+	spec.Namespace, spec.Tenant = scope.Namespace, scope.Tenant
+	return spec, err
+}
+
+// mayCreate refuses an action that the token may not have made, or that is beyond the limits
+// of its tenant with what is made before it.
+func (s *Server) mayCreate(ctx context.Context, c *call, spec core.ActionSpec, before want) error {
+	scope := shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}
+	if err := c.token.permit(nil, nil, spec.ToolName); err != nil {
+		return err
+	}
+	if err := s.permitInput(ctx, c.token, scope, "tool_input", spec.ToolName, spec.ToolInput); err != nil {
+		return err
+	}
+	w := before.and(actionWanted(spec))
+	w.bytes = before.bytes // what it stores itself is known once it is stored
+	w.schedule, w.asked = recurrenceOf(spec, effects.TimeOf(s.o.Clock.Now())), spec
+	if err := s.within(ctx, c.token, scope, w); err != nil {
+		return err
+	}
+	return s.idIsFree(ctx, spec.ID)
+}
+
+// actionWanted is what an action adds to what its tenant has.
+func actionWanted(spec core.ActionSpec) want {
+	w := want{actions: 1, bytes: int64(len(spec.ToolInput))}
+	if !spec.Recurrence.IsZero() {
+		w.schedules = 1
+	}
+	return w
 }
 
 // actions says how actions are served.

@@ -22,10 +22,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, dst any, optiona
 		}
 		return failf(http.StatusBadRequest, "body: is empty: want a JSON object")
 	}
-	if err := checkContentType(r); err != nil {
-		return err
-	}
-	data, err := readBody(w, r, s.o.MaxBodyBytes, &callOf(r.Context()).body)
+	data, err := s.readJSON(w, r)
 	if err != nil {
 		return err
 	}
@@ -33,6 +30,14 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, dst any, optiona
 		return nil
 	}
 	return strictjson.Decode(data, dst)
+}
+
+// readJSON reads the body of a request, which says that it is JSON.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if err := checkContentType(r); err != nil {
+		return nil, err
+	}
+	return readBody(w, r, s.o.MaxBodyBytes, &callOf(r.Context()).body)
 }
 
 // checkContentType insists on JSON (415): a page of another site can send a form

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,29 +192,84 @@ func (s *Server) chargeRate(h http.Header, name, what string, n int, perSecond f
 	now := s.o.Clock.Steady()
 	n = min(n, l.Burst())
 	ok := l.AllowN(now, n)
-	left, quota := max(l.TokensAt(now), 0), float64(l.Burst())
-	seconds := func(tokens float64) int { return int(math.Ceil(tokens / perSecond)) }
-	h.Add("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", what, l.Burst(), max(seconds(quota), 1)))
-	h.Add("RateLimit", fmt.Sprintf("%q;r=%d;t=%d", what, int(left), seconds(quota-left)))
+	left := s.tellRate(h, what, l, now)
 	if ok {
 		return nil
 	}
+	return s.beyondRate(what, l, float64(n)-left)
+}
+
+// tellRate says in the headers what is left of a bucket, and gives it.
+func (s *Server) tellRate(h http.Header, what string, l *rate.Limiter, now time.Time) (left float64) {
+	left, quota := max(l.TokensAt(now), 0), float64(l.Burst())
+	seconds := func(tokens float64) int { return int(math.Ceil(tokens / float64(l.Limit()))) }
+	set := func(name, format string, args ...any) {
+		own := strconv.Quote(what) + ";"
+		h[name] = append(slices.DeleteFunc(h[name], func(v string) bool { return strings.HasPrefix(v, own) }), own+fmt.Sprintf(format, args...))
+	}
+	set("Ratelimit-Policy", "q=%d;w=%d", l.Burst(), max(seconds(quota), 1))
+	set("Ratelimit", "r=%d;t=%d", int(left), seconds(quota-left))
+	return left
+}
+
+// beyondRate refuses what takes so many more than a bucket has.
+func (s *Server) beyondRate(what string, l *rate.Limiter, missing float64) error {
 	s.rates.mu.Lock()
 	if s.rates.refused == nil {
 		s.rates.refused = make(map[string]uint64)
 	}
 	s.rates.refused[what]++
 	s.rates.mu.Unlock()
-	return failf(http.StatusTooManyRequests, "%s: more than %v a second: see limits.%s_per_second of the daemon", what, perSecond, what).
-		with("Retry-After", strconv.Itoa(max(seconds(float64(n)-left), 1)))
+	return failf(http.StatusTooManyRequests, "%s: more than %v a second: see limits.%s_per_second of the daemon", what, float64(l.Limit()), what).
+		with("Retry-After", strconv.Itoa(max(int(math.Ceil(missing/float64(l.Limit()))), 1)))
+}
+
+// chargeEntries takes the entries of a request into account, of which the request itself was
+// the first: each is an input. It gives how many of them are admitted, and the error of the
+// others. If all of them are to be, more than the bucket ever holds are refused for good.
+func (s *Server) chargeEntries(h http.Header, t *Token, n int, all bool) (admitted int, refused error) {
+	if t.Admin {
+		return n, nil
+	}
+	name, scope := bucketOf(t)
+	lim := s.o.Limits.of(scope)
+	l := s.rates.limiter(name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+	if l == nil {
+		return n, nil
+	}
+	if all && n > l.Burst() {
+		return 0, failf(http.StatusBadRequest, "inputs: %d entries are more than the %d inputs at once that the tenant may send: send fewer in one request (limits.input_burst of the daemon)", n, l.Burst())
+	}
+	now := s.o.Clock.Steady()
+	for more := n - 1; ; {
+		left := max(l.TokensAt(now), 0)
+		taken := min(more, int(left))
+		switch {
+		case all && taken < more:
+			return 0, s.beyondRate(inputRate, l, float64(more)-left)
+		case !l.AllowN(now, taken): // somebody was quicker
+			continue
+		}
+		s.tellRate(h, inputRate, l, now)
+		if taken < more {
+			return 1 + taken, s.beyondRate(inputRate, l, 1)
+		}
+		return n, nil
+	}
 }
 
 // want is what a request would add to what a tenant has, and asks for.
 type want struct {
 	schedules, actions, runs, pipelines, tasks, strategies int64
+	bytes                                                  int64 // that are stored before it, at least
 
 	schedule func() (*schedule.Schedule, error) // of what it makes; nil: none
 	asked    any                                // the spec in which ceilings are looked for
+}
+
+// and is what two want together of actions, schedules and bytes.
+func (w want) and(v want) want {
+	return want{schedules: w.schedules + v.schedules, actions: w.actions + v.actions, bytes: w.bytes + v.bytes}
 }
 
 // within refuses what is beyond the tenant's limits. Usage is as of the last commit, so
@@ -255,7 +311,7 @@ func (s *Server) usageWithin(ctx context.Context, lim *TenantLimits, of shell.Sc
 		{"max_live_pipelines", "pipelines that have not ended", u.LivePipelines, w.pipelines, lim.LivePipelines},
 		{"max_live_tasks", "tasks that have not ended", u.LiveTasks, w.tasks, lim.LiveTasks},
 		{"max_live_strategies", "strategies that have not ended", u.LiveStrategies, w.strategies, lim.LiveStrategies},
-		{"max_stored_bytes", "bytes that are stored", u.StoredBytes, 1, lim.StoredBytes},
+		{"max_stored_bytes", "bytes that are stored", u.StoredBytes, 1 + w.bytes, lim.StoredBytes},
 	} {
 		if b.most > 0 && b.adds > 0 && b.has+b.adds > b.most {
 			return failf(http.StatusTooManyRequests, "tenant: %q of namespace %q has %d %s: limits.%s of the daemon allows %d",

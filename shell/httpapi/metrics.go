@@ -31,6 +31,7 @@ type metrics struct {
 	rejected *prometheus.CounterVec
 	replayed *prometheus.CounterVec
 	crowded  prometheus.Counter
+	entries  *prometheus.CounterVec
 	handler  http.Handler
 }
 
@@ -40,6 +41,7 @@ func (s *Server) initMetrics() {
 	}
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
+		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests that make many, by route and by the status that each would have had alone.", "route", "status"),
 		rejected: counterVec("orrery_webhooks_rejected_total", "Webhooks whose signature was missing, wrong or too old.", "route"),
 		replayed: counterVec("orrery_webhooks_replayed_total", "Webhooks that came again and were answered as before.", "route"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -56,7 +58,7 @@ func (s *Server) initMetrics() {
 	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
-		m.requests, m.duration, m.rejected, m.replayed, m.crowded,
+		m.requests, m.duration, m.rejected, m.replayed, m.crowded, m.entries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit, s.collectTenants},

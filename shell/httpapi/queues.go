@@ -29,6 +29,7 @@ func (s *Server) queueRoutes() []route {
 		{"POST", "/v1/queues/{name}/purge", writingToken, serveBody(s, byQueue, true, s.purgeQueue)},
 		{"POST", "/v1/queues/{name}/take", writingToken | waitsForItems, serveBody(s, byQueue, false, s.takeItems)},
 		{"POST", "/v1/queues/{name}/items", writingToken, serveBody(s, byQueue, false, s.pushItem)},
+		{"POST", "/v1/queues/{name}/items/batch", writingToken, s.pushItems},
 		{"GET", "/v1/queues/{name}/items", anyToken | lists, s.listItems},
 		{"GET", "/v1/queues/{name}/items/{id}", anyToken, s.getItem},
 		{"DELETE", "/v1/queues/{name}/items/{id}", writingToken, s.deleteItem},
@@ -239,10 +240,7 @@ func (s *Server) pushItem(w http.ResponseWriter, r *http.Request, c *call, of na
 	if err := s.within(r.Context(), c.token, of.Scope, want{}); err != nil {
 		return err
 	}
-	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.Namespace, of.Tenant, of.name, shell.PushOptions{
-		Data: body.Data, Priority: body.Priority, Key: or(body.Key, ""), DedupKey: or(body.DedupKey, ""),
-		Delay: time.Duration(body.DelayMS) * time.Millisecond,
-	})
+	item, duplicate, err := s.engine.Queues().Push(r.Context(), of.Namespace, of.Tenant, of.name, pushOptions(body))
 	if err != nil {
 		return err
 	}

@@ -192,14 +192,20 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 	return nil
 }
 
+// told gives what the caller is told of an error.
+func told(c *call, err error) *failure {
+	f := classify(err)
+	if c.token == nil || !c.token.hidesMachines() {
+		return f
+	}
+	own := *f
+	own.text = withoutIDs(own.text)
+	return &own
+}
+
 // fail answers with an error, and logs what the caller is not told.
 func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
-	f := classify(err)
-	if c.token != nil && c.token.hidesMachines() {
-		own := *f
-		own.text = withoutIDs(own.text)
-		f = &own
-	}
+	f := told(c, err)
 	if !f.quotes {
 		c.refusal = f.text
 	}

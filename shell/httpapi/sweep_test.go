@@ -118,7 +118,7 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 	}
 	if b, ok := sweepBodies[o.id]; ok {
 		if o.variant == "+id" {
-			b = strings.Replace(strings.Replace(b, "{tenant}", "{mine}", 1), "{", `{"id":"{id}",`, 1)
+			b = strings.Replace(strings.Replace(b, "{tenant}", "{mine}", 1), `{"namespace"`, `{"id":"{id}","namespace"`, 1)
 		}
 		body = th.fill(b)
 	}

@@ -234,11 +234,13 @@ func (w *sweepWorld) token(th thing, request, body string) string {
 // that is not here is asked for without a body.
 var sweepBodies = map[string]string{
 	"createAction":       `{"namespace":"ns","tenant":"{tenant}","label":"{secret}","tool_name":"{tool}","tool_input":{"v":"{secret}"},"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}`,
+	"createActions":      `{"actions":[{"namespace":"ns","tenant":"{tenant}","label":"{secret}","tool_name":"{tool}","tool_input":{"v":"{secret}"},"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}]}`,
 	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}"}`,
 	"updateRecurring":    `{"timezone":"Europe/Berlin"}`,
 	"putQueue":           `{}`,
 	"takeItems":          `{"holder":"h"}`,
 	"pushItem":           `{"data":"{secret}"}`,
+	"pushItems":          `{"items":[{"data":"{secret}"}]}`,
 	"completeItem":       `{"holder":"h","attempt":1}`,
 	"failItem":           `{"holder":"h","attempt":1,"error":"e"}`,
 	"extendItem":         `{"holder":"h","attempt":1,"visibility_ms":1000}`,

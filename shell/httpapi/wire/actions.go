@@ -29,6 +29,30 @@ type ActionRequest struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 }
 
+// Modes of requests that make many: all of the entries or none, or each by itself.
+const (
+	ModeAll  = "all"
+	ModeEach = "each"
+)
+
+// ActionBatchRequest is the body of POST /v1/actions/batch. Without a Mode it is [ModeAll].
+type ActionBatchRequest struct {
+	Mode    string          `json:"mode,omitempty"`
+	Actions []ActionRequest `json:"actions" most:"1000"`
+}
+
+// ActionBatch is the answer to POST /v1/actions/batch, in the order of the request.
+type ActionBatch struct {
+	Results []ActionResult `json:"results"`
+}
+
+// ActionResult is what became of one action of a batch.
+type ActionResult struct {
+	Status int            `json:"status"` // that POST /v1/actions would have been answered with
+	Action *ActionSummary `json:"action"` // null if there is an error
+	Error  string         `json:"error"`
+}
+
 // TriggerRequest says when a new action fires: at a time. What comes by a webhook cannot
 // be asked for.
 type TriggerRequest struct {

@@ -87,6 +87,26 @@ type PushRequest struct {
 	DelayMS  int64           `json:"delay_ms,omitempty"`
 }
 
+// PushBatchRequest is the body of POST /v1/queues/{name}/items/batch. Without a Mode it is
+// [ModeAll].
+type PushBatchRequest struct {
+	Mode  string        `json:"mode,omitempty"`
+	Items []PushRequest `json:"items" most:"1000"`
+}
+
+// PushBatch is the answer to POST /v1/queues/{name}/items/batch, in the order of the request.
+type PushBatch struct {
+	Results []PushResult `json:"results"`
+}
+
+// PushResult is what became of one item of a batch.
+type PushResult struct {
+	Status    int          `json:"status"`    // that POST /v1/queues/{name}/items would have been answered with
+	Duplicate bool         `json:"duplicate"` // Item holds the dedup key already; only its id if it has ended
+	Item      *ItemSummary `json:"item"`      // null if there is an error
+	Error     string       `json:"error"`
+}
+
 // Pushed is the answer to a push. If another item holds the dedup key, Item is that one; it
 // has only its id if it has ended.
 type Pushed struct {

@@ -54,7 +54,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // slices, maps, interfaces, [json.RawMessage] and types with an UnmarshalJSON;
 // elsewhere leave the field out instead. What is decoded into a
 // [json.RawMessage] is checked like the rest, except that its numbers may be of
-// any size. data is not kept. The size of data is the caller's to bound.
+// any size. data is not kept. The size of data is the caller's to bound; a field
+// that is a slice and has the tag most:"N" takes N elements at most, and nothing is
+// allocated for more.
 func Decode(data []byte, dst any) error { return DecodeAt("", data, dst) }
 
 // DecodeAt is [Decode] for a document that is itself a field: root is put in
@@ -290,6 +292,9 @@ func (s *scanner) array(t target, depth int) error {
 		child = targetOf(t.typ.Elem())
 	}
 	n, err := s.nested(t, depth, arrays, func(i int) error {
+		if t.class == list && t.most > 0 && i >= t.most {
+			return s.problem("has more than %d elements", t.most)
+		}
 		s.path = append(s.path, step{index: i, isIndex: true})
 		return s.value(child, depth+1)
 	})

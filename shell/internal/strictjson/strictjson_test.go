@@ -297,3 +297,25 @@ func TestWhatFailsACheckIsTheZeroValue(t *testing.T) {
 	assert.Equal(t, item{Count: 1}, seen)
 	assert.Equal(t, []string{"first", "second"}, asked)
 }
+
+func TestAListTakesNoMoreElementsThanItsTagSays(t *testing.T) {
+	type body struct {
+		List  []int `json:"list" most:"2"`
+		Other []int `json:"other"`
+	}
+	for in, want := range map[string]string{
+		`{"list":[1,2]}`:                      "",
+		`{"list":null,"other":[1,2,3]}`:       "",
+		`{"list":[1,2,3]}`:                    "list: has more than 2 elements",
+		`{"list":[1,2,"x"]}`:                  "list: has more than 2 elements",
+		`{"list":[1,2,{"a":` + "\x00" + `}]}`: "list: has more than 2 elements",
+	} {
+		var b body
+		err := strictjson.Decode([]byte(in), &b)
+		if want == "" {
+			require.NoError(t, err, in)
+		} else {
+			require.EqualError(t, err, want, in)
+		}
+	}
+}

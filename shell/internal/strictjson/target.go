@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -39,6 +40,7 @@ type target struct {
 	class    class
 	typ      reflect.Type
 	nullable bool
+	most     int // elements of a list; 0: any number
 }
 
 var (
@@ -66,28 +68,28 @@ func targetOf(t reflect.Type) target {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return target{structure, t, nullable}
+		return target{class: structure, typ: t, nullable: nullable}
 	case reflect.Map:
-		return target{dictionary, t, true}
+		return target{class: dictionary, typ: t, nullable: true}
 	case reflect.Slice:
 		if e := t.Elem(); e.Kind() == reflect.Uint8 && targetOf(e).class == unsigned {
-			return target{bytes, t, true}
+			return target{class: bytes, typ: t, nullable: true}
 		}
-		return target{list, t, true}
+		return target{class: list, typ: t, nullable: true}
 	case reflect.Array:
-		return target{fixed, t, nullable}
+		return target{class: fixed, typ: t, nullable: nullable}
 	case reflect.Bool:
-		return target{boolean, t, nullable}
+		return target{class: boolean, typ: t, nullable: nullable}
 	case reflect.String:
-		return target{str, t, nullable}
+		return target{class: str, typ: t, nullable: nullable}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return target{signed, t, nullable}
+		return target{class: signed, typ: t, nullable: nullable}
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		return target{unsigned, t, nullable}
+		return target{class: unsigned, typ: t, nullable: nullable}
 	case reflect.Float32, reflect.Float64:
-		return target{float, t, nullable}
+		return target{class: float, typ: t, nullable: nullable}
 	default: // an interface; what it cannot hold, encoding/json refuses
-		return target{anything, t, true}
+		return target{class: anything, typ: t, nullable: true}
 	}
 }
 
@@ -182,6 +184,9 @@ func (f *fields) collect(t reflect.Type, visited map[reflect.Type]bool) {
 			continue
 		}
 		child := targetOf(sf.Type)
+		if most, err := strconv.Atoi(sf.Tag.Get("most")); err == nil {
+			child.most = most
+		}
 		if slices.Contains(strings.Split(opts, ","), "string") {
 			child = target{class: raw, nullable: true} // in quotes: encoding/json judges it
 		}

@@ -22,7 +22,7 @@ func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
 	return a.addClientFlags(group("actions", "Add, list, show, cancel and trigger actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
-		a.actionsAdd(m), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m)))
+		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m)))
 }
 
 func (a *app) actions() machine[core.Action] {

@@ -31,7 +31,7 @@ func (a *app) queueCommand() *cobra.Command {
 visibility timeout: then, or when it fails, another one gets it, until it is done or
 its attempts are used up.`,
 		append(q.heldItems(), q.list(), q.show("Show a queue: its configuration, what is in it, what has happened"),
-			q.declare(), q.push(), q.take(), q.items(), q.item(),
+			q.declare(), q.push(), q.pushMany(), q.take(), q.items(), q.item(),
 			q.reasoned("pause", "Stop takes from a queue; all else goes on"), q.post("resume", "resume", "Let takes from a queue go on"),
 			q.redrive(), q.purge(),
 			q.saying(verb{use: "delete", short: "Delete a queue that holds no item", method: http.MethodDelete}, func(args []string) string {

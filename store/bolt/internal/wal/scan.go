@@ -2,6 +2,7 @@ package wal
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -32,7 +33,7 @@ func (r *reader) view(off, n int64) ([]byte, error) {
 	r.buf, r.at = r.buf[:want], off
 	if got, err := r.f.ReadAt(r.buf, off); int64(got) < want {
 		r.buf = r.buf[:0]
-		if err == io.EOF { //nolint:errorlint // an io.ReaderAt returns just this
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, fmt.Errorf("reading %s at offset %d: %w", r.name, off, err)

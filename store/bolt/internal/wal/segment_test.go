@@ -241,6 +241,47 @@ func TestSegmentsDoubleAndDroppedOnesAreUsedAnew(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// TestADroppedFileIsUsedAnewOnlyOnceItHasLostItsName kills the process between the
+// renaming of a dropped segment and its becoming durable, and then loses the power at
+// each operation of the next start.
+func TestADroppedFileIsUsedAnewOnlyOnceItHasLostItsName(t *testing.T) {
+	seed := seedtest.Seed(t)
+	d := disktest.New()
+	o := wal.Options{FS: d, SegmentSize: 4096}
+	l, err := wal.Create(dir, id, 1, o)
+	require.NoError(t, err)
+	for range 60 {
+		_, err := l.Append(make([]byte, 200))
+		require.NoError(t, err)
+		require.NoError(t, l.Sync())
+	}
+	kills, lost := 0, 0
+	d.After = func(op disktest.Op) {
+		if op.Kind != disktest.Rename {
+			return
+		}
+		kills++
+		killed := d.Kill()
+		killed.After = func(op disktest.Op) {
+			for round := range uint64(6) {
+				lost++
+				left, err := wal.Open(dir, id, wal.Options{FS: killed.Lose(rand.New(rand.NewPCG(seed, round)).IntN), SegmentSize: 4096})
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, left.Last(), uint64(60))
+			}
+		}
+		o := o
+		o.FS = killed
+		l, err := wal.Open(dir, id, o)
+		require.NoError(t, err)
+		_, err = l.Append(make([]byte, 3500))
+		require.NoError(t, err)
+	}
+	require.NoError(t, l.Drop(60))
+	require.Equal(t, 2, kills)
+	require.Greater(t, lost, 100)
+}
+
 func TestAFrameGreaterThanASegmentGetsOneOfItsOwn(t *testing.T) {
 	d := disktest.New()
 	o := wal.Options{FS: d, SegmentSize: 4096}
