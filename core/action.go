@@ -380,9 +380,13 @@ func (a Action) Deadline() Time {
 	return max(a.Trigger.KeyTime(), effects.MinTime)
 }
 
-// Terms lists the action under all, its status and its tenant.
+// Terms lists the action under all, under its status, its tool and its labels within its
+// tenant, and under what may be forgotten.
 func (a Action) Terms() []effects.Term {
-	return listed(a.CreatedAt, StatusTerm(a.Status.Type), a.Namespace, a.Tenant)
+	of := a.scope()
+	terms := append(listed(a.CreatedAt, StatusTerm(a.Status.Type), of), effects.Term{Name: TermWithin(ToolTerm(a.ToolName), of), At: a.CreatedAt})
+	at, ended := a.endedAt()
+	return withEnd(withLabels(terms, a.CreatedAt, a.Labels, of), at, ended)
 }
 
 func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {

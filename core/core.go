@@ -69,28 +69,6 @@ type State interface {
 	AppendJSON(b []byte) []byte
 }
 
-// TermAll is the list term of all machines of a kind.
-const TermAll = "all"
-
-// ScopeTerm is the list term of all that belongs to one tenant.
-func ScopeTerm(namespace, tenant string) string { return "scope:" + namespace + "\x1f" + tenant }
-
-// StatusTerm is the list term of all machines of a kind in one status.
-func StatusTerm[S ~string](s S) string { return "status:" + string(s) }
-
-// EnabledTerm is the list term of recurring actions or jobs that are enabled, or not.
-func EnabledTerm(enabled bool) string { return "enabled:" + strconv.FormatBool(enabled) }
-
-// listed gives the terms of most machines: all, the status or what stands for it, and
-// the tenant.
-func listed(at Time, status, namespace, tenant string) []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: at, Counted: true},
-		{Name: status, At: at, Counted: true},
-		{Name: ScopeTerm(namespace, tenant), At: at},
-	}
-}
-
 // refOf names a machine of that kind; the zero Ref where it does not exist.
 func refOf(kind effects.Kind, id uuid.UUID) effects.Ref {
 	if id == uuid.Nil {

@@ -296,9 +296,10 @@ func (j Job) Deadline() Time {
 	return max(laterMS(j.NextRunAt, -j.CreateAheadMS), j.LastDueAt)
 }
 
-// Terms lists the job under all, whether it is paused, and its tenant.
+// Terms lists the job under all, and within its tenant under whether it is paused and
+// under its labels.
 func (j Job) Terms() []effects.Term {
-	return listed(j.CreatedAt, EnabledTerm(!j.Paused), j.Namespace, j.Tenant)
+	return withLabels(listed(j.CreatedAt, EnabledTerm(!j.Paused), j.scope()), j.CreatedAt, j.Labels, j.scope())
 }
 
 // AppendJSON appends the stored form.

@@ -51,6 +51,7 @@ type kind struct {
 	release   func(by Owner, token uint64) Event // gives back what a machine has granted
 	passing   func(s State) bool                 // says of a state that it is read at most once more
 	child     bool                               // its owner and watchers are told if its record is lost, see [LostTo]
+	statuses  []string                           // see [StatusTerms]
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
@@ -95,39 +96,47 @@ func record[S State](k kind) kind {
 var kindTable = []kind{ // read-only: a table
 	machine[Action, ActionEvent]("an action", kind{
 		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true, bounded: true,
+		statuses: statusTerms(StatusPending, StatusRunning, StatusCompleted, StatusFailed, StatusCancelled),
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
 		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,
+		statuses: statusTerms(PhaseInit, PhaseBlocked, PhaseRunning, PhaseDone, PhaseFailure, PhaseCancelled),
 	}),
 	machine[Task, TaskEvent]("a task", kind{
 		name: KindTask, events: taskEvents, due: TaskDue{}, expire: TaskExpire{}, outer: &effectEvents, child: true, bounded: true,
+		statuses: statusTerms(TaskPending, TaskRunning, TaskStuck, TaskDone),
 	}),
 	machine[Strategy, StrategyEvent]("a strategy", kind{
 		name: KindStrategy, events: strategyEvents, due: StrategyDue{}, expire: StrategyExpire{}, outer: &effectEvents, child: true, bounded: true,
+		statuses: statusTerms(StrategyRunning, StrategySucceeded, StrategyExhausted, StrategyCancelled),
 	}),
 	machine[Orchestrator, OrchestratorEvent]("a run", kind{
 		name: KindOrchestrator, events: orchestratorEvents, due: OrchestratorDue{}, expire: OrchestratorExpire{}, outer: &effectEvents, keepsLogs: true, bounded: true,
+		statuses: statusTerms(OrchestratorStatuses()...),
 	}),
 	machine[RecurringAction, RecurringEvent]("a recurring action", kind{
 		name: KindRecurring, decode: decodeRecurring, events: recurringEvents, due: RecurringDue{}, paced: true,
+		statuses: enabledTerms,
 	}),
 	machine[Dedup, DedupEvent]("a dedup key", kind{name: KindDedup, events: dedupEvents, passesOn: true}),
-	machine[Job, JobEvent]("a job", kind{name: KindJob, events: jobEvents, due: JobDue{}}),
+	machine[Job, JobEvent]("a job", kind{name: KindJob, events: jobEvents, due: JobDue{}, statuses: enabledTerms}),
 	machine[Scheduler, SchedulerEvent]("a scheduler", kind{name: KindScheduler, events: schedulerEvents, due: SchedulerDue{}}),
-	machine[Worker, WorkerEvent]("a worker", kind{name: KindWorker, events: workerEvents, due: WorkerDue{}}),
+	machine[Worker, WorkerEvent]("a worker", kind{name: KindWorker, events: workerEvents, due: WorkerDue{}, statuses: statusTerms("idle", "busy", "paused", "draining")}),
 	machine[Lock, LockEvent]("a lock", kind{
-		name: KindLock, events: lockEvents, due: LockDue{},
+		name: KindLock, events: lockEvents, due: LockDue{}, statuses: heldTerms,
 		release: func(by Owner, token uint64) Event { return LockRelease{Owner: by, Token: token} },
 	}),
 	machine[Semaphore, SemaphoreEvent]("a semaphore", kind{
-		name: KindSemaphore, events: semaphoreEvents, due: SemaphoreDue{},
+		name: KindSemaphore, events: semaphoreEvents, due: SemaphoreDue{}, statuses: heldTerms,
 		release: func(by Owner, token uint64) Event { return SemaphoreRelease{Owner: by, Token: token} },
 	}),
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
-	machine[Queue, QueueEvent]("a queue", kind{name: KindQueue, events: queueEvents, due: QueueDue{}}),
+	machine[Queue, QueueEvent]("a queue", kind{
+		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},
+	}),
 	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true}),
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
@@ -141,6 +150,12 @@ var kinds = func() map[effects.Kind]kind {
 	}
 	return m
 }()
+
+// What stands for the statuses of kinds that have none.
+var (
+	enabledTerms = []string{EnabledTerm(false), EnabledTerm(true)} // read-only: a table
+	heldTerms    = []string{HeldTerm(false), HeldTerm(true)}       // read-only: a table
+)
 
 // always says of each state that it is read at most once more.
 func always(State) bool { return true }

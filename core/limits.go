@@ -18,7 +18,7 @@ const (
 	MaxInputBytes   = 1 << 20   // tool input, payload
 	MaxWebhookBytes = 16 << 20  // raw payload of a webhook
 	MaxAttemptsEver = 1_000_000 // policy.max_attempts
-	MaxScopeBytes   = 500       // namespace and tenant together: they share the name of a list index
+	MaxScopeBytes   = 500       // namespace and tenant together: they share names of list indexes
 	// MaxJSONDepth bounds the nesting of a payload or a result, whose levels add
 	// to those of the state and the journal around it: encoding/json reads back
 	// 10,000 levels at most.

@@ -200,10 +200,13 @@ func TestAnInputThatWouldMakeAnotherMachineThanItIsSentToLeavesNoTrace(t *testin
 
 func TestEveryTermFitsIntoAStore(t *testing.T) {
 	spec := goldenActionSpec()
-	spec.Namespace, spec.Tenant = strings.Repeat("n", 245), strings.Repeat("t", 255)
+	spec.Namespace, spec.Tenant, spec.ToolName = strings.Repeat("n", 245), strings.Repeat("t", 255), strings.Repeat("o", 255)
+	spec.Labels = map[string]string{"k": strings.Repeat("v", core.MaxListedLabel-1), "l": strings.Repeat("v", core.MaxTextBytes)}
 	require.NoError(t, spec.Validate())
-	for _, term := range (core.Action{ActionSpec: spec}).Terms() {
-		assert.LessOrEqual(t, len(term.Name), 512)
+	terms := (core.Action{ActionSpec: spec}).Terms()
+	require.Len(t, terms, 4, "all, status, tool, and one of the labels")
+	for _, term := range terms {
+		assert.LessOrEqual(t, len(term.Name), 1024)
 	}
 }
 

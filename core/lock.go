@@ -123,9 +123,9 @@ func (l Lock) Deadline() Time {
 	return leaseDeadline(l.ForgetAt)
 }
 
-// Terms lists the lock under all, its tenant, and whether it is held.
+// Terms lists the lock under all, and within its tenant under whether it is held.
 func (l Lock) Terms() []effects.Term {
-	return listed(l.CreatedAt, HeldTerm(l.held()), l.Namespace, l.Tenant)
+	return listed(l.CreatedAt, HeldTerm(l.held()), l.scope())
 }
 
 // AppendJSON appends the stored form.

@@ -182,11 +182,11 @@ func TestLocksAndSemaphoresAreListedByWhetherTheyAreHeld(t *testing.T) {
 		}
 		return out
 	}
-	scope := core.ScopeTerm("dev", "tenant-1")
-	assert.Equal(t, []string{core.TermAll, "held:true", scope}, names(lockStates()[0]))
-	assert.Equal(t, []string{core.TermAll, "held:false", scope}, names(lockStates()[3]))
-	assert.Equal(t, []string{core.TermAll, "held:false", scope}, names(semaphoreStates()[0]))
-	assert.Equal(t, []string{core.TermAll, "held:true", scope}, names(semaphoreStates()[1]))
+	held, free := "held:true\x1fdev\x1ftenant-1", "held:false\x1fdev\x1ftenant-1"
+	assert.Equal(t, []string{core.TermAll, held}, names(lockStates()[0]))
+	assert.Equal(t, []string{core.TermAll, free}, names(lockStates()[3]))
+	assert.Equal(t, []string{core.TermAll, free}, names(semaphoreStates()[0]))
+	assert.Equal(t, []string{core.TermAll, held}, names(semaphoreStates()[1]))
 }
 
 func TestRenewingWithoutALengthKeepsTheLengthOfTheLease(t *testing.T) {

@@ -134,6 +134,7 @@ func TestNoSequenceOfEventsBreaksAnInvariant(t *testing.T) {
 					}
 					if state = next; exists(state) {
 						checkStateJSON(t, state)
+						checkTerms(t, state)
 					}
 				}
 			})

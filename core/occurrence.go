@@ -139,12 +139,11 @@ func (o Occurrence) Deadline() Time { return 0 }
 // RecurringTerm is the list term of the occurrences of one recurring action.
 func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
 
-// Terms lists the occurrence under all and its recurring action.
+// Terms lists the occurrence under its recurring action, and under what may be forgotten.
 func (o Occurrence) Terms() []effects.Term {
-	return []effects.Term{
-		{Name: TermAll, At: o.DecidedAt, Counted: true},
-		{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt},
-	}
+	terms := append(make([]effects.Term, 0, 2), effects.Term{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt})
+	at, ended := o.endedAt()
+	return withEnd(terms, at, ended)
 }
 
 func (e OccurrenceRecord) belongsToDispatch() bool {

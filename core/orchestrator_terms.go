@@ -6,17 +6,18 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// Terms lists the run under all, its state, its tenant and its job, and under
-// [TermInCluster] and [TermCleanupFailed].
+// Terms lists the run under all, its state within its tenant and its job, under
+// [TermInCluster] and [TermCleanupFailed], and under what may be forgotten.
 func (o Orchestrator) Terms() []effects.Term {
-	terms := append(listed(o.CreatedAt, StatusTerm(o.State), o.Namespace, o.Tenant), effects.Term{Name: JobTerm(o.job().ID), At: o.CreatedAt})
+	terms := append(listed(o.CreatedAt, StatusTerm(o.State), o.scope()), effects.Term{Name: JobTerm(o.job().ID), At: o.CreatedAt})
 	if o.InCluster {
 		terms = append(terms, effects.Term{Name: TermInCluster, At: o.CreatedAt, Counted: true})
 	}
 	if o.Cleanup.Failing() {
 		terms = append(terms, effects.Term{Name: TermCleanupFailed, At: o.CreatedAt, Counted: true})
 	}
-	return terms
+	at, ended := o.endedAt()
+	return withEnd(terms, at, ended && !o.mustBeKept())
 }
 
 // TermCleanupFailed is the list term of the runs whose [Orchestrator.Cleanup] is failing.

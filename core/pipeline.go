@@ -395,12 +395,14 @@ func (p Pipeline) Deadline() Time {
 // endedAt: see [EndedAt].
 func (p Pipeline) endedAt() (Time, bool) { return p.FinishedAt, p.Phase.Type.Ended() }
 
-// Terms lists the pipeline under all, its phase's type and its tenant.
+// Terms lists the pipeline under all, under its phase's type within its tenant, and under
+// what may be forgotten.
 func (p Pipeline) Terms() []effects.Term {
 	if p.ID == uuid.Nil {
 		return nil
 	}
-	return listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.Namespace, p.Tenant)
+	at, ended := p.endedAt()
+	return withEnd(listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.scope()), at, ended)
 }
 
 // AppendJSON appends the stored form.

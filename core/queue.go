@@ -150,9 +150,9 @@ func QueueStatusTerm(paused bool) string {
 	return "status:active"
 }
 
-// Terms lists the queue under all, its status and its tenant.
+// Terms lists the queue under all, and under its status within its tenant.
 func (q Queue) Terms() []effects.Term {
-	return listed(q.CreatedAt, QueueStatusTerm(q.Paused), q.Namespace, q.Tenant)
+	return listed(q.CreatedAt, QueueStatusTerm(q.Paused), q.scope())
 }
 
 // applyTo applies an event to a header and to the items that the view shows. If the

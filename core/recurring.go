@@ -370,10 +370,10 @@ func (r RecurringAction) Deadline() Time {
 	}
 }
 
-// Terms lists the recurring action under all, its tenant, and whether it is
-// enabled.
+// Terms lists the recurring action under all, and within its tenant under whether it is
+// enabled and under its labels.
 func (r RecurringAction) Terms() []effects.Term {
-	return listed(r.CreatedAt, EnabledTerm(r.Enabled), r.Namespace, r.Tenant)
+	return withLabels(listed(r.CreatedAt, EnabledTerm(r.Enabled), r.scope()), r.CreatedAt, r.Labels, r.scope())
 }
 
 // AppendJSON appends the stored form.

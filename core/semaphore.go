@@ -171,9 +171,9 @@ func (s Semaphore) Deadline() Time {
 	return first
 }
 
-// Terms lists the semaphore under all, its tenant, and whether slots are held.
+// Terms lists the semaphore under all, and within its tenant under whether slots are held.
 func (s Semaphore) Terms() []effects.Term {
-	return listed(s.CreatedAt, HeldTerm(len(s.Holders) > 0), s.Namespace, s.Tenant)
+	return listed(s.CreatedAt, HeldTerm(len(s.Holders) > 0), s.scope())
 }
 
 // AppendJSON appends the stored form.

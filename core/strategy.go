@@ -310,9 +310,11 @@ func (s Strategy) Deadline() Time {
 // endedAt: see [EndedAt].
 func (s Strategy) endedAt() (Time, bool) { return s.FinishedAt, s.Status.Ended() }
 
-// Terms lists the strategy under all, its status and its tenant.
+// Terms lists the strategy under all, under its status within its tenant, and under what
+// may be forgotten.
 func (s Strategy) Terms() []effects.Term {
-	return listed(s.CreatedAt, StatusTerm(s.Status), s.Namespace, s.Tenant)
+	at, ended := s.endedAt()
+	return withEnd(listed(s.CreatedAt, StatusTerm(s.Status), s.scope()), at, ended)
 }
 
 // AppendJSON appends the stored form.

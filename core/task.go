@@ -404,9 +404,11 @@ func (t Task) endedAt() (Time, bool) { return t.FinishedAt, t.State.Type == Task
 // mustBeKept: see [MustBeKept]. Its session is still being ended, say.
 func (t Task) mustBeKept() bool { return len(t.Pending.Open) > 0 }
 
-// Terms lists the task under all, its state and its tenant.
+// Terms lists the task under all, under its state within its tenant, and under what may be
+// forgotten.
 func (t Task) Terms() []effects.Term {
-	return listed(t.CreatedAt, StatusTerm(t.State.Type), t.Namespace, t.Tenant)
+	at, ended := t.endedAt()
+	return withEnd(listed(t.CreatedAt, StatusTerm(t.State.Type), t.scope()), at, ended && !t.mustBeKept())
 }
 
 // AppendJSON appends the stored form.

@@ -406,12 +406,12 @@ func (w Worker) Deadline() Time {
 	return max(w.PollAt, effects.MinTime)
 }
 
-// Terms lists the worker under all, its status and its tenant.
+// Terms lists the worker under all, and under its status within its tenant.
 func (w Worker) Terms() []effects.Term {
 	if w.ID == uuid.Nil {
 		return nil
 	}
-	return listed(w.CreatedAt, StatusTerm(w.Status()), w.Namespace, w.Tenant)
+	return listed(w.CreatedAt, StatusTerm(w.Status()), w.scope())
 }
 
 // AppendJSON appends the stored form.

@@ -171,8 +171,9 @@ type ActionFilter struct {
 
 // List lists actions, newest first (A7). A page may be shorter than its
 // limit, and even empty, while there is more: next tells.
-func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (list []core.Action, next string, err error) {
-	return page(ctx, a.e.store, newest(core.KindAction, scopeOr(f.Scope, statusTerm(f.Status))).within(f.Scope, p), p, func(a core.Action) bool {
+func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (actions []core.Action, next string, err error) {
+	of := filter{kind: core.KindAction, scope: f.Scope, status: statusTerm(f.Status), tool: f.Tool, labels: f.Labels}
+	return list(ctx, a.e, of, p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
 			hasLabels(a.Labels, f.Labels)

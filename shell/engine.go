@@ -22,6 +22,9 @@ var (
 	ErrStopped = engine.ErrStopped
 	// ErrNotFound: no such machine.
 	ErrNotFound = engine.ErrNotFound
+	// ErrReindexing: the database is of an earlier version, and its records do not yet stand
+	// in the lists of this one: [Engine.Run] sees to it before anything else.
+	ErrReindexing = engine.ErrReindexing
 	// ErrSetAside: the machine's record could not be read, and was set aside. Such an
 	// error is an [ErrNotFound], too.
 	ErrSetAside = engine.ErrSetAside
@@ -65,7 +68,7 @@ func (e *Engine) EffectTimeout() time.Duration { return e.o.EffectTimeout }
 func (e *Engine) Stopped() <-chan struct{} { return e.loop.Stopped() }
 
 // Health returns nil if the loop runs and the last commit went well, and else why
-// not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
+// not: [ErrStopped], [ErrReindexing], the store's error, or that of a ctx that ended while the loop
 // did not answer. It commits nothing, and may be asked often.
 func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }
 

@@ -72,8 +72,8 @@ type JobFilter struct {
 
 // List lists jobs, newest first.
 func (j Jobs) List(ctx context.Context, f JobFilter, p Page) ([]core.Job, string, error) {
-	term := scopeOr(f.Scope, flagTerm(f.Paused, func(paused bool) string { return core.EnabledTerm(!paused) }))
-	return page(ctx, j.e.store, newest(core.KindJob, term).within(f.Scope, p), p, func(j core.Job) bool {
+	status := flagTerm(f.Paused, func(paused bool) string { return core.EnabledTerm(!paused) })
+	return list(ctx, j.e, filter{kind: core.KindJob, scope: f.Scope, status: status, labels: f.Labels}, p, func(j core.Job) bool {
 		return (f.Paused == nil || j.Paused == *f.Paused) && hasLabels(j.Labels, f.Labels)
 	})
 }
@@ -133,18 +133,23 @@ type JobRunFilter struct {
 
 // List lists runs, newest first.
 func (r Runs) List(ctx context.Context, f JobRunFilter, p Page) ([]core.Orchestrator, string, error) {
-	term := scopeOr(f.Scope, statusTerm(f.Status))
-	switch {
-	case f.CleanupFailed:
-		term = core.TermCleanupFailed
-	case f.InCluster:
-		term = core.TermInCluster
-	case f.Job != "" && f.Scope == nil:
+	of := filter{kind: core.KindOrchestrator, scope: f.Scope, status: statusTerm(f.Status)}
+	if f.Job != "" && f.Scope == nil {
 		return nil, "", fmt.Errorf("shell: JobRunFilter.Job is %q: it needs a Scope", f.Job)
-	case f.Job != "":
-		term = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
 	}
-	return page(ctx, r.e.store, newest(core.KindOrchestrator, term).within(f.Scope, p), p, func(o core.Orchestrator) bool {
+	if f.Job != "" {
+		of.token = core.JobTerm(core.JobRef(f.Scope.Namespace, f.Scope.Tenant, f.Job).ID)
+		of.more = append(of.more, of.token)
+	}
+	if f.InCluster {
+		of.token = core.TermInCluster
+		of.more = append(of.more, of.token)
+	}
+	if f.CleanupFailed {
+		of.token = core.TermCleanupFailed
+		of.more = append(of.more, of.token)
+	}
+	return list(ctx, r.e, of, p, func(o core.Orchestrator) bool {
 		return (!f.InCluster || o.InCluster) && (!f.CleanupFailed || o.Cleanup.Failing()) && (f.Status == "" || o.State == f.Status) && (f.Job == "" || o.JobID == f.Job) &&
 			(f.Scope == nil || *f.Scope == Scope{Namespace: o.Namespace, Tenant: o.Tenant})
 	})
@@ -164,7 +169,7 @@ func (r Runs) Schedulers(ctx context.Context) ([]core.Scheduler, error) {
 func (r Runs) InCluster(ctx context.Context) ([]uuid.UUID, error) {
 	var ids []uuid.UUID
 	err := r.e.store.View(ctx, func(tx store.ReadTx) error {
-		for c, err := range cursors(tx.Scan, newest(core.KindOrchestrator, core.TermInCluster)) {
+		for c, err := range cursors(tx, core.KindOrchestrator, core.TermInCluster, true) {
 			if err != nil {
 				return err
 			}

@@ -2,12 +2,8 @@ package shell
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"iter"
 	"slices"
 
 	"github.com/google/uuid"
@@ -49,9 +45,14 @@ const (
 	MaxPage     = 1000
 	// maxPageBytes ends a page early, with a token to go on.
 	maxPageBytes = 16 << 20
-	// maxExamined bounds the records that one page looks at where a filter has no
-	// index; the page then ends early, with a token to go on.
-	maxExamined = 5000
+	// maxMissed bounds the records that one page reads in vain since a part of its filter has
+	// no list, and maxSteps the places of lists that it looks at; the page then ends early,
+	// with a token to go on.
+	maxMissed = 500
+	maxSteps  = 5000
+	// maxTenants bounds the tenants whose lists are read as one for a list over all tenants.
+	// If there are more, the filter has no list.
+	maxTenants = 2000
 )
 
 // MachineFilter chooses machines of the runbooks; zero fields choose all.
@@ -60,39 +61,35 @@ type MachineFilter struct {
 	Status string // as the machine's own list term has it
 }
 
-// scopeOr gives the index term of a scope, and the other one if there is no scope.
-func scopeOr(s *Scope, other string) string {
-	if s == nil {
-		return other
-	}
-	return core.ScopeTerm(s.Namespace, s.Tenant)
-}
-
-// statusTerm gives the index term of a status; of all machines if the status is empty.
+// statusTerm gives the list term of a status; "" if the status is empty.
 func statusTerm[T ~string](status T) string {
 	if status == "" {
-		return core.TermAll
+		return ""
 	}
 	return core.StatusTerm(core.StatusType(status))
 }
 
-// flagTerm gives the index term of a flag; of all machines if the flag is nil.
+// flagTerm gives the list term of a flag; "" if the flag is nil.
 func flagTerm(flag *bool, term func(bool) string) string {
 	if flag == nil {
-		return core.TermAll
+		return ""
 	}
 	return term(*flag)
 }
 
-// hasTerm reports whether the machine stands in the list.
-func hasTerm(s core.State, name string) bool {
+// hasStatus reports whether the machine has the status, or what stands for it, with that
+// list term; "" is any.
+func hasStatus(s core.State, term string) bool {
+	if term == "" {
+		return true
+	}
+	name := core.TermWithin(term, core.ScopeOf(s))
 	return slices.ContainsFunc(s.Terms(), func(t effects.Term) bool { return t.Name == name })
 }
 
 func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f MachineFilter, p Page) ([]S, string, error) {
-	return page(ctx, e.store, newest(kind, scopeOr(f.Scope, statusTerm(f.Status))).within(f.Scope, p), p, func(s S) bool {
-		return f.Status == "" || hasTerm(s, core.StatusTerm(core.StatusType(f.Status)))
-	})
+	status := statusTerm(f.Status)
+	return list(ctx, e, filter{kind: kind, scope: f.Scope, status: status}, p, func(s S) bool { return hasStatus(s, status) })
 }
 
 func hasLabels(have, want map[string]string) bool {
@@ -102,49 +99,6 @@ func hasLabels(have, want map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// index is a list index, or several that are read as one, and the order in which it is
-// read.
-type index struct {
-	kind   effects.Kind
-	terms  []string
-	newest bool // first; else the first in line
-}
-
-// newest is an index that is read from its newest machine on.
-func newest(kind effects.Kind, term string) index { return index{kind, []string{term}, true} }
-
-// within narrows an index over more than one tenant to the scopes of a page.
-func (x index) within(scope *Scope, p Page) index {
-	if scope != nil || len(p.Scopes) == 0 {
-		return x
-	}
-	x.terms = make([]string, 0, len(p.Scopes))
-	for _, s := range p.Scopes {
-		x.terms = append(x.terms, core.ScopeTerm(s.Namespace, s.Tenant))
-	}
-	return x
-}
-
-// cursors gives the cursors of a list index, to its end or to the first error.
-func cursors(scan func(effects.Kind, string, store.Cursor, bool, int) ([]store.Cursor, error), of index) iter.Seq2[store.Cursor, error] {
-	return func(yield func(store.Cursor, error) bool) {
-		const most = 1024
-		for from, more := (store.Cursor{}), true; more; {
-			found, err := scan(of.kind, of.terms[0], from, of.newest, most)
-			if err != nil {
-				yield(from, err)
-				return
-			}
-			for _, c := range found {
-				if from = c; !yield(c, nil) {
-					return
-				}
-			}
-			more = len(found) == most
-		}
-	}
 }
 
 // decodeAs reads one record of a list; nil where it cannot be decoded: one bad
@@ -172,36 +126,4 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 		return nil, 0, fmt.Errorf("record %s/%s decodes as %T", kind, id, st)
 	}
 	return &v, len(rec.State), nil
-}
-
-// token hides a cursor, bound to the index.
-func (x index) token(c store.Cursor) string {
-	b := make([]byte, 0, 28)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.At))
-	b = append(b, c.ID[:]...)
-	b = binary.BigEndian.AppendUint32(b, x.sum(b))
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func (x index) parseToken(s string) (store.Cursor, error) {
-	if s == "" {
-		return store.Cursor{}, nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != x.sum(b[:24]) {
-		return store.Cursor{}, ErrPageToken
-	}
-	return store.Cursor{At: effects.Time(binary.BigEndian.Uint64(b)), ID: uuid.UUID(b[8:24])}, nil
-}
-
-func (x index) sum(cursor []byte) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(x.kind))
-	_, _ = h.Write([]byte{0})
-	for _, term := range x.terms {
-		_, _ = h.Write([]byte(term))
-		_, _ = h.Write([]byte{0})
-	}
-	_, _ = h.Write(cursor)
-	return h.Sum32()
 }

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/orrery-go/orrery/core"
@@ -28,8 +27,9 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 		return nil, "", err
 	}
 	list = make([]S, 0, min(limit, DefaultPage))
-	for examined, size := 0, 0; len(list) < limit && examined < maxExamined && size < most; {
-		c, err := readChunk[S](ctx, st, of, from, min(limit-len(list), pageChunk), most-size)
+	for missed, steps, size := 0, 0, 0; len(list) < limit && missed < maxMissed && steps < maxSteps && size < most; {
+		kept := len(list)
+		c, err := readChunk[S](ctx, st, &of, from, bounds{records: min(limit-kept, pageChunk), bytes: most - size, steps: maxSteps - steps})
 		if err != nil {
 			return nil, "", err
 		}
@@ -41,7 +41,8 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 		if from = c.last; c.ended {
 			return list, "", nil
 		}
-		examined += c.examined
+		missed += c.examined - (len(list) - kept)
+		steps += c.steps
 		size += c.size
 	}
 	return list, of.token(from), nil
@@ -53,22 +54,31 @@ type chunk[S core.State] struct {
 	last     store.Cursor // where to go on
 	ended    bool         // nothing follows
 	examined int
+	steps    int // in lists of which not all was wanted
 	size     int
 }
 
-// readChunk reads up to limit machines that stand behind from, fewer once their states
-// take most bytes.
-func readChunk[S core.State](ctx context.Context, st store.Store, of index, from store.Cursor, limit, most int) (out chunk[S], err error) {
+// bounds are how much of an index one transaction may read.
+type bounds struct{ records, bytes, steps int }
+
+// readChunk reads the machines that stand behind from, up to the bounds.
+func readChunk[S core.State](ctx context.Context, st store.Store, of *index, from store.Cursor, most bounds) (out chunk[S], err error) {
 	err = st.View(ctx, func(tx store.ReadTx) error {
 		out = chunk[S]{last: from}
-		m := merge{tx: tx, of: of, from: from, ahead: max(limit/len(of.terms), 4)}
-		for out.examined < limit && out.size < most {
-			c, ok, err := m.next()
+		if of.groups == nil {
+			if of.groups, err = of.find(tx); err != nil {
+				return err
+			}
+		}
+		m := newMeet(tx, of, most.records, most.steps)
+		for out.examined < most.records && out.size < most.bytes {
+			c, ok, err := m.next(out.last)
 			if err != nil {
 				return err
 			}
+			out.steps = m.steps
 			if !ok {
-				out.ended = true
+				out.last, out.ended = c, !m.tired()
 				return nil
 			}
 			s, n, err := decodeAs[S](tx, of.kind, c.ID)
@@ -85,70 +95,4 @@ func readChunk[S core.State](ctx context.Context, st store.Store, of index, from
 		return nil
 	})
 	return out, err
-}
-
-// merge reads several indexes as one that has their order.
-type merge struct {
-	tx    store.ReadTx
-	of    index
-	from  store.Cursor
-	ahead int // how many of one index are read at a time
-	heads []head
-}
-
-// head is how far one of the indexes was read.
-type head struct {
-	found []store.Cursor // that are read and not given yet
-	last  store.Cursor
-	more  bool // there may be more behind last
-}
-
-// next gives the next cursor; ok is false if there is none.
-func (m *merge) next() (c store.Cursor, ok bool, err error) {
-	if m.heads == nil {
-		m.heads = make([]head, len(m.of.terms))
-		for i := range m.heads {
-			m.heads[i] = head{last: m.from, more: true}
-		}
-	}
-	best := -1
-	for i := range m.heads {
-		if err := m.fill(i); err != nil {
-			return c, false, err
-		}
-		if found := m.heads[i].found; len(found) > 0 && (best < 0 || m.before(found[0], c)) {
-			best, c = i, found[0]
-		}
-	}
-	if best < 0 {
-		return c, false, nil
-	}
-	m.heads[best].found = m.heads[best].found[1:]
-	return c, true, nil
-}
-
-// fill reads on in an index of which nothing is left.
-func (m *merge) fill(i int) error {
-	h := &m.heads[i]
-	if len(h.found) > 0 || !h.more {
-		return nil
-	}
-	found, err := m.tx.Scan(m.of.kind, m.of.terms[i], h.last, m.of.newest, m.ahead)
-	if err != nil {
-		return err
-	}
-	h.found, h.more = found, len(found) == m.ahead
-	if len(found) > 0 {
-		h.last = found[len(found)-1]
-	}
-	return nil
-}
-
-// before reports whether a stands before b.
-func (m *merge) before(a, b store.Cursor) bool {
-	order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(string(a.ID[:]), string(b.ID[:])))
-	if m.of.newest {
-		return order > 0
-	}
-	return order < 0
 }

@@ -44,7 +44,7 @@ func TestSeveralIndexesAreReadAsOneFromEachPosition(t *testing.T) {
 			all = append(all, c)
 		}
 		mine := all[:0:0]
-		of := index{kind: "thing", terms: terms, newest: newest}
+		of := index{kind: "thing", groups: [][]string{terms}, newest: newest}
 		require.NoError(t, st.View(context.Background(), func(tx store.ReadTx) error {
 			for _, term := range terms {
 				found, err := tx.Scan("thing", term, store.Cursor{}, false, 100)
@@ -59,18 +59,20 @@ func TestSeveralIndexesAreReadAsOneFromEachPosition(t *testing.T) {
 				return order
 			})
 			start := rapid.IntRange(0, len(mine)).Draw(t, "start")
-			m := merge{tx: tx, of: of, ahead: rapid.IntRange(1, 5).Draw(t, "ahead")}
+			m := merge{tx: tx, of: &of, terms: terms, ahead: rapid.IntRange(1, 5).Draw(t, "ahead")}
+			var at store.Cursor
 			if start > 0 {
-				m.from = mine[start-1]
+				at = mine[start-1]
 			}
 			var got []store.Cursor
 			for {
-				c, ok, err := m.next()
+				c, ok, err := m.next(at)
 				require.NoError(t, err)
 				if !ok {
 					break
 				}
 				got = append(got, c)
+				at = c
 			}
 			require.Equal(t, slices.Concat(mine[start:]), got)
 			return nil

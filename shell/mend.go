@@ -59,7 +59,7 @@ func mendScheduler(m engine.Mending, lost uuid.UUID) ([]core.Input, error) {
 		if state.Terminal() {
 			continue
 		}
-		for c, err := range cursors(m.Scan, index{kind: core.KindOrchestrator, terms: []string{statusTerm(state)}}) {
+		for c, err := range withStatus(m, core.KindOrchestrator, state) {
 			if err != nil {
 				return nil, err
 			}

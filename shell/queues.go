@@ -63,8 +63,9 @@ type QueueFilter struct {
 }
 
 // List lists queues, newest first.
-func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (list []core.Queue, next string, err error) {
-	return page(ctx, q.e.store, newest(core.KindQueue, scopeOr(f.Scope, flagTerm(f.Paused, core.QueueStatusTerm))).within(f.Scope, p), p, func(q core.Queue) bool {
+func (q Queues) List(ctx context.Context, f QueueFilter, p Page) (queues []core.Queue, next string, err error) {
+	of := filter{kind: core.KindQueue, scope: f.Scope, status: flagTerm(f.Paused, core.QueueStatusTerm)}
+	return list(ctx, q.e, of, p, func(q core.Queue) bool {
 		return f.Paused == nil || q.Paused == *f.Paused
 	})
 }
@@ -245,5 +246,5 @@ func (q Queues) Items(ctx context.Context, queue effects.Ref, state string, p Pa
 	if !slices.Contains(core.QueueItemLists[:], state) {
 		return nil, "", invalid(queue, "list", "state: %q is unknown: use one of %v", state, core.QueueItemLists)
 	}
-	return page[core.QueueItem](ctx, q.e.store, index{kind: core.KindQueueItem, terms: []string{core.QueueItemTerm(queue.ID, state)}}, p, nil)
+	return page[core.QueueItem](ctx, q.e.store, inLine(core.KindQueueItem, core.QueueItemTerm(queue.ID, state)), p, nil)
 }

@@ -105,8 +105,9 @@ type RecurringFilter struct {
 }
 
 // List lists recurring actions, newest first.
-func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (list []core.RecurringAction, next string, err error) {
-	return page(ctx, r.e.store, newest(core.KindRecurring, scopeOr(f.Scope, flagTerm(f.Enabled, core.EnabledTerm))).within(f.Scope, p), p, func(r core.RecurringAction) bool {
+func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (recurring []core.RecurringAction, next string, err error) {
+	of := filter{kind: core.KindRecurring, scope: f.Scope, status: flagTerm(f.Enabled, core.EnabledTerm), labels: f.Labels}
+	return list(ctx, r.e, of, p, func(r core.RecurringAction) bool {
 		return (f.Enabled == nil || r.Enabled == *f.Enabled) && hasLabels(r.Labels, f.Labels)
 	})
 }

@@ -121,7 +121,7 @@ func (w *watcher) tasks(ctx context.Context) ([]core.Task, error) {
 	var out []core.Task
 	err := w.e.store.View(ctx, func(tx store.ReadTx) error {
 		for _, status := range []core.TaskStateType{core.TaskRunning, core.TaskStuck} {
-			for c, err := range cursors(tx.Scan, index{kind: core.KindTask, terms: []string{statusTerm(status)}}) {
+			for c, err := range withStatus(tx, core.KindTask, status) {
 				if err != nil {
 					return err
 				}

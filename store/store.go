@@ -343,11 +343,15 @@ type ReadTx interface {
 	// Scan lists a list index from the cursor on, exclusive: oldest first, or
 	// newest first where desc; at most limit entries.
 	Scan(kind effects.Kind, term string, from Cursor, desc bool, limit int) ([]Cursor, error)
+	// TermNames gives the names of the list indexes of a kind that begin with prefix and have
+	// an entry, at most limit of them, in byte order; which ones if there are more is not
+	// said. It costs a look-up or two for each name, whatever the indexes hold.
+	TermNames(kind effects.Kind, prefix string, limit int) ([]string, error)
 	// TermsOf gives the index terms of a record that may be gone or unreadable. It
 	// looks for them in all list indexes of the kind. That is a sweep, and a bounded
 	// one: in a great index some may not be found.
 	TermsOf(kind effects.Kind, id uuid.UUID) ([]Term, error)
-	// Count gives how many records have the term, which must be a counted one.
+	// Count gives how many records have counted terms with that [effects.Term.CountName].
 	Count(kind effects.Kind, term string) (uint64, error)
 	// Seq gives the number of the last batch; 0 if there is none.
 	Seq() (uint64, error)
@@ -411,6 +415,12 @@ type Tx interface {
 	// nothing is stored does nothing. An implementation may take the word of
 	// Prev.Seq, Prev.Due and Prev.Terms; a wrong one leaves wrong index entries.
 	Put(seq uint64, writes []Write) error
+	// Reindex gives a record the list entries of terms, without writing the record: its
+	// version, batch, state and due entry stay. former are the terms that it may have had;
+	// those of them that are not among terms go, where they are there. It belongs to no
+	// batch; done twice it changes nothing. ErrNotFound if there is no such record. It serves
+	// a caller whose records of an earlier version stand in other indexes.
+	Reindex(kind effects.Kind, id uuid.UUID, former, terms []Term) error
 	// AppendJournal appends the entry of a batch under the batch's number, which must
 	// be Seq()+1.
 	AppendJournal(seq uint64, at effects.Time, entry []byte) error

@@ -22,7 +22,7 @@ import (
 var allowed = map[string][]string{
 	"core": {
 		// what any machine is
-		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "MustBeKept", "TermAll", "Scope", "ScopeOf", "StoredScope",
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "MustBeKept", "TermAll", "TermEnded", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "NewEntry", "Given", "Allowance", "Full",
 		// by kind

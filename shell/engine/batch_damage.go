@@ -46,6 +46,11 @@ func (m Mending) Scan(kind effects.Kind, term string, from store.Cursor, newest 
 	return m.b.tx.Scan(kind, term, from, newest, limit)
 }
 
+// TermNames gives names of list indexes from before the batch.
+func (m Mending) TermNames(kind effects.Kind, prefix string, limit int) ([]string, error) {
+	return m.b.tx.TermNames(kind, prefix, limit)
+}
+
 // MaxBatch bounds the inputs of a batch.
 func (m Mending) MaxBatch() int { return m.b.l.e.o.MaxBatch }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// retention walks through the machines that have ended and forgets those that are older than they
-// must be kept (C12). It walks a little at a time.
+// retention walks through the machines that have ended, from the one that ended first, and
+// forgets those that are older than they must be kept (C12). It walks a little at a time.
 type retention struct {
 	due     bool   // a walk is to be begun
 	more    bool   // a walk is under way
@@ -19,7 +19,12 @@ type retention struct {
 	checked time.Time
 }
 
-const retentionEvery = time.Minute
+const (
+	retentionEvery = time.Minute
+	// expireFor bounds how long one batch decides what to forget: its other half is to
+	// store it.
+	expireFor = 8 * time.Millisecond
+)
 
 // expire carries the walk on by at most a batch.
 func (b *batch) expire() error {
@@ -38,7 +43,7 @@ func (b *batch) expire() error {
 	if err := b.dropJournal(); err != nil {
 		return err
 	}
-	kinds := core.Retentions()
+	kinds, begun := core.Retentions(), b.l.now()
 	for r.more && len(b.entry.Inputs) < b.l.e.o.MaxBatch/2 {
 		if r.kind == len(kinds) {
 			*r = retention{checked: r.checked, drop: r.drop}
@@ -46,7 +51,7 @@ func (b *batch) expire() error {
 		}
 		k := kinds[r.kind]
 		if keep := b.l.e.o.retention(k.Class); keep >= 0 {
-			full, err := b.expireKind(k.Kind, b.now.Add(-keep))
+			full, err := b.expireKind(k.Kind, b.now.Add(-keep), begun.Add(expireFor))
 			if err != nil || full {
 				return err // the next batch goes on from here
 			}
@@ -56,21 +61,21 @@ func (b *batch) expire() error {
 	return nil
 }
 
-// expireKind looks at the oldest ones of one kind, and reports whether there
-// may be more. Nothing that was created after the cutoff can have ended before
-// it, so the walk ends there.
-func (b *batch) expireKind(kind effects.Kind, cutoff effects.Time) (more bool, err error) {
+// expireKind forgets machines of one kind, in the order of their ends up to the cutoff,
+// and reports whether there may be more. What may not be forgotten does not stand in the
+// list.
+func (b *batch) expireKind(kind effects.Kind, cutoff effects.Time, until time.Time) (more bool, err error) {
 	r := &b.retain
 	limit := max(b.l.e.o.MaxBatch/4, 1)
-	page, err := b.tx.Scan(kind, core.TermAll, r.from, false, limit)
+	page, err := b.tx.Scan(kind, core.TermEnded, r.from, false, limit)
 	if err != nil {
 		return false, err
 	}
-	for _, c := range page {
+	for i, c := range page {
 		if c.At.After(cutoff) {
 			return false, nil
 		}
-		if b.loaded > maxBatchBytes {
+		if b.loaded > maxBatchBytes || i > 0 && !b.l.now().Before(until) {
 			return true, nil
 		}
 		r.from = c

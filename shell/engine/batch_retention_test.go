@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -112,5 +113,72 @@ func TestARecordThatMustBeKeptBeyondItsRetentionIsNotCountedAsExpired(t *testing
 		stats, err := e.Stats(t.Context(), nil)
 		require.NoError(t, err)
 		assert.Equal(t, []uint64{1, 0}, []uint64{stats.Expired, stats.Refused}, "the action alone is forgotten, and nothing was asked in vain")
+	})
+}
+
+// anyEnd draws a machine that has ended at some minute, or not, or that must be kept.
+func anyEnd(now effects.Time) *rapid.Generator[core.State] {
+	return rapid.Custom(func(t *rapid.T) core.State {
+		id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+		id[15] |= 1
+		created := now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "created")-300) * time.Minute)
+		ended := created.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "took")) * time.Minute)
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			a := core.Action{ActionSpec: core.ActionSpec{ID: id, Trigger: core.Scheduled(effects.MaxTime)}, CreatedAt: created, UpdatedAt: ended}
+			a.Status.Type = rapid.SampledFrom([]core.StatusType{core.StatusPending, core.StatusCompleted, core.StatusFailed, core.StatusCancelled}).Draw(t, "status")
+			return a
+		case 1:
+			o := core.Orchestrator{RunSpec: core.RunSpec{ID: id, RunID: "r"}, State: core.OrchestratorFailed, CreatedAt: created, CompletedAt: ended}
+			if rapid.Bool().Draw(t, "has a pod") {
+				o.InCluster = true
+				o.Cleanup = core.RunCleanup{FailedSince: now, Failures: 1, Error: "no", RetryAt: now.Add(1000 * time.Hour)}
+			}
+			return o
+		case 2:
+			task := core.Task{TaskSpec: core.TaskSpec{ID: id}, State: core.TaskState{Type: core.TaskDone}, CreatedAt: created, FinishedAt: ended}
+			if rapid.Bool().Draw(t, "is ended") {
+				task.Pending = core.PendingEffects{Last: 1, Open: []core.PendingEffect{{Effect: effects.Kill{N: 1, Session: "s"}}}}
+			}
+			return task
+		default:
+			o := core.Occurrence{ID: id, RecurringID: uuid.Max, DecidedAt: created, FinishedAt: ended, Verdict: core.VerdictDispatched}
+			o.Outcome = rapid.SampledFrom([]string{"", string(core.StatusCompleted)}).Draw(t, "outcome")
+			return o
+		}
+	})
+}
+
+func TestRetentionForgetsWhatHasEndedBeforeItAndNeedNotBeKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keep = 3 * time.Hour
+		st, now := memory.New(), effects.TimeOf(time.Now())
+		gen := anyEnd(now)
+		want := map[effects.Ref]bool{}
+		write(t, st, func(tx store.Tx) error {
+			var writes []store.Write
+			for seed := range 400 {
+				s := gen.Example(seed)
+				at, ended := core.EndedAt(s)
+				want[s.Ref()] = !ended || at > now.Add(-keep) || core.MustBeKept(s)
+				writes = append(writes, store.Write{Kind: s.Ref().Kind, ID: s.Ref().ID, State: s.AppendJSON(nil), Terms: s.Terms()})
+			}
+			return errors.Join(tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil)), tx.Put(1, writes))
+		})
+		e := idle(t, engine.Options{Store: st, MaxBatch: 8, Retention: map[core.RetentionClass]time.Duration{core.RetainMachines: keep, core.RetainHistory: keep}})
+		begin(t, e)
+		synctest.Wait()
+		forgotten := uint64(0)
+		for ref, stays := range want {
+			_, err := e.Read(t.Context(), ref)
+			assert.Equal(t, stays, err == nil, "%s: %v", ref, err)
+			if !stays {
+				forgotten++
+			}
+		}
+		stats, err := e.Stats(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Equal(t, []uint64{forgotten, 0}, []uint64{stats.Expired, stats.Refused}, "nothing was asked in vain")
+		assert.Greater(t, forgotten, uint64(50))
 	})
 }

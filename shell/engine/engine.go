@@ -37,6 +37,8 @@ type Engine struct {
 	health chan chan error
 
 	started atomic.Bool
+	indexed atomic.Bool   // see Indexed
+	rebuild atomic.Bool   // while reindex is at work
 	closing chan struct{} // closed when Run begins to stop
 	stopped chan struct{} // closed when Run returned
 
@@ -78,7 +80,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer close(e.stopped)
 	l := &e.loop
-	if err := l.register(ctx); err != nil {
+	err := e.reindex(ctx)
+	if err == nil {
+		err = l.register(ctx)
+	}
+	if err != nil {
 		close(e.closing)
 		if ctx.Err() != nil {
 			return nil // stopped before it began
@@ -98,7 +104,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	l.run(ctx)
 	beside.Wait()
-	err := l.release()
+	err = l.release()
 	e.log.Info("engine stopped", "instance", e.name)
 	return err
 }
@@ -114,8 +120,8 @@ func (e *Engine) Closing() <-chan struct{} { return e.closing }
 func (e *Engine) Instance() string { return e.name }
 
 // Health returns nil if the loop runs and the last commit went well, and else why
-// not: [ErrStopped], the store's error, or that of a ctx that ended while the loop
-// did not answer. It commits nothing, and may be asked often: where the store is a
+// not: [ErrStopped], [ErrReindexing], the store's error, or that of a ctx that ended while
+// the loop did not answer. It commits nothing, and may be asked often: where the store is a
 // [store.Placed], it says at once that the database was taken away.
 func (e *Engine) Health(ctx context.Context) error {
 	c := make(chan error, 1)
@@ -123,6 +129,9 @@ func (e *Engine) Health(ctx context.Context) error {
 	case <-e.closing:
 		return ErrStopped
 	default:
+	}
+	if e.rebuild.Load() {
+		return ErrReindexing
 	}
 	select {
 	case e.health <- c:

@@ -96,6 +96,9 @@ func (l *loop) wall() effects.Time { return effects.TimeOf(l.e.o.Clock.Now()) }
 // register takes a claim of its own for this instance: the lowest number that is free.
 func (l *loop) register(ctx context.Context) error {
 	return l.e.store.Update(ctx, func(tx store.Tx) error {
+		if err := noteIndexes(tx); err != nil {
+			return err
+		}
 		now := l.now()
 		for n := 0; ; n++ {
 			name := claimPrefix + strconv.Itoa(n)

@@ -113,6 +113,8 @@ func unavailable(err error) *failure {
 	switch {
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
 		return retry(5, "the engine is stopped")
+	case errors.Is(err, shell.ErrReindexing):
+		return retry(10, shell.ErrReindexing.Error())
 	case errors.Is(err, store.ErrUnconfirmed):
 		return retry(30, "the database file was removed, renamed or replaced while this was stored: it may have been carried out")
 	case cannotWrite(err) != "":

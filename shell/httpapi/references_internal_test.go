@@ -125,7 +125,7 @@ var fieldRules = []struct{ rule, fields string }{
 		Heartbeat.session Heartbeat.status Input.text PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
-		Action.action_type Action.label Action.labels Action.metadata ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
+		Action.action_type Action.label Action.labels Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
 		FallbackCondition.error Job.constraint_errors Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone
 		ManualPhase.instructions NotifyPhase.channel NotifyPhase.message NotifyPhase.title Pipeline.label Pipeline.runbook PipelineStartDef.label
 		Recurrence. Recurring.action_type Recurring.cron_expr Recurring.description Recurring.labels Recurring.metadata Recurring.timezone

@@ -199,7 +199,7 @@ func (c *checker) checkList(kind effects.Kind) error {
 			return errors.New("the key is no list key")
 		}
 		if string(v) == counted {
-			c.counts[string(countKeyBytes(kind, k[lengthSize:len(k)-listTail]))]++
+			c.counts[string(countKeyBytes(kind, effects.CountName(k[lengthSize:len(k)-listTail])))]++
 		}
 		id := uuid.UUID(k[len(k)-idLen:])
 		if _, ok := c.ids[kind][id]; !ok {

@@ -145,7 +145,7 @@ func (t *tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
 	err := t.listEntries("set aside", lists, id, func(k, v []byte) {
 		keys = append(keys, bytes.Clone(k))
 		if string(v) == counted {
-			counts[countKey{kind, string(k[lengthSize : len(k)-listTail])}]--
+			counts[countKey{kind, string(effects.CountName(k[lengthSize : len(k)-listTail]))}]--
 		}
 	})
 	if err != nil {

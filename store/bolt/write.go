@@ -183,7 +183,7 @@ func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
 	if p.counts == nil {
 		p.counts = make(map[countKey]int64)
 	}
-	p.counts[countKey{kind, term.Name}] += delta
+	p.counts[countKey{kind, term.CountName()}] += delta
 }
 
 // finish writes the indexes.

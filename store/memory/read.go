@@ -137,6 +137,27 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 	return found, nil
 }
 
+func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names []string, err error) {
+	if err := t.check("term names"); err != nil || limit <= 0 {
+		return nil, err
+	}
+	from := listKey{kind: kind, term: prefix, at: math.MinInt64}
+	for len(names) < limit {
+		var name string
+		found := false
+		for k := range t.data.lists.from(from) {
+			name, found = k.term, k.kind == kind && strings.HasPrefix(k.term, prefix)
+			break
+		}
+		if !found {
+			break
+		}
+		names = append(names, name)
+		from.term = name + "\x00" // the least name behind it
+	}
+	return names, nil
+}
+
 func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
 	if err := t.check("terms of"); err != nil {
 		return nil, err

@@ -99,14 +99,58 @@ func (d *data) insert(r indexedRecord) {
 	if r.Due != 0 {
 		d.due.put(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind}, struct{}{})
 	}
+	d.list(r)
+}
+
+// list puts the list entries of a record.
+func (d *data) list(r indexedRecord) {
 	for _, term := range r.Terms {
 		d.lists.put(listKey{r.Kind, term.Name, term.At, r.ID}, struct{}{})
 		if term.Counted {
-			k := countKey{r.Kind, term.Name}
+			k := countKey{r.Kind, term.CountName()}
 			n, _ := d.counts.get(k)
 			d.counts.put(k, n+1)
 		}
 	}
+}
+
+// unlist removes the list entries of a record.
+func (d *data) unlist(r indexedRecord) {
+	for _, term := range r.Terms {
+		d.lists.del(listKey{r.Kind, term.Name, term.At, r.ID})
+		if term.Counted {
+			k := countKey{r.Kind, term.CountName()}
+			n, _ := d.counts.get(k)
+			d.counts.put(k, n-1)
+		}
+	}
+}
+
+func (t *tx) Reindex(kind effects.Kind, id uuid.UUID, former, terms []store.Term) error {
+	if err := t.check("reindex"); err != nil {
+		return err
+	}
+	refused := func(err error) error { return &store.RecordError{Op: "reindex", Kind: kind, ID: id, Err: err} }
+	w := store.Write{Kind: kind, ID: id, Terms: terms, Prev: store.Prev{Terms: former}}
+	if err := w.Validate(); err != nil {
+		return refused(err)
+	}
+	key := recordKey{kind, id}
+	r, ok := t.data.records.get(key)
+	if !ok {
+		return refused(store.ErrNotFound)
+	}
+	t.data.unlist(r)
+	kept := slices.Clone(terms)
+	for _, term := range r.Terms {
+		if !slices.Contains(former, term) && !slices.Contains(terms, term) {
+			kept = append(kept, term)
+		}
+	}
+	r.Terms = kept
+	t.data.list(r)
+	t.data.records.put(key, r)
+	return nil
 }
 
 // remove removes a record and its index entries. The current epoch keeps how it was.
@@ -119,14 +163,7 @@ func (d *data) remove(r indexedRecord) {
 	if r.Due != 0 {
 		d.due.del(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind})
 	}
-	for _, term := range r.Terms {
-		d.lists.del(listKey{r.Kind, term.Name, term.At, r.ID})
-		if term.Counted {
-			k := countKey{r.Kind, term.Name}
-			n, _ := d.counts.get(k)
-			d.counts.put(k, n-1)
-		}
-	}
+	d.unlist(r)
 }
 
 func (t *tx) AppendJournal(seq uint64, _ effects.Time, entry []byte) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,14 +75,17 @@ func (m *model) put(w store.Write) {
 	}
 }
 
+// modelTerms are the terms that are drawn; the last two are counted as one.
+var modelTerms = [...]string{"al", "all\x00", "all", "status:pending", "status:pending\x1fns"}
+
 var (
 	kindGen = rapid.SampledFrom([]effects.Kind{"action", "recurring"})
-	nameGen = rapid.SampledFrom([]string{"all", "all\x00", "al", "status:pending"})
+	nameGen = rapid.SampledFrom(modelTerms[:])
 	timeGen = rapid.Custom(func(t *rapid.T) effects.Time { return effects.Time(rapid.IntRange(-1, 6).Draw(t, "time")) })
 	laneGen = rapid.SampledFrom([]string{"a", "b", "ab"})
 	termGen = rapid.Custom(func(t *rapid.T) store.Term {
 		name := nameGen.Draw(t, "name")
-		return store.Term{Name: name, At: timeGen.Draw(t, "at"), Counted: name == "all" || name == "status:pending"}
+		return store.Term{Name: name, At: timeGen.Draw(t, "at"), Counted: name != "al" && name != "all\x00"}
 	})
 	termsGen = rapid.SliceOfNDistinct(termGen, 0, 4, func(t store.Term) string { return t.Name })
 )
@@ -177,9 +181,11 @@ func erasing(t *testing.T, tx store.Tx, r store.Record) store.Write {
 
 // step does one thing to both.
 func step(t *rapid.T, m *model, tx store.Tx) {
-	switch rapid.SampledFrom([]string{"write", "write", "write", "conflict", "outbox", "outbox", "ack", "claim", "release", "epoch", "drop", "meta", "log", "logs gone"}).Draw(t, "do") {
+	switch rapid.SampledFrom([]string{"write", "write", "write", "reindex", "conflict", "outbox", "outbox", "ack", "claim", "release", "epoch", "drop", "meta", "log", "logs gone"}).Draw(t, "do") {
 	case "write":
 		stepWrite(t, m, tx)
+	case "reindex":
+		stepReindex(t, m, tx)
 	case "conflict":
 		r := ref(t)
 		w := store.Write{Kind: r.Kind, ID: r.ID, State: []byte(`{}`), Prev: store.Prev{Version: m.records[r].Version + 1}}
@@ -275,6 +281,34 @@ func stepWrite(t *rapid.T, m *model, tx store.Tx) {
 	require.NoError(t, tx.AppendJournal(m.seq+1, timeGen.Draw(t, "at"), []byte(batch)))
 	m.seq++
 	m.journal[m.seq] = batch
+}
+
+func stepReindex(t *rapid.T, m *model, tx store.Tx) {
+	r := ref(t)
+	old, ok := m.records[r]
+	former, terms := termsGen.Draw(t, "former"), termsGen.Draw(t, "terms")
+	if rapid.Bool().Draw(t, "of its own") {
+		former = old.terms
+	}
+	if rapid.Bool().Draw(t, "keeps them") {
+		terms = old.terms
+	}
+	stays := slices.DeleteFunc(slices.Clone(old.terms), func(x store.Term) bool { return slices.Contains(former, x) || slices.Contains(terms, x) })
+	if slices.ContainsFunc(stays, func(x store.Term) bool { return named(terms, x.Name) }) {
+		return // no record stands twice under a name
+	}
+	err := tx.Reindex(r.Kind, r.ID, former, terms)
+	if !ok {
+		require.ErrorIs(t, err, store.ErrNotFound)
+		return
+	}
+	require.NoError(t, err)
+	old.terms = slices.Concat(terms, stays)
+	m.records[r] = old
+}
+
+func named(terms []store.Term, name string) bool {
+	return slices.ContainsFunc(terms, func(x store.Term) bool { return x.Name == name })
 }
 
 func stepClaim(t *rapid.T, m *model, tx store.Tx) {
@@ -407,7 +441,8 @@ func compareDue(t *rapid.T, m *model, tx store.ReadTx) {
 
 func compareLists(t *rapid.T, m *model, tx store.ReadTx) {
 	for _, kind := range []effects.Kind{"action", "recurring"} {
-		for _, name := range []string{"all", "all\x00", "al", "status:pending", "never"} {
+		compareNames(t, m, tx, kind)
+		for _, name := range append([]string{"never"}, modelTerms[:]...) {
 			want := []store.Cursor{}
 			for _, r := range m.records {
 				for _, term := range r.terms {
@@ -417,9 +452,6 @@ func compareLists(t *rapid.T, m *model, tx store.ReadTx) {
 				}
 			}
 			slices.SortFunc(want, func(a, b store.Cursor) int { return cmp.Or(cmp.Compare(a.At, b.At), bytes.Compare(a.ID[:], b.ID[:])) })
-			if name != "al" && name != "all\x00" {
-				require.Equal(t, uint64(len(want)), must(tx.Count(kind, name))(t))
-			}
 			for _, desc := range []bool{false, true} {
 				got := []store.Cursor{}
 				var from store.Cursor
@@ -435,6 +467,31 @@ func compareLists(t *rapid.T, m *model, tx store.ReadTx) {
 				slices.Reverse(want)
 			}
 		}
+	}
+}
+
+// compareNames compares the names of the lists, and the totals.
+func compareNames(t *rapid.T, m *model, tx store.ReadTx, kind effects.Kind) {
+	names, totals := map[string]bool{}, map[string]uint64{}
+	for _, r := range m.records {
+		for _, term := range r.terms {
+			if r.Kind == kind {
+				names[term.Name] = true
+				if term.Counted {
+					totals[term.CountName()]++
+				}
+			}
+		}
+	}
+	for _, name := range []string{"all", "status:pending", "status:pending\x1fns", "never"} {
+		require.Equal(t, totals[name], must(tx.Count(kind, name))(t), "total of %q", name)
+	}
+	for _, prefix := range []string{"", "a", "al", "all", "all\x00", "status:pending\x1f", "status:pending\x1fnsx", "b"} {
+		want := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(n string) bool { return !strings.HasPrefix(n, prefix) })
+		got := must(tx.TermNames(kind, prefix, 99))(t)
+		require.Equal(t, len(want), len(got), "%q", prefix)
+		require.Equal(t, append([]string{}, want...), append([]string{}, got...), "names with %q", prefix)
+		require.Len(t, must(tx.TermNames(kind, prefix, 1))(t), min(len(want), 1))
 	}
 }
 

@@ -12,25 +12,10 @@ import (
 const portion = 4 << 20
 
 // keepUp makes a checkpoint when enough was committed, or some time after the first
-// commit since the last one, until the context ends.
+// commit since the last one, until the context ends. It also has the log prepare room.
 func (db *DB) keepUp(ctx context.Context) {
 	told := "" // of the last checkpoint, if it failed
-	for {
-		select {
-		case <-db.dirty:
-		case <-ctx.Done():
-			return
-		}
-		pause := time.NewTimer(db.o.After)
-		select {
-		case <-db.full:
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-		pause.Stop()
-		if ctx.Err() != nil {
-			return
-		}
+	for db.waitForWork(ctx) {
 		switch err := db.Checkpoint(); {
 		case err == nil && told != "":
 			db.o.Logger.Info("what the log holds is in the file again")
@@ -41,6 +26,29 @@ func (db *DB) keepUp(ctx context.Context) {
 				db.o.Logger.Error("what the log holds cannot be brought into the file; trying again", "error", err, "in", db.o.After)
 			}
 			tell(db.dirty)
+		}
+	}
+}
+
+// waitForWork waits until a checkpoint is to be made; false: the context has ended.
+func (db *DB) waitForWork(ctx context.Context) bool {
+	select {
+	case <-db.dirty:
+	case <-ctx.Done():
+		return false
+	}
+	pause := time.NewTimer(db.o.After)
+	defer pause.Stop()
+	for {
+		select {
+		case <-db.half:
+			_ = db.log.Load().Prepare() // the commit that needs the room tells
+		case <-db.full:
+			return true
+		case <-pause.C:
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

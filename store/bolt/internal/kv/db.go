@@ -83,9 +83,9 @@ type DB struct {
 	failed error         // of the last checkpoint
 	ended  chan struct{} // closed when the checkpoint under way ends
 
-	dirty, full chan struct{} // tell the goroutine
-	stop        context.CancelFunc
-	stopped     chan struct{}
+	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
+	stop              context.CancelFunc
+	stopped           chan struct{}
 }
 
 // New takes over an open bbolt file, and reads its log.
@@ -99,7 +99,7 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
 	db.file.bolt, db.file.broken = b, &db.broken
 	if err := db.recover(); err != nil {
 		return nil, err
@@ -230,6 +230,9 @@ func (tx *Tx) Commit() error {
 			db.Break(err)
 		}
 		return err
+	}
+	if log.Half() {
+		tell(db.half)
 	}
 	db.rest = tx.frame.rest()
 	db.publish(&tx.own.overlay, n, int64(tx.frame.bytes))

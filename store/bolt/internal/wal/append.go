@@ -42,6 +42,7 @@ func (l *Log) Append(payload ...[]byte) (n uint64, err error) {
 	l.off, l.prev = l.off+size, sum
 	l.size.Add(size)
 	l.last.Store(r.number)
+	l.half.Store(l.off > l.room/2)
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil
 	}
@@ -139,6 +140,7 @@ func (l *Log) roll(size int64) error {
 func (l *Log) activate(f disk.File, s segment, off int64, prev uint32) {
 	l.file, l.nonce, l.room = f, s.nonce, s.size
 	l.off, l.prev = off, prev
+	l.half.Store(off > l.room/2)
 	l.segments = append(l.segments, s)
 	l.last.Store(s.last)
 	l.synced.Store(s.last)

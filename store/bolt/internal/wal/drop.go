@@ -36,7 +36,7 @@ func (l *Log) Drop(upTo uint64) error {
 			return l.fail(fmt.Errorf("dropping a segment of the log: %w", err))
 		}
 		if keep {
-			l.spares = append(l.spares, spare{seq: s.seq, size: s.size})
+			l.spares = append(l.spares, spare{path: l.path(s.seq, spareSuffix), size: s.size})
 		}
 	}
 	return nil

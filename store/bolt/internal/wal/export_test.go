@@ -1,5 +1,14 @@
 package wal
 
+import "testing"
+
+// CloseToRename has files closed before they are renamed, as on Windows.
+func CloseToRename(t testing.TB) {
+	was := closeToRename
+	closeToRename = true
+	t.Cleanup(func() { closeToRename = was })
+}
+
 // Place is where a record is.
 type Place struct {
 	Off, End int64

@@ -78,6 +78,29 @@ func TestALossOfPowerTakesNothingThatWasSynced(t *testing.T) {
 	require.Greater(t, images, 3000)
 }
 
+// TestNoFileThatIsOpenIsRenamedOrRemoved is how Windows wants it.
+func TestNoFileThatIsOpenIsRenamedOrRemoved(t *testing.T) {
+	wal.CloseToRename(t)
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
+	d := disktest.New()
+	d.Strict = true
+	a := &actor{t: t, disk: d, p: &promise{first: 1}, o: wal.Options{FS: d, SegmentSize: 16 << 10}}
+	require.NoError(t, a.open())
+	for range 300 {
+		if k := r.IntN(20); k == 0 {
+			require.NoError(t, a.log.Close())
+			require.Zero(t, d.Opened())
+			require.NoError(t, a.open())
+		}
+		require.NoError(t, a.append(sizeOf(r.IntN)))
+		require.NoError(t, a.sync())
+		require.NoError(t, a.drop(a.p.first+uint64(r.IntN(len(a.p.appended)+1))))
+	}
+	require.NoError(t, a.check())
+	require.NoError(t, a.log.Close())
+	require.NoError(t, wal.Remove(dir, wal.Options{FS: d}))
+}
+
 func TestPropertyALossOfPowerTakesNothingThatWasSynced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "") }

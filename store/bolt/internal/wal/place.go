@@ -11,6 +11,9 @@ import (
 // next start would not find what is written to it.
 var ErrMoved = errors.New("the log is not in its place any more")
 
+// Half reports whether there is something for [Log.Prepare] to do.
+func (l *Log) Half() bool { return l.half.Load() }
+
 // InPlace reports with ErrMoved that the name of the segment that is written to does not
 // lead to it.
 func (l *Log) InPlace() error {

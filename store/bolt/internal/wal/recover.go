@@ -17,6 +17,7 @@ type chain struct {
 	segments []segment // those that count, each with what counts of it
 	stale    []segment // those in whose place a later one was put
 	synced   uint64    // the highest frame that anything calls synced
+	sum      uint32    // its checksum
 }
 
 // load reads the log and changes nothing.
@@ -196,14 +197,29 @@ func (l *Log) recover(c *chain) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
+	nf, ns, off, prev, err := l.moveTail(c, tail, cur)
+	_ = f.Close() // now: what is open cannot be removed on Windows
+	if err != nil {
+		return err
+	}
+	if err := l.retireTail(c); err != nil {
+		return errors.Join(err, nf.Close())
+	}
+	l.activate(nf, ns, off, prev)
+	return nil
+}
+
+// moveTail makes the new segment, with the frames of the tail that nothing calls synced.
+// off and prev are where it goes on.
+func (l *Log) moveTail(c *chain, tail segment, cur *cursor) (f disk.File, s segment, off int64, prev uint32, err error) {
 	for cur.next <= c.synced {
 		if _, err := cur.again(); err != nil {
-			return err
+			return nil, s, 0, 0, err
 		}
 	}
 	kept := tail
 	kept.last, kept.used = c.synced, cur.off
+	c.sum = cur.prev
 	h := header{follows: tail.seq, first: c.synced + 1, synced: tail.last, prev: cur.prev}
 	if kept.used == headerSize { // it holds nothing that counts: the new one is put in its place
 		h.follows = tail.follows
@@ -212,20 +228,11 @@ func (l *Log) recover(c *chain) error {
 	} else {
 		l.segments[len(l.segments)-1] = kept
 	}
-	off, prev := int64(headerSize), cur.prev
-	keptSum := cur.prev
-	nf, ns, err := l.newSegment(h, tail.used-cur.off, func(to disk.File, nonce uint64) (err error) {
+	f, s, err = l.newSegment(h, tail.used-cur.off, func(to disk.File, nonce uint64) (err error) {
 		off, prev, err = copyFrames(to, nonce, cur, tail.last)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	if err := l.retireTail(c, keptSum); err != nil {
-		return errors.Join(err, nf.Close())
-	}
-	l.activate(nf, ns, off, prev)
-	return nil
+	return f, s, off, prev, err
 }
 
 // copyFrames writes the frames from the cursor up to last as the first ones of a new
@@ -251,14 +258,14 @@ func copyFrames(to disk.File, nonce uint64, cur *cursor, last uint64) (off int64
 // retireTail ends the segment that the new one follows, and removes those in whose
 // place it stands, before the new one gets a frame: from then on it would be missed if
 // it were lost.
-func (l *Log) retireTail(c *chain, sum uint32) error {
+func (l *Log) retireTail(c *chain) error {
 	if n := len(l.segments); n > 0 {
 		s := l.segments[n-1]
 		f, err := l.o.FS.OpenFile(s.path, os.O_RDWR, 0)
 		if err != nil {
 			return err
 		}
-		err = writeMark(f, s.nonce, s.used, kindEnd, s.last, sum)
+		err = writeMark(f, s.nonce, s.used, kindEnd, s.last, c.sum)
 		if err == nil {
 			err = l.sync(f)
 		}

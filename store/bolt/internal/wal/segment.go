@@ -25,9 +25,12 @@ const (
 
 var zeros [256 << 10]byte
 
+// closeToRename is set where an open file cannot be renamed.
+var closeToRename = runtime.GOOS == "windows"
+
 // spare is a file for use as a segment.
 type spare struct {
-	seq  uint64
+	path string
 	size int64
 }
 
@@ -85,7 +88,7 @@ func (l *Log) adopt(n names) {
 			_ = l.o.FS.Remove(path)
 			continue
 		}
-		l.spares = append(l.spares, spare{seq: seq, size: info.Size()})
+		l.spares = append(l.spares, spare{path: path, size: info.Size()})
 	}
 	for _, s := range [][]uint64{n.segments, n.spares, n.fresh} {
 		for _, seq := range s {
@@ -118,16 +121,63 @@ func (l *Log) blank(need int64) (disk.File, blankFile, error) {
 	if err != nil {
 		return nil, b, err
 	}
-	for off := int64(0); off < b.size; off += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), b.size-off)], off); err != nil {
-			l.discard(f, b)
-			return nil, b, err
-		}
+	if err := fillZeros(f, b.size, func() error { return nil }); err != nil {
+		l.discard(f, b)
+		return nil, b, err
 	}
 	l.files.Lock()
 	l.grow = min(2*l.grow, l.o.SegmentSize)
 	l.files.Unlock()
 	return f, b, nil
+}
+
+// fillZeros calls pause behind each part of what it writes.
+func fillZeros(f disk.File, size int64, pause func() error) error {
+	for off := int64(0); off < size; off += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off); err != nil {
+			return err
+		}
+		if err := pause(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Prepare makes the file of the next segment ahead if the one that is written to is half
+// full and no dropped one can be used anew, so that the Append that needs it has less to
+// wait for. It may run beside all other methods; of two at once one does nothing. It
+// writes and syncs in small parts, so that no Sync waits long behind it. An error leaves
+// the log as it was: the Append that needs the segment tries again.
+func (l *Log) Prepare() error {
+	if err := l.broken(); err != nil || !l.half.Load() || !l.preparing.TryLock() {
+		return err
+	}
+	defer l.preparing.Unlock()
+	l.files.Lock()
+	size := l.grow
+	if slices.ContainsFunc(l.spares, func(s spare) bool { return s.size >= size }) {
+		l.files.Unlock()
+		return nil
+	}
+	l.seq++
+	path := l.path(l.seq, freshSuffix)
+	l.files.Unlock()
+	f, err := l.o.FS.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("preparing a segment of the log: %w", err)
+	}
+	if err := fillZeros(f, size, func() error { return l.sync(f) }); err != nil {
+		l.discard(f, blankFile{path: path})
+		return fmt.Errorf("preparing a segment of the log: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return errors.Join(err, l.o.FS.Remove(path))
+	}
+	l.files.Lock()
+	defer l.files.Unlock()
+	l.spares = append(l.spares, spare{path: path, size: size})
+	return nil
 }
 
 // reuse takes the smallest spare that is large enough. Those that are too small are of
@@ -140,13 +190,12 @@ func (l *Log) reuse(need int64) (disk.File, blankFile, bool) {
 			break // it is that frame alone that needs more
 		}
 		l.spares = slices.Delete(l.spares, 0, 1)
-		path := l.path(s.seq, spareSuffix)
 		if s.size >= need {
-			if f, err := l.o.FS.OpenFile(path, os.O_RDWR, 0); err == nil {
-				return f, blankFile{path: path, size: s.size}, true
+			if f, err := l.o.FS.OpenFile(s.path, os.O_RDWR, 0); err == nil {
+				return f, blankFile{path: s.path, size: s.size}, true
 			}
 		}
-		_ = l.o.FS.Remove(path)
+		_ = l.o.FS.Remove(s.path)
 	}
 	return nil, blankFile{}, false
 }
@@ -205,7 +254,7 @@ func (l *Log) begin(f disk.File, b blankFile, h header, fill func(f disk.File, n
 
 // name renames an open file. An open one has to be closed for that on Windows.
 func (l *Log) name(f disk.File, from, to string) (disk.File, error) {
-	if runtime.GOOS != "windows" {
+	if !closeToRename {
 		if err := l.o.FS.Rename(from, to); err != nil {
 			l.discard(f, blankFile{path: from})
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -308,6 +309,28 @@ func TestAFrameGreaterThanASegmentGetsOneOfItsOwn(t *testing.T) {
 	require.Equal(t, uint64(7), l.Last())
 }
 
+func TestAPreparedSegmentSparesTheAppendTheFilling(t *testing.T) {
+	d := disktest.New()
+	l, err := wal.Create(dir, id, 1, wal.Options{FS: d, SegmentSize: 1 << 20})
+	require.NoError(t, err)
+	preparing, filled := false, 0
+	d.After = func(op disktest.Op) {
+		if op.Kind == disktest.Write && op.Extends && !preparing {
+			filled++
+		}
+	}
+	for range 2000 {
+		_, err := l.Append(make([]byte, 500))
+		require.NoError(t, err)
+		preparing = true
+		require.NoError(t, l.Prepare())
+		preparing = false
+	}
+	require.Zero(t, filled)
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, l.Prepare(), fs.ErrClosed)
+}
+
 func TestReplayEndsWithTheErrorOfItsCaller(t *testing.T) {
 	d, _, _ := threeSegments(t, true)
 	l, err := wal.Open(dir, id, wal.Options{FS: d})
@@ -367,6 +390,12 @@ func TestSyncAndDropRunBesideAppend(t *testing.T) {
 		for n := range synced {
 			dropped = n - min(n, 100)
 			assert.NoError(t, l.Drop(dropped))
+		}
+	})
+	wg.Go(func() {
+		for l.Last() < 2900 {
+			assert.NoError(t, l.Prepare())
+			runtime.Gosched()
 		}
 	})
 	wg.Wait()

@@ -142,9 +142,12 @@ type Log struct {
 	grow     int64  // size of the next segment
 	seq      uint64 // the highest that was ever used
 
+	preparing sync.Mutex // held by the one Prepare that does something
+
 	last   atomic.Uint64 // the last frame
 	synced atomic.Uint64 // the last frame that is durable
 	size   atomic.Int64
+	half   atomic.Bool // the active segment is half full
 	failed atomic.Pointer[error]
 }
 

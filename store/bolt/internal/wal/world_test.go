@@ -102,8 +102,10 @@ func (a *actor) step(draw func(n int) int) error {
 		return a.sync()
 	case k < 15:
 		return a.sync()
-	case k < 18:
+	case k < 17:
 		return a.drop(a.p.first + uint64(draw(len(a.p.appended)+1)))
+	case k == 17:
+		return a.log.Prepare()
 	case k == 18: // the process is killed
 		return a.open()
 	default:

@@ -12,6 +12,7 @@
 package disktest
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -74,6 +75,8 @@ type Disk struct {
 	Fail func(Op) error
 	// After is called after each operation that succeeded, in its goroutine.
 	After func(Op)
+	// Strict refuses to rename and to remove a file that is open, as Windows does.
+	Strict bool
 
 	mu      sync.Mutex
 	names   map[string]*node // as its users see them
@@ -83,6 +86,9 @@ type Disk struct {
 }
 
 var _ disk.FS = (*Disk)(nil)
+
+// errOpen is why a Strict disk refuses.
+var errOpen = errors.New("the file is being used by another process")
 
 // naming is one change of names: to gets node, from loses its own.
 type naming struct {
@@ -203,6 +209,7 @@ func (d *Disk) OpenFile(path string, flag int, _ fs.FileMode) (disk.File, error)
 			f.node.truncate(0)
 		}
 		d.opened++
+		f.node.opened++
 		return nil
 	})
 	if err != nil {
@@ -225,6 +232,9 @@ func (d *Disk) Rename(from, to string) error {
 		if err := d.inFolder(to); err != nil {
 			return err
 		}
+		if other := d.names[to]; d.Strict && (n.opened > 0 || other != nil && other.opened > 0) {
+			return errOpen
+		}
 		d.change(naming{from: from, to: to, node: n})
 		return nil
 	})
@@ -242,6 +252,9 @@ func (d *Disk) Remove(path string) error {
 			if n.dir && other != path && filepath.Dir(other) == path {
 				return syscall.ENOTEMPTY
 			}
+		}
+		if d.Strict && n.opened > 0 {
+			return errOpen
 		}
 		d.change(naming{from: path, node: n})
 		return nil

@@ -23,6 +23,7 @@ type node struct {
 	was     map[int64][][]byte // of each page that is not durable: what it was after each write
 	dirty   map[int64]bool     // the pages that the next sync writes
 	sizes   []int64            // those that the file has had since it was synced
+	opened  int
 }
 
 func (n *node) copy() *node {
@@ -197,6 +198,7 @@ func (f *file) Close() error {
 	}
 	f.closed = true
 	f.d.opened--
+	f.node.opened--
 	return nil
 }
 
