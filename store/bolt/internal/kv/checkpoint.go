@@ -42,7 +42,9 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 	for {
 		select {
 		case <-db.half:
-			_ = db.log.Load().Prepare() // the commit that needs the room tells
+			if log := db.log.Load(); log != nil {
+				_ = log.Prepare() // the commit that needs the room tells
+			}
 		case <-db.full:
 			return true
 		case <-pause.C:
