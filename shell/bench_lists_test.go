@@ -121,14 +121,14 @@ func BenchmarkRetention(b *testing.B) {
 		const n = 100_000
 		st := memory.New()
 		_, stop := start(b, shell.Options{Store: st, Tools: tools(noop)}) // notes that it need not be reindexed
-		time.Sleep(50 * time.Millisecond)
+		<-time.After(50 * time.Millisecond)
 		require.NoError(b, stop())
 		fillEnded(b, st, n, effects.TimeOf(time.Now().Add(-1000*time.Hour)), core.Action.Terms)
 		b.StartTimer()
 		begin := time.Now()
 		watched := &longest{Store: st}
 		_, stop = start(b, shell.Options{Store: watched, Tools: tools(noop), ActionRetention: time.Hour})
-		for left := uint64(n); left > n/100; time.Sleep(5 * time.Millisecond) {
+		for left := uint64(n); left > n/100; <-time.After(5 * time.Millisecond) {
 			require.NoError(b, st.View(bg(), func(tx store.ReadTx) (err error) {
 				left, err = tx.Count(core.KindAction, core.TermAll)
 				return err
@@ -157,7 +157,7 @@ func BenchmarkReindexing(b *testing.B) {
 		_, stop := start(b, shell.Options{Store: watched, Tools: tools(noop)})
 		e, err := shell.New(shell.Options{Store: st, Tools: tools(noop)})
 		require.NoError(b, err)
-		for err = shell.ErrReindexing; errors.Is(err, shell.ErrReindexing); time.Sleep(10 * time.Millisecond) {
+		for err = shell.ErrReindexing; errors.Is(err, shell.ErrReindexing); <-time.After(10 * time.Millisecond) {
 			_, _, err = e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Limit: 1})
 		}
 		require.NoError(b, err)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -168,6 +169,32 @@ func TestATokenOfTheVersionBeforeGoesOnWhereItWas(t *testing.T) {
 	}
 	_, _, err = e.Actions().List(t.Context(), ActionFilter{}, Page{Token: index{kind: core.KindAction, names: []string{"status:failed"}}.token(store.Cursor{At: 1})})
 	assert.ErrorIs(t, err, ErrPageToken)
+}
+
+func TestAListOfADatabaseOfAnEarlierVersionIsRefusedUntilItIsBuilt(t *testing.T) {
+	st := memory.New()
+	a := core.Action{ActionSpec: core.ActionSpec{ID: uuid.UUID{1}, ToolName: "x"}, Status: core.Status{Type: core.StatusFailed}, CreatedAt: 5}
+	all := store.Term{Name: core.TermAll, At: 5, Counted: true}
+	require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+		w := store.Write{Kind: core.KindAction, ID: a.ID, State: a.AppendJSON(nil), Terms: append(core.FormerTerms(a), all)}
+		require.NoError(t, tx.Put(1, []store.Write{w}))
+		return tx.AppendJournal(1, 1, []byte(`{}`))
+	}))
+	e, err := New(Options{Store: st, ActionRetention: -1, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	_, _, err = e.Actions().List(t.Context(), ActionFilter{}, Page{})
+	require.ErrorIs(t, err, ErrReindexing)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	_, err = e.Actions().Cancel(t.Context(), uuid.UUID{9}, "")
+	require.Error(t, err, "there is no such action; the loop answers once all is built")
+	list, _, err := e.Actions().List(t.Context(), ActionFilter{Status: core.StatusFailed, Tool: "x", Scope: &Scope{}}, Page{})
+	require.NoError(t, err)
+	assert.Len(t, list, 1)
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 func TestThePlaceBeforeACursorStandsBetweenItAndAllBefore(t *testing.T) {

@@ -76,7 +76,7 @@ func (e *Engine) reindex(ctx context.Context) error {
 	defer e.rebuild.Store(false)
 	began, told, records := e.o.Clock.Steady(), e.o.Clock.Steady(), 0
 	for !x.Done {
-		n := 0
+		var n int
 		if x, n, err = e.reindexPart(ctx, x, reindexRecords); err != nil {
 			return fmt.Errorf("build the lists of a database of an earlier version, of which %d records are done: %w", records, err)
 		}

@@ -50,6 +50,8 @@ func whyNotReady(err error) string {
 		return why + ": nothing can be stored"
 	case errors.Is(err, shell.ErrStopped), errors.Is(err, store.ErrClosed):
 		return "the engine is stopped"
+	case errors.Is(err, shell.ErrReindexing):
+		return "the lists of a database of an earlier version are being built"
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)
 	}

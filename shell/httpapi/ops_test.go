@@ -171,10 +171,11 @@ func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 
 func TestReadinessSaysWhyNothingCanBeStored(t *testing.T) {
 	for want, err := range map[string]error{
-		"not ready: the disk is full: nothing can be stored":               syscall.ENOSPC,
-		"not ready: the database cannot be written: nothing can be stored": os.ErrPermission,
-		"not ready: the engine is stopped":                                 store.ErrClosed,
-		"not ready: the database failed: the daemon's log says why":        errors.New("page 7 is torn"),
+		"not ready: the disk is full: nothing can be stored":                       syscall.ENOSPC,
+		"not ready: the database cannot be written: nothing can be stored":         os.ErrPermission,
+		"not ready: the engine is stopped":                                         store.ErrClosed,
+		"not ready: the lists of a database of an earlier version are being built": shell.ErrReindexing,
+		"not ready: the database failed: the daemon's log says why":                errors.New("page 7 is torn"),
 	} {
 		st := &failing{Store: memory.New()}
 		t.Cleanup(func() { _ = st.Close() })
@@ -208,6 +209,7 @@ func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
 	}{
 		{store.ErrClosed, 503, "the engine is stopped"},
 		{os.ErrPermission, 503, "the database cannot be written: nothing was stored"},
+		{shell.ErrReindexing, 503, "the lists of a database of an earlier version are being built: try again later"},
 		{errors.New("page 7 is torn"), 500, "internal error"},
 	} {
 		st.fail(test.err)

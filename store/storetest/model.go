@@ -489,7 +489,6 @@ func compareNames(t *rapid.T, m *model, tx store.ReadTx, kind effects.Kind) {
 	for _, prefix := range []string{"", "a", "al", "all", "all\x00", "status:pending\x1f", "status:pending\x1fnsx", "b"} {
 		want := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(n string) bool { return !strings.HasPrefix(n, prefix) })
 		got := must(tx.TermNames(kind, prefix, 99))(t)
-		require.Equal(t, len(want), len(got), "%q", prefix)
 		require.Equal(t, append([]string{}, want...), append([]string{}, got...), "names with %q", prefix)
 		require.Len(t, must(tx.TermNames(kind, prefix, 1))(t), min(len(want), 1))
 	}
