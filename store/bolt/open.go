@@ -59,6 +59,11 @@ func open(path string, opts Options) (_ *Store, err error) {
 	if err := inspect(path, opts); err != nil {
 		return nil, err
 	}
+	if isNew { // a new file must not stand beside the log of one that is missing
+		if err := kv.NoLog(path+logSuffix, nil); err != nil {
+			return nil, err
+		}
+	}
 	file := &identity{}
 	db, err := openFile(path, opts, file)
 	if err != nil {

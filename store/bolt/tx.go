@@ -42,13 +42,12 @@ func (t *table) has(op string, key []byte) (ok bool, err error) {
 }
 
 // drop removes what find finds, and reports whether it was there.
-func (t *table) drop(key []byte) (bool, error) {
+func (t *table) drop(key []byte) bool {
 	k, _ := t.find(key)
-	if k == nil {
-		return false, nil
+	if k != nil {
+		t.Delete(k)
 	}
-	t.Delete(k)
-	return true, nil
+	return k != nil
 }
 
 // fit gives n bytes of a key: cut off, or filled up with 0xff, which leads to no

@@ -113,14 +113,8 @@ func (t *tx) DeleteWebhook(id uuid.UUID) (err error) {
 		return err
 	}
 	defer guard("delete webhook", &err)
-	info, err := t.table(bucketWebhooksInfo).drop(id[:])
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", id, err)
-	}
-	body, err := t.table(bucketWebhooks).drop(id[:])
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", id, err)
-	}
+	info := t.table(bucketWebhooksInfo).drop(id[:])
+	body := t.table(bucketWebhooks).drop(id[:])
 	if !info && !body {
 		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
 	}

@@ -128,7 +128,7 @@ func requireWalk(t *rapid.T, c *kv.Cursor, keys []string, i int, at string) {
 
 func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "kv")
+		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
 		require.NoError(t, err)
 		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
 		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), nil), now: content{}}

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
@@ -97,6 +98,24 @@ func (db *DB) removeLog() error {
 	return wal.Remove(db.o.Folder, db.logOptions())
 }
 
+// NoLog fails with [ErrOtherLog] where a folder holds a log in which something was committed.
+func NoLog(folder string, fsys disk.FS) error {
+	_, frames, err := wal.Inspect(folder, wal.Options{FS: fsys})
+	switch {
+	case errors.Is(err, wal.ErrMissing):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the log %s: %w", folder, err)
+	case frames:
+		return otherLog(folder)
+	}
+	return nil
+}
+
+func otherLog(folder string) error {
+	return fmt.Errorf("%w: %s: put the file back that it belongs to; or, to begin with another one, move the folder away", ErrOtherLog, folder)
+}
+
 // recover reads the log that stands beside a file, and carries out what the file does
 // not have.
 func (db *DB) recover() error {
@@ -115,7 +134,7 @@ func (db *DB) recover() error {
 	case missing:
 		return nil
 	case id != s.id() && (s.Open || frames):
-		return fmt.Errorf("%w: %s: move it away if the file was restored, or put the file back that it belongs to", ErrOtherLog, db.o.Folder)
+		return otherLog(db.o.Folder)
 	case !s.Open && db.o.ReadOnly:
 		return nil
 	case !s.Open: // the process ended before the log was removed, or before it was used

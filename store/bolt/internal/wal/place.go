@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// ErrMoved: the segment that is written to is not any more where it was made, so that the
-// next start would not find what is written to it.
+// ErrMoved is the error of a log of which the segment that is written to is not any more
+// where it was made, so that the next start would not find what is written to it.
 var ErrMoved = errors.New("the log is not in its place any more")
 
 // Half reports whether there is something for [Log.Prepare] to do.
