@@ -347,7 +347,7 @@ func TestAFrameThatIsAppendedDuringASyncIsNotCoveredByIt(t *testing.T) {
 	for range 2 { // the second time it is
 		again, err := wal.Open(dir, id, wal.Options{FS: d.Lose(func(int) int { return 0 })})
 		require.NoError(t, err)
-		require.Equal(t, l.Last(), uint64(2))
+		require.Equal(t, uint64(2), l.Last())
 		if again.Last() == 2 {
 			return
 		}
