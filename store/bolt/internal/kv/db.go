@@ -47,6 +47,7 @@ type Options struct {
 	ReadOnly bool
 	Bytes    int64         // of frames that begin a checkpoint; zero: 32 MiB
 	After    time.Duration // in which a commit is brought into the file at the latest; zero: 5 s
+	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
 	Fill     func(table string) float64
 	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
 	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.

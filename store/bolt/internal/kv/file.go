@@ -17,6 +17,7 @@ type file struct {
 	broken    *atomic.Pointer[error]
 	stuck     atomic.Bool // bbolt panicked while it held its locks: it cannot be closed
 	beginning sync.Mutex  // held while bbolt begins a transaction
+	wrote     func()      // called after each transaction that was written, for tests; nil: by nobody
 }
 
 // Guard turns a panic of bbolt into an error. It must not stand around calls of others'
@@ -84,6 +85,9 @@ func (f *file) commit(tx *bbolt.Tx) (err error) {
 	defer Guard("commit", &err)
 	id := tx.ID()
 	if err = tx.Commit(); err == nil {
+		if f.wrote != nil {
+			f.wrote()
+		}
 		return nil
 	}
 	// bbolt reports an error after it wrote the meta page but could not sync it:

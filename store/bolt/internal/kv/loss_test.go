@@ -1,0 +1,233 @@
+package kv_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/store/bolt/internal/disk/disktest"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+)
+
+// TestALossOfPowerTakesNoCommitThatWasAcknowledged loses the power after any operation on
+// the log, and within any transaction of the file; opens what may be left, goes on, and
+// loses that again.
+func TestALossOfPowerTakesNoCommitThatWasAcknowledged(t *testing.T) {
+	seed := seedtest.Seed(t)
+	l := &losses{t: t, dir: t.TempDir()}
+	for round := range uint64(4) {
+		l.r = rand.New(rand.NewPCG(seed, round))
+		l.run(disktest.New(), nil, content{}, 0)
+	}
+	t.Log(l.images, "images")
+	require.Greater(t, l.images, 200)
+}
+
+type losses struct {
+	t      *testing.T
+	dir    string
+	r      *rand.Rand
+	images int
+	files  int
+}
+
+// rarely is, at each depth, one of how many moments is followed by a loss; steps are how
+// many things are done there.
+var (
+	rarely = []int{2, 12, 40}
+	steps  = []int{50, 8, 5, 2}
+)
+
+// life is one opening of a file and its log.
+type life struct {
+	*losses
+	depth   int
+	disk    *disktest.Disk
+	path    string
+	durable []byte // what the file has for certain
+	acked   content
+	maybe   content // of the commit under way; nil: none is
+}
+
+// run opens what a loss has left, which must hold want, or also what else it may hold.
+func (l *losses) run(d *disktest.Disk, file []byte, want content, depth int, or ...content) {
+	l.files++
+	v := &life{losses: l, depth: depth, disk: d, durable: file, path: filepath.Join(l.dir, fmt.Sprintf("%d.db", l.files))}
+	if file != nil {
+		require.NoError(l.t, os.WriteFile(v.path, file, 0o600))
+	}
+	defer func() { require.NoError(l.t, os.Remove(v.path)) }()
+	v.acked = want // while it opens
+	d.After = func(op disktest.Op) {
+		if op.Changes() {
+			v.lose(or...)
+		}
+	}
+	db := v.open()
+	v.acked = v.found(db, append(or, want))
+	or = nil
+	for range steps[depth] {
+		v.step(db)
+	}
+	require.NoError(l.t, db.Close())
+}
+
+func (v *life) open() *kv.DB {
+	b, err := bbolt.Open(v.path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 1 << 20, PageSize: 4096})
+	require.NoError(v.t, err)
+	o := options("/log")
+	o.FS, o.NoSync, o.Segment = v.disk, false, 16<<10
+	db, err := kv.New(b, o)
+	require.NoError(v.t, err)
+	if v.durable == nil {
+		v.durable = v.read()
+	}
+	db.OnWrite(v.wrote)
+	return db
+}
+
+func (v *life) read() []byte {
+	raw, err := os.ReadFile(v.path)
+	require.NoError(v.t, err)
+	return raw
+}
+
+// found holds what was opened against all that it may be.
+func (v *life) found(db *kv.DB, any []content) content {
+	tx, err := db.Begin(context.Background(), false)
+	require.NoError(v.t, err)
+	defer tx.Rollback()
+	got := content{}
+	for _, name := range tx.Names("") {
+		c := tx.Table(name).Cursor()
+		for k, value := c.First(); k != nil; k, value = c.Next() {
+			if got[name] == nil {
+				got[name] = map[string]string{}
+			}
+			got[name][string(k)] = string(value)
+		}
+	}
+	for _, want := range any {
+		if fmt.Sprint(want) == fmt.Sprint(got) { // maps are printed in order
+			return got
+		}
+	}
+	require.Fail(v.t, "neither what was acknowledged nor what was being committed", "found %v\nof %v", got, any)
+	return nil
+}
+
+func (v *life) step(db *kv.DB) {
+	switch v.r.IntN(8) {
+	case 0:
+		require.NoError(v.t, db.Checkpoint())
+	case 1:
+		if v.r.IntN(4) == 0 {
+			require.NoError(v.t, db.Settle())
+		}
+	default:
+		v.commit(db)
+	}
+}
+
+func (v *life) commit(db *kv.DB) {
+	tx, err := db.Begin(context.Background(), true)
+	require.NoError(v.t, err)
+	next := v.acked.clone()
+	for range 1 + v.r.IntN(12) {
+		name, key := tableNames[v.r.IntN(2)], fmt.Sprintf("%03d", v.r.IntN(60))
+		if _, there := next[name][key]; there && v.r.IntN(2) == 0 {
+			tx.Table(name).Delete([]byte(key))
+			if delete(next[name], key); len(next[name]) == 0 {
+				delete(next, name)
+			}
+			continue
+		}
+		value := fmt.Sprintf("%0*d", 1+v.r.IntN(300), v.r.IntN(10))
+		if next[name] == nil {
+			next[name] = map[string]string{}
+		}
+		if _, there := next[name][key]; there {
+			tx.Table(name).Put([]byte(key), []byte(value))
+		} else {
+			tx.Table(name).PutNew([]byte(key), []byte(value))
+		}
+		next[name][key] = value
+	}
+	v.maybe = next
+	require.NoError(v.t, tx.Commit())
+	v.acked, v.maybe = next, nil
+}
+
+// lose loses the power now, sometimes.
+func (v *life) lose(or ...content) {
+	if v.depth == len(rarely) || v.r.IntN(rarely[v.depth]) > 0 {
+		return
+	}
+	v.losses.lost(v, v.disk, v.durable, or...)
+}
+
+func (l *losses) lost(v *life, d *disktest.Disk, file []byte, or ...content) {
+	l.images++
+	if v.maybe != nil {
+		or = append(slices.Clone(or), v.maybe)
+	}
+	left := d.Lose(l.r.IntN)
+	if l.r.IntN(6) == 0 {
+		left = d.Kill()
+	}
+	l.run(left, file, v.acked, v.depth+1, or...)
+}
+
+// wrote is called when bbolt has written a transaction: it lost the power within, sometimes.
+func (v *life) wrote() {
+	before, now := v.durable, v.read()
+	if v.depth < len(rarely) && v.r.IntN(rarely[v.depth]) == 0 {
+		v.losses.lost(v, v.disk, v.torn(before, now))
+	}
+	v.durable = now
+	v.lose()
+}
+
+// torn is what may be left of a transaction of bbolt, which writes its pages, syncs, writes
+// one of the two meta pages, and syncs again.
+func (v *life) torn(before, now []byte) []byte {
+	const page = 4096
+	out := slices.Clone(now)
+	old := func(p int) []byte {
+		if (p+1)*page <= len(before) {
+			return before[p*page : (p+1)*page]
+		}
+		return make([]byte, page)
+	}
+	meta := v.r.IntN(2) == 0 // it has come as far as the meta page
+	for p := range len(now) / page {
+		part := out[p*page : (p+1)*page]
+		switch {
+		case p < 2 && meta && v.r.IntN(2) == 0: // torn: bbolt's own checksum tells
+			copy(part, old(p)[:v.r.IntN(page)])
+		case p < 2 && !meta, p >= 2 && !meta && v.r.IntN(2) == 0:
+			copy(part, old(p))
+		case p >= 2 && !meta && v.r.IntN(4) == 0:
+			cut := 512 * v.r.IntN(8)
+			copy(part[cut:], old(p)[cut:])
+		}
+	}
+	if len(before) > 0 && !slices.ContainsFunc([]int{0, 1}, func(p int) bool { return whole(out[p*page : (p+1)*page]) }) {
+		copy(out[:page], old(0)) // both at once are not written
+		copy(out[page:2*page], old(1))
+	}
+	return out
+}
+
+// whole reports whether a meta page is one.
+func whole(p []byte) bool { return binary.NativeEndian.Uint32(p[16:]) == 0xED0CDAED }
