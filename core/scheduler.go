@@ -299,7 +299,7 @@ func (s Scheduler) shortenedUnseen(e SchedulerHeartbeats, beating []int) (all bo
 		return e.Begins, nil
 	}
 	for i, r := range s.Runs {
-		if _, beats := slices.BinarySearch(beating, i); !beats && slices.Contains(e.Unseen, r.Run) {
+		if _, beats := slices.BinarySearch(beating, i); !beats && slices.Contains(e.Unseen, r.Run) && !slices.Contains(unseen, r.Run) {
 			unseen = append(unseen, r.Run)
 		}
 	}

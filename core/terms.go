@@ -58,6 +58,12 @@ func TermWithin(term string, of Scope) string {
 // TermOfTenants is what [TermWithin] begins with for each tenant.
 func TermOfTenants(term string) string { return term + withinSep }
 
+// TermTenant gives the tenant of a name that begins with [TermOfTenants] of the term.
+func TermTenant(term, name string) (of Scope) {
+	of.Namespace, of.Tenant, _ = strings.Cut(strings.TrimPrefix(name, TermOfTenants(term)), withinSep)
+	return of
+}
+
 // withinSep stands in no name of a tenant, and ends what the store counts by, see
 // [effects.CountName].
 const withinSep = "\x1f"

@@ -65,9 +65,8 @@ func ExampleActions_CreateAll() {
 	ctx := context.Background()
 	specs := []core.ActionSpec{{ToolName: "greet", Label: "Ada"}, {ToolName: "greet", Label: "Bob"}, {ToolName: "great"}}
 	_, err := engine.Actions().CreateAll(ctx, specs)
-	var of *shell.EntryError
-	if errors.As(err, &of) {
-		fmt.Printf("entry %d: %s\n", of.Index, of.Err.(*shell.Refusal).Reason)
+	if of, ok := errors.AsType[*shell.EntryError](err); ok {
+		fmt.Println(of)
 	}
 
 	made, err := engine.Actions().CreateAll(ctx, specs[:2])

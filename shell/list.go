@@ -34,6 +34,10 @@ type Page struct {
 	// common order: no machine of another tenant is read. None: all. They do not count
 	// if the filter has a scope, and in lists of what belongs to one machine.
 	Scopes []Scope
+	// Among narrows a list over all tenants, without Scopes, to those for which it is true,
+	// as far as lists can: Visible must say so, too. nil: all. It is asked within a
+	// transaction of the store, once for each tenant.
+	Among func(Scope) bool
 	// Visible reports whether a machine exists for who asks; nil: all do. It is asked
 	// before the filter is, outside of the store's transactions.
 	Visible func(core.State) bool

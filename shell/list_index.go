@@ -90,18 +90,18 @@ func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) 
 		groups = append(groups, []string{term})
 	}
 	scopes, wanted := f.scopes(p), f.wanted()
-	if len(scopes) > 0 && len(wanted) == 0 {
+	if (len(scopes) > 0 || p.Among != nil) && len(wanted) == 0 {
 		wanted = [][]string{core.StatusTerms(f.kind)} // any
 	}
 	for _, terms := range wanted {
 		group, all := []string{}, true
 		for _, term := range terms {
 			if len(scopes) == 0 && all {
-				names, err := tx.TermNames(f.kind, core.TermOfTenants(term), maxTenants+1)
+				names, complete, err := f.ofTenants(tx, term, p.Among)
 				if err != nil {
 					return nil, err
 				}
-				group, all = append(group, names...), len(names) <= maxTenants
+				group, all = append(group, names...), complete
 			}
 			for _, s := range scopes {
 				group = append(group, core.TermWithin(term, s))
@@ -115,6 +115,17 @@ func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) 
 		groups = [][]string{{core.TermAll}}
 	}
 	return groups, nil
+}
+
+// ofTenants gives the lists of a term of all tenants, or those among them. complete is
+// false if there are too many.
+func (f *filter) ofTenants(tx store.ReadTx, term string, among func(Scope) bool) (names []string, complete bool, err error) {
+	names, err = tx.TermNames(f.kind, core.TermOfTenants(term), maxTenants+1)
+	complete = len(names) <= maxTenants
+	if among != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !among(core.TermTenant(term, name)) })
+	}
+	return names, complete, err
 }
 
 // wanted gives the list terms within a tenant that the filter asks for: one of each group.

@@ -52,11 +52,11 @@ func (s *stored) put(t require.TestingT, actions ...core.Action) {
 }
 
 // chosen gives what a filter chooses, newest first, by looking at all.
-func (s *stored) chosen(f ActionFilter, scopes []Scope) (out []uuid.UUID) {
+func (s *stored) chosen(f ActionFilter, p Page) (out []uuid.UUID) {
 	var found []core.Action
 	for _, a := range s.actions {
 		of := Scope{Namespace: a.Namespace, Tenant: a.Tenant}
-		if (f.Scope == nil || of == *f.Scope) && (f.Scope != nil || len(scopes) == 0 || slices.Contains(scopes, of)) &&
+		if (f.Scope == nil || of == *f.Scope) && (f.Scope != nil || len(p.Scopes) == 0 || slices.Contains(p.Scopes, of)) && (p.Visible == nil || p.Visible(a)) &&
 			(f.Status == "" || f.Status == a.Status.Type) && (f.Tool == "" || f.Tool == a.ToolName) && hasLabels(a.Labels, f.Labels) {
 			found = append(found, a)
 		}
@@ -92,6 +92,10 @@ func drawActionFilter(t *rapid.T) (f ActionFilter, p Page) {
 		if len(p.Scopes) == 2 && scope.Tenant == "" {
 			p.Scopes = p.Scopes[1:]
 		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "among") == 0 {
+		p.Among = func(s Scope) bool { return s.Tenant != "t" }
+		p.Visible = func(s core.State) bool { return p.Among(core.ScopeOf(s)) }
 	}
 	f.Status = rapid.SampledFrom([]core.StatusType{"", "", "pending", "failed", "running"}).Draw(t, "status")
 	f.Tool = rapid.SampledFrom([]string{"", "", "a", "ab", "b"}).Draw(t, "tool")
@@ -130,7 +134,7 @@ func TestAListGivesWhatItsFilterChoosesInFullPages(t *testing.T) {
 				}
 				for range 4 {
 					f, p := drawActionFilter(t)
-					want := s.chosen(f, p.Scopes)
+					want := s.chosen(f, p)
 					var got []uuid.UUID
 					for more := true; more; more = p.Token != "" {
 						var page []core.Action

@@ -80,6 +80,7 @@ func TestAFullDiskRefusesWhatIsNewAndLosesNothingOld(t *testing.T) {
 	moved := h
 	moved.db = filepath.Join(h.dir, dbFile)
 	copyFile(t, h.db, moved.db)
+	require.NoError(t, os.CopyFS(moved.db+".log", os.DirFS(h.db+".log")), "which holds what the file does not")
 	checkFile(t, moved.db)
 	moved.configure(t, usual)
 	drainDaemon(t, moved, l)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"

@@ -83,7 +83,7 @@ func (s *Server) createAction(r *http.Request, c *call, b *wire.ActionRequest) (
 		return action, err
 	}
 	c.about(spec.Namespace, spec.Tenant)
-	if err := s.mayCreate(r.Context(), c, spec, want{}); err != nil {
+	if err := s.mayCreate(r.Context(), c, &spec, want{}); err != nil {
 		return action, err
 	}
 	return s.engine.Actions().Create(r.Context(), spec)
@@ -101,7 +101,7 @@ func askedAction(c *call, b *wire.ActionRequest) (spec core.ActionSpec, err erro
 
 // mayCreate refuses an action that the token may not have made, or that is beyond the limits
 // of its tenant with what is made before it.
-func (s *Server) mayCreate(ctx context.Context, c *call, spec core.ActionSpec, before want) error {
+func (s *Server) mayCreate(ctx context.Context, c *call, spec *core.ActionSpec, before want) error {
 	scope := shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}
 	if err := c.token.permit(nil, nil, spec.ToolName); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *Server) mayCreate(ctx context.Context, c *call, spec core.ActionSpec, b
 }
 
 // actionWanted is what an action adds to what its tenant has.
-func actionWanted(spec core.ActionSpec) want {
+func actionWanted(spec *core.ActionSpec) want {
 	w := want{actions: 1, bytes: int64(len(spec.ToolInput))}
 	if !spec.Recurrence.IsZero() {
 		w.schedules = 1

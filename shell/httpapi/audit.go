@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,11 +70,37 @@ func (s *Server) record(w *statusWriter, r *http.Request, c *call) {
 	if of := c.scope(); of != nil {
 		e.Namespace, e.Tenant = of.Namespace, of.Tenant
 	}
-	switch w.status { // other errors may quote what was sent
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-		e.Reason = c.refusal
+	s.o.Audit.Add(withReason(e, c.refusal))
+	for _, status := range slices.Sorted(maps.Keys(c.entries)) { // a line for what was refused, as of a request of its own
+		refused := e
+		refused.Status = status
+		s.o.Audit.Add(withReason(refused, c.entries[status]))
 	}
-	s.o.Audit.Add(e)
+}
+
+// withReason gives the entry with the reason of its refusal, if that quotes nothing that was
+// sent.
+func withReason(e audit.Entry, reason string) audit.Entry {
+	switch e.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		e.Reason = reason
+	}
+	return e
+}
+
+// noteEntry notes the refusal of an entry of a request that makes many.
+func (c *call) noteEntry(f *failure) {
+	if _, known := c.entries[f.status]; known {
+		return
+	}
+	if c.entries == nil {
+		c.entries = make(map[int]string)
+	}
+	reason := f.text
+	if f.quotes {
+		reason = ""
+	}
+	c.entries[f.status] = reason
 }
 
 // addressOf gives the address that a request came from.

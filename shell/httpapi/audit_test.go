@@ -275,3 +275,20 @@ func TestARequestOfAnotherSiteIsInTheLog(t *testing.T) {
 	assert.Equal(t, "unknown /v1/info 403", fmt.Sprintf("%s %s %d", entries[0].Operation, entries[0].Path, entries[0].Status))
 	assert.Contains(t, entries[0].Reason, "evil.example")
 }
+
+func TestTheLogHasALineForEachStatusThatEntriesOfABatchAreRefusedWith(t *testing.T) {
+	a, _ := audited(t)
+	got := a.do("POST", "/v1/actions/batch", `{"mode":"each","actions":[`+someAction+`,{"tenant":"t2","tool_name":"hunter2"},{"tenant":"t2","tool_name":"echo"},{"tool_name":"hunter2"}]}`, bearer("ann"))
+	require.Equal(t, []int{201, 403, 403, 400}, statuses(got.results()))
+	assert.ElementsMatch(t, []string{
+		"ann createActions ns/t1 200 /v1/actions/batch", "ann createActions ns/t1 403 /v1/actions/batch", "ann createActions ns/t1 400 /v1/actions/batch",
+	}, auditLog(t, a, "root", ""))
+	for _, e := range auditEntries(t, a, "root", "") {
+		switch e.Status {
+		case http.StatusForbidden:
+			assert.Equal(t, `actions[1].tenant: "t2" is not one of the token's: use t1`, e.Reason)
+		default:
+			assert.Empty(t, e.Reason)
+		}
+	}
+}

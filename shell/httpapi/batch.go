@@ -38,6 +38,7 @@ func (m *many[E]) refuse(i int, err error) error {
 		return f
 	}
 	m.refused[i] = f
+	m.c.noteEntry(f)
 	if seconds, err := strconv.Atoi(f.header.Get("Retry-After")); err == nil {
 		m.retry = max(m.retry, seconds)
 	}
@@ -259,13 +260,13 @@ func mayCreateMany(ctx context.Context, m *many[wire.ActionRequest], specs []cor
 	before := map[shell.Scope]want{}
 	for _, i := range m.taken() {
 		of := shell.Scope{Namespace: specs[i].Namespace, Tenant: specs[i].Tenant}
-		if err := m.s.mayCreate(ctx, m.c, specs[i], before[of]); err != nil {
+		if err := m.s.mayCreate(ctx, m.c, &specs[i], before[of]); err != nil {
 			if err := m.refuse(i, err); err != nil {
 				return err
 			}
 			continue
 		}
-		before[of] = before[of].and(actionWanted(specs[i]))
+		before[of] = before[of].and(actionWanted(&specs[i]))
 	}
 	return nil
 }

@@ -43,11 +43,11 @@ func BenchmarkCreateActions(b *testing.B) {
 		caller  func(*benchServer) func() error
 	}{
 		{"engine", 1, (*benchServer).byEngine},
-		{"engine/batch=100", many, (*benchServer).byEngineMany},
+		{"engine,batch=100", many, (*benchServer).byEngineMany},
 		{"handler", 1, func(s *benchServer) func() error { return s.byHandler("/v1/actions", benchAction, http.StatusCreated) }},
-		{"handler/batch=100", many, func(s *benchServer) func() error { return s.byHandler("/v1/actions/batch", batch, http.StatusOK) }},
+		{"handler,batch=100", many, func(s *benchServer) func() error { return s.byHandler("/v1/actions/batch", batch, http.StatusOK) }},
 		{"connection", 1, func(s *benchServer) func() error { return s.byConnection("/v1/actions", benchAction) }},
-		{"connection/batch=100", many, func(s *benchServer) func() error { return s.byConnection("/v1/actions/batch", batch) }},
+		{"connection,batch=100", many, func(s *benchServer) func() error { return s.byConnection("/v1/actions/batch", batch) }},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			s := newBenchServer(b)

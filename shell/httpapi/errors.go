@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/effects/texts"
@@ -190,7 +192,7 @@ func writeFailure(w http.ResponseWriter, f *failure) {
 // writeJSON answers with v. It is encoded before the first byte leaves, so that
 // a fault is still a whole answer.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	b, err := plainjson.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
@@ -203,6 +205,17 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	}
 	writeBytes(w, status, b)
 	return nil
+}
+
+// encode is [plainjson.Marshal]. An action, which most answers are, is written without the
+// detour over the encoder.
+func encode(v any) (json.RawMessage, error) {
+	a, ok := v.(core.Action)
+	if !ok {
+		return plainjson.Marshal(v)
+	}
+	const others = 1 << 10 // of the fields that are no payload
+	return plainjson.Compact(a.AppendJSON(make([]byte, 0, others+len(a.ToolInput)+len(a.Status.Result)))), nil
 }
 
 // reply answers with v, unless there is an error.

@@ -354,15 +354,16 @@ func (s *Server) cron(expr, zone string) func() (*schedule.Schedule, error) {
 }
 
 // recurrenceOf gives the schedule of an action that recurs.
-func recurrenceOf(spec core.ActionSpec, now effects.Time) func() (*schedule.Schedule, error) {
-	if spec.Recurrence.IsZero() {
+func recurrenceOf(spec *core.ActionSpec, now effects.Time) func() (*schedule.Schedule, error) {
+	recurs := spec.Recurrence // and not all of the spec, which would be copied for it
+	if recurs.IsZero() {
 		return nil
 	}
 	return func() (*schedule.Schedule, error) {
-		if spec.Recurrence.Period > 0 {
-			return schedule.Every(spec.Recurrence.Period, now)
+		if recurs.Period > 0 {
+			return schedule.Every(recurs.Period, now)
 		}
-		return schedule.Parse(spec.Recurrence.Cron, spec.Recurrence.Timezone, now)
+		return schedule.Parse(recurs.Cron, recurs.Timezone, now)
 	}
 }
 

@@ -121,7 +121,7 @@ func (l listing[S, Out]) page(s *Server, field string) handler {
 			ns, tn := l.scope(v)
 			return l.seen(r.Context(), c.token, v) && matches(q, ns, tn)
 		}
-		return l.answer(s, w, r, c, q, from, field, shell.Page{Scopes: c.token.scopes(namespace, tenant), Visible: visible})
+		return l.answer(s, w, r, c, q, from, field, shell.Page{Scopes: c.token.scopes(namespace, tenant), Among: c.token.among(q), Visible: visible})
 	}
 }
 

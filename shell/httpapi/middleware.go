@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path"
 	"runtime/debug"
@@ -21,6 +22,7 @@ const requestIDHeader = "X-Request-Id"
 // statusWriter remembers what was answered.
 type statusWriter struct {
 	http.ResponseWriter
+	call   *call // the request's
 	status int
 	bytes  int64
 	gone   bool // a write failed: the client has disconnected
@@ -110,6 +112,12 @@ func hasMembers(contentType string) bool {
 // Unwrap lets [http.ResponseController] reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// always are headers of every answer. Their values are shared, and full: whoever adds another
+// one gets a copy.
+var always = map[string][]string{
+	"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"same-origin"}, "Cache-Control": {"no-store"},
+}
+
 // middleware surrounds the routes: an id for each request, a line in the log,
 // panics caught, requests of other sites refused.
 func (s *Server) middleware(next http.Handler) http.Handler {
@@ -117,13 +125,10 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		c := &call{id: requestID(r), route: "none"}
-		w := &statusWriter{ResponseWriter: rw, body: watchBody(r)}
+		w := &statusWriter{ResponseWriter: rw, call: c, body: watchBody(r)}
 		h := w.Header()
 		h.Set(requestIDHeader, c.id)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		maps.Copy(h, always)
 		if w.body != nil {
 			r.Body = w.body
 		}
@@ -173,10 +178,12 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 	s.record(w, r, c)
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)
-	s.log.LogAttrs(r.Context(), slog.LevelDebug, "request",
-		slog.String("request_id", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
-		slog.String("route", c.route), slog.Int("status", w.status), slog.Int64("bytes", w.bytes),
-		slog.Duration("took", took), slog.String("actor", c.actor), slog.String("remote", r.RemoteAddr))
+	if s.log.Enabled(r.Context(), slog.LevelDebug) {
+		s.log.LogAttrs(r.Context(), slog.LevelDebug, "request",
+			slog.String("request_id", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+			slog.String("route", c.route), slog.Int("status", w.status), slog.Int64("bytes", w.bytes),
+			slog.Duration("took", took), slog.String("actor", c.actor), slog.String("remote", r.RemoteAddr))
+	}
 	if panicked != nil {
 		panic(panicked)
 	}

@@ -64,8 +64,8 @@ func (s *Server) sealPage(r *http.Request, c *call, q query, position string) (s
 }
 
 // maxScopes bounds the tenants whose indexes one list reads side by side. A token that is
-// bound to more is served from the index of all tenants, like one that is bound to
-// namespaces or to tenants alone.
+// bound to more is served from the lists of all tenants, see among, like one that is bound
+// to namespaces or to tenants alone.
 const maxScopes = 256
 
 // scopes gives the tenants that a list is about, if the token or the query names them;
@@ -82,6 +82,17 @@ func (t *Token) scopes(namespace, tenant *string) []shell.Scope {
 		}
 	}
 	return out
+}
+
+// among tells of which tenants a list may show something, if the token and the query name
+// namespaces or tenants alone; nil: of all.
+func (t *Token) among(q query) func(shell.Scope) bool {
+	if len(t.Namespaces) == 0 && len(t.Tenants) == 0 && q.opt("namespace") == nil && q.opt("tenant") == nil {
+		return nil
+	}
+	return func(s shell.Scope) bool {
+		return t.seesScope(s.Namespace, s.Tenant) && matches(q, s.Namespace, s.Tenant)
+	}
 }
 
 // oneOr gives the value that is asked for, or else those that the token is bound to, in

@@ -45,11 +45,14 @@ type call struct {
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
 	refusal string       // why it was refused
+	// entries are the refused entries of a request that makes many: the reason of the first
+	// one of each status.
+	entries map[int]string
 }
 
 type callKey struct{}
 
-// callOf gives the call that the middleware made for the request.
+// callOf gives the call of the request that a handler serves.
 func callOf(ctx context.Context) *call {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -131,10 +134,11 @@ func unknownPath(_ http.ResponseWriter, r *http.Request, _ *call) error {
 // they may do, serves the request, and answers with what went wrong.
 func (s *Server) endpoint(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := callOf(r.Context())
+		sw, _ := w.(*statusWriter) // which the middleware has made
+		c := sw.call
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
-		if sw, ok := w.(*statusWriter); ok && c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
+		if c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
 			sw.redactor = s.o.Redact.redactor()
 		}
 		if c.token != nil {
@@ -150,7 +154,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if err == nil {
 			defer leave()
 			defer c.body.release()
-			ctx := withActor(r.Context(), c.actor)
+			ctx := withActor(context.WithValue(r.Context(), callKey{}, c), c.actor)
 			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
 				if rt.access&waitsForItems != 0 {

@@ -9,46 +9,41 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 )
 
-// Backup implements [store.Store]: it writes a copy of the file as it is at the
-// call, with a read transaction; readers and writers go on. It stops soon after
-// the context ends.
+// Backup implements [store.Store]: it writes a compact database file, which needs no log,
+// with all that was committed before the call; readers and writers go on. The file is made
+// beside the database first, where it needs room. It stops soon after the context ends.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin(ctx, "backup", false)
-	if err != nil {
-		return 0, err
-	}
-	defer s.open.Done()
-	defer func() { _ = s.rollback(btx) }()
-	out := &copying{ctx: ctx, w: w}
-	n, err = btx.WriteTo(out)
-	if out.err != nil { // bbolt does not wrap it everywhere
-		err = out.err
-	}
-	if err != nil {
+	if n, err = s.backup(ctx, w); err != nil {
 		return n, fmt.Errorf("backup: %w", err)
 	}
 	return n, nil
 }
 
-// copying is a writer that fails once its context has ended, and remembers why
-// it failed.
+func (s *Store) backup(ctx context.Context, w io.Writer) (n int64, err error) {
+	f, err := os.CreateTemp(filepath.Dir(s.file.path), "."+filepath.Base(s.file.path)+".tmp-*")
+	if err != nil {
+		return 0, explain(err)
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if err := s.copyCompact(ctx, f.Name()); err != nil {
+		return 0, err
+	}
+	return io.Copy(&copying{ctx: ctx, w: w}, f)
+}
+
+// copying is a writer that fails once its context has ended.
 type copying struct {
 	ctx context.Context
 	w   io.Writer
-	err error
 }
 
 func (c *copying) Write(b []byte) (n int, err error) {
 	if c.ctx.Err() != nil {
-		c.err = context.Cause(c.ctx)
-		return 0, c.err
+		return 0, context.Cause(c.ctx)
 	}
-	n, c.err = c.w.Write(b)
-	return n, c.err
+	return c.w.Write(b)
 }
 
 // BackupFile writes a [Store.Backup] to a new file with mode 0600. The file

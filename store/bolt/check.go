@@ -44,16 +44,17 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 	if err := s.lockWriter(ctx); err != nil {
 		return nil, fmt.Errorf("check: %w", err)
 	}
-	letWrite := sync.OnceFunc(s.unlockWriter)
+	release := s.db.Hold()
+	letWrite := sync.OnceFunc(func() { release(); s.unlockWriter() })
 	defer letWrite()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	btx, err := s.begin(ctx, "check", false)
+	ktx, err := s.begin(ctx, "check", false)
 	if err != nil {
 		return nil, err
 	}
 	defer s.open.Done()
-	defer func() { _ = s.rollback(btx) }()
-	t := &readTx{ctx: ctx, tx: btx}
+	defer ktx.Rollback()
+	t := &readTx{ctx: ctx, tx: ktx}
 	c := &checker{readTx: t, ids: map[effects.Kind]map[uuid.UUID]struct{}{}}
 	c.walk()
 	letWrite()
@@ -116,13 +117,13 @@ func (c *checker) each(where string, t *table, visit func(k, v []byte) error) er
 // some damage in a goroutine of its own: it runs only on what passed ours.
 func (c *checker) walk() {
 	before := len(c.found)
-	if err := walkPages(c.tx, true, false, func(what string) { c.report("pages", "%s", what) }); err != nil {
+	if err := walkPages(c.tx.Base(), true, false, func(what string) { c.report("pages", "%s", what) }); err != nil {
 		c.report("pages", "%v", err)
 	}
-	if len(c.found) > before || c.tx.DB().IsReadOnly() { // bbolt's needs the free list, which a reader has not
+	if len(c.found) > before || c.tx.Base().DB().IsReadOnly() { // bbolt's needs the free list, which a reader has not
 		return
 	}
-	for err := range c.tx.Check() {
+	for err := range c.tx.Base().Check() {
 		c.report("pages", "%v", err)
 	}
 }

@@ -29,7 +29,7 @@ type tokenValue struct {
 var tokenKey = []byte("token")
 
 func (t *readTx) claim(name string) (c store.Claim, ok bool, err error) {
-	raw, ok := t.table(bucketClaims).get([]byte(name))
+	raw, ok := t.table(bucketClaims).Get([]byte(name))
 	if !ok {
 		return c, false, nil
 	}
@@ -108,7 +108,7 @@ func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (
 
 func (t *tx) nextToken() (uint64, error) {
 	var v tokenValue
-	if raw, ok := t.table(bucketSystem).get(tokenKey); ok {
+	if raw, ok := t.table(bucketSystem).Get(tokenKey); ok {
 		if err := parseJSON(tokenKey, raw, &v); err != nil {
 			return 0, fmt.Errorf("token: %w", err)
 		}
@@ -143,8 +143,8 @@ func (t *tx) Release(name string, token uint64) (err error) {
 	if err := t.holds("release", name, token); err != nil {
 		return err
 	}
-	_, err = t.table(bucketClaims).remove([]byte(name))
-	return err
+	t.table(bucketClaims).Delete([]byte(name))
+	return nil
 }
 
 func (t *tx) Fence(name string) (err error) {
@@ -152,8 +152,7 @@ func (t *tx) Fence(name string) (err error) {
 		return err
 	}
 	defer guard("fence", &err)
-	ok, err := t.table(bucketClaims).remove([]byte(name))
-	if err == nil && !ok {
+	if !t.table(bucketClaims).remove([]byte(name)) {
 		err = fmt.Errorf("fence %q: %w", name, store.ErrNotFound)
 	}
 	return err

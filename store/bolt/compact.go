@@ -11,7 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // Sizes tells what a compaction gained, in bytes.
@@ -84,7 +84,12 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 	if err := f.Close(); err != nil {
 		return sizes, err
 	}
-	if err := copyCompact(ctx, from.db, tmp); err != nil {
+	if src == dst { // what the log holds must be in the file before another one takes its place
+		if err := from.db.Settle(); err != nil {
+			return sizes, err
+		}
+	}
+	if err := from.copyCompact(ctx, tmp); err != nil {
 		return sizes, err
 	}
 	if sizes.Before, err = fileSize(src); err != nil {
@@ -121,62 +126,93 @@ func removeAll(folder, pattern string) error {
 	return nil
 }
 
-// copyCompact copies all buckets into the empty file at path.
-func copyCompact(ctx context.Context, from *bbolt.DB, path string) (err error) {
+// copyCompact copies all tables, as they are at the call, into the empty file at path, which
+// then is whole without a log.
+func (s *Store) copyCompact(ctx context.Context, path string) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	ktx, err := s.begin(ctx, "copy", false)
+	if err != nil {
+		return err
+	}
+	defer s.open.Done()
+	defer ktx.Rollback()
 	to, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, FreelistType: bbolt.FreelistMapType, NoStatistics: true})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, to.Close()) }()
-	if err := compactInto(ctx, to, from); err != nil {
-		return err
-	}
-	return to.Sync()
+	c := copier{ctx: ctx, to: to}
+	return errors.Join(c.copy(ktx), to.Sync(), to.Close())
 }
 
-func compactInto(ctx context.Context, to, from *bbolt.DB) (err error) {
+// copier copies tables in transactions of [compactBatch] bytes.
+type copier struct {
+	ctx  context.Context
+	to   *bbolt.DB
+	tx   *bbolt.Tx
+	size int
+}
+
+func (c *copier) copy(from *kv.Tx) (err error) {
 	defer guard("copy", &err)
-	return from.View(func(src *bbolt.Tx) error {
-		dst, err := to.Begin(true)
-		if err != nil {
+	defer func() {
+		if c.tx != nil {
+			err = errors.Join(err, c.tx.Rollback())
+		}
+	}()
+	for _, name := range from.Names("") {
+		if err := c.table(from.Table(name), []byte(name)); err != nil {
 			return err
 		}
-		defer func() { _ = dst.Rollback() }() // after a commit it does nothing
-		size := 0
-		err = src.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			if _, err := dst.CreateBucket(name); err != nil {
+	}
+	return c.commit()
+}
+
+func (c *copier) table(from *kv.Table, name []byte) error {
+	into, err := c.bucket(name)
+	if err != nil {
+		return err
+	}
+	cursor := from.Cursor()
+	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
+		if c.size += len(k) + len(v); c.size > compactBatch {
+			if err := c.commit(); err != nil {
 				return err
 			}
-			return b.ForEach(func(k, v []byte) error {
-				if size += len(k) + len(v); size > compactBatch {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
-					}
-					if err := dst.Commit(); err != nil {
-						return err
-					}
-					if dst, err = to.Begin(true); err != nil {
-						return err
-					}
-					size = 0
-				}
-				if v == nil {
-					return fmt.Errorf("%w: bucket %q has a bucket %q in it", store.ErrCorrupt, name, k)
-				}
-				into := dst.Bucket(name)
-				into.FillPercent = 1 // keys come in order
-				return into.Put(k, v)
-			})
-		})
-		if err != nil {
+			if into, err = c.bucket(name); err != nil {
+				return err
+			}
+		}
+		if err := into.Put(k, v); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	}
+	return nil
+}
+
+// bucket gives a bucket of the transaction under way.
+func (c *copier) bucket(name []byte) (b *bbolt.Bucket, err error) {
+	if c.tx == nil {
+		if c.tx, err = c.to.Begin(true); err != nil {
+			return nil, err
 		}
-		return dst.Commit()
-	})
+	}
+	if b, err = c.tx.CreateBucketIfNotExists(name); err != nil {
+		return nil, fmt.Errorf("bucket %q: %w", name, err)
+	}
+	b.FillPercent = 1 // keys come in order
+	return b, nil
+}
+
+func (c *copier) commit() error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	if c.tx == nil {
+		return nil
+	}
+	tx := c.tx
+	c.tx, c.size = nil, 0
+	return tx.Commit()
 }
 
 func fileSize(path string) (int64, error) {

@@ -34,7 +34,7 @@ type dueOp struct {
 // it can know to be new: a look finds the first key from there on, and up to
 // that one there is none. So a batch that is due after all others, or before
 // them, costs one look.
-func (t *tx) putDue(ops []dueOp) error {
+func (t *tx) putDue(ops []dueOp) {
 	slices.SortStableFunc(ops, func(a, b dueOp) int { return bytes.Compare(a.key, b.key) })
 	table := t.table(bucketDue)
 	var next []byte // the first key from the last look on; nil: none
@@ -53,29 +53,24 @@ func (t *tx) putDue(ops []dueOp) error {
 		}
 		stored := bytes.Equal(key, next)
 		op := &ops[0]
-		var err error
 		switch {
 		case n == 1 && !stored && op.waits:
 			if value == nil || kind != op.kind {
 				kind, value = op.kind, []byte(op.kind)
 			}
-			err = table.bucket.Put(key, value)
+			table.PutNew(key, value)
 		case n == 1 && !stored: // it is not there to be taken away
 		case n == 1 && !op.waits && string(old) == string(op.kind):
-			err = table.cursor.Delete() // the look has just led there
+			table.Delete(key)
 		default:
-			err = t.mergeDue(table, key, old, ops[:n], stored)
-		}
-		if err != nil {
-			return err
+			mergeDue(table, key, old, ops[:n], stored)
 		}
 		ops = ops[n:]
 	}
-	return nil
 }
 
 // mergeDue changes the kinds of one key, each of them alone.
-func (t *tx) mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) error {
+func mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) {
 	kinds := strings.FieldsFunc(string(old), func(r rune) bool { return string(r) == kindSeparator })
 	for i := range ops {
 		kind := string(ops[i].kind)
@@ -85,13 +80,13 @@ func (t *tx) mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) e
 		}
 	}
 	if len(kinds) == 0 {
-		if !stored {
-			return nil
+		if stored {
+			table.Delete(key)
 		}
-		return table.bucket.Delete(key)
+		return
 	}
 	slices.Sort(kinds)
-	return table.bucket.Put(key, []byte(strings.Join(kinds, kindSeparator)))
+	table.Put(key, []byte(strings.Join(kinds, kindSeparator)))
 }
 
 func (t *tx) RemoveDue(d store.DueEntry) (err error) {
@@ -99,9 +94,7 @@ func (t *tx) RemoveDue(d store.DueEntry) (err error) {
 		return err
 	}
 	defer guard("remove due", &err)
-	if err := t.putDue([]dueOp{{key: d.Key[:], kind: d.Kind}}); err != nil {
-		return &store.RecordError{Op: "remove due", Kind: d.Kind, ID: d.Key.ID(), Err: err}
-	}
+	t.putDue([]dueOp{{key: d.Key[:], kind: d.Kind}})
 	return nil
 }
 
@@ -118,9 +111,6 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 	}
 	defer guard("due", &err)
 	due := t.table(bucketDue)
-	if due == nil {
-		return dst, nil
-	}
 	found, limit = dst, len(dst)+limit
 	var from store.DueKey
 	if after != nil {
@@ -171,9 +161,6 @@ func (t *readTx) NextDue(after effects.Time) (at effects.Time, ok bool, err erro
 	}
 	defer guard("next due", &err)
 	due := t.table(bucketDue)
-	if due == nil {
-		return 0, false, nil
-	}
 	var from store.DueKey
 	if after >= 0 {
 		from = store.DueUpperBound(after)

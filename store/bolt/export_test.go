@@ -22,5 +22,5 @@ func SetFullWalk(size int64) (undo func()) {
 // Explain is what Open says of an error of the system.
 var Explain = explain
 
-// OnCommit calls fn once bbolt has written the transaction, before Update returns.
+// OnCommit calls fn once the transaction is durable, before Update returns.
 func OnCommit(t store.Tx, fn func()) { t.(*tx).tx.OnCommit(fn) }

@@ -57,7 +57,10 @@ func (i *identity) check(inUse int64) error {
 func (s *Store) inPlace() error {
 	err := s.file.check(s.inUse.Load())
 	if errors.Is(err, errCut) {
-		s.broken.Store(&err)
+		s.db.Break(err)
+	}
+	if err == nil {
+		err = s.db.InPlace()
 	}
 	return err
 }
@@ -65,8 +68,8 @@ func (s *Store) inPlace() error {
 // InPlace implements [store.Placed]: it compares the file at the path with the one that
 // is open, and reads nothing of it.
 func (s *Store) InPlace() error {
-	if broken := s.broken.Load(); broken != nil {
-		return *broken
+	if broken := s.db.Broken(); broken != nil {
+		return broken
 	}
 	return s.inPlace()
 }

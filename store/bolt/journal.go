@@ -83,7 +83,7 @@ func (t *readTx) lastSeq() (seq uint64, err error) {
 		return 0, err
 	}
 	seq = e.First - 1
-	if k, _ := t.table(bucketJournal).last(); len(k) == 8 {
+	if k, _ := t.table(bucketJournal).cursor.Last(); len(k) == 8 {
 		seq = max(seq, binary.BigEndian.Uint64(k))
 	} else if k != nil {
 		return 0, fmt.Errorf("seq: %w: journal key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
@@ -141,11 +141,8 @@ func (t *tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error
 		return fmt.Errorf("append journal: batch %d is out of order: want %d", seq, last+1)
 	}
 	key := seqKey(seq)
-	const room = sealed + len(`"at":"2026-02-10T14:00:00.000Z","batch":}`)
-	v := t.keep(appendEntry(t.room(len(entry)+room), key[:], at, entry))
-	if err := t.table(bucketJournal).bucket.Put(key[:], v); err != nil {
-		return fmt.Errorf("append journal batch %d: %w", seq, err)
-	}
+	t.scratch = appendEntry(t.scratch[:0], key[:], at, entry)
+	t.table(bucketJournal).PutNew(key[:], t.scratch)
 	t.seq, t.appended = seq, true
 	return nil
 }
@@ -184,16 +181,12 @@ func (t *tx) BeginEpoch(at effects.Time) (err error) {
 }
 
 // keepBase copies a record as it stands into the current epoch's base.
-func (t *tx) keepBase(e store.Epoch, kind effects.Kind, id uuid.UUID, raw []byte) error {
-	base, err := t.create(baseBucket(e.Number))
-	if err != nil {
-		return err
-	}
+func (t *tx) keepBase(e store.Epoch, kind effects.Kind, id uuid.UUID, raw []byte) {
+	base := t.tx.Table(baseBucket(e.Number))
 	key := countKeyBytes(kind, id[:])
-	if _, ok := base.get(key); ok {
-		return nil
+	if _, ok := base.Get(key); !ok {
+		base.PutNew(key, raw)
 	}
-	return base.bucket.Put(key, t.keep(append(t.room(len(raw)), raw...)))
 }
 
 func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
@@ -251,16 +244,14 @@ func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
 	// The epochs go first: no reader may start from a half that is left.
 	for len(epochs) > 0 && epochs[0].Number < before {
 		key := seqKey(epochs[0].Number)
-		if _, err := t.table(bucketEpochs).remove(key[:]); err != nil {
-			return false, fmt.Errorf("drop epoch %d: %w", epochs[0].Number, err)
-		}
+		t.table(bucketEpochs).Delete(key[:])
 		epochs = epochs[1:]
 	}
 	t.epochs = slices.Clone(epochs)
 	first := seqKey(epochs[0].First)
-	left, err := t.deleteBefore(t.table(bucketJournal), first[:], limit)
-	if err != nil || left == 0 {
-		return true, err
+	left := deleteBefore(t.table(bucketJournal), first[:], limit)
+	if left == 0 {
+		return true, nil
 	}
 	return t.dropBases(epochs[0].Number, left)
 }
@@ -280,32 +271,24 @@ func (t *tx) dropBases(number uint64, limit int) (more bool, err error) {
 		return false, fmt.Errorf("drop epochs: %w", err)
 	}
 	for _, name := range old {
-		if limit, err = t.deleteBefore(t.named(name), nil, limit); err != nil || limit == 0 {
-			return true, err
+		if limit = deleteBefore(t.named(name), nil, limit); limit == 0 {
+			return true, nil
 		}
-		if err := t.tx.DeleteBucket([]byte(name)); err != nil {
-			return false, fmt.Errorf("drop epochs: bucket %q: %w", name, err)
-		}
+		t.tx.Drop(name)
 	}
 	return false, nil
 }
 
 // deleteBefore deletes the entries before end (nil: all), at most limit, and
 // gives how many more it might have deleted; 0 says that some may be left.
-func (t *tx) deleteBefore(table *table, end []byte, limit int) (left int, err error) {
-	if table == nil {
-		return limit, nil
-	}
+func deleteBefore(table *table, end []byte, limit int) (left int) {
 	k, _ := table.cursor.First()
 	for ; k != nil && (end == nil || string(k) < string(end)); limit-- {
 		if limit == 0 {
-			return 0, nil
+			return 0
 		}
-		k = slices.Clone(k)
-		if err := table.cursor.Delete(); err != nil {
-			return 0, fmt.Errorf("drop epochs: %w", err)
-		}
-		k, _ = table.cursor.Seek(k) // Next would pass over an entry after a deletion
+		table.Delete(k)
+		k, _ = table.cursor.Next()
 	}
-	return max(limit, 0), nil
+	return max(limit, 0)
 }

@@ -28,6 +28,7 @@ import (
 //	claims          name → envelope
 //	quarantine      at (8), id (16), KIND, of an outbox entry n (4) → envelope
 //	meta            name → envelope
+//	log             state: how the file and its log belong together; package kv has it
 //
 // Numbers are big endian; times that may be negative have their sign bit
 // flipped, so that byte order is their order.

@@ -18,9 +18,6 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 	}
 	defer guard("scan", &err)
 	lists := t.kind(kind).lists
-	if lists == nil {
-		return nil, nil
-	}
 	start := from
 	if from == (store.Cursor{}) {
 		start.At = math.MinInt64
@@ -71,34 +68,12 @@ func walkDown(t *table, bound []byte) func(func([]byte) bool) {
 		if k == nil {
 			k, _ = c.Last()
 		} else if !bytes.Equal(k, bound) {
-			k = before(t, k)
+			k, _ = c.Prev()
 		}
 		for k != nil && yield(k) {
-			k = before(t, k)
+			k, _ = c.Prev()
 		}
 	}
-}
-
-// maxEmptyPages bounds the pages that one transaction can have emptied; only on
-// damaged pages is there no end.
-const maxEmptyPages = 1 << 20
-
-// before steps from key k to the key before it. Prev alone would not do: in a
-// transaction that deleted all of a page's entries it stops at that page as if
-// it were the beginning (see bbolt's Cursor.Last on empty pages).
-func before(t *table, k []byte) []byte {
-	p, _ := t.cursor.Prev()
-	if p != nil || !t.bucket.Writable() {
-		return p
-	}
-	first, _ := t.bucket.Cursor().First()
-	for range maxEmptyPages {
-		if p != nil || bytes.Compare(first, k) >= 0 {
-			break
-		}
-		p, _ = t.cursor.Prev()
-	}
-	return p
 }
 
 func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
@@ -136,7 +111,7 @@ func (t *readTx) Count(kind effects.Kind, term string) (n uint64, err error) {
 }
 
 func (t *readTx) count(key []byte) (uint64, error) {
-	raw, ok := t.table(bucketCounts).get(key)
+	raw, ok := t.table(bucketCounts).Get(key)
 	if !ok {
 		return 0, nil
 	}

@@ -24,7 +24,7 @@ func (t *readTx) Meta(name string) (value []byte, err error) {
 		return nil, err
 	}
 	defer guard("meta", &err)
-	raw, ok := t.table(bucketMeta).get([]byte(name))
+	raw, ok := t.table(bucketMeta).Get([]byte(name))
 	if !ok {
 		return nil, nil
 	}
@@ -44,12 +44,9 @@ func (t *tx) SetMeta(name string, value []byte) (err error) {
 	}
 	key := []byte(name)
 	if value == nil {
-		_, err = t.table(bucketMeta).remove(key)
+		t.table(bucketMeta).Delete(key)
 	} else {
-		err = t.table(bucketMeta).bucket.Put(key, appendMeta(nil, key, value))
-	}
-	if err != nil {
-		return fmt.Errorf("set meta %q: %w", name, err)
+		t.table(bucketMeta).Put(key, appendMeta(nil, key, value))
 	}
 	return nil
 }

@@ -13,14 +13,17 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // Format is the version of the file's layout that this package writes. It reads
 // older ones and migrates them; a newer one is refused with [ErrNewer].
-const Format = 1
+const Format = 2
 
 // migrations[n] brings a file of format n to n+1, in one transaction.
-var migrations = map[int]func(*bbolt.Tx) error{}
+var migrations = map[int]func(*bbolt.Tx) error{
+	1: func(*bbolt.Tx) error { return nil }, // the same tables: since then there may be a log beside the file
+}
 
 // formatValue names the program and the format, under formatKey.
 type formatValue struct {
@@ -56,6 +59,11 @@ func open(path string, opts Options) (_ *Store, err error) {
 	if err := inspect(path, opts); err != nil {
 		return nil, err
 	}
+	if isNew { // a new file must not stand beside the log of one that is missing
+		if err := kv.NoLog(path+logSuffix, nil); err != nil {
+			return nil, err
+		}
+	}
 	file := &identity{}
 	db, err := openFile(path, opts, file)
 	if err != nil {
@@ -78,8 +86,18 @@ func open(path string, opts Options) (_ *Store, err error) {
 			return nil, fmt.Errorf("make the new file's name durable: %w", err)
 		}
 	}
-	return newStore(db, path, file, opts), nil
+	tables, err := kv.New(db, kv.Options{
+		Folder: file.path + logSuffix, NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
+		Seal: sealJSON, Unseal: parseJSON,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newStore(tables, path, file, opts), nil
 }
+
+// logSuffix makes the file's name that of the folder with its log.
+const logSuffix = ".log"
 
 // prepare says plainly why a path cannot be a database, before bbolt says it
 // otherwise.
@@ -175,7 +193,7 @@ func ensureFormat(db *bbolt.DB) (err error) {
 		return err
 	case have > Format:
 		return fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, have, Format)
-	case have == Format:
+	case have == Format, have == 1 && db.IsReadOnly(): // they have the same tables
 		return nil
 	case db.IsReadOnly() && have == 0:
 		return fmt.Errorf("%w: it is empty", ErrForeign)

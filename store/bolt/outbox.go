@@ -52,7 +52,7 @@ func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err erro
 	}
 	defer guard("outbox entry", &err)
 	k := effectKeyBytes(key)
-	raw, ok := t.table(bucketOutbox).get(k[:])
+	raw, ok := t.table(bucketOutbox).Get(k[:])
 	if !ok {
 		return e, fmt.Errorf("outbox entry %s: %w", key, store.ErrNotFound)
 	}
@@ -133,7 +133,7 @@ func (t *readTx) stray(op string, waiting, key []byte, err error) error {
 
 func guardedGet(op string, t *table, key []byte) (v []byte, ok bool, err error) {
 	defer guard(op, &err)
-	v, ok = t.get(key)
+	v, ok = t.Get(key)
 	touch(v)
 	return v, ok, nil
 }
@@ -191,20 +191,22 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	outbox, waiting := t.table(bucketOutbox), t.table(bucketWaiting)
 	key := effectKeyBytes(e.Key)
 	stays := false // its key in the waiting index
-	if raw, ok := outbox.get(key[:]); ok || t.strays[e.Key] != nil {
+	raw, stored := outbox.Get(key[:])
+	if stored || t.strays[e.Key] != nil {
 		stays, err = t.unwait(key[:], raw, &e)
-	}
-	const room = sealed + len(`"seq":,"kind":,"lane":,"holder":,"token":,"effect":}`) + 2*20
-	need := room + len(e.Effect) + 6*(len(e.Kind)+len(e.Lane)+len(e.Holder)+1) // a byte takes up to six escaped
-	if err == nil {
-		err = outbox.bucket.Put(key[:], t.keep(appendOutbox(t.room(need), key[:], &e)))
-	}
-	if err == nil && e.Waiting() && !stays {
-		var b [128]byte
-		err = waiting.bucket.Put(appendWaitKey(b[:0], e.Lane, e.Seq, key[:]), []byte{})
 	}
 	if err != nil {
 		return fmt.Errorf("put outbox %s: %w", e.Key, err)
+	}
+	t.scratch = appendOutbox(t.scratch[:0], key[:], &e)
+	if stored {
+		outbox.Put(key[:], t.scratch)
+	} else {
+		outbox.PutNew(key[:], t.scratch)
+	}
+	if e.Waiting() && !stays {
+		var b [128]byte
+		waiting.PutNew(appendWaitKey(b[:0], e.Lane, e.Seq, key[:]), nil)
 	}
 	return nil
 }
@@ -215,7 +217,8 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, err error) {
 	if keys := t.strays[effectKeyOf(key)]; keys != nil {
 		delete(t.strays, effectKeyOf(key))
-		return false, t.removeKeys(keys)
+		t.removeKeys(keys)
+		return false, nil
 	}
 	o, err := parseOutbox(key, raw)
 	if err != nil {
@@ -228,8 +231,7 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 		return true, nil
 	}
 	var b [128]byte
-	ok, err := t.table(bucketWaiting).remove(appendWaitKey(b[:0], string(o.lane), o.seq, key))
-	if err == nil && !ok {
+	if !t.table(bucketWaiting).remove(appendWaitKey(b[:0], string(o.lane), o.seq, key)) {
 		err = t.removeWaiting(key)
 	}
 	return false, err
@@ -250,16 +252,14 @@ func (t *tx) removeWaiting(key []byte) error {
 	if err != nil {
 		return err
 	}
-	return t.removeKeys(keys)
+	t.removeKeys(keys)
+	return nil
 }
 
-func (t *tx) removeKeys(keys [][]byte) error {
+func (t *tx) removeKeys(keys [][]byte) {
 	for _, k := range keys {
-		if _, err := t.table(bucketWaiting).remove(k); err != nil {
-			return err
-		}
+		t.table(bucketWaiting).Delete(k)
 	}
-	return nil
 }
 
 func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
@@ -275,7 +275,7 @@ func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
 	}
 	_, err = t.unwait(k[:], raw, nil)
 	if err == nil && at != nil {
-		err = outbox.bucket.Delete(at)
+		outbox.Delete(at)
 	}
 	if err != nil {
 		return fmt.Errorf("delete outbox %s: %w", key, err)

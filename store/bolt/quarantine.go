@@ -3,6 +3,8 @@ package bolt
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -76,12 +78,10 @@ func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
 	}
 	if due != 0 {
 		key := store.NewDueKey(due, q.ID)
-		if err := t.putDue([]dueOp{{key: key[:], kind: q.Kind}}); err != nil {
-			return err
-		}
+		t.putDue([]dueOp{{key: key[:], kind: q.Kind}})
 	}
 	key := appendQuarantineKey(nil, q)
-	if _, ok := t.table(bucketQuarantine).get(key); ok && q.Raw == nil {
+	if _, ok := t.table(bucketQuarantine).Get(key); ok && q.Raw == nil {
 		return nil // set aside before, perhaps with its bytes
 	}
 	return t.putJSON("set aside", bucketQuarantine, key, quarantineValue(*q))
@@ -126,9 +126,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 	// A record whose envelope is whole is still the base of a replay.
 	r, err := parseRecord(q.Kind, q.ID, raw)
 	if err == nil && r.Seq < epoch.First {
-		if err := t.keepBase(epoch, q.Kind, q.ID, raw); err != nil {
-			return err
-		}
+		t.keepBase(epoch, q.Kind, q.ID, raw)
 	}
 	if q.Raw == nil {
 		q.Raw = raw
@@ -136,9 +134,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 			q.Raw = r.State
 		}
 	}
-	if err := tables.records.bucket.Delete(key); err != nil {
-		return err
-	}
+	tables.records.Delete(key)
 	return t.removeTerms(q.Kind, tables.lists, q.ID)
 }
 
@@ -156,14 +152,10 @@ func (t *tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
 		return err
 	}
 	for _, k := range keys {
-		if _, err := lists.remove(k); err != nil {
-			return err
-		}
+		lists.Delete(k)
 	}
-	for k, n := range counts {
-		if err := t.add(k, n); err != nil {
-			return err
-		}
+	for _, k := range slices.SortedFunc(maps.Keys(counts), countKey.compare) {
+		t.add(k, counts[k])
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (w *recordWalk) visit(kind effects.Kind, k, v []byte) (more bool, err error
 // walkable gives the first key after one at which bbolt cannot go on, from which it can
 // again: it looks at distances that double, and then nearer by ever smaller ones.
 func walkable(records *table, after uuid.UUID) (uuid.UUID, bool) {
-	c := records.bucket.Cursor()
+	c := records.Cursor()
 	reads := func(at position) bool {
 		id := at.id()
 		_, _, err := seek(recordPage, c, id[:])

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,7 +16,7 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 		return r, err
 	}
 	defer guard("get", &err)
-	raw, ok := t.kind(kind).records.get(id[:])
+	raw, ok := t.kind(kind).records.Get(id[:])
 	if !ok {
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}
@@ -91,8 +90,10 @@ func (t *readTx) kindsOf(prefix string) (kinds []effects.Kind, err error) {
 // buckets calls fn with the names that begin with prefix, in order.
 func (t *readTx) buckets(prefix string, fn func(name string) bool) (err error) {
 	defer guard("buckets", &err)
-	c := t.tx.Cursor()
-	for k, _ := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)) && fn(string(k)); k, _ = c.Next() {
+	for _, name := range t.tx.Names(prefix) {
+		if !fn(name) {
+			break
+		}
 	}
 	return nil
 }

@@ -12,8 +12,7 @@ import (
 )
 
 // The logs of runs stand verbatim behind a checksum: they are no JSON, may be
-// large, and are read whole. A file from before there were any has no bucket for
-// them: the first log makes it, so that the file needs no migration.
+// large, and are read whole.
 
 const logSumLen = 4
 
@@ -55,7 +54,7 @@ func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
 
 func (t *readTx) runLog(op string, key [effectLen]byte) (text []byte, err error) {
 	defer guard(op, &err)
-	raw, ok := t.table(bucketRunLogs).get(key[:])
+	raw, ok := t.table(bucketRunLogs).Get(key[:])
 	if !ok {
 		return nil, store.ErrNotFound
 	}
@@ -71,16 +70,9 @@ func (t *tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) (err error) {
 	if err := store.ValidateRunLog(run, text); err != nil {
 		return runLogError(op, run, attempt, err)
 	}
-	if t.table(bucketRunLogs) == nil {
-		if t.fixed[bucketRunLogs], err = t.create(bucketNames[bucketRunLogs]); err != nil {
-			return runLogError(op, run, attempt, err)
-		}
-	}
 	key := runLogKey(run, attempt)
-	value := appendRunLog(make([]byte, 0, logSumLen+len(text)), key[:], text) // it must stay until the commit
-	if err := t.table(bucketRunLogs).bucket.Put(key[:], value); err != nil {
-		return runLogError(op, run, attempt, err)
-	}
+	t.scratch = appendRunLog(t.scratch[:0], key[:], text)
+	t.table(bucketRunLogs).Put(key[:], t.scratch)
 	return nil
 }
 
@@ -91,16 +83,8 @@ func (t *tx) DeleteRunLogs(run uuid.UUID) (err error) {
 	}
 	defer guard(op, &err)
 	logs := t.table(bucketRunLogs)
-	if logs == nil {
-		return nil
+	for k, _ := logs.cursor.Seek(run[:]); bytes.HasPrefix(k, run[:]); k, _ = logs.cursor.Next() {
+		logs.Delete(k)
 	}
-	for { // bbolt moves a cursor that deletes: seek anew
-		k, _ := logs.cursor.Seek(run[:])
-		if !bytes.HasPrefix(k, run[:]) {
-			return nil
-		}
-		if err := logs.cursor.Delete(); err != nil {
-			return fmt.Errorf("%s %s: %w", op, run, err)
-		}
-	}
+	return nil
 }

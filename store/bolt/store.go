@@ -21,6 +21,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -28,10 +29,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
-
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 var _ store.Store = (*Store)(nil)
@@ -46,11 +45,16 @@ var (
 	ErrNewer = errors.New("written by a newer Orrery")
 	// ErrReadOnly: the store was opened with Options.ReadOnly, or the file or its
 	// folder cannot be written to.
-	ErrReadOnly = errors.New("read-only")
+	ErrReadOnly = kv.ErrReadOnly
 	// ErrUnknownOutcome: the disk failed in the last step of a commit, so nobody
 	// knows whether it is durable. The store refuses everything from then on; what
 	// holds is known after it was opened again.
-	ErrUnknownOutcome = errors.New("the disk failed while committing: close the store and open it again")
+	ErrUnknownOutcome = kv.ErrUnknownOutcome
+	// ErrNoLog: the file was not closed, and the folder with its log is not there, or
+	// not all of it. What it has is older than what was acknowledged.
+	ErrNoLog = kv.ErrNoLog
+	// ErrOtherLog: the folder beside the file holds the log of another file.
+	ErrOtherLog = kv.ErrOtherLog
 )
 
 // Options change how a file is opened. The zero value is right for a daemon.
@@ -72,6 +76,9 @@ type Options struct {
 	MapSize int64
 	// Session names this opening instead of a random name: see store.Session.
 	Session string
+	// Logger is told where the log cannot be brought into the file, such as on a full
+	// disk: commits go on as long as there is room for the log. Nil: nobody is told.
+	Logger *slog.Logger
 }
 
 // lockTimeout is never 0, which bbolt takes for ever.
@@ -94,28 +101,24 @@ func (o Options) mapSize() int {
 // maxMap is the greatest map that bbolt makes.
 const maxMap int64 = (1<<47)*int64(strconv.IntSize/64) + (1<<30)*int64(1-strconv.IntSize/64)
 
-// Store is an open database file. Its methods are safe for concurrent use. A
-// View never waits for an Update; a commit waits for the Views only where the
+// Store is an open database file with its log. Its methods are safe for concurrent use. A
+// View never waits for an Update; a checkpoint waits for the Views only where the
 // file outgrows its map (see Options.MapSize).
 type Store struct {
-	db      *bbolt.DB
+	db      *kv.DB
 	path    string
 	file    *identity    // of the file that is open
 	inUse   atomic.Int64 // the bytes that the file must have: those of the last commit but one, at least
 	session string
 	writer  chan struct{} // holds one value while an Update runs
-	arena   []byte        // of the last Update, for the next one; the writer's
+	scratch []byte        // of the last Update, for the next one; the writer's
 
 	mu     sync.Mutex
 	closed bool
-	open   sync.WaitGroup        // transactions under way
-	broken atomic.Pointer[error] // set once nothing can be trusted any more
-	stuck  atomic.Bool           // bbolt panicked while it held its locks: it cannot be closed
-
-	beginning sync.Mutex // held while bbolt begins a transaction
+	open   sync.WaitGroup // transactions under way
 }
 
-func newStore(db *bbolt.DB, path string, file *identity, o Options) *Store {
+func newStore(db *kv.DB, path string, file *identity, o Options) *Store {
 	return &Store{db: db, path: path, file: file, session: cmp.Or(o.Session, rand.Text()), writer: make(chan struct{}, 1)}
 }
 
@@ -140,9 +143,9 @@ func (s *Store) enter(ctx context.Context, op string) error {
 	return nil
 }
 
-// begin starts a bbolt transaction, unless ctx has ended. On success the caller
+// begin starts a transaction, unless ctx has ended. On success the caller
 // calls s.open.Done when the transaction has ended.
-func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.Tx, err error) {
+func (s *Store) begin(ctx context.Context, op string, write bool) (t *kv.Tx, err error) {
 	if err := s.enter(ctx, op); err != nil {
 		return nil, err
 	}
@@ -151,37 +154,13 @@ func (s *Store) begin(ctx context.Context, op string, writable bool) (t *bbolt.T
 			s.open.Done()
 		}
 	}()
-	switch t, err = s.beginTx(op, writable); {
-	case errors.Is(err, berrors.ErrDatabaseReadOnly):
+	switch t, err = s.db.Begin(ctx, write); {
+	case errors.Is(err, ErrReadOnly):
 		return nil, fmt.Errorf("%s: %s: %w", op, s.path, ErrReadOnly)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
 	return t, nil
-}
-
-// beginTx starts a bbolt transaction. Where bbolt panics on meta pages that are
-// damaged or gone it keeps its locks, so that whatever asks it for a transaction
-// afterwards, or ends one, waits for ever: the store is broken then, and stuck.
-// One begins at a time, so that no other is within bbolt when that happens.
-func (s *Store) beginTx(op string, writable bool) (t *bbolt.Tx, err error) {
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
-	if broken := s.broken.Load(); broken != nil {
-		return nil, *broken
-	}
-	begun := false
-	defer func() {
-		if !begun {
-			broken := err
-			s.stuck.Store(true)
-			s.broken.Store(&broken)
-		}
-	}()
-	defer guard(op, &err)
-	t, err = s.db.Begin(writable)
-	begun = true
-	return t, err
 }
 
 // View implements [store.Store].
@@ -190,14 +169,14 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	if err := s.inPlace(); errors.Is(err, errCut) { // where the file was moved, reading goes on
 		return fmt.Errorf("view: %w", err)
 	}
-	btx, err := s.begin(ctx, "view", false)
+	ktx, err := s.begin(ctx, "view", false)
 	if err != nil {
 		return err
 	}
-	t := &readTx{ctx: ctx, tx: btx}
+	t := &readTx{ctx: ctx, tx: ktx}
 	defer func() {
 		t.tx = nil
-		_ = s.rollback(btx)
+		ktx.Rollback()
 		s.open.Done()
 	}()
 	return fn(t)
@@ -227,21 +206,18 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := s.inPlace(); err != nil { // before bbolt looks at its pages
 		return fmt.Errorf("update: %w", err)
 	}
-	btx, err := s.begin(ctx, "update", true)
+	ktx, err := s.begin(ctx, "update", true)
 	if err != nil {
 		return err
 	}
-	s.inUse.Store(btx.Size())
-	t := &tx{readTx: readTx{ctx: ctx, tx: btx}, s: s, arena: s.arena[:0]}
-	committed := false
+	s.inUse.Store(ktx.Base().Size())
+	t := &tx{readTx: readTx{ctx: ctx, tx: ktx}, s: s, scratch: s.scratch}
 	defer func() {
 		t.tx = nil
-		if !committed {
-			_ = s.rollback(btx)
-		}
+		ktx.Rollback()
 		s.open.Done()
-		if s.arena = nil; cap(t.arena) <= arenaKept {
-			s.arena = t.arena
+		if s.scratch = nil; cap(t.scratch) <= scratchKept {
+			s.scratch = t.scratch[:0]
 		}
 	}()
 	if err := fn(t); err != nil {
@@ -254,50 +230,30 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	t.tx = nil
-	committed, err = s.commit(btx)
-	return err
+	return s.commit(ktx)
 }
 
-// commit ends the transaction; ended is false where it still must be rolled
-// back. Before and after it the path must lead to the open file: what was written to
-// another one must not be acknowledged.
-func (s *Store) commit(btx *bbolt.Tx) (ended bool, err error) {
-	defer guard("commit", &err)
+// scratchKept is the greatest room for values that is kept for the next Update.
+const scratchKept = 4 << 20
+
+// commit ends the transaction. Before and after it the path must lead to the open file:
+// what was written beside another one must not be acknowledged.
+func (s *Store) commit(ktx *kv.Tx) error {
 	if err := s.inPlace(); err != nil {
-		return false, fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", err)
 	}
-	id := btx.ID()
-	if err = btx.Commit(); err == nil {
-		if err := s.inPlace(); err != nil {
-			return true, fmt.Errorf("commit: %w: %w", store.ErrUnconfirmed, err)
-		}
-		return true, nil
+	if err := ktx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
 	}
-	// bbolt reports an error after it wrote the meta page but could not sync it:
-	// then it reads the new state, which a crash of the machine may undo.
-	if after, verr := s.beginTx("commit", false); verr == nil {
-		if after.ID() == id {
-			broken := fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-			s.broken.Store(&broken)
-			err = broken
-		}
-		_ = after.Rollback()
+	if err := s.inPlace(); err != nil {
+		return fmt.Errorf("commit: %w: %w", store.ErrUnconfirmed, err)
 	}
-	return true, fmt.Errorf("commit: %w", err)
+	return nil
 }
 
-// rollback ends a transaction that may stand on damaged pages. One of a store that is
-// stuck cannot be ended: it would wait for bbolt's locks.
-func (s *Store) rollback(btx *bbolt.Tx) (err error) {
-	if s.stuck.Load() {
-		return nil
-	}
-	defer guard("rollback", &err)
-	return btx.Rollback()
-}
-
-// Close implements [store.Store]. A second Close does nothing.
-func (s *Store) Close() (err error) {
+// Close implements [store.Store]: it brings what the log holds into the file, and removes
+// the log. A second Close does nothing.
+func (s *Store) Close() error {
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
@@ -306,10 +262,6 @@ func (s *Store) Close() (err error) {
 		return nil
 	}
 	s.open.Wait()
-	defer guard("close", &err)
-	if s.stuck.Load() {
-		return fmt.Errorf("close %s: left open until the process ends: %w", s.path, *s.broken.Load())
-	}
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
 	}

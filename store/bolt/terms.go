@@ -21,9 +21,6 @@ func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names [
 	}
 	defer guard("term names", &err)
 	lists := t.kind(kind).lists
-	if lists == nil {
-		return nil, nil
-	}
 	bound := appendName(nil, prefix)
 	for len(names) < limit {
 		k, _ := lists.cursor.Seek(bound)
@@ -81,37 +78,29 @@ func (t *tx) Reindex(kind effects.Kind, id uuid.UUID, former, terms []store.Term
 }
 
 func (t *tx) reindex(w *store.Write) error {
-	if _, ok := t.kind(w.Kind).records.get(w.ID[:]); !ok {
+	if _, ok := t.kind(w.Kind).records.Get(w.ID[:]); !ok {
 		return store.ErrNotFound
 	}
-	tables, err := t.writable(w.Kind)
-	if err != nil {
-		return err
-	}
+	tables := t.kind(w.Kind)
 	for i := range w.Prev.Terms {
 		if term := &w.Prev.Terms[i]; !slices.Contains(w.Terms, *term) {
-			if err := t.setTerm(tables, term, w.ID, false); err != nil {
-				return err
-			}
+			t.setTerm(tables, term, w.ID, false)
 		}
 	}
 	for i := range w.Terms {
-		if err := t.setTerm(tables, &w.Terms[i], w.ID, true); err != nil {
-			return err
-		}
+		t.setTerm(tables, &w.Terms[i], w.ID, true)
 	}
 	return nil
 }
 
 // setTerm puts one list entry of a record or removes it, and counts what has changed.
-func (t *tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed bool) error {
+func (t *tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed bool) {
 	key := appendListKey(nil, term.Name, term.At, id)
-	old, was := tables.lists.get(key)
+	old, was := tables.lists.Get(key)
 	wasCounted := was && string(old) == counted
 	if listed && was && wasCounted == term.Counted || !listed && !was {
-		return nil
+		return
 	}
-	var err error
 	value, delta := []byte{}, int64(0)
 	if wasCounted {
 		delta--
@@ -120,12 +109,9 @@ func (t *tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed 
 		value, delta = []byte(counted), delta+1
 	}
 	if listed {
-		err = tables.lists.bucket.Put(key, value)
+		tables.lists.Put(key, value)
 	} else {
-		_, err = tables.lists.remove(key)
+		tables.lists.Delete(key)
 	}
-	if err != nil {
-		return err
-	}
-	return t.add(countKey{tables.kind, term.CountName()}, delta)
+	t.add(countKey{tables.kind, term.CountName()}, delta)
 }

@@ -6,51 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 var errEnded = errors.New("the transaction has ended")
 
-// table is a bucket with one cursor for all look-ups, which so cost no
-// allocation.
+// table is a table with one cursor for all look-ups.
 type table struct {
-	bucket *bbolt.Bucket
-	cursor *bbolt.Cursor
-}
-
-func newTable(b *bbolt.Bucket, name string) *table {
-	b.FillPercent = fillPercent(name)
-	return &table{bucket: b, cursor: b.Cursor()}
-}
-
-// get gives the value of a key. A nil table is empty.
-func (t *table) get(key []byte) (value []byte, ok bool) {
-	if t == nil {
-		return nil, false
-	}
-	k, v := t.cursor.Seek(key)
-	if !bytes.Equal(k, key) || k == nil {
-		return nil, false
-	}
-	return v, true
+	*kv.Table
+	cursor *kv.Cursor
 }
 
 // find gives the entry of a key, also of one that damage has made longer or
 // shorter, so that fit gives key; nil where there is none.
 func (t *table) find(key []byte) (k, v []byte) {
-	if t == nil {
-		return nil, nil
-	}
 	if k, v = t.cursor.Seek(key); bytes.HasPrefix(k, key) {
 		return k, v
 	}
 	for n := len(key) - 1; n > 0 && key[n] == 0xff; n-- {
-		if v, ok := t.get(key[:n]); ok {
+		if v, ok := t.Get(key[:n]); ok {
 			return key[:n], v
 		}
 	}
@@ -65,12 +42,12 @@ func (t *table) has(op string, key []byte) (ok bool, err error) {
 }
 
 // drop removes what find finds, and reports whether it was there.
-func (t *table) drop(key []byte) (bool, error) {
+func (t *table) drop(key []byte) bool {
 	k, _ := t.find(key)
-	if k == nil {
-		return false, nil
+	if k != nil {
+		t.Delete(k)
 	}
-	return t.remove(k)
+	return k != nil
 }
 
 // fit gives n bytes of a key: cut off, or filled up with 0xff, which leads to no
@@ -83,34 +60,24 @@ func fit(key []byte, n int) []byte {
 }
 
 // remove deletes a key, and reports whether it was there.
-func (t *table) remove(key []byte) (bool, error) {
-	if t == nil {
-		return false, nil
+func (t *table) remove(key []byte) bool {
+	_, ok := t.Get(key)
+	if ok {
+		t.Delete(key)
 	}
-	if k, _ := t.cursor.Seek(key); k == nil || !bytes.Equal(k, key) {
-		return false, nil
-	}
-	return true, t.cursor.Delete()
+	return ok
 }
 
-// last gives the greatest entry.
-func (t *table) last() (key, value []byte) {
-	if t == nil {
-		return nil, nil
-	}
-	return t.cursor.Last()
-}
-
-// kindTables are the buckets of one kind; nil where they are not there yet.
+// kindTables are the tables of one kind.
 type kindTables struct {
 	kind           effects.Kind
 	records, lists *table
 }
 
-// readTx reads through a bbolt transaction. It opens each bucket once.
+// readTx reads through a transaction. It opens each table once.
 type readTx struct {
 	ctx    context.Context // of the View or Update that this lives in
-	tx     *bbolt.Tx       // nil once the transaction has ended
+	tx     *kv.Tx          // nil once the transaction has ended
 	fixed  [fixedBuckets]*table
 	kinds  []*kindTables
 	names  map[string]string            // strings made of stored names
@@ -138,24 +105,18 @@ func guard(op string, err *error) {
 	}
 }
 
-// table gives one of the fixed buckets; nil where it is missing, as in a file
-// that a read-only Open found without one.
+// table gives one of the fixed tables.
 func (t *readTx) table(bucket int) *table {
 	if t.fixed[bucket] == nil {
-		name := bucketNames[bucket]
-		if b := t.tx.Bucket([]byte(name)); b != nil {
-			t.fixed[bucket] = newTable(b, name)
-		}
+		t.fixed[bucket] = t.named(bucketNames[bucket])
 	}
 	return t.fixed[bucket]
 }
 
-// named gives a bucket by name; nil where it is missing.
+// named gives a table by name. One that is not there is empty.
 func (t *readTx) named(name string) *table {
-	if b := t.tx.Bucket([]byte(name)); b != nil {
-		return newTable(b, name)
-	}
-	return nil
+	found := t.tx.Table(name)
+	return &table{Table: found, cursor: found.Cursor()}
 }
 
 func (t *readTx) kind(kind effects.Kind) *kindTables {
@@ -186,10 +147,7 @@ func (t *readTx) text(b []byte) string {
 // false or an error. Damage that bbolt meets becomes an error; a panic of fn
 // stays one.
 func (t *readTx) scan(op string, table *table, from []byte, fn func(k, v []byte) (bool, error)) error {
-	if table == nil {
-		return nil
-	}
-	c := table.bucket.Cursor() // fn may use the table's own
+	c := table.Cursor() // fn may use the table's own
 	k, v, err := seek(op, c, from)
 	for ; k != nil && err == nil; k, v, err = next(op, c) {
 		if t.steps++; t.steps%256 == 0 || t.tx == nil {
@@ -205,7 +163,7 @@ func (t *readTx) scan(op string, table *table, from []byte, fn func(k, v []byte)
 	return err
 }
 
-func seek(op string, c *bbolt.Cursor, from []byte) (k, v []byte, err error) {
+func seek(op string, c *kv.Cursor, from []byte) (k, v []byte, err error) {
 	defer guard(op, &err)
 	k, v = c.Seek(from)
 	touch(k)
@@ -213,7 +171,7 @@ func seek(op string, c *bbolt.Cursor, from []byte) (k, v []byte, err error) {
 	return k, v, nil
 }
 
-func next(op string, c *bbolt.Cursor) (k, v []byte, err error) {
+func next(op string, c *kv.Cursor) (k, v []byte, err error) {
 	defer guard(op, &err)
 	k, v = c.Next()
 	touch(k)
@@ -237,61 +195,14 @@ type tx struct {
 	appended bool   // AppendJournal was called
 	seq      uint64 // number of the last batch, once known
 	seqKnown bool
-	arena    []byte // room for values, which must stay until the commit
-}
-
-// create gives a bucket by name, making it where it is missing.
-func (t *tx) create(name string) (*table, error) {
-	b, err := t.tx.CreateBucketIfNotExists([]byte(name))
-	if err != nil {
-		return nil, fmt.Errorf("bucket %q: %w", name, err)
-	}
-	return newTable(b, name), nil
-}
-
-// writable gives the tables of a kind, making them where they are missing.
-func (t *tx) writable(kind effects.Kind) (*kindTables, error) {
-	k := t.kind(kind)
-	var err error
-	if k.records == nil {
-		if k.records, err = t.create(recordsPrefix + string(kind)); err != nil {
-			return nil, err
-		}
-	}
-	if k.lists == nil {
-		if k.lists, err = t.create(listsPrefix + string(kind)); err != nil {
-			return nil, err
-		}
-	}
-	return k, nil
-}
-
-const (
-	arenaChunk = 64 << 10
-	arenaKept  = 4 << 20 // a greater arena is not kept for the next transaction
-)
-
-// room gives an empty slice with that capacity, which stays valid until the
-// transaction ends.
-func (t *tx) room(n int) []byte {
-	if cap(t.arena)-len(t.arena) < n {
-		t.arena = make([]byte, 0, max(n, arenaChunk, min(2*cap(t.arena), arenaKept)))
-	}
-	return t.arena[len(t.arena):len(t.arena):cap(t.arena)]
-}
-
-// keep marks the room that b took as used.
-func (t *tx) keep(b []byte) []byte {
-	if len(b) > cap(t.arena)-len(t.arena) { // it outgrew the room and lives elsewhere
-		return b
-	}
-	t.arena = t.arena[:len(t.arena)+len(b)]
-	return slices.Clip(b)
+	scratch  []byte // room for one value until it was put, which copies it
 }
 
 func (t *tx) putJSON(op string, bucket int, key []byte, v any) error {
-	if err := putSealed(t.table(bucket).bucket, key, v); err != nil {
+	value, err := sealJSON(key, v)
+	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
+	t.table(bucket).Put(key, value)
 	return nil
 }

@@ -87,7 +87,7 @@ func webhook(k, info []byte, bodies *table) (w store.Webhook, err error) {
 
 func body(bodies *table, key []byte, sum uint64) (b []byte, err error) {
 	defer guard("body", &err)
-	b, ok := bodies.get(key)
+	b, ok := bodies.Get(key)
 	if !ok || uint64(crc32.Checksum(b, castagnoli)) != sum {
 		return nil, fmt.Errorf("%w: its body is missing or changed", store.ErrCorrupt)
 	}
@@ -103,12 +103,8 @@ func (t *tx) PutWebhook(w store.Webhook) (err error) {
 		return errors.New("put webhook: id is zero")
 	}
 	w.ReceivedAt = clampTime(w.ReceivedAt)
-	if err := t.table(bucketWebhooksInfo).bucket.Put(w.ID[:], appendWebhookInfo(nil, &w)); err != nil {
-		return fmt.Errorf("put webhook %s: %w", w.ID, err)
-	}
-	if err := t.table(bucketWebhooks).bucket.Put(w.ID[:], t.keep(append(t.room(len(w.Body)), w.Body...))); err != nil {
-		return fmt.Errorf("put webhook %s: %w", w.ID, err)
-	}
+	t.table(bucketWebhooksInfo).Put(w.ID[:], appendWebhookInfo(nil, &w))
+	t.table(bucketWebhooks).Put(w.ID[:], w.Body)
 	return nil
 }
 
@@ -117,14 +113,8 @@ func (t *tx) DeleteWebhook(id uuid.UUID) (err error) {
 		return err
 	}
 	defer guard("delete webhook", &err)
-	info, err := t.table(bucketWebhooksInfo).drop(id[:])
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", id, err)
-	}
-	body, err := t.table(bucketWebhooks).drop(id[:])
-	if err != nil {
-		return fmt.Errorf("delete webhook %s: %w", id, err)
-	}
+	info := t.table(bucketWebhooksInfo).drop(id[:])
+	body := t.table(bucketWebhooks).drop(id[:])
 	if !info && !body {
 		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -20,8 +21,8 @@ type indexOp struct {
 	value []byte // nil: delete
 }
 
-// Put sorts what it does by bucket and key: bbolt then works through its pages
-// in order, and each is found while it is still in the processor's cache.
+// Put sorts what it does by table and key: so each part of a tree is found while it is
+// still in the processor's cache.
 func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
 	if err := t.check("put"); err != nil {
 		return err
@@ -49,9 +50,7 @@ func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
 		}
 	}
 	t.put = seq
-	if err := p.finish(); err != nil {
-		return fmt.Errorf("put: %w", err)
-	}
+	p.finish()
 	return nil
 }
 
@@ -74,7 +73,7 @@ type putter struct {
 	due    []dueOp
 	lists  []indexOp
 	counts map[countKey]int64
-	keys   []byte // room for index keys, which bbolt copies
+	keys   []byte // room for index keys, until they are put
 }
 
 type countKey struct {
@@ -82,14 +81,16 @@ type countKey struct {
 	term string
 }
 
+func (k countKey) compare(other countKey) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.term, other.term))
+}
+
 func (p *putter) write(w *store.Write) error {
-	tables, err := p.writable(w.Kind)
-	if err != nil {
-		return err
-	}
-	raw, exists := tables.records.get(w.ID[:])
+	tables := p.kind(w.Kind)
+	raw, exists := tables.records.Get(w.ID[:])
 	var old store.Record
 	if exists {
+		var err error
 		if old, err = parseRecord(w.Kind, w.ID, raw); err != nil {
 			return err
 		}
@@ -98,24 +99,22 @@ func (p *putter) write(w *store.Write) error {
 		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
 	}
 	if exists && old.Seq < p.epoch.First {
-		if err := p.keepBase(p.epoch, w.Kind, w.ID, raw); err != nil {
-			return err
-		}
+		p.keepBase(p.epoch, w.Kind, w.ID, raw)
 	}
 	if w.State == nil {
 		if !exists {
 			return nil
 		}
-		if err := tables.records.bucket.Delete(w.ID[:]); err != nil {
-			return err
-		}
+		tables.records.Delete(w.ID[:])
 		p.moveDue(w, 0)
 		p.moveTerms(w, tables.lists, nil)
 		return nil
 	}
-	v := p.keep(appendRecord(p.room(len(w.State)+recordRoom), w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State))
-	if err := tables.records.bucket.Put(w.ID[:], v); err != nil {
-		return err
+	p.scratch = appendRecord(p.scratch[:0], w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State)
+	if exists {
+		tables.records.Put(w.ID[:], p.scratch)
+	} else {
+		tables.records.PutNew(w.ID[:], p.scratch)
 	}
 	p.moveDue(w, w.Due)
 	p.moveTerms(w, tables.lists, w.Terms)
@@ -188,38 +187,29 @@ func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
 }
 
 // finish writes the indexes.
-func (p *putter) finish() error {
-	if err := p.putDue(p.due); err != nil {
-		return err
-	}
+func (p *putter) finish() {
+	p.putDue(p.due)
 	// Stable: where a term only changes whether it is counted, the deletion of
 	// its key comes before the new entry.
 	slices.SortStableFunc(p.lists, func(a, b indexOp) int { return bytes.Compare(a.key, b.key) })
 	for i := range p.lists {
 		op := &p.lists[i]
-		var err error
 		if op.value == nil {
-			_, err = op.table.remove(op.key)
+			op.table.Delete(op.key)
 		} else {
-			err = op.table.bucket.Put(op.key, op.value)
-		}
-		if err != nil {
-			return err
+			op.table.PutNew(op.key, op.value)
 		}
 	}
-	for k, delta := range p.counts {
-		if err := p.add(k, delta); err != nil {
-			return err
-		}
+	for _, k := range slices.SortedFunc(maps.Keys(p.counts), countKey.compare) {
+		p.add(k, p.counts[k])
 	}
-	return nil
 }
 
 // add changes a count. It stops at 0, where only a damaged count or a wrong
 // Prev can lead; Check finds it.
-func (t *tx) add(k countKey, delta int64) error {
+func (t *tx) add(k countKey, delta int64) {
 	if delta == 0 {
-		return nil
+		return
 	}
 	key := countKeyBytes(k.kind, k.term)
 	old, err := t.count(key)
@@ -227,9 +217,10 @@ func (t *tx) add(k countKey, delta int64) error {
 		old = 0 // a count is not worth stopping for
 	}
 	n := max(int64(old)+delta, 0)
-	counts := t.table(bucketCounts).bucket
+	counts := t.table(bucketCounts)
 	if n == 0 {
-		return counts.Delete(key)
+		counts.Delete(key)
+		return
 	}
-	return counts.Put(key, strconv.AppendInt(nil, n, 10))
+	counts.Put(key, strconv.AppendInt(nil, n, 10))
 }

@@ -3,7 +3,7 @@
 //
 // storetest.go has [Run]; records.go, journal.go, outbox.go, kept.go and
 // transactions.go have the cases; model.go compares a store with a plain one under
-// random operations.
+// random operations, model_lists.go its list indexes.
 package storetest
 
 import (

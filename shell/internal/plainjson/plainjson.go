@@ -20,6 +20,26 @@ func Marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// Compact gives JSON without the space between its parts, as [Marshal] writes it. What has
+// none is given back as it is.
+func Compact(b []byte) json.RawMessage {
+	for i, quoted := 0, false; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case c <= ' ' && !quoted:
+			var out bytes.Buffer
+			if err := json.Compact(&out, b); err != nil {
+				return b
+			}
+			return out.Bytes()
+		}
+	}
+	return b
+}
+
 // Text puts U+FFFD in the place of what is not UTF-8, and of NUL, which
 // PostgreSQL cannot hold.
 func Text(s string) string {

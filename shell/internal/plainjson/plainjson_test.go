@@ -1,6 +1,7 @@
 package plainjson_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,4 +20,13 @@ func TestJSONIsWrittenAsPeopleReadIt(t *testing.T) {
 
 func TestTextIsWhatAnyStoreTakes(t *testing.T) {
 	assert.Equal(t, "a\ufffdb\ufffdü", plainjson.Text("a\x00b\xffü"))
+}
+
+func TestCompactIsWhatMarshalWrites(t *testing.T) {
+	for _, in := range []string{`{}`, `{"a b":"c \\\" d","e":[1,{"f":" "}]}`, "{ \"a\" :\n[ 1 ,\t2 ]}", `"\\"`, `"\\\\" `, ` 1`, `null`} {
+		want, err := plainjson.Marshal(json.RawMessage(in))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(plainjson.Compact([]byte(in))))
+	}
+	assert.Equal(t, `{ "a"`, string(plainjson.Compact([]byte(`{ "a"`))), "what is no JSON stays as it is")
 }

@@ -397,6 +397,9 @@ func (k *keys) add(name string) bool {
 		return false
 	}
 	if len(k.few) < 16 {
+		if k.few == nil {
+			k.few = make([]string, 0, 8)
+		}
 		k.few = append(k.few, name)
 		return true
 	}

@@ -134,7 +134,7 @@ func (d *daemon) take(ctx context.Context) (err error) {
 	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
 		return err
 	}
-	if d.store, err = bolt.Open(d.c.DB, bolt.Options{}); err != nil {
+	if d.store, err = bolt.Open(d.c.DB, bolt.Options{Logger: d.log}); err != nil {
 		if errors.Is(err, bolt.ErrLocked) {
 			err = fmt.Errorf("%w: is another orreryd running on it?", err)
 		}

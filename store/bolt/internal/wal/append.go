@@ -37,7 +37,7 @@ func (l *Log) Append(payload ...[]byte) (n uint64, err error) {
 	var sum uint32
 	l.buf, sum = appendFrame(l.buf, l.nonce, r, payload...)
 	if _, err := l.file.WriteAt(l.buf, l.off); err != nil {
-		return 0, l.fail(err)
+		return 0, l.failActive(err)
 	}
 	l.off, l.prev = l.off+size, sum
 	l.size.Add(size)
@@ -95,7 +95,7 @@ func (l *Log) syncActive() error {
 		return nil
 	}
 	if err := l.sync(l.file); err != nil {
-		return l.fail(err)
+		return l.failActive(err)
 	}
 	l.synced.Store(last)
 	return nil
@@ -124,10 +124,10 @@ func (l *Log) roll(size int64) error {
 		return fmt.Errorf("making a segment of the log: %w", err)
 	}
 	if err := writeMark(l.file, l.nonce, l.off, kindEnd, last, l.prev); err != nil {
-		return l.fail(err)
+		return l.failActive(err)
 	}
 	if err := l.sync(l.file); err != nil {
-		return l.fail(err)
+		return l.failActive(err)
 	}
 	_ = l.file.Close() // all of it is durable
 	old.last, old.used = last, l.off
@@ -138,7 +138,7 @@ func (l *Log) roll(size int64) error {
 // activate makes s the segment that is written to, from off on. It needs all locks, or
 // a log that nobody else has yet.
 func (l *Log) activate(f disk.File, s segment, off int64, prev uint32) {
-	l.file, l.nonce, l.room = f, s.nonce, s.size
+	l.file, l.active, l.nonce, l.room = f, s.path, s.nonce, s.size
 	l.off, l.prev = off, prev
 	l.half.Store(off > l.room/2)
 	l.segments = append(l.segments, s)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -113,10 +114,8 @@ func (f *fault) run(t *testing.T, seed uint64) {
 		default:
 			require.ErrorIs(t, err, f.err, "%d", f.from)
 			lose()
-			if _, again := a.log.Append(nil); again != nil { // it was closed
+			if a.append(10) != nil { // it was closed, or this failed too
 				open()
-			} else {
-				p.appended = append(p.appended, "")
 			}
 		}
 	}
@@ -155,6 +154,56 @@ func TestAFullDiskRefusesAFrameAndTheSameFrameIsTakenLater(t *testing.T) {
 	require.Equal(t, append(want, "there is room"), frames(t, l, 1))
 }
 
+func TestASegmentThatCannotBeSyncedIsGivenUpAndTheLogGoesOn(t *testing.T) {
+	d := disktest.New()
+	l, err := wal.Create(dir, id, 1, wal.Options{FS: d, SegmentSize: 4096})
+	require.NoError(t, err)
+	_, err = l.Append(make([]byte, 3000))
+	require.NoError(t, err)
+	d.Fail = func(op disktest.Op) error {
+		if op.Kind != disktest.Sync || filepath.Ext(op.Path) != ".fresh" {
+			return nil
+		}
+		if _, err := d.Stat(op.Path); err != nil {
+			return nil // the active segment was opened under such a name, too
+		}
+		return syscall.EIO
+	}
+	_, err = l.Append(make([]byte, 3000))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.NotErrorIs(t, err, wal.ErrBroken)
+	require.Len(t, segments(t, d), 1)
+	require.Zero(t, d.Opened()-1)
+	d.Fail = nil
+	n, err := l.Append(make([]byte, 3000))
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), n)
+}
+
+func TestWhatCannotBeReadIsNoTornTail(t *testing.T) {
+	d := disktest.New()
+	l, err := wal.Create(dir, id, 1, wal.Options{FS: d, SegmentSize: 128 << 20})
+	require.NoError(t, err)
+	_, err = l.Append([]byte("one"))
+	require.NoError(t, err)
+	require.NoError(t, l.Sync())
+	d.Fail = func(op disktest.Op) error {
+		if op.Kind == disktest.Read && op.Off > 512<<10 {
+			return syscall.EIO
+		}
+		return nil
+	}
+	for _, o := range []wal.Options{{FS: d}, {FS: d, ReadOnly: true}} {
+		_, err = wal.Open(dir, id, o)
+		require.ErrorIs(t, err, syscall.EIO)
+		require.NotErrorIs(t, err, wal.ErrDamaged)
+	}
+	d.Fail = nil
+	l, err = wal.Open(dir, id, wal.Options{FS: d})
+	require.NoError(t, err)
+	require.Equal(t, []string{"one"}, frames(t, l, 1))
+}
+
 func TestAfterAFailedSyncWhatReadsShowCountsOnlyOnceItWasWrittenAnew(t *testing.T) {
 	d := disktest.New()
 	o := wal.Options{FS: d, SegmentSize: 64 << 10}
@@ -167,7 +216,9 @@ func TestAfterAFailedSyncWhatReadsShowCountsOnlyOnceItWasWrittenAnew(t *testing.
 	require.NoError(t, err)
 	failing := fault{err: syscall.EIO, of: syncs, times: 1}
 	d.Fail = failing.hook
-	require.ErrorIs(t, l.Sync(), wal.ErrBroken)
+	err = l.Sync()
+	require.ErrorIs(t, err, wal.ErrBroken)
+	require.ErrorContains(t, err, "sync /db.log/0000000000000002.log: input/output error")
 	require.NoError(t, l.Close())
 
 	for round := range uint64(200) {

@@ -331,6 +331,65 @@ func TestAPreparedSegmentSparesTheAppendTheFilling(t *testing.T) {
 	require.ErrorIs(t, l.Prepare(), fs.ErrClosed)
 }
 
+func TestAFrameThatIsAppendedDuringASyncIsNotCoveredByIt(t *testing.T) {
+	d := disktest.New()
+	l, err := wal.Create(dir, id, 1, wal.Options{FS: d})
+	require.NoError(t, err)
+	_, err = l.Append([]byte("before"))
+	require.NoError(t, err)
+	d.After = func(op disktest.Op) {
+		if op.Kind == disktest.Sync && l.Last() == 1 {
+			_, err := l.Append(make([]byte, 5000))
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, l.Sync())
+	for range 2 { // the second time it is
+		again, err := wal.Open(dir, id, wal.Options{FS: d.Lose(func(int) int { return 0 })})
+		require.NoError(t, err)
+		require.Equal(t, uint64(2), l.Last())
+		if again.Last() == 2 {
+			return
+		}
+		require.Equal(t, uint64(1), again.Last())
+		require.NoError(t, l.Sync())
+	}
+	t.Fatal("the second Sync did not sync the frame")
+}
+
+func TestWhatAKilledProcessHasLeftOfFilesIsRemoved(t *testing.T) {
+	d := disktest.New()
+	o := wal.Options{FS: d, SegmentSize: 4096}
+	l, err := wal.Create(dir, id, 1, o)
+	require.NoError(t, err)
+	var kills []*disktest.Disk
+	d.After = func(op disktest.Op) {
+		if op.Kind == disktest.Create {
+			kills = append(kills, d.Kill())
+		}
+	}
+	for range 20 {
+		_, err := l.Append(make([]byte, 300))
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, kills)
+	for _, killed := range kills {
+		for n := range 5 {
+			killed.SetContent(fmt.Sprintf("%s/%016x.spare", dir, 1000+n), make([]byte, 4096))
+		}
+		killed.SetContent(fmt.Sprintf("%s/%016x.spare", dir, 2000), make([]byte, 40960))
+		killed.SetContent(fmt.Sprintf("%s/%016x.spare", dir, 3000), make([]byte, 100))
+		o.FS = killed
+		l, err := wal.Open(dir, id, o)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(segments(t, killed)), len(segmentsOf(t, killed))+2)
+		require.NoError(t, l.Close())
+		for _, path := range segments(t, killed) {
+			require.NotEqual(t, ".fresh", filepath.Ext(path))
+		}
+	}
+}
+
 func TestReplayEndsWithTheErrorOfItsCaller(t *testing.T) {
 	d, _, _ := threeSegments(t, true)
 	l, err := wal.Open(dir, id, wal.Options{FS: d})

@@ -134,6 +134,7 @@ type Log struct {
 	// the system tells one only that a write has failed.
 	syncing sync.Mutex
 	file    disk.File // the active segment; changed under writing and syncing
+	active  string    // its path, which is not the one that it was opened under
 
 	// files is held by whoever changes or needs which files there are.
 	files    sync.Mutex
@@ -273,6 +274,14 @@ func (l *Log) broken() error {
 		return errReadOnly
 	}
 	return nil
+}
+
+// failActive is fail for an operation on the active segment, of which it names the path.
+func (l *Log) failActive(cause error) error {
+	if e, ok := errors.AsType[*fs.PathError](cause); ok {
+		cause = &fs.PathError{Op: e.Op, Path: l.active, Err: e.Err}
+	}
+	return l.fail(cause)
 }
 
 // fail refuses everything from now on.

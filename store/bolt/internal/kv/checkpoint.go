@@ -1,0 +1,227 @@
+package kv
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// portion is how many bytes of keys and values one transaction of a checkpoint writes:
+// a commit's sync waits for what the disk has in hand.
+const portion = 4 << 20
+
+// keepUp makes a checkpoint when enough was committed, or some time after the first
+// commit since the last one, until the context ends. It also has the log prepare room.
+func (db *DB) keepUp(ctx context.Context) {
+	told := "" // of the last checkpoint, if it failed
+	for db.waitForWork(ctx) {
+		switch err := db.Checkpoint(); {
+		case err == nil && told != "":
+			db.o.Logger.Info("what the log holds is in the file again")
+			told = ""
+		case err != nil:
+			if err.Error() != told {
+				told = err.Error()
+				db.o.Logger.Error("what the log holds cannot be brought into the file; trying again", "error", err, "in", db.o.After)
+			}
+			tell(db.dirty)
+		}
+	}
+}
+
+// waitForWork waits until a checkpoint is to be made; false: the context has ended.
+func (db *DB) waitForWork(ctx context.Context) bool {
+	select {
+	case <-db.dirty:
+	case <-ctx.Done():
+		return false
+	}
+	pause := time.NewTimer(db.o.After)
+	defer pause.Stop()
+	for {
+		select {
+		case <-db.half:
+			if log := db.log.Load(); log != nil {
+				_ = log.Prepare() // the commit that needs the room tells
+			}
+		case <-db.full:
+			return true
+		case <-pause.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
+func (db *DB) Checkpoint() error {
+	db.working.Lock()
+	defer db.working.Unlock()
+	db.writer.Lock()
+	is := db.freeze(false)
+	db.writer.Unlock()
+	if !is {
+		return nil
+	}
+	return db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo})
+}
+
+// Hold lets no checkpoint begin until release, once the one under way has ended: nobody
+// writes to the file meanwhile.
+func (db *DB) Hold() (release func()) {
+	db.working.Lock()
+	return db.working.Unlock
+}
+
+// Settle is Checkpoint, after which the file alone is whole and has no log. The next commit
+// makes a new one. Writers wait meanwhile.
+func (db *DB) Settle() error {
+	db.working.Lock()
+	defer db.working.Unlock()
+	db.writer.Lock()
+	defer db.writer.Unlock()
+	if db.frozen != nil { // of a checkpoint that failed
+		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
+			return err
+		}
+	}
+	if db.log.Load() == nil {
+		return nil
+	}
+	db.freeze(true)
+	if err := db.writeFrozen(state{ID: db.session.ID, Frame: db.upTo}); err != nil {
+		return err
+	}
+	return db.removeLog()
+}
+
+// freeze sets aside what is to be written, unless something is; it reports whether
+// there is anything. The caller writes nothing meanwhile.
+func (db *DB) freeze(always bool) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.frozen == nil && (always || !db.active.empty()) {
+		db.frozen, db.upTo = db.active, db.last
+		db.active, db.bytes = &overlay{}, 0
+	}
+	return db.frozen != nil
+}
+
+// writeFrozen writes what is frozen, and then the state.
+func (db *DB) writeFrozen(as state) error {
+	err := db.writeOverlay(db.frozen, as)
+	db.mu.Lock()
+	db.failed = err
+	if err == nil {
+		db.frozen = nil
+	}
+	close(db.ended)
+	db.ended = make(chan struct{})
+	db.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return db.log.Load().Drop(db.upTo)
+}
+
+// writeOverlay writes an overlay to the file, table by table in the order of the keys, in
+// transactions of which the last one says up to which frame the file now has all.
+func (db *DB) writeOverlay(o *overlay, as state) error {
+	w := overlayWriter{db: db}
+	for number, l := range o.layers {
+		if l == nil {
+			continue
+		}
+		if err := w.table(db.numbers.name(number), l); err != nil {
+			return err
+		}
+	}
+	return w.commit(&as)
+}
+
+// overlayWriter brings an overlay into the file.
+type overlayWriter struct {
+	db      *DB
+	pending []func(*bbolt.Tx) error
+	bytes   int
+}
+
+func (w *overlayWriter) table(name string, l *layer) error {
+	if l.gone {
+		w.pending = append(w.pending, func(tx *bbolt.Tx) error {
+			if tx.Bucket([]byte(name)) == nil {
+				return nil
+			}
+			return tx.DeleteBucket([]byte(name))
+		})
+	}
+	if l.made {
+		w.pending = append(w.pending, func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucketIfNotExists([]byte(name))
+			return err
+		})
+	}
+	var part []entry
+	flush := func() {
+		if len(part) > 0 {
+			entries := part
+			w.pending = append(w.pending, func(tx *bbolt.Tx) error { return w.write(tx, name, entries) })
+			part = nil
+		}
+	}
+	iter := l.tree.Iter()
+	defer iter.Release()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		e := iter.Item()
+		part = append(part, e)
+		if w.bytes += len(e.key) + len(e.value); w.bytes >= portion {
+			flush()
+			if err := w.commit(nil); err != nil {
+				return err
+			}
+		}
+	}
+	flush()
+	return nil
+}
+
+func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) error {
+	b, err := tx.CreateBucketIfNotExists([]byte(name))
+	if err != nil {
+		return err
+	}
+	if fill := w.db.o.Fill; fill != nil {
+		b.FillPercent = fill(name)
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.value == nil {
+			err = b.Delete(e.key)
+		} else {
+			err = b.Put(e.key, e.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit carries out what is pending in one transaction.
+func (w *overlayWriter) commit(as *state) error {
+	err := w.db.file.update(func(tx *bbolt.Tx) error {
+		for _, do := range w.pending {
+			if err := do(tx); err != nil {
+				return err
+			}
+		}
+		if as == nil {
+			return nil
+		}
+		return w.db.putState(tx, *as)
+	})
+	w.pending, w.bytes = nil, 0
+	return err
+}

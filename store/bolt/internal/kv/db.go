@@ -1,0 +1,278 @@
+// Package kv keeps tables of ordered keys: a bbolt file, and in memory above it what a log
+// holds beyond the file's last checkpoint. A commit is one frame appended to the log and
+// one sync; a goroutine brings the net change of many commits into the file.
+//
+// The files, in the order in which they are best read:
+//
+//   - frame.go: what a commit writes; overlay.go: what has changed since a checkpoint;
+//   - tx.go, cursor.go: transactions, tables and cursors, which merge both with the file;
+//   - db.go: commits and who sees what; checkpoint.go: bringing them into the file;
+//   - recover.go: what is found at the start; file.go: bbolt, which panics on damage.
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+)
+
+// Errors that callers decide on.
+var (
+	// ErrReadOnly: the file is open for reading only.
+	ErrReadOnly = errors.New("read-only")
+	// ErrUnknownOutcome: the disk failed in the last step of a commit. Everything is
+	// refused from then on.
+	ErrUnknownOutcome = errors.New("the disk failed while committing: close the store and open it again")
+	// ErrNoLog: the file was not closed, and its log is not there, or not all of it.
+	ErrNoLog = errors.New("the file was not closed, and the log beside it is missing or cut")
+	// ErrOtherLog: the folder beside the file holds the log of another file.
+	ErrOtherLog = errors.New("the log beside the file is another file's")
+)
+
+// Options of a [DB]. Seal and Unseal are needed.
+type Options struct {
+	Folder   string  // of the log, beside the file
+	FS       disk.FS // nil: the system's
+	NoSync   bool    // nothing waits for the disk
+	ReadOnly bool
+	Bytes    int64         // of frames that begin a checkpoint; zero: 32 MiB
+	After    time.Duration // in which a commit is brought into the file at the latest; zero: 5 s
+	Fill     func(table string) float64
+	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
+	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.
+	Seal   func(key []byte, v any) ([]byte, error)
+	Unseal func(key, raw []byte, v any) error
+}
+
+const (
+	defaultBytes = 32 << 20
+	defaultAfter = 5 * time.Second
+	// room is how many times Bytes may be in memory before commits wait for the checkpoint.
+	room = 4
+)
+
+// DB is an open file with its log. Its methods are safe for concurrent use; one
+// transaction writes at a time.
+type DB struct {
+	o       Options
+	file    file
+	numbers numbers
+	session state                   // of the log that is open, or of the last one
+	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
+	writer  sync.Mutex              // held by the one that writes, or freezes what was written
+	working sync.Mutex              // held while a checkpoint is made
+	rest    []byte                  // room in memory that the last frame has left; the writer's
+	broken  atomic.Pointer[error]
+
+	mu     sync.RWMutex // guards what is below, and that it fits to the file
+	active *overlay
+	frozen *overlay      // nil: no checkpoint is under way
+	last   uint64        // the number of the last commit
+	upTo   uint64        // that of the last commit in frozen
+	bytes  int64         // of the frames in active
+	failed error         // of the last checkpoint
+	ended  chan struct{} // closed when the checkpoint under way ends
+
+	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
+	stop              context.CancelFunc
+	stopped           chan struct{}
+}
+
+// New takes over an open bbolt file, and reads its log.
+func New(b *bbolt.DB, o Options) (*DB, error) {
+	if o.Bytes == 0 {
+		o.Bytes = defaultBytes
+	}
+	if o.After == 0 {
+		o.After = defaultAfter
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
+	db.file.bolt, db.file.broken = b, &db.broken
+	if err := db.recover(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	db.stop, db.stopped = stop, make(chan struct{})
+	if o.ReadOnly {
+		close(db.stopped)
+		return db, nil
+	}
+	go func() {
+		defer close(db.stopped)
+		db.keepUp(ctx)
+	}()
+	return db, nil
+}
+
+// Broken gives the error for which everything is refused; nil: there is none.
+func (db *DB) Broken() error {
+	if broken := db.broken.Load(); broken != nil {
+		return *broken
+	}
+	return nil
+}
+
+// InPlace reports with [store.ErrMoved] that what is written to the log would not be found.
+func (db *DB) InPlace() error {
+	if log := db.log.Load(); log != nil {
+		if err := log.InPlace(); errors.Is(err, wal.ErrMoved) {
+			return fmt.Errorf("%w: %w: put the same folder back; until then nothing is acknowledged", store.ErrMoved, err)
+		}
+	}
+	return nil
+}
+
+// Break refuses everything from now on, for that reason.
+func (db *DB) Break(err error) { db.broken.CompareAndSwap(nil, &err) }
+
+// Begin starts a transaction, which must end with Commit or Rollback. One that writes
+// waits until no other does, and for room where the checkpoint lags behind.
+func (db *DB) Begin(ctx context.Context, write bool) (*Tx, error) {
+	if write {
+		if db.o.ReadOnly {
+			return nil, ErrReadOnly
+		}
+		if err := db.waitForRoom(ctx); err != nil {
+			return nil, err
+		}
+		db.writer.Lock()
+		if err := db.openLog(); err != nil { // before the transaction reads: it changes the file
+			db.writer.Unlock()
+			return nil, err
+		}
+	}
+	tx, err := db.begin(write)
+	if err != nil && write {
+		db.writer.Unlock()
+	}
+	return tx, err
+}
+
+func (db *DB) begin(write bool) (*Tx, error) {
+	db.mu.RLock() // so that the file is the one that the overlays stand above
+	defer db.mu.RUnlock()
+	base, err := db.file.begin(false)
+	if err != nil {
+		return nil, err
+	}
+	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, write: write}
+	if write && cap(db.rest) > 0 {
+		tx.frame.parts = append(tx.frame.parts, db.rest)
+	}
+	return tx, nil
+}
+
+// waitForRoom waits while too much is in memory only.
+func (db *DB) waitForRoom(ctx context.Context) error {
+	for {
+		db.mu.RLock()
+		lags, failed, ended := db.bytes > room*db.o.Bytes, db.failed, db.ended
+		db.mu.RUnlock()
+		if !lags {
+			return db.Broken()
+		}
+		if failed != nil {
+			return fmt.Errorf("the log is full, and what it holds cannot be brought into the file: %w", failed)
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Rollback ends a transaction and forgets what it has written. After the end it does
+// nothing.
+func (tx *Tx) Rollback() {
+	if tx.base == nil {
+		return
+	}
+	tx.db.file.rollback(tx.base)
+	tx.base = nil
+	if tx.write {
+		tx.db.writer.Unlock()
+	}
+}
+
+// Commit makes what the transaction has written durable, and ends it. Where it returns
+// an error nothing of that is there; with [ErrUnknownOutcome] nobody knows.
+func (tx *Tx) Commit() error {
+	defer tx.Rollback()
+	if !tx.write || tx.frame.bytes == 0 {
+		return nil
+	}
+	db := tx.db
+	if err := db.Broken(); err != nil {
+		return err
+	}
+	log := db.log.Load()
+	n, err := log.Append(tx.frame.parts...)
+	if err == nil && !db.o.NoSync {
+		err = log.Sync()
+	}
+	if err != nil {
+		if errors.Is(err, wal.ErrBroken) || n != 0 {
+			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			db.Break(err)
+		}
+		return err
+	}
+	if log.Half() {
+		tell(db.half)
+	}
+	db.rest = tx.frame.rest()
+	db.publish(&tx.own.overlay, n, int64(tx.frame.bytes))
+	if tx.then != nil {
+		tx.then()
+	}
+	return nil
+}
+
+// publish shows a commit to whoever begins from now on.
+func (db *DB) publish(active *overlay, n uint64, bytes int64) {
+	db.mu.Lock()
+	db.active, db.last = active, n
+	db.bytes += bytes
+	isFull := db.bytes >= db.o.Bytes
+	db.mu.Unlock()
+	tell(db.dirty)
+	if isFull {
+		tell(db.full)
+	}
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// Close brings all into the file, removes the log, and closes both. Where that fails the
+// log stays, and is read at the next start.
+func (db *DB) Close() error {
+	db.stop()
+	<-db.stopped
+	var err error
+	if !db.o.ReadOnly && db.Broken() == nil {
+		err = db.Settle()
+	}
+	if log := db.log.Load(); log != nil {
+		err = errors.Join(err, log.Close())
+	}
+	return errors.Join(err, db.file.close())
+}

@@ -1,0 +1,108 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// file is the bbolt file. Bbolt panics on pages that are damaged or gone.
+type file struct {
+	bolt      *bbolt.DB
+	broken    *atomic.Pointer[error]
+	stuck     atomic.Bool // bbolt panicked while it held its locks: it cannot be closed
+	beginning sync.Mutex  // held while bbolt begins a transaction
+}
+
+// Guard turns a panic of bbolt into an error. It must not stand around calls of others'
+// functions.
+func Guard(op string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%s: %w: %v", op, store.ErrCorrupt, p)
+	}
+}
+
+// begin starts a bbolt transaction. Where bbolt panics on meta pages that are
+// damaged or gone it keeps its locks, so that whatever asks it for a transaction
+// afterwards, or ends one, waits for ever: it is broken then, and stuck.
+// One begins at a time, so that no other is within bbolt when that happens.
+func (f *file) begin(write bool) (tx *bbolt.Tx, err error) {
+	f.beginning.Lock()
+	defer f.beginning.Unlock()
+	if broken := f.broken.Load(); broken != nil {
+		return nil, *broken
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			broken := err
+			f.stuck.Store(true)
+			f.broken.Store(&broken)
+		}
+	}()
+	defer Guard("begin", &err)
+	tx, err = f.bolt.Begin(write)
+	begun = true
+	return tx, err
+}
+
+// rollback ends a transaction that may stand on damaged pages. One of a file that is
+// stuck cannot be ended: it would wait for bbolt's locks.
+func (f *file) rollback(tx *bbolt.Tx) {
+	if f.stuck.Load() {
+		return
+	}
+	var err error
+	defer Guard("rollback", &err)
+	_ = tx.Rollback()
+}
+
+// update writes to the file in one transaction.
+func (f *file) update(fn func(*bbolt.Tx) error) error {
+	tx, err := f.begin(true)
+	if err != nil {
+		return err
+	}
+	if err := f.write(tx, fn); err != nil {
+		f.rollback(tx)
+		return err
+	}
+	return f.commit(tx)
+}
+
+func (f *file) write(tx *bbolt.Tx, fn func(*bbolt.Tx) error) (err error) {
+	defer Guard("write to the file", &err)
+	return fn(tx)
+}
+
+func (f *file) commit(tx *bbolt.Tx) (err error) {
+	defer Guard("commit", &err)
+	id := tx.ID()
+	if err = tx.Commit(); err == nil {
+		return nil
+	}
+	// bbolt reports an error after it wrote the meta page but could not sync it:
+	// then it reads the new state, which a crash of the machine may undo.
+	if after, verr := f.begin(false); verr == nil {
+		if after.ID() == id {
+			broken := fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			f.broken.Store(&broken)
+			err = broken
+		}
+		_ = after.Rollback()
+	}
+	return err
+}
+
+func (f *file) close() (err error) {
+	defer Guard("close", &err)
+	if f.stuck.Load() {
+		return fmt.Errorf("left open until the process ends: %w", *f.broken.Load())
+	}
+	return errors.Join(f.bolt.Close())
+}

@@ -1,0 +1,163 @@
+package kv
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// A frame is what one transaction has changed, in the order in which it did: puts and
+// deletions by table and key, absolute, so that doing it twice harms nothing. It begins
+// with the version of this form; then come operations, each a byte and what it needs:
+//
+//	t  length, name          the table of what follows
+//	p  length, key, length, value
+//	d  length, key
+//	c                        the table is there, even if it is empty
+//	x                        the table is not there, and nothing in it
+//
+// Lengths are unsigned varints.
+const (
+	frameVersion = 1
+
+	opTable  = 't'
+	opPut    = 'p'
+	opDelete = 'd'
+	opCreate = 'c'
+	opDrop   = 'x'
+)
+
+// chunk is how many bytes a frame makes room for at once. The overlay points into it.
+const chunk = 64 << 10
+
+// frame is built by a transaction. What it gave out stays where it is.
+type frame struct {
+	parts [][]byte // the last one is being filled, and may have room for the next frame
+	bytes int
+	table string
+}
+
+// room gives n bytes to append to, which are not moved.
+func (f *frame) room(n int) []byte {
+	if last := len(f.parts) - 1; last >= 0 && cap(f.parts[last])-len(f.parts[last]) >= n {
+		return f.parts[last]
+	}
+	f.parts = append(f.parts, make([]byte, 0, max(n, chunk)))
+	return f.parts[len(f.parts)-1]
+}
+
+// keep ends what was appended to room.
+func (f *frame) keep(b []byte) {
+	last := len(f.parts) - 1
+	f.bytes += len(b) - len(f.parts[last])
+	f.parts[last] = b
+}
+
+// rest is the room that the frame has left, for the next one.
+func (f *frame) rest() []byte {
+	if len(f.parts) == 0 {
+		return nil
+	}
+	last := f.parts[len(f.parts)-1]
+	return last[len(last):len(last):cap(last)]
+}
+
+func (f *frame) into(table string) {
+	if f.bytes == 0 {
+		f.keep(append(f.room(1), frameVersion))
+	}
+	if f.table == table {
+		return
+	}
+	f.table = table
+	b := append(f.room(1+binary.MaxVarintLen64+len(table)), opTable)
+	f.keep(append(binary.AppendUvarint(b, uint64(len(table))), table...))
+}
+
+// put gives its own copies of the key and the value.
+func (f *frame) put(table string, key, value []byte) (k, v []byte) {
+	f.into(table)
+	b := append(f.room(1+2*binary.MaxVarintLen64+len(key)+len(value)), opPut)
+	b, k = appendBytes(b, key)
+	b, v = appendBytes(b, value)
+	f.keep(b)
+	return k, v
+}
+
+func (f *frame) remove(table string, key []byte) (k []byte) {
+	f.into(table)
+	b := append(f.room(1+binary.MaxVarintLen64+len(key)), opDelete)
+	b, k = appendBytes(b, key)
+	f.keep(b)
+	return k
+}
+
+// mark notes an operation on the table itself.
+func (f *frame) mark(table string, op byte) {
+	f.into(table)
+	f.keep(append(f.room(1), op))
+}
+
+func appendBytes(b, what []byte) (all, copied []byte) {
+	b = binary.AppendUvarint(b, uint64(len(what)))
+	start := len(b)
+	b = append(b, what...)
+	return b, b[start:len(b):len(b)]
+}
+
+// redo carries a frame out once more. It keeps parts of the payload.
+func redo(payload []byte, into func(table string) *layer) error {
+	bad := fmt.Errorf("%w: the frame is none of this package", store.ErrCorrupt)
+	if len(payload) == 0 || payload[0] != frameVersion {
+		return bad
+	}
+	rest := payload[1:]
+	take := func() ([]byte, bool) {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 || n > uint64(len(rest)-size) {
+			return nil, false
+		}
+		end := size + int(n)
+		part := rest[size:end:end]
+		rest = rest[end:]
+		return part, true
+	}
+	var l *layer
+	for len(rest) > 0 {
+		op := rest[0]
+		rest = rest[1:]
+		if l == nil && op != opTable {
+			return bad
+		}
+		var key, value []byte
+		ok := true
+		switch op {
+		case opTable:
+			if key, ok = take(); ok {
+				l = into(string(key))
+			}
+		case opPut:
+			if key, ok = take(); ok {
+				value, ok = take()
+			}
+			if ok {
+				l.put(key, value, false) // a checkpoint may have stopped behind it
+			}
+		case opDelete:
+			if key, ok = take(); ok {
+				l.remove(key)
+			}
+		case opCreate:
+			l.made = true
+		case opDrop:
+			l.drop()
+		default:
+			ok = false
+		}
+		if !ok {
+			return bad
+		}
+	}
+	return nil
+}

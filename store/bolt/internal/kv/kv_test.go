@@ -1,0 +1,258 @@
+package kv_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	_ "github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// opened is a file with its log in a folder of the test's own.
+type opened struct {
+	*kv.DB
+	path string
+}
+
+func options(path string) kv.Options {
+	return kv.Options{
+		Folder: path + ".log", NoSync: true, After: time.Hour,
+		Seal:   func(_ []byte, v any) ([]byte, error) { return json.Marshal(v) },
+		Unseal: func(_, raw []byte, v any) error { return json.Unmarshal(raw, v) },
+	}
+}
+
+func openAt(t require.TestingT, path string, change func(*kv.Options)) *opened {
+	b, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 64 << 20})
+	require.NoError(t, err)
+	o := options(path)
+	if change != nil {
+		change(&o)
+	}
+	db, err := kv.New(b, o)
+	if err != nil {
+		require.NoError(t, b.Close())
+	}
+	require.NoError(t, err)
+	return &opened{db, path}
+}
+
+// crashed is a copy of what stands on the disk while the file is open, opened anew.
+func (o *opened) crashed(t require.TestingT, dir string) *opened {
+	path := filepath.Join(dir, "crashed.db")
+	require.NoError(t, os.RemoveAll(path+".log"))
+	release := o.Hold()
+	defer release()
+	raw, err := os.ReadFile(o.path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+	if _, err := os.Stat(o.path + ".log"); err == nil {
+		require.NoError(t, os.CopyFS(path+".log", os.DirFS(o.path+".log")))
+	}
+	return openAt(t, path, nil)
+}
+
+// content is what stands in tables, by name and key.
+type content map[string]map[string]string
+
+func (c content) clone() content {
+	out := content{}
+	for name, table := range c {
+		out[name] = maps.Clone(table)
+	}
+	return out
+}
+
+func keysOf(table map[string]string) []string { return slices.Sorted(maps.Keys(table)) }
+
+var tableNames = []string{"a", "b", "base/1"}
+
+// requireContent holds what a transaction reads, by each way to read it, against a model.
+func requireContent(t *rapid.T, tx *kv.Tx, want content) {
+	for _, name := range tableNames {
+		table, keys := tx.Table(name), keysOf(want[name])
+		c := table.Cursor()
+		var up, down []string
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			up = append(up, string(k))
+			require.Equal(t, want[name][string(k)], string(v))
+		}
+		require.Equal(t, keys, up)
+		for k, _ := c.Last(); k != nil; k, _ = c.Prev() {
+			down = append(down, string(k))
+		}
+		slices.Reverse(down)
+		require.Equal(t, keys, down)
+		at := rapid.StringMatching(`[a-d]{0,3}`).Draw(t, "seek")
+		i, found := slices.BinarySearch(keys, at)
+		v, ok := table.Get([]byte(at))
+		require.Equal(t, found, ok)
+		require.Equal(t, want[name][at], string(v))
+		requireWalk(t, c, keys, i, at)
+		require.Equal(t, len(keys) > 0, table.Exists() && len(keys) > 0)
+	}
+}
+
+// requireWalk steps to and fro from a key.
+func requireWalk(t *rapid.T, c *kv.Cursor, keys []string, i int, at string) {
+	k, _ := c.Seek([]byte(at))
+	for range 6 {
+		if i < 0 || i >= len(keys) {
+			require.Nil(t, k)
+			return
+		}
+		require.Equal(t, keys[i], string(k))
+		if rapid.Bool().Draw(t, "down") {
+			i--
+			k, _ = c.Prev()
+		} else {
+			i++
+			k, _ = c.Next()
+		}
+	}
+}
+
+func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
+		require.NoError(t, err)
+		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
+		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), nil), now: content{}}
+		defer func() { require.NoError(t, m.db.Close()) }()
+		t.Repeat(map[string]func(*rapid.T){
+			"commit":     func(t *rapid.T) { m.write(t, true) },
+			"roll back":  func(t *rapid.T) { m.write(t, false) },
+			"checkpoint": func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
+			"settle":     func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
+			"hold":       m.hold,
+			"let go":     m.letGo,
+			"reopen":     m.reopen,
+			"crash":      m.crash,
+			"":           m.look,
+		})
+		m.letAllGo(t)
+	})
+}
+
+type machine struct {
+	dir   string
+	db    *opened
+	now   content
+	views []view
+}
+
+// view is a transaction that is held, and what it must see.
+type view struct {
+	tx   *kv.Tx
+	want content
+}
+
+func (m *machine) write(t *rapid.T, commit bool) {
+	tx, err := m.db.Begin(context.Background(), true)
+	require.NoError(t, err)
+	want := m.now.clone()
+	for range rapid.IntRange(0, 30).Draw(t, "operations") {
+		change(t, tx, want)
+	}
+	requireContent(t, tx, want)
+	if !commit {
+		tx.Rollback()
+		return
+	}
+	require.NoError(t, tx.Commit())
+	m.now = want
+}
+
+func change(t *rapid.T, tx *kv.Tx, want content) {
+	name := rapid.SampledFrom(tableNames).Draw(t, "table")
+	key := rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "key")
+	table := tx.Table(name)
+	switch rapid.IntRange(0, 9).Draw(t, "what") {
+	case 0:
+		tx.Drop(name)
+		delete(want, name)
+	case 1, 2, 3:
+		table.Delete([]byte(key))
+		delete(want[name], key)
+	default:
+		value := rapid.StringMatching(`[x-z]{0,5}`).Draw(t, "value")
+		if want[name] == nil {
+			want[name] = map[string]string{}
+		}
+		if _, there := want[name][key]; there || rapid.Bool().Draw(t, "plain") {
+			table.Put([]byte(key), []byte(value))
+		} else {
+			table.PutNew([]byte(key), []byte(value))
+		}
+		want[name][key] = value
+	}
+}
+
+func (m *machine) hold(t *rapid.T) {
+	if len(m.views) > 3 {
+		t.Skip("enough")
+	}
+	tx, err := m.db.Begin(context.Background(), false)
+	require.NoError(t, err)
+	m.views = append(m.views, view{tx, m.now.clone()})
+}
+
+func (m *machine) letGo(t *rapid.T) {
+	if len(m.views) == 0 {
+		t.Skip("none is held")
+	}
+	v := m.views[0]
+	m.views = m.views[1:]
+	requireContent(t, v.tx, v.want)
+	v.tx.Rollback()
+}
+
+func (m *machine) letAllGo(t *rapid.T) {
+	for len(m.views) > 0 {
+		m.letGo(t)
+	}
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	m.letAllGo(t)
+	require.NoError(t, m.db.Close())
+	left, err := os.ReadDir(m.dir)
+	require.NoError(t, err)
+	for _, e := range left {
+		require.False(t, strings.HasSuffix(e.Name(), ".log"), "a file that was closed is whole alone")
+	}
+	m.db = openAt(t, m.db.path, nil)
+}
+
+func (m *machine) crash(t *rapid.T) {
+	again := m.db.crashed(t, m.dir)
+	tx, err := again.Begin(context.Background(), false)
+	require.NoError(t, err)
+	requireContent(t, tx, m.now)
+	tx.Rollback()
+	require.NoError(t, again.Close())
+}
+
+func (m *machine) look(t *rapid.T) {
+	tx, err := m.db.Begin(context.Background(), false)
+	require.NoError(t, err)
+	requireContent(t, tx, m.now)
+	tx.Rollback()
+	for _, v := range m.views {
+		requireContent(t, v.tx, v.want)
+	}
+}

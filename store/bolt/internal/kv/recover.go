@@ -1,0 +1,168 @@
+package kv
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+)
+
+// stateBucket holds how the file and its log belong together, under stateKey. A file
+// without it needs no log.
+const stateBucket = "log"
+
+var stateKey = []byte("state")
+
+// state is what the file says of its log.
+type state struct {
+	ID    string `json:"id"`    // the log's, hexadecimal
+	Open  bool   `json:"open"`  // the log may hold what the file does not
+	Frame uint64 `json:"frame"` // the file has all up to this one
+}
+
+func (s state) id() (id [16]byte) {
+	_, _ = hex.Decode(id[:], []byte(s.ID)) // a state that is none was refused when it was read
+	return id
+}
+
+func (db *DB) readState() (s state, err error) {
+	tx, err := db.file.begin(false)
+	if err != nil {
+		return s, err
+	}
+	defer db.file.rollback(tx)
+	defer Guard("read the state of the log", &err)
+	b := tx.Bucket([]byte(stateBucket))
+	if b == nil {
+		return s, nil
+	}
+	raw := b.Get(stateKey)
+	if raw == nil {
+		return s, nil
+	}
+	if err := db.o.Unseal(stateKey, raw, &s); err != nil {
+		return s, fmt.Errorf("the state of the log: %w", err)
+	}
+	return s, nil
+}
+
+func (db *DB) putState(tx *bbolt.Tx, s state) error {
+	b, err := tx.CreateBucketIfNotExists([]byte(stateBucket))
+	if err != nil {
+		return err
+	}
+	raw, err := db.o.Seal(stateKey, s)
+	if err != nil {
+		return err
+	}
+	return b.Put(stateKey, raw)
+}
+
+func (db *DB) logOptions() wal.Options {
+	return wal.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, Synced: db.session.Frame}
+}
+
+// openLog makes the log that the first commit needs.
+func (db *DB) openLog() error {
+	if db.log.Load() != nil {
+		return nil
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	log, err := wal.Create(db.o.Folder, id, db.last+1, db.logOptions())
+	if err != nil {
+		return fmt.Errorf("make the log %s: %w", db.o.Folder, err)
+	}
+	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last}
+	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
+		return errors.Join(err, log.Close(), wal.Remove(db.o.Folder, db.logOptions()))
+	}
+	db.session = s
+	db.log.Store(log)
+	return nil
+}
+
+// removeLog removes a log that the file does not need any more.
+func (db *DB) removeLog() error {
+	log := db.log.Swap(nil)
+	db.session.Open, db.session.Frame = false, db.last
+	if err := log.Close(); err != nil {
+		return err
+	}
+	return wal.Remove(db.o.Folder, db.logOptions())
+}
+
+// NoLog fails with [ErrOtherLog] where a folder holds a log in which something was committed.
+func NoLog(folder string, fsys disk.FS) error {
+	_, frames, err := wal.Inspect(folder, wal.Options{FS: fsys})
+	switch {
+	case errors.Is(err, wal.ErrMissing):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the log %s: %w", folder, err)
+	case frames:
+		return otherLog(folder)
+	}
+	return nil
+}
+
+func otherLog(folder string) error {
+	return fmt.Errorf("%w: %s: put the file back that it belongs to; or, to begin with another one, move the folder away", ErrOtherLog, folder)
+}
+
+// recover reads the log that stands beside a file, and carries out what the file does
+// not have.
+func (db *DB) recover() error {
+	s, err := db.readState()
+	if err != nil {
+		return err
+	}
+	db.session, db.last = s, s.Frame
+	id, frames, err := wal.Inspect(db.o.Folder, db.logOptions())
+	missing := errors.Is(err, wal.ErrMissing)
+	switch {
+	case err != nil && !missing:
+		return fmt.Errorf("the log %s: %w", db.o.Folder, err)
+	case missing && s.Open:
+		return fmt.Errorf("%w: %s: put it back, or restore a backup", ErrNoLog, db.o.Folder)
+	case missing:
+		return nil
+	case id != s.id() && (s.Open || frames):
+		return otherLog(db.o.Folder)
+	case !s.Open && db.o.ReadOnly:
+		return nil
+	case !s.Open: // the process ended before the log was removed, or before it was used
+		return wal.Remove(db.o.Folder, db.logOptions())
+	}
+	return db.redo()
+}
+
+func (db *DB) redo() (err error) {
+	log, err := wal.Open(db.o.Folder, db.session.id(), db.logOptions())
+	if err == nil && log.Last() < db.session.Frame {
+		err = errors.Join(fmt.Errorf("%w: %s ends at frame %d, the file has %d", ErrNoLog, db.o.Folder, log.Last(), db.session.Frame), log.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("the log %s: %w", db.o.Folder, err)
+	}
+	w := db.active.writable()
+	err = log.Replay(db.session.Frame+1, func(n uint64, payload []byte) error {
+		db.bytes += int64(len(payload))
+		return redo(bytes.Clone(payload), func(table string) *layer { return w.ownLayer(db.numbers.of(table, true)) })
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("the log %s: %w", db.o.Folder, err), log.Close())
+	}
+	db.active, db.last = &w.overlay, log.Last()
+	db.log.Store(log)
+	if db.bytes > 0 {
+		tell(db.dirty)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package kv
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// Tx is one transaction: a snapshot of all tables, and what it has written itself. It is
+// for one goroutine. What it hands out is valid until it ends.
+type Tx struct {
+	db     *DB
+	base   *bbolt.Tx
+	active *overlay // as the last commit left it; a writer's own from its first write on
+	frozen *overlay
+	own    *writable // nil: nothing was written
+	frame  frame
+	write  bool
+	tables map[string]*Table
+	then   func() // see OnCommit
+}
+
+// OnCommit has fn called once what the transaction has written is durable, before Commit
+// returns.
+func (tx *Tx) OnCommit(fn func()) { tx.then = fn }
+
+// Base gives the file's own transaction, for whoever looks at its pages. What the log
+// holds beyond the last checkpoint is not in it.
+func (tx *Tx) Base() *bbolt.Tx { return tx.base }
+
+// Writable reports whether the transaction can write.
+func (tx *Tx) Writable() bool { return tx.write }
+
+// Table gives a table by name. One that is not there is empty, and is made by the
+// first Put.
+func (tx *Tx) Table(name string) *Table {
+	if t := tx.tables[name]; t != nil {
+		return t
+	}
+	t := &Table{tx: tx, name: name, number: tx.db.numbers.of(name, tx.write)}
+	t.top, t.frozen = tx.active.layer(t.number), tx.frozen.layer(t.number)
+	t.bucket = tx.base.Bucket([]byte(name))
+	if tx.tables == nil {
+		tx.tables = make(map[string]*Table)
+	}
+	tx.tables[name] = t
+	return t
+}
+
+// Names lists the tables that are there and whose name begins with prefix, in order.
+func (tx *Tx) Names(prefix string) (names []string) {
+	c := tx.base.Cursor()
+	for k, _ := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, _ = c.Next() {
+		if string(k) != stateBucket {
+			names = append(names, string(k))
+		}
+	}
+	for number, name := range tx.db.numbers.names() {
+		if strings.HasPrefix(name, prefix) && (tx.active.layer(number) != nil || tx.frozen.layer(number) != nil) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !tx.Table(name).Exists() })
+}
+
+// Create makes a table that is there even if it is empty.
+func (tx *Tx) Create(name string) *Table {
+	t := tx.Table(name)
+	if !t.Exists() {
+		tx.frame.mark(name, opCreate)
+		t.ownLayer().made = true
+		t.changed++
+	}
+	return t
+}
+
+// Drop removes a table with all that is in it.
+func (tx *Tx) Drop(name string) {
+	t := tx.Table(name)
+	if !t.Exists() {
+		return
+	}
+	tx.frame.mark(name, opDrop)
+	t.ownLayer().drop()
+	t.changed++
+}
+
+// Table is one table within a transaction.
+type Table struct {
+	tx          *Tx
+	name        string
+	number      int
+	top, frozen *layer        // nil: nothing has changed
+	bucket      *bbolt.Bucket // nil: the file has none
+	changed     int           // how often: a cursor that stands in it must look anew
+	look        *bbolt.Cursor // for Get, which so costs no allocation
+}
+
+// Exists reports whether the table is there.
+func (t *Table) Exists() bool {
+	for _, l := range [...]*layer{t.top, t.frozen} {
+		switch {
+		case l == nil:
+		case l.made || l.tree.Len() > 0:
+			return true
+		case l.gone:
+			return false
+		}
+	}
+	return t.bucket != nil
+}
+
+// Writable reports whether the table can be written to.
+func (t *Table) Writable() bool { return t.tx.write }
+
+// Get gives the value of a key.
+func (t *Table) Get(key []byte) (value []byte, ok bool) {
+	for _, l := range [...]*layer{t.top, t.frozen} {
+		if e, ok := l.get(key); ok {
+			return e.value, e.value != nil
+		}
+		if l.hides() {
+			return nil, false
+		}
+	}
+	if t.bucket == nil {
+		return nil, false
+	}
+	if t.look == nil {
+		t.look = t.bucket.Cursor()
+	}
+	k, v := t.look.Seek(key)
+	if k == nil || !bytes.Equal(k, key) {
+		return nil, false
+	}
+	return v, true
+}
+
+func (t *Table) ownLayer() *layer {
+	tx := t.tx
+	if tx.own == nil {
+		tx.own = tx.active.writable()
+		tx.active = &tx.own.overlay
+	}
+	t.top = tx.own.ownLayer(t.number)
+	return t.top
+}
+
+// Put stores a copy of the value under a copy of the key.
+func (t *Table) Put(key, value []byte) { t.put(key, value, false) }
+
+// PutNew is Put of a key that is not there, which the caller knows: where it is wrong,
+// and the key is deleted before the next checkpoint, the older value may come back.
+func (t *Table) PutNew(key, value []byte) { t.put(key, value, true) }
+
+func (t *Table) put(key, value []byte, isNew bool) {
+	k, v := t.tx.frame.put(t.name, key, value)
+	t.ownLayer().put(k, v, isNew)
+	t.changed++
+}
+
+// Delete removes a key. Where it is not there, nothing happens.
+func (t *Table) Delete(key []byte) {
+	k := t.tx.frame.remove(t.name, key)
+	t.ownLayer().remove(k)
+	t.changed++
+}
