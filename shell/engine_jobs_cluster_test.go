@@ -24,16 +24,17 @@ type fakeCluster struct {
 	runFor time.Duration
 	exit   func(run uuid.UUID, attempt uint32) int32
 
-	mu   sync.Mutex
-	e    *shell.Engine
-	did  []string
-	pods map[string]bool
-	held map[string]chan struct{} // by the effect's type: it waits until that is closed
+	mu    sync.Mutex
+	e     *shell.Engine
+	given chan struct{} // closed once there is another engine
+	did   []string
+	pods  map[string]bool
+	held  map[string]chan struct{} // by the effect's type: it waits until that is closed
 }
 
 func newCluster() *fakeCluster {
 	return &fakeCluster{
-		report: core.ConstraintReport{ShouldProceed: true}, pods: map[string]bool{}, held: map[string]chan struct{}{},
+		report: core.ConstraintReport{ShouldProceed: true}, pods: map[string]bool{}, held: map[string]chan struct{}{}, given: make(chan struct{}),
 		exit: func(uuid.UUID, uint32) int32 { return 0 },
 	}
 }
@@ -60,7 +61,32 @@ func (c *fakeCluster) silent(e *shell.Engine) *shell.Engine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.e = e
+	close(c.given)
+	c.given = make(chan struct{})
 	return e
+}
+
+// working waits for an engine that has not stopped, as the service of a daemon does: the one
+// that is started after a crash takes up what the one before had in hand at once, and that
+// may be before the test has given it to the cluster.
+func (c *fakeCluster) working(ctx context.Context) (*shell.Engine, error) {
+	for {
+		c.mu.Lock()
+		e, given := c.e, c.given
+		c.mu.Unlock()
+		if e != nil {
+			select {
+			case <-e.Stopped():
+			default:
+				return e, nil
+			}
+		}
+		select {
+		case <-given:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // use gives the cluster the engine of its runs, and beats for them until the
@@ -151,8 +177,12 @@ func (c *fakeCluster) carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		c.create(ref.ID, e.Attempt)
 		return json.RawMessage(called), nil
 	case effects.FetchLogs:
+		to, err := c.working(ctx)
+		if err != nil {
+			return nil, err
+		}
 		text := fmt.Sprintf("attempt %d said so\n", e.Attempt)
-		if err := c.engine().Runs().PutLog(ctx, ref.ID, e.Attempt, []byte(text)); err != nil {
+		if err := to.Runs().PutLog(ctx, ref.ID, e.Attempt, []byte(text)); err != nil {
 			return nil, err
 		}
 		return fmt.Appendf(nil, `{"api_calls":1,"logs":{"stored":true,"bytes":%d}}`, len(text)), nil

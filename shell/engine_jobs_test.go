@@ -147,7 +147,9 @@ func TestARunGoesOnAfterACrashInEachState(t *testing.T) {
 				})
 				release()
 				o.Store = st.Reopen("second")
-				e := c.use(running(t, o))
+				e := running(t, o)
+				synctest.Wait() // what was held is taken up before the cluster has this engine
+				c.use(e)
 				elapse(20 * time.Minute)
 				if state == "pending" { // it waits for the place of the other one
 					elapse(20 * time.Minute)

@@ -263,7 +263,8 @@ const MaxRunLog = store.MaxRunLog
 // instead of what was stored of it before; it goes with the run's record. It is no
 // state: no journal has it, and no replay. The error wraps [ErrNotFound] where there
 // is no such run, and is a [*Refusal] where the run has had no such attempt, or the
-// text has more than [MaxRunLog] bytes. The engine keeps the text until it returns.
+// text has more than [MaxRunLog] bytes. It is taken also while the engine stops. The engine
+// keeps the text until it returns.
 func (r Runs) PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []byte) error {
 	if len(text) > MaxRunLog {
 		return invalid(runRef(run), "run_log", "text: %d bytes are more than %d: keep its head and its tail", len(text), MaxRunLog)
@@ -273,7 +274,7 @@ func (r Runs) PutLog(ctx context.Context, run uuid.UUID, attempt uint32, text []
 		Of: runRef(run), Size: len(text),
 		Check: func(s core.State) error { return checkLog(s, run, attempt) },
 		Put:   func(tx store.Tx) error { return tx.PutRunLog(run, attempt, text) },
-	}})
+	}, Late: true}) // what the engine waits for as it stops may be what reads them, and its pod is then deleted
 	return err
 }
 

@@ -41,7 +41,7 @@ type rig struct {
 	t     testing.TB
 	store store.Store
 	fake  *runnertest.Fake
-	logs  *memLogs
+	logs  *memLogs // nil: the engine keeps them
 	o     jobs.Options
 	tools map[string]shell.Tool
 	hears int           // announcements at a time; 0: as many as there are
@@ -86,7 +86,9 @@ func (r *rig) start() {
 	}
 	s, err := jobs.New(o)
 	require.NoError(r.t, err)
-	s.KeepLogsIn(r.logs)
+	if r.logs != nil {
+		s.KeepLogsIn(r.logs)
+	}
 	if r.hears > 0 {
 		s.HearLittle(r.hears)
 	}

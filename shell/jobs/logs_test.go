@@ -233,6 +233,49 @@ func TestTheLogsOfAPodThatIsGoneAreSaidToBeGone(t *testing.T) {
 	})
 }
 
+// What the engine waits for as it stops may store what it has read.
+func TestTheLogsOfWhatEndsWhileTheDaemonStopsAreStored(t *testing.T) {
+	for name, at := range map[string]struct {
+		ends func(r *rig, o core.Orchestrator, a jobs.Attempt)
+		take time.Duration // to read logs
+		want string
+	}{
+		"fetched": {
+			ends: func(r *rig, _ core.Orchestrator, a jobs.Attempt) { r.fake.End(a, 0, "") },
+			take: 5 * time.Second, want: "begun\n",
+		},
+		"deleted, before the first reading": {
+			ends: func(r *rig, o core.Orchestrator, _ jobs.Attempt) { r.cancel(o) },
+			take: 5 * time.Second, want: "begun\nsaved\n",
+		},
+		"deleted, before the last words": {
+			ends: func(r *rig, o core.Orchestrator, _ jobs.Attempt) { r.cancel(o) },
+			want: "begun\nsaved\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRig(t, func(r *rig) { r.logs, r.stops, r.fake.Script = nil, time.Minute, lastWords }, func(t *testing.T, r *rig) {
+				o, a := r.started(job("nightly"))
+				r.fake.OnLogs = func(ctx context.Context, _ jobs.Attempt) error {
+					select {
+					case <-time.After(at.take):
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				at.ends(r, o, a)
+				pass(time.Second)
+				r.stop()
+				text, err := r.e.Runs().Log(t.Context(), o.ID, 0)
+				require.NoError(t, err, "%+v", r.run(o.ID).Logs)
+				assert.Equal(t, at.want, string(text))
+				assert.Equal(t, core.RunLogs{Stored: true, Bytes: int64(len(at.want))}, r.run(o.ID).Logs)
+			})
+		})
+	}
+}
+
 func TestLogsThatCannotBeStoredDoNotStopTheRun(t *testing.T) {
 	withRig(t, nil, func(t *testing.T, r *rig) {
 		r.logs.fail = errCluster
