@@ -60,7 +60,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if isNew { // a new file must not stand beside the log of one that is missing
-		if err := kv.NoLog(path+logSuffix, nil); err != nil {
+		if err := kv.NoLog(logFolder(path), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 		}
 	}
 	tables, err := kv.New(db, kv.Options{
-		Folder: file.path + logSuffix, NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
+		Folder: logFolder(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
 		Seal: sealJSON, Unseal: parseJSON,
 	})
 	if err != nil {
@@ -96,8 +96,13 @@ func open(path string, opts Options) (_ *Store, err error) {
 	return newStore(tables, path, file, opts), nil
 }
 
-// logSuffix makes the file's name that of the folder with its log.
-const logSuffix = ".log"
+// logFolder gives the folder of a file's log: beside the file itself, whatever links lead there.
+func logFolder(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + ".log"
+}
 
 // prepare says plainly why a path cannot be a database, before bbolt says it
 // otherwise.
