@@ -59,13 +59,18 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 func (db *DB) Checkpoint() error {
 	db.working.Lock()
 	defer db.working.Unlock()
-	db.writer.Lock()
-	is := db.freeze(false)
-	db.writer.Unlock()
-	if !is {
-		return nil
+	for {
+		db.writer.Lock()
+		left := db.frozen != nil // by a checkpoint that failed: there may be more since
+		is := db.freeze(false)
+		db.writer.Unlock()
+		if !is {
+			return nil
+		}
+		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil || !left {
+			return err
+		}
 	}
-	return db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo})
 }
 
 // Hold lets no checkpoint begin until release, once the one under way has ended: nobody

@@ -25,12 +25,12 @@ import (
 func TestALossOfPowerTakesNoCommitThatWasAcknowledged(t *testing.T) {
 	seed := seedtest.Seed(t)
 	l := &losses{t: t, dir: t.TempDir()}
-	for round := range uint64(4) {
+	for round := range uint64(rounds) {
 		l.r = rand.New(rand.NewPCG(seed, round))
 		l.run(disktest.New(), nil, content{}, 0)
 	}
 	t.Log(l.images, "images")
-	require.Greater(t, l.images, 200)
+	require.Greater(t, l.images, 50*rounds)
 }
 
 type losses struct {
@@ -89,6 +89,7 @@ func (v *life) open() *kv.DB {
 	o.FS, o.NoSync, o.Segment = v.disk, false, 16<<10
 	db, err := kv.New(b, o)
 	require.NoError(v.t, err)
+	db.Alone()
 	if v.durable == nil {
 		v.durable = v.read()
 	}

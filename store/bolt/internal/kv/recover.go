@@ -164,5 +164,8 @@ func (db *DB) redo() (err error) {
 	if db.bytes > 0 {
 		tell(db.dirty)
 	}
+	if db.bytes >= db.o.Bytes {
+		tell(db.full)
+	}
 	return nil
 }
