@@ -20,8 +20,9 @@ func before(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }
 // layer is what an overlay says of one table.
 type layer struct {
 	tree *btree.BTreeG[entry]
-	made bool // the table is there even if it is empty
-	gone bool // what is beneath this overlay does not count
+	near btree.PathHint // where the writer was last: keys mostly come in order
+	made bool           // the table is there even if it is empty
+	gone bool           // what is beneath this overlay does not count
 }
 
 func newLayer() *layer {
@@ -48,22 +49,19 @@ func (l *layer) hides() bool { return l != nil && l.gone }
 
 // put notes a value. isNew says that no reader of the table finds the key now.
 func (l *layer) put(key, value []byte, isNew bool) {
-	e := entry{key: key, value: value}
-	if old, ok := l.get(key); ok {
+	e := entry{key: key, value: value, fresh: isNew}
+	if old, replaced := l.tree.SetHint(e, &l.near); replaced && old.fresh != isNew {
 		e.fresh = old.fresh
-	} else {
-		e.fresh = isNew
+		l.tree.SetHint(e, &l.near)
 	}
-	l.tree.Set(e)
 }
 
 // remove notes that a key is not there. Nothing is noted of a key that nothing beneath has.
 func (l *layer) remove(key []byte) {
-	if old, ok := l.get(key); ok && old.fresh {
-		l.tree.Delete(old)
+	if old, ok := l.tree.DeleteHint(entry{key: key}, &l.near); ok && old.fresh {
 		return
 	}
-	l.tree.Set(entry{key: key})
+	l.tree.SetHint(entry{key: key}, &l.near)
 }
 
 // drop makes the table one that is not there, whatever is beneath.
