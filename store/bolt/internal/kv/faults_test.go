@@ -3,14 +3,17 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
@@ -97,5 +100,50 @@ func TestAFileWhoseFirstCommitMayHaveFailedOpensAgain(t *testing.T) {
 	again := openAt(t, path, nil)
 	require.Empty(t, get(t, again, "k"))
 	require.NoError(t, putText(again, "k", "2"))
+	require.NoError(t, again.Close())
+}
+
+// unsynced is a file system that syncs no file while it is set, as a disk that has failed:
+// what was written can be read all the same.
+type unsynced struct {
+	disk.FS
+	set *atomic.Bool
+}
+
+func (u unsynced) OpenFile(path string, flag int, mode fs.FileMode) (disk.File, error) {
+	f, err := u.FS.OpenFile(path, flag, mode)
+	return unsyncedFile{f, u.set}, err
+}
+
+type unsyncedFile struct {
+	disk.File
+	set *atomic.Bool
+}
+
+func (u unsyncedFile) Sync() error {
+	if u.set.Load() {
+		return syscall.EIO
+	}
+	return u.File.Sync()
+}
+
+func TestACommitWhoseSyncFailedIsNotSaidToBeUndone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	var set atomic.Bool
+	db := openAt(t, path, func(o *kv.Options) { o.NoSync, o.FS = false, unsynced{disk.OS, &set} })
+	require.NoError(t, putText(db, "k", "1"))
+	set.Store(true)
+
+	err := putText(db, "k", "2")
+
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
+	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	err = putText(db, "k", "3")
+	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, store.ErrUnconfirmed, "nothing was written")
+	_ = db.Close()
+	again := openAt(t, path, nil)
+	require.Equal(t, "2", get(t, again, "k"))
 	require.NoError(t, again.Close())
 }
