@@ -118,7 +118,11 @@ func unavailable(err error) *failure {
 	case errors.Is(err, shell.ErrReindexing):
 		return retry(10, shell.ErrReindexing.Error())
 	case errors.Is(err, store.ErrUnconfirmed):
-		return retry(30, "the database file was removed, renamed or replaced while this was stored: it may have been carried out")
+		why := "the disk failed"
+		if errors.Is(err, store.ErrMoved) {
+			why = "the database file was removed, renamed or replaced"
+		}
+		return retry(30, why+" while this was stored: it may have been carried out")
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -47,8 +47,9 @@ var (
 	// folder cannot be written to.
 	ErrReadOnly = kv.ErrReadOnly
 	// ErrUnknownOutcome: the disk failed in the last step of a commit, so nobody
-	// knows whether it is durable. The store refuses everything from then on; what
-	// holds is known after it was opened again.
+	// knows whether it is durable: that Update's error is [store.ErrUnconfirmed], too.
+	// The store refuses everything from then on; what holds is known after it was opened
+	// again.
 	ErrUnknownOutcome = kv.ErrUnknownOutcome
 	// ErrNoLog: the file was not closed, and the folder with its log is not there, or
 	// not all of it. What it has is older than what was acknowledged.

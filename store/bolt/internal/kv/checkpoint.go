@@ -2,9 +2,12 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store"
 )
 
 // portion is how many bytes of keys and values one transaction of a checkpoint writes:
@@ -67,7 +70,11 @@ func (db *DB) Checkpoint() error {
 		if !is {
 			return nil
 		}
-		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil || !left {
+		err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo})
+		if err == nil && !errors.Is(db.InPlace(), store.ErrMoved) { // else another's log may stand there
+			err = db.log.Load().Drop(db.upTo)
+		}
+		if err != nil || !left {
 			return err
 		}
 	}
@@ -125,10 +132,7 @@ func (db *DB) writeFrozen(as state) error {
 	close(db.ended)
 	db.ended = make(chan struct{})
 	db.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return db.log.Load().Drop(db.upTo)
+	return err
 }
 
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in

@@ -210,7 +210,8 @@ func (tx *Tx) Rollback() {
 }
 
 // Commit makes what the transaction has written durable, and ends it. Where it returns
-// an error nothing of that is there; with [ErrUnknownOutcome] nobody knows.
+// an error nothing of that is there; with [ErrUnknownOutcome], which is
+// [store.ErrUnconfirmed] then, nobody knows.
 func (tx *Tx) Commit() error {
 	defer tx.Rollback()
 	if !tx.write || tx.frame.bytes == 0 {
@@ -229,6 +230,7 @@ func (tx *Tx) Commit() error {
 		if errors.Is(err, wal.ErrBroken) || n != 0 {
 			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 			db.Break(err)
+			err = fmt.Errorf("%w: %w", store.ErrUnconfirmed, err) // a start may find the frame; what is refused from now on it cannot
 		}
 		return err
 	}

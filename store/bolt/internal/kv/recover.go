@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
@@ -81,18 +82,24 @@ func (db *DB) openLog() error {
 	}
 	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last}
 	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
-		return errors.Join(err, log.Close(), wal.Remove(db.o.Folder, db.logOptions()))
+		err = errors.Join(err, log.Close())
+		if now, rerr := db.readState(); rerr == nil && now.ID == db.session.ID { // else the file may need the log: the next start tells
+			err = errors.Join(err, wal.Remove(db.o.Folder, db.logOptions()))
+		}
+		return err
 	}
 	db.session = s
 	db.log.Store(log)
 	return nil
 }
 
-// removeLog removes a log that the file does not need any more.
+// removeLog removes a log that the file does not need any more. Where it was moved away,
+// what stands in its place may be another's and stays.
 func (db *DB) removeLog() error {
-	log := db.log.Swap(nil)
+	moved := errors.Is(db.InPlace(), store.ErrMoved)
+	log := db.log.Swap(nil) // also where it cannot be removed: the file says that it needs none
 	db.session.Open, db.session.Frame = false, db.last
-	if err := log.Close(); err != nil {
+	if err := log.Close(); err != nil || moved {
 		return err
 	}
 	return wal.Remove(db.o.Folder, db.logOptions())

@@ -241,6 +241,8 @@ func (l *Log) Close() error {
 	if l.failed.Load() == nil {
 		err = l.markClosed()
 	}
+	l.files.Lock() // InPlace looks at the file
+	defer l.files.Unlock()
 	err = errors.Join(err, l.file.Close())
 	l.file = nil
 	closed := fmt.Errorf("the log is closed: %w", fs.ErrClosed)

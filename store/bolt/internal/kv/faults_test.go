@@ -1,0 +1,149 @@
+package kv_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+)
+
+func putText(db *opened, key, value string) error {
+	tx, err := db.Begin(context.Background(), true)
+	if err != nil {
+		return err
+	}
+	tx.Table("a").Put([]byte(key), []byte(value))
+	return tx.Commit()
+}
+
+func get(t *testing.T, db *opened, key string) string {
+	t.Helper()
+	tx, err := db.Begin(context.Background(), false)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	v, _ := tx.Table("a").Get([]byte(key))
+	return string(v)
+}
+
+// stubborn is a file system in which no name can be changed while it is set.
+type stubborn struct {
+	disk.FS
+	set *atomic.Bool
+}
+
+func (s stubborn) Rename(from, to string) error {
+	if s.set.Load() {
+		return errors.New("not now")
+	}
+	return s.FS.Rename(from, to)
+}
+
+func (s stubborn) Remove(path string) error {
+	if s.set.Load() {
+		return errors.New("not now")
+	}
+	return s.FS.Remove(path)
+}
+
+func TestNothingIsAcknowledgedInALogThatTheFileNoLongerNeeds(t *testing.T) {
+	dir := t.TempDir()
+	var set atomic.Bool
+	db := openAt(t, filepath.Join(dir, "orrery.db"), func(o *kv.Options) { o.Segment, o.FS = 4<<10, stubborn{disk.OS, &set} })
+	want := strings.Repeat("x", 300)
+	for range 40 {
+		require.NoError(t, putText(db, "k", want))
+	}
+	set.Store(true)
+	require.ErrorContains(t, db.Settle(), "not now")
+	set.Store(false)
+	if putText(db, "k", "acknowledged") == nil {
+		want = "acknowledged"
+	}
+	again := db.crashed(t, dir)
+	require.Equal(t, want, get(t, again, "k"))
+	require.NoError(t, again.Close())
+	require.NoError(t, db.Close())
+}
+
+func TestAFileDoesNotRemoveTheLogOfAnotherThatTookItsPlace(t *testing.T) {
+	dir := t.TempDir()
+	db := openAt(t, filepath.Join(dir, "orrery.db"), nil)
+	require.NoError(t, putText(db, "k", "old"))
+	require.NoError(t, os.Rename(db.path, filepath.Join(dir, "moved.db")))
+	require.NoError(t, os.Rename(db.path+".log", filepath.Join(dir, "moved.db.log")))
+	other := openAt(t, db.path, nil)
+	require.NoError(t, putText(other, "k", "new"))
+	_ = db.Close()
+	again := other.crashed(t, t.TempDir())
+	require.Equal(t, "new", get(t, again, "k"))
+	require.NoError(t, again.Close())
+	require.NoError(t, other.Close())
+}
+
+func TestAFileWhoseFirstCommitMayHaveFailedOpensAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	db := openAt(t, path, nil)
+	db.OnWrite(func() { panic("as where the last sync has failed: what was written is there") })
+	require.Error(t, putText(db, "k", "1"))
+	_ = db.Close()
+	again := openAt(t, path, nil)
+	require.Empty(t, get(t, again, "k"))
+	require.NoError(t, putText(again, "k", "2"))
+	require.NoError(t, again.Close())
+}
+
+// unsynced is a file system that syncs no file while it is set, as a disk that has failed:
+// what was written can be read all the same.
+type unsynced struct {
+	disk.FS
+	set *atomic.Bool
+}
+
+func (u unsynced) OpenFile(path string, flag int, mode fs.FileMode) (disk.File, error) {
+	f, err := u.FS.OpenFile(path, flag, mode)
+	return unsyncedFile{f, u.set}, err
+}
+
+type unsyncedFile struct {
+	disk.File
+	set *atomic.Bool
+}
+
+func (u unsyncedFile) Sync() error {
+	if u.set.Load() {
+		return syscall.EIO
+	}
+	return u.File.Sync()
+}
+
+func TestACommitWhoseSyncFailedIsNotSaidToBeUndone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	var set atomic.Bool
+	db := openAt(t, path, func(o *kv.Options) { o.NoSync, o.FS = false, unsynced{disk.OS, &set} })
+	require.NoError(t, putText(db, "k", "1"))
+	set.Store(true)
+
+	err := putText(db, "k", "2")
+
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
+	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	err = putText(db, "k", "3")
+	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
+	require.NotErrorIs(t, err, store.ErrUnconfirmed, "nothing was written")
+	_ = db.Close()
+	again := openAt(t, path, nil)
+	require.Equal(t, "2", get(t, again, "k"))
+	require.NoError(t, again.Close())
+}

@@ -1,0 +1,59 @@
+package wal_test
+
+import (
+	"io/fs"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+)
+
+// hooked is a file system that tells what is done with it.
+type hooked struct {
+	disk.FS
+	stat, close func()
+}
+
+func (h hooked) Stat(path string) (fs.FileInfo, error) {
+	h.stat()
+	return h.FS.Stat(path)
+}
+
+func (h hooked) OpenFile(path string, flag int, mode fs.FileMode) (disk.File, error) {
+	f, err := h.FS.OpenFile(path, flag, mode)
+	return hookedFile{f, h.close}, err
+}
+
+type hookedFile struct {
+	disk.File
+	close func()
+}
+
+func (f hookedFile) Close() error {
+	f.close()
+	return f.File.Close()
+}
+
+func TestALogMayBeClosedWhileItsPlaceIsLookedAt(t *testing.T) {
+	var log *wal.Log
+	closed, looked := make(chan struct{}), make(chan error)
+	h := hooked{
+		FS:   disk.OS,
+		stat: func() { <-closed },
+		close: func() {
+			go func() { looked <- log.InPlace() }()
+			for range 100 { // so that it looks now, if it may
+				runtime.Gosched()
+			}
+		},
+	}
+	created, err := wal.Create(t.TempDir()+"/log", id, 1, wal.Options{NoSync: true, FS: h})
+	require.NoError(t, err)
+	log = created
+	require.NoError(t, log.Close())
+	close(closed)
+	require.ErrorIs(t, <-looked, fs.ErrClosed)
+}
