@@ -42,7 +42,11 @@ func Compact(ctx context.Context, src, dst string) (Sizes, error) {
 // whole, in one step. Until then the file stays as it was, also where the process
 // ends. The folder needs room for the copy.
 func CompactFile(ctx context.Context, path string) (Sizes, error) {
-	sizes, err := compact(ctx, path, path)
+	file := path
+	if real, err := filepath.EvalSymlinks(path); err == nil { // a link stays one: what it leads to would be an older state
+		file = real
+	}
+	sizes, err := compact(ctx, file, file)
 	if err != nil {
 		return sizes, fmt.Errorf("compact %s: %w", path, err)
 	}

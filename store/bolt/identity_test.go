@@ -217,3 +217,24 @@ func BenchmarkInPlace(b *testing.B) {
 		require.NoError(b, s.InPlace())
 	}
 }
+
+func TestACompactionThroughALinkTakesThePlaceOfTheFileItself(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "real.db"), filepath.Join(dir, "link.db")
+	s, err := bolt.Open(path, bolt.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, os.Symlink(path, link))
+	before, err := os.Stat(path)
+	require.NoError(t, err)
+
+	_, err = bolt.CompactFile(t.Context(), link)
+
+	require.NoError(t, err)
+	at, err := os.Readlink(link)
+	require.NoError(t, err, "it is a link as before")
+	require.Equal(t, path, at)
+	after, err := os.Stat(path)
+	require.NoError(t, err)
+	require.False(t, os.SameFile(before, after))
+}

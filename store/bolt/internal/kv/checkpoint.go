@@ -10,10 +10,6 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// portion is how many bytes of keys and values one transaction of a checkpoint writes:
-// a commit's sync waits for what the disk has in hand.
-const portion = 4 << 20
-
 // keepUp makes a checkpoint when enough was committed, or some time after the first
 // commit since the last one, until the context ends. It also has the log prepare room.
 func (db *DB) keepUp(ctx context.Context) {
@@ -185,7 +181,7 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
 		part = append(part, e)
-		if w.bytes += len(e.key) + len(e.value); w.bytes >= portion {
+		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
 			flush()
 			if err := w.commit(nil); err != nil {
 				return err

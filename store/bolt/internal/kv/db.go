@@ -47,6 +47,7 @@ type Options struct {
 	ReadOnly bool
 	Bytes    int64         // of frames that begin a checkpoint; zero: 32 MiB
 	After    time.Duration // in which a commit is brought into the file at the latest; zero: 5 s
+	Portion  int           // bytes of keys and values in one transaction of a checkpoint; zero: 4 MiB
 	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
 	Fill     func(table string) float64
 	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
@@ -58,6 +59,8 @@ type Options struct {
 const (
 	defaultBytes = 32 << 20
 	defaultAfter = 5 * time.Second
+	// defaultPortion is small: a commit's sync waits for what the disk has in hand.
+	defaultPortion = 4 << 20
 	// room is how many times Bytes may be in memory before commits wait for the checkpoint.
 	room = 4
 )
@@ -96,6 +99,9 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	}
 	if o.After == 0 {
 		o.After = defaultAfter
+	}
+	if o.Portion == 0 {
+		o.Portion = defaultPortion
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -131,7 +131,7 @@ func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *tes
 		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
 		require.NoError(t, err)
 		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), nil), now: content{}}
+		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}}
 		defer func() {
 			for _, v := range m.views { // of a test that failed: Close would wait
 				v.tx.Rollback()
@@ -139,18 +139,34 @@ func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *tes
 			require.NoError(t, m.db.Close())
 		}()
 		t.Repeat(map[string]func(*rapid.T){
-			"commit":     func(t *rapid.T) { m.write(t, true) },
-			"roll back":  func(t *rapid.T) { m.write(t, false) },
-			"checkpoint": func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
-			"settle":     func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
-			"hold":       m.hold,
-			"let go":     m.letGo,
-			"reopen":     m.reopen,
-			"crash":      m.crash,
-			"":           m.look,
+			"commit":                func(t *rapid.T) { m.write(t, true) },
+			"roll back":             func(t *rapid.T) { m.write(t, false) },
+			"checkpoint":            func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
+			"checkpoint that fails": m.fail,
+			"settle":                func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
+			"hold":                  m.hold,
+			"let go":                m.letGo,
+			"reopen":                m.reopen,
+			"crash":                 m.crash,
+			"":                      m.look,
 		})
 		m.letAllGo(t)
 	})
+}
+
+// small has a checkpoint write many transactions.
+func small(o *kv.Options) { o.Portion = 100 }
+
+// fail makes a checkpoint that stops after some of its transactions, or is done all the same.
+func (m *machine) fail(t *rapid.T) {
+	left := rapid.IntRange(0, 3).Draw(t, "transactions")
+	m.db.OnWrite(func() {
+		if left--; left < 0 {
+			panic("no more")
+		}
+	})
+	_ = m.db.Checkpoint()
+	m.db.OnWrite(nil)
 }
 
 type machine struct {
@@ -240,7 +256,7 @@ func (m *machine) reopen(t *rapid.T) {
 	for _, e := range left {
 		require.False(t, strings.HasSuffix(e.Name(), ".log"), "a file that was closed is whole alone")
 	}
-	m.db = openAt(t, m.db.path, nil)
+	m.db = openAt(t, m.db.path, small)
 }
 
 func (m *machine) crash(t *rapid.T) {

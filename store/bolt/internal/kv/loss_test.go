@@ -86,7 +86,7 @@ func (v *life) open() *kv.DB {
 	b, err := bbolt.Open(v.path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 1 << 20, PageSize: 4096})
 	require.NoError(v.t, err)
 	o := options("/log")
-	o.FS, o.NoSync, o.Segment = v.disk, false, 16<<10
+	o.FS, o.NoSync, o.Segment, o.Portion = v.disk, false, 16<<10, 2<<10
 	db, err := kv.New(b, o)
 	require.NoError(v.t, err)
 	db.Alone()
@@ -144,6 +144,11 @@ func (v *life) commit(db *kv.DB) {
 	tx, err := db.Begin(context.Background(), true)
 	require.NoError(v.t, err)
 	next := v.acked.clone()
+	if v.r.IntN(8) == 0 {
+		name := tableNames[v.r.IntN(2)]
+		tx.Drop(name)
+		delete(next, name)
+	}
 	for range 1 + v.r.IntN(12) {
 		name, key := tableNames[v.r.IntN(2)], fmt.Sprintf("%03d", v.r.IntN(60))
 		if _, there := next[name][key]; there && v.r.IntN(2) == 0 {
