@@ -177,6 +177,12 @@ func (c *Cursor) downFrom(key []byte) (k, v []byte) {
 
 // pass moves each source on that stands at a key.
 func (c *Cursor) pass(key []byte) {
+	if c.many == 1 { // the common case: nothing has changed in this table since a checkpoint
+		if s := &c.sources[0]; s.k != nil && bytes.Equal(s.k, key) {
+			s.step(c.down)
+		}
+		return
+	}
 	for i := range c.many {
 		if s := &c.sources[i]; s.k != nil && bytes.Equal(s.k, key) {
 			s.step(c.down)
@@ -186,6 +192,11 @@ func (c *Cursor) pass(key []byte) {
 
 // pick stands at the nearest key of the sources that is there.
 func (c *Cursor) pick() (k, v []byte) {
+	if c.many == 1 && c.sources[0].bucket != nil { // which has no deletions
+		s := &c.sources[0]
+		c.key = s.k
+		return s.k, s.v
+	}
 	for {
 		c.key = nil
 		for i := range c.many {
