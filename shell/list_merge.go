@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"math/bits"
 
 	"github.com/google/uuid"
 
@@ -128,19 +129,14 @@ func (x *index) before(a, b store.Cursor) bool {
 // justBefore gives the place that stands right before c: what follows it is c, or behind c.
 // It is never the zero Cursor, which stands before all.
 func (x *index) justBefore(c store.Cursor) store.Cursor {
-	step := ^uint64(0) // -1
+	step := bits.Sub64
 	if x.newest {
-		step = 1
+		step = bits.Add64
 	}
-	high, low := binary.BigEndian.Uint64(c.ID[:8]), binary.BigEndian.Uint64(c.ID[8:])
-	before := low
-	low += step
-	if x.newest && low == 0 || !x.newest && before == 0 { // carried
-		wrapped := high
-		high += step
-		if x.newest && high == 0 || !x.newest && wrapped == 0 {
-			c.At = clampedStep(c.At, x.newest)
-		}
+	low, carry := step(binary.BigEndian.Uint64(c.ID[8:]), 1, 0)
+	high, carry := step(binary.BigEndian.Uint64(c.ID[:8]), 0, carry)
+	if carry > 0 {
+		c.At = clampedStep(c.At, x.newest)
 	}
 	binary.BigEndian.PutUint64(c.ID[:8], high)
 	binary.BigEndian.PutUint64(c.ID[8:], low)

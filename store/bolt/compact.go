@@ -42,10 +42,7 @@ func Compact(ctx context.Context, src, dst string) (Sizes, error) {
 // whole, in one step. Until then the file stays as it was, also where the process
 // ends. The folder needs room for the copy.
 func CompactFile(ctx context.Context, path string) (Sizes, error) {
-	file := path
-	if real, err := filepath.EvalSymlinks(path); err == nil { // a link stays one: what it leads to would be an older state
-		file = real
-	}
+	file := target(path) // a link stays one: what it leads to would be an older state
 	sizes, err := compact(ctx, file, file)
 	if err != nil {
 		return sizes, fmt.Errorf("compact %s: %w", path, err)

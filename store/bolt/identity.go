@@ -53,16 +53,21 @@ func (i *identity) check(inUse int64) error {
 	return nil
 }
 
-// inPlace is check for the store; a file that was cut is never used for writing again.
-func (s *Store) inPlace() error {
+// fileInPlace is check for the store; a file that was cut is never used for writing again.
+func (s *Store) fileInPlace() error {
 	err := s.file.check(s.inUse.Load())
 	if errors.Is(err, errCut) {
 		s.db.Break(err)
 	}
-	if err == nil {
-		err = s.db.InPlace()
-	}
 	return err
+}
+
+// inPlace is fileInPlace for who writes, and so needs the log too.
+func (s *Store) inPlace() error {
+	if err := s.fileInPlace(); err != nil {
+		return err
+	}
+	return s.db.InPlace()
 }
 
 // InPlace implements [store.Placed]: it compares the file at the path with the one that

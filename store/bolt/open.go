@@ -97,11 +97,14 @@ func open(path string, opts Options) (_ *Store, err error) {
 }
 
 // logFolder gives the folder of a file's log: beside the file itself, whatever links lead there.
-func logFolder(path string) string {
+func logFolder(path string) string { return target(path) + ".log" }
+
+// target gives the path that links lead to; where they lead nowhere, the path itself.
+func target(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+		return real
 	}
-	return path + ".log"
+	return path
 }
 
 // prepare says plainly why a path cannot be a database, before bbolt says it

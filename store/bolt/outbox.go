@@ -144,9 +144,6 @@ func (t *readTx) WaitingLanes() (lanes []string, err error) {
 	}
 	defer guard("waiting lanes", &err)
 	waiting := t.table(bucketWaiting)
-	if waiting == nil {
-		return nil, nil
-	}
 	var bad []error
 	for k, _ := waiting.cursor.First(); k != nil; {
 		end := slices.Clone(k)

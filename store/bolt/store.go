@@ -167,7 +167,7 @@ func (s *Store) begin(ctx context.Context, op string, write bool) (t *kv.Tx, err
 // View implements [store.Store].
 func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	if err := s.inPlace(); errors.Is(err, errCut) { // where the file was moved, reading goes on
+	if err := s.fileInPlace(); errors.Is(err, errCut) { // where the file was moved, reading goes on
 		return fmt.Errorf("view: %w", err)
 	}
 	ktx, err := s.begin(ctx, "view", false)

@@ -97,13 +97,8 @@ func (t *readTx) check(op string) error {
 	return nil
 }
 
-// guard turns a panic of bbolt, which it meets damaged pages with, into an
-// error. It must not stand around calls of the caller's functions.
-func guard(op string, err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%s: %w: %v", op, store.ErrCorrupt, p)
-	}
-}
+// guard turns a panic of bbolt into an error: see [kv.Guard].
+var guard = kv.Guard
 
 // table gives one of the fixed tables.
 func (t *readTx) table(bucket int) *table {

@@ -105,8 +105,8 @@ func (db *DB) Settle() error {
 	return db.removeLog()
 }
 
-// freeze sets aside what is to be written, unless something is; it reports whether
-// there is anything. The caller writes nothing meanwhile.
+// freeze sets the active overlay aside to be written to the file, unless an earlier one
+// still waits for that; it reports whether one waits. The caller writes nothing meanwhile.
 func (db *DB) freeze(always bool) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -160,12 +160,6 @@ func (w *overlayWriter) table(name string, l *layer) error {
 				return nil
 			}
 			return tx.DeleteBucket([]byte(name))
-		})
-	}
-	if l.made {
-		w.pending = append(w.pending, func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucketIfNotExists([]byte(name))
-			return err
 		})
 	}
 	var part []entry

@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,8 +19,8 @@ type file struct {
 	wrote     func()      // called after each transaction that was written, for tests; nil: by nobody
 }
 
-// Guard turns a panic of bbolt into an error. It must not stand around calls of others'
-// functions.
+// Guard turns a panic of bbolt, which it meets damaged pages with, into an error. It is
+// to be deferred itself, and must not stand around calls of others' functions.
 func Guard(op string, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%s: %w: %v", op, store.ErrCorrupt, p)
@@ -108,5 +107,5 @@ func (f *file) close() (err error) {
 	if f.stuck.Load() {
 		return fmt.Errorf("left open until the process ends: %w", *f.broken.Load())
 	}
-	return errors.Join(f.bolt.Close())
+	return f.bolt.Close()
 }

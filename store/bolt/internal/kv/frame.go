@@ -14,7 +14,6 @@ import (
 //	t  length, name          the table of what follows
 //	p  length, key, length, value
 //	d  length, key
-//	c                        the table is there, even if it is empty
 //	x                        the table is not there, and nothing in it
 //
 // Lengths are unsigned varints.
@@ -24,7 +23,6 @@ const (
 	opTable  = 't'
 	opPut    = 'p'
 	opDelete = 'd'
-	opCreate = 'c'
 	opDrop   = 'x'
 )
 
@@ -93,10 +91,9 @@ func (f *frame) remove(table string, key []byte) (k []byte) {
 	return k
 }
 
-// mark notes an operation on the table itself.
-func (f *frame) mark(table string, op byte) {
+func (f *frame) drop(table string) {
 	f.into(table)
-	f.keep(append(f.room(1), op))
+	f.keep(append(f.room(1), opDrop))
 }
 
 func appendBytes(b, what []byte) (all, copied []byte) {
@@ -148,8 +145,6 @@ func redo(payload []byte, into func(table string) *layer) error {
 			if key, ok = take(); ok {
 				l.remove(key)
 			}
-		case opCreate:
-			l.made = true
 		case opDrop:
 			l.drop()
 		default:

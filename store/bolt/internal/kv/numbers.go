@@ -13,7 +13,8 @@ type numbers struct {
 	list  []string
 }
 
-// of gives a table's number; -1 where it has none and is not to get one.
+// of gives a table's number. A table that has none gets the next one where grow is set;
+// else its number is -1.
 func (n *numbers) of(name string, grow bool) int {
 	n.mu.RLock()
 	number, ok := n.byOne[name]

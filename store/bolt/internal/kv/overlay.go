@@ -21,7 +21,6 @@ func before(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }
 type layer struct {
 	tree *btree.BTreeG[entry]
 	near btree.PathHint // where the writer was last: keys mostly come in order
-	made bool           // the table is there even if it is empty
 	gone bool           // what is beneath this overlay does not count
 }
 

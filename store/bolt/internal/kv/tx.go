@@ -30,9 +30,6 @@ func (tx *Tx) OnCommit(fn func()) { tx.then = fn }
 // holds beyond the last checkpoint is not in it.
 func (tx *Tx) Base() *bbolt.Tx { return tx.base }
 
-// Writable reports whether the transaction can write.
-func (tx *Tx) Writable() bool { return tx.write }
-
 // Table gives a table by name. One that is not there is empty, and is made by the
 // first Put.
 func (tx *Tx) Table(name string) *Table {
@@ -66,24 +63,13 @@ func (tx *Tx) Names(prefix string) (names []string) {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !tx.Table(name).Exists() })
 }
 
-// Create makes a table that is there even if it is empty.
-func (tx *Tx) Create(name string) *Table {
-	t := tx.Table(name)
-	if !t.Exists() {
-		tx.frame.mark(name, opCreate)
-		t.ownLayer().made = true
-		t.changed++
-	}
-	return t
-}
-
 // Drop removes a table with all that is in it.
 func (tx *Tx) Drop(name string) {
 	t := tx.Table(name)
 	if !t.Exists() {
 		return
 	}
-	tx.frame.mark(name, opDrop)
+	tx.frame.drop(name)
 	t.ownLayer().drop()
 	t.changed++
 }
@@ -104,7 +90,7 @@ func (t *Table) Exists() bool {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		switch {
 		case l == nil:
-		case l.made || l.tree.Len() > 0:
+		case l.tree.Len() > 0:
 			return true
 		case l.gone:
 			return false
@@ -112,9 +98,6 @@ func (t *Table) Exists() bool {
 	}
 	return t.bucket != nil
 }
-
-// Writable reports whether the table can be written to.
-func (t *Table) Writable() bool { return t.tx.write }
 
 // Get gives the value of a key.
 func (t *Table) Get(key []byte) (value []byte, ok bool) {
