@@ -29,6 +29,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/klauspost/compress v1.20.1
+
 require (
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/pod-security-admission v0.37.2

@@ -230,6 +230,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := t.unappended(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	t.changed.put(t)
 	t.tx = nil
 	return s.commit(ktx)
 }

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -124,6 +125,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.failed = err
 	if err == nil {
 		db.frozen = nil
+		db.publishPast()
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
@@ -134,7 +136,12 @@ func (db *DB) writeFrozen(as state) error {
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	w := overlayWriter{db: db}
+	past, err := db.writePast(o)
+	if err != nil {
+		return fmt.Errorf("write the past: %w", err)
+	}
+	as.Past = past
+	w := overlayWriter{db: db, ends: db.pastEnds()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -143,12 +150,17 @@ func (db *DB) writeOverlay(o *overlay, as state) error {
 			return err
 		}
 	}
-	return w.commit(&as)
+	if err := w.commit(&as); err != nil {
+		return err
+	}
+	db.session.Past = past
+	return nil
 }
 
 // overlayWriter brings an overlay into the file.
 type overlayWriter struct {
 	db      *DB
+	ends    map[string][]byte // see pastEnds
 	pending []func(*bbolt.Tx) error
 	bytes   int
 }
@@ -174,6 +186,9 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	defer iter.Release()
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
+		if follows(w.ends, name, &e) {
+			continue
+		}
 		part = append(part, e)
 		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
 			flush()

@@ -5,6 +5,8 @@ import (
 
 	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 )
 
 // Cursor walks through a table in the order of the keys. What the transaction writes
@@ -12,9 +14,10 @@ import (
 // further key; Seek, First or Last then begin anew.
 type Cursor struct {
 	table   *Table
-	sources [3]source // the newest first: where two have a key the first one counts
+	sources [4]source // the newest first: where two have a key the first one counts
 	many    int
 	down    bool
+	warm    bool   // it passes over the past
 	changed int    // of the table, when the sources were placed
 	key     []byte // where it stands; nil: nowhere
 }
@@ -22,8 +25,9 @@ type Cursor struct {
 // source is one of the places that a table's entries stand in.
 type source struct {
 	iter   btree.IterG[entry]
-	bucket *bbolt.Cursor // nil: it is a layer
-	k, v   []byte        // k nil: no further one
+	bucket *bbolt.Cursor // nil: it is a layer, or
+	past   *archive.Cursor
+	k, v   []byte // k nil: no further one
 }
 
 // Cursor gives a new cursor that stands nowhere.
@@ -36,7 +40,7 @@ func (c *Cursor) place() {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if l != nil && l.tree.Len() > 0 {
 			s := &c.sources[c.many]
-			s.bucket = nil
+			s.bucket, s.past = nil, nil
 			s.iter.Release()
 			s.iter.Init(l.tree, false)
 			c.many++
@@ -47,7 +51,12 @@ func (c *Cursor) place() {
 	}
 	if t.bucket != nil {
 		s := &c.sources[c.many]
-		s.bucket = t.bucket.Cursor()
+		s.bucket, s.past = t.bucket.Cursor(), nil
+		c.many++
+	}
+	if past := t.pastCursor(c.warm); past != nil {
+		s := &c.sources[c.many]
+		s.bucket, s.past = nil, past
 		c.many++
 	}
 }
@@ -72,6 +81,9 @@ func (s *source) stand(ok bool) {
 // seek places the source at the first key from that one on; nil: at the first of all.
 func (s *source) seek(key []byte) {
 	switch {
+	case s.past != nil:
+		s.at(s.past.Seek(key))
+		s.check()
 	case s.bucket != nil && key == nil:
 		s.at(s.bucket.First())
 	case s.bucket != nil:
@@ -90,6 +102,12 @@ func (s *source) seekBelow(key []byte) {
 	}
 	last := key == nil || s.k == nil
 	switch {
+	case s.past != nil && last:
+		s.at(s.past.Last())
+		s.check()
+	case s.past != nil:
+		s.at(s.past.Prev())
+		s.check()
 	case s.bucket != nil && last:
 		s.at(s.bucket.Last())
 	case s.bucket != nil:
@@ -103,6 +121,12 @@ func (s *source) seekBelow(key []byte) {
 
 func (s *source) step(down bool) {
 	switch {
+	case s.past != nil && down:
+		s.at(s.past.Prev())
+		s.check()
+	case s.past != nil:
+		s.at(s.past.Next())
+		s.check()
 	case s.bucket != nil && down:
 		s.at(s.bucket.Prev())
 	case s.bucket != nil:
