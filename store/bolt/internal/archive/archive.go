@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -76,8 +77,10 @@ type Archive struct {
 	id   [16]byte
 	lost error // why what the position tells of is not all there; nil: it is
 
-	at  Position // what counts
-	out writer
+	at      Position // what counts
+	out     writer
+	named   bool   // the folder's own name is durable
+	suspect uint64 // a file of which a sync has failed: nothing more is written to it
 
 	mu      sync.Mutex
 	current *Snapshot
@@ -160,7 +163,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 	want := a.at.First
 	for _, n := range found {
 		path := filepath.Join(a.dir, n.String())
-		own, err := a.isOwn(path)
+		before, own, err := a.ownHead(path)
 		switch {
 		case err != nil:
 			return parts, err
@@ -177,6 +180,8 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		}
 		if n.number != want {
 			a.miss("file %d to %d", want, n.number-1)
+		} else if k := len(parts) - 1; k >= 0 {
+			a.cut(&parts[k], before)
 		}
 		want = n.number + 1
 		p, err := a.openPart(n, path)
@@ -187,26 +192,37 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 	}
 	if a.at.File != 0 && want != a.at.File+1 {
 		a.miss("file %d to %d", want, a.at.File)
+	} else if k := len(parts) - 1; k >= 0 {
+		a.cut(&parts[k], a.at.Size)
 	}
 	return parts, nil
+}
+
+// cut leaves out what does not count of a file, and tells if less is there.
+func (a *Archive) cut(p *part, size int64) {
+	if p.limit < size && size != math.MaxInt64 {
+		a.miss("bytes %d to %d of file %d", p.limit, size, p.number)
+	}
+	p.limit = min(p.limit, size)
 }
 
 func (a *Archive) miss(format string, args ...any) {
 	a.lost = errors.Join(a.lost, fmt.Errorf("%w: %s lacks %s", ErrCorrupt, a.dir, fmt.Sprintf(format, args...)))
 }
 
-// isOwn reports whether a file is of this archive. One that a loss of power left without a
-// head is nobody's: it counts as its own, and is removed where it is none that is needed.
-func (a *Archive) isOwn(path string) (bool, error) {
+// ownHead reads a file's head: how many bytes of the file before count, and whether it is
+// of this archive. One that a loss of power left without a head is nobody's: it counts as its
+// own, and is removed where it is none that is needed.
+func (a *Archive) ownHead(path string) (before int64, own bool, err error) {
 	f, err := a.o.FS.OpenFile(path, flagsRead, 0)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
-	id, err := readHead(f)
+	id, before, err := readHead(f)
 	if errors.Is(err, errNoHead) {
-		return true, f.Close()
+		return math.MaxInt64, true, f.Close()
 	}
-	return id == a.id, errors.Join(err, f.Close())
+	return before, id == a.id, errors.Join(err, f.Close())
 }
 
 // openPart opens a file that counts.
@@ -223,18 +239,12 @@ func (a *Archive) openPart(n name, path string) (part, error) {
 	if err != nil {
 		return part{}, errors.Join(err, f.Close())
 	}
-	limit := info.Size()
-	if n.number == a.at.File {
-		if limit < a.at.Size {
-			a.miss("bytes %d to %d of file %d", limit, a.at.Size, n.number)
-		}
-		limit = min(limit, a.at.Size)
-	}
-	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: limit}, nil
+	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: info.Size()}, nil
 }
 
 // Close closes the files; what was not published does not count.
 func (a *Archive) Close() error {
+	_ = a.undo() // what stays the next start removes
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.current

@@ -13,13 +13,15 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
 
-// A file begins with a head of 32 bytes: the magic, the archive's id, and the checksum
-// of both. Then come blocks, each of one table:
+// A file begins with a head of 40 bytes: the magic, the archive's id, the bytes that count
+// of the file before it (what is behind them was never published), and the checksum of all that. Then
+// come blocks, each of one table:
 //
-//	checksum (4)   CRC-32C of all that follows
+//	checksum (4)   CRC-32C of what follows, up to the entries
 //	length   (4)   of the block, from the checksum on
 //	raw      (4)   bytes of the entries before they were compressed
 //	count    (4)   of entries
+//	checksum (4)   of the entries, compressed
 //	table    (1 + n), first key (2 + n), last key (2 + n)   each with its length before it
 //	entries  compressed with zstd: length, key, length, value, the lengths as varints
 //
@@ -27,8 +29,8 @@ import (
 // table so in the order of their keys.
 const (
 	magic     = "orrery-past1"
-	headSize  = 32
-	blockHead = 16
+	headSize  = 40
+	blockHead = 20
 	// maxBlock is the greatest length that a block may tell: a value of any size that the
 	// store takes, with what stands around it.
 	maxBlock = 1 << 30
@@ -47,23 +49,24 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errNoHead: the file has no head, or one that is damaged.
 var errNoHead = fmt.Errorf("%w: the file's head is none", ErrCorrupt)
 
-func newHead(id [16]byte) []byte {
+func newHead(id [16]byte, before int64) []byte {
 	b := append([]byte(magic), id[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(before))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-func readHead(f disk.File) (id [16]byte, err error) {
+func readHead(f disk.File) (id [16]byte, before int64, err error) {
 	var b [headSize]byte
 	if _, err := f.ReadAt(b[:], 0); err != nil {
 		if errors.Is(err, io.EOF) {
-			return id, errNoHead
+			return id, 0, errNoHead
 		}
-		return id, err
+		return id, 0, err
 	}
 	if string(b[:len(magic)]) != magic || binary.BigEndian.Uint32(b[headSize-4:]) != crc32.Checksum(b[:headSize-4], castagnoli) {
-		return id, errNoHead
+		return id, 0, errNoHead
 	}
-	return [16]byte(b[len(magic):]), nil
+	return [16]byte(b[len(magic):]), int64(binary.BigEndian.Uint64(b[len(magic)+len(id):])), nil
 }
 
 // block tells where a block stands, and what is in it.
@@ -104,11 +107,13 @@ func (b *builder) seal() []byte {
 	out = append(append(out, byte(len(b.table))), b.table...)
 	out = append(binary.BigEndian.AppendUint16(out, uint16(len(b.first))), b.first...)
 	out = append(binary.BigEndian.AppendUint16(out, uint16(len(b.last))), b.last...)
+	names := len(out)
 	out = encoder.EncodeAll(b.raw, out)
 	binary.BigEndian.PutUint32(out[4:], uint32(len(out)))
 	binary.BigEndian.PutUint32(out[8:], uint32(len(b.raw)))
 	binary.BigEndian.PutUint32(out[12:], b.count)
-	binary.BigEndian.PutUint32(out, crc32.Checksum(out[4:], castagnoli))
+	binary.BigEndian.PutUint32(out[16:], crc32.Checksum(out[names:], castagnoli))
+	binary.BigEndian.PutUint32(out, crc32.Checksum(out[4:names], castagnoli))
 	b.out, b.raw, b.count = out, b.raw[:0], 0
 	return out
 }
@@ -136,6 +141,12 @@ func names(b []byte) (bl block, rest []byte, ok bool) {
 	return bl, rest, ok
 }
 
+// sound reports whether the checksum of a block's head is right; rest is what of b stands
+// behind the head.
+func sound(b, rest []byte) bool {
+	return binary.BigEndian.Uint32(b) == crc32.Checksum(b[4:len(b)-len(rest)], castagnoli)
+}
+
 // damaged says where a file is damaged.
 func damaged(path string, at int64, what string) error {
 	return fmt.Errorf("%w: %s, byte %d: %s", ErrCorrupt, path, at, what)
@@ -147,13 +158,13 @@ func (f *file) entries(bl block) ([]entry, error) {
 	if _, err := f.ReadAt(b, bl.at); err != nil {
 		return nil, fmt.Errorf("%s, byte %d: %w", f.path, bl.at, err)
 	}
-	if binary.BigEndian.Uint32(b) != crc32.Checksum(b[4:], castagnoli) {
-		return nil, damaged(f.path, bl.at, "the checksum of the block is wrong")
-	}
 	size, count := binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
 	_, packed, ok := names(b[blockHead:])
-	if !ok || size > maxBlock {
-		return nil, damaged(f.path, bl.at, "the block is none of this package")
+	if !ok || size > maxBlock || !sound(b, packed) {
+		return nil, damaged(f.path, bl.at, "the head of the block changed")
+	}
+	if binary.BigEndian.Uint32(b[16:]) != crc32.Checksum(packed, castagnoli) {
+		return nil, damaged(f.path, bl.at, "the checksum of the block is wrong")
 	}
 	raw, err := decoder.DecodeAll(packed, make([]byte, 0, size))
 	if err != nil || len(raw) != int(size) {

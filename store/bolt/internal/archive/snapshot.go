@@ -162,7 +162,10 @@ func (f *file) head(at, limit int64) (b block, err error) {
 		if length < blockHead || length > limit-at {
 			return b, damaged(f.path, at, fmt.Sprintf("a block of %d bytes, %d are left", length, limit-at))
 		}
-		if b, _, ok := names(raw[blockHead:]); ok {
+		if b, rest, ok := names(raw[blockHead:]); ok {
+			if !sound(raw, rest) {
+				return b, damaged(f.path, at, "the checksum of the block's head is wrong")
+			}
 			b.first, b.last = bytes.Clone(b.first), bytes.Clone(b.last)
 			b.at, b.length = at, length
 			return b, nil

@@ -45,7 +45,7 @@ func (a *Archive) Begin(first, floor uint64) error {
 		}
 	}
 	w.name = name{number: a.at.File + 1, first: first}
-	if n := len(parts); n > 0 && parts[n-1].number == a.at.File && parts[n-1].limit == a.at.Size && a.at.Size < a.o.File {
+	if n := len(parts); n > 0 && parts[n-1].number == a.at.File && a.at.File != a.suspect && parts[n-1].limit == a.at.Size && a.at.Size < a.o.File {
 		w.part, w.size = parts[n-1], a.at.Size
 	}
 	return nil
@@ -113,12 +113,14 @@ func (a *Archive) flush() error {
 // newFile makes the next file.
 func (a *Archive) newFile() error {
 	w := &a.out
-	if err := a.o.FS.Mkdir(a.dir, 0o700); err == nil {
+	if err := a.o.FS.Mkdir(a.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if !a.named {
 		if err := a.syncDir(filepath.Dir(a.dir)); err != nil {
 			return err
 		}
-	} else if !errors.Is(err, fs.ErrExist) {
-		return err
+		a.named = true
 	}
 	path := filepath.Join(a.dir, w.name.String())
 	f, err := a.o.FS.OpenFile(path, flagsNew, 0o600)
@@ -126,7 +128,7 @@ func (a *Archive) newFile() error {
 		return err
 	}
 	w.part, w.isNew = part{file: &file{File: f, name: w.name, path: path, fs: a.o.FS}}, true
-	head := newHead(a.id)
+	head := newHead(a.id, a.at.Size)
 	w.size = int64(len(head))
 	_, err = f.WriteAt(head, 0)
 	return err
@@ -156,6 +158,7 @@ func (a *Archive) Flush() (Position, error) {
 	}
 	if !a.o.NoSync {
 		if err := w.part.Sync(); err != nil {
+			a.suspect = w.part.number // what it holds may not be what it shows
 			return Position{}, err
 		}
 	}

@@ -3,10 +3,13 @@ package kv_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +34,7 @@ type opened struct {
 func options(path string) kv.Options {
 	return kv.Options{
 		Folder: path + ".log", NoSync: true, After: time.Hour,
+		Past:   kv.Past{Folder: path + ".past", Tables: []string{"past", "past2"}, FileBytes: 300},
 		Seal:   func(_ []byte, v any) ([]byte, error) { return json.Marshal(v) },
 		Unseal: func(_, raw []byte, v any) error { return json.Unmarshal(raw, v) },
 	}
@@ -54,14 +58,16 @@ func openAt(t require.TestingT, path string, change func(*kv.Options)) *opened {
 // crashed is a copy of what stands on the disk while the file is open, opened anew.
 func (o *opened) crashed(t require.TestingT, dir string) *opened {
 	path := filepath.Join(dir, "crashed.db")
-	require.NoError(t, os.RemoveAll(path+".log"))
+	require.NoError(t, errors.Join(os.RemoveAll(path+".log"), os.RemoveAll(path+".past")))
 	release := o.Hold()
 	defer release()
 	raw, err := os.ReadFile(o.path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
-	if _, err := os.Stat(o.path + ".log"); err == nil {
-		require.NoError(t, os.CopyFS(path+".log", os.DirFS(o.path+".log")))
+	for _, folder := range []string{".log", ".past"} {
+		if _, err := os.Stat(o.path + folder); err == nil {
+			require.NoError(t, os.CopyFS(path+folder, os.DirFS(o.path+folder)))
+		}
 	}
 	return openAt(t, path, nil)
 }
@@ -79,7 +85,21 @@ func (c content) clone() content {
 
 func keysOf(table map[string]string) []string { return slices.Sorted(maps.Keys(table)) }
 
-var tableNames = []string{"a", "b", "base/1"}
+var tableNames = []string{"a", "b", "base/1", "past", "past2"}
+
+// appendPast appends an entry to one of the tables of the past.
+func appendPast(tx *kv.Tx, name, value string, want content) {
+	if want[name] == nil {
+		want[name] = map[string]string{}
+	}
+	last := 0
+	if keys := keysOf(want[name]); len(keys) > 0 {
+		last, _ = strconv.Atoi(keys[len(keys)-1])
+	}
+	key := fmt.Sprintf("%08d", last+1)
+	tx.Table(name).PutNew([]byte(key), []byte(value))
+	want[name][key] = value
+}
 
 // requireContent holds what a transaction reads, by each way to read it, against a model.
 func requireContent(t *rapid.T, tx *kv.Tx, want content) {
@@ -97,7 +117,7 @@ func requireContent(t *rapid.T, tx *kv.Tx, want content) {
 		}
 		slices.Reverse(down)
 		require.Equal(t, keys, down)
-		at := rapid.StringMatching(`[a-d]{0,3}`).Draw(t, "seek")
+		at := rapid.StringMatching(`[a-d]{0,3}|0000000[0-9]`).Draw(t, "seek")
 		i, found := slices.BinarySearch(keys, at)
 		v, ok := table.Get([]byte(at))
 		require.Equal(t, found, ok)
@@ -202,6 +222,10 @@ func change(t *rapid.T, tx *kv.Tx, want content) {
 	name := rapid.SampledFrom(tableNames).Draw(t, "table")
 	key := rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "key")
 	table := tx.Table(name)
+	if strings.HasPrefix(name, "past") {
+		appendPast(tx, name, strings.Repeat(key, rapid.IntRange(0, 40).Draw(t, "times")), want)
+		return
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
 		tx.Drop(name)
