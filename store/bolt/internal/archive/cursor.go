@@ -69,8 +69,17 @@ func (c *Cursor) here() (k, v []byte) {
 func (c *Cursor) Seek(key []byte) (k, v []byte) {
 	c.err = nil
 	parts := c.snap.parts
-	// The files before the last one that begins at or before the key's number hold smaller ones.
+	// What follows the key stands in no file before the last one that begins at or before the
+	// key's number, unless that begins so low for another table.
 	i := max(sort.Search(len(parts), func(i int) bool { return parts[i].first > number(key) })-1, 0)
+	for ; i > 0; i-- {
+		if !c.load(i) {
+			return nil, nil
+		}
+		if len(c.blocks) > 0 && bytes.Compare(c.blocks[0].first, key) <= 0 {
+			break
+		}
+	}
 	for ; i < len(parts); i++ {
 		if !c.load(i) {
 			return nil, nil

@@ -25,6 +25,8 @@ type file struct {
 	mu     sync.Mutex
 	blocks map[string][]block // those that were looked at, by table
 	end    int64              // of the last of them
+	// greatest is the greatest number in them.
+	greatest uint64
 }
 
 // part is a file up to a byte.
@@ -123,6 +125,17 @@ func (s *Snapshot) Position() Position {
 	return s.at
 }
 
+// holds reports whether a key of the part has that number or a greater one. What cannot be
+// read holds nothing.
+func (p part) holds(number uint64) bool {
+	if _, err := p.index(""); err != nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.greatest >= number
+}
+
 // index gives the part's blocks of a table. It reads the heads of all blocks, each once.
 func (p part) index(table string) ([]block, error) {
 	f := p.file
@@ -140,6 +153,7 @@ func (p part) index(table string) ([]block, error) {
 			f.blocks = make(map[string][]block)
 		}
 		f.blocks[b.table], f.end = append(f.blocks[b.table], b), f.end+b.length
+		f.greatest = max(f.greatest, number(b.last))
 	}
 	blocks := f.blocks[table]
 	n := len(blocks) // the file may have grown for others

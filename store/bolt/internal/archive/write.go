@@ -40,9 +40,10 @@ func (a *Archive) Begin(first, floor uint64) error {
 		w.first = a.at.File + 1
 	}
 	for i := range parts[:max(len(parts)-1, 0)] {
-		if parts[i+1].first <= floor {
-			w.first = parts[i+1].number
+		if parts[i+1].first > floor || parts[i].holds(floor) {
+			break
 		}
+		w.first = parts[i+1].number
 	}
 	w.name = name{number: a.at.File + 1, first: first}
 	if n := len(parts); n > 0 && parts[n-1].number == a.at.File && a.at.File != a.suspect && parts[n-1].limit == a.at.Size && a.at.Size < a.o.File {

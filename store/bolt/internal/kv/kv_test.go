@@ -205,13 +205,13 @@ type view struct {
 func (m *machine) write(t *rapid.T, commit bool) {
 	tx, err := m.db.Begin(context.Background(), true)
 	require.NoError(t, err)
+	defer tx.Rollback()
 	want := m.now.clone()
 	for range rapid.IntRange(0, 30).Draw(t, "operations") {
 		change(t, tx, want)
 	}
 	requireContent(t, tx, want)
 	if !commit {
-		tx.Rollback()
 		return
 	}
 	require.NoError(t, tx.Commit())
@@ -262,8 +262,8 @@ func (m *machine) letGo(t *rapid.T) {
 	}
 	v := m.views[0]
 	m.views = m.views[1:]
+	defer v.tx.Rollback()
 	requireContent(t, v.tx, v.want)
-	v.tx.Rollback()
 }
 
 func (m *machine) letAllGo(t *rapid.T) {
@@ -295,8 +295,8 @@ func (m *machine) crash(t *rapid.T) {
 func (m *machine) look(t *rapid.T) {
 	tx, err := m.db.Begin(context.Background(), false)
 	require.NoError(t, err)
+	defer tx.Rollback() // also of a test that fails: Close would wait
 	requireContent(t, tx, m.now)
-	tx.Rollback()
 	for _, v := range m.views {
 		requireContent(t, v.tx, v.want)
 	}

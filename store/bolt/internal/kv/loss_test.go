@@ -86,7 +86,8 @@ func (l *losses) run(d *disktest.Disk, file []byte, want content, depth int, or 
 func (v *life) open() *kv.DB {
 	b, err := bbolt.Open(v.path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 1 << 20, PageSize: 4096})
 	require.NoError(v.t, err)
-	o := options("")
+	o := options("/")
+	o.Folder, o.Past.Folder = "/log", "/past"
 	o.Past.Floor = floor
 	o.FS, o.NoSync, o.Segment, o.Portion = v.disk, false, 16<<10, 2<<10
 	db, err := kv.New(b, o)

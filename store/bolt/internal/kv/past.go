@@ -200,9 +200,12 @@ func (t *Table) getPast(key []byte) (value []byte, ok bool) {
 	}
 	k, v := t.past.Seek(key)
 	if err := t.past.Err(); err != nil {
-		panic(err)
+		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
 	}
-	return v, k != nil && bytes.Equal(k, key)
+	if k == nil || !bytes.Equal(k, key) {
+		return nil, false
+	}
+	return v, true
 }
 
 // WarmCursor is Cursor without what is in the archive.
