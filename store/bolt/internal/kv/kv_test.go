@@ -127,31 +127,33 @@ func requireWalk(t *rapid.T, c *kv.Cursor, keys []string, i int, at string) {
 }
 
 func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
-		require.NoError(t, err)
-		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}}
-		defer func() {
-			for _, v := range m.views { // of a test that failed: Close would wait
-				v.tx.Rollback()
-			}
-			require.NoError(t, m.db.Close())
-		}()
-		t.Repeat(map[string]func(*rapid.T){
-			"commit":                func(t *rapid.T) { m.write(t, true) },
-			"roll back":             func(t *rapid.T) { m.write(t, false) },
-			"checkpoint":            func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
-			"checkpoint that fails": m.fail,
-			"settle":                func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
-			"hold":                  m.hold,
-			"let go":                m.letGo,
-			"reopen":                m.reopen,
-			"crash":                 m.crash,
-			"":                      m.look,
-		})
-		m.letAllGo(t)
+	rapid.Check(t, repeat)
+}
+
+func repeat(t *rapid.T) {
+	dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
+	m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}}
+	defer func() {
+		for _, v := range m.views { // of a test that failed: Close would wait
+			v.tx.Rollback()
+		}
+		require.NoError(t, m.db.Close())
+	}()
+	t.Repeat(map[string]func(*rapid.T){
+		"commit":                func(t *rapid.T) { m.write(t, true) },
+		"roll back":             func(t *rapid.T) { m.write(t, false) },
+		"checkpoint":            func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
+		"checkpoint that fails": m.fail,
+		"settle":                func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
+		"hold":                  m.hold,
+		"let go":                m.letGo,
+		"reopen":                m.reopen,
+		"crash":                 m.crash,
+		"":                      m.look,
 	})
+	m.letAllGo(t)
 }
 
 // small has a checkpoint write many transactions.
@@ -198,10 +200,22 @@ func (m *machine) write(t *rapid.T, commit bool) {
 	m.now = want
 }
 
+// deletions is how many times as often as usual keys are deleted, all of a prefix at once.
+var deletions int
+
 func change(t *rapid.T, tx *kv.Tx, want content) {
 	name := rapid.SampledFrom(tableNames).Draw(t, "table")
 	key := rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "key")
 	table := tx.Table(name)
+	if rapid.IntRange(0, 9).Draw(t, "many") < deletions {
+		for _, k := range keysOf(want[name]) {
+			if strings.HasPrefix(k, key[:1]) {
+				table.Delete([]byte(k))
+				delete(want[name], k)
+			}
+		}
+		return
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
 		tx.Drop(name)
