@@ -13,12 +13,12 @@ import (
 
 // soundSamples are texts of every part of the grammar; true: soundJSON knows them to be sound.
 var soundSamples = map[string]bool{
-	`{"to":"team@example.com","n":1.50,"html":"<b>"}`: true,
+	`{"to":"team@example.com","n":1.50,"html":"<b>"}`:                                        true,
 	` [ 1 , -0 , 0.5e+3 , 1E-2 , true , false , null , "" , { } , [ ] , {"a":{"b":[{}]}} ] `: true,
 	`"Größe \n \\ \" \/"`: true,
 	`""`:                  true, `0`: true, `-12`: true, "\t\r\n null \n": true,
 	`"\u00e4\uD83D"`: true, `"\u00g4"`: false, `"\u00e"`: false, `"\u`: false, `"\uBEEF`: false,
-	``:         false, ` `: false, `{`: false, `}`: false, `[1`: false, `[1,]`: false, `{"a"}`: false, `{"a":}`: false, `{"a":1,}`: false,
+	``: false, ` `: false, `{`: false, `}`: false, `[1`: false, `[1,]`: false, `{"a"}`: false, `{"a":}`: false, `{"a":1,}`: false,
 	`{a:1}`: false, `01`: false, `-`: false, `1.`: false, `.5`: false, `1e`: false, `1e+`: false, `tru`: false, `nullx`: false, `1 2`: false,
 	`"`: false, `"\`: false, `"\x"`: false, "\"\n\"": false, `+1`: false, `--1`: false, "\v1": false, "\ufeff1": false, `[1 2]`: false, `{"a" 1}`: false,
 	strings.Repeat("[", MaxJSONDepth) + strings.Repeat("]", MaxJSONDepth):     true,
