@@ -75,17 +75,19 @@ type DB struct {
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
 	writer  sync.Mutex              // held by the one that writes, or freezes what was written
 	working sync.Mutex              // held while a checkpoint is made
+	calm    context.Context         // of that checkpoint: until it ends nobody waits for it; nil: somebody does
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
-	mu     sync.RWMutex // guards what is below, and that it fits to the file
-	active *overlay
-	frozen *overlay      // nil: no checkpoint is under way
-	last   uint64        // the number of the last commit
-	upTo   uint64        // that of the last commit in frozen
-	bytes  int64         // of the frames in active
-	failed error         // of the last checkpoint
-	ended  chan struct{} // closed when the checkpoint under way ends
+	mu          sync.RWMutex // guards what is below, and that it fits to the file
+	active      *overlay
+	frozen      *overlay      // nil: no checkpoint is under way
+	last        uint64        // the number of the last commit
+	upTo        uint64        // that of the last commit in frozen
+	bytes       int64         // of the frames in active
+	frozenBytes int64         // and in frozen
+	failed      error         // of the last checkpoint
+	ended       chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
 	stop              context.CancelFunc
