@@ -8,3 +8,6 @@ func (db *DB) Alone() {
 	db.stop()
 	<-db.stopped
 }
+
+// Wrote reports whether it is a commit of its own.
+func (s Staged) Wrote() bool { return s.wrote }
