@@ -127,33 +127,35 @@ func requireWalk(t *rapid.T, c *kv.Cursor, keys []string, i int, at string) {
 }
 
 func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
-		require.NoError(t, err)
-		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}, shown: content{}}
-		defer func() {
-			for _, v := range m.views { // of a test that failed: Close would wait
-				v.tx.Rollback()
-			}
-			require.NoError(t, m.db.Close())
-		}()
-		t.Repeat(map[string]func(*rapid.T){
-			"commit":                func(t *rapid.T) { m.wait(t, m.write(t, true)) },
-			"roll back":             func(t *rapid.T) { m.wait(t, m.write(t, false)) },
-			"stage":                 m.stage,
-			"wait":                  m.waitForStaged,
-			"checkpoint":            func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()); m.shown, m.durable = m.now, m.commits },
-			"checkpoint that fails": m.fail,
-			"settle":                func(t *rapid.T) { require.NoError(t, m.db.Settle()); m.shown, m.durable = m.now, m.commits },
-			"hold":                  m.hold,
-			"let go":                m.letGo,
-			"reopen":                m.reopen,
-			"crash":                 m.crash,
-			"":                      m.look,
-		})
-		m.letAllGo(t)
+	rapid.Check(t, repeat)
+}
+
+func repeat(t *rapid.T) {
+	dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
+	m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}, shown: content{}}
+	defer func() {
+		for _, v := range m.views { // of a test that failed: Close would wait
+			v.tx.Rollback()
+		}
+		require.NoError(t, m.db.Close())
+	}()
+	t.Repeat(map[string]func(*rapid.T){
+		"commit":                func(t *rapid.T) { m.wait(t, m.write(t, true)) },
+		"roll back":             func(t *rapid.T) { m.wait(t, m.write(t, false)) },
+		"stage":                 m.stage,
+		"wait":                  m.waitForStaged,
+		"checkpoint":            func(t *rapid.T) { m.synced(t, m.db.Checkpoint()) },
+		"checkpoint that fails": m.fail,
+		"settle":                func(t *rapid.T) { m.synced(t, m.db.Settle()) },
+		"hold":                  m.hold,
+		"let go":                m.letGo,
+		"reopen":                m.reopen,
+		"crash":                 m.crash,
+		"":                      m.look,
 	})
+	m.letAllGo(t)
 }
 
 // small has a checkpoint write many transactions.
@@ -168,7 +170,7 @@ func (m *machine) fail(t *rapid.T) {
 		}
 	})
 	_ = m.db.Checkpoint()
-	m.shown, m.durable = m.now, m.commits
+	m.synced(t, nil)
 	m.db.OnWrite(nil)
 }
 
@@ -227,6 +229,12 @@ func (m *machine) waitForStaged(t *rapid.T) {
 	m.staged = slices.Delete(m.staged, i, i+1)
 }
 
+// synced holds a step to have gone well that makes durable whatever was staged.
+func (m *machine) synced(t *rapid.T, err error) {
+	require.NoError(t, err)
+	m.shown, m.durable = m.now, m.commits
+}
+
 // wait waits for a commit. Its sync makes durable also what was staged later.
 func (m *machine) wait(t *rapid.T, s staged) {
 	require.NoError(t, s.Wait())
@@ -235,10 +243,22 @@ func (m *machine) wait(t *rapid.T, s staged) {
 	}
 }
 
+// deletions is how many times as often as usual keys are deleted, all of a prefix at once.
+var deletions int
+
 func change(t *rapid.T, tx *kv.Tx, want content) {
 	name := rapid.SampledFrom(tableNames).Draw(t, "table")
 	key := rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "key")
 	table := tx.Table(name)
+	if rapid.IntRange(0, 9).Draw(t, "many") < deletions {
+		for _, k := range keysOf(want[name]) {
+			if strings.HasPrefix(k, key[:1]) {
+				table.Delete([]byte(k))
+				delete(want[name], k)
+			}
+		}
+		return
+	}
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
 		tx.Drop(name)

@@ -127,6 +127,14 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 	return v, true
 }
 
+// gaps are those of the table as the transaction has it.
+func (t *Table) gaps() *gaps {
+	if t.top != nil {
+		return &t.top.gaps
+	}
+	return &t.frozen.gaps // without a layer nothing was deleted
+}
+
 func (t *Table) ownLayer() *layer {
 	tx := t.tx
 	if tx.own == nil {
