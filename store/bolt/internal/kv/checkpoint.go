@@ -59,7 +59,9 @@ func (db *DB) Checkpoint() error {
 	db.working.Lock()
 	defer db.working.Unlock()
 	for {
-		db.writer.Lock()
+		if err := db.lockWriter(); err != nil {
+			return err
+		}
 		left := db.frozen != nil // by a checkpoint that failed: there may be more since
 		is := db.freeze(false)
 		db.writer.Unlock()
@@ -88,7 +90,9 @@ func (db *DB) Hold() (release func()) {
 func (db *DB) Settle() error {
 	db.working.Lock()
 	defer db.working.Unlock()
-	db.writer.Lock()
+	if err := db.lockWriter(); err != nil {
+		return err
+	}
 	defer db.writer.Unlock()
 	if db.frozen != nil { // of a checkpoint that failed
 		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
