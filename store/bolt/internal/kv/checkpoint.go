@@ -64,7 +64,9 @@ func (db *DB) checkpoint(calm context.Context) error {
 	db.calm = calm
 	defer func() { db.calm = nil }()
 	for {
-		db.writer.Lock()
+		if err := db.lockWriter(); err != nil {
+			return err
+		}
 		left := db.frozen != nil // by a checkpoint that failed: there may be more since
 		is := db.freeze(false)
 		db.writer.Unlock()
@@ -93,7 +95,9 @@ func (db *DB) Hold() (release func()) {
 func (db *DB) Settle() error {
 	db.working.Lock()
 	defer db.working.Unlock()
-	db.writer.Lock()
+	if err := db.lockWriter(); err != nil {
+		return err
+	}
 	defer db.writer.Unlock()
 	if db.frozen != nil { // of a checkpoint that failed
 		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
@@ -117,7 +121,7 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo = db.active, db.last
-		db.active, db.bytes, db.frozenBytes = &overlay{}, 0, db.bytes
+		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil
 }
@@ -128,7 +132,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.mu.Lock()
 	db.failed = err
 	if err == nil {
-		db.frozen, db.frozenBytes = nil, 0
+		db.frozen, db.aside = nil, 0
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})

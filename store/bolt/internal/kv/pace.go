@@ -24,7 +24,7 @@ func (db *DB) hurries() bool {
 	}
 	db.mu.RLock()
 	defer db.mu.RUnlock()
-	return db.bytes+db.frozenBytes >= db.o.Bytes
+	return db.bytes+db.aside >= db.o.Bytes
 }
 
 // portion is how much one transaction of a checkpoint is to take.
