@@ -15,7 +15,7 @@ import (
 func (db *DB) keepUp(ctx context.Context) {
 	told := "" // of the last checkpoint, if it failed
 	for db.waitForWork(ctx) {
-		switch err := db.Checkpoint(); {
+		switch err := db.checkpoint(ctx); {
 		case err == nil && told != "":
 			db.o.Logger.Info("what the log holds is in the file again")
 			told = ""
@@ -55,11 +55,18 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 }
 
 // Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
-func (db *DB) Checkpoint() error {
+func (db *DB) Checkpoint() error { return db.checkpoint(nil) }
+
+// checkpoint is Checkpoint; until calm has ended nobody waits for it, unless it is nil.
+func (db *DB) checkpoint(calm context.Context) error {
 	db.working.Lock()
 	defer db.working.Unlock()
+	db.calm = calm
+	defer func() { db.calm = nil }()
 	for {
-		db.writer.Lock()
+		if err := db.lockWriter(); err != nil {
+			return err
+		}
 		left := db.frozen != nil // by a checkpoint that failed: there may be more since
 		is := db.freeze(false)
 		db.writer.Unlock()
@@ -88,7 +95,9 @@ func (db *DB) Hold() (release func()) {
 func (db *DB) Settle() error {
 	db.working.Lock()
 	defer db.working.Unlock()
-	db.writer.Lock()
+	if err := db.lockWriter(); err != nil {
+		return err
+	}
 	defer db.writer.Unlock()
 	if db.frozen != nil { // of a checkpoint that failed
 		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
@@ -112,7 +121,7 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo = db.active, db.last
-		db.active, db.bytes = &overlay{}, 0
+		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil
 }
@@ -123,7 +132,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.mu.Lock()
 	db.failed = err
 	if err == nil {
-		db.frozen = nil
+		db.frozen, db.aside = nil, 0
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
@@ -134,7 +143,7 @@ func (db *DB) writeFrozen(as state) error {
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	w := overlayWriter{db: db}
+	w := overlayWriter{db: db, most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -151,6 +160,7 @@ type overlayWriter struct {
 	db      *DB
 	pending []func(*bbolt.Tx) error
 	bytes   int
+	most    int // that a transaction is to take
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -175,11 +185,14 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
 		part = append(part, e)
-		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
+		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
 			flush()
+			began := time.Now()
 			if err := w.commit(nil); err != nil {
 				return err
 			}
+			w.db.breathe(time.Since(began))
+			w.most = w.db.portion()
 		}
 	}
 	flush()

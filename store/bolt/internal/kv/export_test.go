@@ -9,6 +9,9 @@ func (db *DB) Alone() {
 	<-db.stopped
 }
 
+// Wrote reports whether it is a commit of its own.
+func (s Staged) Wrote() bool { return s.wrote }
+
 // LeastGap sets how many deleted keys make a gap, until the function that it gives is called.
 func LeastGap(n int) (back func()) {
 	old := leastGap

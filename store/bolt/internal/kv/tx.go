@@ -17,14 +17,19 @@ type Tx struct {
 	frozen *overlay
 	own    *writable // nil: nothing was written
 	frame  frame
+	last   uint64 // the number of the last commit that it sees
 	write  bool
 	tables map[string]*Table
 	then   func() // see OnCommit
 }
 
-// OnCommit has fn called once what the transaction has written is durable, before Commit
-// returns.
+// OnCommit has fn called once what the transaction has written is durable, before its Wait
+// or Commit returns.
 func (tx *Tx) OnCommit(fn func()) { tx.then = fn }
+
+// Last gives the number of the last commit that the transaction sees. It grows with each
+// commit that writes anything, over restarts, too.
+func (tx *Tx) Last() uint64 { return tx.last }
 
 // Base gives the file's own transaction, for whoever looks at its pages. What the log
 // holds beyond the last checkpoint is not in it.
