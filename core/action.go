@@ -96,11 +96,17 @@ type LastRun struct {
 
 // Apply carries out one transition.
 func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
+	effs := a.apply(e, c)
+	return a, effs
+}
+
+// apply changes the action. Where it refuses, it has changed nothing.
+func (a *Action) apply(e ActionEvent, c Clock) []effects.Effect {
 	if create, ok := e.(ActionCreate); ok {
-		return a.create(create, c)
+		return a.create(&create, c)
 	}
 	if a.ID == uuid.Nil {
-		return a, refused(a.Ref(), e, effects.CodeNotFound, "action not found")
+		return refused(a.Ref(), e, effects.CodeNotFound, "action not found")
 	}
 	switch e := e.(type) {
 	case ActionDue:
@@ -109,7 +115,7 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		if a.Status.Type == StatusPending {
 			return a.trigger(c)
 		}
-		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type)
+		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type)
 	case ActionCancel:
 		return a.cancel(e, c)
 	case ActionComplete:
@@ -134,55 +140,55 @@ func (a Action) Apply(e ActionEvent, c Clock) (Action, []effects.Effect) {
 		return a.refuseStale(e, e.Run)
 	case ActionExpire:
 		if a.Status.Type.Terminal() {
-			return Action{}, nil
+			*a = Action{}
+			return nil
 		}
 	case ActionCreate:
 	}
-	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType())
+	return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType())
 }
 
 // create: (absent) → pending.
-func (a Action) create(e ActionCreate, c Clock) (Action, []effects.Effect) {
+func (a *Action) create(e *ActionCreate, c Clock) []effects.Effect {
 	if a.ID != uuid.Nil {
-		return a, refused(a.Ref(), e, effects.CodeExists, "id: action %s exists already", a.ID)
+		return refused(a.Ref(), *e, effects.CodeExists, "id: action %s exists already", a.ID)
 	}
-	spec := e.Spec.withDefaults()
-	if err := spec.Validate(); err != nil {
-		return a, refused(a.Ref(), e, effects.CodeInvalid, "%s", err)
+	spec := &e.Spec
+	spec.setDefaults()
+	if err := spec.validate(); err != nil {
+		return refused(a.Ref(), *e, effects.CodeInvalid, "%s", err)
 	}
-	return Action{
-		ActionSpec: spec,
-		Status:     Status{Type: StatusPending},
-		CreatedAt:  c.Now,
-		UpdatedAt:  c.Now,
-		Cycle:      1,
-	}, spec.dispatched()
+	*a = Action{ActionSpec: *spec, Status: Status{Type: StatusPending}, CreatedAt: c.Now, UpdatedAt: c.Now, Cycle: 1}
+	return spec.dispatched()
 }
 
 // dispatched announces an action that a recurring action has made: only now it
 // is certain that no other one holds its dedup key.
-func (s ActionSpec) dispatched() []effects.Effect {
+func (s *ActionSpec) dispatched() []effects.Effect {
+	if s.Occurrence == uuid.Nil {
+		return nil
+	}
 	id, err := uuid.Parse(s.Metadata[MetaRecurringID])
-	if s.Occurrence == uuid.Nil || err != nil {
+	if err != nil {
 		return nil
 	}
 	return []effects.Effect{announcement("recurring", "recurring", "dispatched", id, nil)}
 }
 
 // due: pending → running, once its time has come.
-func (a Action) due(e ActionDue, c Clock) (Action, []effects.Effect) {
+func (a *Action) due(e ActionDue, c Clock) []effects.Effect {
 	if a.Status.Type != StatusPending {
-		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s, not pending", a.ID, a.Status.Type)
+		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s, not pending", a.ID, a.Status.Type)
 	}
 	if at := a.Deadline(); at.After(c.Now) {
-		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is due at %s, after %s", a.ID, at, c.Now)
+		return refused(a.Ref(), e, effects.CodeConflict, "action %s is due at %s, after %s", a.ID, at, c.Now)
 	}
 	return a.start(c)
 }
 
 // trigger: pending → running before its time, which is now from here on, so that
 // a run that is given back is not put off. What recurs keeps its schedule.
-func (a Action) trigger(c Clock) (Action, []effects.Effect) {
+func (a *Action) trigger(c Clock) []effects.Effect {
 	if at := a.Trigger.NextTickAt; at.After(c.Now) {
 		if !a.Recurrence.IsZero() && a.ResumeAt.IsZero() {
 			a.ResumeAt = at
@@ -194,21 +200,21 @@ func (a Action) trigger(c Clock) (Action, []effects.Effect) {
 
 // start: pending → running. The shell makes this durable before it calls the
 // tool (A8).
-func (a Action) start(c Clock) (Action, []effects.Effect) {
+func (a *Action) start(c Clock) []effects.Effect {
 	a.Run++
 	a.Attempt++
 	a.Status = Status{Type: StatusRunning}
 	a.StartedAt, a.FinishedAt, a.UpdatedAt = c.Now, 0, c.Now
-	return a, []effects.Effect{a.runTool()}
+	return []effects.Effect{a.runTool()}
 }
 
 // answers reports whether an answer with that run belongs to what runs now.
-func (a Action) answers(run uint32) bool {
+func (a *Action) answers(run uint32) bool {
 	return a.Status.Type == StatusRunning && run == a.Run
 }
 
 // complete: running → completed, or pending again where the action recurs (A4).
-func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
+func (a *Action) complete(e ActionComplete, c Clock) []effects.Effect {
 	result := trimJSON(e.Result)
 	if len(result) == 0 {
 		result = json.RawMessage("null")
@@ -221,18 +227,18 @@ func (a Action) complete(e ActionComplete, c Clock) (Action, []effects.Effect) {
 
 // interrupt: running → pending again where the policy says retry and attempts
 // remain, otherwise → failed (A9, R3).
-func (a Action) interrupt(e ActionInterrupt, c Clock) (Action, []effects.Effect) {
+func (a *Action) interrupt(e ActionInterrupt, c Clock) []effects.Effect {
 	reason := reasonOr(e.Reason, ReasonRecovered)
 	if a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {
-		a, effs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)
+		effs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)
 		if a.Policy.OnInterrupt != InterruptRetry {
 			interrupted(effs)
 		}
-		return a, effs
+		return effs
 	}
 	a.Status = Status{Type: StatusPending}
 	a.UpdatedAt = c.Now
-	return a, nil
+	return nil
 }
 
 // interrupted marks what is told to an owner, if there is one.
@@ -252,22 +258,22 @@ func interrupted(effs []effects.Effect) {
 const ReasonRecovered = "recovered from restart"
 
 // handBack: running → pending, as if it had not been started.
-func (a Action) handBack(c Clock) (Action, []effects.Effect) {
+func (a *Action) handBack(c Clock) []effects.Effect {
 	a.Status = Status{Type: StatusPending}
 	a.Attempt--
 	a.UpdatedAt = c.Now
-	return a, nil
+	return nil
 }
 
 // cancel: pending, running → cancelled. What runs is withdrawn.
-func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
+func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 	status := Status{Type: StatusCancelled, Reason: reasonOr(e.Reason, "cancelled")}
 	switch a.Status.Type {
 	case StatusPending:
 	case StatusRunning:
 		a.FinishedAt = c.Now
 	case StatusCompleted, StatusFailed, StatusCancelled:
-		return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
+		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
 	}
 	running := a.Status.Type == StatusRunning
 	a.Status, a.UpdatedAt = status, c.Now
@@ -275,12 +281,12 @@ func (a Action) cancel(e ActionCancel, c Clock) (Action, []effects.Effect) {
 	if running {
 		effs = append(effs, effects.Withdraw{N: a.Run})
 	}
-	return a, effs
+	return effs
 }
 
 // finish ends a run: → completed or failed, or pending at the next time of
 // a recurring action. A failure does not end a recurrence.
-func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
+func (a *Action) finish(status Status, c Clock) []effects.Effect {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
 	if next, ok := a.nextCycle(c); ok {
 		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt}
@@ -288,16 +294,16 @@ func (a Action) finish(status Status, c Clock) (Action, []effects.Effect) {
 		a.Status = Status{Type: StatusPending}
 		a.Cycle++
 		a.Attempt = 0
-		return a, []effects.Effect{a.announce(status)}
+		return []effects.Effect{a.announce(status)}
 	}
 	a.Status = status
-	return a, a.tellEnd(status)
+	return a.tellEnd(status)
 }
 
 // nextCycle gives the first time of the recurrence after now, and after the
 // time of the present cycle, so that a clock that jumps back cannot fire the
 // same occurrence twice.
-func (a Action) nextCycle(c Clock) (Time, bool) {
+func (a *Action) nextCycle(c Clock) (Time, bool) {
 	if a.Recurrence.IsZero() {
 		return 0, false
 	}
@@ -312,7 +318,7 @@ func (a Action) nextCycle(c Clock) (Time, bool) {
 }
 
 // tellEnd tells the bus, and whoever waits for this action, that it has ended.
-func (a Action) tellEnd(status Status) []effects.Effect {
+func (a *Action) tellEnd(status Status) []effects.Effect {
 	effs := make([]effects.Effect, 1, 2) // with room for the withdrawal of a cancelled run
 	effs[0] = a.announce(status)
 	if a.Occurrence != uuid.Nil {
@@ -340,7 +346,7 @@ func (a Action) tellEnd(status Status) []effects.Effect {
 	return effs
 }
 
-func (a Action) announce(status Status) effects.Effect {
+func (a *Action) announce(status Status) effects.Effect {
 	return announcement("action", "action", string(status.Type), a.ID, nil)
 }
 
@@ -367,7 +373,7 @@ func (a Action) outstandingEffect(n uint32) effects.Outer {
 }
 
 // runTool is the effect that carries out the present run.
-func (a Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, Tool: a.ToolName} }
+func (a *Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, Tool: a.ToolName} }
 
 // pacedWith: see [PacedWith].
 func (a Action) pacedWith() bool { return a.Occurrence != uuid.Nil }
@@ -384,11 +390,16 @@ func (a Action) Deadline() Time {
 // tenant, and under what may be forgotten.
 func (a Action) Terms() []effects.Term {
 	of := a.scope()
-	terms := append(listed(a.CreatedAt, StatusTerm(a.Status.Type), of), effects.Term{Name: TermWithin(ToolTerm(a.ToolName), of), At: a.CreatedAt})
+	status, tool := twoWithin(StatusTerm(a.Status.Type), ToolTerm(a.ToolName), of)
+	terms := append(make([]effects.Term, 0, 4+min(len(a.Labels), MaxListedLabels+1)),
+		effects.Term{Name: TermAll, At: a.CreatedAt, Counted: true},
+		effects.Term{Name: status, At: a.CreatedAt, Counted: true},
+		effects.Term{Name: tool, At: a.CreatedAt},
+	)
 	at, ended := a.endedAt()
 	return withEnd(withLabels(terms, a.CreatedAt, a.Labels, of), at, ended)
 }
 
-func (a Action) refuseStale(e Event, run uint32) (Action, []effects.Effect) {
-	return a, refused(a.Ref(), e, effects.CodeConflict, "action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run)
+func (a *Action) refuseStale(e Event, run uint32) []effects.Effect {
+	return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s in run %d: %q answers run %d", a.ID, a.Status.Type, a.Run, e.EventType(), run)
 }

@@ -11,6 +11,11 @@ import (
 
 // withDefaults fills what the creator left out.
 func (s ActionSpec) withDefaults() ActionSpec {
+	s.setDefaults()
+	return s
+}
+
+func (s *ActionSpec) setDefaults() {
 	// White space around a value does not survive the journal.
 	s.ToolInput = trimJSON(s.ToolInput)
 	s.Trigger.Header = trimJSON(s.Trigger.Header)
@@ -18,7 +23,6 @@ func (s ActionSpec) withDefaults() ActionSpec {
 		s.ToolInput = json.RawMessage("null")
 	}
 	s.Policy = s.Policy.withDefaults()
-	return s
 }
 
 func (p RunPolicy) withDefaults() RunPolicy {
@@ -33,7 +37,9 @@ func (p RunPolicy) withDefaults() RunPolicy {
 
 // Validate tells what is wrong with the spec: the field, its value, and what
 // would be right.
-func (s ActionSpec) Validate() error {
+func (s ActionSpec) Validate() error { return s.validate() }
+
+func (s *ActionSpec) validate() error {
 	if s.ID == uuid.Nil {
 		return errors.New("id: must be a UUID that is not all zeros")
 	}

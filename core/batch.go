@@ -72,6 +72,7 @@ type Batch struct {
 	seq    uint64
 
 	slots    map[effects.Ref]*slot
+	room     []slot  // for the slots to come: those before its length are taken
 	order    []*slot // in the order in which they were first changed
 	outer    []OuterEffect
 	withdraw []WithdrawnEffect
@@ -135,6 +136,46 @@ func NewBatch(l Loader, c Clock, seq uint64) *Batch {
 	return &Batch{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
 }
 
+// maxKept is how many things of a kind a batch may have room for if its memory is to serve
+// another one.
+const (
+	maxKept        = 1024
+	maxKeptOfInput = 128 // deliveries of one input, and what they changed
+)
+
+// Reset starts another batch in the memory of this one, as [NewBatch] does. Of what the one
+// before has given, nothing may be used any more but states, events of the bus and results, as
+// values.
+func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
+	if len(t.slots) > maxKept {
+		*t = *NewBatch(l, c, seq)
+		return
+	}
+	if cap(t.queue)+cap(t.undo) > maxKeptOfInput {
+		t.queue, t.undo = nil, nil
+	}
+	clear(t.queue[:cap(t.queue)]) // what the inputs before the last one had there, too
+	clear(t.undo[:cap(t.undo)])
+	clear(t.slots)
+	clear(t.lists)
+	*t = Batch{
+		loader: l, clock: c, seq: seq,
+		slots: t.slots, room: emptied(t.room), order: emptied(t.order),
+		outer: emptied(t.outer), withdraw: emptied(t.withdraw), events: emptied(t.events),
+		queue: t.queue[:0], undo: t.undo[:0], waking: t.waking, lists: t.lists,
+		bounds: t.bounds.emptied(),
+	}
+}
+
+// emptied gives the memory of a slice, without what is in it.
+func emptied[T any](s []T) []T {
+	if cap(s) > maxKept {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
 // Serving names the machine that has got the last event: where that could not be
 // decided for want of a record, whose record it is.
 func (t *Batch) Serving() effects.Ref { return t.serving }
@@ -160,11 +201,13 @@ func (t *Batch) Apply(in Input) (Result, error) {
 	t.clock.Step = t.seq<<stepBits + t.taken
 	t.bounds.begin(in)
 	res, err := t.attempt(in)
-	if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok && errors.Is(err, errHalf) {
-		refused := res.Refused
-		in.Event = due.afterRefusal(refused.Reason)
-		res, err = t.attempt(in)
-		res.Refused = refused
+	if errors.Is(err, errHalf) {
+		if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok {
+			refused := res.Refused
+			in.Event = due.afterRefusal(refused.Reason)
+			res, err = t.attempt(in)
+			res.Refused = refused
+		}
 	}
 	if err != nil && !errors.Is(err, errHalf) {
 		return Result{}, err
@@ -344,7 +387,8 @@ func refusal(effs []effects.Effect) *effects.Refused {
 		return nil
 	}
 	if r, ok := effs[0].(effects.Refused); ok {
-		return &r
+		refused := r // only this one is moved to the heap
+		return &refused
 	}
 	return nil
 }
@@ -367,9 +411,20 @@ func (t *Batch) slot(ref effects.Ref) (*slot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", ref, err)
 	}
-	s := &slot{ref: ref, before: state, now: state}
+	s := t.newSlot()
+	*s = slot{ref: ref, before: state, now: state}
 	t.slots[ref] = s
 	return s, nil
+}
+
+// newSlot gives room for a slot, of which there is more each time that it is used up.
+func (t *Batch) newSlot() *slot {
+	n := len(t.room)
+	if n == cap(t.room) {
+		t.room, n = make([]slot, 0, min(max(2*n, 4), 1024)), 0
+	}
+	t.room = t.room[:n+1]
+	return &t.room[n]
 }
 
 func (t *Batch) change(s *slot, next State) {
@@ -397,8 +452,10 @@ func (t *Batch) State(ref effects.Ref) (State, error) {
 
 // Changes lists what the inputs did, in the order of each machine's first
 // change. A machine that was made and unmade within the batch is left out.
-func (t *Batch) Changes() []Change {
-	out := make([]Change, 0, len(t.order))
+func (t *Batch) Changes() []Change { return t.AppendChanges(make([]Change, 0, len(t.order))) }
+
+// AppendChanges appends [Batch.Changes].
+func (t *Batch) AppendChanges(out []Change) []Change {
 	for _, s := range t.order {
 		if s.before != nil || s.now != nil {
 			out = append(out, Change{Ref: s.ref, Before: s.before, After: s.now})

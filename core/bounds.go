@@ -61,7 +61,33 @@ type bounds struct {
 
 	given  bool // the input has its own: it comes from the journal
 	full   []Full
-	making map[boundKey]int64 // by the input under way
+	making []boundCount // by the input under way, mostly of one tenant and kind
+}
+
+type boundCount struct {
+	key boundKey
+	n   int64
+}
+
+// emptied gives the memory of bounds, without what was in them.
+func (b *bounds) emptied() bounds {
+	clear(b.has)
+	clear(b.made)
+	return bounds{has: b.has, made: b.made, making: b.making[:0]}
+}
+
+// makes counts n more that the input under way makes, and gives how many these are in all.
+func (b *bounds) makes(key boundKey, n int64) int64 {
+	for i := range b.making {
+		if b.making[i].key == key {
+			b.making[i].n += n
+			return b.making[i].n
+		}
+	}
+	if n != 0 {
+		b.making = append(b.making, boundCount{key, n})
+	}
+	return n
 }
 
 // Bound has the batch refuse what machines would make beyond the limits of their
@@ -79,15 +105,15 @@ func (b *bounds) begin(in Input) {
 }
 
 // retry prepares for one attempt at the input.
-func (b *bounds) retry() { clear(b.making) }
+func (b *bounds) retry() { b.making = b.making[:0] }
 
 // done counts what an input that has changed something has made.
 func (b *bounds) done() {
-	for key, n := range b.making { // order-free: sums
+	for _, c := range b.making {
 		if b.made == nil {
 			b.made = make(map[boundKey]int64)
 		}
-		b.made[key] += n
+		b.made[c.key] += c.n
 	}
 }
 
@@ -104,10 +130,7 @@ func (b *bounds) refuses(key boundKey, byMachine bool) string {
 			return b.full[i].Reason
 		}
 	}
-	if b.making == nil {
-		b.making = make(map[boundKey]int64)
-	}
-	b.making[key]++
+	b.makes(key, 1)
 	return ""
 }
 
@@ -115,7 +138,7 @@ func (b *bounds) refuses(key boundKey, byMachine bool) string {
 func (b *bounds) limit(key boundKey) int {
 	for i, f := range b.full {
 		if f.Kind == key.kind && f.Namespace == key.of.Namespace && f.Tenant == key.of.Tenant {
-			if b.making[key] >= f.Room {
+			if b.makes(key, 0) >= f.Room {
 				return i
 			}
 			return -1
@@ -133,7 +156,7 @@ func (b *bounds) limit(key boundKey) int {
 		b.has[key] = a
 	}
 	room := max(a.Left-b.made[key], 0)
-	if a.What == "" || b.making[key] < room {
+	if a.What == "" || b.makes(key, 0) < room {
 		return -1
 	}
 	b.full = append(b.full, Full{

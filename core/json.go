@@ -9,10 +9,18 @@ import (
 
 // trimJSON cuts JSON's white space, and no other, which would make an invalid
 // value valid.
-func trimJSON(v json.RawMessage) json.RawMessage { return bytes.Trim(v, " \t\r\n") }
+func trimJSON(v json.RawMessage) json.RawMessage {
+	if n := len(v); n > 0 && v[0] > ' ' && v[n-1] > ' ' {
+		return v
+	}
+	return bytes.Trim(v, " \t\r\n")
+}
 
 // storable reports whether v is JSON that can stand in a state and a journal.
-func storable(v json.RawMessage) bool { return json.Valid(v) && !tooDeep(v) }
+func storable(v json.RawMessage) bool {
+	sound, _ := soundJSON(v)
+	return sound || json.Valid(v) && !tooDeep(v)
+}
 
 // tooDeep reports whether valid JSON is nested deeper than [MaxJSONDepth].
 func tooDeep(v json.RawMessage) bool {

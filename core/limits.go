@@ -36,6 +36,9 @@ func checkTime(field string, t Time) error {
 }
 
 func checkName(field, v string, required bool) error {
+	if len(v) <= MaxNameBytes && isPlain(v) && (v != "" || !required) {
+		return nil
+	}
 	switch {
 	case v == "" && required:
 		return fmt.Errorf("%s: must not be empty", field)
@@ -64,7 +67,20 @@ func checkScope(namespace, tenant string) error {
 
 func checkText(field, v string) error { return checkTextWithin(field, v, MaxTextBytes) }
 
+// isPlain reports whether a text has nothing but the printable characters of ASCII.
+func isPlain(v string) bool {
+	for i := range len(v) {
+		if v[i] < ' ' || v[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 func checkTextWithin(field, v string, limit int) error {
+	if len(v) <= limit && isPlain(v) {
+		return nil
+	}
 	switch {
 	case len(v) > limit:
 		return fmt.Errorf("%s: %d bytes is longer than %d", field, len(v), limit)
@@ -77,6 +93,11 @@ func checkTextWithin(field, v string, limit int) error {
 }
 
 func checkJSON(field string, v json.RawMessage, limit int) error {
+	if len(v) <= limit {
+		if sound, ascii := soundJSON(v); sound && (ascii || utf8.Valid(v)) {
+			return nil
+		}
+	}
 	switch {
 	case len(v) > limit:
 		return fmt.Errorf("%s: %d bytes is more than %d", field, len(v), limit)
@@ -91,6 +112,9 @@ func checkJSON(field string, v json.RawMessage, limit int) error {
 }
 
 func checkMap(field string, m map[string]string) error {
+	if len(m) == 0 {
+		return nil
+	}
 	if len(m) > MaxMapEntries {
 		return fmt.Errorf("%s: %d entries are more than %d", field, len(m), MaxMapEntries)
 	}

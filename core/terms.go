@@ -55,6 +55,13 @@ func TermWithin(term string, of Scope) string {
 	return term + withinSep + of.Namespace + withinSep + of.Tenant
 }
 
+// twoWithin is TermWithin of two terms, in one piece of memory.
+func twoWithin(a, b string, of Scope) (inA, inB string) {
+	both := a + withinSep + of.Namespace + withinSep + of.Tenant + b + withinSep + of.Namespace + withinSep + of.Tenant
+	n := len(a) + (len(both)-len(a)-len(b))/2
+	return both[:n], both[n:]
+}
+
 // TermOfTenants is what [TermWithin] begins with for each tenant.
 func TermOfTenants(term string) string { return term + withinSep }
 
@@ -91,6 +98,9 @@ func withEnd(terms []effects.Term, at Time, ended bool) []effects.Term {
 
 // withLabels adds the terms of labels.
 func withLabels(terms []effects.Term, at Time, labels map[string]string, of Scope) []effects.Term {
+	if len(labels) == 0 {
+		return terms
+	}
 	n := 0
 	for _, key := range sortedKeys(labels) {
 		term, ok := LabelTerm(key, labels[key])

@@ -35,7 +35,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			raw := newRawStore(b, 2, rawActionBatch)
 			b.ReportAllocs()
 			b.ResetTimer()
-			begin := time.Now()
+			begin, cpu := time.Now(), cpuTime()
 			each(callers, b.N, func() error {
 				a, err := e.Actions().Execute(bg(), benchmarkSpec())
 				if err == nil && a.Status.Type != core.StatusCompleted {
@@ -45,6 +45,7 @@ func BenchmarkDurableActions(b *testing.B) {
 			}, b)
 			ours := time.Since(begin)
 			b.StopTimer()
+			b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/float64(b.N)/1e3, "cpu-µs/op")
 			s, err := e.Stats(bg())
 			require.NoError(b, err)
 			require.NoError(b, stop())

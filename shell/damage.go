@@ -45,6 +45,16 @@ func (t watchedTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
 	return r, err
 }
 
+// GetMany is the store's.
+func (t watchedTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record, error) {
+	dst, err := t.ReadTx.GetMany(dst, refs)
+	bad, _ := store.Unreadable(err)
+	for _, b := range bad {
+		t.undecodable(effects.Ref{Kind: b.Kind, ID: b.ID})
+	}
+	return dst, err
+}
+
 // undecodable notes a record that is no state of a machine.
 func (t watchedTx) undecodable(ref effects.Ref) { *t.met = append(*t.met, ref) }
 

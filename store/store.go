@@ -82,6 +82,27 @@ type Store interface {
 	Close() error
 }
 
+// Stager is a [Store] that lets its caller go on while the disk has not confirmed yet.
+//
+// What was staged is seen by each Update and Stage that begins later, and by no View until
+// it is durable. They become durable in their order. So whoever stages must let nothing out
+// that rests on it, no answer, no refusal and no act, before durable has returned nil; an
+// Update keeps to that by itself: it returns once all that it has read is durable too, also
+// where fn has failed.
+type Stager interface {
+	// Stage is Update but for the last step: it returns when what fn has written has its
+	// place in the order of the commits, and then durable waits for the disk. With an error
+	// nothing was written, as with Update ([ErrUnconfirmed]).
+	//
+	// durable is never nil, and must be called, once at least, from any goroutine; Close
+	// waits for it. It returns once all that fn has written and read is durable and seen by
+	// every View that begins later. Its error is [ErrUnconfirmed] where fn has written
+	// anything: then what was staged later must count as unconfirmed as well, since it rests
+	// on that. One wait may serve several, so it pays to stage before waiting; each holds
+	// memory until then.
+	Stage(ctx context.Context, fn func(Tx) error) (durable func() error, err error)
+}
+
 // Placed is a [Store] that can tell, without a transaction, whether what it has open is
 // still what stands in its place.
 type Placed interface {
@@ -328,6 +349,15 @@ type ReadTx interface {
 	// Get reads a record; ErrNotFound where there is none, ErrCorrupt where its
 	// envelope cannot be read.
 	Get(kind effects.Kind, id uuid.UUID) (Record, error)
+	// GetMany reads several records, and appends them to dst in the order of refs. One
+	// that is not there, or cannot be read, has Version 0, the Kind and the ID; what
+	// cannot be read is named as by a listing.
+	GetMany(dst []Record, refs []effects.Ref) ([]Record, error)
+	// LastCommit gives a number of the last commit that the transaction sees. It grows with
+	// each commit that changes anything, over restarts, too, and never shrinks; what was
+	// committed later has a greater one. Nothing else follows from it. A copy of the
+	// store (see Backup) may count from anywhere.
+	LastCommit() (uint64, error)
 	// Due appends to dst what is due up to and including now, in time order,
 	// starting after the given key (nil: at the beginning), at most limit entries. It is
 	// one range scan: O(limit), whatever is stored (A5, A6).

@@ -26,6 +26,37 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 	return r, nil
 }
 
+// GetMany implements [store.ReadTx].
+func (t *readTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record, error) {
+	if err := t.check("get many"); err != nil {
+		return dst, err
+	}
+	var bad []error
+	for _, ref := range refs {
+		r, err := t.Get(ref.Kind, ref.ID)
+		switch {
+		case err == nil:
+		case errors.Is(err, store.ErrNotFound):
+			r = store.Record{Kind: ref.Kind, ID: ref.ID}
+		case errors.Is(err, store.ErrCorrupt):
+			r = store.Record{Kind: ref.Kind, ID: ref.ID}
+			bad = appendBad(bad, err)
+		default:
+			return dst, err
+		}
+		dst = append(dst, r)
+	}
+	return dst, errors.Join(bad...)
+}
+
+// LastCommit implements [store.ReadTx].
+func (t *readTx) LastCommit() (uint64, error) {
+	if err := t.check("last commit"); err != nil {
+		return 0, err
+	}
+	return t.tx.Last(), nil
+}
+
 // Records calls fn for each record. Those that cannot be read are passed over;
 // when all others were visited it fails with a [store.RecordError] for each of
 // the first few, joined (A10).

@@ -33,7 +33,10 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store  = (*Store)(nil)
+	_ store.Stager = (*Store)(nil)
+)
 
 // Errors of Open that callers decide on.
 var (
@@ -111,7 +114,7 @@ type Store struct {
 	file    *identity    // of the file that is open
 	inUse   atomic.Int64 // the bytes that the file must have: those of the last commit but one, at least
 	session string
-	writer  chan struct{} // holds one value while an Update runs
+	writer  chan struct{} // holds one value while an Update runs, until it waits for the disk
 	scratch []byte        // of the last Update, for the next one; the writer's
 
 	mu     sync.Mutex
@@ -197,60 +200,93 @@ func (s *Store) unlockWriter() { <-s.writer }
 
 // Update implements [store.Store]. A context that ends before the commit begins
 // rolls it back. It fails with [store.ErrMoved] where the path does not lead to the open
-// file any more, and goes on once it does again.
+// file any more, and goes on once it does again. Several that wait for the disk at the same
+// time share one sync.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
+	durable, err := s.Stage(ctx, fn)
+	if unknown := durable(); unknown != nil && !errors.Is(err, store.ErrUnconfirmed) {
+		return unknown // whatever fn has made of what it has read
+	}
+	return err
+}
+
+// Stage implements [store.Stager].
+func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable func() error, err error) {
 	if err := s.lockWriter(ctx); err != nil {
-		return fmt.Errorf("update: %w", err)
+		return nothingSeen, fmt.Errorf("update: %w", err)
 	}
 	defer s.unlockWriter()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if err := s.inPlace(); err != nil { // before bbolt looks at its pages
-		return fmt.Errorf("update: %w", err)
+		return nothingSeen, fmt.Errorf("update: %w", err)
 	}
 	ktx, err := s.begin(ctx, "update", true)
 	if err != nil {
-		return err
+		return nothingSeen, err
 	}
 	s.inUse.Store(ktx.Base().Size())
 	t := &tx{readTx: readTx{ctx: ctx, tx: ktx}, s: s, scratch: s.scratch}
 	defer func() {
 		t.tx = nil
 		ktx.Rollback()
-		s.open.Done()
+		if durable == nil { // fn panics
+			s.open.Done()
+		}
 		if s.scratch = nil; cap(t.scratch) <= scratchKept {
 			s.scratch = t.scratch[:0]
 		}
 	}()
-	if err := fn(t); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("commit: %w", context.Cause(ctx))
-	}
-	if err := t.unappended(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	if err := t.run(fn); err != nil {
+		return s.durable(ktx.Seen(), false), err
 	}
 	t.changed.put(t)
 	t.tx = nil
-	return s.commit(ktx)
+	if err := s.inPlace(); err != nil {
+		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)
+	}
+	staged, err := ktx.Stage()
+	if err != nil {
+		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)
+	}
+	return s.durable(staged, true), nil
 }
 
 // scratchKept is the greatest room for values that is kept for the next Update.
 const scratchKept = 4 << 20
 
-// commit ends the transaction. Before and after it the path must lead to the open file:
-// what was written beside another one must not be acknowledged.
-func (s *Store) commit(ktx *kv.Tx) error {
-	if err := s.inPlace(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+// run calls fn, and tells whether what it has written may be committed.
+func (t *tx) run(fn func(store.Tx) error) error {
+	if err := fn(t); err != nil {
+		return err
 	}
-	if err := ktx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	if t.ctx.Err() != nil {
+		return fmt.Errorf("commit: %w", context.Cause(t.ctx))
 	}
-	if err := s.inPlace(); err != nil {
-		return fmt.Errorf("commit: %w: %w", store.ErrUnconfirmed, err)
+	if err := t.unappended(); err != nil {
+		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// nothingSeen is for who has not come to read anything.
+func nothingSeen() error { return nil }
+
+// durable gives what waits for the disk, once. Before a commit and after its sync the path
+// must lead to the open file: what was written beside another one must not be acknowledged.
+func (s *Store) durable(staged kv.Staged, committed bool) func() error {
+	return sync.OnceValue(func() error {
+		defer s.open.Done()
+		if err := staged.Wait(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		if !committed {
+			return nil
+		}
+		if err := s.inPlace(); err != nil {
+			return fmt.Errorf("commit: %w: %w", store.ErrUnconfirmed, err)
+		}
+		return nil
+	})
 }
 
 // Close implements [store.Store]: it brings what the log holds into the file, and removes

@@ -15,6 +15,7 @@ import (
 // dump is the form of a backup: what the indexes are made of, in order.
 type dump struct {
 	Format     int
+	Commits    uint64
 	Records    []indexedRecord
 	Seq        uint64
 	Journal    []batch
@@ -71,7 +72,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 }
 
 func (d *data) dump() dump {
-	out := dump{Format: dumpFormat, Seq: d.seq, Epochs: d.epochs, Token: d.token, Meta: map[string][]byte{}}
+	out := dump{Format: dumpFormat, Commits: d.commits, Seq: d.seq, Epochs: d.epochs, Token: d.token, Meta: map[string][]byte{}}
 	const all = math.MaxInt
 	out.Records, out.Outbox, out.Webhooks = d.records.values(all), d.outbox.values(all), d.webhooks.values(all)
 	out.Claims, out.Quarantine = d.claims.values(all), d.quarantine.values(all)
@@ -102,7 +103,7 @@ func Restore(r io.Reader, session string) (*Store, error) {
 		return nil, fmt.Errorf("restore: %w: format is %d with %d epochs: want format %d", store.ErrCorrupt, in.Format, len(in.Epochs), dumpFormat)
 	}
 	d := newData()
-	d.seq, d.epochs, d.token = in.Seq, in.Epochs, in.Token
+	d.commits, d.seq, d.epochs, d.token = in.Commits, in.Seq, in.Epochs, in.Token
 	for _, r := range in.Records {
 		d.insert(r)
 	}

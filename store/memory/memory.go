@@ -126,6 +126,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		s.failure = nil
 		return fmt.Errorf("commit: %w", err)
 	}
+	mine.commits++
 	s.data = &mine
 	return nil
 }
@@ -143,6 +144,7 @@ var errEnded = errors.New("the transaction has ended")
 
 // data is all that is stored. A committed value is never changed.
 type data struct {
+	commits    uint64
 	records    tree[recordKey, indexedRecord]
 	due        tree[dueKey, struct{}]
 	lists      tree[listKey, struct{}]

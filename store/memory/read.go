@@ -74,6 +74,22 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
 	return r.Record, nil
 }
 
+func (t *readTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record, error) {
+	if err := t.check("get many"); err != nil {
+		return dst, err
+	}
+	for _, ref := range refs {
+		r, ok := t.data.records.get(recordKey{ref.Kind, ref.ID})
+		if !ok {
+			r.Record = store.Record{Kind: ref.Kind, ID: ref.ID}
+		}
+		dst = append(dst, r.Record)
+	}
+	return dst, nil
+}
+
+func (t *readTx) LastCommit() (uint64, error) { return t.data.commits, t.check("last commit") }
+
 func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) ([]store.DueEntry, error) {
 	if err := t.check("due"); err != nil || limit <= 0 {
 		return dst, err

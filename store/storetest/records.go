@@ -21,6 +21,30 @@ var recordCases = []testCase{
 			assert.Equal(s, store.Record{Kind: kind, ID: id(1), Version: 2, Seq: 2, State: []byte(`{"n":2}`)}, must(tx.Get(kind, id(1)))(s))
 		})
 	}},
+	{"several records read in the order in which they are asked for, and what is not there is marked", func(s *suite) {
+		other := created(2, 0)
+		other.Kind = "zebra"
+		s.write(created(1, 0), other, created(3, 0))
+		refs := []effects.Ref{{Kind: kind, ID: id(3)}, {Kind: kind, ID: id(2)}, {Kind: "zebra", ID: id(2)}, {Kind: "none", ID: id(1)}, {Kind: kind, ID: id(3)}}
+		read := func(tx store.ReadTx) {
+			dst := []store.Record{{Version: 7}}
+			got := must(tx.GetMany(dst, refs))(s)
+			require.Len(s, got, 1+len(refs))
+			assert.Equal(s, dst[0], got[0])
+			for i, ref := range refs {
+				want, err := tx.Get(ref.Kind, ref.ID)
+				if err != nil {
+					want = store.Record{Kind: ref.Kind, ID: ref.ID}
+				}
+				assert.Equal(s, want, got[1+i])
+			}
+			assert.NotZero(s, got[1].Version)
+			assert.Zero(s, got[2].Version)
+			assert.Empty(s, must(tx.GetMany(nil, nil))(s))
+		}
+		s.view(read)
+		s.update(func(tx store.Tx) { read(tx) })
+	}},
 	{"records can be gone through a part at a time, if the store offers it", func(s *suite) {
 		other := created(2, 0)
 		other.Kind = "zebra"

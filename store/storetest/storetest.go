@@ -2,7 +2,7 @@
 // interface promises, as tests that every implementation passes.
 //
 // storetest.go has [Run]; records.go, journal.go, outbox.go, kept.go and
-// transactions.go have the cases; model.go compares a store with a plain one under
+// transactions.go with staged.go have the cases; model.go compares a store with a plain one under
 // random operations, model_lists.go its list indexes.
 package storetest
 
@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		cases []testCase
 	}{
 		{"transactions", transactionCases},
+		{"staged transactions", stagedCases},
 		{"records", recordCases},
 		{"due index", dueCases},
 		{"lists", listCases},

@@ -43,6 +43,11 @@ func (s *suite) requireEmpty() {
 	})
 }
 
+func (s *suite) lastCommit() (n uint64, err error) {
+	s.view(func(tx store.ReadTx) { n, err = tx.LastCommit() })
+	return n, err
+}
+
 var transactionCases = []testCase{
 	{"an error rolls everything back and comes out as it is", func(s *suite) {
 		err := s.store.Update(context.Background(), func(tx store.Tx) error {
@@ -79,6 +84,29 @@ var transactionCases = []testCase{
 			assert.Equal(s, uint64(1), must(tx.Seq())(s))
 		})
 		s.view(func(tx store.ReadTx) { assert.Equal(s, uint64(2), must(tx.Get(kind, id(1)))(s).Version) })
+	}},
+	{"the number of the last commit grows with each that changes anything", func(s *suite) {
+		seen := must(s.lastCommit())(s)
+		for n := range 3 {
+			s.update(func(tx store.Tx) {
+				assert.Equal(s, seen, must(tx.LastCommit())(s))
+				s.writeIn(tx, created(n, 0))
+				assert.Equal(s, seen, must(tx.LastCommit())(s), "what it writes itself does not count")
+			})
+			now := must(s.lastCommit())(s)
+			assert.Greater(s, now, seen)
+			seen = now
+		}
+		require.Equal(s, errAbort, s.refused(func(tx store.Tx) error {
+			require.NoError(s, tx.SetMeta("m", []byte("v")))
+			return errAbort
+		}))
+		assert.Equal(s, seen, must(s.lastCommit())(s))
+		s.view(func(tx store.ReadTx) {
+			s.update(func(tx store.Tx) { require.NoError(s, tx.SetMeta("m", []byte("v"))) })
+			assert.Equal(s, seen, must(tx.LastCommit())(s))
+		})
+		assert.Greater(s, must(s.lastCommit())(s), seen)
 	}},
 	{"a view beside an update sees nothing of it", func(s *suite) {
 		s.update(func(tx store.Tx) {

@@ -132,7 +132,7 @@ func (m *machine) write(t *rapid.T, done bool) {
 	if !done {
 		return
 	}
-	m.a.Publish(at)
+	m.a.Publish(at).Release()
 	m.at, m.want, m.floor, m.next = at, next, floor, n+many
 }
 
@@ -193,7 +193,7 @@ func filled(t *testing.T, rounds int) (*disktest.Disk, archive.Position, model) 
 		}
 		at, err := m.a.Flush()
 		require.NoError(t, err)
-		m.a.Publish(at)
+		m.a.Publish(at).Release()
 		m.at, m.next = at, m.next+8
 	}
 	require.NoError(t, m.a.Close())
@@ -275,7 +275,7 @@ func TestWhatIsMissingIsToldAndTheRestIsReadAndWrittenOn(t *testing.T) {
 		require.NoError(t, a.Append("journal", key(n), []byte("new")))
 		now, err := a.Flush()
 		require.NoError(t, err)
-		a.Publish(now)
+		a.Publish(now).Release()
 		s := a.Current()
 		k, v := s.Cursor("journal").Last()
 		assert.Equal(t, key(n), k)
@@ -374,7 +374,7 @@ func (m *machine) append(t *testing.T, r *rand.Rand) bool {
 	if err != nil {
 		return false
 	}
-	m.a.Publish(at)
+	m.a.Publish(at).Release()
 	m.at, m.want, m.next = at, next, m.next+many
 	return true
 }
@@ -393,7 +393,7 @@ func TestFilesThatNobodyNeedsGoOnceNobodyReadsThem(t *testing.T) {
 	require.NoError(t, m.a.Begin(uint64(m.next), uint64(m.next)))
 	at, err := m.a.Flush()
 	require.NoError(t, err)
-	m.a.Publish(at)
+	m.a.Publish(at).Release()
 	assert.Len(t, paths(t, m.disk), before, "they are being read")
 	requireHolds(t, held, m.want, 0)
 	held.Release()

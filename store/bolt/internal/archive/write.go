@@ -175,15 +175,16 @@ func (a *Archive) Flush() (Position, error) {
 	return at, nil
 }
 
-// Publish makes what Flush gave count: readers that begin from now on see it.
-func (a *Archive) Publish(at Position) {
+// Publish makes what Flush gave count: readers that begin from now on see it. The caller
+// releases what readers saw before.
+func (a *Archive) Publish(at Position) (old *Snapshot) {
 	w := &a.out
 	if !w.begun {
-		return
+		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old := a.current
+	old = a.current
 	parts := slices.Clone(old.parts)
 	switch {
 	case w.part.file == nil:
@@ -202,7 +203,7 @@ func (a *Archive) Publish(at Position) {
 	}
 	a.current, a.at = newSnapshot(kept, at), at
 	w.isNew, w.begun, w.part = false, false, part{}
-	_ = old.release() // what cannot be removed the next start removes
+	return old
 }
 
 // number gives the number with which a key begins.

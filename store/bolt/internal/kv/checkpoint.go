@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 )
 
 // keepUp makes a checkpoint when enough was committed, or some time after the first
@@ -16,7 +17,7 @@ import (
 func (db *DB) keepUp(ctx context.Context) {
 	told := "" // of the last checkpoint, if it failed
 	for db.waitForWork(ctx) {
-		switch err := db.Checkpoint(); {
+		switch err := db.checkpoint(ctx); {
 		case err == nil && told != "":
 			db.o.Logger.Info("what the log holds is in the file again")
 			told = ""
@@ -56,11 +57,18 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 }
 
 // Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
-func (db *DB) Checkpoint() error {
+func (db *DB) Checkpoint() error { return db.checkpoint(nil) }
+
+// checkpoint is Checkpoint; until calm has ended nobody waits for it, unless it is nil.
+func (db *DB) checkpoint(calm context.Context) error {
 	db.working.Lock()
 	defer db.working.Unlock()
+	db.calm = calm
+	defer func() { db.calm = nil }()
 	for {
-		db.writer.Lock()
+		if err := db.lockWriter(); err != nil {
+			return err
+		}
 		left := db.frozen != nil // by a checkpoint that failed: there may be more since
 		is := db.freeze(false)
 		db.writer.Unlock()
@@ -89,7 +97,9 @@ func (db *DB) Hold() (release func()) {
 func (db *DB) Settle() error {
 	db.working.Lock()
 	defer db.working.Unlock()
-	db.writer.Lock()
+	if err := db.lockWriter(); err != nil {
+		return err
+	}
 	defer db.writer.Unlock()
 	if db.frozen != nil { // of a checkpoint that failed
 		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
@@ -113,7 +123,7 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo = db.active, db.last
-		db.active, db.bytes = &overlay{}, 0
+		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil
 }
@@ -121,15 +131,17 @@ func (db *DB) freeze(always bool) bool {
 // writeFrozen writes what is frozen, and then the state.
 func (db *DB) writeFrozen(as state) error {
 	err := db.writeOverlay(db.frozen, as)
+	var old *archive.Snapshot
 	db.mu.Lock()
 	db.failed = err
 	if err == nil {
-		db.frozen = nil
-		db.publishPast()
+		db.frozen, db.aside = nil, 0
+		old = db.publishPast()
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
 	db.mu.Unlock()
+	old.Release() // which may remove files
 	return err
 }
 
@@ -141,7 +153,7 @@ func (db *DB) writeOverlay(o *overlay, as state) error {
 		return fmt.Errorf("write the past: %w", err)
 	}
 	as.Past = past
-	w := overlayWriter{db: db, ends: db.pastEnds()}
+	w := overlayWriter{db: db, ends: db.pastEnds(), most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -163,6 +175,7 @@ type overlayWriter struct {
 	ends    map[string][]byte // see pastEnds
 	pending []func(*bbolt.Tx) error
 	bytes   int
+	most    int // that a transaction is to take
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -190,11 +203,14 @@ func (w *overlayWriter) table(name string, l *layer) error {
 			continue
 		}
 		part = append(part, e)
-		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
+		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
 			flush()
+			began := time.Now()
 			if err := w.commit(nil); err != nil {
 				return err
 			}
+			w.db.breathe(time.Since(began))
+			w.most = w.db.portion()
 		}
 	}
 	flush()

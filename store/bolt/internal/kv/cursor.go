@@ -16,10 +16,12 @@ type Cursor struct {
 	table   *Table
 	sources [4]source // the newest first: where two have a key the first one counts
 	many    int
+	alone   *bbolt.Cursor // the file's, where it is the only source; else nil
 	down    bool
-	warm    bool   // it passes over the past
-	changed int    // of the table, when the sources were placed
-	key     []byte // where it stands; nil: nowhere
+	warm    bool    // it passes over the past
+	changed int     // of the table, when the sources were placed
+	key     []byte  // where it stands; nil: nowhere
+	stand   [4]bool // which sources stand there
 }
 
 // source is one of the places that a table's entries stand in.
@@ -36,7 +38,7 @@ func (t *Table) Cursor() *Cursor { return &Cursor{table: t} }
 // place makes the sources anew, as the table is now.
 func (c *Cursor) place() {
 	t := c.table
-	c.many, c.changed = 0, t.changed
+	c.many, c.changed, c.alone = 0, t.changed, nil
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if l != nil && l.tree.Len() > 0 {
 			s := &c.sources[c.many]
@@ -58,6 +60,8 @@ func (c *Cursor) place() {
 		s := &c.sources[c.many]
 		s.bucket, s.past = nil, past
 		c.many++
+	} else if t.bucket != nil && c.many == 1 {
+		c.alone = c.sources[0].bucket
 	}
 }
 
@@ -155,7 +159,14 @@ func (c *Cursor) Next() (k, v []byte) {
 	if c.down || c.changed != c.table.changed {
 		return c.up(c.key, true)
 	}
-	c.pass(c.key)
+	if c.alone != nil { // the common case: nothing has changed in this table since a checkpoint
+		if k, v = c.alone.Next(); v == nil && k != nil {
+			v = []byte{} // as in source.at
+		}
+		c.key = k
+		return k, v
+	}
+	c.step()
 	return c.pick()
 }
 
@@ -167,7 +178,7 @@ func (c *Cursor) Prev() (k, v []byte) {
 	if !c.down || c.changed != c.table.changed {
 		return c.downFrom(c.key)
 	}
-	c.pass(c.key)
+	c.step()
 	return c.pick()
 }
 
@@ -201,12 +212,6 @@ func (c *Cursor) downFrom(key []byte) (k, v []byte) {
 
 // pass moves each source on that stands at a key.
 func (c *Cursor) pass(key []byte) {
-	if c.many == 1 { // the common case: nothing has changed in this table since a checkpoint
-		if s := &c.sources[0]; s.k != nil && bytes.Equal(s.k, key) {
-			s.step(c.down)
-		}
-		return
-	}
 	for i := range c.many {
 		if s := &c.sources[i]; s.k != nil && bytes.Equal(s.k, key) {
 			s.step(c.down)
@@ -214,30 +219,88 @@ func (c *Cursor) pass(key []byte) {
 	}
 }
 
+// step moves each source on that stands where the cursor does.
+func (c *Cursor) step() {
+	for i := range c.many {
+		if c.stand[i] {
+			c.sources[i].step(c.down)
+		}
+	}
+}
+
 // pick stands at the nearest key of the sources that is there.
 func (c *Cursor) pick() (k, v []byte) {
-	if c.many == 1 && c.sources[0].bucket != nil { // which has no deletions
-		s := &c.sources[0]
-		c.key = s.k
-		return s.k, s.v
+	if v = c.nearest(); v != nil || c.key == nil {
+		return c.key, v
 	}
-	for {
-		c.key = nil
-		for i := range c.many {
-			s := &c.sources[i]
-			if s.k == nil {
-				continue
+	return c.skip()
+}
+
+// nearest stands at the nearest key of the sources, and gives its value; nil: it was
+// deleted.
+func (c *Cursor) nearest() (v []byte) {
+	c.key = nil
+	for i := range c.many {
+		s := &c.sources[i]
+		c.stand[i] = false
+		if s.k == nil {
+			continue
+		}
+		order := -1
+		if c.key != nil {
+			if order = bytes.Compare(s.k, c.key); c.down {
+				order = -order
 			}
-			if order := bytes.Compare(s.k, c.key); c.key == nil || order < 0 && !c.down || order > 0 && c.down {
-				c.key, v = s.k, s.v
-			}
 		}
-		if c.key == nil {
-			return nil, nil
+		switch {
+		case order < 0:
+			c.key, v = s.k, s.v
+			c.stand = [4]bool{}
+			c.stand[i] = true
+		case order == 0:
+			c.stand[i] = true
 		}
-		if v != nil {
-			return c.key, v
+	}
+	return v
+}
+
+// skip steps over keys that were deleted, from one of them on. Where they are many it
+// notes that nothing is there, for those who come after it.
+func (c *Cursor) skip() (k, v []byte) {
+	known := c.table.gaps()
+	if c.warm { // it does not know whether anything of the past is there
+		known = &gaps{}
+	}
+	first, last, skipped := c.key, c.key, 0
+	for ; c.key != nil && v == nil; v = c.nearest() {
+		last = c.key
+		if g, ok := known.around(c.key); ok {
+			c.over(g)
+			continue
 		}
-		c.pass(c.key)
+		c.step()
+		skipped++
+	}
+	switch {
+	case skipped < leastGap:
+	case c.down:
+		known.note(last, first)
+	default:
+		known.note(first, c.key)
+	}
+	return c.key, v
+}
+
+// over places the sources behind a gap.
+func (c *Cursor) over(g gap) {
+	for i := range c.many {
+		switch s := &c.sources[i]; {
+		case c.down:
+			s.seekBelow(g.from)
+		case g.to == nil:
+			s.k, s.v = nil, nil
+		default:
+			s.seek(g.to)
+		}
 	}
 }

@@ -6,7 +6,8 @@
 //
 //   - frame.go: what a commit writes; overlay.go: what has changed since a checkpoint;
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both with the file;
-//   - db.go: commits and who sees what; checkpoint.go: bringing them into the file;
+//   - db.go: who sees what; commit.go: commits, from the log to the disk;
+//   - checkpoint.go: bringing them into the file;
 //   - past.go: tables that are only appended to, which a checkpoint writes elsewhere;
 //   - recover.go: what is found at the start; file.go: bbolt, which panics on damage.
 package kv
@@ -78,16 +79,20 @@ type DB struct {
 	past    *archive.Archive        // nil: there are no tables of the past
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
 	writer  sync.Mutex              // held by the one that writes, or freezes what was written
+	syncing sync.Mutex              // held by the one that waits for the disk; after writer
 	working sync.Mutex              // held while a checkpoint is made
+	calm    context.Context         // of that checkpoint: until it ends nobody waits for it; nil: somebody does
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
 	mu     sync.RWMutex // guards what is below, and that it fits to the file
 	active *overlay
 	frozen *overlay      // nil: no checkpoint is under way
-	last   uint64        // the number of the last commit
+	staged []staged      // what is in the log and not shown yet, in order
+	last   uint64        // the number of the last commit that is shown
 	upTo   uint64        // that of the last commit in frozen
 	bytes  int64         // of the frames in active
+	aside  int64         // and in frozen
 	failed error         // of the last checkpoint
 	ended  chan struct{} // closed when the checkpoint under way ends
 
@@ -182,9 +187,12 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, write: write, past: db.currentPast()}
-	if write && cap(db.rest) > 0 {
-		tx.frame.parts = append(tx.frame.parts, db.rest)
+	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, last: db.last, write: write, past: db.currentPast()}
+	if write {
+		tx.active, tx.last = db.newest()
+		if cap(db.rest) > 0 {
+			tx.frame.parts = append(tx.frame.parts, db.rest)
+		}
 	}
 	return tx, nil
 }
@@ -220,55 +228,6 @@ func (tx *Tx) Rollback() {
 	tx.past.Release()
 	if tx.write {
 		tx.db.writer.Unlock()
-	}
-}
-
-// Commit makes what the transaction has written durable, and ends it. Where it returns
-// an error nothing of that is there; with [ErrUnknownOutcome], which is
-// [store.ErrUnconfirmed] then, nobody knows.
-func (tx *Tx) Commit() error {
-	defer tx.Rollback()
-	if !tx.write || tx.frame.bytes == 0 {
-		return nil
-	}
-	db := tx.db
-	if err := db.Broken(); err != nil {
-		return err
-	}
-	log := db.log.Load()
-	n, err := log.Append(tx.frame.parts...)
-	if err == nil && !db.o.NoSync {
-		err = log.Sync()
-	}
-	if err != nil {
-		if errors.Is(err, wal.ErrBroken) || n != 0 {
-			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-			db.Break(err)
-			err = fmt.Errorf("%w: %w", store.ErrUnconfirmed, err) // a start may find the frame; what is refused from now on it cannot
-		}
-		return err
-	}
-	if log.Half() {
-		tell(db.half)
-	}
-	db.rest = tx.frame.rest()
-	db.publish(&tx.own.overlay, n, int64(tx.frame.bytes))
-	if tx.then != nil {
-		tx.then()
-	}
-	return nil
-}
-
-// publish shows a commit to whoever begins from now on.
-func (db *DB) publish(active *overlay, n uint64, bytes int64) {
-	db.mu.Lock()
-	db.active, db.last = active, n
-	db.bytes += bytes
-	isFull := db.bytes >= db.o.Bytes
-	db.mu.Unlock()
-	tell(db.dirty)
-	if isFull {
-		tell(db.full)
 	}
 }
 

@@ -8,3 +8,21 @@ func (db *DB) Alone() {
 	db.stop()
 	<-db.stopped
 }
+
+// Wrote reports whether it is a commit of its own.
+func (s Staged) Wrote() bool { return s.wrote }
+
+// LeastGap sets how many deleted keys make a gap, until the function that it gives is called.
+func LeastGap(n int) (back func()) {
+	old := leastGap
+	leastGap = n
+	return func() { leastGap = old }
+}
+
+// Gaps are the ranges of keys of which it is known that none is there.
+func (t *Table) Gaps() (found []string) {
+	for _, g := range t.gaps().load() {
+		found = append(found, string(g.from)+"-"+string(g.to))
+	}
+	return found
+}

@@ -147,3 +147,130 @@ func TestACommitWhoseSyncFailedIsNotSaidToBeUndone(t *testing.T) {
 	require.Equal(t, "2", get(t, again, "k"))
 	require.NoError(t, again.Close())
 }
+
+// syncs counts the syncs of files, and lets each wait for a value if there is a channel.
+type syncs struct {
+	disk.FS
+	n    *atomic.Int64
+	wait *atomic.Pointer[chan struct{}]
+}
+
+func (s syncs) OpenFile(path string, flag int, mode fs.FileMode) (disk.File, error) {
+	f, err := s.FS.OpenFile(path, flag, mode)
+	return countedFile{f, s}, err
+}
+
+type countedFile struct {
+	disk.File
+	syncs
+}
+
+func (c countedFile) Sync() error {
+	c.n.Add(1)
+	if wait := c.wait.Load(); wait != nil {
+		<-*wait
+	}
+	return c.File.Sync()
+}
+
+func stageText(t *testing.T, db *opened, key, value string) kv.Staged {
+	t.Helper()
+	tx, err := db.Begin(t.Context(), true)
+	require.NoError(t, err)
+	tx.Table("a").Put([]byte(key), []byte(value))
+	s, err := tx.Stage()
+	require.NoError(t, err)
+	return s
+}
+
+func openCounted(t *testing.T) (*opened, syncs) {
+	s := syncs{disk.OS, new(atomic.Int64), new(atomic.Pointer[chan struct{}])}
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), func(o *kv.Options) { o.NoSync, o.FS = false, s })
+	require.NoError(t, putText(db, "k", "0"))
+	return db, s
+}
+
+func TestWhatIsStagedIsSeenByWhoWritesAndByOthersOnceItIsDurable(t *testing.T) {
+	db, _ := openCounted(t)
+	first := stageText(t, db, "k", "1")
+	second := stageText(t, db, "l", "2")
+	require.Equal(t, "0", get(t, db, "k"))
+	tx, err := db.Begin(t.Context(), true)
+	require.NoError(t, err)
+	v, _ := tx.Table("a").Get([]byte("k"))
+	require.Equal(t, "1", string(v))
+	seen, number := tx.Seen(), tx.Last()
+	tx.Rollback()
+	require.Equal(t, "0", get(t, db, "k"), "who only looked has synced nothing yet")
+
+	require.NoError(t, seen.Wait())
+
+	require.Equal(t, "1", get(t, db, "k"))
+	require.Equal(t, "2", get(t, db, "l"))
+	require.NoError(t, first.Wait())
+	require.NoError(t, second.Wait())
+	tx, err = db.Begin(t.Context(), false)
+	require.NoError(t, err)
+	require.Equal(t, number, tx.Last())
+	tx.Rollback()
+	require.NoError(t, db.Close())
+}
+
+func TestManyThatWaitForTheDiskShareOneSync(t *testing.T) {
+	db, s := openCounted(t)
+	var staged []kv.Staged
+	for range 10 {
+		staged = append(staged, stageText(t, db, "k", "1"))
+	}
+	before := s.n.Load()
+	require.NoError(t, putText(db, "l", "2"))
+	for _, c := range staged {
+		require.NoError(t, c.Wait())
+	}
+	require.EqualValues(t, 1, s.n.Load()-before)
+	require.NoError(t, db.Close())
+}
+
+func TestACheckpointTakesNothingThatIsNotSynced(t *testing.T) {
+	db, s := openCounted(t)
+	wait := make(chan struct{})
+	s.wait.Store(&wait)
+	staged := stageText(t, db, "k", "1")
+	made := make(chan error)
+	go func() { made <- db.Checkpoint() }()
+	wait <- struct{}{} // the sync of the frame, without which no checkpoint comes so far
+	s.wait.Store(nil)
+	require.NoError(t, <-made)
+	require.Equal(t, "1", get(t, db, "k"))
+	require.NoError(t, staged.Wait())
+	require.NoError(t, db.Close())
+}
+
+func TestAfterAFailedSyncNothingThatWasStagedIsAcknowledged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	var set atomic.Bool
+	db := openAt(t, path, func(o *kv.Options) { o.NoSync, o.FS = false, unsynced{disk.OS, &set} })
+	require.NoError(t, putText(db, "k", "1"))
+	first := stageText(t, db, "k", "2")
+	tx, err := db.Begin(t.Context(), true)
+	require.NoError(t, err)
+	seen := tx.Seen()
+	tx.Rollback()
+	second := stageText(t, db, "k", "3")
+	set.Store(true)
+	require.ErrorIs(t, second.Wait(), store.ErrUnconfirmed)
+	set.Store(false) // the page cache lies from now on
+
+	require.ErrorIs(t, first.Wait(), store.ErrUnconfirmed)
+	require.ErrorIs(t, first.Wait(), kv.ErrUnknownOutcome)
+	require.ErrorIs(t, seen.Wait(), kv.ErrUnknownOutcome)
+	require.NotErrorIs(t, seen.Wait(), store.ErrUnconfirmed, "it has written nothing")
+	require.ErrorIs(t, putText(db, "k", "4"), kv.ErrUnknownOutcome)
+	_, err = db.Begin(t.Context(), false)
+	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
+	require.ErrorIs(t, db.Checkpoint(), kv.ErrUnknownOutcome)
+	_ = db.Close()
+	again := openAt(t, path, nil)
+	require.Equal(t, "3", get(t, again, "k"))
+	require.NoError(t, again.Close())
+}

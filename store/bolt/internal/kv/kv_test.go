@@ -147,31 +147,35 @@ func requireWalk(t *rapid.T, c *kv.Cursor, keys []string, i int, at string) {
 }
 
 func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
-		require.NoError(t, err)
-		defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-		m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}}
-		defer func() {
-			for _, v := range m.views { // of a test that failed: Close would wait
-				v.tx.Rollback()
-			}
-			require.NoError(t, m.db.Close())
-		}()
-		t.Repeat(map[string]func(*rapid.T){
-			"commit":                func(t *rapid.T) { m.write(t, true) },
-			"roll back":             func(t *rapid.T) { m.write(t, false) },
-			"checkpoint":            func(t *rapid.T) { require.NoError(t, m.db.Checkpoint()) },
-			"checkpoint that fails": m.fail,
-			"settle":                func(t *rapid.T) { require.NoError(t, m.db.Settle()) },
-			"hold":                  m.hold,
-			"let go":                m.letGo,
-			"reopen":                m.reopen,
-			"crash":                 m.crash,
-			"":                      m.look,
-		})
-		m.letAllGo(t)
+	rapid.Check(t, repeat)
+}
+
+func repeat(t *rapid.T) {
+	dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
+	m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}, shown: content{}}
+	defer func() {
+		for _, v := range m.views { // of a test that failed: Close would wait
+			v.tx.Rollback()
+		}
+		require.NoError(t, m.db.Close())
+	}()
+	t.Repeat(map[string]func(*rapid.T){
+		"commit":                func(t *rapid.T) { m.wait(t, m.write(t, true)) },
+		"roll back":             func(t *rapid.T) { m.wait(t, m.write(t, false)) },
+		"stage":                 m.stage,
+		"wait":                  m.waitForStaged,
+		"checkpoint":            func(t *rapid.T) { m.synced(t, m.db.Checkpoint()) },
+		"checkpoint that fails": m.fail,
+		"settle":                func(t *rapid.T) { m.synced(t, m.db.Settle()) },
+		"hold":                  m.hold,
+		"let go":                m.letGo,
+		"reopen":                m.reopen,
+		"crash":                 m.crash,
+		"":                      m.look,
 	})
+	m.letAllGo(t)
 }
 
 // small has a checkpoint write many transactions.
@@ -186,14 +190,25 @@ func (m *machine) fail(t *rapid.T) {
 		}
 	})
 	_ = m.db.Checkpoint()
+	m.synced(t, nil)
 	m.db.OnWrite(nil)
 }
 
 type machine struct {
-	dir   string
-	db    *opened
-	now   content
-	views []view
+	dir     string
+	db      *opened
+	now     content // as who writes sees it
+	shown   content // as others do
+	commits int     // made so far, and how many of them are durable
+	durable int
+	staged  []staged
+	views   []view
+}
+
+// staged is a commit that nobody has waited for: the how-manyth it is.
+type staged struct {
+	kv.Staged
+	n int
 }
 
 // view is a transaction that is held, and what it must see.
@@ -202,7 +217,7 @@ type view struct {
 	want content
 }
 
-func (m *machine) write(t *rapid.T, commit bool) {
+func (m *machine) write(t *rapid.T, commit bool) staged {
 	tx, err := m.db.Begin(context.Background(), true)
 	require.NoError(t, err)
 	defer tx.Rollback()
@@ -212,11 +227,44 @@ func (m *machine) write(t *rapid.T, commit bool) {
 	}
 	requireContent(t, tx, want)
 	if !commit {
-		return
+		seen := tx.Seen()
+		return staged{seen, m.commits}
 	}
-	require.NoError(t, tx.Commit())
-	m.now = want
+	s, err := tx.Stage()
+	require.NoError(t, err)
+	if m.now = want; s.Wrote() {
+		m.commits++
+	}
+	return staged{s, m.commits}
 }
+
+func (m *machine) stage(t *rapid.T) { m.staged = append(m.staged, m.write(t, true)) }
+
+func (m *machine) waitForStaged(t *rapid.T) {
+	if len(m.staged) == 0 {
+		t.Skip("nothing is staged")
+	}
+	i := rapid.IntRange(0, len(m.staged)-1).Draw(t, "which")
+	m.wait(t, m.staged[i])
+	m.staged = slices.Delete(m.staged, i, i+1)
+}
+
+// synced holds a step to have gone well that makes durable whatever was staged.
+func (m *machine) synced(t *rapid.T, err error) {
+	require.NoError(t, err)
+	m.shown, m.durable = m.now, m.commits
+}
+
+// wait waits for a commit. Its sync makes durable also what was staged later.
+func (m *machine) wait(t *rapid.T, s staged) {
+	require.NoError(t, s.Wait())
+	if s.n > m.durable {
+		m.shown, m.durable = m.now, m.commits
+	}
+}
+
+// deletions is how many times as often as usual keys are deleted, all of a prefix at once.
+var deletions int
 
 func change(t *rapid.T, tx *kv.Tx, want content) {
 	name := rapid.SampledFrom(tableNames).Draw(t, "table")
@@ -224,6 +272,15 @@ func change(t *rapid.T, tx *kv.Tx, want content) {
 	table := tx.Table(name)
 	if strings.HasPrefix(name, "past") {
 		appendPast(tx, name, strings.Repeat(key, rapid.IntRange(0, 40).Draw(t, "times")), want)
+		return
+	}
+	if rapid.IntRange(0, 9).Draw(t, "many") < deletions {
+		for _, k := range keysOf(want[name]) {
+			if strings.HasPrefix(k, key[:1]) {
+				table.Delete([]byte(k))
+				delete(want[name], k)
+			}
+		}
 		return
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
@@ -253,7 +310,7 @@ func (m *machine) hold(t *rapid.T) {
 	}
 	tx, err := m.db.Begin(context.Background(), false)
 	require.NoError(t, err)
-	m.views = append(m.views, view{tx, m.now.clone()})
+	m.views = append(m.views, view{tx, m.shown.clone()})
 }
 
 func (m *machine) letGo(t *rapid.T) {
@@ -275,6 +332,7 @@ func (m *machine) letAllGo(t *rapid.T) {
 func (m *machine) reopen(t *rapid.T) {
 	m.letAllGo(t)
 	require.NoError(t, m.db.Close())
+	m.shown, m.durable, m.staged = m.now, m.commits, nil
 	left, err := os.ReadDir(m.dir)
 	require.NoError(t, err)
 	for _, e := range left {
@@ -296,7 +354,7 @@ func (m *machine) look(t *rapid.T) {
 	tx, err := m.db.Begin(context.Background(), false)
 	require.NoError(t, err)
 	defer tx.Rollback() // also of a test that fails: Close would wait
-	requireContent(t, tx, m.now)
+	requireContent(t, tx, m.shown)
 	for _, v := range m.views {
 		requireContent(t, v.tx, v.want)
 	}

@@ -46,7 +46,7 @@ type losses struct {
 // many things are done there.
 var (
 	rarely = []int{2, 12, 40}
-	steps  = []int{50, 8, 5, 2}
+	steps  = []int{24, 4, 3, 2}
 )
 
 // life is one opening of a file and its log.
@@ -57,7 +57,7 @@ type life struct {
 	path    string
 	durable []byte // what the file has for certain
 	acked   content
-	maybe   content // of the commit under way; nil: none is
+	maybe   []content // of the commits under way, in order
 }
 
 // run opens what a loss has left, which must hold want, or also what else it may hold.
@@ -164,10 +164,30 @@ func (v *life) step(db *kv.DB) {
 	}
 }
 
+// commit stages one commit, or some of which the later ones rest on the earlier, and waits
+// for them; a checkpoint may come first.
 func (v *life) commit(db *kv.DB) {
+	var staged []kv.Staged
+	for range 1 + max(0, v.r.IntN(6)-2) {
+		staged = append(staged, v.stage(db))
+	}
+	if v.r.IntN(8) == 0 {
+		require.NoError(v.t, db.Checkpoint())
+	}
+	all := v.maybe
+	for i, s := range staged {
+		require.NoError(v.t, s.Wait())
+		v.acked, v.maybe = all[i], all[i+1:]
+	}
+}
+
+func (v *life) stage(db *kv.DB) kv.Staged {
 	tx, err := db.Begin(context.Background(), true)
 	require.NoError(v.t, err)
 	next := v.acked.clone()
+	if len(v.maybe) > 0 {
+		next = v.maybe[len(v.maybe)-1].clone()
+	}
 	if v.r.IntN(8) == 0 {
 		name := tableNames[v.r.IntN(2)]
 		tx.Drop(name)
@@ -182,28 +202,33 @@ func (v *life) commit(db *kv.DB) {
 		next["floor"] = map[string]string{"at": at}
 	}
 	for range 1 + v.r.IntN(12) {
-		name, key := tableNames[v.r.IntN(2)], fmt.Sprintf("%03d", v.r.IntN(60))
-		if _, there := next[name][key]; there && v.r.IntN(2) == 0 {
-			tx.Table(name).Delete([]byte(key))
-			if delete(next[name], key); len(next[name]) == 0 {
-				delete(next, name)
-			}
-			continue
-		}
-		value := fmt.Sprintf("%0*d", 1+v.r.IntN(300), v.r.IntN(10))
-		if next[name] == nil {
-			next[name] = map[string]string{}
-		}
-		if _, there := next[name][key]; there {
-			tx.Table(name).Put([]byte(key), []byte(value))
-		} else {
-			tx.Table(name).PutNew([]byte(key), []byte(value))
-		}
-		next[name][key] = value
+		v.change(tx, next)
 	}
-	v.maybe = next
-	require.NoError(v.t, tx.Commit())
-	v.acked, v.maybe = next, nil
+	v.maybe = append(v.maybe[:len(v.maybe):len(v.maybe)], next)
+	staged, err := tx.Stage()
+	require.NoError(v.t, err)
+	return staged
+}
+
+func (v *life) change(tx *kv.Tx, next content) {
+	name, key := tableNames[v.r.IntN(2)], fmt.Sprintf("%03d", v.r.IntN(60))
+	if _, there := next[name][key]; there && v.r.IntN(2) == 0 {
+		tx.Table(name).Delete([]byte(key))
+		if delete(next[name], key); len(next[name]) == 0 {
+			delete(next, name)
+		}
+		return
+	}
+	value := fmt.Sprintf("%0*d", 1+v.r.IntN(300), v.r.IntN(10))
+	if next[name] == nil {
+		next[name] = map[string]string{}
+	}
+	if _, there := next[name][key]; there {
+		tx.Table(name).Put([]byte(key), []byte(value))
+	} else {
+		tx.Table(name).PutNew([]byte(key), []byte(value))
+	}
+	next[name][key] = value
 }
 
 // lose loses the power now, sometimes.
@@ -216,9 +241,7 @@ func (v *life) lose(or ...content) {
 
 func (l *losses) lost(v *life, d *disktest.Disk, file []byte, or ...content) {
 	l.images++
-	if v.maybe != nil {
-		or = append(slices.Clone(or), v.maybe)
-	}
+	or = append(slices.Clone(or), v.maybe...)
 	left := d.Lose(l.r.IntN)
 	if l.r.IntN(6) == 0 {
 		left = d.Kill()

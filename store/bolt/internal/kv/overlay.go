@@ -22,6 +22,7 @@ type layer struct {
 	tree *btree.BTreeG[entry]
 	near btree.PathHint // where the writer was last: keys mostly come in order
 	gone bool           // what is beneath this overlay does not count
+	gaps gaps
 }
 
 func newLayer() *layer {
@@ -31,9 +32,9 @@ func newLayer() *layer {
 // copied gives a layer that can be written to, while the old one stays as it is for those
 // who read it.
 func (l *layer) copied() *layer {
-	c := *l
-	c.tree = l.tree.IsoCopy()
-	return &c
+	c := &layer{tree: l.tree.IsoCopy(), near: l.near, gone: l.gone}
+	c.gaps.list.Store(l.gaps.list.Load())
+	return c
 }
 
 func (l *layer) get(key []byte) (entry, bool) {
@@ -53,6 +54,7 @@ func (l *layer) put(key, value []byte, isNew bool) {
 		e.fresh = old.fresh
 		l.tree.SetHint(e, &l.near)
 	}
+	l.gaps.put(e.key)
 }
 
 // remove notes that a key is not there. Nothing is noted of a key that nothing beneath has.
@@ -65,7 +67,8 @@ func (l *layer) remove(key []byte) {
 
 // drop makes the table one that is not there, whatever is beneath.
 func (l *layer) drop() {
-	*l = layer{tree: newLayer().tree, gone: true}
+	l.tree, l.near, l.gone = newLayer().tree, btree.PathHint{}, true
+	l.gaps.list.Store(nil)
 }
 
 // overlay holds what has changed since a checkpoint, by table. One that was published

@@ -148,10 +148,12 @@ func (db *DB) floor() (uint64, error) {
 }
 
 // publishPast shows what was written to the archive to whoever begins from now on.
-func (db *DB) publishPast() {
-	if db.past != nil {
-		db.past.Publish(db.session.Past)
+// They may go on with what it gives; the caller releases it.
+func (db *DB) publishPast() (old *archive.Snapshot) {
+	if db.past == nil {
+		return nil
 	}
+	return db.past.Publish(db.session.Past)
 }
 
 // pastOf gives a cursor over what the archive has of a table; nil: it has none.

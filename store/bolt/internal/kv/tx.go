@@ -20,14 +20,19 @@ type Tx struct {
 	past   *archive.Snapshot
 	own    *writable // nil: nothing was written
 	frame  frame
+	last   uint64 // the number of the last commit that it sees
 	write  bool
 	tables map[string]*Table
 	then   func() // see OnCommit
 }
 
-// OnCommit has fn called once what the transaction has written is durable, before Commit
-// returns.
+// OnCommit has fn called once what the transaction has written is durable, before its Wait
+// or Commit returns.
 func (tx *Tx) OnCommit(fn func()) { tx.then = fn }
+
+// Last gives the number of the last commit that the transaction sees. It grows with each
+// commit that writes anything, over restarts, too.
+func (tx *Tx) Last() uint64 { return tx.last }
 
 // Base gives the file's own transaction, for whoever looks at its pages. What the log
 // holds beyond the last checkpoint is not in it.
@@ -126,6 +131,14 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 		return t.getPast(key)
 	}
 	return v, true
+}
+
+// gaps are those of the table as the transaction has it.
+func (t *Table) gaps() *gaps {
+	if t.top != nil {
+		return &t.top.gaps
+	}
+	return &t.frozen.gaps // without a layer nothing was deleted
 }
 
 func (t *Table) ownLayer() *layer {

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package shell_test
+
+import "time"
+
+// cpuTime is not measured here.
+func cpuTime() time.Duration { return 0 }
