@@ -29,6 +29,7 @@ const (
 // changes gathers what a transaction changes, batch by batch.
 type changes struct {
 	seq    uint64 // zero: nothing was gathered
+	dirty  bool   // something is not yet put
 	digest uint64
 	b      []byte
 }
@@ -39,12 +40,13 @@ func (c *changes) begin(t *tx, seq uint64) {
 		return
 	}
 	c.put(t)
-	c.seq, c.digest = seq, 0
+	c.seq, c.digest, c.dirty = seq, 0, true
 	c.b = append(append(c.b[:0], changesVersion), make([]byte, changesHead-1)...)
 }
 
 // add notes that a record is written; old is what stood there, with Version 0 nothing.
 func (c *changes) add(w *store.Write, old *store.Record) {
+	c.dirty = true
 	c.digest += store.Digest(w.Kind, w.ID, w.State)
 	c.b = append(binary.AppendUvarint(c.b, uint64(len(w.Kind))), w.Kind...)
 	c.b = append(c.b, w.ID[:]...)
@@ -64,14 +66,26 @@ func (c *changes) add(w *store.Write, old *store.Record) {
 
 // put writes what was gathered.
 func (c *changes) put(t *tx) {
-	if c.seq == 0 {
+	if !c.dirty || t.tx == nil {
 		return
 	}
 	key := seqKey(c.seq)
 	binary.BigEndian.PutUint64(c.b[1:], c.digest)
-	c.b = binary.BigEndian.AppendUint32(c.b, crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, c.b))
-	t.table(bucketChanges).PutNew(key[:], c.b)
-	c.seq = 0
+	sealed := binary.BigEndian.AppendUint32(c.b, crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, c.b))
+	t.table(bucketChanges).PutNew(key[:], sealed)
+	c.b, c.dirty = sealed[:len(c.b)], false
+}
+
+// Batch of a writer reads also what it has written itself.
+func (t *tx) Batch(seq uint64) (store.Batch, error) {
+	t.changed.put(t)
+	return t.readTx.Batch(seq)
+}
+
+// Batches of a writer, likewise.
+func (t *tx) Batches(from uint64, fn func(store.Batch) error) error {
+	t.changed.put(t)
+	return t.readTx.Batches(from, fn)
 }
 
 // parseChanges reads what put wrote.
