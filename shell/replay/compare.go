@@ -50,6 +50,9 @@ func (f *fold) compare(tx store.ReadTx) error {
 }
 
 func (c *comparison) record(r store.Record) error {
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
 	ref := effects.Ref{Kind: r.Kind, ID: r.ID}
 	is, err := c.states.compare(ref, r.State)
 	if err != nil {

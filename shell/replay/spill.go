@@ -16,6 +16,7 @@ import (
 // the first ones leave the memory.
 type spill struct {
 	folder string
+	most   int // bytes of tail
 	file   *os.File
 	left   bool   // the file's name is to be removed still
 	begin  int64  // where tail stands in the file
@@ -33,7 +34,7 @@ const (
 
 // append adds a record, and gives its place.
 func (f *spill) append(ref effects.Ref, stored []byte) (at int64, err error) {
-	if len(f.tail) >= spillTail {
+	if len(f.tail) > f.most {
 		if err := f.write(); err != nil {
 			return 0, err
 		}

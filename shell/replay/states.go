@@ -41,12 +41,17 @@ type held struct {
 func sizeOf(stored int) int64 { return 300 + 2*int64(stored) }
 
 func newStates(budget int64, folder string) *states {
-	s := &states{budget: budget, byRef: make(map[effects.Ref]*held), seed: maphash.MakeSeed(), file: spill{folder: folder}}
+	s := &states{
+		budget: budget, byRef: make(map[effects.Ref]*held), seed: maphash.MakeSeed(),
+		file: spill{folder: folder, most: int(min(budget/16, spillTail))},
+	}
 	s.ring.prev, s.ring.next = &s.ring, &s.ring
 	return s
 }
 
 func (s *states) close() error { return s.file.close() }
+
+func (s *states) hash(ref effects.Ref) uint64 { return maphash.Comparable(s.seed, ref) }
 
 func (h *held) exists() bool { return h.state != nil || h.stored != nil }
 
@@ -94,7 +99,7 @@ func (s *states) hold(ref effects.Ref) (*held, error) {
 
 // aside gives the slot of a machine that was put aside.
 func (s *states) aside(ref effects.Ref) (*slot, error) {
-	return s.index.find(maphash.Comparable(s.seed, ref), func(at *slot) (bool, error) { return s.isOf(at, ref) })
+	return s.index.find(s.hash(ref), func(at *slot) (bool, error) { return s.isOf(at, ref) })
 }
 
 func (s *states) isOf(at *slot, ref effects.Ref) (bool, error) {
@@ -212,7 +217,7 @@ func (s *states) putAside(h *held) error {
 		return err
 	}
 	if at == nil {
-		at = s.index.add(maphash.Comparable(s.seed, h.ref))
+		at = s.index.add(s.hash(h.ref))
 	}
 	at.set(place, flags)
 	at.sum = maphash.Bytes(s.seed, stored)
@@ -242,7 +247,7 @@ func (s *states) compare(ref effects.Ref, stored []byte) (is compared, err error
 		}
 	}
 	sum := maphash.Bytes(s.seed, stored)
-	at, err := s.index.find(maphash.Comparable(s.seed, ref), func(at *slot) (bool, error) {
+	at, err := s.index.find(s.hash(ref), func(at *slot) (bool, error) {
 		if at.sum == sum && !at.has(flagGone) {
 			return true, nil
 		}
