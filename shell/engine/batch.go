@@ -29,6 +29,7 @@ type batch struct {
 	now  effects.Time
 	mono time.Time
 
+	begun   bool        // it has come as far as to decide
 	fold    *core.Batch // decides
 	entry   core.Entry  // the inputs that have changed something
 	dirty   bool        // something beside machines changed
@@ -51,6 +52,7 @@ type batch struct {
 	retain   retention
 	changes  []core.Change
 	writes   []store.Write
+	buf      []byte // stored forms
 }
 
 // build decides everything of the batch, part by part, writes it, and notes what the
@@ -68,12 +70,13 @@ func (b *batch) build() error {
 		l.cache.init() // another instance wrote
 	}
 	b.sweep, b.nextDue, b.webhooks, b.retain, b.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
-	b.meta = make(map[effects.Ref]cached)
+	b.begun = true
 	l.unreserve() // what an attempt before this one took
-	b.waiting = make(map[string]bool)
-	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
+	b.fold.Reset(b, core.Clock{Now: b.now}, seq+1)
 	b.fold.Bound(l.e.o.Hooks.Allowed)
+	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
+	b.entry.Inputs = inputs
 
 	for _, part := range []func() error{
 		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
@@ -207,7 +210,7 @@ func (b *batch) renew() error {
 // takeRequests carries out what callers have asked for, as far as the time and
 // [Options.MaxBatch] allow. The rest stays gathered.
 func (b *batch) takeRequests() error {
-	b.replies = make([]Reply, len(b.l.requests))
+	b.replies = slices.Grow(b.replies, len(b.l.requests))[:len(b.l.requests)]
 	timer := b.l.newStint()
 	inputs := 0
 	for i, r := range b.l.requests {

@@ -12,11 +12,11 @@ import (
 
 // write stores the changes and the journal.
 func (b *batch) write() error {
-	b.changes = b.fold.Changes()
+	b.changes = b.fold.AppendChanges(b.changes)
 	if len(b.entry.Inputs) == 0 {
 		return nil
 	}
-	b.writes = make([]store.Write, 0, len(b.changes))
+	b.writes = slices.Grow(b.writes, len(b.changes))
 	for _, c := range b.changes {
 		if err := b.dropLogs(c); err != nil {
 			return err
@@ -24,7 +24,10 @@ func (b *batch) write() error {
 		w := store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID}
 		if c.Before != nil {
 			m := b.meta[c.Ref]
-			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
+			if m.terms == nil {
+				m.terms = c.Before.Terms()
+			}
+			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: m.terms}
 		}
 		if c.After != nil {
 			w.State, w.Due, w.Terms = b.encode(c.After), c.After.Deadline(), c.After.Terms()
@@ -65,13 +68,12 @@ func (b *batch) conclude() error {
 	return nil
 }
 
-// encode appends a stored form to the loop's buffer, which serves one batch
-// after the other: what it held is no longer used then. Where the buffer moves
-// as it grows, earlier forms stay in the old one.
+// encode appends a stored form to the batch's buffer. Where the buffer moves as it grows,
+// earlier forms stay in the old one.
 func (b *batch) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
-	start := len(b.l.buf)
-	b.l.buf = v.AppendJSON(b.l.buf)
-	return b.l.buf[start:len(b.l.buf):len(b.l.buf)]
+	start := len(b.buf)
+	b.buf = v.AppendJSON(b.buf)
+	return b.buf[start:len(b.buf):len(b.buf)]
 }
 
 // outbox commits the outer effects: handed out if their tenant may have a slot of their
@@ -236,7 +238,7 @@ func (b *batch) startShare(s *share, slots int) (started int, err error) {
 // go.
 func (l *loop) committed(b *batch) {
 	e := l.e
-	if b.fold == nil {
+	if !b.begun {
 		return
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
@@ -280,6 +282,7 @@ func (l *loop) committed(b *batch) {
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
 	e.announce(committed)
+	l.recycle(b)
 }
 
 // remember keeps the new states for the batches that follow.
@@ -297,14 +300,14 @@ func (l *loop) remember(b *batch) {
 			l.cache.drop(c.Ref)
 			continue
 		}
-		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State)})
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), terms: w.Terms})
 	}
 }
 
 // reply answers the first gathered requests, as many as that. The others stay.
 func (l *loop) reply(many int, answer func(i int) Reply) {
 	for i, r := range l.requests[:many] {
-		r.done <- answer(i)
+		r.answer(answer(i))
 	}
 	l.requests = slices.Delete(l.requests, 0, many)
 }
@@ -326,7 +329,8 @@ func (e *Engine) announce(committed Committed) {
 	}
 }
 
-// Committed is a batch that is durable.
+// Committed is a batch that is durable. Its memory serves another one later: who is told of it
+// keeps nothing of it but states and events, as values.
 type Committed struct {
 	Events  []effects.Event // what was announced, in order
 	Changes []core.Change

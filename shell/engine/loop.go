@@ -44,7 +44,7 @@ type loop struct {
 	adrift      bool             // the last batch is stored and was not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
 	due         []store.DueEntry // room for a sweep
-	buf         []byte           // stored forms of the batch that is being built
+	free        []*batch         // whose memory serves other ones
 
 	stopping  bool
 	stopSoft  time.Time // until then executions may end by themselves
@@ -268,12 +268,12 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 // step carries out one batch: what was gathered and what is due.
 func (l *loop) step() {
 	now := l.now()
+	l.e.wait.lookNow(now)
 	l.beginTick(now)
 	l.requests = inTurns(l.requests)
-	b := &batch{}
+	b := l.newBatch()
 	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
-		*b = batch{l: l, tx: tx, now: l.wall(), mono: now}
-		l.buf = l.buf[:0]
+		b.begin(tx, l.wall(), now)
 		return b.build()
 	})
 	switch {
@@ -392,7 +392,7 @@ func (l *loop) refuseRest() {
 	for {
 		select {
 		case r := <-l.e.inbox:
-			r.done <- Reply{Err: ErrStopped}
+			r.answer(Reply{Err: ErrStopped})
 		default:
 			return
 		}

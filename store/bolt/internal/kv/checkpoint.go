@@ -15,7 +15,7 @@ import (
 func (db *DB) keepUp(ctx context.Context) {
 	told := "" // of the last checkpoint, if it failed
 	for db.waitForWork(ctx) {
-		switch err := db.Checkpoint(); {
+		switch err := db.checkpoint(ctx); {
 		case err == nil && told != "":
 			db.o.Logger.Info("what the log holds is in the file again")
 			told = ""
@@ -55,9 +55,14 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 }
 
 // Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
-func (db *DB) Checkpoint() error {
+func (db *DB) Checkpoint() error { return db.checkpoint(nil) }
+
+// checkpoint is Checkpoint; until calm has ended nobody waits for it, unless it is nil.
+func (db *DB) checkpoint(calm context.Context) error {
 	db.working.Lock()
 	defer db.working.Unlock()
+	db.calm = calm
+	defer func() { db.calm = nil }()
 	for {
 		if err := db.lockWriter(); err != nil {
 			return err
@@ -78,11 +83,13 @@ func (db *DB) Checkpoint() error {
 	}
 }
 
-// Hold lets no checkpoint begin until release, once the one under way has ended: nobody
-// writes to the file meanwhile.
-func (db *DB) Hold() (release func()) {
-	db.working.Lock()
-	return db.working.Unlock
+// Hold lets no checkpoint begin until release, once the one under way has ended, unless the
+// context ends before: nobody writes to the file meanwhile.
+func (db *DB) Hold(ctx context.Context) (release func(), err error) {
+	if err := db.working.lockOr(ctx); err != nil {
+		return nil, err
+	}
+	return db.working.Unlock, nil
 }
 
 // Settle is Checkpoint, after which the file alone is whole and has no log. The next commit
@@ -116,7 +123,7 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo = db.active, db.last
-		db.active, db.bytes = &overlay{}, 0
+		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil
 }
@@ -127,7 +134,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.mu.Lock()
 	db.failed = err
 	if err == nil {
-		db.frozen = nil
+		db.frozen, db.aside = nil, 0
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
@@ -138,7 +145,7 @@ func (db *DB) writeFrozen(as state) error {
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	w := overlayWriter{db: db}
+	w := overlayWriter{db: db, most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -155,6 +162,7 @@ type overlayWriter struct {
 	db      *DB
 	pending []func(*bbolt.Tx) error
 	bytes   int
+	most    int // that a transaction is to take
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -179,11 +187,14 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
 		part = append(part, e)
-		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
+		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
 			flush()
+			began := time.Now()
 			if err := w.commit(nil); err != nil {
 				return err
 			}
+			w.db.breathe(time.Since(began))
+			w.most = w.db.portion()
 		}
 	}
 	flush()
