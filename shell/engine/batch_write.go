@@ -95,7 +95,10 @@ func (b *batch) outbox() error {
 			return err
 		}
 		s := b.l.shareOf(o.Effect.Lane(), core.ScopeOf(of.State))
-		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue, Effect: b.encode(o.Effect)}
+		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue}
+		if o.Effect.Repeatable() { // recovery asks for that; the rest stands in the machine's state
+			e.Effect = b.encode(o.Effect)
+		}
 		if b.mayStart(s) {
 			b.l.reserve(s, 1)
 			b.handOut(&e, of)
