@@ -155,11 +155,11 @@ var outboxCases = []testCase{
 	}},
 	{"a bad entry is refused with its reason", func(s *suite) {
 		for reason, spoil := range map[string]func(e *store.OutboxEntry){
-			"key.id":       func(e *store.OutboxEntry) { e.Key.ID = uuid.Nil },
-			"kind":         func(e *store.OutboxEntry) { e.Kind = "" },
-			"lane":         func(e *store.OutboxEntry) { e.Lane = "" },
-			"not UTF-8":    func(e *store.OutboxEntry) { e.Lane = "\xff" },
-			"holder":       func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", store.MaxName+1) },
+			"key.id":    func(e *store.OutboxEntry) { e.Key.ID = uuid.Nil },
+			"kind":      func(e *store.OutboxEntry) { e.Kind = "" },
+			"lane":      func(e *store.OutboxEntry) { e.Lane = "" },
+			"not UTF-8": func(e *store.OutboxEntry) { e.Lane = "\xff" },
+			"holder":    func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", store.MaxName+1) },
 		} {
 			e := outboxEntry(1, 1, "a")
 			spoil(&e)
