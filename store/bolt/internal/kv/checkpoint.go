@@ -83,11 +83,13 @@ func (db *DB) checkpoint(calm context.Context) error {
 	}
 }
 
-// Hold lets no checkpoint begin until release, once the one under way has ended: nobody
-// writes to the file meanwhile.
-func (db *DB) Hold() (release func()) {
-	db.working.Lock()
-	return db.working.Unlock
+// Hold lets no checkpoint begin until release, once the one under way has ended, unless the
+// context ends before: nobody writes to the file meanwhile.
+func (db *DB) Hold(ctx context.Context) (release func(), err error) {
+	if err := db.working.lockOr(ctx); err != nil {
+		return nil, err
+	}
+	return db.working.Unlock, nil
 }
 
 // Settle is Checkpoint, after which the file alone is whole and has no log. The next commit

@@ -76,7 +76,7 @@ type DB struct {
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
 	writer  sync.Mutex              // held by the one that writes, or freezes what was written
 	syncing sync.Mutex              // held by the one that waits for the disk; after writer
-	working sync.Mutex              // held while a checkpoint is made
+	working mutex                   // held while a checkpoint is made
 	calm    context.Context         // of that checkpoint: until it ends nobody waits for it; nil: somebody does
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
@@ -111,7 +111,7 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
+	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), working: make(mutex, 1), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
 	db.file.bolt, db.file.broken = b, &db.broken
 	if err := db.recover(); err != nil {
 		return nil, err
