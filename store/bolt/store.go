@@ -36,6 +36,7 @@ import (
 var (
 	_ store.Store  = (*Store)(nil)
 	_ store.Stager = (*Store)(nil)
+	_ store.Logged = (*Store)(nil)
 )
 
 // Errors of Open that callers decide on.
@@ -132,6 +133,9 @@ func (s *Store) Failed() <-chan struct{} { return s.db.Over() }
 
 // Failure is why the store refuses everything; nil: it does not.
 func (s *Store) Failure() error { return s.db.Broken() }
+
+// LogStats implements [store.Logged].
+func (s *Store) LogStats() store.LogStats { return s.db.Stats() }
 
 // Session implements [store.Store]: a random name for each Open.
 func (s *Store) Session() string { return s.session }

@@ -90,6 +90,8 @@ type DB struct {
 	bytes  int64         // of the frames in active
 	aside  int64         // and in frozen
 	failed error         // of the last checkpoint
+	inFile uint64        // the last commit that the file has
+	made   made
 	ended  chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
