@@ -236,8 +236,11 @@ type OutboxEntry struct {
 	Kind effects.Kind
 	// Lane is the queue that the entry waits in, such as the tool's name and the tenant
 	// ([ShareLane]): lanes do not delay one another.
-	Lane   string
-	Effect []byte // JSON; valid until the transaction ends
+	Lane string
+	// Effect is JSON, and valid until the transaction ends. It may be empty: the state of the
+	// machine that asked for the effect has it under the key's N. The engine leaves it out
+	// where it is not [effects.Outer.Repeatable].
+	Effect []byte
 	Holder string // name of the claim of the instance that carries it out
 	Token  uint64 // that claim's token when it was handed out
 }
