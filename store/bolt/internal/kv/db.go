@@ -83,14 +83,14 @@ type DB struct {
 
 	mu     sync.RWMutex // guards what is below, and that it fits to the file
 	active *overlay
-	frozen *overlay      // nil: no checkpoint is under way
-	staged []staged      // what is in the log and not shown yet, in order
-	last   uint64        // the number of the last commit that is shown
-	upTo   uint64        // that of the last commit in frozen
-	bytes  int64         // of the frames in active
-	aside  int64         // and in frozen
-	failed error         // of the last checkpoint
-	inFile uint64        // the last commit that the file has
+	frozen *overlay // nil: no checkpoint is under way
+	staged []staged // what is in the log and not shown yet, in order
+	last   uint64   // the number of the last commit that is shown
+	upTo   uint64   // that of the last commit in frozen
+	bytes  int64    // of the frames in active
+	aside  int64    // and in frozen
+	failed error    // of the last checkpoint
+	inFile uint64   // the last commit that the file has
 	made   made
 	ended  chan struct{} // closed when the checkpoint under way ends
 
