@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -130,10 +131,16 @@ func (db *DB) freeze(always bool) bool {
 
 // writeFrozen writes what is frozen, and then the state.
 func (db *DB) writeFrozen(as state) error {
+	began := time.Now()
 	err := db.writeOverlay(db.frozen, as)
+	if errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("%w: a part of the file is damaged: end the process and salvage the file, best before the log is full", err)
+	}
 	db.mu.Lock()
 	db.failed = err
+	db.made.note(err, time.Since(began))
 	if err == nil {
+		db.inFile = db.upTo
 		db.frozen, db.aside = nil, 0
 	}
 	close(db.ended)
@@ -201,7 +208,8 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	return nil
 }
 
-func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) error {
+func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) (err error) {
+	defer Guard("table "+name, &err)
 	b, err := tx.CreateBucketIfNotExists([]byte(name))
 	if err != nil {
 		return err

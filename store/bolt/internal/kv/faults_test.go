@@ -141,6 +141,8 @@ func TestACommitWhoseSyncFailedIsNotSaidToBeUndone(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EIO)
 	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
 	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	<-db.Over()
+	require.ErrorIs(t, db.Broken(), syscall.EIO)
 	err = putText(db, "k", "3")
 	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
 	require.NotErrorIs(t, err, store.ErrUnconfirmed, "nothing was written")

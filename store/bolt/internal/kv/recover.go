@@ -130,7 +130,7 @@ func (db *DB) recover() error {
 	if err != nil {
 		return err
 	}
-	db.session, db.last = s, s.Frame
+	db.session, db.last, db.inFile = s, s.Frame, s.Frame
 	id, frames, err := wal.Inspect(db.o.Folder, db.logOptions())
 	missing := errors.Is(err, wal.ErrMissing)
 	switch {
