@@ -87,15 +87,19 @@ func (b *batch) outbox() error {
 	}
 	for _, o := range b.fold.Outer() {
 		key := effectKey(o.From, o.Effect.Number())
-		of, err := b.wanting(key, o.From.Kind)
-		if errors.Is(err, errStale) {
-			continue // started and ended within this batch
-		}
-		if err != nil {
+		state, err := b.fold.State(o.From)
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
 		}
+		if !core.Awaits(state, key.N) {
+			continue // started and ended within this batch
+		}
+		of := OuterEffect{Lane: o.Effect.Lane(), Effect: o.Effect, State: state}
 		s := b.l.shareOf(o.Effect.Lane(), core.ScopeOf(of.State))
-		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue, Effect: b.encode(o.Effect)}
+		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue}
+		if o.Effect.Repeatable() { // recovery asks for that; the rest stands in the machine's state
+			e.Effect = b.encode(o.Effect)
+		}
 		if b.mayStart(s) {
 			b.l.reserve(s, 1)
 			b.handOut(&e, of)

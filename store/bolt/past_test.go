@@ -105,6 +105,11 @@ func TestTheJournalOfAnotherFileIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, bolt.ErrOtherLog)
 	require.ErrorContains(t, err, path+".journal")
 	require.ErrorContains(t, err, "move the folder away")
+
+	require.NoError(t, os.Remove(path))
+	_, err = bolt.Open(path, bolt.Options{})
+	require.ErrorIs(t, err, bolt.ErrOtherLog)
+	require.NoFileExists(t, path, "a new file is not made beside it either")
 }
 
 // TestDamageInTheJournalIsToldWhereverItIsMetAndTheRestGoesOn flips a bit in the archive.

@@ -113,6 +113,15 @@ func Open(dir string, at Position, o Options) (*Archive, error) {
 	return a, nil
 }
 
+// Any reports whether a folder, which need not be there, has files of an archive.
+func Any(dir string, fsys disk.FS) (bool, error) {
+	if fsys == nil {
+		fsys = disk.OS
+	}
+	found, err := (&Archive{o: Options{FS: fsys}, dir: dir}).list()
+	return len(found) > 0, err
+}
+
 // Lost gives what the position told of and was missing, by name; nil where all was there.
 func (a *Archive) Lost() error { return a.lost }
 

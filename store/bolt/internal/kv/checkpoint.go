@@ -85,11 +85,13 @@ func (db *DB) checkpoint(calm context.Context) error {
 	}
 }
 
-// Hold lets no checkpoint begin until release, once the one under way has ended: nobody
-// writes to the file meanwhile.
-func (db *DB) Hold() (release func()) {
-	db.working.Lock()
-	return db.working.Unlock
+// Hold lets no checkpoint begin until release, once the one under way has ended, unless the
+// context ends before: nobody writes to the file meanwhile.
+func (db *DB) Hold(ctx context.Context) (release func(), err error) {
+	if err := db.working.lockOr(ctx); err != nil {
+		return nil, err
+	}
+	return db.working.Unlock, nil
 }
 
 // Settle is Checkpoint, after which the file alone is whole and has no log. The next commit
@@ -130,11 +132,17 @@ func (db *DB) freeze(always bool) bool {
 
 // writeFrozen writes what is frozen, and then the state.
 func (db *DB) writeFrozen(as state) error {
+	began := time.Now()
 	err := db.writeOverlay(db.frozen, as)
+	if errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("%w: a part of the file is damaged: end the process and salvage the file, best before the log is full", err)
+	}
 	var old *archive.Snapshot
 	db.mu.Lock()
 	db.failed = err
+	db.made.note(err, time.Since(began))
 	if err == nil {
+		db.inFile = db.upTo
 		db.frozen, db.aside = nil, 0
 		old = db.publishPast()
 	}
@@ -217,7 +225,8 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	return nil
 }
 
-func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) error {
+func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) (err error) {
+	defer Guard("table "+name, &err)
 	b, err := tx.CreateBucketIfNotExists([]byte(name))
 	if err != nil {
 		return err

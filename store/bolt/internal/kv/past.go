@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/archive"
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
 
 // Past names tables that are only appended to: a checkpoint writes their entries not into
@@ -25,6 +26,22 @@ type Past struct {
 	FileBytes int64
 }
 
+// NoPast fails with [ErrOtherLog] where a folder holds an archive.
+func NoPast(folder string, fsys disk.FS) error {
+	found, err := archive.Any(folder, fsys)
+	if err != nil {
+		return fmt.Errorf("the journal %s: %w", folder, err)
+	}
+	if found {
+		return otherPast(fmt.Errorf("%w: %s", archive.ErrOther, folder))
+	}
+	return nil
+}
+
+func otherPast(err error) error {
+	return fmt.Errorf("%w: %w: put the file back that it belongs to; or, to begin with another one, move the folder away", ErrOtherLog, err)
+}
+
 func (db *DB) openPast() (err error) {
 	p := db.o.Past
 	if len(p.Tables) == 0 {
@@ -32,7 +49,7 @@ func (db *DB) openPast() (err error) {
 	}
 	db.past, err = archive.Open(p.Folder, db.session.Past, archive.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, File: p.FileBytes})
 	if errors.Is(err, archive.ErrOther) {
-		return fmt.Errorf("%w: %w: put the file back that it belongs to; or, to begin with another one, move the folder away", ErrOtherLog, err)
+		return otherPast(err)
 	}
 	if err != nil {
 		return fmt.Errorf("the journal %s: %w", p.Folder, err)
