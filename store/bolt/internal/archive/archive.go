@@ -251,15 +251,19 @@ func (a *Archive) openPart(n name, path string) (part, error) {
 	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: info.Size()}, nil
 }
 
-// Close closes the files; what was not published does not count.
-func (a *Archive) Close() error {
-	_ = a.undo() // what stays the next start removes
+// Close closes the files. What was flushed and not published stays: its position may be stored
+// all the same, where the owner's disk failed behind that. If it is not the next start removes it.
+func (a *Archive) Close() (err error) {
+	if a.out.isNew {
+		err = a.out.part.Close()
+	}
+	a.out = writer{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.current
 	a.current = nil
 	if s == nil {
-		return nil
+		return err
 	}
-	return s.release()
+	return errors.Join(err, s.release())
 }
